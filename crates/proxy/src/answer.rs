@@ -1,4 +1,4 @@
-//! Answers in our own words.
+//! Answers that the proxy makes itself.
 
 use super::{
     body::Reply, heads::LineError, shared::NoWay, target::TargetError, upstream::NoAnswer,
@@ -13,10 +13,10 @@ use std::io;
 use thalweg_net::{Cause, DialError};
 use thalweg_wire::socks5::Reply as SocksReply;
 
-/// What went wrong, for programs: `Proxy-Status` (RFC 9209).
+/// The field that tells programs what went wrong: `Proxy-Status` (RFC 9209).
 const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
-/// A text.
+/// An answer in plain text.
 pub fn text(status: StatusCode, text: impl Into<String>) -> Response<Reply> {
     let mut response = Response::new(Reply::Own(Full::new(Bytes::from(text.into() + "\n"))));
     *response.status_mut() = status;
@@ -36,36 +36,36 @@ pub fn denied(status: StatusCode, why: &str) -> Response<Reply> {
 /// Why a request is not forwarded.
 #[derive(Debug, thiserror::Error)]
 pub enum No {
-    /// Its target.
+    /// Its target is invalid.
     #[error(transparent)]
     Target(#[from] TargetError),
     /// `Host` is absent, or there are several (RFC 9112 §3.2).
     #[error("an HTTP/1.1 request has exactly one Host field")]
     Host,
-    /// A transfer coding that nobody here takes off (RFC 9112 §6.1).
+    /// A transfer coding that this proxy cannot remove (RFC 9112 §6.1).
     #[error("the transfer coding `{0}` is not known here")]
     Coding(String),
-    /// It has been here before.
+    /// It has been through this proxy before.
     #[error("the request has been through this proxy before: two proxies send it in a circle")]
     Loop,
     /// `Max-Forwards` is used up (RFC 9110 §7.6.2).
     #[error("Max-Forwards is 0: this proxy is where the request ends")]
     Forwards,
-    /// No answer came.
+    /// The origin did not answer.
     #[error("{0}")]
     Answer(#[from] NoAnswer),
-    /// The program's chunks are none, or it ended in their midst.
+    /// The program's content has an invalid chunk, or ended too early.
     #[error("the request's content is broken: a chunk is none, or it ended too early")]
     Content,
-    /// A 101 (RFC 9110 §15.2.2).
+    /// The origin answered 101 without being asked (RFC 9110 §15.2.2).
     #[error("the origin answered 101 and speaks another protocol now, which nobody asked for")]
     Unasked,
-    /// The answer cannot be passed on.
+    /// The answer has a transfer coding that nobody asked for.
     #[error("the origin's answer has the transfer coding `{0}`, which nobody asked for")]
     AnswerCoding(String),
 }
 
-/// The answer to a head that hyper refuses, in bytes; the connection ends behind it.
+/// The answer to a head that hyper refuses, in bytes; the connection ends after it.
 pub fn refusal(status: StatusCode) -> Vec<u8> {
     let why = match status {
         StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
@@ -123,7 +123,7 @@ impl No {
             response.headers_mut().insert(PROXY_STATUS, value);
         }
         if matches!(self, Self::Target(TargetError::Line(_))) {
-            // Nothing more is read of it.
+            // Nothing more is read from the connection.
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
         }

@@ -1,4 +1,4 @@
-//! Programs' connections and this host's interfaces: where one goes, and what it does there.
+//! Assigns programs' connections to this host's interfaces, and reports what they move.
 
 use super::{
     dial::Raced,
@@ -12,22 +12,21 @@ use thalweg_uplinks::interfaces::{Client, Lane, Lanes, Passage};
 use thalweg_wire::Destination;
 use tokio::time::sleep;
 
-/// How much later than one interface the next one begins, if the destination has not answered by
-/// then: as long as TCP waits before it sends its first packet again (RFC 6298 §2), so that a
-/// longer round trip is no reason to leave an interface.
+/// How long after one interface the next one is tried, if the destination has not answered by then. TCP waits as long
+/// before it repeats its first packet (RFC 6298 §2), so a longer round trip is no reason to leave an interface.
 const NEXT_INTERFACE: Duration = Duration::from_secs(1);
 
-/// The same for one that is not meant to be used now: three of TCP's packets were not answered.
+/// The same for an interface that is not meant to be used now: three of TCP's packets were not answered.
 const LAST_INTERFACE: Duration = Duration::from_secs(3);
 
-/// How often the counts of a connection that HTTP is spoken on are looked at.
+/// How often the counts of a connection that speaks HTTP are reported.
 const LOOK: Duration = Duration::from_millis(250);
 
 impl Shared {
-    /// The interfaces that a connection of this program is assigned.
+    /// Assigns interfaces to a connection of this program.
     ///
     /// # Errors
-    /// The settings leave none.
+    /// The settings leave no interface.
     pub(super) async fn assigned(&self, client: &Client, to: &Destination) -> Result<Lanes, NoWay> {
         let Some(uplinks) = &self.uplinks else { return Ok(Lanes::Free) };
         match uplinks.assign(client, to).await {
@@ -37,8 +36,8 @@ impl Shared {
     }
 }
 
-/// The direct way becomes one by each of these interfaces, in this order, and by none in the end
-/// if `or_free`.
+/// Replaces the direct way by one for each of these interfaces, in this order, followed by one without an interface if
+/// `or_free`.
 fn over(choice: Choice, interfaces: &[Lane], or_free: bool) -> Choice {
     let bound = |lane: &Lane| (Route::direct().by_interface(lane.interface), *lane);
     let mut lanes: Vec<(Route, Option<usize>, Duration)> = Vec::new();
@@ -64,7 +63,7 @@ fn over(choice: Choice, interfaces: &[Lane], or_free: bool) -> Choice {
     Choice::only(ways)
 }
 
-/// The same choice, by the interfaces that were assigned; and whom to tell of it.
+/// The same choice over the assigned interfaces, and the passage to report to.
 pub fn led(choice: Choice, lanes: Lanes) -> (Choice, Option<Passage>) {
     match lanes {
         Lanes::By { passage, interfaces, relays, or_free } => {
@@ -74,8 +73,8 @@ pub fn led(choice: Choice, lanes: Lanes) -> (Choice, Option<Passage>) {
     }
 }
 
-/// Whether a connection by this route is one as was assigned: by the first interface itself, so that a kept one passes by
-/// no rule, tier or schedule.
+/// Whether a connection by this route is as assigned: by the first interface. This keeps idle links from bypassing a
+/// rule, tier or schedule.
 pub fn fits(route: &Route, lanes: &Lanes) -> bool {
     match lanes {
         Lanes::Nowhere => false,
@@ -86,21 +85,23 @@ pub fn fits(route: &Route, lanes: &Lanes) -> bool {
     }
 }
 
-/// The same, by others than this interface, which is none of its own choice's either; `None` if there are none.
+/// The same assignment without this interface, and without the kernel's own choice, which may be this interface, too.
+/// `None` if nothing is left.
 pub fn beside(lanes: Lanes, avoided: NonZeroU32) -> Option<Lanes> {
     let Lanes::By { passage, mut interfaces, relays, .. } = lanes else { return None };
     interfaces.retain(|lane| lane.interface != avoided);
     (!interfaces.is_empty()).then_some(Lanes::By { passage, interfaces, relays, or_free: false })
 }
 
-/// Whether it leaves by this interface, if direct, or that one, if by a relay. Bonds ask for themselves by what they may
-/// go.
+/// Whether the route leaves by the interface `direct`, if it has no relay, or `relayed`, if it has one. Bonds choose
+/// their interfaces themselves.
 fn leaves_by(route: &Route, direct: Option<NonZeroU32>, relayed: Option<NonZeroU32>) -> bool {
     let assigned = if route.is_direct() { direct } else { relayed };
     route.is_bonded() || route.interface() == assigned
 }
 
-/// The passage goes with the connection, if that is bound to an interface. What was tried in vain counts as well.
+/// Attaches the passage to the connection, if that is bound to an interface. Failed attempts by other interfaces are
+/// charged as well.
 pub fn accompany(raced: &mut Raced, passage: Option<Passage>) {
     let Some(passage) = passage else { return };
     let won = raced.won.as_ref().ok().and_then(|dialled| dialled.stream.route().interface());
@@ -117,7 +118,7 @@ pub fn accompany(raced: &mut Raced, passage: Option<Passage>) {
     dialled.passage = interface.map(|_| Arc::new(passage));
 }
 
-/// Tells of what a connection moves, and of the kernel's counts; never ends.
+/// Reports what a connection moves, and the kernel's counts; never returns.
 pub async fn watch(passage: Option<&Passage>, moved: &Moved, monitor: Monitor) {
     let Some(passage) = passage else { return pending().await };
     let watched = Watched { passage, moved, monitor };
@@ -127,7 +128,7 @@ pub async fn watch(passage: Option<&Passage>, moved: &Moved, monitor: Monitor) {
     }
 }
 
-/// A connection that is looked at once more before it is closed, since its owner lets go of the watch first.
+/// Reports the counts once more when it is dropped: the owner drops the watch before it closes the connection.
 struct Watched<'a> {
     passage: &'a Passage,
     moved: &'a Moved,
@@ -137,7 +138,7 @@ struct Watched<'a> {
 impl Watched<'_> {
     fn look(&self) {
         self.passage.counts(self.moved);
-        // After the stream became another's there is nothing to be seen.
+        // Once the stream was handed on, there is nothing to read.
         if let Ok(info) = self.monitor.tcp_info() {
             self.passage.saw(&info);
         }
@@ -155,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kept_link_goes_where_a_new_connection_would() {
+    fn an_idle_link_is_used_only_where_a_new_connection_would_go() {
         let [one, two] = [2, 3].map(|i| NonZeroU32::new(i).unwrap());
         let relay = Route::through(["r.example:1080".parse().unwrap()]).unwrap();
         let (free, bound) = (Route::direct(), Route::direct().by_interface(one));

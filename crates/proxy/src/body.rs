@@ -1,4 +1,4 @@
-//! Bodies on their way: a program's to the origin, and an answer's to the program.
+//! The content of requests and answers on its way through the proxy.
 
 use super::{
     client_io::Wire, linger, pool::Lease, record::Record, rest::Rest, shared::Shared,
@@ -23,29 +23,29 @@ use thalweg_wire::Destination;
 use thiserror::Error;
 use tokio::runtime::Handle;
 
-/// An answer of at least so many bytes says something of its path; below, slow start decides.
+/// An answer of at least this many bytes tells the rate of its path; below, slow start decides.
 const TELLING: u64 = 1 << 20;
 
-/// An answer that breaks off; the program's connection is then closed in the middle.
+/// Why an answer breaks off. The program's connection is then closed in the middle of it.
 #[derive(Debug, Error)]
 pub enum Broken {
-    /// The origin's connection.
+    /// The connection to the origin failed.
     #[error("{0}")]
     Http(#[from] hyper::Error),
-    /// The paths of a split object.
+    /// The paths of a split object did not bring all of it.
     #[error("the paths brought {got} of {length} bytes")]
     Short {
-        /// What came.
+        /// Bytes that arrived.
         got: u64,
-        /// What was promised.
+        /// Bytes that were promised.
         length: u64,
     },
 }
 
 type Opening = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A request's content. With `Expect: 100-continue` nothing is taken from the program before
-/// the origin says so: taking it makes hyper tell the program to go on.
+/// The content of a request. With `Expect: 100-continue` nothing is taken from the program before the origin allows it,
+/// because taking it makes hyper send `100 Continue` to the program.
 pub struct Outgoing {
     body: Option<Incoming>,
     gate: Option<Opening>,
@@ -58,15 +58,15 @@ impl Outgoing {
         Self { body: None, gate: None, record }
     }
 
-    /// A program's, taken once `gate` has ended.
+    /// The content of a program's request, which is taken once `gate` has completed.
     pub fn new(body: Incoming, gate: Option<Opening>, record: Arc<Record>) -> Self {
         Self { body: Some(body), gate, record }
     }
 }
 
 impl Drop for Outgoing {
-    /// The origin takes no more of it. What the program still sends is read off, so that it gets the answer; where it
-    /// waits for `100 Continue` it sends nothing.
+    /// The origin takes no more content. The rest is read off so that the program gets the answer; a program that waits
+    /// for `100 Continue` sends nothing.
     fn drop(&mut self) {
         let rest = self.body.take().filter(|rest| !rest.is_end_stream() && self.gate.is_none());
         // Without a runtime nothing is served any more.
@@ -118,13 +118,13 @@ fn count<E>(frame: &Option<Result<Frame<Bytes>, E>>, to: &AtomicU64) {
     }
 }
 
-/// An answer's content.
+/// The content of an answer.
 pub enum Reply {
-    /// Our own words.
+    /// Content that the proxy makes itself.
     Own(Full<Bytes>),
-    /// An origin's, by one link.
+    /// Content of an origin, over one link.
     Origin(Box<OriginBody>),
-    /// An origin's, in ranges over several paths.
+    /// Content of an origin, in ranges over several paths.
     Split(SplitBody),
 }
 
@@ -167,12 +167,12 @@ impl Body for Reply {
     }
 }
 
-/// An origin's content, with the link that it comes by. Dropped at its end or in its middle:
-/// then the link is given back or closed, and the answer told.
+/// The content of an origin, with the link that it comes by. When it is dropped, at its end or before, the link is
+/// given back or closed, and the result is recorded.
 pub struct OriginBody {
     incoming: Incoming,
     ended: bool,
-    /// The program's connection, if nothing but its end tells where the answer ends.
+    /// The program's connection, if only its end marks the end of the answer.
     ends_wire: Option<Weak<Wire>>,
     began: Instant,
     way: Way,
@@ -181,26 +181,26 @@ pub struct OriginBody {
     lease: Option<Lease>,
     /// Bytes that were passed on.
     got: u64,
-    /// Who brings the rest if it breaks off.
+    /// Fetches the rest if the answer breaks off.
     rest: Option<Rest>,
-    /// It broke off, and the rest is asked for.
+    /// Why the answer broke off, while the rest is being asked for.
     broke: Option<hyper::Error>,
 }
 
 type Came = Result<Frame<Bytes>, hyper::Error>;
 
-/// Which way an answer comes.
+/// The path of an answer.
 pub struct Way {
-    /// From where.
+    /// The origin.
     pub to: Destination,
     /// The path's name.
     pub path: String,
-    /// From dialling until the link stood.
+    /// Time from dialling until the link was established.
     pub setup: Duration,
 }
 
 impl OriginBody {
-    /// The content of an answer whose head has just come.
+    /// The content of an answer whose head has just arrived.
     pub fn new(
         incoming: Incoming,
         lease: Lease,
@@ -213,14 +213,14 @@ impl OriginBody {
         Self { incoming, ended, ends_wire, began, way, record, shared, lease, got, rest, broke }
     }
 
-    /// Where it breaks off, or falls silent, the rest comes by this.
+    /// If the answer breaks off or falls silent, `rest` fetches what is missing.
     pub fn resting_on(mut self, rest: Option<Rest>) -> Self {
         self.rest = rest;
         self
     }
 
-    /// For a program that takes the connection's end for the answer's, as HTTP/1.0 does where
-    /// there is no length: if the answer breaks off, the connection is reset.
+    /// For a program that takes the end of the connection for the end of the answer, as HTTP/1.0 does without a length:
+    /// if the answer breaks off, the connection is reset.
     pub fn ending_with(mut self, wire: Weak<Wire>) -> Self {
         self.ends_wire = Some(wire);
         self
@@ -243,7 +243,7 @@ impl OriginBody {
                     match (ready!(rest.poll(self.got, cx)), self.broke.take()) {
                         (Some(answered), _) => self.go_on(answered),
                         (None, Some(why)) => return Poll::Ready(self.passed(Some(Err(why)))),
-                        // The silent one is listened to still.
+                        // The silent connection is still listened to.
                         (None, None) => {}
                     }
                 }
@@ -255,13 +255,13 @@ impl OriginBody {
         self.rest.as_mut().is_some_and(|rest| rest.begin(self.got))
     }
 
-    /// The rest comes by this answer.
+    /// Continues with this answer, which brings the rest.
     fn go_on(&mut self, answered: Answered) {
         let Answered { response, lease, path, setup, .. } = answered;
         self.incoming = response.into_body();
         self.record.goes_by(&path);
         (self.way.path, self.way.setup) = (path, setup);
-        // What is left of the other one is not wanted any more.
+        // Nothing more is wanted of the old connection.
         if let Some(old) = self.lease.replace(lease) {
             old.close();
         }
@@ -286,7 +286,7 @@ impl Drop for OriginBody {
         let complete = self.ended || self.incoming.is_end_stream();
         self.record.complete.store(complete, Relaxed);
         if self.record.withheld.load(Relaxed) {
-            // Its origin waits for a content that does not come.
+            // The origin still waits for content that will not come.
             if let Some(lease) = self.lease.take() {
                 lease.close();
             }

@@ -1,11 +1,10 @@
-//! The program's connection as hyper sees it: without the targets of requests, and with interim answers put in.
+//! The program's connection as hyper sees it: targets of requests are taken out, and interim answers are put in.
 //!
-//! Targets are taken out of the request lines that come in, see [`heads`](super::heads).
+//! Targets are taken out of the request lines that arrive, see [`heads`](super::heads).
 //!
-//! hyper's server sends no interim answer (1xx) but its own `100 Continue`; a proxy must pass
-//! them on (RFC 9110 §15.2). hyper flushes its connection each time that it has written all
-//! that it holds: at that moment, and while the final answer is not begun, an interim one may
-//! be put in between.
+//! hyper's server sends no interim answers (1xx) except its own `100 Continue`, but a proxy must pass them on (RFC 9110
+//! §15.2). hyper flushes its connection whenever it has written all that it holds. At that moment, as long as the final
+//! answer has not begun, an interim answer can be put in.
 
 use super::{
     answer,
@@ -33,32 +32,32 @@ use tokio::{
     time::sleep,
 };
 
-/// What is read at once where a head may come: hyper's own first read.
+/// Bytes that are read at once where a head may come, as in hyper's own first read.
 const PIECE: usize = 8 << 10;
 
-/// The most bytes of interim answers that wait for a slow program; more are dropped, which an
-/// interim answer may always be by who cannot take it.
+/// Bytes of interim answers that may wait for a slow program. Further ones are dropped, as any recipient may do that
+/// cannot handle them.
 const MAX_WAITING: usize = 64 << 10;
 
-/// Interim answers on their way to the program.
+/// Interim answers that wait to be sent to the program.
 #[derive(Clone, Debug, Default)]
 pub struct Interim(Arc<Mutex<Queue>>);
 
 #[derive(Debug, Default)]
 struct Queue {
     open: bool,
-    /// What waits, whole answers; of the first some bytes may be out already.
+    /// Whole answers that wait; some bytes of the first may be sent already.
     bytes: Vec<u8>,
     begun: usize,
 }
 
 impl Interim {
-    /// A request begins: what comes now belongs to it.
+    /// A request begins: interim answers belong to it from now on.
     pub fn open(&self) {
         self.lock().open = true;
     }
 
-    /// The final answer begins: nothing more may come before it but what is half out.
+    /// The final answer begins: no interim answer may precede it any more, except one that is partly sent.
     pub fn close(&self) {
         let mut queue = self.lock();
         queue.open = false;
@@ -76,17 +75,17 @@ impl Interim {
         }
     }
 
-    /// Queues an answer of our own where hyper would have sent one without words.
+    /// Queues an answer of the proxy in place of hyper's, which has no text.
     fn put_instead(&self, answer: &[u8]) {
         self.lock().bytes.extend_from_slice(answer);
     }
 
-    /// Each change leaves whole answers.
+    /// Ignores poisoning: each change leaves whole answers.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes what waits.
+    /// Writes the answers that wait.
     fn poll_write(&self, cx: &mut Context<'_>, wire: &Wire) -> Poll<io::Result<()>> {
         let mut queue = self.lock();
         while queue.begun < queue.bytes.len() {
@@ -107,7 +106,7 @@ impl Interim {
     }
 }
 
-/// An interim answer in bytes. Its fields were read by hyper, and so hold no line ends.
+/// An interim answer in bytes. hyper has parsed its fields, so they hold no line ends.
 fn written(status: StatusCode, fields: &HeaderMap) -> Vec<u8> {
     let reason = status.canonical_reason().unwrap_or_default();
     let mut bytes = format!("HTTP/1.1 {} {reason}\r\n", status.as_u16()).into_bytes();
@@ -121,36 +120,36 @@ fn written(status: StatusCode, fields: &HeaderMap) -> Vec<u8> {
     bytes
 }
 
-/// A program's connection. Whoever watches over it has a weak hand on it.
+/// A program's connection. Watchers hold only a weak reference to it.
 #[derive(Debug)]
 pub struct ClientIo {
-    /// `None` once another has the connection.
+    /// `None` once the connection was taken over.
     wire: Option<Arc<Wire>>,
     interim: Interim,
     heads: Heads,
-    /// What came and was not looked at yet: requests behind the one that is read.
+    /// Bytes that arrived and were not looked at yet: requests after the one that is being read.
     behind: Vec<u8>,
-    /// What hyper is to see next.
+    /// Bytes that hyper reads next.
     seen: Vec<u8>,
-    /// All that hyper has written is sent.
+    /// Everything that hyper has written is sent.
     is_flushed: bool,
-    /// It was so when hyper got the first bytes of the head that it has not read yet. What it writes now is its own
-    /// refusal of that head.
+    /// The value of `is_flushed` when hyper got the first bytes of the head that it is reading. If true, what hyper
+    /// writes now is its own refusal of that head.
     is_refusal: bool,
-    /// Who reads the program off once hyper is done.
+    /// Receives the connection once hyper is done with it, to read off what the program still sends.
     left: Option<oneshot::Sender<Arc<Wire>>>,
 }
 
-/// The connection, and how much was written on it.
+/// The connection, and how many bytes were written on it.
 #[derive(Debug)]
 pub struct Wire {
     tcp: TcpStream,
     written: AtomicU64,
-    /// It is to be reset, not ended.
+    /// The connection is to be reset rather than ended.
     broken: AtomicBool,
-    /// It has asked for something.
+    /// The program has sent a request.
     asked: AtomicBool,
-    /// Between who takes targets out and who answers requests.
+    /// Shared by the part that takes targets out and the part that answers requests.
     request: Mutex<Asked>,
 }
 
@@ -162,8 +161,8 @@ struct Asked {
 }
 
 impl ClientIo {
-    /// The connection, the way for interim answers on it, and the connection again once hyper is done with it, if
-    /// something of a request is unread.
+    /// Returns the connection for hyper, its queue of interim answers, and a receiver of the connection once hyper is
+    /// done with it, if part of a request is unread.
     pub fn new(tcp: TcpStream) -> (Self, Interim, oneshot::Receiver<Arc<Wire>>) {
         let interim = Interim::default();
         let wire = Arc::new(Wire {
@@ -187,19 +186,20 @@ impl ClientIo {
         (io, interim, rest)
     }
 
-    /// For [`Wire::left`] and [`Wire::break_off`].
+    /// A weak reference, for [`Wire::left`] and [`Wire::break_off`].
     pub fn watched(&self) -> Weak<Wire> {
         self.wire.as_ref().map(Arc::downgrade).unwrap_or_default()
     }
 
-    /// The connection itself, when hyper is done with it, and what was read of it and hyper has not seen.
+    /// The connection itself once hyper is done with it, and the bytes that were read from it and that hyper has not
+    /// seen.
     pub async fn into_tcp(mut self) -> Option<(TcpStream, Vec<u8>)> {
         let mut wire = self.wire.take()?;
         let unseen = [std::mem::take(&mut self.seen), std::mem::take(&mut self.behind)].concat();
         loop {
             match Arc::try_unwrap(wire) {
                 Ok(wire) => return Some((wire.tcp, unseen)),
-                // A watcher's look, which takes no time.
+                // A watcher holds it for an instant.
                 Err(shared) => wire = shared,
             }
             yield_now().await;
@@ -217,7 +217,7 @@ impl ClientIo {
         }
     }
 
-    /// Reads what is part of a content straight into hyper's buffer.
+    /// Reads content straight into hyper's buffer.
     fn poll_content(
         &mut self,
         cx: &mut Context<'_>,
@@ -231,7 +231,7 @@ impl ClientIo {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads where a head may come; whether the program has ended its side.
+    /// Reads where a head may come. Returns whether the program has ended its direction.
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         let mut piece = Vec::with_capacity(PIECE);
         let mut room = ReadBuf::uninit(piece.spare_capacity_mut());
@@ -241,7 +241,7 @@ impl ClientIo {
         Poll::Ready(Ok(n == 0))
     }
 
-    /// Looks at what came.
+    /// Passes on what has arrived, as far as hyper may see it.
     fn look(&mut self) -> io::Result<()> {
         let was_in_head = self.heads.in_head();
         let (taken, line) = self.heads.take(&self.behind, &mut self.seen);
@@ -255,7 +255,7 @@ impl ClientIo {
         Ok(())
     }
 
-    /// Before hyper gets more: what it made of the head.
+    /// Before hyper gets more: takes over what hyper found to follow the head.
     fn catch_up(&mut self) -> io::Result<()> {
         let content = self.wire()?.request().content.take();
         if let Some(content) = content {
@@ -264,7 +264,8 @@ impl ClientIo {
         Ok(())
     }
 
-    /// Whether hyper writes its own refusal of a head, which has no words: ours is put in its place.
+    /// Whether hyper writes its own refusal of a head, which has no text; if so, queues the proxy's refusal in its
+    /// place.
     fn refuses(&mut self, written: &[u8]) -> bool {
         if !self.is_refusal {
             return false;
@@ -278,7 +279,7 @@ impl ClientIo {
         true
     }
 
-    /// What hyper writes.
+    /// Passes on what hyper writes.
     fn poll_pass(
         &mut self,
         cx: &mut Context<'_>,
@@ -296,27 +297,27 @@ impl ClientIo {
 
 impl Drop for ClientIo {
     fn drop(&mut self) {
-        // One that is gone tells nothing.
+        // It fails if the connection was taken over.
         _ = self.catch_up();
         let is_read = self.seen.is_empty() && self.behind.is_empty() && self.heads.is_between();
         if let (Some(left), Some(wire)) = (self.left.take(), self.wire.take().filter(|_| !is_read))
         {
-            // Nobody waits for it where the proxy has cut it.
+            // Nobody receives it if the proxy has cut the connection.
             _ = left.send(wire);
         }
     }
 }
 
-/// How often a connection is looked at.
+/// How often a connection is checked.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// A program that has ended its side and gets nothing for so long has most likely left: one
-/// that only half-closes waits for an answer.
+/// A program that has ended its direction and gets nothing for this long has most likely left: a program that only
+/// half-closes waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 impl Wire {
-    /// Ends when the program has left although nothing is being written to it, which alone
-    /// would tell hyper: its connection is reset, or half-closed and idle for long.
+    /// Completes when the program has left while nothing is being written to it (hyper would notice only a failed
+    /// write): its connection is reset, or half-closed and idle for [`PATIENCE`].
     pub async fn left(wire: Weak<Self>) {
         let mut idle = (0, Instant::now());
         loop {
@@ -334,8 +335,8 @@ impl Wire {
         }
     }
 
-    /// A request's head is here, and this content follows; its request line. `None`: it has none, which is not
-    /// expected.
+    /// hyper has read the head of a request, and this content follows. Returns the request line, which is expected to
+    /// be there.
     pub fn asked(&self, content: Content) -> Option<Line> {
         self.asked.store(true, Relaxed);
         let mut request = self.request();
@@ -343,20 +344,20 @@ impl Wire {
         request.line.take()
     }
 
-    /// Each change is one value.
+    /// Ignores poisoning: each change is one value.
     fn request(&self) -> MutexGuard<'_, Asked> {
         self.request.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The last answer is sent: reads off what the program still sends, so that it gets it, until nothing has come for
-    /// `silent`.
+    /// The last answer is sent: reads off what the program still sends, so that it gets the answer, until nothing has
+    /// arrived for `silent`.
     pub async fn linger(&self, silent: Duration) {
         if !self.broken.load(Relaxed) && tcp::end_writing(&self.tcp).is_ok() {
             linger::read_off(&self.tcp, silent).await;
         }
     }
 
-    /// Ends after `patience` if no head came meanwhile.
+    /// Completes after `patience` if no head has arrived by then.
     pub async fn slow(wire: Weak<Self>, patience: Duration) {
         sleep(patience).await;
         if wire.upgrade().is_none_or(|wire| wire.asked.load(Relaxed)) {
@@ -364,15 +365,15 @@ impl Wire {
         }
     }
 
-    /// Has the connection end with a reset: what was sent must not look whole. Bytes that the
-    /// kernel still holds are lost.
+    /// Makes the connection end with a reset, because what was sent must not look complete. Bytes that the kernel still
+    /// holds are lost.
     pub fn break_off(&self) {
         self.broken.store(true, Relaxed);
-        // A socket that refuses this is already gone.
+        // A socket that refuses this is gone already.
         _ = SockRef::from(&self.tcp).set_linger(Some(Duration::ZERO));
     }
 
-    /// What the kernel has told of the connection.
+    /// The state of the connection as known from the kernel.
     fn look(&self) -> Look {
         let asked = pin!(self.tcp.ready(Interest::READABLE | Interest::ERROR));
         match asked.poll(&mut Context::from_waker(Waker::noop())) {
@@ -433,7 +434,7 @@ impl AsyncRead for ClientIo {
             let before = this.behind.len();
             this.look()?;
             if this.behind.len() == before {
-                // hyper wants more of a head that has ended: they disagree.
+                // hyper wants more of a head that has ended: hyper and this parser disagree.
                 return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
             }
         }
@@ -471,7 +472,7 @@ impl AsyncWrite for ClientIo {
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         let wire = self.wire()?;
         match wire.broken.load(Relaxed) {
-            // The end that follows is the reset.
+            // The drop that follows resets the connection.
             true => Poll::Ready(Ok(())),
             false => Poll::Ready(tcp::end_writing(&wire.tcp)),
         }
@@ -491,7 +492,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_first_head_that_does_not_come_ends_the_waiting_and_one_that_came_does_not() {
+    async fn only_a_connection_without_a_first_head_times_out() {
         let ((_slow, slow), (_quick, quick)) = (pair().await, pair().await);
         let (slow, quick) = (ClientIo::new(slow).0, ClientIo::new(quick).0);
         quick.wire().unwrap().asked(Content::Length(0));

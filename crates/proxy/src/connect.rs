@@ -16,13 +16,13 @@ use thalweg_paths::chooser::Content;
 use thalweg_wire::Destination;
 use tokio::net::TcpStream;
 
-/// Connects, and answers once the connection stands; the tunnel begins behind the answer.
+/// Connects, and answers once the connection is established; the tunnel begins after the answer.
 pub async fn connect(
     place: &Place,
     to: Destination,
     mut request: Request<Incoming>,
 ) -> Response<Reply> {
-    // Programs tunnel TLS on any port. Plain WebSockets are tunnelled as well, but nothing tells them apart yet.
+    // Programs tunnel TLS on any port. They also tunnel plain WebSockets, which cannot be told apart yet.
     let content = Content::Encrypted;
     let dialled = match place.shared.reach(&place.program, &to, content).await {
         Ok(dialled) => dialled,
@@ -40,7 +40,7 @@ pub async fn connect(
     Response::new(Reply::empty())
 }
 
-/// The program's connection, and what it has sent behind its request already.
+/// The program's connection, and what it has already sent after its request.
 pub async fn program(upgraded: Upgraded) -> Option<(TcpStream, Vec<u8>)> {
     let parts = upgraded.downcast::<TokioIo<ClientIo>>().ok()?;
     let (tcp, unseen) = parts.io.into_inner().into_tcp().await?;

@@ -1,7 +1,7 @@
-//! A connection to an origin whose bytes are counted while HTTP is spoken on it, and whose requests get their targets.
+//! A connection to an origin that counts its bytes while HTTP is spoken on it, and gives requests their targets.
 //!
-//! An origin may answer and close while it is still sent to: writing fails then, at any moment, and hyper would give up
-//! what it has not read. So a connection that the other end has closed is read to its end first.
+//! An origin may answer and close while it is still being sent to. Writing then fails at any moment, and hyper would
+//! discard what it has not read. So a connection that the other end has closed is read to its end first.
 
 use super::request_line::RequestLine;
 use std::{
@@ -19,38 +19,38 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// The stream, and what it has moved.
+/// The stream, and the bytes that it has moved.
 pub struct Counted {
     /// The connection.
     pub stream: Stream,
     moved: Arc<Moved>,
-    /// Who says when more may be moved, where somebody does.
+    /// Says when more may be moved, if the connection was assigned to an interface.
     toll: Option<Arc<Passage>>,
     waits: Option<Waiting>,
     line: RequestLine,
-    /// A request's beginning that hyper has written, with its target; how much of it is sent.
+    /// The beginning of a request that hyper has written, with its target put in; and how much of it is sent.
     begun: (Vec<u8>, usize),
-    /// The other end has closed it; what is still read of it comes first.
+    /// The error of a write after the other end has closed, and the time limit of reading on.
     closed: Option<(io::Error, Pin<Box<Sleep>>)>,
 }
 
-/// What of a request is written at once with its target: its head, and the first of its content.
+/// Bytes of a request that are written at once with its target: its head, and the first of its content.
 const AT_ONCE: usize = 64 << 10;
 
-/// How long a connection that the other end has closed may go on to be read. All that came is in the kernel already; a relay
-/// may have it still.
+/// How long a connection that the other end has closed may still be read. What has arrived is in the kernel already,
+/// but a relay may still hold some.
 const READ_ON: Duration = Duration::from_secs(10);
 
 type Waiting = Pin<Box<dyn Future<Output = Result<(), NoMore>> + Send>>;
 
 impl Counted {
-    /// From its beginning.
+    /// Counts from the beginning of the stream.
     pub fn new(stream: Stream, line: RequestLine, passage: Option<&Arc<Passage>>) -> Self {
         let (moved, toll) = (Arc::default(), passage.map(Arc::clone));
         Self { stream, moved, toll, waits: None, line, begun: (Vec::new(), 0), closed: None }
     }
 
-    /// Ready when all that hyper has written is the stream's.
+    /// Ready when the stream has taken all that hyper has written.
     fn poll_begun(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.begun.1 < self.begun.0.len() {
             ready!(self.poll_may(cx))?;
@@ -66,7 +66,7 @@ impl Counted {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes these, or as much of them as there is room for.
+    /// Writes these pieces, or as much of them as there is room for.
     fn poll_pieces(
         &mut self,
         cx: &mut Context<'_>,
@@ -85,7 +85,8 @@ impl Counted {
         self.sent(written)
     }
 
-    /// Holds back that the other end has closed the connection, until it is read to its end.
+    /// If the other end has closed the connection, holds that error back for [`READ_ON`], so that the connection is
+    /// read to its end.
     fn poll_unless_closed<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -114,9 +115,9 @@ impl Counted {
         Poll::Ready(Ok(()))
     }
 
-    /// Something was moved.
+    /// Bytes were moved: if there is a cap or a limit, the next ones wait for it.
     fn pay(&mut self) {
-        // A cap or limit may have been set since it began.
+        // A cap or limit may have been set since the connection began.
         if let Some(passage) = self.toll.as_ref().filter(|passage| passage.is_tolled()) {
             passage.counts(&self.moved);
             let passage = Arc::clone(passage);
@@ -124,7 +125,7 @@ impl Counted {
         }
     }
 
-    /// What it has moved by now.
+    /// The counts of the bytes moved.
     pub fn moved(&self) -> Arc<Moved> {
         Arc::clone(&self.moved)
     }
@@ -138,7 +139,7 @@ impl Counted {
     }
 }
 
-/// Whether the other end has closed it, as opposed to what fails on this host.
+/// Whether the other end has closed the connection, as opposed to a failure on this host.
 fn is_closed(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
     matches!(error.kind(), BrokenPipe | ConnectionReset | ConnectionAborted)

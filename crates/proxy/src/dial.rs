@@ -1,4 +1,4 @@
-//! One connection by several ways at once: the first that stands is taken.
+//! Dials one destination by several ways at once, and takes the first connection that is established.
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use std::{
@@ -14,37 +14,36 @@ use thalweg_uplinks::interfaces::Passage;
 use thalweg_wire::Destination;
 use tokio::time::{Instant, sleep_until};
 
-/// A connection, and the way that it came by.
+/// A connection, and the way that was taken.
 #[derive(Debug)]
 pub struct Dialled {
     /// The connection.
     pub stream: Stream,
     /// The way's name.
     pub path: String,
-    /// From the first attempt of this way until it stood.
+    /// Time from the first attempt by this way until the connection was established.
     pub setup: Duration,
-    /// To be told what it moves, if it was assigned to an interface.
+    /// Is told what the connection moves, if it was assigned to an interface.
     pub passage: Option<Arc<Passage>>,
 }
 
-/// How a race ended, and which detours failed in it.
+/// The result of a race, and the detours that failed in it.
 #[derive(Debug)]
 pub struct Raced {
-    /// The winner; else the direct way's failure.
+    /// The winner; otherwise the failure of the direct way.
     pub won: Result<Dialled, DialError>,
-    /// The names of detours that failed before.
+    /// The names of detours that failed.
     pub failed: Vec<String>,
     /// The interfaces by which no route leads to the destination.
     pub routeless: Vec<NonZeroU32>,
-    /// The interfaces by which packets went to the destination itself.
+    /// The interfaces by which the destination itself was dialled.
     pub tried: Vec<NonZeroU32>,
 }
 
-/// Tries the ways of `choice`, each when its time has come or an earlier one failed; losers
-/// are closed.
+/// Tries the ways of `choice`, each when its time has come or an earlier one has failed. Losers are closed.
 ///
-/// Where the destination itself refuses, or its name leads nowhere, no detour is begun any
-/// more: it would find the same, later, and the program waits.
+/// If the destination itself refuses, or its name cannot be resolved, no further detour is begun: it would fail as
+/// well, only later, and the program waits.
 pub async fn race(dialer: &Dialer, to: &Destination, choice: Choice) -> Raced {
     let mut waiting: VecDeque<Way> = choice.into_ways().into();
     let mut asked = Vec::new();
@@ -64,12 +63,12 @@ pub async fn race(dialer: &Dialer, to: &Destination, choice: Choice) -> Raced {
                 Ok(won) => return Raced { won: Ok(won), failed, routeless, tried: asked },
                 Err(error) if way.route.is_direct() => {
                     if is_final(&error) {
-                        // Another network of this host's may have another answer.
+                        // Another network of this host may give another answer.
                         waiting.retain(|way| way.route.is_direct());
                     }
                     let is_routeless = matches!(error.cause, Cause::NoRoute { .. });
                     routeless.extend(way.route.interface().filter(|_| is_routeless));
-                    // The first interface's word: it is the one that was meant.
+                    // The failure of the first interface is reported, because it is the preferred one.
                     (direct, due) = (direct.or(Some(error)), Instant::now());
                 }
                 Err(error) => {

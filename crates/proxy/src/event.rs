@@ -1,9 +1,9 @@
-//! What a proxy tells of its work: one event for each request and each tunnel, at its end.
+//! Events of a proxy: one for each request and each tunnel, at its end.
 
 use serde::Serialize;
 use std::net::SocketAddr;
 
-/// What a tunnel was asked for by.
+/// How a tunnel was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -13,12 +13,12 @@ pub enum Kind {
     Socks,
     /// `Upgrade`, e.g. a WebSocket.
     Upgrade,
-    /// A connection that the kernel has led here: the program does not know of the proxy.
+    /// A connection that was redirected here: the program does not know of the proxy.
     Redirected,
 }
 
-/// Something that ended. As JSON: one object per line, `event` names it; sizes in bytes,
-/// times in seconds. No path and no query of a URL is in it: they may be secrets.
+/// Something that ended. As JSON: one object per line, named by `event`; sizes in bytes, times in seconds. It holds no
+/// path and no query of a URL, because these may be secrets.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum ProxyEvent {
@@ -30,7 +30,7 @@ pub enum ProxyEvent {
         method: String,
         /// The origin, `HOST:PORT`.
         to: String,
-        /// The path that carried it; of a split one the path chosen last.
+        /// The path that carried it; of a split request, the path that was chosen last.
         path: String,
         /// The status that the program got.
         status: u16,
@@ -38,11 +38,11 @@ pub enum ProxyEvent {
         up_bytes: u64,
         /// Bytes of the answer's content that the program took.
         down_bytes: u64,
-        /// From the request to the end of the answer.
+        /// Time from the request to the end of the answer.
         seconds: f64,
         /// Whether it was fetched in ranges over several paths.
         split: bool,
-        /// Whether the answer came whole.
+        /// Whether the answer is complete.
         complete: bool,
     },
     /// A tunnel.
@@ -51,7 +51,7 @@ pub enum ProxyEvent {
         client: SocketAddr,
         /// What asked for it.
         kind: Kind,
-        /// Where it led, `HOST:PORT`.
+        /// The destination, `HOST:PORT`.
         to: String,
         /// The path.
         path: String,
@@ -59,30 +59,30 @@ pub enum ProxyEvent {
         up_bytes: u64,
         /// Bytes to the program.
         down_bytes: u64,
-        /// How long it lived.
+        /// How long it lasted.
         seconds: f64,
         /// Why it ended before both sides had ended it.
         #[serde(skip_serializing_if = "Option::is_none")]
         broken: Option<String>,
     },
-    /// A request or tunnel that came to nothing.
+    /// A request or tunnel that failed.
     Refused {
         /// The program.
         client: SocketAddr,
-        /// Where it wanted to go; empty if that could not be read.
+        /// The destination; empty if it could not be parsed.
         to: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
 }
 
-/// Whoever wants to know. Called from the proxy's tasks: it must not block.
+/// A receiver of events. It is called from the proxy's tasks, so it must not block.
 pub trait ProxySink: Send + Sync {
-    /// Takes note of one event.
+    /// Takes one event.
     fn event(&self, event: &ProxyEvent);
 }
 
-/// A sink that listens to nothing.
+/// A sink that ignores all events.
 impl ProxySink for () {
     fn event(&self, _: &ProxyEvent) {}
 }

@@ -1,11 +1,11 @@
-//! Fields that belong to one hop, and those that a proxy adds (RFC 9110 §7.6).
+//! Header fields that belong to one hop, and those that a proxy adds (RFC 9110 §7.6).
 
 use hyper::{
     HeaderMap, Version,
     header::{self, HeaderName, HeaderValue},
 };
 
-/// Fields of one connection, whether `Connection` names them or not (RFC 9110 §7.6.1).
+/// Fields that belong to one hop, whether `Connection` names them or not (RFC 9110 §7.6.1).
 const HOP_BY_HOP: [HeaderName; 8] = [
     header::CONNECTION,
     header::PROXY_AUTHENTICATE,
@@ -17,11 +17,11 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-/// Fields that no `Connection` makes hop by hop: without them the message is another one.
+/// Fields that belong to the whole path even if `Connection` names them: without them the message would be another one.
 const END_TO_END: [HeaderName; 4] =
     [header::HOST, header::CONTENT_LENGTH, header::CONTENT_TYPE, header::AUTHORIZATION];
 
-/// Takes out what is meant for this hop alone, and what `Connection` names.
+/// Removes the fields that belong to this hop, and those that `Connection` names.
 pub fn strip_hop_by_hop(fields: &mut HeaderMap) {
     let named: Vec<HeaderName> = tokens(fields, &header::CONNECTION)
         .filter_map(|token| token.parse().ok())
@@ -38,26 +38,24 @@ pub fn tokens<'a>(fields: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Ite
     lines.flat_map(|line| line.split(',')).map(str::trim).filter(|token| !token.is_empty())
 }
 
-/// Whether a list of tokens has this one, in any case.
+/// Whether a list of tokens contains this one, ignoring case.
 pub fn has_token(fields: &HeaderMap, name: &HeaderName, token: &str) -> bool {
     tokens(fields, name).any(|found| found.eq_ignore_ascii_case(token))
 }
 
-/// What is to become of the connection: the protocol that a request asks for, if any
-/// (RFC 9110 §7.8). HTTP/1.0 knows no upgrade.
+/// The protocol that a request asks to upgrade to, if any (RFC 9110 §7.8). HTTP/1.0 has no upgrades.
 pub fn upgrade(fields: &HeaderMap, version: Version) -> Option<HeaderValue> {
     let asked = version >= Version::HTTP_11 && has_token(fields, &header::CONNECTION, "upgrade");
     asked.then(|| fields.get(header::UPGRADE).cloned()).flatten()
 }
 
-/// Puts an upgrade on the next hop as it was on this one.
+/// Asks for the same upgrade on the next hop.
 pub fn set_upgrade(fields: &mut HeaderMap, protocol: HeaderValue) {
     fields.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     fields.insert(header::UPGRADE, protocol);
 }
 
-/// The transfer codings, if there are others than `chunked` alone, which nobody takes off
-/// again (RFC 9112 §6.1).
+/// The transfer codings, if they are not just `chunked`: nobody would remove the others (RFC 9112 §6.1).
 pub fn strange_coding(fields: &HeaderMap) -> Option<String> {
     let codings: Vec<&str> = tokens(fields, &header::TRANSFER_ENCODING).collect();
     match codings[..] {
@@ -67,8 +65,8 @@ pub fn strange_coding(fields: &HeaderMap) -> Option<String> {
     }
 }
 
-/// Makes one of a length that is said several times alike: "5, 5" (RFC 9110 §8.6), so that nobody
-/// behind reads it otherwise. Lengths that differ were refused before.
+/// Replaces a length that is repeated, "5, 5" (RFC 9110 §8.6), by a single one, so that no later recipient reads it
+/// differently. Lengths that differ were refused before.
 pub fn one_length(fields: &mut HeaderMap) {
     let mut lengths = tokens(fields, &header::CONTENT_LENGTH);
     let Some(first) = lengths.next().and_then(|first| first.parse::<u64>().ok()) else { return };
@@ -98,11 +96,11 @@ pub fn proves_connection(fields: &HeaderMap) -> bool {
     };
     let values = PROOFS.iter().flat_map(|name| fields.get_all(name));
     let mut items = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    // IIS sends this for a connection that stays authenticated.
+    // IIS sends this field for a connection that stays authenticated.
     items.any(is_such) || fields.contains_key("persistent-auth")
 }
 
-/// Adds our name to `Via` (RFC 9110 §7.6.3): the version in which the message came.
+/// Adds our name to `Via` (RFC 9110 §7.6.3), with the version of the message that arrived.
 pub fn add_via(fields: &mut HeaderMap, version: Version, name: &str) {
     let version = match version {
         Version::HTTP_09 => "0.9",
@@ -116,7 +114,7 @@ pub fn add_via(fields: &mut HeaderMap, version: Version, name: &str) {
     }
 }
 
-/// Whether the message has been here before.
+/// Whether the message has passed this proxy before.
 pub fn went_by(fields: &HeaderMap, name: &str) -> bool {
     tokens(fields, &header::VIA).any(|via| via.split_whitespace().nth(1) == Some(name))
 }
@@ -134,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_connection_names_goes_and_what_makes_the_message_stays() {
+    fn fields_that_connection_names_are_removed_except_end_to_end_ones() {
         let mut all = fields(&[
             ("connection", "close, X-Hop"),
             ("connection", "host, authorization"),

@@ -1,4 +1,4 @@
-//! A request in absolute form: forwarded to its origin, the answer passed back.
+//! Forwards a request in absolute form to its origin, and passes the answer back.
 
 use super::{
     answer::No,
@@ -37,8 +37,8 @@ use tokio::{
     time::timeout,
 };
 
-/// How long a program's content waits for the origin's `100 Continue`: older servers send
-/// none, and curl waits as long itself (RFC 9110 §10.1.1 leaves it open).
+/// How long a program's content waits for the origin's `100 Continue`. Older servers send none, and curl itself waits
+/// as long (RFC 9110 §10.1.1 leaves it open).
 const CONTINUE: Duration = Duration::from_secs(1);
 
 /// Forwards one request.
@@ -83,14 +83,14 @@ async fn forwarded(
         return Ok(trip.switch(answered, upgrade));
     }
     match again {
-        // The parts would use other connections, on which the origin does not know the user.
+        // Ranges would use other connections, on which the origin does not know the user.
         Some(_) if answered.lease.is_proven() => trip.pass(answered, None),
         Some(again) if method == Method::GET => trip.split_or_pass(answered, again).await,
         _ => trip.pass(answered, None),
     }
 }
 
-/// What no request may be.
+/// Refuses what no request may contain.
 fn check(parts: &Parts, name: &str) -> Result<(), No> {
     let hosts = parts.headers.get_all(header::HOST).iter().count();
     if hosts > 1 || (hosts == 0 && parts.version >= Version::HTTP_11) {
@@ -102,7 +102,7 @@ fn check(parts: &Parts, name: &str) -> Result<(), No> {
     if fields::went_by(&parts.headers, name) { Err(No::Loop) } else { Ok(()) }
 }
 
-/// `Max-Forwards` counts for these methods alone (RFC 9110 §7.6.2).
+/// Decrements `Max-Forwards`, which counts only for these methods (RFC 9110 §7.6.2).
 fn count_forwards(parts: &mut Parts) -> Result<(), No> {
     if !matches!(parts.method, Method::TRACE | Method::OPTIONS) {
         return Ok(());
@@ -114,7 +114,7 @@ fn count_forwards(parts: &mut Parts) -> Result<(), No> {
     Ok(())
 }
 
-/// Makes the request one to the origin (RFC 9112 §3.2.1, §3.2.2).
+/// Addresses the request to the origin (RFC 9112 §3.2.1, §3.2.2).
 fn readdress(parts: &mut Parts, to: &Forward, name: &str) {
     let upgrade = fields::upgrade(&parts.headers, parts.version);
     let trailers = fields::has_token(&parts.headers, &header::TE, "trailers");
@@ -133,8 +133,8 @@ fn readdress(parts: &mut Parts, to: &Forward, name: &str) {
     parts.version = Version::HTTP_11;
 }
 
-/// The request to send again where the origin closes an idle link; not what may do something
-/// twice, nor what has content.
+/// The request to send again if the origin closes an idle link. `None` if it might have an effect twice, or has
+/// content.
 fn repeatable(
     parts: &Parts,
     body: &Incoming,
@@ -147,8 +147,8 @@ fn repeatable(
 
 type Gate = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// For a request that expects `100 Continue`: what tells that it came, and what waits for it.
-/// HTTP/1.0 knows no such thing (RFC 9110 §10.1.1).
+/// For a request that expects `100 Continue`: a sender that reports its arrival, and a future that waits for it.
+/// HTTP/1.0 has no such expectation (RFC 9110 §10.1.1).
 fn continues(
     parts: &mut Parts,
     version: Version,
@@ -166,7 +166,7 @@ fn continues(
         let opened = opened.wait_for(|open| *open);
         let answered = timeout(CONTINUE, opened).await.is_ok_and(|opened| opened.is_err());
         if answered {
-            // The final answer is there: nobody wants the content any more.
+            // The final answer is there: the content is no longer wanted.
             record.withheld.store(true, Relaxed);
             std::future::pending().await
         }
@@ -174,17 +174,17 @@ fn continues(
     (Some(opens), Some(Box::pin(gate)))
 }
 
-/// One request on its way.
+/// One request under way.
 struct Trip<'a> {
     place: &'a Place,
     to: &'a Forward,
-    /// The program's.
+    /// The version of the program's request.
     version: Version,
     record: &'a Arc<Record>,
 }
 
 impl Trip<'_> {
-    /// As [`Trip::asked`]; where the program's own content is at fault it is told so.
+    /// As [`Trip::asked`], but reports if the program's own content is at fault.
     async fn ask(
         &self,
         request: Request<Outgoing>,
@@ -203,7 +203,7 @@ impl Trip<'_> {
         })
     }
 
-    /// Asks the origin; interim answers reach the program meanwhile.
+    /// Asks the origin, and passes interim answers to the program meanwhile.
     async fn asked(
         &self,
         mut request: Request<Outgoing>,
@@ -215,7 +215,7 @@ impl Trip<'_> {
         let understands = self.version >= Version::HTTP_11;
         on_informational(&mut request, move |answer| {
             if answer.status() == StatusCode::CONTINUE {
-                // Without the expectation nobody waits for it.
+                // Without the expectation nothing waits for it.
                 _ = opens.as_ref().map(|opens| opens.send_replace(true));
             } else if understands {
                 let mut fields = answer.headers().clone();
@@ -231,7 +231,7 @@ impl Trip<'_> {
         let answered = loop {
             tokio::select! {
                 biased;
-                // hyper flushes when this task gives way: the interim answer goes out then.
+                // hyper flushes when this task yields, which sends the interim answer.
                 () = came.notified() => yield_now().await,
                 answered = &mut asking => break answered,
             }
@@ -240,8 +240,8 @@ impl Trip<'_> {
         answered
     }
 
-    /// Passes the answer on as it comes; the rest of it by another interface, if this is what was asked for and it is an
-    /// object in ranges.
+    /// Passes the answer on as it arrives. If the request may be sent again and the object can be fetched in ranges,
+    /// another interface brings the rest when this one fails.
     fn pass(&self, answered: Answered, again: Option<Again>) -> Result<Response<Reply>, No> {
         let rest = again.and_then(|again| self.rest(&answered, again));
         let Answered { response, lease, path, setup, .. } = answered;
@@ -269,9 +269,9 @@ impl Trip<'_> {
         Rest::of(&place.shared, &place.program, &self.to.to, of, answered.interface)
     }
 
-    /// Makes an answer's head one of this hop.
+    /// Adapts the head of an answer to this hop.
     fn ready(&self, parts: &mut hyper::http::response::Parts) {
-        // Both at once is one too many: chunks count (RFC 9112 §6.3).
+        // Both at once would contradict each other: the chunks count (RFC 9112 §6.3).
         if parts.headers.contains_key(header::TRANSFER_ENCODING) {
             parts.headers.remove(header::CONTENT_LENGTH);
         }
@@ -281,15 +281,14 @@ impl Trip<'_> {
         parts.version = Version::HTTP_11;
     }
 
-    /// Fetches a large object over several paths, if that can be done, else passes on the
-    /// answer that is there.
+    /// Fetches a large object over several paths, if that is possible; otherwise passes on the answer that is there.
     async fn split_or_pass(&self, answered: Answered, again: Again) -> Result<Response<Reply>, No> {
         let found = split::Object::of(&again.parts, &answered.response, self.to);
         let place = found.and_then(|object| split::Place::find(&self.place.shared, object));
         let Some(place) = place else { return self.pass(answered, Some(again)) };
         let Answered { response, lease, .. } = answered;
         let mut parts = response.into_parts().0;
-        // Its content comes by the paths; what is under way of it is given up.
+        // The content comes by the paths; what is under way on this link is dropped.
         lease.close();
         let fields = again.parts.headers.clone();
         match split::fetch(&self.place.shared, place, fields, self.record).await {

@@ -1,34 +1,35 @@
-//! Where the requests on a connection begin, and which targets they name.
+//! Finds where the requests on a connection begin, and takes out their targets.
 //!
-//! hyper reads a target into `http::Uri`, which refuses bytes that origins take (`<`, `` ` ``, Latin-1). So the target is
-//! taken out of the request line before hyper sees it, as it is, and hyper gets `/` in its place.
+//! hyper parses a target into `http::Uri`, which refuses bytes that origins accept (`<`, `` ` ``, Latin-1). So the
+//! target is taken out of the request line unchanged before hyper sees it, and hyper gets `/` in its place.
 //!
-//! hyper alone decides what a message is. Nothing behind a head is passed on to it before it has read that head and said
-//! which content follows ([`Heads::follows`]); what comes behind a content waits until hyper asks for the next head. The end
-//! of a chunked content is found by [`Chunks`]. Where that and hyper disagree, about chunks that are none, a line of content
-//! may be altered, or a target with odd bytes be refused; no request comes into being that hyper has not read itself.
+//! hyper alone decides what a message is. Nothing after a head is passed on to hyper before it has read that head and
+//! told which content follows ([`Heads::follows`]); what comes after the content waits until hyper asks for the next
+//! head. [`Chunks`] finds the end of chunked content. If it and hyper disagree about invalid chunks, a line of content
+//! may be altered, or a target with odd bytes be refused; but no request comes into being that hyper has not read
+//! itself.
 
 use bytes::Bytes;
 use thiserror::Error;
 
-/// The longest request line. RFC 9112 §3 recommends 8,000 bytes at least; nginx and Squid take as much, hyper 65,534.
+/// The longest request line. RFC 9112 §3 recommends at least 8,000 bytes; nginx and Squid take as much, hyper 65,534.
 pub const MAX_LINE: usize = 64 << 10;
 
-/// What hyper is given instead of a request line that is refused.
-const INSTEAD: &[u8] = b"GET / HTTP/1.1\r\nHost: -\r\nConnection: close\r\n\r\n";
+/// What hyper is given in place of a request line that is refused.
+const REPLACEMENT: &[u8] = b"GET / HTTP/1.1\r\nHost: -\r\nConnection: close\r\n\r\n";
 
-/// A request line that is none.
+/// Why a request line is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum LineError {
     /// Not `METHOD TARGET HTTP/1.1`.
     #[error("this is no HTTP request: it does not begin with a method, a target and HTTP/1.1")]
     NotHttp,
-    /// White space or a control character (RFC 9112 §3.2).
+    /// White space or a control character in the target (RFC 9112 §3.2).
     #[error(
         "the request's target has the byte {0:#04x} in it; spaces and control characters must be percent-encoded"
     )]
     Byte(u8),
-    /// Another version.
+    /// Another version of HTTP.
     #[error("this proxy speaks HTTP/1.1 and HTTP/1.0 alone")]
     Version,
     /// Longer than [`MAX_LINE`].
@@ -39,20 +40,20 @@ pub enum LineError {
 /// The content that follows a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// So many bytes; 0: none.
+    /// This many bytes; 0: no content.
     Length(u64),
     /// Chunks.
     Chunked,
 }
 
-/// What a request line said: its target, byte for byte.
+/// A request line that was read: its target, byte for byte.
 pub type Line = Result<Bytes, LineError>;
 
-/// Follows a program's bytes. Pure.
+/// Follows the bytes that a program sends. Pure.
 #[derive(Debug, Default)]
 pub struct Heads {
     at: At,
-    /// What there is of the request line.
+    /// The request line, as far as it has arrived.
     line: Vec<u8>,
 }
 
@@ -61,21 +62,21 @@ enum At {
     /// In a request line, or before it.
     #[default]
     Line,
-    /// In the fields; whether the line so far is empty.
+    /// In the fields. `empty`: the current line is empty so far.
     Fields {
         empty: bool,
     },
-    /// Behind a head that hyper has yet to read.
+    /// After a head that hyper has not read yet.
     Behind,
     Content(u64),
     Chunks(Chunks),
-    /// Nothing more is passed.
+    /// Nothing more is passed on.
     Over,
 }
 
 impl Heads {
-    /// Takes some of `bytes` and appends what hyper is to see of them to `seen`; how many were taken. None: hyper must have
-    /// read the head first. A request line is returned once it is whole.
+    /// Takes some of `bytes`, and appends to `seen` what hyper is to see of them. Returns how many were taken; if none,
+    /// hyper must read the head first. Also returns a request line once it is complete.
     pub fn take(&mut self, bytes: &[u8], seen: &mut Vec<u8>) -> (usize, Option<Line>) {
         match &mut self.at {
             At::Line => self.take_line(bytes, seen),
@@ -105,7 +106,7 @@ impl Heads {
             _ if self.line.len() > MAX_LINE => Err(LineError::Long),
             None if !begins_like_http(&self.line) => Err(LineError::NotHttp),
             None => return (taken, None),
-            // Empty lines in front of a request are let pass (RFC 9112 §2.2).
+            // Empty lines before a request are ignored (RFC 9112 §2.2).
             Some(_) if matches!(&self.line[..], b"\n" | b"\r\n") => {
                 self.line.clear();
                 return (taken, None);
@@ -119,7 +120,7 @@ impl Heads {
         self.at = match &line {
             Ok(_) => At::Fields { empty: true },
             Err(_) => {
-                seen.extend_from_slice(INSTEAD);
+                seen.extend_from_slice(REPLACEMENT);
                 At::Over
             }
         };
@@ -127,14 +128,14 @@ impl Heads {
         (taken, Some(line))
     }
 
-    /// What is left of a request line where the program has ended its side: hyper sees it, and refuses it.
+    /// The program has ended its direction: passes on the rest of a request line, which hyper refuses.
     pub fn end(&mut self, seen: &mut Vec<u8>) {
         seen.append(&mut self.line);
     }
 
     /// hyper has read a head, and this content follows.
     pub fn follows(&mut self, content: Content) {
-        // Behind a line that was refused nothing follows.
+        // Nothing follows a line that was refused.
         if matches!(self.at, At::Behind) {
             self.at = match content {
                 Content::Length(0) => At::Line,
@@ -144,17 +145,17 @@ impl Heads {
         }
     }
 
-    /// Whether bytes of a content come next, which pass as they are.
+    /// Whether content comes next, which passes unchanged.
     pub fn in_content(&self) -> bool {
         matches!(self.at, At::Content(_) | At::Chunks(_))
     }
 
-    /// Whether part of a head is passed on that hyper has not read yet.
+    /// Whether part of a head was passed on that hyper has not read yet.
     pub fn in_head(&self) -> bool {
         matches!(self.at, At::Fields { .. } | At::Behind)
     }
 
-    /// Whether nothing is here of a request that is not over.
+    /// Whether no request is unfinished.
     pub fn is_between(&self) -> bool {
         matches!(self.at, At::Line) && self.line.is_empty()
     }
@@ -164,7 +165,7 @@ impl Heads {
         matches!(self.at, At::Over)
     }
 
-    /// How many of `bytes` belong to the content that is passing.
+    /// How many of `bytes` belong to the current content.
     pub fn passes(&mut self, bytes: &[u8]) -> usize {
         match &mut self.at {
             At::Content(left) => {
@@ -187,7 +188,7 @@ impl Heads {
     }
 }
 
-/// Fields up to the empty line that ends them: how many bytes, and whether they end there.
+/// Reads fields up to the empty line that ends them. Returns the number of bytes, and whether they end there.
 fn fields(bytes: &[u8], empty: &mut bool) -> (usize, bool) {
     for (i, byte) in bytes.iter().enumerate() {
         match byte {
@@ -200,14 +201,15 @@ fn fields(bytes: &[u8], empty: &mut bool) -> (usize, bool) {
     (bytes.len(), false)
 }
 
-/// Whether a line may become a request line. What speaks another protocol, as TLS, would else wait for its answer.
+/// Whether this may become a request line. Otherwise a client of another protocol, such as TLS, would wait for an
+/// answer.
 fn begins_like_http(line: &[u8]) -> bool {
     matches!(line, b"\r") || line.iter().take_while(|b| **b != b' ').copied().all(is_token)
 }
 
 type Parts<'a> = (&'a [u8], &'a [u8], &'a [u8]);
 
-/// Method, target and version of a request line with its end (RFC 9112 §3).
+/// Splits a request line with its line end into method, target and version (RFC 9112 §3).
 fn split(line: &[u8]) -> Result<Parts<'_>, LineError> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -229,12 +231,12 @@ fn split(line: &[u8]) -> Result<Parts<'_>, LineError> {
     }
 }
 
-/// RFC 9110 §5.6.2.
+/// A byte of a token (RFC 9110 §5.6.2).
 fn is_token(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b)
 }
 
-/// Finds the end of a chunked content (RFC 9112 §7.1), as hyper reads it.
+/// Finds the end of chunked content (RFC 9112 §7.1), as hyper parses it.
 #[derive(Debug, Default)]
 struct Chunks {
     at: InChunks,
@@ -245,17 +247,17 @@ struct Chunks {
 enum InChunks {
     #[default]
     Size,
-    /// Behind the size, to the end of its line.
+    /// After the size, up to the end of its line.
     Extension,
     Data,
-    /// The line end behind a chunk's data.
+    /// The line end after a chunk's data.
     DataEnd,
-    /// In a line of the trailer section, which may be the empty one.
+    /// In a line of the trailer section, which may be the empty one at its end.
     Trailer {
         empty: bool,
     },
     Over,
-    /// It is none: hyper will say so.
+    /// An invalid chunk, which hyper will report.
     Broken,
 }
 
@@ -287,7 +289,7 @@ impl Chunks {
         passing
     }
 
-    /// One byte outside of data.
+    /// Takes one byte outside of data.
     fn step(&mut self, byte: u8) -> usize {
         self.at = match (self.at, byte) {
             (InChunks::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
@@ -324,7 +326,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// All that hyper sees of `bytes` that come in pieces of `piece`, and the request lines; `contents` follow the heads.
+    /// Passes `bytes` in pieces of `piece`; `contents` follow the heads. Returns what hyper sees, and the request
+    /// lines.
     fn through(bytes: &[u8], piece: usize, contents: &[Content]) -> (Vec<u8>, Vec<Line>) {
         let (mut heads, mut contents) = (Heads::default(), contents.iter());
         let (mut seen, mut lines) = (Vec::new(), Vec::new());
@@ -343,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_are_taken_out_as_they_are_and_contents_pass() {
+    fn targets_are_taken_out_unchanged_and_contents_pass() {
         let bytes =
             b"\r\nPUT /<a>`\xe9?\"{}|^ HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nGET /\
             POST http://u@[::1]:8/#x HTTP/1.0\nTransfer-Encoding: chunked\n\n\
@@ -367,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_none_are_told_apart_and_hyper_sees_another_request() {
+    fn invalid_request_lines_are_told_apart_and_replaced_for_hyper() {
         for (line, error) in [
             (&b"GET /a b HTTP/1.1\r\n"[..], LineError::Byte(b' ')),
             (b"GET /a\tb HTTP/1.1\r\n", LineError::Byte(b'\t')),
@@ -391,7 +394,7 @@ mod tests {
             let bytes = [line, b"Host: a\r\n\r\nGET /hidden HTTP/1.1\r\n\r\n"].concat();
             let (seen, lines) = through(&bytes, 1000, &[]);
             assert_eq!(lines, [Err(error)], "{}", String::from_utf8_lossy(line));
-            assert_eq!(seen, INSTEAD);
+            assert_eq!(seen, REPLACEMENT);
         }
         let long = vec![b'a'; MAX_LINE + 1];
         assert_eq!(through(&long, 4096, &[]).1, [Err(LineError::Long)]);
@@ -400,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_end_where_they_end_however_they_are_cut() {
+    fn the_end_of_chunks_is_found_however_they_are_cut() {
         for (bytes, ends) in [
             (&b"0\r\n\r\nGET"[..], Some(5)),
             (b"1\r\na\r\n00\r\n\r\nX", Some(12)),
@@ -422,7 +425,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, all of it is taken, and no line end gets into what hyper is told of a line.
+        /// All bytes are taken, and no target holds a line end.
         #[test]
         fn arbitrary_bytes_are_followed(
             bytes in proptest::collection::vec(
@@ -431,7 +434,7 @@ mod tests {
         ) {
             let contents = vec![Content::Chunked; bytes.len()];
             let (seen, lines) = through(&bytes, piece, &contents);
-            prop_assert!(seen.len() <= bytes.len() + INSTEAD.len() + lines.len() * 2);
+            prop_assert!(seen.len() <= bytes.len() + REPLACEMENT.len() + lines.len() * 2);
             for line in lines.into_iter().flatten() {
                 prop_assert!(line.iter().all(|b| *b > b' ' && *b != 0x7f));
             }

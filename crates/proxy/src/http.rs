@@ -1,4 +1,4 @@
-//! A program's connection that speaks HTTP.
+//! Serves a program's connection that speaks HTTP.
 
 use super::{
     answer::No,
@@ -29,14 +29,14 @@ use std::{
 use thalweg_uplinks::interfaces::Client;
 use tokio::net::TcpStream;
 
-/// How long a connection may idle between requests: browsers keep theirs for five minutes.
+/// How long a connection may be idle between requests: browsers keep theirs for five minutes.
 const IDLE: Duration = Duration::from_secs(300);
 
-/// How long a program may take from connecting to the end of its first request's head. A
-/// connection without one takes a place, and programs on this host have no slow path to it.
+/// How long a program may take from connecting to the end of its first request's head. A connection without a head
+/// occupies a place, and programs on this host have no slow path to the proxy.
 pub const FIRST_HEAD: Duration = Duration::from_secs(30);
 
-/// A connection's place in the proxy.
+/// What serving one connection needs.
 #[derive(Clone)]
 pub struct Place {
     /// The proxy.
@@ -45,9 +45,9 @@ pub struct Place {
     pub client: SocketAddr,
     /// The program.
     pub program: Arc<Client>,
-    /// The way for interim answers.
+    /// The queue of interim answers.
     pub interim: Interim,
-    /// Its connection, while it lives.
+    /// The program's connection, while it lives.
     pub wire: Weak<Wire>,
 }
 
@@ -66,7 +66,7 @@ pub async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
     };
     let place = Place { shared, client, program, interim, wire };
     let service = service_fn(move |request| {
-        // At once: the connection passes nothing on before it is told.
+        // Told at once, because the connection passes nothing on before.
         let line = place.wire.upgrade().and_then(|wire| wire.asked(content(&request)));
         answer(place.clone(), line, request)
     });
@@ -80,7 +80,7 @@ pub async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
         .with_upgrades();
     {
         let (mut connection, mut left) = (pin!(connection), pin!(left));
-        // A program that breaks off has its reasons.
+        // An error only means that the program broke off.
         tokio::select! {
             _ = connection.as_mut() => {}
             () = left.as_mut() => return,
@@ -90,7 +90,7 @@ pub async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
             }
         }
     }
-    // None comes where all is read, or a tunnel has the connection.
+    // Nothing is sent if all is read, or if a tunnel has the connection.
     let Ok(wire) = rest.await else { return };
     tokio::select! {
         () = wire.linger(linger::SILENT) => {}
@@ -98,7 +98,7 @@ pub async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
     }
 }
 
-/// The content that hyper found behind a head.
+/// The content that follows a head, as hyper found it.
 fn content(request: &Request<Incoming>) -> Content {
     let body = request.body();
     match body.size_hint().exact() {
@@ -124,7 +124,7 @@ async fn answer(
 }
 
 impl Place {
-    /// Tells the program and the log why not.
+    /// Records the refusal, and returns the answer for the program.
     pub fn refuse(&self, to: String, no: &No) -> Response<Reply> {
         self.shared.books.refused(self.client, to, no.to_string());
         no.response()

@@ -1,7 +1,7 @@
-//! An HTTP and SOCKS5 proxy for the programs of this host, over the best paths that are known.
+//! An HTTP and SOCKS5 proxy for the programs of this host, over the best known paths.
 //!
-//! In go connections of programs; out come tunnels, forwarded requests and split downloads, and
-//! what was observed of each path.
+//! The inputs are connections of programs. The outputs are tunnels, forwarded requests and split downloads, and
+//! observations of each path.
 //!
 //! ```text
 //! redirected by the kernel ─ transparent ──────────────┐
@@ -13,13 +13,13 @@
 //!                  └─ origin form ── own pages: `/proxy.pac`
 //! ```
 //!
-//! - It is a correct proxy first (RFC 9110, RFC 9112): a request that works directly also works
-//!   through it, and no byte differs from those that the origin sent.
-//! - hyper parses and frames HTTP, but for the targets of requests, which pass as they are (`heads`, `request_line`);
+//! - It is a correct proxy first (RFC 9110, RFC 9112): a request that works directly also works through it, and no byte
+//!   differs from those that the origin sent.
+//! - hyper parses and frames HTTP, except for the targets of requests, which pass unchanged (`heads`, `request_line`);
 //!   `fields` handles the hop-by-hop fields.
-//! - A `PathChooser` chooses the path of each connection; `ByHistory` is the one that uses the
-//!   results of earlier transfers.
-//! - Bounded: connections, idle links, streams that are split; a slow reader slows its sender.
+//! - A `PathChooser` chooses the path of each connection; `ByHistory` is the one that uses the results of earlier
+//!   transfers.
+//! - Connections, idle links and split streams are bounded; a slow reader slows its sender.
 
 mod answer;
 mod assigning;

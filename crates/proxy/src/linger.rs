@@ -1,9 +1,10 @@
-//! Content that nobody wants any more is read off, so that its sender gets the answer that is there.
+//! Reads off content that is no longer wanted, so that its sender gets the answer.
 //!
-//! A program that sends all of its content before it reads loses its answer if the connection is closed meanwhile: what
-//! comes for a closed socket resets it. So servers close in stages (RFC 9112 §9.6), and a proxy does it towards the
-//! program, whatever the origin did. Nothing that is read is kept, and the time is bounded: 30 s is nginx's
-//! `lingering_time`, 5 s its `lingering_timeout`; twice that is for a program that is slow in making what it sends.
+//! A program that sends all of its content before it reads loses its answer if the connection is closed meanwhile,
+//! because data for a closed socket resets the connection. So servers close in stages (RFC 9112 §9.6), and a proxy does
+//! so towards the program, whatever the origin did. What is read is discarded, and the time is bounded. nginx has 30 s
+//! (`lingering_time`) and 5 s (`lingering_timeout`); these limits are twice as long, for programs that are slow in
+//! making what they send.
 
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -11,27 +12,27 @@ use socket2::SockRef;
 use std::{io, mem::MaybeUninit, time::Duration};
 use tokio::{io::Interest, net::TcpStream, time::timeout};
 
-/// How long in all.
+/// The longest time in all.
 const MOST: Duration = Duration::from_secs(60);
 
-/// How long without a byte.
+/// The longest time without a byte.
 pub const SILENT: Duration = Duration::from_secs(10);
 
-/// How long without a byte where the proxy ends.
+/// The longest time without a byte once the proxy shuts down.
 pub const STOPPING: Duration = Duration::from_millis(200);
 
-/// What is read at once.
+/// Bytes that are read at once.
 const PIECE: usize = 64 << 10;
 
-/// Reads a connection to the end of the program's direction, or until nothing has come for `silent`; our direction has
-/// ended already.
+/// Reads a connection to the end of the program's direction, or until nothing has arrived for `silent`. Our direction
+/// has ended already.
 pub async fn read_off(tcp: &TcpStream, silent: Duration) {
     let all = async { while let Ok(Ok(1..)) = timeout(silent, piece(tcp)).await {} };
-    // What comes later than that resets the connection.
+    // What arrives later resets the connection.
     _ = timeout(MOST, all).await;
 }
 
-/// What a read took, and threw away; 0 at the end.
+/// Reads and discards one piece; returns its length, 0 at the end.
 async fn piece(tcp: &TcpStream) -> io::Result<usize> {
     tcp.async_io(Interest::READABLE, || {
         let mut unwanted = [MaybeUninit::uninit(); PIECE];
@@ -40,7 +41,7 @@ async fn piece(tcp: &TcpStream) -> io::Result<usize> {
     .await
 }
 
-/// Reads a request's content to its end, so that the connection can be used on.
+/// Reads a request's content to its end, so that the connection can be used again.
 pub async fn read_off_content(mut content: Incoming) {
     let all = async { while let Ok(Some(Ok(_))) = timeout(SILENT, content.frame()).await {} };
     _ = timeout(MOST, all).await;
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_ends_is_done_at_once() {
+    async fn a_program_that_ends_is_done_at_once() {
         let (near, mut far) = pair().await;
         far.write_all(&[7; 200_000]).await.unwrap();
         drop(far);

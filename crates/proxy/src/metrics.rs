@@ -1,4 +1,4 @@
-//! The proxy's counts, in the OpenMetrics form.
+//! OpenMetrics of the proxy.
 
 use super::{record::Tally, server::Over};
 use prometheus_client::{
@@ -19,7 +19,7 @@ use thalweg_uplinks::{
 #[derive(Debug)]
 struct Counts(Arc<Tally>);
 
-/// A counter's name, what it counts, and where.
+/// A counter's name, help text, and where it is kept.
 type Column = (&'static str, &'static str, fn(&Tally) -> &AtomicU64);
 
 const COLUMNS: [Column; 8] = [
@@ -50,7 +50,7 @@ impl Collector for Counts {
     }
 }
 
-/// All of it that there is.
+/// A registry of the proxy's counters and, if there are any, of interfaces and bonds.
 pub(super) fn registry(tally: &Arc<Tally>, over: Option<&Over>) -> Registry {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Counts(Arc::clone(tally))));
@@ -63,7 +63,7 @@ pub(super) fn registry(tally: &Arc<Tally>, over: Option<&Over>) -> Registry {
     registry
 }
 
-/// As text; nothing if it cannot be written, which does not happen.
+/// The registry as text; empty if it cannot be written, which does not happen.
 pub(super) fn text(registry: &Registry) -> String {
     let mut text = String::new();
     encode(&mut text, registry).map(|()| text).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Requests to the proxy itself: the PAC file, metrics, and a page that says what this is.
+//! Answers requests to the proxy itself: the PAC file, metrics, and a page that says what this is.
 
 use super::{answer, body::Reply, metrics, shared::Shared};
 use bytes::Bytes;
@@ -10,10 +10,10 @@ use hyper::{
 };
 use std::net::SocketAddr;
 
-/// What a PAC file is served as, by custom.
+/// The media type of a PAC file, by custom.
 const PAC_TYPE: &str = "application/x-ns-proxy-autoconfig";
 
-/// OpenMetrics 1.0.0.
+/// The media type of OpenMetrics 1.0.0.
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Answers a request in origin form, for this path and query.
@@ -35,14 +35,14 @@ pub fn answer(target: &[u8], request: &Parts, shared: &Shared) -> Response<Reply
     }
 }
 
-/// Whether each `Host` is this address or `localhost`: another's name leads here by mistake,
-/// or so that a web page may read what is answered (DNS rebinding).
+/// Whether each `Host` is this address or `localhost`. Another name leads here by mistake, or lets a web page read the
+/// answer (DNS rebinding).
 fn is_for_us(request: &Parts, at: SocketAddr) -> bool {
     let own = [at.to_string(), format!("localhost:{}", at.port())];
     let is_own = |host: &HeaderValue| {
         own.iter().any(|own| host.as_bytes().eq_ignore_ascii_case(own.as_bytes()))
     };
-    // Clients of HTTP/1.0 name none.
+    // Clients of HTTP/1.0 send no `Host`.
     request.headers.get_all(header::HOST).iter().all(is_own)
 }
 
@@ -59,8 +59,8 @@ fn greeting(at: SocketAddr) -> String {
     )
 }
 
-/// The PAC file: bare names and this host directly, all else by the proxy; directly as well
-/// where the proxy is gone, so that nothing fails that works without it.
+/// The PAC file: bare names and this host are reached directly, everything else by the proxy. If the proxy is gone,
+/// everything is reached directly, so that nothing fails that works without it.
 fn pac(at: SocketAddr) -> String {
     format!(
         "function FindProxyForURL(url, host) {{\n  \

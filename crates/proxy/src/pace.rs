@@ -1,4 +1,4 @@
-//! How fast a tunnel was, from counts that are looked at now and then.
+//! Measures how fast a tunnel was, from counts that are looked at regularly.
 
 use std::time::Duration;
 use thalweg_units::{ByteSize, Rate};
@@ -6,34 +6,34 @@ use thalweg_units::{ByteSize, Rate};
 /// How often the counts are looked at.
 pub const LOOK: Duration = Duration::from_millis(250);
 
-/// Fewer bytes between two looks are a program's chatting: they end a run.
+/// Fewer bytes between two looks are background chatter of a program: they end a run.
 const BUSY: u64 = 8 << 10;
 
-/// So much of a run's beginning counts for nothing: slow start, and what lay in buffers while
-/// the program did not read, which comes faster than any path.
+/// The beginning of a run, which does not count: slow start, and bytes that lay in buffers while the program did not
+/// read, which come faster than any path.
 const FIRST: Duration = Duration::from_secs(1);
 
-/// A mean over less tells nothing: one look's bytes depend on when the task had its turn.
+/// A mean over less time says nothing: the bytes of one look depend on when the task had its turn.
 const LEAST: Duration = Duration::from_secs(1);
 
-/// So many bytes of a run say something of the path.
+/// From this many bytes on, a run says something about the path.
 const TELLING: u64 = 256 << 10;
 
 /// The mean rate over the longest run in which bytes came all the time.
 ///
-/// Never a peak: what comes out of buffers, or in two turns at once, is faster than the link.
+/// It is never a peak: bytes from buffers, or from two turns at once, come faster than over the link.
 #[derive(Debug, Default)]
 pub struct Pace {
-    /// The last look: when, and how many bytes had come.
+    /// The last look: its time, and the bytes that had come by then.
     last: (Duration, u64),
-    /// The run under way: when it began, and the look from which on it counts.
+    /// The current run: when it began, and the look from which on it counts.
     run: Option<(Duration, Option<(Duration, u64)>)>,
-    /// The bytes that count of the longest run, and how long they took.
+    /// Of the longest run, the bytes that count and how long they took.
     best: (u64, Duration),
 }
 
 impl Pace {
-    /// `bytes` had come in all at `at`, counted from any beginning; neither ever decreases.
+    /// Takes a look: `bytes` had come in all at `at`, counted from any beginning. Neither ever decreases.
     pub fn look(&mut self, at: Duration, bytes: u64) {
         let (before, had) = std::mem::replace(&mut self.last, (at, bytes));
         if bytes - had < BUSY {
@@ -50,9 +50,9 @@ impl Pace {
         }
     }
 
-    /// The rate, after `whole` in which `bytes` came; `None` if that tells nothing.
+    /// The rate, after `whole` in which `bytes` came; `None` if that says nothing.
     ///
-    /// What is over before a run counts is taken whole, over a second at least: less than the path
+    /// A tunnel that ends before a run counts is taken as a whole, over at least a second, which is less than the path
     /// gave.
     pub fn rate(&self, whole: Duration, bytes: u64) -> Option<Rate> {
         let (bytes, took) = match self.best {
@@ -68,7 +68,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// The rate after these looks: milliseconds since the last one, and kB that came meanwhile.
+    /// The rate after these looks, each given as milliseconds since the last one and kB that came in between.
     fn rate(looks: &[(u64, u64)]) -> Option<u64> {
         let (mut pace, mut at, mut bytes) = (Pace::default(), Duration::ZERO, 0);
         for (ms, kb) in looks {
@@ -79,13 +79,13 @@ mod tests {
         pace.rate(at, bytes).map(|rate| rate.as_bps() / 1000)
     }
 
-    /// 5 Mbit/s for so many looks.
+    /// `n` looks at 5 Mbit/s.
     fn steady(n: usize) -> Vec<(u64, u64)> {
         vec![(250, 156); n]
     }
 
     #[test]
-    fn a_link_is_never_faster_than_it_is() {
+    fn the_rate_is_never_above_that_of_the_link() {
         let link = 5_000;
         assert_eq!(rate(&steady(20)), Some(4_992));
         // A megabyte lay in a buffer until the program read.
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_or_little_tells_nothing() {
+    fn short_or_small_transfers_tell_no_rate() {
         assert_eq!(rate(&steady(1)), None);
         assert_eq!(rate(&steady(2)), Some(2_496), "half a second's, over one");
         assert_eq!(rate(&vec![(250, 3); 40]), None);

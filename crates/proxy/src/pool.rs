@@ -1,4 +1,4 @@
-//! Links: connections to origins on which HTTP is spoken, and those that lie idle.
+//! Links: connections to origins on which HTTP is spoken, and the pool of idle ones.
 //!
 //! An idle link serves programs of one user only. With NTLM or Negotiate over HTTP (RFC 4559, section 6), a server
 //! takes every request on a connection for one of the user who has authenticated there. Such a link serves only the
@@ -16,18 +16,18 @@ use thalweg_uplinks::interfaces::{Client, Passage};
 use thalweg_wire::Destination;
 use tokio::{runtime::Handle, task::AbortHandle, time::timeout};
 
-/// The most idle links to one origin: programs open six (browsers) to some dozens at once.
+/// The most idle links to one origin: programs open from six (browsers) to some dozens at once.
 const PER_ORIGIN: usize = 128;
 
-/// The most in all; each holds a descriptor.
+/// The most idle links in all; each holds a descriptor.
 const IN_ALL: usize = 512;
 
-/// An idle link is not used after this. Servers close theirs after 5 s (Apache) to 75 s
-/// (nginx); a request that meets a closing link is sent again on another one.
+/// An idle link is not used after this long. Servers close theirs after 5 s (Apache) to 75 s (nginx); a request that
+/// meets a closing link is sent again on another one.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// An origin that has answered may go on to take the request's content; its link is closed once it has taken nothing for
-/// so long. As for a program that pauses before it is answered, nobody is in a hurry.
+/// An origin that has answered may still take the request's content. Its link is closed once it has taken nothing for
+/// this long. There is no hurry, as for a program that pauses before it gets its answer.
 const SETTLE: Duration = Duration::from_secs(60);
 
 /// Whose requests may use an idle link.
@@ -50,29 +50,29 @@ impl Owner {
 pub struct Link {
     /// Whose requests may use it.
     pub owner: Owner,
-    /// Whether the origin takes, or may take, requests on it for those of a user who has authenticated there.
+    /// Whether the origin takes, or may take, all requests on it for those of a user who has authenticated there.
     pub is_proven: bool,
     /// Sends requests on it.
     pub send: SendRequest<Outgoing>,
     /// Gives each request its target.
     pub line: RequestLine,
-    /// What it has moved.
+    /// The bytes that it has moved.
     pub moved: Arc<Moved>,
-    /// Looks at its connection.
+    /// Observes its connection.
     pub monitor: Monitor,
-    /// The way that it goes.
+    /// The name of its path.
     pub path: String,
-    /// How it was dialled.
+    /// The route by which it was dialled.
     pub route: Route,
-    /// From dialling until it stood.
+    /// Time from dialling until it was established.
     pub setup: Duration,
-    /// To be told what it moves, if it was assigned to an interface.
+    /// Is told what it moves, if it was assigned to an interface.
     pub passage: Option<Arc<Passage>>,
     /// How long its last answer took to begin.
     pub usual: Duration,
-    /// Whether it has carried a request before: the origin may close it at any time then.
+    /// Whether it has carried a request before; then the origin may close it at any time.
     pub used: bool,
-    /// Ends its task and with it the connection.
+    /// Ends its task, and with it the connection.
     pub task: AbortHandle,
 }
 
@@ -82,7 +82,7 @@ impl Link {
         (self.owner, self.is_proven) = (Owner::Connection(client.number()), true);
     }
 
-    /// Whether the request that was answered ends well, and another one can be sent.
+    /// Waits until the answered request is sent in full. Returns whether another one can be sent.
     async fn settles(&mut self) -> bool {
         loop {
             let taken = self.moved.up.load(Relaxed);
@@ -95,7 +95,7 @@ impl Link {
     }
 }
 
-/// The links that nobody uses.
+/// The idle links.
 #[derive(Default)]
 pub struct Pool(Mutex<VecDeque<(Destination, Link, Instant)>>);
 
@@ -142,7 +142,7 @@ impl Pool {
         loop {
             let i = idle.iter().rposition(is_fit)?;
             let (_, link, _) = idle.remove(i)?;
-            // hyper may not have been told yet that it has ended, and what has content is sent but once.
+            // hyper may not know yet that the link has ended, and a request with content is sent only once.
             if link.send.is_ready() && !link.monitor.has_ended() {
                 link.passage.iter().for_each(|passage| passage.rests(false));
                 return Some(link);
@@ -164,17 +164,17 @@ impl Pool {
         idle.push_back((to, link, Instant::now()));
     }
 
-    /// Closes those that have lain idle too long.
+    /// Closes links that have been idle for too long.
     pub fn sweep(&self) {
         drop_old(&mut self.lock());
     }
 
-    /// Closes all.
+    /// Closes all idle links.
     pub fn clear(&self) {
         self.lock().clear();
     }
 
-    /// Each change is one push or one take.
+    /// Ignores poisoning: each change is one push or one take.
     fn lock(&self) -> MutexGuard<'_, VecDeque<(Destination, Link, Instant)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -186,18 +186,18 @@ fn drop_old(idle: &mut VecDeque<(Destination, Link, Instant)>) {
     idle.drain(..n);
 }
 
-/// A link in use. Dropped when its answer has ended: it then goes back to the pool, unless
-/// something of the request or the answer is left on it.
+/// A link in use. It is dropped when its answer has ended; then the link goes back to the pool, unless part of the
+/// request or the answer is left on it.
 pub struct Lease {
     link: Option<Link>,
     pool: Arc<Pool>,
     to: Destination,
-    /// Somebody else answered than the origin.
+    /// Another host than the origin answered.
     is_misled: bool,
 }
 
 impl Lease {
-    /// Until the answer on `link` has ended.
+    /// Leases `link` until its answer has ended.
     pub fn new(link: Link, pool: Arc<Pool>, to: Destination) -> Self {
         Self { link: Some(link), pool, to, is_misled: false }
     }
@@ -216,13 +216,12 @@ impl Lease {
         self.link.as_ref().is_some_and(|link| link.is_proven)
     }
 
-    /// Closes the link whatever is under way on it.
+    /// Closes the link, whatever is under way on it.
     pub fn close(mut self) {
         self.link.take().inspect(|link| link.task.abort());
     }
 
-    /// The link's end is another's affair: the connection is no longer HTTP. Who is to be told what
-    /// it moves.
+    /// Gives up the link, because its connection no longer speaks HTTP. Returns the passage that is told what it moves.
     pub fn forget(mut self) -> Option<Arc<Passage>> {
         self.link.take().and_then(|link| link.passage)
     }

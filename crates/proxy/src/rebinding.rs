@@ -1,11 +1,11 @@
-//! Guards against foreign names that lead to this host, or to addresses that only its own link or cloud can reach.
+//! Refuses foreign names that lead to this host, or to addresses that only its own link or cloud can reach.
 //!
-//! Whoever owns a name can have it lead to 127.0.0.1 (DNS rebinding). Services here often let in
-//! all that comes from this host, and a browser that goes by a proxy can no longer see which
-//! address a page is from: its own guard does not work. So such a name is refused, as Squid
-//! does by default (`to_localhost`). The same holds for names that lead to link-local addresses (169.254.0.0/16,
-//! fe80::/10), where devices without passwords are, and to where clouds serve credentials. What is meant stays possible: addresses, `localhost`, names
-//! without a dot or of local domains, and those that the file of hosts gives this host.
+//! The owner of a name can make it lead to 127.0.0.1 (DNS rebinding). Services on this host often admit everything that
+//! comes from it, and a browser that uses a proxy cannot see which address a page is from, so its own guard does not
+//! work. Such names are therefore refused, as Squid does by default (`to_localhost`). The same holds for names that
+//! lead to link-local addresses (169.254.0.0/16, fe80::/10), where devices without passwords are, and to addresses
+//! where clouds serve credentials. Intended uses remain possible: addresses, `localhost`, names without a dot or of
+//! local domains, and names that the hosts file gives to this host.
 
 use std::net::{IpAddr, SocketAddr};
 use thalweg_net::NameSources;
@@ -20,7 +20,7 @@ fn is_guarded(ip: IpAddr) -> bool {
     matches!(class, Some(Class::Loopback | Class::Unspecified | Class::LinkLocal | Class::Metadata))
 }
 
-/// Whether `to` is a foreign name that led to `peer`, an address of this host's loopback, its link or its cloud's
+/// Whether `to` is a foreign name that led to `peer`, an address of this host's loopback, of its link or of its cloud's
 /// service.
 pub async fn is_rebound(to: &Destination, peer: SocketAddr) -> bool {
     if !is_guarded(peer.ip()) || to.host.is_near() {
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn others_names_for_this_host_are_known_from_its_own() {
+    async fn foreign_names_for_this_host_are_told_from_its_own() {
         let rebound = async |to: &str, peer: &str| {
             is_rebound(&to.parse().unwrap(), peer.parse().unwrap()).await
         };

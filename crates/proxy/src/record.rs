@@ -1,4 +1,4 @@
-//! What is counted of one request or tunnel, and of all.
+//! Counts and events: of one request or tunnel, and totals.
 
 use super::event::{Kind, ProxyEvent, ProxySink};
 use std::{
@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-/// Counts over the proxy's life.
+/// Totals over the proxy's life.
 #[derive(Debug, Default)]
 pub struct Tally {
     pub(super) connections: AtomicU64,
@@ -32,13 +32,13 @@ pub struct Books {
 }
 
 impl Books {
-    /// Nothing came of what `client` wanted.
+    /// Records that a request or tunnel of `client` failed.
     pub(super) fn refused(&self, client: SocketAddr, to: String, why: String) {
         self.tally.refused.fetch_add(1, Relaxed);
         self.sink.event(&ProxyEvent::Refused { client, to, why });
     }
 
-    /// A tunnel has ended.
+    /// Records a tunnel that has ended.
     pub(super) fn tunnel(&self, of: Ended<'_>) {
         let (up_bytes, down_bytes) = of.moved;
         self.tally.tunnels.fetch_add(1, Relaxed);
@@ -75,7 +75,7 @@ pub struct Ended<'a> {
     pub(super) broken: Option<String>,
 }
 
-/// One forwarded request; told when the last who works on it lets go.
+/// One forwarded request, which is recorded when the last reference to it is dropped.
 pub struct Record {
     pub(super) client: SocketAddr,
     pub(super) method: String,
@@ -86,9 +86,9 @@ pub struct Record {
     pub(super) down: AtomicU64,
     pub(super) split: AtomicBool,
     pub(super) complete: AtomicBool,
-    /// The program's content could not be read.
+    /// The program's content could not be parsed.
     pub(super) malformed: AtomicBool,
-    /// The origin has answered before it asked for the content, which it does not get.
+    /// The origin answered before it asked for the content, so it does not get it.
     pub(super) withheld: AtomicBool,
     pub(super) began: Instant,
     pub(super) books: Books,
@@ -127,7 +127,7 @@ impl Drop for Record {
     fn drop(&mut self) {
         let status = self.status.load(Relaxed);
         if status == 0 {
-            // It was refused, which is told elsewhere, or its program went away.
+            // It was refused, which is recorded elsewhere, or its program left.
             return;
         }
         let path = std::mem::take(self.path.get_mut().unwrap_or_else(PoisonError::into_inner));

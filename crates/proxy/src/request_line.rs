@@ -1,18 +1,18 @@
-//! The target of a request that hyper sends to an origin, put into the request line as it is.
+//! Puts the target of a request into the request line that hyper writes to an origin, byte for byte.
 //!
-//! `http::Uri` holds no target with odd bytes (see `heads`), so each link has a placeholder that hyper writes, and the
-//! connection below hyper puts the target in its place. The placeholder is random and is never sent, so that nobody can
-//! put it into a content.
+//! `http::Uri` cannot hold a target with odd bytes (see `heads`). So hyper writes a placeholder, and the connection
+//! below hyper replaces it by the target. Each link has its own placeholder, which is random and never sent, so nobody
+//! can put it into content.
 
 use bytes::Bytes;
 use hyper::{Request, Uri};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A request's target in origin form, among its extensions.
+/// A request's target in origin form, which is one of its extensions.
 #[derive(Clone, Debug)]
 pub struct OriginForm(pub Bytes);
 
-/// What a link's request lines are made of; cheap to clone.
+/// The placeholder of a link, and the next target; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct RequestLine {
     placeholder: Arc<str>,
@@ -21,7 +21,7 @@ pub struct RequestLine {
 }
 
 impl RequestLine {
-    /// Of a new link.
+    /// Creates the placeholder of a new link.
     ///
     /// # Errors
     /// The kernel gives no random bytes.
@@ -32,23 +32,24 @@ impl RequestLine {
         Ok(Self { placeholder, target: Arc::default() })
     }
 
-    /// Has this request, the next on the link, be written with its own target; one without is written as it is.
+    /// Prepares the next request on the link to be written with its own target; a request without one is written
+    /// unchanged.
     pub fn set<B>(&self, request: &mut Request<B>) {
         let target = request.extensions().get::<OriginForm>().map(|form| form.0.clone());
         if target.is_some() {
-            // Letters, digits and a slash.
+            // It parses: letters, digits and a slash.
             *request.uri_mut() = self.placeholder.parse().unwrap_or_else(|_| Uri::default());
         }
         *self.lock() = target;
     }
 
-    /// Whether a request is about to be written that has a target of its own.
+    /// Whether the next request has a target of its own.
     pub fn is_set(&self) -> bool {
         self.lock().is_some()
     }
 
-    /// What is to be written instead of these pieces, if the placeholder is in the first of them: how many bytes of
-    /// them it stands for, which are all but what would make it longer than `most`.
+    /// What to write in place of these pieces, if the first one holds the placeholder: the number of bytes of the
+    /// pieces that it replaces, and the new bytes. Pieces that would make these longer than `most` are left out.
     pub fn rewrite(&self, pieces: &[&[u8]], most: usize) -> Option<(usize, Vec<u8>)> {
         let mut target = self.lock();
         target.as_ref()?;
@@ -68,7 +69,7 @@ impl RequestLine {
         Some((taken, written))
     }
 
-    /// Each change is one value.
+    /// Ignores poisoning: each change is one value.
     fn lock(&self) -> MutexGuard<'_, Option<Bytes>> {
         self.target.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -79,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_target_takes_the_placeholders_place_once() {
+    fn the_target_replaces_the_placeholder_once() {
         let line = RequestLine::new().unwrap();
         let mut request = Request::new(());
         request.extensions_mut().insert(OriginForm(Bytes::from_static(b"/<\xe9>")));
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_one_is_left_alone() {
+    fn a_request_without_a_target_is_left_alone() {
         let line = RequestLine::new().unwrap();
         let mut request = Request::builder().uri("/x").body(()).unwrap();
         line.set(&mut request);

@@ -1,8 +1,9 @@
-//! The rest of an answer whose connection broke off, or fell silent: by another interface.
+//! Fetches the rest of an answer by another interface, after its connection broke off or fell silent.
 //!
-//! The object must be one that ranges can be put together of, as those that come over several paths (`split`). The rest is
-//! asked for by `Range` with `If-Range` on the very tag, and taken only if the answer says that it is that: same tag, same
-//! length, from the very byte. A silent connection is listened to meanwhile: what comes first counts.
+//! The object must be one that can be put together from ranges, as for splitting (`split`). The rest is requested by
+//! `Range` with `If-Range` on the same tag, and taken only if the answer says that it is this rest: same tag, same
+//! length, from the right byte. A silent connection is still listened to meanwhile: whichever connection brings bytes
+//! first counts.
 
 use super::{
     body::Outgoing,
@@ -25,11 +26,11 @@ use thalweg_uplinks::interfaces::Client;
 use thalweg_wire::Destination;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// A connection that brings nothing for so long is doubted: two of TCP's packets were sent again by then (RFC 6298 §2).
+/// A connection that brings nothing for this long is in doubt: by then TCP has sent two packets again (RFC 6298 §2).
 /// Asking again costs a server that is only slow one request.
 const SILENT: Duration = Duration::from_secs(3);
 
-/// An answer is gone on with so often: a path that breaks off each time brings it no further.
+/// How often one answer is continued: a path that breaks off each time does not complete it.
 const MOST: u32 = 16;
 
 type Asking = Pin<Box<dyn Future<Output = Option<Answered>> + Send>>;
@@ -41,7 +42,7 @@ pub struct Rest {
     to: Destination,
     again: Again,
     object: Object,
-    /// The interface by which it comes.
+    /// The interface by which the answer comes.
     by: Option<NonZeroU32>,
     left: u32,
     silence: Option<Pin<Box<Sleep>>>,
@@ -49,7 +50,8 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// Of this object, which was asked for so; `None` where connections are assigned to no interfaces.
+    /// For the answer with this object, whose request is repeatable as `again`; `None` if its connection was not
+    /// assigned to an interface.
     pub fn of(
         shared: &Arc<Shared>,
         program: &Arc<Client>,
@@ -63,12 +65,12 @@ impl Rest {
         Some(Self { shared, program, to, again, object, by, left, silence, asking })
     }
 
-    /// Something came: nobody else need be asked.
+    /// Bytes arrived: no other connection is needed.
     pub fn heard(&mut self) {
         (self.silence, self.asking) = (None, None);
     }
 
-    /// Asks at once for what lies behind the first `got` bytes; whether there is something to wait for.
+    /// Asks at once for what follows the first `got` bytes. Returns whether there is something to wait for.
     pub fn begin(&mut self, got: u64) -> bool {
         let may = got < self.object.length && (self.asking.is_some() || self.left > 0);
         if may && self.asking.is_none() {
@@ -78,8 +80,8 @@ impl Rest {
         may
     }
 
-    /// The answer that brings the rest; `None`: nobody gives it. Where nothing is asked yet it is once the connection has been
-    /// silent for a while.
+    /// The answer that brings the rest; `None`: there is none. If nothing was asked for yet, waits until the connection
+    /// has been silent for [`SILENT`], and then asks.
     pub fn poll(&mut self, got: u64, cx: &mut Context<'_>) -> Poll<Option<Answered>> {
         if self.asking.is_none() {
             let silence = self.silence.get_or_insert_with(|| Box::pin(sleep(SILENT)));
@@ -127,7 +129,7 @@ fn is_rest<B>(response: &Response<B>, object: &Object, got: u64) -> bool {
     response.status() == StatusCode::PARTIAL_CONTENT && goes_on(response.headers(), object, got)
 }
 
-/// Whether these are the fields of all that lies behind the first `got` bytes of the very object (RFC 9110 §14.4).
+/// Whether these are the fields of exactly what follows the first `got` bytes of this object (RFC 9110 §14.4).
 fn goes_on(fields: &HeaderMap, object: &Object, got: u64) -> bool {
     let length = object.length;
     let range = format!("bytes {got}-{}/{length}", length.saturating_sub(1));
@@ -147,7 +149,7 @@ mod tests {
     use bytes::Bytes;
 
     #[test]
-    fn only_the_very_rest_of_the_very_object_is_taken() {
+    fn only_the_exact_rest_of_the_same_object_is_taken() {
         let tag = HeaderValue::from_static("\"1\"");
         let object = Object { url: String::new(), path: Bytes::new(), length: 100, tag };
         let is = |range: &'static str, tag: &'static str| {

@@ -1,4 +1,4 @@
-//! Connections by relays that were revoked meanwhile: when they are looked at, and let go.
+//! Closes connections by relays that were revoked meanwhile.
 
 use super::shared::Shared;
 use std::{future::pending, sync::Arc};
@@ -8,9 +8,9 @@ use tokio::sync::watch;
 /// Why a tunnel was cut.
 pub const REVOKED: &str = "a relay of its path is no member of the mesh any more";
 
-/// Has the proxy look whether the relays of its connections are still what they were.
+/// Makes the proxy check whether the relays of its connections are still what they were.
 ///
-/// For whoever knows that the mesh is another one by now: nothing is looked at else.
+/// For the part that learns of changes in the mesh; without it nothing is checked.
 #[derive(Clone, Debug)]
 pub struct Reviewer(Arc<watch::Sender<()>>);
 
@@ -21,20 +21,20 @@ impl Default for Reviewer {
 }
 
 impl Reviewer {
-    /// Tunnels and links whose route [`thalweg_paths::chooser::PathChooser::may_go_on`] refuses are reset.
+    /// Resets tunnels and links whose route [`thalweg_paths::chooser::PathChooser::may_go_on`] refuses.
     pub fn review(&self) {
         self.0.send_replace(());
     }
 }
 
 impl Shared {
-    /// Ends when connections by this route must be let go; for the direct one never.
+    /// Completes when connections by this route must be closed; never for the direct route.
     pub(super) async fn let_go(&self, route: &Route) {
         if route.is_direct() {
             return pending().await;
         }
         let mut reviews = self.reviewer.0.subscribe();
-        // It fails only when nobody can review any more, and the proxy holds a reviewer.
+        // It fails only when no reviewer is left, and the proxy holds one.
         while self.chooser.may_go_on(route) && reviews.changed().await.is_ok() {}
     }
 }

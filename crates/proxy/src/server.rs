@@ -1,4 +1,4 @@
-//! The proxy: its port, what its connections share, and its end.
+//! The proxy: its settings, its port, and its shutdown.
 
 use super::{
     event::ProxySink,
@@ -33,10 +33,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 /// Wait after accept fails, e.g. for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often idle links are looked through.
+/// How often the pool is searched for old links.
 const SWEEP: Duration = Duration::from_secs(15);
 
-/// Objects that are split at a time: each has a file, and a thread or two.
+/// Objects that are split at a time: each has a file, and one or two threads.
 const SPLITS: usize = 16;
 
 /// A proxy's settings.
@@ -46,34 +46,34 @@ pub struct ProxyConfig {
     pub listen: SocketAddr,
     /// Programs' connections at a time; more wait in the kernel's queue.
     pub max_connections: usize,
-    /// Objects from this length on are fetched in ranges over several paths.
+    /// Objects of at least this length are fetched in ranges over several paths.
     pub split_from: ByteSize,
     /// How long connections may take to end once the proxy is told to.
     pub drain: Duration,
-    /// Who else leads connections to it, of programs that know of no proxy; it has ports for them.
+    /// What else redirects connections to the proxy, of programs that know of no proxy; the proxy has ports for them.
     pub led: Led,
 }
 
-/// Who leads the connections of programs to a proxy that they do not know of.
+/// What redirects connections of programs that do not know of the proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Led {
-    /// Nobody.
+    /// Nothing.
     #[default]
     Nowhere,
-    /// The kernel, by rules that let pass what bears [`super::MARK`]; it tells where to.
+    /// The kernel, by rules that exempt connections with [`super::MARK`]; it tells the destinations.
     ByRules,
-    /// Who supervises the programs, and tells by [`Proxy::meant`] where to.
+    /// A supervisor of the programs, which tells the destinations by [`Proxy::meant`].
     BySupervisor,
 }
 
 impl ProxyConfig {
-    /// Two descriptors each stay below the usual hard limit by far.
+    /// Two descriptors per connection stay far below the usual hard limit.
     pub const MAX_CONNECTIONS: usize = 4096;
 
-    /// Below, an object is through before other paths have left slow start.
+    /// A smaller object is complete before other paths have left slow start.
     pub const SPLIT_FROM: ByteSize = ByteSize::from_bytes(1 << 20);
 
-    /// With the defaults.
+    /// The default settings for this address.
     pub const fn new(listen: SocketAddr) -> Self {
         let (max_connections, split_from) = (Self::MAX_CONNECTIONS, Self::SPLIT_FROM);
         Self {
@@ -86,7 +86,7 @@ impl ProxyConfig {
     }
 }
 
-/// The proxy cannot start.
+/// Why the proxy cannot start.
 #[derive(Debug, Error)]
 pub enum ProxyError {
     /// Others could use it in this user's name.
@@ -98,10 +98,10 @@ pub enum ProxyError {
     /// No connection could be served.
     #[error("at least one connection must be allowed")]
     NoConnections,
-    /// The address.
+    /// The address cannot be used.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// As asked for.
+        /// The address that was asked for.
         address: SocketAddr,
         /// The kernel's answer.
         source: io::Error,
@@ -121,7 +121,7 @@ pub struct Summary {
     pub detoured: u64,
     /// Requests whose object came in ranges over several paths.
     pub split: u64,
-    /// Requests and tunnels that came to nothing.
+    /// Requests and tunnels that failed.
     pub refused: u64,
     /// Bytes of content from programs.
     pub up: ByteSize,
@@ -138,7 +138,7 @@ pub struct Proxy {
     shared: Arc<Shared>,
 }
 
-/// What direct connections go by, and legs to members.
+/// The interfaces of direct connections, and the bonds of legs to members.
 #[derive(Clone, Debug)]
 pub struct Over {
     /// This host's interfaces.
@@ -164,7 +164,7 @@ impl Proxy {
         Self::bind_over(config, dialer, None, chooser, sink).await
     }
 
-    /// The same, whose direct connections are assigned to this host's interfaces.
+    /// As [`Self::bind`], with direct connections assigned to this host's interfaces.
     ///
     /// # Errors
     /// [`ProxyError`].
@@ -212,39 +212,38 @@ impl Proxy {
         Ok(Self { listener, redirected, shared })
     }
 
-    /// Where it listens, with the port that was chosen.
+    /// The address that it listens on, with the port that was chosen.
     pub fn local_addr(&self) -> SocketAddr {
         self.shared.own
     }
 
-    /// Where connections are to be led; `None`: it has no such ports.
+    /// The ports for redirected connections; `None`: it has no such ports.
     pub fn redirected(&self) -> Option<Redirected> {
         self.redirected.ports()
     }
 
-    /// Where who leads connections here tells whereto they were meant ([`Led::BySupervisor`]).
+    /// Where a supervisor tells the destinations of the connections that it redirects here ([`Led::BySupervisor`]).
     pub fn meant(&self) -> Meant {
         self.shared.meant.clone()
     }
 
-    /// For whoever hears of revocations while it runs.
+    /// For the part that learns of revocations while the proxy runs.
     pub fn reviewer(&self) -> Reviewer {
         self.shared.reviewer.clone()
     }
 
-    /// Cancelled, it ends the draining at once: what is left is reset.
+    /// Cancelling this ends the draining at once: remaining connections are reset.
     pub fn cutter(&self) -> CancellationToken {
         self.shared.cut.clone()
     }
 
     /// Serves until `stop` ends, then drains and returns.
     ///
-    /// Draining: nothing is accepted, requests under way have [`ProxyConfig::drain`] to be
-    /// answered, tunnels to end; the rest is reset. To cut at once, cancel [`Proxy::cutter`], or
-    /// drop the future.
+    /// While it drains, nothing is accepted; requests under way have [`ProxyConfig::drain`] to be answered, and tunnels
+    /// to end. The rest is reset. To cut at once, cancel [`Proxy::cutter`], or drop the future.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Summary {
         let Self { listener, redirected, shared } = self;
-        // Whoever drops this future means the end of all connections.
+        // Dropping this future ends all connections.
         let _cut = shared.cut.clone().drop_guard();
         let places = Arc::new(Semaphore::new(shared.config.max_connections));
         redirected.run(&shared, &places);
@@ -282,7 +281,7 @@ fn take(
 }
 
 async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
-    // A program that has left already makes this fail; its reads will tell.
+    // It fails if the program has left already, which its reads will tell.
     _ = tcp.set_nodelay(true);
     let mut first = [0];
     let looked = tokio::select! {
@@ -335,7 +334,7 @@ fn summary(tally: &Tally) -> Summary {
     }
 }
 
-/// `thalweg-` and a number that no other proxy has (RFC 9110 §7.6.3: a pseudonym).
+/// `thalweg-` and a random number: a pseudonym that no other proxy has (RFC 9110 §7.6.3).
 fn name(own: SocketAddr) -> String {
     let mut number = [0; 4];
     if getrandom::fill(&mut number).is_err() {

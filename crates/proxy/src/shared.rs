@@ -1,4 +1,4 @@
-//! What all connections share, and how they reach destinations.
+//! The state that all connections share, and how they reach destinations.
 
 use super::{
     assigning::{accompany, led},
@@ -27,37 +27,37 @@ use thiserror::Error;
 use tokio::{sync::Semaphore, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// So long a request waits for a descriptor when this process has no more: others end.
+/// How long a request waits for a descriptor when this process has none left: other connections end.
 const DESCRIPTOR: Duration = Duration::from_secs(60);
 
 /// How often it tries again.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// No connection to a destination.
+/// Why there is no connection to a destination.
 #[derive(Debug, Error)]
 pub enum NoWay {
-    /// It leads back here.
+    /// The destination is this proxy.
     #[error("that is this proxy itself")]
     Own,
-    /// See `rebinding`.
+    /// A foreign name leads to this host, see `rebinding`.
     #[error(
         "its name leads to this host's own loopback, to its link, or to its cloud's service, which may be a trick to \
          reach what is shown to this host alone; if it is meant, name it in /etc/hosts, or go there without the proxy \
          (no_proxy)"
     )]
     Rebound,
-    /// See [`thalweg_uplinks::interfaces`].
+    /// The settings leave no interface, see [`thalweg_uplinks::interfaces`].
     #[error(
         "the settings leave no interface for it that is up and may be used; `thalweg interfaces status` \
          says what each one is"
     )]
     Interfaces,
-    /// No way led there; the direct one's failure.
+    /// No way led there; the failure of the direct one.
     #[error(transparent)]
     Dial(#[from] DialError),
 }
 
-/// What all connections share.
+/// The state that all connections share.
 pub struct Shared {
     pub(super) config: ProxyConfig,
     pub(super) dialer: Dialer,
@@ -65,28 +65,28 @@ pub struct Shared {
     /// This host's interfaces, if connections are assigned to them.
     pub(super) uplinks: Option<Uplinks>,
     pub(super) books: Books,
-    /// What `GET /metrics` shows.
+    /// The metrics of `GET /metrics`.
     pub(super) registry: Registry,
     pub(super) pool: Arc<Pool>,
-    /// What we are called in `Via`: no other proxy has the same name.
+    /// The proxy's name in `Via`; no other proxy has the same one.
     pub(super) name: String,
-    /// Where it listens.
+    /// The address that the proxy listens on.
     pub(super) own: SocketAddr,
-    /// Connections and tunnels that live.
+    /// Live connections and tunnels.
     pub(super) tracker: TaskTracker,
-    /// No new requests.
+    /// Cancelled when no new requests are taken.
     pub(super) stop: CancellationToken,
-    /// The end of all.
+    /// Cancelled when all connections are to end.
     pub(super) cut: CancellationToken,
     pub(super) splits: Arc<Semaphore>,
-    /// When connections by relays are looked at.
+    /// Has connections by relays checked.
     pub(super) reviewer: Reviewer,
-    /// Where connections were meant to go that a supervisor led here.
+    /// The destinations of connections that a supervisor redirected here.
     pub(super) meant: Meant,
 }
 
 impl Shared {
-    /// A connection to `to` for this program, by the way that wins, where it is assigned.
+    /// Connects to `to` for this program, by the fastest way among those that are assigned.
     ///
     /// # Errors
     /// [`NoWay`].
@@ -100,8 +100,8 @@ impl Shared {
         self.reach_by(lanes, client, to, content, None).await
     }
 
-    /// The same, where it was assigned, but not by the way of the name `avoided`. Where this process has no descriptor
-    /// left it waits for one, and is assigned anew.
+    /// As [`Self::reach`], for an assignment that was made, and without the way named `avoided`. If this process has no
+    /// descriptor left, it waits for one and is assigned again.
     ///
     /// # Errors
     /// [`NoWay`].
@@ -123,7 +123,7 @@ impl Shared {
             if !short || began.elapsed() > DESCRIPTOR {
                 break raced;
             }
-            // Those of links that nobody uses are the first to be had.
+            // Those of idle links are the first that can be freed.
             self.pool.clear();
             sleep(AGAIN).await;
             lanes = self.assigned(client, to).await?;
@@ -139,7 +139,7 @@ impl Shared {
         }
     }
 
-    /// Tells who knows of paths what was seen.
+    /// Tells the chooser of paths what was observed.
     pub(super) fn carried(&self, to: &Destination, content: Content, observed: &Observed) {
         self.chooser.learn(to, content, Seen::Carried(observed));
     }
@@ -155,7 +155,7 @@ fn canonical(at: SocketAddr) -> SocketAddr {
     SocketAddr::new(at.ip().to_canonical(), at.port())
 }
 
-/// Whether it failed only because this process, or this host, has too many open files.
+/// Whether the dial failed only because this process, or this host, has too many open files.
 fn wants_descriptors(error: &DialError) -> bool {
     let (Cause::Socket(error)
     | Cause::Leg(error)

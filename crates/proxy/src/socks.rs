@@ -1,4 +1,4 @@
-//! A program's connection that speaks SOCKS5 (RFC 1928): CONNECT, without authentication.
+//! Serves a program's connection that speaks SOCKS5 (RFC 1928): CONNECT, without authentication.
 
 use super::{
     event::Kind,
@@ -26,19 +26,19 @@ use tokio::{
     time::timeout,
 };
 
-/// For a program's two messages, which do not leave the host: as the relay's.
+/// Time limit of a program's two messages, which do not leave the host; the same as the relay's.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// The first byte of SOCKS4 and SOCKS4a, which are not spoken.
+/// The first byte of SOCKS4 and SOCKS4a, which are not supported.
 pub const VERSION_4: u8 = 4;
 
 /// "Request rejected or failed" of SOCKS4, whose replies begin with version 0; it has no further reasons.
 const REJECTED_4: [u8; 8] = [0, 0x5b, 0, 0, 0, 0, 0, 0];
 
-/// How long a program that is refused may go on sending, so that its answer is not reset away.
+/// How long a refused program may go on sending, so that no reset destroys its answer.
 const REFUSAL: Duration = Duration::from_secs(2);
 
-/// No address: what RFC 1928 §6 leaves open.
+/// No address, as RFC 1928 §6 leaves it open.
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// Reads the request, connects, replies, and carries bytes.
@@ -48,17 +48,17 @@ pub async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
         begun = begin(&shared, tcp, client) => begun,
     };
     if let Some(tunnel) = begun {
-        // It sees a cut itself, and tells of it.
+        // The tunnel notices a cut itself, and records it.
         tunnel::run(&shared, tunnel).await;
     }
 }
 
-/// Tells a program that it speaks the wrong version: it would wait for its reply.
+/// Tells a program that it speaks the wrong version; otherwise it would wait for a reply.
 pub async fn refuse_4(shared: &Shared, mut tcp: TcpStream, client: SocketAddr) {
     let why = "SOCKS4 is not spoken here, SOCKS5 is (socks5://, socks5h://)";
     shared.books.refused(client, String::new(), why.to_owned());
     let told = timeout(REFUSAL, deliver(&mut tcp, &REJECTED_4));
-    // A program that is gone by now does not miss it.
+    // A program that is gone does not miss the reply.
     tokio::select! { _ = told => {}, () = shared.cut.cancelled() => {} }
 }
 
@@ -81,7 +81,7 @@ async fn begin(shared: &Shared, mut tcp: TcpStream, client: SocketAddr) -> Optio
             return None;
         }
     };
-    // Behind relays the address of our own leg would mislead.
+    // Behind relays, the address of our own leg would mislead.
     let bound = match dialled.stream.route().is_direct() {
         true => dialled.stream.tcp().and_then(|tcp| tcp.local_addr().ok()).unwrap_or(NOWHERE),
         false => NOWHERE,
@@ -91,7 +91,7 @@ async fn begin(shared: &Shared, mut tcp: TcpStream, client: SocketAddr) -> Optio
     Some(Tunnel { client, kind, tcp, early, dialled, late, to, content })
 }
 
-/// The two messages (RFC 1928 §3, §4), and not a byte beyond them.
+/// Reads the two messages (RFC 1928 §3, §4), and not a byte beyond them.
 async fn read(tcp: &mut TcpStream) -> Result<Destination, Refusal> {
     if !read_message(tcp, socks5::decode_methods).await? {
         return Err(Refusal::NoMethod);
@@ -101,7 +101,7 @@ async fn read(tcp: &mut TcpStream) -> Result<Destination, Refusal> {
     Ok(read_message(tcp, socks5::decode_request).await?)
 }
 
-/// Tells the program why there is no connection, in the RFC's codes.
+/// Tells the program why there is no connection, by the codes of the RFC.
 async fn tell(shared: &Shared, mut tcp: TcpStream, client: SocketAddr, to: Destination, no: NoWay) {
     let why = no.to_string();
     let reply = match no {
@@ -112,11 +112,12 @@ async fn tell(shared: &Shared, mut tcp: TcpStream, client: SocketAddr, to: Desti
         }
     };
     shared.books.refused(client, to.to_string(), why);
-    // A program that is gone by now does not miss it.
+    // A program that is gone does not miss the reply.
     _ = timeout(REFUSAL, deliver(&mut tcp, &socks5::encode_reply(reply, NOWHERE))).await;
 }
 
-/// Writes a last message, and reads off what the program has sent too early: unread, it would reset the message away.
+/// Writes a last message, and reads off what the program has sent too early: unread bytes would cause a reset that
+/// destroys the message.
 async fn deliver(tcp: &mut TcpStream, message: &[u8]) -> io::Result<()> {
     tcp.write_all(message).await?;
     tcp.shutdown().await?;

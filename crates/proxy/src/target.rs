@@ -1,7 +1,7 @@
-//! Where a request is to go: the absolute form and the authority form of its target.
+//! Parses the target of a request: its absolute form and its authority form.
 //!
-//! Only scheme, host and port are read. Path and query are the origin's affair and pass byte for byte, also where RFC 3986
-//! would have them percent-encoded: origins take them, and so would they without a proxy.
+//! Only scheme, host and port are parsed. Path and query are for the origin and pass byte for byte, even where RFC 3986
+//! requires percent-encoding: origins accept such bytes, and would get them without a proxy.
 
 use super::heads::LineError;
 use bytes::Bytes;
@@ -25,25 +25,25 @@ pub enum Target {
 pub struct Forward {
     /// The origin.
     pub to: Destination,
-    /// The target in origin form, as written; `*` of an OPTIONS without a path.
+    /// The target in origin form, as written; `*` for an OPTIONS without a path.
     pub path: Bytes,
-    /// What `Host` must say: host and port as written, without a user name.
+    /// The value of `Host`: host and port as written, without a user name.
     pub host: String,
 }
 
-/// A target that cannot be gone to.
+/// Why a target is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TargetError {
-    /// The request line.
+    /// The request line is invalid.
     #[error(transparent)]
     Line(#[from] LineError),
-    /// `CONNECT` without `host:port`, or a host that is none.
+    /// `CONNECT` without `host:port`, or with an invalid host.
     #[error("`{0}` does not say host and port")]
     Authority(String),
     /// Neither a path nor an absolute URL.
     #[error("`{0}` is no URL: a program gives the proxy a whole one, as in http://host/path")]
     Form(String),
-    /// No scheme of a proxy.
+    /// A scheme that the proxy does not forward.
     #[error(
         "this proxy forwards http:// URLs; for {0}:// a program asks it for a tunnel (CONNECT), \
          or goes directly"
@@ -51,7 +51,7 @@ pub enum TargetError {
     Scheme(String),
 }
 
-/// Reads the target of a request.
+/// Parses the target of a request.
 ///
 /// # Errors
 /// [`TargetError`].
@@ -72,11 +72,11 @@ pub fn read(method: &Method, target: &Bytes) -> Result<Target, TargetError> {
     }
 }
 
-/// What stands behind `http://`.
+/// Parses what follows `http://`.
 fn absolute(method: &Method, rest: &Bytes) -> Result<Target, TargetError> {
     let end = rest.iter().position(|b| b"/?#".contains(b)).unwrap_or(rest.len());
     let path = match &rest[end..] {
-        // RFC 9112 §3.2.4: the last proxy asks so.
+        // RFC 9112 §3.2.4: the last proxy sends `*`.
         [] if *method == Method::OPTIONS => Bytes::from_static(b"*"),
         [b'/', ..] => rest.slice(end..),
         // RFC 9112 §3.2.1: the path is not empty.
@@ -87,7 +87,7 @@ fn absolute(method: &Method, rest: &Bytes) -> Result<Target, TargetError> {
     Ok(Target::Forward(Forward { to, path, host }))
 }
 
-/// Host and port, and what `Host` is to say of them (RFC 3986 §3.2).
+/// Parses host and port; also returns the value of `Host` (RFC 3986 §3.2).
 fn authority(text: &[u8]) -> Option<(Destination, String)> {
     if !text.iter().all(|b| is_authority(*b)) || text.iter().filter(|b| **b == b'@').count() > 1 {
         return None;
@@ -95,35 +95,35 @@ fn authority(text: &[u8]) -> Option<(Destination, String)> {
     let bare = std::str::from_utf8(bare(text)).ok()?;
     let named = bare.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
     let (host, port) = match named {
-        // `http://host:/` has the scheme's own port (RFC 3986 §6.2.3).
+        // `http://host:/` means the scheme's own port (RFC 3986 §6.2.3).
         Some((host, "")) => (host, 80),
         Some((host, port)) => (host, port.parse().ok()?),
         None => (bare, 80),
     };
-    // An IPv6 address has brackets, or its last group would be a port.
+    // An IPv6 address needs brackets, since its last group could be taken for a port.
     let is_bracketed = host.starts_with('[') || !host.contains(':');
     let to = is_bracketed.then(|| Destination::new(host, port).ok()).flatten()?;
     Some((to, bare.to_owned()))
 }
 
-/// Without a user name and password, which no server is to see in `Host` (RFC 9110 §4.2.4).
+/// Removes user name and password, which no server may see in `Host` (RFC 9110 §4.2.4).
 fn bare(authority: &[u8]) -> &[u8] {
     let at = authority.iter().rposition(|b| *b == b'@');
     at.map_or(authority, |at| &authority[at + 1..])
 }
 
-/// RFC 3986 §3.1.
+/// Whether this is a scheme (RFC 3986 §3.1).
 fn is_scheme(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
 }
 
-/// A byte of an authority (RFC 3986 §3.2). None is percent-encoded: names are for the DNS.
+/// A byte of an authority (RFC 3986 §3.2). Percent-encoding is not accepted: names are for the DNS.
 fn is_authority(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@[]".contains(&b)
 }
 
-/// Safe to print, the first of it, and no secrets: of a path and a query nothing.
+/// The beginning of a target without its query, which may hold secrets, and safe to print.
 fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     text.split(['?', '#'])
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn all_else_is_the_proxys_own_or_refused() {
+    fn other_targets_are_the_proxys_own_or_refused() {
         let own = |path: &'static str| Ok(Target::Own(Bytes::from_static(path.as_bytes())));
         assert_eq!(read_text("GET", "/proxy.pac"), own("/proxy.pac"));
         assert_eq!(read_text("OPTIONS", "*"), own("*"));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_a_target_is_safe_and_no_secret() {
+    fn errors_show_a_target_safely_and_without_secrets() {
         let told = |target: &[u8]| read_text("GET", target).unwrap_err().to_string();
         assert_eq!(told(b"http://me:pw@b<d/x?key=1"), "`b<d` does not say host and port");
         assert!(!told(b"x?key=1").contains("key"), "{}", told(b"x?key=1"));

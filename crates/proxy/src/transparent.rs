@@ -1,9 +1,9 @@
-//! Connections that are led here: programs that know nothing of a proxy.
+//! Redirected connections, of programs that know nothing about a proxy.
 //!
-//! Packet rules of the host (`nftables`' `redirect`) give a connection to one of these ports, and the
-//! kernel tells where it was meant to go (`SO_ORIGINAL_DST`). Our own connections bear [`MARK`], which
-//! the rules let pass. Or whoever supervises a program connects its sockets here, and tells it by
-//! [`Meant`]. Either way it becomes a tunnel, like any other.
+//! Packet rules of the host (`nftables`' `redirect`) redirect a connection to one of these ports, and the kernel tells
+//! its original destination (`SO_ORIGINAL_DST`). The proxy's own connections carry [`MARK`], which the rules exempt. Or
+//! a supervisor of a program connects the program's sockets to these ports, and tells the destination by [`Meant`].
+//! Either way the connection becomes a tunnel like any other.
 
 use super::{
     event::Kind,
@@ -30,31 +30,31 @@ use tokio::{
     time::sleep,
 };
 
-/// The mark of our own connections: "twlg".
+/// The mark of the proxy's own connections: "twlg".
 pub const MARK: u32 = 0x7477_6c67;
 
 /// Wait after accept fails, e.g. for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Ports to which connections are to be led, by family.
+/// The ports for redirected connections, by family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redirected {
-    /// Of IPv4's 127.0.0.1.
+    /// On 127.0.0.1.
     pub v4: u16,
-    /// Of IPv6's ::1, where there is IPv6.
+    /// On ::1, if there is IPv6.
     pub v6: Option<u16>,
 }
 
-/// At most so many connections that were led here and not taken yet are remembered. When that many
-/// are, the `connect` of the program fails.
+/// Redirected connections that are remembered until they are taken, at most. Beyond that, the `connect` of the program
+/// fails.
 const MAX_MEANT: usize = 65_536;
 
-/// Where connections were meant to go, by the address that they come from.
+/// The destinations of redirected connections, by the addresses that they come from.
 #[derive(Clone, Debug, Default)]
 pub struct Meant(Arc<Mutex<HashMap<SocketAddr, SocketAddr>>>);
 
 impl Meant {
-    /// One will come from `from`; `false` if it cannot be remembered, as too many are.
+    /// A connection to `to` will come from `from`. Returns `false` if it cannot be remembered, because too many are.
     #[must_use]
     pub fn expect(&self, from: SocketAddr, to: SocketAddr) -> bool {
         let mut known = self.lock();
@@ -65,7 +65,7 @@ impl Meant {
         has_room
     }
 
-    /// It has come, or will not come after all.
+    /// Takes the destination of a connection that has come, or will not come after all.
     pub fn take(&self, from: SocketAddr) -> Option<SocketAddr> {
         self.lock().remove(&from)
     }
@@ -75,7 +75,7 @@ impl Meant {
     }
 }
 
-/// The ports' listeners.
+/// The listeners on these ports.
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
     v4: Option<TcpListener>,
@@ -83,7 +83,7 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    /// On free ports of the loopback.
+    /// Listens on free ports of the loopback.
     pub(super) async fn bind() -> io::Result<Self> {
         let v4 = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         Ok(Self { v4: Some(v4), v6: TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.ok() })
@@ -95,7 +95,7 @@ impl Listeners {
         Some(Redirected { v4, v6: self.v6.as_ref().and_then(port) })
     }
 
-    /// Takes what comes until the proxy is told to stop.
+    /// Accepts connections until the proxy is told to stop.
     pub(super) fn run(self, shared: &Arc<Shared>, places: &Arc<Semaphore>) {
         for listener in [self.v4, self.v6].into_iter().flatten() {
             let (its, places) = (Arc::clone(shared), Arc::clone(places));
@@ -125,9 +125,9 @@ async fn accept_all(shared: Arc<Shared>, listener: TcpListener, places: Arc<Sema
     }
 }
 
-/// Connects to where it was meant to go, and carries bytes.
+/// Connects to the original destination, and carries bytes.
 async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
-    // A program that has left already makes this fail; its reads will tell.
+    // It fails if the program has left already, which its reads will tell.
     _ = tcp.set_nodelay(true);
     let begun = tokio::select! {
         () = shared.cut.cancelled() => None,
@@ -149,7 +149,7 @@ async fn begin(shared: &Shared, tcp: TcpStream, client: SocketAddr) -> Option<Tu
     };
     let to = Destination { host: Host::Ip(meant.ip()), port: meant.port() };
     let content = Content::of_port(to.port);
-    // Rules change where packets go, not what the program's socket says.
+    // Rules change where packets go, not the peer address of the program's socket.
     let far = match shared.config.led {
         Led::BySupervisor => tcp.local_addr().ok(),
         Led::ByRules | Led::Nowhere => Some(meant),
@@ -163,7 +163,7 @@ async fn begin(shared: &Shared, tcp: TcpStream, client: SocketAddr) -> Option<Tu
     }
 }
 
-/// Where a connection was meant to go, if the kernel led it here.
+/// The original destination of a connection, if the kernel redirected it here.
 fn meant(tcp: &TcpStream) -> Option<SocketAddr> {
     let own = tcp.local_addr().ok()?;
     let socket = SockRef::from(tcp);
@@ -175,7 +175,7 @@ fn meant(tcp: &TcpStream) -> Option<SocketAddr> {
     (meant != own).then_some(meant)
 }
 
-/// The program sees its connection reset: it was told already that it stands.
+/// Resets the program's connection, which the program already takes for established.
 fn refuse(
     shared: &Shared,
     tcp: &TcpStream,

@@ -1,4 +1,4 @@
-//! Bytes both ways, unseen: what follows `CONNECT`, a SOCKS5 reply, or an upgrade.
+//! Carries bytes in both directions without looking at them, after `CONNECT`, a SOCKS5 reply, or an upgrade.
 
 use super::{
     dial::Dialled,
@@ -30,16 +30,15 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-/// When a tunnel is given up. Programs keep some open for a day without a word (a shell, a
-/// chat), and dead peers are found by TCP's own questions; half-closed ones wait for an answer
-/// that takes long to make.
+/// When a tunnel is given up. Programs keep some open for a day without traffic (a shell, a chat), and TCP's keepalive
+/// finds dead peers. Half-closed tunnels wait for an answer that takes long to make.
 const LIMITS: Limits = Limits {
     idle: Duration::from_secs(24 * 3600),
     linger: Duration::from_secs(3600),
     black_hole: Duration::from_secs(60),
 };
 
-/// A detour that brought nothing in so long, although it was asked, is no way.
+/// A detour that was sent data and has brought nothing for this long counts as failed.
 const MUTE: Duration = Duration::from_secs(10);
 
 /// A tunnel that is about to begin.
@@ -50,20 +49,20 @@ pub struct Tunnel {
     pub kind: Kind,
     /// The program's connection.
     pub tcp: TcpStream,
-    /// What the program has sent already.
+    /// Bytes that the program has already sent.
     pub early: Vec<u8>,
     /// The destination's connection.
     pub dialled: Dialled,
-    /// What the destination has sent already.
+    /// Bytes that the destination has already sent.
     pub late: Bytes,
     /// The destination.
     pub to: Destination,
-    /// What is carried.
+    /// The kind of content.
     pub content: Content,
 }
 
-/// Carries bytes until both sides have ended, and tells of it. Both legs are reset unless
-/// both directions end well.
+/// Carries bytes until both sides have ended, and records the tunnel. Both legs are reset unless both directions end
+/// regularly.
 pub async fn run(shared: &Shared, tunnel: Tunnel) {
     let Tunnel { client, kind, tcp, early, dialled, late, to, content } = tunnel;
     let (began, moved, pace) = (Instant::now(), Moved::default(), Mutex::new(Pace::default()));
@@ -117,8 +116,8 @@ async fn carry(
     }
 }
 
-/// Behind relays we see our own leg alone: once one direction has ended, a relay may still
-/// have much to deliver to a slow reader.
+/// Behind relays only our own leg is visible: once one direction has ended, a relay may still have much to deliver to a
+/// slow reader.
 fn limits(is_direct: bool) -> Limits {
     match is_direct {
         true => LIMITS,
@@ -126,7 +125,7 @@ fn limits(is_direct: bool) -> Limits {
     }
 }
 
-/// Notes how fast bytes come, until a cap that was set since it began is used up.
+/// Measures how fast bytes come. Returns once a cap that was set after the tunnel began is used up.
 async fn watch(moved: &Moved, pace: &Mutex<Pace>, passage: Option<&Passage>) -> NoMore {
     let (mut ticks, began) = (interval(LOOK), Instant::now());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -143,11 +142,11 @@ async fn watch(moved: &Moved, pace: &Mutex<Pace>, passage: Option<&Passage>) -> 
     }
 }
 
-/// What a tunnel saw of its way.
+/// What a tunnel observed of its path.
 struct Observation<'a> {
     path: &'a str,
     setup: Duration,
-    /// The mean while it was busy.
+    /// The mean rate while it was busy.
     rate: Option<Rate>,
     counts: (u64, u64),
     began: Instant,

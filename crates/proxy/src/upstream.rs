@@ -1,4 +1,4 @@
-//! A request to an origin and its answer, on an idle link or a new one.
+//! Sends a request to an origin and gets its answer, on an idle link or a new one.
 
 use super::{
     assigning::{self, beside, fits},
@@ -26,28 +26,28 @@ use thalweg_wire::Destination;
 use thiserror::Error;
 use tokio::time::sleep;
 
-/// The most fields of a message. Browsers send some dozens, servers less; hyper's 100 is
-/// exceeded by some pages' cookies and links.
+/// The most fields of a message. Browsers send some dozens, servers fewer; the cookies and links of some pages exceed
+/// hyper's 100.
 pub const MAX_FIELDS: usize = 512;
 
-/// An answer's head, and the link on which the rest comes.
+/// The head of an answer, and the link on which the rest comes.
 pub struct Answered {
     /// The head; its content is still to come.
     pub response: Response<Incoming>,
     /// The link.
     pub lease: Lease,
-    /// The way it goes.
+    /// The name of its path.
     pub path: String,
-    /// From dialling until it stood.
+    /// Time from dialling until the link was established.
     pub setup: Duration,
     /// The interface that it leaves by, if it was assigned to one.
     pub interface: Option<NonZeroU32>,
 }
 
-/// No answer.
+/// Why there is no answer.
 #[derive(Debug, Error)]
 pub enum NoAnswer {
-    /// No connection.
+    /// There is no connection.
     #[error(transparent)]
     NoWay(#[from] NoWay),
     /// The origin closed the connection, or what it sent is not HTTP.
@@ -55,7 +55,7 @@ pub enum NoAnswer {
     Http {
         /// The origin.
         to: Destination,
-        /// The way.
+        /// The name of the path.
         path: String,
         /// What happened.
         why: String,
@@ -79,16 +79,16 @@ impl Again {
     }
 }
 
-/// A used link by a relay that says nothing for twice its usual time, and this at least, may be
-/// dead: the request is then sent by another way, too.
+/// If a used link by a relay does not answer for twice its usual time, and for at least this long, it may be dead: the
+/// request is then sent by another way, too.
 const LATE: Duration = Duration::from_secs(1);
 const LATE_TIMES: u32 = 2;
 
 /// Sends `request` and waits for the head of its answer.
 ///
-/// An idle link may be closed by the origin at the very moment: a request that was not sent
-/// is sent on another one, and so is one that may be sent twice. By a relay it may be dead
-/// without a word: what may be sent twice is then asked for by another way as well.
+/// The origin may close an idle link at this very moment. A request that was not sent is then sent on another link, and
+/// so is one that may be sent twice. A link by a relay may be dead without notice; a request that may be sent twice is
+/// then sent by another way as well.
 ///
 /// # Errors
 /// [`NoAnswer`].
@@ -115,7 +115,7 @@ pub async fn exchange(
         let done = match doubted {
             Some(again) => tokio::select! {
                 done = &mut sent => done,
-                answered = elsewhere(shared, client, to, again, &link) => {
+                answered = ask_elsewhere(shared, client, to, again, &link) => {
                     link.task.abort();
                     shared.chooser.learn(to, Content::Clear, Seen::Failed(&link.path));
                     return Ok(answered);
@@ -131,7 +131,7 @@ pub async fn exchange(
             (true, Some(unsent), _) => unsent,
             (true, None, Some(again)) if is_closed(error.error()) => again.request(),
             _ => {
-                let (why, is_garbled) = (told(error.error()), error.error().is_parse());
+                let (why, is_garbled) = (error_text(error.error()), error.error().is_parse());
                 let (to, path) = (to.clone(), link.path.clone());
                 return Err(NoAnswer::Http { to, path, why, is_garbled });
             }
@@ -156,8 +156,8 @@ fn answered(
     Answered { response, lease, path, setup, interface }
 }
 
-/// An answer by another way, once `doubted` is late; never ends if there is none.
-async fn elsewhere(
+/// An answer by another way, once `doubted` is late; never returns if there is none.
+async fn ask_elsewhere(
     shared: &Arc<Shared>,
     client: &Client,
     to: &Destination,
@@ -176,7 +176,7 @@ async fn elsewhere(
     }
 }
 
-/// An answer over a new link by another interface than this one; `None` if there is no such, or no answer.
+/// An answer over a new link by another interface than `avoided`. `None`: there is no such interface, or no answer.
 pub async fn open_beside(
     shared: &Arc<Shared>,
     client: &Client,
@@ -200,13 +200,13 @@ fn is_closed(error: &hyper::Error) -> bool {
     }
 }
 
-/// hyper's words and their causes.
-fn told(error: &hyper::Error) -> String {
+/// hyper's error message, with its causes.
+fn error_text(error: &hyper::Error) -> String {
     let causes = std::iter::successors(std::error::Error::source(error), |e| e.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// A new link, where it was assigned, but not by the way of the name `avoided`.
+/// Opens a link by the assigned interfaces, but not by the way named `avoided`.
 async fn open(
     shared: &Arc<Shared>,
     client: &Client,
@@ -230,11 +230,11 @@ async fn open(
         .allow_spaces_after_header_name_in_responses(true)
         .allow_obsolete_multiline_headers_in_responses(true)
         .handshake(TokioIo::new(stream));
-    let (send, connection) = handshake.await.map_err(|error| unmade(told(&error)))?;
+    let (send, connection) = handshake.await.map_err(|error| unmade(error_text(&error)))?;
     let (moves, looks) = (Arc::clone(&moved), monitor.clone());
     let (lives, counted) = (Arc::clone(shared), passage.clone());
     let work = tokio::spawn(async move {
-        // Its failures come out of the answers that they spoil.
+        // Failures of the connection show in the answers that they spoil.
         tokio::select! {
             () = assigning::watch(counted.as_deref(), &moved, monitor) => {}
             () = lives.cut.cancelled() => {}

@@ -1,7 +1,7 @@
 //! A host's interfaces used as one (DBAS): which of them a connection uses, and bonds over several.
 //!
-//! In go the kernel's notices, connections to make and settings; out come an interface for each
-//! connection, and bonded streams.
+//! The inputs are the kernel's notices of changes, the connections to be made, and settings. The outputs are an
+//! interface for each connection, and bonded streams.
 //!
 //! ```text
 //! a connection to be made ─► interfaces::Uplinks ─► the interface that it leaves by

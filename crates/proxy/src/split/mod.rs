@@ -1,11 +1,11 @@
-//! A large object, fetched in ranges over several paths and streamed in order.
+//! Fetches a large object in ranges over several paths, and streams it in order.
 //!
-//! The origin has answered a plain `GET` with a head that offers ranges of an object with a
-//! strong entity tag. That head goes to the program; the content is fetched by
-//! [`thalweg_get`], each request with `If-Match` on that very tag, and refused if the answers
-//! have another one, so that head and content are of one version. Nothing is sent to the program
-//! before the first bytes are here: until then the plain way is still open. What comes out of order waits in a file without a name;
-//! a slow reader slows the writer's thread alone, and one that leaves ends it all.
+//! The origin has answered a plain `GET` with a head that offers ranges of an object with a strong entity tag. That
+//! head goes to the program; [`thalweg_get`] fetches the content, with `If-Match` on that tag in each request, and
+//! refuses answers with another tag, so that head and content are of one version. Nothing is sent to the program before
+//! the first bytes have arrived; until then the answer can still be forwarded over one path. Bytes that arrive out of
+//! order wait in a file without a name. A slow reader slows only the writer's thread, and a reader that leaves ends the
+//! whole fetch.
 
 mod object;
 mod stream;
@@ -41,11 +41,11 @@ use tokio::{
     time::timeout,
 };
 
-/// How long the first bytes may take before the plain way is taken: the direct path has just
-/// answered, so that this is ten round trips of a long one.
+/// How long the first bytes may take before the request is forwarded over one path. The direct path has just answered,
+/// so this is ten round trips of a long path.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Pieces of 256 kB that wait for the program.
+/// Pieces of 256 kB that may wait for the program.
 const PIECES: usize = 4;
 
 /// Fields that `get` sets itself, or that belong to one hop.
@@ -58,7 +58,7 @@ const NOT_PASSED: [HeaderName; 6] = [
     header::RANGE,
 ];
 
-/// An object, the paths to it, and the leave to fetch it.
+/// An object, the paths to it, and a permit to fetch it.
 pub struct Place {
     object: Object,
     url: HttpUrl,
@@ -67,18 +67,18 @@ pub struct Place {
 }
 
 impl Place {
-    /// `None` if it is not worth it: the object is small, there is one path, or as many
-    /// objects are split already as may be.
+    /// `None` if splitting is not worth it: the object is small, there is a single path, or as many objects are split
+    /// already as may be.
     pub fn find(shared: &Arc<Shared>, object: Object) -> Option<Self> {
         if object.length < shared.config.split_from.as_bytes() {
             return None;
         }
-        // Its paths know nothing of tiers and caps.
+        // The paths of a split know nothing about tiers and caps.
         if shared.uplinks.as_ref().is_some_and(|uplinks| !uplinks.table().settings().is_plain()) {
             return None;
         }
         let url = HttpUrl::parse(&object.url).ok()?;
-        // Ranges are asked for by this URL: where it would say the target in another way, it is another object.
+        // Ranges are requested by this URL: if it spells the target differently, it is another object.
         if url.target().as_bytes() != object.path {
             return None;
         }
@@ -91,8 +91,8 @@ impl Place {
     }
 }
 
-/// Begins to fetch; the content once its first bytes are here. `None` if they do not come:
-/// nothing was sent to the program then.
+/// Begins to fetch, and returns the content once its first bytes have arrived. `None`: they did not arrive, and nothing
+/// was sent to the program.
 pub async fn fetch(
     shared: &Arc<Shared>,
     place: Place,
@@ -155,7 +155,7 @@ fn request(
 ) -> Request {
     NOT_PASSED.iter().for_each(|name| _ = fields.remove(name));
     fields.insert(header::IF_MATCH, object.tag);
-    // They may be cookies and keys: never printed.
+    // They may be cookies and keys, which are never printed.
     fields.values_mut().for_each(|value| value.set_sensitive(true));
     Request {
         url,
@@ -179,7 +179,7 @@ fn request(
     }
 }
 
-/// Notes which path carries the most, and whether the object is where it was asked for.
+/// Records which path carries the most, and whether the object comes from the requested URL.
 struct Watching {
     record: Arc<Record>,
     url: String,

@@ -1,4 +1,4 @@
-//! Which answers are of an object that may be fetched in ranges instead.
+//! Decides which answers are of an object that can be fetched in ranges instead.
 
 use super::super::target::Forward;
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use hyper::{
     http::request::Parts,
 };
 
-/// With one of these a program asks for something else than the whole object as it is.
+/// Fields by which a program asks for something else than the whole object as it is.
 const CONDITIONS: [HeaderName; 6] = [
     header::RANGE,
     header::IF_RANGE,
@@ -19,23 +19,22 @@ const CONDITIONS: [HeaderName; 6] = [
     header::IF_UNMODIFIED_SINCE,
 ];
 
-/// An object that may be fetched in ranges.
+/// An object that can be fetched in ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// Where it is.
+    /// Its URL.
     pub(in super::super) url: String,
-    /// Path and query as they were asked for.
+    /// Path and query as they were requested.
     pub(in super::super) path: Bytes,
-    /// Bytes.
+    /// Its length, bytes.
     pub(in super::super) length: u64,
     /// Its strong entity tag.
     pub(in super::super) tag: HeaderValue,
 }
 
 impl Object {
-    /// What `response` says, if ranges of it can be put together to exactly what it would
-    /// bring: status 200, its length, `Accept-Ranges: bytes`, a strong entity tag
-    /// (RFC 9110 §8.8.1), no coding.
+    /// The object of `response`, if its ranges can be put together to exactly what the response would bring: status
+    /// 200, a length, `Accept-Ranges: bytes`, a strong entity tag (RFC 9110 §8.8.1), no coding.
     pub fn of(request: &Parts, response: &Response<Incoming>, to: &Forward) -> Option<Self> {
         let plain = !CONDITIONS.iter().any(|name| request.headers.contains_key(name));
         let tag = (plain && response.status() == StatusCode::OK)
@@ -48,13 +47,13 @@ impl Object {
     }
 }
 
-/// The strong tag of an object that comes in ranges.
+/// The strong tag of an object that is offered in ranges.
 fn offered(fields: &HeaderMap) -> Option<HeaderValue> {
     let ranges = one(fields, &header::ACCEPT_RANGES)?.eq_ignore_ascii_case("bytes");
     let coded = [header::CONTENT_ENCODING, header::TRANSFER_ENCODING]
         .iter()
         .any(|name| fields.contains_key(name));
-    // `get` shows nothing of an object with a digest before it has all of it.
+    // `get` hands out nothing of an object with a digest before it has all of it.
     let digest = ["repr-digest", "digest"].iter().any(|name| fields.contains_key(*name));
     let tag = one(fields, &header::ETAG)?;
     let strong = tag.len() > 2 && tag.starts_with('"') && tag.ends_with('"');
@@ -80,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_strong_tag_and_ranges_of_plain_bytes_will_do() {
+    fn a_split_needs_a_strong_tag_and_ranges_of_plain_bytes() {
         let good = [("accept-ranges", "bytes"), ("etag", "\"1\"")];
         assert_eq!(offered(&fields(&good)).unwrap(), "\"1\"");
         for bad in [

@@ -1,4 +1,4 @@
-//! The content on its way to the program, in order.
+//! The content of a split object on its way to the program, in order.
 
 use super::super::{body::Broken, record::Record};
 use bytes::Bytes;
@@ -17,14 +17,14 @@ use tokio::sync::{mpsc, watch};
 /// The writer's end of a stream to the program.
 pub(super) struct Pipe {
     pub(super) pieces: mpsc::Sender<Bytes>,
-    /// The version that is wanted.
+    /// The tag of the wanted version.
     pub(super) tag: HeaderValue,
-    /// It comes from another place than it was asked for.
+    /// Whether the object comes from another URL than the requested one.
     pub(super) elsewhere: Arc<AtomicBool>,
 }
 
 impl Output for Pipe {
-    /// A server may ignore `If-Match`, or send whoever asks for ranges to another place.
+    /// Refuses another version: a server may ignore `If-Match`, or redirect requests for ranges.
     fn begins(&self, tag: Option<&str>) -> io::Result<()> {
         let same = tag.is_some_and(|tag| tag.as_bytes() == self.tag.as_bytes());
         match same && !self.elsewhere.load(Relaxed) {
@@ -39,7 +39,7 @@ impl Output for Pipe {
     }
 }
 
-/// The content, in order. Dropped before its end it stops the fetching.
+/// The content, in order. Dropping it before its end stops the fetch.
 pub struct SplitBody {
     pub(super) length: u64,
     pub(super) got: u64,
@@ -49,7 +49,7 @@ pub struct SplitBody {
     pub(super) _end: End,
 }
 
-/// Nobody wants more.
+/// Stops the fetch when it is dropped.
 pub(super) struct End(pub(super) watch::Sender<bool>);
 
 impl Drop for End {
@@ -59,7 +59,7 @@ impl Drop for End {
 }
 
 impl SplitBody {
-    /// Whether all of it was given.
+    /// Whether all bytes were passed on.
     pub fn is_over(&self) -> bool {
         self.got >= self.length
     }
@@ -79,7 +79,7 @@ impl SplitBody {
             None => ready!(self.came.poll_recv(cx)),
         };
         let (got, length) = (self.got, self.length);
-        // The fetching says how long it is: never more than was promised.
+        // More bytes than promised are an error.
         let Some(piece) = piece.filter(|piece| piece.len() as u64 <= length - got) else {
             return Poll::Ready(Some(Err(Broken::Short { got, length })));
         };

@@ -1,5 +1,5 @@
-//! Answers that come before the request's content has ended: they reach the program, whatever the origin does then
-//! (RFC 9112 §9.3, §9.6), and also a program that sends all before it reads.
+//! Answers that come before the request's content has ended. They reach the program, whatever the origin does
+//! afterwards (RFC 9112 §9.3, §9.6), even a program that sends everything before it reads.
 
 use crate::scene::{HANGS, Origin, Peer, Scene, soon, status};
 use socket2::SockRef;
@@ -14,16 +14,16 @@ use tokio::{
     time::timeout,
 };
 
-/// What an origin does behind its answer.
+/// What an origin does after its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
-    /// As nginx: its side stays open.
+    /// Keeps its direction open, as nginx does.
     ReadsOn,
-    /// As RFC 9112 §9.6 has it.
+    /// Ends its direction, as RFC 9112 §9.6 requires.
     HalfCloses,
-    /// With bytes unread, so that its kernel resets the connection.
+    /// Closes with bytes unread, so that its kernel resets the connection.
     Closes,
-    /// After some more of the content.
+    /// Resets after it has read some more of the content.
     Resets,
 }
 
@@ -34,13 +34,13 @@ const ALL: [Then; 4] = [Then::ReadsOn, Then::HalfCloses, Then::Closes, Then::Res
 enum Framing {
     Length,
     Chunked,
-    /// With `Expect: 100-continue`, which the program does not wait for.
+    /// With a length and `Expect: 100-continue`, which the program does not wait for.
     Expects,
 }
 
 const FRAMINGS: [Framing; 3] = [Framing::Length, Framing::Chunked, Framing::Expects];
 
-/// Answers a request's head, and goes on as it is told.
+/// Answers a request's head, and then does what `then` says.
 async fn answer(mut at: Peer, status: u16, then: Then) {
     at.head().await;
     let lines = "Connection: close\r\nContent-Length: 9\r\n\r\ntoo large";
@@ -59,7 +59,7 @@ async fn answer(mut at: Peer, status: u16, then: Then) {
     while matches!(timeout(HANGS, at.tcp.read(&mut piece)).await, Ok(Ok(1..))) {}
 }
 
-/// A request with so much content, all of it.
+/// A whole request with this much content.
 fn upload(origin: &Origin, framing: Framing, length: usize) -> Vec<u8> {
     let lines = match framing {
         Framing::Length => format!("Content-Length: {length}\r\n"),
@@ -77,11 +77,11 @@ fn upload(origin: &Origin, framing: Framing, length: usize) -> Vec<u8> {
     all
 }
 
-/// The final answer's status and content.
+/// The status and content of the final answer.
 async fn told(program: &mut Peer) -> (u16, Vec<u8>) {
     loop {
         let (head, content) = program.answer().await;
-        // The proxy's own word, where the origin says nothing in time.
+        // The proxy sends its own 100 if the origin is silent for too long.
         if status(&head) != 100 {
             return (status(&head), content);
         }
@@ -114,7 +114,7 @@ async fn a_program_that_sends_all_before_it_reads_gets_the_answer() {
     }
 }
 
-/// Whatever says where the answer ends, and whatever the program's version.
+/// Whatever marks the end of the answer, and whatever the program's version.
 #[tokio::test]
 async fn an_early_answer_of_any_framing_arrives() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
@@ -159,9 +159,9 @@ async fn an_early_answer_of_any_framing_arrives() {
     }
 }
 
-/// Its connection is whole: what is left of the content was read off.
+/// The program's connection stays usable, because the rest of the content was read off.
 #[tokio::test]
-async fn behind_a_refused_content_the_next_request_is_served() {
+async fn after_refused_content_the_next_request_is_served() {
     for then in [Then::ReadsOn, Then::HalfCloses, Then::Closes] {
         let (scene, origin) = (Scene::new().await, Origin::new().await);
         let mut program = scene.program().await;
@@ -179,9 +179,9 @@ async fn behind_a_refused_content_the_next_request_is_served() {
     }
 }
 
-/// An origin that has answered may want all of the content: it gets it, however long the program takes.
+/// An origin that has answered may want all of the content, and gets it, however long the program takes.
 #[tokio::test]
-async fn the_content_goes_on_behind_an_answer() {
+async fn the_content_continues_after_an_answer() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut program = scene.program().await;
     program.send(origin.ask("PUT", "/", "Content-Length: 6\r\n")).await;
@@ -194,7 +194,7 @@ async fn the_content_goes_on_behind_an_answer() {
     assert_eq!(at.take(6).await, b"onetwo");
 }
 
-/// What the proxy itself refuses, while the program sends.
+/// Refusals by the proxy itself, while the program is sending.
 #[tokio::test]
 async fn the_proxys_own_answer_reaches_a_program_that_sends_all_first() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
@@ -228,7 +228,7 @@ async fn the_proxys_own_answer_reaches_a_program_that_sends_all_first() {
     }
 }
 
-/// What carries a connection to an origin.
+/// How a tunnel to an origin is asked for.
 #[derive(Clone, Copy, Debug)]
 enum Tunnel {
     Connect,
@@ -255,7 +255,7 @@ async fn tunnel(kind: Tunnel, scene: &Scene, led: &Redirecting, to: SocketAddr) 
     }
 }
 
-/// A proxy to which connections are led by a supervisor.
+/// A proxy to which a supervisor redirects connections.
 struct Redirecting {
     meant: thalweg_proxy::Meant,
     at: SocketAddr,
@@ -296,7 +296,7 @@ async fn an_answer_in_a_tunnel_reaches_a_program_that_is_sending() {
                 let mut program = tunnel(kind, &scene, &led, origin.at).await;
                 let all = upload(&origin, Framing::Length, 24 << 20);
                 let (mut from, mut to) = program.tcp.split();
-                // As without a proxy, sending fails where the origin has closed: it reads meanwhile.
+                // As without a proxy, sending fails if the origin has closed, so the program reads meanwhile.
                 let sending = async { _ = soon(to.write_all(&all)).await };
                 let reading = async {
                     let mut got = Vec::new();
@@ -318,7 +318,7 @@ async fn an_answer_in_a_tunnel_reaches_a_program_that_is_sending() {
     }
 }
 
-/// One that sends all before it reads, to an origin that closes in stages or reads on, as without a proxy.
+/// The program sends everything before it reads, to an origin that closes in stages or reads on, as without a proxy.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tunnel_stays_half_closed_for_a_program_that_sends_all_first() {
     let (scene, led, origin) = (Scene::new().await, Redirecting::new().await, Origin::new().await);

@@ -1,4 +1,4 @@
-//! Ends: half-closed programs, programs that leave, the proxy's own.
+//! How connections end: programs that half-close or leave, and a proxy that shuts down.
 
 use crate::scene::{Origin, Scene, ok, soon, text};
 
@@ -24,7 +24,7 @@ async fn a_program_that_leaves_ends_the_origins_answer() {
     at.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n").await;
     program.head().await;
     drop(program);
-    // Writing fails once the proxy has let go of it.
+    // Writing fails once the proxy has closed the connection.
     let piece = vec![0; 1 << 16];
     let mut sent = 0usize;
     while soon(tokio::io::AsyncWriteExt::write_all(&mut at.tcp, &piece)).await.is_ok() {
@@ -54,7 +54,7 @@ async fn draining_lets_answers_end_and_takes_nothing_new() {
 }
 
 #[tokio::test]
-async fn what_takes_too_long_to_drain_is_reset() {
+async fn connections_that_take_too_long_to_drain_are_reset() {
     let config = thalweg_proxy::ProxyConfig {
         drain: std::time::Duration::from_millis(100),
         ..thalweg_proxy::ProxyConfig::new("127.0.0.1:0".parse().unwrap())

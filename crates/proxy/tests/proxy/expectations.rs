@@ -5,7 +5,7 @@ use crate::scene::{Origin, Scene, field, ok, status, text};
 const EXPECTS: &str = "Content-Length: 4\r\nExpect: 100-continue\r\n";
 
 #[tokio::test]
-async fn the_content_waits_for_the_origins_word() {
+async fn the_content_waits_for_the_origins_100_continue() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut program = scene.program().await;
     program.send(origin.ask("POST", "/", EXPECTS)).await;
@@ -40,7 +40,7 @@ async fn an_origin_that_never_says_continue_gets_the_content_all_the_same() {
     at.head().await;
     assert_eq!(text(at.take(4).await), "data");
     at.send(ok("done")).await;
-    // The proxy's own word may come before it.
+    // The proxy may send its own 100 before it.
     let mut head = program.head().await;
     if status(&head) == 100 {
         head = program.head().await;

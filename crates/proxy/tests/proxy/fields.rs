@@ -1,9 +1,9 @@
-//! Fields: of one hop, of the message, large ones, many, with their case.
+//! Header fields: of one hop, of the message, large ones, many, and their case.
 
 use crate::scene::{Origin, Scene, field, ok, status};
 
 #[tokio::test]
-async fn what_is_of_one_hop_stays_there() {
+async fn hop_by_hop_fields_are_not_passed_on() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut program = scene.program().await;
     let lines = "Connection: keep-alive, X-Mine\r\nX-Mine: 1\r\nX-Yours: 2\r\nKeep-Alive: 5\r\n\
@@ -29,7 +29,7 @@ async fn what_is_of_one_hop_stays_there() {
     assert_eq!(field(&head, "x-kept"), Some("2"));
     let vias: Vec<_> = head.lines().filter(|l| l.to_ascii_lowercase().starts_with("via")).collect();
     assert_eq!(vias.len(), 2, "{head}");
-    // The origin's `close` was for its own link: the program's connection goes on.
+    // The origin's `close` was for its own link, so the program's connection stays open.
     program.send(origin.get("/", "")).await;
     let mut next = origin.accept().await;
     next.head().await;
@@ -38,7 +38,7 @@ async fn what_is_of_one_hop_stays_there() {
 }
 
 #[tokio::test]
-async fn host_is_of_the_target_and_a_users_name_goes_nowhere() {
+async fn host_comes_from_the_target_and_a_user_name_is_not_passed_on() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut program = scene.program().await;
     let target = format!("http://me:secret@{}/p?q=1", origin.at);
@@ -83,7 +83,7 @@ async fn large_and_many_fields_pass() {
 }
 
 #[tokio::test]
-async fn too_much_of_fields_is_refused_and_not_a_crash() {
+async fn too_many_fields_are_refused() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut program = scene.program().await;
     let many: String = (0..2000).map(|n| format!("X-{n}: {n}\r\n")).collect();
@@ -92,7 +92,7 @@ async fn too_much_of_fields_is_refused_and_not_a_crash() {
 }
 
 #[tokio::test]
-async fn lines_that_repeat_stay_apart_and_bytes_beyond_ascii_stay() {
+async fn repeated_lines_stay_apart_and_bytes_beyond_ascii_stay() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut program = scene.program().await;
     program.send(origin.get("/", "")).await;
@@ -111,7 +111,7 @@ async fn lines_that_repeat_stay_apart_and_bytes_beyond_ascii_stay() {
 }
 
 #[tokio::test]
-async fn a_length_that_is_said_twice_alike_is_said_once() {
+async fn a_repeated_length_is_passed_on_once() {
     for lines in ["Content-Length: 2, 2", "Content-Length: 2\r\nContent-Length: 2"] {
         let (scene, origin) = (Scene::new().await, Origin::new().await);
         let mut program = scene.program().await;

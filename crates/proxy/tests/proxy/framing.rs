@@ -1,4 +1,4 @@
-//! Where messages end: connections that go on, chunks, lengths, answers without content.
+//! Where messages end: reused connections, chunks, lengths, answers without content.
 
 use crate::scene::{Origin, Scene, field, ok, status, text};
 use tokio::io::AsyncWriteExt as _;
@@ -14,7 +14,7 @@ async fn connections_of_both_sides_are_used_again() {
         at.send(ok(&n.to_string())).await;
         let (head, content) = program.answer().await;
         assert_eq!((status(&head), text(content)), (200, n.to_string()));
-        // Had the proxy a second connection, this origin would never see the request.
+        // If the proxy opened a second connection, this origin would never see the request.
         program.send(origin.get(&format!("/{}", n + 1), "")).await;
     }
     at.head().await;
@@ -26,7 +26,7 @@ async fn connections_of_both_sides_are_used_again() {
 }
 
 #[tokio::test]
-async fn requests_that_come_at_once_are_answered_in_their_order() {
+async fn pipelined_requests_are_answered_in_order() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut program = scene.program().await;
     program.send(origin.get("/1", "") + &origin.get("/2", "")).await;
@@ -75,7 +75,7 @@ async fn an_idle_link_that_the_origin_closed_costs_the_program_nothing() {
 }
 
 #[tokio::test]
-async fn what_may_do_something_twice_is_sent_once() {
+async fn a_request_that_is_not_safe_is_sent_only_once() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut program = scene.program().await;
     program.send(origin.get("/1", "")).await;
@@ -177,7 +177,7 @@ async fn answers_without_content_keep_their_fields_and_the_connection() {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_never_looks_whole() {
+async fn an_answer_that_breaks_off_never_looks_complete() {
     for (head, sent) in [
         ("Content-Length: 10", "abc"),
         ("Transfer-Encoding: chunked", "3\r\nabc\r\n"),
@@ -209,7 +209,7 @@ async fn a_length_beside_chunks_is_not_passed_on() {
     let mut program = scene.program().await;
     let lines = "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n";
     program.send(origin.ask("POST", "/", lines) + "0\r\n\r\n").await;
-    // Either is sound: it is refused, or one reading of it goes on.
+    // Both are sound: refusing it, or passing on one reading of it.
     let mut at = origin.accept().await;
     let head = at.head().await;
     assert_eq!(field(&head, "content-length"), None, "{head}");
@@ -235,8 +235,8 @@ async fn an_answer_that_ends_with_its_connection_arrives() {
     assert_eq!(unchunked(&program.until("\r\n\r\n").await).0, "old");
 }
 
-/// What may lie between an origin and a program that does not read: both ends' kernel
-/// buffers on two connections (6 MB to receive, 4 MB to send), and the proxy's own.
+/// Bytes that may lie between an origin and a program that does not read: the kernel buffers of both ends on two
+/// connections (6 MB to receive, 4 MB to send), and the proxy's own.
 const BETWEEN: usize = 24 << 20;
 
 #[tokio::test]
@@ -280,7 +280,7 @@ async fn a_slow_reader_slows_the_origin() {
     at.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n")).await;
     let piece = vec![7; 1 << 20];
     let mut sent = 0;
-    // As long as anything moves at all within a second, it is given more.
+    // As long as anything moves within a second, it is given more.
     let second = std::time::Duration::from_secs(1);
     while let Ok(n) = tokio::time::timeout(second, at.tcp.write(&piece)).await {
         sent += n.unwrap();
@@ -300,7 +300,7 @@ async fn a_slow_reader_slows_the_origin() {
     rest.await.unwrap();
 }
 
-/// Sends `answer`, then ends or resets the connection; what the program of HTTP/1.0 reads last.
+/// Sends `answer`, then ends or resets the connection; returns what the HTTP/1.0 program reads last.
 async fn end_for_http_1_0(answer: &str, reset: bool) -> std::io::Result<usize> {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut program = scene.program().await;
@@ -318,7 +318,7 @@ async fn end_for_http_1_0(answer: &str, reset: bool) -> std::io::Result<usize> {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_never_looks_whole_to_http_1_0() {
+async fn an_answer_that_breaks_off_never_looks_complete_to_http_1_0() {
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     for (answer, reset) in [
         (format!("{chunked}3\r\nabc\r\n"), false),

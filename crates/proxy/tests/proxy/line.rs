@@ -1,4 +1,4 @@
-//! A relay, or the direct way, that is as slow as a test wants or falls silent.
+//! A relay or a direct path that is as slow as a test wants, or falls silent.
 
 use std::{
     future::pending,
@@ -19,7 +19,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// All connections to it lead to one place.
+/// A listener whose connections all lead to one destination.
 pub struct Line {
     pub at: SocketAddr,
     how: Arc<How>,
@@ -29,7 +29,7 @@ pub struct Line {
 struct How {
     to: SocketAddr,
     socks: bool,
-    /// Bytes per second, of each connection, towards who connects.
+    /// Bytes per second of each connection, towards the client.
     rate: u64,
     moved: AtomicU64,
     silent: AtomicBool,
@@ -40,7 +40,7 @@ impl Line {
         Self::new(to, false, rate).await
     }
 
-    /// Speaks SOCKS5, and goes to `to` whatever it is asked for.
+    /// A relay that speaks SOCKS5, and goes to `to` whatever is requested.
     pub async fn relay(to: SocketAddr, rate: u64) -> Self {
         Self::new(to, true, rate).await
     }
@@ -61,12 +61,12 @@ impl Line {
         Self { at, how, _tasks: tasks }
     }
 
-    /// Bytes that it brought.
+    /// Bytes that it has brought.
     pub fn moved(&self) -> u64 {
         self.how.moved.load(Relaxed)
     }
 
-    /// From now on nothing is passed on, and nothing closed.
+    /// From now on nothing is passed on, and nothing is closed.
     pub fn fall_silent(&self) {
         self.how.silent.store(true, Relaxed);
     }
@@ -83,7 +83,7 @@ async fn serve(how: Arc<How>, mut tcp: TcpStream) {
     let far = TcpStream::connect(how.to).await.unwrap();
     let (from_near, to_near) = tcp.into_split();
     let (from_far, to_far) = far.into_split();
-    // Each side may break off whenever it likes.
+    // Each side may break off at any time.
     tokio::join!(
         pass(&how, from_near, to_far, None),
         pass(&how, from_far, to_near, Some(how.rate))

@@ -60,7 +60,7 @@ async fn the_metrics_count_what_was_done() {
 }
 
 #[tokio::test]
-async fn other_pages_and_methods_are_named() {
+async fn other_pages_hosts_and_methods_are_refused_with_a_reason() {
     let scene = Scene::new().await;
     for (request, code) in [
         ("GET / HTTP/1.1\r\nHost: {at}\r\n\r\n", 200),
@@ -69,7 +69,7 @@ async fn other_pages_and_methods_are_named() {
         ("POST / HTTP/1.1\r\nHost: {at}\r\nContent-Length: 0\r\n\r\n", 405),
         ("GET / HTTP/1.1\r\nHost: www.example\r\n\r\n", 421),
         ("GET / HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n", 200),
-        // A name of somebody else's that leads here, as a web page would have it.
+        // Another's name that leads here, as a web page would use it.
         ("GET /proxy.pac HTTP/1.1\r\nHost: rebound.example:{port}\r\n\r\n", 421),
         ("GET / HTTP/1.1\r\nHost: {at}\r\nHost: rebound.example:{port}\r\n\r\n", 421),
     ] {

@@ -1,4 +1,4 @@
-//! What is not forwarded, and what the program is told.
+//! Requests that are not forwarded, and what the program is told.
 
 use crate::scene::{Origin, Scene, field, ok, status};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ async fn answer(scene: &Scene, request: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn requests_that_are_none_are_refused() {
+async fn invalid_requests_are_refused() {
     let scene = Scene::new().await;
     let origin = Origin::new().await;
     let url = origin.url("/");
@@ -47,7 +47,7 @@ async fn requests_that_are_none_are_refused() {
 }
 
 #[tokio::test]
-async fn no_connection_says_why() {
+async fn a_failed_connection_gives_the_reason() {
     let scene = Scene::new().await;
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let get = |at: &str| format!("GET http://{at}/ HTTP/1.1\r\nHost: {at}\r\n\r\n");
@@ -74,7 +74,7 @@ async fn nothing_goes_in_circles() {
     assert_eq!(answer(&scene, &to_itself).await.0, 508);
     let by_name = format!("CONNECT localhost:{} HTTP/1.1\r\nHost: a\r\n\r\n", at.port());
     assert_eq!(answer(&scene, &by_name).await, (508, "thalweg; error=proxy_loop_detected".into()));
-    // By another proxy in between: our own mark comes back.
+    // By another proxy in between: our own name comes back.
     let origin = Origin::new().await;
     let mut program = scene.program().await;
     program.send(origin.get("/", "")).await;
@@ -86,10 +86,10 @@ async fn nothing_goes_in_circles() {
     program.head().await;
 }
 
-/// A name that is not near and leads to this host without a line in /etc/hosts: the old ways of
-/// writing 127.0.0.1, which the system's resolver reads.
+/// Names that are not near and lead to this host without a line in /etc/hosts: old spellings of 127.0.0.1, which the
+/// system's resolver accepts.
 #[tokio::test]
-async fn names_of_others_do_not_lead_to_this_host() {
+async fn foreign_names_do_not_lead_to_this_host() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     for host in ["127.1", "0x7f.0.0.1"] {
         let at = format!("{host}:{}", origin.at.port());
@@ -134,7 +134,7 @@ async fn an_origin_that_speaks_no_http_is_named() {
 }
 
 #[tokio::test]
-async fn it_does_not_start_where_others_could_use_it() {
+async fn the_proxy_does_not_start_where_others_could_use_it() {
     for open in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
         let config = ProxyConfig::new(open.parse().unwrap());
         let chooser = Arc::new(ByHistory::new(Box::new(|_| Vec::new()), None));
@@ -144,7 +144,7 @@ async fn it_does_not_start_where_others_could_use_it() {
 }
 
 #[tokio::test]
-async fn content_that_is_no_chunks_is_the_programs_fault() {
+async fn content_with_invalid_chunks_is_the_programs_fault() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut program = scene.program().await;
     program.send(origin.ask("POST", "/", "Transfer-Encoding: chunked\r\n")).await;

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 const NEVER: u64 = 600_000;
 
-/// A proxy whose first way is a relay's, and a flag that says that the relay is revoked.
+/// A proxy whose first way is by a relay, and the chooser, which can mark the relay as revoked.
 async fn stage(tasks: &mut JoinSet<()>) -> (Arc<Fixed>, Scene) {
     let ways = vec![way("fra", relay(tasks).await, 0), direct(NEVER)];
     let chooser = Arc::new(Fixed { ways, ..Fixed::default() });
@@ -25,7 +25,7 @@ async fn tunnel(scene: &Scene, origin: &Origin) -> (Peer, Peer) {
 }
 
 #[tokio::test]
-async fn its_tunnels_are_cut_and_those_of_other_ways_go_on() {
+async fn tunnels_by_a_revoked_relay_are_cut_and_others_go_on() {
     let mut tasks = JoinSet::new();
     let (chooser, scene) = stage(&mut tasks).await;
     let origin = Origin::new().await;
@@ -39,7 +39,7 @@ async fn its_tunnels_are_cut_and_those_of_other_ways_go_on() {
     chooser.revoked.store(true, Relaxed);
     scene.reviewer.review();
     other.reviewer.review();
-    // A reset: nobody takes it for complete.
+    // A reset, so that nobody takes the bytes for complete.
     let mut byte = [0];
     let read = tokio::io::AsyncReadExt::read(&mut by_relay.tcp, &mut byte);
     assert!(crate::scene::soon(read).await.is_err());
@@ -54,7 +54,7 @@ async fn its_tunnels_are_cut_and_those_of_other_ways_go_on() {
 }
 
 #[tokio::test]
-async fn its_answers_break_off_and_its_idle_links_are_used_no_more() {
+async fn answers_by_a_revoked_relay_break_off_and_its_idle_links_are_closed() {
     let mut tasks = JoinSet::new();
     let (chooser, scene) = stage(&mut tasks).await;
     let origin = Origin::new().await;
@@ -74,7 +74,7 @@ async fn its_answers_break_off_and_its_idle_links_are_used_no_more() {
     scene.reviewer.review();
     assert!(waits.rest().await.len() < 10, "it looks whole");
     assert_eq!(at_1.rest().await, b"", "the idle link is closed");
-    // What comes now goes by the ways that are left.
+    // New requests go by the remaining ways.
     chooser.only_directly.store(true, Relaxed);
     idles.send(origin.get("/3", "")).await;
     let mut at_3 = origin.accept().await;

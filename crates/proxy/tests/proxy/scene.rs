@@ -1,4 +1,4 @@
-//! A proxy, programs and origins that say what the test wants, byte by byte.
+//! A proxy, with programs and origins whose bytes the test decides.
 
 use std::{
     net::SocketAddr,
@@ -16,10 +16,10 @@ use tokio::{
     time::timeout,
 };
 
-/// After this a test that waits has failed. It says nothing of how fast anything must be.
+/// A test that waits this long has failed. It says nothing about how fast anything must be.
 pub const HANGS: Duration = Duration::from_secs(60);
 
-/// Waits, but not for ever.
+/// Waits, but not forever.
 pub async fn soon<T>(what: impl Future<Output = T>) -> T {
     timeout(HANGS, what).await.expect("it hangs")
 }
@@ -43,7 +43,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Without relays.
+    /// A proxy without relays.
     pub async fn new() -> Self {
         Self::choosing(Arc::new(ByHistory::new(Box::new(|_| Vec::new()), None))).await
     }
@@ -68,13 +68,13 @@ impl Scene {
         Peer::new(TcpStream::connect(self.at).await.unwrap())
     }
 
-    /// Has the proxy drain.
+    /// Makes the proxy drain.
     pub fn stop(self) -> (JoinHandle<Summary>, Arc<Events>) {
         drop(self.stop);
         (self.running, self.events)
     }
 
-    /// Drains and tells what was.
+    /// Drains, and returns the counts and events.
     pub async fn end(self) -> (Summary, Vec<ProxyEvent>) {
         let (running, events) = self.stop();
         let summary = soon(running).await.unwrap();
@@ -117,7 +117,7 @@ impl Origin {
     }
 }
 
-/// One end of a connection that is written and read as the test says.
+/// One end of a connection, which the test reads and writes.
 pub struct Peer {
     pub tcp: TcpStream,
     ahead: Vec<u8>,
@@ -142,12 +142,12 @@ impl Peer {
         text(self.head_bytes().await)
     }
 
-    /// The same, of any bytes.
+    /// The same, for any bytes.
     pub async fn head_bytes(&mut self) -> Vec<u8> {
         self.bytes_until("\r\n\r\n").await
     }
 
-    /// All up to and with `mark`.
+    /// All bytes up to `mark`, including it.
     pub async fn until(&mut self, mark: &str) -> String {
         text(self.bytes_until(mark).await)
     }
@@ -173,13 +173,13 @@ impl Peer {
         std::mem::replace(&mut self.ahead, rest)
     }
 
-    /// All that comes until the other end closes; a reset counts as well.
+    /// All that arrives until the other end closes; a reset counts as well.
     pub async fn rest(&mut self) -> Vec<u8> {
         while matches!(soon(self.tcp.read_buf(&mut self.ahead)).await, Ok(n) if n > 0) {}
         std::mem::take(&mut self.ahead)
     }
 
-    /// The next answer's head, and its content by Content-Length.
+    /// The next answer's head, and its content as given by Content-Length.
     pub async fn answer(&mut self) -> (String, Vec<u8>) {
         let head = self.head().await;
         let length = field(&head, "content-length").map_or(0, |n| n.parse().unwrap());

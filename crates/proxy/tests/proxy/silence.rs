@@ -1,4 +1,4 @@
-//! Relays that fall silent without a word.
+//! Relays that fall silent without closing anything.
 
 use crate::{
     line::Line,
@@ -8,7 +8,7 @@ use crate::{
 use std::sync::Arc;
 
 #[tokio::test]
-async fn a_request_on_a_kept_link_goes_another_way_when_its_relay_says_nothing() {
+async fn a_request_on_an_idle_link_goes_another_way_when_its_relay_is_silent() {
     let origin = Origin::new().await;
     let relay = Line::relay(origin.at, 1 << 30).await;
     let ways = vec![way("fra", relay.at, 0), direct(600_000)];
@@ -29,7 +29,7 @@ async fn a_request_on_a_kept_link_goes_another_way_when_its_relay_says_nothing()
     assert_eq!(text(program.answer().await.1), "2");
     assert_eq!(*chooser.told.lock().unwrap(), ["failed fra"]);
 
-    // What may do something twice is not asked for twice: it goes by the link that lives.
+    // A request that is not safe is not sent twice: it goes by the link that lives.
     program.send(origin.ask("POST", "/3", "Content-Length: 1\r\n") + "x").await;
     assert!(directly.head().await.starts_with("POST /3 "));
     directly.send(ok("3")).await;

@@ -1,17 +1,18 @@
-//! Messages that two readers may take for different ones (RFC 9112 §11.1, §11.2): the proxy and
-//! the origin must never disagree on where one ends.
+//! Messages that two readers may understand differently (RFC 9112 §11.1, §11.2): the proxy and the origin must never
+//! disagree about where one ends.
 
 use crate::scene::{Origin, Peer, Scene, field, ok, status, text};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// What is hidden in a message: no origin may ever see it as a request of its own.
+/// A request hidden in a message: no origin may ever see it as a request of its own.
 const HIDDEN: &str = "GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// How long an origin waits for what comes behind a head.
+/// How long an origin waits for what follows a head.
 const BEHIND: Duration = Duration::from_millis(300);
 
-/// Sends this, and ends; all that the origin gets meanwhile, and all that the program gets.
+/// Sends this request and ends the direction. Returns all that the origin gets meanwhile, and all that the program
+/// gets.
 async fn through(request: &str) -> (String, String) {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let url = origin.url("/");
@@ -32,7 +33,7 @@ async fn through(request: &str) -> (String, String) {
     (got, String::from_utf8_lossy(&told).into_owned())
 }
 
-/// Answers each message head by head, as a strict origin would, and notes all bytes.
+/// Answers each message after its head, as a strict origin would, and records all bytes.
 async fn serve(origin: &Origin, got: &mut String) -> std::convert::Infallible {
     loop {
         let mut at = origin.accept().await;
@@ -42,7 +43,7 @@ async fn serve(origin: &Origin, got: &mut String) -> std::convert::Infallible {
                 *got += &String::from_utf8_lossy(&bytes);
                 at.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
                     .await;
-                // What comes behind belongs to the same message.
+                // What follows belongs to the same message.
                 let rest = timeout(BEHIND, at.rest()).await;
                 bytes = rest.unwrap_or_default();
                 break;
@@ -53,7 +54,7 @@ async fn serve(origin: &Origin, got: &mut String) -> std::convert::Infallible {
 }
 
 #[tokio::test]
-async fn what_is_no_clear_message_is_refused_and_reaches_nobody() {
+async fn ambiguous_messages_are_refused_and_reach_no_origin() {
     let post = "POST {url} HTTP/1.1\r\nHost: {host}\r\n";
     for lines in [
         "Content-Length : 0",
@@ -80,7 +81,7 @@ async fn what_is_no_clear_message_is_refused_and_reaches_nobody() {
 }
 
 #[tokio::test]
-async fn chunks_that_are_none_end_the_message_and_the_connection() {
+async fn invalid_chunks_end_the_message_and_the_connection() {
     let post = "POST {url} HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n";
     for chunks in [
         "0x1\r\na\r\n0\r\n\r\n",
@@ -101,7 +102,7 @@ async fn bare_line_ends_never_reach_the_origin() {
     let (got, told) = through(request).await;
     match got.is_empty() {
         true => assert_eq!(status(&told), 400),
-        // RFC 9112 §2.2 allows to read them; what is passed on is strict again.
+        // RFC 9112 §2.2 allows a recipient to accept them; what is passed on must be strict again.
         false => assert!(!got.replace("\r\n", "").contains('\n'), "{got:?}"),
     }
 }
@@ -116,10 +117,10 @@ async fn a_folded_line_of_a_request_is_refused_or_unfolded() {
     }
 }
 
-/// RFC 9112 §6.3: chunks win over a length, and the connection is closed behind the answer;
-/// §6.1: a message of HTTP/1.0 has no chunks.
+/// RFC 9112 §6.3: chunks override a length, and the connection is closed after the answer; §6.1: a message of HTTP/1.0
+/// has no chunks.
 #[tokio::test]
-async fn behind_a_message_of_two_lengths_nothing_is_read() {
+async fn after_a_message_with_two_lengths_nothing_is_read() {
     let request = |version: &str, lines: &str| {
         format!(
             "POST {{url}} HTTP/{version}\r\nHost: {{host}}\r\nConnection: keep-alive\r\n{lines}\
@@ -133,14 +134,14 @@ async fn behind_a_message_of_two_lengths_nothing_is_read() {
         let one = |name| field(&got, name).is_some();
         assert!(!(one("content-length") && one("transfer-encoding")), "{version}: {got}");
     }
-    // Of one length it is the next request.
+    // With one length it is the next request.
     let (got, _) = through(&request("1.1", "")).await;
     assert!(got.contains("GET /hidden"), "{got}");
 }
 
-/// A page in a browser can send such a request to the proxy itself: its content is content.
+/// A page in a browser can send such a request to the proxy itself: its content stays content.
 #[tokio::test]
-async fn content_of_a_request_to_the_proxy_itself_is_no_request() {
+async fn content_of_a_request_to_the_proxy_itself_is_not_a_request() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut program = scene.program().await;
     let content = origin.get("/hidden", "");
@@ -153,10 +154,9 @@ async fn content_of_a_request_to_the_proxy_itself_is_no_request() {
     assert_eq!(scene.end().await.0.requests, 0);
 }
 
-/// What an origin sends beyond its answer is no answer to the next request, which may be
-/// another program's.
+/// Bytes that an origin sends beyond its answer are not the answer to the next request, which may be another program's.
 #[tokio::test]
-async fn an_answer_that_nobody_asked_for_is_given_to_nobody() {
+async fn an_unrequested_answer_is_not_passed_on() {
     let extra = ok("poison");
     for answer in [
         ok("first") + &extra,
@@ -181,7 +181,7 @@ async fn an_answer_that_nobody_asked_for_is_given_to_nobody() {
 }
 
 #[tokio::test]
-async fn an_answer_of_two_different_lengths_is_none() {
+async fn an_answer_with_two_different_lengths_is_refused() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut program: Peer = scene.program().await;
     program.send(origin.get("/", "")).await;

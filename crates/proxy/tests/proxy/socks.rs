@@ -52,7 +52,7 @@ async fn closed() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn what_fails_is_said_in_the_rfcs_codes() {
+async fn failures_are_told_by_the_codes_of_the_rfc() {
     let scene = Scene::new().await;
     let refused = encode_connect(&closed().await.into());
     let itself = encode_connect(&scene.at.into());
@@ -61,7 +61,7 @@ async fn what_fails_is_said_in_the_rfcs_codes() {
         (&refused[..], Reply::ConnectionRefused),
         (&itself, Reply::NotAllowed),
         (&nobody, Reply::HostUnreachable),
-        // BIND, UDP ASSOCIATE, Tor's RESOLVE, and none.
+        // BIND, UDP ASSOCIATE, Tor's RESOLVE, and invalid commands.
         (b"\x05\x02\x00\x01\x7f\x00\x00\x01\x00\x50", Reply::CommandNotSupported),
         (b"\x05\x02\x00\x01\x00\x00\x00\x00\x00\x00", Reply::CommandNotSupported),
         (b"\x05\x03\x00\x01\x00\x00\x00\x00\x00\x00", Reply::CommandNotSupported),

@@ -79,7 +79,7 @@ async fn a_large_object_comes_over_two_paths_under_the_origins_own_head() {
 }
 
 #[tokio::test]
-async fn whoever_asks_for_something_else_gets_it_by_one_path() {
+async fn other_requests_are_answered_by_one_path() {
     for lines in ["If-None-Match: \"other\"\r\n", "If-Modified-Since: then\r\n"] {
         let stage = Stage::new(|_, _| {}).await;
         stage.gets(lines).await;
@@ -95,7 +95,7 @@ async fn whoever_asks_for_something_else_gets_it_by_one_path() {
 }
 
 #[tokio::test]
-async fn without_proof_of_the_version_one_path_brings_it() {
+async fn without_a_proof_of_the_version_one_path_is_used() {
     let weak = |_: &crate::server::Ask, reply: &mut crate::server::Reply| {
         reply.set("etag", "W/\"v1\"");
     };
@@ -170,13 +170,13 @@ async fn a_program_that_leaves_ends_the_fetching() {
     program.head().await;
     program.take(100_000).await;
     drop(program);
-    // Were it still fetching, it would be cut.
+    // If it were still fetching, it would be cut.
     let (summary, _) = stage.scene.end().await;
     assert_eq!((summary.split, summary.cut), (1, 0));
 }
 
-/// The most bytes that a relay of 48 Mbit/s brought while the program got none, of an object of
-/// this length that the direct path brings at 5 Mbit/s.
+/// The most bytes that a relay of 48 Mbit/s brought while the program got none, for an object of this length that the
+/// direct path brings at 5 Mbit/s.
 async fn longest_silence(length: usize) -> u64 {
     let version = Version::new(1, length);
     let ranges = |_: &crate::server::Ask, reply: &mut crate::server::Reply| {
@@ -205,8 +205,8 @@ async fn longest_silence(length: usize) -> u64 {
 #[tokio::test]
 async fn the_stream_goes_on_when_a_faster_path_takes_over() {
     let length = 24_000_000;
-    // Half of the object lies ahead: were the relay's part of it fetched first, the program
-    // would get nothing meanwhile.
+    // Half of the object lies ahead: if the relay's part of it were fetched first, the program would get nothing
+    // meanwhile.
     let silence = longest_silence(length).await;
     assert!(silence < length as u64 / 6, "the relay brought {silence} bytes for later");
 }

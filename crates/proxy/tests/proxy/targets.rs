@@ -1,4 +1,4 @@
-//! Request targets: they pass byte for byte, or are refused in words (RFC 9112 §3.2).
+//! Request targets: they pass byte for byte, or are refused with a text (RFC 9112 §3.2).
 
 use crate::scene::{Origin, Peer, Scene, field, ok, status, text};
 
@@ -38,7 +38,7 @@ async fn each_byte_of_a_target_passes_on_one_connection() {
 }
 
 #[tokio::test]
-async fn odd_targets_pass_as_they_are() {
+async fn odd_targets_pass_unchanged() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let long = [&b"/"[..], &[b'a'; 60_000]].concat();
     for (target, expected) in [
@@ -86,7 +86,7 @@ async fn options_without_a_path_asks_the_server_and_not_a_resource() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_refused_in_words() {
+async fn refusals_have_a_text() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let at = origin.at;
     let long = "a".repeat(70_000);
@@ -148,9 +148,9 @@ async fn what_is_refused_is_refused_in_words() {
     }
 }
 
-/// Contents between heads are followed to their ends: a line of content that looks like a request stays what it is.
+/// The ends of contents between heads are found: a line of content that looks like a request stays content.
 #[tokio::test]
-async fn requests_that_come_at_once_keep_their_targets_and_contents() {
+async fn pipelined_requests_keep_their_targets_and_contents() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut program = scene.program().await;
     let content = "GET /<not> HTTP/1.1\r\n\r\n";
@@ -184,7 +184,7 @@ async fn requests_that_come_at_once_keep_their_targets_and_contents() {
 
 /// A request whose target the origin gets is sent again on another link, with the same target.
 #[tokio::test]
-async fn a_target_is_kept_where_the_link_is_gone() {
+async fn a_request_sent_again_on_another_link_keeps_its_target() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut program = scene.program().await;
     program.send(get(&origin, b"/<1>")).await;
@@ -201,9 +201,9 @@ async fn a_target_is_kept_where_the_link_is_gone() {
     assert_eq!(text(program.answer().await.1), "2");
 }
 
-/// What may not be sent twice is not sent on a link that its origin has closed without a word.
+/// A request that must not be sent twice is not sent on a link that its origin has closed without notice.
 #[tokio::test]
-async fn a_post_goes_by_a_new_link_where_the_old_one_has_ended() {
+async fn a_post_uses_a_new_link_if_the_old_one_has_ended() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut program = scene.program().await;
     for i in 0..50 {
@@ -219,7 +219,7 @@ async fn a_post_goes_by_a_new_link_where_the_old_one_has_ended() {
 }
 
 #[tokio::test]
-async fn what_comes_with_connect_is_the_tunnels() {
+async fn bytes_that_follow_connect_belong_to_the_tunnel() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut program = scene.program().await;
     let early = "GET /<x> HTTP/1.1\r\n\r\nand more";

@@ -1,4 +1,4 @@
-//! `CONNECT`, and connections that are upgraded.
+//! `CONNECT`, and upgraded connections.
 
 use crate::scene::{Origin, Scene, field, soon, status, text};
 use thalweg_proxy::{Kind, ProxyEvent};
@@ -10,7 +10,7 @@ async fn a_tunnel_carries_bytes_and_ends_both_ways() {
         let (scene, origin) = (Scene::new().await, Origin::at(address).await);
         let mut program = scene.program().await;
         let connect = format!("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n\r\n", origin.at);
-        // What comes behind the request belongs to the tunnel.
+        // Bytes after the request belong to the tunnel.
         program.send(connect + "early").await;
         let mut at = origin.accept().await;
         assert_eq!(text(at.take(5).await), "early");
@@ -56,7 +56,7 @@ async fn a_destination_that_resets_resets_the_program() {
 }
 
 #[tokio::test]
-async fn a_websocket_is_carried_with_what_came_at_once() {
+async fn a_websocket_is_carried_with_the_bytes_that_follow_the_heads() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut program = scene.program().await;
     let lines = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n\
@@ -89,7 +89,7 @@ async fn a_websocket_is_carried_with_what_came_at_once() {
 }
 
 #[tokio::test]
-async fn an_upgrade_that_is_declined_is_an_answer_like_others() {
+async fn a_declined_upgrade_is_passed_on_as_an_answer() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut program = scene.program().await;
     program.send(origin.get("/", "Connection: upgrade\r\nUpgrade: websocket\r\n")).await;
@@ -101,7 +101,7 @@ async fn an_upgrade_that_is_declined_is_an_answer_like_others() {
 }
 
 #[tokio::test]
-async fn an_upgrade_that_nobody_asked_for_is_no_answer() {
+async fn an_unrequested_upgrade_is_refused() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut program = scene.program().await;
     program.send(origin.get("/", "")).await;

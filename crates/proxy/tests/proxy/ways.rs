@@ -1,4 +1,4 @@
-//! Which way a connection goes: races, and that nothing fails that works directly.
+//! Which way a connection takes: races, and that nothing fails that works directly.
 
 use crate::scene::{Origin, Scene, status};
 use std::{
@@ -20,14 +20,14 @@ use thalweg_relay::{EgressPolicy, Relay, RelayConfig, parse_cidr};
 use thalweg_wire::Destination;
 use tokio::{net::TcpListener, task::JoinSet};
 
-/// Always the same ways; notes what it is told.
+/// A chooser that always gives the same ways, and records what it learns.
 #[derive(Default)]
 pub struct Fixed {
     pub ways: Vec<Way>,
     pub told: Mutex<Vec<String>>,
-    /// Connections by relays must be let go.
+    /// Connections by relays must be closed.
     pub revoked: AtomicBool,
-    /// Relays are not chosen any more.
+    /// Relays are no longer chosen.
     pub only_directly: AtomicBool,
 }
 
@@ -86,7 +86,7 @@ async fn nobody() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
 }
 
-/// By which path a tunnel to `origin` went, and what was learnt.
+/// The path that a tunnel to `origin` took, and what the chooser learnt.
 async fn path(ways: Vec<Way>) -> (String, Vec<String>) {
     let chooser = Arc::new(Fixed { ways, ..Fixed::default() });
     let (scene, origin) = (Scene::choosing(chooser.clone()).await, Origin::new().await);
@@ -104,7 +104,7 @@ async fn path(ways: Vec<Way>) -> (String, Vec<String>) {
 }
 
 #[tokio::test]
-async fn the_first_way_that_stands_carries_the_tunnel() {
+async fn the_first_established_way_carries_the_tunnel() {
     let mut tasks = JoinSet::new();
     let relay = relay(&mut tasks).await;
     let never = 600_000;
@@ -113,14 +113,14 @@ async fn the_first_way_that_stands_carries_the_tunnel() {
 }
 
 #[tokio::test]
-async fn where_the_detour_fails_the_direct_way_goes_at_once() {
+async fn the_direct_way_is_tried_at_once_when_the_detour_fails() {
     let never = 600_000;
     let (path, told) = path(vec![way("dead", nobody().await, 0), direct(never)]).await;
     assert_eq!((path.as_str(), &told[..]), ("direct", &["failed dead".to_owned()][..]));
 }
 
 #[tokio::test]
-async fn what_the_destination_refuses_is_told_at_once() {
+async fn a_refusal_by_the_destination_is_told_at_once() {
     let mut tasks = JoinSet::new();
     let relay = relay(&mut tasks).await;
     let ways = vec![direct(0), way("fra", relay, 600_000)];

@@ -1,4 +1,4 @@
-//! A connection that holds a place until its far end says something.
+//! A TCP connection that holds a semaphore permit until its peer sends something.
 
 use std::{
     io,
@@ -11,7 +11,7 @@ use tokio::{
     sync::OwnedSemaphorePermit,
 };
 
-/// The connection; the place is free again with the first byte that comes, or the end.
+/// The connection. The permit is released with the first byte that arrives, or at the end of the stream.
 #[derive(Debug)]
 pub struct Answered {
     tcp: TcpStream,
@@ -19,7 +19,7 @@ pub struct Answered {
 }
 
 impl Answered {
-    /// Nothing has come yet.
+    /// Holds `place` until something is read.
     pub fn new(tcp: TcpStream, place: OwnedSemaphorePermit) -> Self {
         Self { tcp, place: Some(place) }
     }

@@ -1,8 +1,8 @@
-//! The bonds of a host to other members: which there are, and which are made.
+//! The bonds of this host to other members: which exist, and when one is made.
 //!
-//! Mode detection as in DBAS §II-A, but without its dummy connection: the first stream to a member
-//! goes the plain way, over one connection, while a bond is tried beside it; those that come later
-//! use the bond (decision 0004). Who refuses is remembered, and asked again after a while.
+//! Mode detection as in DBAS §II-A, but without its dummy connection: the first stream to a member uses one plain
+//! connection while a bond is tried in parallel; later streams use the bond (decision 0004). A member that refuses
+//! bonds is remembered, and asked again later.
 
 use super::{
     by::{By, Interfaces},
@@ -29,40 +29,39 @@ use thalweg_units::NodeId;
 use thalweg_wire::mesh::Name;
 use tokio::time::{Instant, sleep};
 
-/// A bond without streams ends after this long: a browser's pause between two pages.
+/// A bond without streams ends after this long: as long as a browser's pause between two pages.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// How often that is looked at.
+/// How often a bond is checked for idleness.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Who refused, or brought no second link, is asked again after this long: a daemon that is
-/// updated meanwhile is found within a coffee.
+/// A member that refused a bond, or to which no second link came up, is asked again after this long: a daemon that is
+/// updated meanwhile is found within a coffee break.
 const REFUSED: Duration = Duration::from_secs(600);
 
-/// Who was not reached is asked again after this long.
+/// A member that was not reached is tried again after this long.
 const UNREACHED: Duration = Duration::from_secs(60);
 
-/// What is remembered of members that have no bond, at most. Of more, the one that would be asked
-/// again soonest is forgotten.
+/// Members without a bond that are remembered, at most. Beyond that, the one due for its next try first is forgotten.
 const REMEMBERED: usize = 1024;
 
-/// Bonds at a time, of which each has memory and connections. For a further one the idlest is given
-/// up; streams that use it keep it until they end.
+/// Bonds at a time; each has memory and connections. To make room for another one, the bond that was used longest ago
+/// is removed; streams that use it keep it until they end.
 const MAX_BONDS: usize = 64;
 
-/// Bytes that the streams of all bonds hold together, of which one bond has half at most, as at a daemon.
+/// Bytes that the streams of all bonds hold together. One bond gets half of that at most, as at a daemon.
 const ALL: u64 = 2 * MEMORY;
 
-/// Who waits for a bond waits this long for its second link, if there is to be one.
+/// How long a stream that waits for a bond waits for the second link, if there is to be one.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A member without a name is shown by so much of its key.
+/// Characters of the key that are shown for a member without a name.
 const SHORT: usize = 12;
 
-/// The interfaces that were found are believed for so long.
+/// How long a count of the interfaces is reused.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The bonds of this host; cheap to clone. With the last clone and stream they end.
+/// The bonds of this host; cheap to clone. They end with the last clone and the last stream.
 #[derive(Clone)]
 pub struct Bonding(Arc<Shared>);
 
@@ -70,36 +69,36 @@ struct Shared {
     dialer: Dialer,
     settings: Settings,
     by: By,
-    whose: Whose,
-    /// What all bonds' streams may hold.
+    bond_use: BondUse,
+    /// What the streams of all bonds may hold.
     memory: Memory,
     known: Mutex<Known>,
 }
 
-/// Which streams go by bonds.
+/// Which streams use bonds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whose {
-    /// Those for which one is wanted.
+enum BondUse {
+    /// Only streams that ask for a bond.
     Asked,
-    /// Those as well that find one ready.
+    /// Also streams that find a bond ready.
     Ready,
-    /// Those as well for which one can be made while they wait.
+    /// Also streams for which a bond can be made while they wait.
     Awaiting,
 }
 
-/// The member at the other end of a bond, and its routes; none if it is direct.
+/// The member at the other end of a bond, and the routes to it; no routes if it is direct.
 type Key = (NodeId, Vec<Route>);
 
 #[derive(Default)]
 struct Known {
     bonds: BTreeMap<Key, Entry>,
-    /// Who is not asked.
+    /// Members that are not asked for a bond for now.
     without: BTreeMap<Key, Without>,
-    /// How many interfaces there were, and when.
+    /// The number of interfaces, and when they were counted.
     interfaces: Option<(usize, Instant)>,
 }
 
-/// A member that has no bond.
+/// A member that is not asked for a bond until some time.
 struct Without {
     until: Instant,
     name: Option<Name>,
@@ -110,7 +109,7 @@ struct Entry {
     bond: Arc<Bond>,
     /// The member's name, where the roster has one.
     name: Option<Name>,
-    /// When a stream was asked for, or seen.
+    /// When a stream was last asked for, or seen open.
     used: Instant,
 }
 
@@ -121,7 +120,7 @@ impl fmt::Debug for Bonding {
 }
 
 impl Bonding {
-    /// Bonds whose links this dialler makes, by all interfaces that lead into the world.
+    /// Creates bonds whose links `dialer` makes, over all interfaces that lead into the world.
     pub fn new(dialer: Dialer, settings: Settings) -> Self {
         Self::by(
             dialer,
@@ -130,55 +129,55 @@ impl Bonding {
         )
     }
 
-    /// By these interfaces alone.
+    /// As [`Self::new`], but over these interfaces alone.
     pub fn by(dialer: Dialer, settings: Settings, by: Interfaces) -> Self {
-        Self::made(dialer, settings, By::These(by), Whose::Ready)
+        Self::made(dialer, settings, By::These(by), BondUse::Ready)
     }
 
-    /// By these, whose links keep to the caps and limits of what is known of them.
+    /// As [`Self::by`]; links keep to the interfaces' caps and limits.
     pub fn counted(dialer: Dialer, settings: Settings, by: Interfaces, uplinks: Uplinks) -> Self {
-        Self::made(dialer, settings, By::Counted(by, uplinks), Whose::Ready)
+        Self::made(dialer, settings, By::Counted(by, uplinks), BondUse::Ready)
     }
 
-    fn made(dialer: Dialer, settings: Settings, by: By, whose: Whose) -> Self {
-        Self::within(dialer, settings, by, (whose, Memory::new(ALL)))
+    fn made(dialer: Dialer, settings: Settings, by: By, bond_use: BondUse) -> Self {
+        Self::within(dialer, settings, by, (bond_use, Memory::new(ALL)))
     }
 
     fn within(
         dialer: Dialer,
         settings: Settings,
         by: By,
-        (whose, memory): (Whose, Memory),
+        (bond_use, memory): (BondUse, Memory),
     ) -> Self {
         let known = Mutex::default();
-        Self(Arc::new(Shared { dialer, settings, by, whose, memory, known }))
+        Self(Arc::new(Shared { dialer, settings, by, bond_use, memory, known }))
     }
 
-    /// By those that the user allows, within their caps and limits.
+    /// Creates bonds over the interfaces that the user allows, within their caps and limits.
     pub fn over(dialer: Dialer, settings: Settings, uplinks: Uplinks) -> Self {
-        Self::made(dialer, settings, By::Allowed(uplinks), Whose::Ready)
+        Self::made(dialer, settings, By::Allowed(uplinks), BondUse::Ready)
     }
 
-    /// The same, which makes bonds only for who asks for one.
+    /// A copy with the same settings that makes bonds only for streams that ask for one.
     #[must_use]
     pub fn on_demand(self) -> Self {
-        self.of(Whose::Asked)
+        self.of(BondUse::Asked)
     }
 
-    /// The same, whose streams wait for a bond that is being made as long as the dialler lets a carrier
-    /// take: for who opens one stream for all that it moves, so that it would never use a later bond.
+    /// A copy whose streams wait for a bond that is being made, as long as the dialler lets a carrier take. It is for a
+    /// caller that opens one stream for everything it moves, and so would never use a later bond.
     #[must_use]
     pub fn awaited(self) -> Self {
-        self.of(Whose::Awaiting)
+        self.of(BondUse::Awaiting)
     }
 
-    fn of(&self, whose: Whose) -> Self {
+    fn of(&self, bond_use: BondUse) -> Self {
         let Shared { dialer, settings, by, memory, .. } = &*self.0;
-        Self::within(dialer.clone(), *settings, by.clone(), (whose, memory.clone()))
+        Self::within(dialer.clone(), *settings, by.clone(), (bond_use, memory.clone()))
     }
 
-    /// The bonds there are, for who shows them: each member, its streams, its links, and interfaces without one;
-    /// and the members that are not asked for one, why, and for how many seconds.
+    /// All bonds as JSON: each member, its streams, its links, and the interfaces without a link. Then the members that
+    /// are not asked for a bond, with the reason and the seconds until they are asked again.
     pub fn report(&self) -> Value {
         let now = Instant::now();
         let known = self.0.lock();
@@ -200,7 +199,7 @@ impl Bonding {
         bonds.chain(none).collect()
     }
 
-    /// The bonds there are, by their members' names where the roster has them.
+    /// The bonds, by their members' names; without a name in the roster, by the beginning of the key.
     pub fn shown(&self) -> Vec<Shown> {
         let known = self.0.lock();
         let shown = |((key, _), entry): (&Key, &Entry)| {
@@ -213,7 +212,7 @@ impl Bonding {
         known.bonds.iter().map(shown).collect()
     }
 
-    /// The bonds there are, with their members' keys.
+    /// The bonds, with their members' keys.
     pub fn bonds(&self) -> Vec<(NodeId, Arc<Bond>)> {
         let known = self.0.lock();
         known.bonds.iter().map(|((member, _), entry)| (*member, Arc::clone(&entry.bond))).collect()
@@ -225,7 +224,7 @@ impl Shared {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many interfaces there are.
+    /// The number of interfaces, counted anew when the last count is older than [`FRESH`].
     fn interfaces(&self, known: &mut Known) -> usize {
         let now = Instant::now();
         match known.interfaces {
@@ -238,8 +237,8 @@ impl Shared {
         }
     }
 
-    /// The bond to a member, which is made if it is not there; `None`: it has none, or one would be
-    /// of no use.
+    /// The bond to a member, which is made if there is none. `None`: the member has none for now, or a bond would be of
+    /// no use.
     fn bond(self: &Arc<Self>, to: &Hop, member: NodeId) -> Option<Arc<Bond>> {
         let key = (member, to.by.clone());
         let mut known = self.lock();
@@ -269,7 +268,7 @@ impl Shared {
         Some(bond)
     }
 
-    /// A bond is of no use any more; for how long none is made, and why.
+    /// Removes a bond that is of no use any more. `without`: for how long none is made, and why.
     fn drop_bond(&self, key: Key, bond: &Weak<Bond>, without: Option<(Duration, String)>) {
         let mut known = self.lock();
         if known.bonds.get(&key).is_some_and(|entry| entry.is(bond))
@@ -308,7 +307,7 @@ impl Known {
     }
 }
 
-/// Ends a bond that is refused, broken, idle, or brought no second link.
+/// Removes the bond once it is refused, broken or idle. If it is idle and had no second link, none is made for a while.
 async fn keep(shared: Weak<Shared>, key: Key, bond: Weak<Bond>) {
     loop {
         let Some(mut standing) = bond.upgrade().map(|bond| bond.standing()) else { return };
@@ -344,7 +343,7 @@ async fn keep(shared: Weak<Shared>, key: Key, bond: Weak<Bond>) {
 impl Carrier for Bonding {
     fn open(&self, to: &Hop, waits: bool) -> Option<Opening> {
         let member = to.key()?;
-        let is_asked = self.0.whose == Whose::Asked;
+        let is_asked = self.0.bond_use == BondUse::Asked;
         if !waits && (is_asked || to.addresses().all(|at| is_here(&at.host))) {
             return None;
         }
@@ -353,7 +352,7 @@ impl Carrier for Bonding {
                 "it has none, or this host has not two interfaces, or routes, that lead there";
             return waits.then(|| Box::pin(async move { Err(io::Error::other(why)) }) as Opening);
         };
-        let waits = waits || self.0.whose == Whose::Awaiting;
+        let waits = waits || self.0.bond_use == BondUse::Awaiting;
         if !waits && !bond.standing().borrow().is_worth_it() {
             return None;
         }
@@ -381,7 +380,7 @@ impl Carrier for Bonding {
     }
 }
 
-/// Nothing but loopback leads to this host itself.
+/// Whether this is a loopback address: only those lead to this host itself.
 fn is_here(host: &Host) -> bool {
     matches!(host, Host::Ip(ip) if ip.to_canonical().is_loopback())
 }

@@ -1,28 +1,29 @@
-//! By which interfaces a bond's links are made.
+//! Which interfaces a bond's links use.
 
 use crate::interfaces::Uplinks;
 use std::{collections::BTreeSet, io, sync::Arc};
 use thalweg_net::Interface;
 
-/// Who says by which interfaces there are to be links, where nothing is reached by some (the kernel's indices); one that is listed twice has two.
+/// Lists the interfaces to make links by, given the interfaces (kernel indices) by which nothing is reached. An
+/// interface that is listed twice gets two links.
 pub type Interfaces = Arc<dyn Fn(&BTreeSet<u32>) -> io::Result<Vec<Interface>> + Send + Sync>;
 
-/// Which interfaces there are for links.
+/// The source of interfaces for links.
 #[derive(Clone)]
 pub(super) enum By {
-    /// All of these, at any time.
+    /// Those that the function lists, without accounting.
     These(Interfaces),
-    /// The same, within caps and limits.
+    /// Those that the function lists, within caps and limits.
     Counted(Interfaces, Uplinks),
-    /// As the user allows, within caps and limits.
+    /// Those that the user allows, within caps and limits.
     Allowed(Uplinks),
 }
 
 impl By {
-    /// Those by which there are to be links now, where nothing is reached by those of `fails`.
+    /// The interfaces to make links by now, given that nothing is reached by those in `fails`.
     ///
     /// # Errors
-    /// They cannot be listed just now.
+    /// The interfaces cannot be listed just now.
     pub fn now(&self, fails: &BTreeSet<u32>) -> io::Result<Vec<Interface>> {
         match self {
             Self::These(these) | Self::Counted(these, _) => these(fails),
@@ -30,7 +31,7 @@ impl By {
         }
     }
 
-    /// How many there are in all, also of those that wait for others to fail.
+    /// How many there are in all, including those that wait for others to fail.
     pub fn count(&self) -> usize {
         match self {
             Self::These(these) | Self::Counted(these, _) => count(these).unwrap_or_default(),
@@ -38,7 +39,7 @@ impl By {
         }
     }
 
-    /// Who knows what is allowed, where that is looked after.
+    /// The table of caps and limits, if links keep to them.
     pub fn uplinks(&self) -> Option<&Uplinks> {
         match self {
             Self::These(_) => None,
@@ -47,7 +48,7 @@ impl By {
     }
 }
 
-/// With those that take over when nothing is reached by the first.
+/// Counts the interfaces, including those that take over when nothing is reached by the first ones.
 fn count(these: &Interfaces) -> io::Result<usize> {
     let first = these(&BTreeSet::new())?;
     Ok(these(&first.iter().map(|interface| interface.index.get()).collect())?.len())

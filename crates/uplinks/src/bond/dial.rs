@@ -1,4 +1,4 @@
-//! The near end: a bond to a member, with a link by each interface, and by each route from it.
+//! The dialling end: a bond to a member, with a link for each interface and each route from it.
 
 use super::{
     BondStream, Broken, GRACE, LinkStatus,
@@ -31,15 +31,15 @@ impl std::fmt::Debug for Bond {
 }
 
 impl Bond {
-    /// To the member `to`, by all usable interfaces and the routes of [`Hop::by`].
+    /// Starts a bond to the member `to`, over all usable interfaces and the routes of [`Hop::by`].
     ///
     /// # Errors
-    /// If the system gives no random number.
+    /// The system gives no random number.
     pub fn begin(dialer: Dialer, to: Hop, settings: Settings) -> io::Result<Self> {
         Self::by(dialer, to, settings, Arc::new(|_| interfaces()))
     }
 
-    /// By these interfaces alone.
+    /// As [`Self::begin`], but over these interfaces alone.
     ///
     /// # Errors
     /// As [`Self::begin`].
@@ -47,15 +47,15 @@ impl Bond {
         Self::over(dialer, to, (settings, Memory::new(MEMORY)), By::These(by))
     }
 
-    /// The same, whose streams hold no more than this memory has; where that is looked after, links pay for their
-    /// interfaces, and end when those may not be used any more.
+    /// As [`Self::by`], but streams hold no more than `memory` has. If `by` keeps to caps and limits, links are charged
+    /// to their interfaces, and end when those may not be used any more.
     pub(super) fn over(
         dialer: Dialer,
         to: Hop,
         (settings, memory): (Settings, Memory),
         by: By,
     ) -> io::Result<Self> {
-        // Links are no bond's streams themselves.
+        // A link is a plain connection, never a stream of another bond.
         let mut to = Hop { medium: Medium::Underlay, ..to };
         let mut routes = std::mem::take(&mut to.by);
         if routes.is_empty() {
@@ -63,7 +63,7 @@ impl Bond {
         }
         let mut bond = BondId([0; 16]);
         getrandom::fill(&mut bond.0).map_err(io::Error::other)?;
-        // The far end says its window in its first greeting; until then nothing is sent.
+        // The far end announces its window in its first greeting; until then nothing is sent.
         let engine = Engine::within(settings, 0, true, memory);
         let end = CancellationToken::new();
         let (told, standing) = watch::channel(Standing::default());
@@ -82,7 +82,7 @@ impl Bond {
         tokio::spawn(async move {
             let why = tokio::select! {
                 () = keep(Arc::clone(&making), by) => "its links are no longer kept",
-                // It was broken off before, for a reason that stands.
+                // The engine was broken off already, and keeps that first reason.
                 () = watching.watch() => "the bond broke",
                 () = ended.cancelled() => "the bond was given up",
                 () = forsaken(making.standing.subscribe()) => "no link of the bond came back",
@@ -93,15 +93,15 @@ impl Bond {
         Ok(Self { engine, standing, _end: end.drop_guard() })
     }
 
-    /// A stream to the member's own port: for a channel of whatever protocol.
+    /// Opens a stream to the member's own port, for a channel of any protocol.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why the stream was not opened.
     pub async fn open(&self) -> Result<BondStream, Broken> {
         self.engine.open(Target::Service("node".to_owned())).await
     }
 
-    /// How it does, now and later.
+    /// The standing of the bond, now and as it changes.
     pub fn standing(&self) -> watch::Receiver<Standing> {
         self.standing.clone()
     }
@@ -111,18 +111,18 @@ impl Bond {
         self.engine.links()
     }
 
-    /// Streams that are open, or not settled.
+    /// Streams that are open, or not settled yet.
     pub fn streams(&self) -> usize {
         self.engine.streams()
     }
 
-    /// Bytes of streams that each link was given so far.
+    /// Bytes of chunks that each link was given so far.
     pub fn sent(&self) -> BTreeMap<LinkId, u64> {
         self.engine.sent()
     }
 }
 
-/// Returns once all links have been gone for so long that the far end forgets the bond, too.
+/// Returns once all links have been gone for [`GRACE`]: by then the far end has forgotten the bond, too.
 async fn forsaken(mut standing: watch::Receiver<Standing>) {
     loop {
         if standing.wait_for(|standing| standing.most > 0 && standing.live == 0).await.is_err() {

@@ -1,4 +1,4 @@
-//! A bond at work: its state under a lock, and a reader and a writer for each link.
+//! A running bond: its state under a lock, and a reader and a writer for each link.
 
 use super::{
     flow::{Broken, Flow},
@@ -30,46 +30,46 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, timeout},
 };
 
-/// How often links are looked at while streams are open: a fifth of the shortest silence.
+/// How often links are checked while streams are open: a fifth of the shortest silence.
 const TICK: Duration = Duration::from_millis(20);
 
-/// A frame that began is whole so soon, or the link is given up.
+/// The body of a frame must arrive within this time after its head, or the link is given up.
 const WHOLE: Duration = Duration::from_secs(60);
 
-/// What a bond of this host's own holds at most: 16 streams at their fastest.
+/// Bytes that the streams of a bond dialled by this host may hold: 16 streams at their fastest.
 pub(super) const MEMORY: u64 = 512 << 20;
 
-/// A bond at work.
+/// A running bond.
 #[derive(Debug)]
 pub struct Engine {
     state: Mutex<State>,
     began: Instant,
-    /// Told of streams that the far end opened, and of the end.
+    /// Notified of streams that the far end opened, and of the bond's end.
     offered: Notify,
-    /// Told when a stream is opened: the watch begins.
+    /// Notified when a stream is opened, so that the watch over links begins.
     busy: Notify,
-    /// Told when a link is found silent.
+    /// Notified when a link is found silent.
     silent: Notify,
 }
 
 /// Why a link ended.
 #[derive(Debug)]
 pub enum Ended {
-    /// The connection.
+    /// The connection failed.
     Lost(io::Error),
-    /// The far end uses it no more.
+    /// An end stopped using it.
     Bye,
-    /// The far end does not keep to the protocol: the whole bond is broken.
+    /// The far end violates the protocol: the whole bond is broken.
     Hostile(String),
 }
 
 impl Engine {
-    /// Without links yet; `theirs`: bytes that the far end holds of each stream.
+    /// Creates a bond without links. `theirs`: bytes that the far end holds of each stream at first.
     pub fn new(settings: Settings, theirs: u64, has_dialled: bool) -> Arc<Self> {
         Self::within(settings, theirs, has_dialled, Memory::new(MEMORY))
     }
 
-    /// The same, whose streams hold no more than this has.
+    /// As [`Self::new`], but streams hold no more than `memory` has.
     pub fn within(settings: Settings, theirs: u64, has_dialled: bool, memory: Memory) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(State::new(settings, theirs, has_dialled, memory)),
@@ -88,7 +88,7 @@ impl Engine {
         Time::ZERO + self.began.elapsed()
     }
 
-    /// Acts on a stream, then gives links what came of it.
+    /// Runs `act` on a stream, then gives idle links what there is to send. `None`: there is no such stream.
     pub fn with<T>(&self, stream: u32, act: impl FnOnce(&mut Flow) -> T) -> Option<T> {
         let mut state = self.lock();
         let done = state.flows.get_mut(&stream).map(act);
@@ -96,15 +96,15 @@ impl Engine {
         done
     }
 
-    /// The far end says how much of each stream it holds at first; the first word counts.
+    /// Takes the window from a link's greeting: how much of each stream the far end holds at first.
     pub(super) fn far_window(&self, window: u64) {
         let mut state = self.lock();
         state.theirs = window;
-        // Streams that were opened before any link was there.
+        // Streams may have been opened before the first link came up.
         state.flows.values_mut().for_each(|flow| flow.sender.may_send_to(window));
     }
 
-    /// Bytes of a stream that this end holds at first.
+    /// Bytes of a new stream that this end holds at first.
     pub(super) fn window(&self) -> u64 {
         self.lock().settings.first_window()
     }
@@ -121,17 +121,17 @@ impl Engine {
         alive.map(LinkState::round_trip).filter(|rtt| !rtt.is_zero()).min()
     }
 
-    /// The links, as they are now.
+    /// The status of the links.
     pub fn links(&self) -> Vec<LinkStatus> {
         self.lock().links(self.now())
     }
 
-    /// What links and streams wait for, in words: for who looks for the cause of a standstill.
+    /// What links and streams wait for, in words, to find the cause of a standstill.
     pub fn account(&self) -> String {
         self.lock().account(self.now())
     }
 
-    /// Streams that are open, or not settled.
+    /// Streams that are open, or not settled yet.
     pub fn streams(&self) -> usize {
         self.lock().flows.len()
     }
@@ -142,10 +142,10 @@ impl Engine {
         self.lock().bury();
     }
 
-    /// Opens a stream, and waits until it leads there.
+    /// Opens a stream to `to`, and waits for the far end's confirmation.
     ///
     /// # Errors
-    /// Why it does not.
+    /// Why the stream was not opened.
     pub async fn open(self: &Arc<Self>, to: Target) -> Result<BondStream, Broken> {
         let opened = self.lock().open(to, self.now());
         let stream = BondStream::new(Arc::clone(self), opened.map_err(Broken::Reset)?);
@@ -159,15 +159,14 @@ impl Engine {
         Ok(stream)
     }
 
-    /// The next stream that the far end opened, and where it is to lead; `None` once the bond is
-    /// broken.
+    /// The next stream that the far end opened, with its target; `None` once the bond is broken.
     pub async fn next(&self) -> Option<(u32, Target)> {
         loop {
             let told = self.offered.notified();
             {
                 let mut state = self.lock();
                 if let Some((stream, to)) = state.offered.pop_front() {
-                    // Its word may come again before it leads anywhere.
+                    // Its `Open` word may be repeated before it is accepted; it must not be offered twice.
                     state.flows.get_mut(&stream).map(Flow::led);
                     return Some((stream, to));
                 }
@@ -179,20 +178,20 @@ impl Engine {
         }
     }
 
-    /// A stream from [`Self::next`] leads there.
+    /// Confirms a stream from [`Self::next`].
     pub fn accept(self: &Arc<Self>, stream: u32) -> BondStream {
         self.with(stream, Flow::accept);
         self.busy.notify_one();
         BondStream::new(Arc::clone(self), stream)
     }
 
-    /// It does not.
+    /// Refuses a stream from [`Self::next`].
     pub fn refuse(&self, stream: u32, why: Refusal) {
         self.with(stream, |flow| flow.reset(Broken::Refused(why.cut())));
         self.let_go(stream);
     }
 
-    /// Nothing is carried any more.
+    /// Breaks the bond: nothing is carried any more. The first reason is kept.
     pub fn break_off(&self, why: &str) {
         let mut state = self.lock();
         state.broken.get_or_insert_with(|| why.to_owned());
@@ -200,21 +199,21 @@ impl Engine {
         state.flows.values_mut().for_each(|flow| flow.break_off(broken()));
         for link in state.links.values() {
             link.wake.notify_one();
-            // Its writer may wait for room that never comes.
+            // The writer may wait for room that never comes.
             link.gone.notify_one();
         }
         drop(state);
         self.offered.notify_one();
-        // The watch of a bond without streams ends as well.
+        // This also wakes and ends the watch of a bond without streams.
         self.busy.notify_one();
     }
 
-    /// Carries over one link until it ends. The bond goes on without it.
+    /// Runs one link until it ends. The bond goes on without it.
     pub async fn run_link(&self, id: LinkId, link: LinkIo) -> Ended {
         self.run_link_until(id, link, pending()).await
     }
 
-    /// The same until `stop` ends: the link may not be used any more.
+    /// As [`Self::run_link`], but also ends when `stop` completes: the link may not be used any more.
     pub async fn run_link_until(
         &self,
         id: LinkId,
@@ -230,11 +229,11 @@ impl Engine {
         let joining = Joining { gauge: Arc::clone(&gauge), may_duplicate, interface, via, beyond };
         let (wake, gone) = self.lock().join(id, joining, self.now());
         let ended = tokio::select! {
-            ended = self.hear(id, &mut read, (&gauge, meter)) => ended,
-            ended = self.say(id, (&mut write, meter), &gauge, &wake) => Ended::Lost(ended),
+            ended = self.read_frames(id, &mut read, (&gauge, meter)) => ended,
+            ended = self.write_frames(id, (&mut write, meter), &gauge, &wake) => Ended::Lost(ended),
             () = stop => Ended::Bye,
             () = gone.notified() => Ended::Bye,
-            () = kept(meter, &gauge) => Ended::Bye,
+            () = keep_counts(meter, &gauge) => Ended::Bye,
         };
         if let Some(meter) = meter {
             meter.ends(&gauge);
@@ -246,7 +245,7 @@ impl Engine {
         ended
     }
 
-    async fn say(
+    async fn write_frames(
         &self,
         id: LinkId,
         (write, meter): (&mut OwnedWriteHalf, Option<&Meter>),
@@ -254,13 +253,13 @@ impl Engine {
         wake: &Notify,
     ) -> io::Error {
         loop {
-            if let Some(Err(why)) = may(meter).await {
+            if let Some(Err(why)) = wait_for_allowance(meter).await {
                 return why;
             }
             if let Err(why) = gauge.room().await {
                 return why;
             }
-            let Some((work, twice)) = self.take(id, wake).await else {
+            let Some((work, twice)) = self.next_frame(id, wake).await else {
                 return io::Error::other("the bond ended");
             };
             if let Err(why) = write.write_all(&work).await {
@@ -273,8 +272,9 @@ impl Engine {
         }
     }
 
-    /// What a link is to carry next, and how many bytes of it another one carries as well; `None`: nothing any more.
-    async fn take(&self, id: LinkId, wake: &Notify) -> Option<(Vec<u8>, u64)> {
+    /// The next frame for a link to carry, and how many bytes of it another link carries as well. `None`: nothing will
+    /// follow.
+    async fn next_frame(&self, id: LinkId, wake: &Notify) -> Option<(Vec<u8>, u64)> {
         {
             let mut state = self.lock();
             state.links.get_mut(&id)?.is_idle = true;
@@ -296,17 +296,17 @@ impl Engine {
         }
     }
 
-    async fn hear(
+    async fn read_frames(
         &self,
         id: LinkId,
         read: &mut super::link::Read,
         (gauge, meter): (&Gauge, Option<&Meter>),
     ) -> Ended {
         loop {
-            if let Some(Err(why)) = may(meter).await {
+            if let Some(Err(why)) = wait_for_allowance(meter).await {
                 return Ended::Lost(why);
             }
-            match (self.frame(id, read).await, meter) {
+            match (self.read_frame(id, read).await, meter) {
                 (Ok(length), Some(meter)) => meter.moved(length, gauge),
                 (Ok(_), None) => {}
                 (Err(ended), _) => return ended,
@@ -314,8 +314,8 @@ impl Engine {
         }
     }
 
-    /// Takes one frame; how long it was.
-    async fn frame(&self, id: LinkId, read: &mut super::link::Read) -> Result<usize, Ended> {
+    /// Reads and handles one frame; returns its length.
+    async fn read_frame(&self, id: LinkId, read: &mut super::link::Read) -> Result<usize, Ended> {
         let mut head = [0; FRAME_HEAD];
         read.read_exact(&mut head).await.map_err(Ended::Lost)?;
         let hostile = |why: &dyn std::fmt::Display| Ended::Hostile(why.to_string());
@@ -345,12 +345,12 @@ impl Engine {
         }
     }
 
-    /// Returns when a link is found silent; for one who waits at a time.
+    /// Returns when a link is found silent. It wakes one caller.
     pub(super) async fn fell_silent(&self) {
         self.silent.notified().await;
     }
 
-    /// Watches the links while there are streams.
+    /// Checks the links regularly while there are streams; returns once the bond is broken.
     pub async fn watch(&self) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -374,15 +374,15 @@ impl Engine {
     }
 }
 
-/// Never ends.
-async fn kept(meter: Option<&Meter>, gauge: &Gauge) {
+/// Keeps the meter's counts up to date; never returns.
+async fn keep_counts(meter: Option<&Meter>, gauge: &Gauge) {
     match meter {
         Some(meter) => meter.keep(gauge).await,
         None => pending().await,
     }
 }
 
-async fn may(meter: Option<&Meter>) -> Option<io::Result<()>> {
+async fn wait_for_allowance(meter: Option<&Meter>) -> Option<io::Result<()>> {
     match meter {
         Some(meter) => Some(meter.may().await),
         None => None,

@@ -1,4 +1,4 @@
-//! One stream of a bond, both ways, as the bond keeps it.
+//! One stream of a bond, in both directions, as the bond's state keeps it.
 
 use super::{
     memory::{Held, Memory},
@@ -13,26 +13,26 @@ use thalweg_bond::{Acks, Chunk, Link, Reorder, Room, Sender, SenderSettings};
 use thalweg_units::Time;
 use thalweg_wire::bond::{MAX_RANGES, Refusal, Target, Word};
 
-/// Bytes of a stream that wait here to be sent or acknowledged, at most: a quarter of a second at
-/// 500 Mbit/s, the unequal links' round trips among it.
+/// Bytes of a stream that wait here to be sent or acknowledged, at most: a quarter of a second at 500 Mbit/s, including
+/// the round trips of unequal links.
 pub const OUTBOX: u64 = 16 << 20;
 
-/// Bytes that a stream may have waiting each way when it begins; more as it turns out to need them,
-/// twice as many each time, as TCP's own buffers grow.
+/// Bytes that may wait in each direction when a stream begins. The limits double whenever the stream turns out to need
+/// more, as TCP's own buffers grow.
 pub const FIRST: u64 = 256 << 10;
 
-/// How a stream began.
+/// Which end opened a stream, and how far the opening has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Birth {
-    /// Here, to there; the far end has not said that it leads there.
+    /// Opened here; the far end has not confirmed it yet.
     Asked(Target),
-    /// Here, and it leads there.
+    /// Opened here, and confirmed by the far end.
     Opened,
-    /// There; nobody here has taken it yet.
+    /// Opened by the far end; nobody here has taken it yet.
     Offered,
-    /// There; it is being led somewhere here.
+    /// Opened by the far end; being connected to its target here.
     Led,
-    /// There, and it leads somewhere here.
+    /// Opened by the far end, and confirmed here.
     Accepted,
 }
 
@@ -41,46 +41,46 @@ pub enum Birth {
 pub enum Broken {
     /// The far end refused it.
     Refused(Refusal),
-    /// An end broke it.
+    /// One end reset it.
     Reset(String),
 }
 
-/// A stream's state.
+/// The state of a stream.
 #[derive(Debug)]
 pub struct Flow {
     pub birth: Birth,
-    /// What is sent.
+    /// Which bytes are to be sent, under way or acknowledged.
     pub sender: Sender,
-    /// Its next chunk waits for a better link than one that is idle.
+    /// Its next chunk waits for a better link than an idle one.
     pub waits: bool,
     outbox: Outbox,
-    /// Nothing more will be written.
+    /// The application writes no more.
     ended: bool,
-    /// The far end has all, and knows that it is all.
+    /// The far end has all bytes, and knows that these are all.
     end_known: bool,
-    /// What is received.
+    /// The received chunks, put in order.
     reorder: Reorder,
     current: Bytes,
     pub broken: Option<Broken>,
-    /// The application let go of it.
+    /// The application dropped it.
     pub is_let_go: bool,
-    /// What the far end is to be told.
+    /// The words that are due to the far end.
     pub due: Due,
     reader: Option<Waker>,
     writer: Option<Waker>,
-    /// The limit that the far end was told.
+    /// The limit that the far end was last told.
     told: u64,
-    /// The window at most.
+    /// The receive window at most, bytes.
     most: u64,
-    /// Bytes that were read since the window grew.
+    /// Bytes read by the application since the window grew.
     read: u64,
-    /// Bytes that may wait to be sent or acknowledged.
+    /// Limits the bytes that wait to be sent or acknowledged.
     room: Room,
-    /// What window and room take; none where there was none left.
+    /// The memory that window and room take; `None` if there was none left.
     held: Option<Held>,
 }
 
-/// Words that are to be said.
+/// Words that are due to be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Due {
     pub birth: bool,
@@ -96,9 +96,9 @@ impl Due {
 }
 
 impl Flow {
-    /// Of which the far end takes `theirs` bytes at first, and this end `ours` at most.
+    /// Creates a stream of which the far end takes `theirs` bytes at first, and this end `ours` at most.
     ///
-    /// Where there is no memory left for it, it is broken from the start.
+    /// If no memory is left for it, it is broken from the start.
     pub fn new(
         birth: Birth,
         settings: SenderSettings,
@@ -119,7 +119,7 @@ impl Flow {
             end_known: false,
             reorder: Reorder::new(first),
             current: Bytes::new(),
-            // Nobody will take it.
+            // It is never offered, so nobody will drop it.
             is_let_go: broken.is_some() && birth == Birth::Offered,
             broken,
             birth,
@@ -134,7 +134,7 @@ impl Flow {
         }
     }
 
-    /// The next word that is due.
+    /// Takes the next word that is due.
     pub fn word(&mut self, stream: u32) -> Option<Word> {
         if !self.due.any() {
             return None;
@@ -163,7 +163,7 @@ impl Flow {
         Some(Word::Acks { stream, arrived, limit, ranges, ended })
     }
 
-    /// A link is gone, and words with it: what may have been lost is said again.
+    /// A link is gone, and perhaps words with it: repeats those that may have been lost.
     pub fn say_again(&mut self) {
         self.due.birth |= matches!(self.birth, Birth::Asked(_) | Birth::Accepted);
         self.due.acks = true;
@@ -175,20 +175,20 @@ impl Flow {
         self.sender.written()
     }
 
-    /// The frame's bytes of a chunk, appended.
+    /// Appends the bytes of a chunk to a frame.
     pub fn copy(&self, chunk: Chunk, to: &mut Vec<u8>) {
         self.outbox.copy(chunk, to);
     }
 
-    /// A chunk was given to a link.
+    /// Records that a chunk was given to a link.
     pub fn assigned(&mut self, chunk: Chunk, link: &Link, now: Time) {
         self.sender.assigned(chunk, link, now);
     }
 
-    /// A chunk came.
+    /// Takes a chunk that arrived.
     ///
     /// # Errors
-    /// The far end does not keep to the protocol.
+    /// The far end violates the protocol.
     pub fn chunk(&mut self, offset: u64, bytes: Bytes) -> Result<(), String> {
         self.reorder.accept(offset, bytes).map_err(|why| why.to_string())?;
         self.due.acks = true;
@@ -199,10 +199,10 @@ impl Flow {
         Ok(())
     }
 
-    /// The far end has no more.
+    /// The far end says where the stream ends.
     ///
     /// # Errors
-    /// It does not keep to the protocol.
+    /// The far end violates the protocol.
     pub fn ends_at(&mut self, at: u64) -> Result<(), String> {
         self.reorder.ends_at(at).map_err(|why| why.to_string())?;
         self.due.acks = true;
@@ -210,10 +210,10 @@ impl Flow {
         Ok(())
     }
 
-    /// The far end's word on what arrived there.
+    /// Takes the far end's acknowledgements; returns the chunks that they free.
     ///
     /// # Errors
-    /// It cannot be.
+    /// They acknowledge what was never sent.
     pub fn acks(
         &mut self,
         arrived: u64,
@@ -230,20 +230,20 @@ impl Flow {
         Ok(freed)
     }
 
-    /// It carries nothing any more.
+    /// Ends the stream here, in both directions, without telling the far end.
     pub fn break_off(&mut self, why: Broken) {
         self.broken.get_or_insert(why);
         wake(&mut self.reader);
         wake(&mut self.writer);
     }
 
-    /// Whether nothing of it is waited for any more at this end.
+    /// Whether this end waits for nothing of it any more.
     pub fn is_over(&self) -> bool {
         let is_done = self.ended && self.end_known && self.reorder.is_complete();
         self.is_let_go && !self.due.any() && (self.broken.is_some() || is_done)
     }
 
-    /// The application reads.
+    /// Reads for the application.
     pub fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -257,7 +257,7 @@ impl Flow {
             buf.put_slice(&self.current.split_to(count));
             self.read += count as u64;
             self.widen();
-            // The sender is told of room by quarters of the window.
+            // The sender is told of room in steps of a quarter of the window.
             self.due.acks |= (self.reorder.limit() - self.told) * 4 >= self.reorder.capacity();
             return Poll::Ready(Ok(()));
         }
@@ -271,7 +271,7 @@ impl Flow {
         Poll::Pending
     }
 
-    /// A window's worth was read: twice as much may come, if there is memory for it.
+    /// Doubles the window once the application has read half of it, if there is memory for that.
     fn widen(&mut self) {
         let capacity = self.reorder.capacity();
         let more = capacity.min(self.most.saturating_sub(capacity));
@@ -284,7 +284,8 @@ impl Flow {
         }
     }
 
-    /// More waits than may, and most of it is on its way: twice as much may, if there is memory.
+    /// Doubles the room for unacknowledged bytes if most of them are under way, and if there is memory for that.
+    /// Whether it grew.
     fn more_room(&mut self) -> bool {
         let more = self.room.wants(self.sender.backlog());
         let grows = more > 0 && self.held.as_mut().is_some_and(|held| held.grow(more));
@@ -297,7 +298,7 @@ impl Flow {
         self.room.expects(self.sender.backlog(), self.sender.arrived())
     }
 
-    /// The application writes.
+    /// Writes for the application.
     pub fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -328,7 +329,7 @@ impl Flow {
         }
     }
 
-    /// Whether what was written arrived, and its end.
+    /// Waits until the far end has all that was written, and the end.
     pub fn poll_settled(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         if self.end_known {
             return Poll::Ready(Ok(()));
@@ -340,7 +341,7 @@ impl Flow {
         Poll::Pending
     }
 
-    /// Waits until the far end says whether it leads there.
+    /// Waits until the far end confirms or refuses the stream.
     pub fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         if let Some(broken) = &self.broken {
             return Poll::Ready(Err(broken.clone()));
@@ -352,7 +353,7 @@ impl Flow {
         Poll::Pending
     }
 
-    /// The far end says that it leads there.
+    /// The far end confirmed the stream.
     pub fn opened(&mut self) {
         if matches!(self.birth, Birth::Asked(_)) {
             self.birth = Birth::Opened;
@@ -360,28 +361,28 @@ impl Flow {
         }
     }
 
-    /// This end leads it somewhere: it is not offered again.
+    /// The stream is being connected to its target here, so it is not offered again.
     pub fn led(&mut self) {
         if self.birth == Birth::Offered {
             self.birth = Birth::Led;
         }
     }
 
-    /// There are too many: the far end hears so, and it takes no memory.
+    /// Refuses the stream because there are too many: the far end is told, and it takes no memory.
     pub fn refuse(&mut self) {
         self.held = None;
         self.break_off(Broken::Refused(Refusal::Busy));
         (self.due.reset, self.is_let_go) = (true, true);
     }
 
-    /// This end says that it leads somewhere here.
+    /// Confirms the stream to the far end.
     pub fn accept(&mut self) {
         if self.broken.is_none() && matches!(self.birth, Birth::Offered | Birth::Led) {
             (self.birth, self.due.birth) = (Birth::Accepted, true);
         }
     }
 
-    /// This end breaks it.
+    /// Breaks the stream, and tells the far end.
     pub fn reset(&mut self, why: Broken) {
         if self.broken.is_none() {
             self.break_off(why);
@@ -389,11 +390,11 @@ impl Flow {
         }
     }
 
-    /// The application let go of it: what it wrote still goes, what comes is for nobody.
+    /// The application dropped it: what it wrote is still sent, what arrives is discarded.
     pub fn let_go(&mut self) {
         self.is_let_go = true;
         if self.broken.is_some() {
-            // An end that came after a reset could be taken for a good one.
+            // An `End` after a reset could be taken for a regular end.
             return;
         }
         self.end();
@@ -408,7 +409,7 @@ impl Flow {
     }
 }
 
-/// What a bond waits for, in words.
+/// The stream's state in words, for debugging.
 impl Flow {
     pub(super) fn account(&self) -> String {
         let sender = &self.sender;
@@ -425,7 +426,7 @@ impl Flow {
 }
 
 impl Broken {
-    /// The same, as who reads and writes is told.
+    /// The same, as the application's reads and writes report it.
     pub fn error(&self) -> std::io::Error {
         match self {
             Self::Refused(why) => {

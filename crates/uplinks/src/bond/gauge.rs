@@ -1,4 +1,4 @@
-//! What the kernel says of a link's connection.
+//! The kernel's counters (TCP_INFO) of a link's connection.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::SockRef;
@@ -12,62 +12,64 @@ use thalweg_net::{TcpInfo, retransmits_within};
 use thalweg_units::{Rate, Time};
 use tokio::{io::Interest, net::TcpStream};
 
-/// A reading is used for so long.
+/// How long a reading is reused.
 const FRESH: Duration = Duration::from_micros(500);
 
-/// Bytes that the kernel may hold unsent, at the least: a chunk's head start over an interrupt.
+/// Bytes that the kernel may hold unsent, at least: a chunk's head start over an interrupt.
 const LEAST_UNSENT: u32 = 16 << 10;
 
-/// And at the most.
+/// Bytes that the kernel may hold unsent, at most.
 const MOST_UNSENT: u32 = 512 << 10;
 
-/// What is unsent lasts so long at the link's rate: decisions stay as late as that.
+/// The unsent bytes cover this time at the link's rate, so the link of a chunk is chosen at most this long before the
+/// chunk is sent.
 const AHEAD: Duration = Duration::from_millis(4);
 
-/// A link that was away serves again so soon after it is back: TCP alone doubles its patience each time, to two minutes,
-/// and the other links may be away by then. The shortest that the kernel takes.
+/// Upper bound of TCP's retransmission timeout, so that a link serves again soon after an outage. TCP alone doubles the
+/// timeout up to two minutes, and by then the other links may be away. This is the shortest bound that the kernel
+/// takes.
 const LONGEST_RETRANSMISSION: Duration = Duration::from_secs(1);
 
-/// Of a new reading of the rate so much counts: 1/8.
+/// The weight of a new rate sample: 1/8.
 const GAIN: f64 = 0.125;
 
-/// Watches one connection, by a second descriptor of it that is never read nor written.
+/// Watches one connection, by a duplicate descriptor that is never read or written.
 #[derive(Debug)]
 pub struct Gauge {
     socket: TcpStream,
 }
 
-/// The readings.
+/// The latest counters of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reading {
     info: TcpInfo,
     at: Option<Time>,
-    /// Bits a second; 0: not known.
+    /// Bits per second; 0: not known.
     rate: f64,
     unsent_limit: u32,
-    /// Bytes that were acknowledged when [`Self::drains`] was asked last.
+    /// Bytes that were acknowledged at the last call of [`Self::drains`].
     drained: u64,
 }
 
 impl Gauge {
-    /// Of a duplicate of the connection's descriptor.
+    /// Takes a duplicate of the connection's descriptor.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system.
     pub fn new(socket: OwnedFd) -> io::Result<Self> {
         SockRef::from(&socket).set_tcp_notsent_lowat(LEAST_UNSENT)?;
-        // A kernel that does not know it finds the link back later.
+        // A kernel without this option finds the link back later.
         _ = retransmits_within(socket.as_fd(), LONGEST_RETRANSMISSION);
         Ok(Self { socket: TcpStream::from_std(socket.into())? })
     }
 
-    /// Waits until the kernel holds little enough that is unsent.
+    /// Waits until the kernel holds few enough unsent bytes.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system.
     pub async fn room(&self) -> io::Result<()> {
-        // Asking marks the connection, so that the kernel tells when there is room again; without
-        // that only a write that failed would.
+        // Polling marks the connection, so that the kernel notifies when there is room again; otherwise only a failed
+        // write would mark it.
         let ask = || {
             let mut asked = [PollFd::new(&self.socket, PollFlags::OUT)];
             poll(&mut asked, Some(&Timespec::default()))?;
@@ -79,17 +81,17 @@ impl Gauge {
         self.socket.async_io(Interest::WRITABLE, ask).await
     }
 
-    /// What the kernel counts by now, where it tells.
+    /// The kernel's counters now, if it tells them.
     pub fn info(&self) -> Option<TcpInfo> {
         TcpInfo::of(&self.socket).ok()
     }
 
-    /// Whether something came that nobody has read yet.
+    /// Whether bytes have arrived that nobody has read yet.
     pub fn has_unread(&self) -> bool {
         rustix::io::ioctl_fionread(&self.socket).is_ok_and(|bytes| bytes > 0)
     }
 
-    /// Reads it, if the last reading is old.
+    /// Updates the reading if the last one is old, and fits the limit of unsent bytes to the rate.
     pub fn look(&self, reading: &mut Reading, now: Time) {
         if reading.at.is_some_and(|at| now.since(at) < FRESH) {
             return;
@@ -113,7 +115,7 @@ impl Reading {
         if is_new && sample > 0.0 {
             self.rate = match self.rate {
                 0.0 => sample,
-                // One that was held up by us is a lower bound.
+                // A sample that was limited by our sending is a lower bound.
                 rate if info.delivery_app_limited => rate.max(sample),
                 rate => rate + (sample - rate) * GAIN,
             };
@@ -121,17 +123,17 @@ impl Reading {
         (self.info, self.at) = (info, Some(now));
     }
 
-    /// The rate is not known any more.
+    /// The rate is no longer known.
     pub fn forget_rate(&mut self) {
         self.rate = 0.0;
     }
 
-    /// What it delivers.
+    /// The smoothed delivery rate; zero if it is not known.
     pub fn rate(&self) -> Rate {
         Rate::from_bps(self.rate as u64)
     }
 
-    /// Of the bytes that TCP sent, the share that it sent again.
+    /// Of the bytes that TCP sent, the share that it sent again, from 0 to 1.
     pub fn loss(&self) -> f64 {
         let again = f64::from(self.info.retransmitted) * f64::from(self.info.mss);
         let all = again + self.info.acknowledged as f64;
@@ -143,16 +145,16 @@ impl Reading {
         &self.info
     }
 
-    /// Whether the kernel got rid of some of what it holds since this was asked last, and holds more:
-    /// then the link is slow, not silent. What a relay acknowledged last proves nothing beyond it, so
-    /// an empty queue does not count.
+    /// Whether bytes were acknowledged since the last call and the kernel holds more: then the link is slow, not
+    /// silent. An empty queue does not count, because what a relay acknowledged last proves nothing about the path
+    /// beyond it.
     pub fn drains(&mut self) -> bool {
         let has_more = self.info.unsent > 0 || self.info.unacknowledged > 0;
         let before = std::mem::replace(&mut self.drained, self.info.acknowledged);
         has_more && self.info.acknowledged > before
     }
 
-    /// As the scheduler sees it.
+    /// The link as the scheduler sees it.
     pub fn link(&self, id: LinkId) -> Link {
         Link {
             id,

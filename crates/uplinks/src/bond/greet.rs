@@ -1,4 +1,4 @@
-//! The first words on a link: from a channel to a connection of the bond.
+//! The greeting of a link, which turns a channel into a connection of the bond.
 
 use super::link::LinkIo;
 use std::{
@@ -17,16 +17,16 @@ use tokio::{
     net::TcpStream,
 };
 
-/// For each step: five round trips of the slowest path.
+/// Time limit of each step: five round trips of the slowest path.
 const STEP: Duration = Duration::from_secs(10);
 
-/// The link as it is then, and the bytes that the far end holds of each stream; or its refusal.
+/// The link, and the bytes that the far end holds of each stream at first; or the far end's refusal.
 pub type Greeted = Result<(LinkIo, u64), Refusal>;
 
-/// Has a channel become a link. TLS ends: what streams carry is sealed by their own ends.
+/// Turns a channel into a link. TLS ends here; the ends of each stream seal what it carries.
 ///
 /// # Errors
-/// The connection's.
+/// Errors of the connection, and timeouts.
 pub async fn greet(mut channel: Channel<Stream>, hello: &Hello) -> io::Result<Greeted> {
     let asked = async {
         message::write(&mut channel, hello).await?;
@@ -48,19 +48,19 @@ pub async fn greet(mut channel: Channel<Stream>, hello: &Hello) -> io::Result<Gr
     Ok(Ok((if hello.is_relayed { link.relayed(took) } else { link }, window)))
 }
 
-/// Hears what a channel is to be a link of.
+/// Reads the peer's hello: which bond and link the channel is for.
 ///
 /// # Errors
-/// The connection's.
+/// Errors of the connection, and timeouts.
 pub async fn hear(channel: &mut Channel<TcpStream>) -> io::Result<Hello> {
     let hello = within(STEP, "hello", message::read(channel, MAX_GREETING)).await?;
     hello.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
-/// Lets it be one, as its hello says.
+/// Accepts the channel as a link, as its hello says.
 ///
 /// # Errors
-/// The connection's; a peer that does otherwise than agreed.
+/// Errors of the connection, timeouts, and a peer that answers anything but GO-ACK.
 pub async fn welcome(
     mut channel: Channel<TcpStream>,
     hello: &Hello,
@@ -86,10 +86,10 @@ pub async fn welcome(
     }
 }
 
-/// Says no.
+/// Refuses the link.
 ///
 /// # Errors
-/// The connection's.
+/// Errors of the connection, and timeouts.
 pub async fn refuse(mut channel: Channel<TcpStream>, why: Refusal) -> io::Result<()> {
     within(STEP, "room for an answer", async {
         message::write(&mut channel, &Greeting::Refused(why.cut())).await?;

@@ -1,4 +1,4 @@
-//! Where a bond's links are to be, and that they are there.
+//! Keeps the links of a bond: decides by which interfaces there are to be links, makes them, and replaces lost ones.
 
 use super::{by::By, making::Making, standing::Standing, status::LinkLife};
 use crate::interfaces::Uplinks;
@@ -17,51 +17,51 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// How often the interfaces are looked at.
+/// How often the interfaces are listed again.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The first wait before an interface is tried again; twice as long each time.
+/// The first wait before a slot is tried again; it doubles with each failure.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 
-/// The longest.
+/// The longest wait before a slot is tried again.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// What did not come about in this time is tried by the next tier as well, as whole connections are.
+/// If a link is not up after this time, the next tier is tried as well, as for whole connections.
 const SLOW: Duration = Duration::from_secs(3);
 
-/// An interface has answered for so long before those that took its place are let go.
+/// An interface must answer for this long again before the links that took its place are released.
 const STEADY: Duration = Duration::from_secs(1);
 
-/// Turns that are remembered, also of places that are not there now: one that comes back is to prove itself. An interface
-/// that is made anew has another number. Of more the oldest idle place is forgotten, and tried as a
-/// new one.
-const MOST_TURNS: usize = 4 * MAX_LINKS;
+/// Retries that are remembered, including those of slots that do not exist now: an interface that comes back must prove
+/// itself. An interface that is created anew has another index. Beyond this number, the oldest idle slot is forgotten,
+/// and tried as a new one.
+const MOST_RETRIES: usize = 4 * MAX_LINKS;
 
-/// An interface, which of the links by it, and which of the routes from it.
-type Place = (NonZeroU32, usize, usize);
+/// The interface's index, the number of the link by it (from 1), and the index of the route.
+type Slot = (NonZeroU32, usize, usize);
 
-/// What became of a link.
+/// How a link ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// It may not be used any more.
     Stopped,
-    /// It was there, and is lost.
+    /// It was up, and broke.
     Lost,
-    /// It did not come about.
+    /// It never came up.
     Failed,
 }
 
-/// A place's turn after its last link: when it is tried again.
-struct Turn {
+/// When a slot is tried again after its last link.
+struct Retry {
     wait: Duration,
     at: Instant,
-    /// That link was lost, or failed.
+    /// Whether that link broke or failed, rather than being stopped.
     is_bad: bool,
 }
 
-/// A link that is there, or is being made.
+/// A link that is up or being made.
 struct Busy {
-    /// By this, as it was then.
+    /// The interface, as it was when the link was begun.
     interface: Interface,
     number: u32,
     since: Instant,
@@ -69,58 +69,58 @@ struct Busy {
 }
 
 impl Busy {
-    /// Whether the interface is not there any more, or lost an address: a connection is bound to one.
+    /// Whether the interface is gone, or lost an address (a connection is bound to one).
     fn is_lost(&self, found: &[Interface]) -> bool {
         let now = found.iter().find(|now| now.index == self.interface.index);
         now.is_none_or(|now| self.interface.addresses.iter().any(|at| !now.addresses.contains(at)))
     }
 }
 
-struct Keeping {
+struct LinkKeeper {
     making: Arc<Making>,
     by: By,
-    links: JoinSet<(Place, Outcome)>,
-    busy: BTreeMap<Place, Busy>,
-    turns: BTreeMap<Place, Turn>,
-    /// When nothing was reached by an interface last.
+    links: JoinSet<(Slot, Outcome)>,
+    busy: BTreeMap<Slot, Busy>,
+    retries: BTreeMap<Slot, Retry>,
+    /// When each interface was last found to reach nothing, by index.
     failed: BTreeMap<u32, Instant>,
-    /// Of the next link.
+    /// The number of the next link.
     number: u32,
 }
 
-/// Keeps a link in each place, for ever.
+/// Keeps a link in each slot; never returns.
 pub(super) async fn keep(making: Arc<Making>, by: By) {
-    let mut keeping = Keeping {
+    let mut keeper = LinkKeeper {
         making,
         by,
         links: JoinSet::new(),
         busy: BTreeMap::new(),
-        turns: BTreeMap::new(),
+        retries: BTreeMap::new(),
         failed: BTreeMap::new(),
         number: 0,
     };
-    // Without the kernel's word interfaces are looked at each second.
-    let mut changes = match keeping.by.uplinks() {
-        // Who follows them anyway tells.
+    // Without the kernel's notices, the interfaces are listed each second.
+    let mut changes = match keeper.by.uplinks() {
+        // `Uplinks` follows the changes anyway.
         Some(_) => None,
         None => Changes::watch().ok(),
     };
     loop {
-        keeping.look();
+        keeper.look();
         tokio::select! {
-            Some(ended) = keeping.links.join_next() => keeping.ended(ended),
-            () = changed(keeping.by.uplinks(), &mut changes) => {}
-            () = keeping.making.engine.fell_silent() => {}
+            Some(ended) = keeper.links.join_next() => keeper.ended(ended),
+            () = changed(keeper.by.uplinks(), &mut changes) => {}
+            () = keeper.making.engine.fell_silent() => {}
             () = sleep(LOOK) => {}
         }
     }
 }
 
-impl Keeping {
-    /// Ends what may not be used any more, and begins what is to be.
+impl LinkKeeper {
+    /// Stops links that may not be used any more, and makes missing ones.
     fn look(&mut self) {
         let failing = self.failing();
-        // What cannot be listed now can be in a second.
+        // A listing that fails now may succeed in a second.
         let found = match self.by.now(&failing) {
             Ok(found) => found,
             Err(why) => {
@@ -132,60 +132,60 @@ impl Keeping {
         let is_there = |name: &str| found.iter().any(|interface| interface.name == name);
         self.making.standing.send_if_modified(|standing| standing.keeps(is_there));
         self.busy.values().filter(|link| link.is_lost(&found)).for_each(|link| link.stop.cancel());
-        let places = places(found, self.making.routes.len());
-        self.making.wants(places.len());
-        for (place, interface) in places {
-            let is_due = self.turns.get(&place).is_none_or(|turn| Instant::now() >= turn.at);
-            if is_due && !self.busy.contains_key(&place) {
-                self.begin(place, interface);
+        let slots = slots(found, self.making.routes.len());
+        self.making.wants(slots.len());
+        for (slot, interface) in slots {
+            let is_due = self.retries.get(&slot).is_none_or(|retry| Instant::now() >= retry.at);
+            if is_due && !self.busy.contains_key(&slot) {
+                self.begin(slot, interface);
             }
         }
     }
 
-    fn begin(&mut self, place: Place, interface: Interface) {
+    fn begin(&mut self, slot: Slot, interface: Interface) {
         let (making, number) = (Arc::clone(&self.making), self.number);
         self.number += 1;
         let (stop, by) = (CancellationToken::new(), interface.clone());
         let until = stop.clone();
         let busy = Busy { interface, number, since: Instant::now(), stop };
-        self.busy.insert(place, busy);
+        self.busy.insert(slot, busy);
         self.making.standing.send_modify(Standing::begins);
-        self.links.spawn(async move { (place, making.link((&by, place.2), number, until).await) });
+        self.links.spawn(async move { (slot, making.link((&by, slot.2), number, until).await) });
     }
 
-    fn ended(&mut self, ended: Result<(Place, Outcome), JoinError>) {
-        // A link's task does not panic; if one did, its place is not tried again.
-        let Ok((place, outcome)) = ended else { return };
-        self.busy.remove(&place);
-        let before = self.turns.get(&place).map_or(FIRST_WAIT, |turn| turn.wait * 2);
+    fn ended(&mut self, ended: Result<(Slot, Outcome), JoinError>) {
+        // A link's task does not panic; if one did, its slot is not tried again.
+        let Ok((slot, outcome)) = ended else { return };
+        self.busy.remove(&slot);
+        let before = self.retries.get(&slot).map_or(FIRST_WAIT, |retry| retry.wait * 2);
         let wait = match outcome {
             Outcome::Stopped | Outcome::Lost => FIRST_WAIT,
             Outcome::Failed => before.min(LONGEST_WAIT),
         };
         let is_bad = outcome != Outcome::Stopped;
-        self.turns.insert(place, Turn { wait, at: Instant::now() + wait, is_bad });
-        if self.turns.len() > MOST_TURNS {
-            let idle = self.turns.iter().filter(|(place, _)| !self.busy.contains_key(place));
-            let oldest = idle.min_by_key(|(_, turn)| turn.at).map(|(place, _)| *place);
-            oldest.map(|place| self.turns.remove(&place));
+        self.retries.insert(slot, Retry { wait, at: Instant::now() + wait, is_bad });
+        if self.retries.len() > MOST_RETRIES {
+            let idle = self.retries.iter().filter(|(slot, _)| !self.busy.contains_key(slot));
+            let oldest = idle.min_by_key(|(_, retry)| retry.at).map(|(slot, _)| *slot);
+            oldest.map(|slot| self.retries.remove(&slot));
         }
     }
 
-    /// The interfaces by which nothing is reached, or was not a moment ago.
+    /// The interfaces by which nothing is reached, or was not until less than [`STEADY`] ago.
     fn failing(&mut self) -> BTreeSet<u32> {
         let links = self.making.engine.links();
         let answers = |busy: &Busy| {
             links.iter().any(|link| link.link == busy.number && link.life != LinkLife::Silent)
         };
-        let is_bad = |place: &Place| self.turns.get(place).is_some_and(|turn| turn.is_bad);
-        let is_made = |place: &Place, busy: &Busy| {
+        let is_bad = |slot: &Slot| self.retries.get(slot).is_some_and(|retry| retry.is_bad);
+        let is_made = |slot: &Slot, busy: &Busy| {
             let is_there = links.iter().any(|link| link.link == busy.number);
-            !is_there && !is_bad(place) && busy.since.elapsed() < SLOW
+            !is_there && !is_bad(slot) && busy.since.elapsed() < SLOW
         };
-        let good = self.busy.iter().filter(|(place, busy)| answers(busy) || is_made(place, busy));
-        let good: BTreeSet<NonZeroU32> = good.map(|(place, _)| place.0).collect();
-        let lost = self.turns.keys().filter(|place| is_bad(place));
-        let tried = self.busy.keys().chain(lost).map(|place| place.0);
+        let good = self.busy.iter().filter(|(slot, busy)| answers(busy) || is_made(slot, busy));
+        let good: BTreeSet<NonZeroU32> = good.map(|(slot, _)| slot.0).collect();
+        let lost = self.retries.keys().filter(|slot| is_bad(slot));
+        let tried = self.busy.keys().chain(lost).map(|slot| slot.0);
         let now = Instant::now();
         let bad = tried.filter(|index| !good.contains(index)).map(|index| (index.get(), now));
         let bad: Vec<_> = bad.collect();
@@ -195,9 +195,9 @@ impl Keeping {
     }
 }
 
-/// Where links are to be: by each of so many routes from each interface; one that is listed several times has as
-/// many.
-fn places(found: Vec<Interface>, routes: usize) -> Vec<(Place, Interface)> {
+/// The slots of links: each interface with each route. An interface that is listed several times has as many links by
+/// each route.
+fn slots(found: Vec<Interface>, routes: usize) -> Vec<(Slot, Interface)> {
     let mut counts: BTreeMap<NonZeroU32, usize> = BTreeMap::new();
     let of = |interface: Interface| {
         let count = counts.entry(interface.index).or_default();
@@ -208,7 +208,7 @@ fn places(found: Vec<Interface>, routes: usize) -> Vec<(Place, Interface)> {
     found.into_iter().flat_map(of).take(MAX_LINKS).collect()
 }
 
-/// Waits until interfaces have changed, or what is allowed of them.
+/// Waits until the interfaces have changed, or what is allowed of them.
 async fn changed(uplinks: Option<&Uplinks>, changes: &mut Option<Changes>) {
     match (uplinks, changes.as_mut()) {
         (Some(uplinks), _) => uplinks.changed().await,

@@ -1,4 +1,4 @@
-//! One connection that a bond uses.
+//! One connection of a bond, and the meter that counts its bytes.
 
 use super::gauge::Gauge;
 use crate::interfaces::{Accounts, Uplinks};
@@ -18,67 +18,68 @@ use tokio::{
     time::sleep,
 };
 
-/// What is read at once: some chunks.
+/// Size of the read buffer, bytes: some chunks.
 const BUFFER: usize = 128 << 10;
 
-/// The same where each frame is paid before the next one is read: the kernel takes who reads much at once for one who
-/// can take much, and opens the window accordingly.
+/// Size of the read buffer of a link that pays for each frame before it reads the next one. It is small because the
+/// kernel opens the window wide for a reader that reads much at once.
 const PAID_BUFFER: usize = 1 << 10;
 
-/// How often the kernel is asked what a link moved, and what has no cap is counted: at 1 Gbit/s another quarter of a megabyte has come by then.
+/// How often the kernel is asked what a link moved, and how often links without a cap are counted. At 1 Gbit/s another
+/// quarter of a megabyte arrives in this time.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// What comes by a link.
+/// The buffered receiving half of a link.
 pub type Read = BufReader<Box<dyn AsyncRead + Send + Unpin>>;
 
-/// A connection whose greeting is over.
+/// A connection after its greeting.
 pub struct LinkIo {
-    /// What comes.
+    /// The receiving half.
     pub read: Read,
-    /// What goes.
+    /// The sending half.
     pub write: OwnedWriteHalf,
-    /// The connection, for its counters and its queue.
+    /// A duplicate of the connection's descriptor, for its counters and its queue.
     pub socket: OwnedFd,
-    /// Whether it may carry what another carries already.
+    /// Whether it may carry copies of chunks that another link carries.
     pub may_duplicate: bool,
-    /// The interface that it leaves by, where this end dialled.
+    /// The interface that it leaves by, if this end dialled.
     pub interface: Option<String>,
-    /// The relays that it goes by, where this end dialled and there are some.
+    /// The relays on its route, if this end dialled and there are some.
     pub via: Option<String>,
-    /// What lies beyond the first relay, if there is one.
+    /// The path beyond the first relay, if there is one.
     pub beyond: Option<Beyond>,
-    /// Its account since it was dialled, if there is one and nobody meters it yet.
+    /// Its account since it was dialled, if there is one and no meter has it yet.
     pub account: Option<Box<dyn Account>>,
-    /// Who is told what it moves, and says when it may move more.
+    /// Counts what it moves, and says when it may move more.
     pub meter: Option<Meter>,
 }
 
-/// An interface's counts, its cap and its rate limit, for a link that leaves by it, until it is dropped.
+/// Counts the bytes of a link for its interface, with the cap and rate limit of that, until it is dropped.
 ///
-/// Where there is a cap or a limit each frame is counted before the next one moves. Else nobody waits for the counts,
-/// and what moved in a few milliseconds is counted together: the table of interfaces is the whole process's.
+/// With a cap or a limit, each frame is counted before the next one moves. Otherwise nothing waits for the counts, and
+/// what moves in a few milliseconds is counted together, because the whole process shares the table of interfaces.
 #[derive(Debug)]
 pub struct Meter {
     uplinks: Uplinks,
     interface: String,
     counting: Mutex<Counting>,
-    /// Told when there is something to count.
+    /// Notified when there is something to count.
     moved: Notify,
 }
 
 #[derive(Debug)]
 struct Counting {
     account: Box<dyn Account>,
-    /// Bytes that it was not told of yet.
+    /// Bytes that the account was not told of yet.
     pending: usize,
-    /// When the kernel was asked last.
+    /// When the kernel was last asked.
     looked: Instant,
-    /// Whether there is a cap or a limit.
+    /// Whether the interface has a cap or a limit.
     is_tolled: bool,
 }
 
 impl Meter {
-    /// For the interface of this name; with the account that was kept since the link was dialled.
+    /// Creates the meter for the interface of this name; `account` was kept since the link was dialled.
     fn new(uplinks: Uplinks, interface: &str, account: Option<Box<dyn Account>>) -> Self {
         let account = account.unwrap_or_else(|| Accounts::new(uplinks.clone()).of(interface));
         let is_tolled = uplinks.is_tolled(interface);
@@ -87,8 +88,8 @@ impl Meter {
         Self { uplinks, interface, counting, moved: Notify::new() }
     }
 
-    /// The link moved so many bytes; every few milliseconds the kernel says how many they were with headers,
-    /// acknowledgements and what it sent again, and what has come and is not read yet.
+    /// Counts bytes that the link moved. On a link with a cap or a limit the kernel says every few milliseconds how
+    /// many they were with headers, acknowledgements and retransmissions, and what has arrived but is not read yet.
     pub fn moved(&self, bytes: usize, gauge: &Gauge) {
         let mut counting = self.lock();
         counting.pending += bytes;
@@ -101,14 +102,14 @@ impl Meter {
         }
     }
 
-    /// Of what it moved another link carries so many bytes as well: they are charged to the process's budget.
+    /// Charges second copies to the process's budget: bytes that the link moved and another link carries as well.
     pub fn sent_twice(&self, bytes: u64) {
         if bytes > 0 {
             self.uplinks.sent_twice(&self.interface, bytes);
         }
     }
 
-    /// Counts what is not counted at once, and hears of caps and limits that are set meanwhile; for ever.
+    /// Counts what was not counted at once, and follows changes of caps and limits; never returns.
     pub async fn keep(&self, gauge: &Gauge) {
         loop {
             tokio::select! {
@@ -125,17 +126,17 @@ impl Meter {
         counting.count(gauge.info().as_ref());
     }
 
-    /// The link is closed now, and its far end may send still.
+    /// Closes the account. The link is closed here; its far end may still send.
     pub fn ends(&self, gauge: &Gauge) {
         let (mut counting, info) = (self.lock(), gauge.info());
         counting.count(info.as_ref());
         counting.account.ends(info.as_ref());
     }
 
-    /// Waits until it may move more.
+    /// Waits until the link may move more.
     ///
     /// # Errors
-    /// The cap is used up, or cannot be kept to.
+    /// The cap is used up, or cannot be enforced.
     pub async fn may(&self) -> io::Result<()> {
         if !self.lock().is_tolled {
             return Ok(());
@@ -161,18 +162,18 @@ impl fmt::Debug for LinkIo {
 }
 
 impl LinkIo {
-    /// In the clear.
+    /// Creates a link in the clear.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system.
     pub fn clear(tcp: TcpStream) -> io::Result<Self> {
         Self::clear_after(Vec::new(), tcp)
     }
 
-    /// In the clear, after bytes that were read off it already.
+    /// Creates a link in the clear, after bytes that were already read from the connection.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system.
     pub fn clear_after(early: Vec<u8>, tcp: TcpStream) -> io::Result<Self> {
         let socket = tcp.as_fd().try_clone_to_owned()?;
         let (read, write) = tcp.into_split();
@@ -186,14 +187,14 @@ impl LinkIo {
         Ok(Self { read, write, socket, may_duplicate, interface, via, beyond, account, meter })
     }
 
-    /// The same, which carries nothing that another carries already: its bytes cost.
+    /// The same link, but it carries no second copies, because its bytes cost.
     #[must_use]
     pub fn metered(self) -> Self {
         Self { may_duplicate: false, ..self }
     }
 
-    /// The same before anything was read of it, whose bytes are counted by the interface of this name, and waited for
-    /// where that has a cap or a limit.
+    /// The same link, whose bytes are counted for the interface of this name, and wait if that has a cap or a limit.
+    /// Must be called before anything is read.
     #[must_use]
     pub fn paying(mut self, uplinks: Uplinks, interface: &str) -> Self {
         let account = self.account.take();
@@ -205,14 +206,14 @@ impl LinkIo {
         Self { read, meter, ..self }
     }
 
-    /// The same, which leaves by the interface of this name, and by this route.
+    /// The same link, with the interface and the route that it leaves by.
     #[must_use]
     pub fn by(self, interface: &str, route: &Route) -> Self {
         let via = (!route.is_direct()).then(|| route.called());
         Self { interface: Some(interface.to_owned()), via, ..self }
     }
 
-    /// The same, which goes through relays: an answer of the far end took so long.
+    /// The same link through relays, over which an answer of the far end took this long.
     #[must_use]
     pub fn relayed(self, took: Duration) -> Self {
         let own = TcpInfo::of(&self.socket).map_or(took, |info| info.rtt);

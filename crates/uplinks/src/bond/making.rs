@@ -1,4 +1,4 @@
-//! One link after the other: from an interface to a connection of the bond.
+//! Makes single links: dials by an interface, greets the far end, and runs the link to its end.
 
 use super::{
     engine::{Ended, Engine},
@@ -18,36 +18,36 @@ use thalweg_wire::bond::{BondId, Hello, Refusal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// A link by which nothing is acknowledged for so long is made anew, whatever the owner of its streams has patience for:
-/// a way that was forgotten on the way (a translated address) does not come back, and the kernel asks ever more seldom.
-/// The far end reads always, so that a window that stays shut is no reader's pause.
+/// A link is made anew if nothing on it is acknowledged for this long, however patient the owner of its streams is. A
+/// path whose state was lost (an address translation) does not come back, and the kernel retransmits ever less often.
+/// The far end always reads, so a window that stays shut is not a reader's pause.
 const GIVEN_UP: Duration = Duration::from_secs(15);
 
-/// What links are made with.
+/// What is needed to make the links of a bond.
 pub(super) struct Making {
     pub dialer: Dialer,
     pub to: Hop,
-    /// By which it is reached from each interface; at least one.
+    /// The routes to the member from each interface; at least one.
     pub routes: Vec<Route>,
     pub bond: BondId,
     pub engine: Arc<Engine>,
     pub standing: watch::Sender<Standing>,
-    /// What may be used of the interfaces, where that is looked after.
+    /// The interfaces' caps and limits, if links keep to them.
     pub uplinks: Option<Uplinks>,
 }
 
-/// Why a link did not come about, and whether the far end said so.
+/// Why a link did not come up, and whether the far end said so.
 struct Failed {
     why: String,
     is_refusal: bool,
-    /// It does not admit us: no link will come any more.
+    /// The far end does not admit this host: no link will ever come up.
     is_for_good: bool,
-    /// Somebody else answered by this interface.
+    /// Another host than the member answered by this interface.
     is_somebody_else: bool,
 }
 
 impl Making {
-    /// So many links there are to be.
+    /// Sets how many links there are to be.
     pub fn wants(&self, links: usize) {
         self.standing.send_if_modified(|standing| {
             let before = std::mem::replace(&mut standing.wanted, links);
@@ -55,7 +55,7 @@ impl Making {
         });
     }
 
-    /// One link by this interface and this of the routes, to its end.
+    /// Makes one link by this interface and route, and runs it to its end.
     pub async fn link(
         &self,
         (interface, route): (&Interface, usize),
@@ -104,7 +104,7 @@ impl Making {
             self.engine.break_off(&format!("{}: {}", interface.name, failed.why));
         }
         if failed.is_somebody_else && self.standing.borrow().live > 0 {
-            // By another interface it is the member itself.
+            // Another interface reaches the member itself.
             self.tell(|uplinks| uplinks.table().is_impostor(interface.index.get(), uplinks.now()));
         }
         let Failed { why, is_refusal, .. } = failed;
@@ -113,7 +113,7 @@ impl Making {
     }
 
     fn refused(&self, why: &Refusal) -> Failed {
-        // A far end that forgot the bond has forgotten its streams.
+        // A far end that forgot the bond has forgotten its streams, too.
         if *why == Refusal::Unknown {
             self.engine.break_off(&why.to_string());
         }
@@ -128,14 +128,14 @@ impl Making {
         }
     }
 
-    /// The link with what its interface's policy asks of it.
+    /// Applies the policy of its interface to a link.
     fn paying(&self, link: LinkIo, name: &str) -> LinkIo {
         let Some(uplinks) = &self.uplinks else { return link };
         let link = if self.is_metered(name) { link.metered() } else { link };
         link.paying(uplinks.clone(), name)
     }
 
-    /// Whether nothing may go twice by the interface of this name.
+    /// Whether the policy of this interface forbids second copies.
     fn is_metered(&self, name: &str) -> bool {
         let policy = self.uplinks.as_ref().map(|u| u.table().settings().policy(name));
         policy.is_some_and(|policy| !policy.may_spend())
@@ -148,7 +148,7 @@ impl Making {
     ) -> Result<Greeted, Failed> {
         let bound = route.clone().by_interface(interface.index);
         let dialled = self.dialer().channel(&bound, &self.to, Protocol::Bond).await;
-        // What a relay on the way says is nothing that the far end said.
+        // A relay's error says nothing about the far end.
         let channel = dialled.map_err(|why| Failed {
             is_refusal: why.relay().is_none() && matches!(why.cause, Cause::Channel(_)),
             is_for_good: why.relay().is_none()
@@ -162,7 +162,7 @@ impl Making {
         let is_relayed = !route.is_direct();
         let hello = Hello { bond: self.bond, link, window, goes_on, is_metered, is_relayed };
         let greeted = greet::greet(channel, &hello).await;
-        // Who does not admit us may say so only now.
+        // A far end that does not admit this host may say so only now.
         greeted.map_err(|why| {
             let is_refusal = ChannelError::is_not_admitted(&why);
             let (is_for_good, is_somebody_else) = (is_refusal, false);
@@ -170,8 +170,8 @@ impl Making {
         })
     }
 
-    /// Whose connections are counted from their first packet on, also those that come to nothing, and whose far ends
-    /// have no more to send ahead than a cap has in reserve.
+    /// The dialler of links. It counts connections from their first packet on, including those that fail, and does not
+    /// let far ends send more ahead than a cap has in reserve.
     fn dialer(&self) -> Dialer {
         let dialer = self.dialer.clone().giving_up_after(GIVEN_UP);
         match &self.uplinks {

@@ -1,40 +1,40 @@
-//! What bonds may hold of streams, so that many of them, or one hostile peer, do not hold it all.
+//! Memory budgets for the streams of bonds, so that neither many streams nor one hostile peer take all memory.
 
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
 
-/// An account of bytes; cheap to clone.
+/// A budget of bytes; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Memory(Arc<Account>);
+pub struct Memory(Arc<Budget>);
 
 #[derive(Debug)]
-struct Account {
+struct Budget {
     used: AtomicU64,
     most: u64,
-    /// Whose it is a part of.
+    /// The budget that this one is a part of.
     whole: Option<Memory>,
 }
 
 impl Memory {
-    /// Of so many bytes.
+    /// A budget of `most` bytes.
     pub fn new(most: u64) -> Self {
-        Self(Arc::new(Account { used: AtomicU64::new(0), most, whole: None }))
+        Self(Arc::new(Budget { used: AtomicU64::new(0), most, whole: None }))
     }
 
-    /// A part of it: at most so many bytes, and no more than are left of the whole.
+    /// A part of this budget: at most `most` bytes, and no more than are left of the whole.
     #[must_use]
     pub fn part(&self, most: u64) -> Self {
-        Self(Arc::new(Account { used: AtomicU64::new(0), most, whole: Some(self.clone()) }))
+        Self(Arc::new(Budget { used: AtomicU64::new(0), most, whole: Some(self.clone()) }))
     }
 
-    /// Bytes that are taken now.
+    /// Bytes taken now.
     pub fn used(&self) -> u64 {
         self.0.used.load(Ordering::Relaxed)
     }
 
-    /// Takes so many bytes, all or none.
+    /// Takes this many bytes, or none.
     pub fn take(&self, bytes: u64) -> Option<Held> {
         let mut held = Held { memory: self.clone(), bytes: 0 };
         held.grow(bytes).then_some(held)
@@ -61,7 +61,7 @@ impl Memory {
     }
 }
 
-/// Bytes that were taken; given back when it is dropped.
+/// Bytes taken from a budget; dropping them gives them back.
 #[derive(Debug)]
 pub struct Held {
     memory: Memory,
@@ -69,7 +69,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Takes so many more, all or none; whether it did.
+    /// Takes this many bytes more, or none; returns whether it did.
     pub fn grow(&mut self, bytes: u64) -> bool {
         let grown = self.memory.try_take(bytes);
         self.bytes += if grown { bytes } else { 0 };

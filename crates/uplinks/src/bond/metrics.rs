@@ -1,4 +1,4 @@
-//! What is known of bonds, in the OpenMetrics form.
+//! OpenMetrics gauges of bonds.
 
 use super::{status::LinkLife, watching::Shown};
 use prometheus_client::{
@@ -8,13 +8,13 @@ use prometheus_client::{
 };
 use std::{collections::BTreeMap, fmt};
 
-/// `thalweg_bond_…`, read when it is asked for, of the bonds that this tells. The labels name the member and, of
-/// links, the interface, whose links are taken together.
+/// Collects `thalweg_bond_…` on each scrape, from the bonds that the function returns. Labels name the member and, for
+/// links, the interface; links by the same interface are taken together.
 pub struct BondMetrics(pub Box<dyn Fn() -> Vec<Shown> + Send + Sync>);
 
-/// The links of one bond by one interface.
+/// The links of one bond by one interface, taken together.
 #[derive(Clone, Copy, Debug, Default)]
-struct By {
+struct LinkSums {
     links: f64,
     alive: f64,
     rate: f64,
@@ -23,8 +23,8 @@ struct By {
     received: f64,
 }
 
-/// A gauge's name, what it is, and its value.
-type Column = (&'static str, &'static str, fn(&By) -> f64);
+/// A gauge's name, help text and value.
+type Column = (&'static str, &'static str, fn(&LinkSums) -> f64);
 
 const COLUMNS: [Column; 6] = [
     ("thalweg_bond_links", "Links by an interface", |by| by.links),
@@ -43,10 +43,10 @@ impl fmt::Debug for BondMetrics {
     }
 }
 
-/// By member and interface.
-type Links<'a> = BTreeMap<(&'a str, &'a str), By>;
+/// The links by member and interface.
+type Links<'a> = BTreeMap<(&'a str, &'a str), LinkSums>;
 
-/// The links; and the streams of each member.
+/// The links by member and interface; and each member's number of streams.
 fn sums(all: &[Shown]) -> (Links<'_>, BTreeMap<&str, f64>) {
     let (mut links, mut streams): (Links<'_>, BTreeMap<_, f64>) = Default::default();
     for bond in all {

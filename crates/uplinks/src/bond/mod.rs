@@ -1,8 +1,8 @@
 //! Bonds: streams over several connections at once (DBAS, packet-oriented mode).
 //!
-//! A [`Bond`] is dialled to a member by each interface; [`Bonds`] is the daemon's end. [`Bonding`]
-//! keeps the bonds of a host, and lends their streams to a [`Dialer`](thalweg_net::Dialer), so that
-//! whoever opens channels uses them.
+//! A [`Bond`] is the dialling end: it connects to a member by each interface. [`Bonds`] is the daemon's end.
+//! [`Bonding`] keeps the bonds of a host and lends their streams to a [`Dialer`](thalweg_net::Dialer), so that all who
+//! open channels use them.
 
 mod answered;
 mod bonding;
@@ -40,5 +40,5 @@ pub use status::{LinkLife, LinkStatus};
 pub use stream::BondStream;
 pub use watching::{Shown, Watch};
 
-/// A bond without links is given up by both ends after this long.
+/// Both ends give up a bond that has had no link for this long.
 const GRACE: std::time::Duration = std::time::Duration::from_secs(60);

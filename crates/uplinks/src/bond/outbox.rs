@@ -1,9 +1,9 @@
-//! The bytes of a stream that somebody may still ask for.
+//! The bytes of a stream that may still have to be sent.
 
 use std::collections::VecDeque;
 use thalweg_bond::Chunk;
 
-/// Written and not yet acknowledged in full.
+/// Bytes that were written, and are not acknowledged in full yet.
 #[derive(Debug, Default)]
 pub struct Outbox {
     /// The offset of the first byte that is kept.
@@ -12,24 +12,24 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// How many are kept.
+    /// Number of bytes kept.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// More was written.
+    /// Appends bytes that were written.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
     }
 
-    /// All before this offset arrived.
+    /// Drops the bytes before this offset, which have arrived.
     pub fn forget(&mut self, arrived: u64) {
         let count = arrived.saturating_sub(self.base).min(self.bytes.len() as u64);
         self.bytes.drain(..count as usize);
         self.base += count;
     }
 
-    /// Appends a chunk that is kept.
+    /// Appends the bytes of a chunk to `to`.
     pub fn copy(&self, chunk: Chunk, to: &mut Vec<u8>) {
         let (front, back) = self.bytes.as_slices();
         let from = chunk.offset.saturating_sub(self.base) as usize;

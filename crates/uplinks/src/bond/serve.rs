@@ -1,8 +1,8 @@
-//! The far end: members' links, and what their streams lead to.
+//! The accepting end: serves members' links, and connects their streams to this node's own port.
 //!
-//! A stream leads to this node's own port, and nowhere else: in it the member opens a channel of
-//! whatever protocol as it would over TCP, so that relays' rules, files' rights and quotas see the
-//! true member, and nobody has to trust the links (decision 0003).
+//! A stream leads to this node's own port and nowhere else. In it the member opens a channel of any protocol, as it
+//! would over TCP, so that relays' rules, file permissions and quotas see the true member, and nobody has to trust the
+//! links (decision 0003).
 
 use super::{
     GRACE, answered::Answered, engine::Engine, greet, memory::Memory, state::Settings,
@@ -38,33 +38,33 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// Bonds of one member. For a further one a bond without links is broken off; if there is none, it
-/// is refused.
+/// Bonds per member. To make room for another one, a bond without links is broken off; if there is none, the new one is
+/// refused.
 const MAX_BONDS_EACH: usize = 8;
 
-/// Bonds that the status shows, of 16 links of 300 bytes at most.
+/// Bonds that the status shows; each has at most 16 links of 300 bytes.
 const MOST_SHOWN: usize = 64;
 
-/// Streams of a member that the own port has not answered yet: they hold places for handshakes, which all bonds
-/// have from the same source. Further streams wait.
+/// Streams per member that the own port has not answered yet. They take places for handshakes, which all bonds take
+/// from the same source address. Further streams wait.
 const MAX_MUTE: usize = 64;
 
-/// Read and written at once between a stream and the own port.
+/// Bytes that are copied at once between a stream and the own port.
 const COPIED: usize = 64 << 10;
 
-/// The own port answers so soon.
+/// Time limit of connecting to the own port.
 const REACHED: Duration = Duration::from_secs(5);
 
 /// The service `bond` of a daemon.
 #[derive(Clone, Debug)]
 pub struct Bonds(Arc<Shared>);
 
-/// What the bonds of all members may take together.
+/// Limits of the bonds of all members together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BondLimits {
     /// Bonds at a time.
     pub bonds: usize,
-    /// Bytes of what is under way in them; a member has half of it at most.
+    /// Bytes under way in them; one member has half of that at most.
     pub memory: u64,
 }
 
@@ -73,33 +73,33 @@ struct Shared {
     settings: Settings,
     limits: BondLimits,
     memory: Memory,
-    /// Where this node listens, as it reaches it itself.
+    /// The address of this node's own port, as this node reaches it.
     own: OnceLock<SocketAddr>,
     log: Log,
-    /// Lines about links that broke, and about members that do not keep to the protocol.
+    /// Limit the log lines about links that broke, and about members that violate the protocol.
     breaks: [Throttle; 2],
     bonds: Mutex<BTreeMap<(NodeId, BondId), Entry>>,
-    /// The connections that lead streams to the own port, by their addresses; and where their members are.
-    led: Mutex<BTreeMap<SocketAddr, SocketAddr>>,
+    /// Connections that lead streams to the own port: the local address of each, and the remote address of its member.
+    origins: Mutex<BTreeMap<SocketAddr, SocketAddr>>,
 }
 
 #[derive(Debug)]
 struct Entry {
     engine: Arc<Engine>,
-    /// Its owner's name.
+    /// The owner's name.
     name: Name,
-    /// Where its last link came from.
+    /// Where the last link came from.
     from: SocketAddr,
-    /// Its owner's.
+    /// What all bonds of the owner share.
     owned: Owned,
-    /// Numbers that were used.
+    /// Link numbers that were used.
     numbers: BTreeSet<u32>,
     live: usize,
-    /// Counted up with each link, so that a grace that is over means this silence.
+    /// Counts the links, so that the end of a grace period refers to the absence that began it.
     turn: u64,
 }
 
-/// What a member's bonds share.
+/// What the bonds of a member share.
 #[derive(Clone, Debug)]
 struct Owned {
     memory: Memory,
@@ -107,19 +107,19 @@ struct Owned {
 }
 
 impl Bonds {
-    /// Within these limits. Their streams lead nowhere before [`Self::lead_to`].
+    /// Creates the service with these limits. Streams are refused before [`Self::lead_to`] is called.
     pub fn new(settings: Settings, limits: BondLimits, log: Log) -> Self {
         let memory = Memory::new(limits.memory);
-        let (own, bonds, breaks, led) = Default::default();
-        Self(Arc::new(Shared { settings, limits, memory, own, log, breaks, bonds, led }))
+        let (own, bonds, breaks, origins) = Default::default();
+        Self(Arc::new(Shared { settings, limits, memory, own, log, breaks, bonds, origins }))
     }
 
-    /// Their streams lead to this node's port, which it reaches there itself; the first word counts.
+    /// Sets the address of this node's own port, to which streams lead. Only the first call counts.
     pub fn lead_to(&self, own: SocketAddr) {
         _ = self.0.own.set(own);
     }
 
-    /// Those with the most streams, 64 of them at most.
+    /// The bonds with the most streams, at most 64.
     pub fn shown(&self) -> Vec<Shown> {
         let bonds = self.0.lock();
         let of = |entry: &Entry| Shown {
@@ -134,7 +134,7 @@ impl Bonds {
         shown
     }
 
-    /// Bonds that are known now.
+    /// The number of bonds.
     pub fn count(&self) -> usize {
         self.0.lock().len()
     }
@@ -145,11 +145,11 @@ impl Shared {
         self.bonds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn led(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, SocketAddr>> {
-        self.led.lock().unwrap_or_else(PoisonError::into_inner)
+    fn origins(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, SocketAddr>> {
+        self.origins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a link.
+    /// Registers a link, with a new bond if it is the first one of it.
     fn enter(
         self: &Arc<Self>,
         (of, name, from): (NodeId, &Name, SocketAddr),
@@ -191,7 +191,7 @@ impl Shared {
         Ok(Arc::clone(&entry.engine))
     }
 
-    /// A link is gone; with the last one the bond is forgotten, after a while.
+    /// Unregisters a link. After the last one, the bond is forgotten once [`GRACE`] is over.
     fn left(self: &Arc<Self>, key: (NodeId, BondId)) {
         let mut bonds = self.lock();
         let Some(entry) = bonds.get_mut(&key) else { return };
@@ -215,7 +215,7 @@ impl Shared {
         }
     }
 
-    /// Writes of a link's end, once a second at most: interfaces flap.
+    /// Logs the end of a link, at most once a second: interfaces flap.
     fn note(&self, from: SocketAddr, peer: &MeshPeer, why: &io::Error) {
         let is_hostile = why.kind() == io::ErrorKind::InvalidData;
         let [broke, hostile] = &self.breaks;
@@ -227,7 +227,7 @@ impl Shared {
         }
     }
 
-    /// The peer is none any more.
+    /// Breaks off the bonds of a member that was revoked.
     fn disown(&self, of: NodeId) {
         self.lock().retain(|(owner, _), entry| {
             if *owner == of {
@@ -247,11 +247,11 @@ impl Shared {
             Ok(engine) => engine,
             Err(why) => return greet::refuse(channel, why).await,
         };
-        let _place = Place(Arc::clone(&self), (of, hello.bond));
+        let _registration = Registration(Arc::clone(&self), (of, hello.bond));
         let link = greet::welcome(channel, &hello, self.settings.first_window()).await?;
         match engine.run_link(LinkId(hello.link), link).await {
             super::Ended::Bye => Ok(()),
-            // Programs end, and their links with them.
+            // A program's links end with it; that is no fault.
             super::Ended::Lost(why) if why.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
             super::Ended::Lost(why) => Err(why),
             super::Ended::Hostile(why) => {
@@ -264,7 +264,7 @@ impl Shared {
     }
 }
 
-/// A bond whose links are all gone is kept only while nobody needs its place.
+/// Breaks off a bond without links if the new one needs its place.
 fn make_room(bonds: &mut BTreeMap<(NodeId, BondId), Entry>, new: (NodeId, BondId), most: usize) {
     if bonds.contains_key(&new) {
         return;
@@ -284,40 +284,40 @@ fn make_room(bonds: &mut BTreeMap<(NodeId, BondId), Entry>, new: (NodeId, BondId
     }
 }
 
-/// A connection to the own port, known as a member's while it lasts.
-struct Led(Arc<Shared>, SocketAddr);
+/// A connection to the own port, which is known as a member's until this is dropped.
+struct Origin(Arc<Shared>, SocketAddr);
 
-impl Led {
-    /// `None` if the bond is gone, or the connection.
+impl Origin {
+    /// `None` if the bond or the connection is gone.
     fn of(shared: &Arc<Shared>, key: (NodeId, BondId), tcp: &TcpStream) -> Option<Self> {
         let origin = shared.lock().get(&key)?.from;
         let local = canonical(tcp.local_addr().ok()?);
-        shared.led().insert(local, origin);
+        shared.origins().insert(local, origin);
         Some(Self(Arc::clone(shared), local))
     }
 }
 
-impl Drop for Led {
+impl Drop for Origin {
     fn drop(&mut self) {
-        self.0.led().remove(&self.1);
+        self.0.origins().remove(&self.1);
     }
 }
 
-/// The same address for a listener of IPv4 and one of both versions.
+/// Maps IPv4-mapped addresses to IPv4, so that it does not matter which listener accepted a connection.
 fn canonical(at: SocketAddr) -> SocketAddr {
     SocketAddr::new(at.ip().to_canonical(), at.port())
 }
 
-/// A link's place, given back on whatever way.
-struct Place(Arc<Shared>, (NodeId, BondId));
+/// The registration of a link, which dropping it gives back.
+struct Registration(Arc<Shared>, (NodeId, BondId));
 
-impl Drop for Place {
+impl Drop for Registration {
     fn drop(&mut self) {
         self.0.left(self.1);
     }
 }
 
-/// Leads each stream of a bond to this node's own port, until the bond is broken.
+/// Connects each stream of a bond to this node's own port, until the bond is broken.
 async fn lead(
     engine: Arc<Engine>,
     shared: Arc<Shared>,
@@ -348,12 +348,12 @@ async fn join(
         Ok(Err(why)) => return engine.refuse(stream, Refusal::Unreached(why.to_string())),
         Err(_) => return engine.refuse(stream, Refusal::Unreached("it does not answer".into())),
     };
-    // Before the first byte: the handshake ends later, and the daemon asks then.
-    let _led = Led::of(&shared, key, &tcp);
+    // Before the first byte: the handshake ends later, and only then does the daemon ask for the origin.
+    let _origin = Origin::of(&shared, key, &tcp);
     let mut tcp = Answered::new(tcp, place);
     let mut stream = engine.accept(stream);
     if copy_bidirectional_with_sizes(&mut stream, &mut tcp, COPIED, COPIED).await.is_err() {
-        // Neither end takes what it has for all there is.
+        // Both ends see a reset, so that neither takes what it has for the whole stream.
         stream.reset("the far end's connection broke");
         _ = SockRef::from(tcp.tcp()).set_linger(Some(Duration::ZERO));
     }
@@ -381,7 +381,7 @@ impl MemberService for Bonds {
     }
 
     fn origin(&self, from: SocketAddr) -> Option<SocketAddr> {
-        self.0.led().get(&canonical(from)).copied()
+        self.0.origins().get(&canonical(from)).copied()
     }
 
     fn report(&self) -> Value {

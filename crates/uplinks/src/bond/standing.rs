@@ -1,4 +1,4 @@
-//! How a bond does, as its links say: whether it can be used, or will never be.
+//! The standing of a bond: whether it can be used now, or never will be.
 
 use std::{collections::BTreeMap, time::Duration};
 use tokio::{sync::watch, time::timeout};
@@ -8,23 +8,23 @@ use tokio::{sync::watch, time::timeout};
 pub struct Standing {
     /// Links that there are to be; 0: not known yet, or no interface may be used.
     pub wanted: usize,
-    /// Links that are there now.
+    /// Links that are up.
     pub live: usize,
-    /// The most that were there at once.
+    /// The most links that were up at once.
     pub most: usize,
-    /// Tries that failed since a link came.
+    /// Attempts that failed since a link came up.
     pub failed: usize,
-    /// The far end takes no bonds, or none of ours, or does not keep to the protocol: why.
+    /// Why the far end takes no bonds or not this one, or how it violated the protocol.
     pub refused: Option<String>,
-    /// Why the last try failed.
+    /// Why the last attempt failed.
     pub last: Option<String>,
-    /// Interfaces that have no link, with the reason for the last one that did not come about.
+    /// Interfaces without a link, with the reason of the last failure.
     pub without: BTreeMap<String, String>,
-    /// It carries nothing any more.
+    /// The bond has ended.
     pub is_over: bool,
     /// Links that are being made.
     making: usize,
-    /// Tries that failed otherwise than by a refusal.
+    /// Attempts that failed for other reasons than a refusal.
     unreached: usize,
 }
 
@@ -34,7 +34,7 @@ impl Standing {
         self.making += 1;
     }
 
-    /// A link by this interface is there.
+    /// A link by this interface came up.
     pub fn came(&mut self, interface: &str) {
         self.making = self.making.saturating_sub(1);
         self.live += 1;
@@ -43,7 +43,7 @@ impl Standing {
         self.without.remove(interface);
     }
 
-    /// A link that was there is gone; `why` if nobody meant it to be.
+    /// A link went down; `why` if that was not intended.
     pub fn went(&mut self, interface: &str, why: Option<String>) {
         self.live = self.live.saturating_sub(1);
         if let Some(why) = why {
@@ -52,7 +52,7 @@ impl Standing {
         }
     }
 
-    /// No interface is known to make links by, for now.
+    /// The interfaces cannot be listed for now. Returns whether the reason is new.
     pub fn is_lost(&mut self, why: &str) -> bool {
         let is_new = self.last.as_deref() != Some(why);
         if is_new {
@@ -61,13 +61,13 @@ impl Standing {
         is_new
     }
 
-    /// A link is not made any more: its interface is gone.
+    /// A link is no longer being made: its interface is gone.
     pub fn left(&mut self) {
         self.making = self.making.saturating_sub(1);
     }
 
-    /// A try by this interface failed. The far end has refused only once all ways say so: by one of them anybody
-    /// may have answered in its place.
+    /// An attempt by this interface failed. The far end has refused only if all attempts were refused: by a single
+    /// interface another host may have answered in its place.
     pub fn failed(&mut self, interface: &str, why: &str, is_refusal: bool) {
         self.left();
         self.failed += 1;
@@ -80,36 +80,35 @@ impl Standing {
         self.without.insert(interface.to_owned(), why.to_owned());
     }
 
-    /// These interfaces may be used now; others lack nothing.
+    /// Forgets the failures of interfaces that are not there; returns whether there were any.
     pub fn keeps(&mut self, is_there: impl Fn(&str) -> bool) -> bool {
         let before = self.without.len();
         self.without.retain(|name, _| is_there(name));
         self.without.len() != before
     }
 
-    /// Whether a stream over it uses more than one connection could: it had two links, and has one; or
-    /// one, where others wait for that to fail.
+    /// Whether a stream over the bond gains more than over one connection: the bond had two links and still has one, or
+    /// it has one and the other interfaces wait for that to fail.
     pub fn is_worth_it(&self) -> bool {
         self.most >= self.enough() && self.live >= 1 && !self.is_over
     }
 
-    /// So many links are waited for.
+    /// How many links are waited for: two, or fewer if no more are wanted.
     fn enough(&self) -> usize {
         self.wanted.clamp(1, 2)
     }
 
-    /// Whether no more links are to be waited for.
+    /// Whether waiting for more links is of no use.
     fn is_settled(&self) -> bool {
         let came = self.wanted > 0 && self.live + self.failed >= self.enough();
         came || self.refused.is_some() || self.is_over
     }
 }
 
-/// Waits until there are two links, or as many as there are to be; or until fewer have waited for
-/// others long enough.
+/// Waits until there are two links, or as many as are wanted; or until `patience` is over, if there is a link by then.
 ///
 /// # Errors
-/// Why there are none.
+/// Why there is no link.
 pub async fn stands(
     mut standing: watch::Receiver<Standing>,
     patience: Duration,
@@ -128,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_link_is_worth_it_only_after_two_unless_there_is_to_be_one() {
+    fn one_link_suffices_only_after_two_or_if_one_is_wanted() {
         let mut standing = Standing { wanted: 3, ..Standing::default() };
         standing.came("a");
         assert!(!standing.is_worth_it());
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_after_a_link_is_no_refusal_of_bonds() {
+    fn a_refusal_after_a_link_came_up_does_not_refuse_the_bond() {
         let mut standing = Standing::default();
         standing.failed("a", "no such protocol", true);
         assert_eq!(standing.refused.as_deref(), Some("a: no such protocol"));
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_never_stands_says_why() {
+    async fn a_bond_without_links_reports_the_last_failure() {
         let (told, standing) = watch::channel(Standing { wanted: 1, ..Standing::default() });
         told.send_modify(|standing| standing.failed("eth1", "no route", false));
         assert_eq!(stands(standing.clone(), Duration::MAX).await, Err("eth1: no route".into()));

@@ -1,4 +1,4 @@
-//! One stream of a bond, as an application has it.
+//! One stream of a bond, as an application uses it.
 
 use super::{Bond, engine::Engine, flow::Broken};
 use std::{
@@ -13,13 +13,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A byte stream over all links of a bond.
 ///
-/// Shutting it down ends our direction alone, and waits until the far end has all of it. Dropping
-/// it lets go: what was written still goes; if more comes, the far end is told that nobody reads.
+/// Shutting it down ends only our direction, and waits until the far end has all bytes. Dropping it lets it go: what
+/// was written is still sent; if more arrives, the far end is told that nobody reads it.
 #[derive(Debug)]
 pub struct BondStream {
     engine: Arc<Engine>,
     stream: u32,
-    /// The bond does not end before its streams.
+    /// Keeps the bond alive while it has streams.
     bond: Option<Arc<Bond>>,
 }
 
@@ -28,13 +28,13 @@ impl BondStream {
         Self { engine, stream, bond: None }
     }
 
-    /// The same, which keeps its bond.
+    /// The same stream, which keeps its bond alive.
     pub(super) fn of(mut self, bond: Arc<Bond>) -> Self {
         self.bond = Some(bond);
         self
     }
 
-    /// Ends it both ways so that the far end does not take what it has for all there is.
+    /// Resets both directions, so that the far end does not take what it has for the whole stream.
     pub fn reset(&mut self, why: &str) {
         let broken = || Broken::Reset(why.to_owned());
         self.engine.with(self.stream, |flow| flow.reset(broken()));
@@ -46,7 +46,7 @@ impl BondStream {
     }
 }
 
-/// A stream that the bond has forgotten.
+/// The error of a stream that the bond has forgotten.
 fn gone() -> io::Error {
     io::Error::new(io::ErrorKind::NotConnected, "the bond has no such stream any more")
 }
@@ -72,7 +72,7 @@ impl AsyncWrite for BondStream {
         self.engine.with(self.stream, write).unwrap_or(Poll::Ready(Err(gone())))
     }
 
-    /// What is written goes by itself.
+    /// What is written is sent without a flush.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

@@ -1,48 +1,48 @@
-//! A host's bonds, seen by who does not keep them: for the status and metrics of a process.
+//! All bonds of a process, for its status and metrics.
 
 use super::{bonding::Bonding, status::LinkStatus};
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::{Mutex, PoisonError};
 
-/// One bond, as it is now.
+/// One bond as it is now.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Shown {
     /// The member: its name, or the beginning of its key.
     pub member: String,
-    /// Streams that are open, or not settled.
+    /// Streams that are open, or not settled yet.
     pub streams: usize,
     /// Its links.
     pub links: Vec<LinkStatus>,
 }
 
-/// All bonds of a process: of each of its diallers.
+/// All bonds of a process, those of each of its diallers.
 #[derive(Debug, Default)]
 pub struct Watch(Mutex<Vec<Bonding>>);
 
 impl Watch {
-    /// With none yet.
+    /// Creates an empty watch.
     pub const fn new() -> Self {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// These as well, which it keeps from now on.
+    /// Adds bonds, and keeps them alive.
     pub fn add(&self, bonds: &Bonding) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(bonds.clone());
     }
 
-    /// As [`Bonding::report`], of all.
+    /// [`Bonding::report`] of all bonds.
     pub fn report(&self) -> Vec<Value> {
         let of = |bonds: &Bonding| bonds.report().as_array().cloned().unwrap_or_default();
         self.all().iter().flat_map(of).collect()
     }
 
-    /// The bonds there are now.
+    /// All bonds as they are now.
     pub fn shown(&self) -> Vec<Shown> {
         self.all().iter().flat_map(Bonding::shown).collect()
     }
 
-    /// They end.
+    /// Drops all bonds, so that they end.
     pub fn end(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

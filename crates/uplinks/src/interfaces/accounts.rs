@@ -1,5 +1,5 @@
-//! Connections that are no program's, and count all the same: a download's, channels to members that go the plain
-//! way, and links of bonds.
+//! Accounts of connections that belong to no program and count all the same: downloads, channels to members that use no
+//! bond, and links of bonds.
 
 use super::{NoMore, Uplinks, bill::Bill, caps::with_headers, resent::Resent, under_way::UnderWay};
 use std::{
@@ -12,33 +12,33 @@ use std::{
 use thalweg_net::{Account, Bookkeeper, Entry, TcpInfo, Way};
 use thalweg_units::Time;
 
-/// Keeps account of a dialler's connections by the settings and counts of these interfaces; cheap to clone.
+/// Keeps the accounts of a dialler's connections, by the settings and counts of these interfaces; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Accounts(Uplinks);
 
-/// A wait for more.
+/// A wait until more may move.
 type Waiting = Pin<Box<dyn Future<Output = Result<(), NoMore>> + Send + Sync>>;
 
-/// One connection, which counts as a link does until it is dropped.
+/// The account of one connection, which counts as a link does until it is dropped.
 struct Tally {
     uplinks: Uplinks,
     interface: String,
     bill: Bill,
-    /// Who waits, down and up.
+    /// Waits in progress, down and up.
     waiting: [Option<Waiting>; 2],
     under_way: UnderWay,
-    /// What had come, and what had arrived of what went, when the kernel was asked last.
+    /// Bytes received, and bytes acknowledged, when the kernel was last asked.
     seen: (u64, u64),
     resent: Resent,
 }
 
 impl Accounts {
-    /// By these interfaces.
+    /// Creates accounts for these interfaces.
     pub fn new(uplinks: Uplinks) -> Self {
         Self(uplinks)
     }
 
-    /// The account of one connection by the interface of this name.
+    /// Opens the account of one connection by the interface of this name.
     pub fn of(&self, name: &str) -> Box<dyn Account> {
         Box::new(Tally::new(self.0.clone(), name.to_owned()))
     }
@@ -61,7 +61,7 @@ impl Bookkeeper for Accounts {
 }
 
 impl Tally {
-    /// By the interface of this name, which is charged with how it came about.
+    /// Opens an account by the interface of this name, and charges the interface for the handshake.
     fn new(uplinks: Uplinks, interface: String) -> Self {
         uplinks.table().link_began(&interface);
         let (bill, waiting) = (Bill::default(), [None, None]);
@@ -111,8 +111,8 @@ impl Account for Tally {
         done.map_err(io::Error::other)
     }
 
-    /// A rate limit goes by what its owner moved, and by nothing that has come and was not read: who waited for that would
-    /// read nothing for so long, and a bond's link that does is silent.
+    /// The rate limit is charged with what the owner moved, not with what has arrived unread. Otherwise a reader would
+    /// have to wait for the unread bytes first, and a bond's link that reads nothing for that long counts as silent.
     fn moved(&mut self, bytes: usize, counts: Option<&TcpInfo>) {
         self.bill.moved(bytes as u64);
         self.uplinks.charge(&self.interface, with_headers(bytes as u64));
@@ -152,7 +152,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_link_tells_what_is_lost_by_its_interface() {
+    fn a_link_reports_losses_of_its_interface() {
         let uplinks = Uplinks::unkept(Settings::default());
         let present = Present { index: 9, name: "wan0".to_owned() };
         uplinks.table().follow(vec![present], uplinks.now(), uplinks.today());
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_connection_that_is_given_up_some_is_still_to_come() {
+    fn a_connection_that_is_given_up_pays_for_what_may_still_arrive() {
         let rtt = Duration::from_secs(3600);
         let info = TcpInfo { received: 16_000, rtt, ..TcpInfo::default() };
         let offered = TcpInfo { offered: 16_000, ..info };

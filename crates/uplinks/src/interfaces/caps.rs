@@ -1,52 +1,52 @@
-//! Caps of interfaces, which hold across processes and crashes: bytes are taken from the file in
-//! advance, an *allotment* at a time, and only what was allotted is moved; what may be under way on a process's
-//! connections is allotted as well, and kept back by it. What a process that was killed had left counts as moved.
-//! Pure: the file is the shell's.
+//! Caps of interfaces, which hold across processes and crashes. Bytes are taken from the file in advance, an
+//! *allotment* at a time, and only allotted bytes are moved. Bytes that may be under way on a process's connections are
+//! allotted as well, and kept in reserve. The rest of a killed process's allotment counts as moved. Pure: the caller
+//! reads and writes the file.
 
 use std::collections::BTreeMap;
 use thalweg_bond::Cap;
 use thalweg_net::TcpInfo;
 
-/// Allotments are this part of the cap, within the bounds below.
+/// An allotment is this fraction of the cap, within the bounds below.
 const PART: u64 = 64;
 const LEAST: u64 = 256 << 10;
 const MOST: u64 = 64 << 20;
 
-/// The least and the most that a server may send ahead on a connection of a capped interface:
-/// what is under way when the cap is used up comes all the same.
+/// Bounds of what a server may send ahead on a connection of a capped interface: bytes under way when the cap is used
+/// up still arrive.
 const LEAST_AHEAD: u64 = 64 << 10;
 const MOST_AHEAD: u64 = 4 << 20;
 
-/// Content of so many bytes has one byte of headers and acknowledgements: 40 to 60 for 1,400, and
-/// as many for each second packet the other way. What is sent again is not in it.
+/// Bytes of content per byte of headers and acknowledgements: 40 to 60 for 1,400, and as many for every second packet
+/// in the other direction. Retransmissions are not included.
 const HEADERS: u64 = 16;
 
-/// What is left of allotments.
+/// What is left of the allotments, by interface name.
 #[derive(Clone, Debug, Default)]
 pub struct Caps(BTreeMap<String, Allotment>);
 
 #[derive(Clone, Debug, Default)]
 struct Allotment {
-    /// Below zero: moved beyond what was allotted, by what came at the same moment.
+    /// Bytes left; below zero: more moved at the same moment than was allotted.
     balance: i64,
     /// The file is being asked for more.
     is_asked: bool,
-    /// There is no more in this period.
+    /// Nothing more is left in this period.
     is_over: bool,
     /// Why the file could not be asked the last time.
     fault: Option<String>,
-    /// Somebody waits who is no program's connection.
+    /// A connection waits for more.
     is_awaited: bool,
     /// The day of the newest allotment.
     day: u32,
 }
 
-/// What is left of an interface's allotments, when they are given back.
+/// The rest of an interface's allotments, when it is given back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
     /// The interface's name.
     pub name: String,
-    /// Bytes; below zero: what was moved beyond all allotments.
+    /// Bytes; below zero: bytes that were moved beyond all allotments.
     pub bytes: i64,
     /// The day of the newest allotment.
     pub day: u32,
@@ -55,9 +55,9 @@ pub struct Left {
 /// Whether a connection may move more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum May {
-    /// Yes.
+    /// It may.
     Go,
-    /// Not before more is allotted.
+    /// It must wait until more is allotted.
     Wait,
     /// The cap is used up.
     Over,
@@ -65,26 +65,26 @@ pub enum May {
     Fault,
 }
 
-/// What content of so many bytes is on the way, as operators count.
+/// Bytes that content takes on the wire, as operators count.
 pub fn with_headers(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / HEADERS)
 }
 
-/// What a segment takes beside its bytes: IPv6's header and TCP's with timestamps, and a bit for the ranges that
-/// acknowledgements name; of IPv4 it is less.
+/// Bytes of a segment's headers: IPv6 and TCP with timestamps, and a little for the ranges of selective
+/// acknowledgements. With IPv4 it is less.
 const SEGMENT: u64 = 76;
 
-/// What a connection whose counters nobody looked at takes beside its content: it is made and ended.
+/// Bytes that making and ending a connection takes, if nobody looked at its counters.
 pub const CONNECTION: u64 = 8 * SEGMENT;
 
-/// What a connection has moved by now, both ways, as operators count: by the kernel's counters, with headers,
+/// Bytes that a connection has moved in both directions, as operators count: by the kernel's counters, with headers,
 /// handshakes and what this host sent again.
 pub fn on_the_way(info: &TcpInfo) -> u64 {
     let headers = info.segments.saturating_mul(SEGMENT);
     info.sent.saturating_add(info.received).saturating_add(headers)
 }
 
-/// An allotment of this cap, bytes.
+/// The size of an allotment of this cap, bytes.
 pub fn allotment(cap: Cap) -> u64 {
     (cap.bytes / PART).clamp(LEAST, MOST)
 }
@@ -95,13 +95,13 @@ pub fn ahead(cap: Cap) -> u64 {
 }
 
 impl Caps {
-    /// So many bytes, headers included, went by this interface.
+    /// This many bytes, including headers, went by this interface.
     pub fn pay(&mut self, name: &str, bytes: u64) {
         let allotment = self.0.entry(name.to_owned()).or_default();
         allotment.balance = allotment.balance.saturating_sub(signed(bytes));
     }
 
-    /// Whether more may go, where so much may be under way already.
+    /// Whether more may move, if `reserve` bytes may be under way already.
     pub fn may(&self, name: &str, reserve: u64) -> May {
         match self.0.get(name) {
             Some(allotment) if allotment.balance > signed(reserve) => May::Go,
@@ -116,23 +116,23 @@ impl Caps {
         self.0.get(name)?.fault.as_deref()
     }
 
-    /// Somebody waits for more: a bond's link.
+    /// A connection waits for more.
     pub fn await_more(&mut self, name: &str) {
         self.0.entry(name.to_owned()).or_default().is_awaited = true;
     }
 
-    /// Whether somebody does.
+    /// Whether a connection waits for more.
     pub fn is_awaited(&self, name: &str) -> bool {
         self.0.get(name).is_some_and(|allotment| allotment.is_awaited)
     }
 
-    /// What is left of its allotment.
+    /// Bytes left of its allotment.
     pub fn balance(&self, name: &str) -> u64 {
         self.0.get(name).map_or(0, |allotment| allotment.balance.max(0).unsigned_abs())
     }
 
-    /// What the file is to be asked for now, which is so once until it has answered: where less than half of `size`
-    /// is left beyond what may be under way, all of both.
+    /// Bytes to ask the file for now, if less than half of `size` is left beyond the reserve: up to all of both. `None`
+    /// until the file has answered the last time.
     pub fn wants(&mut self, name: &str, size: u64, reserve: u64) -> Option<u64> {
         let allotment = self.0.entry(name.to_owned()).or_default();
         let has_enough = allotment.balance >= signed(reserve.saturating_add(size / 2));
@@ -144,7 +144,7 @@ impl Caps {
         Some(lacks.unsigned_abs())
     }
 
-    /// The file has answered, on this day; nothing: there is no more in this period.
+    /// The file has granted this many bytes on this day; zero: nothing more is left in this period.
     pub fn granted(&mut self, name: &str, bytes: u64, day: u32) {
         let allotment = self.0.entry(name.to_owned()).or_default();
         allotment.balance = allotment.balance.saturating_add(signed(bytes));
@@ -152,27 +152,28 @@ impl Caps {
         (allotment.is_awaited, allotment.fault, allotment.day) = (false, None, day);
     }
 
-    /// It could not be asked; it is again.
+    /// The file could not be asked; it is asked again.
     pub fn unanswered(&mut self, name: &str, why: String) {
         if let Some(allotment) = self.0.get_mut(name) {
             (allotment.is_asked, allotment.fault) = (false, Some(why));
         }
     }
 
-    /// Another period may have begun, or the file be there again: what was over, or at fault, is asked for again.
+    /// Another period may have begun, or the file may work again: interfaces without more bytes, or at fault, are asked
+    /// for again.
     pub fn ask_again(&mut self) {
         for allotment in self.0.values_mut() {
             (allotment.is_over, allotment.fault) = (false, None);
         }
     }
 
-    /// All that is left, which is given back.
+    /// Takes all that is left, to give it back.
     pub fn take(&mut self) -> Vec<Left> {
         let names: Vec<String> = self.0.keys().cloned().collect();
         names.iter().filter_map(|name| self.take_of(name)).collect()
     }
 
-    /// The same of an interface that nothing goes by, and that nobody waits for.
+    /// Takes what is left of an interface that no connection uses or waits for.
     pub fn take_idle(&mut self, name: &str) -> Option<Left> {
         let is_idle = |a: &&Allotment| a.balance > 0 && !a.is_asked && !a.is_awaited;
         self.0.get(name).filter(is_idle)?;
@@ -195,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_counts_is_never_less_than_ethernet_would_carry() {
+    fn the_kernels_count_is_at_least_what_ethernet_carries() {
         // 1,000 segments of 1,448 bytes, and an acknowledgement with two ranges for each.
         let info = TcpInfo { received: 1_448_000, segments: 2_000, ..TcpInfo::default() };
         let packets = 1_000 * (1_448 + 52) + 1_000 * (52 + 20);
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_allotted_is_moved() {
+    fn only_allotted_bytes_are_moved() {
         let mut caps = Caps::default();
         let may = |caps: &Caps| caps.may("lte0", 0);
         assert_eq!(may(&caps), May::Wait);
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_under_way_is_allotted_and_kept_back() {
+    fn bytes_that_may_be_under_way_are_allotted_and_kept_in_reserve() {
         let mut caps = Caps::default();
         assert_eq!(caps.wants("lte0", 1000, 300), Some(1300));
         assert_eq!(caps.take_idle("lte0"), None, "an answer is due");
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_ask_does_not_wait() {
+    fn if_the_file_cannot_be_asked_nobody_waits() {
         let mut caps = Caps::default();
         assert!(caps.wants("lte0", 1000, 0).is_some());
         caps.unanswered("lte0", "no space".to_owned());

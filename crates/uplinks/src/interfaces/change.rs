@@ -1,4 +1,4 @@
-//! What can be changed of a running process's interfaces: all that its settings say of them.
+//! Changes of a running process's settings for interfaces.
 
 use super::Settings;
 use serde::{Deserialize, Serialize};
@@ -6,35 +6,35 @@ use std::time::Duration;
 use thalweg_bond::{Cap, ConnectionMethod, Policy, Rule, Tier};
 use thalweg_units::{ByteSize, Rate};
 
-/// More than anybody writes by hand. A further rule is refused.
+/// More rules than anybody writes by hand. A further rule is refused.
 const MOST_RULES: usize = 1024;
 
-/// What is asked of a process; each answer is its report after it.
+/// A request to a process, which answers with its report afterwards.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Change {
     /// Nothing is changed.
     Show,
-    /// Connections are assigned by this method from now on.
+    /// Assign connections by this method from now on.
     Schedule(ConnectionMethod),
-    /// Destinations keep to their interfaces for so long; zero: not.
+    /// How long destinations keep to their interfaces; zero: not at all.
     Affinity(#[serde(with = "thalweg_units::serde_duration")] Duration),
     /// Whether hosts of this host's own networks are assigned as well.
     Near(bool),
-    /// An interface's policy.
+    /// Change the policy of an interface.
     Policy(PolicyChange),
-    /// One more rule, as this number, from 1; `None`: after all others.
+    /// Insert a rule with this number, from 1; `None`: after all others.
     Rule {
         /// Its number.
         at: Option<usize>,
         /// The rule.
         rule: Rule,
     },
-    /// The rule of this number is none any more.
+    /// Remove the rule with this number.
     Unrule(usize),
 }
 
-/// What is to be another in an interface's policy; what is absent stays.
+/// Changes of an interface's policy; absent fields stay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicyChange {
@@ -42,27 +42,27 @@ pub struct PolicyChange {
     pub name: String,
     /// When it is used.
     pub tier: Option<Tier>,
-    /// Its most; zero: as fast as it is.
+    /// Its rate limit; zero: none.
     pub rate_limit: Option<Rate>,
-    /// Its most in a month; zero: without a cap.
+    /// Its cap per month; zero: none.
     pub cap: Option<ByteSize>,
-    /// The day on which a month of its cap begins.
+    /// The day on which the month of its cap begins.
     pub reset_day: Option<u8>,
     /// Whether its bytes cost.
     pub metered: Option<bool>,
-    /// Whether it may be probed and carry second copies all the same.
+    /// Whether it may be probed and carry second copies although it is metered.
     pub spend: Option<bool>,
-    /// What a gigabyte costs.
+    /// The price of a gigabyte.
     pub price: Option<f64>,
     /// Whether it is used where a tunnel is the way into the world.
     pub beside_tunnel: Option<bool>,
 }
 
 impl Change {
-    /// The settings after it.
+    /// The settings after this change.
     ///
     /// # Errors
-    /// Why it cannot be.
+    /// Why the change is refused.
     pub(super) fn of(&self, settings: &Settings) -> Result<Settings, String> {
         let mut settings = settings.clone();
         let rules = &mut settings.rules.0;
@@ -126,7 +126,7 @@ mod tests {
         };
         let mut settings = Settings::default();
         let mut change = |change: Change| -> Result<(), String> {
-            // As it goes over the socket.
+            // As it is sent over the socket.
             let said = serde_json::to_string(&change).unwrap();
             settings = serde_json::from_str::<Change>(&said).unwrap().of(&settings)?;
             Ok(())

@@ -1,5 +1,5 @@
-//! Questions and orders to running processes about their interfaces: one line of JSON each way, on
-//! a unix socket that the user alone can open.
+//! Requests to running processes about their interfaces: one line of JSON in each direction, over a unix socket that
+//! only the user can open.
 
 use super::{Change, Uplinks, report};
 use serde_json::{Value, json};
@@ -15,13 +15,12 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// The longest question; what is beyond is not read, and the question is invalid.
+/// The longest request, bytes. The rest is not read, and makes the request invalid.
 const MAX_ASKED: u64 = 4 << 10;
-/// The longest answer: 64 decisions, 64 applications, bonds. What is beyond is not read, and the
-/// asker sees an error.
+/// The longest answer, bytes: 64 decisions, 64 applications, bonds. The rest is not read, and the asker sees an error.
 const MAX_SAID: u64 = 1 << 20;
 
-/// The other end is on this host and has nothing to wait for.
+/// Time limit of one exchange: the other end is on this host and has nothing to wait for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Removes the socket when dropped.
@@ -33,11 +32,11 @@ impl Drop for Socket {
     }
 }
 
-/// Answers in `directory`, which is made if need be, until dropped; `more` adds to the report what
-/// the process alone knows.
+/// Answers requests in `directory`, which is created if need be, until dropped. `more` adds to the report what only
+/// this process knows.
 ///
 /// # Errors
-/// It cannot listen there.
+/// The socket cannot be created there.
 pub async fn serve(
     directory: &Path,
     uplinks: Uplinks,
@@ -53,7 +52,7 @@ pub async fn serve(
     fs::set_permissions(&path.0, fs::Permissions::from_mode(0o600))?;
     loop {
         match listener.accept().await {
-            // Who is slow waits for himself alone: the next one is answered after 5 s.
+            // A slow client delays the next one by 5 s at most.
             Ok((stream, _)) => _ = timeout(PATIENCE, answer(stream, &uplinks, more)).await,
             Err(_) => sleep(Duration::from_millis(100)).await,
         }
@@ -89,11 +88,11 @@ fn changed(uplinks: &Uplinks, change: &Change) -> Result<(), String> {
     }
 }
 
-/// Asks all processes that answer in `directory`; those that are gone are forgotten. Of one that runs
-/// and does not answer, `pid` and `error`.
+/// Asks all processes that answer in `directory`, and removes the sockets of those that are gone. For one that runs and
+/// does not answer, the result has `pid` and `error`.
 ///
 /// # Errors
-/// The directory cannot be read; that there is none is no error.
+/// The directory cannot be read. If it does not exist, the result is empty.
 pub async fn ask(directory: &Path, change: &Change) -> io::Result<Vec<Value>> {
     let entries = match fs::read_dir(directory) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -164,9 +163,9 @@ mod tests {
                 Change::Policy(PolicyChange { name, tier, cap, reset_day, price, spend, ..same })
             };
             ask(&at, &change(Some(Tier::Backup), Some(7), Some(2))).await.unwrap();
-            // The day stays where it is not said, as the tier does.
+            // The day and the tier stay, since they are not given.
             ask(&at, &change(None, Some(5), None)).await.unwrap();
-            // One that hangs up at once is named.
+            // A process that hangs up at once is reported.
             let mute = UnixListener::bind(at.join("77.sock")).unwrap();
             let hangs_up = async { drop(mute.accept().await) };
             let (said, ()) = tokio::join!(ask(&at, &Change::Show), hangs_up);

@@ -1,8 +1,8 @@
-//! Interfaces by which nothing was reached of late, though they are there: a modem without
-//! credit, a router whose own link is down.
+//! Interfaces that are up, but by which nothing was reached recently: a modem without credit, or a router whose own
+//! link is down.
 //!
-//! One destination's failure may be its own: so two different ones have to agree, or the same one has to answer rightly by
-//! another interface.
+//! A single destination may be at fault itself. So two different ones have to agree, or the same one has to answer
+//! correctly by another interface.
 
 use serde::Serialize;
 use std::{
@@ -11,35 +11,35 @@ use std::{
 };
 use thalweg_units::Time;
 
-/// So many hosts have to agree: one may be at fault itself.
+/// How many hosts have to agree: a single one may be at fault itself.
 const MANY: usize = 2;
 
-/// It is left out for so long then, twice as long each time.
+/// How long an interface is left out at first; twice as long each time.
 const FIRST: Duration = Duration::from_secs(10);
 
-/// And never for longer.
+/// The longest time that an interface is left out.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Signs and proofs are believed for so long.
+/// How long signs and proofs are believed.
 const FRESH: Duration = LONGEST;
 
-/// Signs of one interface that are remembered. Of more the oldest is forgotten.
+/// Signs of one interface that are remembered. Beyond that, the oldest is forgotten.
 const MOST_SIGNS: usize = 8;
-/// Proofs of all interfaces; of more the oldest is forgotten.
+/// Proofs of all interfaces that are remembered. Beyond that, the oldest is forgotten.
 const MOST_PROOFS: usize = 256;
 
 /// Why an interface is left out for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// Nothing was reached by it of late.
+    /// Nothing was reached by it recently.
     Unreached,
-    /// What answers by it is not who was asked: a network where one has to log in first.
+    /// Another host answers by it than the one that was asked, as in a network that requires a login.
     Impostor,
 }
 
 impl Why {
-    /// In words, of an interface.
+    /// The reason in words.
     pub fn text(self) -> &'static str {
         match self {
             Self::Unreached => "the latest connections over it failed",
@@ -48,27 +48,27 @@ impl Why {
     }
 }
 
-/// A server: its host, and its port. At another port of a host something else may answer rightly.
+/// A server: host and port. Another port of a host may be another server, which answers correctly.
 pub type Server = (String, u16);
 
-/// Interfaces that are left out for a while, where others are there.
+/// Interfaces that are left out for a while, as long as there are others.
 #[derive(Clone, Debug, Default)]
 pub struct Doubts {
     of: BTreeMap<u32, Doubt>,
-    /// Who has answered rightly, by which interface, and when.
+    /// Servers that answered correctly, by which interface, and when.
     proofs: BTreeMap<Server, (u32, Time)>,
 }
 
 #[derive(Clone, Debug)]
 struct Doubt {
-    /// How often in a row it was left out.
+    /// How many times in a row it was left out.
     times: u32,
     until: Time,
     why: Why,
     signs: Vec<Sign>,
 }
 
-/// One server was not reached, or answered falsely.
+/// One server was not reached, or another host answered in its place.
 #[derive(Clone, Debug)]
 struct Sign {
     server: Server,
@@ -77,7 +77,7 @@ struct Sign {
 }
 
 impl Doubts {
-    /// A connection stands by it. Where somebody answers for everybody that is no proof.
+    /// A connection by this interface is established. In a network where one host answers for all, that is no proof.
     pub fn serves(&mut self, interface: u32) {
         let Some(doubt) = self.of.get_mut(&interface) else { return };
         doubt.signs.retain(|sign| sign.why == Why::Impostor);
@@ -105,7 +105,7 @@ impl Doubts {
         self.proofs.insert(server, (interface, now));
     }
 
-    /// A connection to this server did not come about by it, and did by another one.
+    /// A connection to this server failed by this interface, and succeeded by another.
     pub fn missed(&mut self, interface: u32, server: Server, now: Time) {
         self.sign(interface, Sign { server, why: Why::Unreached, at: now });
         if self.agree(interface, Why::Unreached, now) {
@@ -113,9 +113,9 @@ impl Doubts {
         }
     }
 
-    /// Somebody else answered by it than this server.
+    /// Another host than this server answered by this interface.
     pub fn answered_falsely(&mut self, interface: u32, server: Server, now: Time) {
-        // Connections that were under way together are one sign.
+        // Connections that were open at the same time are one sign.
         if self.of(interface, now) == Some(Why::Impostor) {
             return;
         }
@@ -128,7 +128,8 @@ impl Doubts {
         }
     }
 
-    /// It is left out for this reason, which is proven: who was asked answers rightly by another one.
+    /// Leaves the interface out for this reason, which is proven: the intended host answers correctly by another
+    /// interface.
     pub fn believe(&mut self, interface: u32, why: Why, now: Time) {
         let doubt = self.at(interface);
         doubt.why = why;
@@ -136,13 +137,13 @@ impl Doubts {
         doubt.times = doubt.times.saturating_add(1);
     }
 
-    /// It changed, or is gone.
+    /// The interface changed, or is gone.
     pub fn forget(&mut self, interface: u32) {
         self.of.remove(&interface);
         self.proofs.retain(|_, (by, _)| *by != interface);
     }
 
-    /// Why it is left out now.
+    /// Why the interface is left out now.
     pub fn of(&self, interface: u32, now: Time) -> Option<Why> {
         self.of.get(&interface).filter(|doubt| doubt.until > now).map(|doubt| doubt.why)
     }
@@ -161,7 +162,7 @@ impl Doubts {
         signs.push(sign);
     }
 
-    /// Whether enough hosts agree; one that does the same by another interface says nothing.
+    /// Whether enough hosts agree. A host that does the same by another interface does not count.
     fn agree(&self, interface: u32, why: Why, now: Time) -> bool {
         let of = |doubt: &Doubt| {
             let fresh = doubt.signs.iter().filter(|sign| sign.why == why && sign.is_fresh(now));
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn who_misses_again_and_again_is_left_out_for_longer() {
+    fn an_interface_that_keeps_failing_is_left_out_for_longer() {
         let mut doubts = Doubts::default();
         doubts.missed(2, server("a"), at(0));
         assert_eq!(doubts.of(2, at(0)), None);
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn one_host_says_nothing_of_an_interface() {
+    fn one_host_alone_does_not_doubt_an_interface() {
         let mut doubts = Doubts::default();
         for s in 0..90 {
             doubts.missed(2, server("a"), at(s));
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_do_the_same_by_another_interface_say_nothing() {
+    fn hosts_that_fail_by_another_interface_too_do_not_count() {
         let mut doubts = Doubts::default();
         for host in ["a", "b", "c"] {
             doubts.answered_falsely(3, server(host), at(0));
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_right_by_another_interface_is_believed_at_once() {
+    fn a_host_that_answers_correctly_elsewhere_is_believed_at_once() {
         for sign_first in [true, false] {
             let mut doubts = Doubts::default();
             if !sign_first {
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn signs_and_proofs_are_bounded() {
         let mut doubts = Doubts::default();
         for n in 0..1000 {
             doubts.answered_falsely(2, (n.to_string(), 443), at(0));

@@ -1,37 +1,37 @@
-//! What an interface brings, from the traffic that goes by it anyway.
+//! Estimates of an interface's rates, round trip and loss, from traffic that moves anyway.
 
 use std::{collections::VecDeque, time::Duration};
 use thalweg_measure::{self as measure, Bound, Interface, Method, Metric, NodeIndex, Subject};
 use thalweg_units::{ByteSize, Rate, Time};
 
-/// Fewer bytes in a second are a program's chatting and say nothing of the interface.
+/// Fewer bytes per second are background chatter of programs and say nothing about the interface.
 const TELLING: u64 = 16 << 10;
 
-/// Of what was sent and sent again this counts of the newest look: 1/8, as of round trips.
+/// The weight of the newest look at retransmissions: 1/8, as for round trips.
 const GAIN: f64 = 0.125;
 
-/// The best of so long counts: in single seconds the program or the server is the slower side.
+/// The best rate within this time counts: in single seconds the program or the server is the slower side.
 const WINDOW: Duration = Duration::from_secs(30);
 
-/// What was known is believed to be a limit for so long; then it is for so much longer believed to be half of it.
+/// A rate is believed to be the interface's limit for [`WINDOW`]; after that, the believed limit doubles in this time.
 const DOUBLES: Duration = Duration::from_secs(60);
 
-/// One connection that brings less than this part of what was seen is limited by its server or its program.
+/// A single connection that brings less than this fraction of the best rate is limited by its server or its program.
 const LIMITED: u64 = 4;
 
-/// What moved by an interface in a second.
+/// The kind of traffic by an interface in one second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// Mostly connections that began or ended in it: they might have moved more in a whole one.
+    /// Mostly connections that began or ended within the second: they might have moved more in a whole one.
     Passing,
-    /// Mostly one connection that had all of it.
+    /// Mostly one connection that lasted all of it.
     One,
-    /// Mostly several that had all of it.
+    /// Mostly several connections that lasted all of it.
     Several,
 }
 
-/// Passive estimates of one interface. Rates are lower bounds: nobody says that a program
-/// wanted more than it got.
+/// Passive estimates of one interface. Rates are lower bounds, because nothing tells whether a program wanted more than
+/// it got.
 #[derive(Clone, Debug, Default)]
 pub struct Estimate {
     down: Peak,
@@ -40,8 +40,8 @@ pub struct Estimate {
     loss: Option<(f64, Moment)>,
 }
 
-/// What was known of an interface, and how long ago each was heard; zero: not known. An age of [`Duration::MAX`]: nobody
-/// knows how old it is.
+/// What was known of an interface, each value with its age; zero: not known. An age of [`Duration::MAX`] means that the
+/// age is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Past {
     pub down: (Rate, Duration),
@@ -51,7 +51,7 @@ pub(super) struct Past {
     pub by: Method,
 }
 
-/// When something was heard: so long before a time of the table's clock, which begins with the process.
+/// When something was observed: `before` earlier than `at`, a time of the table's clock, which begins with the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Moment {
     at: Time,
@@ -76,12 +76,12 @@ struct Sample {
     at: Moment,
     rate: Rate,
     by: Method,
-    /// The interface was loaded: it is taken for its limit as well.
+    /// Whether the interface was loaded, so that the rate is taken for its limit as well.
     is_full: bool,
 }
 
 impl Estimate {
-    /// As it was when this was last kept: as old as it is by now. What comes counts more from the first sample on.
+    /// Restores what was kept, with its age. New samples replace it from the first one on.
     pub(super) fn kept(past: &Past, now: Time) -> Self {
         let moment = |before| Moment { at: now, before };
         let peak = |(rate, age), by| {
@@ -93,7 +93,7 @@ impl Estimate {
         Self { down: peak(past.down, past.by), up: peak(past.up, Method::Passive), rtt, loss: None }
     }
 
-    /// What is to be kept of it.
+    /// What is to be kept of the estimate.
     pub(super) fn past(&self, now: Time) -> Past {
         let of = |peak: &Peak| (peak.best(), peak.age(now).unwrap_or_default());
         let rtt = self.rtt.map(|(rtt, at)| (rtt, at.age(now))).unwrap_or_default();
@@ -101,28 +101,28 @@ impl Estimate {
         Past { down: of(&self.down), up: of(&self.up), rtt, by }
     }
 
-    /// So many bytes came and went by it, over all connections, in the time `took` that ends
-    /// at `now`.
+    /// This many bytes came and went by the interface, over all connections, in the time `took` that ends at `now`.
     pub fn carried(&mut self, (down, up): (u64, u64), load: Load, took: Duration, now: Time) {
         self.down.carried(down, (load, Method::Passive), took, now);
         self.up.carried(up, (load, Method::Passive), took, now);
     }
 
-    /// So many bytes of a probe came, in the time `took` that ends at `now`: mostly of slow start, which says more than
-    /// nothing, and less than what traffic told.
+    /// This many bytes of a probe arrived in the time `took` that ends at `now`. Most of that is slow start, which
+    /// tells more than nothing, and less than traffic did.
     pub fn probed(&mut self, bytes: u64, took: Duration, now: Time) {
         let load = if self.is_known() { Load::Passing } else { Load::One };
         self.down.carried(bytes, (load, Method::Transfer), took, now);
     }
 
-    /// Whether the interface was loaded when it brought [`Self::down`]; else that says only that it brings so much.
+    /// Whether the interface was loaded when it brought [`Self::down`]; otherwise that rate is only a lower bound.
     pub fn is_known(&self) -> bool {
         self.down.limit().is_some()
     }
 
-    /// The rate to this host that is believed of it beside others that bring `others` on average. Where it was never
-    /// loaded it is taken for no worse than they; and the longer ago it was, the more it is taken for: otherwise what was
-    /// once believed too slow would get no connection that shows it to be faster.
+    /// The rate to this host that is believed, beside other interfaces that bring `others` on average. An interface
+    /// that was never loaded is taken for no worse than the others. The longer ago it was loaded, the higher its
+    /// believed rate: otherwise an interface that was once believed too slow would get no connection that shows it to
+    /// be faster.
     pub fn believed(&self, others: Rate, now: Time) -> Rate {
         let most = match self.down.limit() {
             None => others,
@@ -135,13 +135,13 @@ impl Estimate {
         self.down().max(most)
     }
 
-    /// A connection's round trip; smoothed by an eighth (RFC 6298 §2).
+    /// Records the round trip of a connection, smoothed by an eighth (RFC 6298 §2).
     pub fn round_trip(&mut self, rtt: Duration, now: Time) {
         let rtt = self.rtt.map_or(rtt, |(old, _)| (old * 7 + rtt) / 8);
         self.rtt = Some((rtt, Moment::now(now)));
     }
 
-    /// Of so many bytes that TCP sent it sent so many again.
+    /// Records how many of the bytes that TCP sent it sent again.
     pub fn sent_again(&mut self, (again, all): (u64, u64), now: Time) {
         if all > 0 {
             let share = (again as f64 / all as f64).min(1.0);
@@ -150,14 +150,14 @@ impl Estimate {
         }
     }
 
-    /// The share of sent bytes that were sent again, from 0 to 1; `None`: not known. Of what comes
-    /// TCP does not tell the receiver.
+    /// The share of sent bytes that were sent again, from 0 to 1; `None`: not known. TCP does not tell a receiver the
+    /// loss of what it receives.
     pub fn loss(&self) -> Option<f64> {
         self.loss.map(|(loss, _)| loss)
     }
 
-    /// How long ago the newest sample of a rate came, also where that was before this process; [`Duration::MAX`]:
-    /// nobody knows. `None`: there is none.
+    /// The age of the newest rate sample, including time before this process; [`Duration::MAX`]: the age is not known.
+    /// `None`: there is no sample.
     pub fn heard(&self, now: Time) -> Option<Duration> {
         let ages = [self.down.age(now), self.up.age(now)];
         ages.into_iter().flatten().min()
@@ -169,8 +169,8 @@ impl Estimate {
         newest.min_by_key(|sample| sample.at.age(now)).map(|sample| sample.by)
     }
 
-    /// What is known, as the mesh writes estimates: each with its unit, its age and its method. Rates are
-    /// [`Bound::AtLeast`]. What is so old that nobody knows how old it is is left out.
+    /// The estimates in the mesh's form, each with its unit, age and method. Rates are [`Bound::AtLeast`]. Values of
+    /// unknown age are left out.
     pub fn measured(&self, at: Interface, now: Time) -> Vec<measure::Estimate> {
         let (from, to) = (Subject::Egress(at), Subject::Ingress(at));
         let of = |subject, metric, value, (method, age)| measure::Estimate {
@@ -206,14 +206,14 @@ impl Estimate {
         self.up.best()
     }
 
-    /// The round trip to whom connections went; zero: not known.
+    /// The smoothed round trip of connections; zero: not known.
     pub fn rtt(&self) -> Duration {
         self.rtt.map(|(rtt, _)| rtt).unwrap_or_default()
     }
 }
 
 impl Peak {
-    /// What is old is forgotten only when there is something new.
+    /// Old samples are forgotten only when there is a new one.
     fn carried(&mut self, bytes: u64, (load, by): (Load, Method), took: Duration, now: Time) {
         if bytes < TELLING || took.is_zero() {
             return;
@@ -222,13 +222,13 @@ impl Peak {
         let is_limited = rate.as_bps() < self.best().as_bps() / LIMITED;
         let mut is_full = load == Load::Several || (load == Load::One && !is_limited);
         if !is_full && rate <= self.best() {
-            // That it brings so much is known, and more it does not say.
+            // It is already known that the interface brings this much, and the sample tells no more.
             return;
         }
         while self.0.front().is_some_and(|old| old.at.age(now) > WINDOW) {
             self.0.pop_front();
         }
-        // A smaller one before a greater one never counts again.
+        // A smaller sample before a greater one never counts again.
         while let Some(less) = self.0.back().filter(|less| less.rate <= rate) {
             is_full |= less.is_full;
             self.0.pop_back();
@@ -236,7 +236,7 @@ impl Peak {
         self.0.push_back(Sample { at: Moment::now(now), rate, by, is_full });
     }
 
-    /// Of the newest sample.
+    /// The age of the newest sample.
     fn age(&self, now: Time) -> Option<Duration> {
         self.0.back().map(|sample| sample.at.age(now))
     }
@@ -245,7 +245,7 @@ impl Peak {
         self.0.front().map_or(Rate::ZERO, |sample| sample.rate)
     }
 
-    /// When it was taken for a limit last.
+    /// When the rate was last taken for the limit.
     fn limit(&self) -> Option<Moment> {
         self.0.iter().rev().find(|sample| sample.is_full).map(|sample| sample.at)
     }
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_of_the_window_counts_and_outlives_silence() {
+    fn the_best_sample_of_the_window_counts_until_there_is_a_new_one() {
         let mut seen = Estimate::default();
         seen.carried((1_000_000, 0), Load::One, SECOND, at(1));
         seen.carried((250_000, 0), Load::One, SECOND, at(2));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_or_is_limited_by_its_server_takes_nothing_back() {
+    fn short_or_server_limited_connections_do_not_lower_the_rate() {
         let mut seen = Estimate::default();
         seen.carried((2_500_000, 0), Load::One, SECOND, at(1));
         seen.carried((600_000, 0), Load::Passing, SECOND, at(100));
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_loaded_is_taken_for_no_worse_than_the_others() {
+    fn an_interface_that_was_never_loaded_is_taken_for_no_worse() {
         let (mut seen, others) = (Estimate::default(), Rate::from_mbps(20.0));
         seen.carried((600_000, 0), Load::Passing, SECOND, at(1));
         assert_eq!((seen.is_known(), seen.down()), (false, Rate::from_mbps(4.8)));
@@ -295,13 +295,13 @@ mod tests {
         assert_eq!(seen.believed(Rate::from_mbps(1.0), at(1)), Rate::from_mbps(4.8));
         seen.carried((600_000, 0), Load::One, SECOND, at(2));
         assert_eq!(seen.believed(others, at(32)), Rate::from_mbps(4.8));
-        // It is tried by and by: what was true once need not be now.
+        // It is tried again gradually: the old limit may no longer hold.
         assert_eq!(seen.believed(others, at(92)), Rate::from_mbps(9.6));
         assert_eq!(seen.believed(others, at(1_000_000)), others);
     }
 
     #[test]
-    fn what_was_kept_is_as_old_as_it_is() {
+    fn a_kept_estimate_keeps_its_age() {
         let (rate, others) = (Rate::from_mbps(1.0), Rate::from_mbps(20.0));
         let of = |age| {
             let none = (Rate::ZERO, Duration::ZERO);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_told_with_its_age_and_its_method() {
+    fn estimates_are_told_with_age_and_method() {
         let mut seen = Estimate::default();
         seen.probed(125_000, SECOND, at(1));
         seen.round_trip(SECOND / 10, at(2));

@@ -1,4 +1,4 @@
-//! What goes wrong with interfaces, for who is told and for who asks.
+//! Faults of interfaces: a list of current ones, and notices of new ones.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -6,13 +6,13 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// So many wait to be told: an interface has a few at most. Of more the oldest is not told.
+/// Faults whose notice is pending: an interface has a few at most. Beyond that, the oldest is not reported.
 const MOST_UNTOLD: usize = 64;
 
-/// So many are shown: names of interfaces come and go. Further ones are not shown.
+/// Faults that are listed; names of interfaces come and go. Further ones are not listed.
 const MOST: usize = 256;
 
-/// What is wrong now, and what of it nobody has been told.
+/// Current faults, and those that were not reported yet.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     state: Mutex<State>,
@@ -26,7 +26,7 @@ struct State {
 }
 
 impl Faults {
-    /// Something is wrong, and how, in words; told once until it ends.
+    /// Begins the fault `what`, described by `why`. It is reported once until it ends.
     pub fn begins(&self, what: &str, why: String) {
         let mut state = self.lock();
         if !state.now.contains_key(what) && state.now.len() < MOST {
@@ -39,17 +39,17 @@ impl Faults {
         }
     }
 
-    /// It is right again.
+    /// Ends the fault `what`.
     pub fn ends(&self, what: &str) {
         self.lock().now.remove(what);
     }
 
-    /// What is wrong now.
+    /// The descriptions of all current faults.
     pub fn all(&self) -> Vec<String> {
         self.lock().now.values().cloned().collect()
     }
 
-    /// Tells `note` what begins; never ends.
+    /// Reports each new fault to `note`; never returns.
     pub async fn tell(&self, note: impl Fn(String)) {
         loop {
             let next = self.lock().untold.pop_front();
@@ -72,7 +72,7 @@ mod tests {
     use tokio::time::timeout;
 
     #[tokio::test(start_paused = true)]
-    async fn each_is_told_once_until_it_ends() {
+    async fn a_fault_is_reported_once_until_it_ends() {
         let (faults, heard) = (Faults::default(), RefCell::new(Vec::new()));
         faults.begins("save", "no space".to_owned());
         faults.begins("save", "no space at all".to_owned());

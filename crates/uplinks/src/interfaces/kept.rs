@@ -1,4 +1,4 @@
-//! What outlives the process: C_demand of applications, bytes of this period.
+//! The part of the table that outlives the process: the demand of applications (C_demand) and the bytes of this period.
 
 use super::{Estimate, estimate::Past, used::Used};
 use serde::{Deserialize, Serialize};
@@ -8,37 +8,36 @@ use thalweg_bond::{Application, Applications, Period};
 use thalweg_measure::Method;
 use thalweg_units::{Rate, Time, WallTime};
 
-/// The longest file that is read: 4096 applications of a few hundred bytes. A longer file is an
-/// error and is not read.
+/// The longest file that is read, bytes: 4096 applications of a few hundred bytes each. A longer file is an error.
 const MAX_BYTES: usize = 4 << 20;
 
-/// Nobody waits longer for another process's turn at the file.
+/// How long a process waits for its turn at the file.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Interfaces whose bytes are remembered: names of USB devices change. Of more, the one that moved
-/// something longest ago is forgotten.
+/// Interfaces that are remembered: names of USB devices change. Beyond that, the one that moved something longest ago
+/// is forgotten.
 const MOST_NAMES: usize = 256;
 
-/// The local database of DBAS §II-B, and what was spent.
+/// The local database of DBAS §II-B, and the bytes that were spent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Kept {
-    /// What their connections move.
+    /// What the connections of each application move.
     pub applications: Applications,
     used: BTreeMap<String, Used>,
     estimates: BTreeMap<String, KeptEstimate>,
     probes: Probes,
 }
 
-/// What was spent on light probes on that day (since 1970-01-01, UTC), bytes.
+/// Bytes spent on light probes on that day (days since 1970-01-01, UTC).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Probes {
     day: u32,
     bytes: u64,
 }
 
-/// What an interface brought when it was last seen, when that was, and how the rate to this host was found. Older files
-/// have no dates: then it is old.
+/// The last estimates of an interface, with their dates, and how the rate to this host was found. Older files have no
+/// dates; then the age is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct KeptEstimate {
     down: Rate,
@@ -70,7 +69,7 @@ impl KeptEstimate {
         Self { down, down_at, down_by: by, up, up_at, rtt, rtt_at }
     }
 
-    /// What is of the future was dated by a clock that was wrong: nobody knows how old it is.
+    /// A date in the future was set by a wrong clock, so the age is not known.
     fn past(&self, today: WallTime) -> Past {
         let age = |at: Option<WallTime>| {
             let ns = at.and_then(|at| today.as_unix_nanos().checked_sub(at.as_unix_nanos()));
@@ -85,8 +84,7 @@ impl KeptEstimate {
     }
 }
 
-/// What came on top of what is kept, and is to be added to it: other processes of this user add to
-/// the same file.
+/// What is to be added to the file. Other processes of this user add to the same file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addition {
     ended: Vec<(Application, u64)>,
@@ -96,19 +94,19 @@ pub struct Addition {
     back: BTreeMap<(String, u32), u64>,
 }
 
-/// What an allotment is of.
+/// A request for an allotment of a cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allotting {
     /// The cap, bytes.
     pub cap: u64,
-    /// Of which month.
+    /// The month that the cap is for.
     pub period: Period,
-    /// What is wanted, bytes.
+    /// Bytes that are wanted.
     pub size: u64,
 }
 
-/// Connections whose ends wait to be kept; every five seconds they are (`saving.rs`). Ends beyond
-/// that are not learnt from.
+/// Connections that have ended and wait to be saved, which happens every five seconds. Ends beyond that are not learnt
+/// from.
 const MOST_ENDED: usize = 65_536;
 
 impl Addition {
@@ -119,25 +117,25 @@ impl Addition {
         }
     }
 
-    /// So many bytes more went by this interface today.
+    /// This many bytes more went by this interface today.
     pub(super) fn spent(&mut self, name: &str, bytes: u64, period: Period) {
         let day = self.spent.entry((name.to_owned(), period.today)).or_insert((period, 0));
         day.1 = day.1.saturating_add(bytes);
     }
 
-    /// So many bytes that were allotted on that day were not moved.
+    /// This many bytes that were allotted on that day were not moved.
     pub(super) fn gives_back(&mut self, name: &str, bytes: u64, day: u32) {
         let back = self.back.entry((name.to_owned(), day)).or_default();
         *back = back.saturating_add(bytes);
     }
 
-    /// What an interface brings now.
+    /// The current estimate of an interface.
     pub(super) fn seen(&mut self, name: &str, estimate: &Estimate, (now, today): (Time, WallTime)) {
         let kept = KeptEstimate::of(&estimate.past(now), today);
         self.estimates.insert(name.to_owned(), kept);
     }
 
-    /// What came after it, on top of it.
+    /// Adds what came later.
     pub(super) fn follow(&mut self, later: Self) {
         later.ended.iter().for_each(|(application, bytes)| self.ended(application, *bytes));
         for ((name, _), (period, bytes)) in later.spent {
@@ -149,13 +147,13 @@ impl Addition {
         }
     }
 
-    /// Whether there is nothing.
+    /// Whether there is nothing to add.
     pub fn is_empty(&self) -> bool {
         let of_bytes = self.spent.is_empty() && self.back.is_empty();
         of_bytes && self.ended.is_empty() && self.estimates.is_empty()
     }
 
-    /// Adds it.
+    /// Adds all of it to `kept`.
     pub fn to(&self, kept: &mut Kept) {
         for (application, bytes) in &self.ended {
             kept.applications.ended(application, *bytes);
@@ -173,11 +171,11 @@ impl Addition {
 }
 
 impl Kept {
-    /// Reads the file; nothing is kept yet if there is none.
+    /// Reads the file. If there is none, nothing is kept yet.
     ///
     /// # Errors
-    /// The system's, `InvalidData` if it is damaged, `FileTooLarge` beyond 4 MiB. It is left as
-    /// it is: a cap that was forgotten costs money.
+    /// Errors of the system, `InvalidData` if the file is damaged, `FileTooLarge` beyond 4 MiB. The file is not
+    /// changed, because a cap that was forgotten costs money.
     pub fn open(file: &Path) -> io::Result<Self> {
         let Some(bytes) = durable::read(file, MAX_BYTES)? else { return Ok(Self::default()) };
         serde_json::from_slice(&bytes).map_err(io::Error::from)
@@ -186,16 +184,16 @@ impl Kept {
     /// Replaces the file.
     ///
     /// # Errors
-    /// The system's; the file is then as it was.
+    /// Errors of the system; the file is unchanged then.
     pub fn save(&self, file: &Path) -> io::Result<()> {
         durable::replace(file, &serde_json::to_vec(self)?)
     }
 
-    /// Adds to the file, under a lock that the user's processes share; what is there then. Blocks
-    /// until it is synced.
+    /// Adds to the file, under a lock that the user's processes share, and returns what it holds then. Blocks until it
+    /// is synced.
     ///
     /// # Errors
-    /// As [`Self::open`] and [`Self::save`], and `TimedOut` if another process does not let it; nothing is added then.
+    /// As [`Self::open`] and [`Self::save`], and `TimedOut` if another process holds the lock; nothing is added then.
     pub fn exchange(file: &Path, addition: &Addition) -> io::Result<Self> {
         let _turn = durable::turn_within(file, PATIENCE)?;
         let mut kept = Self::open(file)?;
@@ -204,9 +202,8 @@ impl Kept {
         Ok(kept)
     }
 
-    /// Takes an allotment of at most `size` bytes from what is left of a cap; what is kept then, and how many bytes
-    /// they are. They count as moved from here on. Blocks until
-    /// that is synced.
+    /// Takes an allotment of at most `size` bytes from what is left of a cap. Returns what is kept then, and the number
+    /// of bytes, which count as moved from now on. Blocks until the file is synced.
     ///
     /// # Errors
     /// As [`Self::exchange`]; nothing is allotted then.
@@ -220,7 +217,7 @@ impl Kept {
         Ok((kept, bytes))
     }
 
-    /// The same where there is no file.
+    /// As [`Self::allot`], without a file.
     pub(super) fn take_allotment(&mut self, name: &str, of: &Allotting) -> u64 {
         let left = of.cap.saturating_sub(self.used(name, of.period));
         let bytes = left.min(of.size);
@@ -230,8 +227,8 @@ impl Kept {
         bytes
     }
 
-    /// Takes what a probe costs from the `most` of this day, for all processes; what is kept then, and whether it
-    /// could be taken. Blocks until that is synced.
+    /// Takes the cost of a probe from this day's budget `most`, which all processes share. Returns what is kept then,
+    /// and whether there was enough. Blocks until the file is synced.
     ///
     /// # Errors
     /// As [`Self::exchange`]; nothing is taken then.
@@ -249,7 +246,7 @@ impl Kept {
         Ok((kept, is_paid))
     }
 
-    /// The same where there is no file.
+    /// As [`Self::pay_for_probe_in`], without a file.
     pub(super) fn pay_for_probe(&mut self, today: u32, (cost, most): (u64, u64)) -> bool {
         let bytes = self.spent_on_probes(today).saturating_add(cost);
         if bytes <= most {
@@ -258,12 +255,12 @@ impl Kept {
         bytes <= most
     }
 
-    /// What was spent on probes on this day, bytes.
+    /// Bytes spent on probes on this day.
     pub(super) fn spent_on_probes(&self, today: u32) -> u64 {
         if self.probes.day == today { self.probes.bytes } else { 0 }
     }
 
-    /// Names that are new take the place of the one that moved something longest ago.
+    /// A new name takes the place of the one that moved something longest ago.
     fn learn(&mut self, name: &str, estimate: KeptEstimate) {
         if self.estimates.len() >= MOST_NAMES && !self.estimates.contains_key(name) {
             let moved = |name: &&String| self.used.get(*name).map_or(0, Used::last);
@@ -273,12 +270,12 @@ impl Kept {
         self.estimates.insert(name.to_owned(), estimate);
     }
 
-    /// What was known of an interface, as old as it is.
+    /// The estimate that was kept of an interface, with its age.
     pub(super) fn estimate(&self, name: &str, (now, today): (Time, WallTime)) -> Option<Estimate> {
         self.estimates.get(name).map(|kept| Estimate::kept(&kept.past(today), now))
     }
 
-    /// So many bytes more went by this interface today.
+    /// This many bytes more went by this interface today.
     pub(super) fn spend(&mut self, name: &str, bytes: u64, period: Period) {
         if self.used.len() >= MOST_NAMES && !self.used.contains_key(name) {
             let oldest = self.used.iter().min_by_key(|(_, used)| used.last());
@@ -289,7 +286,7 @@ impl Kept {
         self.used.entry(name.to_owned()).or_default().add(bytes, period);
     }
 
-    /// So many that were allotted on that day were not moved.
+    /// This many bytes that were allotted on that day were not moved.
     pub(super) fn take_back(&mut self, name: &str, bytes: u64, day: u32) {
         if let Some(used) = self.used.get_mut(name) {
             used.give_back(bytes, day);
@@ -318,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn an_estimate_is_as_old_after_a_restart_and_old_where_no_date_is_kept() {
+    fn an_estimate_keeps_its_age_after_a_restart_and_is_old_without_a_date() {
         let (minute, zero) = (Duration::from_secs(60), Time::ZERO);
         let day = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
         let later = WallTime::from_unix_nanos(day.as_unix_nanos() + 3600 * 1_000_000_000);
@@ -341,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_read_again_and_damage_is_told() {
+    fn a_file_is_read_again_and_damage_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("interfaces.json");
         let mut kept = Kept::open(&file).unwrap();

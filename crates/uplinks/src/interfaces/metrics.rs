@@ -1,4 +1,4 @@
-//! What is known of the interfaces, in the OpenMetrics form.
+//! OpenMetrics gauges of the interfaces.
 
 use super::{Shown, Uplinks};
 use prometheus_client::{
@@ -9,12 +9,11 @@ use prometheus_client::{
 use std::{fmt, time::Duration};
 use thalweg_units::Time;
 
-/// `thalweg_interface_…`, read when it is asked for; the label names the interface. An estimate that is not
-/// known is 0.
+/// Collects `thalweg_interface_…` on each scrape; the label names the interface. An estimate that is not known is 0.
 #[derive(Debug)]
 pub struct InterfaceMetrics(pub Uplinks);
 
-/// A gauge's name, what it is, and its value.
+/// A gauge's name, help text and value.
 type Column = (&'static str, &'static str, fn(&Shown, Time) -> f64);
 
 const COLUMNS: [Column; 9] = [

@@ -2,11 +2,11 @@
 //! connection-oriented mode (§II-D) for any server. `thalweg_bond` decides; this module supplies its
 //! inputs.
 //!
-//! A [`Table`] is pure: the usable interfaces, what they bring, what is under way by them, what
-//! each application's connections move, and what the user allows. [`Kept`] is what outlives the
-//! process. [`Uplinks`] are the table of a process at work, a [`Passage`] is one connection in it.
-//! Estimates are of traffic that goes anyway; where there is none, and the user names a server for it, of
-//! light probes, which are charged to the budget.
+//! A [`Table`] is pure: it holds the usable interfaces, their estimated rates, what is under way by them, what each
+//! application's connections move, and what the user allows. [`Kept`] is the part that outlives the process.
+//! [`Uplinks`] are the table of a running process, a [`Passage`] is one connection in it. Estimates come from traffic
+//! that moves anyway; where there is none, and the user names a server for it, from light probes, which are charged to
+//! the budget.
 
 mod accounts;
 mod bill;

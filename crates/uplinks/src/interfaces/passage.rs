@@ -21,23 +21,23 @@ use thalweg_net::{
     pump::Moved,
 };
 
-/// Tells the table what becomes of a connection; dropped when it has ended.
+/// Reports to the table what becomes of a connection. It is dropped when the connection has ended.
 #[derive(Debug)]
 pub struct Passage {
     uplinks: Uplinks,
     id: u64,
     account: Box<Mutex<Account>>,
-    /// Whether the program's first bytes are TLS's.
+    /// Whether the program's first bytes are those of TLS.
     speaks_tls: AtomicBool,
 }
 
-/// What it paid, what it sent again, and what may come yet.
+/// What the connection paid, what TCP sent again, and what may still arrive.
 #[derive(Debug)]
 struct Account {
     bill: Bill,
     resent: Resent,
     under_way: UnderWay,
-    /// Whether it stood.
+    /// Whether it was ever established.
     has_stood: bool,
     /// The kernel's counts at the last look.
     last: Option<TcpInfo>,
@@ -61,7 +61,7 @@ impl Passage {
         }
     }
 
-    /// It stands, by this interface, with this round trip. `None`: by what the kernel chose.
+    /// The connection is established by this interface, with this round trip. `None`: by the kernel's choice.
     pub fn stands(&self, interface: Option<NonZeroU32>, rtt: Option<Duration>) {
         let now = self.uplinks.now();
         {
@@ -75,7 +75,7 @@ impl Passage {
         self.settle(None);
     }
 
-    /// It was tried by this interface, and does not stand by it: that took packets, too.
+    /// A dial by this interface failed, which took packets, too.
     pub fn tried(&self, interface: NonZeroU32) {
         let name = self.uplinks.table().name(interface.get());
         if let Some(name) = name {
@@ -83,13 +83,13 @@ impl Passage {
         }
     }
 
-    /// No route to its destination leaves by this interface.
+    /// No route to the destination leaves by this interface.
     pub fn leads_not_by(&self, interface: NonZeroU32) {
         self.uplinks.table().leads_not_by(self.id, interface.get());
     }
 
-    /// It has moved so many bytes by now, to and from this host. A rate limit goes by that, and by nothing that has come and
-    /// was not read.
+    /// The connection has moved this many bytes by now, to and from this host. The rate limit is charged with these,
+    /// and not with what has arrived unread.
     pub fn moved(&self, down: u64, up: u64) {
         let more = self.uplinks.table().moved(self.id, down, up, self.uplinks.now());
         if more > 0
@@ -101,12 +101,12 @@ impl Passage {
         }
     }
 
-    /// Its interface.
+    /// The name of its interface.
     fn name(&self) -> Option<String> {
         self.uplinks.table().interface_of(self.id)
     }
 
-    /// Somebody else answered than who was asked.
+    /// Another host answered than the one that was asked.
     pub fn answered_falsely(&self) {
         self.uplinks.table().answered_falsely(self.id, self.uplinks.now());
     }
@@ -122,7 +122,7 @@ impl Passage {
         }
     }
 
-    /// It is kept for a later request, or has one: what rests is no load of its interface.
+    /// The connection waits for a later request, or has one. A waiting connection is no load of its interface.
     pub fn rests(&self, rests: bool) {
         self.uplinks.table().rests(self.id, rests);
     }
@@ -133,16 +133,16 @@ impl Passage {
         name.is_some_and(|name| self.uplinks.is_tolled(&name))
     }
 
-    /// Why nothing more may move by its interface, if so: also where a cap was set since it began.
+    /// Why nothing more may move by its interface, if so; also when the cap was set after it began.
     pub fn is_over(&self) -> Option<NoMore> {
         let name = self.uplinks.table().interface_of(self.id)?;
         self.uplinks.is_over(&name)
     }
 
-    /// Waits until it may move more.
+    /// Waits until the connection may move more.
     ///
     /// # Errors
-    /// Its interface's cap is used up, or cannot be kept to.
+    /// The cap of its interface is used up, or cannot be enforced.
     pub async fn may(&self) -> Result<(), NoMore> {
         let name = self.uplinks.table().interface_of(self.id);
         match name {
@@ -151,12 +151,12 @@ impl Passage {
         }
     }
 
-    /// The same, from where a pump counts.
+    /// As [`Self::moved`], with the counts of a pump.
     pub fn counts(&self, moved: &Moved) {
         self.moved(moved.down.load(Relaxed), moved.up.load(Relaxed));
     }
 
-    /// What the kernel counts of it.
+    /// Takes the kernel's counters of the connection.
     pub fn saw(&self, info: &TcpInfo) {
         let now = self.uplinks.now();
         let resent = {
@@ -183,8 +183,8 @@ impl LegWatcher for Passage {
         true
     }
 
-    /// Who speaks TLS and is answered otherwise did not reach whom he meant: networks where one has to log in
-    /// first answer for everybody. To who speaks HTTP some of them say so.
+    /// A non-TLS answer to a ClientHello comes from another host than the intended one: networks that require a login
+    /// answer for every host. To plain HTTP some of them answer that a login is needed.
     fn begins(&self, from: Sender, bytes: &[u8]) {
         match from {
             Sender::Client => self.speaks_tls.store(is_tls(bytes, HELLO), Relaxed),
@@ -201,7 +201,8 @@ impl LegWatcher for Passage {
     }
 }
 
-/// Whether it is HTTP's answer of a network on the way that wants a login first: 511 is no server's (RFC 6585 §6).
+/// Whether this is the HTTP answer of a network on the way that requires a login: a server never answers 511 (RFC 6585
+/// §6).
 fn is_portals(bytes: &[u8]) -> bool {
     matches!(
         bytes,
@@ -209,17 +210,18 @@ fn is_portals(bytes: &[u8]) -> bool {
     )
 }
 
-/// The types of TLS's first records (RFC 8446 §5.1): handshake, and alert.
+/// Types of the first TLS records (RFC 8446 §5.1): handshake and alert.
 const HELLO: u8 = 22;
 const ALERT: u8 = 21;
 
-/// Whether they begin a record of TLS, of this type.
+/// Whether the bytes begin a TLS record of this type.
 fn is_tls(bytes: &[u8], kind: u8) -> bool {
     matches!(bytes, [found, 3, ..] if *found == kind)
 }
 
 impl Drop for Passage {
-    /// What may come yet is paid: of one that was never looked at as much as its peer may have under way.
+    /// Pays for what may still arrive; if the counters were never looked at, for as much as the peer may have under
+    /// way.
     fn drop(&mut self) {
         if let Some(name) = self.name() {
             let most = self.uplinks.table().ahead_by(&name).unwrap_or_default();
@@ -242,7 +244,7 @@ mod tests {
     use thalweg_bond::Application;
 
     #[test]
-    fn what_waited_unread_is_paid_once() {
+    fn bytes_that_waited_unread_are_paid_once() {
         let uplinks = Uplinks::unkept(Settings::default());
         let (now, today) = (uplinks.now(), uplinks.today());
         let present = [(7, "wan0"), (8, "wan1")];
@@ -256,7 +258,7 @@ mod tests {
             let shown = uplinks.table().show(today);
             shown.iter().find(|of| of.index == index).unwrap().used
         };
-        // Another one answers than the first.
+        // The second interface answers, not the first.
         passage.tried(NonZeroU32::new(order[0].0).unwrap());
         passage.stands(NonZeroU32::new(order[1].0), None);
         assert_eq!((used(order[0].0), used(order[1].0)), (CONNECTION, CONNECTION));
@@ -266,13 +268,13 @@ mod tests {
         passage.moved(160_000, 0);
         let paid = with_headers(160_000) + CONNECTION;
         assert_eq!(used(order[1].0), paid);
-        // It is given up while its peer sends.
+        // It is given up while its peer is sending.
         drop(passage);
         assert_eq!(used(order[1].0), paid + with_headers(320_000));
     }
 
     #[test]
-    fn who_answers_is_told_by_the_first_bytes() {
+    fn the_first_bytes_tell_a_login_network_from_the_server() {
         assert!(is_portals(b"HTTP/1.1 511 Network Authentication Required\r\n"));
         assert!(is_portals(b"HTTP/1.0 511\r\n"));
         for other in [&b"HTTP/1.1 200 OK\r\n"[..], b"HTTP/1.1 51", b"", b"SSH-2.0-OpenSSH"] {

@@ -1,7 +1,7 @@
-//! A light probe: a little of a file that the user named, by an interface of which nothing is known.
+//! A light probe: the beginning of a file that the user named, fetched by an interface of which nothing is known.
 //!
-//! It tells the round trip and a rate (mostly of slow start, so a lower bound), and that what answers
-//! is the server, and not a portal that wants to be logged in to first.
+//! It measures the round trip and a rate, which is a lower bound because most of it is slow start. It also tells
+//! whether the server itself answers, and not a portal that requires a login.
 
 use http_body_util::{BodyExt as _, Empty};
 use hyper::{
@@ -24,17 +24,17 @@ use thalweg_wire::Destination;
 use thiserror::Error;
 use tokio::time::timeout;
 
-/// The most that is asked for.
+/// The most bytes that are asked for.
 pub const MOST: ByteSize = ByteSize::from_bytes(256 << 10);
 
-/// What is taken from a budget for one: with heads, and what is under way when it ends. An
-/// interface for which the day's budget has less left is not probed.
+/// The cost that is taken from the budget for one probe, which includes headers and what is under way when it ends. An
+/// interface is not probed if less than this is left of the day's budget.
 pub const COST: ByteSize = ByteSize::from_bytes(320 << 10);
 
-/// It takes no longer.
+/// Time limit of a probe.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A file on a server that interfaces are probed with, `http://HOST[:PORT]/PATH`.
+/// A file on a server to probe interfaces with, `http://HOST[:PORT]/PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeServer {
     at: Destination,
@@ -43,13 +43,13 @@ pub struct ProbeServer {
 }
 
 impl ProbeServer {
-    /// Whether both are files of one host.
+    /// Whether both files are on one host.
     pub fn is_on_host_of(&self, other: &Self) -> bool {
         self.at.host == other.at.host
     }
 }
 
-/// It is none.
+/// Not the URL of a file to probe with.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{0}` is no file to probe with, e.g. \"http://speed.example/256k.bin\"")]
 pub struct NoProbeServer(String);
@@ -75,19 +75,19 @@ impl fmt::Display for ProbeServer {
     }
 }
 
-/// What a probe told.
+/// The result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Probed {
     /// The kernel's round trip.
     pub rtt: Option<Duration>,
-    /// Bytes of the file.
+    /// Bytes of the file that arrived.
     pub bytes: u64,
-    /// From the answer's head to its end.
+    /// Time from the answer's head to its end.
     pub took: Duration,
 }
 
 impl Probed {
-    /// The rate; zero if it was too short to tell.
+    /// The rate; zero if the time was too short to tell.
     pub fn rate(&self) -> Rate {
         match self.took.is_zero() {
             true => Rate::ZERO,
@@ -96,16 +96,16 @@ impl Probed {
     }
 }
 
-/// What it did not tell, and why.
+/// Why a probe failed.
 #[derive(Debug, Error)]
 pub enum ProbeError {
     /// The server was not reached.
     #[error(transparent)]
     Unreached(#[from] DialError),
-    /// Another answer than the file.
+    /// The answer was not the file.
     #[error("the probe was answered {0}, not with the file: a portal that wants a login?")]
     Other(StatusCode),
-    /// It broke off.
+    /// The connection broke.
     #[error("the probe broke off: {0}")]
     Broken(#[from] hyper::Error),
     /// It took too long.
@@ -137,7 +137,7 @@ async fn fetch(
         let answer = asking.send_request(request(server)).await?;
         receive(answer, rtt).await
     };
-    // The connection ends with the answer, or earlier: the exchange says how.
+    // The connection ends with the answer, or earlier; the exchange tells how.
     let serving = async {
         _ = connection.await;
         std::future::pending::<Infallible>().await
@@ -164,7 +164,7 @@ fn request(server: &ProbeServer) -> Request<Empty<Bytes>> {
     request
 }
 
-/// A server that knows no ranges sends more than was asked for: it is not read.
+/// Reads no more than was asked for: a server without range requests sends more.
 async fn receive(
     mut answer: hyper::Response<Incoming>,
     rtt: Option<Duration>,
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_to_probe_with_are_read() {
+    fn urls_of_probe_files_are_parsed() {
         let server: ProbeServer = "http://speed.example/256k?x=1".parse().unwrap();
         assert_eq!(server.at, "speed.example:80".parse().unwrap());
         assert_eq!(server.to_string(), "http://speed.example/256k?x=1");

@@ -15,7 +15,7 @@ use std::{
 use thalweg_net::{socket_inode, socket_user};
 use tokio::{sync::OnceCell, task::spawn_blocking};
 
-/// A program's connection to this process; whose it is is found out once, when it matters.
+/// A program's connection to this process. Its owner is looked up once, when it matters.
 #[derive(Debug)]
 pub struct Client {
     at: SocketAddr,
@@ -29,7 +29,7 @@ pub struct Client {
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 impl Client {
-    /// Whose socket has this local address, and is connected to that one, where that is known.
+    /// Takes the local address of the program's socket, and the address that it is connected to, if known.
     pub fn at(at: SocketAddr, far: Option<SocketAddr>) -> Self {
         let number = NUMBERS.fetch_add(1, Relaxed);
         Self { at, far, program: OnceCell::new(), user: OnceCell::new(), number }
@@ -40,15 +40,15 @@ impl Client {
         self.number
     }
 
-    /// The user who owns the program's socket, from [`user_at`]; `None` if the socket's far end is not known.
+    /// The user that owns the program's socket, from [`user_at`]; `None` if the socket's far end is not known.
     pub async fn user(&self) -> Option<u32> {
         let (at, far) = (self.at, self.far?);
         let find = || async move { spawn_blocking(move || user_at(at, far)).await.ok().flatten() };
         *self.user.get_or_init(find).await
     }
 
-    /// The program's name, as [`program_at`] has it. What cannot be found out stays unknown: another user's program, or
-    /// one that left.
+    /// The program's name, from [`program_at`]; `None` if it cannot be found out: it is another user's program, or has
+    /// ended.
     pub async fn program(&self) -> Option<String> {
         let (at, far) = (self.at, self.far);
         let find = move || program_at(at, far);
@@ -57,16 +57,16 @@ impl Client {
     }
 }
 
-/// Processes that were found last, which are asked first: a program that has opened a connection opens more, and to
-/// look at all descriptors of all processes takes milliseconds of a processor.
+/// Processes that were found last, and are looked at first: a program that has opened a connection opens more, and
+/// looking at all descriptors of all processes takes milliseconds of a processor.
 static FOUND: Mutex<VecDeque<PathBuf>> = Mutex::new(VecDeque::new());
 
-/// So many of them are kept; if it is none of these, all processes are looked at.
+/// How many of them are kept. If the program is none of these, all processes are looked at.
 const KEPT: usize = 8;
 
-/// The name of the program whose socket has this local address, and is connected to that one; of this user's processes alone, unless that is root:
-/// others' descriptors cannot be seen. Reads `/proc`: some milliseconds, so not on a runtime's
-/// thread.
+/// The name of the program whose socket has this local address and is connected to `far`. Without root it finds only
+/// this user's processes, since others' descriptors cannot be seen. It reads `/proc`, which takes some milliseconds, so
+/// do not call it on a runtime's thread.
 pub fn program_at(local: SocketAddr, far: Option<SocketAddr>) -> Option<String> {
     let inode = far
         .and_then(|far| socket_inode(local, far).ok())
@@ -83,19 +83,19 @@ pub fn program_at(local: SocketAddr, far: Option<SocketAddr>) -> Option<String> 
     Some(name.trim_end().to_owned())
 }
 
-/// The user of the program whose socket has this local address, and is connected to that one; `None` if no process of
-/// this network namespace holds it, or the user is one that this user namespace does not know.
+/// The user of the program whose socket has this local address and is connected to `far`. `None` if no process of this
+/// network namespace holds it, or this user namespace does not know the user.
 pub fn user_at(local: SocketAddr, far: SocketAddr) -> Option<u32> {
     let user = match socket_user(local, far) {
         Ok(user) => user,
-        // The kernel knows that there is none.
+        // The kernel knows that there is no such socket.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(_) => listed(local, Some(far))?.user,
     };
     (user != unmapped_user()).then_some(user)
 }
 
-/// The user that the kernel reports in place of all users without a number in this namespace (user_namespaces(7)).
+/// The user that the kernel reports for all users without a number in this namespace (user_namespaces(7)).
 fn unmapped_user() -> u32 {
     let read = || fs::read_to_string("/proc/sys/kernel/overflowuid").ok()?.trim().parse().ok();
     read().unwrap_or(65_534)
@@ -105,8 +105,8 @@ fn found() -> MutexGuard<'static, VecDeque<PathBuf>> {
     FOUND.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The processes whose descriptors may be seen; those of this network namespace first: a socket belongs to one, and
-/// is seldom handed to a process of another.
+/// The processes whose descriptors may be seen. Those of this network namespace come first: a socket belongs to one
+/// namespace, and is seldom handed to a process of another.
 fn all() -> Vec<PathBuf> {
     let Ok(own) = fs::metadata("/proc/self") else { return Vec::new() };
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -135,15 +135,14 @@ struct Listed {
     inode: u64,
 }
 
-/// The same by the list of all sockets of the machine, which takes milliseconds more; without `far` any connection of the
-/// local address.
+/// Finds the socket in the list of all sockets of the machine, which takes milliseconds more. Without `far` any
+/// connection of the local address matches.
 fn listed(local: SocketAddr, far: Option<SocketAddr>) -> Option<Listed> {
     let of = |table: &str| row_in(&fs::read_to_string(table).ok()?, local, far);
     of("/proc/net/tcp").or_else(|| of("/proc/net/tcp6"))
 }
 
-/// Columns of `/proc/net/tcp`: number, local, remote, state, queues, timer, retransmissions,
-/// user, time-out, inode.
+/// Columns of `/proc/net/tcp`: number, local, remote, state, queues, timer, retransmissions, user, time-out, inode.
 fn row_in(table: &str, local: SocketAddr, far: Option<SocketAddr>) -> Option<Listed> {
     let is_same = |a: SocketAddr, b: SocketAddr| {
         a.ip().to_canonical() == b.ip().to_canonical() && a.port() == b.port()
@@ -158,7 +157,7 @@ fn row_in(table: &str, local: SocketAddr, far: Option<SocketAddr>) -> Option<Lis
     })
 }
 
-/// `0100007F:0C38`: each four bytes of the address in this machine's order, the port as a number.
+/// Parses `0100007F:0C38`: each four bytes of the address in this machine's order, and the port as a number.
 fn address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let word = |at: usize| u32::from_str_radix(ip.get(at..at + 8)?, 16).ok().map(u32::to_ne_bytes);
@@ -192,7 +191,7 @@ mod tests {
             let at = near.local_addr().unwrap();
             let far = listener.local_addr().unwrap();
             assert_eq!(program_at(at, Some(far)), Some(own.clone()), "{listen}");
-            // Whoever was found is asked first.
+            // The process that was found is looked at first.
             assert!(found().iter().any(|kept| kept.ends_with(std::process::id().to_string())));
             assert_eq!(program_at(at, None), Some(own.clone()), "{listen}");
             let user = Some(fs::metadata("/proc/self").unwrap().uid());
@@ -203,14 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_none_are_passed_over() {
+    fn invalid_rows_are_skipped() {
         let local = "127.0.0.1:3128".parse().unwrap();
         assert!(row_in("head\n\n 0: zz:1 x\n 1: 01:0C38", local, None).is_none());
     }
 
-    /// With `SO_REUSEADDR` another user may have a connection of the same local address.
+    /// With `SO_REUSEADDR` another user may have a connection with the same local address.
     #[test]
-    fn a_row_belongs_to_both_addresses() {
+    fn a_row_must_match_both_addresses() {
         let row = |far: &str, user: u32, inode: u64| {
             format!(
                 "  0: 0100007F:0C38 {far} 01 00000000:00000000 00:00000000 00000000  {user} 0 {inode} 1\n"

@@ -1,4 +1,4 @@
-//! What is shown of the interfaces, as JSON: sizes in bytes, rates in bit/s, times in seconds.
+//! The report on the interfaces as JSON: sizes in bytes, rates in bit/s, times in seconds.
 
 use super::{Settings, Shown, Uplinks};
 use serde_json::{Value, json};
@@ -9,10 +9,10 @@ use thalweg_measure::{self as measure, Method};
 use thalweg_net::{Interface, Lack, Survey, survey};
 use thalweg_units::{Rate, Time};
 
-/// Applications that are shown: those that were used last.
+/// Applications in the report: those that were used last.
 const MOST_APPLICATIONS: usize = 64;
 
-/// Interfaces, applications, and why the last connections went where they went.
+/// The interfaces, the applications, and the reasons of the last decisions.
 pub fn report(uplinks: &Uplinks) -> Value {
     let (now, today) = (uplinks.now(), uplinks.today());
     let spent_on_probes = uplinks.spent_on_probes().as_bytes();
@@ -89,20 +89,20 @@ fn interface(shown: &Shown, now: Time) -> Value {
     })
 }
 
-/// What this process was charged for a purpose.
+/// Bytes that this process was charged for a purpose.
 fn charged(uplinks: &Uplinks, shown: &Shown, purpose: Purpose) -> u64 {
     let scope = Scope { interface: NonZeroU32::new(shown.index), ..Scope::purpose(purpose) };
     uplinks.budget().spent(scope).as_bytes()
 }
 
-/// What the kernel says of an interface that is used.
+/// Adds what the kernel says about an interface that is used.
 fn found(value: &mut Value, name: &str, survey: &Survey) {
     let Some(this) = survey.usable.iter().find(|found| found.name == name) else { return };
     value["ipv4"] = json!(this.addresses.iter().any(|ip| ip.is_ipv4()));
     value["ipv6"] = json!(this.addresses.iter().any(|ip| ip.is_ipv6()));
 }
 
-/// The interfaces that nothing is assigned to, and why.
+/// The interfaces that no connection is assigned to, with the reason.
 fn unused<'a>(used: &'a [Shown], survey: &'a Survey) -> impl Iterator<Item = (&'a str, String)> {
     let is_used = move |found: &&Interface| used.iter().any(|shown| shown.name == found.name);
     let has_default = survey.usable.iter().any(|found| found.has_default_route);
@@ -129,7 +129,8 @@ fn unused<'a>(used: &'a [Shown], survey: &'a Survey) -> impl Iterator<Item = (&'
     idle.chain(lacking)
 }
 
-/// What the settings name and this host has not: a misspelt name would be forbidden nothing, without a word.
+/// Interfaces that the settings name and this host does not have. Otherwise a misspelt name would forbid nothing,
+/// unnoticed.
 fn absent<'a>(
     settings: &'a Settings,
     survey: &'a Survey,
@@ -178,7 +179,7 @@ mod tests {
     use thalweg_units::ByteSize;
 
     #[test]
-    fn what_is_named_and_not_there_is_told() {
+    fn names_without_an_interface_are_reported() {
         let mut settings = Settings::default();
         settings.policies.insert("lte7".to_owned(), Policy::default());
         settings.policies.insert("lo0there".to_owned(), Policy::default());
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn probes_and_second_copies_are_the_processs_and_shown_by_interface() {
+    fn probes_and_second_copies_are_charged_to_the_process_and_shown_by_interface() {
         let (uplinks, budget) = (Uplinks::unkept(Settings::default()), Arc::new(Budget::new()));
         uplinks.charge_to(budget.clone());
         let present = ["wan0", "wan1"].into_iter().zip([7, 8]);

@@ -1,16 +1,17 @@
-//! What TCP sent again of one connection. Pure.
+//! Retransmissions of one connection. Pure.
 
 use std::time::Duration;
 use thalweg_net::TcpInfo;
 use thalweg_units::Time;
 
-/// Shares are told of no shorter time: the estimate weighs looks, not bytes, and a link is looked at each round trip.
+/// The shortest time between two results: the estimate weighs looks, not bytes, and a link is looked at each round
+/// trip.
 const BETWEEN: Duration = Duration::from_secs(1);
 
-/// Fewer bytes say nothing of what is lost: they wait for the next look.
+/// Fewer bytes say nothing about loss: they wait for the next look.
 const TELLING: u64 = 16 << 10;
 
-/// What its kernel had counted when it was told of last.
+/// The kernel's counters at the last result.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Resent {
     acknowledged: u64,
@@ -19,8 +20,8 @@ pub(super) struct Resent {
 }
 
 impl Resent {
-    /// Since this was told of last: bytes that were sent again, and all of them. `None`: it is too early to tell, or too
-    /// little was sent; the next look is of that as well.
+    /// Bytes that were retransmitted, and all bytes sent, since the last result. `None`: it is too early, or too little
+    /// was sent; the next look includes these bytes.
     pub fn look(&mut self, info: &TcpInfo, now: Time) -> Option<(u64, u64)> {
         let again = u64::from(info.retransmitted.saturating_sub(self.retransmitted));
         let again = again.saturating_mul(info.mss.into());
@@ -39,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_little_waits_and_nothing_is_told_twice() {
+    fn small_amounts_wait_and_nothing_counts_twice() {
         let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
         let info = |acknowledged, retransmitted| TcpInfo {
             acknowledged,

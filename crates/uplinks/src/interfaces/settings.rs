@@ -1,24 +1,24 @@
-//! What a user wants of the interfaces.
+//! The user's settings for the interfaces.
 
 use super::{Probing, table::Present};
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_bond::{ConnectionMethod, Policy, Rules};
 use thalweg_net::{Interface, Wish, into_the_world};
 
-/// How whole connections are assigned.
+/// How connections are assigned to interfaces.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The scheduler.
+    /// The method of the scheduler.
     pub schedule: ConnectionMethod,
-    /// How long after its last connection a destination keeps to its interface; zero: not.
+    /// How long after its last connection a destination keeps to its interface; zero: not at all.
     pub affinity: Duration,
-    /// What is allowed of interfaces, by name; of others all.
+    /// What is allowed of interfaces, by name; of others everything is allowed.
     pub policies: BTreeMap<String, Policy>,
-    /// For single applications and destinations.
+    /// Rules for single applications and destinations.
     pub rules: Rules,
     /// Whether hosts of this host's own networks are assigned as well; loopback never is.
     pub near: bool,
-    /// How interfaces are probed of which traffic tells nothing.
+    /// How interfaces without traffic are probed.
     pub probing: Probing,
 }
 
@@ -32,30 +32,30 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// What is allowed of this interface.
+    /// The policy of this interface.
     pub fn policy(&self, name: &str) -> Policy {
         self.policies.get(name).copied().unwrap_or_default()
     }
 
-    /// What is said of this interface where it would not be used without a word.
+    /// What the settings say about an interface that would not be used by default.
     pub fn wish(&self, name: &str) -> Wish {
         let policy = self.policies.get(name);
         let beside_tunnel = policy.is_some_and(|policy| policy.beside_tunnel);
         Wish { is_named: policy.is_some(), beside_tunnel }
     }
 
-    /// The day on which its counts begin anew.
+    /// The day of the month on which the counts of this interface begin anew.
     pub fn reset_day(&self, name: &str) -> u8 {
         self.policy(name).cap.map_or(1, |cap| cap.reset_day)
     }
 
-    /// Whether nothing is forbidden, so that a host with one interface needs no table.
+    /// Whether the settings forbid nothing, so that a host with one interface needs no table.
     pub fn is_plain(&self) -> bool {
         self.policies.is_empty() && self.rules.0.is_empty()
     }
 }
 
-/// Those that lead into the world and that the settings leave, in the kernel's order of preference.
+/// The interfaces that lead into the world and that the settings allow, in the kernel's order of preference.
 pub fn present(found: &[Interface], settings: &Settings) -> Vec<Present> {
     let wanted = into_the_world(found, |name| settings.wish(name));
     wanted.into_iter().map(|i| Present { index: i.index.get(), name: i.name }).collect()

@@ -1,4 +1,4 @@
-//! The table of interfaces: which of them gets a connection. No I/O; the time is an argument.
+//! The table of interfaces, which decides the interface of each connection. No I/O; the time is an argument.
 
 #[cfg(test)]
 mod tests;
@@ -24,23 +24,23 @@ use thalweg_bond::{
 use thalweg_units::{Rate, Time, WallTime};
 use thalweg_wire::{Destination, Host};
 
-/// Decisions that are remembered for who asks why. Of more the oldest is forgotten.
+/// Decisions that are remembered for the report. Beyond that, the oldest is forgotten.
 const MOST_DECISIONS: usize = 64;
 
-/// Estimates of interfaces that are gone: a dock, some networks, tethered telephones. Of more,
-/// those heard of longest ago are forgotten.
+/// Estimates of interfaces that are gone: a dock, some networks, tethered telephones. Beyond that, those heard of
+/// longest ago are forgotten.
 const MOST_GONE: usize = 64;
 
-/// No interface's index: destinations that only the kernel's own choice leads to.
+/// The index of no interface: for destinations that only the kernel's own choice reaches.
 const UNBOUND: u32 = 0;
 
-/// The primary interfaces are full when what is under way on each takes longer than this.
+/// The primary interfaces are full if the load of each takes longer than this.
 const FULL: Duration = Duration::from_secs(10);
 
-/// The interface of what the kernel sends as it likes.
+/// The interface that the report shows for connections left to the kernel.
 const KERNELS: &str = "-";
 
-/// Why the kernel does so though there is a choice.
+/// Why they are left to the kernel although there is a choice.
 const NEAR: &str = "a near destination, left to the kernel; `near = true` changes that";
 
 /// An interface that is usable now.
@@ -48,18 +48,18 @@ const NEAR: &str = "a near destination, left to the kernel; `near = true` change
 pub struct Present {
     /// The kernel's index.
     pub index: u32,
-    /// Its name: what settings and kept counts go by.
+    /// Its name, which settings and kept counts refer to.
     pub name: String,
 }
 
 /// Where a connection went, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// Who asked.
+    /// The application that asked.
     pub application: Application,
-    /// For what.
+    /// Its destination.
     pub destination: String,
-    /// By which interface.
+    /// The interface.
     pub interface: String,
     /// The reason.
     pub why: String,
@@ -67,20 +67,19 @@ pub struct Decision {
     pub at: Time,
 }
 
-/// Where a connection is to go.
+/// The assignment of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Assigned {
-    /// Wherever the kernel sends it: there is no choice.
+    /// The kernel decides: there is no choice.
     Free,
-    /// By these interfaces, the first at once and each later one if those before fail; known
-    /// by this number from now on. `true` with those that are not meant to be used now: lower tiers,
-    /// and what is in doubt.
+    /// The connection has this number from now on, and uses the first of these interfaces, and each later one if those
+    /// before fail. `true` marks those that are not meant to be used now: lower tiers, and interfaces in doubt.
     By(u64, Vec<(u32, bool)>),
-    /// By none: the user's settings leave none.
+    /// Nowhere: the user's settings leave no interface.
     Nowhere,
 }
 
-/// The interfaces, what is under way by them, and what is remembered of applications.
+/// The interfaces, their traffic, and what is remembered of applications.
 #[derive(Debug)]
 pub struct Table {
     settings: Settings,
@@ -94,13 +93,13 @@ pub struct Table {
     probes: Probes,
     addition: Addition,
     caps: Caps,
-    /// Where a time is to be met at the least cost: what waits.
+    /// If a deadline is to be met at the least cost: the interfaces that wait.
     thrift: Option<Thrift<String>>,
     decisions: VecDeque<Decision>,
 }
 
 impl Table {
-    /// By these settings, with what was kept.
+    /// Creates a table with these settings and what was kept.
     pub fn new(settings: Settings, kept: Kept, now: Time) -> Self {
         Self {
             scheduler: ConnectionScheduler::new(settings.schedule),
@@ -119,15 +118,15 @@ impl Table {
         }
     }
 
-    /// Assigns by another method from now on.
+    /// Assigns connections by this method from now on.
     pub fn schedule_by(&mut self, method: ConnectionMethod) {
         if self.scheduler.method() != method {
             self.scheduler = ConnectionScheduler::new(method);
         }
     }
 
-    /// These are usable now, in the system's order of preference; what went by others is free
-    /// to go elsewhere.
+    /// Sets the interfaces that are usable now, in the system's order of preference. Destinations of interfaces that
+    /// are gone are free to use others.
     pub fn follow(&mut self, present: Vec<Present>, now: Time, today: WallTime) {
         for gone in self.present.iter().filter(|old| !present.contains(old)) {
             self.affinity.gone(gone.index);
@@ -145,7 +144,7 @@ impl Table {
         }
     }
 
-    /// Names of interfaces come and go: of those that are gone the estimates heard of last are kept.
+    /// Names of interfaces come and go: of those that are gone, only the estimates heard of last are kept.
     fn forget_old_estimates(&mut self, now: Time) {
         let is_gone = |name: &&String| self.present.iter().all(|present| present.name != **name);
         let gone: Vec<String> = self.estimates.keys().filter(is_gone).cloned().collect();
@@ -157,7 +156,7 @@ impl Table {
         }
     }
 
-    /// The user's settings from now on; connections under way go on.
+    /// Sets the user's settings; connections under way go on.
     pub fn allow(&mut self, settings: Settings) {
         self.schedule_by(settings.schedule);
         if settings.affinity != self.settings.affinity {
@@ -171,14 +170,14 @@ impl Table {
         &self.settings
     }
 
-    /// A bond's link by it reached another than the member, who is reached by other interfaces.
+    /// A bond's link by this interface reached another host than the member, which answers by other interfaces.
     pub fn is_impostor(&mut self, interface: u32, now: Time) {
         if self.doubts.of(interface, now) != Some(Why::Impostor) {
             self.doubts.believe(interface, Why::Impostor, now);
         }
     }
 
-    /// A bond's link by it reached the very member.
+    /// A bond's link by this interface reached the member itself.
     pub fn is_genuine(&mut self, interface: u32, now: Time) {
         self.doubts.proven(interface, None, now);
     }
@@ -188,15 +187,15 @@ impl Table {
         self.present.iter().find(|p| p.name == name).map(|p| p.index)
     }
 
-    /// What the interface with this index is called, if it is there.
+    /// The name of the interface with this index, if it is usable now.
     pub fn name(&self, index: u32) -> Option<String> {
         self.present.iter().find(|p| p.index == index).map(|p| p.name.clone())
     }
 }
 
-/// Where a connection is to go, and what is remembered of that.
+/// The assignment of connections, and the decisions that are remembered.
 impl Table {
-    /// Where a connection of this application to this destination is to go.
+    /// Assigns an interface to a connection of this application to this destination.
     pub fn assign(
         &mut self,
         application: Application,
@@ -218,7 +217,7 @@ impl Table {
         let among = kept.as_deref().unwrap_or(&candidates);
         let pick = self.scheduler.pick(among, expected, application.nature());
         let why = |pick: &Pick| match &kept {
-            Some(kept) => keeping(kept.len(), pick),
+            Some(kept) => kept_reason(kept.len(), pick),
             None => self.reason(pick, (&application, destination), candidates.len(), (now, today)),
         };
         let picked = pick.map(|pick| (pick.interface, why(&pick)));
@@ -232,7 +231,7 @@ impl Table {
         Assigned::By(id, order)
     }
 
-    /// Those of the candidates that a connection keeps to, of what its destination used already.
+    /// The candidates that a connection keeps to, among those that its destination used already.
     fn faithful(
         &self,
         used: Vec<u32>,
@@ -245,8 +244,9 @@ impl Table {
         kept_to(candidates, &used, expected, self.scheduler.method())
     }
 
-    /// Whether a connection would not keep to what its destination used, although that is there, since something else goes
-    /// by it. It may be one that the program has closed already: which of the two is seen first is chance.
+    /// Whether a connection would leave the interfaces that its destination used, although they are there, because of
+    /// other traffic by them. That traffic may be a connection that the program has closed already: the order in which
+    /// both are seen is chance.
     pub fn lets_go(
         &self,
         application: &Application,
@@ -268,8 +268,8 @@ impl Table {
         !is_near && (self.present.len() > 1 || !self.settings.is_plain())
     }
 
-    /// What the legs to relays are bound to, of this order: nothing, so that the kernel decides and
-    /// bonds may be used, as long as its own choice is among those meant to be used, and free.
+    /// The interface that legs to relays are bound to, given this order. `None`: the kernel decides, so that bonds may
+    /// be used, as long as its own choice is among the interfaces meant to be used, and has no cap or limit.
     pub fn relays_leave_by(&self, order: &[(u32, bool)]) -> Option<u32> {
         let own = self.present.first()?;
         let policy = self.settings.policy(&own.name);
@@ -278,7 +278,7 @@ impl Table {
         if is_free && is_meant { None } else { order.first().map(|(index, _)| *index) }
     }
 
-    /// The last decisions, the newest first.
+    /// The last decisions, newest first.
     pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
         self.decisions.iter().rev()
     }
@@ -299,7 +299,7 @@ impl Table {
 
 /// Which interfaces may be used now.
 impl Table {
-    /// The interfaces that a bond's links go by, by index, where it reaches nobody by those of `fails`.
+    /// The interfaces of a bond's links, by index, given that it reaches nothing by those in `fails`.
     pub fn for_links(&self, fails: &BTreeSet<u32>, now: Time, today: WallTime) -> Vec<u32> {
         let of = |present: &Present| {
             let serves = self.doubts.of(present.index, now).is_none();
@@ -313,8 +313,8 @@ impl Table {
         linked(&all).into_iter().map(|at| self.present[at].index).collect()
     }
 
-    /// The interfaces that what no bond carries may go by, by index: as links may, and where all of those are in doubt,
-    /// these all the same.
+    /// The interfaces for channels without a bond, by index: the same as for links; if all of those are in doubt, they
+    /// are used all the same.
     pub fn for_plain(&self, now: Time, today: WallTime) -> Vec<u32> {
         let meant = self.for_links(&BTreeSet::new(), now, today);
         if !meant.is_empty() {
@@ -327,12 +327,12 @@ impl Table {
         self.present.iter().filter(may).map(|present| present.index).collect()
     }
 
-    /// All that are usable, by index.
+    /// All usable interfaces, by index.
     pub fn indices(&self) -> BTreeSet<u32> {
         self.present.iter().map(|present| present.index).collect()
     }
 
-    /// How many interfaces links may ever go by now, whatever fails.
+    /// How many interfaces links may use now, whatever fails.
     pub fn count_for_links(&self, today: WallTime) -> usize {
         let may = |present: &&Present| {
             let is_never = self.settings.policy(&present.name).tier == Tier::Never;
@@ -341,8 +341,8 @@ impl Table {
         self.present.iter().filter(may).count()
     }
 
-    /// The places in `present` that this connection may go by, and those that are left if none of
-    /// them brings it about: what is in doubt, and lower tiers.
+    /// Positions in `present` that this connection may use, and those that remain if none of them works: interfaces in
+    /// doubt, and lower tiers.
     fn usable(
         &self,
         application: &Application,
@@ -364,7 +364,7 @@ impl Table {
         };
         let mut first = of(&serves);
         if first.is_empty() {
-            // Where nothing else is left, what is in doubt is tried all the same.
+            // If nothing else is left, interfaces in doubt are tried all the same.
             first = of(&|_| true);
         }
         let last = ruled.iter().copied().filter(|at| !first.contains(at)).collect();
@@ -378,9 +378,9 @@ impl Table {
     }
 }
 
-/// Why a connection went where it did, in words.
+/// The reasons of decisions, in words.
 impl Table {
-    /// Whether a connection to `to`, for which nothing is decided, would be assigned if it were not near.
+    /// Whether a connection to `to` is left to the kernel only because its destination is near.
     pub fn is_left_as_near(&self, to: &Destination) -> bool {
         let is_loopback = matches!(&to.host, Host::Ip(ip) if ip.to_canonical().is_loopback());
         !is_loopback
@@ -388,7 +388,7 @@ impl Table {
             && !self.has_choice(to)
     }
 
-    /// Such a connection was made, for who asks why; one after the other to the same destination count as one.
+    /// Remembers such a connection for the report; successive ones to the same destination count as one.
     pub fn left_as_near(&mut self, application: Application, destination: &str, at: Time) {
         let (interface, why) = (KERNELS.to_owned(), NEAR.to_owned());
         let destination = destination.to_owned();
@@ -399,8 +399,8 @@ impl Table {
         }
     }
 
-    /// The interfaces that a destination used, where it is to keep to some, and those by which this very application has
-    /// connections open to it: whoever bears that bears the next one.
+    /// The interfaces that a destination used, if it is to keep to some, and those by which this very application has
+    /// connections open to it: a destination that accepts those accepts the next one.
     fn with_open(&self, mut used: Vec<u32>, by: &Application, to: &str) -> Vec<u32> {
         let own = |open: &&Open| open.stands && open.application == *by && open.destination == to;
         if !used.is_empty() {
@@ -409,8 +409,8 @@ impl Table {
         used
     }
 
-    /// Of a connection of this application to this destination: the rule that left something out; where one interface
-    /// was left, what the others lack; and else the scheduler's reason.
+    /// The reason of a decision: the rule that left out interfaces; if a single one was left, what the others lack;
+    /// otherwise the scheduler's reason.
     fn reason(
         &self,
         pick: &Pick,
@@ -450,9 +450,9 @@ impl Table {
     }
 }
 
-/// What becomes of connections that were assigned.
+/// The course of assigned connections.
 impl Table {
-    /// The connection stands, by this interface, with this round trip.
+    /// The connection is established by this interface, with this round trip.
     pub fn stands(&mut self, id: u64, interface: u32, rtt: Option<Duration>, now: Time) {
         let Some(open) = self.traffic.get_mut(id) else { return };
         let assigned = std::mem::replace(&mut open.interface, interface);
@@ -479,7 +479,7 @@ impl Table {
         }
     }
 
-    /// No route to the connection's destination leaves by this interface: that is no fault of it.
+    /// No route to the connection's destination leaves by this interface, which is not the interface's fault.
     pub fn leads_not_by(&mut self, id: u64, interface: u32) {
         if let Some(open) = self.traffic.get_mut(id) {
             open.is_routeless |= open.interface == interface;
@@ -493,9 +493,9 @@ impl Table {
         }
     }
 
-    /// Somebody else answered the connection than whom it was meant for, or the server is at fault: the destination need
-    /// not keep to its interface, which is left out for a while once another destination or another interface tells
-    /// whose fault it is.
+    /// Another host answered than the intended destination, or the server is at fault. The destination need not keep to
+    /// its interface any more. The interface is left out for a while once another destination or another interface
+    /// shows whose fault it is.
     pub fn answered_falsely(&mut self, id: u64, now: Time) {
         if let Some(open) = self.traffic.get(id) {
             self.affinity.free(&open.destination, open.interface);
@@ -503,25 +503,24 @@ impl Table {
         }
     }
 
-    /// The connection waits for its program's next request, or has one: a link that is kept.
+    /// The connection waits for its program's next request, or has one.
     pub fn rests(&mut self, id: u64, rests: bool) {
         if let Some(open) = self.traffic.get_mut(id) {
             open.rests = rests;
         }
     }
 
-    /// The connection has moved so many bytes by now, to and from this host. How many more than
-    /// before.
+    /// The connection has moved this many bytes by now, to and from this host. Returns how many more than before.
     pub fn moved(&mut self, id: u64, down: u64, up: u64, now: Time) -> u64 {
         self.traffic.moved(id, down, up, now)
     }
 
-    /// The connection stands, but by none of the interfaces: only the kernel's own choice led there,
-    /// and the next ones to this destination go that way at once.
+    /// The connection is established by the kernel's own choice only, and by none of the interfaces. Later ones to this
+    /// destination are left to the kernel at once.
     pub fn stands_free(&mut self, id: u64, now: Time) {
         if let Some(open) = self.traffic.end(id) {
             self.affinity.went(&open.destination, UNBOUND, now);
-            // What was decided came to nothing.
+            // The decision had no effect.
             let of = |d: &Decision| {
                 d.destination == open.destination && d.application == open.application
             };
@@ -531,20 +530,20 @@ impl Table {
         }
     }
 
-    /// The interface that a connection goes by.
+    /// The name of the interface that a connection uses.
     pub fn interface_of(&self, id: u64) -> Option<String> {
         self.traffic.get(id).and_then(|open| self.name(open.interface))
     }
 
-    /// What TCP said of the connection: its round trip, and what it sent again of how many bytes
-    /// since that was told last.
+    /// TCP's counts of the connection: its round trip; and the bytes that it sent again and all that it sent, since
+    /// they were last given.
     pub fn saw(&mut self, id: u64, rtt: Duration, resent: Option<(u64, u64)>, now: Time) {
         if let Some(name) = self.interface_of(id) {
             self.heard_of(name, rtt, resent, now);
         }
     }
 
-    /// The connection has ended, or came to nothing.
+    /// The connection has ended, or failed.
     pub fn ended(&mut self, id: u64) {
         if let Some(open) = self.traffic.end(id).filter(|open| open.stands) {
             let bytes = open.moved.0.saturating_add(open.moved.1);
@@ -554,15 +553,15 @@ impl Table {
     }
 }
 
-/// What interfaces bring, second by second, and what is believed of it.
+/// The traffic of interfaces, second by second, and the rates that are believed.
 impl Table {
-    /// So many bytes more came and went by an interface, by connections that are no program's.
+    /// This many bytes more came and went by an interface, over connections that belong to no program.
     pub fn flowed(&mut self, name: &str, more: (u64, u64), now: Time) {
         let Some(index) = self.index_of(name) else { return };
         self.traffic.flowed(index, more, now);
     }
 
-    /// What TCP said of one of those, as [`Self::saw`].
+    /// TCP's counts of one of those, as in [`Self::saw`].
     pub fn link_saw(&mut self, name: &str, rtt: Duration, resent: Option<(u64, u64)>, now: Time) {
         if self.present.iter().any(|present| present.name == name) {
             self.heard_of(name.to_owned(), rtt, resent, now);
@@ -579,7 +578,7 @@ impl Table {
         }
     }
 
-    /// A second or so has passed: estimates are made of what it brought.
+    /// A second or so has passed: updates the estimates.
     pub fn tick(&mut self, now: Time, today: WallTime) {
         let name = |index| self.present.iter().find(|p| p.index == index).map(|p| p.name.clone());
         let (took, brought) = self.traffic.tick(now, name);
@@ -591,7 +590,7 @@ impl Table {
         }
     }
 
-    /// Those at these places, with the rates that are believed of each.
+    /// The candidates at these positions, with the believed rate of each.
     fn candidates(&self, places: &[usize], now: Time) -> Vec<Candidate> {
         let candidates = places
             .iter()
@@ -625,7 +624,7 @@ impl Table {
     }
 }
 
-/// What is left of interfaces' caps: allotments of this process, and the file's word.
+/// What is left of interfaces' caps: by the allotments of this process, and by the file.
 impl Table {
     /// Whether an interface may move more.
     pub fn may(&self, name: &str) -> May {
@@ -635,32 +634,32 @@ impl Table {
         }
     }
 
-    /// Why what has a cap cannot be counted, so that nothing moves.
+    /// Why an interface with a cap may move nothing: its bytes cannot be counted.
     pub fn fault(&self, name: &str) -> Option<&str> {
         self.settings.policy(name).cap.and_then(|_| self.caps.fault(name))
     }
 
-    /// Somebody waits until it may.
+    /// A connection waits until the interface may move more.
     pub fn await_more(&mut self, name: &str) {
         self.caps.await_more(name);
     }
 
-    /// What a server may send ahead on a connection of this interface, if that is bounded.
+    /// What a server may send ahead on a connection by this interface, bytes, if that is bounded.
     pub fn ahead(&self, index: u32) -> Option<u64> {
         self.name(index).and_then(|name| self.ahead_by(&name))
     }
 
-    /// The same of the interface of this name.
+    /// As [`Self::ahead`], by the name of the interface.
     pub fn ahead_by(&self, name: &str) -> Option<u64> {
         self.settings.policy(name).cap.map(ahead)
     }
 
-    /// An interface that needs another allotment of its cap now, if it is asked for more.
+    /// An interface that needs another allotment of its cap now, with the allotment to ask for.
     pub fn wants_allotment(&mut self, today: WallTime) -> Option<(String, Allotting)> {
         let names: Vec<String> = self.present.iter().map(|p| p.name.clone()).collect();
         names.into_iter().find_map(|name| {
             let cap = self.settings.policy(&name).cap?;
-            // Nothing is taken for an interface that nobody uses.
+            // Nothing is taken for an interface without connections.
             let connections = self.ends_by(&name);
             let reserve = connections.saturating_mul(ahead(cap));
             let has_some = self.caps.may(&name, reserve) == May::Go;
@@ -671,7 +670,7 @@ impl Table {
         })
     }
 
-    /// What came of it: what is kept now, and the bytes; or why the file could not be asked.
+    /// The result of asking: what is kept now, and the bytes granted; or why the file could not be asked.
     pub fn allotted(&mut self, name: &str, of: &Allotting, got: Result<(Kept, u64), String>) {
         match got {
             Ok((kept, bytes)) => {
@@ -682,25 +681,25 @@ impl Table {
         }
     }
 
-    /// The same where nothing is kept in a file.
+    /// As [`Self::allotted`], if nothing is kept in a file.
     pub fn allot_here(&mut self, name: &str, of: &Allotting) {
         let bytes = self.kept.take_allotment(name, of);
         self.caps.granted(name, bytes, of.period.today);
     }
 
-    /// A month may have begun.
+    /// Asks again where nothing was left: a month may have begun.
     pub fn ask_again(&mut self) {
         self.caps.ask_again();
     }
 
-    /// What is left of allotments is given back, and what was moved beyond them is kept: nothing is moved any more.
+    /// Gives back the rest of allotments, and charges what was moved beyond them. Nothing is moved after this.
     pub fn give_back_allotments(&mut self, today: WallTime) {
         for left in self.caps.take() {
             self.settle(left, today);
         }
     }
 
-    /// The same of interfaces that nothing goes by just now: other processes may use it.
+    /// Gives back the allotments of interfaces without connections, so that other processes may use them.
     pub fn give_back_idle_allotments(&mut self, today: WallTime) {
         let names: Vec<String> = self.present.iter().map(|p| p.name.clone()).collect();
         for name in names {
@@ -723,17 +722,17 @@ impl Table {
         }
     }
 
-    /// The month that an interface's counts are of.
+    /// The month that an interface's counts are for.
     fn period(&self, name: &str, today: WallTime) -> Period {
         Period::at(today, self.settings.reset_day(name))
     }
 
-    /// A bond's link, or another connection of ours, goes by this interface from now on.
+    /// A bond's link, or another connection of this process, uses this interface from now on.
     pub fn link_began(&mut self, name: &str) {
         self.traffic.link_began(name);
     }
 
-    /// It does not any more.
+    /// It has ended.
     pub fn link_ended(&mut self, name: &str) {
         self.traffic.link_ended(name);
     }
@@ -742,12 +741,12 @@ impl Table {
         self.traffic.ends_by(self.index_of(name).unwrap_or(UNBOUND), name)
     }
 
-    /// Whether it has more of its cap left than what one more connection could have under way.
+    /// Whether more is left of the cap than one more connection could have under way.
     fn has_left(&self, name: &str, today: WallTime) -> bool {
         self.has_left_for(self.ends_by(name).saturating_add(1), name, today)
     }
 
-    /// Whether it has for a bond's link, which may be there already.
+    /// Whether more is left of the cap than a bond's link could have under way, which may be counted already.
     pub fn has_left_for_link(&self, name: &str, today: WallTime) -> bool {
         let index = self.index_of(name).unwrap_or(UNBOUND);
         self.has_left_for(self.traffic.ends_with_link(index, name), name, today)
@@ -761,16 +760,16 @@ impl Table {
         has_left && !matches!(self.caps.may(name, 0), May::Over | May::Fault)
     }
 
-    /// Bytes in this period, without what is allotted and not moved.
+    /// Bytes moved in this period, without those that are allotted and not moved.
     fn used(&self, name: &str, today: WallTime) -> u64 {
         let used = self.kept.used(name, self.period(name, today));
         used.saturating_sub(self.caps.balance(name))
     }
 }
 
-/// What is kept: bytes by interface, and what applications' connections move.
+/// What is kept: bytes by interface, and what the connections of applications move.
 impl Table {
-    /// So many bytes more went by an interface, headers among them, by whatever of ours.
+    /// This many bytes more, including headers, went by an interface, over any connection of this process.
     pub fn carried(&mut self, name: &str, bytes: u64, today: WallTime) {
         if self.settings.policy(name).cap.is_some() {
             return self.caps.pay(name, bytes);
@@ -780,24 +779,24 @@ impl Table {
         self.addition.spent(name, bytes, period);
     }
 
-    /// What could not be kept is kept the next time.
+    /// Takes back an addition that could not be saved.
     pub fn give_back(&mut self, mut addition: Addition) {
         addition.follow(std::mem::take(&mut self.addition));
         self.addition = addition;
     }
 
-    /// What came since it was last taken, to be kept.
+    /// Takes what came since the last call, to be saved.
     pub fn take_addition(&mut self) -> Addition {
         std::mem::take(&mut self.addition)
     }
 
-    /// What is kept now, by all processes of the user; what came meanwhile is on top of it.
+    /// Sets what is kept now by all processes of the user; what came meanwhile is added to it.
     pub fn renew(&mut self, mut kept: Kept) {
         self.addition.to(&mut kept);
         self.kept = kept;
     }
 
-    /// What is to be kept.
+    /// What is kept.
     pub fn kept(&self) -> &Kept {
         &self.kept
     }
@@ -808,10 +807,10 @@ impl Table {
     }
 }
 
-/// A time to be met at the least cost, by what bonds carry.
+/// Deadlines that are met at the least cost, by bonds.
 impl Table {
-    /// All that is under way is to be there by `until`: interfaces with a price wait as long as that is met without
-    /// them, where there are others. They wait as backups do, for none of the others to answer.
+    /// Everything under way must arrive by `until`. Interfaces with a price wait as long as the others can meet that
+    /// alone; while they wait, they are used as backups, if none of the others answers.
     pub fn meet(&mut self, until: Time, flow: Flow, today: WallTime) {
         let names = || self.present.iter().map(|present| &present.name);
         let price = |name: &str| self.settings.policy(name).price;
@@ -832,12 +831,13 @@ impl Table {
         self.thrift = Some(Thrift::new(dear, until));
     }
 
-    /// So many bytes have come, and so many are missing; whether more interfaces are to be used from now on.
+    /// This many bytes have arrived, and this many are missing. Returns whether more interfaces are to be used from now
+    /// on.
     pub fn came(&mut self, done: u64, missing: u64, now: Time) -> bool {
         self.thrift.as_mut().is_some_and(|thrift| thrift.came(done, missing, now))
     }
 
-    /// When links go by it: as its policy says, or, while it is to cost nothing, as a backup.
+    /// The tier of an interface for links: that of its policy or, while it waits, at least backup.
     fn tier_of_links(&self, name: &str) -> Tier {
         let tier = self.settings.policy(name).tier;
         let waits = self.thrift.as_ref().is_some_and(|thrift| thrift.holds(name));
@@ -845,9 +845,9 @@ impl Table {
     }
 }
 
-/// Interfaces of which nothing is known, and what probes told of them.
+/// Interfaces of which nothing is known, and the results of probes.
 impl Table {
-    /// One that may be probed, was not for a while, and of which no traffic told meanwhile.
+    /// An interface that may be probed, was not probed for a while, and of which no traffic told anything meanwhile.
     pub fn unknown(&self, now: Time, today: WallTime) -> Option<Present> {
         let is_old = |age: Option<Duration>| age.is_none_or(|age| age >= PROBED_EVERY);
         let is_unknown = |present: &&Present| {
@@ -864,20 +864,20 @@ impl Table {
         may && self.has_left(&present.name, today)
     }
 
-    /// Takes what a probe costs from what is left for this day.
+    /// Takes the cost of a probe from this day's budget.
     pub fn pay_for_probe(&mut self, today: u32, cost_of_most: (u64, u64)) -> bool {
         self.kept.pay_for_probe(today, cost_of_most)
     }
 
-    /// A probe of it begins.
+    /// A probe of the interface begins.
     pub fn is_probed(&mut self, name: &str, now: Time) {
         let present: Vec<_> = self.present.iter().map(|present| &present.name).collect();
         self.probes.0.retain(|name, _| present.contains(&name));
-        self.probes.0.insert(name.to_owned(), Told { at: now, failed: None });
+        self.probes.0.insert(name.to_owned(), ProbeOutcome { at: now, failed: None });
     }
 
-    /// Who is asked once a probe failed, to know whose fault that is: another interface that may be probed by the same
-    /// server; where there is none, the same interface by another of the `servers`.
+    /// Whom to ask after a failed probe to know whose fault it is: another interface that may be probed, with the same
+    /// server; if there is none, the same interface with another of the `servers`.
     pub fn witness(
         &self,
         of: &Present,
@@ -893,12 +893,12 @@ impl Table {
         }
     }
 
-    /// A probe of it failed, and that is not the server's fault: it leads nowhere for now.
+    /// A probe of the interface failed, and the server is not at fault: the interface is left out for now.
     pub fn is_to_blame(&mut self, of: &Present, now: Time) {
         self.doubts.believe(of.index, Why::Unreached, now);
     }
 
-    /// What it told, or why nothing.
+    /// The result of a probe, or why it failed.
     pub fn probed(
         &mut self,
         of: &Present,
@@ -913,18 +913,18 @@ impl Table {
             self.addition.seen(&of.name, estimate, (now, today));
             self.doubts.serves(of.index);
         }
-        self.probes.0.insert(of.name.clone(), Told { at: now, failed: told.err() });
+        self.probes.0.insert(of.name.clone(), ProbeOutcome { at: now, failed: told.err() });
     }
 
-    /// Why the last probe of it told nothing.
+    /// Why the last probe of the interface failed.
     fn probe_failure(&self, name: &str) -> Option<String> {
         self.probes.0.get(name)?.failed.clone()
     }
 }
 
-/// What is shown of the interfaces.
+/// The status of the interfaces.
 impl Table {
-    /// The interfaces as they are.
+    /// The status of each usable interface.
     pub fn show(&self, today: WallTime) -> Vec<Shown> {
         let shown = |present: &Present| {
             let policy = self.settings.policy(&present.name);
@@ -946,15 +946,15 @@ impl Table {
     }
 }
 
-/// Where a destination's connections keep to so many interfaces.
-fn keeping(interfaces: usize, pick: &Pick) -> String {
+/// The reason of a connection that keeps to this many interfaces of its destination.
+fn kept_reason(interfaces: usize, pick: &Pick) -> String {
     match interfaces {
         1 => "this destination's connections keep to it".to_owned(),
         _ => format!("of those that this destination's connections keep to: {}", pick.why),
     }
 }
 
-/// Which way the bytes go that a time is set for.
+/// The direction of the bytes that a deadline is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// To this host.
@@ -963,17 +963,17 @@ pub enum Flow {
     Up,
 }
 
-/// The probes of interfaces, by name.
+/// The last probe of each interface, by name.
 #[derive(Clone, Debug, Default)]
-pub struct Probes(BTreeMap<String, Told>);
+pub struct Probes(BTreeMap<String, ProbeOutcome>);
 
 #[derive(Clone, Debug)]
-struct Told {
+struct ProbeOutcome {
     at: Time,
     failed: Option<String>,
 }
 
-/// How an interface is, for who asks.
+/// The status of an interface.
 #[derive(Clone, Debug)]
 pub struct Shown {
     /// The kernel's index.
@@ -982,20 +982,20 @@ pub struct Shown {
     pub name: String,
     /// When it is used.
     pub tier: Tier,
-    /// What it brings.
+    /// Its estimated rates, round trip and loss.
     pub estimate: Estimate,
     /// Bytes both ways in this period of its cap, or of the month.
     pub used: u64,
     /// Its cap, bytes.
     pub cap: Option<u64>,
-    /// Whether its cap leaves nothing for another connection until the period is over.
+    /// Whether its cap leaves nothing for another connection until the period ends.
     pub is_used_up: bool,
     /// Why it is left out for a while.
     pub doubted: Option<Why>,
-    /// Why its last probe told nothing.
+    /// Why its last probe failed.
     pub probe_failure: Option<String>,
-    /// Connections by it.
+    /// Connections of programs by it.
     pub connections: usize,
-    /// What they are still expected to move, bytes.
+    /// Bytes that traffic by it is still expected to move.
     pub load: u64,
 }

@@ -1,4 +1,4 @@
-//! Connections over two interfaces, second by second.
+//! Assignment of connections over two interfaces, second by second.
 
 use super::*;
 use std::time::Duration;
@@ -24,20 +24,20 @@ fn table(settings: Settings) -> Table {
 
 fn by(table: &mut Table, to: &str, s: u64) -> (u64, Vec<u32>) {
     match table.assign(app(), to, at(s), TODAY) {
-        // Without those that are left for the worst.
+        // Without interfaces that are tried only if all others fail.
         Assigned::By(id, order) => (id, order.iter().filter(|o| !o.1).map(|o| o.0).collect()),
         other => panic!("{to} goes {other:?}"),
     }
 }
 
-/// The connection has moved so much by now, and pays for it.
+/// The connection has moved this many bytes by now, and pays for them.
 fn pays(table: &mut Table, id: u64, (down, up): (u64, u64)) {
     let more = table.moved(id, down, up, at(0));
     let name = table.interface_of(id).unwrap();
     table.carried(&name, caps::with_headers(more), TODAY);
 }
 
-/// One connection by each of two interfaces that brings so many bytes in each of two seconds.
+/// A table in which one connection by each of two interfaces moved this many bytes in each of two seconds.
 fn taught(settings: Settings, bytes: [u64; 2]) -> Table {
     let mut table = table(settings);
     let ids = [2, 3].map(|interface| {
@@ -63,7 +63,7 @@ fn with(name: &str, policy: Policy) -> Settings {
 }
 
 #[test]
-fn load_goes_where_it_ends_first() {
+fn a_connection_goes_where_it_ends_first() {
     let mut table = taught(Settings::default(), [4_000_000, 1_000_000]);
     let mut got = [0, 0];
     for n in 0..50 {
@@ -145,7 +145,7 @@ fn one_destinations_downloads_do_not_wait_for_each_other_while_an_interface_is_i
 }
 
 #[test]
-fn the_last_connection_to_stand_ties_no_destination_to_a_slow_interface() {
+fn a_destination_is_not_tied_to_the_slow_interface_of_its_last_connection() {
     let mut table = taught(Settings::default(), [4_000_000, 1_000_000]);
     for (interface, s) in [(2, 10), (3, 11)] {
         let (id, _) = by(&mut table, "mirror", s);
@@ -171,7 +171,7 @@ fn a_destination_keeps_to_its_interface_for_the_stated_time() {
 }
 
 #[test]
-fn who_moved_on_to_another_interface_is_counted_there() {
+fn a_connection_is_counted_by_the_interface_that_it_was_established_by() {
     let mut table = table(Settings::default());
     let (id, order) = by(&mut table, "site", 0);
     table.stands(id, order[1], None, at(0));
@@ -185,7 +185,7 @@ fn who_moved_on_to_another_interface_is_counted_there() {
 }
 
 #[test]
-fn what_rests_is_no_load_and_what_pauses_tells_no_rate() {
+fn a_resting_connection_is_no_load_and_a_single_burst_gives_no_rate() {
     let mut table = taught(Settings::default(), [1_000_000, 1_000_000]);
     let (id, order) = by(&mut table, "site", 2);
     table.stands(id, order[0], None, at(2));
@@ -199,7 +199,7 @@ fn what_rests_is_no_load_and_what_pauses_tells_no_rate() {
 }
 
 #[test]
-fn an_interface_that_reaches_nobody_comes_last_for_a_while() {
+fn an_interface_that_reaches_nothing_comes_last_for_a_while() {
     let schedule = ConnectionMethod::OnlyOne;
     let mut table = table(Settings { affinity: Duration::ZERO, schedule, ..Settings::default() });
     for n in 0..2 {
@@ -229,7 +229,7 @@ fn an_interface_without_a_route_to_one_destination_is_in_no_doubt() {
 }
 
 #[test]
-fn an_interface_by_which_another_answers_is_left_out_also_for_who_kept_to_it() {
+fn an_interface_with_an_impostor_is_left_out_even_by_destinations_that_kept_to_it() {
     let schedule = ConnectionMethod::OnlyOne;
     let mut table = table(Settings { schedule, ..with("eth0", Policy::default()) });
     let (id, order) = by(&mut table, "bank", 0);
@@ -247,7 +247,7 @@ fn an_interface_by_which_another_answers_is_left_out_also_for_who_kept_to_it() {
 }
 
 #[test]
-fn one_server_at_fault_moves_nothing_to_the_backup_and_frees_no_other_session() {
+fn one_faulty_server_neither_activates_the_backup_nor_moves_other_destinations() {
     let mut table = table(with("lte0", Policy { tier: Tier::Backup, ..Policy::default() }));
     let (bank, _) = by(&mut table, "bank", 0);
     table.stands(bank, 2, None, at(0));
@@ -256,7 +256,7 @@ fn one_server_at_fault_moves_nothing_to_the_backup_and_frees_no_other_session() 
         assert_eq!(order, [2]);
         table.stands(id, 2, None, at(s));
         table.answered_falsely(id, at(s));
-        // It drops what comes by the one; the other reaches it.
+        // This server does not answer by the first interface; the other reaches it.
         let (id, _) = by(&mut table, "drops", s);
         table.stands(id, 3, None, at(s));
     }
@@ -266,7 +266,7 @@ fn one_server_at_fault_moves_nothing_to_the_backup_and_frees_no_other_session() 
 }
 
 #[test]
-fn one_server_that_is_right_by_the_other_interface_is_enough() {
+fn one_server_that_answers_correctly_by_the_other_interface_is_enough() {
     let mut table = table(Settings::default());
     for interface in [2, 3] {
         let (id, _) = by(&mut table, "bank", 0);
@@ -278,7 +278,7 @@ fn one_server_that_is_right_by_the_other_interface_is_enough() {
 }
 
 #[test]
-fn what_is_taken_to_be_kept_is_what_came_since() {
+fn an_addition_holds_what_came_since_the_last_one() {
     let mut one = table(Settings::default());
     let (id, order) = by(&mut one, "a", 0);
     one.stands(id, order[0], None, at(0));
@@ -294,7 +294,7 @@ fn what_is_taken_to_be_kept_is_what_came_since() {
 }
 
 #[test]
-fn c_demand_is_of_connections_that_stood() {
+fn c_demand_counts_only_established_connections() {
     let mut table = table(Settings::default());
     let (failed, _) = by(&mut table, "a", 0);
     table.ended(failed);
@@ -310,15 +310,15 @@ fn c_demand_is_of_connections_that_stood() {
 }
 
 #[test]
-fn a_destination_is_let_go_only_while_something_else_goes_by_its_interface() {
+fn a_destination_leaves_its_interface_only_while_that_has_other_traffic() {
     let mut table = table(Settings::default());
     let (id, order) = by(&mut table, "a", 0);
     table.stands(id, order[0], None, at(0));
     table.moved(id, 6_000_000, 0, at(0));
-    // Much has come, and as much again is expected: the other one would be done sooner.
+    // Much has arrived, and as much again is expected: by the other interface it would be done sooner.
     assert!(table.lets_go(&app(), "a", at(0), TODAY));
     assert!(!table.lets_go(&app(), "b", at(0), TODAY), "nothing binds it");
-    // A link that is kept for later is no load.
+    // A connection that is kept for later is no load.
     table.rests(id, true);
     assert!(!table.lets_go(&app(), "a", at(0), TODAY));
     table.rests(id, false);
@@ -329,7 +329,7 @@ fn a_destination_is_let_go_only_while_something_else_goes_by_its_interface() {
 }
 
 #[test]
-fn a_cap_that_is_used_up_takes_the_interface_away_until_its_day() {
+fn an_interface_with_a_used_up_cap_is_left_out_until_its_reset_day() {
     let cap = Some(Cap { bytes: 500_000, reset_day: 1 });
     let mut table = table(with("lte0", Policy { cap, ..Policy::default() }));
     assert_eq!(table.wants_allotment(TODAY), None, "nobody uses it");
@@ -349,7 +349,7 @@ fn a_cap_that_is_used_up_takes_the_interface_away_until_its_day() {
     let shown = table.show(TODAY);
     let used = shown[1].used;
     assert_eq!(shown.iter().map(|one| one.is_used_up).collect::<Vec<_>>(), [false, true]);
-    // Of the cap one connection's window is left, for what is under way.
+    // The window of one connection is left of the cap, for what is under way.
     assert!((434_464..=434_464 + (17 << 10)).contains(&used), "{used}");
     assert_eq!(by(&mut table, "b", 1).1, [2]);
     assert_eq!(by(&mut table, "a", 1).1, [2], "affinity does not overrule it");
@@ -362,7 +362,7 @@ fn a_cap_that_is_used_up_takes_the_interface_away_until_its_day() {
 }
 
 #[tokio::test]
-async fn who_has_a_cap_and_no_account_does_not_wait() {
+async fn if_the_file_of_caps_cannot_be_asked_nothing_waits() {
     let dir = tempfile::tempdir().unwrap();
     let (place, cap) = (dir.path().join("gone"), Some(Cap { bytes: 9_000_000, reset_day: 1 }));
     let settings = with("lte0", Policy { cap, ..Policy::default() });
@@ -385,7 +385,7 @@ async fn who_has_a_cap_and_no_account_does_not_wait() {
 }
 
 #[test]
-fn tiers_and_rules_leave_what_they_say() {
+fn tiers_and_rules_restrict_the_interfaces() {
     let mut backup = table(with("lte0", Policy { tier: Tier::Backup, ..Policy::default() }));
     assert_eq!(by(&mut backup, "a", 0).1, [2]);
     backup.follow(vec![Present { index: 3, name: "lte0".into() }], at(0), TODAY);
@@ -400,7 +400,7 @@ fn tiers_and_rules_leave_what_they_say() {
 }
 
 #[test]
-fn legs_to_relays_are_bound_only_where_the_kernels_choice_will_not_do() {
+fn legs_to_relays_are_bound_only_if_the_kernels_choice_is_unsuitable() {
     let of = |name: &str, policy: Policy| {
         let mut table = table(with(name, policy));
         let Assigned::By(_, order) = table.assign(app(), "a", at(0), TODAY) else { panic!() };
@@ -416,7 +416,7 @@ fn legs_to_relays_are_bound_only_where_the_kernels_choice_will_not_do() {
 }
 
 #[test]
-fn where_only_the_kernels_choice_leads_the_next_goes_that_way_at_once() {
+fn after_only_the_kernels_choice_worked_the_next_connection_uses_it_at_once() {
     let mut table = table(Settings::default());
     let (id, _) = by(&mut table, "intranet", 0);
     by(&mut table, "site", 0);
@@ -428,7 +428,7 @@ fn where_only_the_kernels_choice_leads_the_next_goes_that_way_at_once() {
 }
 
 #[test]
-fn what_is_near_is_told_to_go_as_the_kernel_sends_it() {
+fn near_destinations_are_reported_as_left_to_the_kernel() {
     let left = |table: &Table, to: &str| table.is_left_as_near(&to.parse().unwrap());
     let mut two = table(Settings::default());
     assert!(left(&two, "10.1.2.3:80") && left(&two, "printer:80"));
@@ -445,7 +445,7 @@ fn what_is_near_is_told_to_go_as_the_kernel_sends_it() {
 }
 
 #[test]
-fn one_interface_without_settings_is_the_kernels_affair() {
+fn one_interface_without_settings_is_left_to_the_kernel() {
     let mut table = table(Settings::default());
     table.follow(vec![Present { index: 2, name: "eth0".into() }], at(0), TODAY);
     assert_eq!(table.assign(app(), "a", at(0), TODAY), Assigned::Free);
@@ -463,7 +463,7 @@ fn the_method_can_be_changed_while_it_runs() {
 }
 
 #[test]
-fn a_bonds_links_go_by_backups_only_while_nothing_else_answers() {
+fn links_of_a_bond_use_backups_only_while_nothing_else_answers() {
     let backup = Policy { tier: Tier::Backup, ..Policy::default() };
     let table = table(with("lte0", backup));
     assert_eq!(table.for_links(&[].into(), at(0), TODAY), [2]);
@@ -476,7 +476,7 @@ fn a_bonds_links_go_by_backups_only_while_nothing_else_answers() {
 }
 
 #[test]
-fn what_a_bonds_link_may_have_under_way_is_kept_back_of_a_cap() {
+fn bytes_that_a_link_may_have_under_way_are_reserved_from_the_cap() {
     let cap = Some(Cap { bytes: 1_000_000, reset_day: 1 });
     let mut table = table(with("lte0", Policy { cap, ..Policy::default() }));
     let ahead = table.ahead(3).unwrap();
@@ -484,7 +484,7 @@ fn what_a_bonds_link_may_have_under_way_is_kept_back_of_a_cap() {
     let mut moved = 0;
     while let Some((name, of)) = table.wants_allotment(TODAY) {
         table.allot_here(&name, &of);
-        // All that it may, and no more.
+        // As much as is allowed, and no more.
         while table.may("lte0") == May::Go {
             table.carried("lte0", 1700, TODAY);
             moved += 1700;

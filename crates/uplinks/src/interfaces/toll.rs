@@ -1,4 +1,4 @@
-//! What a connection pays for its interface: it moves on when the cap and the rate limit let it.
+//! Makes a connection wait until the cap and the rate limit of its interface let it move more.
 
 use super::Passage;
 use std::num::NonZeroU32;
@@ -7,33 +7,33 @@ use thalweg_net::pump::{Moved, Taken, Throttle};
 use thalweg_units::ByteSize;
 use thiserror::Error;
 
-/// Why nothing more goes by an interface.
+/// Why nothing more may move by an interface.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NoMore {
-    /// Its cap is used up.
+    /// The cap is used up.
     #[error(
         "the cap of {interface}, {cap}, is used up until day {reset_day}; `thalweg interfaces allow \
          {interface} --cap` sets another"
     )]
     UsedUp {
-        /// Its name.
+        /// The interface's name.
         interface: String,
         /// The cap.
         cap: ByteSize,
-        /// The day of the month on which it begins anew.
+        /// The day of the month on which the cap begins anew.
         reset_day: u8,
     },
-    /// What it moves cannot be counted.
+    /// The bytes that it moves cannot be counted.
     #[error(
         "the cap of {interface}, {cap}, cannot be enforced, so it is no longer used: {why}; once \
          that is repaired it is used again within a minute"
     )]
     Uncounted {
-        /// Its name.
+        /// The interface's name.
         interface: String,
         /// The cap.
         cap: ByteSize,
-        /// On which file, and what the system says.
+        /// The file, and the system's error.
         why: String,
     },
 }
@@ -47,7 +47,7 @@ impl NoMore {
     }
 }
 
-/// A tunnel's payments, between its turns.
+/// Charges a tunnel's bytes between its turns.
 #[derive(Debug)]
 pub struct Toll<'a> {
     passage: &'a Passage,
@@ -56,14 +56,14 @@ pub struct Toll<'a> {
 }
 
 impl<'a> Toll<'a> {
-    /// Of a connection by this interface, whose bytes are counted there.
+    /// Charges for a connection by this interface whose bytes are counted in `moved`.
     pub fn new(passage: &'a Passage, moved: &'a Moved, interface: Option<NonZeroU32>) -> Self {
         Self { passage, moved, interface }
     }
 }
 
 impl Throttle for Toll<'_> {
-    /// The counts say what was moved.
+    /// Charges what was moved by now, rather than what is asked for.
     fn take(&self, asked: usize) -> Taken<'_> {
         Box::pin(async move {
             self.passage.counts(self.moved);

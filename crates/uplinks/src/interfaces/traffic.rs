@@ -1,20 +1,20 @@
-//! What is under way by each interface: connections of programs, links of bonds, and what flows by those.
+//! Traffic under way by each interface: connections of programs, links of bonds, and the bytes of those.
 
 use super::{doubt::Server, estimate::Load};
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_bond::Application;
 use thalweg_units::Time;
 
-/// A connection that moved nothing for so long rests: it is no load. Programs keep connections for
-/// later requests.
+/// A connection that has moved nothing for this long rests: it is no load. Programs keep connections for later
+/// requests.
 const RESTS: Duration = Duration::from_secs(3);
 
-/// Into so many parts a second is cut, of which most must have brought something before its rate
-/// says anything of the interface.
+/// A second is cut into this many parts. Most of them must have brought bytes before the rate of the second says
+/// anything about the interface.
 const PARTS: u32 = 4;
 
-/// A bond's link counts as so many connections: the kernel gives twice the buffer that is asked for, and a far
-/// end fills it whenever the link is waited for.
+/// A bond's link counts as this many connections: the kernel gives twice the buffer that is asked for, and a far end
+/// fills it whenever the link must wait.
 const EACH_LINK: u64 = 2;
 
 /// A connection under way.
@@ -26,15 +26,15 @@ pub(super) struct Open {
     pub(super) expected: u64,
     /// Bytes to and from this host so far.
     pub(super) moved: (u64, u64),
-    /// All of them when the last second ended.
+    /// The sum of both when the last second ended.
     pub(super) before: u64,
-    /// Whether no route leads there by the interface that it was assigned.
+    /// Whether no route to its destination leaves by the assigned interface.
     pub(super) is_routeless: bool,
-    /// Whether it stands; before, it is being dialled.
+    /// Whether it is established; before, it is being dialled.
     pub(super) stands: bool,
-    /// When it began, or moved something last.
+    /// When it began, or last moved something.
     pub(super) active: Time,
-    /// It waits for a request: it is no load.
+    /// It waits for a request, and so is no load.
     pub(super) rests: bool,
 }
 
@@ -44,17 +44,17 @@ impl Open {
     }
 }
 
-/// What an interface moved since the last tick.
+/// Bytes that an interface moved since the last tick.
 #[derive(Clone, Copy, Debug, Default)]
 struct Second {
     down: u64,
     up: u64,
-    /// In which parts of it something came.
+    /// The parts of the second in which bytes came, as bits.
     parts: u8,
 }
 
 impl Second {
-    /// So many bytes, to and from this host, so long after it began.
+    /// Adds bytes to and from this host that came `since` after the second began.
     fn add(&mut self, more: (u64, u64), since: Duration) {
         let part = since.as_millis() * u128::from(PARTS) / 1000;
         self.down = self.down.saturating_add(more.0);
@@ -62,47 +62,47 @@ impl Second {
         self.parts |= 1 << part.min(u128::from(PARTS - 1));
     }
 
-    /// Whether something came most of the time.
+    /// Whether bytes came most of the time.
     fn is_busy(&self) -> bool {
         self.parts.count_ones() + 1 >= PARTS
     }
 }
 
-/// What goes by an interface beside programs' connections: by links of bonds, and by downloads.
+/// Traffic by an interface beside programs' connections: by links of bonds, and by downloads.
 #[derive(Clone, Copy, Debug)]
 struct Flowing {
-    /// Bytes both ways since it rested last.
+    /// Bytes in both directions since it last rested.
     moved: u64,
-    /// Of them when the last second ended.
+    /// Of those, the bytes until the last second ended.
     before: u64,
-    /// When it moved something last.
+    /// When it last moved something.
     active: Time,
 }
 
-/// What one interface brought in a second.
+/// What one interface moved in a second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Brought {
     /// Its index.
     pub(super) interface: u32,
     /// Bytes to and from this host.
     pub(super) bytes: (u64, u64),
-    /// By how much that went on all the while.
+    /// The kind of traffic that moved it.
     pub(super) load: Load,
 }
 
-/// All that is under way, by interface.
+/// All traffic under way.
 #[derive(Debug)]
 pub(super) struct Traffic {
     open: BTreeMap<u64, Open>,
     /// The number of the next connection.
     next: u64,
-    /// Links of bonds, by their interface's name.
+    /// Number of links of bonds, by their interface's name.
     links: BTreeMap<String, u64>,
-    /// What goes by those, and by downloads.
+    /// Traffic by those, and by downloads, by interface.
     flowing: BTreeMap<u32, Flowing>,
-    /// Bytes to and from this host since the last second's end.
+    /// Bytes to and from this host since the last second ended.
     second: BTreeMap<u32, Second>,
-    /// The last second's end.
+    /// When the last second ended.
     ticked: Time,
 }
 
@@ -123,12 +123,12 @@ impl Traffic {
         self.ticked
     }
 
-    /// What flowed by other interfaces than these is no load any more.
+    /// Forgets the traffic beside programs' connections by interfaces that are gone.
     pub(super) fn keep(&mut self, is_there: impl Fn(&u32) -> bool) {
         self.flowing.retain(|index, _| is_there(index));
     }
 
-    /// A connection is being dialled by this interface; its number.
+    /// A connection is being dialled by this interface; returns its number.
     pub(super) fn begin(
         &mut self,
         application: Application,
@@ -163,7 +163,7 @@ impl Traffic {
         self.open.get_mut(&id)
     }
 
-    /// The connection is over.
+    /// The connection has ended.
     pub(super) fn end(&mut self, id: u64) -> Option<Open> {
         self.open.remove(&id)
     }
@@ -176,8 +176,7 @@ impl Traffic {
         self.open.values().filter(move |open| open.interface == index)
     }
 
-    /// The connection has moved so many bytes by now, to and from this host. How many more than
-    /// before.
+    /// The connection has moved this many bytes by now, to and from this host. Returns how many more than before.
     pub(super) fn moved(&mut self, id: u64, down: u64, up: u64, now: Time) -> u64 {
         let Some(open) = self.open.get_mut(&id) else { return 0 };
         let more = (down.saturating_sub(open.moved.0), up.saturating_sub(open.moved.1));
@@ -193,7 +192,7 @@ impl Traffic {
         all
     }
 
-    /// So many bytes more came and went by an interface, by connections that are no program's.
+    /// This many bytes more came and went by an interface, over connections that belong to no program.
     pub(super) fn flowed(&mut self, index: u32, more: (u64, u64), now: Time) {
         let since = now.since(self.ticked);
         self.second.entry(index).or_default().add(more, since);
@@ -206,12 +205,12 @@ impl Traffic {
         flowing.active = now;
     }
 
-    /// A bond's link, or another connection of ours, goes by this interface from now on.
+    /// A bond's link, or another connection of this process, uses this interface from now on.
     pub(super) fn link_began(&mut self, name: &str) {
         *self.links.entry(name.to_owned()).or_default() += 1;
     }
 
-    /// It does not any more.
+    /// It has ended.
     pub(super) fn link_ended(&mut self, name: &str) {
         if let Some(links) = self.links.get_mut(name) {
             *links = links.saturating_sub(1);
@@ -219,20 +218,21 @@ impl Traffic {
         self.links.retain(|_, links| *links > 0);
     }
 
-    /// Connections of programs by an interface (`index`, `name`), and what links of bonds count as.
+    /// Connections of programs by an interface (`index`, `name`), plus what links of bonds count as.
     pub(super) fn ends_by(&self, index: u32, name: &str) -> u64 {
         let links = self.links.get(name).copied().unwrap_or_default().saturating_mul(EACH_LINK);
         links.saturating_add(self.by(index).count() as u64)
     }
 
-    /// As [`ends_by`](Self::ends_by), with one link of a bond, which may be there already.
+    /// As [`ends_by`](Self::ends_by), including one link of a bond, which may be counted already.
     pub(super) fn ends_with_link(&self, index: u32, name: &str) -> u64 {
         let new = if self.links.contains_key(name) { 0 } else { EACH_LINK };
         self.ends_by(index, name).saturating_add(new)
     }
 
-    /// What is expected still, of programs' connections and of what flows beside them. Who has moved more than was expected is expected to go on as
-    /// long again: ours; by Eq. (1) alone a long flow would weigh nothing from then on.
+    /// Bytes that programs' connections, and the traffic beside them, are still expected to move. A connection that has
+    /// moved more than expected is taken to move as much again. This is ours: by Eq. (1) alone a long flow would count
+    /// nothing from then on.
     pub(super) fn load(&self, index: u32) -> u64 {
         let left = |open: &Open| {
             let moved = open.moved.0.saturating_add(open.moved.1);
@@ -243,15 +243,15 @@ impl Traffic {
         active.fold(self.flow(index), |sum: u64, open| sum.saturating_add(left(open)))
     }
 
-    /// What flows by an interface beside programs' connections is expected to move still: as much again as since it
-    /// rested last, as of connections of which nothing else is known.
+    /// Bytes that the traffic beside programs' connections is still expected to move: as much as since it last rested,
+    /// as for connections of which nothing else is known.
     fn flow(&self, index: u32) -> u64 {
         let flowing = self.flowing.get(&index).filter(|f| self.ticked.since(f.active) < RESTS);
         flowing.map_or(0, |flowing| flowing.moved)
     }
 
-    /// A second or so has passed: how long it was, and what each interface brought that was busy. `name` is
-    /// that of an interface that is there.
+    /// A second or so has passed. Returns how long it was, and what each busy interface moved. `name` gives the name of
+    /// an interface that is there.
     pub(super) fn tick(
         &mut self,
         now: Time,
@@ -259,7 +259,7 @@ impl Traffic {
     ) -> (Duration, Vec<Brought>) {
         let took = now.since(std::mem::replace(&mut self.ticked, now));
         let lasting = self.lasting(name);
-        // What paused said nothing: nobody asked for more.
+        // A second with pauses says nothing: nobody asked for more.
         let seconds = std::mem::take(&mut self.second).into_iter();
         let busy = seconds.filter(|(_, second)| second.is_busy());
         let brought = busy.map(|(interface, second)| {
@@ -275,8 +275,8 @@ impl Traffic {
         (took, brought.collect())
     }
 
-    /// By interface, what moved in this second by those that had moved something before it and have not ended since,
-    /// and how many those are: they had the whole second.
+    /// By interface, the bytes of this second over connections that had moved something before it and have not ended
+    /// since, and the number of those: they had the whole second.
     fn lasting(&mut self, name: impl Fn(u32) -> Option<String>) -> BTreeMap<u32, (u64, u32)> {
         let mut lasting: BTreeMap<u32, (u64, u32)> = BTreeMap::new();
         for open in self.open.values_mut() {

@@ -1,25 +1,25 @@
-//! What of a connection may come yet when it is closed while its peer sends. Pure.
+//! What may still arrive on a connection that is closed while its peer sends. Pure.
 
 use std::time::{Duration, Instant};
 use thalweg_net::TcpInfo;
 
-/// Data that came a round trip and so much longer ago was the last: a busy sender pauses, too.
+/// If no data came for a round trip and this much longer, the last data was the end: a busy sender pauses, too.
 const LEAST_PAUSE: Duration = Duration::from_millis(20);
 
-/// Looks at what came of one connection.
+/// Follows what arrives on one connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UnderWay {
-    /// What had come when, about a round trip ago and before that.
+    /// Bytes that had arrived, and when: about a round trip ago, and before that.
     marks: [(Instant, u64); 2],
 }
 
 impl UnderWay {
-    /// Of one that begins now.
+    /// For a connection that begins now.
     pub fn new(now: Instant) -> Self {
         Self { marks: [(now, 0); 2] }
     }
 
-    /// Whether a round trip is over since the last look that counted, and this one does.
+    /// Takes a look if a round trip is over since the last one; returns whether it did.
     pub fn look(&mut self, info: &TcpInfo, now: Instant) -> bool {
         let is_due = now.duration_since(self.marks[0].0) >= info.rtt;
         if is_due {
@@ -28,7 +28,8 @@ impl UnderWay {
         is_due
     }
 
-    /// Bytes at most: twice as much as in the last round trip (slow start doubles), and no more than the peer was offered.
+    /// Bytes at most: twice as many as in the last round trip (slow start doubles), and no more than the peer was
+    /// offered.
     pub fn left(&self, info: &TcpInfo) -> u64 {
         if info.since_data > info.rtt + LEAST_PAUSE || info.peer_has_ended {
             return 0;

@@ -1,5 +1,4 @@
-//! The interfaces of this host as its programs' connections use them: the table, followed by what
-//! the kernel says, and kept in a file.
+//! The table of this host's interfaces in a running process: it follows the kernel's changes and is saved in a file.
 
 use super::{
     Accounts, Client, Flow, NoMore, Present,
@@ -35,33 +34,33 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep, sleep_until},
 };
 
-/// How often what was moved becomes an estimate.
+/// How often moved bytes become an estimate.
 pub(super) const TICK: Duration = Duration::from_secs(1);
 
-/// Interfaces are looked at again so often even if nothing was heard, and where nothing can be.
+/// How often the interfaces are listed again although the kernel reported no change.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Where a cap was used up it is asked so often whether a month has begun.
+/// Ticks between the checks whether a new month has begun for a cap that was used up.
 const ASK_AGAIN: u64 = 60;
 
-/// A connection that its program has closed is known to be so after this; the next one of the program, which has just been
-/// accepted, may be seen before.
+/// Within this time a connection that its program has closed is known to be closed. The program's next connection,
+/// which has just been accepted, may be seen before.
 const SETTLES: Duration = Duration::from_millis(20);
 
-/// An interface of which nothing was heard for so long is probed, and not more often.
+/// An interface without news for this long is probed, and not more often.
 pub(super) const PROBED_EVERY: Duration = Duration::from_secs(30 * 60);
 
-/// Between looks whether there is one.
+/// How often an interface is sought that should be probed.
 const PROBE_LOOK: Duration = Duration::from_secs(1);
 
-/// Why there is no plain way.
+/// Why a channel without a bond cannot be opened.
 const NO_INTERFACE: &str = "the settings leave no interface that is up and may be used: see \
                             `thalweg interfaces status`";
 
-/// How often what came is added to the file: as long ago a crash forgets.
+/// How often new counts are added to the file: a crash loses what came since.
 const SAVE: Duration = Duration::from_secs(5);
 
-/// This host's interfaces, for whoever opens connections; cheap to clone.
+/// This host's interfaces, for all that open connections; cheap to clone.
 #[derive(Clone)]
 pub struct Uplinks(pub(super) Arc<Inner>);
 
@@ -71,18 +70,18 @@ pub(super) struct Inner {
     clock: WallClock,
     pub(super) file: Option<PathBuf>,
     pub(super) paces: Paces,
-    /// An allotment may be wanted.
+    /// Notified when an allotment may be wanted.
     pub(super) wanted: Notify,
-    /// The file has answered.
+    /// Notified when the file has answered.
     pub(super) granted: Notify,
-    /// What goes wrong.
+    /// Current faults.
     pub(super) faults: Faults,
-    /// The interfaces as the kernel has them.
+    /// The interfaces as the kernel last listed them.
     found: Mutex<Vec<Interface>>,
-    /// They, or the settings, are others than before.
+    /// Notified when they, or the settings, change.
     changed: Notify,
     prober: Prober,
-    /// Bytes by purpose, of the whole process.
+    /// Bytes by purpose, for the whole process.
     budget: OnceLock<Arc<Budget>>,
 }
 
@@ -91,17 +90,16 @@ pub(super) struct Inner {
 pub enum Lanes {
     /// As the kernel sends it.
     Free,
-    /// By these interfaces, each later one if those before do not bring it about.
+    /// By these interfaces, each later one if those before fail.
     By {
-        /// To be told of what becomes of it.
+        /// Is told what becomes of the connection.
         passage: Passage,
         /// At least one.
         interfaces: Vec<Lane>,
-        /// What the legs to relays leave by: the kernel's own choice, unless that is not allowed, or
-        /// has a cap or a limit.
+        /// The interface for the legs to relays. `None`: the kernel's own choice, if that is allowed and has no cap or
+        /// limit.
         relays: Option<NonZeroU32>,
-        /// Whether, if none of them does, the kernel's own choice is tried: the settings leave
-        /// nothing out.
+        /// Whether the kernel's own choice is tried if none of them works, because the settings leave nothing out.
         or_free: bool,
     },
     /// Nowhere: the user's settings leave no interface.
@@ -113,10 +111,9 @@ pub enum Lanes {
 pub struct Lane {
     /// The interface.
     pub interface: NonZeroU32,
-    /// What the server may send ahead of who reads, bytes; `None`: as the kernel has it.
+    /// Bytes that the server may send ahead of the reader; `None`: as the kernel decides.
     pub ahead: Option<usize>,
-    /// Whether it is there only for what does not come about by those before: a lower tier, or one
-    /// that is in doubt.
+    /// Whether it is only used if those before fail: it is in a lower tier, or in doubt.
     pub is_last: bool,
 }
 
@@ -127,17 +124,17 @@ impl fmt::Debug for Uplinks {
 }
 
 impl Uplinks {
-    /// By these settings; what is known is kept in the file, if one is given. Looks at the
-    /// interfaces.
+    /// Creates the table with these settings, and lists the interfaces. What is known is kept in the file, if one is
+    /// given.
     ///
     /// # Errors
-    /// The file cannot be read, or is damaged: it holds what was spent of caps.
+    /// The file cannot be read, or is damaged; it holds the bytes that count against caps.
     pub fn open(settings: Settings, file: Option<PathBuf>) -> io::Result<Self> {
         let kept = file.as_deref().map(Kept::open).transpose()?.unwrap_or_default();
         Ok(Self::with(settings, kept, file))
     }
 
-    /// The same, of which nothing is kept.
+    /// As [`Self::open`], but nothing is kept.
     pub fn unkept(settings: Settings) -> Self {
         Self::with(settings, Kept::default(), None)
     }
@@ -163,7 +160,7 @@ impl Uplinks {
         uplinks
     }
 
-    /// The table, for who shows or sets it.
+    /// The table, to show or change it.
     pub fn table(&self) -> MutexGuard<'_, Table> {
         self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -172,8 +169,8 @@ impl Uplinks {
         &self.0.prober
     }
 
-    /// Probes and second copies are charged to this, the process's; only the first one counts, and only before
-    /// anything was charged.
+    /// Sets the budget of the process, to which probes and second copies are charged. Only the first call counts, and
+    /// only before anything was charged.
     pub fn charge_to(&self, budget: Arc<Budget>) {
         _ = self.0.budget.set(budget);
     }
@@ -182,8 +179,8 @@ impl Uplinks {
         self.0.budget.get_or_init(Arc::default)
     }
 
-    /// So many bytes of content went by the interface of this name that went or go by another one as well: a bond's second
-    /// copies. They are charged to the budget; caps and limits count them with all that a connection moves.
+    /// This many bytes of content went by the interface of this name, and by another one as well: a bond's second
+    /// copies. They are charged to the budget; caps and limits count them with everything that a connection moves.
     pub fn sent_twice(&self, name: &str, bytes: u64) {
         let index = self.table().index_of(name);
         if let Some(index) = index.and_then(NonZeroU32::new) {
@@ -196,7 +193,7 @@ impl Uplinks {
         self.budget().charge(scope, bytes);
     }
 
-    /// The time of the table.
+    /// The time of the table's clock.
     pub fn now(&self) -> Time {
         Time::ZERO + self.0.began.elapsed()
     }
@@ -206,7 +203,7 @@ impl Uplinks {
         self.0.clock.now()
     }
 
-    /// Reads what interfaces there are; where the kernel does not say, those known stay.
+    /// Lists the interfaces. If the kernel does not tell them, the known ones stay.
     pub fn look(&self) {
         let found = match interfaces() {
             Ok(found) => found,
@@ -230,12 +227,12 @@ impl Uplinks {
         }
     }
 
-    /// The interfaces as the kernel had them last, in its order of preference.
+    /// The interfaces as the kernel last listed them, in its order of preference.
     pub(super) fn found(&self) -> Vec<Interface> {
         self.0.found.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Who uses interfaces is to look at them again.
+    /// Has all users of interfaces look at them again.
     pub(super) fn tell_changed(&self) {
         self.0.changed.notify_waiters();
     }
@@ -245,9 +242,9 @@ impl Uplinks {
         self.0.changed.notified().await;
     }
 
-    /// The interfaces that a bond's links go by now, in the kernel's order of preference, where it reaches
-    /// nobody by those of `fails` (the kernel's indices). Rules are for single programs, whose streams a
-    /// bond carries together, so they do not count here.
+    /// The interfaces of a bond's links now, in the kernel's order of preference, given that it reaches nothing by
+    /// those in `fails` (kernel indices). Rules do not count here: they are for single programs, whose streams a bond
+    /// carries together.
     pub fn for_bonds(&self, fails: &BTreeSet<u32>) -> Vec<Interface> {
         let allowed = self.table().for_links(fails, self.now(), self.today());
         let mut found = self.found();
@@ -255,12 +252,12 @@ impl Uplinks {
         found
     }
 
-    /// How many interfaces bonds have, with those that wait for others to fail.
+    /// How many interfaces bonds have, including those that wait for others to fail.
     pub fn count_for_bonds(&self) -> usize {
         self.table().count_for_links(self.today())
     }
 
-    /// Where a connection to `to` goes that this program asked for.
+    /// Assigns interfaces to a connection of this program to `to`.
     pub async fn assign(&self, client: &Client, to: &Destination) -> Lanes {
         let (has_choice, is_left) = {
             let table = self.table();
@@ -297,7 +294,7 @@ impl Uplinks {
         }
     }
 
-    /// Follows the kernel, and keeps what is learnt; never ends. `note` hears what goes wrong, once each time.
+    /// Follows the kernel, and saves what is learnt; never returns. `note` is told each fault once.
     pub async fn keep(&self, note: impl Fn(String)) {
         tokio::join!(
             self.follow(),
@@ -347,10 +344,10 @@ impl Uplinks {
         }
     }
 
-    /// Changes the settings; connections that are made from now on see the new ones.
+    /// Changes the settings, which apply to connections made from now on.
     ///
     /// # Errors
-    /// Why they stay as they are.
+    /// Why the settings stay as they are.
     pub(super) fn change(
         &self,
         to: impl FnOnce(&Settings) -> Result<Settings, String>,
@@ -371,9 +368,9 @@ impl Uplinks {
     }
 }
 
-/// What moves by interfaces is paid for: allotments of caps are taken, and rate limits are waited for.
+/// Payment for traffic: takes allotments of caps, and waits for rate limits.
 impl Uplinks {
-    /// Takes allotments of caps when they are wanted.
+    /// Takes allotments of caps when they are wanted; never returns.
     pub(super) async fn allot(&self) {
         loop {
             let wish = self.table().wants_allotment(self.today());
@@ -401,7 +398,7 @@ impl Uplinks {
         }
     }
 
-    /// Whether what goes by it can be counted is told when it changes.
+    /// Reports when the bytes of an interface can no longer be counted, or can be again.
     fn tell_of_account(&self, name: &str) {
         let fault = self.table().fault(name).map(str::to_owned);
         let what = format!("account {name}");
@@ -411,7 +408,7 @@ impl Uplinks {
         }
     }
 
-    /// So many bytes went by an interface; they wait in [`Self::may`] for what they took too early.
+    /// This many bytes went by an interface. If that was too early, the next call of [`Self::may`] waits.
     pub(super) fn charge(&self, name: &str, bytes: u64) {
         let policy = self.table().settings().policy(name);
         if policy.cap.is_some() {
@@ -429,13 +426,13 @@ impl Uplinks {
             pacing.rate = rate;
             pacing.bucket.set_rate(rate, now);
         }
-        // A day is longer than anybody waits.
+        // A day is longer than any wait.
         let wait = pacing.bucket.take(bytes, now).min(Duration::from_secs(86_400));
         pacing.until = now + wait;
     }
 
-    /// So many bytes more went by an interface, headers included, for its cap alone: what its rate limit goes by is
-    /// charged as it is moved.
+    /// This many bytes more, including headers, went by an interface. This is for its cap alone: its rate limit is
+    /// charged when bytes are moved.
     pub(super) fn counted(&self, name: &str, bytes: u64) {
         if bytes > 0 {
             self.table().carried(name, bytes, self.today());
@@ -443,7 +440,7 @@ impl Uplinks {
         }
     }
 
-    /// Whether what moves by an interface has a cap or a limit to wait for.
+    /// Whether the interface has a cap or a limit to wait for.
     pub fn is_tolled(&self, name: &str) -> bool {
         let policy = self.table().settings().policy(name);
         policy.cap.is_some() || policy.rate_limit.is_some()
@@ -459,7 +456,7 @@ impl Uplinks {
     /// Waits until an interface may move more.
     ///
     /// # Errors
-    /// Its cap is used up, or cannot be kept to.
+    /// Its cap is used up, or cannot be enforced.
     pub async fn may(&self, name: &str) -> Result<(), NoMore> {
         loop {
             let mut granted = std::pin::pin!(self.0.granted.notified());
@@ -491,7 +488,7 @@ impl Uplinks {
         Ok(())
     }
 
-    /// Whether it may move more at once.
+    /// Whether an interface may move more at once.
     pub(super) fn may_now(&self, name: &str) -> bool {
         let buckets = self.0.paces.lock();
         let is_paced = buckets.get(name).is_some_and(|pacing| pacing.until > Instant::now());
@@ -499,7 +496,7 @@ impl Uplinks {
         !is_paced && self.table().may(name) == May::Go
     }
 
-    /// Why nothing more goes by it.
+    /// Why nothing more may move by an interface.
     pub(super) fn no_more(&self, name: &str) -> NoMore {
         let table = self.table();
         let cap = table.settings().policy(name).cap;
@@ -512,14 +509,14 @@ impl Uplinks {
     }
 }
 
-/// When an interface is probed, and what it may cost.
+/// When interfaces are probed, and what that may cost.
 impl Uplinks {
-    /// Probes are made by this dialer; only the first one counts. Without one none are made.
+    /// Sets the dialler of probes. Only the first call counts; without a dialler nothing is probed.
     pub fn probe_by(&self, dialer: Dialer) {
         _ = self.prober().dialer.set(dialer);
     }
 
-    /// What all processes spent on probes today.
+    /// Bytes that all processes spent on probes today.
     pub fn spent_on_probes(&self) -> ByteSize {
         let today = self.day();
         ByteSize::from_bytes(self.table().kept().spent_on_probes(today))
@@ -529,7 +526,7 @@ impl Uplinks {
         Period::at(self.today(), 1).today
     }
 
-    /// Probes interfaces of which nothing is known; never ends.
+    /// Probes interfaces of which nothing is known; never returns.
     pub(super) async fn probe_again_and_again(&self) {
         let mut next = 0_usize;
         loop {
@@ -545,7 +542,7 @@ impl Uplinks {
         }
     }
 
-    /// An interface to be probed, and with what.
+    /// An interface to be probed, and the server to probe it with.
     fn due(&self, turn: usize) -> Option<(Present, ProbeServer)> {
         let (now, today) = (self.now(), self.today());
         let mut table = self.table();
@@ -556,7 +553,7 @@ impl Uplinks {
         Some((interface, server))
     }
 
-    /// Takes what a probe costs from the day's budget, which all processes share; where that leaves it not, the
+    /// Takes the cost of a probe from the day's budget, which all processes share. If the budget does not allow it, the
     /// interface's status says so.
     async fn pays_for(&self, interface: &Present) -> bool {
         let (today, most) = (self.day(), self.table().settings().probing.per_day.as_bytes());
@@ -590,8 +587,8 @@ impl Uplinks {
         false
     }
 
-    /// A probe failed: the interface is left out if the server answers by another one, or another server does not answer
-    /// either. What fails by all is the server's fault.
+    /// A probe failed. The interface is left out if the server answers by another interface, or if another server does
+    /// not answer by this one either. If the server does not answer by any interface, the server is at fault.
     async fn ask_again_elsewhere(&self, dialer: &Dialer, failed: &Present, server: &ProbeServer) {
         let (now, today) = (self.now(), self.today());
         let (by, at) = {
@@ -610,7 +607,7 @@ impl Uplinks {
         }
     }
 
-    /// Whether it was answered; `None`: it could not be sent.
+    /// Whether the probe was answered; `None`: it could not be sent.
     async fn probe_one(
         &self,
         dialer: &Dialer,
@@ -619,7 +616,7 @@ impl Uplinks {
     ) -> Option<bool> {
         let index = NonZeroU32::new(interface.index)?;
         self.may(&interface.name).await.ok()?;
-        // Counted as the kernel counts it, whatever comes of it.
+        // The connection's bytes count, whatever comes of the probe.
         let dialer = dialer.clone().booked_by(Arc::new(Accounts::new(self.clone())));
         let told = probe(&dialer, index, server).await.map_err(|why| why.to_string());
         let is_answered = told.is_ok();
@@ -628,19 +625,19 @@ impl Uplinks {
     }
 }
 
-/// What goes beside bonds and programs' connections, and times that are to be met.
+/// Channels that are neither links of bonds nor programs' connections, and deadlines.
 impl Uplinks {
     /// The name of the interface with this index, if there is one.
     pub(super) fn name_of(&self, index: NonZeroU32) -> Option<String> {
         self.found().into_iter().find(|interface| interface.index == index).map(|found| found.name)
     }
 
-    /// The interface of what is neither a bond's link nor a program's connection, towards these addresses: the
-    /// kernel's own choice (`None`) if that may be used and has no cap or limit; else another one that has none; else
-    /// the first that may be used, and then it counts.
+    /// The interface of a connection to these addresses that is neither a bond's link nor a program's. It is the
+    /// kernel's own choice (`None`) if that may be used and has no cap or limit; otherwise another one without cap and
+    /// limit; otherwise the first that may be used, whose cap and limit then count.
     ///
     /// # Errors
-    /// None may be used.
+    /// No interface may be used.
     pub fn plain_way(&self, to: &[IpAddr]) -> io::Result<Option<NonZeroU32>> {
         let (allowed, present) = {
             let table = self.table();
@@ -655,7 +652,7 @@ impl Uplinks {
         let Some(own) = own.cloned() else { return Ok(None) };
         let is_named = self.table().settings().policies.contains_key(&own.name);
         if !is_named && !present.contains(&own.index.get()) {
-            // It leads to its own network alone, of which nothing is said.
+            // It leads only to its own network, and the settings say nothing about it.
             return Ok(None);
         }
         found.retain(|interface| allowed.contains(&interface.index.get()));
@@ -667,21 +664,21 @@ impl Uplinks {
         Ok(Some(by.index))
     }
 
-    /// Whether the cap of an interface leaves room for one more link of a bond, or one that is there.
+    /// Whether the cap of an interface leaves room for a link of a bond, new or existing.
     pub fn has_room(&self, name: &str) -> bool {
         let today = self.today();
         self.table().has_left_for_link(name, today)
     }
 
-    /// What bonds carry is to be there within this time, at the least cost: by interfaces with a price as late and as
-    /// little as that allows, by [`Self::came`].
+    /// Everything that bonds carry must arrive within this time, at the least cost. Interfaces with a price are used as
+    /// late and as little as that allows, given the progress reported by [`Self::came`].
     pub fn meet(&self, within: Duration, flow: Flow) {
         let (until, today) = (self.now() + within, self.today());
         self.table().meet(until, flow, today);
         self.tell_changed();
     }
 
-    /// So many bytes have come since then, and so many are missing.
+    /// Since then this many bytes have arrived, and this many are missing.
     pub fn came(&self, done: u64, missing: u64) {
         let now = self.now();
         let has_changed = self.table().came(done, missing, now);
@@ -691,9 +688,9 @@ impl Uplinks {
     }
 }
 
-/// What is learnt of interfaces is kept in a file, every few seconds and at the end.
+/// Saving what is learnt of interfaces, every few seconds and at the end.
 impl Uplinks {
-    /// Gives back what was allotted and not moved, and saves; when nothing is moved any more.
+    /// Gives back allotted bytes that were not moved, and saves. Call it when nothing is moved any more.
     ///
     /// # Errors
     /// As [`Self::save`].
@@ -714,7 +711,7 @@ impl Uplinks {
         }
     }
 
-    /// What to say when it cannot be kept.
+    /// The message if the file cannot be saved.
     pub fn unsaved(&self, why: &io::Error) -> String {
         let file = self.0.file.as_deref().unwrap_or_else(|| "".as_ref());
         format!(
@@ -723,10 +720,10 @@ impl Uplinks {
         )
     }
 
-    /// Adds what came to the file, and takes in what other processes did; blocks until it is synced.
+    /// Adds new counts to the file, and takes over those of other processes. Blocks until the file is synced.
     ///
     /// # Errors
-    /// The system's; then it is tried again the next time.
+    /// Errors of the system; then it is tried again the next time.
     pub fn save(&self) -> io::Result<()> {
         let Some(file) = &self.0.file else { return Ok(()) };
         let addition = self.table().take_addition();
@@ -746,7 +743,7 @@ impl Uplinks {
     }
 }
 
-/// Rate limits at work, by name.
+/// The state of rate limits, by interface name.
 #[derive(Default)]
 pub(super) struct Paces(Mutex<BTreeMap<String, Pacing>>);
 
@@ -765,7 +762,7 @@ impl Paces {
 /// What interfaces are probed with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probing {
-    /// Files, of which each probe takes the next; none: nothing is probed.
+    /// Files, one for each probe in turn; without any, nothing is probed.
     pub servers: Vec<ProbeServer>,
     /// The most that probes may cost in a day (UTC), over all interfaces and processes.
     pub per_day: ByteSize,
@@ -777,7 +774,8 @@ impl Default for Probing {
     }
 }
 
-/// Who probes. What this process spends is in its budget; the day's limit is kept with what all spent.
+/// The dialler of probes. The budget holds what this process spends on them; the file holds what all processes spent
+/// today.
 #[derive(Debug, Default)]
 pub(super) struct Prober {
     dialer: OnceLock<Dialer>,

@@ -1,32 +1,32 @@
-//! What an interface moved, by days: whatever day its cap begins anew on, what counts is in there.
+//! Bytes that an interface moved, by days, so that they can be summed whatever day its cap begins anew on.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use thalweg_bond::Period;
 
-/// Two months that overlap have no more days together, and no older day counts.
+/// Days that are kept: two months that overlap span no more, and no older day counts.
 const MOST_DAYS: u32 = 62;
 
 /// Bytes both ways, by days since 1970-01-01 (UTC).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Used {
-    /// The month in which something was moved last, as the settings had it when it began.
+    /// The month in which something was last moved, by the reset day of that time.
     from: u32,
     until: u32,
     days: BTreeMap<u32, u64>,
 }
 
 impl Used {
-    /// What counts in this period. Where the settings have another day now than when the last month began, what that
-    /// has counts until it is over: who changes the day frees nothing that is used up.
+    /// Bytes that count in this period. If the reset day changed since the last month began, the bytes of that month
+    /// count until it is over: changing the day frees nothing that is used up.
     pub fn within(&self, period: Period) -> u64 {
         let is_over = period.today >= self.until;
         let from = if is_over { period.start } else { period.start.min(self.from) };
         self.days.range(from..).fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
     }
 
-    /// So many bytes more. A clock that was set back gives nothing back.
+    /// Adds bytes. A clock that was set back gives nothing back.
     pub fn add(&mut self, bytes: u64, period: Period) {
         if period.today >= self.until {
             (self.from, self.until) = (period.start, period.end);
@@ -36,14 +36,14 @@ impl Used {
         self.days = self.days.split_off(&period.today.saturating_sub(MOST_DAYS));
     }
 
-    /// So many bytes were not moved that had been added on that day.
+    /// Takes back bytes that had been added on that day, and were not moved.
     pub fn give_back(&mut self, bytes: u64, day: u32) {
         if let Some(moved) = self.days.get_mut(&day) {
             *moved = moved.saturating_sub(bytes);
         }
     }
 
-    /// The day on which something was added last.
+    /// The day on which something was last added.
     pub fn last(&self) -> u32 {
         self.days.last_key_value().map_or(0, |(day, _)| *day)
     }
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_moved_counts_until_its_month_is_over() {
+    fn moved_bytes_count_until_their_month_is_over() {
         let mut used = Used::default();
         used.add(70, at(3, 1));
         used.add(5, at(30, 1));
@@ -81,14 +81,14 @@ mod tests {
             assert_eq!(used.within(at(23, day)), 100, "day {day}");
         }
         used.add(7, at(23, 20));
-        // From December on what was moved since 20 November counts.
+        // From December on, bytes that were moved since 20 November count.
         assert_eq!((used.within(at(30, 20)), used.within(at(31, 20))), (107, 7));
         used.add(2, at(31, 20));
         assert_eq!((used.within(at(49, 20)), used.within(at(50, 20))), (9, 0));
     }
 
     #[test]
-    fn a_day_further_on_counts_what_went_before_as_well() {
+    fn an_earlier_reset_day_counts_the_bytes_before_as_well() {
         let mut used = Used::default();
         used.add(30, at(5, 10));
         used.add(100, at(12, 10));

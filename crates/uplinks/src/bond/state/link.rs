@@ -1,4 +1,4 @@
-//! One link, as the bond sees it.
+//! One link in the state of a bond.
 
 use super::{
     super::{
@@ -13,7 +13,7 @@ use thalweg_units::{Rate, Time};
 use thalweg_wire::bond::Word;
 use tokio::sync::Notify;
 
-/// What waits at relays excuses a silence for so long at most.
+/// The longest silence that bytes queued at relays excuse.
 const LONGEST_QUEUE: Duration = Duration::from_secs(2);
 
 /// A link that joins a bond.
@@ -26,39 +26,39 @@ pub struct Joining {
     pub beyond: Option<Beyond>,
 }
 
-/// A link as the bond sees it.
+/// The state of a link.
 #[derive(Debug)]
 pub struct LinkState {
     pub gauge: Arc<Gauge>,
     pub reading: Reading,
     pub liveness: Liveness,
-    /// It does not answer; what it carried goes elsewhere.
+    /// It does not answer; other links carry its chunks.
     pub is_silent: bool,
-    /// Its writer waits for something to carry.
+    /// Its writer waits for a frame.
     pub is_idle: bool,
-    /// What its writer is to carry next.
+    /// The next frame for its writer.
     pub work: Option<Vec<u8>>,
     pub wake: Arc<Notify>,
-    /// Told when it broke at the far end.
+    /// Notified when the far end says that the link broke there.
     pub gone: Arc<Notify>,
-    /// Answers and questions for this link alone.
+    /// Answers and questions that must go by this link.
     pub own: VecDeque<Word>,
     pub may_duplicate: bool,
-    /// That it leaves by, and relays, where this end dialled.
+    /// The interface that it leaves by, if this end dialled.
     interface: Option<String>,
     via: Option<String>,
-    /// What lies beyond the first relay, if there is one.
+    /// The path beyond the first relay, if there is one.
     beyond: Option<Beyond>,
-    /// Bytes of chunks that were given to it.
+    /// Bytes of chunks given to it.
     pub sent: u64,
-    /// Of them those that went by another one as well, and are not accounted for yet.
+    /// Of those, the bytes that another link carries as well and that were not accounted for yet.
     pub twice: u64,
-    /// Bytes of chunks that came by it.
+    /// Bytes of chunks that arrived by it.
     pub received: u64,
     pub(super) acknowledged: u64,
-    /// When it was asked last whether it is alive.
+    /// When it was last asked whether it is alive.
     pub(super) asked: Time,
-    /// Chunks were under way by it then.
+    /// Whether chunks were under way by it then.
     asked_behind: bool,
     pub(super) words: Words,
 }
@@ -90,14 +90,14 @@ impl LinkState {
         }
     }
 
-    /// As the scheduler sees it.
+    /// The link as the scheduler sees it, after a fresh look at the kernel's counters.
     pub(super) fn seen(&mut self, id: LinkId, now: Time) -> Link {
         self.gauge.look(&mut self.reading, now);
         let pending = self.work.as_ref().map_or(0, |work| work.len() as u64);
         let seen = self.reading.link(id);
         let own = self.own_round_trip();
         let beyond = self.beyond.as_ref();
-        // What waits at a relay does not differ from what waits here.
+        // Bytes that wait at a relay count like bytes that wait here.
         let waiting = beyond.map_or(0, |beyond| beyond.waiting(self.owed(), own));
         let has_room = beyond.is_none_or(|beyond| self.owed() < beyond.window(own));
         Link {
@@ -116,14 +116,14 @@ impl LinkState {
         self.beyond.is_some()
     }
 
-    /// It is to be asked whether it is alive.
+    /// Asks the link whether it is alive.
     pub(super) fn ask(&mut self, now: Time) {
         self.own.push_back(Word::Ping(now.as_nanos()));
-        // What a silent one carries is nobody's any more, and may be under way all the same.
+        // The chunks of a silent link are assigned to others, and may still be under way by it.
         (self.asked, self.asked_behind) = (now, self.owed() > 0 || self.is_silent);
     }
 
-    /// What it delivers; zero: not known.
+    /// The delivery rate; zero: not known.
     fn rate(&self) -> Rate {
         match &self.beyond {
             Some(beyond) => beyond.rate().unwrap_or_default(),
@@ -131,30 +131,30 @@ impl LinkState {
         }
     }
 
-    /// TCP's own.
+    /// TCP's own round trip, to the first relay if there is one.
     fn own_round_trip(&self) -> Duration {
         self.reading.info().rtt
     }
 
-    /// To the far end and back.
+    /// The round trip to the far end.
     pub fn round_trip(&self) -> Duration {
         let beyond = self.beyond.as_ref().map_or(Duration::ZERO, Beyond::rtt);
         self.own_round_trip() + beyond
     }
 
-    /// Bytes of chunks of which the far end has said nothing.
+    /// Bytes of chunks that the far end has not acknowledged.
     pub(super) fn owed(&self) -> u64 {
         self.sent.saturating_sub(self.acknowledged)
     }
 
-    /// How long what waits at relays does so.
+    /// How long bytes wait at relays.
     pub(super) fn queue(&self) -> Duration {
         let beyond = self.beyond.as_ref();
         let queue = beyond.map(|beyond| beyond.queue(self.owed(), self.own_round_trip()));
         queue.unwrap_or_default().min(LONGEST_QUEUE)
     }
 
-    /// The far end has so many bytes more.
+    /// The far end acknowledged this many bytes more.
     pub(super) fn arrived(&mut self, bytes: u32, now: Time) {
         let (owed, own) = (self.owed(), self.own_round_trip());
         self.acknowledged += u64::from(bytes);
@@ -163,7 +163,7 @@ impl LinkState {
         }
     }
 
-    /// It answers what was asked then.
+    /// The far end answered the question that was asked at `asked`.
     pub(super) fn answered(&mut self, asked: Time, now: Time) {
         self.words.proven(asked);
         let own = self.own_round_trip();
@@ -173,7 +173,8 @@ impl LinkState {
         }
     }
 
-    /// It answers. What it delivered while it fell silent says nothing of how it is now.
+    /// The link answers. If it was silent, its rate is forgotten: what it delivered while it fell silent says nothing
+    /// about now.
     pub(super) fn comes_back(&mut self) {
         if std::mem::replace(&mut self.is_silent, false) {
             self.reading.forget_rate();
@@ -209,7 +210,7 @@ impl LinkState {
     }
 }
 
-/// What a bond waits for, in words.
+/// The link's state in words, for debugging.
 impl LinkState {
     pub(super) fn account(&self, now: Time) -> String {
         let info = self.reading.info();

@@ -26,50 +26,49 @@ use thalweg_units::Time;
 use thalweg_wire::bond::{ChunkHead, Frame, MAX_LINKS, Refusal, Target, Word};
 use tokio::sync::Notify;
 
-/// Streams of a bond at a time: more than a browser opens to all its servers.
+/// Streams of a bond at a time: more than a browser opens to all its servers together.
 pub const MAX_STREAMS: usize = 512;
 
-/// With those that are refused as too many, until their words have gone. An honest far end has no more than
-/// [`MAX_STREAMS`] itself, but hears of their ends sooner than they have ended here.
+/// Streams including those refused as too many, until the refusals are sent. An honest far end has no more than
+/// [`MAX_STREAMS`] itself, but may see their ends sooner than they have ended here.
 const MOST_FLOWS: usize = 2 * MAX_STREAMS;
 
 /// Broken links that are reported to the far end as soon as a link works: as many as a bond can
 /// have. Beyond that, the oldest is not reported.
 const MOST_BROKEN: usize = MAX_LINKS;
 
-/// A link that does not answer is asked again so often.
+/// How often a link that does not answer is asked.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
-/// One through relays is asked so often: only its answers tell how far the far end is.
+/// How often a link through relays is asked: only its answers tell how far the far end is.
 const ASK_RELAYED: Duration = Duration::from_secs(1);
 
-/// Links are looked at far more often: where a look comes later than this after the last one, this process did not run.
+/// Links are checked far more often than this: if a check comes later than this after the last one, this process did
+/// not run.
 const HELD_UP: Duration = Duration::from_millis(100);
 
-/// So many streams are asked in a row whether a link that is idle should carry their next chunk.
+/// How many streams are asked in a row whether an idle link should carry their next chunk.
 const MOST_ASKED: usize = 8;
 
-/// Streams that ended and are still answered for. Of more the oldest is not answered for any
-/// longer.
+/// Streams that ended and are still answered for, at most. Beyond that, the oldest is forgotten.
 const REMEMBERED: usize = 1024;
 
-/// Answers that wait for a link to take them, at most. Further ones are dropped: an end that
-/// gets no answer asks again.
+/// Answers that wait for a link, at most. Further ones are dropped: an end that gets no answer asks again.
 const MOST_ANSWERS: usize = 64;
 
-/// How a bond works.
+/// The parameters of a bond.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Who gets the next chunk.
+    /// How the link of the next chunk is chosen.
     pub method: StripeMethod,
-    /// How streams are cut.
+    /// How streams are cut into chunks.
     pub sender: SenderSettings,
     /// Bytes that a stream's receiver holds at this end, at most; it begins with fewer.
     pub window: u64,
 }
 
 impl Default for Settings {
-    /// Windows of 16 MiB.
+    /// Windows of at most 16 MiB.
     fn default() -> Self {
         Self {
             method: StripeMethod::default(),
@@ -80,13 +79,13 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Bytes that a stream's receiver holds at first: what the far end is told.
+    /// The window of a new stream, bytes, as told to the far end.
     pub fn first_window(&self) -> u64 {
         self.window.min(FIRST)
     }
 }
 
-/// All of a bond, under one lock.
+/// The state of a bond, under one lock.
 #[derive(Debug)]
 pub struct State {
     pub links: BTreeMap<LinkId, LinkState>,
@@ -95,22 +94,22 @@ pub struct State {
     scheduler: StripeScheduler,
     /// Bytes that the far end holds of each new stream.
     pub theirs: u64,
-    /// 0 at the end that dialled: the lowest bit of the streams that it opens.
+    /// 0 at the end that dialled, 1 at the other: the lowest bit of the numbers of the streams that it opens.
     side: u32,
     next_stream: u32,
     /// The highest stream that the far end opened.
     newest: Option<u32>,
     /// Streams that are over, the oldest first.
     past: VecDeque<(u32, Past)>,
-    /// The stream that was served last.
+    /// The stream whose chunk was sent last.
     turn: u32,
-    /// Links that broke here, of which the far end is not told yet.
+    /// Links that broke here, and that the far end was not told of yet.
     broken_links: VecDeque<LinkId>,
-    /// Streams that the far end opened and nobody took yet.
+    /// Streams that the far end opened, and that nobody here took yet.
     pub offered: VecDeque<(u32, Target)>,
-    /// Why it carries nothing any more.
+    /// Why the bond is broken.
     pub broken: Option<String>,
-    /// When the links were looked at last.
+    /// When the links were last checked.
     watched: Time,
     memory: Memory,
 }
@@ -137,11 +136,11 @@ impl State {
         }
     }
 
-    /// A link is there: who is told of work, and of its end.
+    /// Adds a link. Returns what notifies of work for it, and of its end at the far end.
     pub fn join(&mut self, id: LinkId, link: Joining, now: Time) -> (Arc<Notify>, Arc<Notify>) {
         let mut link = LinkState::new(link);
         if link.is_relayed() {
-            // How long the greeting took is how long two busy hosts took as well.
+            // The duration of the greeting includes delays of two busy hosts.
             link.ask(now);
         }
         let told = (Arc::clone(&link.wake), Arc::clone(&link.gone));
@@ -149,7 +148,7 @@ impl State {
         told
     }
 
-    /// The links, as they are now.
+    /// The status of the links.
     pub fn links(&mut self, now: Time) -> Vec<LinkStatus> {
         let all = self.links.iter_mut();
         all.map(|(id, link)| link.status(*id, now)).collect()
@@ -159,7 +158,7 @@ impl State {
     pub fn leave(&mut self, id: LinkId, now: Time) {
         if let Some(link) = self.links.remove(&id) {
             link.wake.notify_one();
-            self.elsewhere(id);
+            self.reassign(id);
             self.broken_links.push_back(id);
             if self.broken_links.len() > MOST_BROKEN {
                 self.broken_links.pop_front();
@@ -168,8 +167,8 @@ impl State {
         }
     }
 
-    /// What a link carried goes elsewhere.
-    fn elsewhere(&mut self, id: LinkId) {
+    /// Has other links carry the chunks of this one, and repeats words.
+    fn reassign(&mut self, id: LinkId) {
         for flow in self.flows.values_mut() {
             flow.sender.lost(id);
             flow.say_again();
@@ -182,7 +181,7 @@ impl State {
     /// Opens a stream.
     ///
     /// # Errors
-    /// There are too many, or the bond is broken.
+    /// There are too many streams, the memory is used up, or the bond is broken.
     pub fn open(&mut self, to: Target, now: Time) -> Result<u32, String> {
         if let Some(why) = &self.broken {
             return Err(why.clone());
@@ -206,7 +205,7 @@ impl State {
         Flow::new(birth, sender, self.theirs, window, &self.memory)
     }
 
-    /// The stream of a frame that came; `None`: it is over.
+    /// The stream of a frame that arrived, which is created if the far end opens it. `None`: the stream is over.
     fn find(&mut self, stream: u32) -> Result<Option<&mut Flow>, String> {
         let is_theirs = stream & 1 != self.side;
         let is_new = is_theirs && self.newest.is_none_or(|newest| stream > newest);
@@ -214,7 +213,8 @@ impl State {
             return Err(format!("stream {stream} was never opened"));
         }
         if is_new {
-            // Chunks may overtake the word that opens it; others between them are on their way too.
+            // Chunks may overtake the word that opens their stream; the streams numbered in between are on their way,
+            // too.
             let first = self.newest.map_or(1 - self.side, |newest| newest + 2);
             if self.flows.len() + (stream - first) as usize / 2 >= MOST_FLOWS {
                 return Err("too many streams".to_owned());
@@ -231,10 +231,10 @@ impl State {
         Ok(self.flows.get_mut(&stream))
     }
 
-    /// A chunk came by a link.
+    /// Takes a chunk that arrived by a link.
     ///
     /// # Errors
-    /// The far end does not keep to the protocol.
+    /// The far end violates the protocol.
     pub fn chunk(
         &mut self,
         by: LinkId,
@@ -254,10 +254,10 @@ impl State {
         Ok(())
     }
 
-    /// A word came by a link.
+    /// Takes a word that arrived by a link.
     ///
     /// # Errors
-    /// The far end does not keep to the protocol.
+    /// The far end violates the protocol.
     pub fn word(&mut self, by: LinkId, word: Word, now: Time) -> Result<(), String> {
         self.heard_by(by, now);
         match word {
@@ -305,9 +305,9 @@ impl State {
                 }
                 self.alive(by, now);
             }
-            // The link's reader ends with it.
+            // The link's reader ends with this word.
             Word::Bye => {}
-            // Its own connection may say so much later, or never.
+            // The link's own connection may report this much later, or never.
             Word::Gone { link } => {
                 if let Some(link) = self.links.get(&LinkId(link)) {
                     link.gone.notify_one();
@@ -339,8 +339,8 @@ impl State {
         }
     }
 
-    /// Something came by a link: words that went by it may count as heard. What it carries of
-    /// streams is another matter; that the way back is good says nothing of the way there.
+    /// Something arrived by a link, so words that went by it may count as heard. Chunks do not: a good way back says
+    /// nothing about the way there.
     pub fn heard_by(&mut self, id: LinkId, now: Time) {
         if let Some(link) = self.links.get_mut(&id)
             && link.owed() == 0
@@ -349,7 +349,7 @@ impl State {
         }
     }
 
-    /// A link answered.
+    /// A link answered a question.
     pub fn alive(&mut self, id: LinkId, now: Time) {
         if let Some(link) = self.links.get_mut(&id) {
             link.comes_back();
@@ -357,12 +357,12 @@ impl State {
         }
     }
 
-    /// Looks for links that are late or silent; asks the late ones. Whether one fell silent.
+    /// Checks which links are late or silent, and asks those in doubt. Returns whether one fell silent.
     pub fn watch(&mut self, now: Time) -> bool {
         let (mut silent, mut say_again) = (Vec::new(), false);
         let held_up = now.since(std::mem::replace(&mut self.watched, now));
         for (id, link) in &mut self.links {
-            // Not all of it: on a host that is always late silence is found late, and found.
+            // Only the excess is excused: on a host that is always late, a silence is found late, but it is found.
             link.liveness.excuse(held_up.saturating_sub(HELD_UP), now);
             link.gauge.look(&mut link.reading, now);
             if link.liveness.round_trip().is_none() && !link.round_trip().is_zero() {
@@ -372,8 +372,8 @@ impl State {
                 link.liveness.heard(now, true);
             }
             let life = link.liveness.state(link.queue(), now);
-            // A silent one is asked until it answers, also when something was heard by it: that the way
-            // back is good says nothing of the way there.
+            // A silent link is asked until it answers, even if something arrived by it: a good way back says nothing
+            // about the way there.
             let is_doubtful =
                 link.is_silent || life != Life::Alive || link.words.are_to_be_proven(now);
             let patience = if is_doubtful { ASK_AGAIN } else { ASK_RELAYED };
@@ -381,14 +381,14 @@ impl State {
             if is_asked && link.own.is_empty() && now.since(link.asked) >= patience {
                 link.ask(now);
             }
-            // What came and was not read yet may be what it owes.
+            // Bytes that arrived and were not read yet may be the answer that is due.
             if life == Life::Silent && !link.is_silent && !link.gauge.has_unread() {
                 link.is_silent = true;
                 silent.push(*id);
             }
             say_again |= link.words.are_lost(now);
         }
-        silent.iter().for_each(|id| self.elsewhere(*id));
+        silent.iter().for_each(|id| self.reassign(*id));
         if say_again {
             self.flows.values_mut().for_each(Flow::say_again);
         }
@@ -398,9 +398,9 @@ impl State {
     }
 }
 
-/// Who gets what to carry.
+/// The choice of what each link carries.
 impl State {
-    /// Gives idle links something to carry, as long as there is something that should go now.
+    /// Gives idle links frames to carry, as long as there is something that should go now.
     pub fn dispatch(&mut self, now: Time) {
         for link in self.links.values_mut().filter(|link| link.is_idle) {
             if let Some(word) = link.own.pop_front() {
@@ -420,7 +420,8 @@ impl State {
         self.links.iter_mut().map(|(id, link)| link.seen(*id, now)).collect()
     }
 
-    /// A word that is no link's own goes by the idle link with the shortest round trip.
+    /// Gives a word that belongs to no particular link to the idle link with the shortest round trip; links in doubt
+    /// come last.
     fn give_word(&mut self, now: Time) -> bool {
         let idle = self.links.iter().filter(|(_, link)| link.is_idle && !link.is_silent);
         let rank = |link: &LinkState| (link.words.is_doubted, link.round_trip());
@@ -436,8 +437,8 @@ impl State {
         true
     }
 
-    /// The next chunk of the next stream that has one for an idle link; else a second copy of one that is late, of a
-    /// stream that has nothing new.
+    /// Gives an idle link the next chunk of the next stream that has one for it; otherwise a second copy of a late
+    /// chunk, if its stream has nothing new.
     fn give_chunk(&mut self, now: Time) -> bool {
         let links = self.view(now);
         let crowd = crowd(self.flows.values());
@@ -447,7 +448,7 @@ impl State {
                 let chunk = flow.sender.next()?;
                 Some((*stream, chunk))
             });
-        // One that waits for a better link holds up none that need not.
+        // A stream that waits for a better link does not hold up the others.
         for (stream, chunk) in waiting.take(MOST_ASKED).collect::<Vec<_>>() {
             let Some(flow) = self.flows.get_mut(&stream) else { continue };
             let load = Load {
@@ -462,7 +463,7 @@ impl State {
                 return self.give(stream, chunk, &links, id, now);
             }
         }
-        // A link that nobody's next chunk goes to is free for what is late.
+        // A link that no stream's next chunk goes to is free for late chunks.
         self.give_second(&links, now)
     }
 
@@ -500,9 +501,9 @@ impl State {
     }
 }
 
-/// Streams that are over: words about them may still be on their way, or have been lost with a link.
+/// Streams that are over. Words about them may still be on their way, or may have been lost with a link.
 impl State {
-    /// The far end does not know how a stream ended: it hears so again.
+    /// Tells the far end again how a stream ended.
     fn answer_for_past(&mut self, by: LinkId, stream: u32) {
         let past = self.past.iter().find(|(past, _)| *past == stream).map(|(_, past)| *past);
         let (Some(past), Some(link)) = (past, self.links.get_mut(&by)) else { return };
@@ -518,14 +519,14 @@ impl State {
         }
     }
 
-    /// The same for words that a stream that ended well needs no answer to.
+    /// As [`Self::answer_for_past`], for words that need no answer if the stream ended well.
     fn answer_for_broken(&mut self, by: LinkId, stream: u32) {
         if self.past.iter().any(|(past, how)| *past == stream && matches!(how, Past::Broken)) {
             self.answer_for_past(by, stream);
         }
     }
 
-    /// Of streams that are over is remembered how they ended.
+    /// Removes streams that are over, and remembers how they ended.
     pub fn bury(&mut self) {
         let over = self.flows.iter().filter(|(_, flow)| flow.is_over());
         let past = |flow: &Flow| match flow.broken {
@@ -543,7 +544,7 @@ impl State {
     }
 }
 
-/// What a bond waits for, in words.
+/// The state in words, for debugging.
 impl State {
     /// A line for each link and each stream.
     pub fn account(&self, now: Time) -> String {
@@ -569,7 +570,7 @@ fn crowd<'a>(flows: impl Iterator<Item = &'a Flow>) -> Crowd {
 /// How a stream ended.
 #[derive(Clone, Copy, Debug)]
 enum Past {
-    /// Well, after so many bytes were received.
+    /// Regularly, after this many bytes were received.
     Whole(u64),
     Broken,
 }
@@ -594,7 +595,7 @@ mod tests {
     const LATE: u32 = 0;
     const NEW: u32 = 2;
 
-    /// A bond that has dialled, with two streams of which nothing is to be said, and a link for each connection.
+    /// A bond that has dialled, with two streams that have no words due, and a link for each connection.
     fn state(links: &[TcpStream]) -> State {
         let settings = Settings { method: StripeMethod::RoundRobin, ..Settings::default() };
         let mut state = State::new(settings, 1 << 20, true, Memory::new(64 << 20));
@@ -614,7 +615,7 @@ mod tests {
     }
 
     impl State {
-        /// A stream has 100 bytes more, and then this link is idle: what it is given.
+        /// Writes 100 bytes to a stream and then makes this link idle; returns the frame that the link is given.
         fn gives(&mut self, stream: u32, link: u32, now: Time) -> Option<Frame> {
             let flow = self.flows.get_mut(&stream).unwrap();
             let written = flow.poll_write(&mut Context::from_waker(Waker::noop()), &[0; 100]);
@@ -627,16 +628,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_link_that_gets_nothing_new_carries_what_is_late() {
+    async fn a_link_without_new_chunks_carries_a_copy_of_a_late_one() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let dial = || TcpStream::connect(listener.local_addr().unwrap());
         let mut state = state(&[dial().await.unwrap(), dial().await.unwrap()]);
         let chunk = |stream, offset| Some(Frame::Chunk(ChunkHead { stream, offset, length: 100 }));
         let later = Time::ZERO + Duration::from_secs(60);
-        // Link 0 is busy with it from now on.
+        // Link 0 is busy with this chunk from now on.
         assert_eq!(state.gives(LATE, 0, Time::ZERO), chunk(LATE, 0));
         assert_eq!(state.gives(NEW, 1, Time::ZERO), chunk(NEW, 0));
-        // Now it is the turn of link 0, for which the new bytes wait.
+        // Now it is the turn of link 0, which the new bytes wait for.
         assert_eq!(state.gives(NEW, 1, later), chunk(LATE, 0));
         // The copy is accounted for, by the link that carries it.
         let twice = |link| state.links[&LinkId(link)].twice;

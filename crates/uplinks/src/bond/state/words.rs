@@ -1,36 +1,37 @@
-//! Whether words that went by a link have come.
+//! Whether the control words that were sent by a link have arrived.
 //!
-//! Nobody acknowledges them, and a link that falls silent just then may owe nothing else; nor does what comes by the
-//! link say anything of the way there. An answer to a question proves what went before the question.
+//! Words are not acknowledged. A link that falls silent right after a word may owe nothing else, and what arrives by
+//! the link says nothing about the way there. The answer to a question proves everything that was sent before the
+//! question.
 
 use std::time::Duration;
 use thalweg_units::Time;
 
-/// Words are asked after this long.
+/// How long after a word a question is asked.
 const PROVEN: Duration = Duration::from_millis(500);
 
-/// Those of which no proof came for so long are said again, by other links if there are any.
+/// Words without proof for this long are sent again, by other links if there are any.
 const UNPROVEN: Duration = Duration::from_secs(2);
 
-/// Of one link.
+/// The words of one link.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Words {
-    /// Since when one is not proven.
+    /// Since when a word is unproven.
     since: Option<Time>,
-    /// When the last one went.
+    /// When the last word was sent.
     last: Time,
-    /// Some were said again: other links are taken first.
+    /// Words had to be sent again: other links are preferred.
     pub is_doubted: bool,
 }
 
 impl Words {
-    /// One went.
+    /// A word was sent.
     pub fn went(&mut self, now: Time) {
         self.since.get_or_insert(now);
         self.last = now;
     }
 
-    /// The far end answered what was asked then.
+    /// The far end answered the question that was asked at `asked`.
     pub fn proven(&mut self, asked: Time) {
         self.is_doubted = false;
         self.since = self.since.filter(|_| asked < self.last).map(|since| since.max(asked));
@@ -41,7 +42,7 @@ impl Words {
         self.are_older(PROVEN, now)
     }
 
-    /// Whether they are to be said again; asked once of the same words.
+    /// Whether the words must be sent again; true only once for the same words.
     pub fn are_lost(&mut self, now: Time) -> bool {
         let are_lost = self.are_older(UNPROVEN, now);
         if are_lost {
@@ -64,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_proves_what_went_before_its_question() {
+    fn an_answer_proves_the_words_before_its_question() {
         let mut words = Words::default();
         assert!(!words.are_to_be_proven(at(9000)) && !words.are_lost(at(9000)));
         words.went(at(0));

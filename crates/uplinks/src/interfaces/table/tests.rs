@@ -21,7 +21,7 @@ fn table(lte: Policy) -> Table {
     table
 }
 
-/// Who is probed one after the other, with this outcome.
+/// The interfaces that are probed one after the other, with this outcome.
 fn probed(table: &mut Table, s: u64, told: &Result<Probed, String>) -> Vec<String> {
     std::iter::from_fn(|| {
         let due = table.unknown(at(s), TODAY)?;
@@ -38,7 +38,7 @@ fn megabit() -> Result<Probed, String> {
 }
 
 #[test]
-fn each_is_probed_until_something_is_known_and_again_when_that_is_old() {
+fn each_interface_is_probed_once_and_again_when_the_result_is_old() {
     let mut table = table(Policy::default());
     assert_eq!(probed(&mut table, 0, &megabit()), ["eth0", "lte0"]);
     let shown = table.show(TODAY);
@@ -49,7 +49,7 @@ fn each_is_probed_until_something_is_known_and_again_when_that_is_old() {
 }
 
 #[test]
-fn what_was_kept_is_probed_once_it_is_old_however_short_this_process_runs() {
+fn an_interface_with_an_old_kept_estimate_is_probed_even_by_a_new_process() {
     let mut before = table(Policy::default());
     assert_eq!(probed(&mut before, 0, &megabit()), ["eth0", "lte0"]);
     let mut kept = Kept::default();
@@ -66,7 +66,7 @@ fn what_was_kept_is_probed_once_it_is_old_however_short_this_process_runs() {
 }
 
 #[test]
-fn what_costs_or_is_not_used_is_not_probed() {
+fn interfaces_that_cost_or_are_not_used_are_not_probed() {
     let cap = Some(Cap { bytes: 1_000_000, reset_day: 1 });
     let of = |policy| probed(&mut table(policy), 0, &megabit());
     assert_eq!(of(Policy { tier: Tier::Never, ..Policy::default() }), ["eth0"]);
@@ -80,7 +80,7 @@ fn server(text: &str) -> ProbeServer {
 }
 
 #[test]
-fn whose_fault_a_failed_probe_is_another_interface_tells_or_another_server() {
+fn another_interface_or_another_server_tells_whose_fault_a_failed_probe_is() {
     let both = table(Policy::default());
     let eth0 = Present { index: 2, name: "eth0".into() };
     let (one, same, other) = (
@@ -99,7 +99,7 @@ fn whose_fault_a_failed_probe_is_another_interface_tells_or_another_server() {
 }
 
 #[test]
-fn where_a_probe_fails_it_says_why_and_is_left_out_once_it_is_to_blame() {
+fn a_failed_probe_gives_the_reason_and_a_blamed_interface_is_left_out() {
     let mut table = table(Policy::default());
     let failed = Err("the probe was answered 302".to_owned());
     assert_eq!(probed(&mut table, 0, &failed), ["eth0", "lte0"]);
