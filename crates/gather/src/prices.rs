@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! from,to,per_gb          # in any currency; a gigabyte is 10⁹ bytes
-//! fra,*,0.09              # what leaves fra
-//! *,nyc,0.02              # what comes to nyc
-//! fra,nyc,0.01            # between these two: the most exact line counts
+//! fra,*,0.09              # data that leaves fra
+//! *,nyc,0.02              # data that arrives at nyc
+//! fra,nyc,0.01            # between these two: the most specific line applies
 //! ```
 
 use serde::Deserialize;

@@ -4,7 +4,7 @@
 //! steering (plan) ─ ways ─► conductor ─ a worker per way ─► source [► relays] ─► here ─► Land
 //!    ▲                          │            │ parcels
 //!    └── bytes per way, what is left         ▼
-//!                                          desk: Work, and who has asked for what
+//!                                          desk: Work, and the outstanding requests
 //! ```
 //!
 //! A path is a channel to the source through relays. An intermediate forwards bytes as they arrive, never holds more
