@@ -1,14 +1,14 @@
 //! The files of a box.
 //!
 //! ```text
-//! commitments   the destination's: its key, then stamps                  (a journal)
-//! struck        the destination's: what was taken out of the box         (a journal)
-//! receipts      the destination's: who has which data                    (a journal)
-//! collected     the destination's: what was collected, by `collect`      (a journal)
+//! commitments   at the destination: its key, then stamps                  (a journal)
+//! struck        at the destination: struck submissions and keys           (a journal)
+//! receipts      at the destination: the nodes' receipts                   (a journal)
+//! collected     at the destination: collected submissions, by `collect`   (a journal)
 //! collecting    locked while `collect` runs
-//! held          a node's that takes data: what it has, has told, has dropped (a journal)
+//! held          at a node that takes data: stored, reported and deleted submissions (a journal)
 //! data/ab/ab…   the data, by the ids of its stamps
-//! part/ab…      what is on its way
+//! part/ab…      incomplete data
 //! ```
 
 use std::{
