@@ -3,7 +3,7 @@
 //! ```text
 //! steering (plan) ─ ways ─► conductor ─ a worker per way ─► source [► relays] ─► here ─► Land
 //!    ▲                          │            │ parcels
-//!    └── bytes per way, what is left         ▼
+//!    └── bytes per way, remaining bytes      ▼
 //!                                          desk: Work, and the outstanding requests
 //! ```
 //!

@@ -33,7 +33,7 @@ pub(super) struct Directory {
     /// The index of its parent; the first directory is its own parent.
     pub(super) parent: u32,
     pub(super) name: OsString,
-    /// The source that has it; 0 if no source listed it.
+    /// The source that listed it; an unlisted directory has that of its parent, and the first one has 0.
     pub(super) source: u32,
     /// `None`: it is not listed, but is a parent of a listed item.
     pub(super) attributes: Option<Attributes>,
