@@ -1,4 +1,4 @@
-//! The destination's book of receipts: which node has whose data.
+//! The destination's record of receipts: which node has the data of each submission.
 
 use super::{
     files::BoxFiles,
@@ -24,32 +24,32 @@ pub(super) struct Arrivals {
     destination: NodeId,
     drop_box: Name,
     journal: Journal,
-    /// The stamps, and which nodes have said that they have their data; durable.
+    /// The receipts known and durable, by stamp and node.
     known: Mutex<BTreeSet<(StampId, Name)>>,
 }
 
-/// A node that brings receipts: its name in the roster, and its key.
+/// A node that brings receipts.
 #[derive(Clone, Debug)]
 pub struct Bringer {
-    /// Its name.
+    /// Its name in the roster.
     pub name: Name,
     /// The key of its daemon, which it has proven.
     pub key: NodeId,
 }
 
-/// A receipt that was checked.
+/// A receipt with valid signatures.
 #[derive(Clone, Debug)]
 pub struct Arrival {
-    /// What the destination gave.
+    /// The destination's stamp.
     pub stamp: Signed<Stamp>,
-    /// What the node gave.
+    /// The node's receipt.
     pub receipt: Signed<Receipt>,
-    /// The nonce, and where the data is.
+    /// The nonce, and the path of the data.
     pub delivery: Delivery,
 }
 
 impl Arrival {
-    /// Reads what a node says; both signatures are checked.
+    /// Reads a node's message, and checks both signatures.
     ///
     /// # Errors
     /// [`Refusal::Forged`].
@@ -69,10 +69,10 @@ impl Arrival {
     }
 }
 
-/// The receipts in a box's directory, in the order in which they came; of one stamp there may be several.
+/// The receipts in a box's directory in order of arrival; a stamp may have several.
 ///
 /// # Errors
-/// The system's; `InvalidData` if the file holds something else.
+/// Returns a system error, or `InvalidData` if the file holds something else.
 pub(super) fn arrivals(files: &BoxFiles) -> io::Result<Vec<Arrival>> {
     let found = journal::read(&files.receipts())?;
     decode(&found.records, &files.receipts())
@@ -92,11 +92,11 @@ fn decode(records: &[Vec<u8>], file: &Path) -> io::Result<Vec<Arrival>> {
 }
 
 impl Arrivals {
-    /// Opens or creates the receipts file of a box for the node with this key. Returns also the numbers of the
+    /// Opens or creates the receipts file of a box for the node with this key. Also returns the numbers of the
     /// submissions whose receipts it has.
     ///
     /// # Errors
-    /// The system's, and `InvalidData` if it is another key's or damaged.
+    /// Returns a system error, or `InvalidData` if the file is damaged or belongs to another key.
     pub fn open(
         files: &BoxFiles,
         destination: NodeId,
@@ -110,19 +110,19 @@ impl Arrivals {
         Ok((Self { destination, drop_box, journal, known: Mutex::new(known) }, numbers))
     }
 
-    /// Of how many submissions a node has the data.
+    /// The number of submissions whose data is at a node.
     pub fn count(&self) -> u64 {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        // Of one stamp they are one behind the other.
+        // Entries of one stamp are adjacent, because the set is ordered.
         let mut ids: Vec<&StampId> = known.iter().map(|(id, _)| id).collect();
         ids.dedup();
         ids.len() as u64
     }
 
-    /// Keeps receipts, durable; for each why not, if it never will be.
+    /// Stores receipts durably. Returns a result for each; an error says why it will never be stored.
     ///
     /// # Errors
-    /// The disk's: none is kept, and all may be brought again.
+    /// Returns the disk's error: none is stored, and all may be brought again.
     pub async fn keep(
         &self,
         bringer: &Bringer,
@@ -140,7 +140,7 @@ impl Arrivals {
             arrivals.filter(|a| !known.contains(&name(a))).collect()
         };
         if !new.is_empty() {
-            // `encode` puts a length in front, which the journal has itself.
+            // `encode` adds a length, which the journal adds as well.
             let record = |a: &&Arrival| thalweg_wire::object::encode(&a.delivery)[4..].to_vec();
             let written = self.journal.append(new.iter().map(record).collect()).await;
             written.map_err(|e| Refusal::Unable(format!("write the receipts: {e}")))?;
@@ -150,7 +150,8 @@ impl Arrivals {
         Ok(read.into_iter().map(|read| read.map(drop)).collect())
     }
 
-    /// That the stamp is ours and of this box, and the receipt the bringer's own.
+    /// Checks that the stamp is this destination's and for this box, and that the receipt is signed by the node that
+    /// brings it.
     fn check(&self, bringer: &Bringer, arrival: &Arrival) -> Result<(), Refusal> {
         let forged = |why: &str| Err(Refusal::Forged(why.into()));
         if arrival.stamp.signer() != self.destination {

@@ -1,25 +1,24 @@
-//! Dates that never go back, whatever the host's clock does.
+//! Dates that never go back, even if the host's clock does.
 
 use thalweg_units::WallTime;
 
-/// Dates for the stamps of one box: the host's, but always later than those given before.
+/// The dates of a box's stamps: those of the host's clock, but always later than the dates given before.
 ///
-/// If the host's clock jumps back, the dates stand still, a nanosecond for each stamp, until it
-/// has caught up. Only a stamp that was given holds them up: one wrong reading by which somebody
-/// was refused is forgotten with the next right one.
+/// If the host's clock jumps back, each date is a nanosecond after the previous one until the clock has caught up. Only
+/// given stamps count: a wrong clock reading by which a request was refused has no effect on later dates.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Dates {
-    /// The last that was given.
+    /// The last date given.
     last: u64,
 }
 
 impl Dates {
-    /// The date of the next stamp, if it is given, when the host's clock says `now`.
+    /// The date that the next stamp gets if the host's clock says `now`.
     pub fn next(self, now: WallTime) -> WallTime {
         WallTime::from_unix_nanos(now.as_unix_nanos().max(self.last.saturating_add(1)))
     }
 
-    /// This one was given, now or e.g. by an earlier process.
+    /// Records a date that was given, also by an earlier process.
     pub fn given(&mut self, date: WallTime) {
         self.last = self.last.max(date.as_unix_nanos());
     }
@@ -44,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_without_a_stamp_holds_nothing_up() {
+    fn a_clock_reading_without_a_stamp_has_no_effect() {
         let mut dates = Dates::default();
         dates.given(WallTime::from_unix_nanos(1000));
         let (wrong, right) = (WallTime::from_unix_nanos(u64::MAX), WallTime::from_unix_nanos(1500));

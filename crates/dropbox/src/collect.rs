@@ -1,4 +1,4 @@
-//! Step 3, but for the moving of bytes: what to ask of whom, and what to make of what came.
+//! Step 3 except for the transfer: selects what to request from each node, and processes the received data.
 
 use super::{
     BoxFiles, BoxKey, EnvelopeError,
@@ -22,36 +22,34 @@ use thalweg_wire::{
     mesh::Name,
 };
 
-/// Above so many of one node, its whole directory is asked for: a list of their paths would not
-/// fit into one question.
+/// Above this many submissions of one node, its whole directory is requested, because a list of their paths would not
+/// fit into one request.
 const MOST_PATHS: usize = 2000;
 
-/// What is read or written at once while data is decrypted.
+/// The buffer size for decryption, bytes.
 const BUFFER: usize = 1 << 20;
 
-/// What one node has that is due.
+/// The due data of one node.
 #[derive(Debug)]
 pub struct Source {
     /// The node.
     pub node: Name,
-    /// Whose data.
+    /// The submissions.
     pub arrivals: Vec<Arrival>,
 }
 
-/// What is due, by the nodes that have it; each submission at the first that said so.
+/// Lists the due data by node; each submission at the node whose receipt came first.
 pub fn sources(view: &View) -> Vec<Source> {
     by_node(view.due().filter_map(<[Arrival]>::first))
 }
 
-/// What did not come from the first `asked` nodes, at the next that said it has it; nothing where
-/// nobody else has.
+/// For submissions that failed at the first `asked` nodes, returns the next node with a receipt, if there is one.
 pub fn next_sources(view: &View, settled: &[Settled], asked: usize) -> Vec<Source> {
     let failed = settled.iter().filter(|one| one.outcome.is_err());
     by_node(failed.filter_map(|one| view.arrivals.get(&one.number)?.get(asked)))
 }
 
-/// Puts what became of some of them, asked once more, in the place of what was before; of one that
-/// failed again both reasons are told.
+/// Replaces the results of submissions that were requested again. If one failed again, both reasons are kept.
 pub fn retold(settled: &mut [Settled], again: Vec<Settled>) {
     let mut again: BTreeMap<u64, _> = again.into_iter().map(|one| (one.number, one)).collect();
     for one in settled {
@@ -73,35 +71,35 @@ fn by_node<'a>(arrivals: impl Iterator<Item = &'a Arrival>) -> Vec<Source> {
 }
 
 impl Source {
-    /// Absolute paths on the node, as `gather` takes them.
+    /// Absolute paths on the node, in the form that `gather` takes.
     pub fn paths(&self) -> Vec<Vec<u8>> {
         let path = |arrival: &Arrival| arrival.delivery.path.clone();
         match (self.arrivals.len() > MOST_PATHS, self.arrivals.first().and_then(data_of)) {
-            // `DIR/` is what is in DIR.
+            // `DIR/` stands for the contents of DIR.
             (true, Some(data)) => vec![[&data[..], b"/"].concat()],
             _ => self.arrivals.iter().map(path).collect(),
         }
     }
 }
 
-/// `/a/data` of `/a/data/xx/ID`.
+/// Returns `/a/data` for the path `/a/data/xx/ID`.
 fn data_of(arrival: &Arrival) -> Option<Vec<u8>> {
     let path = &arrival.delivery.path;
     let mut slashes = path.iter().enumerate().rev().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
     slashes.nth(1).map(|at| path[..at].to_vec())
 }
 
-/// What became of one submission.
+/// The result of one submission.
 #[derive(Debug)]
 pub struct Settled {
-    /// Its stamp's number.
+    /// The number of its stamp.
     pub number: u64,
-    /// The file's name in the directory; or why it is not there.
+    /// The file's name in the directory, or why it is not there.
     pub outcome: Result<PathBuf, String>,
 }
 
-/// Checks what has landed below `landing` against the commitments, decrypts it, and gives it its name in `into`,
-/// its receipt beside. Durable when [`sync`] has returned. Data that does not match is deleted.
+/// Checks the data below `landing` against the commitment, decrypts it, and moves it to its name in `into`, with its
+/// receipt beside it. It is durable when [`sync`] has returned. Data that does not match is deleted.
 pub fn settle(arrival: &Arrival, landing: &Path, into: &Path, key: &BoxKey) -> Settled {
     let number = arrival.stamp.value().number;
     Settled { number, outcome: settled(arrival, landing, into, key) }
@@ -139,7 +137,7 @@ fn settled(
     Ok(file)
 }
 
-/// Why it could not be decrypted, in words. What helps nobody is deleted.
+/// The message of a failed decryption. Deletes data that is of no further use.
 fn undecrypted(error: &EnvelopeError, stamp: &Stamp, [landed, opened]: [&Path; 2]) -> String {
     _ = fs::remove_file(opened);
     if let EnvelopeError::Io(e) = error {
@@ -153,7 +151,7 @@ fn undecrypted(error: &EnvelopeError, stamp: &Stamp, [landed, opened]: [&Path; 2
     )
 }
 
-/// The keys and the hash of the data, which is in `opened` then.
+/// Decrypts the data into `opened`. Returns the keys and the hash of the content.
 fn decrypt(
     arrival: &Arrival,
     landed: &Path,
@@ -170,11 +168,11 @@ fn decrypt(
     Ok(secrets)
 }
 
-/// Where it is: asked for by itself, or with its directory.
+/// The path of the received data, which was requested by its own path or with its directory.
 fn landed(arrival: &Arrival, landing: &Path) -> Option<PathBuf> {
     let id = arrival.id().text();
     let places = [landing.join(&id), landing.join(&id[..2]).join(&id)];
-    // A link is no data: it would have this host read what a node points at.
+    // A link is not accepted as data, because a node could make this host read the file it points to.
     let is_file = |place: &PathBuf| fs::symlink_metadata(place).is_ok_and(|found| found.is_file());
     places.into_iter().find(is_file)
 }
@@ -191,7 +189,7 @@ fn commitment(file: &Path, arrival: &Arrival) -> io::Result<Commitment> {
     }
 }
 
-/// What the destination keeps of it: the same as its client.
+/// The evidence for the destination: the same as that of the client.
 fn evidence(arrival: &Arrival, (keys, content): (EnvelopeKeys, ContentHash)) -> Evidence {
     let stamp = arrival.stamp.value();
     Evidence {
@@ -210,35 +208,35 @@ fn evidence(arrival: &Arrival, (keys, content): (EnvelopeKeys, ContentHash)) -> 
     }
 }
 
-/// Takes this node's own data to where the others' lands.
+/// Takes data of this node itself to the directory in which other nodes' data lands.
 ///
 /// # Errors
-/// The system's.
+/// Returns a system error.
 pub fn take_own(arrival: &Arrival, landing: &Path) -> io::Result<()> {
     use std::os::unix::ffi::OsStrExt as _;
     let from = Path::new(std::ffi::OsStr::from_bytes(&arrival.delivery.path));
     let to = landing.join(arrival.id().text());
     match fs::hard_link(from, &to) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        // On another filesystem.
+        // The data is on another filesystem.
         Err(e) if e.kind() == io::ErrorKind::CrossesDevices => copy(from, &to),
         done => done,
     }
 }
 
-/// A copy that has its name only when it is whole, and on the disk.
+/// Copies a file; the copy gets its name only when it is complete and on the disk.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let part = to.with_extension("part");
     let copied = fs::copy(from, &part).and_then(|_| File::open(&part)?.sync_all());
     let copied = copied.and_then(|()| fs::rename(&part, to));
     if copied.is_err() {
-        // What is left of it helps nobody; the first error is the one to tell.
+        // The rest is of no use; the first error is the one to report.
         _ = fs::remove_file(&part);
     }
     copied
 }
 
-/// That no other collection of this box runs, nor another into this directory.
+/// A guard against other collections of this box, or into this directory.
 #[derive(Debug)]
 pub struct Alone {
     _box: File,
@@ -246,10 +244,10 @@ pub struct Alone {
 }
 
 impl Alone {
-    /// Takes both turns; they end when it is dropped, or with the process.
+    /// Takes both locks; they are released on drop, or when the process ends.
     ///
     /// # Errors
-    /// `WouldBlock`, with what is in use; otherwise the system's.
+    /// Returns `WouldBlock` with what is in use, or a system error.
     pub fn take(files: &BoxFiles, into: &Path) -> io::Result<Self> {
         let mut options = File::options();
         let book = options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -269,10 +267,10 @@ impl Alone {
     }
 }
 
-/// Makes all that was settled in this directory durable.
+/// Makes all files settled in this directory durable.
 ///
 /// # Errors
-/// The system's.
+/// Returns a system error.
 pub fn sync(into: &Path) -> io::Result<()> {
     Ok(rustix::fs::syncfs(File::open(into)?)?)
 }
@@ -282,12 +280,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_has_its_name_when_it_is_whole() {
+    fn a_copy_gets_its_name_when_it_is_complete() {
         let dir = tempfile::tempdir().unwrap();
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
         copy(&from, &to).unwrap_err();
         fs::write(&from, b"data").unwrap();
-        // A copy that broke off.
+        // The rest of an interrupted copy.
         fs::write(dir.path().join("to.part"), b"da and more").unwrap();
         copy(&from, &to).unwrap();
         assert_eq!(fs::read(&to).unwrap(), b"data");

@@ -1,8 +1,9 @@
-//! Data that only its destination can read: nodes that keep it in between see its size alone (decision 0102).
+//! Encrypts submissions so that only the destination can read them: nodes that store them see only their size (decision
+//! 0102).
 //!
-//! The form is in `wire::bistro`. One content key encrypts one submission, piece by piece. The nonce of a piece is a
-//! keyed hash of its number and its data, so that a file that changes while it is sent does not use a nonce twice,
-//! and the same data under the same keys is the same envelope: it need not be stored to be sent again.
+//! The format is in `wire::bistro`. One content key encrypts one submission, piece by piece. The nonce of a piece is a
+//! keyed hash of its number and its data. So a file that changes while it is sent does not reuse a nonce, and the same
+//! data with the same keys gives the same envelope, which therefore need not be stored to be sent again.
 
 use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce as AeadNonce, UnboundKey};
 use std::{
@@ -21,10 +22,10 @@ use thalweg_wire::{
 };
 use thiserror::Error;
 
-/// Bytes of a nonce, in front of each piece.
+/// The size of the nonce in front of each piece, bytes.
 const NONCE: usize = 12;
 
-/// The key of a box: data is encrypted to it, and the destination decrypts with it.
+/// The key of a box: clients encrypt to it, and the destination decrypts with it.
 #[derive(Debug)]
 pub struct BoxKey {
     key: DecryptionKey,
@@ -33,31 +34,31 @@ pub struct BoxKey {
 }
 
 impl BoxKey {
-    /// The key of a box of the node with this key. It is derived from the node's, so a copy of that is enough.
+    /// Derives the key of a box from the node's key, so that a backup of the node's key is enough.
     ///
     /// # Errors
-    /// If the library fails; not expected.
+    /// Returns an error if the library fails, which is not expected.
     pub fn of(node: &PrivateKey, drop_box: &Name) -> io::Result<Self> {
         let key = DecryptionKey::derived(node, &format!("drop box {drop_box}"))?;
         Ok(Self { key, drop_box: drop_box.clone(), destination: node.id() })
     }
 
-    /// What clients encrypt to.
+    /// The public key to which clients encrypt.
     pub fn public(&self) -> [u8; 32] {
         self.key.public()
     }
 }
 
-/// What HPKE binds the content key to: nobody can commit to a copy of another client's envelope.
+/// The context to which HPKE binds the content key, so that nobody can commit to a copy of another client's envelope.
 fn info(drop_box: &Name, destination: &NodeId, client: &NodeId) -> Vec<u8> {
     let parts = [&b"thalweg bistro envelope 1\0"[..], destination.as_bytes(), client.as_bytes()];
     [&parts.concat()[..], drop_box.as_str().as_bytes()].concat()
 }
 
-/// New keys for a submission of `client` to the box of this sheet, whose signature was checked.
+/// Creates keys for a submission of `client` to the box of this sheet. The sheet's signature must have been checked.
 ///
 /// # Errors
-/// If the system gives no random bytes, or the sheet's key is unusable.
+/// Returns an error if the system gives no random bytes, or the sheet's key is unusable.
 pub fn new_keys(sheet: &Signed<Sheet>, client: &NodeId) -> io::Result<EnvelopeKeys> {
     let mut content = [0; 32];
     getrandom::fill(&mut content).map_err(io::Error::other)?;
@@ -81,7 +82,7 @@ impl Cipher {
         Ok(Self { aead, nonces: key("thalweg 2026 bistro envelope nonce 1") })
     }
 
-    /// What is authenticated with a piece: which one it is, and whether it is the end.
+    /// The data authenticated with a piece: its number, and whether it is the last one.
     fn place(number: u64, is_end: bool) -> [u8; 9] {
         let mut place = [u8::from(is_end); 9];
         place[..8].copy_from_slice(&number.to_be_bytes());
@@ -96,7 +97,7 @@ impl Cipher {
         nonce
     }
 
-    /// The piece of this data.
+    /// Encrypts a piece.
     fn encrypt(&self, number: u64, is_end: bool, data: &[u8]) -> io::Result<Vec<u8>> {
         let place = Self::place(number, is_end);
         let nonce = self.nonce(&place, data);
@@ -109,13 +110,14 @@ impl Cipher {
         Ok(piece)
     }
 
-    /// The data of a piece; `None` if it is another one, or was altered.
+    /// Decrypts a piece; `None` if it is another piece or was altered.
     fn decrypt<'a>(&self, number: u64, is_end: bool, piece: &'a mut [u8]) -> Option<&'a [u8]> {
         let place = Self::place(number, is_end);
         let (nonce, rest) = piece.split_first_chunk_mut::<NONCE>()?;
         let (aad, used) = (Aad::from(place), AeadNonce::assume_unique_for_key(*nonce));
         let data = self.aead.open_in_place(used, aad, rest).ok()?;
-        // Of the same data there is one envelope, so that it can be compared with its commitment later.
+        // Requires the derived nonce, so that the same data and keys have only one valid envelope, which can be
+        // compared with the commitment later.
         (*nonce == self.nonce(&place, data)).then_some(data)
     }
 }
@@ -124,7 +126,7 @@ fn head(keys: &EnvelopeKeys) -> Vec<u8> {
     [&ENVELOPE_MAGIC[..], &keys.encapsulated, &keys.wrapped].concat()
 }
 
-/// Fills the buffer, or as much of it as there is.
+/// Fills the buffer, or as much of it as there is data.
 fn fill(data: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -138,10 +140,10 @@ fn fill(data: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// Reads data once: the commitment to its envelope, and the hash of the data itself.
+/// Reads the data once. Returns the commitment to its envelope, and the hash of the data itself.
 ///
 /// # Errors
-/// The data's.
+/// Returns the error of reading the data.
 pub fn commit(
     mut data: impl Read,
     keys: &EnvelopeKeys,
@@ -168,17 +170,17 @@ pub fn commit(
     Ok((committing.finish(), ContentHash(content)))
 }
 
-/// The envelope of data, encrypted while it is read, from any byte on.
+/// The envelope of some data, encrypted while it is read. It can be read from any position.
 pub struct Envelope<D> {
     data: D,
     keys: EnvelopeKeys,
     cipher: Cipher,
-    /// The hash of the data when it was committed to.
+    /// The hash of the data at the time of the commitment.
     content: ContentHash,
-    /// Bytes of the data when it was committed to.
+    /// The size of the data at the time of the commitment, bytes.
     size: u64,
     at: u64,
-    /// The part that is read now, and where it begins.
+    /// The current part of the envelope, and its offset.
     part: Vec<u8>,
     part_at: u64,
 }
@@ -190,11 +192,11 @@ impl<D> fmt::Debug for Envelope<D> {
 }
 
 impl<D: Read + Seek> Envelope<D> {
-    /// Of data that was committed to with these keys. If it has changed since, so has the envelope, and it does not
-    /// match its commitment.
+    /// Creates the envelope of data that was committed to with these keys. If the data has changed since, the envelope
+    /// does not match its commitment.
     ///
     /// # Errors
-    /// `InvalidInput` if no envelope has the size that was committed to.
+    /// Returns `InvalidInput` if the committed size is not that of an envelope.
     pub fn new(
         data: D,
         keys: EnvelopeKeys,
@@ -208,8 +210,8 @@ impl<D: Read + Seek> Envelope<D> {
         Ok(Self { data, keys, cipher, content, size, at: 0, part, part_at: 0 })
     }
 
-    /// Makes the part in which the byte is that is read next.
-    fn turn(&mut self) -> io::Result<()> {
+    /// Computes the part that contains the next byte.
+    fn compute_part(&mut self) -> io::Result<()> {
         let whole = (PIECE + PIECE_EXTRA) as u64;
         let Some(inner) = self.at.checked_sub(ENVELOPE_HEAD as u64) else {
             (self.part, self.part_at) = (head(&self.keys), 0);
@@ -242,7 +244,7 @@ impl<D: Read + Seek> Read for Envelope<D> {
         }
         let range = self.part_at..self.part_at + self.part.len() as u64;
         if !range.contains(&self.at) {
-            self.turn()?;
+            self.compute_part()?;
         }
         let from = &self.part[(self.at - self.part_at) as usize..];
         let n = from.len().min(buffer.len());
@@ -267,24 +269,24 @@ impl<D: Read + Seek> Seek for Envelope<D> {
 /// An envelope cannot be opened.
 #[derive(Debug, Error)]
 pub enum EnvelopeError {
-    /// It is something else.
+    /// It is not an envelope.
     #[error(
         "it is not encrypted as this version does it; another version of thalweg has submitted it"
     )]
     NotEncrypted,
-    /// It is for somebody else.
+    /// It is for another box or from another client.
     #[error("it is not encrypted to this box's key by the client that committed to it")]
     OtherKey,
     /// The client has committed to something that does not decrypt.
     #[error("its client damaged it before the commitment: piece {0} cannot be decrypted")]
     Damaged(u64),
-    /// Reading or writing.
+    /// An error of reading or writing.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// Decrypts an envelope of so many bytes, that `client` committed to, and writes its data to `to`; in bounded memory.
-/// What is written before an error is not to be used.
+/// Decrypts an envelope of `size` bytes that `client` committed to, and writes its data to `to`, in bounded memory. If
+/// an error is returned, the data written before must not be used.
 ///
 /// # Errors
 /// [`EnvelopeError`].
@@ -319,7 +321,7 @@ pub fn open(
     }
 }
 
-/// The keys that the head of an envelope has for this box.
+/// Reads and decrypts the keys in the head of an envelope.
 fn keys_of(
     key: &BoxKey,
     client: &NodeId,
@@ -366,7 +368,7 @@ mod tests {
         BoxKey::of(&node(destination), &drop_box.parse().unwrap()).unwrap()
     }
 
-    /// What client 9 has to send of this data.
+    /// A submission of client 9.
     struct Made {
         keys: EnvelopeKeys,
         content: ContentHash,
@@ -395,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn data_of_every_size_comes_back_and_is_not_readable_before() {
+    fn data_of_any_size_round_trips_and_is_unreadable_in_between() {
         for size in [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 100] {
             let data = data(size);
             let made = made(&data);
@@ -413,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_box_that_was_meant_opens_it_and_for_the_client_that_made_it() {
+    fn only_the_intended_box_opens_it_and_only_for_its_client() {
         let made = made(b"data");
         let try_open = |key: &BoxKey, who: &NodeId| {
             open(key, who, (&made.bytes[..], made.bytes.len() as u64), io::sink())
@@ -431,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_that_are_cut_off_swapped_or_of_another_submission_are_noticed() {
+    fn cut_swapped_or_foreign_pieces_are_detected() {
         let data = data(3 * PIECE);
         let (one, other) = (made(&data), made(&data));
         let whole = PIECE + PIECE_EXTRA;
@@ -459,14 +461,14 @@ mod tests {
     }
 
     #[test]
-    fn the_same_data_is_other_bytes_in_each_submission() {
+    fn equal_data_differs_between_submissions() {
         let (one, two) = (made(b"data"), made(b"data"));
         assert_ne!(one.bytes[ENVELOPE_HEAD..], two.bytes[ENVELOPE_HEAD..]);
         assert_eq!(one.content, two.content);
     }
 
     #[test]
-    fn a_file_that_changes_does_not_use_a_nonce_twice() {
+    fn a_changed_file_does_not_reuse_a_nonce() {
         let (before, after) = (data(2 * PIECE), vec![1; 2 * PIECE]);
         let made = made(&before);
         let changed = Cursor::new(after);
@@ -486,7 +488,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn an_envelope_is_read_from_any_byte_on(
+        fn an_envelope_can_be_read_from_any_position(
             size in 0..3 * PIECE,
             from in 0_usize..4 * PIECE,
             step in 1_usize..100_000,
@@ -509,7 +511,7 @@ mod tests {
         }
 
         #[test]
-        fn no_altered_byte_passes(size in 0_usize..200, place: usize, by in 1_u8..) {
+        fn any_altered_byte_is_detected(size in 0_usize..200, place: usize, by in 1_u8..) {
             let mut bytes = made(&data(size)).bytes;
             let place = place % bytes.len();
             bytes[place] ^= by;

@@ -1,14 +1,14 @@
-//! Where a box is kept.
+//! The files of a box.
 //!
 //! ```text
-//! commitments   the destination's: its key, then stamps                  (a journal)
-//! struck        the destination's: what was taken out of the box         (a journal)
-//! receipts      the destination's: who has which data                    (a journal)
-//! collected     the destination's: what was collected, by `collect`      (a journal)
+//! commitments   at the destination: its key, then stamps                  (a journal)
+//! struck        at the destination: struck submissions and keys           (a journal)
+//! receipts      at the destination: the nodes' receipts                   (a journal)
+//! collected     at the destination: collected submissions, by `collect`   (a journal)
 //! collecting    locked while `collect` runs
-//! held          a node's that takes data: what it has, has told, has dropped (a journal)
+//! held          at a node that takes data: stored, reported and deleted submissions (a journal)
 //! data/ab/ab…   the data, by the ids of its stamps
-//! part/ab…      what is on its way
+//! part/ab…      incomplete data
 //! ```
 
 use std::{
@@ -28,15 +28,15 @@ pub struct BoxFiles {
 }
 
 impl BoxFiles {
-    /// Of the box `name` in this state directory, its data in `data` if the settings say so.
+    /// Creates the paths of the box `name` in this state directory; its data is in `data` if the settings give it.
     pub fn new(state: &Path, name: &Name, data: Option<&Path>) -> Self {
         let dir = state.join(BOXES).join(name.as_str());
         let data = data.map_or_else(|| dir.join("data"), Path::to_owned);
         Self { dir, data }
     }
 
-    /// Makes the directories that are missing, for this user alone; gives them without symbolic
-    /// links on the way, as others ask for them.
+    /// Creates missing directories with access for this user only. The data path becomes free of symbolic links,
+    /// because other nodes request it in that form.
     pub(super) fn create(self) -> io::Result<Self> {
         for dir in [&self.dir, &self.data, &self.parts()] {
             DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
@@ -60,7 +60,7 @@ impl BoxFiles {
         self.dir.join("collected")
     }
 
-    /// Whoever collects holds it locked.
+    /// Locked by a running collection.
     pub(super) fn collecting(&self) -> PathBuf {
         self.dir.join("collecting")
     }
@@ -69,28 +69,28 @@ impl BoxFiles {
         self.dir.join("held")
     }
 
-    /// Where data is.
+    /// The directory of the data.
     pub fn data(&self) -> &Path {
         &self.data
     }
 
-    /// On the filesystem of the data.
+    /// The directory of incomplete data, on the filesystem of the data.
     pub(super) fn parts(&self) -> PathBuf {
         self.data.join("part")
     }
 
-    /// Where this submission's data is when it is complete.
+    /// The path of a submission's complete data.
     pub(super) fn of(&self, id: &StampId) -> PathBuf {
         let text = id.text();
         self.data.join(&text[..2]).join(text)
     }
 
-    /// Where it is before.
+    /// The path of a submission's incomplete data.
     pub(super) fn part_of(&self, id: &StampId) -> PathBuf {
         self.parts().join(id.text())
     }
 
-    /// Gives a part its name, which is durable with the next sync of the filesystem.
+    /// Renames complete data to its final name, which becomes durable with the next sync of the filesystem.
     pub(super) fn complete(&self, id: &StampId) -> io::Result<()> {
         let (part, whole) = (self.part_of(id), self.of(id));
         match fs::rename(&part, &whole) {

@@ -1,4 +1,4 @@
-//! Records that are durable when they are answered: many to one sync.
+//! An append-only file whose records are durable once acknowledged; many share one sync.
 
 use blake3::hash;
 use std::{
@@ -11,23 +11,23 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// Appends that may wait for the disk: a burst of some thousand clients, 2 MB. When it is full,
-/// further appends wait.
+/// The maximum number of appends that wait for the disk: a burst of some thousand clients, 2 MB. Beyond it, further
+/// appends wait.
 const QUEUE: usize = 4096;
 
-/// Bytes that are written for one sync: what a disk writes while it syncs anyway.
+/// The maximum number of bytes written per sync: about as much as a disk writes during a sync.
 const GROUP: usize = 4 << 20;
 
-/// Bytes of BLAKE3 behind the length, against torn writes.
+/// The bytes of BLAKE3 behind each length, which detect torn writes.
 const CHECK: usize = 8;
 
-/// The longest record: a delivery with long paths.
+/// The maximum size of a record, bytes: a delivery with long paths.
 const MAX_RECORD: usize = 1 << 20;
 
-/// A file that only grows, by records `length:u32 ‖ check:8 ‖ bytes`; cheap to clone.
+/// An append-only file of records `length:u32 ‖ check:8 ‖ bytes`; cheap to clone.
 ///
-/// Contract: what [`Journal::append`] has answered with `Ok` is found by [`read`] after any crash,
-/// in the order in which it was written. Those that wait while one sync runs share the next (group commit).
+/// Contract: after any crash, [`read`] finds all records for which [`Journal::append`] returned `Ok`, in the order in
+/// which they were written. Appends that wait during a sync share the next one (group commit).
 #[derive(Clone, Debug)]
 pub(super) struct Journal {
     queue: mpsc::Sender<Waiting>,
@@ -39,23 +39,23 @@ struct Waiting {
     done: oneshot::Sender<Result<(), Arc<io::Error>>>,
 }
 
-/// What was found in a file.
+/// The content of a file.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// The first record: whose file it is.
+    /// The first record, which identifies the owner.
     pub head: Option<Vec<u8>>,
-    /// The others, in order.
+    /// The other records, in order.
     pub records: Vec<Vec<u8>>,
-    /// Bytes behind the last whole one.
+    /// The number of bytes after the last complete record.
     pub torn: u64,
-    /// Bytes up to there.
+    /// The number of bytes up to there.
     whole: u64,
 }
 
-/// Reads what is there, while others append; no file is an empty one.
+/// Reads the file, even while others append. A missing file counts as an empty one.
 ///
 /// # Errors
-/// The system's.
+/// Returns a system error.
 pub(super) fn read(file: &Path) -> io::Result<Found> {
     let mut bytes = Vec::new();
     match File::open(file) {
@@ -71,10 +71,10 @@ pub(super) fn read(file: &Path) -> io::Result<Found> {
     Ok(Found { head, records, torn: (bytes.len() - at) as u64, whole: at as u64 })
 }
 
-/// Puts these records in the place of all, at once; nobody may have the journal open.
+/// Replaces all records atomically; no process may have the journal open.
 ///
 /// # Errors
-/// The system's; then it is as it was.
+/// Returns a system error; then the file is unchanged.
 pub(super) fn rewrite(file: &Path, head: &[u8], records: &[Vec<u8>]) -> io::Result<()> {
     let all = std::iter::once(head).chain(records.iter().map(Vec::as_slice));
     let bytes: Vec<u8> = all.flat_map(framed).collect();
@@ -90,14 +90,14 @@ fn record_at(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 impl Journal {
-    /// Opens or makes the file, which is `head`'s, and gives what is in it. Bytes behind the last
-    /// whole record are kept beside, in `FILE.torn`, and cut off.
+    /// Opens or creates the file of the owner `head`, and returns its content. Bytes after the last complete record are
+    /// cut off; a copy of the whole file is kept as `FILE.torn`.
     ///
-    /// `before`: a directory whose filesystem is synced before each group of records is written,
-    /// for records that speak of files there.
+    /// `before`: a directory whose filesystem is synced before each group of records is written, for records that refer
+    /// to files there.
     ///
     /// # Errors
-    /// The system's; `InvalidData` if it is another's.
+    /// Returns a system error, or `InvalidData` if the file belongs to another owner.
     pub fn open(path: &Path, head: &[u8], before: Option<&Path>) -> io::Result<(Self, Found)> {
         let found = read(path)?;
         if found.head.as_ref().is_some_and(|found| found != head) {
@@ -130,7 +130,7 @@ impl Journal {
     /// Appends records; returns when they are durable.
     ///
     /// # Errors
-    /// The system's; then none of them is in the file. Dropping the future does not take them back.
+    /// Returns a system error; then none of them is in the file. Dropping the future does not cancel the append.
     pub async fn append(&self, records: Vec<Vec<u8>>) -> Result<(), Arc<io::Error>> {
         let (done, answer) = oneshot::channel();
         let gone = || Arc::new(io::Error::other("the journal's writer has ended"));
@@ -146,7 +146,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Until nobody can append any more.
+    /// Runs until no sender is left.
     fn run(mut self, mut waiting: mpsc::Receiver<Waiting>) {
         while let Some(first) = waiting.blocking_recv() {
             let mut group = Group::default();
@@ -157,7 +157,7 @@ impl Writer {
             }
             let written = self.write(&group.bytes).map_err(Arc::new);
             for done in group.done {
-                // Whoever has left does not need the answer.
+                // A caller that has left does not need the answer.
                 _ = done.send(written.clone());
             }
         }
@@ -170,7 +170,7 @@ impl Writer {
         let written = self.file.write_all_at(bytes, self.end).and_then(|()| self.file.sync_data());
         match &written {
             Ok(()) => self.end += bytes.len() as u64,
-            // Nobody has been told of them: what is written of them must not be found later.
+            // The records were not acknowledged, so parts of them must not be found later.
             Err(_) => self.file.set_len(self.end)?,
         }
         written
@@ -202,7 +202,7 @@ mod tests {
     use std::fs;
 
     #[tokio::test]
-    async fn what_is_answered_is_found_again() {
+    async fn acknowledged_records_are_found_again() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("log");
         let (journal, found) = Journal::open(&file, b"me", Some(dir.path())).unwrap();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_torn_end_is_kept_beside_and_written_over() {
+    async fn a_torn_end_is_copied_and_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("log");
         let (journal, _) = Journal::open(&file, b"me", None).unwrap();
@@ -234,8 +234,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_disk_is_told_and_leaves_nothing() {
-        // A file that may not grow, as on a full disk.
+    async fn a_failed_write_is_reported_and_leaves_nothing() {
+        // A read-only file stands for a full disk.
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("log");
         let (journal, _) = Journal::open(&file, b"me", None).unwrap();
@@ -252,7 +252,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_do_harm(bytes: Vec<u8>, cut in 0_usize..40) {
+        fn any_bytes_at_the_end_leave_earlier_records_intact(bytes: Vec<u8>, cut in 0_usize..40) {
             let dir = tempfile::tempdir().unwrap();
             let file = dir.path().join("log");
             let mut group = Group::default();

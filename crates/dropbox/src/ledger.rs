@@ -1,4 +1,5 @@
-//! The destination's book of commitments: who, what, when; signed, and durable before it is said.
+//! The destination's record of commitments, with client, content and date; each is durable before it is signed and
+//! sent.
 
 use super::{
     clock::Dates,
@@ -22,29 +23,29 @@ use thalweg_wire::{
     mesh::Name,
 };
 
-/// What a box allows.
+/// The limits of a box.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// The box.
+    /// The name of the box.
     pub name: Name,
     /// The deadline.
     pub until: WallTime,
-    /// Bytes of one submission, before it is encrypted.
+    /// The maximum size of a submission before encryption, bytes.
     pub max_bytes: u64,
-    /// Bytes of all.
+    /// The maximum size of all submissions, bytes.
     pub max_total: u64,
-    /// Submissions of one key.
+    /// The maximum number of submissions of one key.
     pub max_per_key: u64,
-    /// Bytes of one key.
+    /// The maximum size of all submissions of one key, bytes.
     pub max_bytes_per_key: u64,
-    /// Submissions of all.
+    /// The maximum number of submissions.
     pub max_submissions: u64,
 }
 
 /// The commitments of one box.
 ///
-/// In its file there are stamps without their signatures, which are made anew when they are
-/// asked for again: Ed25519 gives the same (RFC 8032 §5.1.6).
+/// The file holds stamps without their signatures. A repeated request signs the stamp again: Ed25519 gives the same
+/// signature (RFC 8032 §5.1.6).
 #[derive(Debug)]
 pub(super) struct Ledger {
     key: Arc<PrivateKey>,
@@ -60,9 +61,9 @@ struct Book {
     last: u64,
     dates: Dates,
     stamps: BTreeMap<(NodeId, Commitment), Entry>,
-    /// The stamps' keys by number.
+    /// The keys of `stamps` by the stamps' numbers.
     numbers: BTreeMap<u64, (NodeId, Commitment)>,
-    /// Of each key.
+    /// The count and size of each client's commitments.
     shares: BTreeMap<NodeId, Share>,
     /// Room reserved for data that has not arrived at any node yet.
     promises: Promises,
@@ -71,7 +72,7 @@ struct Book {
     struck: Struck,
 }
 
-/// What one key has committed to.
+/// The number and total size of some submissions.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     count: u64,
@@ -81,22 +82,22 @@ struct Share {
 #[derive(Debug)]
 struct Entry {
     stamp: Stamp,
-    /// On the disk; before, nobody may be told of it.
+    /// Whether it is on the disk; before that it must not be sent.
     durable: bool,
-    /// The data has arrived at a node.
+    /// Whether its data has arrived at a node.
     filled: bool,
 }
 
 /// The stamps in a box's directory, in order of their numbers, without struck ones.
 ///
 /// # Errors
-/// The system's; `InvalidData` if the file holds something else.
+/// Returns a system error, or `InvalidData` if the file holds something else.
 pub(super) fn stamps(files: &BoxFiles) -> io::Result<Vec<Stamp>> {
     let found = journal::read(&files.commitments())?;
     let struck = strike::read(files)?;
     let mut stamps = decode(&found.records, &files.commitments())?;
     stamps.retain(|stamp| !struck.has(stamp));
-    // Two requests at the same time for one commitment each write a record of it.
+    // Two concurrent requests for one commitment each write a record of it.
     stamps.sort_by_key(|stamp| stamp.number);
     stamps.dedup_by_key(|stamp| stamp.number);
     Ok(stamps)
@@ -111,10 +112,10 @@ fn decode(records: &[Vec<u8>], file: &Path) -> io::Result<Vec<Stamp>> {
 }
 
 impl Ledger {
-    /// Opens or begins the book.
+    /// Opens or creates the record.
     ///
     /// # Errors
-    /// The system's, and `InvalidData` if it is another key's or damaged.
+    /// Returns a system error, or `InvalidData` if the file is damaged or belongs to another key.
     pub fn open(
         files: &BoxFiles,
         key: Arc<PrivateKey>,
@@ -163,15 +164,15 @@ impl Ledger {
         &self.rules
     }
 
-    /// How many stamps were given.
+    /// The number of stamps given.
     pub fn count(&self) -> u64 {
         self.lock().stamps.len() as u64
     }
 
-    /// Stamps of these commitments, durable; each `Signed<Stamp>` or why not.
+    /// Returns durable stamps for these commitments: for each a `Signed<Stamp>` or a refusal.
     ///
-    /// The date is taken when this is called: who waits for the disk is not late for it. Asked for
-    /// again, also after the deadline, the same key's same commitment gets the same stamp.
+    /// The date is taken at the beginning of the call, so that waiting for the disk makes no request late. A repeated
+    /// request with the same key and commitment gets the same stamp, even after the deadline.
     pub async fn commit(
         &self,
         (client, who): (NodeId, PeerKey),
@@ -206,7 +207,7 @@ impl Ledger {
         wanted.into_iter().map(|entered| answer(entered).map(sign)).collect()
     }
 
-    /// A panic in between leaves whole entries.
+    /// A panic while the lock is held leaves complete entries.
     fn lock(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -219,7 +220,7 @@ fn encoded(stamp: &Stamp) -> Vec<u8> {
 }
 
 impl Book {
-    /// The stamp that was given for this before, or a new one; and whether it is durable.
+    /// Returns the earlier stamp for this commitment, or a new one, and whether it is durable.
     fn enter(
         &mut self,
         rules: &Rules,
@@ -284,7 +285,7 @@ impl Book {
             }
             self.promises.release(who, size, now).ok_or(Refusal::Full)?;
         }
-        // Promises whose room was released stay known as long as there is memory for them.
+        // Released promises stay known while there is memory for them.
         if self.stamps.len() as u64 >= 2 * rules.max_submissions {
             let number = self.promises.forget().ok_or(Refusal::Full)?;
             self.remove(number);
@@ -297,7 +298,7 @@ impl Book {
         self.dates.given(stamp.time);
     }
 
-    /// The journal has stored the stamp, which may have been struck since.
+    /// Marks a stamp as durable. It may have been struck since.
     fn confirm(&mut self, stamp: &Stamp) {
         if let Some(entry) = self.stamps.get_mut(&(stamp.client, stamp.commitment)) {
             entry.durable = true;
@@ -332,7 +333,7 @@ impl Book {
         }
     }
 
-    /// Takes one back that could not be written; it is its key's as before.
+    /// Removes a stamp that could not be written; its key may commit again.
     fn take_back(&mut self, stamp: &Stamp) {
         let key = (stamp.client, stamp.commitment);
         let is_it = |e: &Entry| !e.durable && e.stamp.number == stamp.number;
@@ -433,7 +434,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn ten_keys_of_one_source_do_not_fill_a_box_for_others() {
+    async fn many_keys_of_one_address_do_not_fill_a_box() {
         let scene = Scene::new();
         let ledger = scene.open();
         for n in 0..10 {
@@ -455,7 +456,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn promises_without_data_do_not_keep_a_box_full_after_a_restart_either() {
+    async fn promises_without_data_expire_even_after_a_restart() {
         let scene = Scene::new();
         let ledger = scene.open();
         let first = commit(&ledger, 0, at(1), 1_000_000).await.unwrap();

@@ -1,10 +1,11 @@
-//! Drop boxes: submissions with a deadline (Bistro), at the destination and at nodes that take data.
+//! Drop boxes: collects submissions with a deadline (Bistro). Runs at the destination and at nodes that take data for
+//! it.
 //!
-//! In go commitments before the deadline, and the data later; out come signed stamps and receipts,
-//! and the data at the destination. The data is encrypted from its client to its destination.
+//! Input: commitments before the deadline, and the data later. Output: signed stamps and receipts, and the data at the
+//! destination. The client encrypts the data for the destination.
 //!
-//! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004), §I;
-//! the messages are in `wire::bistro`, what an operator sets and does in `docs/submit.md`.
+//! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004), §I. The messages are in
+//! `wire::bistro`; `docs/submit.md` describes the operator's settings and tasks.
 //!
 //! ```text
 //! client ── commit ──► destination: ledger ─ journal           (step 1; one sync for many)
@@ -57,20 +58,20 @@ use thalweg_net::{PrivateKey, channel::Connector};
 use thalweg_wire::mesh::Name;
 use thiserror::Error;
 
-/// The boxes that a node serves; cheap to clone.
+/// The drop boxes that a node serves; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct DropBoxes(Arc<Shared>);
 
-/// What all parts need.
+/// State shared by all parts.
 #[derive(Debug)]
 struct Shared {
-    /// This node's name and key.
+    /// The name and key of this node.
     me: Name,
     key: Arc<PrivateKey>,
     membership: Membership,
     connector: Connector,
     boxes: BTreeMap<Name, OneBox>,
-    /// As they are set.
+    /// The settings of the boxes.
     settings: Vec<Settings>,
     counts: report::Counts,
     ends: Throttle,
@@ -83,12 +84,12 @@ struct Shared {
 pub struct DropBoxError {
     /// The box.
     pub name: Name,
-    /// What is wrong with its directory.
+    /// The error of opening its directory.
     pub source: io::Error,
 }
 
 impl DropBoxes {
-    /// Opens the boxes of the node `name` with this key, as they are set, below its state directory.
+    /// Opens the boxes in these settings for the node with this name and key, below its state directory.
     ///
     /// # Errors
     /// [`DropBoxError`].
@@ -102,7 +103,7 @@ impl DropBoxes {
         Self::open_with_clock(settings, state, (me, key), membership, WallClock::default(), log)
     }
 
-    /// The same by another clock.
+    /// Opens the boxes with another clock.
     ///
     /// # Errors
     /// As [`DropBoxes::open`].
@@ -135,14 +136,13 @@ impl DropBoxes {
         })))
     }
 
-    /// Brings receipts to the destinations, for ever; drop the future to end it.
+    /// Brings receipts to the destinations and never returns; drop the future to stop it.
     pub async fn run(self) {
         let telling = self.0.boxes.values().map(|one| self.0.tell_destination(one));
         join_all(telling).await;
     }
 
-    /// The directories that hold the data of boxes, each with the destination that may read it
-    /// through `thalweg_files`.
+    /// The directories with the data of boxes, each with the destination that may read it through `thalweg_files`.
     pub fn offers(&self) -> Vec<(std::path::PathBuf, Name)> {
         let offer = |one: &OneBox| {
             let to = match &one.part {

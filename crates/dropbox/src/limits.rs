@@ -1,4 +1,4 @@
-//! How often an address may ask. `thalweg_node` bounds the number of open channels where it accepts them.
+//! Limits the rate of requests per address. `thalweg_node` limits the number of open channels where it accepts them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,10 +10,10 @@ use thalweg_base::peer_source::source_of;
 use thalweg_wire::bistro::Refusal;
 use tokio::time::Instant;
 
-/// Addresses whose requests are counted; beyond them those that asked the least are forgotten.
+/// The maximum number of tracked addresses; beyond it those that asked least are forgotten.
 const ADDRESSES: usize = 65_536;
 
-/// What an address may ask at once, in seconds of its rate.
+/// The burst of an address, in seconds of its rate.
 const BURST: f64 = 10.0;
 
 /// A token bucket for each address.
@@ -23,7 +23,7 @@ pub(super) struct Pace {
     buckets: Mutex<Buckets>,
 }
 
-/// The buckets that are not full, and in which order they will be: a full one need not be known.
+/// The buckets that are not full, and when each will be: a full one need not be stored.
 #[derive(Debug, Default)]
 struct Buckets {
     levels: BTreeMap<IpAddr, (f64, Instant)>,
@@ -31,22 +31,22 @@ struct Buckets {
 }
 
 impl Pace {
-    /// So many requests a second for long, and ten times as many at once.
+    /// Creates buckets with this sustained rate of requests/s, and a burst of ten times as many.
     pub fn new(per_second: u32) -> Self {
         Self { per_second: per_second.into(), buckets: Mutex::default() }
     }
 
-    /// Takes so many requests from the address's bucket.
+    /// Takes `count` requests from the address's bucket.
     ///
     /// # Errors
-    /// [`Refusal::Slower`] if they are not in it.
+    /// Returns [`Refusal::Slower`] if the bucket holds fewer.
     pub fn take(&self, from: IpAddr, count: usize) -> Result<(), Refusal> {
         let (source, now, most) = (source_of(from), Instant::now(), self.per_second * BURST);
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let (before, since) = buckets.levels.get(&source).copied().unwrap_or((most, now));
         let passed = now.saturating_duration_since(since).as_secs_f64();
         let left = (before + passed * self.per_second).min(most);
-        // More than a bucket holds is let pass when it is full: else it never would be.
+        // A request larger than the bucket passes if the bucket is full, since it could never pass otherwise.
         let wanted = (count as f64).min(most);
         if left < wanted {
             let wait = (wanted - left) / self.per_second;
@@ -57,7 +57,7 @@ impl Pace {
         Ok(())
     }
 
-    /// When a bucket with so much in it will be full.
+    /// The time at which a bucket with this level will be full.
     fn full_at(&self, left: f64, since: Instant) -> Instant {
         let lacking = (self.per_second * BURST - left).max(0.0);
         since + Duration::from_secs_f64(lacking / self.per_second)
@@ -65,7 +65,7 @@ impl Pace {
 }
 
 impl Buckets {
-    /// Beyond [`ADDRESSES`] the one that is full first is forgotten: it has asked the least.
+    /// Beyond [`ADDRESSES`] the bucket that will be full first is forgotten, because its address has asked least.
     fn set(&mut self, source: IpAddr, level: (f64, Instant), was: Instant, full: Instant) {
         self.full_at.remove(&(was, source));
         self.levels.insert(source, level);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_address_may_ask_so_often_and_another_is_not_held_up() {
+    async fn each_address_has_its_own_rate_limit() {
         let pace = Pace::new(2);
         assert!((0..20).all(|_| pace.take(ip(1), 1).is_ok()));
         assert_eq!(pace.take(ip(1), 1), Err(Refusal::Slower(500)));
@@ -100,12 +100,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_too_many_addresses_those_that_asked_the_least_are_forgotten() {
+    async fn beyond_the_maximum_the_least_active_addresses_are_forgotten() {
         let pace = Pace::new(1);
         let busy = ip(1);
         assert!((0..10).all(|_| pace.take(busy, 1).is_ok()));
         let address = |n: u32| IpAddr::from((0x0b00_0000 + n).to_be_bytes());
-        // Twice as many as fit: walking all for each would take minutes.
+        // Twice as many as fit; with a linear scan for each this would take minutes.
         for n in 0..2 * ADDRESSES as u32 {
             pace.take(address(n), 1).unwrap();
         }

@@ -20,7 +20,7 @@ use tokio::{
     time::timeout,
 };
 
-/// Where a node is, and which key it must prove.
+/// The addresses of a node, and the key that it must prove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
     /// The key of its daemon.
@@ -30,30 +30,30 @@ pub struct Port {
 }
 
 impl Port {
-    /// A member's node, if it has one; where it is, is not known of those that are no relays.
+    /// The node of a member, if it has one. Only relays have known addresses.
     pub fn of(member: &Member) -> Option<Self> {
         Some(Self { key: member.node?, addresses: member.addresses.clone() })
     }
 
-    /// A node of a box's sheet.
+    /// A node listed in a box's sheet.
     pub fn on(node: &SheetNode) -> Self {
         Self { key: node.key, addresses: node.addresses.clone() }
     }
 }
 
-/// No answer.
+/// A question got no answer.
 #[derive(Debug, Error)]
 pub enum LineError {
-    /// Nobody has said where it is.
+    /// The node's address is unknown.
     #[error(
         "the roster has no address of it: only relays have one. Let it join anew with a token of \
          the role relay (`thalweg mesh token --role relay`) and `--address HOST:PORT`"
     )]
     Unlisted,
-    /// No connection to any of its addresses, or another node is there.
+    /// No connection to any of its addresses, or another node answered.
     #[error("{0}")]
     Unreached(Box<DialError>),
-    /// It does not admit us.
+    /// The node does not admit this client.
     #[error("{0}")]
     Channel(#[from] ChannelError),
     /// The connection broke.
@@ -66,7 +66,7 @@ pub enum LineError {
 pub struct Line(Channel<Stream>);
 
 impl Line {
-    /// Opens one, at whichever of the addresses answers first.
+    /// Opens a channel to the address that answers first.
     ///
     /// # Errors
     /// [`LineError`].
@@ -82,12 +82,12 @@ impl Line {
     /// Asks, and waits for the answer.
     ///
     /// # Errors
-    /// The connection's.
+    /// Returns the connection's error.
     pub async fn ask(&mut self, ask: &Ask) -> Result<Answer, LineError> {
         self.ask_about(ask, 0).await
     }
 
-    /// The same, of somebody who may have to read so many bytes before the answer.
+    /// Asks a node that may have to read this many bytes before it answers.
     pub(super) async fn ask_about(&mut self, ask: &Ask, bytes: u64) -> Result<Answer, LineError> {
         message::write(&mut self.0, ask).await?;
         let read = message::read(&mut self.0, MAX_ANSWER);
@@ -101,12 +101,12 @@ impl Line {
         }
     }
 
-    /// Sends what `next` fills the buffer with, until it gives 0; then, or as soon as the node
-    /// does not want the rest, its answer. It is waited for as long as bytes arrive there, and
-    /// then as long as the node needs to keep them (see `waiting.rs`).
+    /// Sends the data that `next` writes into the buffer, until it returns 0, and returns the node's answer; returns
+    /// early if the node does not want the rest. It waits as long as bytes arrive at the node, and then as long as the
+    /// node needs to store them (see `waiting.rs`).
     ///
     /// # Errors
-    /// The connection's, and what `next` says.
+    /// Returns the connection's error, or that of `next`.
     pub async fn send(
         &mut self,
         next: impl FnMut(&mut [u8]) -> io::Result<usize>,
@@ -123,7 +123,7 @@ impl Line {
         let (bytes, broken) = match sent {
             Ok(bytes) => (bytes, None),
             Err(Pour::Own(e)) => return Err(e.into()),
-            // The node may have said why before it went.
+            // The node may have sent a reason before it closed the connection.
             Err(Pour::Line(e)) => (0, Some(e)),
         };
         let answered = tokio::select! {
@@ -138,9 +138,9 @@ impl Line {
         }
     }
 
-    /// Says goodbye.
+    /// Closes the channel.
     pub async fn close(mut self) {
-        // The answers are here; nothing is lost with the goodbye.
+        // All answers have arrived, so a failed goodbye loses nothing.
         _ = timeout(Duration::from_secs(1), self.0.shutdown()).await;
     }
 }
@@ -149,15 +149,15 @@ fn ended() -> LineError {
     LineError::Broken(io::ErrorKind::UnexpectedEof.into())
 }
 
-/// Why not all was written.
+/// Why writing ended early.
 enum Pour {
-    /// There is nothing to write: what `next` says.
+    /// `next` failed.
     Own(io::Error),
-    /// The connection.
+    /// The connection failed.
     Line(io::Error),
 }
 
-/// Writes what `next` gives until it gives 0; how many bytes.
+/// Writes the data of `next` until it returns 0. Returns the number of bytes.
 async fn pour(
     to: &mut (impl AsyncWrite + Unpin),
     mut next: impl FnMut(&mut [u8]) -> io::Result<usize>,

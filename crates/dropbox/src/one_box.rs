@@ -1,4 +1,4 @@
-//! A box as this node serves it.
+//! One box as served by this node.
 
 use super::{
     BoxFiles, DropBoxError, Rules,
@@ -19,39 +19,39 @@ use thalweg_wire::{
     mesh::{Name, Roster},
 };
 
-/// One box.
+/// A box.
 #[derive(Debug)]
 pub(super) struct OneBox {
     pub name: Name,
     pub who: Who,
     pub pace: Pace,
     pub part: Part,
-    /// What takes data here; none at a destination whose nodes are others.
+    /// The storage for data; `None` at a destination that only uses other nodes.
     pub spool: Option<Spool>,
     max_bytes: u64,
 }
 
-/// What this node is to the box.
+/// The role of this node for a box.
 #[derive(Debug)]
 pub(super) enum Part {
-    /// It is the box's own.
+    /// It is the destination.
     Destination(Box<Books>),
-    /// It takes data for this member.
+    /// It takes data for this destination.
     Node(Name),
 }
 
-/// The destination's books.
+/// The records of the destination.
 #[derive(Debug)]
 pub(super) struct Books {
     pub ledger: Ledger,
     pub arrivals: Arrivals,
-    /// Who takes data.
+    /// The nodes that take data.
     pub nodes: Vec<Name>,
-    /// What data is encrypted to.
+    /// The public key to which data is encrypted.
     encryption_key: [u8; 32],
 }
 
-/// The node that serves.
+/// The node that serves the boxes.
 pub(super) struct Host<'a> {
     pub state: &'a Path,
     pub name: &'a Name,
@@ -60,12 +60,12 @@ pub(super) struct Host<'a> {
 }
 
 impl OneBox {
-    /// Opens a box as it is set.
+    /// Opens a box with these settings; `None` if they have no name.
     ///
     /// # Errors
-    /// What is wrong with its directory.
+    /// Returns the error of opening its directory.
     pub fn open(settings: &Settings, host: &Host<'_>) -> Result<Option<Self>, DropBoxError> {
-        // The settings' check has told of one without a name.
+        // The check of the settings has already reported a missing name.
         let Some(name) = settings.name.clone() else { return Ok(None) };
         let files = BoxFiles::new(host.state, &name, settings.directory.as_deref());
         let failed = |source| DropBoxError { name: name.clone(), source };
@@ -89,7 +89,7 @@ impl OneBox {
         Ok(Some(Self { name, who, pace, part, spool, max_bytes }))
     }
 
-    /// The destination's books.
+    /// The destination's records.
     ///
     /// # Errors
     /// [`Refusal::NotDestination`].
@@ -103,16 +103,16 @@ impl OneBox {
         }
     }
 
-    /// Where data goes.
+    /// The storage for data.
     ///
     /// # Errors
-    /// If it goes to other nodes.
+    /// Returns a refusal if only other nodes take data.
     pub fn spool(&self) -> Result<&Spool, Refusal> {
         let elsewhere = "take data for this box: its other nodes do";
         self.spool.as_ref().ok_or_else(|| Refusal::Unable(elsewhere.into()))
     }
 
-    /// That a stamp is the destination's, of this box, and of who has come, who has all the data.
+    /// Checks that a stamp is the destination's, for this box and this client, and of the right size.
     pub fn check(
         &self,
         stamp: &Signed<Stamp>,
@@ -170,8 +170,8 @@ impl Books {
         Ok(Self { ledger, arrivals, nodes, encryption_key })
     }
 
-    /// Keeps receipts, except those of struck submissions. Returns a result for each: the error says why it will never
-    /// be kept.
+    /// Stores receipts, except those of struck submissions. Returns a result for each; an error says why it will never
+    /// be stored.
     ///
     /// # Errors
     /// As [`Arrivals::keep`].
@@ -196,7 +196,7 @@ impl Books {
         Ok(answers)
     }
 
-    /// What the destination says of its box, by the roster that holds now.
+    /// Describes the box, with the nodes' keys and addresses of the present roster.
     pub fn sheet(&self, roster: Option<&Roster>) -> Sheet {
         let rules = self.ledger.rules();
         let node = |name: &Name| {

@@ -1,4 +1,4 @@
-//! Receipts on their way to the destination, until it has them.
+//! Brings receipts to the destination until it has them.
 
 use super::{
     Shared,
@@ -17,18 +17,18 @@ use thalweg_wire::{
 };
 use tokio::time::{sleep, timeout};
 
-/// Bytes of receipts in one question, well below its bound.
+/// The maximum number of bytes of receipts in one request, well below its limit.
 const BYTES: usize = 160 << 10;
 
-/// Between two tries, at first and at most: a destination that is down for a night is found
-/// again within half a minute.
+/// The initial and the maximum pause between attempts: a destination that was down for a night is reached within half a
+/// minute.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
-/// For one question and its answer, two round trips and a sync of the slowest.
+/// The time for one request and its answer: two round trips and a sync of the slowest disk.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Shared {
-    /// Tells the destination of a box what is held for it, for ever.
+    /// Brings the receipts of a box to its destination, and never returns.
     pub(super) async fn tell_destination(&self, one: &OneBox) {
         let Some(spool) = &one.spool else { return };
         let mut pause = PAUSE.0;
@@ -68,7 +68,7 @@ impl Shared {
         if answers.len() != ids.len() {
             return Err("the destination has answered for other receipts".into());
         }
-        // What it will never take is not told again.
+        // Receipts that it will never accept are not sent again.
         let (mut told, mut denied) = (Vec::new(), Vec::new());
         for (id, answer) in ids.into_iter().zip(answers) {
             match answer {
@@ -88,7 +88,7 @@ impl Shared {
         }
     }
 
-    /// Checks that all these refusals are the destination's and of these receipts; gives the first one.
+    /// Checks that all these refusals are the destination's and for these receipts. Returns the first one.
     fn denied(&self, one: &OneBox, all: &[(StampId, Vec<u8>)]) -> Result<Refusal, String> {
         let none = || "the destination is not in the roster".to_owned();
         let destination = self.destination_of(one).ok_or_else(none)?;

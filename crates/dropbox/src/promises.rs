@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_gets_the_room_of_the_source_that_has_promised_the_most() {
+    fn a_newcomer_gets_room_from_the_source_with_the_most_promises() {
         let mut promises =
             of(&[(1, stranger(1), 5000), (2, stranger(2), 9000), (3, stranger(2), 9000)]);
         assert_eq!(promises.release(stranger(3), 5000, at(10)), Some(()));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_give_way_to_members_and_not_the_other_way_round() {
+    fn members_displace_strangers_but_not_vice_versa() {
         let mut promises = of(&[(1, member(1), 90_000), (2, stranger(2), 10)]);
         assert_eq!(promises.release(stranger(3), 10, at(10)), None);
         assert_eq!(promises.release(member(1), 90_000, at(10)), Some(()));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_without_data_keeps_no_room_for_good() {
+    fn a_promise_without_data_expires() {
         let mut promises = of(&[(1, stranger(1), 10), (2, stranger(1), 10)]);
         assert_eq!(promises.release(stranger(1), 10, at(3600)), None);
         assert_eq!(promises.release(stranger(1), 10, at(3602)), Some(()));

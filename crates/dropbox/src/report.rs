@@ -1,5 +1,4 @@
-//! What a node says of its boxes: `GET /metrics`, `thalweg status`, `thalweg drop-box`. No label
-//! names a peer.
+//! Reports on a node's boxes: `GET /metrics`, `thalweg status` and `thalweg drop-box`. No label names a peer.
 
 use super::{DropBoxes, one_box::Part};
 use crate::Settings;
@@ -12,16 +11,16 @@ use prometheus_client::{
 use serde_json::{Value, json};
 use std::fmt;
 
-/// Counts since the daemon's start.
+/// Counters since the daemon's start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
-    /// Channels that were opened.
+    /// Channels opened.
     pub channels: Counter,
-    /// Questions that were answered with a refusal; of commitments each.
+    /// Questions refused; for commitments each one counts.
     pub refused: Counter,
 }
 
-/// What is in the books now, of all boxes together.
+/// The present totals of all boxes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sums {
     committed: u64,
@@ -34,7 +33,7 @@ struct Sums {
 }
 
 impl DropBoxes {
-    /// Makes its counts known to `registry`, as `thalweg_drop_box_…`.
+    /// Registers the metrics, named `thalweg_drop_box_…`.
     pub fn register(&self, registry: &mut Registry) {
         let counts = &self.0.counts;
         let registry = registry.sub_registry_with_prefix("thalweg_drop_box");
@@ -61,7 +60,7 @@ impl DropBoxes {
         sums
     }
 
-    /// For `thalweg status`, and the settings for `thalweg drop-box`.
+    /// The report for `thalweg status`, with the settings for `thalweg drop-box`.
     pub(super) fn tell_report(&self) -> Value {
         let (sums, counts) = (self.sums(), &self.0.counts);
         let mut report = json!({
@@ -74,7 +73,7 @@ impl DropBoxes {
     }
 }
 
-/// The books, read when they are asked for.
+/// A collector that reads the totals on each request.
 #[derive(Debug)]
 struct Books(DropBoxes);
 

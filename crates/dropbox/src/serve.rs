@@ -1,4 +1,4 @@
-//! The serving side: channels `submit` as they come to the node's port.
+//! The serving side: answers `submit` channels that arrive at the node's port.
 
 use super::{
     Shared,
@@ -33,7 +33,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// A channel without a question for so long is closed: a client has all that it asks at hand.
+/// A channel without a question for this long is closed: a client has its questions ready.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// A stranger's channel is closed unless its first question arrives within this time: five round trips of the slowest
@@ -44,7 +44,7 @@ const FIRST_TIME: Duration = Duration::from_secs(10);
 /// later ones may be longer.
 const FIRST: usize = 4 << 10;
 
-/// Who asks.
+/// The client of a channel.
 struct Caller {
     key: NodeId,
     member: Option<Member>,
@@ -53,7 +53,7 @@ struct Caller {
     who: PeerKey,
 }
 
-/// The data of a stamp is about to come.
+/// Data that the client may send.
 struct Wanted {
     drop_box: Name,
     push: Push,
@@ -100,7 +100,7 @@ impl SubmitService for super::DropBoxes {
 }
 
 impl Shared {
-    /// Answers what is asked on a channel until its goodbye.
+    /// Answers the questions of a channel until the client closes it.
     async fn listen(
         &self,
         mut channel: Channel<TcpStream>,
@@ -155,8 +155,8 @@ impl Shared {
         self.boxes.get(name).ok_or_else(|| Refusal::NoBox(name.clone()))
     }
 
-    /// The box, if this caller may submit to it. To others a box that is there looks like none
-    /// only if they came as strangers to another one.
+    /// Returns the box if this caller may submit to it. A stranger without access gets the answer for a box that does
+    /// not exist; a member is told that it is not admitted.
     fn open_to(&self, caller: &Caller, name: &Name) -> Result<&OneBox, Refusal> {
         let one = self.one(name)?;
         match one.who.may(&caller.key, caller.member.is_some()) {
@@ -202,7 +202,7 @@ impl Shared {
         Ok(Answer::Load(self.open_to(caller, name)?.spool()?.load()))
     }
 
-    /// Whether data may come.
+    /// Checks whether the client may send the data of this stamp.
     fn wanted(
         &self,
         caller: &Caller,
@@ -240,7 +240,7 @@ impl Shared {
         push(spool, channel, wanted.push).await
     }
 
-    /// Receipts, by a node of the box.
+    /// Accepts receipts from a node of the box.
     async fn deliver(&self, caller: &Caller, deliveries: Vec<Delivery>) -> Result<Answer, Refusal> {
         let member = caller.member.as_ref().filter(|member| member.node == Some(caller.key));
         let member = member.ok_or(Refusal::NotAdmitted)?;
@@ -252,7 +252,8 @@ impl Shared {
         Ok(Answer::Delivered(answers))
     }
 
-    /// Keeps receipts; of those that it never will, signed refusals. Their signatures are checked off the runtime, since 500 of them take tens of milliseconds.
+    /// Stores receipts. For receipts that will never be accepted it returns signed refusals. Signatures are checked off
+    /// the async runtime, because 500 of them take tens of milliseconds.
     pub(super) async fn keep(
         &self,
         bringer: &Bringer,
@@ -304,7 +305,7 @@ impl Shared {
         Ok(reply)
     }
 
-    /// By the destination, on whichever of its two keys.
+    /// Deletes collected data at the request of the destination, which may use either of its two keys.
     async fn forget(
         &self,
         caller: &Caller,
@@ -322,7 +323,7 @@ impl Shared {
         }
     }
 
-    /// Ends that strangers can cause are few lines.
+    /// Logs the end of a channel, at a limited rate because strangers can cause it.
     fn tell(&self, from: SocketAddr, ended: io::Result<()>) {
         let Err(e) = ended else { return };
         if let Some(more) = self.ends.pass(std::time::Instant::now()) {

@@ -6,42 +6,42 @@ use thalweg_units::{ByteSize, NodeId, WallTime};
 use thalweg_wire::bistro::{envelope_size, show_date};
 use thalweg_wire::mesh::Name;
 
-/// How many keys fill a box, if nothing else is set: one person's mistake leaves room for all others.
+/// The number of keys that can fill a box by default, so that one client's mistake leaves room for the others.
 const SHARES: u64 = 20;
 
 /// The settings of one drop box.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What it is called.
+    /// The name of the box.
     pub name: Option<Name>,
-    /// Whose box it is, on a node that only takes data for it; absent: this node's own.
+    /// The destination, on a node that only takes data for it; absent: this node is the destination.
     pub destination: Option<Name>,
-    /// The deadline of commitments; for own boxes.
+    /// The deadline of commitments; on the destination only.
     pub until: Option<WallTime>,
-    /// The members whose nodes take data for it; empty: this node itself. For own boxes.
+    /// The members whose nodes take data for the box; empty: this node itself. On the destination only.
     pub nodes: Vec<Name>,
-    /// Whether any key may submit, members' or not.
+    /// Whether any key may submit, whether a member's or not.
     pub open: bool,
     /// Whether members may submit.
     pub members: bool,
-    /// Keys that may submit although they are no members'.
+    /// Keys that may submit even if they are not members'.
     pub keys: BTreeSet<NodeId>,
-    /// The most bytes of one submission, before it is encrypted.
+    /// The maximum size of a submission before encryption.
     pub max_bytes: ByteSize,
-    /// The most bytes of all commitments (own boxes), and of the data that is kept here; encrypted.
+    /// The maximum size of all commitments (on the destination) and of all data stored here, encrypted.
     pub max_total: ByteSize,
-    /// Submissions of one key.
+    /// The maximum number of submissions of one key.
     pub max_per_key: u64,
     /// The most submissions of one key for boxes whose submitters must not have a choice after the deadline, as with
     /// sealed bids: 1. `None`: as many as `max_per_key`.
     pub versions: Option<u64>,
-    /// Bytes of all commitments of one key; absent: see [`Self::bytes_per_key`].
+    /// The maximum size of all commitments of one key; absent: see [`Self::bytes_per_key`].
     pub max_bytes_per_key: Option<ByteSize>,
-    /// Submissions of all keys.
+    /// The maximum number of submissions of all keys.
     pub max_submissions: u64,
-    /// Commitments and pushes a second that one address may begin, for long; ten times as many at once.
+    /// The sustained rate of commitments and pushes per address, 1/s; a burst may be ten times as many.
     pub max_rate: u32,
-    /// Where data is kept; absent: below the state directory.
+    /// The directory of the data; absent: below the state directory.
     pub directory: Option<PathBuf>,
 }
 
@@ -60,9 +60,9 @@ impl Default for Settings {
             max_per_key: 100,
             versions: None,
             max_bytes_per_key: None,
-            // About 400 B of memory each.
+            // Each takes about 400 B of memory.
             max_submissions: 1_000_000,
-            // A university behind one address.
+            // Enough for a university behind one address.
             max_rate: 20,
             directory: None,
         }
@@ -70,13 +70,13 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The most submissions of one key: the lower of both bounds.
+    /// The maximum number of submissions of one key: the lower of both limits.
     pub fn submissions_per_key(&self) -> u64 {
         self.versions.map_or(self.max_per_key, |versions| versions.min(self.max_per_key))
     }
 
-    /// Bytes of all commitments of one key: as it is set, or a twentieth of the box; always
-    /// enough for one submission.
+    /// The maximum size of all commitments of one key: the setting, or a twentieth of the box, but always enough for
+    /// one submission.
     pub fn bytes_per_key(&self) -> u64 {
         let share = ByteSize::from_bytes(self.max_total.as_bytes() / SHARES);
         let one = ByteSize::from_bytes(envelope_size(self.max_bytes.as_bytes()));

@@ -1,4 +1,4 @@
-//! What an operator sees of a box, from its directory, whether its daemon runs or not.
+//! The operator's view of a box, read from its directory whether the daemon runs or not.
 
 use super::{
     arrivals::{self, Arrival},
@@ -16,26 +16,26 @@ use std::{
 use thalweg_units::NodeId;
 use thalweg_wire::bistro::Stamp;
 
-/// A box's books.
+/// The records of a box.
 #[derive(Debug)]
 pub struct View {
-    /// Who has committed to what, in the order in which it came.
+    /// The stamps in order of their numbers, without struck ones.
     pub stamps: Vec<Stamp>,
-    /// Which node has whose data, by the stamps' numbers; the first that said so first.
+    /// The receipts of each submission by the stamp's number, in order of arrival.
     pub arrivals: BTreeMap<u64, Vec<Arrival>>,
-    /// The numbers of those that were collected.
+    /// The numbers of the collected submissions.
     pub collected: BTreeSet<u64>,
-    /// How many of the nodes of each, in the order of `arrivals`, have thrown their copies away.
+    /// How many of the first nodes in `arrivals` have deleted their copies of each submission.
     pub cleared: BTreeMap<u64, usize>,
-    /// What this node holds itself.
+    /// The data that this node holds itself.
     pub here: SpoolCounts,
 }
 
 impl View {
-    /// Reads them.
+    /// Reads the records of a box.
     ///
     /// # Errors
-    /// The system's; `InvalidData` if a book is damaged.
+    /// Returns a system error, or `InvalidData` if a record is damaged.
     pub fn read(files: &BoxFiles) -> io::Result<Self> {
         let stamps = ledger::stamps(files)?;
         let mut arrivals: BTreeMap<u64, Vec<Arrival>> = BTreeMap::new();
@@ -46,19 +46,19 @@ impl View {
         }
         let book = journal::read(&files.collected())?.records;
         let collected = numbers::<8>(&book).map(|(number, _)| number).collect();
-        // Of one number, the last record counts.
+        // The last record of each number applies.
         let count = |rest: &[u8]| usize::from(rest.first().copied().unwrap_or(0));
         let cleared = numbers::<9>(&book).map(|(number, rest)| (number, count(rest))).collect();
         Ok(Self { stamps, arrivals, collected, cleared, here: spool::count(files)? })
     }
 
-    /// Who has committed without bringing data to any node, as far as is known.
+    /// Commitments whose data, as far as is known, has not reached any node.
     pub fn missing(&self) -> impl Iterator<Item = &Stamp> {
         self.stamps.iter().filter(|stamp| !self.arrivals.contains_key(&stamp.number))
     }
 
-    /// Those that are collected, and that nodes may still have; also what came to a second node,
-    /// and what a node has told of after the others threw theirs away.
+    /// Copies of collected submissions that nodes may still have. This includes data that reached a second node, and
+    /// receipts that arrived after the other nodes had deleted their copies.
     pub fn copies(&self) -> impl Iterator<Item = (u64, &Arrival)> {
         let left = |number: &u64| {
             let all = self.arrivals.get(number).map_or(&[][..], Vec::as_slice);
@@ -67,15 +67,15 @@ impl View {
         self.collected.iter().flat_map(move |n| left(n).iter().map(|arrival| (*n, arrival)))
     }
 
-    /// What is at nodes and not yet collected.
+    /// The receipts of submissions that are at nodes and not yet collected.
     pub fn due(&self) -> impl Iterator<Item = &[Arrival]> {
         let due = self.arrivals.iter().filter(|(number, _)| !self.collected.contains(number));
         due.map(|(_, arrivals)| arrivals.as_slice())
     }
 }
 
-/// The numbers in records of so many bytes, and what is behind them: 8, the number alone; 9, with
-/// how many nodes have thrown its data away.
+/// Parses the records of `BYTES` bytes: each begins with a number. Records of 8 bytes hold only that; those of 9 bytes
+/// also hold how many nodes have deleted the data.
 fn numbers<const BYTES: usize>(records: &[Vec<u8>]) -> impl Iterator<Item = (u64, &[u8])> {
     let those = records.iter().filter(|record| record.len() == BYTES);
     those
@@ -83,33 +83,33 @@ fn numbers<const BYTES: usize>(records: &[Vec<u8>]) -> impl Iterator<Item = (u64
         .map(|(n, rest)| (u64::from_be_bytes(*n), rest))
 }
 
-/// Notes what was collected; one process at a time.
+/// Records collected submissions; used by one process at a time.
 #[derive(Debug)]
 pub struct Collected(Journal);
 
 impl Collected {
-    /// Of the box of the node with this key.
+    /// Opens the record of a box for the node with this key.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns a system error.
     pub fn open(files: &BoxFiles, key: NodeId) -> io::Result<Self> {
         Ok(Self(Journal::open(&files.collected(), key.as_bytes(), None)?.0))
     }
 
-    /// These are on the disk under their names; durable when this returns.
+    /// Records that these submissions are on the disk under their names; durable when this returns.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns a system error.
     pub async fn note(&self, numbers: &[u64]) -> Result<(), Arc<io::Error>> {
         self.0.append(numbers.iter().map(|n| n.to_be_bytes().to_vec()).collect()).await
     }
 
-    /// The first so many nodes of these have thrown them away, and need not be told again.
+    /// Records how many of the first nodes of each submission have deleted their copies and need not be told again.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns a system error.
     pub async fn cleared(&self, numbers: &BTreeMap<u64, usize>) -> Result<(), Arc<io::Error>> {
-        // A box has 64 nodes; more than 255 in the course of time are told once more.
+        // A box has at most 64 nodes. A count above 255, possible over a long time, only causes repeated requests.
         let count = |nodes: usize| u8::try_from(nodes).unwrap_or(u8::MAX);
         let record = |(n, nodes): (&u64, &usize)| [&n.to_be_bytes()[..], &[count(*nodes)]].concat();
         self.0.append(numbers.iter().map(record).collect()).await
@@ -126,7 +126,7 @@ mod tests {
         bistro::{Commitment, Committing, Delivery, Nonce, Receipt, StampId},
     };
 
-    /// What node `n1`, `n2`, … says of the submission with this number.
+    /// The receipt of node `n1`, `n2`, … for the submission with this number.
     fn arrival(number: u64, node: u8) -> Arrival {
         let nonce = Nonce::from_bytes([0; 32]);
         let key = PrivateKey::from_seed(&[node; 32]);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn each_copy_is_asked_for_until_its_node_has_thrown_it_away() {
+    fn each_copy_is_listed_until_its_node_has_deleted_it() {
         let mut view = view(&[(1, &[1, 2]), (2, &[2]), (3, &[1])]);
         view.collected = [1, 2].into();
         let copies = |view: &View| {
@@ -173,13 +173,13 @@ mod tests {
         assert_eq!(copies(&view), ["1 n1", "1 n2", "2 n2"]);
         view.cleared = [(1, 2)].into();
         assert_eq!(copies(&view), ["2 n2"]);
-        // Told of after the others were cleared.
+        // A receipt that arrived after the others were deleted.
         view.arrivals.get_mut(&1).unwrap().push(arrival(1, 3));
         assert_eq!(copies(&view), ["1 n3", "2 n2"]);
     }
 
     #[tokio::test]
-    async fn the_book_keeps_what_was_collected_and_how_many_were_told() {
+    async fn collected_and_cleared_submissions_are_recorded() {
         let dir = tempfile::tempdir().unwrap();
         let files = BoxFiles::new(dir.path(), &"taxes".parse().unwrap(), None).create().unwrap();
         let book = Collected::open(&files, PrivateKey::from_seed(&[1; 32]).id()).unwrap();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_come_is_asked_of_the_next_that_has_it() {
+    fn missing_data_is_requested_from_the_next_node() {
         use crate::collect::{Settled, next_sources, retold, sources};
         let view = view(&[(1, &[1, 2, 3]), (2, &[1]), (3, &[2, 1])]);
         let asked = |sources: Vec<crate::collect::Source>| {

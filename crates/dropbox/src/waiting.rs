@@ -1,42 +1,41 @@
-//! How long a client waits for a node that it sends data to.
+//! How long a client waits for a node to which it sends data.
 
 use std::{io, time::Duration};
 use thalweg_net::Monitor;
 use tokio::time::{Instant, sleep};
 
-/// For each answer: a commitment waits for a sync of the destination's disk.
+/// The time for each answer: a commitment waits for a sync of the destination's disk.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a node needs besides for data that it reads and hashes, or has its disk keep: 10 MB/s, a
-/// slow disk that others use as well.
+/// The rate at which a node reads and hashes data or stores it, bytes/s: 10 MB/s, as of a slow shared disk.
 const BYTES_A_SECOND: u64 = 10_000_000;
 
-/// Bytes that are under way, of which none is acknowledged for so long: the node or the path is gone.
+/// The time without an acknowledgement of sent bytes after which the node or the path counts as gone.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// The node is there, and reads nothing for so long: its disk hangs.
+/// The time after which a reachable node that reads nothing is given up: its disk hangs.
 const STUCK: Duration = Duration::from_secs(300);
 
-/// How often it is looked.
+/// The interval of checks.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// For an answer that needs so many bytes to be read or kept.
+/// The time for an answer that requires reading or storing this many bytes.
 pub(super) fn patience(bytes: u64) -> Duration {
     PATIENCE + Duration::from_secs(bytes / BYTES_A_SECOND)
 }
 
-/// Where the bytes are that were written to a connection.
+/// The state of the bytes written to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
-    /// Some are on the path.
+    /// Some are sent and not acknowledged.
     UnderWay,
-    /// None is on the path, and some are here: the node takes no more now.
+    /// None is in flight, and some are not sent: the node accepts no more at present.
     Held,
-    /// The node's host has all of them.
+    /// The node's host has received all of them.
     There,
 }
 
-/// A look at a connection: how many bytes were acknowledged in all, and where the others are.
+/// Returns the number of acknowledged bytes, and the state of the others.
 pub(super) fn look(monitor: &Monitor) -> Option<(u64, Written)> {
     let info = monitor.tcp_info().ok()?;
     let written = match (info.unacknowledged, info.unsent) {
@@ -47,17 +46,17 @@ pub(super) fn look(monitor: &Monitor) -> Option<(u64, Written)> {
     Some((info.acknowledged, written))
 }
 
-/// Ends, with why, when the node need not be waited for any longer; `answer` is how long it may
-/// take once it has all, `None` while there is more to write.
+/// Returns an error once the node need not be waited for any longer. `answer` is the time it may take once it has all
+/// data; `None` while there is more to write.
 ///
-/// Bytes in our own socket are on their way as long as any of them arrives.
+/// Bytes in the local socket count as in flight as long as some of them arrive.
 pub(super) async fn given_up(
     mut look: impl FnMut() -> Option<(u64, Written)>,
     answer: Option<Duration>,
 ) -> io::Error {
     let (mut last, mut since) = (None, Instant::now());
     loop {
-        // Without the kernel's counters, all counts as arrived.
+        // Without the kernel's counters, all bytes count as arrived.
         let (acknowledged, written) = look().unwrap_or((0, Written::There));
         if last.replace(acknowledged) != Some(acknowledged) {
             since = Instant::now();
@@ -75,7 +74,7 @@ pub(super) async fn given_up(
     }
 }
 
-/// The same for a connection.
+/// Waits in the same way for a connection.
 pub(super) async fn gone(monitor: &Monitor, answer: Option<Duration>) -> io::Error {
     given_up(|| look(monitor), answer).await
 }
@@ -84,7 +83,7 @@ pub(super) async fn gone(monitor: &Monitor, answer: Option<Duration>) -> io::Err
 mod tests {
     use super::*;
 
-    /// When a connection is given up of which that is seen, second by second, and then the last for ever.
+    /// When a connection is given up for these states, one per second, the last one repeated.
     async fn after(seen: &[(u64, Written)]) -> (u64, String) {
         let mut left = seen.iter();
         let mut last = seen[0];
@@ -98,8 +97,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn bytes_in_the_socket_are_waited_for_as_long_as_they_arrive() {
-        // Four megabytes at 16 kB/s: four minutes after the last one was written.
+    async fn bytes_in_the_socket_extend_the_wait_while_they_arrive() {
+        // Four megabytes at 16 kB/s: four minutes after the last byte was written.
         let mut seen: Vec<_> =
             (1..=250).map(|second| (second * 16_000, Written::UnderWay)).collect();
         seen.push((4_000_000, Written::There));
@@ -108,18 +107,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_path_that_is_gone_and_a_node_that_hangs_are_given_up() {
+    async fn a_dead_path_and_a_hanging_node_are_given_up() {
         let (seconds, why) = after(&[(1, Written::UnderWay)]).await;
         assert!(seconds == 60 && why.contains("no acknowledgement"), "{seconds} s: {why}");
         let (seconds, why) = after(&[(1, Written::Held)]).await;
         assert!(seconds == 300 && why.contains("taken by the node"), "{seconds} s: {why}");
-        // While there is more to write, and it is slow to read, nobody is given up.
+        // While there is more to write, a slow local file does not end the connection.
         let never = given_up(|| Some((1, Written::There)), None);
         tokio::time::timeout(Duration::from_secs(86_400), never).await.unwrap_err();
     }
 
     #[test]
-    fn more_data_may_take_longer() {
+    fn more_data_extends_the_wait() {
         assert_eq!(patience(0), Duration::from_secs(30));
         assert_eq!(patience(1_000_000_000), Duration::from_secs(130));
     }

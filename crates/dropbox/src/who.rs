@@ -1,4 +1,4 @@
-//! Who may submit.
+//! Who may submit to a box.
 
 use crate::Settings;
 use std::collections::BTreeSet;
@@ -13,18 +13,18 @@ pub(super) struct Who {
 }
 
 impl Who {
-    /// Those of these settings.
+    /// Creates the rules of these settings.
     pub fn of(settings: &Settings) -> Self {
         let Settings { open, members, keys, .. } = settings;
         Self { open: *open, members: *members, keys: keys.clone() }
     }
 
-    /// Whether a key that is no member's may.
+    /// Whether this key may submit even if it is not a member's.
     pub fn admits(&self, key: &NodeId) -> bool {
         self.open || self.keys.contains(key)
     }
 
-    /// Whether this key may.
+    /// Whether this key may submit.
     pub fn may(&self, key: &NodeId, is_member: bool) -> bool {
         self.admits(key) || (self.members && is_member)
     }

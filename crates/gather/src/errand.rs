@@ -1,4 +1,4 @@
-//! What an executor is given.
+//! The input of an executor.
 
 use super::{EventSink, Greeted};
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_paths::overlay::Overlay;
 use tokio_util::sync::CancellationToken;
 
-/// A collection to carry out: which data, from whom, to where.
+/// A collection to carry out: the data, the participants and the destination.
 #[derive(Clone, Debug)]
 pub struct Errand {
-    /// Opens channels to the others.
+    /// Opens channels to the other participants.
     pub dialer: MemberDialer,
-    /// Connections to sources that are open already.
+    /// Connections to sources that are already open.
     pub greeted: Greeted,
-    /// Who takes part, and what is known of the legs.
+    /// The participants, and the known rates and round trips of the legs between them.
     pub overlay: Arc<Overlay>,
-    /// What is to be fetched.
+    /// The files to fetch, and their missing ranges.
     pub inventory: Arc<Inventory>,
-    /// Where it goes.
+    /// Receives the data.
     pub land: Arc<dyn Land>,
-    /// Who wants to know.
+    /// Receives the events.
     pub events: Arc<dyn EventSink>,
-    /// A wish to end: what is under way is left, what came is kept.
+    /// Requests an early end: transfers under way are abandoned, data received so far is kept.
     pub stop: CancellationToken,
 }

@@ -1,7 +1,7 @@
-//! What happens in the course of a collection.
+//! The events of a collection.
 //!
-//! As JSON: one object per line, `event` names it. Rates are in bits per second, sizes in bytes,
-//! times in seconds, as the fields' names say.
+//! In JSON each event is one object on a line; the field `event` names it. Rates are in bits per second, sizes in bytes
+//! and times in seconds, as the field names say.
 
 use super::Forecast;
 use serde::Serialize;
@@ -9,255 +9,255 @@ use std::fmt;
 use thalweg_base::job::JobId;
 use thalweg_wire::mesh::Name;
 
-/// What happens, in the order in which it does.
+/// An event, reported in the order of occurrence.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// A source has said what it has.
+    /// A source has listed its files.
     Listed {
-        /// Its name.
+        /// The source's name.
         source: Name,
-        /// Its files.
+        /// The number of its files.
         files: u64,
-        /// Their bytes.
+        /// The total size of its files, bytes.
         bytes: u64,
-        /// How long that took.
+        /// How long the listing took.
         seconds: f64,
     },
-    /// A source is left out from here on; the rest goes on.
+    /// A source is left out from here on; the collection continues with the others.
     SourceFailed {
-        /// Its name.
+        /// The source's name.
         source: Name,
-        /// What happened, and what to try.
+        /// What happened, and what the user can try.
         why: String,
     },
-    /// What is to be fetched is known.
+    /// The set of files to fetch is known.
     Started {
-        /// The job's name; kept when a later call resumes it.
+        /// The job's name; stays the same when a later call resumes it.
         job: JobId,
-        /// The directory.
+        /// The target directory.
         into: String,
-        /// Files that are not all here.
+        /// Files that are not complete here.
         files: u64,
-        /// Bytes that are missing.
+        /// Missing bytes.
         bytes: u64,
-        /// Files that are here already.
+        /// Files that are already complete here.
         present_files: u64,
-        /// Their bytes; those of unfinished files are not among them.
+        /// Bytes of complete files; those of unfinished files do not count.
         present_bytes: u64,
         /// Other items to create or change.
         #[serde(flatten)]
         changes: Changes,
     },
-    /// Files of a source that are to be fetched, in parts; only where a list is wanted.
+    /// Some files of a source that will be fetched; sent only if a list is requested.
     Files {
         /// The source.
         source: Name,
         /// Some of its files.
         files: Vec<FileListed>,
     },
-    /// What a source has and is not collected; it counts as no failure.
+    /// Items of a source that are not collected. This does not count as a failure.
     PassedOver {
         /// The source.
         source: Name,
-        /// How many devices, sockets and pipes.
+        /// The number of devices, sockets and pipes.
         special: u64,
-        /// How many of Thalweg's own files: records, files in the making.
+        /// The number of Thalweg's own files: records and unfinished files.
         own: u64,
-        /// Some of them, as they would be called here, made printable; special ones first.
+        /// Some of their paths as they would be here, made printable; special files come first.
         paths: Vec<String>,
     },
-    /// How it shall go, as far as estimates tell.
+    /// The expected course, according to the estimates.
     Planned(Forecast),
-    /// A way of a source is used.
+    /// A path from a source is in use.
     WayOpened {
         /// The source.
         source: Name,
-        /// The hosts between it and here, nearest to the source first; empty: none.
+        /// The hosts between the source and this host, nearest to the source first; empty: none.
         via: Vec<Name>,
     },
-    /// A way of a source is not used any more.
+    /// A path from a source is no longer used.
     WayClosed {
         /// The source.
         source: Name,
-        /// The hosts between.
+        /// The hosts between the source and this host.
         via: Vec<Name>,
-        /// Why.
+        /// The reason.
         why: String,
-        /// Whether it broke, rather than being left.
+        /// Whether it broke, rather than being closed on purpose.
         failed: bool,
     },
-    /// The rest is planned anew.
+    /// The remaining data is planned anew.
     Replanned {
-        /// What was not as planned.
+        /// What differed from the plan.
         why: String,
-        /// When all is there by the new plan, from the start.
+        /// When everything arrives by the new plan, since the start.
         #[serde(skip_serializing_if = "Option::is_none")]
         makespan_seconds: Option<f64>,
     },
-    /// A transfer of a schedule is over.
+    /// A transfer of a schedule has ended.
     Transfer {
-        /// Its path's index in the timetable; absent: the method has none.
+        /// The index of its path in the timetable; absent: the method has no timetable.
         #[serde(skip_serializing_if = "Option::is_none")]
         path: Option<usize>,
-        /// Its slot in the plan; absent as above.
+        /// Its slot in the plan; absent for the same reason.
         #[serde(skip_serializing_if = "Option::is_none")]
         slot: Option<u32>,
-        /// Who sent.
+        /// The sender.
         from: Name,
-        /// Who received.
+        /// The receiver.
         to: Name,
-        /// When it was let begin, from the start.
+        /// When it was allowed to begin, since the start.
         began_seconds: f64,
-        /// From then until it was known to be over.
+        /// The time until its end was known.
         seconds: f64,
-        /// While bytes moved; the rest is what synchronising costs.
+        /// The time during which bytes moved; the rest is the cost of synchronisation.
         moving_seconds: f64,
-        /// Bytes that came.
+        /// Bytes that arrived.
         bytes: u64,
-        /// Why it did not carry all of it.
+        /// Why it did not carry all of its data.
         #[serde(skip_serializing_if = "Option::is_none")]
         why: Option<String>,
     },
-    /// A file is not kept; the rest goes on.
+    /// A file could not be fetched or stored; the collection continues with the others.
     FileFailed {
         /// Its source.
         source: Name,
-        /// Its path here, from `/` on; of what could not be listed, its path there. Made printable.
+        /// Its path here, starting with `/`; if it could not be listed, its path at the source. Made printable.
         file: String,
-        /// What happened, and what to try.
+        /// What happened, and what the user can try.
         why: String,
     },
-    /// More files failed for one reason than were named ([`Self::FileFailed`]).
+    /// More files failed for the same reason than were named ([`Self::FileFailed`]).
     MoreFailed {
-        /// Their source; absent: of several.
+        /// Their source; absent: several.
         #[serde(skip_serializing_if = "Option::is_none")]
         source: Option<Name>,
-        /// Why, of the first of them; empty: for several reasons.
+        /// The reason of the first of them; empty: several reasons.
         why: String,
-        /// How many.
+        /// The number of files.
         count: u64,
     },
-    /// How far it is; a few times a second.
+    /// The progress; sent a few times a second.
     Progress(Progress),
-    /// Something to know.
+    /// A message for the user.
     Note {
-        /// In words.
+        /// The message.
         text: String,
     },
-    /// The end, however it is.
+    /// The end of the collection, in any case.
     Ended(Totals),
 }
 
-/// A file that is to be fetched.
+/// A file that will be fetched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileListed {
     /// Its path at the source, made printable.
     pub path: String,
     /// Its size.
     pub bytes: u64,
-    /// What of it is not here.
+    /// Bytes that are missing here.
     pub missing_bytes: u64,
 }
 
-/// How far a collection is, counted at this end.
+/// The progress of a collection, counted at the destination.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Progress {
-    /// Since the first byte was asked for.
+    /// Time since the first byte was requested.
     pub seconds: f64,
-    /// Bytes that came in this session.
+    /// Bytes received in this session.
     pub done_bytes: u64,
-    /// Bytes that are to come in all.
+    /// Bytes to receive in total.
     pub total_bytes: u64,
     /// Files that are complete.
     pub done_files: u64,
-    /// Files that are to be fetched.
+    /// Files to fetch.
     pub total_files: u64,
-    /// Over the last interval.
+    /// The rate over the last interval.
     pub rate_bps: u64,
-    /// The time left at the rates of late, by the slowest source; absent: unknown.
+    /// The time left at recent rates, by the slowest source; absent: unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_seconds: Option<f64>,
-    /// The time left by the plan, as long as something is missing; below zero: it should be there.
+    /// The time left by the plan while something is missing; negative: the collection is behind the plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan_left_seconds: Option<f64>,
-    /// Each source.
+    /// The progress of each source.
     pub sources: Vec<SourceProgress>,
 }
 
-/// How far a source's files are.
+/// The progress of one source.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SourceProgress {
-    /// Its name.
+    /// The source's name.
     pub source: Name,
-    /// Bytes that came.
+    /// Bytes received.
     pub done_bytes: u64,
-    /// Bytes that are to come.
+    /// Bytes to receive.
     pub total_bytes: u64,
-    /// Over the last interval.
+    /// The rate over the last interval.
     pub rate_bps: u64,
-    /// The time left at the rate of late; absent: unknown.
+    /// The time left at the recent rate; absent: unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_seconds: Option<f64>,
 }
 
-/// How a collection ended.
+/// The result of a collection.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Totals {
-    /// In a word.
+    /// The outcome in a word.
     pub outcome: Outcome,
-    /// Files that were fetched and have their names.
+    /// Files that were fetched and have their final names.
     pub files: u64,
     /// Other items created or changed; empty in a dry run.
     #[serde(flatten)]
     pub changes: Changes,
     /// Files and directories whose set-user-ID, set-group-ID or sticky bits are not kept; counted by `send` only.
     pub special_bits: u64,
-    /// Bytes fetched of files that are here, or are kept to be gone on with.
+    /// Bytes fetched of files that are complete, or that are kept for a later session to continue.
     pub bytes: u64,
-    /// Bytes that came of files that are not here: they changed meanwhile, or could not be kept.
+    /// Bytes received of files that are not kept: they changed meanwhile, or could not be stored.
     pub lost_bytes: u64,
-    /// Bytes that came a second time, and are in no other number: copies of what was slow.
+    /// Bytes received twice, because a slow request was copied to another path; not part of the other numbers.
     pub duplicate_bytes: u64,
-    /// Files that were here before.
+    /// Files that were complete before.
     pub present_files: u64,
-    /// Files that are not here, or not as they are at the source.
+    /// Files that are missing here, or differ from those of the source.
     pub failed_files: u64,
-    /// Files that were begun or waited when it ended.
+    /// Files that were partly fetched or not yet begun at the end.
     pub unfinished_files: u64,
     /// Sources that were left out.
     pub failed_sources: u64,
-    /// Bytes of unfinished files that the same command takes over.
+    /// Bytes of unfinished files that the same command will reuse.
     pub kept_bytes: u64,
-    /// Of this call, from the first byte asked for until all have their names.
+    /// Duration of this call, from the first requested byte until all files have their final names.
     pub seconds: f64,
-    /// Fetched bytes over that time.
+    /// Bytes fetched divided by that time.
     pub rate_bps: u64,
-    /// What the plan said.
+    /// The duration by the plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub planned_seconds: Option<f64>,
-    /// No schedule over the legs of the plan is shorter.
+    /// A lower bound: no schedule over the plan's legs is shorter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound_seconds: Option<f64>,
     /// Whether it took longer than `--deadline`.
     pub late: bool,
-    /// Of each source.
+    /// The totals of each source.
     pub sources: Vec<SourceTotals>,
-    /// What others held at the most on the way; nodes that held nothing are left out.
+    /// The most that each other node held on the way; nodes that held nothing are left out.
     pub storage: Vec<Stored>,
     /// Messages to other nodes that only synchronise the transfers of a timetable.
     pub messages: u64,
-    /// Bytes that came by other ways than the timetable's.
+    /// Bytes that came by other paths than those of the timetable.
     pub off_plan_bytes: u64,
-    /// Ways that the fluid method opened, in all.
+    /// Paths opened by the fluid method.
     pub ways: u32,
-    /// How often its rates were away from the planned ones, for three looks in a row.
+    /// How often the rates differed from the planned ones in three consecutive observations.
     pub drifts: u32,
-    /// Legs that it saw slow each other.
+    /// Sets of legs that were observed to slow each other.
     pub shared: Vec<Shared>,
-    /// What synchronising took, over all transfers of a timetable.
+    /// The synchronisation time of all transfers of a timetable.
     pub overhead_seconds: f64,
-    /// Why it ended, if all is not well.
+    /// Why it ended, unless all is well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -283,58 +283,58 @@ impl Changes {
 /// Legs that share a bottleneck.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Shared {
-    /// From, to.
+    /// The legs, as pairs of sender and receiver.
     pub legs: Vec<(Name, Name)>,
-    /// What they carry together.
+    /// Their common rate.
     pub rate_bps: u64,
 }
 
-/// What came from a source.
+/// The data received from a source.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SourceTotals {
-    /// Its name.
+    /// The source's name.
     pub source: Name,
-    /// Bytes that came.
+    /// Bytes received.
     pub bytes: u64,
-    /// When the last of them did, from the first byte that was asked for of any.
+    /// When the last byte arrived, since the first byte was requested from any source.
     pub seconds: f64,
 }
 
-/// What a node held of others' data.
+/// Data of others that a node held.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stored {
     /// The node.
     pub node: Name,
-    /// The most bytes at a time.
+    /// The maximum number of bytes at a time.
     pub bytes: u64,
 }
 
-/// How a collection ended, in a word.
+/// The outcome of a collection, in a word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Everything is here.
     Complete,
-    /// Some files failed, or a source; the rest is here.
+    /// Some files or sources failed; the rest is here.
     Partial,
     /// It was asked to end.
     Interrupted,
-    /// Nothing was to be moved: it was looked at and planned.
+    /// Nothing was moved: the run only listed and planned.
     Planned,
-    /// It could not go on.
+    /// It could not continue.
     #[default]
     Failed,
 }
 
-/// Whoever wants to know what happens.
+/// Receives events.
 ///
-/// Called from the transfers' own tasks: it must not block.
+/// The transfers' own tasks call it, so it must not block.
 pub trait EventSink: Send + Sync + fmt::Debug {
-    /// Takes note of one event.
+    /// Receives one event.
     fn event(&self, event: Event);
 }
 
-/// A sink that listens to nothing.
+/// Ignores all events.
 impl EventSink for () {
     fn event(&self, _: Event) {}
 }

@@ -1,17 +1,17 @@
-//! Files that failed, as they are told: of many that fail for one reason the first, and how many more.
+//! Reports failed files: for each reason the first ones by name, and the number of the others.
 
 use super::{Event, EventSink};
 use thalweg_base::sample::{More, Sample};
 use thalweg_wire::mesh::Name;
 
-/// A file that failed: whose, its path made printable, and why.
+/// A failed file: its source, its printable path, and the reason.
 pub(super) type FailedFile = (Name, String, String);
 
-/// Tells them.
+/// Reports all failures as events.
 pub(super) fn tell(events: &dyn EventSink, all: impl IntoIterator<Item = FailedFile>) {
     let mut sample = Sample::default();
     for (source, file, why) in all {
-        // Of errors that name their file the rest is the kind.
+        // Some errors name their file; without the name, equal reasons compare equal.
         if sample.takes(source.as_str(), &why.replace(&file, "")) {
             events.event(Event::FileFailed { source, file, why });
         }

@@ -1,6 +1,6 @@
-//! Connections that the listings came by, for those who fetch.
+//! Connections on which the listings came, kept for the transfers.
 //!
-//! On a crowded path a new connection can cost seconds: a lost SYN alone costs one (RFC 6298 §2).
+//! On a congested path a new connection can cost seconds: a lost SYN alone costs one (RFC 6298 §2).
 
 use std::{
     collections::BTreeMap,
@@ -9,21 +9,21 @@ use std::{
 };
 use thalweg_files::remote::Remote;
 
-/// An older one is not used: a middlebox may have forgotten it.
+/// The maximum age of an idle connection: a middlebox may have forgotten an older one.
 const OLDEST: Duration = Duration::from_secs(60);
 
-/// Open, idle remotes by source, at most one for each.
+/// Open, idle connections by source, at most one per source.
 #[derive(Clone, Debug, Default)]
 pub struct Greeted(Arc<Mutex<BTreeMap<u32, (Remote, Instant)>>>);
 
 impl Greeted {
-    /// Keeps a source's, until it is taken or all is dropped.
+    /// Keeps a source's connection until it is taken or the set is dropped.
     pub fn keep(&self, source: u32, remote: Remote) {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         open.insert(source, (remote, Instant::now()));
     }
 
-    /// A source's, once, if it is young.
+    /// Takes a source's connection, if there is one younger than 60 s.
     pub fn take(&self, source: u32) -> Option<Remote> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (remote, since) = open.remove(&source)?;

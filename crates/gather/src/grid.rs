@@ -1,41 +1,39 @@
-//! Slot and data unit of a timetable, where nobody says them (§VI, "Construction of
-//! Corresponding Graph").
+//! The default slot length and data unit of a timetable (§VI, "Construction of Corresponding Graph").
 
 use std::time::Duration;
 use thalweg_paths::overlay::Overlay;
 use thalweg_plan::collection::Grid;
 use thalweg_units::{ByteSize, Rate};
 
-/// The paper's T: so many slots a plan has about.
+/// The approximate number of slots of a plan: the paper's T.
 const SLOTS: f64 = 150.0;
 
-/// A slot is so many round trips at least, so that its connections are past their slow start.
-/// The paper's is 50 of the longest: "100 times bigger than the maximum propagation delay".
+/// The minimum slot length in round trips, so that its connections get past slow start. The paper uses 50 of the
+/// longest: "100 times bigger than the maximum propagation delay".
 const ROUND_TRIPS: u32 = 10;
 
-/// What a round trip counts as where none is known: the paper's longest.
+/// The round trip assumed if none is known: the longest in the paper.
 const ROUND_TRIP: Duration = Duration::from_millis(80);
 
-/// No slot is shorter: each begins connections.
+/// The minimum slot length, because each slot begins connections.
 const SHORTEST: Duration = Duration::from_millis(200);
 
-/// No slot is longer: a plan over such legs is of no use anyway.
+/// The maximum slot length. A plan over legs that need more is useless anyway.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
-/// A slot carries so many units of each source's data at least, so that what the rounding loses is
-/// little. The paper's C is 30.
+/// The minimum number of data units of each source in a slot, which keeps the rounding loss small. The paper's C is 30.
 const UNITS: u64 = 24;
 
-/// The paper's data unit.
+/// The data unit of the paper, bytes.
 const UNIT: u64 = 64 << 10;
 
-/// Smaller units only cost time.
+/// The minimum data unit, bytes: smaller units only cost time.
 const SMALLEST_UNIT: u64 = 1 << 10;
 
-/// The grid for these amounts, as far as `slot` and `unit` do not say it: the plan has about the
-/// paper's 150 slots.
+/// Chooses the grid for these amounts, so that the plan has about the paper's 150 slots. A given `slot` or `unit` is
+/// used as it is.
 ///
-/// `bound_seconds` is what the plan takes at least, if that is known.
+/// `bound_seconds` is a lower bound of the plan's duration, if one is known.
 pub fn choose(
     overlay: &Overlay,
     amounts: &[ByteSize],
@@ -53,11 +51,11 @@ fn usual_slot(overlay: &Overlay, bound_seconds: Option<f64>) -> Duration {
     let share = Duration::try_from_secs_f64(bound_seconds.unwrap_or_default() / SLOTS);
     let least = (longest * ROUND_TRIPS).max(SHORTEST);
     let slot = share.unwrap_or(LONGEST).max(least).min(LONGEST);
-    // In whole hundredths of a second: people read it.
+    // Rounded up to hundredths of a second, because people read it.
     Duration::from_millis((slot.as_millis() as u64).div_ceil(10) * 10)
 }
 
-/// The paper's, unless the best leg of some source takes too few of them.
+/// The paper's unit, or a smaller one if the best leg of a source carries fewer than 24 of them per slot.
 fn usual_unit(overlay: &Overlay, amounts: &[ByteSize], slot: Duration) -> ByteSize {
     let has_data = |host: &usize| amounts.get(*host).is_some_and(|amount| amount.as_bytes() > 0);
     let best = |host: usize| overlay.rates.outs(host).map(|(_, rate)| rate).max();
@@ -87,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_long_plan_has_the_papers_number_of_slots_and_its_unit() {
-        // The paper's: 1,200 s in slots of 8 s, 64 KiB.
+        // The paper's example: 1,200 s in slots of 8 s, with a unit of 64 KiB.
         let legs = "a,d,2.5 Mbit/s,80 ms\nb,d,10 Mbit/s,20 ms\n";
         assert_eq!(chosen(legs, Some(1200.0)), (8_000, 65_536));
     }
@@ -102,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_kept() {
+    fn a_given_slot_and_unit_are_used() {
         let (slot, unit) = (Duration::from_secs(3), ByteSize::from_bytes(7));
         let overlay = overlay("a,d,8 Mbit/s,\n");
         let grid = choose(&overlay, &[], Some(f64::INFINITY), Some(slot), Some(unit));

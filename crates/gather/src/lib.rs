@@ -1,10 +1,10 @@
-//! Collecting files from many nodes to this host: the destination pulls, and owns the job.
+//! Collects files from many nodes to this host. The destination pulls the data and owns the job.
 //!
-//! In go members, patterns and estimates; out come files in one directory, and a record of the job.
-//! `send` is the other direction: files of this host to a directory of one node.
+//! Input: members, patterns and path estimates. Output: files in one directory, and a record of the job. [`send`] is
+//! the opposite direction: files of this host go to a directory of one node.
 //!
-//! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004); the
-//! plans are in `plan::collection`, the messages in `wire::object`, the serving end in [`thalweg_files`].
+//! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004). The planners are in
+//! `plan::collection`, the messages in `wire::object`, the serving end in [`thalweg_files`].
 //!
 //! ```text
 //! listings ─► landing: what is missing ─► Work ─► executor: fluid, slotted ─► Land ─► files

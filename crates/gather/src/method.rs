@@ -1,26 +1,26 @@
-//! How a collection is carried out.
+//! The methods by which a collection can be carried out.
 
 use std::time::Duration;
 use thalweg_plan::collection::{Direct, Rule};
 
-/// The method; names are those of the paper's figures (§IV, §V).
+/// The method of a collection. The names are those of the paper's figures (§IV, §V).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Method {
-    /// Ours: rates instead of slots, re-planned as it goes.
+    /// Our own method: rates instead of slots, replanned during the transfer.
     Fluid,
-    /// A timetable by this rule: PathSyncX, PathDelay.
+    /// A timetable with this release rule: PathSyncX or PathDelay.
     Scheduled(Rule),
-    /// Non-coordinated: each source by its own best path ([`Rule::Chain`]).
+    /// The paper's non-coordinated method: each source uses its own best path ([`Rule::Chain`]).
     BestPath,
-    /// Each source sends to the destination itself.
+    /// Each source sends directly to the destination.
     Direct(Direct),
 }
 
 impl Method {
-    /// PathSync95, the paper's best.
+    /// PathSync95, which performs best in the paper.
     pub const PATH_SYNC_95: Self = Self::Scheduled(Rule::Sync(0.95));
 
-    /// PathDelay with the plan's own slots.
+    /// PathDelay with the plan's own slot length.
     pub const fn path_delay(slot: Duration) -> Self {
         Self::Scheduled(Rule::Delay(slot))
     }

@@ -1,4 +1,4 @@
-//! Methods as options write them.
+//! The names of methods in command-line options.
 
 use super::Method;
 use std::{fmt, str::FromStr, time::Duration};
@@ -6,47 +6,47 @@ use thalweg_plan::collection::{Direct, Rule};
 use thalweg_units::{format_duration, parse_duration};
 use thiserror::Error;
 
-/// A method's name. `path-delay` takes the slots of the plan, which is made later.
+/// A method's name. `path-delay` uses the plan's slot length, which is known only later.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MethodName {
-    /// `fluid`: ours.
+    /// `fluid`: our own method.
     Fluid,
-    /// `path-sync=X`: PathSyncX, X in per cent.
+    /// `path-sync=X`: PathSyncX, with X in per cent.
     PathSync(f64),
-    /// `path-delay`, or with slots of another length than the plan's `path-delay=TIME`.
+    /// `path-delay`, or `path-delay=TIME` with a slot length different from the plan's.
     PathDelay(Option<Duration>),
-    /// `best-path`: the non-coordinated method.
+    /// `best-path`: the paper's non-coordinated method.
     BestPath,
     /// `all-at-once`, `one-by-one`, `spread-in-time=G,T`, `concurrent=G`.
     Direct(Direct),
-    /// `all-at-once=N`: with so many connections to each source.
+    /// `all-at-once=N`: with N connections to each source.
     AllAtOnce(u32),
 }
 
 /// The text names no method.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MethodNameError {
-    /// No such name.
+    /// An unknown name.
     #[error(
         "`{0}` is no method: fluid, path-sync[=PERCENT], path-delay[=TIME], best-path, \
          all-at-once[=CONNECTIONS], one-by-one, spread-in-time=G,TIME or concurrent=G"
     )]
     Name(String),
-    /// What follows the name.
+    /// A known name with an invalid value.
     #[error("`{text}`: it is written {form}")]
     Value {
-        /// All of it.
+        /// The whole text.
         text: String,
-        /// How it is written, and what may stand there.
+        /// The syntax of this method, and the allowed values.
         form: &'static str,
     },
 }
 
-/// More connections to one source than this gain nothing.
+/// The maximum number of connections to one source; more gain nothing.
 const MOST_CONNECTIONS: u32 = 64;
 
 impl MethodName {
-    /// The name of a method.
+    /// Returns the name of a method.
     pub fn of(method: Method) -> Self {
         match method {
             Method::Fluid => Self::Fluid,
@@ -57,7 +57,7 @@ impl MethodName {
         }
     }
 
-    /// The method, with a plan of these slots.
+    /// Returns the method, for a plan with slots of this length.
     pub fn method(self, slot: Duration) -> Method {
         match self {
             Self::Fluid => Method::Fluid,
@@ -69,7 +69,7 @@ impl MethodName {
         }
     }
 
-    /// How many connections each source's data comes over, of a direct method.
+    /// Returns the number of connections per source of a direct method.
     pub fn connections(self) -> u32 {
         if let Self::AllAtOnce(connections) = self { connections } else { 1 }
     }
@@ -107,7 +107,7 @@ impl FromStr for MethodName {
     }
 }
 
-/// How a method of this name is written.
+/// Describes the syntax of the method with this name.
 fn form(name: &str) -> Option<&'static str> {
     Some(match name {
         "fluid" => "fluid, and takes no value",
@@ -141,7 +141,7 @@ fn spread(text: &str) -> Option<Direct> {
     Some(Direct::SpreadInTime { group: group_of(group)?, slot: time_of(slot)? })
 }
 
-/// With its unit, or in plain seconds.
+/// Parses a time with a unit, or in plain seconds.
 fn time_of(text: &str) -> Option<Duration> {
     let plain = text.trim().bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let text = if plain { format!("{text} s") } else { text.to_owned() };
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_as_they_are_written() {
+    fn names_parse_and_format_consistently() {
         for (text, name) in [
             ("fluid", "fluid"),
             ("path-sync", "path-sync=95"),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_method_is_answered_with_those_there_are() {
+    fn an_unknown_method_is_answered_with_the_known_ones() {
         let says = |text: &str, what: &str| {
             let error = text.parse::<MethodName>().unwrap_err().to_string();
             assert!(error.contains(what), "{text}: {error}");

@@ -1,10 +1,10 @@
-//! What moving bytes over a leg costs, as a file says it.
+//! The price of moving bytes over each leg, read from a file.
 //!
 //! ```text
 //! from,to,per_gb          # in any currency; a gigabyte is 10⁹ bytes
-//! fra,*,0.09              # what leaves fra
-//! *,nyc,0.02              # what comes to nyc
-//! fra,nyc,0.01            # between these two: the most exact line counts
+//! fra,*,0.09              # data that leaves fra
+//! *,nyc,0.02              # data that arrives at nyc
+//! fra,nyc,0.01            # between these two: the most specific line applies
 //! ```
 
 use serde::Deserialize;
@@ -17,13 +17,13 @@ use thalweg_plan::collection::{Prices, Problem};
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::Name;
 
-/// Prices by legs; legs that no line speaks of cost nothing.
+/// Prices by leg. A leg without a matching line costs nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PriceList {
     per_gb: BTreeMap<(Option<Name>, Option<Name>), f64>,
 }
 
-/// What a file without a price is told.
+/// The error for a file without prices.
 const EMPTY: TableError = TableError::Empty(
     "no price in it: write a table with the head `from,to,per_gb`, or `[[price]]` sections \
      with from, to and per_gb; `*` is any node",
@@ -45,11 +45,11 @@ struct Entry {
 }
 
 impl PriceList {
-    /// Reads a file's text: TOML if it has sections, else a table.
+    /// Parses a file's text: TOML if it has sections, otherwise a table.
     ///
     /// # Errors
     ///
-    /// [`TableError`] names the line.
+    /// Returns [`TableError`], which names the line.
     pub fn parse(text: &str) -> Result<Self, TableError> {
         let list = match table::is_toml(text) {
             None => return Err(EMPTY),
@@ -104,8 +104,8 @@ impl PriceList {
         Ok(())
     }
 
-    /// The price of a gigabyte on a leg: by the line for both ends, else the sum of what is
-    /// said of each end, else of all.
+    /// Returns the price of a gigabyte on a leg: the line for both ends if there is one; otherwise the sum of the lines
+    /// for each end; otherwise the line for all legs.
     pub fn per_gb(&self, from: &Name, to: &Name) -> f64 {
         let (sender, receiver) = (Some(from.clone()), Some(to.clone()));
         let said = |from: &Option<Name>, to: &Option<Name>| {
@@ -120,27 +120,27 @@ impl PriceList {
         }
     }
 
-    /// By a problem's legs, per data unit.
+    /// Returns the prices of a problem's legs, per data unit.
     pub fn of(&self, problem: &Problem, overlay: &Overlay, unit: ByteSize) -> Prices {
         Prices::of(problem, |from, to| self.of_leg(overlay, from, to, unit))
     }
 
-    /// Of so many bytes on a leg.
+    /// Returns the price of moving `bytes` over a leg.
     pub fn of_leg(&self, overlay: &Overlay, from: u32, to: u32, bytes: ByteSize) -> f64 {
         let name = |host: u32| overlay.names.get(host as usize);
         let per_gb = name(from).zip(name(to)).map_or(0.0, |(from, to)| self.per_gb(from, to));
         per_gb * bytes.as_bytes() as f64 / 1e9
     }
 
-    /// Whether a line tells what this leg costs.
+    /// Whether a line gives the price of this leg.
     pub fn speaks_of(&self, from: &Name, to: &Name) -> bool {
         let (from, to) = (Some(from.clone()), Some(to.clone()));
         let lines = [(from.clone(), to.clone()), (from, None), (None, to), (None, None)];
         lines.iter().any(|line| self.per_gb.contains_key(line))
     }
 
-    /// The most that these amounts can cost, however they come: directly or through one other node, whichever is
-    /// dearest.
+    /// Returns the highest possible price of these amounts: each source's data goes directly or through one other node,
+    /// whichever is most expensive.
     pub fn most(&self, overlay: &Overlay, amounts: &[ByteSize]) -> f64 {
         let here = overlay.destination();
         let dearest = |source: u32, amount: ByteSize| {
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_exact_line_counts() {
+    fn the_most_specific_line_applies() {
         let table = "from,to,per_gb\nfra,*,0.09 # egress\n*,nyc,0.02\nfra,nyc,0.01\n";
         let toml = "[[price]]\nfrom = \"fra\"\nto = \"*\"\nper_gb = 0.09\n[[price]]\nfrom = \"*\"\n\
                     to = \"nyc\"\nper_gb = 0.02\n[[price]]\nfrom = \"fra\"\nto = \"nyc\"\n\
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_named_with_their_line() {
+    fn errors_name_the_line() {
         for (text, says) in [
             ("", "no price in it"),
             ("from,to,per_gb\n", "no price in it"),

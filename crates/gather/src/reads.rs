@@ -1,20 +1,19 @@
-//! Reads of files as requests take them.
+//! Splits reads of files into requests.
 
 use thalweg_files::inventory::{FileNo, Inventory, Piece};
 use thalweg_wire::object::{FileRef, ReadRequest, Request};
 
-/// The most bytes of a request for parts: three of them fit what a [`Remote`](thalweg_files::remote::Remote) sends before the first is
-/// answered, so that the next is read from the source's disk while one comes.
+/// The maximum size of a request for parts, bytes. A [`Remote`](thalweg_files::remote::Remote) sends three of this size
+/// before the first is answered, so that the source reads the next from disk while one arrives.
 const REQUEST: usize = 20 * 1024;
 
-/// The most bytes of a read in a request: its numbers take 10 at most, its names are as long as
-/// they are.
+/// The maximum encoded size of a read, bytes: its names, and its numbers at 10 bytes or less each.
 pub(super) fn length(file: &FileRef) -> usize {
     file.root.len() + file.path.as_bytes().len() + 100
 }
 
-/// How many of these files' reads go into one request, at least one. However long names are, a
-/// request is shorter than is allowed.
+/// The number of reads of these files that fit into one request, at least one. A request stays below the allowed size
+/// however long the names are.
 pub(super) fn fitting(inventory: &Inventory, files: impl Iterator<Item = FileNo>) -> usize {
     let mut room = REQUEST;
     let fits = files.take_while(|file| {
@@ -26,13 +25,13 @@ pub(super) fn fitting(inventory: &Inventory, files: impl Iterator<Item = FileNo>
     fits.count().max(1)
 }
 
-/// The read of a part; `None` for a file that is not in the inventory.
+/// Returns the read of a part; `None` if the file is not in the inventory.
 pub(super) fn read(inventory: &Inventory, part: &Piece) -> Option<ReadRequest> {
     let file = inventory.get(part.file)?.file.clone();
     Some(ReadRequest { file, from: part.range.start, bytes: part.bytes() })
 }
 
-/// All of them in one request.
+/// Returns one request for all pieces.
 pub(super) fn request(inventory: &Inventory, pieces: &[Piece]) -> Request {
     Request::ReadParts(pieces.iter().filter_map(|piece| read(inventory, piece)).collect())
 }
@@ -52,7 +51,7 @@ mod tests {
                 modified_ns: i64::MAX,
                 changed_ns: i64::MAX,
             };
-            // Components of 200 bytes: a name has 255 at most.
+            // A path component has at most 255 bytes: use components of 200.
             let text: String =
                 (0..*length).map(|n| if n % 200 == 100 { '/' } else { 'x' }).collect();
             let path = FilePath::new(text.into_bytes()).unwrap();
@@ -63,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_short_whatever_files_are_called() {
+    fn requests_stay_short_with_names_of_any_length() {
         for (names, fits) in [(vec![3_990; 200], 5), (vec![10; 1_000], 178), (vec![4_000], 1)] {
             let inventory = inventory(&names);
             let files = || (0..names.len() as u32).map(FileNo);

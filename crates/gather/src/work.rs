@@ -1,4 +1,4 @@
-//! What is still to be fetched, handed out in pieces.
+//! The data still to fetch, handed out in pieces.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -6,14 +6,14 @@ use std::{
 };
 use thalweg_files::inventory::{FileNo, Inventory, Piece};
 
-/// Pieces by source: taken, given back, done. Each byte is out at most once.
+/// Pieces by source: taken, given back, done. Each byte is handed out at most once at a time.
 ///
-/// Pure; the executors share it behind a lock that they never hold across a wait.
+/// Pure. The executors share it behind a lock that they never hold across an await.
 #[derive(Clone, Debug, Default)]
 pub struct Work {
-    /// By source: what waits.
+    /// Pieces to fetch, by source.
     waiting: BTreeMap<u32, VecDeque<Piece>>,
-    /// By source: bytes that wait, and bytes that are out.
+    /// Bytes waiting and bytes handed out, by source.
     counts: BTreeMap<u32, Count>,
     source: BTreeMap<FileNo, u32>,
 }
@@ -25,7 +25,7 @@ struct Count {
 }
 
 impl Work {
-    /// All that is missing, in the order of the inventory.
+    /// Creates the work for all missing ranges, in the order of the inventory.
     pub fn new(inventory: &Inventory) -> Self {
         let mut work = Self::default();
         for (number, wanted) in (0..).zip(&inventory.files) {
@@ -38,8 +38,8 @@ impl Work {
         work
     }
 
-    /// Takes up to `most` bytes of a source's data, at least a byte if any waits: several small
-    /// files, or a part of a large one. Empty: nothing waits.
+    /// Takes up to `most` bytes of a source's data, at least one byte if any waits: several small files, or a part of a
+    /// large one. Empty if nothing waits.
     pub fn take(&mut self, source: u32, most: u64) -> Vec<Piece> {
         let mut taken = Vec::new();
         let mut room = most.max(1);
@@ -61,8 +61,8 @@ impl Work {
         taken
     }
 
-    /// Takes of these pieces what waits, whoever's it is; for each what that is, in some order. Of two with the same bytes
-    /// the first has them.
+    /// Takes the waiting parts of these pieces, of any source. Returns for each piece the ranges taken, in no
+    /// particular order. If pieces overlap, the first gets the common bytes.
     pub fn claim(&mut self, pieces: &[Piece]) -> Vec<Vec<Piece>> {
         let mut claims: BTreeMap<FileNo, Vec<(Range<u64>, usize)>> = BTreeMap::new();
         for (index, piece) in pieces.iter().enumerate() {
@@ -103,7 +103,7 @@ impl Work {
         taken
     }
 
-    /// What was taken did not come, in whole or from here on: it waits again, at the front.
+    /// Returns a taken piece, or the rest of one, that did not arrive. It waits again, at the front.
     pub fn give_back(&mut self, piece: Piece) {
         let Some(source) = self.source.get(&piece.file).copied() else { return };
         if !piece.range.is_empty() {
@@ -112,15 +112,15 @@ impl Work {
         }
     }
 
-    /// What was taken is there.
+    /// Marks a taken piece as arrived.
     pub fn done(&mut self, piece: &Piece) {
         if let Some(source) = self.source.get(&piece.file) {
             self.counts.entry(*source).or_default().out -= piece.bytes();
         }
     }
 
-    /// A file is given up: what waits of it is forgotten; what is out is to be said
-    /// [`done`](Self::done) by who has it.
+    /// Gives up a file: forgets its waiting pieces. Whoever holds a piece that is out must still report it as
+    /// [`done`](Self::done).
     pub fn forget(&mut self, file: FileNo) {
         let Some(source) = self.source.get(&file) else { return };
         let Some(waiting) = self.waiting.get_mut(source) else { return };
@@ -134,12 +134,12 @@ impl Work {
         self.counts.get(&source).map_or(0, |count| count.waiting)
     }
 
-    /// Bytes of a source that are not done.
+    /// Bytes of a source that have not arrived.
     pub fn remaining(&self, source: u32) -> u64 {
         self.counts.get(&source).map_or(0, |count| count.waiting + count.out)
     }
 
-    /// Nothing waits, and nothing is out.
+    /// Whether nothing waits and nothing is out.
     pub fn is_finished(&self) -> bool {
         self.counts.values().all(|count| *count == Count::default())
     }
@@ -167,7 +167,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_byte_is_out_at_most_once_and_all_come(
+        fn each_byte_is_handed_out_once_at_a_time_and_all_arrive(
             sizes in prop::collection::vec((0_u32..3, 0_u64..50), 1..12),
             steps in prop::collection::vec((0_u32..3, 1_u64..40, any::<bool>()), 0..80),
         ) {
@@ -201,7 +201,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_claimed_is_out_once_and_the_rest_waits_in_its_order(
+        fn claimed_bytes_are_out_once_and_the_rest_waits_in_order(
             sizes in prop::collection::vec((0_u32..3, 1_u64..50), 1..6),
             claims in prop::collection::vec((0_usize..7, 0_u64..60, 0_u64..30), 0..20),
         ) {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_not_handed_out() {
+    fn pieces_of_a_forgotten_file_are_not_handed_out() {
         let inventory = Inventory { files: vec![wanted(0, 10), wanted(0, 5)] };
         let mut work = Work::new(&inventory);
         let first = work.take(0, 4).remove(0);

@@ -1,4 +1,4 @@
-//! Which node gets the data.
+//! Chooses the node that gets the data.
 
 use crate::{Line, LineError, Port};
 use futures_util::future::join_all;
@@ -10,32 +10,33 @@ use thalweg_wire::{
 };
 use tokio::time::{Instant, timeout};
 
-/// A node that has not answered by then is not near.
+/// The maximum time for a node to answer; slower nodes are not considered.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Below this, round trips do not tell how near nodes are.
+/// Round trips below this count as equal, because they do not reflect distance.
 const NEAR: Duration = Duration::from_millis(1);
 
-/// Costs up to so many times the least are as good as it.
+/// Costs up to this multiple of the lowest count as equal.
 const ALIKE: f64 = 1.5;
 
-/// A node that answers, ready to take data.
+/// A node that has answered and can take data.
 #[derive(Debug)]
 pub struct Offer {
-    /// Which.
+    /// The node.
     pub node: SheetNode,
     /// The channel to it.
     pub line: Line,
-    /// How busy it says it is.
+    /// Its reported load.
     pub load: Load,
-    /// What that answer took: about a round trip.
+    /// The duration of that answer: about one round trip.
     pub rtt: Duration,
 }
 
 impl Offer {
-    /// What it costs: a round trip, as many times as there are who share the node.
+    /// The cost of the node: a round trip times the number of clients that share it.
     ///
-    /// Neither its rate nor the path's is known before data flows; a node's neighbours are what it tells.
+    /// The rates of the node and of the path are unknown before data flows; the number of its pushes is what a node
+    /// reports.
     fn cost(&self) -> f64 {
         cost(self.rtt, self.load)
     }
@@ -45,10 +46,10 @@ fn cost(rtt: Duration, load: Load) -> f64 {
     rtt.max(NEAR).as_secs_f64() * (1.0 + f64::from(load.pushes))
 }
 
-/// The nodes of a box that answer and have room for `bytes`, the best first; and why others do not.
+/// Returns the nodes of a box that answer and have room for `bytes`, the best first, and why the others are not usable.
 ///
-/// `draw` is a random number from 0 to 1: those that cost about the same are taken in turn by
-/// it, so that many clients that come at once do not all take the same one.
+/// `draw` is a random number from 0 to 1 that selects among nodes of about the same cost, so that many clients arriving
+/// together do not all use the same node.
 pub async fn nearest(
     connector: &Connector,
     sheet: &Sheet,
@@ -62,7 +63,7 @@ pub async fn nearest(
         offered.map_err(|why| (node.name.clone(), why))
     });
     let (mut offers, mut others) = (Vec::new(), Vec::new());
-    // At once: a box has 64 nodes at most.
+    // All at once: a box has at most 64 nodes.
     for answer in join_all(asking).await {
         match answer {
             Ok(offer) if offer.load.room < bytes => {
@@ -82,7 +83,7 @@ pub async fn nearest(
     (offers, others)
 }
 
-/// Which of these rising costs is taken.
+/// The index of the chosen cost among these ascending costs.
 fn drawn(costs: &[f64], draw: f64) -> usize {
     let least = costs.first().copied().unwrap_or(0.0);
     let alike = costs.iter().filter(|cost| **cost <= ALIKE * least).count();
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_cost_the_same_are_taken_in_turn() {
+    fn nodes_of_equal_cost_are_drawn_evenly() {
         let costs = [1.0, 1.2, 1.5, 1.6, 9.0];
         let taken = [0.0, 0.3, 0.34, 0.67, 0.999, 1.0].map(|draw| drawn(&costs, draw));
         assert_eq!(taken, [0, 0, 1, 2, 2, 2]);

@@ -1,20 +1,20 @@
-//! Evidence on the disk of its owner.
+//! Stores evidence on the client's disk.
 
 use std::{io, path::Path, time::Duration};
 use thalweg_base::durable;
 use thalweg_net::Ed25519;
 use thalweg_wire::bistro::{Evidence, Nonce};
 
-/// The greatest file: a roster of thousands, and more.
+/// The maximum size of an evidence file, bytes: more than a roster of thousands needs.
 const MAX_BYTES: usize = 16 << 20;
 
-/// The longest wait for other processes that write files in the directory.
+/// The maximum wait for other processes that write files in the directory.
 const TURN: Duration = Duration::from_secs(5);
 
-/// Reads a file of evidence; `None` if there is none.
+/// Reads an evidence file; `None` if it does not exist.
 ///
 /// # Errors
-/// The system's; `InvalidData` with the field that is wrong.
+/// Returns a system error, or `InvalidData` with the invalid field.
 pub fn load_evidence(file: &Path) -> io::Result<Option<Evidence>> {
     let Some(bytes) = durable::read(file, MAX_BYTES)? else { return Ok(None) };
     let invalid = |e: String| io::Error::new(io::ErrorKind::InvalidData, e);
@@ -22,28 +22,29 @@ pub fn load_evidence(file: &Path) -> io::Result<Option<Evidence>> {
     Evidence::read(&text, &Ed25519).map(Some).map_err(|e| invalid(e.to_string()))
 }
 
-/// Writes it, durable, of mode 0600: it may hold a nonce.
+/// Writes evidence durably with mode 0600, because it may contain a nonce.
 ///
 /// # Errors
-/// The system's.
+/// Returns a system error.
 pub fn save_evidence(file: &Path, evidence: &Evidence) -> io::Result<()> {
     durable::replace(file, evidence.to_string().as_bytes())
 }
 
-/// The same for files that several processes may write at a time.
+/// Writes evidence to a file that several processes may write.
 ///
 /// # Errors
-/// The system's.
+/// Returns a system error.
 pub fn save_evidence_in_turn(file: &Path, evidence: &Evidence) -> io::Result<()> {
-    // Without the turn, as on a file system without locks, the file is saved all the same.
+    // If the lock cannot be taken, as on a filesystem without locks, the file is saved anyway.
     let _turn = durable::turn_within(file, TURN);
     save_evidence(file, evidence)
 }
 
-/// Saves the evidence of a new submission; `false`, and no change, if the file exists: another process may have made it.
+/// Saves the evidence of a new submission. Returns `false`, without a change, if the file exists, because another
+/// process may have created it.
 ///
 /// # Errors
-/// The system's.
+/// Returns a system error.
 pub fn begin_evidence(file: &Path, evidence: &Evidence) -> io::Result<bool> {
     let _turn = durable::turn_within(file, TURN);
     if file.symlink_metadata().is_ok() {

@@ -1,4 +1,4 @@
-//! The client: commits, chooses a node, pushes the data, and keeps stamps and receipts.
+//! The client: commits, chooses a node, pushes the data, and stores stamps and receipts.
 
 mod choose;
 mod keep;
@@ -22,28 +22,28 @@ use thalweg_wire::{
 };
 use thiserror::Error;
 
-/// The most commitments in the first question: with the longest names they take 3 kB.
+/// The maximum number of commitments in the first question: with the longest names they take 3 kB.
 const FIRST_INTENTS: usize = 8;
 
-/// A box, and where its destination is.
+/// A box and the address of its destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The box.
+    /// The name of the box.
     pub drop_box: Name,
     /// The destination's node.
     pub port: Port,
 }
 
-/// The destination was not asked, or its answer is not to be used.
+/// The destination could not be asked, or its answer is invalid.
 #[derive(Debug, Error)]
 pub enum ClientError {
     /// No answer.
     #[error(transparent)]
     Line(#[from] LineError),
-    /// It says no.
+    /// The destination refuses.
     #[error("{0}")]
     Refused(#[from] Refusal),
-    /// It has signed something else than was asked for.
+    /// The destination has signed something other than what was requested.
     #[error("the destination's answer cannot be used: {0}")]
     Wrong(String),
 }
@@ -53,10 +53,10 @@ fn wrong(why: impl ToString) -> ClientError {
 }
 
 impl Target {
-    /// Step 1: commits, and gives the destination's stamps, or its refusals; both signed by it.
+    /// Step 1: commits. Returns the destination's stamps or refusals, all signed by it.
     ///
     /// # Errors
-    /// [`ClientError`]; asked again, the same commitments get the same stamps.
+    /// Returns [`ClientError`]. A repeated request with the same commitments gets the same stamps.
     pub async fn commit(
         &self,
         line: &mut Line,
@@ -87,7 +87,7 @@ impl Target {
         Ok(all)
     }
 
-    /// That a stamp is the destination's, and of what was committed to.
+    /// Checks that a stamp is the destination's, and matches the request.
     fn checked(
         &self,
         bytes: &[u8],
@@ -108,7 +108,7 @@ impl Target {
         }
     }
 
-    /// What the destination says of its box.
+    /// Requests the destination's description of its box.
     ///
     /// # Errors
     /// [`ClientError`].

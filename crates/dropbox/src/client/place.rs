@@ -1,4 +1,4 @@
-//! Where receipts are kept, and which files are receipts.
+//! The paths of receipts, and the recognition of receipt files.
 
 use super::Target;
 use std::{
@@ -13,18 +13,18 @@ use std::{
 };
 use thalweg_wire::{bistro::Evidence, file_name};
 
-/// What a name is shortened to where `NAME.receipt` would be longer than the file system takes: of 255 bytes,
-/// of the 143 that eCryptfs leaves, and of fewer.
+/// The lengths to which a name is shortened if `NAME.receipt` is too long for the filesystem: for limits of 255 bytes,
+/// of the 143 bytes that eCryptfs leaves, and of fewer.
 const SHORTER: [usize; 3] = [235, 120, 64];
 
-/// A receipt says in its first lines what it is of.
+/// A receipt identifies itself within this many bytes.
 const HEAD: u64 = 4096;
 
-/// The path of `NAME` and `suffix` in a directory; of a name that is too long for both, a shorter one
-/// ([`file_name::fitting`]). The same name has the same path each time.
+/// The path of `NAME` and `suffix` in a directory. If both together are too long, the name is shortened
+/// ([`file_name::fitting`]). The same name always gives the same path.
 ///
 /// # Errors
-/// `InvalidFilename` if no name would do: the directory's own path is too long.
+/// Returns `InvalidFilename` if even the shortest name fails because the directory's own path is too long.
 pub fn beside(directory: &Path, name: &OsStr, suffix: &str) -> io::Result<PathBuf> {
     let with = |name: &OsStr| {
         let mut name = name.to_owned();
@@ -44,10 +44,10 @@ fn is_too_long(path: &Path) -> bool {
     found.is_err_and(|e| e.kind() == io::ErrorKind::InvalidFilename)
 }
 
-/// Opens a file to be submitted. What is no file, as a pipe nobody writes to, is not waited for.
+/// Opens a file to submit. It does not wait for a pipe without a writer, or the like.
 ///
 /// # Errors
-/// The system's; `IsADirectory` and `InvalidInput` for what is no file.
+/// Returns a system error; `IsADirectory` or `InvalidInput` if it is not a regular file.
 pub fn open_data(file: &Path) -> io::Result<File> {
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let opened = File::options().read(true).custom_flags(nonblocking).open(file)?;
@@ -66,8 +66,8 @@ pub fn open_data(file: &Path) -> io::Result<File> {
 }
 
 impl Target {
-    /// Whether the file is a receipt of this box, by what it says: also one without a signature, an
-    /// altered one, or one under another name.
+    /// Whether the file is a receipt of this box, judged by its content: even if it has no signature, was altered, or
+    /// has another name.
     ///
     /// # Errors
     /// As [`open_data`].
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_has_one_place_that_can_be_made() {
+    fn a_long_name_gives_one_creatable_path() {
         let dir = tempfile::tempdir().unwrap();
         for length in [1, 200, 242, 243, 247, 248, 254, 255] {
             let name: OsString = format!("{}.pdf", "n".repeat(length)).split_off(4).into();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receipt_is_known_by_what_it_says() {
+    fn a_receipt_is_recognised_by_its_content() {
         let dir = tempfile::tempdir().unwrap();
         let of = |name: &str, key: &str| {
             format!("thalweg receipt 2\nbox {name}\ndestination {key}\nfile a.pdf\nsize 5\n")
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_not_waited_for() {
+    fn opening_a_non_file_does_not_block() {
         let dir = tempfile::tempdir().unwrap();
         let pipe = dir.path().join("pipe");
         rustix::fs::mknodat(

@@ -1,4 +1,4 @@
-//! Step 2: data to a node, for its receipt.
+//! Step 2: sends the data to a node, and gets its receipt.
 
 use crate::{Line, LineError};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -12,24 +12,25 @@ use thiserror::Error;
 /// A node has not given a receipt.
 #[derive(Debug, Error)]
 pub enum PushError {
-    /// The connection; another try goes on where it broke.
+    /// The connection failed; another attempt resumes where it broke.
     #[error(transparent)]
     Line(#[from] LineError),
-    /// It says no.
+    /// The node refuses.
     #[error("it refuses: {0}")]
     Refused(Refusal),
-    /// The destination has refused the node's receipt, and signed that; no other node may have the data either.
+    /// The destination has refused the node's receipt, and signed the refusal; so no other node may have the data
+    /// either.
     #[error("the destination refuses the submission: {0}")]
     Denied(Refusal),
-    /// The own file cannot be read.
+    /// The local file cannot be read.
     #[error("cannot read the file: {0}")]
     File(io::Error),
-    /// The receipt is not for this data, or a refusal not the destination's.
+    /// The receipt is not for this data, or the refusal is not the destination's.
     #[error("its answer cannot be used: {0}")]
     Wrong(String),
 }
 
-/// Brings encrypted `data` (an [`crate::Envelope`]), all of it, to the node, from where it has left off.
+/// Sends encrypted `data` (an [`crate::Envelope`]) to the node, starting after the bytes that the node already has.
 ///
 /// # Errors
 /// [`PushError`].
@@ -41,9 +42,9 @@ pub async fn push(
 ) -> Result<Signed<Receipt>, PushError> {
     let bytes = data.seek(SeekFrom::End(0)).map_err(PushError::File)?;
     let ask = || Ask::Push { stamp: stamp.encode(), nonce, bytes };
-    // A node hashes what it has, to go on there.
+    // The node first hashes the data it has.
     let mut answer = line.ask_about(&ask(), bytes).await?;
-    // Once more from the beginning, if what it had was damaged.
+    // If that data was damaged, sends everything once more.
     for _ in 0..2 {
         let Answer::From(from) = answer else { break };
         answer = send(line, data, from, bytes).await?;

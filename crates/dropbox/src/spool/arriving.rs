@@ -1,4 +1,4 @@
-//! Bytes as they come from a client, and when it is no longer waited for.
+//! Reads a client's data, and ends pushes that are silent or too slow.
 
 use std::{io, time::Duration};
 use thalweg_base::timeout::within;
@@ -7,35 +7,35 @@ use tokio::{
     time::Instant,
 };
 
-/// A client that sends nothing for so long has gone; it comes back and goes on where it was.
+/// A client that sends nothing for this long counts as gone; it can return and resume.
 ///
-/// TLS gives whole records of up to 16 KiB: at less than 273 B/s one takes longer than this.
+/// TLS delivers whole records of up to 16 KiB; below 273 B/s one record takes longer than this.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Fewer bytes than this in [`WINDOW`] of waiting (500 B/s) hold a place that others want: a push
-/// is ended, and may go on later. A modem of 9,600 bit/s is twice as fast.
+/// A push that delivers fewer bytes than this within [`WINDOW`] of waiting (500 B/s) is ended, because it occupies a
+/// place that others need; it may resume later. A modem with 9,600 bit/s is twice as fast.
 const LEAST: u64 = 60_000;
 
 /// The window of [`LEAST`].
 const WINDOW: Duration = Duration::from_secs(120);
 
-/// What has come lies no longer than this in memory alone, however slowly the rest comes.
+/// The maximum time that received data stays only in memory, however slowly the rest arrives.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// How fast a client's bytes come. Time is counted only while they are waited for, not while the
-/// disk is.
+/// Measures the rate of a client's data. Only time spent waiting for the client counts, not time spent on the disk.
 #[derive(Debug, Default)]
 pub(super) struct Arriving {
-    /// In the window that runs.
+    /// Bytes received in the current window.
     came: u64,
     waited: Duration,
 }
 
 impl Arriving {
-    /// Fills the buffer, or as much of it as comes soon; how much came, and whether more may come.
+    /// Fills the buffer, or as much of it as arrives within [`LINGER`]. Returns the number of bytes, and an error if
+    /// the push cannot continue.
     ///
-    /// What came is given with the error, so that nothing of it is lost: the connection's,
-    /// `UnexpectedEof` at its end, `TimedOut` where it is silent or too slow.
+    /// The bytes received before an error are returned with it, so that none is lost. The error is the connection's;
+    /// `UnexpectedEof` at its end; or `TimedOut` if the client is silent or too slow.
     pub async fn fill(
         &mut self,
         channel: &mut (impl AsyncRead + Unpin),
@@ -58,7 +58,7 @@ impl Arriving {
         (filled, Ok(()))
     }
 
-    /// Counts so many bytes after so long.
+    /// Counts received bytes and the time waited for them; an error if the window's rate was too low.
     fn judge(&mut self, came: usize, waited: Duration) -> io::Result<()> {
         self.came += came as u64;
         self.waited += waited;

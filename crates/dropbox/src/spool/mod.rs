@@ -1,11 +1,11 @@
-//! Submissions of others that a node holds: data, receipts, and which of them the destination knows of.
+//! Submissions that a node stores: data, receipts, and which receipts the destination has.
 //!
 //! ```text
 //! push ─► part/ID ─ matches? ─► data/xx/ID ─► `held`: receipt ─► client, outbox ─► destination
 //! ```
 //!
-//! Before a receipt is given its data, the data's name and the receipt itself are durable: the
-//! journal syncs the data's filesystem before each group of receipts.
+//! Before a receipt is given, its data, the data's name and the receipt itself are durable: the journal syncs the
+//! data's filesystem before each group of receipts.
 
 mod arriving;
 mod parts;
@@ -46,20 +46,20 @@ pub(super) struct Spool {
     pub files: BoxFiles,
     key: Arc<PrivateKey>,
     me: Name,
-    /// Bytes of all data, complete, on its way and left behind.
+    /// The maximum size of all data, bytes: complete, arriving and incomplete.
     max_total: u64,
-    /// Bytes that are free on a filesystem.
+    /// Returns the free bytes of a filesystem.
     free: fn(&Path) -> u64,
     journal: Journal,
     state: Mutex<State>,
-    /// There is something to tell the destination.
+    /// Signals that there are receipts to bring to the destination.
     pub news: Notify,
 }
 
-/// Counts what is there, without a daemon.
+/// Counts the stored data without a daemon.
 ///
 /// # Errors
-/// The system's.
+/// Returns a system error.
 pub(super) fn count(files: &BoxFiles) -> io::Result<SpoolCounts> {
     let mut state = State::default();
     state.replay(&journal::read(&files.held())?.records);
@@ -67,10 +67,10 @@ pub(super) fn count(files: &BoxFiles) -> io::Result<SpoolCounts> {
 }
 
 impl Spool {
-    /// Opens what is in the directory, and throws away what was abandoned.
+    /// Opens a box's directory, and deletes expired incomplete data.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns a system error.
     pub fn open(
         files: BoxFiles,
         key: Arc<PrivateKey>,
@@ -81,7 +81,7 @@ impl Spool {
         let found = journal::read(&files.held())?;
         let mut state = State::default();
         state.replay(&found.records);
-        // Another key's book is left as it is: `Journal::open` refuses it.
+        // The journal of another key stays unchanged: `Journal::open` refuses it.
         if found.head.as_deref() == Some(head.as_bytes())
             && state.is_worth_compacting(&found.records)
         {
@@ -93,22 +93,22 @@ impl Spool {
         Ok(Self { files, key, me, max_total, free: room::free, journal, state, news })
     }
 
-    /// A thread that panicked in here left whole entries.
+    /// A thread that panicked while holding the lock left complete entries.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is here.
+    /// The counts.
     pub fn counts(&self) -> SpoolCounts {
         self.lock().counts()
     }
 
-    /// What there is of this submission.
+    /// The receipt of this submission, if its data is or was here.
     pub fn receipt(&self, id: &StampId) -> Option<Vec<u8>> {
         self.lock().receipt(id)
     }
 
-    /// Gives the receipt of data that is complete under its name.
+    /// Signs and records the receipt of data that is complete under its name.
     pub async fn receive(&self, mut delivery: Delivery, bytes: u64) -> Result<Vec<u8>, Refusal> {
         let id = StampId::of_bytes(&delivery.stamp);
         let time = thalweg_base::clock::WallClock::default().now();
@@ -120,7 +120,7 @@ impl Spool {
         Ok(delivery.receipt)
     }
 
-    /// Makes a record durable, and true.
+    /// Makes a record durable, and applies it.
     async fn write(&self, record: Record) -> Result<(), Refusal> {
         let written = self.journal.append(vec![record.encode()]).await;
         written.map_err(|e| Refusal::Unable(format!("write what it has: {e}")))?;
@@ -128,7 +128,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Receipts that the destination does not know of, of so many bytes at most.
+    /// Receipts that the destination does not have, limited in number and size.
     pub fn untold(&self, count: usize, bytes: usize) -> Vec<(StampId, Delivery)> {
         let state = self.lock();
         let mut left = bytes;
@@ -143,24 +143,25 @@ impl Spool {
         some.take_while(fits).collect()
     }
 
-    /// The destination knows of these now.
+    /// Records that the destination has these receipts.
     pub async fn told(&self, ids: Vec<StampId>) -> Result<(), Refusal> {
         self.write(Record::Told(ids)).await
     }
 
-    /// The destination has refused these receipts, and is not told of them again; its signed words are for the clients.
+    /// Records that the destination has refused these receipts. They are not sent again; the signed refusals are passed
+    /// to the clients.
     pub async fn denied(&self, all: Vec<(StampId, Vec<u8>)>) -> Result<(), Refusal> {
         self.write(Record::Denied(all)).await
     }
 
-    /// With what the destination has refused this node's receipt, `Signed<Denial>`.
+    /// The destination's refusal of this node's receipt, a `Signed<Denial>`.
     pub fn denial(&self, id: &StampId) -> Option<Vec<u8>> {
         self.lock().denial(id)
     }
 
-    /// The destination has collected these: throws their data away; how many there were.
+    /// Deletes data that the destination has collected. Returns the number of deleted submissions.
     ///
-    /// What cannot be removed is still held, and the destination asks again.
+    /// Data that cannot be deleted stays listed, and the destination asks again.
     pub async fn forget(&self, ids: Vec<StampId>) -> Result<u32, Refusal> {
         let here: Vec<_> = {
             let state = self.lock();

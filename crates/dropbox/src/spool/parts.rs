@@ -1,4 +1,4 @@
-//! What pushes that broke off have left behind: it takes room until they go on, or nobody does.
+//! Incomplete data of interrupted pushes: it occupies space until it is resumed or expires.
 
 use crate::files::BoxFiles;
 use std::{
@@ -8,22 +8,22 @@ use std::{
 };
 use thalweg_wire::bistro::StampId;
 
-/// What nobody has gone on with for so long is thrown away.
+/// Incomplete data that is not resumed within this time is deleted.
 const ABANDONED: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Parts that nobody brings on just now; at most one of each stamp of the destination.
+/// Incomplete data without an active push; at most one part for each stamp of the destination.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
-    /// Their bytes, and since when they lie there.
+    /// The size of each part, and when it was last changed.
     all: BTreeMap<StampId, (u64, SystemTime)>,
     bytes: u64,
 }
 
 impl Parts {
-    /// Those in a box's directory; what was abandoned is thrown away.
+    /// Finds the parts in a box's directory, and deletes expired ones.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns a system error.
     pub fn find(files: &BoxFiles) -> io::Result<Self> {
         let mut parts = Self::default();
         for entry in fs::read_dir(files.parts())? {
@@ -39,17 +39,17 @@ impl Parts {
         Ok(parts)
     }
 
-    /// Bytes of all.
+    /// The size of all parts, bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Bytes of one.
+    /// The size of one part, bytes.
     pub fn of(&self, id: &StampId) -> u64 {
         self.all.get(id).map_or(0, |(bytes, _)| *bytes)
     }
 
-    /// A push ended, and so much of it is here; nothing is no part.
+    /// Records the part that an ended push left behind. Without bytes there is no part.
     pub fn leave(&mut self, id: StampId, bytes: u64, since: SystemTime) {
         self.take(&id);
         if bytes > 0 {
@@ -58,12 +58,12 @@ impl Parts {
         }
     }
 
-    /// Somebody goes on with it.
+    /// Removes a part from the list because a push resumes it.
     pub fn take(&mut self, id: &StampId) {
         self.bytes -= self.all.remove(id).map_or(0, |(bytes, _)| bytes);
     }
 
-    /// Throws away what was abandoned. What cannot be removed still takes room.
+    /// Deletes expired parts. One that cannot be deleted still counts.
     pub fn clear(&mut self, files: &BoxFiles) {
         let old = self.all.iter().filter(|(_, (_, since))| is_abandoned(*since));
         let old: Vec<StampId> = old.map(|(id, _)| *id).collect();
@@ -86,7 +86,7 @@ mod tests {
     use std::fs::File;
 
     #[test]
-    fn what_lies_there_for_long_is_thrown_away_when_the_room_is_wanted() {
+    fn expired_parts_are_deleted_when_space_is_needed() {
         let dir = tempfile::tempdir().unwrap();
         let files = BoxFiles::new(dir.path(), &"taxes".parse().unwrap(), None).create().unwrap();
         let id = |n: u8| StampId::of_bytes(&[n]);
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(parts.bytes(), 250);
         parts.clear(&files);
         assert_eq!((parts.bytes(), files.part_of(&id(1)).exists()), (100, false));
-        // And when the node starts.
+        // Expired parts are also deleted at the start of the node.
         File::options()
             .write(true)
             .open(files.part_of(&id(2)))

@@ -1,4 +1,4 @@
-//! Data on its way from a client into the spool.
+//! Receives data from a client into the spool.
 
 use super::{Spool, arriving::Arriving, room::Turn};
 use std::{
@@ -18,21 +18,21 @@ use tokio::{
     task::spawn_blocking,
 };
 
-/// Bytes that are read before they are hashed and written: what keeps the disk busy.
+/// The number of bytes read before they are hashed and written: enough to keep the disk busy.
 const CHUNK: usize = 1 << 20;
 
-/// What a client has to notice that it need not send the rest.
+/// The time for a client to notice that it need not send the rest.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// A push that may go on.
+/// A push that is permitted.
 pub(crate) struct Push {
-    /// Checked: the destination's, of this box, and the client's on the channel.
+    /// Checked: the stamp is the destination's, of this box, and of the client on the channel.
     pub stamp: Signed<Stamp>,
-    /// What the client says opens it.
+    /// The nonce of the commitment, as the client gives it.
     pub nonce: Nonce,
 }
 
-/// What a client's data is written to.
+/// The file and the hash of a client's data.
 struct Sink {
     file: File,
     committing: Committing,
@@ -41,7 +41,7 @@ struct Sink {
 /// Receives the data of a stamp, and answers.
 ///
 /// # Errors
-/// The connection's: what came is kept, and the client goes on there.
+/// Returns the connection's error: received data is kept, and the client resumes there.
 pub(crate) async fn push<IO>(spool: &Spool, channel: &mut IO, push: Push) -> io::Result<()>
 where
     IO: AsyncRead + AsyncWrite + Unpin,
@@ -85,7 +85,7 @@ where
     message::write(channel, &answer.map_or_else(Answer::Refused, Answer::Receipt)).await
 }
 
-/// Reads what the client still sends, so that it reads the answer; not for long.
+/// Reads the client's remaining data for a limited time, so that the client reads the answer.
 async fn drain(channel: &mut (impl AsyncRead + Unpin), left: u64) -> io::Result<()> {
     let mut rest = channel.take(left);
     let mut bin = tokio::io::sink();
@@ -96,13 +96,13 @@ async fn drain(channel: &mut (impl AsyncRead + Unpin), left: u64) -> io::Result<
     }
 }
 
-/// The part as far as an earlier push has brought it, hashed.
+/// Opens the part with the data of earlier pushes, and hashes it.
 async fn open(spool: &Spool, id: StampId, push: &Push) -> io::Result<Sink> {
     let (part, whole) = (spool.files.part_of(&id), spool.files.of(&id));
     let commitment = push.stamp.value().commitment;
     let mut committing = Committing::new(&push.nonce, &push.stamp.value().client);
     let work = move || {
-        // Complete, and the node ended before it could give the receipt.
+        // The data is complete if the node ended before it could give the receipt.
         match std::fs::rename(&whole, &part) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}
@@ -127,7 +127,8 @@ async fn open(spool: &Spool, id: StampId, push: &Push) -> io::Result<Sink> {
     spawn_blocking(work).await.map_err(io::Error::other)?
 }
 
-/// Reads the rest off the channel; inside, what the disk says, and how much of it is still to be read.
+/// Reads the remaining data from the channel. The inner error is that of the disk, with the number of bytes not read
+/// yet.
 async fn copy(
     channel: &mut (impl AsyncRead + Unpin),
     turn: &Turn<'_>,
@@ -140,7 +141,7 @@ async fn copy(
         buffer.resize(left.min(CHUNK as u64) as usize, 0);
         let (came, ended) = arriving.fill(channel, &mut buffer).await;
         buffer.truncate(came);
-        // Whatever ended it, what came is kept.
+        // Received data is kept whatever ended the connection.
         let bytes = std::mem::take(&mut buffer);
         let written = spawn_blocking(move || {
             sink.file.write_all(&bytes).map(|()| {
@@ -173,7 +174,7 @@ async fn finish(spool: &Spool, id: StampId, push: &Push) -> Result<Vec<u8>, Refu
     spool.receive(delivery, size).await
 }
 
-/// What the disk says, for the client; on a full one nothing of it is left.
+/// The refusal for a disk error; on a full disk the part is deleted.
 fn unable(spool: &Spool, id: &StampId, size: u64, error: &io::Error) -> Refusal {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     match error.kind() {
@@ -186,6 +187,6 @@ fn unable(spool: &Spool, id: &StampId, size: u64, error: &io::Error) -> Refusal 
 }
 
 fn discard(spool: &Spool, id: &StampId) {
-    // What cannot be removed is found as damaged, or removed when it is old.
+    // A part that cannot be removed is later found to be damaged, or removed when it expires.
     _ = std::fs::remove_file(spool.files.part_of(id));
 }

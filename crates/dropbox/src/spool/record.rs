@@ -1,4 +1,4 @@
-//! What a node's journal says of the data that it holds.
+//! The records of a node's journal about the data that it holds.
 
 use serde::{Deserialize, Serialize};
 use thalweg_wire::{
@@ -11,33 +11,34 @@ use thalweg_wire::{
 pub(crate) enum Record {
     /// Data is complete, and its receipt was signed.
     Held {
-        /// Whose.
+        /// The submission.
         id: StampId,
-        /// How many.
+        /// The size of the data, bytes.
         bytes: u64,
-        /// What the destination is to know.
+        /// The message for the destination.
         delivery: Delivery,
     },
-    /// The destination knows.
+    /// The destination has the receipts.
     Told(Vec<StampId>),
-    /// The destination has it, and it is thrown away here.
+    /// The destination has collected the data, and it is deleted here.
     Gone(Vec<StampId>),
-    /// Written when a book is compacted: receipts of what was given away.
+    /// Receipts of collected data; written when a journal is compacted.
     Past(Vec<(StampId, Vec<u8>)>),
-    /// So many more were given away, of which nothing is known any more.
+    /// The number of further collected submissions, about which nothing else is known; written when a journal is
+    /// compacted.
     Forgotten(u64),
-    /// The destination has refused receipts, with these `Signed<Denial>`.
+    /// The destination has refused these receipts, each with a `Signed<Denial>`.
     Denied(Vec<(StampId, Vec<u8>)>),
 }
 
 impl Record {
-    /// Its bytes.
+    /// Encodes the record.
     pub fn encode(&self) -> Vec<u8> {
-        // `encode` puts a length in front, which the journal has itself.
+        // `encode` adds a length, which the journal adds as well.
         object::encode(self).split_off(4)
     }
 
-    /// The record of these bytes, which carry the journal's check; none from a later version.
+    /// Decodes a record, whose bytes the journal has verified; `None` if it is from a later version.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         object::decode(bytes).ok()
     }

@@ -1,33 +1,33 @@
-//! Who may push how much: places, bytes of the box, and room on the disk.
+//! Limits pushes: places, bytes of the box, and space on the disk.
 //!
-//! All of it is looked at and taken under one lock, so that two pushes never take the same room.
+//! All limits are checked and claimed under one lock, so that two pushes never get the same space.
 
 use super::{Spool, State};
 use std::{fs, path::Path, time::SystemTime};
 use thalweg_units::NodeId;
 use thalweg_wire::bistro::{Load, Refusal, StampId};
 
-/// Data that is received at a time; each has a buffer of a megabyte.
+/// The maximum number of concurrent pushes; each has a buffer of a megabyte.
 const PUSHES: usize = 256;
 
-/// Of one key. A further one is refused as busy, and the client tries the next node.
+/// The maximum number per key. A further one is refused as busy, and the client tries the next node.
 const PUSHES_EACH: usize = 8;
 
-/// Room that is left to the host: what a filesystem needs to work, and its owner to log in.
+/// Disk space left free for the host, bytes: enough for the filesystem to work and for the owner to log in.
 const HOST_ROOM: u64 = 64 << 20;
 
-/// A push that is under way.
+/// A push under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Receiving {
-    /// Whose.
+    /// The key of the client.
     client: NodeId,
-    /// All bytes that it brings.
+    /// The total size of its data, bytes.
     pub bytes: u64,
-    /// Those that are here; the others still need room on the disk.
+    /// The bytes already written; the others still need space on the disk.
     here: u64,
 }
 
-/// A submission's turn: nobody else receives it meanwhile.
+/// The right to receive one submission; exclusive while it exists.
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
     spool: &'a Spool,
@@ -35,7 +35,7 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// So many bytes more are on the disk.
+    /// Counts bytes written to the disk.
     pub fn wrote(&self, bytes: u64) {
         if let Some(push) = self.spool.lock().receiving.get_mut(&self.id) {
             push.here += bytes;
@@ -53,41 +53,41 @@ impl Drop for Turn<'_> {
         let size = |file: &Path| fs::metadata(file).map_or(0, |found| found.len());
         let left = match is_held {
             true => 0,
-            // Complete, if its receipt could not be written.
+            // The data is complete, but its receipt could not be written.
             false => size(&files.part_of(&self.id)) + size(&files.of(&self.id)),
         };
         state.parts.leave(self.id, left, SystemTime::now());
     }
 }
 
-/// Bytes that may still be written beside a file.
+/// The free bytes of a file's filesystem, minus those left to the host.
 pub(super) fn free(data: &Path) -> u64 {
     let free = rustix::fs::statvfs(data);
     free.map_or(0, |f| f.f_bavail.saturating_mul(f.f_frsize).saturating_sub(HOST_ROOM))
 }
 
 impl Spool {
-    /// How busy this node is, and how much room it has.
+    /// The load and the free space of this node.
     ///
-    /// Parts left behind count as room here, since nobody knows yet who asks: who comes back for one
-    /// has room for it; another may be refused when he begins.
+    /// Incomplete parts count as free space here, because the asking client is unknown: the client that resumes a part
+    /// has that space, and another one may be refused when it begins.
     pub fn load(&self) -> Load {
         let state = self.lock();
         let room = self.room(&state) + state.parts.bytes();
         Load { pushes: state.receiving.len() as u32, room }
     }
 
-    /// Bytes for which there is room in the box and on its disk, besides all that was promised.
+    /// Free bytes in the box and on its disk, minus those reserved.
     fn room(&self, state: &State) -> u64 {
         let taken = state.bytes + state.parts.bytes();
-        // What is here may be damaged, and come once more.
+        // Existing bytes may be damaged and be sent again.
         let to_come = |push: &Receiving| push.bytes.saturating_sub(push.here);
         let to_come: u64 = state.receiving.values().map(to_come).sum();
         let on_disk = (self.free)(self.files.data()).saturating_sub(to_come);
         self.max_total.saturating_sub(taken).min(on_disk)
     }
 
-    /// The turn to receive so many bytes of it, with what is here of them already.
+    /// Claims the right to receive a submission of this size, of which a part may already be here.
     pub fn begin(&self, id: StampId, client: NodeId, bytes: u64) -> Result<Turn<'_>, Refusal> {
         let mut state = self.lock();
         let own = state.receiving.values().filter(|push| push.client == client).count();

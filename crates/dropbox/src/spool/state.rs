@@ -1,73 +1,73 @@
-//! What a node's book says, as it is now.
+//! The state recorded in a node's journal.
 
 use super::{Record, parts::Parts, room::Receiving};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use thalweg_wire::bistro::{Delivery, StampId};
 
-/// Submissions that were given away and whose receipts are still known, for clients that lost the
-/// answer: about 400 bytes each. Beyond them the oldest are forgotten.
+/// The maximum number of collected submissions whose receipts are kept, for clients that lost the answer; about 400
+/// bytes each. Beyond it the oldest are forgotten.
 const PAST: usize = 65_536;
 
-/// Records that a book may have although they say nothing any more.
+/// The number of obsolete records that a journal may have without being compacted.
 const SPARE: usize = 1000;
 
-/// Ids in one record.
+/// The maximum number of ids in one record.
 const IDS: usize = 1000;
 
-/// What the book says, and what is under way.
+/// The recorded state, and the pushes under way.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// What is here.
+    /// The submissions stored here.
     pub held: BTreeMap<StampId, Held>,
-    /// Of which the destination does not know yet.
+    /// Those whose receipts the destination does not have yet.
     pub untold: BTreeSet<StampId>,
-    /// Bytes of held data, and what pushes that are under way may still bring.
+    /// Bytes of stored data, plus those that pushes under way may still bring.
     pub bytes: u64,
-    /// Pushes that are under way.
+    /// Pushes under way.
     pub receiving: BTreeMap<StampId, Receiving>,
-    /// What others have left behind.
+    /// Incomplete data of interrupted pushes.
     pub parts: Parts,
-    /// Receipts of what was given away.
+    /// Receipts of collected submissions.
     past: BTreeMap<StampId, Vec<u8>>,
-    /// The same, the oldest first.
+    /// The ids in `past`, the oldest first.
     order: VecDeque<StampId>,
-    /// With what the destination has refused receipts; some of the last [`PAST`].
+    /// The destination's signed refusals of receipts; at most [`PAST`].
     denied: BTreeMap<StampId, Vec<u8>>,
-    /// How many were given away, also those that are forgotten.
+    /// The number of collected submissions, including forgotten ones.
     gone: u64,
 }
 
-/// One submission.
+/// A stored submission.
 #[derive(Debug)]
 pub(super) struct Held {
-    /// What the destination is to know.
+    /// The message for the destination.
     pub delivery: Delivery,
-    /// How much data.
+    /// The size of the data, bytes.
     pub bytes: u64,
 }
 
-/// What is in a box's directory at a node.
+/// The counts of a box's directory at a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpoolCounts {
     /// Submissions whose data is here.
     pub held: u64,
-    /// Their bytes.
+    /// Their size, bytes.
     pub bytes: u64,
-    /// Those of which the destination does not know yet.
+    /// Those whose receipts the destination does not have yet.
     pub untold: u64,
-    /// Those that it has collected.
+    /// Those that the destination has collected.
     pub gone: u64,
 }
 
 impl State {
-    /// Takes what a book says.
+    /// Applies the records of a journal.
     pub fn replay(&mut self, records: &[Vec<u8>]) {
         for record in records.iter().filter_map(|record| Record::decode(record)) {
             self.apply(record);
         }
     }
 
-    /// Makes one record true.
+    /// Applies one record.
     pub fn apply(&mut self, record: Record) {
         match record {
             Record::Held { id, bytes, delivery } => self.hold(id, Held { delivery, bytes }),
@@ -118,29 +118,29 @@ impl State {
         }
     }
 
-    /// With what the destination has refused the receipt of this.
+    /// The destination's signed refusal of this receipt.
     pub fn denial(&self, id: &StampId) -> Option<Vec<u8>> {
         self.denied.get(id).cloned()
     }
 
-    /// The receipt of what is or was here.
+    /// The receipt of data that is or was here.
     pub fn receipt(&self, id: &StampId) -> Option<Vec<u8>> {
         let held = self.held.get(id).map(|held| &held.delivery.receipt);
         held.or_else(|| self.past.get(id)).cloned()
     }
 
-    /// How many of what.
+    /// The counts.
     pub fn counts(&self) -> SpoolCounts {
         let (held, untold) = (self.held.len() as u64, self.untold.len() as u64);
         SpoolCounts { held, bytes: self.bytes, untold, gone: self.gone }
     }
 
-    /// Whether a book of these records is mostly of what is over.
+    /// Whether most of these records are obsolete.
     pub fn is_worth_compacting(&self, records: &[Vec<u8>]) -> bool {
         records.len() > 2 * self.held.len() + (self.past.len() + self.denied.len()) / IDS + SPARE
     }
 
-    /// A book that says the same.
+    /// Returns the records of a compacted journal with the same state.
     pub fn records(&self) -> Vec<Vec<u8>> {
         let mut all = vec![Record::Forgotten(self.gone - self.past.len() as u64)];
         let receipt = |id: &StampId| Some((*id, self.past.get(id)?.clone()));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_away_is_forgotten_in_the_end() {
+    fn receipts_of_collected_data_are_eventually_forgotten() {
         let mut state = State::default();
         let most = PAST as u32 + 100;
         for n in 0..most {
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!((state.receipt(&id(0)), state.receipt(&id(100)).is_some()), (None, true));
         let counts = SpoolCounts { held: 1, bytes: 10, untold: 1, gone: u64::from(most) };
         assert_eq!(state.counts(), counts);
-        // Its book is short, and says the same.
+        // Its journal is short and holds the same state.
         let records = state.records();
         assert!(records.len() < 70, "{}", records.len());
         let mut again = State::default();
@@ -208,7 +208,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_compacted_book_says_the_same(steps in prop::collection::vec((0_u32..20, 0..4), 0..60)) {
+        fn a_compacted_journal_has_the_same_state(steps in prop::collection::vec((0_u32..20, 0..4), 0..60)) {
             let mut state = State::default();
             for (n, step) in steps {
                 state.apply(match step {

@@ -1,4 +1,4 @@
-//! Pushes over a connection in memory, in time that runs as fast as nothing happens.
+//! Tests of pushes over an in-memory connection, with simulated time.
 
 use super::{Push, Spool};
 use crate::BoxFiles;
@@ -19,7 +19,7 @@ use tokio::{
 
 const MAX_TOTAL: u64 = 10_000_000;
 
-/// A node's spool, and a client with data.
+/// A node's spool, and the key of a client.
 pub struct Scene {
     dir: TempDir,
     pub spool: Arc<Spool>,
@@ -40,7 +40,7 @@ impl Scene {
         Spool::open(files, key, "n1".parse().unwrap(), MAX_TOTAL).unwrap()
     }
 
-    /// What the destination would have stamped.
+    /// A stamp as the destination would give it.
     pub fn stamp(&self, data: &[u8]) -> Signed<Stamp> {
         let mut committing = Committing::new(&nonce(), &self.key.id());
         committing.update(data);
@@ -57,7 +57,7 @@ impl Scene {
         Signed::sign(stamp, &PrivateKey::from_seed(&[3; 32]))
     }
 
-    /// Begins a push; the client's end, and what becomes of the node's.
+    /// Begins a push. Returns the client's end, the first answer, and the node's task.
     pub async fn push(
         &self,
         stamp: &Signed<Stamp>,
@@ -80,7 +80,7 @@ fn nonce() -> Nonce {
     Nonce::from_bytes([5; 32])
 }
 
-/// Sends so many bytes each second, until all are sent or the node has gone.
+/// Sends this many bytes each second, until all are sent or the node closes the connection.
 async fn drip(client: &mut DuplexStream, data: &[u8], each_second: usize) {
     for some in data.chunks(each_second) {
         if client.write_all(some).await.is_err() {
@@ -93,7 +93,7 @@ async fn drip(client: &mut DuplexStream, data: &[u8], each_second: usize) {
 #[tokio::test(start_paused = true)]
 async fn a_push_at_ten_kilobytes_a_second_arrives() {
     let scene = Scene::new();
-    // More than a buffer of the node, which takes longer than its patience with silence.
+    // More data than a buffer of the node holds; it takes longer than the node's limit of silence.
     let data: Vec<u8> = (0..1_500_000_u32).map(|n| (n / 7) as u8).collect();
     let stamp = scene.stamp(&data);
     let (mut client, answer, ended) = scene.push(&stamp).await;
@@ -105,13 +105,13 @@ async fn a_push_at_ten_kilobytes_a_second_arrives() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_falls_silent_goes_on_at_its_last_byte() {
+async fn a_silent_client_resumes_at_its_last_byte() {
     let scene = Scene::new();
     let data = vec![7; 100_000];
     let stamp = scene.stamp(&data);
     let (mut client, _, ended) = scene.push(&stamp).await;
     client.write_all(&data[..30_001]).await.unwrap();
-    // The connection stays open, as that of a host that lost its power.
+    // The connection stays open, as with a host that lost power.
     let error = ended.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
     assert_eq!(scene.kept(&stamp), 30_001);
@@ -124,7 +124,7 @@ async fn a_client_that_falls_silent_goes_on_at_its_last_byte() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_only_drips_loses_the_place_and_no_byte() {
+async fn a_too_slow_push_is_ended_and_keeps_its_data() {
     let scene = Scene::new();
     let data = vec![7; 100_000];
     let stamp = scene.stamp(&data);
@@ -138,13 +138,13 @@ async fn who_only_drips_loses_the_place_and_no_byte() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_slowly_is_soon_on_the_disk() {
+async fn slow_data_is_written_soon() {
     let scene = Scene::new();
     let data = vec![7; 1_000_000];
     let stamp = scene.stamp(&data);
     let (mut client, _, ended) = scene.push(&stamp).await;
     drip(&mut client, &data[..50_000], 5_000).await;
-    // Ten seconds of it; the node ends now, as by a loss of power.
+    // Ten seconds of data; the node ends now, as by a loss of power.
     ended.abort();
     assert!(ended.await.unwrap_err().is_cancelled());
     assert!(scene.kept(&stamp) >= 25_000, "{}", scene.kept(&stamp));
@@ -159,7 +159,7 @@ fn client(n: u8) -> NodeId {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_push_has_left_behind_takes_room_that_only_it_may_use() {
+async fn parts_occupy_space_that_only_their_push_may_use() {
     let scene = Scene::new();
     let data = vec![7; 100_000];
     let stamp = scene.stamp(&data);
@@ -183,10 +183,10 @@ async fn what_a_push_has_left_behind_takes_room_that_only_it_may_use() {
         assert_eq!(spool.load().room, MAX_TOTAL, "for whoever comes back");
     };
     check(&scene.spool);
-    // A node that starts anew finds what is there.
+    // A restarted node finds the same state.
     let again = Scene::open(&scene.dir);
     check(&again);
-    // Gone on with, and complete: it is held, and counted once.
+    // The push is resumed and completed: the data is stored, and counted once.
     let (mut client_s, _, ended) = scene.push(&stamp).await;
     client_s.write_all(&data[30_000..]).await.unwrap();
     ended.await.unwrap().unwrap();
@@ -202,7 +202,7 @@ fn two_pushes_never_take_the_same_room() {
         let begin = |n: u8| {
             barrier.wait();
             let turn = scene.spool.begin(id(n), client(n), MAX_TOTAL / 2 + 1);
-            // Nobody leaves before all have come.
+            // No push ends before all have begun.
             barrier.wait();
             turn.is_ok()
         };
@@ -215,21 +215,21 @@ fn two_pushes_never_take_the_same_room() {
 }
 
 #[test]
-fn room_on_the_disk_is_promised_once() {
+fn disk_space_is_reserved_once() {
     let mut scene = Scene::new();
     Arc::get_mut(&mut scene.spool).unwrap().free = |_| 1000;
     let spool = &scene.spool;
     let first = spool.begin(id(1), client(1), 600).unwrap();
-    // The disk still says a thousand: nothing of the first is on it.
+    // The disk still reports 1000 free bytes, because nothing of the first push is written.
     assert_eq!(spool.begin(id(2), client(2), 600).unwrap_err(), Refusal::NoRoom(600));
     drop(spool.begin(id(2), client(2), 400).unwrap());
-    // What is written, the disk counts itself.
+    // Written data is already included in the disk's report.
     first.wrote(600);
     drop(spool.begin(id(2), client(2), 600).unwrap());
 }
 
 #[tokio::test]
-async fn what_cannot_be_thrown_away_is_held_and_asked_for_again() {
+async fn data_that_cannot_be_deleted_stays_listed_and_is_retried() {
     let scene = Scene::new();
     let spool = &scene.spool;
     let mut ids = Vec::new();
@@ -239,7 +239,7 @@ async fn what_cannot_be_thrown_away_is_held_and_asked_for_again() {
         spool.receive(delivery, 10).await.unwrap();
         ids.push(id(n));
     }
-    // No file can be removed where a directory is.
+    // A directory in place of the file makes the deletion fail.
     std::fs::create_dir_all(spool.files.of(&ids[0])).unwrap();
     let refused = spool.forget(ids.clone()).await.unwrap_err();
     assert!(matches!(&refused, Refusal::Unable(why) if why.contains("remove")), "{refused}");

@@ -1,4 +1,4 @@
-//! Opens and closes ways as the steering says, and tells it what they brought.
+//! Opens and closes paths as the steering decides, and reports their bytes to it.
 
 use super::{
     super::{Errand, Event},
@@ -20,31 +20,31 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// A source is not given up before so many of its ways broke without a byte in between.
+/// A source is not given up before this many of its paths broke without a byte in between.
 const BREAKS: u32 = 4;
 
-/// A way that broke is replaced at once, but not more often than so.
+/// The minimum time between two replacements of a broken path.
 const SOONEST: Duration = Duration::from_millis(200);
 
-/// A way's task.
+/// A path's task.
 struct Running {
     way: Way,
     meter: Arc<Meter>,
     leave: CancellationToken,
     task: AbortHandle,
-    /// What it had brought when the steering was last told.
+    /// The bytes at the last report to the steering.
     told: u64,
 }
 
-/// How a source fares.
+/// The health of a source.
 #[derive(Clone, Default)]
 struct Health {
     breaks: u32,
-    /// The last byte, or the beginning.
+    /// When the last byte arrived, or the start.
     since: Option<Instant>,
     why: String,
     lost: bool,
-    /// Bytes that were not here when it was last looked at.
+    /// Missing bytes at the last observation.
     left: Option<u64>,
 }
 
@@ -90,7 +90,7 @@ impl Conductor {
         }
     }
 
-    /// Until everything is here but what lost sources had.
+    /// Runs until everything has arrived except the data of lost sources.
     pub(super) async fn run(mut self) -> Result<Outcome, LandError> {
         let stop = self.shared.errand.stop.clone();
         let mut ticks = interval_at(Instant::now() + self.interval, self.interval);
@@ -119,7 +119,7 @@ impl Conductor {
         sources.any(|(source, _)| desk.remaining(source) > 0)
     }
 
-    /// Tells the steering what came, and does what it says.
+    /// Reports received bytes to the steering, and carries out its decisions.
     fn observe(&mut self) {
         let elapsed = self.told.elapsed();
         self.told = Instant::now();
@@ -140,8 +140,7 @@ impl Conductor {
         }
     }
 
-    /// Only what is here counts: bytes that are not the file's come as well from a source that
-    /// never says anything right.
+    /// Only stored bytes count as progress: a source that always sends wrong data also delivers bytes.
     fn see_progress(&mut self) {
         for (source, health) in (0..).zip(&mut self.health) {
             let left = self.shared.desk().remaining(source);
@@ -165,7 +164,7 @@ impl Conductor {
         self.shared.errand.events.event(Event::Replanned { why, makespan_seconds: None });
     }
 
-    /// Gives up sources whose ways all break.
+    /// Gives up sources whose paths all break.
     fn give_up_lost(&mut self) {
         for source in 0..self.health.len() {
             let health = &mut self.health[source];
@@ -181,7 +180,7 @@ impl Conductor {
         }
     }
 
-    /// Opens and closes ways: has anything changed?
+    /// Opens and closes paths as the steering decides. Returns whether anything changed.
     fn follow(&mut self) -> bool {
         let open = self.steering.open();
         let wanted: BTreeSet<WayId> = open.iter().map(|opening| opening.id).collect();
@@ -221,7 +220,7 @@ impl Conductor {
         self.outcome.ways += 1;
     }
 
-    /// Copies of what is here already need not come to an end.
+    /// Stops paths whose source has no data left: their copies need not complete.
     fn leave_finished(&mut self) {
         let desk = self.shared.desk();
         let finished = |running: &&Running| desk.remaining(running.way.source) == 0;
@@ -250,7 +249,7 @@ impl Conductor {
     fn broke(&mut self, id: WayId, running: &Running, why: String) {
         self.broken.push(id);
         let (source, is_direct) = (running.way.source, running.way.via.is_empty());
-        // The failure of a relay says nothing about its source, which is also asked directly.
+        // The failure of a relay says nothing about its source, which also has a direct path.
         if !is_direct && self.running.values().any(|other| other.way.is_direct_from(source)) {
             return;
         }
@@ -260,7 +259,7 @@ impl Conductor {
             health.why = why;
         }
         let is_first = health.breaks == 1;
-        // The first is replaced at once; the others wait for the next interval.
+        // The first break is handled at once; further ones wait for the next interval.
         if is_first && self.told.elapsed() >= SOONEST {
             self.observe();
         }
@@ -278,7 +277,7 @@ impl Conductor {
 }
 
 impl Running {
-    /// What it brought since this was last asked.
+    /// The bytes since the last call; also updates the rate.
     fn since(&mut self, elapsed: Duration) -> u64 {
         let bytes = self.meter.bytes();
         let since = bytes - std::mem::replace(&mut self.told, bytes);
@@ -287,7 +286,7 @@ impl Running {
     }
 }
 
-/// The participants that are relays by the roster.
+/// The participants that the roster lists as relays.
 fn relays(errand: &Errand) -> BTreeSet<u32> {
     let Ok(roster) = errand.dialer.roster() else { return BTreeSet::new() };
     let names = (0..).zip(&errand.overlay.names);

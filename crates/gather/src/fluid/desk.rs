@@ -1,4 +1,4 @@
-//! Who has asked for what.
+//! Assigns pieces to paths, and tracks which request is out on which path.
 
 use super::{
     super::{Work, reads::fitting},
@@ -11,56 +11,56 @@ use std::{
 use thalweg_files::inventory::{FileNo, Inventory, Piece};
 use thalweg_plan::collection::steering::WayId;
 
-/// A copy is asked for where it would come in less than this part of the time.
+/// A copy is requested if it would arrive in less than this part of the time ...
 const SOONER: f64 = 0.5;
-/// And only if that saves so much, s.
+/// ... and if that saves at least this many seconds.
 const SAVES: f64 = 0.5;
 
-/// A request's name.
+/// The number of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ParcelNo(u64);
 
-/// Pieces that are asked for together, at one way or, at the end, at two.
+/// Pieces that are requested together, on one path or, at the end, on two.
 #[derive(Clone, Debug)]
 struct Parcel {
     source: u32,
-    /// What has not come yet.
+    /// The pieces that have not arrived.
     pieces: Vec<Piece>,
     bytes: u64,
     holders: Vec<WayId>,
 }
 
-/// What became of a piece.
+/// The result of a request for a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It is here.
+    /// It arrived.
     Came,
-    /// Its file will never come.
+    /// Its file will never arrive.
     Never,
-    /// It is to be asked for again.
+    /// It must be requested again.
     Again,
 }
 
-/// The work, and the requests that are out. Pure; held for a few instructions only.
+/// The work and the outstanding requests. Pure; its lock is held only briefly.
 #[derive(Debug)]
 pub(super) struct Desk {
     inventory: Arc<Inventory>,
     work: Work,
     out: BTreeMap<ParcelNo, Parcel>,
-    /// Files that will not come.
+    /// Files that will not arrive.
     never: BTreeSet<FileNo>,
     next: u64,
-    /// The ways that fetch.
+    /// The paths in use.
     ways: BTreeMap<WayId, Fetching>,
-    /// Bytes that came a second time.
+    /// Bytes received twice.
     twice: u64,
 }
 
-/// A way that fetches.
+/// A path in use.
 #[derive(Debug)]
 struct Fetching {
     source: u32,
-    /// Its share of what the source has left, by the steering: 0 to 1.
+    /// Its share of the source's remaining data by the steering: 0 to 1.
     weight: f64,
     meter: Arc<Meter>,
 }
@@ -83,12 +83,12 @@ impl Desk {
         self.work.remaining(source)
     }
 
-    /// Bytes of a source that nobody has asked for.
+    /// Bytes of a source that have not been requested.
     pub(super) fn waiting(&self, source: u32) -> u64 {
         self.work.waiting(source)
     }
 
-    /// What a way may take of what waits at its source.
+    /// The share of the source's waiting data that a path may take, 0 to 1.
     pub(super) fn share(&self, way: WayId) -> f64 {
         let Some(fetching) = self.ways.get(&way) else { return 0.0 };
         let of_source = self.ways.values().filter(|other| other.source == fetching.source);
@@ -96,43 +96,43 @@ impl Desk {
         if all > 0.0 { fetching.weight / all } else { 1.0 }
     }
 
-    /// A way begins to fetch; `weight` is its share of the source's data, 0 to 1.
+    /// Adds a path; `weight` is its share of the source's data, 0 to 1.
     pub(super) fn join(&mut self, way: WayId, source: u32, weight: f64, meter: Arc<Meter>) {
         self.ways.insert(way, Fetching { source, weight, meter });
     }
 
-    /// Its share is another one now.
+    /// Changes the share of a path.
     pub(super) fn weigh(&mut self, way: WayId, weight: f64) {
         if let Some(fetching) = self.ways.get_mut(&way) {
             fetching.weight = weight;
         }
     }
 
-    /// Bytes that came a second time, as copies of what another way brought as well.
+    /// Bytes received twice, as copies of data that another path brought as well.
     pub(super) fn twice(&self) -> u64 {
         self.twice
     }
 
-    /// Bytes that nobody needs any more came once more.
+    /// Counts bytes that arrived again although they were no longer needed.
     pub(super) fn came_again(&mut self, bytes: u64) {
         self.twice += bytes;
     }
 
-    /// Whether a piece of a request is still to come: no other way has brought it.
+    /// Whether a piece of a request is still missing, so that no other path has brought it.
     pub(super) fn awaits(&self, number: ParcelNo, piece: &Piece) -> bool {
         self.out.get(&number).is_some_and(|parcel| parcel.pieces.contains(piece))
     }
 
-    /// A way is no more: what it alone was to bring waits again.
+    /// Removes a path: the pieces that it alone should bring wait again.
     pub(super) fn leave(&mut self, way: WayId) {
         self.ways.remove(&way);
         let held = self.out.iter().filter(|(_, parcel)| parcel.holders.contains(&way));
         let held: Vec<ParcelNo> = held.map(|(number, _)| *number).collect();
-        // In reverse, so that they wait in their order.
+        // In reverse, so that they wait in their original order.
         held.into_iter().rev().for_each(|number| self.release(number, way));
     }
 
-    /// The next request of a way, of at most so many bytes; `None`: nothing waits.
+    /// Takes the next request of a path, of at most `most` bytes; `None` if nothing waits.
     pub(super) fn take(&mut self, way: WayId, most: u64) -> Option<(ParcelNo, Vec<Piece>)> {
         let source = self.ways.get(&way)?.source;
         let mut pieces = self.work.take(source, most);
@@ -149,14 +149,13 @@ impl Desk {
         Some((number, pieces))
     }
 
-    /// A request of another way that this one, which has nothing to do, would bring much sooner; the
-    /// one that would come last.
+    /// Copies a request of another path that this idle path would deliver much sooner: the one that would arrive last.
     pub(super) fn copy(&mut self, way: WayId) -> Option<(ParcelNo, Vec<Piece>)> {
         let Fetching { source, meter, .. } = self.ways.get(&way)?;
         let rate = meter.rate();
         let late = self.out.iter().filter(|(_, parcel)| parcel.source == *source);
         let late = late.filter_map(|(number, parcel)| match parcel.holders[..] {
-            [holder] if holder != way => Some((*number, self.comes_in(*number, holder), parcel)),
+            [holder] if holder != way => Some((*number, self.arrives_in(*number, holder), parcel)),
             _ => None,
         });
         let sooner = late.filter(|(_, then, parcel)| {
@@ -169,8 +168,8 @@ impl Desk {
         Some((number, parcel.pieces.clone()))
     }
 
-    /// When a request is answered: the way brings the earlier ones first; s.
-    fn comes_in(&self, number: ParcelNo, holder: WayId) -> f64 {
+    /// Seconds until a request is answered: the path delivers the earlier requests first.
+    fn arrives_in(&self, number: ParcelNo, holder: WayId) -> f64 {
         let Some(Fetching { meter, .. }) = self.ways.get(&holder) else { return 0.0 };
         let before = self.out.range(..=number);
         let before = before.filter(|(_, parcel)| parcel.holders.first() == Some(&holder));
@@ -178,7 +177,7 @@ impl Desk {
         bytes.saturating_sub(meter.front()) as f64 / meter.rate().max(1.0)
     }
 
-    /// What a way brought of a request; files that will never come, each once.
+    /// Records the results of a request on a path. Returns the files that will never arrive, each only once.
     pub(super) fn settle(
         &mut self,
         way: WayId,
@@ -211,7 +210,7 @@ impl Desk {
         }
         if let Some(parcel) = self.out.remove(&number) {
             for piece in parcel.pieces.into_iter().rev() {
-                // Of a file that will not come nothing is asked for again.
+                // Pieces of a file that will never arrive are not requested again.
                 if self.never.contains(&piece.file) {
                     self.work.done(&piece);
                 } else {

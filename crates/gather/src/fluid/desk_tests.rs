@@ -1,4 +1,4 @@
-//! Each byte comes, whoever leaves and whatever is asked for twice.
+//! All bytes arrive even if paths leave and requests are copied.
 
 use super::{
     desk::{Desk, Fate, ParcelNo},
@@ -31,12 +31,12 @@ fn meter(rate: f64) -> Arc<Meter> {
     Arc::new(meter)
 }
 
-/// The requests of each way.
+/// The requests of each path.
 type Held = BTreeMap<WayId, Vec<(ParcelNo, Vec<Piece>)>>;
 
 proptest! {
     #[test]
-    fn all_comes_once_at_least_and_nothing_stays_out(
+    fn every_byte_arrives_and_no_request_stays_out(
         sizes in prop::collection::vec((0_u32..2, 0_u64..60), 1..8),
         steps in prop::collection::vec((0_u32..4, 0_u8..4, 1_u64..40), 0..60),
     ) {
@@ -78,7 +78,7 @@ proptest! {
 }
 
 #[test]
-fn a_quick_way_with_nothing_to_do_copies_what_a_slow_one_has_last() {
+fn a_fast_idle_path_copies_the_last_request_of_a_slow_one() {
     let mut desk = desk(&[(0, 3_000)]);
     let (slow, quick) = (WayId(0), WayId(1));
     desk.join(slow, 0, 0.5, meter(100.0));
@@ -100,7 +100,7 @@ fn a_quick_way_with_nothing_to_do_copies_what_a_slow_one_has_last() {
 }
 
 #[test]
-fn what_a_copy_brought_first_is_not_awaited_any_more() {
+fn a_piece_that_a_copy_brought_first_is_no_longer_awaited() {
     let mut desk = desk(&[(0, 1_000)]);
     let (slow, quick) = (WayId(0), WayId(1));
     desk.join(slow, 0, 0.1, meter(10.0));
@@ -118,7 +118,7 @@ fn what_a_copy_brought_first_is_not_awaited_any_more() {
 }
 
 #[test]
-fn a_file_that_never_comes_is_said_once_and_counts_as_done() {
+fn a_file_that_never_arrives_is_reported_once_and_counts_as_done() {
     let mut desk = desk(&[(0, 100), (0, 50)]);
     desk.join(WayId(0), 0, 0.5, meter(1.0));
     let (first, pieces) = desk.take(WayId(0), 30).unwrap();

@@ -1,4 +1,4 @@
-//! What a way brings.
+//! Measures the bytes and the rate of a path.
 
 use super::worker::Awaited;
 use bytes::Bytes;
@@ -9,14 +9,14 @@ use thalweg_files::{
     remote::{Sink, ToLand},
 };
 
-/// Counts of one way; its worker writes, the conductor and the others read.
+/// The counters of one path. Its worker writes them; the conductor and the desk read them.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
-    /// All that came.
+    /// All bytes received.
     bytes: AtomicU64,
-    /// What came of the request that is being answered.
+    /// Bytes received of the request that is being answered.
     front: AtomicU64,
-    /// Bytes/s, of late.
+    /// The recent rate, bytes/s.
     rate: AtomicU64,
 }
 
@@ -29,19 +29,19 @@ impl Meter {
         self.front.load(Relaxed)
     }
 
-    /// Bytes/s; 0: nothing is known.
+    /// The recent rate, bytes/s; 0: unknown.
     pub(super) fn rate(&self) -> f64 {
         self.rate.load(Relaxed) as f64
     }
 
-    /// The rate of an interval; half of it is believed.
+    /// Averages the rate of an interval with the rate before.
     pub(super) fn see(&self, rate: f64) {
         let before = self.rate();
         let mean = if before > 0.0 { f64::midpoint(before, rate) } else { rate };
         self.rate.store(mean as u64, Relaxed);
     }
 
-    /// The rate of a request: it is as fast at least.
+    /// Raises the rate to that of a request, as a lower bound.
     pub(super) fn see_at_least(&self, rate: f64) {
         self.rate.fetch_max(rate as u64, Relaxed);
     }
@@ -51,7 +51,7 @@ impl Meter {
     }
 }
 
-/// Counts bytes as they come; they land once they are proven.
+/// Counts bytes as they arrive; they are written once their hash has been verified.
 pub(super) struct Metered<'a> {
     pub(super) land: ToLand<'a>,
     pub(super) meter: &'a Meter,
@@ -72,7 +72,7 @@ impl Sink for Metered<'_> {
     }
 
     fn judged(&mut self, index: usize, good: bool) -> BoxFuture<'_, Result<(), LandError>> {
-        // The landing takes it all the same: who counts on the way in sees that it came twice.
+        // The landing accepts copies too, so that its input counter includes duplicates.
         if good {
             self.parcel.count_copy(index);
         }

@@ -1,18 +1,16 @@
-//! Carries out the adaptive fluid plan: each way is one cut-through connection that runs at its full
-//! rate.
+//! Carries out the adaptive fluid plan: each path is one cut-through connection that runs at its full rate.
 //!
 //! ```text
 //! steering (plan) ─ ways ─► conductor ─ a worker per way ─► source [► relays] ─► here ─► Land
 //!    ▲                          │            │ parcels
-//!    └── bytes per way, what is left         ▼
-//!                                          desk: Work, and who has asked for what
+//!    └── bytes per way, remaining bytes      ▼
+//!                                          desk: Work, and the outstanding requests
 //! ```
 //!
-//! A way is a channel to the source through relays: an intermediate passes bytes on as they come,
-//! never more than its relay's buffers hold, and the two ends alone can read them. No way idles
-//! while its source has data: whoever is done takes the next parcel, and at the end a copy of one
-//! that a slower way would bring much later. Until the end rates make the shares; what is left then is
-//! shared by the steering's weights.
+//! A path is a channel to the source through relays. An intermediate forwards bytes as they arrive, never holds more
+//! than its relay's buffers, and cannot read them. No path idles while its source has data: a worker that finishes
+//! takes the next parcel, and at the end a copy of a parcel that a slower path would deliver much later. Until the end,
+//! rates determine the shares; the remaining data is then shared by the steering's weights.
 
 mod conductor;
 mod desk;
@@ -30,29 +28,28 @@ use conductor::Conductor;
 use thalweg_files::land::LandError;
 use thalweg_plan::collection::steering::SharedSet;
 
-/// What a collection by the fluid plan came to.
+/// The result of a collection by the fluid plan.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Sources that were given up, and why; the data of the others is here.
     pub failed: Vec<(u32, String)>,
-    /// Ways that were opened, in all.
+    /// The number of paths opened.
     pub ways: u32,
-    /// How often realised rates were away from the planned ones for long enough.
+    /// How often measured rates differed from the planned ones for long enough.
     pub drifts: u32,
-    /// Legs that were seen to slow each other; as participants' indices.
+    /// Legs that were observed to slow each other, as participants' indices.
     pub shared_sets: Vec<SharedSet>,
-    /// Bytes that came a second time: copies of what a slower way brought as well. The landing got
-    /// them too.
+    /// Bytes received twice: copies of data that a slower path brought as well. The landing received them too.
     pub duplicate_bytes: u64,
 }
 
-/// The collection. Files that will not come are given up at the landing, with why.
+/// Carries out the collection. Files that cannot be fetched are given up at the landing, with the reason.
 ///
-/// Ends early, without an error, when the errand is to be stopped.
+/// Ends early, without an error, if the errand is stopped.
 ///
 /// # Errors
 ///
-/// [`LandError::All`]: nothing more can be kept.
+/// [`LandError::All`]: nothing more can be stored.
 pub async fn run(errand: &Errand, settings: Settings) -> Result<Outcome, LandError> {
     Conductor::new(errand.clone(), settings).run().await
 }

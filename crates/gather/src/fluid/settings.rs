@@ -1,4 +1,4 @@
-//! What the executor goes by.
+//! Settings of the fluid executor.
 
 use std::time::Duration;
 use thalweg_plan::collection::steering;
@@ -6,18 +6,17 @@ use thalweg_plan::collection::steering;
 /// Limits and times of the fluid executor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// What the steering goes by; its interval counts if [`interval`](Self::interval) is set.
+    /// Settings of the steering; its interval is overridden by [`interval`](Self::interval) if that is set.
     pub steering: steering::Settings,
-    /// How often rates are looked at; `None`: a hundredth of the expected time, within
-    /// half a second and two.
+    /// How often rates are observed; `None`: a hundredth of the expected duration, within 0.5 s and 2 s.
     pub interval: Option<Duration>,
-    /// A source that no way has brought a byte from for so long, while its ways broke, is given up.
+    /// A source is given up if no path has brought a byte for this long while its paths broke.
     pub patience: Duration,
 }
 
-/// Rates of less than this are mostly what buffers did.
+/// The minimum interval: rates over a shorter one mostly show the effect of buffers.
 pub const SHORTEST: Duration = Duration::from_millis(500);
-/// The default of the steering, and what is usual where nothing is known.
+/// The maximum interval, which is also the steering's default.
 pub const LONGEST: Duration = Duration::from_secs(2);
 
 impl Default for Settings {
@@ -28,7 +27,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The interval, if everything takes so long by the estimates.
+    /// Returns the interval for a collection of this expected duration.
     pub(super) fn interval_for(&self, expected: Option<Duration>) -> Duration {
         let chosen = expected.map_or(LONGEST / 2, |all| all / 100);
         self.interval.unwrap_or_else(|| chosen.clamp(SHORTEST, LONGEST))

@@ -1,4 +1,4 @@
-//! One way at work.
+//! Fetches data over one path.
 
 use super::{
     super::{Errand, Event, reads::request},
@@ -26,24 +26,24 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Who has nothing to do looks after so long whether a copy of something would help.
+/// How often an idle worker checks whether a copy would help.
 const LOOKS: Duration = Duration::from_millis(250);
 
-/// A way whose source says so often in a row that it cannot answer now, or answers wrong, is left; its
-/// source is given up if nothing else brings anything.
+/// A path is closed after this many consecutive answers without useful data, because the source is busy or its answers
+/// are wrong. The source is given up if no other path brings anything.
 const IN_VAIN: u32 = 4;
 
-/// Between such answers: whoever is busy is not to be asked again at once.
+/// The pause after such an answer, so that a busy source is not asked again at once.
 const BETWEEN: Duration = Duration::from_millis(500);
 
-/// What all ways of a collection share.
+/// State shared by all paths of a collection.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) errand: Errand,
     desk: Mutex<Desk>,
-    /// Something came, or waits again.
+    /// Signals that something arrived, or waits again.
     pub(super) changed: Notify,
-    /// The same, for the conductor alone: it need not be listening.
+    /// The same for the conductor alone; it stores a permit, since the conductor may not be listening.
     pub(super) settled: Notify,
 }
 
@@ -53,24 +53,24 @@ impl Shared {
         Self { errand, desk, changed: Notify::new(), settled: Notify::new() }
     }
 
-    /// A thread that panicked in here left whole entries.
+    /// A thread that panicked while holding the lock left complete entries.
     pub(super) fn desk(&self) -> MutexGuard<'_, Desk> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The names of the hosts on a way, nearest to the source first.
+    /// The names of the hosts on a path, nearest to the source first.
     pub(super) fn via(&self, way: &Way) -> Vec<Name> {
         let names = &self.errand.overlay.names;
         way.via.iter().filter_map(|host| names.get(*host as usize).cloned()).collect()
     }
 }
 
-/// How a worker ends early.
+/// Why a worker ends early.
 #[derive(Debug)]
 pub(super) enum End {
-    /// The way broke.
+    /// The path broke.
     Lost(String),
-    /// Nothing more can be kept.
+    /// Nothing more can be stored.
     Land(LandError),
 }
 
@@ -89,17 +89,17 @@ impl From<RemoteError> for End {
     }
 }
 
-/// Fetches over one way until it is told to leave, or nothing of its source is left.
+/// Fetches over one path until it is told to leave or its source has no data left.
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     pub(super) id: WayId,
     pub(super) way: Way,
     pub(super) meter: Arc<Meter>,
-    /// Takes nothing more; what is asked for still comes.
+    /// Stops new requests; data already requested still arrives.
     pub(super) leave: CancellationToken,
 }
 
-/// A request whose bytes come; another way may have brought some of them meanwhile.
+/// A request whose bytes arrive; another path may have brought some of them meanwhile.
 pub(super) struct Awaited<'a> {
     shared: &'a Shared,
     number: ParcelNo,
@@ -107,7 +107,7 @@ pub(super) struct Awaited<'a> {
 }
 
 impl Awaited<'_> {
-    /// The piece came; if it is here already, its bytes are duplicates.
+    /// Counts the bytes of an arrived piece as duplicates if it was already here.
     pub(super) fn count_copy(&self, index: usize) {
         let Some(piece) = self.pieces.get(index) else { return };
         let mut desk = self.shared.desk();
@@ -120,7 +120,7 @@ impl Awaited<'_> {
 type Asked = VecDeque<(ParcelNo, Vec<Piece>)>;
 
 impl Worker {
-    /// Its parcels are released by who awaits it.
+    /// Runs the worker. The caller that joins the task releases its parcels.
     ///
     /// # Errors
     ///
@@ -165,8 +165,7 @@ impl Worker {
         Ok(remote)
     }
 
-    /// The whole way's round trip: of its legs where they are known, else as if all were as long as
-    /// the first.
+    /// The round trip of the whole path: the sum of its legs. A leg of unknown round trip counts like the first.
     fn rtt(&self, remote: &Remote) -> Duration {
         let first = remote.stream().round_trip().unwrap_or_default();
         let overlay = &self.shared.errand.overlay;
@@ -176,7 +175,7 @@ impl Worker {
         hosts.windows(2).map(leg).sum()
     }
 
-    /// Asks ahead for as much as the way can have on it.
+    /// Sends requests ahead until the path is full.
     async fn ask(&self, remote: &mut Remote, asked: &mut Asked, rtt: Duration) -> Result<(), End> {
         while !self.leave.is_cancelled() {
             let Some((number, pieces)) = self.next(asked.len(), rtt) else { break };
@@ -199,7 +198,7 @@ impl Worker {
         if next.is_none() && out == 0 { desk.copy(self.id) } else { next }
     }
 
-    /// An answer; why nothing of it is of use, if so.
+    /// Receives an answer. Returns the reason if nothing of it is of use.
     async fn receive(&self, remote: &mut Remote, asked: &mut Asked) -> Result<Option<String>, End> {
         let Some((number, pieces)) = asked.front() else { return Ok(None) };
         let files: Vec<FileNo> = pieces.iter().map(|piece| piece.file).collect();
@@ -232,7 +231,7 @@ impl Worker {
         Ok(in_vain)
     }
 
-    /// Waits until there may be something to do; `false`: there will not.
+    /// Waits until there may be something to do; `false` if there is nothing left to do.
     async fn is_wanted(&self) -> bool {
         let changed = self.shared.changed.notified();
         if self.leave.is_cancelled() || self.shared.desk().remaining(self.way.source) == 0 {

@@ -1,11 +1,11 @@
-//! What the direct methods are expected to take.
+//! Forecasts of the direct methods.
 
 use super::{Outset, Plan, PlannedPath};
 use thalweg_plan::collection::Direct;
 use thalweg_units::Rate;
 
 impl Outset<'_> {
-    /// Each source alone on its leg to this host; the limit is all of theirs.
+    /// Adds the forecast: each source sends alone over its leg to this host; the ingress limit applies to all together.
     pub(super) fn direct(&self, plan: &mut Plan, direct: Direct) {
         let here = self.overlay.destination();
         let with_data: Vec<u32> = (0..here)
@@ -30,7 +30,7 @@ impl Outset<'_> {
     }
 }
 
-/// When the last of `times` is over, each a source's alone, none in the way of another.
+/// The makespan if each source alone takes the given time and none slows another.
 fn direct_makespan(direct: Direct, times: &[f64]) -> f64 {
     let last = |ends: &[f64]| ends.iter().copied().fold(0.0, f64::max);
     match direct {
@@ -43,7 +43,7 @@ fn direct_makespan(direct: Direct, times: &[f64]) -> f64 {
         Direct::Concurrent(group) => {
             let mut places = vec![0.0; group.max(1)];
             for time in times {
-                // The one that is free first takes the next.
+                // The slot that becomes free first takes the next source.
                 places.sort_by(f64::total_cmp);
                 places[0] += time;
             }

@@ -1,4 +1,4 @@
-//! The expected duration and traffic of a collection, before it begins.
+//! The expected duration and traffic of a collection before it begins.
 
 mod direct;
 mod outset;
@@ -13,79 +13,79 @@ use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::mesh::Name;
 use thiserror::Error;
 
-/// What is planned with.
+/// The input of the forecast.
 #[derive(Clone, Copy, Debug)]
 pub struct Outset<'a> {
-    /// Who takes part, and what is known of the legs.
+    /// The participants, and the known rates and round trips of the legs between them.
     pub overlay: &'a Overlay,
-    /// Bytes that are missing, by participant.
+    /// Missing bytes by participant.
     pub amounts: &'a [ByteSize],
-    /// How it is carried out.
+    /// The method to carry it out.
     pub method: Method,
-    /// Slot and unit of a timetable.
+    /// Slot length and data unit of a timetable.
     pub grid: Grid,
-    /// The most that this end takes.
+    /// The maximum rate that this host receives.
     pub limit: Option<Rate>,
-    /// What legs cost.
+    /// The price of each leg.
     pub prices: Option<&'a PriceList>,
-    /// The most that it may cost, in the currency of the prices.
+    /// The maximum price of the collection, in the currency of the prices.
     pub budget: Option<f64>,
 }
 
-/// What a collection is expected to take.
+/// The expected duration and traffic of a collection.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Forecast {
     /// The method's name, as options write it.
     pub method: String,
-    /// From the first byte asked for to the last one here; absent: some source has no measured
-    /// way, so that nobody knows.
+    /// The time from the first requested byte to the last received one; absent: some source has no measured path, so
+    /// the duration is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub makespan_seconds: Option<f64>,
-    /// No schedule over the measured legs is shorter: T* of the fluid plan; with a budget, none that
-    /// costs no more. Where not all that is needed is measured, or only from below, what the limit of this
-    /// end alone takes; absent: nothing is known.
+    /// A lower bound: no schedule over the measured legs is shorter (T* of the fluid plan), or, with a budget, none of
+    /// that price or less. If some required rates are unmeasured or known only as lower bounds, it is the time that
+    /// this host's ingress limit alone requires; absent: nothing is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound_seconds: Option<f64>,
-    /// Some rates are lower bounds: it may well be sooner.
+    /// Some rates are lower bounds: the collection may end sooner.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub at_least: bool,
-    /// Bytes that are to come.
+    /// Bytes to receive.
     pub bytes: u64,
-    /// What it costs by the prices; absent: none were given.
+    /// The price; absent: no prices were given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price: Option<f64>,
-    /// What other makespans would cost at least, from the shortest to the cheapest; straight
-    /// between two points. Empty without prices.
+    /// The minimum price of other makespans, from the shortest to the cheapest; linear between two points. Empty
+    /// without prices.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub curve: Vec<PricePoint>,
-    /// T of a timetable.
+    /// The number of slots of a timetable (T).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<u32>,
-    /// Its slot.
+    /// The slot length of the timetable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slot_seconds: Option<f64>,
-    /// Its data unit.
+    /// The data unit of the timetable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit_bytes: Option<u64>,
-    /// Sources that no measured way leads from; their data is in no path below.
+    /// Sources without a measured path; their data is in no path below.
     pub unmeasured: Vec<Name>,
-    /// Which data goes which way.
+    /// The planned paths and their data.
     pub paths: Vec<PlannedPath>,
 }
 
-/// Data of one source that goes one way.
+/// The part of a source's data that takes one path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PlannedPath {
     /// The source.
     pub source: Name,
-    /// The hosts between it and here, nearest to the source first.
+    /// The hosts between the source and this host, nearest to the source first.
     pub via: Vec<Name>,
-    /// How much.
+    /// The number of bytes.
     pub bytes: u64,
-    /// On average over the whole makespan; absent: unmeasured.
+    /// The average rate over the whole makespan; absent: unmeasured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_bps: Option<u64>,
-    /// In how many transfers of each leg; absent: it flows.
+    /// The number of transfers on each leg; absent: the data flows continuously.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfers: Option<u64>,
 }
@@ -95,47 +95,47 @@ pub struct PlannedPath {
 pub struct PricePoint {
     /// The makespan.
     pub seconds: f64,
-    /// The least price of plans of rates that end by then.
+    /// The minimum price of all fluid plans that end within this makespan.
     pub price: f64,
 }
 
-/// A forecast and the plan that it is of.
+/// A forecast and the plan that it describes.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// For people and programs.
+    /// The forecast, for people and programs.
     pub forecast: Forecast,
-    /// The rates; of the sources that have a measured way.
+    /// The fluid plan (rates) of the sources that have a measured path.
     pub fluid: Option<Fluid>,
     /// The timetable, if the method has one.
     pub timetable: Option<Timetable>,
 }
 
-/// There is no such plan.
+/// A forecast is impossible.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ForecastError {
-    /// A timetable needs rates.
+    /// A timetable needs rates, and a source has none.
     #[error(
         "no measured way leads from `{0}` to this host, or it takes less than a data unit a slot: \
          `--method fluid` works without rates, `--rates FILE` gives some"
     )]
     NoWay(Name),
-    /// The planner's.
+    /// An error of the planner.
     #[error("{0}")]
     Plan(PlanError),
-    /// Nothing that is this cheap.
+    /// No plan fits the budget.
     #[error("--max-cost {budget} is too little: {what} costs {least:.4}")]
     TooDear {
-        /// What may be spent.
+        /// The budget.
         budget: f64,
-        /// Which plan is meant.
+        /// The plan that was tried.
         what: String,
-        /// Its price.
+        /// The price of that plan.
         least: f64,
     },
-    /// The planner's, of prices.
+    /// An error of the price-constrained planner.
     #[error("{0}")]
     Price(String),
-    /// The planner's.
+    /// An error in the planning problem.
     #[error(transparent)]
     Problem(#[from] ProblemError),
 }

@@ -1,4 +1,4 @@
-//! From what is known to the plan.
+//! Makes the plan from the estimates.
 
 use super::{Forecast, ForecastError, Outset, Plan, PlannedPath, PricePoint};
 use crate::{Method, MethodName, PriceList};
@@ -9,18 +9,18 @@ use thalweg_plan::collection::{
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::Name;
 
-/// The plan of rates is made in bytes and seconds, and in larger units if bytes are too many.
+/// The maximum number of data units in a fluid plan. Up to this the unit is a byte; larger amounts use a larger unit.
 const FLUID_UNITS: u64 = 1 << 45;
 
-/// What roundings of units make of a price.
+/// The relative error that rounding to units can cause in a price.
 const ROUNDING: f64 = 1e-3;
 
 impl Outset<'_> {
-    /// The plan. Takes seconds for large meshes: not for threads that move data.
+    /// Makes the plan. Takes seconds for large meshes, so it must not run on threads that move data.
     ///
     /// # Errors
     ///
-    /// [`ForecastError`], for methods with a timetable alone.
+    /// [`ForecastError`]: of methods with a timetable, and of prices.
     pub fn plan(&self) -> Result<Plan, ForecastError> {
         let mut plan = self.fluid()?;
         plan.forecast.method = MethodName::of(self.method).to_string();
@@ -34,10 +34,10 @@ impl Outset<'_> {
         Ok(plan)
     }
 
-    /// T* and its paths; sources without a measured way are named and left out.
+    /// Makes the fluid plan (T* and its paths). Sources without a measured path are listed and left out.
     fn fluid(&self) -> Result<Plan, ForecastError> {
         let bytes: ByteSize = self.amounts.iter().copied().sum();
-        let grid = self.fine();
+        let grid = self.fluid_grid();
         let unit = grid.unit;
         let mut amounts = self.amounts.to_vec();
         let mut unmeasured = Vec::new();
@@ -48,7 +48,7 @@ impl Outset<'_> {
                     unmeasured.push(self.name(host));
                     amounts[host as usize] = ByteSize::ZERO;
                 }
-                Err(other) => return Err(self.priced(other)),
+                Err(other) => return Err(self.price_error(other)),
             }
         };
         let path = |path: &thalweg_plan::collection::RatedPath| {
@@ -73,7 +73,7 @@ impl Outset<'_> {
         Ok(Plan { forecast, fluid: Some(fluid), timetable: None })
     }
 
-    /// The fastest plan of rates that may be paid.
+    /// The fastest fluid plan within the budget.
     fn rates(&self, problem: &Problem, unit: ByteSize) -> Result<Fluid, PriceError> {
         match self.prices.zip(self.budget) {
             Some((list, budget)) => {
@@ -84,7 +84,7 @@ impl Outset<'_> {
         }
     }
 
-    /// What the plan's paths cost, and what others would; whether that may be.
+    /// Adds the price of the plan's paths and the price curve; an error if the price exceeds the budget.
     fn price(&self, plan: &mut Plan) -> Result<(), ForecastError> {
         let Some(list) = self.prices else { return Ok(()) };
         let index = |name: &Name| self.overlay.names.iter().position(|n| n == name);
@@ -111,7 +111,7 @@ impl Outset<'_> {
         }
     }
 
-    /// The time–price curve of plans of rates; none where a source has no measured way.
+    /// The time–price curve of fluid plans; empty if a source has no measured path.
     fn curve(
         &self,
         list: &PriceList,
@@ -120,18 +120,18 @@ impl Outset<'_> {
         if !unmeasured.is_empty() {
             return Ok(Vec::new());
         }
-        let grid = self.fine();
+        let grid = self.fluid_grid();
         let problem = self.problem(grid, self.amounts)?;
         let prices = list.of(&problem, self.overlay, grid.unit);
-        let curve = problem.fluid_curve(&prices).map_err(|e| self.priced(e))?;
+        let curve = problem.fluid_curve(&prices).map_err(|e| self.price_error(e))?;
         let seconds = |slots: f64| slots * grid.slot.as_secs_f64();
         let point =
             |offer: &Offer| PricePoint { seconds: seconds(offer.slots), price: offer.price };
         Ok(curve.iter().map(point).collect())
     }
 
-    /// Bytes and seconds, unless bytes are too many.
-    fn fine(&self) -> Grid {
+    /// The grid of fluid plans: slots of a second and units of a byte, or larger units for large amounts.
+    fn fluid_grid(&self) -> Grid {
         let bytes: ByteSize = self.amounts.iter().copied().sum();
         let unit = ByteSize::from_bytes((bytes.as_bytes() / FLUID_UNITS).max(1));
         Grid { slot: Duration::from_secs(1), unit }
@@ -146,10 +146,10 @@ impl Outset<'_> {
             }
             None => problem.timetable().map_err(PriceError::Plan),
         };
-        let timetable = timetable.map_err(|e| self.priced(e))?;
+        let timetable = timetable.map_err(|e| self.price_error(e))?;
         self.take_timetable(&mut plan.forecast, &timetable);
         if let Rule::Delay(slot) = rule {
-            // Sources hold to this clock instead of the plan's.
+            // Sources follow this clock instead of the plan's.
             let seconds = slot.as_secs_f64() * f64::from(timetable.slots);
             plan.forecast.makespan_seconds = Some(seconds);
         }
@@ -157,10 +157,10 @@ impl Outset<'_> {
         Ok(())
     }
 
-    /// Paths that share a leg share its rate: the leg with most to carry says when all is there.
+    /// Paths that share a leg share its rate, so the leg with the most slots of data to carry determines the makespan.
     fn best_paths(&self, plan: &mut Plan) -> Result<(), ForecastError> {
         let problem = self.problem(self.grid, self.amounts)?;
-        let paths = problem.best_paths().map_err(|e| self.told(e))?;
+        let paths = problem.best_paths().map_err(|e| self.planner_error(e))?;
         let units: Vec<u64> =
             paths.iter().map(|p| self.grid.units(self.amounts[p.source as usize])).collect();
         let timetable = Timetable::of_best_paths(&paths, &units);
@@ -182,7 +182,7 @@ impl Outset<'_> {
         Ok(())
     }
 
-    /// How long the limit alone makes it, in seconds.
+    /// The seconds that the ingress limit alone requires.
     pub(super) fn least(&self) -> f64 {
         let all: ByteSize = self.amounts.iter().copied().sum();
         self.limit.map_or(0.0, |limit| limit.time_for(all).as_secs_f64())
@@ -231,16 +231,16 @@ impl Outset<'_> {
         via.iter().take(via.len().saturating_sub(1)).map(|host| self.name(*host)).collect()
     }
 
-    fn told(&self, error: PlanError) -> ForecastError {
+    fn planner_error(&self, error: PlanError) -> ForecastError {
         match error {
             PlanError::NoPath(host) => ForecastError::NoWay(self.name(host)),
             other => ForecastError::Plan(other),
         }
     }
 
-    fn priced(&self, error: PriceError) -> ForecastError {
+    fn price_error(&self, error: PriceError) -> ForecastError {
         match (error, self.budget) {
-            (PriceError::Plan(error), _) => self.told(error),
+            (PriceError::Plan(error), _) => self.planner_error(error),
             (PriceError::OverBudget { least }, Some(budget)) => {
                 ForecastError::TooDear { budget, what: "the cheapest plan".to_owned(), least }
             }

@@ -1,4 +1,4 @@
-//! On a mesh where s1 is the way for s3.
+//! Forecasts on a mesh in which s1 is the best intermediate for s3.
 
 use super::*;
 use std::{collections::BTreeMap, time::Duration};
@@ -7,7 +7,7 @@ use thalweg_plan::{
     collection::{Direct, Grid},
 };
 
-/// The paper's Figure 1, as rates in Mbit/s: S1, S2 and S3 and, last, D.
+/// The mesh of the paper's Figure 1, with rates in Mbit/s: S1, S2, S3 and, last, D.
 fn overlay(rates: [[f64; 4]; 4]) -> Overlay {
     let rate = |mbps: f64| (mbps > 0.0).then(|| Rate::from_mbps(mbps));
     let rows: Vec<Vec<_>> = rates.iter().map(|row| row.map(rate).to_vec()).collect();
@@ -16,7 +16,7 @@ fn overlay(rates: [[f64; 4]; 4]) -> Overlay {
     Overlay { names, sources: 3, rates, rtts: BTreeMap::new() }
 }
 
-/// s3 is slow to d and fast to s1, which is fast to d.
+/// The leg from s3 to d is slow, but s3 → s1 and s1 → d are fast.
 const RATES: [[f64; 4]; 4] =
     [[0.0, 0.0, 0.0, 80.0], [0.0, 0.0, 0.0, 8.0], [80.0, 0.0, 0.0, 8.0], [0.0; 4]];
 
@@ -24,7 +24,7 @@ fn plan(rates: [[f64; 4]; 4], method: Method, limit: Option<f64>) -> Result<Plan
     priced(rates, method, limit, None)
 }
 
-/// With a price for each GB from s3 to s1, and a budget.
+/// Plans with a price per GB from s3 to s1 and a budget.
 fn priced(
     rates: [[f64; 4]; 4],
     method: Method,
@@ -50,9 +50,9 @@ fn priced(
 }
 
 #[test]
-fn the_fluid_plan_is_its_own_bound_and_its_paths_carry_all() {
+fn the_fluid_plan_equals_its_bound_and_its_paths_carry_all_data() {
     let plan = plan(RATES, Method::Fluid, None).unwrap();
-    // s2 needs 10 s alone; s1's and s3's 60 MB come over 88 Mbit/s in 5.5 s.
+    // s2 needs 10 s alone; the 60 MB of s1 and s3 arrive at 88 Mbit/s in 5.5 s.
     assert!((plan.forecast.makespan_seconds.unwrap() - 10.0).abs() < 0.01);
     assert_eq!(plan.forecast.bound_seconds, plan.forecast.makespan_seconds);
     let carried: u64 = plan.forecast.paths.iter().map(|p| p.bytes).sum();
@@ -61,7 +61,7 @@ fn the_fluid_plan_is_its_own_bound_and_its_paths_carry_all() {
 }
 
 #[test]
-fn every_method_is_at_least_the_bound_and_names_itself() {
+fn no_method_beats_the_bound_and_each_reports_its_name() {
     let seconds = Duration::from_secs;
     for (method, name, expected) in [
         (Method::Fluid, "fluid", 10.0..10.1),
@@ -87,7 +87,7 @@ fn every_method_is_at_least_the_bound_and_names_itself() {
 }
 
 #[test]
-fn the_limit_of_this_end_counts() {
+fn the_ingress_limit_extends_the_makespan() {
     for method in [Method::Fluid, Method::PATH_SYNC_95, Method::BestPath] {
         let forecast = plan(RATES, method, Some(20.0)).unwrap().forecast;
         assert!(forecast.makespan_seconds.unwrap() >= 27.9, "{forecast:?}");
@@ -97,7 +97,7 @@ fn the_limit_of_this_end_counts() {
 }
 
 #[test]
-fn what_is_not_measured_is_said_and_stops_only_timetables() {
+fn unmeasured_sources_are_reported_and_stop_only_timetables() {
     let mut rates = RATES;
     rates[1] = [0.0; 4];
     let forecast = plan(rates, Method::Fluid, None).unwrap().forecast;
@@ -112,15 +112,15 @@ fn what_is_not_measured_is_said_and_stops_only_timetables() {
 }
 
 #[test]
-fn a_budget_is_kept_for_time() {
-    // 100 a gigabyte from s3 to s1: 50 MB directly take 50 s; each MB less costs 0.1.
+fn a_smaller_budget_costs_time() {
+    // The leg from s3 to s1 costs 100 per GB. 50 MB sent directly take 50 s; each MB sent through s1 costs 0.1.
     let of = |method, budget| priced(RATES, method, None, Some((100.0, budget)));
     let free = of(Method::Fluid, 1e9).unwrap().forecast;
     assert!((free.makespan_seconds.unwrap() - 10.0).abs() < 0.01, "{free:?}");
     assert!((3.9..4.6).contains(&free.price.unwrap()), "40 MB or a little more: {free:?}");
     for method in [Method::Fluid, Method::PATH_SYNC_95] {
         let half = of(method, 2.0).unwrap().forecast;
-        // 20 MB by s1, 30 MB directly.
+        // 20 MB go through s1, 30 MB directly.
         assert!((29.9..31.1).contains(&half.makespan_seconds.unwrap()), "{half:?}");
         assert!(half.price.unwrap() <= 2.0 * 1.001, "{half:?}");
         let nothing = of(method, 0.0).unwrap().forecast;
@@ -132,7 +132,7 @@ fn a_budget_is_kept_for_time() {
 }
 
 #[test]
-fn what_cannot_be_paid_is_refused_with_its_price() {
+fn a_plan_over_budget_is_refused_with_its_price() {
     let mut rates = RATES;
     rates[2][3] = 0.0;
     let refused = priced(rates, Method::Fluid, None, Some((100.0, 1.0))).unwrap_err();

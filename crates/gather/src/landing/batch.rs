@@ -1,7 +1,7 @@
-//! Many files made durable at once: one `syncfs`, then the renames.
+//! Makes many files durable at once: one `syncfs`, then the renames.
 //!
-//! The writers put whole files into a batch; a thread of its own syncs full ones while the next
-//! one fills. Names become durable with the next batch's sync, the last with the end's.
+//! The writers put complete files into a batch; a separate thread syncs full batches while the next one fills. Names
+//! become durable with the sync of the next batch, the last ones with the sync at the end.
 
 use super::{
     plan::temporary,
@@ -25,22 +25,22 @@ use std::{
 };
 use thalweg_part::{Complete, Shown};
 
-/// The most files in a batch: what a crash costs, and a sync of some 100 ms on a disk of today.
+/// The maximum number of files in a batch. A crash costs this many; their sync takes some 100 ms on a current disk.
 const FILES: usize = 8192;
 
-/// The most bytes of small files in one; two seconds at 1 Gbit/s.
+/// The maximum number of bytes of small files in a batch: two seconds at 1 Gbit/s.
 const BYTES: u64 = 256 << 20;
 
-/// The most large files in one; each holds two or three descriptors.
+/// The maximum number of large files in a batch; each holds two or three descriptors.
 const PARTS: usize = 32;
 
-/// A batch waits no longer than this for more.
+/// The maximum age of a batch that is not full.
 const AGE: Duration = Duration::from_secs(3);
 
-/// How often a batch's age is looked at.
+/// How often a batch's age is checked.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Something whole that waits for its name.
+/// A complete file or link that waits for its name.
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) number: u32,
@@ -56,14 +56,14 @@ struct Whole {
 }
 
 #[derive(Debug, Default)]
-struct Gathering {
+struct FillingBatch {
     items: Vec<Item>,
     bytes: u64,
     parts: usize,
     since: Option<Instant>,
 }
 
-impl Gathering {
+impl FillingBatch {
     fn is_full(&self) -> bool {
         self.items.len() >= FILES || self.bytes >= BYTES || self.parts >= PARTS
     }
@@ -78,26 +78,26 @@ enum Message {
     End,
 }
 
-/// Takes whole files; shared by the writers.
+/// Accepts complete files; shared by the writers.
 #[derive(Debug)]
 pub(super) struct Batches {
     shared: Arc<Shared>,
-    gathering: Arc<Mutex<Gathering>>,
-    /// One is being synced, one waits here, one fills.
+    filling: Arc<Mutex<FillingBatch>>,
+    /// One batch is being synced, one waits in this channel, and one fills.
     full: SyncSender<Message>,
 }
 
 impl Batches {
-    /// Starts the thread that syncs. It ends with [`end`](Self::end).
+    /// Starts the sync thread. It ends with [`end`](Self::end).
     pub(super) fn start(
         shared: &Arc<Shared>,
         tick: impl Fn() + Send + 'static,
     ) -> std::io::Result<(Self, JoinHandle<()>)> {
         let (full, queue) = sync_channel(1);
-        let gathering = Arc::new(Mutex::new(Gathering::default()));
+        let filling = Arc::new(Mutex::new(FillingBatch::default()));
         let committer = Committer {
             shared: Arc::clone(shared),
-            gathering: Arc::clone(&gathering),
+            filling: Arc::clone(&filling),
             holds: Holds::of(&shared.tree),
             syncs_as_a_whole: syncs_as_a_whole(shared),
             devices: BTreeSet::new(),
@@ -105,15 +105,15 @@ impl Batches {
         };
         let work = move || committer.run(&queue, tick);
         let thread = Builder::new().name("landing-sync".into()).spawn(work)?;
-        Ok((Self { shared: Arc::clone(shared), gathering, full }, thread))
+        Ok((Self { shared: Arc::clone(shared), filling, full }, thread))
     }
 
-    /// A small file or a link lies whole under its temporary name.
+    /// Adds a small file or link that is complete under its temporary name.
     pub(super) fn add_small(&self, number: u32, bytes: u64) {
         self.add(number, bytes, None);
     }
 
-    /// A large file is whole.
+    /// Adds a complete large file.
     pub(super) fn add_large(&self, number: u32, part: Complete, hold: Arc<Hold>) {
         self.add(number, 0, Some(Box::new(Whole { part, _hold: hold })));
     }
@@ -121,21 +121,21 @@ impl Batches {
     fn add(&self, number: u32, bytes: u64, part: Option<Box<Whole>>) {
         let Some(target) = self.shared.target(number) else { return };
         self.shared.turn(number, State::Waiting, State::Written);
-        let mut gathering = lock(&self.gathering);
-        gathering.since.get_or_insert_with(Instant::now);
-        gathering.bytes += bytes;
-        gathering.parts += usize::from(part.is_some());
-        gathering.items.push(Item { number, directory: target.directory, part });
-        if gathering.is_full() {
-            let batch = std::mem::take(&mut *gathering).items;
-            drop(gathering);
+        let mut filling = lock(&self.filling);
+        filling.since.get_or_insert_with(Instant::now);
+        filling.bytes += bytes;
+        filling.parts += usize::from(part.is_some());
+        filling.items.push(Item { number, directory: target.directory, part });
+        if filling.is_full() {
+            let batch = std::mem::take(&mut *filling).items;
+            drop(filling);
             self.send(Message::Batch(batch));
         }
     }
 
-    /// Completes what there is; the thread ends then.
+    /// Commits the remaining files, and ends the thread.
     pub(super) fn end(&self) {
-        let last = std::mem::take(&mut *lock(&self.gathering)).items;
+        let last = std::mem::take(&mut *lock(&self.filling)).items;
         self.send(Message::Batch(last));
         self.send(Message::End);
     }
@@ -150,10 +150,10 @@ impl Batches {
 
 struct Committer {
     shared: Arc<Shared>,
-    gathering: Arc<Mutex<Gathering>>,
+    filling: Arc<Mutex<FillingBatch>>,
     holds: Holds,
     syncs_as_a_whole: bool,
-    /// Filesystems mounted below the directory that had files of ours.
+    /// Filesystems mounted below the directory that received files.
     devices: BTreeSet<(u64, u32)>,
     /// Large files whose names the next sync makes durable.
     shown: Vec<(u32, Shown, Arc<Hold>)>,
@@ -167,14 +167,14 @@ impl Committer {
                 Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => tick(),
             }
-            let old = Some(lock(&self.gathering)).filter(|g| g.is_old());
-            let old = old.map(|mut gathering| std::mem::take(&mut *gathering).items);
+            let old = Some(lock(&self.filling)).filter(|g| g.is_old());
+            let old = old.map(|mut filling| std::mem::take(&mut *filling).items);
             old.into_iter().for_each(|batch| self.commit(batch));
         }
         self.end();
     }
 
-    /// Syncs a batch and gives its files their names.
+    /// Syncs a batch, and gives its files their names.
     fn commit(&mut self, mut batch: Vec<Item>) {
         if self.shared.is_abandoned() || batch.is_empty() {
             return;
@@ -192,7 +192,7 @@ impl Committer {
         let directories: BTreeSet<u32> = batch.iter().map(|item| item.directory).collect();
         for item in batch {
             let number = item.number;
-            // It may have been given up while the disk synced.
+            // It may have been given up during the sync.
             if self.shared.state(number) != State::Written {
                 self.remove(item);
                 continue;
@@ -212,11 +212,11 @@ impl Committer {
         if !self.syncs_as_a_whole {
             return batch.iter_mut().try_for_each(|item| self.sync_alone(item));
         }
-        self.meet_devices(batch);
+        self.record_devices(batch);
         syncfs(self.shared.tree.first())?;
         let others: Vec<u32> = self.devices.iter().map(|(_, directory)| *directory).collect();
         for directory in others {
-            // One that is gone has no files to be synced.
+            // A directory that is gone has no files to sync.
             if let Ok(hold) = self.holds.get(&self.shared.plan, directory) {
                 syncfs(hold)?;
             }
@@ -224,8 +224,8 @@ impl Committer {
         Ok(())
     }
 
-    /// Takes note of filesystems that are mounted below.
-    fn meet_devices(&mut self, batch: &[Item]) {
+    /// Records filesystems that are mounted below.
+    fn record_devices(&mut self, batch: &[Item]) {
         let mut last = None;
         for item in batch {
             if last.replace(item.directory) == Some(item.directory) {
@@ -239,7 +239,7 @@ impl Committer {
         }
     }
 
-    /// Where no `syncfs` is known to do it.
+    /// Syncs one item, on filesystems whose `syncfs` is not known to suffice.
     fn sync_alone(&mut self, item: &mut Item) -> std::io::Result<()> {
         if let Some(whole) = &mut item.part {
             return whole.part.sync().map_err(std::io::Error::other);
@@ -251,7 +251,7 @@ impl Committer {
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match openat(hold, temporary(self.shared.tag, item.number), flags, Mode::empty()) {
             Ok(file) => Ok(fsync(file)?),
-            // A file that not even its owner may write; root may.
+            // Not even the file's owner may write it; root may.
             Err(Errno::ACCESS) => self.sync_by_reading(item),
             Err(error) => Err(error.into()),
         }
@@ -262,7 +262,7 @@ impl Committer {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match openat(&hold, temporary(self.shared.tag, item.number), flags, Mode::empty()) {
             Ok(file) => Ok(fsync(file)?),
-            // Nothing of it can be opened: all of its filesystem, then.
+            // The file cannot be opened at all, so sync its whole filesystem.
             Err(Errno::ACCESS) => Ok(syncfs(hold)?),
             Err(error) => Err(error.into()),
         }
@@ -284,13 +284,13 @@ impl Committer {
         let hold = self.holds.get(&shared.plan, item.directory);
         let hold = hold.map_err(|e| shared.plan.trouble("open the directory of", e))?;
         rename(&hold, temporary.as_ref(), &target.name).map_err(|e| {
-            // Best effort: the first error is the one to tell.
+            // Best effort: the first error is the one to report.
             _ = unlinkat(&hold, &temporary, AtFlags::empty());
             shared.plan.trouble("give its name to", e)
         })
     }
 
-    /// What will not be shown: a small one's temporary file goes, a large one is kept.
+    /// Discards an item that gets no name: deletes a small one's temporary file, and keeps a large one.
     fn remove(&mut self, item: Item) {
         match item.part {
             Some(whole) => _ = whole.part.close(),
@@ -302,10 +302,10 @@ impl Committer {
         }
     }
 
-    /// The names that were given are durable.
+    /// Removes the journals of files whose names are durable.
     fn forget_journals(&mut self) {
         for (number, shown, _hold) in self.shown.drain(..) {
-            // The file is there; its journal in the way is nobody's loss.
+            // The file is in place, so a journal that remains does no harm.
             if let Err(error) = shown.forget() {
                 self.shared.note(number, self.shared.plan.part_trouble(&error));
             }
@@ -323,7 +323,7 @@ impl Committer {
         }
     }
 
-    /// The last names are made durable.
+    /// Makes the last names durable.
     fn end(mut self) {
         if self.shared.is_abandoned() {
             return;
@@ -336,7 +336,7 @@ impl Committer {
     }
 }
 
-/// Whether the `syncfs` of the directory's filesystem is known to write all and to tell of failures.
+/// Whether `syncfs` on the directory's filesystem is known to write everything and to report failures.
 fn syncs_as_a_whole(shared: &Shared) -> bool {
     thalweg_part::syncs_as_a_whole(shared.tree.first())
 }

@@ -1,4 +1,4 @@
-//! Large files that a session before began.
+//! Large files that an earlier session began.
 
 use super::{
     plan::{Plan, Target},
@@ -10,20 +10,20 @@ use std::{ops::Range, sync::Arc};
 use thalweg_base::job::Job;
 use thalweg_part::{Batch, Complete, Parked, Part, PartError};
 
-/// What of the large files is here, proven byte by byte.
+/// The verified existing data of large files.
 #[derive(Default)]
 pub(super) struct Begun {
-    /// By target, as far as they are to be fetched: what is missing.
+    /// Missing ranges, by target, of those to fetch.
     pub(super) missing: Vec<Vec<Range<u64>>>,
     pub(super) parked: Vec<(u32, Parked)>,
-    /// They were cut off just before they got their names.
+    /// Files that were complete but had not received their names when a session was cut off.
     pub(super) whole: Vec<(u32, Complete, Arc<Hold>)>,
     pub(super) refused: Vec<(u32, String)>,
     /// Bytes that need not be fetched again.
     pub(super) resumed: u64,
 }
 
-/// How parts are opened.
+/// Opens parts.
 pub(super) struct Opener<'a> {
     pub(super) plan: &'a Plan,
     pub(super) job: &'a Job,
@@ -31,7 +31,7 @@ pub(super) struct Opener<'a> {
 }
 
 impl Opener<'_> {
-    /// A large target's part, in the directory that holds it.
+    /// Opens the part of a large target in its directory.
     pub(super) fn open(&self, hold: &Hold, target: &Target) -> Result<Part, PartError> {
         let path = hold.path(&target.name);
         let Some(key) = self.plan.key(target) else {
@@ -42,7 +42,7 @@ impl Opener<'_> {
         Part::open_sparse(&path, key, self.job.clone(), self.checkpoint, attributes, holes)
     }
 
-    /// Opens what was begun, of the first `fetched` targets.
+    /// Opens the parts of the first `fetched` targets that an earlier session began.
     pub(super) fn go_on(&self, tree: &Tree, fates: &[Fate], fetched: usize) -> Begun {
         let mut begun = Begun::default();
         let mut holds = Holds::of(tree);

@@ -1,4 +1,4 @@
-//! The threads of a landing, from their start to their end.
+//! Starts and ends the threads of a landing.
 
 use super::{
     batch::Batches,
@@ -13,7 +13,7 @@ use std::{
 use thalweg_part::Parked;
 use tokio::sync::mpsc::{Sender, WeakSender};
 
-/// Those that write, and the one that syncs.
+/// The writer threads and the sync thread.
 #[derive(Debug)]
 pub(super) struct Crew {
     writers: Writers,
@@ -21,7 +21,7 @@ pub(super) struct Crew {
     syncing: JoinHandle<()>,
 }
 
-/// The one that syncs alone: before it is known what the others begin with.
+/// The sync thread alone, before it is known which files the writers resume.
 #[derive(Debug)]
 pub(super) struct First {
     shared: Arc<Shared>,
@@ -36,7 +36,7 @@ impl First {
         let known = Arc::clone(&ticked);
         let tick = move || {
             let queues = known.get().into_iter().flatten().filter_map(WeakSender::upgrade);
-            // One whose queue is full needs none.
+            // A writer whose queue is full needs no tick.
             queues.for_each(|queue| _ = queue.try_send(Order::Tick));
         };
         let (batches, syncing) = Batches::start(shared, tick)?;
@@ -44,7 +44,7 @@ impl First {
         Ok(Self { shared, batches: Arc::new(batches), syncing, ticked })
     }
 
-    /// Starts the others. If that fails all ends.
+    /// Starts the writers. If that fails, the sync thread ends too.
     pub(super) fn join(self, begun: Vec<(u32, Parked)>) -> io::Result<Crew> {
         let Self { shared, batches, syncing, ticked } = self;
         match Writers::start(&shared, &batches, begun) {
@@ -63,17 +63,17 @@ impl First {
 }
 
 impl Crew {
-    /// The queue of a file.
+    /// The queue of the thread that owns a file.
     pub(super) fn queue(&self, number: u32) -> Option<Sender<Order>> {
         self.writers.of(number)
     }
 
-    /// Waits until everything that was handed over is on the disk under its name; or, once
-    /// it is abandoned, for the writes under way.
+    /// Waits until everything handed over is on the disk under its name; after an abandonment, only for the writes
+    /// under way.
     pub(super) fn end(self) {
         self.writers.end();
         self.batches.end();
-        // One that panicked has stopped everything.
+        // A thread that panicked has stopped the whole landing.
         _ = self.syncing.join();
     }
 }

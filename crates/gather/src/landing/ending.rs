@@ -1,4 +1,4 @@
-//! The end: directories get their modes and times, deepest first, and all is synced.
+//! Ends a landing: sets the modes and times of directories, deepest first, and syncs everything.
 
 use super::{
     Failed,
@@ -17,22 +17,22 @@ use rustix::{
 use std::collections::BTreeSet;
 use thalweg_wire::object::Keep;
 
-/// What was done at the end.
+/// The result of the end.
 pub(super) struct Ended {
-    /// How many directories are as they are at their sources.
+    /// The number of directories that are equal to those at their sources.
     pub(super) directories: u64,
-    /// The number of existing ones whose attributes changed.
+    /// The number of existing directories whose attributes changed.
     pub(super) changed: u64,
     pub(super) linked: Linked,
-    /// Which directories could not be.
+    /// Directories that could not be completed.
     pub(super) failed: Vec<Failed>,
 }
 
-/// Links further names of files, of which some are `refused`, and ends directories. The record is removed if it is
-/// given: nothing is to be gone on with.
+/// Creates further names of files, except for `refused_files`, and completes directories. Removes the record if `over`
+/// is given, because nothing is left to resume.
 pub(super) fn end(shared: &Shared, over: Option<&Lock>, refused_files: &BTreeSet<Place>) -> Ended {
     let mut failed = Vec::new();
-    // Before the first directory gets its time.
+    // Before the first directory gets its time, because removing the record changes that.
     if let Some(Err(error)) = over.map(Lock::forget) {
         failed.push(refused(&shared.plan, 0, "remove the record of", error));
     }
@@ -86,7 +86,7 @@ fn sync(shared: &Shared, holds: &mut Holds) -> Result<(), Errno> {
     for (number, _) in (0..).zip(&shared.plan.directories).filter(|(_, d)| d.is_usable) {
         let hold = holds.get(&shared.plan, number);
         match hold.and_then(fsync) {
-            // One that its owner may not read any more is synced with its parent's.
+            // A directory that its owner may no longer read is synced with its parent.
             Ok(()) | Err(Errno::INVAL | Errno::ACCESS) => {}
             Err(error) => return Err(error),
         }

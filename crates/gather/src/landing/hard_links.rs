@@ -1,4 +1,4 @@
-//! Further names of files: linked once the file has its first one.
+//! Further names of files: linked once the file has its first name.
 
 use super::{
     Failed,
@@ -18,13 +18,13 @@ use thalweg_part::hard_link::{self, Name};
 /// A name of a file: the plan's directory, and the name in it.
 pub(super) type Place = (u32, OsString);
 
-/// Another name of a file of a plan.
+/// A further name of a file of a plan.
 #[derive(Debug)]
 pub(super) struct HardLink {
     pub(super) source: u32,
     pub(super) directory: u32,
     pub(super) name: OsString,
-    /// The first one: a target's.
+    /// The first name, which is that of a target.
     pub(super) first: Place,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct HardLink {
 pub(super) struct HardLinks(BTreeMap<(u32, u64, u64), Place>);
 
 impl HardLinks {
-    /// The name that this target is another one of; `None`: it is the first.
+    /// Returns the first name of the target's file; `None` if this target is the first.
     pub(super) fn first_of(&mut self, target: &Target) -> Option<Place> {
         let What::File(snapshot) = &target.what else { return None };
         let key = (target.source, snapshot.device, snapshot.inode);
@@ -45,7 +45,7 @@ impl HardLinks {
     }
 }
 
-/// What became of the links.
+/// The result of linking.
 #[derive(Debug, Default)]
 pub(super) struct Linked {
     pub(super) made: u64,
@@ -53,7 +53,7 @@ pub(super) struct Linked {
     pub(super) failed: Vec<Failed>,
 }
 
-/// Makes all of which the first name is there; `refused` are first names that will not be.
+/// Creates all links whose first name is in place; `refused` are first names that will be missing.
 pub(super) fn make(shared: &Shared, holds: &mut Holds, refused: &BTreeSet<Place>) -> Linked {
     let plan = &shared.plan;
     let mut linked = Linked::default();
@@ -103,7 +103,7 @@ fn one(shared: &Shared, holds: &mut Holds, number: u32, link: &HardLink) -> Resu
 }
 
 impl Plan {
-    /// First names of files that have others, and will not be here.
+    /// First names of files that have further names and will be missing.
     pub(super) fn refused(&self, fates: &[Fate]) -> BTreeSet<Place> {
         let first: BTreeSet<&Place> = self.links.iter().map(|link| &link.first).collect();
         let refused = fates.iter().zip(&self.targets);

@@ -1,4 +1,4 @@
-//! Large files: parts with a journal, a few of them open at a time.
+//! Large files: parts with a journal, of which only a few are open at a time.
 
 use super::{
     batch::Batches,
@@ -11,8 +11,8 @@ use super::{
 use std::{collections::BTreeMap, sync::Arc};
 use thalweg_part::{Parked, Part, PartError};
 
-/// Parts that are open at a time, of all threads: each holds three descriptors, of 1,024 that a
-/// process has by default. Of more, the one used longest ago is parked.
+/// The maximum number of open parts of all threads. Each holds three descriptors, of the 1,024 that a process has by
+/// default. Beyond it the least recently used part is parked.
 const OPEN: usize = 64;
 
 struct Opened {
@@ -33,7 +33,7 @@ pub(super) struct Large {
 }
 
 impl Large {
-    /// For one of so many threads.
+    /// Creates the state of one of `threads` threads.
     pub(super) fn new(shared: &Arc<Shared>, threads: usize) -> Self {
         Self {
             shared: Arc::clone(shared),
@@ -45,12 +45,12 @@ impl Large {
         }
     }
 
-    /// A session before began it.
+    /// Adds a file that an earlier session began.
     pub(super) fn go_on(&mut self, number: u32, parked: Parked) {
         self.parked.insert(number, parked);
     }
 
-    /// Writes a piece; a file that is whole then goes into the batch.
+    /// Writes a piece; a file that is complete then goes into the batch.
     pub(super) fn write(
         &mut self,
         number: u32,
@@ -104,7 +104,7 @@ impl Large {
         Opener { plan, job, checkpoint: *checkpoint }
     }
 
-    /// Closes the one that was used longest ago, with a checkpoint, if there are too many.
+    /// Parks the least recently used part with a checkpoint if too many are open.
     fn make_room(&mut self) -> Result<(), Trouble> {
         if self.open.len() < self.most {
             return Ok(());
@@ -115,13 +115,13 @@ impl Large {
         };
         match opened.part.park() {
             Ok(parked) => _ = self.parked.insert(number, parked),
-            // That is the other file's trouble.
+            // The error belongs to the other file.
             Err(error) => self.shared.note(number, self.shared.plan.part_trouble(&error)),
         }
         Ok(())
     }
 
-    /// Makes checkpoints by time although no bytes come.
+    /// Makes checkpoints that are due by time even if no bytes arrive.
     pub(super) fn tick(&mut self) {
         let shared = Arc::clone(&self.shared);
         for (number, opened) in &mut self.open {
@@ -131,7 +131,7 @@ impl Large {
         }
     }
 
-    /// A file will not be completed in this session: what is there is kept.
+    /// Closes a file that will not be completed in this session; its data is kept.
     pub(super) fn forget(&mut self, number: u32) {
         if let Some(parked) = self.parked.remove(&number) {
             self.shared.keeps(parked.durable());
@@ -149,7 +149,7 @@ impl Large {
         }
     }
 
-    /// Everything is kept as far as it came.
+    /// Closes all files; their data is kept.
     pub(super) fn end(&mut self) {
         while let Some((number, opened)) = self.open.pop_first() {
             self.keep(number, opened);

@@ -1,4 +1,4 @@
-//! Which name each listed thing gets below the directory, and which names meet. Pure.
+//! Assigns each listed item its name below the directory, and detects collisions. Pure.
 
 use super::{Collision, Failed, Layout, Listed, PassedOver};
 use std::{
@@ -9,40 +9,40 @@ use std::{
 };
 use thalweg_wire::object::{self, Entry, Kind, is_ours};
 
-/// The most parts of a path below the directory. What people make has some tens; 4 KiB of a path
-/// could be 2,048 directories, each to be made and held in memory, for one entry of a listing.
+/// The maximum number of components of a path below the directory. Real paths have a few tens; a 4 KiB path could have
+/// 2,048 directories, each to be created and held in memory, for one entry of a listing.
 pub(super) const DEEPEST: usize = 256;
 
-/// Where a thing was listed: the index of the listing, and of the entry in it.
+/// Where an item was listed: the index of the listing, and of the entry in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     pub(super) listed: u32,
     pub(super) entry: u32,
 }
 
-/// What is to be where.
+/// The names of all items.
 #[derive(Debug, Default)]
 pub(super) struct Laid {
-    /// By the path below the directory; parents come before what is in them.
+    /// Items by the path below the directory; parents come before their contents.
     pub(super) things: BTreeMap<Vec<u8>, Origin>,
     pub(super) failed: Vec<Failed>,
-    /// What is no user's data, or nobody's: by source and path.
+    /// Items that are not collected on purpose, by source and path.
     pub(super) passed_over: BTreeSet<PassedOver>,
     collisions: Vec<Collision>,
 }
 
-/// Why an entry has no name here.
+/// Why an entry gets no name here.
 enum Unnamed {
     PassedOver(PassedOver),
     Failed(Failed),
 }
 
 impl Laid {
-    /// Gives each thing its name.
+    /// Assigns the names.
     ///
     /// # Errors
     ///
-    /// All collisions.
+    /// Returns all collisions.
     pub(super) fn of(listed: &[Listed], layout: Layout) -> Result<Self, Vec<Collision>> {
         let mut laid = Self::default();
         for (number, of) in (0..).zip(listed) {
@@ -61,20 +61,20 @@ impl Laid {
                 why: why.to_string(),
             }));
         }
-        laid.meet_parents(listed);
+        laid.find_parent_collisions(listed);
         if laid.collisions.is_empty() { Ok(laid) } else { Err(laid.collisions) }
     }
 
     fn put(&mut self, listed: &[Listed], path: Vec<u8>, origin: Origin) {
         match self.things.get(&path).copied() {
-            Some(known) if are_one(listed, known, origin) => {}
+            Some(known) if are_compatible(listed, known, origin) => {}
             Some(known) => self.collide(listed, &path, known, origin),
             None => _ = self.things.insert(path, origin),
         }
     }
 
-    /// What is in a directory that is none.
-    fn meet_parents(&mut self, listed: &[Listed]) {
+    /// Finds items below a path that is not a directory.
+    fn find_parent_collisions(&mut self, listed: &[Listed]) {
         let mut met = Vec::new();
         let mut last: &[u8] = b"";
         for (path, origin) in &self.things {
@@ -102,17 +102,17 @@ pub(super) fn entry(listed: &[Listed], origin: Origin) -> Option<&Entry> {
     listed.get(origin.listed as usize)?.entries.get(origin.entry as usize)
 }
 
-/// The path of bytes.
+/// Converts bytes to a path.
 pub(super) fn to_path(bytes: &[u8]) -> PathBuf {
     OsStr::from_bytes(bytes).into()
 }
 
-/// The directory that `path` is in; empty for what is in the first.
+/// The parent directory of `path`; empty for items in the first directory.
 pub(super) fn parent(path: &[u8]) -> &[u8] {
     path.iter().rposition(|b| *b == b'/').map_or(b"", |at| &path[..at])
 }
 
-/// All directories above `path`, the nearest first; not the first.
+/// All directories above `path`, the nearest first, without the first directory.
 pub(super) fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     fn up(path: &[u8]) -> Option<&[u8]> {
         Some(parent(path)).filter(|above| !above.is_empty())
@@ -124,9 +124,9 @@ fn is_directory(listed: &[Listed], origin: Origin) -> bool {
     entry(listed, origin).is_some_and(|entry| entry.kind == Kind::Directory)
 }
 
-/// Whether two things under one name are no two: directories are merged, and overlapping
-/// paths of one source name the same thing twice.
-fn are_one(listed: &[Listed], a: Origin, b: Origin) -> bool {
+/// Whether two items under one name are compatible: directories are merged, and overlapping paths of one source list
+/// the same item twice.
+fn are_compatible(listed: &[Listed], a: Origin, b: Origin) -> bool {
     let source = |o: Origin| listed.get(o.listed as usize).map(|l| l.source);
     match (entry(listed, a), entry(listed, b)) {
         (Some(one), Some(other)) => {
@@ -146,7 +146,7 @@ fn said(listed: &[Listed], origin: Origin) -> String {
     format!("{}:{}", of.node, base.to_string_lossy().trim_end_matches('/').escape_debug())
 }
 
-/// What stands before the paths of a root's entries.
+/// The prefix of the paths of a root's entries.
 fn prefix(of: &Listed, root: &[u8], layout: Layout) -> Vec<u8> {
     let mut prefix = match layout {
         Layout::ByNode => of.node.as_str().as_bytes().to_vec(),
@@ -156,15 +156,15 @@ fn prefix(of: &Listed, root: &[u8], layout: Layout) -> Vec<u8> {
     prefix
 }
 
-/// The name of what was asked for; empty if what is in it is meant.
+/// The name of the requested item; empty if its contents are requested.
 fn own_name(root: &[u8]) -> &[u8] {
     let last = root.rsplit(|b| *b == b'/').next().unwrap_or(b"");
-    // As with `/data/`, the content of `/data/.` and `/data/..` is meant.
+    // Like `/data/`, `/data/.` and `/data/..` request the contents.
     let content = object::pattern(root).is_some() || matches!(last, b"." | b"..");
     if content { b"" } else { last }
 }
 
-/// The path up to the first part of it that is Thalweg's own: all that is in that goes with it.
+/// The path up to its first component that is Thalweg's own; everything below it is left out too.
 fn own_part(path: &[u8]) -> Option<&[u8]> {
     let mut end = 0;
     for part in path.split(|b| *b == b'/') {
@@ -184,7 +184,7 @@ fn push(path: &mut Vec<u8>, name: &[u8]) {
     path.extend_from_slice(name);
 }
 
-/// The name of an entry, or why it is left out.
+/// Returns the name of an entry, or why it is left out.
 fn name(of: &Listed, prefixes: &[Vec<u8>], entry: &Entry) -> Result<Vec<u8>, Unnamed> {
     let mut path = prefixes.get(entry.root as usize).cloned().unwrap_or_default();
     push(&mut path, entry.path.as_bytes());
@@ -199,7 +199,7 @@ fn name(of: &Listed, prefixes: &[Vec<u8>], entry: &Entry) -> Result<Vec<u8>, Unn
         return refused("the listing names a path that was not asked for", &path);
     }
     if entry.path.as_bytes().is_empty() && entry.kind != Kind::Directory {
-        // `/data/` where `/data` is a file.
+        // `/data/` was requested and `/data` is a file.
         let root = of.roots.get(entry.root as usize).map_or(&b""[..], Vec::as_slice);
         if own_name(root).is_empty() {
             return refused("it is asked for as a directory, and is none", root);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_that_rsync_would_give() {
+    fn names_are_the_same_as_with_rsync() {
         let entries = || vec![directory(""), directory("x"), file("x/a", 1)];
         let of = |root: &str| listed(0, "fra", &[root], entries());
         assert_eq!(names(&[of("/srv/data")], Layout::Flat), ["data", "data/x", "data/x/a"]);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_under_one_name_is_refused_by_name() {
+    fn different_items_with_one_name_are_reported() {
         let of = |source, node, entries| listed(source, node, &["/data/"], entries);
         let both = [of(0, "a", vec![file("x", 1)]), of(1, "b", vec![file("x", 1)])];
         let met = Laid::of(&both, Layout::Flat).unwrap_err();
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thing_that_two_paths_name_is_one() {
+    fn an_item_listed_through_two_paths_appears_once() {
         let mut again = file("a", 3);
         (again.root, again.path) = (1, FilePath::new(Vec::new()).unwrap());
         let both = listed(0, "a", &["/d/*", "/d/a"], vec![file("a", 3), again]);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_deep_is_named_and_the_rest_goes_on() {
+    fn too_deep_paths_are_reported_and_the_others_land() {
         let deep = |parts: usize| vec!["d"; parts].join("/");
         let entries = vec![file(&deep(DEEPEST), 1), file(&deep(2000), 1), file("a", 1)];
         let laid = Laid::of(&[listed(0, "x", &["/d/"], entries)], Layout::Flat).unwrap();

@@ -1,8 +1,8 @@
-//! One collection at a time into a directory, and its durable record.
+//! Allows one collection at a time into a directory, and stores its durable record.
 //!
-//! The file `.thalweg-gather` in the directory is locked as long as a collection lands there, and
-//! holds its [`Job`]. It is removed once all is complete; so one that is found says that the
-//! session before was cut off, and may have left temporary files.
+//! The file `.thalweg-gather` in the directory is locked while a collection lands there, and holds its [`Job`]. It is
+//! removed once everything is complete. So if one exists, an earlier session was cut off and may have left temporary
+//! files.
 
 use super::{OpenError, tree::Tree};
 use rustix::{
@@ -14,23 +14,23 @@ use thalweg_base::job::Job;
 
 const NAME: &str = ".thalweg-gather";
 
-/// A record is some hundred bytes; the paths of many sources may be long. A longer one is not
-/// understood, as if there were none.
+/// The maximum size of a record, bytes. One has some hundred bytes; the paths of many sources may be long. A longer one
+/// is ignored, as if it were empty.
 const MAX_RECORD: u64 = 16 << 20;
 
-/// Held as long as this collection is at work.
+/// The lock, held while this collection is at work.
 #[derive(Debug)]
 pub(super) struct Lock {
     file: File,
     tree: Tree,
-    /// This collection, or the one that it goes on with.
+    /// The record of this collection, or of the one that it resumes.
     pub(super) job: Job,
-    /// A session before did not come to its end.
+    /// Whether an earlier session did not reach its end.
     pub(super) was_cut_off: bool,
 }
 
 impl Lock {
-    /// Takes the lock, or says who has it.
+    /// Takes the lock; an error if another collection holds it.
     pub(super) fn take(tree: &Tree, into: &Path, job: Job) -> Result<Self, OpenError> {
         let refused = |what| {
             let path = into.join(NAME);
@@ -42,7 +42,7 @@ impl Lock {
                 Err(Errno::WOULDBLOCK) => return Err(OpenError::Locked(into.to_owned())),
                 done => done.map_err(refused("lock"))?,
             }
-            // Its owner may have removed it just before its lock was free.
+            // Its previous owner may have removed the file just before releasing the lock.
             if is_there(tree, &file).map_err(refused("look at"))? {
                 let earlier = read(&file);
                 let was_cut_off = earlier.is_some();
@@ -64,7 +64,7 @@ impl Lock {
         }
     }
 
-    /// Whether it could be taken; makes nothing.
+    /// Checks whether the lock is free, without creating anything.
     pub(super) fn look(tree: &Tree, into: &Path) -> Result<(), OpenError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let Ok(file) = openat(tree.first(), NAME, flags, Mode::empty()) else { return Ok(()) };
@@ -80,7 +80,7 @@ impl Lock {
         self.file.write_all_at(&text, 0)
     }
 
-    /// Everything is complete: nothing is to be gone on with.
+    /// Removes the record, because nothing is left to resume.
     pub(super) fn forget(&self) -> Result<(), Errno> {
         match unlinkat(self.tree.first(), NAME, AtFlags::empty()) {
             Err(Errno::NOENT) => Ok(()),
@@ -89,7 +89,8 @@ impl Lock {
     }
 }
 
-/// A process that another thread is just starting shares all locks until it has begun.
+/// Retries for 0.5 s: a child process that another thread is just starting shares all locks until it executes its
+/// program.
 fn patiently(mut lock: impl FnMut() -> Result<(), Errno>) -> Result<(), Errno> {
     const TRIES: u32 = 50;
     const PAUSE: Duration = Duration::from_millis(10);
@@ -115,10 +116,10 @@ fn is_there(tree: &Tree, file: &File) -> Result<bool, Errno> {
     }
 }
 
-/// `None`: it is new. `Some(None)`: it holds no record.
+/// Reads the record. `None`: the file is new. `Some(None)`: it holds no valid record.
 fn read(file: &File) -> Option<Option<Job>> {
     let mut text = Vec::new();
-    // What cannot be read is no record.
+    // An unreadable file counts as one without a record.
     _ = file.take(MAX_RECORD).read_to_end(&mut text);
     (!text.is_empty()).then(|| serde_json::from_slice(&text).ok())
 }

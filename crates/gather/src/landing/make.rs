@@ -1,4 +1,4 @@
-//! The ground is prepared: directories are made, what is here already gets its mode and time.
+//! Prepares the target: creates directories, and updates the modes and times of existing items.
 
 use super::{
     super::Changes,
@@ -19,10 +19,10 @@ use thalweg_files::land::LandError;
 use thalweg_part::{Part, PartKey};
 use thalweg_wire::object::Keep;
 
-/// Ends the names of journals of parts.
+/// The suffix of the journals of parts.
 const JOURNAL: &[u8] = b".thalweg-journal";
 
-/// What was here already.
+/// Items that were already here.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Present {
     pub(super) files: u64,
@@ -32,27 +32,27 @@ pub(super) struct Present {
     pub(super) differing: u64,
 }
 
-/// A plan with nothing in it but what is to be done.
+/// A plan reduced to the remaining work.
 #[derive(Debug)]
 pub(super) struct Made {
-    /// Its targets: first what is to be fetched, then what is to be made here.
+    /// Its targets: first those to fetch, then those to create here.
     pub(super) plan: Plan,
     /// By target.
     pub(super) fates: Vec<Fate>,
-    /// How many are to be fetched.
+    /// The number of targets to fetch.
     pub(super) fetched: usize,
     pub(super) present: Present,
-    /// Directories and attributes that were created or changed, or would be.
+    /// Directories and attributes that were created or changed, or would be in a dry run.
     pub(super) changes: Changes,
     pub(super) failed: Vec<Failed>,
-    /// No directory could be made any more: nothing more can be kept.
+    /// The error after which no directory could be created, so that nothing more can be stored.
     pub(super) stopped: Option<LandError>,
     pub(super) passed_over: Vec<PassedOver>,
-    /// Names of files that further names were to be linked to, and that will not be here.
+    /// Names of files that will not be here and that have further names.
     pub(super) refused: BTreeSet<NamePlace>,
 }
 
-/// Sorts the plan as [`make`] does, and touches nothing.
+/// Sorts the plan as [`make`] does, without changing anything.
 pub(super) fn pretend(plan: Plan, survey: Survey) -> Made {
     let made = survey.places.iter().filter(|place| **place == Place::Absent).count() as u64;
     let directories = survey.differing.len() as u64;
@@ -62,17 +62,18 @@ pub(super) fn pretend(plan: Plan, survey: Survey) -> Made {
     Made { changes, ..sorted }
 }
 
-/// What sessions before may have left.
+/// Possible leftovers of earlier sessions.
 pub(super) struct Leftovers<'a> {
-    /// The last one was cut off: its temporary files, with this tag, go.
+    /// The tag of the last session's temporary files, if it was cut off; they are deleted.
     pub(super) tag: Option<u32>,
-    /// What earlier sessions of the same command keep of files that are not to be had any more goes as well.
+    /// The present job. Parts that earlier sessions of the same command kept of files that are no longer available are
+    /// deleted too.
     pub(super) job: &'a Job,
-    /// Nodes of which it is not known what they have.
+    /// Nodes whose listings are incomplete.
     pub(super) unsure: BTreeSet<String>,
 }
 
-/// Makes what [`sort`]s behind it possible. What was left and is of no use goes.
+/// Creates directories, updates attributes of existing items, deletes useless leftovers, and sorts the plan.
 pub(super) fn make(
     mut plan: Plan,
     mut survey: Survey,
@@ -145,7 +146,7 @@ fn sort(mut plan: Plan, fates: Vec<Fate>, mut failed: Vec<Failed>) -> Made {
 }
 
 impl Leftovers<'_> {
-    /// Whether a part was kept for the same command, and its file is not listed any more as it was then.
+    /// Whether a part was kept by the same command and its file is no longer listed in that version.
     fn are(&self, plan: &Plan, job: &Job, key: &PartKey) -> bool {
         let same = (job.kind, &job.source, &job.target)
             == (self.job.kind, &self.job.source, &self.job.target);
@@ -188,7 +189,7 @@ impl Maker {
         }
     }
 
-    /// A new directory; nobody else looks in until it has its mode, at the end.
+    /// Creates a directory that is closed to other users until it gets its mode at the end.
     fn make(&mut self, plan: &Plan, number: usize) -> Result<(), Option<String>> {
         let Some(directory) = plan.directories.get(number) else { return Err(None) };
         let mode = if directory.attributes.is_some() { 0o700 } else { 0o777 };
@@ -197,7 +198,7 @@ impl Maker {
             let make = || mkdirat(&above, &directory.name, Mode::from_raw_mode(mode));
             match make() {
                 Err(Errno::EXIST) => match unlinkat(&above, &directory.name, AtFlags::empty()) {
-                    // Another process was quicker and made a directory (unlink(2)).
+                    // Another process created a directory meanwhile (unlink(2)).
                     Err(Errno::ISDIR | Errno::PERM) => Ok(()),
                     // A directory replaces a file or link, as with rsync.
                     Ok(()) | Err(Errno::NOENT) => make(),
@@ -208,7 +209,7 @@ impl Maker {
         });
         made.map_err(|e| match plan.trouble("create", e) {
             Trouble::One(why) => Some(why),
-            // What is in it fares the same, and all that comes after it: that is said once.
+            // Its contents and all later directories would fail in the same way, so the error is reported once.
             Trouble::All(error) => {
                 self.stopped.get_or_insert(error);
                 None
@@ -216,7 +217,7 @@ impl Maker {
         })
     }
 
-    /// Removes what a session before left under temporary names.
+    /// Deletes leftovers of earlier sessions.
     fn clean(&mut self, plan: &Plan, number: u32, leftovers: &Leftovers<'_>) {
         let Ok(hold) = self.holds.get(plan, number) else { return };
         let Ok(entries) = Dir::read_from(&hold) else { return };
@@ -224,25 +225,25 @@ impl Maker {
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             if name.as_bytes().ends_with(JOURNAL) {
                 let idle = |job: &Job, key: &PartKey| leftovers.are(plan, job, key);
-                // One that cannot be read stays; so does one that another process is at work on.
+                // A journal that cannot be read stays, as does one that another process uses.
                 _ = Part::forget_if(&hold.itself(), name, idle);
             }
             let is_temporary = leftovers.tag.is_some_and(|tag| is_temporary(tag, name));
             if is_temporary && entry.file_type() != FileType::Directory {
-                // One that stays is in nobody's way.
+                // A file that remains does no harm.
                 _ = unlinkat(&hold, name, AtFlags::empty());
             }
         }
     }
 
-    /// A session that was cut off just after a large file got its name left its journal.
+    /// Deletes the journal left by a session that was cut off just after a large file got its name.
     fn tidy(&mut self, plan: &Plan, target: &Target) {
         let Ok(hold) = self.holds.get(plan, target.directory) else { return };
-        // One that stays is in nobody's way.
+        // A journal that remains does no harm.
         _ = Part::tidy(&hold.path(&target.name));
     }
 
-    /// What is here gets mode, owner and time.
+    /// Updates mode, owner and time of an existing item.
     fn dress(&mut self, plan: &Plan, target: &Target) {
         let hold = self.holds.get(plan, target.directory);
         let done = hold.and_then(|hold| match target.is_file() {
@@ -260,7 +261,7 @@ impl Maker {
     }
 }
 
-/// By its path alone: it may be one that its owner may neither read nor write.
+/// Updates a file by its path alone, because its owner may have no permission to read or write it.
 fn dress_file(hold: &Hold, target: &Target, keep: Keep) -> Result<(), Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(hold, &target.name, flags, Mode::empty())?;

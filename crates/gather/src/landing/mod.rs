@@ -1,4 +1,4 @@
-//! The destination's disk: from listings to the files of a collection under one directory.
+//! Writes a collection to the destination's disk: turns listings into files below one directory.
 //!
 //! ```text
 //! open:   listings ─► layout (names, collisions) ─► compare (what is here) ─► Inventory
@@ -7,15 +7,14 @@
 //! finish: the last batch, directories' modes and times (deepest first), sync, Report
 //! ```
 //!
-//! Nothing is shown under its name before all of it is on the disk with its mode and times. A
-//! crash costs the small files of the batches under way and what large ones got since their
-//! last checkpoint; the next [`Landing::open`] into the same directory goes on from there.
+//! A file appears under its name only after all of its data is on the disk with its mode and times. A crash costs the
+//! small files of the unfinished batches and the bytes that large files received since their last checkpoint; the next
+//! [`Landing::open`] into the same directory continues from there.
 //!
-//! Names. As with `rsync`, `NODE:/a/data` lands in `DIR/data`, and `NODE:/a/data/` in `DIR` itself.
-//! Of a pattern, what it matched lands under its path behind the last `/` before the first
-//! wildcard. Where several nodes are collected from, each has a directory of its own
-//! ([`Layout::ByNode`]), so that equal names do not meet; with [`Layout::Flat`] directories are
-//! merged, and two different things under one name are refused before anything is moved.
+//! Names: as with `rsync`, `NODE:/a/data` lands in `DIR/data`, and `NODE:/a/data/` in `DIR` itself. Matches of a
+//! pattern land under their paths behind the last `/` before the first wildcard. If several nodes are collected, each
+//! gets its own directory ([`Layout::ByNode`]), so that equal names do not collide. [`Layout::Flat`] merges
+//! directories, and refuses two different items under one name before anything is moved.
 
 mod batch;
 mod begun;
@@ -55,10 +54,9 @@ use thalweg_files::{
 };
 use work::Work;
 
-/// A collection's files in the making. Cloning gives another hand on the same.
+/// A collection during its writing. Clones are handles of the same collection.
 ///
-/// Dropping the last one without [`finish`](Self::finish) is like a crash; it waits for
-/// the writes under way.
+/// Dropping the last one without [`finish`](Self::finish) has the effect of a crash, but waits for writes under way.
 #[derive(Clone, Debug)]
 pub struct Landing {
     inner: Arc<Inner>,
@@ -68,20 +66,20 @@ pub struct Landing {
 struct Inner {
     outlook: Outlook,
     job: Job,
-    /// `None` if it only looks.
+    /// `None` in a dry run.
     work: Option<Arc<Work>>,
 }
 
 impl Landing {
-    /// Finds out what is missing below `into`, makes directories, symbolic links and empty files, and
-    /// locks it against other collections. With [`Options::dry_run`] it only looks.
+    /// Finds the missing data below `into`, creates directories, symbolic links and empty files, and locks `into`
+    /// against other collections. With [`Options::dry_run`] it changes nothing.
     ///
-    /// Files of the inventory with nothing missing are complete already; they only wait for
-    /// their names. Blocks on the disk, and on [`Sums`]: not for a thread of the runtime.
+    /// Files of the inventory without missing ranges are already complete and only wait for their names. Blocks on the
+    /// disk and on [`Sums`], so it must not run on a thread of the async runtime.
     ///
     /// # Errors
     ///
-    /// [`OpenError`]; nothing was moved then.
+    /// Returns [`OpenError`]; nothing was moved then.
     pub fn open(
         into: &Path,
         listed: Vec<Listed>,
@@ -99,17 +97,17 @@ impl Landing {
         Self { inner: Arc::new(Inner { outlook, job, work: Some(Arc::new(work)) }) }
     }
 
-    /// What [`open`](Self::open) found.
+    /// The result of [`open`](Self::open).
     pub fn outlook(&self) -> &Outlook {
         &self.inner.outlook
     }
 
-    /// The durable record: an earlier session's, if this goes on with it.
+    /// The durable record; the one of an earlier session if this landing resumes it.
     pub fn job(&self) -> &Job {
         &self.inner.job
     }
 
-    /// How far each source is, by its index; all of them, also those with nothing to fetch.
+    /// The progress of each source, by its index. Sources with nothing to fetch are included.
     pub fn progress(&self) -> Vec<Progress> {
         let Some(work) = &self.inner.work else { return Vec::new() };
         let known = work.shared().progress();
@@ -117,10 +115,10 @@ impl Landing {
         (0..most).map(|source| known.get(&source).copied().unwrap_or_default()).collect()
     }
 
-    /// Completes what can be completed: the last batch, directories' modes and times, sync. What is not
-    /// complete is kept as far as it can be resumed. Writes from now on are refused.
+    /// Completes everything possible: writes the last batch, sets the directories' modes and times, and syncs.
+    /// Incomplete large files are kept for a later session. Later writes are refused.
     ///
-    /// Also the end of a session that is interrupted. A second call gives the same report.
+    /// Also ends an interrupted session. A second call returns the same report.
     pub async fn finish(&self) -> Report {
         let Some(work) = self.inner.work.clone() else { return Report::default() };
         let ended = tokio::task::spawn_blocking(move || work.end()).await;

@@ -1,4 +1,4 @@
-//! From listings to a landing at work: what is here stays, what can be made is made.
+//! Opens a landing: keeps existing items, creates those that need no data, and starts the threads.
 
 use super::{
     super::Changes,
@@ -49,7 +49,7 @@ pub(super) fn open(into: &Path, listed: &[Listed], options: Options) -> Opened {
     survey.opened.extend(was.map(|mode| (0, mode)));
     let space = Space::beside(tree.first());
     survey.make_room(&plan, space).inspect_err(|_| survey.undo(&plan, &tree))?;
-    // As many as fit are kept, and the rest comes when there is room: this ends with the first that does not.
+    // A lack of inodes is only a warning here: files are stored until one does not fit, and a later session continues.
     let short_of_files = survey.check_files(&plan, space).err();
     let short_of_files = short_of_files.map(|e| format!("not all will fit: {e}"));
     let remarks = short_of_files.into_iter().chain(survey.remarks()).collect();
@@ -67,7 +67,7 @@ fn passed_over(laid: &mut Laid) -> Vec<PassedOver> {
     std::mem::take(&mut laid.passed_over).into_iter().collect()
 }
 
-/// Nodes that could not tell all that they have.
+/// Nodes that could not list everything.
 fn unsure(listed: &[Listed]) -> BTreeSet<String> {
     let unsure = listed.iter().filter(|of| !of.failed.is_empty());
     unsure.map(|of| of.node.to_string()).collect()
@@ -85,7 +85,7 @@ fn survey(
     survey
 }
 
-/// Only looks.
+/// Opens a landing that only reports.
 fn look(into: &Path, listed: &[Listed], plan: Plan, mut laid: Laid, options: Options) -> Opened {
     let tree = find(into)?;
     let passed_over = passed_over(&mut laid);
@@ -105,7 +105,7 @@ fn look(into: &Path, listed: &[Listed], plan: Plan, mut laid: Laid, options: Opt
     Ok((Landing::looking(outlook, options.job), inventory))
 }
 
-/// Starts the threads, and makes what is not fetched.
+/// Starts the threads, and creates the items that need no data.
 fn begin(
     listed: &[Listed],
     mut made: Made,
@@ -153,7 +153,7 @@ fn start(shared: &Arc<Shared>, begun: Begun, fetched: usize) -> io::Result<Crew>
     first.join(begun.parked)
 }
 
-/// What is to come, by source. All sources are named.
+/// The expected counts by source; all sources are included.
 fn counts(plan: &Plan, missing: &[Vec<Range<u64>>]) -> BTreeMap<u32, Counts> {
     let mut counts: BTreeMap<u32, Counts> =
         plan.nodes.keys().map(|source| (*source, Counts::default())).collect();
@@ -191,8 +191,7 @@ fn outlook(made: &Made, missing: &[Vec<Range<u64>>]) -> Outlook {
     }
 }
 
-/// Whether a collection could begin here, as far as can be seen without making anything; the room that there
-/// is.
+/// Checks whether a collection could start here, without creating anything. Returns the free space.
 fn check_ground(into: &Path, tree: Option<&Tree>) -> Result<Space, OpenError> {
     let there = into.ancestors().map(|above| match above.as_os_str().is_empty() {
         true => Path::new("."),
@@ -222,7 +221,7 @@ fn inventory(listed: &[Listed], plan: &Plan, missing: Vec<Vec<Range<u64>>>) -> I
     Inventory { files: wanted.collect() }
 }
 
-/// The first directory, opened up; it is made if it is not there.
+/// Opens the first directory with full owner rights, and creates it if it is missing.
 fn create(into: &Path) -> Result<(Tree, Option<u16>), OpenError> {
     let refused = |what| {
         let path = into.to_owned();
@@ -234,7 +233,7 @@ fn create(into: &Path) -> Result<(Tree, Option<u16>), OpenError> {
     Tree::open_up(into).map_err(|e| refused("open")(e.into()))
 }
 
-/// The first directory, if it is there.
+/// Opens the first directory, if it exists.
 fn find(into: &Path) -> Result<Option<Tree>, OpenError> {
     match Tree::open(into) {
         Ok(tree) => Ok(Some(tree)),

@@ -1,4 +1,4 @@
-//! What a landing is told.
+//! The input of a landing.
 
 use std::{fmt, sync::Arc};
 use thalweg_base::job::Job;
@@ -8,34 +8,34 @@ use thalweg_wire::{
     object::{Check, Entry, Failure, FileRef, Owners},
 };
 
-/// What a source has.
+/// The listing of a source.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// Its index of the participants.
+    /// Its index among the participants.
     pub source: u32,
     /// Its name.
     pub node: Name,
-    /// The paths asked for, as the user gave them; [`Entry::root`] counts them.
+    /// The requested paths, as the user gave them; [`Entry::root`] is an index into them.
     pub roots: Vec<Vec<u8>>,
-    /// What was found, parents before what is in them.
+    /// The items found, parents before their contents.
     pub entries: Vec<Entry>,
-    /// Paths that could not be listed: they go to the report.
+    /// Paths that could not be listed; they go to the report.
     pub failed: Vec<(Vec<u8>, Failure)>,
-    /// Names of the owners that entries number.
+    /// The names of the owners that entries refer to by number.
     pub owners: Owners,
 }
 
-/// Where each source's files go below the directory.
+/// How sources' files are placed below the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// All into the same directory: directories are merged, anything else under one name is refused.
+    /// All into the same directory: directories are merged; any other items with equal names are refused.
     Flat,
-    /// Each node's below a directory of its name.
+    /// Each node's files below a directory with the node's name.
     ByNode,
 }
 
 impl Layout {
-    /// What is done if the user does not say: nodes' files must not meet unasked.
+    /// The default: with several nodes their files are kept apart.
     pub fn of(nodes: usize) -> Self {
         if nodes > 1 { Self::ByNode } else { Self::Flat }
     }
@@ -43,34 +43,34 @@ impl Layout {
 
 /// Asks a source for hashes of its files' content.
 pub trait Sums: Send + Sync + fmt::Debug {
-    /// The hashes of these files of a source, in their order. Blocks; up to 256 at once.
+    /// Returns the hashes of these files of a source, in order. Blocks; takes at most 256 files.
     fn sums(&self, source: u32, files: &[FileRef]) -> Vec<Result<Check, Failure>>;
 }
 
-/// How a collection lands.
+/// The options of a landing.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The record of this transfer; an earlier session's takes its place if this goes on with it.
+    /// The record of this transfer; replaced by that of an earlier session if this one resumes it.
     pub job: Job,
-    /// `None`: [`Layout::of`] the number of nodes.
+    /// `None`: chosen by [`Layout::of`] from the number of nodes.
     pub layout: Option<Layout>,
-    /// Compare content where the size is the same, and believe no times (`--checksum`).
+    /// Compare the content of files of equal size instead of their times (`--checksum`).
     pub sums: Option<Arc<dyn Sums>>,
-    /// What is kept.
+    /// The metadata to keep.
     pub fidelity: Fidelity,
-    /// Only look.
+    /// Only report, without changes.
     pub dry_run: bool,
-    /// When large files' bytes are synced and journaled.
+    /// When the bytes of large files are synced and journaled.
     pub checkpoint: Batch,
 }
 
-/// The default of a collection: owners and groups are kept if this process is root, as with `rsync -a`.
+/// The default of a collection: keeps owners and groups if this process runs as root, as `rsync -a` does.
 pub fn as_root() -> Fidelity {
     Fidelity { owner: true, group: true, ..Fidelity::default() }
 }
 
 impl Options {
-    /// As `thalweg gather` without options does it.
+    /// The options of `thalweg gather` without arguments.
     pub fn new(job: Job) -> Self {
         let checkpoint = Batch::default();
         let fidelity = as_root();

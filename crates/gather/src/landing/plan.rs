@@ -1,4 +1,4 @@
-//! The tree that is to be: directories, and what is in them.
+//! The tree to create: directories, and their contents.
 
 use super::{
     Failed, Listed,
@@ -19,43 +19,42 @@ use thalweg_part::{
 };
 use thalweg_wire::object::{Entry, Keep, Kind, More, Snapshot};
 
-/// Files up to this length come and are written whole, and become durable by the batch.
+/// The maximum size of a small file, bytes. Small files are written whole, and become durable in batches.
 pub(super) const SMALL: u64 = 1 << 20;
 
-/// Directories of a listing that are only on the way to what it names: 300 entries as deep as
-/// may be could ask for so many. Nodes list the directories above what a pattern matched, so that
-/// an honest one needs a few.
+/// The maximum number of unlisted parent directories per listing; 300 entries of maximum depth could require that many.
+/// Nodes list the directories above a pattern's matches, so an honest one needs only a few.
 const ON_THE_WAY: usize = 1 << 16;
 
-/// A directory. The first is the one that all is below. It does not know its whole path: those of
-/// a deep tree would take more memory than all else.
+/// A directory; the first one is the target of the collection. It does not store its whole path: the paths of a deep
+/// tree would take more memory than everything else.
 #[derive(Debug)]
 pub(super) struct Directory {
-    /// Its index; of the first its own.
+    /// The index of its parent; the first directory is its own parent.
     pub(super) parent: u32,
     pub(super) name: OsString,
-    /// Who has it; 0 if it is ours alone.
+    /// The source that listed it; an unlisted directory has that of its parent, and the first one has 0.
     pub(super) source: u32,
-    /// `None`: it is not listed, only on the way.
+    /// `None`: it is not listed, but is a parent of a listed item.
     pub(super) attributes: Option<Attributes>,
-    /// What few have.
+    /// Metadata that few items have.
     pub(super) more: Option<Box<More>>,
     /// It exists here with another mode, owner, time or extended attribute.
     pub(super) differs: bool,
-    /// The mode that it had here, if its owner could not enter, and may until the end.
+    /// Its original mode, if its owner could not enter it and got all rights until the end.
     pub(super) was: Option<u16>,
-    /// It is here, or can be.
+    /// Whether it exists or can be created.
     pub(super) is_usable: bool,
 }
 
-/// What a target is.
+/// The content of a target.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum What {
     File(Snapshot),
     Link(Vec<u8>),
 }
 
-/// A file or symbolic link that is to be.
+/// A file or symbolic link to create.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) origin: Origin,
@@ -64,12 +63,12 @@ pub(super) struct Target {
     pub(super) name: OsString,
     pub(super) what: What,
     pub(super) attributes: Attributes,
-    /// What few have.
+    /// Metadata that few items have.
     pub(super) more: Option<Box<More>>,
 }
 
 impl Target {
-    /// Bytes; of a link none.
+    /// Its size, bytes; 0 for a link.
     pub(super) fn size(&self) -> u64 {
         match &self.what {
             What::File(snapshot) => snapshot.size,
@@ -95,18 +94,18 @@ impl Target {
         self.more.as_ref().is_some_and(|more| more.is_unreadable)
     }
 
-    /// Holes that need not come; of a small file none. `None`: it is not sparse.
+    /// Holes that need not be sent; empty for a small file. `None`: it is not sparse.
     pub(super) fn holes(&self) -> Option<&[(u64, u64)]> {
         let holes = self.more.as_ref()?.holes.as_deref()?;
         Some(if self.is_small() { &[] } else { holes })
     }
 
-    /// All that is to come of it.
+    /// All ranges to fetch.
     pub(super) fn data(&self) -> Vec<Range<u64>> {
         self.missing(Ranges::default())
     }
 
-    /// All that is to come of it, if this is here.
+    /// The ranges to fetch if `here` is already present.
     pub(super) fn missing(&self, mut here: Ranges) -> Vec<Range<u64>> {
         self.holes().into_iter().flatten().for_each(|(from, to)| here.insert(*from..*to));
         here.missing(self.size())
@@ -116,16 +115,16 @@ impl Target {
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// As the user named it.
+    /// The target directory, as the user named it.
     pub(super) into: PathBuf,
-    /// Parents before what is in them.
+    /// Parents before their contents.
     pub(super) directories: Vec<Directory>,
     pub(super) targets: Vec<Target>,
     /// The sources' names.
     pub(super) nodes: BTreeMap<u32, String>,
-    /// Further names of files that are targets.
+    /// Further names (hard links) of files that are targets.
     pub(super) links: Vec<HardLink>,
-    /// Extended attributes that are kept.
+    /// The extended attributes to keep.
     pub(super) keep: Keep,
 }
 
@@ -170,7 +169,7 @@ impl Plan {
         (maker.plan, maker.failed)
     }
 
-    /// Takes note of directories that were opened up, and of their modes.
+    /// Records directories that got full owner rights, with their original modes.
     pub(super) fn opened(&mut self, opened: &[(u32, u16)]) {
         for (number, mode) in opened {
             if let Some(directory) = self.directories.get_mut(*number as usize) {
@@ -179,11 +178,11 @@ impl Plan {
         }
     }
 
-    /// A directory's path below the first.
+    /// The path of a directory below the first.
     pub(super) fn below(&self, number: u32) -> PathBuf {
         let mut names = Vec::new();
         let mut at = number;
-        // A parent's number is less than its own.
+        // The number of a parent is less than that of its child.
         while let Some(directory) = self.directories.get(at as usize).filter(|_| at > 0) {
             names.push(&directory.name);
             at = directory.parent;
@@ -191,12 +190,12 @@ impl Plan {
         names.into_iter().rev().collect()
     }
 
-    /// The target's whole path, for people.
+    /// The target's whole path, for messages.
     pub(super) fn path(&self, target: &Target) -> PathBuf {
         self.below(target.directory).join(&target.name)
     }
 
-    /// What a large file in the making is known by.
+    /// The key that identifies the part of a large file.
     pub(super) fn key(&self, target: &Target) -> Option<PartKey> {
         let What::File(snapshot) = target.what else { return None };
         let node = self.nodes.get(&target.source).cloned().unwrap_or_default();
@@ -206,13 +205,13 @@ impl Plan {
 
 struct Maker<'a> {
     plan: Plan,
-    /// Directories by path; what was laid out holds the bytes.
+    /// Directories by path; the layout holds the bytes of the paths.
     known: BTreeMap<&'a [u8], u32>,
-    /// By listing.
+    /// Unlisted parent directories by listing.
     on_the_way: BTreeMap<u32, usize>,
     failed: Vec<Failed>,
     listed: &'a [Listed],
-    /// By listing.
+    /// Numeric owners by listing.
     numbers: Vec<Numbers>,
     fidelity: Fidelity,
     hard_links: Option<HardLinks>,
@@ -277,8 +276,8 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// The directory's index; it and those above it are there from now on. `None`: that would be
-    /// too many which this listing only has on the way.
+    /// Returns the directory's index, and creates it and its parents in the plan if necessary. `None`: the listing
+    /// would exceed the limit of unlisted directories.
     fn directory(&mut self, path: &'a [u8], listed: u32) -> Option<u32> {
         if let Some(known) = self.known.get(path) {
             return Some(*known);
@@ -309,7 +308,7 @@ fn last(path: &[u8]) -> OsString {
     OsString::from_vec(path.rsplit(|b| *b == b'/').next().unwrap_or(b"").to_vec())
 }
 
-/// Each listing's owners as they are numbered here.
+/// The mapping of each listing's owners to numeric ids of this host.
 fn numbers(listed: &[Listed], fidelity: Fidelity) -> Vec<Numbers> {
     let of = |of: &Listed| match fidelity.numeric_ids {
         true => Numbers::default(),
@@ -339,7 +338,7 @@ pub(super) fn dress_of(attributes: Attributes, more: Option<&More>, keep: Keep) 
     Dress { attributes, xattrs, keep, by: Word::User }
 }
 
-/// A name of our own in a directory: `tag` tells landings, `number` targets.
+/// The temporary name of a target: `tag` identifies the landing, `number` the target.
 pub(super) fn temporary(tag: u32, number: u32) -> OsString {
     format!(".thalweg-{tag:08x}-{number:x}").into()
 }

@@ -1,4 +1,4 @@
-//! What a landing says.
+//! The results and errors of a landing.
 
 use crate::Changes;
 use std::{
@@ -9,62 +9,62 @@ use thalweg_files::land::LandError;
 use thalweg_units::ByteSize;
 use thiserror::Error;
 
-/// Two things that would land under one name.
+/// Two items that would land under one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collision {
     /// The name, below the directory.
     pub path: PathBuf,
-    /// The first thing, as `NODE:PATH`.
+    /// The first item, as `NODE:PATH`.
     pub one: String,
-    /// The other.
+    /// The other item.
     pub other: String,
 }
 
-/// A collection cannot land here. Nothing was moved.
+/// The collection cannot land here. Nothing was moved.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// Different things under one name; at least one of them.
+    /// Different items have the same name; at least one collision.
     #[error("{}", collisions(.0))]
     Collisions(Vec<Collision>),
-    /// Another collection is at work.
+    /// Another collection is writing here.
     #[error("another collection is already landing in {}; wait for it or choose another directory", .0.display())]
     Locked(PathBuf),
-    /// It is there, and no directory.
+    /// The target exists and is not a directory.
     #[error("{} is no directory", .0.display())]
     NotADirectory(PathBuf),
-    /// No room on the filesystem.
+    /// The filesystem has too little space.
     #[error("the disk is full: {} needs {needed} more, and {free} are free; free some space and run the same command again", .into.display())]
     DiskFull {
         /// The directory.
         into: PathBuf,
-        /// What is missing, in whole blocks.
+        /// The required space, in whole blocks.
         needed: ByteSize,
-        /// What is free for this user.
+        /// The space available to this user.
         free: ByteSize,
     },
-    /// Fewer files can be made on the filesystem than are to be.
+    /// The filesystem has too few inodes.
     #[error("the file system of {} takes {free} more files, directories and links (inodes), and {needed} are needed; remove files there and run the same command again", .into.display())]
     NoInodes {
         /// The directory.
         into: PathBuf,
-        /// What is to be made.
+        /// The required number of inodes.
         needed: u64,
-        /// What is free for this user.
+        /// The number available to this user.
         free: u64,
     },
-    /// The system refused.
+    /// A system call failed.
     #[error("cannot {what} {}: {source}", .path.display())]
     Io {
-        /// A verb.
+        /// The action, a verb.
         what: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// A path for a message: a line end in a name of another host would begin a line of its own.
+/// Makes a path printable: escapes control characters, because a line end in another host's name would forge a line.
 pub(in super::super) fn printable(path: &Path) -> String {
     in_one_line(&path.display().to_string())
 }
@@ -73,7 +73,7 @@ fn in_one_line(text: &str) -> String {
     thalweg_console::field(text).into_owned()
 }
 
-/// The most collisions that are named in a message.
+/// The maximum number of collisions named in a message.
 const NAMED: usize = 5;
 
 fn collisions(all: &[Collision]) -> String {
@@ -92,14 +92,14 @@ fn collisions(all: &[Collision]) -> String {
     text + ": choose other paths, or a directory for each node"
 }
 
-/// What is to be done, as far as it was known at the beginning.
+/// The required work, as far as it is known at the beginning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outlook {
-    /// Files to fetch, or to go on with.
+    /// Files to fetch or to resume.
     pub files: u64,
     /// Bytes to fetch.
     pub bytes: u64,
-    /// Files that are here as they are there.
+    /// Files that are already equal to those at the source.
     pub present_files: u64,
     /// Their bytes.
     pub present_bytes: u64,
@@ -107,78 +107,78 @@ pub struct Outlook {
     pub changes: Changes,
     /// Bytes of unfinished files that an earlier session left.
     pub resumed_bytes: u64,
-    /// Files, symbolic links and directories that were left out, and why.
+    /// Files, symbolic links and directories that were left out, and the reasons.
     pub failed: Vec<Failed>,
-    /// Warnings: that the file system holds fewer files, and which empty directories will be replaced.
+    /// Warnings: too few inodes, and empty directories that will be replaced.
     pub remarks: Vec<String>,
-    /// What is not missed.
+    /// Items that are not collected on purpose.
     pub passed_over: Vec<PassedOver>,
 }
 
-/// How far a source is.
+/// The progress of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes of this session that are written here.
+    /// Bytes written in this session.
     pub bytes: u64,
-    /// Of how many.
+    /// Bytes to write in this session.
     pub of_bytes: u64,
-    /// Files of this session that are here under their names.
+    /// Files of this session that have their names.
     pub files: u64,
-    /// Of how many.
+    /// Files to write in this session.
     pub of_files: u64,
 }
 
-/// Something that is not here as it is at its source.
+/// An item that is missing here, or differs from that of its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
     /// The source's index.
     pub source: u32,
-    /// Its path here, below the directory; of what could not be listed, its path there.
+    /// Its path here, below the directory; if it could not be listed, its path at the source.
     pub path: PathBuf,
-    /// What happened and what to try.
+    /// What happened, and what the user can try.
     pub why: String,
 }
 
-/// Something that is left out everywhere: a device, socket or pipe, or Thalweg's own.
+/// An item that is never collected: a device, socket or pipe, or a file of Thalweg's own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PassedOver {
     /// The source's index.
     pub source: u32,
     /// Its path, as it would be here.
     pub path: PathBuf,
-    /// Whether it is a record or a file in the making of Thalweg's.
+    /// Whether it is a record or an unfinished file of Thalweg.
     pub is_ours: bool,
 }
 
-/// What came out.
+/// The result of a landing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Files fetched and complete, empty ones among them.
+    /// Files fetched completely, including empty ones.
     pub files: u64,
     /// Bytes written in this session.
     pub bytes: u64,
-    /// Files that were here as they are there.
+    /// Files that were already equal to those at the source.
     pub skipped: u64,
-    /// Directories that are here as they are there.
+    /// Directories that are equal to those at the source.
     pub directories: u64,
-    /// Symbolic links made or already here.
+    /// Symbolic links created or already present.
     pub links: u64,
-    /// Other items that were created or changed.
+    /// Other items created or changed.
     pub changes: Changes,
-    /// What is not here, and why: not listed, given up, refused by the system here, no file.
+    /// Missing items and the reasons: not listed, given up, refused by this system, or not a file.
     pub failed: Vec<Failed>,
-    /// Files that were neither completed nor given up: the session ended before.
+    /// Files neither completed nor given up when the session ended.
     pub unfinished: u64,
-    /// Bytes of unfinished files that a later session takes over.
+    /// Bytes of unfinished files that a later session reuses.
     pub kept_bytes: u64,
-    /// Numbers in the inventory of files that came in part or whole, and are not here.
+    /// Inventory numbers of files that were received in part or whole and are not here.
     pub lost: Vec<u32>,
-    /// Why nothing more could be kept, if so.
+    /// Why nothing more could be stored, if so.
     pub stopped: Option<LandError>,
 }
 
 impl Report {
-    /// Whether everything that was listed is here.
+    /// Whether every listed item is here.
     pub fn is_complete(&self) -> bool {
         self.failed.is_empty() && self.unfinished == 0 && self.stopped.is_none()
     }
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_others_move_no_cursor() {
+    fn control_characters_in_names_are_escaped() {
         let path = PathBuf::from("a\u{1b}[2J\nb");
         let one = Collision { path, one: "x:/a\u{7}".into(), other: "y:/b".into() };
         let said = OpenError::Collisions(vec![one]).to_string();

@@ -1,4 +1,4 @@
-//! What all threads of a landing know.
+//! State shared by all threads of a landing.
 
 use super::{
     Failed, Progress,
@@ -18,22 +18,22 @@ use thalweg_base::job::Job;
 use thalweg_files::land::LandError;
 use thalweg_part::Batch;
 
-/// How far a target is.
+/// The progress of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum State {
     Waiting = 0,
-    /// All of it is written: it waits for the sync and its name.
+    /// Completely written; waits for the sync and its name.
     Written = 1,
-    /// It is here.
+    /// In place under its name.
     Shown = 2,
-    /// It will not be: the system here refuses.
+    /// Will be missing: this system refused it.
     Failed = 3,
-    /// It will not be: its source says so. What came before that is still written.
+    /// Will be missing: its source reported so. Pieces received before are still written.
     GivenUp = 4,
 }
 
-/// By source.
+/// The counters of a source.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     bytes: AtomicU64,
@@ -53,12 +53,12 @@ pub(super) struct Shared {
     states: Vec<AtomicU8>,
     counts: BTreeMap<u32, Counts>,
     stopped: OnceLock<LandError>,
-    /// Nobody waits for the end: what is not written is not wanted.
+    /// The landing was dropped: unwritten data is no longer wanted.
     abandoned: AtomicBool,
-    /// Nothing more is taken.
+    /// No more pieces are accepted.
     ending: AtomicBool,
     refused: Mutex<BTreeMap<u32, String>>,
-    /// Of targets that are here: what of them is not as at their sources.
+    /// Targets that are here but differ from the source, and how.
     blemishes: Mutex<BTreeMap<u32, String>>,
     /// Bytes of unfinished files that are journaled.
     kept: AtomicU64,
@@ -105,7 +105,7 @@ impl Shared {
         }
     }
 
-    /// False if it was in another state.
+    /// Changes a target's state. Returns false if it was in another state than `from`.
     pub(super) fn turn(&self, number: u32, from: State, to: State) -> bool {
         let (from, to) = (from as u8, to as u8);
         self.states.get(number as usize).is_some_and(|state| {
@@ -113,29 +113,29 @@ impl Shared {
         })
     }
 
-    /// Takes note that a target will not be here, once.
+    /// Records, once, that this system refused a target.
     pub(super) fn refuse(&self, number: u32, why: String) {
-        self.put_away(number, State::Failed, why);
+        self.fail_target(number, State::Failed, why);
     }
 
-    /// The same, said by its source.
+    /// Records, once, that the source cannot provide a target.
     pub(super) fn give_up(&self, number: u32, why: String) {
-        self.put_away(number, State::GivenUp, why);
+        self.fail_target(number, State::GivenUp, why);
     }
 
-    fn put_away(&self, number: u32, to: State, why: String) {
+    fn fail_target(&self, number: u32, to: State, why: String) {
         let turned = [State::Waiting, State::Written].iter().any(|s| self.turn(number, *s, to));
         if turned {
             lock(&self.refused).insert(number, why);
         }
     }
 
-    /// Takes note that a target will be here with its content, and not with all else.
+    /// Records that a target has its content, but not all of its metadata.
     pub(super) fn blemish(&self, number: u32, why: String) {
         lock(&self.blemishes).insert(number, why);
     }
 
-    /// Takes note of what ends everything, the first time.
+    /// Records the error that ends the landing; only the first one counts.
     pub(super) fn stop(&self, error: LandError) {
         _ = self.stopped.set(error);
     }
@@ -144,7 +144,7 @@ impl Shared {
         self.stopped.get()
     }
 
-    /// Takes note of trouble with a target.
+    /// Records an error with a target.
     pub(super) fn note(&self, number: u32, trouble: Trouble) {
         match trouble {
             Trouble::One(why) => self.refuse(number, why),
@@ -176,14 +176,14 @@ impl Shared {
         self.kept.load(Ordering::Relaxed)
     }
 
-    /// Bytes of a target are written.
+    /// Counts written bytes of a target.
     pub(super) fn wrote(&self, number: u32, bytes: u64) {
         if let Some(counts) = self.target(number).and_then(|t| self.counts.get(&t.source)) {
             counts.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 
-    /// A target has its name.
+    /// Marks a target as in place.
     pub(super) fn shown(&self, number: u32) {
         if !self.turn(number, State::Written, State::Shown) {
             return;
@@ -204,14 +204,14 @@ impl Shared {
         self.counts.iter().map(|(source, counts)| (*source, of(counts))).collect()
     }
 
-    /// What is said of a target that failed.
+    /// The error of a target that failed.
     pub(super) fn why(&self, number: u32) -> LandError {
         let why = lock(&self.refused).get(&number).cloned();
         let why = why.unwrap_or_else(|| "it is no file of this collection".into());
         LandError::File { file: self.path(number), why }
     }
 
-    /// All that was refused so far.
+    /// All targets refused or incomplete so far.
     pub(super) fn refused(&self) -> Vec<Failed> {
         let (refused, blemishes) = (lock(&self.refused), lock(&self.blemishes));
         let of = |(number, why): (&u32, &String)| {
@@ -227,7 +227,7 @@ impl Shared {
     }
 }
 
-/// What tells landings in nested directories apart.
+/// A number that distinguishes the landings of nested directories.
 pub(super) fn tag(tree: &Tree) -> u32 {
     let Ok(found) = rustix::fs::fstat(tree.first()) else { return 0 };
     let mut hasher = blake3::Hasher::new();
@@ -237,14 +237,14 @@ pub(super) fn tag(tree: &Tree) -> u32 {
 }
 
 impl Counts {
-    /// Takes note of a target that is to come.
+    /// Adds a target to the expected counts.
     pub(super) fn expect(&mut self, bytes: u64) {
         self.of_bytes += bytes;
         self.of_files += 1;
     }
 }
 
-/// A thread that panicked in here left something whole: each change is one insertion.
+/// A thread that panicked while holding the lock left complete data, because each change is one insertion.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Small files: whole under a temporary name beside their own.
+//! Small files: written under a temporary name in the same directory, then renamed.
 
 use super::{
     batch::Batches,
@@ -20,14 +20,14 @@ use std::{
 use thalweg_part::{Ranges, holes};
 use thalweg_wire::object::Keep;
 
-/// Bits of a mode that a new file does not get from open(2).
+/// The mode bits that open(2) does not set on a new file.
 static MASK: LazyLock<u32> = LazyLock::new(thalweg_part::umask);
 
 /// The small files of one thread.
 pub(super) struct Small {
     shared: Arc<Shared>,
     holds: Holds,
-    /// Files that come in several pieces: what is there.
+    /// Files that arrive in several pieces, with the ranges received.
     begun: BTreeMap<u32, Ranges>,
 }
 
@@ -37,7 +37,7 @@ impl Small {
         Self { shared: Arc::clone(shared), holds, begun: BTreeMap::new() }
     }
 
-    /// Writes a piece; a file that is whole then goes into the batch.
+    /// Writes a piece; a file that is complete then goes into the batch.
     pub(super) fn write(
         &mut self,
         number: u32,
@@ -69,7 +69,7 @@ impl Small {
         Ok(())
     }
 
-    /// A piece of several; returns how many bytes were not there.
+    /// Writes one of several pieces. Returns the number of new bytes.
     fn put(&mut self, number: u32, target: &Target, at: u64, bytes: &[u8]) -> Result<u64, Trouble> {
         let shared = Arc::clone(&self.shared);
         let hold = self.hold(target)?;
@@ -106,7 +106,7 @@ impl Small {
         hold.map_err(|e| self.shared.plan.trouble("open the directory of", e))
     }
 
-    /// A file will not be completed.
+    /// Gives up a file that will not be completed.
     pub(super) fn forget(&mut self, number: u32) {
         if self.begun.remove(&number).is_some() {
             self.remove(number);
@@ -117,11 +117,11 @@ impl Small {
         let Some(target) = self.shared.target(number) else { return };
         let hold = self.holds.get(&self.shared.plan, target.directory);
         let name = temporary(self.shared.tag, number);
-        // Best effort; a later session looks for them, too.
+        // Best effort; a later session also looks for leftovers.
         _ = hold.and_then(|hold| unlinkat(hold, name, AtFlags::empty()));
     }
 
-    /// What was begun is not resumed.
+    /// Removes incomplete small files; they are not resumed.
     pub(super) fn end(&mut self) {
         while let Some((number, _)) = self.begun.pop_first() {
             self.remove(number);
@@ -129,7 +129,7 @@ impl Small {
     }
 }
 
-/// A whole file under its temporary name.
+/// Writes a complete file under its temporary name.
 pub(super) fn make_file(
     shared: &Shared,
     hold: &Hold,
@@ -139,7 +139,7 @@ pub(super) fn make_file(
 ) -> Result<(), Trouble> {
     let mode = u32::from(target.attributes.mode);
     let has_more = shared.plan.keep != Keep::default();
-    // Attributes are for who may read and write.
+    // Setting attributes requires read and write permission.
     let first = if has_more { Mode::RUSR | Mode::WUSR } else { Mode::from_raw_mode(mode & 0o777) };
     let file = create(shared, hold, number, first).map_err(|e| shared.plan.trouble("create", e))?;
     let written = holes::write_new(&file, bytes, target.holes().is_some());
@@ -154,7 +154,7 @@ pub(super) fn make_file(
         };
     }
     done.map_err(|e| {
-        // Best effort: the first error is the one to tell.
+        // Best effort: the first error is the one to report.
         _ = unlinkat(hold, temporary(shared.tag, number), AtFlags::empty());
         shared.plan.trouble("write", e)
     })
@@ -169,7 +169,7 @@ pub(super) fn put_xattrs(shared: &Shared, number: u32, target: &Target, file: im
     }
 }
 
-/// A link under its temporary name, or an empty file.
+/// Creates a link or an empty file under its temporary name.
 pub(super) fn make(
     shared: &Shared,
     hold: &Hold,
@@ -178,12 +178,12 @@ pub(super) fn make(
 ) -> Result<(), Trouble> {
     let What::Link(to) = &target.what else { return make_file(shared, hold, number, target, b"") };
     let name = temporary(shared.tag, number);
-    let made = twice(hold, shared, number, || symlinkat(to.as_slice(), hold, &name));
+    let made = replacing_leftover(hold, shared, number, || symlinkat(to.as_slice(), hold, &name));
     made.map(|()| target.attributes.put_on_link(hold, &name))
         .map_err(|e| shared.plan.trouble("create", e))
 }
 
-/// Whether a new file belongs to whom it should.
+/// Whether a new file gets the right owner and group.
 fn is_own(target: &Target) -> bool {
     let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     target.attributes.owner.is_met(own)
@@ -193,11 +193,11 @@ fn create(shared: &Shared, hold: &Hold, number: u32, mode: Mode) -> Result<File,
     // Writing a sparse file reads the current content of partial blocks.
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let name = temporary(shared.tag, number);
-    twice(hold, shared, number, || openat(hold, &name, flags, mode)).map(File::from)
+    replacing_leftover(hold, shared, number, || openat(hold, &name, flags, mode)).map(File::from)
 }
 
-/// A name of ours that is taken is a leftover: this landing has the lock.
-fn twice<T>(
+/// Retries after deleting an existing file of that name: it is a leftover, because this landing holds the lock.
+fn replacing_leftover<T>(
     hold: &Hold,
     shared: &Shared,
     number: u32,

@@ -1,5 +1,5 @@
-//! What of the plan is here already. Changes nothing, but that directories which their owner may not enter are opened up
-//! for him until the end.
+//! Compares the plan with the existing files. Changes nothing, except that directories which their owner may not enter
+//! get full owner rights until the end.
 
 use super::{
     Failed, Listed, OpenError, Sums,
@@ -22,42 +22,42 @@ use thalweg_part::{Part, StoredTimes};
 use thalweg_units::ByteSize;
 use thalweg_wire::object::{FileRef, FileTime, Keep};
 
-/// Hashes asked for at once.
+/// The maximum number of hashes per request.
 const ASKED: usize = 256;
 
-/// How a directory was found.
+/// The state of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Here,
     Absent,
-    /// Something else is in its place, or it cannot be read.
+    /// It cannot be read, or another item in its place cannot be replaced.
     Refused,
 }
 
-/// What is to be done about a target.
+/// The action for a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Nothing, but for its mode, owner and time if they differ.
+    /// It is here; only mode, owner or time may need an update.
     Keep {
         differs: bool,
     },
-    /// It is made here: an empty file, a link.
+    /// Create it here: an empty file or a link.
     Make,
-    /// It is to be fetched, all of it.
+    /// Fetch all of it.
     Fetch,
-    /// A large file of which a session before left these bytes, as it says.
+    /// Resume a large file; `missing` is what the journal of an earlier session lacks.
     GoOn {
         missing: Vec<Range<u64>>,
     },
-    /// The same size: the content's hash will tell.
+    /// The sizes are equal: the hash of the content decides.
     Ask,
     Refused(String),
 }
 
-/// The most empty directories that are named when they will be replaced.
+/// The maximum number of empty directories named in warnings.
 const CLEARED: usize = 10;
 
-/// By the plan's indices.
+/// The result of the comparison, by the plan's indices.
 #[derive(Debug)]
 pub(super) struct Survey {
     pub(super) places: Vec<Place>,
@@ -67,14 +67,14 @@ pub(super) struct Survey {
     replaced: u64,
     /// The first of these empty directories.
     cleared: Vec<PathBuf>,
-    /// Directories that were opened up, and their modes.
+    /// Directories that got full owner rights, with their original modes.
     pub(super) opened: Vec<(u32, u16)>,
     /// Existing directories whose attributes differ.
     pub(super) differing: Vec<u32>,
 }
 
 impl Survey {
-    /// Looks at everything; with `dry_run` at what can be seen as it is. Without `tree` nothing is here.
+    /// Compares everything; with `dry_run` without changing any mode. Without `tree` nothing exists yet.
     pub(super) fn of(
         plan: &Plan,
         listed: &[Listed],
@@ -83,7 +83,7 @@ impl Survey {
         dry_run: bool,
     ) -> Self {
         let Some(tree) = tree else { return Self::nothing(plan, dry_run) };
-        let mut looker = Looker {
+        let mut surveyor = Surveyor {
             plan,
             holds: Holds::of(tree),
             places: Vec::new(),
@@ -97,12 +97,12 @@ impl Survey {
             cleared: Vec::new(),
             dry_run,
         };
-        plan.directories.iter().enumerate().for_each(|(i, _)| looker.directory(i));
-        let mut fates: Vec<Fate> = plan.targets.iter().map(|t| looker.target(t)).collect();
+        plan.directories.iter().enumerate().for_each(|(i, _)| surveyor.directory(i));
+        let mut fates: Vec<Fate> = plan.targets.iter().map(|t| surveyor.target(t)).collect();
         if let Some(sums) = sums {
-            looker.compare(listed, &mut fates, sums);
+            surveyor.compare(listed, &mut fates, sums);
         }
-        let Looker { places, failed, replaced, cleared, opened, differing, .. } = looker;
+        let Surveyor { places, failed, replaced, cleared, opened, differing, .. } = surveyor;
         Self { places, fates, failed, replaced, cleared, opened, differing }
     }
 
@@ -126,18 +126,18 @@ impl Survey {
         self.cleared.iter().map(text).collect()
     }
 
-    /// Nothing will be done: directories that were opened up are closed again.
+    /// Gives directories their original modes back, because the landing will not start.
     pub(super) fn undo(&self, plan: &Plan, tree: &Tree) {
         for (number, mode) in self.opened.iter().rev() {
             let opened = tree.below(&plan.below(*number));
-            // One that is gone meanwhile has no mode.
+            // A directory that is gone meanwhile has no mode.
             _ = opened.and_then(|hold| give(&*hold, (*mode).into()));
         }
     }
 
-    /// Refuses now rather than late what cannot fit: a file that does not fit alone, so that what one
-    /// source says of one file does not end the others' collection; and all, if the rest does not
-    /// fit together.
+    /// Refuses now, rather than later, data that cannot fit: a single file that is larger than the free space, so that
+    /// one source's file does not end the collection of the others; and the whole collection if the rest does not fit
+    /// together.
     ///
     /// # Errors
     /// [`OpenError::DiskFull`].
@@ -159,7 +159,7 @@ impl Survey {
         Err(OpenError::DiskFull { into: plan.into.clone(), needed, free })
     }
 
-    /// Whether the file system takes as many files, directories and links as are to be made.
+    /// Checks that the filesystem has enough inodes for all new files, directories and links.
     ///
     /// # Errors
     /// [`OpenError::NoInodes`].
@@ -176,7 +176,7 @@ impl Survey {
     }
 }
 
-/// Bytes that the filesystem must have room for, in blocks of 4 KiB.
+/// The space that the filesystem must have, bytes, in blocks of 4 KiB.
 fn needed_by(fate: &Fate, target: &Target) -> u64 {
     match fate {
         Fate::Fetch => {
@@ -196,12 +196,12 @@ fn too_large(needed: u64, free: u64) -> String {
     )
 }
 
-/// What is done about a target that is not here.
+/// The action for a target that is not here.
 fn new(target: &Target) -> Fate {
     if target.size() == 0 { Fate::Make } else { Fate::Fetch }
 }
 
-/// The outcome that a dry run reports: a file that its source cannot read would fail.
+/// The result that a dry run reports: a file that its source cannot read would fail.
 fn predict(target: &Target, fate: Fate) -> Fate {
     let needs_source = matches!(fate, Fate::Fetch | Fate::GoOn { .. } | Fate::Ask);
     match needs_source && target.is_unreadable() {
@@ -210,7 +210,7 @@ fn predict(target: &Target, fate: Fate) -> Fate {
     }
 }
 
-struct Looker<'a> {
+struct Surveyor<'a> {
     plan: &'a Plan,
     holds: Holds,
     places: Vec<Place>,
@@ -219,15 +219,15 @@ struct Looker<'a> {
     differing: Vec<u32>,
     times: StoredTimes,
     by_sum: bool,
-    /// By directory, once it was asked: whether something can be made in it.
+    /// By directory, once checked: whether items can be created in it.
     may_write: Vec<Option<Result<(), Errno>>>,
     replaced: u64,
     cleared: Vec<PathBuf>,
     dry_run: bool,
 }
 
-impl Looker<'_> {
-    /// Whether something can be made in a directory that is here. Its owner opens it up for that.
+impl Surveyor<'_> {
+    /// Whether items can be created in an existing directory. If this user owns it, it can be made writable.
     fn may_write(&mut self, number: u32) -> Result<(), Errno> {
         if let Some(Some(known)) = self.may_write.get(number as usize) {
             return *known;
@@ -264,7 +264,7 @@ impl Looker<'_> {
         };
         match self.places.get(directory.parent as usize) {
             Some(Place::Here) => {}
-            // Told of the one above, and enough.
+            // The failure of the parent directory has already been reported.
             other => return Ok(other.copied().unwrap_or(Place::Refused)),
         }
         let above = self.holds.get(self.plan, directory.parent).map_err(|e| said("open", e))?;
@@ -273,7 +273,7 @@ impl Looker<'_> {
                 Ok(()) => Ok(Place::Absent),
                 Err(why) => Err(said("create", why)),
             },
-            // The real run would open up the one above.
+            // A real run would make the parent accessible.
             Err(Errno::ACCESS) if self.dry_run && is_own(&above) => Ok(Place::Absent),
             Err(other) => Err(said("look at", other)),
             Ok(found) => match FileType::from_raw_mode(found.st_mode) {
@@ -286,7 +286,7 @@ impl Looker<'_> {
                     }
                     Ok(Place::Here)
                 }
-                // Another item is replaced by the directory.
+                // A directory replaces an item of another kind.
                 _ => match self.may_write(directory.parent) {
                     Ok(()) => {
                         self.replaced += 1;
@@ -314,18 +314,19 @@ impl Looker<'_> {
                 .is_ok_and(|itself| dress.has_others(itself))
     }
 
-    /// One that its owner may not write to or enter, e.g. as an earlier collection left it.
+    /// Gives the owner full rights to a directory that it may not write to or enter, e.g. as an earlier collection left
+    /// it.
     fn open_up(&mut self, above: &Hold, number: u32) {
         let Some(directory) = self.plan.directories.get(number as usize) else { return };
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let itself = openat(above, &directory.name, flags, Mode::empty());
-        // What is not allowed shows when something is written.
+        // A missing permission shows when something is written.
         if let Ok(Some(mode)) = itself.and_then(allow) {
             self.opened.push((number, mode));
         }
     }
 
-    /// Decides what to do about a target, or what a dry run reports.
+    /// Decides the action for a target, or the result that a dry run reports.
     fn target(&mut self, target: &Target) -> Fate {
         let fate = self.decide(target);
         if self.dry_run { predict(target, fate) } else { fate }
@@ -363,7 +364,7 @@ impl Looker<'_> {
         Ok(fate)
     }
 
-    /// What is done about a target, by what has its name.
+    /// Decides the action for a target by the existing item with its name.
     fn compared(
         &mut self,
         target: &Target,
@@ -400,7 +401,7 @@ impl Looker<'_> {
         }
     }
 
-    /// A file under the name of a file.
+    /// Decides the action for a file if a file has its name.
     fn same(&mut self, hold: &Hold, target: &Target, found: Option<Stat>) -> Result<Fate, String> {
         let Some(found) = found else { return self.begun(target) };
         let same_size = u64::try_from(found.st_size) == Ok(target.size());
@@ -414,13 +415,13 @@ impl Looker<'_> {
         }
     }
 
-    /// Whether it has its time, as far as times are kept here.
+    /// Whether it has the listed time, as precisely as this filesystem stores times.
     fn has_time(&mut self, hold: &Hold, target: &Target, found: &Stat) -> bool {
         let (wanted, found) = (target.attributes.modified, modified(found));
         self.times.are_same(hold.as_fd(), hold.device, wanted, found)
     }
 
-    /// Whether it has other extended attributes, of those that are kept.
+    /// Whether its kept extended attributes differ.
     fn has_others(&self, hold: &Hold, target: &Target) -> bool {
         if self.plan.keep == Keep::default() {
             return false;
@@ -430,7 +431,7 @@ impl Looker<'_> {
         file.is_ok_and(|file| target.dress(self.plan.keep).has_others(file))
     }
 
-    /// A target whose content is not here, but perhaps a part of it.
+    /// The action for a target whose content is not here, except perhaps a part of it.
     fn begun(&mut self, target: &Target) -> Result<Fate, String> {
         if !target.is_file() || target.is_small() {
             return Ok(new(target));
@@ -448,7 +449,7 @@ impl Looker<'_> {
         })
     }
 
-    /// Settles what hashes must tell.
+    /// Decides the targets whose hashes must be compared.
     fn compare(&mut self, listed: &[Listed], fates: &mut [Fate], sums: &dyn Sums) {
         let mut asked: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for (number, (fate, target)) in fates.iter().zip(&self.plan.targets).enumerate() {
@@ -476,19 +477,20 @@ impl Looker<'_> {
         }
     }
 
-    /// A source that does not say is fetched from, and then says why not.
+    /// Decides by the hash. If the source does not report one, the file is fetched, and the source then reports why it
+    /// fails.
     fn judge(&mut self, target: &Target, there: Option<[u8; 32]>) -> Fate {
         let Some(there) = there else { return self.begun(target).unwrap_or_else(Fate::Refused) };
         match self.sum(target) {
             Ok(here) if here == there => Fate::Keep { differs: self.may_differ(target) },
             Ok(_) => self.begun(target).unwrap_or_else(Fate::Refused),
-            // Its mode keeps its owner out: another one takes its place.
+            // Its mode denies reading even to its owner, so a new file replaces it.
             Err(why) if why.kind() == std::io::ErrorKind::PermissionDenied => Fate::Fetch,
             Err(why) => Fate::Refused(format!("cannot read it: {why}")),
         }
     }
 
-    /// Whether a file with the right content may have other attributes.
+    /// Whether a file with the right content has other attributes.
     fn may_differ(&mut self, target: &Target) -> bool {
         let Ok(hold) = self.holds.get(self.plan, target.directory) else { return true };
         let found = statat(&hold, &target.name, AtFlags::SYMLINK_NOFOLLOW);
@@ -509,7 +511,7 @@ impl Looker<'_> {
     }
 }
 
-/// A target as its source knows it.
+/// The reference to a target at its source.
 pub(super) fn reference(listed: &[Listed], target: &Target) -> Option<FileRef> {
     let What::File(snapshot) = target.what else { return None };
     let of = listed.get(target.origin.listed as usize)?;
@@ -518,12 +520,12 @@ pub(super) fn reference(listed: &[Listed], target: &Target) -> Option<FileRef> {
     Some(FileRef { root, path: entry.path.clone(), snapshot })
 }
 
-/// When its content last changed.
+/// The modification time of an item's content.
 pub(super) fn modified(found: &Stat) -> FileTime {
     FileTime::of_stat(found.st_mtime, found.st_mtime_nsec)
 }
 
-/// Whether mode or owner are others. Links have no mode of their own.
+/// Whether mode or owner differ. Links have no mode.
 pub(super) fn differs(target: &Target, found: &Stat, is_link: bool) -> bool {
     let bits = if is_link { 0 } else { 0o7777 };
     !target.dress(Keep::default()).is_on(found, bits)

@@ -1,9 +1,9 @@
-//! Directories below the first one, open, never through a symbolic link.
+//! Opens directories below the first one, never through a symbolic link.
 //!
-//! Whoever may write below the directory could put a link where a directory was; so each is
-//! opened from the first one on with `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`
-//! (openat2(2)), and everything in it is named relative to that. Links that stay
-//! inside are not followed either: two names for one directory would mix two.
+//! Another user who may write below the directory could replace a directory by a link. So each directory is opened from
+//! the first one with `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS` (openat2(2)), and its contents are named relative to
+//! it. Links that stay inside are not followed either, because two names for one directory would mix the contents of
+//! two.
 
 use super::plan::Plan;
 use rustix::{
@@ -23,8 +23,8 @@ use std::{
 };
 use thalweg_base::descriptors::path_of;
 
-/// Directories that each of the threads keeps open, a descriptor each. Of more, the one used longest ago is closed,
-/// and opened again when it is needed.
+/// The maximum number of directories that each thread keeps open, one descriptor each. Beyond it the oldest is closed,
+/// and reopened when needed.
 const KEPT: usize = 24;
 
 /// An open directory.
@@ -32,7 +32,7 @@ const KEPT: usize = 24;
 pub(super) struct Hold {
     descriptor: OwnedFd,
     pub(super) device: u64,
-    /// New files in it get mode and group as asked: no default list of rights, no group of its own.
+    /// New files in it get the requested mode and the process's group: it has no default ACL and no set-group-ID bit.
     pub(super) is_plain: bool,
 }
 
@@ -44,12 +44,12 @@ impl Hold {
         Ok(Self { descriptor, device: found.st_dev, is_plain })
     }
 
-    /// A path to `name` in it for those who take paths. It holds as long as this is open.
+    /// A path to `name` in it, for functions that take paths. It is valid while this is open.
     pub(super) fn path(&self, name: &OsStr) -> PathBuf {
         self.itself().join(name)
     }
 
-    /// Its own path of that sort.
+    /// Such a path to the directory itself.
     pub(super) fn itself(&self) -> PathBuf {
         path_of(&self.descriptor)
     }
@@ -63,7 +63,7 @@ impl AsFd for Hold {
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// For looks at what is in a directory that may be entered and not be read.
+/// For lookups in a directory that may be entered but not read.
 const ENTERED: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// The first directory.
@@ -73,7 +73,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Opens it; links on the way to it are the user's own choice.
+    /// Opens it. Links in the path to it are followed, because the user chose that path.
     pub(super) fn open(into: &Path) -> Result<Self, Errno> {
         let open = |flags| openat(CWD, into, flags, Mode::empty());
         let descriptor = match open(DIRECTORY) {
@@ -83,15 +83,15 @@ impl Tree {
         Ok(Self { first: Arc::new(Hold::of(descriptor)?) })
     }
 
-    /// The same with all rights of its owner until the end; what it had is told if that was less.
+    /// Opens it, and gives its owner all rights until the end. Also returns its original mode if that had fewer.
     pub(super) fn open_up(into: &Path) -> Result<(Self, Option<u16>), Errno> {
         let was = allow(openat(CWD, into, ENTERED, Mode::empty())?)?;
         Ok((Self::open(into)?, was))
     }
 
-    /// Gives it back the mode that it had.
+    /// Restores its original mode.
     pub(super) fn close(&self, was: Option<u16>) {
-        // One that cannot get it is open to its owner alone.
+        // If that fails, it is only accessible to its owner.
         was.into_iter().for_each(|mode| _ = give(&*self.first, mode.into()));
     }
 
@@ -99,7 +99,7 @@ impl Tree {
         &self.first
     }
 
-    /// The directory at a path below it.
+    /// Opens the directory at a path below it.
     pub(super) fn below(&self, path: &Path) -> Result<Arc<Hold>, Errno> {
         if path.as_os_str().is_empty() {
             return Ok(Arc::clone(&self.first));
@@ -114,7 +114,8 @@ impl Tree {
     }
 }
 
-/// Gives the owner of a directory all rights to it, if that is who we are. What it had is told if that was less.
+/// Gives the owner of a directory all rights to it, if this process runs as the owner and not as root. Returns the
+/// original mode if that had fewer.
 pub(super) fn allow(directory: impl AsFd) -> Result<Option<u16>, Errno> {
     let found = fstat(&directory)?;
     let user = geteuid();
@@ -125,7 +126,7 @@ pub(super) fn allow(directory: impl AsFd) -> Result<Option<u16>, Errno> {
     Ok(Some((found.st_mode & 0o7777) as u16))
 }
 
-/// Gives it this mode, also if it is open by its path alone (open(2), `O_PATH`).
+/// Sets the mode of a directory, even if it is open with `O_PATH` only (open(2)).
 pub(super) fn give(directory: impl AsFd, mode: u32) -> Result<(), Errno> {
     chmodat(CWD, path_of(directory), Mode::from_raw_mode(mode), AtFlags::empty())
 }
@@ -167,7 +168,7 @@ pub(super) fn remove_directory(hold: &Hold, name: &OsStr) -> Result<(), Errno> {
     }
 }
 
-/// What openat2 says when somebody renames meanwhile.
+/// Retries openat2 while concurrent renames make it fail.
 fn again<T>(mut open: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     const TRIES: usize = 16;
     let mut tries = (0..TRIES).map(|_| open());
@@ -175,7 +176,7 @@ fn again<T>(mut open: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     first.unwrap_or(Err(Errno::AGAIN))
 }
 
-/// Directories of a plan that one thread has open, the last used first.
+/// Directories of a plan that one thread has open.
 #[derive(Debug)]
 pub(super) struct Holds {
     tree: Tree,
@@ -187,7 +188,7 @@ impl Holds {
         Self { tree: tree.clone(), kept: VecDeque::new() }
     }
 
-    /// The plan's directory of this number.
+    /// Opens the plan's directory of this number.
     pub(super) fn get(&mut self, plan: &Plan, number: u32) -> Result<Arc<Hold>, Errno> {
         if let Some(at) = self.kept.iter().position(|(known, _)| *known == number) {
             if at > 0 {

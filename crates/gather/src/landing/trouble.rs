@@ -1,4 +1,4 @@
-//! The system's refusals, sorted: one file's, or everybody's.
+//! Classifies system errors: those of one file, and those that affect all files.
 
 use super::plan::Plan;
 use rustix::io::Errno;
@@ -7,17 +7,17 @@ use thalweg_base::space::Space;
 use thalweg_files::land::LandError;
 use thalweg_part::PartError;
 
-/// Why a step did not go.
+/// Why a step failed.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// This target alone.
+    /// An error of this target alone.
     One(String),
-    /// Nothing more can be kept.
+    /// Nothing more can be stored.
     All(LandError),
 }
 
 impl Plan {
-    /// Sorts the refusal to `what` a target.
+    /// Classifies the error of doing `what` to a target.
     pub(super) fn trouble(&self, what: &str, error: Errno) -> Trouble {
         let source = io::Error::from(error);
         if ends_all(&source) {
@@ -26,7 +26,7 @@ impl Plan {
         Trouble::One(said(what, error))
     }
 
-    /// That of a part.
+    /// Classifies the error of a part.
     pub(super) fn part_trouble(&self, error: &PartError) -> Trouble {
         match error {
             PartError::Io { what, source, .. } if ends_all(source) => {
@@ -39,7 +39,7 @@ impl Plan {
         }
     }
 
-    /// What ends everything.
+    /// The error that ends the collection.
     pub(super) fn end_of_all(&self, what: &str, error: &io::Error) -> LandError {
         let into = self.into.display();
         let (full, quota) = (io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded);
@@ -59,12 +59,12 @@ impl Plan {
     }
 }
 
-/// The refusal to `what` something that is named beside.
+/// The message for an error of doing `what`; the file is named separately.
 pub(super) fn said(what: &str, error: Errno) -> String {
     format!("cannot {what} it: {}", io::Error::from(error))
 }
 
-/// That of a part. Its own words name a path of /proc, under which it is opened.
+/// The message for an error of a part, without its path: the error names a path in /proc, by which the part was opened.
 pub(super) fn said_of_part(error: &PartError) -> String {
     match error {
         PartError::Io { what, source, .. } => format!("cannot {what} it: {source}"),
@@ -80,7 +80,7 @@ pub(super) fn said_of_part(error: &PartError) -> String {
     }
 }
 
-/// Whether the next file would fare the same.
+/// Whether the next file would fail in the same way.
 fn ends_all(error: &io::Error) -> bool {
     const ALL: [Errno; 7] = [
         Errno::IO,

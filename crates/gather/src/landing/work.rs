@@ -1,4 +1,4 @@
-//! A landing at work, and its end.
+//! The execution and the end of a landing.
 
 use super::{
     super::Changes,
@@ -20,8 +20,8 @@ use std::{
 use thalweg_files::land::LandError;
 use tokio::sync::Semaphore;
 
-/// The most bytes that wait for the disk: half a second at 1 Gbit/s, in which a sync holds up
-/// the making of files. When it is full, the ways stop reading, and TCP's windows close.
+/// The maximum number of bytes that wait for the disk: half a second at 1 Gbit/s, which covers the time that a sync
+/// delays file creation. When it is reached, connections are no longer read, and TCP's windows close.
 const QUEUED: usize = 64 << 20;
 
 /// See the [module](self).
@@ -30,22 +30,22 @@ pub(super) struct Work {
     shared: Arc<Shared>,
     /// The bytes that may still be queued.
     room: Arc<Semaphore>,
-    /// `None` once it is over.
+    /// `None` after the end.
     crew: Mutex<Option<Crew>>,
     ended: Mutex<Option<Report>>,
     lock: Lock,
     begun: Beginning,
 }
 
-/// What was known at the beginning.
+/// The state at the beginning.
 #[derive(Debug)]
 pub(super) struct Beginning {
-    /// Of the targets so many are fetched.
+    /// The number of targets to fetch; they come first.
     pub(super) fetched: usize,
     pub(super) present: Present,
     /// Directories created and attributes set before anything was fetched.
     pub(super) changes: Changes,
-    /// Files that will not be here, of those with further names.
+    /// Files that will not be here and that have further names.
     pub(super) refused: BTreeSet<Place>,
     pub(super) failed: Vec<Failed>,
 }
@@ -65,7 +65,7 @@ impl Work {
         if !self.wants(number)? || bytes.is_empty() {
             return Ok(());
         }
-        // One that is larger than the queue takes all of it.
+        // A piece larger than the queue takes the whole queue.
         let share = bytes.len().min(QUEUED) as u32;
         let room = Arc::clone(&self.room).acquire_many_owned(share).await.map_err(|_| over())?;
         let queue = lock(&self.crew).as_ref().and_then(|crew| crew.queue(number));
@@ -91,7 +91,7 @@ impl Work {
     pub(super) fn give_up(&self, number: u32, why: String) {
         self.shared.give_up(number, why);
         let queue = lock(&self.crew).as_ref().and_then(|crew| crew.queue(number));
-        // A full queue only keeps it from being put away at once: it is at the end.
+        // If the queue is full, the file is cleaned up at the end instead.
         queue.into_iter().for_each(|queue| _ = queue.try_send(Order::GiveUp(number)));
     }
 
@@ -144,7 +144,7 @@ impl Work {
     }
 }
 
-/// Like a crash; it waits for the writes under way, so that the lock is free when it is gone.
+/// Has the effect of a crash, but waits for the writes under way, so that the lock is free afterwards.
 impl Drop for Work {
     fn drop(&mut self) {
         if let Some(crew) = lock(&self.crew).take() {

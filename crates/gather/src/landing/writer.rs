@@ -1,4 +1,4 @@
-//! Threads that write. Each file belongs to one of them, so that none waits for a lock.
+//! The threads that write. Each file belongs to one of them, so that none waits for a lock.
 
 use super::{
     batch::Batches,
@@ -13,13 +13,13 @@ use std::{
 };
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-/// The most pieces that wait for one thread, so that many small ones do not cost more than
-/// their bytes. When it is full, the ways wait as well.
+/// The maximum number of pieces that wait for one thread, so that many small pieces do not take more memory than their
+/// bytes. When it is reached, connections wait as well.
 const QUEUE: usize = 2048;
 
-/// What a thread is to do.
+/// A command to a thread.
 pub(super) enum Order {
-    /// The permits are its bytes' share of the queue; they come back once it is written.
+    /// Write a piece. The permits are its share of the byte queue, and are released once it is written.
     Write {
         number: u32,
         at: u64,
@@ -27,7 +27,7 @@ pub(super) enum Order {
         _room: OwnedSemaphorePermit,
     },
     GiveUp(u32),
-    /// Time passes, even if nothing comes.
+    /// Check for checkpoints that are due, even if nothing arrives.
     Tick,
 }
 
@@ -39,17 +39,17 @@ pub(super) struct Writers {
     shared: Arc<Shared>,
 }
 
-/// As many as the disk's directories let work beside each other: names are given one by one, the
-/// rest of a file's five calls is not.
+/// The number of threads, as far as they can work in parallel: the filesystem creates names one by one, but runs the
+/// rest of the five calls per file in parallel.
 fn number() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 4)
 }
 
-/// Neighbours of one directory go to one thread: it has the directory open.
+/// This many consecutive files go to the same thread, because they often share a directory, which that thread has open.
 const NEIGHBOURS: u32 = 16;
 
 impl Writers {
-    /// Starts them. Each gets the large files of its own that a session before began.
+    /// Starts the threads. Each gets those of its large files that an earlier session began.
     pub(super) fn start(
         shared: &Arc<Shared>,
         batches: &Arc<Batches>,
@@ -75,22 +75,22 @@ impl Writers {
         Ok(writers)
     }
 
-    /// The queue of the thread whose file this is.
+    /// The queue of the thread that owns this file.
     pub(super) fn of(&self, number: u32) -> Option<mpsc::Sender<Order>> {
         self.orders.get(place(number, self.orders.len())).cloned()
     }
 
-    /// All queues, without keeping the threads from ending.
+    /// Weak handles of all queues, which do not keep the threads running.
     pub(super) fn weak(&self) -> Vec<mpsc::WeakSender<Order>> {
         self.orders.iter().map(mpsc::Sender::downgrade).collect()
     }
 
-    /// Waits until all that was handed over is written. Whoever still waits with more is refused.
+    /// Waits until all pieces handed over are written. Senders that still wait with further pieces get an error.
     pub(super) fn end(self) {
         self.shared.end();
-        // A full queue wakes its thread by itself.
+        // A full queue wakes its thread anyway.
         self.orders.iter().for_each(|orders| _ = orders.try_send(Order::Tick));
-        // One that panicked has written what it could.
+        // A thread that panicked has written what it could.
         self.threads.into_iter().for_each(|thread| _ = thread.join());
     }
 }
@@ -127,10 +127,10 @@ impl Writer {
         }
     }
 
-    /// After the end of all what still comes is dropped.
+    /// Writes a piece. Pieces of unwanted files, or after the landing has stopped, are dropped.
     fn write(&mut self, number: u32, at: u64, bytes: &[u8]) {
         let Some(target) = self.shared.target(number) else { return };
-        // Of a large file that was given up what came before is kept.
+        // For a large file that was given up, pieces received before are still stored.
         let wanted = match self.shared.state(number) {
             State::Waiting => true,
             State::GivenUp => !target.is_small(),

@@ -1,4 +1,4 @@
-//! The executor of each method.
+//! Selects the executor of each method.
 
 use super::{
     super::{
@@ -12,32 +12,32 @@ use thalweg_files::land::LandError;
 use thalweg_plan::collection::{Rule, Timetable, steering::SharedSet};
 use thalweg_wire::object::JobId;
 
-/// How the bytes came.
+/// The result of the transfers.
 #[derive(Debug, Default)]
 pub(super) struct Carried {
-    /// Sources that have data left, and why.
+    /// Sources with data left, and why.
     pub failed: Vec<(u32, String)>,
     /// The most bytes that each participant held for others at a time.
     pub storage: BTreeMap<u32, u64>,
     /// Messages to other nodes that only synchronise.
     pub messages: u64,
-    /// Bytes that were not carried by the path that was planned.
+    /// Bytes that did not come by their planned path.
     pub off_plan: u64,
-    /// Ways that were opened, in all.
+    /// The number of paths opened.
     pub ways: u32,
-    /// How often rates were away from the planned ones.
+    /// How often rates differed from the planned ones.
     pub drifts: u32,
-    /// Legs that were seen to slow each other.
+    /// Legs that were observed to slow each other.
     pub shared: Vec<SharedSet>,
-    /// What synchronising took of the transfers' time, over all of them.
+    /// The synchronisation time of all transfers.
     pub overhead: Duration,
 }
 
-/// Carries the plan out.
+/// Carries out the plan.
 ///
 /// # Errors
 ///
-/// [`LandError::All`]: nothing more can be kept.
+/// [`LandError::All`]: nothing more can be stored.
 pub(super) async fn out(
     errand: &Errand,
     ready: &Ready,

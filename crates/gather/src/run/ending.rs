@@ -1,4 +1,4 @@
-//! How a collection ended, in numbers.
+//! Computes the totals of a collection.
 
 use super::{
     super::{
@@ -15,14 +15,14 @@ use thalweg_plan::collection::steering::SharedSet;
 use thalweg_units::{ByteSize, Rate};
 
 impl Totals {
-    /// It was asked to end before anything was moved.
+    /// The totals of a collection that was stopped before anything was moved.
     pub(super) fn interrupted() -> Self {
         Self { outcome: Outcome::Interrupted, ..Self::default() }
     }
 }
 
 impl Run {
-    /// The end; each file that is not here is told.
+    /// Returns the totals, and reports each missing file.
     pub(super) fn totals(
         &self,
         ready: &Ready,
@@ -90,13 +90,13 @@ impl Run {
         carried.storage.iter().filter_map(stored).collect()
     }
 
-    /// From `/` on, made printable; what could not be listed has its path there.
+    /// The absolute path, made printable; if it could not be listed, its path at the source.
     fn here(&self, path: &Path) -> String {
         let here = self.request.into.join(path);
         printable(&std::path::absolute(&here).unwrap_or(here))
     }
 
-    /// Of many that fail for one reason the first are named, and the others counted.
+    /// Reports failures: for each reason the first ones by name, and the number of the others.
     pub(super) fn tell_of_failures(&self, overlay: &Overlay, all: &[Failed]) {
         failures::tell(
             &*self.events,
@@ -108,12 +108,12 @@ impl Run {
     }
 }
 
-/// By names.
+/// Converts sets of legs to names.
 fn shared(ready: &Ready, sets: &[SharedSet]) -> Vec<Shared> {
     let name = |host: &u32| ready.overlay.names.get(*host as usize).cloned();
     let shared = |set: &SharedSet| Shared {
         legs: set.legs.iter().filter_map(|(from, to)| Some((name(from)?, name(to)?))).collect(),
-        // Bytes a second; not negative.
+        // In bytes/s, and not negative.
         rate_bps: (set.limit * 8.0) as u64,
     };
     sets.iter().map(shared).collect()

@@ -1,4 +1,4 @@
-//! Which files are to be fetched, told in parts.
+//! Reports the files to fetch, in parts.
 
 use super::super::{
     Event, EventSink, FileListed,
@@ -9,10 +9,10 @@ use thalweg_files::inventory::Inventory;
 use thalweg_paths::overlay::Overlay;
 use thalweg_wire::object::{FileRef, base};
 
-/// Files of one event: a line of some 100 kB as JSON.
+/// The maximum number of files in one event: a line of some 100 kB as JSON.
 const PART: usize = 1000;
 
-/// Tells all of them, those of a source together as they come.
+/// Reports all files. Consecutive files of one source share events.
 pub(super) fn tell(inventory: &Inventory, overlay: &Overlay, events: &Arc<dyn EventSink>) {
     let parts = inventory.files.chunk_by(|a, b| a.source == b.source);
     for part in parts.flat_map(|of_source| of_source.chunks(PART)) {
@@ -27,10 +27,10 @@ pub(super) fn tell(inventory: &Inventory, overlay: &Overlay, events: &Arc<dyn Ev
     }
 }
 
-/// The most paths of a sort that an event names; of more the number.
+/// The maximum number of paths of a source that an event names; the rest is counted.
 const NAMED: usize = 10;
 
-/// Tells what is left out and is not missed, of each source once.
+/// Reports items that are left out on purpose, in one event per source.
 pub(super) fn tell_passed_over(all: &[PassedOver], overlay: &Overlay, events: &Arc<dyn EventSink>) {
     for of_source in all.chunk_by(|a, b| a.source == b.source) {
         let first = of_source.first().and_then(|passed| overlay.names.get(passed.source as usize));
@@ -46,7 +46,7 @@ pub(super) fn tell_passed_over(all: &[PassedOver], overlay: &Overlay, events: &A
     }
 }
 
-/// Its path at the source, made printable.
+/// The file's path at the source, made printable.
 fn there(file: &FileRef) -> String {
     let base = base(&file.root).escape_ascii();
     if file.path.as_bytes().is_empty() { base.to_string() } else { format!("{base}/{}", file.path) }

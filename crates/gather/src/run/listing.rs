@@ -1,4 +1,4 @@
-//! All sources are asked at once what they have.
+//! Lists all sources concurrently.
 
 use super::{
     super::{Event, EventSink, Greeted, landing::Listed},
@@ -19,28 +19,28 @@ use tokio::{
     time::{Instant, interval_at},
 };
 
-/// Relays that are tried where a source does not answer directly; each may take a dial's deadline.
+/// Relays that are tried if a source does not answer directly; each may take the timeout of a dial.
 const DETOURS: usize = 3;
 
-/// So long nothing need be said of sources that have not answered.
+/// How long sources may be silent before the user is told.
 const SILENT: Duration = Duration::from_secs(2);
 
-/// It is not looked more often at who is late.
+/// The minimum interval of checks for late sources.
 const SOONEST: Duration = Duration::from_millis(10);
 
-/// The most sources that are named in a line.
+/// The maximum number of sources named in a message.
 const NAMED: usize = 5;
 
-/// What a source is asked for.
+/// The paths requested from a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// The source.
     pub node: Name,
-    /// Absolute paths there, with wildcards.
+    /// Absolute paths there; may contain wildcards.
     pub paths: Vec<Vec<u8>>,
 }
 
-/// As the command line has it.
+/// The form used on the command line.
 impl fmt::Display for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, path) in self.paths.iter().enumerate() {
@@ -51,20 +51,20 @@ impl fmt::Display for Asked {
     }
 }
 
-/// What the sources said.
+/// The listings of the sources.
 #[derive(Default)]
 pub(super) struct Listings {
     pub listed: Vec<Listed>,
-    /// Indices of those that said nothing.
+    /// Indices of sources without a listing.
     pub failed: Vec<u32>,
-    /// Round trips that were seen on the way.
+    /// Round trips measured on the way.
     pub rtts: BTreeMap<Name, Duration>,
-    /// The connections that they came by.
+    /// The connections on which the listings came.
     pub greeted: Greeted,
 }
 
-/// Asks all; whoever cannot be asked is told, and so is who is not through when all patience is over.
-/// As long as nobody has said all, there is nothing to go on with, and all are waited for.
+/// Lists all sources. Sources that cannot be asked, or that are not done in time, are reported. Until one source has
+/// listed everything there is nothing to continue with, so all are waited for.
 ///
 /// # Errors
 ///
@@ -87,17 +87,17 @@ pub(super) async fn all(
                 Err(_) => return Err(GatherError::Broken),
             },
             _ = ticks.tick() => {
-                // Who has walked as long as another has its time from then on.
+                // The patience counts from the end of the first complete listing.
                 if first.is_some_and(|first| first.elapsed() > request.listing_patience) {
                     for (source, late) in waiting.give_up(request.listing_patience) {
                         listings.lose(request, source, late.to_string(), events);
                     }
                 }
-                tell_who_is_waited_for(request, &waiting, events);
+                report_waiting(request, &waiting, events);
                 continue;
             }
         };
-        // It may have come to its end just when it was given up.
+        // It may have ended just when it was given up.
         if !waiting.end(source) {
             continue;
         }
@@ -115,15 +115,15 @@ pub(super) async fn all(
     if listings.listed.is_empty() {
         return Err(GatherError::NoSource);
     }
-    // By their numbers, not by who was quickest.
+    // In the order of the participants, not of the answers.
     listings.listed.sort_by_key(|listed| listed.source);
     Ok(listings)
 }
 
-/// Each source's answer, with its index.
+/// The answers of all sources, with their indices.
 type Answers = JoinSet<(u32, Result<Answer, Silence>)>;
 
-/// A task for each source.
+/// Starts a task for each source.
 fn begin(request: &Request, reach: &MemberDialer) -> (Answers, Waiting) {
     let others = participants::between(request, reach);
     let room = Room::new(request.sources.len());
@@ -145,7 +145,7 @@ fn begin(request: &Request, reach: &MemberDialer) -> (Answers, Waiting) {
     (asked, waiting)
 }
 
-fn tell_who_is_waited_for(request: &Request, waiting: &Waiting, events: &Arc<dyn EventSink>) {
+fn report_waiting(request: &Request, waiting: &Waiting, events: &Arc<dyn EventSink>) {
     let names = waiting.sources().filter_map(|at| request.sources.get(at as usize));
     let mut names: Vec<&str> = names.map(|source| source.node.as_str()).collect();
     if names.is_empty() {
@@ -158,9 +158,9 @@ fn tell_who_is_waited_for(request: &Request, waiting: &Waiting, events: &Arc<dyn
     events.event(Event::Note { text });
 }
 
-/// Why a source says nothing.
+/// Why a source has no listing.
 enum Silence {
-    /// It offers nothing of what was asked for, such as this path.
+    /// It offers nothing of the requested paths; this is one of them.
     NotOffered(String),
     Other(String),
 }
@@ -172,7 +172,7 @@ impl From<String> for Silence {
 }
 
 impl Silence {
-    /// In words; with `advice`, the lines that would offer it.
+    /// The message; with `advice` it includes settings that would offer the path.
     fn told(self, me: &Name, advice: bool) -> String {
         match self {
             Self::NotOffered(path) if advice => how_to_offer(&path, me),
@@ -183,7 +183,7 @@ impl Silence {
 }
 
 impl Listings {
-    /// This source is left out.
+    /// Reports a source that is left out.
     fn lose(&mut self, request: &Request, source: u32, why: String, events: &Arc<dyn EventSink>) {
         let name = request.sources[source as usize].node.clone();
         events.event(Event::SourceFailed { source: name, why });
@@ -218,7 +218,7 @@ impl Listings {
     }
 }
 
-/// What is asked of a source.
+/// What is requested from a source.
 struct Wanted {
     asked: Asked,
     exclude: Vec<Vec<u8>>,
@@ -230,7 +230,7 @@ struct Answer {
     remote: Remote,
     rtt: Option<Duration>,
     took: Duration,
-    /// It knows no more than what all nodes do.
+    /// The node only supports the oldest listing request.
     is_older: bool,
 }
 
@@ -248,7 +248,7 @@ async fn ask(
     let request = ListRequest { roots: asked.paths.clone(), exclude };
     let take = |part, bytes| said.take(part, bytes);
     let mut ended = remote.describe_while(request.clone(), keep, take).await;
-    // An older node ends the channel at a request that it does not know.
+    // An older node closes the channel at a request that it does not know.
     let is_older = matches!(ended, Err(RemoteError::Lost { .. })) && !said.has_any;
     if is_older {
         remote = open(reach, &asked.node, others).await?;
@@ -267,7 +267,7 @@ async fn ask(
     Ok(Answer { listed, remote, rtt, took: began.elapsed(), is_older })
 }
 
-/// What a source has said so far.
+/// The listing of a source so far.
 struct Said {
     heard: Arc<Heard>,
     share: Share,
@@ -300,7 +300,7 @@ impl Said {
     }
 }
 
-/// Directly; where that fails, through one of the others.
+/// Connects directly, or through another host if that fails.
 async fn open(reach: &MemberDialer, node: &Name, others: &[Name]) -> Result<Remote, String> {
     let why = match Remote::open(reach, node, &[]).await {
         Ok(remote) => return Ok(remote),
@@ -314,7 +314,7 @@ async fn open(reach: &MemberDialer, node: &Name, others: &[Name]) -> Result<Remo
     Err(why.to_string())
 }
 
-/// The first path, if nothing at all is offered there.
+/// Returns the first refused path if the source offers none of the requested ones.
 fn refused_all(entries: &[Entry], failed: &[(Vec<u8>, Failure)]) -> Option<String> {
     let is_refused = |failed: &&(Vec<u8>, Failure)| matches!(failed.1, Failure::NotOffered(_));
     let first = failed.iter().find(is_refused)?;
@@ -322,8 +322,7 @@ fn refused_all(entries: &[Entry], failed: &[(Vec<u8>, Failure)]) -> Option<Strin
     all.then(|| String::from_utf8_lossy(&first.0).into_owned())
 }
 
-/// What to write into the settings of a node that offers nothing: to this member alone, and no more than was
-/// asked for.
+/// Suggests settings for a node that offers nothing: for this member only, and no more than was requested.
 fn how_to_offer(path: &str, me: &Name) -> String {
     // The directory before the first wildcard.
     let fixed = path.split(['*', '?', '[']).next().unwrap_or_default();
@@ -344,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_offers_nothing_is_told_the_lines_that_would() {
+    fn the_settings_that_would_offer_a_path_are_suggested_once() {
         let asked = Asked { node: "fra".parse().unwrap(), paths: vec![b"/data/x*/y".to_vec()] };
         assert_eq!(asked.to_string(), "fra:/data/x*/y");
         let no = |path: &str| (path.into(), Failure::NotOffered(path.into()));

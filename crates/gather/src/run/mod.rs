@@ -1,4 +1,4 @@
-//! Runs a whole collection, from listings to files, and emits its events.
+//! Runs a complete collection, from listings to files, and emits its events.
 
 mod carry;
 mod ending;
@@ -51,55 +51,55 @@ use tokio_util::sync::CancellationToken;
 use watch::Watch;
 use way_in::WayIn;
 
-/// What is to be collected, and how.
+/// The input of a collection.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// From whom, in the order of the participants; each node once.
+    /// The sources, in the order of the participants; each node appears once.
     pub sources: Vec<Asked>,
-    /// Patterns that are left out at all of them.
+    /// Patterns of paths to leave out at all sources.
     pub exclude: Vec<Vec<u8>>,
-    /// A source that lists nothing new for so long, once another has said all, is left out.
+    /// Once another source has listed everything, a source that lists nothing new for this long is left out.
     pub listing_patience: Duration,
-    /// The directory.
+    /// The target directory.
     pub into: PathBuf,
-    /// Where each source's files go below it; `None`: by the number of nodes.
+    /// How sources' files are placed below it; `None`: by the number of nodes.
     pub layout: Option<Layout>,
     /// Compare content instead of times.
     pub checksum: bool,
-    /// What is kept beside content, modes, times and links.
+    /// Metadata to keep besides content, modes, times and links.
     pub fidelity: Fidelity,
-    /// Which hosts may stand between.
+    /// Hosts that may be used as intermediates.
     pub via: Via,
-    /// What relays are asked for.
+    /// The terms requested from relays.
     pub terms: Terms,
-    /// What is known of legs.
+    /// Known rates and round trips of legs.
     pub estimates: Estimates,
-    /// How it is carried out.
+    /// The method to carry it out.
     pub method: MethodName,
-    /// The most ways of a source at a time, of the fluid method; `None`: its default.
+    /// The maximum number of concurrent paths per source, for the fluid method; `None`: its default.
     pub ways: Option<usize>,
-    /// The slot of a timetable; `None`: chosen.
+    /// The slot length of a timetable; `None`: chosen automatically.
     pub slot: Option<Duration>,
-    /// Its data unit; `None`: chosen.
+    /// Its data unit; `None`: chosen automatically.
     pub unit: Option<ByteSize>,
-    /// The most bytes a second that this host takes.
+    /// The maximum receive rate of this host, bytes/s.
     pub limit: Option<NonZeroU64>,
-    /// When all is to be here, from the beginning.
+    /// The time by which everything is to be here, from the start.
     pub deadline: Option<Duration>,
-    /// What legs cost.
+    /// The prices of legs.
     pub prices: Option<PriceList>,
-    /// The most that it may cost by them.
+    /// The maximum price of the collection.
     pub budget: Option<f64>,
-    /// Only look and plan.
+    /// Only list and plan.
     pub dry_run: bool,
-    /// Tell which files are to be fetched ([`Event::Files`]).
+    /// Report the files to fetch ([`Event::Files`]).
     pub list: bool,
-    /// Where what comes is charged, as data and duplicates.
+    /// The budget to which received bytes are charged, as data and duplicates.
     pub bytes: Arc<Budget>,
 }
 
 impl Request {
-    /// From these sources to this directory, as `thalweg gather` without options does it.
+    /// Creates a request for these sources and this directory, with the defaults of `thalweg gather`.
     pub fn new(sources: Vec<Asked>, into: PathBuf) -> Self {
         Self {
             sources,
@@ -127,39 +127,39 @@ impl Request {
     }
 }
 
-/// A collection did not begin, or could not go on at all.
+/// A collection could not begin, or not continue at all.
 #[derive(Debug, Error)]
 pub enum GatherError {
-    /// No such node.
+    /// An unknown node.
     #[error(transparent)]
     Name(#[from] RouteNameError),
-    /// This host has no roster that holds.
+    /// This host has no valid roster.
     #[error("{0}")]
     Roster(String),
-    /// Nobody said what they have; each was told as [`Event::SourceFailed`].
+    /// No source could be listed; each failure was reported as [`Event::SourceFailed`].
     #[error("no source could be asked what it has; why is said of each above")]
     NoSource,
-    /// It cannot land here.
+    /// The collection cannot land here.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// A pattern to leave out is none.
+    /// An invalid pattern of paths to leave out.
     #[error("--exclude: {0}")]
     Exclude(String),
     /// It cannot be planned.
     #[error(transparent)]
     Forecast(#[from] ForecastError),
-    /// A task died; its panic was printed.
+    /// A task panicked; its panic was printed.
     #[error("a part of this program broke off")]
     Broken,
 }
 
-/// Collects; what happens is told to `events`, the end as [`Event::Ended`] as well.
+/// Runs a collection. Events, and finally the result as [`Event::Ended`], go to `events`.
 ///
-/// When `stop` is cancelled, what came is kept, and a later call with the same request goes on.
+/// When `stop` is cancelled, received data is kept, and a later call with the same request continues.
 ///
 /// # Errors
 ///
-/// [`GatherError`]: nothing was moved.
+/// Returns [`GatherError`] if nothing was moved.
 pub async fn gather(
     request: Request,
     reach: MemberDialer,
@@ -181,11 +181,11 @@ struct Run {
     began: Instant,
 }
 
-/// What is known when bytes begin to flow.
+/// The state when bytes begin to flow.
 struct Ready {
     overlay: Arc<Overlay>,
     landing: Landing,
-    /// It goes on with an earlier call's.
+    /// Whether it resumes an earlier call.
     resumed: bool,
     inventory: Arc<Inventory>,
     plan: Plan,
@@ -222,11 +222,11 @@ impl Run {
         Ok(Totals { duplicate_bytes, ..totals })
     }
 
-    /// Overlay, landing and plan.
+    /// Prepares overlay, landing and plan.
     async fn prepare(&self, listings: Listings) -> Result<Ready, GatherError> {
         let Listings { listed, failed, rtts, greeted } = listings;
         let overlay = Arc::new(participants::overlay(&self.request, &self.reach, rtts));
-        // What may be refused is planned before anything is made here.
+        // Plans that may be refused are made before anything is created here.
         let early = match self.may_be_refused() && !self.request.dry_run {
             true => Some(self.plan_early(&listed, &overlay).await?),
             false => None,
@@ -268,7 +268,7 @@ impl Run {
         Ok(Ready { overlay, landing, resumed, inventory, plan, method, grid, greeted, failed })
     }
 
-    /// A timetable needs ways, and a budget may be too little.
+    /// Whether the plan may be refused: a timetable needs measured paths, and a budget may be too small.
     fn may_be_refused(&self) -> bool {
         let by_method = !matches!(
             self.request.method,
@@ -277,7 +277,7 @@ impl Run {
         by_method || self.request.budget.is_some()
     }
 
-    /// By what is missing as far as it can be seen without making anything.
+    /// Makes the plan before anything is created here, from the missing data as far as it is visible then.
     async fn plan_early(
         &self,
         listed: &[super::landing::Listed],
@@ -289,7 +289,7 @@ impl Run {
         Ok((amounts, planned))
     }
 
-    /// Whether it goes on with an earlier call's is told as well.
+    /// Opens the landing. Also returns whether it resumes an earlier call.
     async fn open(
         &self,
         listed: Vec<super::landing::Listed>,
@@ -302,7 +302,7 @@ impl Run {
         let begun = job.id;
         let sums = RemoteSums::new(self.reach.clone(), overlay.names.clone());
         let options = Options {
-            // By those who were asked: a source that is away now is not to move the others' files.
+            // By the number of requested sources, so that a source that is away now does not move the others' files.
             layout: Some(self.request.layout.unwrap_or(Layout::of(self.request.sources.len()))),
             sums: self.request.checksum.then(|| Arc::new(sums) as _),
             fidelity: self.request.fidelity,
@@ -351,7 +351,7 @@ impl Run {
     }
 }
 
-/// Bytes that are missing, by participant.
+/// Missing bytes by participant.
 fn amounts(inventory: &Inventory, overlay: &Overlay) -> Vec<ByteSize> {
     inventory.amounts(overlay.names.len()).into_iter().map(ByteSize::from_bytes).collect()
 }

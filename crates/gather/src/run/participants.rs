@@ -1,4 +1,4 @@
-//! Who takes part.
+//! Selects the participants of a collection.
 
 use super::{GatherError, Request};
 use std::{collections::BTreeMap, time::Duration};
@@ -7,21 +7,21 @@ use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_paths::overlay::Overlay;
 use thalweg_wire::mesh::Name;
 
-/// The most hosts between that are taken unasked: the planner's time grows with their square, and the
-/// next best add little.
+/// The maximum number of intermediates used automatically: the planner's time grows with their square, and further ones
+/// add little.
 const MOST: usize = 16;
 
-/// Which hosts may stand between.
+/// Hosts that may be used as intermediates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Via {
-    /// The relays of the roster, the best by the estimates.
+    /// The relays of the roster, the best ones by the estimates.
     #[default]
     Relays,
-    /// These.
+    /// Exactly these hosts.
     Named(Vec<Name>),
 }
 
-/// That all who are named are members.
+/// Checks that all named nodes are members.
 pub(super) fn check(request: &Request, dialer: &MemberDialer) -> Result<(), GatherError> {
     let roster = dialer.roster().map_err(GatherError::Roster)?;
     let names = Names { roster: Ok(&roster), me: Some(dialer.me()) };
@@ -36,7 +36,7 @@ pub(super) fn check(request: &Request, dialer: &MemberDialer) -> Result<(), Gath
     Ok(())
 }
 
-/// Who may stand between, in the order of the roster or of the request.
+/// The possible intermediates, in the order of the roster or of the request.
 pub(super) fn between(request: &Request, dialer: &MemberDialer) -> Vec<Name> {
     let Ok(roster) = dialer.roster() else { return Vec::new() };
     match &request.via {
@@ -49,7 +49,7 @@ pub(super) fn between(request: &Request, dialer: &MemberDialer) -> Vec<Name> {
     }
 }
 
-/// The overlay of the request, with round trips that were just seen from the sources.
+/// The overlay of the request, including the round trips just measured from the sources.
 pub(super) fn overlay(
     request: &Request,
     dialer: &MemberDialer,

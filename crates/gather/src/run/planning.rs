@@ -1,4 +1,4 @@
-//! The plan, and what is said of it.
+//! Makes the plan, and reports on it.
 
 use super::{
     super::{Event, Forecast, ForecastError, Method, MethodName, Outset, Plan, choose_grid},
@@ -11,7 +11,7 @@ use thalweg_units::{ByteSize, Rate, format_duration};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 impl Run {
-    /// The plan; the method, which may need its slots; and slots and unit.
+    /// Returns the plan, the method with its slot length, and the grid.
     pub(super) async fn plan(
         &self,
         overlay: Arc<Overlay>,
@@ -24,7 +24,7 @@ impl Run {
         let at_least = self.request.estimates.has_bounds(&overlay.names);
         let bytes: ByteSize = amounts.iter().copied().sum();
         let least = limit.filter(|_| bytes > ByteSize::ZERO).map(|l| l.time_for(bytes));
-        let name = self.within_budget(&overlay, &amounts);
+        let name = self.method_within_budget(&overlay, &amounts);
         let planned = spawn_blocking(move || {
             let outset = |method, grid| Outset {
                 overlay: &overlay,
@@ -35,7 +35,7 @@ impl Run {
                 prices: prices.as_ref(),
                 budget,
             };
-            // The bound says how long slots are; it needs none.
+            // The bound determines the slot length, and does not depend on a grid.
             let fluid = outset(Method::Fluid, Grid::PAPER).plan()?;
             let grid = choose_grid(&overlay, &amounts, fluid.forecast.bound_seconds, slot, unit);
             let method = name.method(grid.slot);
@@ -50,15 +50,15 @@ impl Run {
         let forecast = &mut plan.forecast;
         forecast.at_least = at_least;
         if at_least || forecast.bound_seconds.is_none() {
-            // What was measured from below bounds nothing; the limit does so by itself.
+            // Rates that are only lower bounds give no bound; the ingress limit gives one by itself.
             forecast.bound_seconds = least.map(|least| least.as_secs_f64());
         }
         Ok((plan, method, grid))
     }
 
-    /// Rates that change would change what it costs: where the dearest ways cost more than there is to
-    /// spend, a timetable says what goes which way.
-    fn within_budget(&self, overlay: &Overlay, amounts: &[ByteSize]) -> MethodName {
+    /// Chooses a timetable instead of the fluid method if the most expensive paths would exceed the budget: changing
+    /// rates would change the price, whereas a timetable fixes the data of each path.
+    fn method_within_budget(&self, overlay: &Overlay, amounts: &[ByteSize]) -> MethodName {
         let Request { method, prices, budget, .. } = &self.request;
         let Some((prices, budget)) = prices.as_ref().zip(*budget) else { return *method };
         if *method != MethodName::Fluid || prices.most(overlay, amounts) <= budget {
@@ -69,7 +69,7 @@ impl Run {
         MethodName::PathSync(95.0)
     }
 
-    /// What is known of the deadline before anything is moved.
+    /// Reports what is known about the deadline before anything is moved.
     pub(super) fn tell_of_deadline(&self, forecast: &Forecast) {
         let Some(deadline) = self.request.deadline else { return };
         let wanted = time(deadline.as_secs_f64());
@@ -101,7 +101,7 @@ impl Run {
         self.events.event(Event::Note { text });
     }
 
-    /// What no schedule can be shorter than.
+    /// The name of the bound, for messages.
     fn bounded_by(&self, forecast: &Forecast) -> &'static str {
         match (forecast.at_least || !forecast.unmeasured.is_empty(), self.request.budget) {
             (true, _) => "--bwlimit alone",
@@ -112,7 +112,7 @@ impl Run {
         }
     }
 
-    /// Legs of the plan that no line of the prices speaks of.
+    /// Reports legs of the plan without a price.
     pub(super) fn tell_of_prices(&self, forecast: &Forecast) {
         let Some(prices) = &self.request.prices else { return };
         let here = self.reach.me();
@@ -135,7 +135,7 @@ impl Run {
         }
     }
 
-    /// What is lacking where nothing is known of the ways to this host.
+    /// Reports that no path to this host is measured.
     pub(super) fn tell_of_unmeasured(&self, forecast: &Forecast) {
         let here = self.reach.me();
         if forecast.unmeasured.is_empty() || self.request.estimates.is_measured_to(here) {
@@ -148,7 +148,7 @@ impl Run {
         self.events.event(Event::Note { text });
     }
 
-    /// Whether so long, from now on, is beyond the deadline.
+    /// Whether a duration, starting now, exceeds the deadline.
     pub(super) fn is_beyond(&self, seconds: Option<f64>) -> bool {
         let long = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
         let ends = long.map(|long| self.began.elapsed() + long);
@@ -156,7 +156,7 @@ impl Run {
     }
 }
 
-/// Tenths where a second counts.
+/// Formats seconds, rounded up to tenths below 100 s and to whole seconds above.
 fn time(seconds: f64) -> String {
     let tenths = |s: f64| Duration::try_from_secs_f64((s * 10.0).ceil() / 10.0);
     let whole = |s: f64| Duration::try_from_secs_f64(s.ceil());

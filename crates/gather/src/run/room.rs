@@ -1,4 +1,4 @@
-//! Memory for what sources list: bounded for each and for all, so that none takes what others need.
+//! Bounds the memory of listings, for each source and in total, so that no source takes what others need.
 
 use std::sync::{
     Arc,
@@ -6,20 +6,19 @@ use std::sync::{
 };
 use thalweg_files::remote::MOST_LISTED;
 
-/// Memory for all listings: some ten million files with paths of 100 bytes. The tree that is laid
-/// out of them takes about as much again, which a host with 8 GB has.
+/// The memory for all listings, bytes: some ten million files with paths of 100 bytes. The tree laid out from them
+/// takes about as much again, which fits a host with 8 GB.
 const IN_ALL: u64 = 2 << 30;
 
-/// Half of the memory is shared out evenly: whatever others list, this much is a source's own. The
-/// other half is for whoever has more.
+/// The memory for all listings. Half of it is divided evenly: each source can use its share whatever the others list.
+/// The other half is for sources that need more.
 #[derive(Debug)]
 pub(super) struct Room {
     own: u64,
     common: AtomicU64,
 }
 
-/// What a source has of it. What it has of the common half goes back when this is dropped before it
-/// is [kept](Self::keep).
+/// The memory of one source. Its part of the common half is returned when this is dropped without [`keep`](Self::keep).
 #[derive(Debug)]
 pub(super) struct Share {
     room: Arc<Room>,
@@ -28,23 +27,23 @@ pub(super) struct Share {
 }
 
 impl Room {
-    /// For so many sources.
+    /// Creates the memory for this many sources.
     pub fn new(sources: usize) -> Arc<Self> {
         let half = IN_ALL / 2;
         Arc::new(Self { own: half / (sources as u64).max(1), common: half.into() })
     }
 
-    /// For one of them.
+    /// Creates the share of one source.
     pub fn share(self: &Arc<Self>) -> Share {
         Share { room: Arc::clone(self), taken: 0, common: 0 }
     }
 }
 
 impl Share {
-    /// Takes so many bytes more.
+    /// Takes more bytes.
     ///
     /// # Errors
-    /// Why there are none, and what to try.
+    /// Returns a message with the reason and a remedy if the memory is exhausted.
     pub fn take(&mut self, bytes: u64) -> Result<(), String> {
         let taken = self.taken.saturating_add(bytes);
         if taken > MOST_LISTED {
@@ -67,7 +66,7 @@ impl Share {
         Ok(())
     }
 
-    /// The listing stays.
+    /// Keeps the memory, because the listing stays.
     pub fn keep(mut self) {
         self.common = 0;
     }
@@ -86,7 +85,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn one_source_has_so_much_and_no_more() {
+    fn one_source_is_bounded() {
         let mut alone = Room::new(1).share();
         alone.take(MOST_LISTED - 1).unwrap();
         let why = alone.take(2).unwrap_err();
@@ -95,11 +94,11 @@ mod tests {
     }
 
     #[test]
-    fn who_lists_without_end_takes_nothing_of_the_others_own() {
+    fn an_endless_listing_leaves_the_shares_of_others() {
         let room = Room::new(8);
         let mut liars = [room.share(), room.share()];
         liars[0].take(1000 * MIB).unwrap();
-        // Its own 128, and what the first one left of the common half.
+        // Its own 128 MiB, and the rest of the common half.
         liars[1].take(281 * MIB).unwrap_err();
         liars[1].take(280 * MIB).unwrap();
         let mut honest = room.share();

@@ -1,4 +1,4 @@
-//! Hashes of sources' files, for `--checksum`.
+//! Fetches hashes of sources' files, for `--checksum`.
 
 use super::super::landing::Sums;
 use std::{
@@ -13,9 +13,9 @@ use thalweg_wire::{
 };
 use tokio::runtime::Handle;
 
-/// Asks over a connection to each source, which stays open.
+/// Asks each source over a connection that stays open.
 ///
-/// Its callers are threads that may block; the runtime goes on beside them.
+/// Its callers are threads that may block, apart from the async runtime.
 #[derive(Debug)]
 pub(super) struct RemoteSums {
     dialer: MemberDialer,
@@ -25,7 +25,7 @@ pub(super) struct RemoteSums {
 }
 
 impl RemoteSums {
-    /// Within a runtime.
+    /// Must be called within a runtime.
     pub(super) fn new(dialer: MemberDialer, names: Vec<Name>) -> Self {
         let runtime = Handle::current();
         Self { dialer, names, open: Mutex::new(BTreeMap::new()), runtime }

@@ -1,4 +1,4 @@
-//! Sources that have not said all that they have, and how long they may take.
+//! Tracks sources that have not listed everything, and how long they may take.
 
 use std::{
     collections::BTreeMap,
@@ -8,16 +8,16 @@ use std::{
 };
 use tokio::{task::AbortHandle, time::Instant};
 
-/// So long a source may list nothing new once another has said all; then it is left out. That is
-/// six times what the fluid method waits for bytes: a walk through millions of names for a pattern
-/// says only that it is at work until the first one matches.
+/// The maximum time without new entries once another source has listed everything; after that the source is left out.
+/// This is six times the time that the fluid method waits for bytes, because a walk through millions of names for a
+/// pattern only reports that it is at work until the first one matches.
 pub const LISTING_PATIENCE: Duration = Duration::from_secs(120);
 
-/// Nor may it list for longer in the same case, however little at a time: what a walk may take that
-/// finds nothing (`remote/asked.rs`).
+/// The maximum total time of a listing in the same case, even if entries arrive slowly: the time that a walk without
+/// matches may take (`remote/asked.rs`).
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// When a source last listed something. Its task and who waits share it.
+/// When a source last listed something; shared by its task and the waiting code.
 #[derive(Debug)]
 pub(super) struct Heard {
     began: Instant,
@@ -30,12 +30,12 @@ impl Heard {
         Arc::new(Self { began, last: Mutex::new(began) })
     }
 
-    /// It has listed more.
+    /// Records that it has listed more.
     pub fn again(&self) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// Why it has had its time, if so.
+    /// Why the source has exceeded its time, if so.
     fn late(&self, patience: Duration) -> Option<Late> {
         let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match (last.elapsed() > patience, self.began.elapsed() > LONGEST) {
@@ -46,7 +46,7 @@ impl Heard {
     }
 }
 
-/// Why a source is not waited for any more.
+/// Why a source is no longer waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Late {
     Silent(Duration),
@@ -63,7 +63,7 @@ impl fmt::Display for Late {
     }
 }
 
-/// By source.
+/// The sources waited for.
 #[derive(Debug, Default)]
 pub(super) struct Waiting(BTreeMap<u32, (Arc<Heard>, AbortHandle)>);
 
@@ -72,7 +72,7 @@ impl Waiting {
         self.0.insert(source, (heard, task));
     }
 
-    /// Whether it was waited for; it is not any more.
+    /// Stops waiting for a source. Returns whether it was waited for.
     pub fn end(&mut self, source: u32) -> bool {
         self.0.remove(&source).is_some()
     }
@@ -85,7 +85,7 @@ impl Waiting {
         self.0.keys().copied()
     }
 
-    /// Those that have had their time; they are not asked nor waited for any more.
+    /// Stops the tasks of sources that have exceeded their time, and returns these sources.
     pub fn give_up(&mut self, patience: Duration) -> Vec<(u32, Late)> {
         let late = self.0.iter().filter_map(|(at, (heard, _))| Some((*at, heard.late(patience)?)));
         let late: Vec<_> = late.collect();
@@ -103,7 +103,7 @@ mod tests {
     use tokio::time::advance;
 
     #[tokio::test(start_paused = true)]
-    async fn who_lists_nothing_or_a_little_forever_is_given_up() {
+    async fn silent_and_endlessly_slow_sources_are_given_up() {
         let task = || tokio::spawn(std::future::pending::<()>()).abort_handle();
         let [silent, dripping, late] = [(); 3].map(|()| Heard::now());
         let (patience, mut waiting) = (Duration::from_secs(100), Waiting::default());

@@ -1,4 +1,4 @@
-//! How far it is, counted at this end and told a few times a second.
+//! Measures progress at the destination, and reports it a few times a second.
 
 use super::{
     super::{Event, EventSink, Method, Progress, SourceProgress, SourceTotals, landing::Landing},
@@ -17,16 +17,16 @@ use thalweg_wire::mesh::Name;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Between two counts.
+/// The interval of reports.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// A source that sends nothing for so long is named, and nobody knows how long it will take.
+/// A source that sends nothing for this long is reported, and its remaining time counts as unknown.
 const STALLED: Duration = Duration::from_secs(5);
 
-/// A rate of late is a mean over about so long.
+/// The time constant of the recent rate, seconds.
 const MEMORY: f64 = 3.0;
 
-/// Bytes by source, and when the last of them came.
+/// Received bytes by source, and when the last one arrived.
 #[derive(Debug)]
 pub(super) struct Counts {
     began: Instant,
@@ -36,9 +36,9 @@ pub(super) struct Counts {
 #[derive(Debug, Default)]
 struct Count {
     bytes: AtomicU64,
-    /// µs since the beginning.
+    /// When the last byte arrived, µs since the start.
     last: AtomicU64,
-    /// Bytes that had come before.
+    /// Bytes that arrived again.
     again: AtomicU64,
 }
 
@@ -48,7 +48,7 @@ impl Counts {
         Self { began, sources }
     }
 
-    /// Bytes of a source came.
+    /// Counts new bytes of a source.
     pub(super) fn came(&self, source: u32, bytes: u64) {
         let Some(count) = self.sources.get(source as usize) else { return };
         count.bytes.fetch_add(bytes, Relaxed);
@@ -56,13 +56,13 @@ impl Counts {
         count.last.fetch_max(micros, Relaxed);
     }
 
-    /// Bytes of a source came that had come before.
+    /// Counts duplicate bytes of a source.
     pub(super) fn came_again(&self, source: u32, bytes: u64) {
         let count = self.sources.get(source as usize);
         count.into_iter().for_each(|count| _ = count.again.fetch_add(bytes, Relaxed));
     }
 
-    /// All that came twice.
+    /// All duplicate bytes.
     pub(super) fn duplicates(&self) -> u64 {
         self.sources.iter().map(|count| count.again.load(Relaxed)).sum()
     }
@@ -72,7 +72,7 @@ impl Counts {
     }
 }
 
-/// Counts, and a task that tells them.
+/// The counters, and a task that reports them.
 pub(super) struct Watch {
     counts: Arc<Counts>,
     names: Vec<Name>,
@@ -81,7 +81,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Begins to tell.
+    /// Starts the reports.
     pub(super) fn start(ready: &Ready, events: Arc<dyn EventSink>, began: Instant) -> Self {
         let names = ready.overlay.names[..ready.overlay.sources].to_vec();
         let counts = Arc::new(Counts::new(names.len(), began));
@@ -94,7 +94,7 @@ impl Watch {
             events,
             planned,
             before: vec![0; names.len()],
-            // Others let sources wait for their turn.
+            // Other methods let sources wait for their turn.
             at_once: matches!(ready.method, Method::Fluid | Method::Direct(Direct::AllAtOnce)),
             heard: vec![Heard { at: began, is_told: false }; names.len()],
             rates,
@@ -112,12 +112,12 @@ impl Watch {
         Self { counts, names, teller, task: AbortOnDropHandle::new(task) }
     }
 
-    /// Where bytes are counted.
+    /// The counters.
     pub(super) fn counts(&self) -> Arc<Counts> {
         self.counts.clone()
     }
 
-    /// Tells the end; what each source sent.
+    /// Reports the final state, and returns the totals of each source.
     pub(super) async fn finish(mut self) -> Vec<SourceTotals> {
         self.task.abort();
         _ = (&mut self.task).await;
@@ -140,17 +140,17 @@ struct Teller {
     landing: Landing,
     events: Arc<dyn EventSink>,
     planned: Option<f64>,
-    /// Bytes that had come when it was last told.
+    /// Bytes received at the last report.
     before: Vec<u64>,
-    /// Bytes a second of late.
+    /// Recent rates, bytes/s.
     rates: Vec<Option<f64>>,
     at: Instant,
-    /// All sources are asked from the beginning on.
+    /// Whether all sources are asked from the beginning.
     at_once: bool,
     heard: Vec<Heard>,
 }
 
-/// When a source was heard of last.
+/// When a source last sent something.
 #[derive(Clone, Copy)]
 struct Heard {
     at: Instant,
@@ -158,7 +158,7 @@ struct Heard {
 }
 
 impl Teller {
-    /// Takes note of what came and what is left of a source; whether it has stalled.
+    /// Records the received and remaining bytes of a source. Returns whether it has stalled.
     fn hear(&mut self, index: usize, now: Instant, came: u64, left: u64) -> bool {
         let begun = self.at_once || self.counts.bytes(index) > 0;
         let Some(heard) = self.heard.get_mut(index) else { return false };

@@ -1,4 +1,4 @@
-//! What every byte passes before it lands: the count of its source, and the limit.
+//! Counts and limits received bytes before they land.
 
 use super::watch::Counts;
 use bytes::Bytes;
@@ -20,12 +20,12 @@ use thalweg_part::Ranges;
 use thalweg_units::ByteSize;
 use tokio::time::sleep;
 
-/// Counts bytes by their source, and lets not more through than the limit; who sends is slowed down
-/// by the waiting. What comes a second time (copies of slow pieces) counts as such.
+/// Counts bytes by source, and delays them to keep the rate limit; the delay slows the senders down. Bytes that arrive
+/// a second time (copies of slow pieces) count as duplicates.
 #[derive(Debug)]
 pub(super) struct WayIn {
     land: Arc<dyn Land>,
-    /// By file.
+    /// The source of each file.
     sources: Vec<u32>,
     came: Mutex<Came>,
     counts: Arc<Counts>,
@@ -46,7 +46,7 @@ impl WayIn {
         Self { land, sources, came, counts, limit, budget }
     }
 
-    /// Bytes that came of these files of the inventory; what came twice once.
+    /// The bytes received of these files of the inventory; duplicates count once.
     pub(super) fn came_of(&self, inventory: &Inventory, files: &[u32]) -> u64 {
         let came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
         let of = |file: &u32| {
@@ -91,12 +91,12 @@ impl Land for WayIn {
     }
 }
 
-/// Which bytes of which files came.
+/// The received ranges of all files.
 #[derive(Debug, Default)]
 struct Came {
-    /// By file: bytes that have not come.
+    /// Missing bytes, by file.
     left: Vec<u64>,
-    /// Of files that have come in part; of whole ones `left` says enough.
+    /// Received ranges of files that arrived in part; for complete files `left` is enough.
     parts: BTreeMap<u32, Ranges>,
 }
 
@@ -107,7 +107,7 @@ impl Came {
         Self { left, parts: BTreeMap::new() }
     }
 
-    /// How many of these bytes are new.
+    /// Returns the number of new bytes in this range.
     fn take(&mut self, file: u32, range: Range<u64>) -> u64 {
         let Some(left) = self.left.get_mut(file as usize).filter(|left| **left > 0) else {
             return 0;
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_twice_is_no_data() {
+    fn bytes_received_twice_count_once() {
         let mut came = Came { left: vec![10, 5], parts: BTreeMap::new() };
         assert_eq!(came.take(0, 0..6), 6);
         assert_eq!(came.take(0, 4..8), 2);

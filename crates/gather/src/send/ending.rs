@@ -1,4 +1,4 @@
-//! Once all files are there: what is not at the source goes, and directories get their modes and times.
+//! Last steps once all files have arrived: hard links, removal of surplus items, and modes and times of directories.
 
 use super::{super::Event, Shared, survey};
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,32 +6,32 @@ use thalweg_files::remote::{Remote, RemoteError};
 use thalweg_wire::object::{FilePath, Link, Links, MAX_KEPT, Surplus};
 use tokio::task::spawn_blocking;
 
-/// The most bytes of names in one request.
+/// The maximum number of bytes of names in one request.
 const MOST_NAMES: usize = 700 << 10;
 
-/// The most hard links in one request: each has two paths of up to 4 KiB, in a message of 1 MiB.
+/// The maximum number of hard links in one request: each has two paths of up to 4 KiB, in a message of 1 MiB.
 const MAX_LINKS: usize = 100;
 
-/// Names that are told of those that are removed.
+/// The maximum number of removed names to report.
 const TOLD: usize = 20;
 
-/// What was removed there, or would be.
+/// The items that were removed at the receiver, or would be.
 #[derive(Debug, Default)]
 pub(super) struct Removal {
     pub count: u64,
     pub names: Vec<String>,
-    /// What could not be removed.
+    /// Items that could not be removed.
     pub failed: Vec<(String, String)>,
 }
 
 /// The result of creating hard links.
 #[derive(Debug, Default)]
 pub(super) struct LinkReport {
-    /// How many were created.
+    /// The number of links created.
     pub made: u64,
-    /// How many existed already.
+    /// The number of links that existed already.
     pub present: u64,
-    /// Those that failed, and why.
+    /// Links that failed, and why.
     pub failed: Vec<(String, String)>,
 }
 
@@ -97,10 +97,10 @@ async fn link_batch(
     Ok(())
 }
 
-/// Gives all directories their modes and times, and these files. What fails is told as files that failed.
+/// Sets the modes and times of all directories and of these files. Returns the failures.
 pub(super) async fn dress(shared: &Shared, undressed: &[usize]) -> Vec<(String, String)> {
     let directories = (0..shared.items.len()).filter(|index| shared.items[*index].is_directory());
-    // By their paths backwards: what is in a directory comes before it.
+    // In reverse order of paths, so that the contents of a directory precede it.
     let all: Vec<usize> = undressed.iter().copied().chain(directories.rev()).collect();
     if all.is_empty() {
         return Vec::new();
@@ -121,7 +121,7 @@ pub(super) async fn dress(shared: &Shared, undressed: &[usize]) -> Vec<(String, 
         };
         let name = |number: u32| these.get(number as usize).map(|index| shared.there(*index));
         for (number, why) in undone.by_number() {
-            // One that could not be made has been told.
+            // A directory that could not be created has already been reported.
             let known = these.get(number as usize).is_some_and(|i| shared.queue().has_failed(*i));
             failed.extend(name(number).filter(|_| !known).map(|name| (name, why.to_string())));
         }
@@ -132,7 +132,7 @@ pub(super) async fn dress(shared: &Shared, undressed: &[usize]) -> Vec<(String, 
     failed
 }
 
-/// Who expects a private directory is to know.
+/// Reports directories that more users can read than here, because a user may rely on a private directory.
 fn tell_wider(shared: &Shared, kept: &[(String, String)]) {
     let Some((first, why)) = kept.first() else { return };
     let more =
@@ -141,7 +141,7 @@ fn tell_wider(shared: &Shared, kept: &[(String, String)]) {
     shared.events.event(Event::Note { text });
 }
 
-/// Removes what is in directories there and not here; without `remove` it is only told.
+/// Removes items that are in directories at the receiver and not here; without `remove` only reports them.
 pub(super) async fn clear(shared: &Shared, remove: bool) -> Removal {
     let mut removal = Removal::default();
     let done = match remote(shared).await {
@@ -195,7 +195,7 @@ async fn clear_all(
     Ok(())
 }
 
-/// What is in each directory here, with what is left out.
+/// The names in each directory here, including those that are left out.
 fn names(shared: &Shared) -> BTreeMap<&[u8], BTreeSet<&[u8]>> {
     let mut names: BTreeMap<&[u8], BTreeSet<&[u8]>> = BTreeMap::new();
     let items = shared.items.iter().map(|item| &item.entry.path);
@@ -213,10 +213,10 @@ fn names(shared: &Shared) -> BTreeMap<&[u8], BTreeSet<&[u8]>> {
     names
 }
 
-/// Behind which name, up to which one, and the names between that stay.
+/// A range of names: the name before it, its last name (empty: no limit), and the names in it that stay.
 type NameRange = (Vec<u8>, Vec<u8>, Vec<Vec<u8>>);
 
-/// Ascending names in requests of a bounded size.
+/// Splits ascending names into requests of bounded size.
 fn ranges(names: &BTreeSet<&[u8]>) -> Vec<NameRange> {
     let (mut all, mut after, mut keep, mut bytes) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for name in names {
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_cover_all_names_there_are() {
+    fn ranges_cover_all_names() {
         let names: Vec<Vec<u8>> =
             (0..2 * MAX_KEPT + 5).map(|n| format!("{n:08}").into_bytes()).collect();
         for count in [0, 1, MAX_KEPT, MAX_KEPT + 1, names.len()] {

@@ -1,4 +1,4 @@
-//! Files, directories and links of this host, as they were when they were looked at.
+//! Files, directories and links of this host, as they were when they were listed.
 
 use rustix::{
     fs::{CWD, Mode, OFlags, openat},
@@ -24,12 +24,12 @@ use thiserror::Error;
 /// A file cannot be sent.
 #[derive(Debug, Error)]
 pub enum LocalError {
-    /// The system's.
+    /// A system call failed.
     #[error("{}: {source}", .path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// It has no name, or one that cannot be sent.
@@ -37,7 +37,7 @@ pub enum LocalError {
     Name {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// Neither a file nor a directory.
@@ -45,17 +45,17 @@ pub enum LocalError {
     Special(PathBuf),
 }
 
-/// Something to send.
+/// An item to send.
 #[derive(Debug)]
 pub(super) struct Local {
-    /// Where it is.
+    /// Its path on this host.
     pub here: PathBuf,
-    /// What it is called there, and its metadata.
+    /// Its name at the receiver, and its metadata.
     pub entry: Entry,
 }
 
 impl LocalError {
-    /// What it is about, and why.
+    /// The path and the reason.
     pub(super) fn parts(&self) -> (&Path, String) {
         match self {
             Self::Io { path, source } => (path, source.to_string()),
@@ -66,7 +66,7 @@ impl LocalError {
 }
 
 impl Local {
-    /// Its length when it was looked at.
+    /// Its size when it was listed, bytes.
     pub fn size(&self) -> u64 {
         match &self.entry.kind {
             Kind::File { snapshot } => snapshot.size,
@@ -91,20 +91,20 @@ impl Local {
         matches!(self.entry.kind, Kind::File { .. })
     }
 
-    /// Whether it is a file that is called otherwise there.
+    /// Whether it is a file with another name at the receiver.
     pub fn has_another_name(&self) -> bool {
         let name = self.here.file_name().map(|name| name.as_bytes());
         self.is_file() && name.is_some_and(|name| !self.entry.path.as_bytes().ends_with(name))
     }
 
-    /// Bytes of it, if it is still what it was. Blocks.
+    /// Reads a range, if the file is unchanged since it was listed. Blocks.
     pub fn read(&self, from: u64, bytes: u64) -> Result<Vec<u8>, String> {
         let mut content = vec![0; bytes as usize];
         self.while_same(|file| file.read_exact_at(&mut content, from))?;
         Ok(content)
     }
 
-    /// Appends all of it to `content`, if it is still what it was; else nothing. Blocks.
+    /// Appends its content to `content`, if the file is unchanged; otherwise appends nothing. Blocks.
     pub fn read_all(&self, content: &mut Vec<u8>) -> Result<(), String> {
         if !self.is_file() {
             return Ok(());
@@ -118,12 +118,12 @@ impl Local {
         read
     }
 
-    /// A hash of the whole content, or of samples of it. Blocks.
+    /// Hashes the whole content, or samples of it. Blocks.
     pub fn digest(&self, whole: bool) -> Result<Check, String> {
         self.while_same(|file| sample::digest(file, self.size(), whole))
     }
 
-    /// Why it cannot be opened. Blocks.
+    /// Checks that it can be opened. Blocks.
     pub fn try_open(&self) -> Result<(), String> {
         match &self.entry.kind {
             Kind::File { .. } => File::open(&self.here).map(drop).map_err(|e| e.to_string()),
@@ -154,31 +154,31 @@ impl Local {
     }
 }
 
-/// Two things that would have one name there.
+/// Two different items with the same name at the receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Twice {
     /// The name.
     pub path: FilePath,
-    /// One of them.
+    /// The first item.
     pub one: PathBuf,
-    /// The other one.
+    /// The other item.
     pub other: PathBuf,
 }
 
-/// What is to be sent.
+/// The items to send.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Files, directories and links by their paths there, parents before what is in them.
+    /// Files, directories and links by their paths at the receiver, parents before their contents.
     pub items: Vec<Local>,
-    /// What cannot be read; the rest is sent.
+    /// Items that cannot be read; the others are sent.
     pub failed: Vec<LocalError>,
-    /// What is neither a file nor a directory nor a link, below directories: it is passed over.
+    /// Items below directories that are neither files, directories nor links; they are left out.
     pub passed: Vec<PathBuf>,
-    /// Files of Thalweg's own, as of unfinished downloads: they are passed over, too.
+    /// Thalweg's own files, e.g. of unfinished downloads; they are left out too.
     pub ours: Vec<PathBuf>,
-    /// Names in directories that are not sent, and not removed there either, by the directories' paths there.
+    /// Names in directories that are neither sent nor removed at the receiver, by the directories' paths there.
     pub left: BTreeMap<Vec<u8>, Vec<Vec<u8>>>,
-    /// Different things of one name.
+    /// Different items with the same name.
     pub twice: Vec<Twice>,
     /// Hard links to items: the item's index, and the path of the link.
     pub links: Vec<(usize, FilePath)>,
@@ -188,9 +188,9 @@ pub(super) struct Found {
     pub named_links: Vec<PathBuf>,
 }
 
-/// Finds everything at and below these paths, except what is excluded. As with rsync, symbolic links are sent as
-/// links, also those among the arguments. A path that ends with `/`, `/.` or `..` stands for the directory's content
-/// without its name, also if it leads through a link.
+/// Finds everything at and below these paths, except excluded items. As with rsync, symbolic links are sent as links,
+/// including those among the arguments. A path that ends with `/`, `/.` or `..` stands for the directory's contents
+/// without its name, even if it leads through a link.
 pub(super) fn find(paths: &[PathBuf], excludes: &Excludes, fidelity: Fidelity) -> Found {
     // The receiving node decides whether it sets owners.
     let describer = Describer::new(fidelity.asked(true));
@@ -202,7 +202,7 @@ pub(super) fn find(paths: &[PathBuf], excludes: &Excludes, fidelity: Fidelity) -
     }
     let Search { mut found, mut describer, .. } = search;
     found.owners = describer.new_owners().unwrap_or_default();
-    found.unite();
+    found.merge_directories();
     if fidelity.hard_links {
         found.extract_links();
     }
@@ -216,8 +216,8 @@ impl Found {
         self.items.iter().filter(has).count() as u64
     }
 
-    /// One of each name: directories are merged, and shown to no more users than each of them.
-    fn unite(&mut self) {
+    /// Keeps one item per name. Directories are merged; the result has only the permissions that all of them have.
+    fn merge_directories(&mut self) {
         let mut items = std::mem::take(&mut self.items);
         items.sort_by(|a, b| a.entry.path.cmp(&b.entry.path));
         for item in items {
@@ -266,7 +266,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// What is at a path that was named.
+    /// Adds the item at an argument's path.
     fn path(&mut self, path: &Path) -> Result<(), LocalError> {
         let name = last_name(path);
         let found = match name {
@@ -305,7 +305,7 @@ impl Search<'_> {
         match local(path, name, metadata) {
             Err(why) => self.found.failed.push(why),
             Ok(mut item) => {
-                // If its metadata cannot be read, that is reported and the rest is sent.
+                // If its metadata cannot be read, that is reported and the item is still sent.
                 self.describe(path, metadata, &mut item);
                 let below = kind.is_dir().then(|| item.entry.path.clone());
                 self.found.items.push(item);
@@ -318,7 +318,7 @@ impl Search<'_> {
     /// Adds the requested optional fields to an entry.
     fn describe(&mut self, path: &Path, metadata: &Metadata, item: &mut Local) {
         if item.is_link() {
-            // For a file without requested fields this only looks up the names of its owner and group.
+            // For links this only looks up the names of its owner and group.
             _ = self.describer.describe(metadata.into(), || None, || Err(Errno::INVAL));
             return;
         }
@@ -330,7 +330,7 @@ impl Search<'_> {
         }
     }
 
-    /// A name that is not sent.
+    /// Records a name that is not sent.
     fn leave(&mut self, path: &[u8]) {
         let (directory, name) = match path.iter().rposition(|letter| *letter == b'/') {
             Some(end) => (&path[..end], &path[end + 1..]),
@@ -359,7 +359,7 @@ impl Search<'_> {
     }
 }
 
-/// The last name of a path; `None`: what is in it is meant. `Path` itself drops a last `/.`.
+/// The last component of a path; `None`: the directory's contents are meant. `Path` itself drops a final `/.`.
 fn last_name(path: &Path) -> Option<&[u8]> {
     let path = path.as_os_str().as_bytes();
     let last = path.rsplit(|letter| *letter == b'/').next()?;
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_gives_what_rsync_would_take_of_it() {
+    fn a_path_selects_the_same_items_as_with_rsync() {
         let (_dir, tree) = tree();
         let whole = ["tree", "tree/a", "tree/a/empty", "tree/a/one", "tree/link", "tree/two"];
         let content = ["", "a", "a/empty", "a/one", "link", "two"];
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_link_is_sent_as_rsync_sends_it() {
+    fn a_link_among_the_arguments_is_sent_as_by_rsync() {
         let (dir, _) = tree();
         let link = |target: &str, name: &str| {
             std::os::unix::fs::symlink(target, dir.path().join(name)).unwrap();
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_left_out_with_all_below_it() {
+    fn excluded_items_are_left_out_with_their_contents() {
         let (_dir, tree) = tree();
         for (patterns, wanted, left) in [
             (&["a"][..], &["tree", "tree/link", "tree/two"][..], 2),
@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn two_things_of_one_name_are_told_and_directories_merged() {
+    fn items_with_the_same_name_are_reported_and_directories_merged() {
         let dir = tempfile::tempdir().unwrap();
         let make = |path: &str| {
             let path = dir.path().join(path);
@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_changes_is_not_read_on() {
+    fn a_changed_file_is_no_longer_read() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         fs::write(&path, "before").unwrap();

@@ -1,5 +1,4 @@
-//! One to one: files of this host to a directory of another node, over several ways if they are
-//! faster than one.
+//! Sends files of this host to a directory of another node, over several paths if they are faster than one.
 //!
 //! ```text
 //! paths ─► local::find ─► survey: what is there? ─► directories ─► Queue ─► ways: direct, by relays ─► ending
@@ -7,9 +6,9 @@
 //!                                                                  large files in pieces: StorePart
 //! ```
 //!
-//! Every way takes the next piece as soon as it can, of about a second's worth at its rate, so
-//! that shares follow rates without a plan. A relayed way is kept if it brings its part of the sum.
-//! When nothing waits any more, a way that is free sends again what another has had for long.
+//! Every path takes the next piece as soon as it can. A piece holds about a second of the path's rate, so that shares
+//! follow rates without a plan. A relayed path is kept if it delivers a sufficient share of the total. When nothing
+//! waits any more, an idle path sends copies of pieces that are late on other paths.
 
 mod ending;
 mod local;
@@ -59,47 +58,47 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use way::Way;
 
-/// Less than this comes over the direct path alone: it is there before another way is open and warm.
+/// Less data than this goes over the direct path alone: it arrives before another path is open and past slow start.
 const WORTH_WAYS: u64 = 16 << 20;
 
-/// The most relayed ways: more gained nothing in any mesh that was measured.
+/// The maximum number of relayed paths: more gained nothing in any measured mesh.
 const WAYS: usize = 3;
 
-/// Between two looks at the ways.
+/// The interval of progress reports and of checks of the paths.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// What is to be sent, and how.
+/// The input of a `send`.
 #[derive(Clone, Debug)]
 pub struct SendRequest {
-    /// Files of this host, and directories with all below them.
+    /// Files of this host, and directories with all of their contents.
     pub files: Vec<PathBuf>,
-    /// To whom.
+    /// The receiving node.
     pub node: Name,
-    /// The directory there, absolute; of a single file perhaps its name there.
+    /// The absolute target directory there; for a single file it may be the file's name there.
     pub into: Vec<u8>,
-    /// `into` is the single file's name in any case.
+    /// Whether `into` is always the single file's name.
     pub as_name: bool,
-    /// Patterns that are left out, as `rsync --exclude` has them.
+    /// Patterns of paths to leave out, as in `rsync --exclude`.
     pub exclude: Vec<Vec<u8>>,
-    /// Which metadata is kept, besides modes and times.
+    /// Metadata to keep besides modes and times.
     pub fidelity: Fidelity,
-    /// Files of the same length are compared by their whole content.
+    /// Compare files of the same size by their whole content.
     pub checksum: bool,
-    /// Other files of the same names are replaced, where the node's settings allow it.
+    /// Replace other files of the same name, if the node's settings allow it.
     pub replace: bool,
-    /// What is in directories there and not here is removed, where the node's settings allow it.
+    /// Remove items that are in directories there and not here, if the node's settings allow it.
     pub delete: bool,
-    /// Nothing is sent; it is said what would be.
+    /// Send nothing, only report what would be sent.
     pub dry_run: bool,
-    /// The files that are to be sent are told.
+    /// Report the files to send.
     pub list: bool,
-    /// Which hosts may stand between.
+    /// Hosts that may be used as relays.
     pub via: Via,
-    /// What relays are asked for.
+    /// The terms requested from relays.
     pub terms: Terms,
-    /// What is known of legs.
+    /// Known rates of legs.
     pub estimates: Estimates,
-    /// The most bytes a second that this host sends.
+    /// The maximum send rate of this host, bytes/s.
     pub limit: Option<NonZeroU64>,
 }
 
@@ -108,7 +107,7 @@ impl SendRequest {
         let Fidelity { xattrs, acls, owner, group, .. } = self.fidelity;
         let all = [
             (Rules::REPLACE, self.replace),
-            // With patterns the node would remove files that they protect.
+            // With patterns the node would remove files that the patterns protect.
             (Rules::REMOVE, self.delete && self.exclude.is_empty()),
             (Rules::WHOLE, self.checksum),
             (Rules::OWNER, owner),
@@ -119,8 +118,8 @@ impl SendRequest {
         all.into_iter().fold(Rules::default(), |rules, (rule, is)| rules.and(rule.only_if(is)))
     }
 
-    /// Whether a target that is not there is rather a file's name than a directory's: it ends as the only file that is
-    /// sent does.
+    /// Whether a missing target is more likely a file's name than a directory's: it has the same extension as the only
+    /// file to send.
     fn looks_like_a_name(&self) -> bool {
         let end = |path: &[u8]| {
             let name = path.rsplit(|letter| *letter == b'/').next()?;
@@ -133,44 +132,44 @@ impl SendRequest {
     }
 }
 
-/// Nothing was sent.
+/// The data could not be sent.
 #[derive(Debug, Error)]
 pub enum SendError {
-    /// No such node.
+    /// An unknown node.
     #[error(transparent)]
     Name(#[from] RouteNameError),
-    /// This host has no roster that holds.
+    /// This host has no valid roster.
     #[error("{0}")]
     Roster(String),
-    /// A file here.
+    /// An error with a local file.
     #[error(transparent)]
     Local(#[from] LocalError),
     /// The node cannot be reached.
     #[error("{0}")]
     Unreached(String),
-    /// No such pattern.
+    /// An invalid pattern.
     #[error("--exclude: {0}")]
     Exclude(String),
-    /// Two things would have one name there.
+    /// Two items would have the same name there.
     #[error("{}; nothing was sent: rename one, or send them to two directories", words(.0))]
     Twice(Vec<Twice>),
-    /// A name is for one file.
+    /// `--no-target-directory` with several items.
     #[error("--no-target-directory names one file there, and this is not a single file")]
     NotOne,
-    /// It is older than what was asked for.
+    /// The node is too old for an option.
     #[error("node {0} runs an older version, which knows no {1}; update it, or send without")]
     Old(Name, &'static str),
-    /// It takes no file.
+    /// The node's settings do not accept files from this host.
     #[error(
         "node {node} takes nothing into {into} from {me}; it would with this in its settings, and `thalweg \
          node` started anew:\n  [files]\n  accept = [{{ path = {into:?}, from = [\"{me}\"] }}]"
     )]
     NotAccepted {
-        /// Which.
+        /// The receiving node.
         node: Name,
         /// The directory.
         into: String,
-        /// Who would send.
+        /// The sending host.
         me: Name,
     },
 }
@@ -184,9 +183,9 @@ fn words(twice: &[Twice]) -> String {
     format!("{} and {} would both be {path} there{more}", one.display(), other.display())
 }
 
-/// Sends; what happens is told to `events`, the end as [`Event::Ended`] as well.
+/// Sends files. Events, and finally the result as [`Event::Ended`], go to `events`.
 ///
-/// When `stop` is cancelled, what is there is kept there, and a later call goes on.
+/// When `stop` is cancelled, the data received there is kept, and a later call continues.
 ///
 /// # Errors
 ///
@@ -240,10 +239,10 @@ pub async fn send(
     Ok(totals)
 }
 
-/// Paths that are told of what is passed over.
+/// The maximum number of paths named in a report of items that are left out.
 const TOLD: usize = 20;
 
-/// What is not sent; nobody is to find that out at the other end.
+/// Reports items that are not sent, so that the user learns of them here and not at the receiver.
 fn tell_passed(me: &Name, passed: &[PathBuf], ours: &[PathBuf], events: &Arc<dyn EventSink>) {
     if passed.is_empty() && ours.is_empty() {
         return;
@@ -254,7 +253,7 @@ fn tell_passed(me: &Name, passed: &[PathBuf], ours: &[PathBuf], events: &Arc<dyn
     events.event(Event::PassedOver { source: me.clone(), special, own, paths });
 }
 
-/// Notes about bits that are not kept and about links among the arguments.
+/// Notes about bits that are not kept, and about links among the arguments.
 fn tell_unkept(special_bits: u64, named_links: &[PathBuf], events: &Arc<dyn EventSink>) {
     if let Some(text) = special_bits_note(special_bits) {
         events.event(Event::Note { text });
@@ -272,7 +271,7 @@ fn tell_unkept(special_bits: u64, named_links: &[PathBuf], events: &Arc<dyn Even
     }
 }
 
-/// The directory into which all goes, as an entry.
+/// The entry of the target directory itself.
 fn directory_itself() -> Entry {
     Entry {
         root: 0,
@@ -286,7 +285,7 @@ fn directory_itself() -> Entry {
     }
 }
 
-/// The relays by which it may go, the best first.
+/// The relays that may be used, the best first.
 fn ways(request: &SendRequest, reach: &MemberDialer) -> Result<Vec<Name>, SendError> {
     let roster = reach.roster().map_err(SendError::Roster)?;
     let names = Names { roster: Ok(&roster), me: Some(reach.me()) };
@@ -307,19 +306,19 @@ fn ways(request: &SendRequest, reach: &MemberDialer) -> Result<Vec<Name>, SendEr
     })
 }
 
-/// What all ways share.
+/// State shared by all paths.
 #[derive(Debug)]
 struct Shared {
     request: SendRequest,
     reach: MemberDialer,
     rules: Rules,
     items: Arc<Vec<Local>>,
-    /// Names that are not sent, by their directories there.
+    /// Names that are not sent, by their directories at the receiver.
     left: BTreeMap<Vec<u8>, Vec<Vec<u8>>>,
     /// Hard links to create: the index of the item, and the path of the link.
     links: Vec<(usize, FilePath)>,
     owners: OwnerNames,
-    /// What cannot be read here.
+    /// Local items that cannot be read.
     unread: Vec<LocalError>,
     /// Files and directories with special bits, which inboxes do not keep.
     special_bits: u64,
@@ -327,9 +326,9 @@ struct Shared {
     stop: CancellationToken,
     limit: Option<Limit>,
     queue: Mutex<Queue>,
-    /// A direct connection that has nothing to do.
+    /// An idle direct connection.
     idle: Mutex<Option<Remote>>,
-    /// The node takes files one by one.
+    /// The node only accepts files one by one.
     is_old: AtomicBool,
     /// A connection broke while pieces were sent.
     has_lost_connection: AtomicBool,
@@ -337,18 +336,18 @@ struct Shared {
 }
 
 impl Shared {
-    /// Held for a few instructions only.
+    /// The lock is held only briefly.
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes and files that are not there.
+    /// Bytes and files that have not arrived.
     fn left(&self) -> (u64, u64) {
         let queue = self.queue();
         (queue.left(), queue.unfinished() as u64)
     }
 
-    /// Held for a few instructions only.
+    /// The lock is held only briefly.
     fn idle(&self) -> MutexGuard<'_, Option<Remote>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -357,7 +356,7 @@ impl Shared {
         self.is_old.load(Relaxed)
     }
 
-    /// The node answers as an older one does.
+    /// Records that the node is an older one; an error if a requested option needs a newer one.
     fn is_old_from_now_on(&self, what_it_lacks: &str) -> Result<(), SendError> {
         if self.is_old.swap(true, Relaxed) {
             return Ok(());
@@ -385,7 +384,7 @@ impl Shared {
         Ok(())
     }
 
-    /// These things as they are to be there.
+    /// The request that delivers these items.
     fn delivery(&self, these: &[usize]) -> Delivery {
         let entry = |index: &usize| Described(self.items[*index].entry.clone());
         let entries = these.iter().map(entry).collect();
@@ -408,7 +407,7 @@ impl Shared {
         format!("{}:{}", self.request.node, String::from_utf8_lossy(&self.request.into))
     }
 
-    /// What a path below the target is called, for messages.
+    /// The name of a path below the target, for messages.
     fn below(&self, parts: &[&[u8]]) -> String {
         let parts: Vec<&[u8]> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
         let path = parts.join(&b'/');
@@ -421,7 +420,7 @@ impl Shared {
         self.below(&[self.items[index].entry.path.as_bytes()])
     }
 
-    /// Makes a single file's target its name, if it is one.
+    /// Splits a target that names a single file into directory and name.
     async fn name_target(&mut self) -> Result<(), SendError> {
         let is_one =
             matches!(&self.items[..], [one] if !one.is_directory() && self.unread.is_empty());
@@ -488,8 +487,8 @@ impl Shared {
         Ok(self.totals(end, began.elapsed(), why))
     }
 
-    /// Performs the last steps once all files are there. Returns the hard links, the number of changed attributes, and
-    /// the failures.
+    /// Performs the last steps once all files have arrived. Returns the hard links, the number of changed attributes,
+    /// and the failures.
     async fn end(&self, survey: &Survey) -> (LinkReport, u64, Vec<(String, String)>) {
         if !self.queue().is_finished() || self.is_old() {
             return Default::default();
@@ -516,7 +515,8 @@ impl Shared {
         self.events.event(Event::Note { text });
     }
 
-    /// Nothing is removed if anything could not be read or sent: it might be what is kept under another name.
+    /// Removes surplus items, but nothing if any item could not be read or sent: it might be kept there under another
+    /// name.
     async fn remove(&self, remove: bool) -> Removal {
         if !self.request.delete {
             return Removal::default();
@@ -540,7 +540,7 @@ impl Shared {
         removal
     }
 
-    /// Says what would be sent, and what would fail.
+    /// Reports what would be sent, and what would fail.
     async fn pretend(self: &Arc<Self>, survey: Survey) -> Totals {
         let shared = self.clone();
         let unopened = spawn_blocking(move || shared.unopened()).await.unwrap_or_default();
@@ -578,14 +578,14 @@ impl Shared {
         }
     }
 
-    /// Files that are to be sent and cannot be read. Blocks.
+    /// Finds files to send that cannot be opened. Blocks.
     fn unopened(&self) -> Vec<(usize, String)> {
         let wanted: Vec<usize> = self.queue().unfinished_files().collect();
         let opened = wanted.into_iter().map(|index| (index, self.items[index].try_open()));
         opened.filter_map(|(index, opened)| Some((index, opened.err()?))).collect()
     }
 
-    /// What there is no room for would fail.
+    /// Marks files as failed for which there is no space.
     fn fill(&self, room: Option<(u64, u64)>, directories: u64) {
         let Some((mut bytes, inodes)) = room else { return };
         let mut inodes = inodes.saturating_sub(directories);
@@ -648,7 +648,7 @@ impl Shared {
         });
     }
 
-    /// The same for the same call: what is there of it is the other end's to remember.
+    /// The job id; equal for equal calls. The receiver keeps the record of data that has arrived.
     fn job(&self, target: &str) -> JobId {
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.reach.me().as_str().as_bytes());
@@ -662,9 +662,9 @@ impl Shared {
         JobId::from(id)
     }
 
-    /// Until all pieces are there or no way is left; why not all, then.
-    /// As [`Self::move_all`]. If a connection broke the node may have restarted, and parts that it had confirmed, but not
-    /// written to its journal, are lost. So it is asked again what it has, until no connection breaks meanwhile.
+    /// Moves all data as [`Self::move_all`] does. If a connection broke, the node may have restarted and lost parts
+    /// that it had confirmed but not written to its journal. So it is asked again which data it has, until no
+    /// connection breaks meanwhile.
     ///
     /// # Errors
     /// [`SendError::Unreached`]: the node cannot be asked.
@@ -691,6 +691,7 @@ impl Shared {
         }
     }
 
+    /// Sends pieces over all paths until everything has arrived or no path is left; in the latter case returns why.
     async fn move_all(
         self: Arc<Self>,
         relays: Vec<Name>,
@@ -726,7 +727,7 @@ impl Shared {
             }
         }
         board.tell(&self, began);
-        // A way that still has a piece sends what is there by now.
+        // A path with an outstanding piece would only send data that has arrived by now.
         workers.shutdown().await;
         why.filter(|_| !self.queue().is_finished())
     }
@@ -752,7 +753,7 @@ impl Shared {
         let late = late.into_iter().map(|(file, why)| (me.clone(), file, why));
         failures::tell(&*self.events, unsent.chain(unread).chain(late));
         let missing_items = || queue.failed().keys().copied().chain(queue.unfinished_files());
-        // The number of items of a kind that this call brought.
+        // The number of items of a kind that this call delivered.
         let came = |is: fn(&Local) -> bool, present: u64| {
             let all = self.items.iter().filter(|item| is(item)).count() as u64;
             let missing = missing_items().filter(|index| is(&self.items[*index])).count() as u64;
@@ -783,22 +784,22 @@ impl Shared {
     }
 }
 
-/// What a call came to.
+/// The intermediate results of a call.
 #[derive(Debug, Default)]
 struct End {
-    /// Bytes that were missing before.
+    /// Bytes missing at the start.
     missing: u64,
     present: Present,
-    /// That were made.
+    /// Directories created.
     directories: u64,
     /// Existing items whose attributes changed.
     attributes: u64,
     linked: LinkReport,
-    /// What failed once all files were there.
+    /// Failures of the last steps.
     late: Vec<(String, String)>,
 }
 
-/// What was there before.
+/// Items that existed before.
 #[derive(Clone, Copy, Debug, Default)]
 struct Present {
     files: u64,
@@ -806,7 +807,7 @@ struct Present {
     bytes: u64,
 }
 
-/// How far it is.
+/// The state of the progress reports.
 #[derive(Debug, Default)]
 struct Board {
     total: u64,
@@ -853,7 +854,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_is_a_name_if_it_ends_as_the_file_does() {
+    fn a_target_with_the_extension_of_the_file_is_its_name() {
         let request = |file: &str, into: &str| SendRequest {
             files: vec![file.into()],
             node: "fra".parse().unwrap(),

@@ -1,4 +1,4 @@
-//! What is still to be sent, in pieces; pure.
+//! The data still to send, in pieces. Pure.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -6,20 +6,20 @@ use std::{
     time::Duration,
 };
 
-/// The most whole things that go at once.
+/// The maximum number of whole items in one request.
 pub(super) const MOST_WHOLE: usize = 4096;
 
-/// The most bytes of one request that are about them, so that it is not too long.
+/// The maximum number of bytes in a request that describe whole items, so that it is not too long.
 const MOST_SAID: u64 = 900 << 10;
 
-/// Bytes of a file, or all of something small.
+/// A range of a file, or a whole small item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// Its index.
+    /// The index of the item.
     pub file: usize,
-    /// Which; empty for empty files and links.
+    /// The range; empty for empty files and links.
     pub range: Range<u64>,
-    /// It goes whole, beside others: so many bytes of a request are about it. `None`: a part.
+    /// The bytes of a request that describe this item, if it is sent whole beside others. `None`: a part.
     pub whole: Option<u32>,
 }
 
@@ -33,7 +33,7 @@ impl Piece {
     }
 }
 
-/// What goes in one request.
+/// The contents of one request.
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
     things: usize,
@@ -42,7 +42,7 @@ struct Load {
 }
 
 impl Load {
-    /// Whether one more goes with it; the first does in any case.
+    /// Adds one more piece if it fits; the first one always does.
     fn takes(&mut self, piece: &Piece, most: u64) -> bool {
         self.things += 1;
         self.said += u64::from(piece.whole.unwrap_or(0));
@@ -52,7 +52,7 @@ impl Load {
     }
 }
 
-/// A piece that a way has; sent again when that takes too long, so that several may have it.
+/// A piece that is out; a late one is sent again, so that two paths may have it.
 #[derive(Clone, Debug)]
 struct Out {
     piece: Piece,
@@ -63,28 +63,28 @@ struct Out {
 /// Pieces that wait, and pieces that are out.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
-    /// Small things that go whole; they go first.
+    /// Small items that are sent whole; they are sent first.
     whole: VecDeque<Piece>,
     waiting: VecDeque<Piece>,
-    /// By file and beginning.
+    /// By file and offset.
     out: BTreeMap<(usize, u64), Out>,
     left: u64,
-    /// Files that are not all there, and their pieces that wait or are out.
+    /// Files that have not arrived completely, with the number of their pieces that wait or are out.
     open: BTreeMap<usize, usize>,
     /// Files that failed, and why.
     failed: BTreeMap<usize, String>,
     given_up: u64,
-    /// Bytes that got there a second time.
+    /// Bytes that arrived a second time.
     twice: u64,
 }
 
 impl Queue {
-    /// Adds what is missing of a file.
+    /// Adds a missing range of a file.
     pub fn add(&mut self, file: usize, range: Range<u64>) {
         self.put(Piece { file, range, whole: None });
     }
 
-    /// Adds something of so many bytes that goes whole, and takes `cost` bytes of a request beside these.
+    /// Adds an item of `bytes` bytes that is sent whole, and that takes `cost` further bytes of a request.
     pub fn add_whole(&mut self, file: usize, bytes: u64, cost: u32) {
         self.put(Piece { file, range: 0..bytes, whole: Some(cost) });
     }
@@ -98,8 +98,8 @@ impl Queue {
         }
     }
 
-    /// What goes next, of `most` bytes at the most: many whole things, or one part. When nothing waits, what is out
-    /// for longer than `patience` and was not sent twice. Empty: nothing is to be sent now.
+    /// Takes the next pieces, of at most `most` bytes: many whole items, or one part. If nothing waits, takes pieces
+    /// that have been out for longer than `patience` and were sent only once. Empty if there is nothing to send now.
     pub fn take(&mut self, most: u64, now: Duration, patience: Duration) -> Vec<Piece> {
         if !self.whole.is_empty() {
             return self.take_whole(most, now);
@@ -155,7 +155,7 @@ impl Queue {
         taken
     }
 
-    /// It is there. Who sends a copy of it sends for nothing.
+    /// Marks a piece as arrived. A copy that arrives later counts as a duplicate.
     pub fn done(&mut self, piece: &Piece) {
         let Some(out) = self.out.remove(&piece.key()) else {
             self.twice += piece.bytes();
@@ -170,7 +170,7 @@ impl Queue {
         }
     }
 
-    /// It did not get there: it waits again, unless another way still has it.
+    /// Returns a piece that did not arrive: it waits again, unless another path still has it.
     pub fn give_back(&mut self, piece: Piece) {
         let Some(out) = self.out.get_mut(&piece.key()) else { return };
         out.copies -= 1;
@@ -183,7 +183,7 @@ impl Queue {
         }
     }
 
-    /// A file cannot be sent: the first reason counts.
+    /// Gives up a file; only the first reason is kept.
     pub fn fail(&mut self, file: usize, why: String) {
         if self.failed.contains_key(&file) {
             return;
@@ -206,27 +206,27 @@ impl Queue {
         self.given_up += before - self.left;
     }
 
-    /// Whether this one was given up.
+    /// Whether this file was given up.
     pub fn has_failed(&self, file: usize) -> bool {
         self.failed.contains_key(&file)
     }
 
-    /// Files that are not all there, but for those that failed, by their numbers.
+    /// The numbers of files that have not arrived completely, without failed ones.
     pub fn unfinished_files(&self) -> impl Iterator<Item = usize> + '_ {
         self.open.keys().copied()
     }
 
-    /// Bytes that are not there.
+    /// Bytes that have not arrived.
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// Whether nothing waits and nothing is out, empty files among it.
+    /// Whether nothing waits and nothing is out, including empty files.
     pub fn is_finished(&self) -> bool {
         self.whole.is_empty() && self.waiting.is_empty() && self.out.is_empty()
     }
 
-    /// Files that are not all there, but for those that failed.
+    /// The number of files that have not arrived completely, without failed ones.
     pub fn unfinished(&self) -> usize {
         self.open.len()
     }
@@ -236,12 +236,12 @@ impl Queue {
         &self.failed
     }
 
-    /// Bytes that got there a second time, as copies of what was slow.
+    /// Bytes that arrived a second time, because slow pieces were sent again.
     pub fn twice(&self) -> u64 {
         self.twice
     }
 
-    /// Bytes of them that were not sent.
+    /// Bytes of failed files that were not sent.
     pub fn given_up(&self) -> u64 {
         self.given_up
     }
@@ -256,7 +256,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_bytes_get_there_whatever_breaks(
+        fn all_bytes_arrive_despite_failures(
             sizes in prop::collection::vec((0_u64..40, any::<bool>()), 1..6),
             steps in prop::collection::vec((1_u64..20, any::<bool>()), 0..60),
         ) {
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_for_long_is_sent_again_once() {
+    fn a_late_piece_is_sent_again_once() {
         let mut queue = Queue::default();
         queue.add(0, 0..10);
         let second = Duration::from_secs(1);
@@ -298,12 +298,12 @@ mod tests {
         assert_eq!(queue.take(10, second, second), []);
         assert_eq!(queue.take(10, 2 * second, second), std::slice::from_ref(&piece));
         assert_eq!(queue.take(10, 9 * second, second), [], "twice is enough");
-        // One of the two breaks: the other still has it.
+        // One of the two connections breaks: the other still has the piece.
         queue.give_back(piece.clone());
         assert_eq!(queue.left(), 10);
         queue.done(&piece);
         assert!(queue.is_finished());
-        // The copy of it changes nothing.
+        // The copy changes nothing.
         queue.done(&piece);
         queue.give_back(piece);
         assert_eq!((queue.left(), queue.is_finished(), queue.twice()), (0, true, 10));
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn small_things_go_many_at_a_time_within_what_may_go() {
+    fn small_items_are_sent_together_within_the_limits() {
         let mut queue = Queue::default();
         queue.add(0, 0..100);
         (1..=5000).for_each(|file| queue.add_whole(file, 1, 9));
@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(rest.len(), 5001 - 3 - MOST_WHOLE);
         assert_eq!(files(&queue.take(60, Duration::ZERO, second)), [0]);
         assert_eq!(files(&queue.take(60, Duration::ZERO, second)), [0]);
-        // All that is late at once, and parts alone.
+        // All late whole items are sent together, but a part goes alone.
         for piece in &many {
             queue.done(piece);
         }

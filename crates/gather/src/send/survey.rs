@@ -1,4 +1,4 @@
-//! Before anything moves: what is there, what is missing, and what would not be taken.
+//! Asks the receiver, before anything moves, which items it has and which it would refuse.
 
 use super::{Present, SendError, Shared, local::Local, way::gaps};
 use std::{collections::VecDeque, ops::Range, time::Duration};
@@ -10,39 +10,39 @@ use thalweg_wire::object::{
 };
 use tokio::{task::spawn_blocking, time::timeout};
 
-/// Files up to this length go whole, many at a time; the node keeps no parts of shorter ones.
+/// The maximum size of files sent whole, many per request, bytes. The receiver keeps no parts of such files.
 const SMALL: u64 = 256 << 10;
 
-/// The most bytes of a question that are about entries.
+/// The maximum number of bytes in a request that describe entries.
 const MOST_SAID: usize = 700 << 10;
 
-/// Beside an entry's path and target: numbers, times and a hash.
+/// The bytes of an entry besides its path and target: numbers, times and a hash.
 const BESIDE: usize = 128;
 
-/// Files that an old node is asked about ahead of its answers.
+/// The number of files that an old node is asked about ahead of its answers.
 const ASKED: usize = 256;
 
-/// What an old node cannot be asked, in words.
+/// The limitations of an old node, for messages.
 const OLD: &str = "it runs an older version, which takes files alone, one after the other: links and empty \
                    directories are not sent, nor are directories' modes and times";
 
-/// What is there.
+/// The state of the receiver.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
     pub present: Present,
-    /// Directories that are to be made, by their indices.
+    /// Directories to create, by their indices.
     pub directories: Vec<usize>,
-    /// Files that are there with another mode or time, which they are to get.
+    /// Existing files whose mode or time must change.
     pub undressed: Vec<usize>,
-    /// The number of such directories.
+    /// The number of existing directories whose mode or time must change.
     pub undressed_directories: u64,
-    /// Bytes and files that there is room for.
+    /// Free bytes and free files (inodes) at the receiver.
     pub room: Option<(u64, u64)>,
     /// The rules that the node does not follow, and why.
     pub declined: Option<(Rules, Failure)>,
 }
 
-/// Of a request, the bytes that are about an entry.
+/// The bytes of a request that describe an entry.
 pub(super) fn cost(entry: &Entry) -> usize {
     let target = match &entry.kind {
         Kind::Symlink { target } => target.len(),
@@ -52,12 +52,12 @@ pub(super) fn cost(entry: &Entry) -> usize {
     BESIDE + entry.path.as_bytes().len() + target + more
 }
 
-/// Asks the node, and puts what is missing into the queue.
+/// Asks the receiver, and queues the missing data.
 ///
 /// # Errors
-/// [`SendError`]: it cannot be reached at all, or takes nothing.
+/// Returns [`SendError`] if the receiver cannot be reached, or accepts nothing.
 pub(super) async fn survey(shared: &Shared) -> Result<Survey, SendError> {
-    // Not in the `match`: nothing is locked while it is opened.
+    // Outside the `match`, so that no lock is held while the connection is opened.
     let idle = shared.idle().take();
     let mut remote = match idle {
         Some(remote) => remote,
@@ -74,7 +74,7 @@ pub(super) async fn survey(shared: &Shared) -> Result<Survey, SendError> {
     Ok(survey)
 }
 
-/// Asks with hashes about files whose content is to be compared.
+/// Asks, with hashes, about files whose content must be compared.
 async fn look_at_content(
     shared: &Shared,
     remote: &mut Remote,
@@ -90,7 +90,7 @@ async fn look_at_content(
     Ok(())
 }
 
-/// Asks once more about files that are sent in parts, and queues what is missing. Smaller ones are confirmed once they
+/// Asks again about files that are sent in parts, and queues missing data. Smaller files are only confirmed once they
 /// are on the disk.
 ///
 /// # Errors
@@ -114,7 +114,7 @@ pub(super) async fn ask_again(shared: &Shared) -> Result<(), SendError> {
     Ok(())
 }
 
-/// A connection for questions.
+/// Opens a connection for requests.
 ///
 /// # Errors
 /// [`SendError::Unreached`].
@@ -123,9 +123,9 @@ pub(super) async fn open(shared: &Shared) -> Result<Remote, SendError> {
     opened.map_err(|e| SendError::Unreached(e.to_string()))
 }
 
-/// It could not be asked.
+/// The receiver could not be asked.
 enum Unasked {
-    /// It did not answer at all; perhaps it does not know the question.
+    /// It did not answer at all, perhaps because it does not know the request.
     Old,
     Failed(SendError),
 }
@@ -139,7 +139,7 @@ impl From<Unasked> for SendError {
     }
 }
 
-/// Asks about some things, with hashes of the same number or none; those whose content is to be compared.
+/// Asks about some items, with hashes of all of them or none. Returns those whose content must be compared.
 async fn look(
     shared: &Shared,
     remote: &mut Remote,
@@ -180,7 +180,7 @@ async fn look(
     Ok(alike)
 }
 
-/// These in requests of a bounded size.
+/// Splits items into requests of bounded size.
 pub(super) fn chunks<'a>(
     items: &'a [Local],
     mut these: &'a [usize],
@@ -192,7 +192,7 @@ pub(super) fn chunks<'a>(
     })
 }
 
-/// How many of these go into one question.
+/// The number of these items that fit into one request.
 fn some(items: &[Local], these: &[usize]) -> usize {
     let mut said = 0;
     let fits = these.iter().take(MAX_DELIVERED).take_while(|index| {
@@ -220,7 +220,7 @@ fn unasked(shared: &Shared, why: RemoteError, is_first: bool) -> Unasked {
 }
 
 impl Survey {
-    /// The number of existing files and directories whose attributes are to change.
+    /// The number of existing files and directories whose attributes will change.
     pub fn attributes(&self) -> u64 {
         self.undressed.len() as u64 + self.undressed_directories
     }
@@ -248,8 +248,8 @@ impl Survey {
         }
     }
 
-    /// Queues the ranges of a large file that the node does not hold, except holes. The ranges that the node reports
-    /// are validated.
+    /// Queues the ranges of a large file that the node does not hold, except holes. Ranges that the node reports are
+    /// validated.
     fn queue_missing(&mut self, shared: &Shared, index: usize, held: &[(u64, u64)]) {
         let item = &shared.items[index];
         let size = item.size();
@@ -269,7 +269,7 @@ impl Survey {
     }
 }
 
-/// Hashes of files; those that cannot be read fail.
+/// Hashes files; those that cannot be read are marked as failed.
 async fn digests(shared: &Shared, these: &[usize]) -> (Vec<usize>, Vec<Check>) {
     let whole = shared.rules.has(Rules::WHOLE);
     let (items, wanted) = (shared.items.clone(), these.to_vec());
@@ -290,7 +290,7 @@ async fn digests(shared: &Shared, these: &[usize]) -> (Vec<usize>, Vec<Check>) {
     (good, checks)
 }
 
-/// An old node is asked file by file; it takes nothing else.
+/// Asks an old node file by file; it supports nothing else.
 async fn old(shared: &Shared) -> Result<Survey, SendError> {
     let mut remote = open(shared).await?;
     let files: Vec<usize> =
@@ -334,7 +334,7 @@ fn hold(shared: &Shared, index: usize, held: &[Range<u64>], present: &mut Presen
     gaps(held, size).for_each(|gap| queue.add(index, gap));
 }
 
-/// What a single file is called there, if the target is to be its name, not a directory to put it into.
+/// Whether the target is the name of a single file, rather than a directory to put it into.
 ///
 /// # Errors
 /// [`SendError`].
@@ -350,18 +350,18 @@ pub(super) async fn is_name(shared: &Shared, remote: &mut Remote) -> Result<bool
     asked.map_err(|why| SendError::Unreached(why.to_string()))?;
     match remote.compared(1).await {
         Ok(compared) => Ok(match compared.found[..] {
-            // Something is there that is no directory.
+            // An item that is not a directory exists there.
             [Found::Refused(_)] => true,
             [Found::Nothing] => shared.request.looks_like_a_name(),
             _ => false,
         }),
         Err(RemoteError::Refused { .. }) => Ok(false),
-        // An old node: it is asked what it understands.
+        // An old node: later requests use the form that it understands.
         Err(_) => Ok(false),
     }
 }
 
-/// Makes the directories that are missing.
+/// Creates the missing directories.
 ///
 /// # Errors
 /// [`SendError::Unreached`].
@@ -403,7 +403,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_has_as_much_to_hash_as_it_may() {
+    fn one_request_has_a_bounded_amount_to_hash() {
         for (sizes, count) in [
             (&[1, MAX_HASHED - 1, 1][..], 2),
             (&[MAX_HASHED + 1, 1], 1),

@@ -1,4 +1,4 @@
-//! One way to the node: direct, or by a relay.
+//! One path to the receiver: direct, or through a relay.
 
 use super::{super::Event, Shared, local::Local, queue::Piece};
 use bytes::Bytes;
@@ -15,33 +15,34 @@ use thalweg_wire::{mesh::Name, object::Failure};
 use tokio::{task::spawn_blocking, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-/// A piece is about a second's worth at the way's rate, between these.
+/// The minimum and maximum size of a piece, bytes. A piece holds about a second of the path's rate.
 const SMALLEST: u64 = 256 << 10;
 const LARGEST: u64 = 4 << 20;
 
-/// Connections of a way: a lost packet stops one of them alone. With [`LARGEST`] it bounds the
+/// The number of connections of a path: a lost packet delays only one of them. Together with [`LARGEST`] it bounds the
 /// memory of a `send`.
 const CONNECTIONS: u32 = 2;
 
-/// Pieces of a connection that are on their way or being stored: while the node writes one, the next comes.
+/// The maximum number of pieces of a connection that are under way or being stored: while the node writes one, the next
+/// arrives.
 const IN_FLIGHT: usize = 2;
 
-/// A way that broke off is tried again so often in a row.
+/// The number of consecutive attempts on a path that broke.
 const TRIES: u32 = 4;
 
-/// Before the first of them; doubled before each other.
+/// The pause before the first of them; it doubles before each further one.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A piece is sent by another way as well if it is out for longer, and nothing else waits.
+/// A piece is also sent over another path if it is out for longer than this and nothing else waits.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// When it is seen what a way is good for: past slow start.
+/// When the usefulness of paths is judged: after slow start.
 const TRIAL: Duration = Duration::from_secs(4);
 
-/// A relayed way that brings less than this share of the sum costs the relay more than it is worth.
+/// A relayed path with less than this share of the total costs the relay more than it is worth.
 const SHARE: f64 = 0.1;
 
-/// A way, and what it has brought.
+/// A path, and the bytes it has delivered.
 #[derive(Debug)]
 pub(super) struct Way {
     via: Vec<Name>,
@@ -51,24 +52,24 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// The direct one; with its `several` connections if there is much to send.
+    /// Creates the direct path; with `several` connections if there is much to send.
     pub fn direct(several: bool) -> Self {
         let connections = if several { CONNECTIONS } else { 1 };
         Self { via: Vec::new(), connections, sent: AtomicU64::new(0), left: Default::default() }
     }
 
-    /// By this relay.
+    /// Creates the path through a relay.
     pub fn by(relay: Name) -> Self {
         let via = vec![relay];
         Self { via, connections: CONNECTIONS, sent: AtomicU64::new(0), left: Default::default() }
     }
 
-    /// How many connections work on it.
+    /// The number of connections on this path.
     pub fn connections(&self) -> u32 {
         self.connections
     }
 
-    /// Until nothing waits any more, or it fails for good; why, then.
+    /// Sends until nothing waits or the path fails for good; in that case returns the reason.
     pub async fn work(&self, shared: &Arc<Shared>) -> Result<(), String> {
         tokio::select! {
             biased;
@@ -98,7 +99,7 @@ impl Way {
         }
     }
 
-    /// One connection's work; a piece that did not get there waits again.
+    /// Sends over one connection. Pieces that do not arrive wait again.
     async fn session(&self, shared: &Arc<Shared>) -> Result<(), String> {
         let idle = if self.via.is_empty() { shared.idle().take() } else { None };
         let remote = match idle {
@@ -123,28 +124,28 @@ impl Way {
                 }
                 return Ok(());
             } else if line.out.is_empty() {
-                // Others have the rest; it comes back if they fail, or take too long.
+                // The remaining pieces are out on other connections; they return if those fail or take too long.
                 sleep(Duration::from_millis(100)).await;
             }
         }
     }
 }
 
-/// A connection, and the pieces that are out on it.
+/// A connection with its outstanding pieces.
 struct Line<'a> {
     shared: &'a Arc<Shared>,
     remote: Remote,
-    /// Bytes of the next piece.
+    /// The size of the next piece, bytes.
     size: u64,
     /// Pieces without an answer, and when they were sent.
     out: VecDeque<(Guard<'a>, Instant)>,
 }
 
 impl Line<'_> {
-    /// Sends pieces until there are enough under way, or nothing waits.
+    /// Sends pieces until enough are under way or nothing waits.
     async fn fill(&mut self) -> Result<(), String> {
         while self.out.len() < IN_FLIGHT {
-            // What this connection has itself it does not send twice.
+            // A connection does not send copies of its own pieces.
             let patience = if self.out.is_empty() { PATIENCE } else { Duration::MAX };
             let now = self.shared.began.elapsed();
             let taken = self.shared.queue().take(self.size, now, patience);
@@ -163,7 +164,7 @@ impl Line<'_> {
         Ok(())
     }
 
-    /// The pieces' bytes, one behind the other, but of those that are given up; `None`: nothing is left.
+    /// Reads the pieces' bytes, concatenated. Unreadable files are given up; `None` if no piece is left.
     async fn read(&self, guard: &mut Guard<'_>) -> Result<Option<Bytes>, String> {
         let (all, wanted) = (self.shared.clone(), guard.pieces.clone());
         let read = move || read_all(&all.items, &wanted);
@@ -197,7 +198,7 @@ impl Line<'_> {
         }
     }
 
-    /// Waits for the oldest answer; the bytes that are there by it. `None`: none is out.
+    /// Waits for the oldest answer. Returns the bytes that it confirms; `None` if no piece is out.
     async fn settle(&mut self) -> Result<Option<u64>, String> {
         let Some((guard, sent)) = self.out.front() else { return Ok(None) };
         let (since, whole) = (*sent, guard.pieces.iter().all(|piece| piece.whole.is_some()));
@@ -225,7 +226,7 @@ impl Line<'_> {
     }
 }
 
-/// Bytes of pieces, and files that cannot be read. Blocks.
+/// Reads the bytes of pieces. Also returns the files that cannot be read. Blocks.
 fn read_all(items: &[Local], pieces: &[Piece]) -> (Vec<u8>, Vec<(usize, String)>) {
     let (mut bytes, mut failed) = (Vec::new(), Vec::new());
     for piece in pieces {
@@ -239,19 +240,20 @@ fn read_all(items: &[Local], pieces: &[Piece]) -> (Vec<u8>, Vec<(usize, String)>
     (bytes, failed)
 }
 
-/// Whether the file will not be taken, however it is sent.
+/// Whether the receiver will not accept the file on any path.
 fn is_final(why: &RemoteError) -> bool {
     why.is_final() || matches!(why, RemoteError::Refused { why: Failure::Full(_), .. })
 }
 
-/// Gives its pieces back unless they are there: also when the work on them is cut off.
+/// Returns its pieces to the queue unless they have arrived, even if its task is cancelled.
 struct Guard<'a> {
     shared: &'a Shared,
     pieces: Vec<Piece>,
 }
 
 impl Guard<'_> {
-    /// They are there; their bytes, and some for each name, as small files are not free.
+    /// Marks the pieces as arrived. Returns their bytes, plus the cost of the names of small files, which count towards
+    /// the rate.
     fn done(mut self) -> u64 {
         let pieces = std::mem::take(&mut self.pieces);
         let mut queue = self.shared.queue();
@@ -260,7 +262,7 @@ impl Guard<'_> {
         pieces.iter().map(|piece| piece.bytes() + said(piece)).sum()
     }
 
-    /// These of its pieces are given up.
+    /// Gives up some of the pieces.
     fn fail(&mut self, failed: impl Iterator<Item = (usize, String)>) {
         let mut gone = std::collections::BTreeSet::new();
         for (number, why) in failed {
@@ -280,7 +282,7 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// Ends relayed ways that bring little, once that can be seen.
+/// Ends relayed paths that deliver little, once that can be judged.
 pub(super) fn leave_useless(ways: &[Arc<Way>], shared: &Shared, began: Instant) {
     if began.elapsed() < TRIAL {
         return;
@@ -298,7 +300,7 @@ pub(super) fn leave_useless(ways: &[Arc<Way>], shared: &Shared, began: Instant) 
     }
 }
 
-/// What is not in `held`, which is ascending.
+/// Returns the gaps between the ascending ranges `held`, up to `size`.
 pub(super) fn gaps(
     held: &[std::ops::Range<u64>],
     size: u64,
@@ -313,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gaps_are_what_is_not_held() {
+    fn gaps_cover_exactly_the_ranges_not_held() {
         let of = |held: &[std::ops::Range<u64>], size| gaps(held, size).collect::<Vec<_>>();
         let all = |range| vec![range];
         assert_eq!(of(&[], 5), all(0..5));

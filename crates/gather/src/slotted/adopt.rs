@@ -1,9 +1,9 @@
-//! What participants hold and no path of this schedule brings: of an earlier session that was cut off,
-//! and what was left behind when somebody on its path broke off.
+//! Fetches data that participants hold and that no path of this schedule brings: data of an earlier session that was
+//! killed, and data stranded when a node on its path broke off.
 //!
-//! Participants are asked what they hold of an earlier session; its owner's notes say what that is
-//! ([`super::marks`]). It is taken from them while the schedule brings the rest, held against the source's word of
-//! now ([`super::recheck`]): nothing of it leaves its source again.
+//! Each participant is asked what it holds of an earlier session; the notes on its entries describe their parts
+//! ([`super::marks`]). The data is fetched from there while the schedule brings the rest, and is verified against
+//! hashes that the source computes now ([`super::recheck`]). So no data leaves its source twice.
 
 use super::{
     TransferTime,
@@ -30,24 +30,23 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// A node that does not say within so long what it holds is not waited for.
+/// How long to wait for a node to list what it holds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A node that is started again is there within so long; and so long its data is not fetched anew, while
-/// other data is.
+/// The time that a restarted node needs to come back. For this long its data is not fetched anew, while other data is.
 const RESTART: Duration = Duration::from_secs(10);
 
-/// Between two attempts to reach it.
+/// The pause between two attempts to reach it.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Bytes of one node's notes: of 700,000 parts. What is beyond it is sent again.
+/// The maximum size of one node's notes, bytes: enough for 700,000 parts. Data beyond that is sent again.
 const NOTES: usize = 16 << 20;
 
-/// What a participant holds: numbers, and the parts as its notes say them.
+/// The entries that a participant holds: their numbers, and their parts according to their notes.
 type Held = Vec<(u64, Vec<Mark>)>;
 
-/// Asks all participants; what is wanted of their entries is taken out of what waits, and entries of which
-/// nothing is wanted are dropped.
+/// Asks all participants. Removes the wanted data of their entries from the waiting work, and drops entries without
+/// wanted data.
 pub async fn find(scene: &Arc<Scene>) -> Vec<Entry> {
     let mut asking = JoinSet::new();
     for node in 0..scene.errand.overlay.destination() {
@@ -69,7 +68,7 @@ pub async fn find(scene: &Arc<Scene>) -> Vec<Entry> {
     claim(scene, found)
 }
 
-/// Takes these entries, one of each holder at a time. What does not come waits again.
+/// Fetches these entries, one at a time from each holder. Data that does not arrive waits again.
 ///
 /// # Errors
 /// [`LandError::All`].
@@ -89,7 +88,7 @@ pub async fn take(scene: &Arc<Scene>, entries: Vec<Entry>) -> Result<(), LandErr
         });
     }
     while let Some(ended) = taking.join_next().await {
-        // A panic was printed; its pieces are never done, and are reported.
+        // A panic has already been printed. Its pieces are never marked as done, and are reported.
         if let Ok(ended) = ended {
             ended?;
         }
@@ -97,8 +96,8 @@ pub async fn take(scene: &Arc<Scene>, entries: Vec<Entry>) -> Result<(), LandErr
     Ok(())
 }
 
-/// What the schedule left where it was, as its holder broke off or a later one did: it is taken from there, if
-/// the holder is there again before [`RESTART`] is over. Else it waits again.
+/// Fetches the data that the schedule stranded because its holder or a later node broke off. It is fetched from the
+/// holder if that returns within [`RESTART`]; otherwise it waits again.
 ///
 /// # Errors
 /// [`LandError::All`].
@@ -109,7 +108,7 @@ pub async fn take_stranded(scene: &Arc<Scene>) -> Result<(), LandError> {
         let there = there(scene, left.iter().map(|entry| entry.holder).collect()).await;
         let ready = left.extract_if(.., |entry| there.contains(&entry.holder)).collect();
         take(scene, ready).await?;
-        // Who breaks off again is one of those that are not there.
+        // A holder that breaks off again is offline once more.
         left.extend(scene.stranded());
         if Instant::now() >= until {
             left.drain(..).for_each(|entry| let_go(scene, entry));
@@ -120,7 +119,7 @@ pub async fn take_stranded(scene: &Arc<Scene>) -> Result<(), LandError> {
     Ok(())
 }
 
-/// Which of these nodes answer. What failed of them before may have been their restart.
+/// Returns the nodes that answer. Their earlier failures may be due to a restart, so they are cleared.
 async fn there(scene: &Arc<Scene>, nodes: BTreeSet<u32>) -> BTreeSet<u32> {
     let mut asking = JoinSet::new();
     for node in nodes {
@@ -136,7 +135,7 @@ async fn there(scene: &Arc<Scene>, nodes: BTreeSet<u32>) -> BTreeSet<u32> {
     there
 }
 
-/// Nothing is taken from there any more.
+/// Drops an entry at its holder; its data waits again.
 fn let_go(scene: &Arc<Scene>, entry: Entry) {
     scene.drop_at(entry.holder, entry.id);
     scene.give_back(entry.wanted());
@@ -163,7 +162,7 @@ async fn one(scene: &Arc<Scene>, entry: Entry) -> Result<(), LandError> {
     Ok(())
 }
 
-/// All that a participant holds, as far as it says so in time; its answers go up.
+/// Lists all that a participant holds, as far as it answers in time. Numbers must ascend from page to page.
 async fn held(scene: &Scene, node: u32) -> Held {
     let (mut all, mut after, mut notes) = (Vec::new(), None, 0);
     while notes < NOTES {
@@ -182,20 +181,20 @@ async fn held(scene: &Scene, node: u32) -> Held {
     all
 }
 
-/// The files that marks name, as far as they are wanted. There may be millions: on a thread of its own.
+/// Finds the wanted files of these marks. There may be millions, so it runs on its own thread.
 async fn files(scene: &Arc<Scene>, all: &[(u32, Held)]) -> BTreeMap<FileMark, FileNo> {
     let entries = all.iter().flat_map(|(_, held)| held);
     let marks: BTreeSet<FileMark> =
         entries.flat_map(|(_, marks)| marks).map(|mark| mark.file).collect();
     let scene = scene.clone();
-    // A panic was printed: nothing is known then.
+    // A panic has already been printed; no file is known then.
     spawn_blocking(move || scene.marker().files(&marks)).await.unwrap_or_default()
 }
 
-/// An entry, and which of its parts are of files that are wanted.
+/// An entry and its parts that belong to wanted files.
 struct Found {
     entry: Entry,
-    /// Indices of parts.
+    /// Indices of those parts.
     places: Vec<usize>,
     pieces: Vec<Piece>,
 }
@@ -212,7 +211,7 @@ impl Found {
         let source = marks.iter().find_map(file).and_then(source_of);
         let (mut places, mut pieces) = (Vec::new(), Vec::new());
         for (place, mark) in marks.iter().enumerate() {
-            // All of an entry is one source's.
+            // All parts of an entry belong to one source.
             let known = file(mark).filter(|file| source_of(*file) == source);
             if let (Some(file), Some(end)) = (known, mark.from.checked_add(mark.bytes)) {
                 places.push(place);
@@ -232,13 +231,13 @@ impl Found {
     }
 }
 
-/// What is wanted of entries is taken out of what waits, at once: that may be millions of files.
+/// Takes the wanted data of all entries out of the waiting work in one pass, because there may be millions of files.
 fn claim(scene: &Arc<Scene>, mut found: Vec<Found>) -> Vec<Entry> {
     let pieces: Vec<Piece> = found.iter_mut().flat_map(|found| found.pieces.drain(..)).collect();
     let mut claimed = scene.claim(&pieces).into_iter();
     let (mut entries, mut bytes) = (Vec::new(), BTreeMap::new());
     for Found { mut entry, places, .. } in found {
-        // From now on its holder is told at the end that all of it is over.
+        // From now on the holder is told at the end that the job is over.
         scene.holds(entry.holder, 0);
         for (place, wanted) in places.into_iter().zip(claimed.by_ref()) {
             *bytes.entry(entry.holder).or_default() += wanted.iter().map(Piece::bytes).sum::<u64>();

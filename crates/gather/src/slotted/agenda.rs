@@ -1,4 +1,4 @@
-//! Which transfers may begin, by whichever schedule.
+//! Decides which transfers may begin, for each kind of schedule.
 
 use super::{Scheme, lanes::Lanes, single::Single};
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
@@ -8,15 +8,15 @@ use thalweg_plan::collection::{DirectRelease, Release, Rule, Timetable, Transfer
 /// A transfer that may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// What the agenda calls it.
+    /// The agenda's key of this transfer.
     pub key: usize,
-    /// Its path in the timetable, its hop on that, and its slot; none of the direct methods'.
+    /// Its path, hop and slot in the timetable; `None` for direct methods.
     pub hop: Option<Hop>,
     /// The sending participant.
     pub from: u32,
-    /// The receiving one.
+    /// The receiving participant.
     pub to: u32,
-    /// What it carries.
+    /// The amount of data.
     pub load: Load,
 }
 
@@ -25,42 +25,42 @@ pub struct Start {
 pub struct Hop {
     /// The path.
     pub path: usize,
-    /// Hops before this one.
+    /// The number of hops before this one.
     pub index: usize,
     /// Its slot in the plan.
     pub slot: u32,
 }
 
-/// How much a transfer carries.
+/// The amount of data that a transfer carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// Data units.
+    /// This many data units.
     Units(u64),
-    /// All of a path that goes straight to the destination: one connection, to its end.
+    /// All data of a direct path, in data units: one connection carries all of it.
     Stream(u64),
-    /// One of so many equal parts of all that the source has.
+    /// One of this many equal parts of the source's data.
     Share(u32),
 }
 
-/// A schedule as it is carried out.
+/// A schedule during its execution.
 #[derive(Debug)]
 pub enum Agenda {
-    /// A timetable's.
+    /// The transfers of a timetable.
     Paths(Paths),
-    /// A direct method's.
+    /// The connections of a direct method.
     Direct(Directly),
 }
 
-/// A timetable's transfers.
+/// The transfers of a timetable.
 #[derive(Debug)]
 pub struct Paths {
     release: Release,
     timetable: Timetable,
-    /// Paths whose data does not come this way (any more).
+    /// Paths that carry no data, or none any more.
     void: Vec<bool>,
-    /// Transfers that wait for room on their leg.
+    /// Transfers that wait for a free place on their leg.
     lanes: Lanes,
-    /// Best paths without a host between: their data is all of their first parcel's.
+    /// Best paths without an intermediate: the first parcel carries all of their data.
     streams: Single,
     /// The last slot of which a transfer has begun.
     slot: u32,
@@ -72,13 +72,13 @@ pub struct Directly {
     release: DirectRelease,
     random: Xoshiro256PlusPlus,
     over: u32,
-    /// By source: connections that are not done.
+    /// Connections that are not done, by source.
     left: BTreeMap<u32, u32>,
     to: u32,
 }
 
 impl Agenda {
-    /// Nothing has begun. `sources` have data, `to` is the destination.
+    /// Creates an agenda of which nothing has begun. `sources` are the participants with data, `to` is the destination.
     pub fn new(scheme: Scheme, sources: Vec<u32>, to: u32, seed: u64) -> Self {
         match scheme {
             Scheme::Paths(timetable, rule) => Self::Paths(Paths::new(timetable, rule)),
@@ -92,7 +92,7 @@ impl Agenda {
         }
     }
 
-    /// What begins now, `now` since the start.
+    /// Returns the transfers that begin now; `now` is the time since the start.
     pub fn due(&mut self, now: Duration) -> Vec<Start> {
         match self {
             Self::Paths(paths) => paths.due(now),
@@ -100,7 +100,7 @@ impl Agenda {
         }
     }
 
-    /// A transfer is over, however.
+    /// Marks a transfer as over, whether it failed or not.
     pub fn done(&mut self, key: usize) {
         match self {
             Self::Paths(paths) => paths.done(key),
@@ -108,7 +108,7 @@ impl Agenda {
         }
     }
 
-    /// When there can be more without anything being done, after `now`.
+    /// The next time after `now` at which a transfer may begin even if none ends before.
     pub fn wakes(&self, now: Duration) -> Option<Duration> {
         match self {
             Self::Paths(paths) => paths.release.wakes(now),
@@ -116,7 +116,7 @@ impl Agenda {
         }
     }
 
-    /// Everything is over.
+    /// Whether all transfers are over.
     pub fn is_finished(&self) -> bool {
         match self {
             Self::Paths(paths) => paths.release.is_finished(),
@@ -124,7 +124,7 @@ impl Agenda {
         }
     }
 
-    /// The timetable's part, if there is one.
+    /// The timetable's part, if the schedule has one.
     pub fn paths(&self) -> Option<&Paths> {
         match self {
             Self::Paths(paths) => Some(paths),
@@ -132,7 +132,7 @@ impl Agenda {
         }
     }
 
-    /// A path's data does not come this way: its transfers count as done when they are due.
+    /// Marks a path as empty: its transfers count as done when they are due.
     pub fn void(&mut self, path: usize) {
         if let Self::Paths(paths) = self {
             paths.void[path] = true;
@@ -142,8 +142,8 @@ impl Agenda {
 
 impl Paths {
     fn new(timetable: Timetable, rule: Rule) -> Self {
-        // A host of its own way alone waits for nobody: `Delay` of no time lets each parcel leave,
-        // and go on, as soon as its leg has room.
+        // On its own best path a host waits for no other. `Delay` with zero time lets each parcel leave, and continue,
+        // as soon as its leg has a free place.
         let (rule, lanes, streams) = match rule {
             Rule::Chain => {
                 (Rule::Delay(Duration::ZERO), Lanes::narrow(), Single::of_direct(&timetable))
@@ -188,7 +188,7 @@ impl Paths {
         self.release.done(key);
     }
 
-    /// A leg is each source's own: it shares its connections with nobody.
+    /// A leg counts separately for each source, because sources share no connections.
     fn leg(&self, key: usize) -> (u32, u32, u32) {
         let Transfer { path, from, to, .. } = self.release.transfers()[key];
         (self.timetable.paths[path].source, from, to)

@@ -1,16 +1,16 @@
-//! Who failed, and is not used any more.
+//! Tracks failed participants and legs, and those to avoid.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// After so many failures in a row it is left alone; the first may be a restart.
+/// The number of consecutive failures after which a participant or leg is avoided; a single one may be a restart.
 const PATIENCE: u32 = 2;
 
-/// What failed.
+/// A participant or leg that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Suspect {
-    /// A participant, seen from here.
+    /// A participant, as seen from this host.
     Node(u32),
-    /// The way from one to another, or either of them.
+    /// The leg from one participant to another, or either of them.
     Leg(u32, u32),
 }
 
@@ -18,36 +18,36 @@ pub enum Suspect {
 #[derive(Clone, Debug, Default)]
 pub struct Blame {
     failures: BTreeMap<Suspect, u32>,
-    /// By participant: the sources whose word is another than what it passed on.
+    /// By participant: the sources whose hashes contradict the data that it forwarded.
     liars: BTreeMap<u32, BTreeSet<u32>>,
 }
 
 impl Blame {
-    /// It failed; whether that is the failure that makes it be left alone.
+    /// Counts a failure. Returns whether the suspect is avoided from now on.
     pub fn failed(&mut self, suspect: Suspect) -> bool {
         let count = self.failures.entry(suspect).or_default();
         *count = count.saturating_add(1);
         *count == PATIENCE
     }
 
-    /// It does work.
+    /// Clears the failures of a suspect that works.
     pub fn works(&mut self, suspect: Suspect) {
         self.failures.remove(&suspect);
     }
 
-    /// It gave other bytes than this source says it sent; whether that is new. Either of
-    /// them lies.
+    /// Records that a node forwarded other bytes than the source says it sent. Returns whether that is new. Either of
+    /// the two lies.
     pub fn lied(&mut self, node: u32, source: u32) -> bool {
         self.liars.entry(node).or_default().insert(source)
     }
 
-    /// Whether it is left alone.
+    /// Whether a suspect is avoided.
     pub fn avoids(&self, suspect: Suspect) -> bool {
         self.failures.get(&suspect).is_some_and(|count| *count >= PATIENCE)
     }
 
-    /// Whether a way of this source's data over these nodes has something that is left alone. Its
-    /// ends are none of its own.
+    /// Whether a path of this source's data over these nodes contains anything to avoid. Its two ends do not count as
+    /// nodes.
     pub fn avoids_way(&self, source: u32, hops: &[u32]) -> bool {
         let legs = hops.windows(2).map(|leg| Suspect::Leg(leg[0], leg[1]));
         let between = hops.get(1..hops.len().saturating_sub(1)).unwrap_or_default();
@@ -56,7 +56,8 @@ impl Blame {
         lies || legs.chain(nodes).any(|suspect| self.avoids(suspect))
     }
 
-    /// One source alone could accuse all the others.
+    /// A node counts as a liar if this source or at least two others accuse it. One source alone could otherwise
+    /// discredit all nodes.
     fn lies(&self, node: u32, source: u32) -> bool {
         let accused = self.liars.get(&node);
         accused.is_some_and(|sources| sources.contains(&source) || sources.len() > 1)
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_fails_twice_in_a_row_is_left_alone() {
+    fn a_node_or_leg_that_fails_twice_in_a_row_is_avoided() {
         let mut blame = Blame::default();
         assert!(!blame.failed(Suspect::Node(2)) && !blame.avoids_way(0, &[0, 2, 3]));
         blame.works(Suspect::Node(2));
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lies_is_left_alone_by_that_source_and_by_all_when_two_say_so() {
+    fn a_liar_is_avoided_for_its_accuser_and_for_all_after_two_accusers() {
         let mut blame = Blame::default();
         assert!(blame.lied(1, 0) && !blame.lied(1, 0));
         assert!(blame.avoids_way(0, &[0, 1, 3]) && !blame.avoids_way(2, &[2, 1, 3]));

@@ -1,4 +1,4 @@
-//! The schedule at work: whatever may begin is begun, whatever ends lets others begin.
+//! Executes the schedule: begins each transfer that may begin, and updates the agenda when one ends.
 
 use super::{
     Course, TransferTime,
@@ -23,49 +23,49 @@ use tokio::{
     time::{Instant, interval_at, sleep_until},
 };
 
-/// Parcels of a source that have their tickets and have not left: enough for a slot of small
-/// transfers, few enough that nothing is old when it leaves.
+/// The number of parcels per source that have tickets but have not left: enough for a slot of small transfers, and few
+/// enough that no parcel is stale when it leaves.
 const READY: usize = 8;
 
-/// Their parts: a fifth of what a node lends to one member at a time.
+/// Their maximum number of parts: a fifth of what a node lends to one member at a time.
 const READS: usize = 20_000;
 
-/// Tickets are drawn so many slots ahead, while transfers of earlier ones are under way.
+/// Tickets are drawn this many slots ahead, while transfers of earlier slots are under way.
 const AHEAD: u32 = 2;
 
-/// Channels to a node besides its orders': one for drops, one for tickets or what was sent.
+/// Channels to a node besides those for orders: one for drops, and one for tickets or hashes of sent data.
 const OTHERS: usize = 2;
 
-/// Intermediates hear so often that what they hold is wanted.
+/// How often intermediates are told that the data they hold is still wanted.
 const KEEP: Duration = Duration::from_secs(120);
 
-/// The schedule while it is carried out.
+/// The execution of a schedule.
 pub struct Conductor {
     scene: Arc<Scene>,
     agenda: Agenda,
     warmth: Warmth,
     tasks: JoinSet<Done>,
-    /// By source: paths by way of others whose data was not taken yet, in the order of their starts.
+    /// By source: paths through intermediates whose data has not been taken yet, ordered by start.
     queues: BTreeMap<u32, VecDeque<usize>>,
     /// Sources whose parcels are being prepared.
     preparing: BTreeSet<u32>,
-    /// Parcels by path: ready at their source, or at a node on their way.
+    /// Parcels by path: ready at their source, or held by a node on their path.
     parcels: BTreeMap<usize, Parcel>,
-    /// First transfers that are due and whose parcel is not ready yet.
+    /// First transfers that are due while their parcel is not ready.
     wanted: BTreeMap<usize, (Start, Instant)>,
     start: Instant,
 }
 
-/// What a task came to.
+/// The result of a task.
 enum Done {
-    /// Parcels of a source, by path.
+    /// Prepared parcels of a source, by path.
     Ready(u32, Vec<(usize, Parcel)>),
-    /// A transfer, when it was let begin, and its parcel if that is on its way.
+    /// An ended transfer: when it was allowed to begin, and its parcel if that is still on its way.
     Ended(Start, Instant, Option<Box<Parcel>>, Result<Moved, LandError>),
 }
 
 impl Conductor {
-    /// Calls on the nodes that take part: who is not there is left out.
+    /// Creates the conductor and contacts the nodes that take part; unreachable ones are left out.
     pub async fn new(scene: Arc<Scene>, course: Course) -> Self {
         let (overlay, to) = (&scene.errand.overlay, scene.errand.overlay.destination());
         let sources = (0..overlay.sources as u32).filter(|s| scene.waiting(*s) > 0).collect();
@@ -87,7 +87,7 @@ impl Conductor {
         conductor
     }
 
-    /// Until all transfers are over.
+    /// Runs until all transfers are over.
     ///
     /// # Errors
     /// [`LandError::All`].
@@ -102,12 +102,12 @@ impl Conductor {
             }
             let wakes = self.agenda.wakes(self.start.elapsed()).map(|at| self.start + at);
             if self.tasks.is_empty() && wakes.is_none() {
-                // Nothing can lead on: what is left comes after the schedule.
+                // Nothing more can begin; the remaining data is fetched after the schedule.
                 break;
             }
             tokio::select! {
                 Some(done) = self.tasks.join_next() => {
-                    // A panic was printed; its pieces are never done, and are reported.
+                    // A panic has already been printed. Its pieces are never marked as done, and are reported.
                     if let Ok(done) = done { self.take(done)? }
                 }
                 () = sleep_until(wakes.unwrap_or(self.start)), if wakes.is_some() => {}
@@ -118,7 +118,7 @@ impl Conductor {
         Ok(())
     }
 
-    /// Paths whose first hop is an intermediate; from there on they are parcels.
+    /// Queues the paths whose first hop is an intermediate: their data travels as parcels.
     fn queue(&mut self) {
         let Some(paths) = self.agenda.paths() else { return };
         let timetable = paths.timetable();
@@ -132,7 +132,7 @@ impl Conductor {
         self.queues = queues;
     }
 
-    /// Has connections opened over which the first transfer goes soon.
+    /// Has connections opened whose first transfer comes soon.
     fn warm(&mut self) {
         let Some(paths) = self.agenda.paths() else { return };
         let here = self.scene.errand.overlay.destination();
@@ -146,7 +146,7 @@ impl Conductor {
         }
     }
 
-    /// Draws tickets for what leaves soon.
+    /// Draws tickets for parcels that leave soon.
     fn prepare(&mut self) {
         let sources: Vec<u32> = self.queues.keys().copied().collect();
         for source in sources {
@@ -167,7 +167,7 @@ impl Conductor {
         }
     }
 
-    /// The next paths of a source with the nodes that fetch their data first, and that.
+    /// Returns the next paths of a source, each with the node that fetches its data first and with its parcel.
     fn batch(&mut self, source: u32) -> Vec<(usize, (u32, Parcel))> {
         let mut batch = Vec::new();
         let at_source = |parcel: &&Parcel| parcel.source == source && parcel.held.is_empty();
@@ -198,7 +198,7 @@ impl Conductor {
         batch
     }
 
-    /// The next path of a source, if it leaves soon and there is room, or is due.
+    /// Returns the next path of a source if it leaves soon and there is room, or if it is due.
     fn next(&mut self, source: u32, room: bool) -> Option<usize> {
         let paths = self.agenda.paths()?;
         let queue = self.queues.get_mut(&source)?;
@@ -208,7 +208,7 @@ impl Conductor {
         if leaves { queue.pop_front() } else { None }
     }
 
-    /// Begins all that may begin.
+    /// Begins all transfers that may begin.
     fn begin(&mut self) {
         loop {
             let due = self.agenda.due(self.start.elapsed());
@@ -216,7 +216,7 @@ impl Conductor {
                 return;
             }
             due.into_iter().for_each(|start| self.start(start, Instant::now()));
-            // What is due may need parcels, or find none.
+            // Due transfers may need parcels, or make their paths void.
             self.prepare();
         }
     }
@@ -242,20 +242,20 @@ impl Conductor {
         }
     }
 
-    /// Where a path begins and ends.
+    /// The first and last participant of a path.
     fn ends(&self, hop: Hop) -> Option<(u32, u32)> {
         let path = &self.agenda.paths()?.timetable().paths[hop.path];
         Some((path.source, path.last()))
     }
 
-    /// The way from this hop's sender on.
+    /// The rest of the path, from this hop's sender on.
     fn rest_of(&self, hop: Hop) -> Vec<u32> {
         let Some(paths) = self.agenda.paths() else { return Vec::new() };
         let path = &paths.timetable().paths[hop.path];
         [&[path.source], path.via.as_slice()].concat().split_off(hop.index)
     }
 
-    /// A transfer without data.
+    /// Ends a transfer that carries no data because its parcel was left.
     fn pass(&mut self, start: Start, hop: Hop, parcel: Parcel) {
         self.scene.leave(parcel);
         self.pass_by(start, hop);
@@ -266,7 +266,7 @@ impl Conductor {
         self.agenda.done(start.key);
     }
 
-    /// Nothing comes by this path any more.
+    /// Marks a path as empty.
     fn void(&mut self, path: usize) {
         self.agenda.void(path);
         if let Some((start, _)) = self.wanted.remove(&path) {
@@ -293,7 +293,7 @@ impl Conductor {
     fn fetch(&mut self, start: Start, at: Instant, hop: Hop, mut parcel: Parcel) {
         let scene = self.scene.clone();
         let rest = self.rest_of(hop);
-        // This host, the last one, needs no ticket.
+        // The destination is this host, which needs no ticket.
         let last = scene.errand.overlay.destination();
         let then = rest.get(2).copied().filter(|node| *node != last);
         self.tasks.spawn(async move {
@@ -351,7 +351,7 @@ impl Conductor {
     }
 }
 
-/// Calls on all nodes that are to pass something on, and opens the channels that orders will need.
+/// Contacts all nodes that forward data, and opens the channels that orders will need.
 async fn greet(scene: &Arc<Scene>, agenda: &Agenda, warmth: &Warmth) {
     let Some(paths) = agenda.paths() else { return };
     let last = scene.errand.overlay.destination();
@@ -363,7 +363,7 @@ async fn greet(scene: &Arc<Scene>, agenda: &Agenda, warmth: &Warmth) {
         let (scene, orders) = (scene.clone(), warmth.orders(node));
         greeting.spawn(async move {
             if scene.greet(node).await {
-                // They are opened while the first tickets are drawn.
+                // The channels are opened while the first tickets are drawn.
                 let prepare = async move {
                     scene.pool.prepare(scene.name(node), orders + OTHERS).await;
                 };
@@ -371,7 +371,7 @@ async fn greet(scene: &Arc<Scene>, agenda: &Agenda, warmth: &Warmth) {
             }
         });
     }
-    // Sources are asked for tickets, and for what they sent.
+    // Sources are asked for tickets and for the hashes of sent data.
     for source in relayed().map(|path| path.source).collect::<BTreeSet<u32>>() {
         let scene = scene.clone();
         tokio::spawn(async move { scene.pool.prepare(scene.name(source), OTHERS).await });

@@ -1,4 +1,4 @@
-//! A transfer from a source to this host: its files are read, and written as they come.
+//! A transfer from a source to this host: reads files and writes their bytes as they arrive.
 
 use super::{blame::Suspect, scene::Scene};
 use crate::reads::{fitting, request};
@@ -11,24 +11,24 @@ use thalweg_files::{
 use thalweg_wire::mesh::Name;
 use tokio::time::Instant;
 
-/// Bytes of one request: a large file's are given back in parts of this size if they fail.
+/// The maximum size of a request, bytes. A large file is given back in parts of this size if they fail.
 const PIECES: u64 = 4 << 20;
 
-/// Requests that have no answer yet: while one comes, the next is read from the source's disk.
+/// The number of outstanding requests: while one arrives, the source reads the next from disk.
 const AHEAD: usize = 3;
 
-/// How a transfer went.
+/// The result of a transfer.
 #[derive(Debug)]
 pub struct Moved {
-    /// Bytes that came.
+    /// Bytes that arrived.
     pub bytes: u64,
-    /// From the first word on its connection to its last byte.
+    /// The time from the first message on its connection to the last byte.
     pub moving: Duration,
-    /// Why not all came.
+    /// Why some data is missing.
     pub failed: Option<String>,
 }
 
-/// No more can be read, or kept.
+/// Why reading ended early: the connection is lost, or nothing more can be stored.
 enum End {
     Lost(String),
     Land(LandError),
@@ -43,7 +43,7 @@ impl From<RemoteError> for End {
     }
 }
 
-/// What was asked for and has not come.
+/// Requested pieces that have not arrived. Dropping it gives them back.
 struct Asked<'a> {
     scene: &'a Scene,
     requests: VecDeque<Vec<Piece>>,
@@ -55,8 +55,8 @@ impl Drop for Asked<'_> {
     }
 }
 
-/// Reads up to `most` bytes of a source's data on a connection of its own; `next`: another one
-/// follows, whose connection is opened meanwhile.
+/// Reads up to `most` bytes of a source's data on a new connection. `next` says that another transfer follows, whose
+/// connection is opened meanwhile.
 ///
 /// # Errors
 /// [`LandError::All`].
@@ -68,13 +68,13 @@ pub async fn draw(scene: &Scene, source: u32, most: u64, next: bool) -> Result<M
     };
     let (mut bytes, began) = (0, Instant::now());
     match on(scene, source, remote, most, &mut bytes).await {
-        // It was closed while it waited.
+        // The spare connection was closed while it was idle.
         Err(End::Lost(_)) if spare && bytes == 0 => draw_by(scene, source, &[], most).await,
         over => ended(scene, source, (bytes, began), over),
     }
 }
 
-/// Reads the same by way of these relays: the connection is the source's and this host's alone.
+/// Reads the same through these relays: the connection is end to end between the source and this host.
 ///
 /// # Errors
 /// [`LandError::All`].
@@ -146,7 +146,7 @@ async fn on(
     Ok(())
 }
 
-/// What fits a request.
+/// Takes as many pieces as fit into a request.
 fn take(scene: &Scene, source: u32, most: u64) -> Vec<Piece> {
     let mut pieces = scene.take(source, most);
     let files = pieces.iter().map(|piece| piece.file);
@@ -155,7 +155,7 @@ fn take(scene: &Scene, source: u32, most: u64) -> Vec<Piece> {
     pieces
 }
 
-/// Bytes that came of a piece.
+/// Records the result of a piece. Returns the bytes that arrived.
 fn settle(scene: &Scene, piece: Piece, failed: Option<RemoteError>) -> u64 {
     match failed {
         None => {

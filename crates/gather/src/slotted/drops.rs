@@ -1,18 +1,18 @@
-//! Entries that nobody needs any more, told to their holders a batch at a time.
+//! Collects entries that are no longer needed, to tell their holders in batches.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 use thalweg_wire::object::SpoolId;
 
-/// Entries of one message: 30 bytes each, far below what a request may have.
+/// The maximum number of entries in a message: 30 bytes each, far below the limit of a request.
 const BATCH: usize = 4096;
 
-/// What each holder is to forget. One message to a holder is under way at a time; what comes up
-/// meanwhile goes with the next. Pure.
+/// The entries that each holder must forget. One message to a holder is under way at a time; entries added meanwhile go
+/// with the next. Pure.
 #[derive(Debug, Default)]
 pub struct Drops(BTreeMap<u32, Vec<SpoolId>>);
 
 impl Drops {
-    /// Adds an entry; whether nobody tells this holder yet, so that the caller is to.
+    /// Adds an entry. Returns whether no message to this holder is under way, so that the caller must send one.
     pub fn add(&mut self, node: u32, id: SpoolId) -> bool {
         match self.0.entry(node) {
             Entry::Occupied(mut told) => {
@@ -26,7 +26,7 @@ impl Drops {
         }
     }
 
-    /// The next message to a holder; `None`: nothing is left, and whoever adds more is to tell it.
+    /// Returns the next message to a holder. `None`: nothing is left, and whoever adds the next entry must send it.
     pub fn next(&mut self, node: u32) -> Option<Vec<SpoolId>> {
         let waiting = self.0.get_mut(&node)?;
         let batch: Vec<SpoolId> = waiting.drain(..waiting.len().min(BATCH)).collect();
@@ -44,7 +44,7 @@ mod tests {
     use thalweg_wire::object::JobId;
 
     #[test]
-    fn one_tells_a_holder_and_takes_what_comes_up_with_it() {
+    fn one_sender_per_holder_also_sends_entries_added_meanwhile() {
         let mut drops = Drops::default();
         let id = |number| SpoolId { job: JobId([1; 16]), number };
         assert!(drops.add(2, id(0)) && !drops.add(2, id(1)) && drops.add(3, id(9)));

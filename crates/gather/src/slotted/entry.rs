@@ -1,59 +1,59 @@
-//! What a node holds that this host may take from it.
+//! Spool entries that a node holds and that this host can fetch from it.
 
 use super::parcel::{Parcel, Proof};
 use thalweg_files::inventory::Piece;
 use thalweg_wire::object::{Check, SpoolId};
 use tokio::task::JoinHandle;
 
-/// A part of an entry, and what of it is wanted here: of an earlier session's, not all may be.
+/// A part of an entry and its wanted pieces. Of an earlier session's part only some bytes may be wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Awaited {
-    /// Where it begins in its file.
+    /// Its offset in its file.
     pub from: u64,
-    /// How many bytes it has.
+    /// Its length, bytes.
     pub bytes: u64,
-    /// Pieces of it, all of one file.
+    /// Its wanted pieces, all of one file.
     pub wanted: Vec<Piece>,
 }
 
 impl Awaited {
-    /// All of the part.
+    /// Creates a part that is wanted completely.
     pub fn all(part: Piece) -> Self {
         Self { from: part.range.start, bytes: part.bytes(), wanted: vec![part] }
     }
 
-    /// Nothing of the part is wanted.
+    /// Creates a part of which nothing is wanted.
     pub fn none() -> Self {
         Self { from: 0, bytes: 0, wanted: Vec::new() }
     }
 
-    /// The whole part, if something of it is wanted.
+    /// Returns the whole part if any piece of it is wanted.
     pub fn piece(&self) -> Option<Piece> {
         let file = self.wanted.first()?.file;
         Some(Piece { file, range: self.from..self.from.checked_add(self.bytes)? })
     }
 }
 
-/// A whole entry.
+/// A complete entry.
 #[derive(Debug)]
 pub struct Entry {
-    /// Whose data.
+    /// The source of the data.
     pub source: u32,
-    /// Who holds it.
+    /// The node that holds it.
     pub holder: u32,
-    /// What it is called there.
+    /// Its id at the holder.
     pub id: SpoolId,
-    /// Its parts, in their order.
+    /// Its parts in order.
     pub parts: Vec<Awaited>,
-    /// Who has held it, the holder last, with the hashes that each has told; nothing is known of an earlier
-    /// session's.
+    /// The nodes that have held it, the present holder last, each with the hashes that it reported; empty for entries
+    /// of an earlier session.
     pub held: Vec<(u32, Vec<Option<Check>>)>,
-    /// What the source says it sent, if that was asked.
+    /// The source's hashes of the data it sent, if they were requested.
     pub proof: Option<JoinHandle<Proof>>,
 }
 
 impl Entry {
-    /// Where a parcel is; `None`: at its source.
+    /// Converts a parcel to the entry at its holder; `None` if it is still at its source.
     pub fn of(mut parcel: Parcel) -> Option<Self> {
         let holder = parcel.holder()?;
         Some(Self {
@@ -66,7 +66,7 @@ impl Entry {
         })
     }
 
-    /// All that is wanted of it.
+    /// All wanted pieces.
     pub fn wanted(self) -> impl Iterator<Item = Piece> {
         self.parts.into_iter().flat_map(|part| part.wanted)
     }

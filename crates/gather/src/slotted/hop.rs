@@ -1,4 +1,4 @@
-//! A transfer to an intermediate: it fetches, and this host hears when it has.
+//! A transfer to an intermediate: the intermediate fetches, and reports the end to this host.
 
 use super::{
     blame::Suspect,
@@ -10,8 +10,8 @@ use super::{
 use std::{sync::Arc, time::Duration};
 use thalweg_wire::object::{Check, Failure, Reply, Request, Ticket};
 
-/// Has `to` fetch the parcel from `from`; `then` is who shall fetch it from there. If it does not
-/// come, the parcel is empty then: its data waits again, or is left where it is.
+/// Has `to` fetch the parcel from `from`; `then` is the node that will fetch it from `to`. If the transfer fails, the
+/// parcel becomes empty: its data waits again, or stays with its holder.
 pub async fn fetch(
     scene: &Arc<Scene>,
     parcel: &mut Parcel,
@@ -35,7 +35,7 @@ pub async fn fetch(
     match fetched {
         Ok((micros, bytes)) => {
             parcel.id = id;
-            // It is further now.
+            // The parcel has moved on, so the previous holder can drop it.
             if let (Some(holder), id) = before {
                 scene.drop_at(holder, id);
             } else {
@@ -46,7 +46,7 @@ pub async fn fetch(
             Moved { bytes, moving: Duration::from_micros(micros), failed: None }
         }
         Err(why) => {
-            // It may have it all the same.
+            // It may hold the data despite the error.
             scene.drop_at(to, id);
             let empty = Parcel::new(parcel.source, Vec::new(), before.1);
             scene.leave(std::mem::replace(parcel, empty));
@@ -55,7 +55,7 @@ pub async fn fetch(
     }
 }
 
-/// How long it moved, µs, and how many bytes.
+/// Returns the time during which bytes moved, µs, and the number of bytes.
 async fn fetched(
     scene: &Scene,
     parcel: &mut Parcel,
@@ -64,7 +64,7 @@ async fn fetched(
 ) -> Result<(u64, u64), String> {
     let fault = match scene.ask(to, order).await {
         Ok(Reply::Fetched { parts, micros, most, ticket }) if parts.len() == parcel.parts.len() => {
-            // That `to` works shows when somebody has it from there, not by its own word.
+            // A successful fetch from `to` shows that `to` works; its own report does not.
             scene.works(Suspect::Node(from));
             scene.works(Suspect::Leg(from, to));
             scene.holds(to, most);
@@ -80,7 +80,7 @@ async fn fetched(
     };
     let why = format!("{}: {fault}", scene.name(to));
     match fault {
-        // It works as it should.
+        // Being full or busy is not a fault.
         Fault::Refused(Failure::Full(_) | Failure::Busy) => {}
         Fault::Refused(Failure::Upstream { .. }) => scene.failed(Suspect::Leg(from, to), &why),
         _ => scene.failed(Suspect::Node(to), &why),
@@ -88,7 +88,7 @@ async fn fetched(
     Err(why)
 }
 
-/// The source's own word about what it sent for these tickets.
+/// Returns the source's hashes of the data it sent for these tickets.
 async fn proof(scene: Arc<Scene>, source: u32, tickets: Vec<Ticket>) -> Proof {
     match scene.ask(source, &Request::Sent(tickets)).await {
         Ok(Reply::Checks(checks)) => {

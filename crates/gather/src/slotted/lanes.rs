@@ -1,16 +1,16 @@
-//! How many transfers of a source are on a leg at a time.
+//! Limits the concurrent transfers of a source on a leg.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Parcels of a source on a leg of its best path at a time: while one moves, the other is asked for,
-/// its connection's window grows, or its end is told. More would be more than the one connection
-/// that a host's own way is.
+/// The number of concurrent parcels of a source on a leg of its best path. While one moves, the other is requested, its
+/// connection's window grows, or its end is reported. More would exceed the single connection that the paper gives a
+/// best path.
 const IN_FLIGHT: usize = 2;
 
-/// The source, and a leg of its data's way.
+/// The source, and a leg of its data's path.
 type Leg = (u32, u32, u32);
 
-/// Transfers that may begin, leg by leg, in their order. Pure.
+/// Transfers that may begin, queued by leg in order. Pure.
 #[derive(Debug)]
 pub struct Lanes {
     width: usize,
@@ -24,22 +24,22 @@ struct Lane {
 }
 
 impl Lanes {
-    /// Nothing waits.
+    /// Creates empty queues without a limit.
     pub fn wide() -> Self {
         Self { width: usize::MAX, lanes: BTreeMap::new() }
     }
 
-    /// [`IN_FLIGHT`] on each leg.
+    /// Creates empty queues with [`IN_FLIGHT`] transfers on each leg.
     pub fn narrow() -> Self {
         Self { width: IN_FLIGHT, ..Self::wide() }
     }
 
-    /// A transfer may begin on its leg.
+    /// Queues a transfer that may begin on its leg.
     pub fn wait(&mut self, leg: Leg, transfer: usize) {
         self.lanes.entry(leg).or_default().waiting.push_back(transfer);
     }
 
-    /// One that begins now.
+    /// Takes a transfer that begins now.
     pub fn next(&mut self) -> Option<usize> {
         let width = self.width;
         let mut free = self.lanes.values_mut().filter(|lane| lane.busy < width);
@@ -48,7 +48,7 @@ impl Lanes {
         lane.waiting.pop_front()
     }
 
-    /// One of a leg's is over.
+    /// Marks a transfer on this leg as over.
     pub fn leave(&mut self, leg: Leg) {
         if let Some(lane) = self.lanes.get_mut(&leg) {
             lane.busy = lane.busy.saturating_sub(1);
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_leg_of_a_source_has_two_at_a_time_and_they_keep_their_order() {
+    fn two_transfers_of_a_source_run_on_a_leg_in_order() {
         let mut lanes = Lanes::narrow();
         let (one, other) = ((0, 0, 2), (1, 0, 2));
         (0..4).for_each(|n| lanes.wait(one, n));

@@ -1,53 +1,53 @@
-//! What is counted, for the experiments and for users.
+//! Counters of a schedule, for experiments and users.
 
 use std::{collections::BTreeMap, time::Duration};
 
-/// One transfer, as it went.
+/// The measured course of one transfer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TransferTime {
-    /// The path's index in the timetable, and the plan's slot; none of direct methods'.
+    /// The path's index in the timetable and the plan's slot; `None` for direct methods.
     pub path: Option<(usize, u32)>,
     /// The sending participant.
     pub from: u32,
-    /// The receiving one.
+    /// The receiving participant.
     pub to: u32,
-    /// When it was let begin, since the collection began.
+    /// When it was allowed to begin, since the collection began.
     pub began: Duration,
-    /// From then until this host knew that it was over.
+    /// The time until this host knew of its end.
     pub took: Duration,
-    /// From the first word on the transfer's own connection to its last byte; the rest is what
-    /// synchronising costs.
+    /// The time from the first message on the transfer's own connection to its last byte; the rest is the cost of
+    /// synchronisation.
     pub moving: Duration,
-    /// Bytes that came.
+    /// Bytes that arrived.
     pub bytes: u64,
-    /// Why it did not carry all of it.
+    /// Why it did not carry all of its data.
     pub failed: Option<String>,
 }
 
-/// What a schedule came to.
+/// The result of a schedule.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// From the beginning to the last byte of the last file, what was left over included.
+    /// The time from the start to the last byte of the last file, including data left over by the schedule.
     pub makespan: Duration,
-    /// Until the schedule was over.
+    /// The time until the schedule was over.
     pub scheduled: Duration,
-    /// The transfers, in the order of their ends.
+    /// The transfers in the order of their ends.
     pub transfers: Vec<TransferTime>,
-    /// The most bytes of this collection that each participant held for others at a time, as it
-    /// says; none is left out.
+    /// The most bytes of this collection that each participant held for others at a time, as it reports; participants
+    /// with zero are left out.
     pub storage: BTreeMap<u32, u64>,
-    /// Messages that were sent to other nodes to synchronise: tickets, orders, drops.
+    /// Messages to other nodes that only synchronise: tickets, orders and drops.
     pub messages: u64,
-    /// Bytes that were not carried by their path, and came after the schedule.
+    /// Bytes that their path did not carry and that came after the schedule.
     pub left_over: u64,
-    /// Participants that gave other bytes than the source sent.
+    /// Participants that forwarded other bytes than the source sent.
     pub liars: Vec<u32>,
-    /// Sources that have data left, and why.
+    /// Sources with data left, and why.
     pub failed: Vec<(u32, String)>,
 }
 
 impl Outcome {
-    /// What synchronising cost: the time between what transfers took and what they moved for, in all.
+    /// The synchronisation cost of all transfers: their durations minus the times during which bytes moved.
     pub fn overhead(&self) -> Duration {
         self.transfers.iter().map(|one| one.took.saturating_sub(one.moving)).sum()
     }

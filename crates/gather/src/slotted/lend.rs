@@ -1,4 +1,4 @@
-//! Tickets of a source for what is about to leave it.
+//! Draws tickets from a source for parcels that are about to leave it.
 
 use super::{
     blame::Suspect,
@@ -8,14 +8,13 @@ use super::{
 use crate::reads::length;
 use thalweg_wire::object::{Denied, Failure, Grant, Reply, Request, Ticket};
 
-/// A grant, of which parcel, and the first of that's parts that it is for.
+/// A grant, with the index of its parcel and of the first part it covers.
 type Asked = (usize, usize, Grant);
 
-/// Tickets of a source for parcels, each for the node that is to fetch it first: as many in a
-/// request as it takes. Parcels that get none are without parts too, which wait again; what the
-/// source does not lend is given up.
+/// Draws tickets for parcels, each for the node that fetches it first, with as many grants per request as fit. A parcel
+/// without tickets also loses its parts, which wait again. Parts that the source refuses to lend are given up.
 pub async fn prepare(scene: &Scene, source: u32, mut parcels: Vec<(u32, Parcel)>) -> Vec<Parcel> {
-    // A round fails a parcel, has its tickets, or takes a part out of it.
+    // Each round fails a parcel, gives it its tickets, or removes a part from it, so the loop ends.
     while parcels.iter().any(is_open) {
         if let Err(why) = round(scene, source, &mut parcels).await {
             scene.failed(Suspect::Node(source), &why);
@@ -58,14 +57,14 @@ async fn round(scene: &Scene, source: u32, parcels: &mut [(u32, Parcel)]) -> Res
         asked = rest;
     }
     scene.works(Suspect::Node(source));
-    // From the last on, so that the indices before hold.
+    // In reverse, so that earlier indices stay valid.
     for (index, first, why) in denied.into_iter().rev() {
         refused(scene, &mut parcels[index].1, first, why);
     }
     Ok(())
 }
 
-/// One request.
+/// Sends one request.
 async fn ask(
     scene: &Scene,
     source: u32,
@@ -86,7 +85,7 @@ async fn ask(
     }
 }
 
-/// A grant of a parcel is denied: for a part of it, which is given up, or for now.
+/// Handles a denied grant: a part that is not offered is given up; any other denial fails the parcel for now.
 fn refused(scene: &Scene, parcel: &mut Parcel, first: usize, denied: Denied) {
     let at = first + denied.read as usize;
     match denied.why {
@@ -99,7 +98,7 @@ fn refused(scene: &Scene, parcel: &mut Parcel, first: usize, denied: Denied) {
     }
 }
 
-/// How many grants a request takes; at least one.
+/// Returns the number of grants that fit into a request, at least one.
 fn fitting(asked: &[Asked]) -> usize {
     let mut room = REQUEST;
     let fits = asked.iter().take_while(|(_, _, grant)| {

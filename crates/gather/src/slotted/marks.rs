@@ -1,7 +1,8 @@
-//! What an entry has, in words on it that a later session of the same collection understands.
+//! Notes on spool entries that a later session of the same collection understands.
 //!
-//! They lie where the data does ([`Holding::note`](thalweg_wire::object::Holding)), so that this host keeps no book of what others hold,
-//! which would have to be synced. Files are named by a hash: who holds their data learns no names.
+//! A note lies with the data ([`Holding::note`](thalweg_wire::object::Holding)), so that this host needs no record of
+//! the data that others hold, which would have to be synced to disk. Files are named by a hash, so a holder learns no
+//! file names.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,33 +12,33 @@ use thalweg_wire::{
     object::{FileRef, JobId, decode, encode},
 };
 
-/// A file of a source as it was listed: another after each change of it.
+/// A hash that names a file of a source as it was listed; each change of the file changes it.
 pub type FileMark = [u8; 16];
 
 /// A part of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// Of which file.
+    /// The file.
     pub file: FileMark,
-    /// From which byte on.
+    /// The offset of the part, bytes.
     pub from: u64,
-    /// How many.
+    /// The length of the part, bytes.
     pub bytes: u64,
 }
 
 /// The collection whose files are marked.
 #[derive(Clone, Copy, Debug)]
 pub struct Marker<'a> {
-    /// Its job.
+    /// The job of the collection.
     pub job: JobId,
     /// The participants' names.
     pub names: &'a [Name],
-    /// Its files.
+    /// The files of the collection.
     pub inventory: &'a Inventory,
 }
 
 impl Marker<'_> {
-    /// The words for an entry of these parts.
+    /// Returns the note for an entry of these parts.
     pub fn note(&self, parts: &[Piece]) -> Vec<u8> {
         let mut last: Option<(FileNo, FileMark)> = None;
         let mut marks = Vec::with_capacity(parts.len());
@@ -49,11 +50,11 @@ impl Marker<'_> {
             last = Some((part.file, file));
             marks.push(Mark { file, from: part.range.start, bytes: part.bytes() });
         }
-        // Without the length before it.
+        // Removes the length prefix.
         encode(&marks).split_off(4)
     }
 
-    /// Which files these marks are of, as far as they are to be fetched now.
+    /// Finds the files of these marks, as far as they are to be fetched now.
     pub fn files(&self, marks: &BTreeSet<FileMark>) -> BTreeMap<FileMark, FileNo> {
         let all = (0..self.inventory.files.len() as u32).map(FileNo);
         all.map(|file| (self.file(file), file)).filter(|(mark, _)| marks.contains(mark)).collect()
@@ -70,7 +71,7 @@ impl Marker<'_> {
     }
 }
 
-/// The parts that such words say; none if they say nothing.
+/// Parses a note; empty if it is invalid.
 pub fn read(note: &[u8]) -> Vec<Mark> {
     decode(note).unwrap_or_default()
 }
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_of_one_collection_source_and_content() {
+    fn a_mark_depends_on_collection_source_and_content() {
         let names: Vec<Name> = ["fra", "nyc"].map(|name| name.parse().unwrap()).into();
         let files =
             vec![wanted(0, "a", 4), wanted(0, "b", 4), wanted(1, "a", 4), wanted(0, "a", 5)];
@@ -103,7 +104,7 @@ mod tests {
             .map(|(f, range)| Piece { file: FileNo(f), range })
             .into();
         let marks = read(&marker(1).note(&parts));
-        // The same collection in a later session, whose files have other numbers.
+        // The same collection in a later session, in which the files have other numbers.
         let later = Inventory { files: inventory.files[2..].to_vec() };
         let later = Marker { inventory: &later, ..marker(1) };
         let known = later.files(&marks.iter().map(|mark| mark.file).collect());
@@ -119,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_note_or_none(bytes: Vec<u8>) {
+        fn any_bytes_parse_as_a_note_or_as_none(bytes: Vec<u8>) {
             let marks = read(&bytes);
             if !marks.is_empty() {
                 prop_assert_eq!(read(&encode(&marks)[4..]), marks);

@@ -1,8 +1,8 @@
-//! Carries out the paper's methods: starts each transfer when its schedule allows it.
+//! Carries out the paper's methods: begins each transfer when its schedule allows it.
 //!
-//! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004), §IV and
-//! §V. The destination is the one who synchronises: it asks an intermediate to fetch, hears
-//! when that is done, and only then lets the next transfers begin.
+//! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004), §IV and §V. The
+//! destination synchronises the transfers: it asks an intermediate to fetch, hears when that is done, and only then
+//! lets the next transfers begin.
 //!
 //! ```text
 //! agenda: which transfers may begin ─► source → here          draw: reads, as they come
@@ -11,15 +11,14 @@
 //!   └── done ◄─────────────────────────intermediate → here    Spooled: each part against the source's hash
 //! ```
 //!
-//! A transfer is one TCP connection that nothing has passed before. What a path carries is taken
-//! from [`Work`](super::Work) when it is about to leave its source, as one entry of the spools on its way.
-//! What does not come is put back, carried by the source's later paths, and what is left
-//! after the schedule is fetched in any way that works. What a node holds whole is taken from there after the
-//! schedule, if that node is there again, and by the next session if this one is killed (`adopt`): it does not leave its
-//! source twice.
+//! A transfer is one fresh TCP connection. A path's data is taken from [`Work`](super::Work) when it is about to leave
+//! its source, as one entry of the spools on its path. Data that does not arrive is put back and carried by the
+//! source's later paths; data left after the schedule is fetched by any path that works. Data that a node holds
+//! completely is fetched from there after the schedule, if that node is reachable again, or by the next session if this
+//! one is killed (`adopt`). So it does not leave its source twice.
 //!
-//! Round trips that a step waits for, besides its data and its connections' slow start; D is this
-//! host, X fetches from S:
+//! The table counts the round trips that a step waits for, besides its data and its connections' slow start. D is this
+//! host; X fetches from S:
 //!
 //! | transfer | in turn | round trips |
 //! |---|---|---|
@@ -27,14 +26,14 @@
 //! | X → D    | `Spooled` D→X, data                                | 1 DX |
 //! | S → D    | `ReadParts` D→S, data                              | 1 DS |
 //!
-//! Those are the paper's: the destination lets a step begin, and hears of its end. Nothing else is
-//! waited for. Connections of transfers are open before (a TCP handshake and a channel's proof, 3
-//! round trips, and on a lossy leg a lost SYN's second): [`Spares`](thalweg_files::remote::Spares) keeps as many as begin at a time,
-//! `warmth` has those of a leg opened two slots before it is first used. So are the channels for
-//! orders. Tickets are drawn two slots ahead (1 DS); what the source says it sent (`Sent`, 1 DS)
-//! comes while the data goes on; what nobody needs is dropped a batch at a time, by the way.
-//! By their best paths ([`Rule::Chain`]) hosts wait for nobody: data goes straight to D
-//! on one connection, or as parcels of which two are on each leg (`lanes`).
+//! These round trips are the paper's: the destination lets a step begin, and hears of its end. Nothing else is waited
+//! for. The connections of transfers are opened before (a TCP handshake and the channel's proof, 3 round trips; on a
+//! lossy leg also a second for a lost SYN): [`Spares`](thalweg_files::remote::Spares) keeps as many as begin at a time,
+//! and `warmth` has the connections of a leg opened two slots before its first use. The channels for orders are opened
+//! early, too. Tickets are drawn two slots ahead (1 DS). The source's hashes of sent data (`Sent`, 1 DS) arrive while
+//! the data moves on. Unneeded entries are dropped in batches, without waiting. On best paths ([`Rule::Chain`]) hosts
+//! wait for no other host: data goes directly to D on one connection, or as parcels of which two are on each leg
+//! (`lanes`).
 
 mod adopt;
 mod agenda;
@@ -69,39 +68,39 @@ use thalweg_units::ByteSize;
 use thalweg_wire::object::JobId;
 use tokio::time::Instant;
 
-/// Which schedule.
+/// A kind of schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scheme {
-    /// A timetable by this rule: PathSyncX, PathDelay, best paths.
+    /// A timetable with this release rule: PathSyncX, PathDelay or best paths.
     Paths(Timetable, Rule),
-    /// Each source by itself to this host, over so many connections at a time.
+    /// Each source sends directly to this host, over this many connections at a time.
     Direct(Direct, u32),
 }
 
-/// A schedule, and what is to be known to carry it out.
+/// A schedule and the parameters of its execution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Course {
     /// The schedule.
     pub scheme: Scheme,
     /// The data unit of the timetable.
     pub unit: ByteSize,
-    /// The collection, the same in all its sessions.
+    /// The job of the collection, the same in all its sessions.
     pub job: JobId,
-    /// There was a session before: what participants still hold of it is taken from them. Else what they hold
-    /// is dropped.
+    /// Whether there was an earlier session. If so, data that participants still hold of it is fetched from them;
+    /// otherwise it is dropped.
     pub resumed: bool,
-    /// For the draws of the direct methods.
+    /// The seed for the random choices of the direct methods.
     pub seed: u64,
 }
 
-/// Carries a schedule out, and fetches what is left over. Sources that could not be reached are in
-/// the outcome; files that are not to be had are given up at the landing.
+/// Carries out a schedule, and fetches the data left over. The outcome lists sources that could not be reached; files
+/// that cannot be fetched are given up at the landing.
 ///
-/// Ends early, without an error, when the errand is to be stopped.
+/// Ends early, without an error, if the errand is stopped.
 ///
 /// # Errors
 ///
-/// [`LandError::All`]: nothing more can be kept.
+/// [`LandError::All`]: nothing more can be stored.
 pub async fn run(errand: &Errand, course: Course) -> Result<Outcome, LandError> {
     let began = Instant::now();
     let scene = Arc::new(Scene::new(errand.clone(), &course, began));
@@ -110,7 +109,7 @@ pub async fn run(errand: &Errand, course: Course) -> Result<Outcome, LandError> 
         () = errand.stop.cancelled() => Ok(()),
         ended = whole(&scene, course) => ended,
     };
-    // Who stops half way may come back for what is held.
+    // A stopped collection may be resumed and then use the held data.
     if ended.is_ok() && !errand.stop.is_cancelled() {
         scene.tidy().await;
     }
@@ -126,6 +125,6 @@ async fn whole(scene: &Arc<Scene>, course: Course) -> Result<(), LandError> {
     tokio::try_join!(conductor.run(), adopt::take(scene, adopted))?;
     scene.schedule_over();
     tokio::try_join!(rest::fetch(scene), adopt::take_stranded(scene))?;
-    // What was not to be had there.
+    // The data that the stranded entries did not provide.
     rest::fetch(scene).await
 }

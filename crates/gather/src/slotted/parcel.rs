@@ -1,4 +1,4 @@
-//! What a path carries: parts of files, and the tickets for them.
+//! The data that a path carries: parts of files, and the tickets for them.
 
 use crate::reads::{length, read};
 use thalweg_files::inventory::{Inventory, Piece};
@@ -8,47 +8,47 @@ use thalweg_wire::{
 };
 use tokio::task::JoinHandle;
 
-/// What the source says it sent, part by part; `None`: it does not say.
+/// The source's hashes of the parts it sent; `None`: it does not say.
 pub type Proof = Option<Vec<Option<Check>>>;
 
 /// Data of one source on its way.
 #[derive(Debug)]
 pub struct Parcel {
-    /// Whose.
+    /// The source.
     pub source: u32,
-    /// The parts, in the order in which they come.
+    /// The parts in the order in which they are sent.
     pub parts: Vec<Piece>,
-    /// The source's tickets for them.
+    /// The source's tickets for the parts.
     pub tickets: Vec<Ticket>,
-    /// What it is called where it is held.
+    /// Its id at its holder.
     pub id: SpoolId,
-    /// Who has held it, the first one first, and the hashes that each has told.
+    /// The nodes that have held it, the first one first, each with the hashes that it reported.
     pub held: Vec<(u32, Vec<Option<Check>>)>,
-    /// The holder's ticket for the next one.
+    /// The holder's ticket for the next node.
     pub onward: Option<Ticket>,
-    /// Comes while the data goes on.
+    /// The source's hashes, requested while the data moves on.
     pub proof: Option<JoinHandle<Proof>>,
 }
 
 impl Parcel {
-    /// Of these parts, with no ticket yet.
+    /// Creates a parcel of these parts without tickets.
     pub fn new(source: u32, parts: Vec<Piece>, id: SpoolId) -> Self {
         let (tickets, held) = (Vec::new(), Vec::new());
         Self { source, parts, tickets, id, held, onward: None, proof: None }
     }
 
-    /// How many bytes.
+    /// The total size, bytes.
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(Piece::bytes).sum()
     }
 
-    /// Who has it, if it has left its source.
+    /// The node that holds it, if it has left its source.
     pub fn holder(&self) -> Option<u32> {
         self.held.last().map(|held| held.0)
     }
 }
 
-/// Pieces as parts that a ticket takes, and those that are too many for one parcel.
+/// Splits pieces into parts that a ticket allows. The second list holds those too many for one parcel.
 pub fn parts(pieces: Vec<Piece>) -> (Vec<Piece>, Vec<Piece>) {
     let (mut parts, mut more) = (Vec::new(), Vec::new());
     for mut piece in pieces {
@@ -63,7 +63,7 @@ pub fn parts(pieces: Vec<Piece>) -> (Vec<Piece>, Vec<Piece>) {
     (parts, more)
 }
 
-/// Grants for the parts, each short enough for a request.
+/// Creates grants for the parts, each short enough for a request.
 pub fn grants(inventory: &Inventory, parts: &[Piece], to: &Name) -> Vec<Grant> {
     let mut grants: Vec<Grant> = Vec::new();
     let mut room = 0;
@@ -81,7 +81,8 @@ pub fn grants(inventory: &Inventory, parts: &[Piece], to: &Name) -> Vec<Grant> {
     grants
 }
 
-/// Half of the longest: lengths below are estimates from above.
+/// The maximum estimated size of a request, bytes: half of the allowed size, as a margin. Lengths are estimated from
+/// above.
 pub const REQUEST: usize = MAX_REQUEST / 2;
 
 #[cfg(test)]
@@ -92,7 +93,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_are_the_pieces_in_their_order_and_none_is_too_long(
+        fn parts_cover_the_pieces_in_order_and_none_is_too_long(
             sizes in prop::collection::vec(1..5 * MAX_PART, 0..20),
         ) {
             let piece = |(file, size): (u32, &u64)| Piece { file: FileNo(file), range: 3..3 + size };
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_for_a_parcel_is_left() {
+    fn pieces_beyond_the_maximum_of_a_parcel_are_returned() {
         let pieces: Vec<Piece> =
             (0..MAX_PARTS as u32 + 5).map(|n| Piece { file: FileNo(n), range: 0..1 }).collect();
         let (parts, more) = parts(pieces);

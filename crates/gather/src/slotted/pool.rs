@@ -1,4 +1,4 @@
-//! Channels for messages, kept open: no transfer's data passes on them.
+//! Keeps channels for messages open; no data of transfers passes through them.
 
 use std::{
     collections::BTreeMap,
@@ -15,16 +15,17 @@ use thalweg_wire::{
 };
 use thiserror::Error;
 
-/// Idle channels to one node; a fetch holds one as long as it takes. A further one is closed.
+/// The maximum number of idle channels to one node; any further one is closed. A fetch occupies one for its whole
+/// duration.
 const MOST: usize = 16;
 
-/// A request came to nothing.
+/// A failed request.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Fault {
-    /// The node says no.
+    /// The node refused it.
     #[error("{0}")]
     Refused(Failure),
-    /// It cannot be reached, or broke off.
+    /// The node cannot be reached, or broke off.
     #[error("{0}")]
     Gone(String),
 }
@@ -38,17 +39,17 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// None is open.
+    /// Creates an empty pool.
     pub fn new(dialer: MemberDialer) -> Self {
         Self { dialer, idle: Mutex::default(), messages: AtomicU64::new(0) }
     }
 
-    /// How many requests were sent.
+    /// The number of requests sent.
     pub fn messages(&self) -> u64 {
         self.messages.load(Ordering::Relaxed)
     }
 
-    /// A request and its one reply.
+    /// Sends a request and returns its one reply.
     ///
     /// # Errors
     /// [`Fault`].
@@ -56,7 +57,7 @@ impl Pool {
         self.messages.fetch_add(1, Ordering::Relaxed);
         if let Some(remote) = self.take(node) {
             match self.ask(remote, request).await {
-                // Most often it was closed while it waited; a new one tells.
+                // Usually the channel was closed while it was idle; a new one shows whether the node is gone.
                 Err(Fault::Gone(_)) => {}
                 done => return done,
             }
@@ -65,13 +66,12 @@ impl Pool {
         self.ask(opened.map_err(|e| Fault::Gone(e.to_string()))?, request).await
     }
 
-    /// Opens channels until so many to the node are idle: requests that are to be under way at
-    /// once wait for no connection.
+    /// Opens channels until this many to the node are idle, so that concurrent requests wait for no connection.
     pub async fn prepare(&self, node: &Name, channels: usize) {
         let have = self.lock().get(node).map_or(0, Vec::len);
         let opening = (have..channels.min(MOST)).map(|_| Remote::open(&self.dialer, node, &[]));
         let opened = futures_util::future::join_all(opening).await;
-        // Who needs another will hear why there is none.
+        // Errors are ignored: a later request that needs a channel reports its own.
         opened.into_iter().flatten().for_each(|remote| self.put(remote));
     }
 
@@ -97,7 +97,7 @@ impl Pool {
         self.lock().get_mut(node)?.pop()
     }
 
-    /// A thread that panicked in here left whole entries.
+    /// A thread that panicked while holding the lock left complete entries.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Vec<Remote>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,18 +1,18 @@
-//! A source's word about parts that left it earlier, without sending them again.
+//! Asks a source for the hashes of parts that it sent earlier, without sending them again.
 //!
-//! It reads and hashes them anew. Needed where its first word is lost: with this host's process, or
-//! with its own.
+//! The source reads and hashes them anew. This is needed if its first report is lost, because this host's or its own
+//! process restarted.
 
 use super::{entry::Awaited, parcel::REQUEST, scene::Scene};
 use crate::reads::{length, read};
 use thalweg_files::remote::{Remote, RemoteError};
 use thalweg_wire::object::{Check, ReadRequest};
 
-/// The source's word now, part by part; `None` for parts that nobody waits for, and for those that it
-/// does not have as they were listed.
+/// Returns the source's present hashes of the parts; `None` for parts that are not wanted, and for those that have
+/// changed since they were listed.
 ///
 /// # Errors
-/// In words: it cannot be asked.
+/// Returns a message if the source cannot be asked.
 pub async fn ask(
     scene: &Scene,
     source: u32,
@@ -39,7 +39,7 @@ pub async fn ask(
     Ok(checks)
 }
 
-/// One request; its answers go to their places.
+/// Sends one request and stores its answers.
 async fn some(
     remote: &mut Remote,
     asked: &mut Vec<(usize, ReadRequest)>,

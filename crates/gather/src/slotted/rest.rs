@@ -1,4 +1,4 @@
-//! What the schedule left over: fetched directly, and where that does not work by way of relays.
+//! Fetches the data that the schedule left over: directly or, if that fails, through relays.
 
 use super::{
     draw::{draw, draw_by},
@@ -8,13 +8,13 @@ use std::{sync::Arc, time::Duration};
 use thalweg_files::land::LandError;
 use tokio::{task::JoinSet, time::sleep};
 
-/// Attempts in a row to reach a source by all ways, without a byte in between.
+/// Consecutive attempts to reach a source over all paths without receiving a byte.
 const TRIES: u32 = 4;
 
-/// Before the second of them; doubled before each other.
+/// The pause before the second attempt; it doubles before each further one.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// All sources' data at the same time, until it is here or cannot be had.
+/// Fetches the data of all sources at the same time, until it is here or known to be unavailable.
 ///
 /// # Errors
 /// [`LandError::All`].
@@ -25,7 +25,7 @@ pub async fn fetch(scene: &Arc<Scene>) -> Result<(), LandError> {
         tasks.spawn(async move { of(&scene, source).await });
     }
     while let Some(ended) = tasks.join_next().await {
-        // A panic was printed.
+        // A panic has already been printed.
         if let Ok(ended) = ended {
             ended?;
         }
@@ -40,7 +40,7 @@ async fn of(scene: &Arc<Scene>, source: u32) -> Result<(), LandError> {
         let before = scene.remaining(source);
         let mut why = draw(scene, source, u64::MAX, false).await?.failed;
         if why.is_some() && scene.remaining(source) == before {
-            // A relay passes on what is sealed between the ends: nobody need be believed.
+            // Data is sealed between the two ends, so the relay need not be trusted.
             why = by_way_of_others(scene, source).await?.or(why);
         }
         if scene.remaining(source) < before {
@@ -58,7 +58,7 @@ async fn of(scene: &Arc<Scene>, source: u32) -> Result<(), LandError> {
     Ok(())
 }
 
-/// By the first relay that leads to the source and brings something; why none does.
+/// Fetches through the first relay that delivers anything. If none does, returns the last failure.
 async fn by_way_of_others(scene: &Scene, source: u32) -> Result<Option<String>, LandError> {
     let mut why = None;
     let to = scene.errand.overlay.destination();

@@ -1,4 +1,4 @@
-//! What all transfers share.
+//! State shared by all transfers of a schedule.
 
 use super::{
     Course, Outcome, TransferTime,
@@ -31,10 +31,10 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// For what is only tidying up, and for a word of who may be gone.
+/// The timeout for clean-up, and for messages to nodes that may be gone.
 pub const TIDY: Duration = Duration::from_secs(3);
 
-/// The collection while it is carried out.
+/// A collection during its execution.
 #[derive(Debug)]
 pub struct Scene {
     pub errand: Errand,
@@ -44,14 +44,14 @@ pub struct Scene {
     pub unit: u64,
     pub began: Instant,
     job: JobId,
-    /// It goes on with an earlier session's.
+    /// Whether the collection continues an earlier session.
     resumed: bool,
     number: AtomicU64,
     work: Mutex<Work>,
     blame: Mutex<Blame>,
     drops: Mutex<Drops>,
     ledger: Mutex<Outcome>,
-    /// Participants that may hold something.
+    /// Participants that may hold data of this collection.
     holders: Mutex<BTreeSet<u32>>,
     /// Entries that no path of the schedule brings any more.
     stranded: Mutex<Vec<Entry>>,
@@ -61,7 +61,7 @@ impl Scene {
     pub fn new(errand: Errand, course: &Course, began: Instant) -> Self {
         let work = Mutex::new(Work::new(&errand.inventory));
         let (pool, spares) = (Pool::new(errand.dialer.clone()), Spares::new(errand.dialer.clone()));
-        // Another run of the same collection has others, whatever was left of this.
+        // A random start, so that another run of the same collection uses other numbers, whatever is left of this one.
         let mut first = [0; 8];
         _ = getrandom::fill(&mut first);
         Self {
@@ -87,40 +87,40 @@ impl Scene {
         &self.errand.overlay.names[participant as usize]
     }
 
-    /// A name for what a node is to hold.
+    /// Returns a new id for an entry at a node.
     pub fn id(&self) -> SpoolId {
         SpoolId { job: self.job, number: self.number.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// The collection, whatever its sessions.
+    /// The job, the same in all sessions.
     pub fn job(&self) -> JobId {
         self.job
     }
 
-    /// Marks its files on entries.
+    /// Returns the marker that describes files in notes.
     pub fn marker(&self) -> Marker<'_> {
         let (names, inventory) = (&self.errand.overlay.names, &self.errand.inventory);
         Marker { job: self.job, names, inventory }
     }
 
-    /// Data that waits; for each piece what it is of it.
+    /// Takes the waiting parts of these pieces; returns for each piece the ranges taken.
     pub fn claim(&self, pieces: &[Piece]) -> Vec<Vec<Piece>> {
         lock(&self.work).claim(pieces)
     }
 
-    /// Data of a source that waits, about so much.
+    /// Takes about `bytes` of a source's waiting data.
     pub fn take(&self, source: u32, bytes: u64) -> Vec<Piece> {
         if bytes == 0 { Vec::new() } else { lock(&self.work).take(source, bytes) }
     }
 
-    /// It did not come, and waits again in its order.
+    /// Returns pieces that did not arrive; they wait again in their order.
     pub fn give_back(&self, pieces: impl IntoIterator<Item = Piece>) {
         let pieces: Vec<Piece> = pieces.into_iter().collect();
         let mut work = lock(&self.work);
         pieces.into_iter().rev().for_each(|piece| work.give_back(piece));
     }
 
-    /// No path brings a parcel any more: its data waits again, unless somebody holds it.
+    /// Gives up the path of a parcel: its data waits again, unless a node holds it.
     pub fn leave(&self, mut parcel: Parcel) {
         self.give_back(match parcel.holder() {
             Some(_) => Vec::new(),
@@ -131,22 +131,22 @@ impl Scene {
         }
     }
 
-    /// An entry is left where it is, until the schedule is over ([`super::adopt::take_stranded`]).
+    /// Leaves an entry at its holder until the schedule is over ([`super::adopt::take_stranded`]).
     pub fn strand(&self, entry: Entry) {
         lock(&self.stranded).push(entry);
     }
 
-    /// All of those.
+    /// Takes all stranded entries.
     pub fn stranded(&self) -> Vec<Entry> {
         std::mem::take(&mut lock(&self.stranded))
     }
 
-    /// It is here.
+    /// Marks a piece as arrived.
     pub fn done(&self, piece: &Piece) {
         lock(&self.work).done(piece);
     }
 
-    /// A file of which a piece was taken will not come.
+    /// Gives up the file of a taken piece.
     pub fn give_up(&self, piece: &Piece, why: String) {
         let mut work = lock(&self.work);
         work.forget(piece.file);
@@ -165,12 +165,12 @@ impl Scene {
         lock(&self.work).remaining(source)
     }
 
-    /// Something works.
+    /// Clears the failures of a suspect that works.
     pub fn works(&self, suspect: Suspect) {
         lock(&self.blame).works(suspect);
     }
 
-    /// Something failed.
+    /// Counts a failure; from the second consecutive one on, the suspect is left out.
     pub fn failed(&self, suspect: Suspect, why: &str) {
         if lock(&self.blame).failed(suspect) {
             let who = match suspect {
@@ -183,7 +183,7 @@ impl Scene {
         }
     }
 
-    /// A participant gave other bytes than the source says it sent.
+    /// Records that a participant forwarded other bytes than the source says it sent.
     pub fn lied(&self, node: u32, source: u32) {
         if lock(&self.blame).lied(node, source) {
             let mut ledger = lock(&self.ledger);
@@ -199,18 +199,17 @@ impl Scene {
         }
     }
 
-    /// Whether a way of a source's data over these nodes, its ends included, has something that is
-    /// left out.
+    /// Whether a path of a source's data over these nodes, both ends included, contains anything that is left out.
     pub fn avoids_way(&self, source: u32, hops: &[u32]) -> bool {
         lock(&self.blame).avoids_way(source, hops)
     }
 
-    /// Something to know.
+    /// Sends a message for the user.
     pub fn note(&self, text: String) {
         self.errand.events.event(Event::Note { text });
     }
 
-    /// A node tells the most that it has held.
+    /// Records the most bytes that a node has held, as it reports.
     pub fn holds(&self, node: u32, most: u64) {
         lock(&self.holders).insert(node);
         let mut ledger = lock(&self.ledger);
@@ -218,7 +217,7 @@ impl Scene {
         *known = most.max(*known);
     }
 
-    /// A transfer is over.
+    /// Records a finished transfer.
     pub fn ended(&self, transfer: TransferTime) {
         self.errand.events.event(Event::Transfer {
             path: transfer.path.map(|path| path.0),
@@ -234,7 +233,7 @@ impl Scene {
         lock(&self.ledger).transfers.push(transfer);
     }
 
-    /// The schedule is over; so much of the sources' data is not here.
+    /// Records the end of the schedule and the number of missing bytes.
     pub fn schedule_over(&self) {
         let sources = 0..self.errand.overlay.sources as u32;
         let left = sources.map(|source| self.remaining(source)).sum();
@@ -242,7 +241,7 @@ impl Scene {
         (ledger.scheduled, ledger.left_over) = (self.began.elapsed(), left);
     }
 
-    /// A source has data left that nothing brings.
+    /// Records that a source has data left that no path brings.
     pub fn source_failed(&self, source: u32, why: String) {
         if lock(&self.ledger).failed.iter().any(|failed| failed.0 == source) {
             return;
@@ -252,13 +251,13 @@ impl Scene {
         lock(&self.ledger).failed.push((source, why));
     }
 
-    /// Asks a participant; what it cannot do is its own failure.
+    /// Sends a request to a participant. It does not count failures; the caller does.
     pub async fn ask(&self, node: u32, request: &Request) -> Result<Reply, Fault> {
         self.pool.request(self.name(node), request).await
     }
 
-    /// Whether the node is there. What it holds of an earlier session was looked through
-    /// before ([`super::adopt`]), if there was one.
+    /// Whether a node is reachable. Also drops what it holds of this job, unless an earlier session is resumed: then
+    /// [`super::adopt`] has looked through it before.
     pub async fn greet(&self, node: u32) -> bool {
         let hello = match self.resumed {
             true => Request::Drop(Vec::new()),
@@ -268,7 +267,7 @@ impl Scene {
         match reply {
             Ok(Ok(_) | Err(Fault::Refused(_))) => true,
             Ok(Err(Fault::Gone(why))) => {
-                // It is not there now: nobody waits for it twice.
+                // An unreachable node counts as failed at once, so that no transfer waits for it again.
                 (0..2).for_each(|_| self.failed(Suspect::Node(node), &why));
                 false
             }
@@ -284,7 +283,7 @@ impl Scene {
         let scene = self.clone();
         tokio::spawn(async move {
             while let Some(ids) = scene.next_drops(node) {
-                // What stays is dropped at the end, or by the node itself.
+                // Entries that remain are dropped at the end, or by the node itself.
                 _ = scene.ask(node, &Request::Drop(ids)).await;
             }
         });
@@ -294,8 +293,8 @@ impl Scene {
         lock(&self.drops).next(node)
     }
 
-    /// Has `to` open its connection to `from`, and one to spare, before a transfer needs it: it is asked
-    /// to fetch nothing. Whatever does not work, the transfer will tell.
+    /// Has `to` open its connection to `from`, and a spare one, before a transfer needs it, by an order to fetch
+    /// nothing. If this fails, the transfer will report it.
     pub async fn warm(self: Arc<Self>, from: u32, to: u32) {
         let (id, from) = (self.id(), self.name(from).clone());
         let (tickets, note) = (Vec::new(), Vec::new());
@@ -305,7 +304,7 @@ impl Scene {
         }
     }
 
-    /// Keeps what nodes hold from being taken for a dead collection's.
+    /// Tells holders that the collection is alive, so that they do not discard its data.
     pub async fn keep(self: Arc<Self>) {
         let holders: Vec<u32> = lock(&self.holders).iter().copied().collect();
         for node in holders {
@@ -313,7 +312,7 @@ impl Scene {
         }
     }
 
-    /// Nodes forget what they still hold. Whatever does not work, they do by themselves.
+    /// Has nodes forget all data of this job. A node that is not reached discards it by itself.
     pub async fn tidy(self: &Arc<Self>) {
         let holders: Vec<u32> = lock(&self.holders).iter().copied().collect();
         let mut asking = JoinSet::new();
@@ -324,7 +323,7 @@ impl Scene {
         _ = timeout(TIDY, asking.join_all()).await;
     }
 
-    /// What all came to.
+    /// Returns the result.
     pub fn outcome(&self) -> Outcome {
         let mut outcome = lock(&self.ledger).clone();
         outcome.messages = self.pool.messages();
@@ -332,18 +331,18 @@ impl Scene {
         outcome
     }
 
-    /// The last byte is here.
+    /// Records that the last byte has arrived.
     pub fn over(&self) {
         lock(&self.ledger).makespan = self.began.elapsed();
     }
 
-    /// The files of pieces.
+    /// The files of these pieces.
     pub fn files(pieces: &[Piece]) -> Vec<FileNo> {
         pieces.iter().map(|piece| piece.file).collect()
     }
 }
 
-/// Held for a few instructions only; a thread that panicked in there left whole entries.
+/// Locks held only briefly. A thread that panicked while holding one left complete entries.
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,21 +1,21 @@
-//! Best paths without a host between: all of a source's data over one connection.
+//! Best paths without an intermediate: one connection carries all of a source's data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_plan::collection::Timetable;
 
-/// The first parcels of such paths, which carry all of it, and those that it is taken from.
+/// Merges the parcels of each such path into the first one.
 ///
-/// The non-coordinated method chooses a host's best path to "send all of its data along this path"
-/// (§III, "Remark"): where nobody stands between, parcels would only make it wait.
+/// The non-coordinated method chooses a host's best path to "send all of its data along this path" (§III, "Remark").
+/// Without an intermediate, further parcels would only cause waiting.
 #[derive(Debug, Default)]
 pub struct Single {
-    /// By the first parcel: data units of all.
+    /// Data units of the whole path, by its first parcel.
     units: BTreeMap<usize, u64>,
     absorbed: BTreeSet<usize>,
 }
 
 impl Single {
-    /// Those of a timetable of best paths.
+    /// Merges the parcels of the direct paths in a timetable of best paths.
     pub fn of_direct(timetable: &Timetable) -> Self {
         let mut single = Self::default();
         let mut first = BTreeMap::new();
@@ -34,7 +34,7 @@ impl Single {
         self.absorbed.iter().copied()
     }
 
-    /// Data units of a path that carries all.
+    /// Data units of a path that carries all data of its source.
     pub fn units(&self, path: usize) -> Option<u64> {
         self.units.get(&path).copied()
     }
@@ -46,7 +46,7 @@ mod tests {
     use thalweg_plan::collection::TimedPath;
 
     #[test]
-    fn the_first_parcel_of_a_direct_path_carries_them_all() {
+    fn the_first_parcel_of_a_direct_path_carries_all_data() {
         let path = |source, start, via: &[u32]| TimedPath {
             source,
             start,

@@ -1,5 +1,4 @@
-//! The last transfer of an entry: to this host, each part held against the source's own word
-//! before any of it is written.
+//! The last transfer of an entry, to this host: each part is verified against the source's hash before it is written.
 
 use super::{
     blame::Suspect,
@@ -18,15 +17,15 @@ use thalweg_files::{
 use thalweg_wire::object::{Check, Failure, Request};
 use tokio::time::Instant;
 
-/// No more of the parcel comes.
+/// Why no more of the entry arrives.
 enum End {
     Lost(String),
-    /// It is not there (any more).
+    /// The holder no longer has it, or refuses it.
     Refused(String),
-    /// The source says nothing of it.
+    /// The source does not report hashes.
     Unproven(String),
     Land(LandError),
-    /// Other bytes than the source sent.
+    /// The data differs from the data that the source sent.
     Lied,
 }
 
@@ -39,18 +38,18 @@ impl From<RemoteError> for End {
     }
 }
 
-/// What the source says of the parts.
+/// The source's hashes of the parts.
 struct Word {
     checks: Vec<Option<Check>>,
-    /// Now, and not when they left it: its files may have changed since.
+    /// Whether the source computed them now instead of when it sent the parts: its files may have changed since.
     again: bool,
 }
 
-/// An entry while it comes.
+/// An entry while it arrives. Dropping it gives back the missing parts.
 struct Coming<'a> {
     scene: &'a Scene,
     source: u32,
-    /// Parts that have not come, and the index of the first.
+    /// Parts that have not arrived, and the index of the first.
     parts: VecDeque<Awaited>,
     index: usize,
     held: Vec<(u32, Vec<Option<Check>>)>,
@@ -63,8 +62,8 @@ impl Drop for Coming<'_> {
     }
 }
 
-/// Reads an entry from who holds it, on a connection of its own. What does not come waits again; if the
-/// holder broke off, the entry is left there ([`Scene::strand`]).
+/// Reads an entry from its holder on a separate connection. Data that does not arrive waits again; if the holder broke
+/// off, the entry stays there ([`Scene::strand`]).
 ///
 /// # Errors
 /// [`LandError::All`].
@@ -78,7 +77,7 @@ pub async fn deliver(scene: &Arc<Scene>, mut entry: Entry) -> Result<Moved, Land
     let (moving, bytes) = (began.elapsed(), coming.came);
     match &ended {
         Err(End::Lost(_)) => {
-            // Those that came have their places still.
+            // Empty places stand for the parts that arrived.
             let came = (0..coming.index).map(|_| Awaited::none());
             entry.parts = came.chain(coming.parts.drain(..)).collect();
             scene.strand(entry);
@@ -133,7 +132,7 @@ impl Coming<'_> {
         let asked = ask(&mut fresh.remote, entry).await;
         let parts = match asked {
             Err(RemoteError::Lost { .. }) if fresh.spare => {
-                // It was closed while it waited.
+                // The spare connection was closed while it was idle.
                 fresh.remote =
                     Remote::open(self.scene.spares.dialer(), name, &[]).await.map_err(lost)?;
                 ask(&mut fresh.remote, entry).await?
@@ -143,7 +142,7 @@ impl Coming<'_> {
         Ok((fresh.remote, parts))
     }
 
-    /// The source's word: what it said it sent, which has come meanwhile, or what it says now.
+    /// Returns the source's hashes: those it reported after sending, requested meanwhile, or those it computes now.
     async fn prove(&self, entry: &mut Entry) -> Result<Word, End> {
         let proof: Proof = match entry.proof.take() {
             Some(coming) => coming.await.ok().flatten(),
@@ -152,14 +151,14 @@ impl Coming<'_> {
         if let Some(checks) = proof.filter(|proof| proof.len() == self.parts.len()) {
             return Ok(Word { checks, again: false });
         }
-        // It has forgotten it, or it was said to another process.
+        // The source has forgotten the report, or the report went to an earlier process.
         let said = recheck::ask(self.scene, self.source, self.parts.iter()).await;
         let checks =
             said.map_err(|why| End::Unproven(format!("it does not say what it sent: {why}")));
         Ok(Word { checks: checks?, again: true })
     }
 
-    /// The next part, or why it does not come.
+    /// Handles the next part, or the reason why it is missing.
     async fn take(
         &mut self,
         bytes: &mut Vec<u8>,
@@ -180,17 +179,17 @@ impl Coming<'_> {
             (Ok(check), Some(sent)) if check == sent => {
                 self.keep(part, Bytes::from(std::mem::take(bytes))).await
             }
-            // It changed since: whoever asks for it is told.
+            // The file changed since it was sent; the next request for it returns that error.
             (_, None) if word.again => {
                 self.scene.give_back(part.wanted);
                 Ok(())
             }
             (Ok(_), _) => {
                 self.parts.push_front(part);
-                self.name_liars(self.index, sent);
+                self.blame_holders(self.index, sent);
                 Err(End::Lied)
             }
-            // The source itself had none.
+            // The source itself could not read the part.
             (Err(why), None) => {
                 self.give_up(part, &why.to_string());
                 Ok(())
@@ -231,15 +230,15 @@ impl Coming<'_> {
         Ok(())
     }
 
-    /// The first that told another hash than the source, and who it had that from; the last if
-    /// none did: it sent other bytes than it told. Of what an earlier session left nobody knows by whom
-    /// it came.
-    fn name_liars(&self, index: usize, sent: Option<Check>) {
+    /// Blames the first holder whose hash differs from the source's, and the node that it fetched from; if no hash
+    /// differs, the last holder: it sent other bytes than it reported. For entries of an earlier session the holders
+    /// are unknown.
+    fn blame_holders(&self, index: usize, sent: Option<Check>) {
         let told = |held: &(u32, Vec<Option<Check>>)| held.1.get(index).copied().flatten();
         let first = self.held.iter().position(|held| told(held) != sent);
         let first = first.unwrap_or(self.held.len().saturating_sub(1));
         let differs = self.held.get(first).is_some_and(|held| told(held) != sent);
-        // Of two that disagree about what passed between them nobody knows which.
+        // If two nodes disagree about the bytes passed between them, either may be lying.
         let suspects = if differs { first.saturating_sub(1)..=first } else { first..=first };
         for held in self.held.get(suspects).unwrap_or_default() {
             self.scene.lied(held.0, self.source);

@@ -1,24 +1,24 @@
-//! Connections that a timetable will need, opened before it needs them.
+//! Finds the connections that a timetable will need, so that they are opened in time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_plan::collection::Timetable;
 
-/// A leg, from and to.
+/// A leg: from and to.
 type Leg = (u32, u32);
 
-/// Which legs are used first when, and how many transfers a participant is part of at a time.
+/// When each leg is first used, and the number of concurrent transfers of each participant.
 #[derive(Debug, Default)]
 pub struct Warmth {
-    /// By slot: legs that no earlier slot has.
+    /// Legs by the slot of their first use.
     first: BTreeMap<u32, BTreeSet<Leg>>,
-    /// By receiving participant: the most transfers to it in a slot.
+    /// The maximum number of transfers to a participant in a slot.
     orders: BTreeMap<u32, usize>,
-    /// By leg: the most transfers over it in a slot.
+    /// The maximum number of transfers over a leg in a slot.
     legs: BTreeMap<Leg, usize>,
 }
 
 impl Warmth {
-    /// Of a timetable.
+    /// Computes them from a timetable.
     pub fn of(timetable: &Timetable) -> Self {
         let mut begins: BTreeMap<Leg, u32> = BTreeMap::new();
         let mut slots: BTreeMap<(u32, Leg), usize> = BTreeMap::new();
@@ -44,18 +44,18 @@ impl Warmth {
         warmth
     }
 
-    /// Legs that are used first up to this slot; each is told once.
+    /// Returns the legs first used in slots up to this one; each is returned once.
     pub fn due(&mut self, slot: u32) -> Vec<Leg> {
         let later = self.first.split_off(&slot.saturating_add(1));
         std::mem::replace(&mut self.first, later).into_values().flatten().collect()
     }
 
-    /// How many transfers to a participant are under way at a time.
+    /// The maximum number of concurrent transfers to a participant.
     pub fn orders(&self, to: u32) -> usize {
         self.orders.get(&to).copied().unwrap_or(0)
     }
 
-    /// How many over a leg.
+    /// The maximum number of concurrent transfers over a leg.
     pub fn transfers(&self, leg: Leg) -> usize {
         self.legs.get(&leg).copied().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! What is kept beside content, modes and links, in a table: each tree lands, and a second call has nothing to do.
+//! Tests of metadata other than modes and links, in a table: each tree lands, and a second call changes nothing.
 
 use super::*;
 use std::fs;
@@ -7,7 +7,7 @@ use thalweg_wire::object::{More, Xattr};
 
 const LARGE: u64 = (1 << 20) + 50_000;
 
-/// A tree, what is kept of it, and whether it is as it should be.
+/// A name, a tree, the metadata to keep, and a check of the result.
 type Case = (&'static str, Vec<Entry>, Fidelity, fn(&Arena) -> Result<(), String>);
 
 fn with(mut entry: Entry, change: impl FnOnce(&mut Entry)) -> Entry {
@@ -47,7 +47,7 @@ fn has_xattr(arena: &Arena, path: &str, name: &str) -> bool {
     rustix::fs::getxattr(arena.path(path), name, &mut value[..]).is_ok()
 }
 
-/// Whether the directory's file system has what a case needs.
+/// Whether the directory's filesystem supports a case.
 fn is_able(arena: &Arena, case: &str) -> bool {
     let probe = arena.directory.path().join("probe");
     fs::write(&probe, "").unwrap();
@@ -170,7 +170,7 @@ fn dates_and_holes() -> Vec<Case> {
 }
 
 #[test]
-fn what_is_kept_is_there_and_a_second_call_has_nothing_to_do() {
+fn kept_metadata_arrives_and_a_second_call_changes_nothing() {
     for (name, entries, fidelity, is_right) in cases() {
         let arena = Arena::new();
         if !is_able(&arena, name) {
@@ -189,7 +189,7 @@ fn what_is_kept_is_there_and_a_second_call_has_nothing_to_do() {
 }
 
 #[test]
-fn a_name_of_a_file_that_does_not_come_is_named() {
+fn a_hard_link_to_a_missing_file_is_reported() {
     let arena = Arena::new();
     let first = file("a", 3000);
     let fidelity = Fidelity { hard_links: true, ..Fidelity::default() };
@@ -204,7 +204,7 @@ fn a_name_of_a_file_that_does_not_come_is_named() {
 }
 
 #[test]
-fn directories_without_rights_are_opened_up_and_closed_again() {
+fn directories_without_owner_rights_are_opened_and_restored() {
     if rustix::process::geteuid().is_root() {
         return eprintln!("SKIPPED: root may enter all directories");
     }
@@ -223,7 +223,7 @@ fn directories_without_rights_are_opened_up_and_closed_again() {
     }
 }
 
-/// The source alone chooses these bits, and a program with root's rights is more than a copy of a file.
+/// Only the source chooses these bits, and a program with root's rights is more than a copy of a file.
 #[test]
 fn set_id_bits_and_capabilities_are_kept_only_on_request() {
     let own = std::fs::metadata("/proc/self").unwrap();

@@ -1,4 +1,4 @@
-//! Landings into temporary directories.
+//! Tests that land trees in temporary directories.
 
 mod kept;
 mod random;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use thalweg_base::job::Kind as JobKind;
 use thalweg_wire::object::{Entry, FilePath, FileTime, Kind, Owners, Snapshot};
 
-/// A time before all tests.
+/// The modification time of test files, before all tests.
 pub(super) const THEN: i64 = 1_600_000_000_123_456_789;
 
 fn entry(path: &str, kind: Kind, mode: u16) -> Entry {
@@ -55,7 +55,7 @@ fn options() -> Options {
     Options::new(Job::begin(JobKind::Gather, "a:/data/".into(), "here".into()))
 }
 
-/// Byte `i` of a file of this inode.
+/// Byte `i` of the file with this inode.
 fn byte(inode: u64, i: u64) -> u8 {
     ((i / 8 + inode).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (8 * (i % 8))) as u8
 }
@@ -94,7 +94,7 @@ impl Arena {
         Landing::open(&self.path(""), vec![listed(0, "a", &["/data/"], entries)], options)
     }
 
-    /// Opens, sends everything, and finishes.
+    /// Opens the landing, sends everything, and finishes.
     fn land(&self, entries: Vec<Entry>) -> Report {
         self.land_with(entries, options()).1
     }
@@ -107,7 +107,7 @@ impl Arena {
         })
     }
 
-    /// Whether a file is there with its content, mode and time.
+    /// Checks that a file has its content, mode and time.
     fn assert_file(&self, entry: &Entry) {
         let path = self.path(std::str::from_utf8(entry.path.as_bytes()).unwrap());
         let Kind::File { snapshot } = entry.kind else { panic!("{path:?} is no file") };
@@ -126,7 +126,7 @@ impl Arena {
         assert_eq!(modified, entry.modified, "{path:?}");
     }
 
-    /// All names below, sorted.
+    /// All names below the directory, sorted.
     fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
         let mut left = vec![self.path("")];
@@ -150,7 +150,7 @@ async fn send(landing: &Landing, inventory: &Inventory, piece: thalweg_files::in
     landing.write(piece.file, piece.range.start, bytes).await.unwrap();
 }
 
-/// Sends what is missing, in pieces as executors do.
+/// Sends the missing ranges, in pieces as executors do.
 async fn send_all(landing: &Landing, inventory: &Inventory) {
     let mut work = crate::Work::new(inventory);
     let sources = inventory.files.iter().map(|f| f.source).max().map_or(0, |most| most + 1);
@@ -167,7 +167,7 @@ async fn send_all(landing: &Landing, inventory: &Inventory) {
     }
 }
 
-/// The file called so.
+/// The number of the file with this path.
 fn number(inventory: &Inventory, path: &str) -> FileNo {
     let at = inventory.files.iter().position(|f| f.file.path.as_bytes() == path.as_bytes());
     FileNo(at.unwrap() as u32)

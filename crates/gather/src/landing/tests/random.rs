@@ -1,4 +1,4 @@
-//! Any tree, in any order, cut off at any time, ends as the same tree.
+//! Any tree, sent in any order and with any interruptions, ends as the same tree.
 
 use super::*;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, fs, time::Duration};
 use thalweg_files::inventory::Piece;
 use thalweg_part::Batch;
 
-/// How a session goes: how much of what is missing comes (in 1/8), and how it ends.
+/// A session: how much of the missing data arrives (in 1/8), and how it ends.
 #[derive(Clone, Debug)]
 struct Session {
     eighths: u64,
@@ -21,7 +21,7 @@ fn session() -> impl Strategy<Value = Session> {
     (0_u64..9, any::<bool>()).prop_map(|(eighths, finishes)| Session { eighths, finishes })
 }
 
-/// Paths of up to three parts of few names, so that they meet.
+/// Paths of up to three components with few names, so that they overlap.
 fn tree() -> impl Strategy<Value = BTreeMap<String, u64>> {
     let size = prop_oneof![
         3 => 0_u64..3,
@@ -33,7 +33,7 @@ fn tree() -> impl Strategy<Value = BTreeMap<String, u64>> {
     prop::collection::btree_map(path, size, 0..14)
 }
 
-/// Files of the tree that have no file above them, and the directories above.
+/// Files of the tree without a file above them, and the directories above them.
 fn entries(tree: &BTreeMap<String, u64>) -> Vec<Entry> {
     let above = |path: &str| -> Vec<String> {
         path.match_indices('/').map(|(at, _)| path[..at].to_owned()).collect()
@@ -78,7 +78,7 @@ fn assert_landed(arena: &Arena, entries: &[Entry]) {
     assert_eq!(arena.names().len(), entries.len(), "nothing else: {:?}", arena.names());
 }
 
-/// No file is shown under its name but with all its bytes, or as it was before.
+/// Checks that each file has either all of its bytes or its earlier content.
 fn assert_no_half(arena: &Arena, entries: &[Entry], before: &BTreeMap<String, Vec<u8>>) {
     for entry in entries {
         let Kind::File { snapshot } = entry.kind else { continue };
@@ -93,7 +93,7 @@ fn assert_no_half(arena: &Arena, entries: &[Entry], before: &BTreeMap<String, Ve
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
     #[test]
-    fn any_tree_in_any_order_with_any_crashes_ends_the_same(
+    fn any_tree_sent_in_any_order_with_crashes_ends_complete(
         tree in tree(),
         sessions in prop::collection::vec(session(), 0..4),
         seed: u64,

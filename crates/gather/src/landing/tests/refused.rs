@@ -1,4 +1,4 @@
-//! Bad input: it is named, nothing leaves the directory, and the rest goes on.
+//! Bad input: it is reported, nothing leaves the directory, and the other files land.
 
 use super::*;
 use std::{fs, os::unix::fs::symlink, path::Path};
@@ -11,7 +11,7 @@ fn why<'a>(report: &'a Report, path: &str) -> &'a str {
 }
 
 #[test]
-fn a_link_that_leads_out_is_replaced_and_not_followed() {
+fn a_symlink_out_of_the_tree_is_replaced_and_not_followed() {
     let arena = Arena::new();
     let outside = arena.directory.path().join("outside");
     fs::create_dir_all(arena.path("")).unwrap();
@@ -35,7 +35,7 @@ fn a_link_that_leads_out_is_replaced_and_not_followed() {
 }
 
 #[test]
-fn a_link_that_comes_between_is_not_followed() {
+fn a_symlink_created_meanwhile_is_not_followed() {
     let arena = Arena::new();
     let outside = arena.directory.path().join("outside");
     fs::create_dir(&outside).unwrap();
@@ -82,7 +82,7 @@ fn kind_of(path: &Path) -> char {
     }
 }
 
-/// What rsync leaves there, and whether it succeeds; `None` if it is not installed.
+/// The result of rsync, and whether it succeeds; `None` if it is not installed.
 fn by_rsync(there: char, here: char) -> Option<(char, bool)> {
     let directory = tempfile::tempdir().unwrap();
     let [from, to] = ["from", "to"].map(|name| directory.path().join(name));
@@ -96,7 +96,7 @@ fn by_rsync(there: char, here: char) -> Option<(char, bool)> {
 }
 
 #[test]
-fn what_is_of_another_kind_gives_way_as_with_rsync() {
+fn items_of_another_kind_are_replaced_as_by_rsync() {
     for there in ['f', 'L', 'l', 'e', 'n'] {
         for here in ['f', 'l', 'e', 'n', 'p'] {
             let what = format!("{there} there, {here} here");
@@ -128,7 +128,7 @@ fn what_is_of_another_kind_gives_way_as_with_rsync() {
 }
 
 #[test]
-fn names_that_are_too_long_are_named_and_long_ones_land() {
+fn too_long_names_are_reported_and_the_longest_allowed_land() {
     let arena = Arena::new();
     let (long, longer) = ("x".repeat(255), "y".repeat(256));
     let entries = vec![
@@ -147,7 +147,7 @@ fn names_that_are_too_long_are_named_and_long_ones_land() {
 }
 
 #[test]
-fn one_collection_at_a_time() {
+fn a_second_collection_into_a_directory_is_refused() {
     let arena = Arena::new();
     let (landing, _) = arena.open(vec![file("a", 10)]).unwrap();
     let refused = arena.open(vec![file("b", 10)]).unwrap_err();
@@ -158,7 +158,7 @@ fn one_collection_at_a_time() {
 }
 
 #[test]
-fn what_is_no_directory_or_cannot_be_made_is_said() {
+fn a_target_that_is_no_directory_or_cannot_be_created_is_reported() {
     let arena = Arena::new();
     let file_there = arena.directory.path().join("into");
     fs::write(&file_there, "").unwrap();
@@ -170,7 +170,7 @@ fn what_is_no_directory_or_cannot_be_made_is_said() {
 }
 
 #[test]
-fn what_is_given_up_is_not_shown_and_large_ones_are_gone_on_with() {
+fn files_given_up_stay_hidden_and_large_ones_are_resumed() {
     let arena = Arena::new();
     let entries = || vec![file("small", 1000), file("large", LARGE), file("other", 50)];
     let (landing, inventory) = arena.open(entries()).unwrap();
@@ -198,7 +198,7 @@ fn what_is_given_up_is_not_shown_and_large_ones_are_gone_on_with() {
 }
 
 #[test]
-fn what_changed_at_its_source_is_begun_anew() {
+fn a_file_changed_at_its_source_starts_over() {
     let arena = Arena::new();
     let (landing, inventory) = arena.open(vec![file("large", LARGE)]).unwrap();
     wait(async {
@@ -216,7 +216,7 @@ fn what_changed_at_its_source_is_begun_anew() {
 }
 
 #[test]
-fn bytes_that_are_nobodys_are_refused() {
+fn bytes_outside_every_file_are_refused() {
     let arena = Arena::new();
     let (landing, inventory) = arena.open(vec![file("a", 10), file("large", LARGE)]).unwrap();
     let report = wait(async {
@@ -236,7 +236,7 @@ fn bytes_that_are_nobodys_are_refused() {
 }
 
 #[test]
-fn what_could_not_be_listed_is_in_the_report() {
+fn unlistable_paths_are_in_the_report() {
     let arena = Arena::new();
     let why_not = thalweg_wire::object::Failure::System("Permission denied".into());
     let mut of = listed(3, "a", &["/data/"], vec![file("a", 1)]);
@@ -252,10 +252,10 @@ fn what_could_not_be_listed_is_in_the_report() {
 }
 
 #[test]
-fn directories_that_were_not_listed_are_so_many_and_no_more() {
+fn the_number_of_unlisted_directories_is_bounded() {
     let arena = Arena::new();
     let deep = |i: usize| format!("{i}/{}", vec!["d"; 249].join("/"));
-    // Each file is the only thing in 250 directories of its own; the last ones are listed.
+    // Each file is the only item in its own 250 directories; only the last ones are listed.
     let mut entries: Vec<Entry> = (0..300).map(|i| file(&format!("{}/x", deep(i)), 1)).collect();
     let mut all = deep(400);
     while !all.is_empty() {
@@ -266,14 +266,14 @@ fn directories_that_were_not_listed_are_so_many_and_no_more() {
     let dry = Options { dry_run: true, ..options() };
     let (looking, inventory) = arena.open_with(entries, dry).unwrap();
     let failed = &looking.outlook().failed;
-    // 262 * 250 are fewer than 65,536.
+    // 262 * 250 is less than 65,536.
     assert_eq!((inventory.files.len(), failed.len()), (263, 38));
     assert!(failed.iter().all(|f| f.path.ends_with("d/x") && f.why.contains("was not listed")));
     let listed = format!("{}/x", deep(400));
     assert!(inventory.files.iter().any(|f| f.file.path.as_bytes() == listed.as_bytes()));
 }
 
-/// A small filesystem of its own; `None`, and a word, where that is not allowed.
+/// Mounts a small filesystem; `None`, with a message, if that is not allowed.
 fn small_disk(directory: &std::path::Path) -> Option<Mounted> {
     fs::create_dir_all(directory).unwrap();
     let data = std::ffi::CString::new("size=8m").unwrap();
@@ -296,7 +296,7 @@ impl Drop for Mounted {
 }
 
 #[test]
-fn a_full_disk_is_said_before_and_while_and_what_came_is_kept() {
+fn a_full_disk_is_reported_and_received_data_is_kept() {
     let arena = Arena::new();
     let Some(_disk) = small_disk(&arena.path("")) else { return };
     let entries = |more| vec![file("a", 1000), file("large", 4 << 20), file("more", more)];
@@ -338,7 +338,7 @@ fn a_full_disk_is_said_before_and_while_and_what_came_is_kept() {
 }
 
 #[test]
-fn a_file_larger_than_the_disk_is_named_and_the_rest_lands() {
+fn a_file_larger_than_the_disk_is_reported_and_the_others_land() {
     let arena = Arena::new();
     let Some(_disk) = small_disk(&arena.path("")) else { return };
     let entries = vec![file("a", 1000), file("lie", u64::MAX), file("z", 9 << 20)];
@@ -356,13 +356,13 @@ fn a_file_larger_than_the_disk_is_named_and_the_rest_lands() {
 }
 
 #[test]
-fn a_read_only_disk_is_said() {
+fn a_read_only_disk_is_reported() {
     let arena = Arena::new();
     let Some(disk) = small_disk(&arena.path("")) else { return };
     let (landing, inventory) = arena.open(vec![file("a", 10), file("b", LARGE)]).unwrap();
     let read_only = rustix::mount::MountFlags::RDONLY;
     if rustix::mount::mount_remount(&disk.0, read_only, c"").is_err() {
-        // Files that are open for writing forbid it; the next open is refused all the same.
+        // A file open for writing prevents the remount; the next open fails anyway.
         drop((landing, inventory));
         rustix::mount::mount_remount(&disk.0, read_only, c"").unwrap();
     } else {
@@ -380,7 +380,7 @@ fn a_read_only_disk_is_said() {
 }
 
 #[test]
-fn a_dry_run_names_unreadable_files_unless_they_are_here() {
+fn a_dry_run_reports_unreadable_files_unless_present() {
     let unreadable = |path: &str, size| {
         let mut entry = file(path, size);
         entry.more.get_or_insert_default().is_unreadable = true;

@@ -1,4 +1,4 @@
-//! Sessions that are cut off, at any time, and gone on with.
+//! Sessions that are cut off at any time and then resumed.
 
 use super::*;
 use std::{
@@ -19,7 +19,7 @@ fn tree() -> Vec<Entry> {
     directories.chain(small).chain(large).collect()
 }
 
-/// A checkpoint with every piece.
+/// Options with a checkpoint at every piece.
 fn at_once() -> Options {
     Options { checkpoint: Batch { bytes: 1, time: Duration::ZERO }, ..options() }
 }
@@ -33,7 +33,7 @@ fn assert_tree(arena: &Arena) {
 }
 
 #[test]
-fn an_interrupted_session_sends_nothing_again() {
+fn an_interrupted_session_resumes_without_resending() {
     let arena = Arena::new();
     let (landing, inventory) = arena.open(tree()).unwrap();
     let job = landing.job().id;
@@ -41,7 +41,7 @@ fn an_interrupted_session_sends_nothing_again() {
     let mut work = crate::Work::new(&inventory);
     let report = wait(async {
         for piece in work.take(0, all / 2) {
-            // A small file that came in part is begun anew.
+            // A small file that arrived in part starts over.
             if piece.bytes() > 4000 || piece.range.start == 0 {
                 send(&landing, &inventory, piece).await;
             }
@@ -86,7 +86,7 @@ fn a_large_file_cut_off_before_its_name_is_not_sent_again() {
     let arena = Arena::new();
     let entry = file("large", LARGE);
     let (landing, inventory) = arena.open_with(vec![entry.clone()], at_once()).unwrap();
-    // All but a byte, and that byte: the second session completes it and is cut off, too.
+    // First all bytes but one, then the last one: the second session completes the file and is cut off, too.
     wait(async {
         send(&landing, &inventory, Piece { file: FileNo(0), range: 0..LARGE - 1 }).await;
         assert_eq!(landing.finish().await.kept_bytes, LARGE - 1);
@@ -105,7 +105,7 @@ fn a_large_file_cut_off_before_its_name_is_not_sent_again() {
 
 const CHILD: &str = "THALWEG_LANDING_CHILD";
 
-/// What the killed process does: sends everything, slowly enough to be killed at any point.
+/// The child process: sends everything, slowly enough to be killed at any point.
 fn be_killed(directory: OsString) {
     let into = PathBuf::from(directory).join("into");
     let entries = vec![listed(0, "a", &["/data/"], tree())];
@@ -114,7 +114,7 @@ fn be_killed(directory: OsString) {
         let mut work = crate::Work::new(&inventory);
         let all = inventory.amounts(1)[0];
         loop {
-            // What was sent is written, and all but the last of it synced.
+            // Data sent before is written, and all but the last piece synced.
             while landing.progress()[0].bytes < all - work.remaining(0) {
                 tokio::task::yield_now().await;
             }
@@ -172,7 +172,7 @@ fn a_killed_process_is_gone_on_with() {
 }
 
 #[test]
-fn what_is_kept_of_a_file_that_changed_or_is_gone_is_forgotten() {
+fn parts_of_changed_or_removed_files_are_deleted() {
     let arena = Arena::new();
     let begin = || {
         let entries = vec![file("gone", LARGE), file("shrunk", LARGE), file("same", LARGE)];
@@ -187,11 +187,11 @@ fn what_is_kept_of_a_file_that_changed_or_is_gone_is_forgotten() {
     };
     assert_eq!(begin().kept_bytes, 3 << 20);
     let kept = |names: &[String], of: &str| names.iter().any(|n| n.starts_with(&format!(".{of}.")));
-    // Another command's parts are none of this one's business.
+    // Parts of another command do not concern this one.
     let other = Options::new(Job::begin(JobKind::Gather, "a:/data/x".into(), "here".into()));
     drop(arena.open_with(vec![file("x", 10)], other).unwrap());
     assert!(kept(&arena.names(), "gone"), "{:?}", arena.names());
-    // A source that could not tell all may have it yet.
+    // A source with an incomplete listing may still have the file.
     let mut unsure = listed(0, "a", &["/data/"], vec![file("x", 10)]);
     unsure.failed.push((b"/data/d".to_vec(), thalweg_wire::object::Failure::System("no".into())));
     drop(Landing::open(&arena.path(""), vec![unsure], options()).unwrap());

@@ -1,4 +1,4 @@
-//! What is sent is there.
+//! Sent trees land completely.
 
 use super::*;
 use std::{fs, os::unix::fs::PermissionsExt};
@@ -46,7 +46,7 @@ fn assert_tree(arena: &Arena) {
 }
 
 #[test]
-fn a_tree_lands_as_it_is_and_is_not_sent_again() {
+fn a_tree_lands_unchanged_and_is_not_sent_again() {
     let arena = Arena::new();
     let report = arena.land(tree());
     assert!(report.is_complete(), "{report:?}");
@@ -60,7 +60,7 @@ fn a_tree_lands_as_it_is_and_is_not_sent_again() {
 }
 
 #[test]
-fn what_is_here_with_another_mode_or_time_is_mended_without_a_byte() {
+fn wrong_modes_and_times_are_fixed_without_sending_data() {
     let arena = Arena::new();
     arena.land(tree());
     fs::set_permissions(arena.path("d/a"), fs::Permissions::from_mode(0o600)).unwrap();
@@ -74,7 +74,7 @@ fn what_is_here_with_another_mode_or_time_is_mended_without_a_byte() {
 }
 
 #[test]
-fn what_differs_is_replaced_and_links_are_replaced_themselves() {
+fn differing_items_are_replaced_and_symlinks_are_not_followed() {
     let arena = Arena::new();
     let elsewhere = arena.directory.path().join("elsewhere");
     fs::create_dir_all(arena.path("d")).unwrap();
@@ -92,7 +92,7 @@ fn what_differs_is_replaced_and_links_are_replaced_themselves() {
 }
 
 #[test]
-fn many_large_files_at_once_are_few_open_ones() {
+fn many_large_files_at_once_need_few_descriptors() {
     let arena = Arena::new();
     let files: Vec<Entry> = (0..150).map(|i| file(&format!("f{i}"), LARGE)).collect();
     let (landing, inventory) = arena.open(files.clone()).unwrap();
@@ -117,7 +117,7 @@ fn many_large_files_at_once_are_few_open_ones() {
 }
 
 #[test]
-fn pieces_come_in_any_order_and_twice() {
+fn pieces_may_arrive_out_of_order_and_twice() {
     let arena = Arena::new();
     let files = [file("small", 10_000), file("large", LARGE)];
     let (landing, inventory) = arena.open(files.to_vec()).unwrap();
@@ -145,7 +145,7 @@ fn pieces_come_in_any_order_and_twice() {
 }
 
 #[test]
-fn looking_changes_nothing() {
+fn a_dry_run_changes_nothing() {
     let arena = Arena::new();
     let looking = || Options { dry_run: true, ..options() };
     let (landing, inventory) = arena.open_with(tree(), looking()).unwrap();
@@ -179,7 +179,7 @@ impl Sums for Hashes {
 }
 
 #[test]
-fn with_hashes_only_content_counts() {
+fn with_checksums_only_content_counts() {
     let arena = Arena::new();
     arena.land(tree());
     let touched = fs::File::open(arena.path("large")).unwrap();
@@ -198,7 +198,7 @@ fn with_hashes_only_content_counts() {
 }
 
 #[test]
-fn nodes_have_directories_of_their_own() {
+fn each_node_has_its_own_directory() {
     let arena = Arena::new();
     let both = vec![
         listed(0, "a", &["/data"], vec![directory(""), file("x", 5)]),
