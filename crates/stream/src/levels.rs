@@ -26,6 +26,9 @@ use thalweg_wire::{
 /// A rate that was not available is not tested again for this long.
 const RETEST_PAUSE: Duration = Duration::from_millis(600);
 
+/// Tested rates are higher by this factor than the rates that the levels need, because rates of streams vary.
+const TEST_MARGIN: f64 = 1.04;
+
 /// The most combinations that are compared; with more of them streams are lowered greedily.
 const MAX_EXACT: usize = 2000;
 
@@ -226,7 +229,7 @@ impl Levels {
         }
         let current = self.places(samples);
         let own = rate(samples, &current);
-        let needs = |places: &[usize]| rate(samples, places) / self.rules.fill - own;
+        let needs = |places: &[usize]| TEST_MARGIN * rate(samples, places) / self.rules.fill - own;
         if current.iter().all(|at| *at == 0) {
             return None;
         }

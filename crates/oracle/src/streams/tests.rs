@@ -448,7 +448,11 @@ fn a_leg_that_was_too_slow_is_measured_again_soon() {
     world.say(0, measures(vec![found("n2")]));
     world.now = world.now + seconds(20);
     world.say(0, measures(vec![]));
-    assert_eq!(asked(&mut world), [], "an unused leg that was never too slow is measured each minute");
+    assert_eq!(
+        asked(&mut world),
+        [],
+        "an unused leg that was never too slow is measured each minute"
+    );
 }
 
 #[test]

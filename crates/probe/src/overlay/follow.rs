@@ -78,6 +78,9 @@ pub enum FollowNews {
     Unreachable(Name),
 }
 
+/// The expected rates of riders in trains, bit/s, by member: the highest of the last trains.
+type HiddenRates = BTreeMap<Name, f64>;
+
 /// The requested measurements, by member.
 pub type Wishes = BTreeMap<Name, Wish>;
 
@@ -106,8 +109,6 @@ struct OpenSession {
     session: Session<Stream>,
     key: NodeId,
     largest: u16,
-    /// The rate of riders in the last trains, bit/s.
-    hidden: f64,
 }
 
 impl Follow {
@@ -125,6 +126,7 @@ impl Follow {
     /// Measures the wanted links in turn until the future is dropped; passes all news to `report`.
     pub async fn run(self, mut wanted: watch::Receiver<Wishes>, report: impl Fn(FollowNews)) {
         let (mut last, mut open): (Option<Name>, Option<OpenSession>) = (None, None);
+        let mut hidden = HiddenRates::new();
         loop {
             let next = next_after(&wanted.borrow_and_update(), last.as_ref());
             let Some((to, wish)) = next else {
@@ -141,7 +143,7 @@ impl Follow {
             {
                 other.session.close().await;
             }
-            match self.measure(&to, wish, open.take()).await {
+            match self.measure(&to, wish, open.take(), &mut hidden).await {
                 (Ok(found), kept) => {
                     open = kept;
                     let is_free = found.is_lower_bound;
@@ -170,7 +172,7 @@ impl Follow {
         session.accept_busy(true);
         session.pay_by(self.payer(key));
         let largest = session.fitting(Way::There, &sizes(session.overhead())).await?;
-        Ok(OpenSession { to: to.clone(), session, key, largest, hidden: 0.0 })
+        Ok(OpenSession { to: to.clone(), session, key, largest })
     }
 
     fn payer(&self, key: NodeId) -> Payer {
@@ -183,6 +185,7 @@ impl Follow {
         to: &Name,
         wish: Wish,
         open: Option<OpenSession>,
+        hidden: &mut HiddenRates,
     ) -> (Result<Followed, Failed>, Option<OpenSession>) {
         if self.prober.purse().left() == ByteSize::ZERO {
             return (Err(Failed::Other), open);
@@ -202,18 +205,24 @@ impl Follow {
         };
         let payer = self.payer(open.key);
         open.session.pay_by(payer.clone());
-        let found = self.estimate(&mut open, wish).await;
+        let expected = hidden.get(to).copied().unwrap_or_default();
+        let found = self.estimate(&mut open, wish, expected).await;
         let bytes = payer.spent();
         self.log_result(to, wish, began, &found, bytes);
         let Ok(found) = found else { return (Err(Failed::Other), None) };
         // Key frames come in bursts: the riders of the last trains may return in the next.
-        open.hidden = found.hidden.max(open.hidden * HIDDEN_DECAY);
+        hidden.insert(to.clone(), found.hidden.max(expected * HIDDEN_DECAY));
         let Finding { low, high, is_lower_bound, .. } = found;
         let to = to.clone();
         (Ok(Followed { to, wish, low, high, is_lower_bound, began, bytes }), Some(open))
     }
 
-    async fn estimate(&self, open: &mut OpenSession, wish: Wish) -> Result<Finding, Unprobed> {
+    async fn estimate(
+        &self,
+        open: &mut OpenSession,
+        wish: Wish,
+        hidden: f64,
+    ) -> Result<Finding, Unprobed> {
         let mut ends = open.session.ends(Way::There, open.largest);
         if let Some(most) = self.prober.max_rate() {
             ends.sender.honest = ends.sender.honest.min(most);
@@ -222,7 +231,7 @@ impl Follow {
         let mut tool: Box<dyn Estimator + Send> = match wish {
             Wish::Range => Box::new(ends.pathload(self.run.pace, rides)),
             // The finding will exclude riders, so add the expected rate.
-            Wish::Fits(rate) => Box::new(ends.rate_test(rate + open.hidden, rides)),
+            Wish::Fits(rate) => Box::new(ends.rate_test(rate + hidden, rides)),
         };
         let outcome =
             run(&mut open.session, tool.as_mut(), Way::There, LONGEST, &mut |_| {}).await?;

@@ -21,8 +21,12 @@ const HEAVY_LOSS: f64 = 0.15;
 /// So does this loss in half of the streams.
 const LIGHT_LOSS: f64 = 0.03;
 
-/// The number of streams with growing delays that end a test of one rate if no others came before.
-const EARLY: usize = 3;
+/// The number of streams with growing delays that refuse a rate early, and without that accept it early.
+const EARLY_GROWING: usize = 3;
+const EARLY_EVEN: usize = 4;
+
+/// A rate is refused early if so many streams have not accepted it.
+const EARLY_STREAMS: usize = 6;
 
 /// The share of the conclusive streams that must agree on a verdict.
 const AGREE: f64 = 0.6;
@@ -75,10 +79,18 @@ impl Fleet {
         self.even
     }
 
-    /// Whether the first streams all had growing delays. A test of one rate ends then, because a longer fleet would only
-    /// harm other traffic.
-    pub fn grows_from_the_start(&self) -> bool {
-        self.growing >= EARLY && self.even == 0
+    /// The verdict on one rate from fewer streams than a fleet has: each further stream of a rate that is not available
+    /// harms other traffic, and a wrong verdict costs no more than another test. `None`: more streams are needed.
+    pub fn early_verdict(&self) -> Option<Verdict> {
+        let is_doubtful = self.streams >= EARLY_STREAMS && 2 * self.even <= self.streams;
+        match () {
+            () if self.growing >= EARLY_GROWING && self.growing >= self.even => {
+                Some(Verdict::Above)
+            }
+            () if self.is_given_up || is_doubtful => Some(Verdict::Above),
+            () if self.even >= EARLY_EVEN && self.growing == 0 => Some(Verdict::Below),
+            () => None,
+        }
     }
 
     /// The verdict; `None`: too few streams were conclusive.

@@ -31,10 +31,8 @@ impl RateTest {
     }
 
     fn finding(&self) -> Result<Vec<Finding>, Unfound> {
-        let verdict = match self.fleet.grows_from_the_start() {
-            true => Some(Verdict::Above),
-            false => self.fleet.verdict().or_else(|| self.fleet.at_large()),
-        };
+        let verdict = self.fleet.early_verdict();
+        let verdict = verdict.or_else(|| self.fleet.verdict()).or_else(|| self.fleet.at_large());
         let (sent, hidden) = (self.fleet.rate().unwrap_or(self.rate), self.fleet.hidden());
         let found = |low| Finding::corrected(Quantity::AvailableBandwidth, low, sent, hidden);
         match verdict {
@@ -74,7 +72,7 @@ impl Estimator for RateTest {
         let even = self.fleet.even();
         self.fleet.add(flight, bits, gap, self.settings.host.receive_latency);
         self.is_queued = self.fleet.even() == even;
-        if self.fleet.is_over() || self.fleet.grows_from_the_start() {
+        if self.fleet.is_over() || self.fleet.early_verdict().is_some() {
             self.done = Some(self.finding());
         }
     }
@@ -131,7 +129,7 @@ mod tests {
     #[test]
     fn the_test_tells_whether_a_rate_is_available() {
         let (yes, trains) = test_rate(2e6, 3e6);
-        assert_eq!(trains, 6);
+        assert_eq!(trains, 4);
         assert!(yes.is_lower_bound && (yes.low - 2e6).abs() < 5e4, "{yes:?}");
         let (no, trains) = test_rate(2e6, 1e6);
         assert_eq!(trains, 3, "a rate that is not available is tested no longer");
