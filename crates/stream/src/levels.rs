@@ -26,6 +26,9 @@ use thalweg_wire::{
 /// A rate that was not available is not tested again for this long.
 const RETEST_PAUSE: Duration = Duration::from_millis(600);
 
+/// For this long after a change the sent rates of whole seconds do not show the new levels.
+const NEW_LEVELS: Duration = Duration::from_secs(3);
+
 /// Tested rates are higher by this factor than the rates that the levels need, because rates of streams vary.
 const TEST_MARGIN: f64 = 1.04;
 
@@ -85,6 +88,8 @@ pub struct Levels {
     rules: Rules,
     changed: Option<Time>,
     now: BTreeMap<Name, Quality>,
+    /// The rate of the chosen qualities, bit/s.
+    chosen: f64,
 }
 
 /// The known rate of the path.
@@ -163,13 +168,22 @@ impl Levels {
             self.refused = Some((found.free, found.ended));
             return;
         }
-        let during = self.sent.iter().filter(|(at, _)| (found.began..=found.ended).contains(at));
+        let own = self.own_rate(found.began, found.ended);
+        self.known = Some(KnownRate { bps: found.free + own, at: found.ended, is_measured: true });
+    }
+
+    /// The rate of the legs' own streams between these times, bit/s.
+    fn own_rate(&self, began: Time, ended: Time) -> f64 {
+        let during = self.sent.iter().filter(|(at, _)| (began..=ended).contains(at));
         let (sum, count) = during.fold((0.0, 0), |(sum, count), (_, bps)| (sum + bps, count + 1));
-        let own = match count {
+        let sent = match count {
             0 => self.sent.back().map_or(0.0, |(_, bps)| *bps),
             _ => sum / f64::from(count),
         };
-        self.known = Some(KnownRate { bps: found.free + own, at: found.ended, is_measured: true });
+        // What was sent in the last second says little of levels that were raised in it.
+        let is_new = self.changed.is_some_and(|at| at <= began && ended.since(at) < NEW_LEVELS);
+        let is_limited = self.limited.back().is_some_and(|is| *is);
+        if is_new && !is_limited { sent.max(self.chosen) } else { sent }
     }
 
     /// Chooses the levels for the next second from the last second's samples of all legs to the member.
@@ -210,6 +224,7 @@ impl Levels {
             }
             self.now.clone_from(&qualities);
         }
+        self.chosen = rate(samples, &places);
         let is_degraded = places.iter().any(|at| *at > 0);
         let why = if is_degraded { self.reason() } else { String::new() };
         let estimate = self.known.map(|known| (known.bps, now.since(known.at).as_secs_f64()));
@@ -224,7 +239,9 @@ impl Levels {
     /// The rate to test for a better choice, bit/s: first the rate of the best qualities, then of the smallest step.
     /// `None` if no better choice is requested or these rates were tested just now.
     pub fn rate_to_test(&self, now: Time, samples: &[Sample]) -> Option<f64> {
-        if self.hold.is_held(now, &self.rules) {
+        // A path that is too slow now needs no probes to show it, and they would make it slower.
+        let is_limited = samples.iter().any(|sample| sample.is_limited);
+        if is_limited || self.hold.is_held(now, &self.rules) {
             return None;
         }
         let current = self.places(samples);

@@ -24,7 +24,7 @@ use tokio::{
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The pause after a rate that is not available.
-const UNAVAILABLE_PAUSE: Duration = Duration::from_millis(250);
+const UNAVAILABLE_PAUSE: Duration = Duration::from_millis(400);
 
 /// The decay of the expected riders' rate from one measurement to the next.
 const HIDDEN_DECAY: f64 = 0.7;

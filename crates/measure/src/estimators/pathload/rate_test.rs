@@ -2,10 +2,14 @@
 
 use super::{
     super::{Estimator, Finding, Progress, Quantity, Step, Unfound},
-    Fleet, HEADER, LEAST_SIZE, LONGEST_GAP, PathloadSettings, STREAM, Verdict, packets,
+    Fleet, HEADER, LEAST_SIZE, LONGEST_GAP, PathloadSettings, Verdict, packets,
 };
 use crate::train::{Flight, Probe, Train, bits_of, rate_of};
 use std::time::Duration;
+
+/// Probes in a stream of a test: half as many as pathload's, because tests recur while a path is short of room, where
+/// each probe takes the place of other traffic.
+const STREAM: usize = 50;
 
 /// A test of one rate. If the rate is available, the finding has it as a lower bound; otherwise as the upper end of a
 /// range from zero. Riders hidden in the trains are subtracted.
