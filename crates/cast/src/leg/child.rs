@@ -1,4 +1,4 @@
-//! The child's end of a leg: asks, proves what comes, hands it to the disk.
+//! The child's end of a pull leg: requests symbols, verifies them, and passes them to the disk.
 
 use super::{
     Desk, Leg,
@@ -31,55 +31,55 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// How often it is asked whether a parent is silent, or may be asked for more.
+/// Interval for checking whether a parent is silent or can be asked for more.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What was begun must be whole so soon.
+/// Timeout for receiving the rest of a message.
 const WHOLE: Duration = Duration::from_secs(20);
 
-/// So many symbols that nobody asked for are a fault; more, a lie.
+/// More unrequested symbols than this are treated as misbehaviour; fewer, as an error.
 const MAX_UNASKED: u64 = 64;
 
-/// Something is said to the parent at least so often, so that it knows of us.
+/// Interval of keep-alive messages to the parent.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
 
-/// What came from one parent.
+/// Counts the bytes received from one parent.
 #[derive(Debug, Default)]
 pub struct Got {
     /// Bytes of symbols.
     pub bytes: AtomicU64,
-    /// Of those: of no use.
+    /// Those of them that were of no use.
     pub beyond: AtomicU64,
 }
 
 impl Got {
-    /// Bytes that were of use.
+    /// Bytes of symbols that were of use.
     pub fn useful(&self) -> u64 {
         self.bytes.load(Relaxed).saturating_sub(self.beyond.load(Relaxed))
     }
 }
 
-/// What a leg to a parent works with.
+/// What a leg to a parent needs.
 #[derive(Clone, Debug)]
 pub struct Child {
     /// The object.
     pub store: Arc<Store>,
-    /// What comes is handed on from there as well.
+    /// The node's ring, from which received symbols are forwarded.
     pub node: Arc<NodeRing>,
-    /// Who is asked for what.
+    /// Decides which symbols are requested from which parent.
     pub desk: Arc<Desk>,
-    /// To the disk.
+    /// Received symbols, for the disk.
     pub disk: mpsc::Sender<ToDisk>,
-    /// What came.
+    /// Counters of received bytes.
     pub got: Arc<Got>,
-    /// What is expected of the parent; zero: not known.
+    /// The expected rate of the parent; zero if unknown.
     pub expected: Rate,
 }
 
 impl Child {
-    /// This node's own disk fails: the reception ends with that, and no parent is to blame.
+    /// Ends the reception because this node's own disk failed; the parent is not at fault.
     async fn broken(&self, why: io::Error) -> Left {
-        // Without the disk's thread it has ended already.
+        // If sending fails, the disk's thread, and so the reception, has already ended.
         _ = self.disk.send(ToDisk::Broken(why)).await;
         Left::Done
     }
@@ -88,22 +88,22 @@ impl Child {
 /// Why a leg ended.
 #[derive(Debug, Error)]
 pub enum Left {
-    /// The parent sent what the digests do not allow.
+    /// The parent sent data that does not match the digests.
     #[error("{0}")]
     Corrupt(String),
-    /// It owes symbols and sends nothing.
+    /// The parent owes symbols and sends nothing.
     #[error("nothing came for too long, and {0} symbols are owed")]
     Silent(u64),
-    /// The connection.
+    /// The connection failed.
     #[error("{0}")]
     Lost(#[from] io::Error),
-    /// Nothing more is wanted.
+    /// Everything has arrived.
     #[error("all is here")]
     Done,
 }
 
 impl Left {
-    /// As it is reported.
+    /// The fault that is reported to the source.
     pub fn fault(&self) -> Option<Fault> {
         match self {
             Self::Corrupt(_) => Some(Fault::Corrupt),
@@ -117,14 +117,14 @@ impl Left {
 struct Pulling {
     child: Child,
     no: ParentId,
-    /// Blocks whose pages were asked for on this leg.
+    /// Blocks whose pages were requested on this leg.
     pages: Mutex<BTreeSet<u32>>,
     came: Notify,
-    /// Symbols that came and were not asked for.
+    /// Symbols that arrived without a request.
     unasked: AtomicU64,
 }
 
-/// A parent of the desk, until this is dropped, on whatever way.
+/// A parent registered at the desk until this is dropped, however the leg ends.
 struct Joined(Arc<Desk>, ParentId);
 
 impl Drop for Joined {
@@ -133,7 +133,7 @@ impl Drop for Joined {
     }
 }
 
-/// Pulls from one parent until all is here, or the parent is left.
+/// Pulls from one parent until everything is present or the parent must be left.
 pub async fn pull(child: Child, leg: Leg) -> Left {
     let no = child.desk.join(child.expected, leg.round_trip().unwrap_or_default());
     let _joined = Joined(Arc::clone(&child.desk), no);
@@ -150,7 +150,7 @@ pub async fn pull(child: Child, leg: Leg) -> Left {
         left = pulling.ask(&mut say) => left,
     };
     if matches!(left, Left::Done) {
-        // It learns it from the connection's end as well.
+        // If sending fails, the parent notices the end of the connection.
         _ = say.message(&Wish::Bye).await;
     }
     say.close().await;
@@ -219,7 +219,7 @@ impl Pulling {
         sent.map_err(|_: SendError<_>| Left::Done)
     }
 
-    /// What is asked of two comes twice; what nobody asked for, now and then, from one who has a fault.
+    /// Tolerates duplicates, which are expected for symbols requested from two parents, and a few unrequested symbols.
     fn of_no_use(&self, arrived: Arrived) -> Result<(), Left> {
         let unasked = match arrived {
             Arrived::Unasked => self.unasked.fetch_add(1, Relaxed) + 1,
@@ -231,7 +231,7 @@ impl Pulling {
         }
     }
 
-    /// A page that came earlier.
+    /// The page of a block, which must have been received earlier.
     async fn page(&self, block: u32) -> Result<Arc<SourcePage>, Left> {
         let store = Arc::clone(&self.child.store);
         let read = tokio::task::spawn_blocking(move || store.page(block));
@@ -272,7 +272,7 @@ impl Pulling {
             Said::NoPage(block) => {
                 return Err(invalid(format!("it has symbols of block {block} and no page")).into());
             }
-            // Of use below rings.
+            // Used on stream legs only.
             Said::RepairPage { .. } | Said::Spent(_) => {}
         }
         Ok(())
@@ -304,14 +304,14 @@ impl Pulling {
             tokio::select! {
                 () = changed => {}
                 () = self.came.notified() => {}
-                // The last symbol is written some time after it came, and then nothing else comes.
+                // The last symbol is written some time after it arrived, and nothing else wakes this task then.
                 () = self.child.store.completed(&mut news) => {}
                 () = tokio::time::sleep(LOOK) => {}
             }
         }
     }
 
-    /// Says what is here from before.
+    /// Tells the parent which symbols are already present.
     async fn hold(&self, say: &mut Say) -> io::Result<()> {
         let held: Vec<(u64, u64)> = {
             let have = self.child.store.have();
@@ -323,7 +323,7 @@ impl Pulling {
         Ok(())
     }
 
-    /// Asks for what may be asked now; `must`: says something in any case. Whether it did.
+    /// Requests what may be requested now; with `must`, sends a message in any case. Returns whether one was sent.
     async fn ask_now(&self, say: &mut Say, must: bool) -> io::Result<bool> {
         let asks = self.child.desk.asks(self.no);
         if asks.is_empty() && must {
@@ -338,7 +338,7 @@ impl Pulling {
         Ok(must || !asks.is_empty())
     }
 
-    /// Blocks of these symbols whose pages are neither here nor asked for on this leg.
+    /// Blocks of these symbols whose pages are neither known nor requested on this leg.
     fn unknown_pages(&self, asks: &[(u64, u64)]) -> Vec<u32> {
         let per = u64::from(self.child.store.known.geometry.block_symbols());
         let mut asked = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
@@ -350,7 +350,7 @@ impl Pulling {
     }
 }
 
-/// The rest of a frame whose head is here.
+/// Reads the rest of a frame whose head has arrived, with a timeout.
 async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     thalweg_base::timeout::within(WHOLE, "rest of a message", step).await
 }

@@ -147,7 +147,7 @@ impl Hear {
     /// So many bytes; the caller has a bound.
     ///
     /// # Errors
-    /// The connection's.
+    /// I/O errors of the connection.
     pub async fn bytes(&mut self, length: usize) -> io::Result<Vec<u8>> {
         // Allocated as it comes: a length is another's word.
         let mut bytes = Vec::with_capacity(length.min(1 << 20));
@@ -160,7 +160,7 @@ impl Hear {
     /// A symbol behind its frame's head, as it is handed on.
     ///
     /// # Errors
-    /// The connection's.
+    /// I/O errors of the connection.
     pub async fn framed(&mut self, head: SymbolHead) -> io::Result<Vec<u8>> {
         // At most 64 KiB: `Frame::decode`.
         let mut frame = Vec::with_capacity(FRAME_HEAD + head.length as usize);
@@ -291,7 +291,7 @@ pub async fn open(
 /// Hears what a channel is to be.
 ///
 /// # Errors
-/// The connection's.
+/// I/O errors of the connection.
 pub async fn opening(channel: &mut Channel<TcpStream>) -> io::Result<Opening> {
     within(STEP, "opening", read(channel, MAX_OPENING)).await
 }
@@ -322,7 +322,7 @@ pub async fn accept(mut channel: Channel<TcpStream>, as_open: bool) -> io::Resul
 /// Says no.
 ///
 /// # Errors
-/// The connection's.
+/// I/O errors of the connection.
 pub async fn refuse(mut channel: Channel<TcpStream>, why: Refusal) -> io::Result<()> {
     within(STEP, "room for an answer", async {
         channel.write_all(&encode(&Answer::Refused(why.cut()))).await?;

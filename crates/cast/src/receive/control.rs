@@ -39,7 +39,7 @@ pub enum Parting {
 /// by the channel's.
 ///
 /// # Errors
-/// The connection's.
+/// I/O errors of the connection.
 pub async fn forget(
     say: &mut Say,
     forgetting: impl Future<Output = Result<(), Refusal>>,

@@ -59,7 +59,7 @@ fn complete_copy(
 /// again.
 ///
 /// # Errors
-/// The system's.
+/// I/O errors.
 pub fn take_over(store: &Store, landed: &disk::Place) -> io::Result<()> {
     store.files.copy_from(landed)?;
     each_page(store, |page| store.found(page).map(|_| true)).map(drop)
@@ -69,7 +69,7 @@ pub fn take_over(store: &Store, landed: &disk::Place) -> io::Result<()> {
 /// not be read again.
 ///
 /// # Errors
-/// The system's.
+/// I/O errors.
 pub fn prove(reception: &Reception, store: &Store, landed: &disk::Place) -> io::Result<()> {
     let found = disk::fingerprint(landed, store.files.layout())?;
     // A change after this has another time than those that were seen.
@@ -88,7 +88,7 @@ pub fn is_proven(reception: &Reception, landed: &disk::Place, layout: &Layout) -
 /// Whether all of it is right.
 ///
 /// # Errors
-/// The system's.
+/// I/O errors.
 pub fn read_through(store: &Store) -> io::Result<bool> {
     let is_right = each_page(store, |page| Ok(store.found(page)?.is_ok()))?;
     if is_right { store.pages.sync().map(|()| true) } else { Ok(false) }
@@ -126,7 +126,7 @@ fn each_page(
 /// does this again.
 ///
 /// # Errors
-/// The system's.
+/// I/O errors.
 pub fn seal(reception: &Reception, store: &Store, landed: &disk::Place) -> io::Result<()> {
     disk::seal(landed, store.files.layout(), reception.home.policy.owners)?;
     reception.home.mark_done()
@@ -135,7 +135,7 @@ pub fn seal(reception: &Reception, store: &Store, landed: &disk::Place) -> io::R
 /// Reads all of it back; forgets symbols of chunks that are wrong. Whether none is.
 ///
 /// # Errors
-/// The system's.
+/// I/O errors.
 pub fn check(store: &Store) -> io::Result<bool> {
     let manifest = &store.known.manifest;
     let per_chunk = CHUNK_BYTES / u64::from(store.known.geometry.symbol_bytes());

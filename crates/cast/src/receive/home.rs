@@ -106,7 +106,7 @@ impl Home {
     /// Makes the directory, for its owner alone, and keeps the offer.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn begin(&self, offer: &Signed<Offer>, pass: &[u8]) -> io::Result<()> {
         for path in [self.path(), self.file("made")] {
             match fs::DirBuilder::new().mode(0o700).create(&path) {
@@ -121,7 +121,7 @@ impl Home {
     /// Keeps what proves the object.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn describe(&self, manifest: &Manifest, layout: &Layout) -> io::Result<()> {
         let mut bytes = Vec::new();
         manifest.encode(&mut bytes);
@@ -132,7 +132,7 @@ impl Home {
     /// Keeps the last word on parents.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn keep_parents(&self, word: &[u8]) -> io::Result<()> {
         durable::replace(&self.file("parents"), word)
     }
@@ -140,7 +140,7 @@ impl Home {
     /// Keeps the job's record.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn keep_record(&self, record: &Record) -> io::Result<()> {
         durable::replace(&self.file("job"), &record.encode())
     }
@@ -153,7 +153,7 @@ impl Home {
     /// Removes the directory in the making: an existing copy was completed with it.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn remove_made(&self, name: &[u8]) -> io::Result<()> {
         fs::remove_dir_all(self.file("made").join(OsStr::from_bytes(name)))
     }
@@ -161,7 +161,7 @@ impl Home {
     /// It is whole, and gets its name next.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn mark_landing(&self) -> io::Result<()> {
         durable::replace(&self.file("landing"), b"")
     }
@@ -176,7 +176,7 @@ impl Home {
     /// It has its name, and its directories their modes.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn mark_done(&self) -> io::Result<()> {
         durable::replace(&self.file("done"), b"")
     }
@@ -189,7 +189,7 @@ impl Home {
     /// All of it was read and is right: what shows whether it was touched since.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn keep_proof(&self, files: &[u8; 32]) -> io::Result<()> {
         durable::replace(&self.file("proof"), files)
     }
@@ -203,7 +203,7 @@ impl Home {
     /// It has no name any more, and is made once more.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn unmark(&self) -> io::Result<()> {
         for name in ["proof", "done", "landing"] {
             match fs::remove_file(self.file(name)) {
@@ -217,7 +217,7 @@ impl Home {
     /// What there is of it; `None` if that is no cast that can be gone on with.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn kept(&self) -> io::Result<Option<Kept>> {
         let read = |name, most| durable::read(&self.file(name), most);
         let Some(offer) = read("offer", MOST)? else { return Ok(None) };
@@ -248,7 +248,7 @@ impl Home {
     /// The file with the symbols' digests.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn pages(&self) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -258,7 +258,7 @@ impl Home {
     /// Where it is made.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn made(&self, name: &[u8]) -> io::Result<Place> {
         let directory = Arc::new(open_directory(&self.file("made"))?);
         Ok(Place { directory, name: name.to_vec() })
@@ -267,7 +267,7 @@ impl Home {
     /// Where it is when it is whole.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn landed(&self, name: &[u8]) -> io::Result<Place> {
         let directory = Arc::new(open_directory(&self.inbox)?);
         Ok(Place { directory, name: name.to_vec() })
@@ -277,7 +277,7 @@ impl Home {
     /// a cast that is not gone on with.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn remove(&self) -> io::Result<()> {
         // Of what is removed in part no journal tells that it is here.
         for path in [self.file("offer"), self.journal()] {

@@ -201,7 +201,7 @@ impl Reception {
     /// What is handed on of this object from here.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn ring(&self, store: &Arc<Store>) -> io::Result<Arc<NodeRing>> {
         let (terms, ring) = &mut *lock(&self.ring);
         if let Some(ring) = ring.as_ref().filter(|ring| Arc::ptr_eq(&ring.store, store)) {

@@ -91,7 +91,7 @@ impl Intake {
     /// nothing is asked at `desk` any more, and they are counted.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn new(
         store: &Arc<Store>,
         desk: Arc<Desk>,
@@ -135,7 +135,7 @@ impl Intake {
     /// Writes what comes until nothing more can come; solves beside it. Ends with the disk's error.
     ///
     /// # Errors
-    /// The disk's.
+    /// I/O errors of the disk.
     pub async fn run(self: Arc<Self>, arrivals: mpsc::Receiver<ToDisk>) -> io::Result<()> {
         // One that waits to be looked at stands for all.
         let (solves, jobs) = threads::sync_channel(1);

@@ -102,7 +102,7 @@ impl Repairs {
     /// What proves a block's repair symbols; the source makes it. Blocks for as long as that takes.
     ///
     /// # Errors
-    /// The disk's.
+    /// I/O errors of the disk.
     pub fn proof(&self, store: &Store, block: u32) -> io::Result<Option<Proof>> {
         if let Some(proof) = self.known(&store.known, block) {
             return Ok(Some(proof));
@@ -124,7 +124,7 @@ impl Repairs {
     /// of its block that will be asked for.
     ///
     /// # Errors
-    /// The disk's.
+    /// I/O errors of the disk.
     pub fn symbol(
         &self,
         store: &Store,

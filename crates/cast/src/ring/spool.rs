@@ -32,7 +32,7 @@ impl Spool {
     /// In this directory; what a process leaves behind is gone with it.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn within(directory: &Path, symbol_bytes: u32) -> io::Result<Self> {
         let path = directory.join("spool");
         let mut options = OpenOptions::new();

@@ -116,7 +116,7 @@ enum Parted {
     Complete,
     /// Its own word.
     Failed(Refusal),
-    /// The connection's.
+    /// I/O errors of the connection.
     Lost(String),
 }
 

@@ -89,7 +89,7 @@ impl Forwarding {
     /// The source's ring, and what the others are told of theirs.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn rings(
         &self,
         store: &Arc<Store>,

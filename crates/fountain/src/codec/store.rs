@@ -14,13 +14,13 @@ pub trait SymbolStore {
     /// Keeps a symbol's bytes: S of them, fewer for the object's last source symbol.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     fn write(&mut self, id: SymbolId, bytes: &[u8]) -> Result<(), Self::Error>;
 
     /// Fills `bytes` with a symbol that was written with as many.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     fn read(&mut self, id: SymbolId, bytes: &mut [u8]) -> Result<(), Self::Error>;
 
     /// Appends a part of a symbol that was written with `length` bytes.
@@ -29,7 +29,7 @@ pub trait SymbolStore {
     /// reads the whole symbol each time; a store that can read a part should.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     fn read_part(
         &mut self,
         id: SymbolId,
@@ -46,7 +46,7 @@ pub trait SymbolStore {
     /// The repair symbols of this block are needed no more.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     fn discard(&mut self, block: u32) -> Result<(), Self::Error>;
 }
 
