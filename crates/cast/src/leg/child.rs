@@ -35,7 +35,7 @@ use tokio::{
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Timeout for receiving the rest of a message.
-const WHOLE: Duration = Duration::from_secs(20);
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// More unrequested symbols than this are treated as misbehaviour; fewer, as an error.
 const MAX_UNASKED: u64 = 64;
@@ -352,5 +352,5 @@ impl Pulling {
 
 /// Reads the rest of a frame whose head has arrived, with a timeout.
 async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    thalweg_base::timeout::within(WHOLE, "rest of a message", step).await
+    thalweg_base::timeout::within(MESSAGE_TIMEOUT, "rest of a message", step).await
 }

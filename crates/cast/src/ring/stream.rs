@@ -1,4 +1,4 @@
-//! The child's end of a leg that streams: proves what comes, hands it on, keeps it.
+//! The child's end of a stream leg: verifies symbols, forwards them, and stores them.
 
 use super::{
     book::{PageBook, Proof},
@@ -29,50 +29,49 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// A parent says something every five seconds; one that is silent for so long is gone.
+/// Timeout for a silent parent. Parents send a message at least every 5 s.
 const SILENCE: Duration = Duration::from_secs(20);
 
-/// What was begun must be whole so soon.
-const WHOLE: Duration = Duration::from_secs(20);
+/// Timeout for receiving the rest of a message.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Something is said to the parent at least so often, so that it knows of us.
+/// Interval of keep-alive messages to the parent.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
 
-/// Who has all waits so long at most for the sheets that it asked for: less than its conductor
-/// waits for it.
-const SHEETS: Duration = Duration::from_millis(800);
+/// How long a node that has everything waits for the sheets that it requested. Less than its conductor waits for the
+/// leg's end.
+const SHEET_TIMEOUT: Duration = Duration::from_millis(800);
 
-/// How often it is looked whether all is here.
+/// Interval for checking whether the stream is over.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A parent that has given nothing of use for so long, and is there, is left for another.
-const FED: Duration = Duration::from_secs(30);
+/// A live parent that has sent nothing useful for this long is left for another.
+const STARVATION: Duration = Duration::from_secs(30);
 
 /// Where symbols go.
 #[derive(Clone, Debug)]
 pub enum Sink {
-    /// To a receiver's disk, and on from its ring.
+    /// At a receiver: to the disk, and to children through the ring.
     Store {
-        /// Ring and object.
+        /// The ring and the object.
         node: Arc<NodeRing>,
-        /// What is held, repair symbols included.
+        /// All symbols held, repair symbols included.
         intake: Arc<Intake>,
-        /// Who is asked for what: what streams in is not asked of others.
+        /// Decides which symbols are requested; those that arrive by this stream are not.
         desk: Arc<Desk>,
-        /// To the disk.
+        /// Symbols for the disk.
         disk: mpsc::Sender<ToDisk>,
     },
-    /// On from a relay's ring, and nowhere else.
+    /// At a relay: to children through the ring.
     Relay {
-        /// What proves it.
+        /// The object's offer and digests.
         known: Arc<Known>,
-        /// The ring.
         ring: Arc<SharedRing>,
-        /// Digests.
+        /// Cached digests.
         book: Arc<PageBook>,
-        /// Sheets that come.
+        /// Received sheets.
         repairs: Arc<Repairs>,
-        /// What its children say.
+        /// What the relay's children say.
         up: Arc<Up>,
     },
 }
@@ -99,7 +98,7 @@ impl Sink {
         }
     }
 
-    /// Whether nothing more of a block is of use.
+    /// Whether no more symbols of a block are of use.
     fn is_done(&self, block: u32) -> bool {
         match self {
             Self::Store { node, .. } => node.store.have().holds_block(block),
@@ -114,7 +113,7 @@ impl Sink {
         }
     }
 
-    /// Whether nothing more at all is of use.
+    /// Whether no more symbols at all are of use.
     fn is_over(&self) -> bool {
         match self {
             Self::Store { node, .. } => node.store.have().is_complete(),
@@ -123,17 +122,17 @@ impl Sink {
     }
 }
 
-/// One leg.
+/// The state of one leg.
 struct Streaming {
     sink: Sink,
     up: Arc<Up>,
     got: Arc<Got>,
     seen: Arc<Mutex<Seen>>,
-    /// When the last symbol came that was of use.
+    /// When the last useful symbol came.
     fed: Instant,
 }
 
-/// Takes what a parent streams until nothing more is of use, or the parent is left.
+/// Receives what a parent streams until nothing more is of use, or the parent must be left.
 pub async fn stream(sink: Sink, got: Arc<Got>, leg: Leg) -> Left {
     let up = match &sink {
         Sink::Store { intake, node, .. } => {
@@ -160,7 +159,7 @@ pub async fn stream(sink: Sink, got: Arc<Got>, leg: Leg) -> Left {
         () = until_over(&over) => Left::Done,
     };
     if matches!(left, Left::Done) {
-        // It learns it from the connection's end as well.
+        // If sending fails, the parent notices the end of the connection.
         _ = say.message(&Wish::Bye).await;
     }
     say.close().await;
@@ -169,7 +168,7 @@ pub async fn stream(sink: Sink, got: Arc<Got>, leg: Leg) -> Left {
 
 async fn until_over(sink: &Sink) {
     match sink.store() {
-        // The store has the sender: this ends with the last symbol, or not at all.
+        // The store owns the sender, so this ends only with the last symbol.
         Some(store) => _ = store.news().wait_for(|_| store.have().is_complete()).await,
         None => {
             while !sink.is_over() {
@@ -177,15 +176,15 @@ async fn until_over(sink: &Sink) {
             }
         }
     }
-    // Without the sheets that it asked for a node that has all gives its children what each lacks, and
-    // nothing that serves several at once.
-    let until = Instant::now() + SHEETS;
+    // Without the requested sheets, a node that has everything can only send each child the source symbols that it
+    // lacks, not repair symbols that serve several children at once.
+    let until = Instant::now() + SHEET_TIMEOUT;
     while sink.awaits_sheets() && Instant::now() < until {
         sleep(LOOK).await;
     }
 }
 
-/// First all that is known, and the end of it; then what comes about.
+/// Sends the first messages and the empty request that ends them, then messages as they arise.
 async fn speak(up: &Up, seen: &Mutex<Seen>, say: &mut Say) -> io::Error {
     let mut is_due = true;
     loop {
@@ -205,7 +204,7 @@ impl Streaming {
     async fn hear(&mut self, mut hear: Hear) -> Left {
         loop {
             let heard = match timeout(SILENCE, hear.ready()).await {
-                Ok(Ok(())) if self.fed.elapsed() < FED => self.frame(&mut hear).await,
+                Ok(Ok(())) if self.fed.elapsed() < STARVATION => self.frame(&mut hear).await,
                 Ok(Ok(())) => Err(Left::Silent(0)),
                 Ok(Err(lost)) => Err(lost.into()),
                 Err(_) => Err(Left::Silent(0)),
@@ -276,7 +275,7 @@ impl Streaming {
         }
     }
 
-    /// What proves a symbol: it came before it.
+    /// The proof of a symbol. It must have arrived before the symbol.
     async fn proof(&self, id: SymbolId) -> Result<Proof, Left> {
         let is_source = self.sink.known().geometry.is_source(id);
         if let Some(proof) = self.sink.book().get(id.block, is_source) {
@@ -327,15 +326,15 @@ impl Streaming {
                 let why: String = why.chars().filter(|c| !c.is_control()).take(500).collect();
                 Err(io::Error::other(format!("it says: {why}")).into())
             }
-            // It streams, whatever it has.
+            // Without meaning on a stream leg: the parent sends whatever it has.
             Said::Have(_) | Said::Gone(_) | Said::NoPage(_) => Ok(()),
         }
     }
 
-    /// This node's own disk fails: the reception ends with that, and no parent is to blame.
+    /// Ends the reception because this node's own disk failed; the parent is not at fault.
     async fn broken(&self, why: io::Error) -> Left {
         if let Sink::Store { disk, .. } = &self.sink {
-            // Without the disk's thread it has ended already.
+            // If sending fails, the disk's thread, and so the reception, has already ended.
             _ = disk.send(ToDisk::Broken(why)).await;
         }
         Left::Done
@@ -365,11 +364,11 @@ impl Streaming {
 }
 
 fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
-    // A panic in between leaves whole values behind.
+    // A panic cannot leave partly changed values.
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The rest of a frame whose head is here.
+/// Reads the rest of a frame whose head has arrived, with a timeout.
 async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    thalweg_base::timeout::within(WHOLE, "rest of a message", step).await
+    thalweg_base::timeout::within(MESSAGE_TIMEOUT, "rest of a message", step).await
 }
