@@ -1,4 +1,4 @@
-//! How far all are, once a second.
+//! Reports the progress of all receivers, once a second.
 
 use super::{
     event::{Event, ParentRate, ReceiverProgress, RelayProgress, Standing},
@@ -6,7 +6,7 @@ use super::{
 };
 use std::sync::Arc;
 
-/// Tells it.
+/// Sends the event [`Event::Progress`].
 pub fn tell(casting: &Casting, members: &[Arc<Member>], relays: &[Arc<Member>]) {
     casting.events.event(&Event::Progress {
         seconds: casting.began.elapsed().as_secs_f64(),
