@@ -1,7 +1,7 @@
 //! The child's end of a pull leg: requests symbols, verifies them, and passes them to the disk.
 
 use super::{
-    Desk, Leg,
+    Leg, SymbolScheduler,
     io::{Hear, Say, invalid},
 };
 use crate::{
@@ -45,14 +45,14 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
 
 /// Counts the bytes received from one parent.
 #[derive(Debug, Default)]
-pub struct Got {
+pub struct ReceivedBytes {
     /// Bytes of symbols.
     pub bytes: AtomicU64,
     /// Those of them that were of no use.
     pub beyond: AtomicU64,
 }
 
-impl Got {
+impl ReceivedBytes {
     /// Bytes of symbols that were of use.
     pub fn useful(&self) -> u64 {
         self.bytes.load(Relaxed).saturating_sub(self.beyond.load(Relaxed))
@@ -67,27 +67,27 @@ pub struct Child {
     /// The node's ring, from which received symbols are forwarded.
     pub node: Arc<NodeRing>,
     /// Decides which symbols are requested from which parent.
-    pub desk: Arc<Desk>,
+    pub scheduler: Arc<SymbolScheduler>,
     /// Received symbols, for the disk.
     pub disk: mpsc::Sender<ToDisk>,
     /// Counters of received bytes.
-    pub got: Arc<Got>,
+    pub got: Arc<ReceivedBytes>,
     /// The expected rate of the parent; zero if unknown.
     pub expected: Rate,
 }
 
 impl Child {
     /// Ends the reception because this node's own disk failed; the parent is not at fault.
-    async fn broken(&self, why: io::Error) -> Left {
+    async fn broken(&self, why: io::Error) -> LegEnd {
         // If sending fails, the disk's thread, and so the reception, has already ended.
         _ = self.disk.send(ToDisk::Broken(why)).await;
-        Left::Done
+        LegEnd::Done
     }
 }
 
 /// Why a leg ended.
 #[derive(Debug, Error)]
-pub enum Left {
+pub enum LegEnd {
     /// The parent sent data that does not match the digests.
     #[error("{0}")]
     Corrupt(String),
@@ -102,7 +102,7 @@ pub enum Left {
     Done,
 }
 
-impl Left {
+impl LegEnd {
     /// The fault that is reported to the source.
     pub fn fault(&self) -> Option<Fault> {
         match self {
@@ -124,19 +124,19 @@ struct Pulling {
     unasked: AtomicU64,
 }
 
-/// A parent registered at the desk until this is dropped, however the leg ends.
-struct Joined(Arc<Desk>, ParentId);
+/// A parent registered at the scheduler until this is dropped, however the leg ends.
+struct Registration(Arc<SymbolScheduler>, ParentId);
 
-impl Drop for Joined {
+impl Drop for Registration {
     fn drop(&mut self) {
         self.0.leave(self.1);
     }
 }
 
 /// Pulls from one parent until everything is present or the parent must be left.
-pub async fn pull(child: Child, leg: Leg) -> Left {
-    let no = child.desk.join(child.expected, leg.round_trip().unwrap_or_default());
-    let _joined = Joined(Arc::clone(&child.desk), no);
+pub async fn pull(child: Child, leg: Leg) -> LegEnd {
+    let no = child.scheduler.join(child.expected, leg.round_trip().unwrap_or_default());
+    let _registration = Registration(Arc::clone(&child.scheduler), no);
     let pulling = Pulling {
         child,
         no,
@@ -149,7 +149,7 @@ pub async fn pull(child: Child, leg: Leg) -> Left {
         left = pulling.hear(hear) => left,
         left = pulling.ask(&mut say) => left,
     };
-    if matches!(left, Left::Done) {
+    if matches!(left, LegEnd::Done) {
         // If sending fails, the parent notices the end of the connection.
         _ = say.message(&Wish::Bye).await;
     }
@@ -158,14 +158,14 @@ pub async fn pull(child: Child, leg: Leg) -> Left {
 }
 
 impl Pulling {
-    async fn hear(&self, mut hear: Hear) -> Left {
+    async fn hear(&self, mut hear: Hear) -> LegEnd {
         loop {
             let heard = match timeout(LOOK, hear.ready()).await {
                 Ok(Ok(())) => self.frame(&mut hear).await,
                 Ok(Err(lost)) => Err(lost.into()),
-                Err(_) if self.child.desk.is_silent(self.no) => {
-                    let status = self.child.desk.status(self.no);
-                    Err(Left::Silent(status.map_or(0, |status| status.outstanding)))
+                Err(_) if self.child.scheduler.is_silent(self.no) => {
+                    let status = self.child.scheduler.status(self.no);
+                    Err(LegEnd::Silent(status.map_or(0, |status| status.outstanding)))
                 }
                 Err(_) => continue,
             };
@@ -175,7 +175,7 @@ impl Pulling {
         }
     }
 
-    async fn frame(&self, hear: &mut Hear) -> Result<(), Left> {
+    async fn frame(&self, hear: &mut Hear) -> Result<(), LegEnd> {
         match within(hear.frame()).await? {
             Frame::Symbol(head) => {
                 let frame = within(hear.framed(head)).await?;
@@ -189,22 +189,22 @@ impl Pulling {
         }
     }
 
-    async fn symbol(&self, head: SymbolHead, frame: Vec<u8>) -> Result<(), Left> {
+    async fn symbol(&self, head: SymbolHead, frame: Vec<u8>) -> Result<(), LegEnd> {
         let store = &self.child.store;
         let id = SymbolId { block: head.block, esi: head.esi };
         let index = store.known.geometry.index(id);
-        let index = index.ok_or_else(|| Left::Corrupt(format!("{id:?} is no source symbol")))?;
+        let index = index.ok_or_else(|| LegEnd::Corrupt(format!("{id:?} is no source symbol")))?;
         let page = match store.pages.cached(id.block) {
             Some(page) => page,
             None => self.page(id.block).await?,
         };
         let bytes = frame.get(FRAME_HEAD..).unwrap_or_default();
         if let Err(wrong) = page.verify(&store.known.geometry, id, bytes) {
-            return Err(Left::Corrupt(wrong.to_string()));
+            return Err(LegEnd::Corrupt(wrong.to_string()));
         }
         let length = bytes.len() as u64;
         self.child.got.bytes.fetch_add(length, Relaxed);
-        let arrived = self.child.desk.arrived(self.no, index);
+        let arrived = self.child.scheduler.arrived(self.no, index);
         self.came.notify_one();
         if arrived != Arrived::Fresh {
             self.child.got.beyond.fetch_add(length, Relaxed);
@@ -216,52 +216,52 @@ impl Pulling {
         }
         let piece = Piece { id, frame, got: Arc::clone(&self.child.got) };
         let sent = self.child.disk.send(ToDisk::Symbol(piece)).await;
-        sent.map_err(|_: SendError<_>| Left::Done)
+        sent.map_err(|_: SendError<_>| LegEnd::Done)
     }
 
     /// Tolerates duplicates, which are expected for symbols requested from two parents, and a few unrequested symbols.
-    fn of_no_use(&self, arrived: Arrived) -> Result<(), Left> {
+    fn of_no_use(&self, arrived: Arrived) -> Result<(), LegEnd> {
         let unasked = match arrived {
             Arrived::Unasked => self.unasked.fetch_add(1, Relaxed) + 1,
             _ => 0,
         };
         match unasked > MAX_UNASKED {
-            true => Err(Left::Corrupt("it sends again and again what is not asked of it".into())),
+            true => Err(LegEnd::Corrupt("it sends again and again what is not asked of it".into())),
             false => Ok(()),
         }
     }
 
     /// The page of a block, which must have been received earlier.
-    async fn page(&self, block: u32) -> Result<Arc<SourcePage>, Left> {
+    async fn page(&self, block: u32) -> Result<Arc<SourcePage>, LegEnd> {
         let store = Arc::clone(&self.child.store);
         let read = tokio::task::spawn_blocking(move || store.page(block));
         let page = match read.await.map_err(io::Error::other)? {
             Ok(page) => page,
             Err(why) => return Err(self.child.broken(why).await),
         };
-        page.ok_or_else(|| Left::Corrupt(format!("a symbol of block {block} before its page")))
+        page.ok_or_else(|| LegEnd::Corrupt(format!("a symbol of block {block} before its page")))
     }
 
-    async fn said(&self, said: Said) -> Result<(), Left> {
+    async fn said(&self, said: Said) -> Result<(), LegEnd> {
         let store = &self.child.store;
         match said {
             Said::Have(runs) => {
                 self.check(&runs)?;
-                self.child.desk.holds(self.no, &runs);
+                self.child.scheduler.holds(self.no, &runs);
                 self.came.notify_one();
             }
             Said::Gone(runs) => {
                 self.check(&runs)?;
-                self.child.desk.gone(self.no, &runs);
+                self.child.scheduler.gone(self.no, &runs);
             }
             Said::Page { block, digests } => {
                 let (digests, rest) = digests.as_chunks::<32>();
                 if !rest.is_empty() {
-                    return Err(Left::Corrupt("a page of broken digests".into()));
+                    return Err(LegEnd::Corrupt("a page of broken digests".into()));
                 }
                 let page = SourcePage { block, digests: digests.to_vec() };
                 match store.pages.learn(&store.known, page) {
-                    Ok(learnt) => learnt.map_err(|wrong| Left::Corrupt(wrong.to_string()))?,
+                    Ok(learnt) => learnt.map_err(|wrong| LegEnd::Corrupt(wrong.to_string()))?,
                     Err(why) => return Err(self.child.broken(why).await),
                 }
             }
@@ -278,22 +278,22 @@ impl Pulling {
         Ok(())
     }
 
-    fn check(&self, runs: &[(u64, u64)]) -> Result<(), Left> {
+    fn check(&self, runs: &[(u64, u64)]) -> Result<(), LegEnd> {
         match are_sound(runs, self.child.store.known.geometry.symbols()) {
             true => Ok(()),
             false => Err(invalid("symbols that do not exist, or not in order").into()),
         }
     }
 
-    async fn ask(&self, say: &mut Say) -> Left {
+    async fn ask(&self, say: &mut Say) -> LegEnd {
         if let Err(lost) = self.hold(say).await {
             return lost.into();
         }
         let (mut said, mut news) = (Instant::now(), self.child.store.news());
         loop {
-            let changed = self.child.desk.changed.notified();
+            let changed = self.child.scheduler.changed.notified();
             if self.child.store.have().is_complete() {
-                return Left::Done;
+                return LegEnd::Done;
             }
             let is_quiet = said.elapsed() > SIGN_OF_LIFE;
             match self.ask_now(say, is_quiet).await {
@@ -325,7 +325,7 @@ impl Pulling {
 
     /// Requests what may be requested now; with `must`, sends a message in any case. Returns whether one was sent.
     async fn ask_now(&self, say: &mut Say, must: bool) -> io::Result<bool> {
-        let asks = self.child.desk.asks(self.no);
+        let asks = self.child.scheduler.asks(self.no);
         if asks.is_empty() && must {
             say.message(&Wish::Ask(Vec::new())).await?;
         }

@@ -1,15 +1,15 @@
 //! Data legs and control channels: messages and symbols on a channel to another member.
 
 pub mod child;
-mod desk;
 mod io;
 mod news;
 pub mod parent;
+mod scheduler;
 mod seat;
 
-pub use desk::Desk;
 pub use io::{Hear, Leg, Say, accept, invalid, open, opening, refuse};
 use news::News;
+pub use scheduler::SymbolScheduler;
 pub use seat::{Audience, Seat};
 
 use thalweg_mesh::member_dialer::MemberDialer;

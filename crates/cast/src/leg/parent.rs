@@ -31,12 +31,12 @@ const IDLE: Duration = Duration::from_secs(120);
 /// Requests of a child, in order.
 #[derive(Debug, Default)]
 struct Queue {
-    wishes: VecDeque<Wanted>,
+    wishes: VecDeque<Request>,
     symbols: u64,
 }
 
 #[derive(Debug)]
-enum Wanted {
+enum Request {
     Page(u32),
     Symbols(Range<u64>),
 }
@@ -111,7 +111,7 @@ impl Serving {
                 }
                 for (from, to) in runs {
                     queue.symbols += to - from;
-                    queue.wishes.push_back(Wanted::Symbols(from..to));
+                    queue.wishes.push_back(Request::Symbols(from..to));
                 }
             }
             Wish::Hold(runs) => {
@@ -121,7 +121,7 @@ impl Serving {
                 }
             }
             Wish::Page(block) if block < geometry.blocks() => {
-                queue.wishes.push_back(Wanted::Page(block));
+                queue.wishes.push_back(Request::Page(block));
             }
             Wish::Page(_) => return Err(invalid("a page of no block")),
             // Used on stream legs only.
@@ -141,8 +141,8 @@ impl Serving {
             news.tell(say).await?;
             let wanted = self.queue().next(self.most());
             match wanted {
-                Some(Wanted::Page(block)) => self.give_page(say, block).await?,
-                Some(Wanted::Symbols(range)) => {
+                Some(Request::Page(block)) => self.give_page(say, block).await?,
+                Some(Request::Symbols(range)) => {
                     buffer = self.give(say, range, buffer).await?;
                 }
                 None => news.wait(&self.wished).await?,
@@ -241,15 +241,15 @@ fn check(runs: &[(u64, u64)], symbols: u64) -> io::Result<()> {
 
 impl Queue {
     /// The next request to serve: a page, or at most `most` symbols.
-    fn next(&mut self, most: u64) -> Option<Wanted> {
+    fn next(&mut self, most: u64) -> Option<Request> {
         match self.wishes.pop_front()? {
-            Wanted::Symbols(range) => {
+            Request::Symbols(range) => {
                 let end = range.end.min(range.start + most);
                 if end < range.end {
-                    self.wishes.push_front(Wanted::Symbols(end..range.end));
+                    self.wishes.push_front(Request::Symbols(end..range.end));
                 }
                 self.symbols -= end - range.start;
-                Some(Wanted::Symbols(range.start..end))
+                Some(Request::Symbols(range.start..end))
             }
             page => Some(page),
         }

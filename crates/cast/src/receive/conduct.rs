@@ -2,13 +2,13 @@
 
 use super::{
     incoming::Incoming,
-    reception::{Reception, Who},
+    reception::{ParentName, Reception},
     score::Score,
 };
 use crate::{
     leg::{
-        Desk, Leg, carried_for,
-        child::{self, Child, Got, Left},
+        Leg, SymbolScheduler, carried_for,
+        child::{self, Child, LegEnd, ReceivedBytes},
         open,
     },
     ring::{Intake, NodeRing, Sink, ToDisk, stream},
@@ -50,7 +50,7 @@ pub struct Session<'a> {
     pub reception: &'a Arc<Reception>,
     pub store: &'a Arc<Store>,
     /// Decides which symbols are requested from which parent.
-    pub desk: Arc<Desk>,
+    pub scheduler: Arc<SymbolScheduler>,
     /// Received symbols, for the disk.
     pub disk: mpsc::Sender<ToDisk>,
     /// The ring from which symbols are forwarded.
@@ -62,7 +62,7 @@ pub struct Session<'a> {
 /// How a leg to a parent ended.
 pub enum End {
     /// The leg was established, and ended.
-    Left(Left),
+    Left(LegEnd),
     /// The parent refused.
     Refused(Refusal),
     /// The parent could not be reached.
@@ -72,7 +72,7 @@ pub enum End {
 impl Conductor {
     /// Runs until the object is complete, then closes all legs.
     pub async fn conduct(&self, session: Session<'_>) {
-        let mut legs: JoinSet<(Who, End)> = JoinSet::new();
+        let mut legs: JoinSet<(ParentName, End)> = JoinSet::new();
         let mut score = Score::default();
         let mut parents = session.reception.parents();
         let (mut news, mut looks) = (session.store.news(), interval(LOOK));
@@ -113,9 +113,9 @@ impl Conductor {
     fn begin(
         &self,
         session: &Session<'_>,
-        legs: &mut JoinSet<(Who, End)>,
+        legs: &mut JoinSet<(ParentName, End)>,
         candidate: Candidate,
-        got: Arc<Got>,
+        got: Arc<ReceivedBytes>,
         end: CancellationToken,
     ) {
         let (reception, dialer) = (Arc::clone(session.reception), self.dialer.clone());
@@ -130,7 +130,7 @@ impl Conductor {
             };
             let ended = tokio::select! {
                 ended = taking => ended,
-                () = end.cancelled() => End::Left(Left::Done),
+                () = end.cancelled() => End::Left(LegEnd::Done),
             };
             reception.closed(&who);
             (who, ended)
@@ -139,15 +139,15 @@ impl Conductor {
 }
 
 /// How symbols are received from a parent.
-enum Taking {
+enum ReceiveMode {
     /// Each symbol is requested.
     Pull(Child),
     /// The parent streams symbols.
-    Stream(Sink, Arc<Got>),
+    Stream(Sink, Arc<ReceivedBytes>),
 }
 
-impl Taking {
-    async fn run(self, leg: Leg) -> Left {
+impl ReceiveMode {
+    async fn run(self, leg: Leg) -> LegEnd {
         match self {
             Self::Pull(child) => child::pull(child, leg).await,
             Self::Stream(sink, got) => stream(sink, got, leg).await,
@@ -156,17 +156,17 @@ impl Taking {
 }
 
 impl Session<'_> {
-    fn taking(&self, want: Want, got: Arc<Got>, expected: Rate) -> Taking {
+    fn taking(&self, want: Want, got: Arc<ReceivedBytes>, expected: Rate) -> ReceiveMode {
         let (node, disk) = (Arc::clone(&self.node), self.disk.clone());
-        let desk = Arc::clone(&self.desk);
+        let scheduler = Arc::clone(&self.scheduler);
         match want {
             Want::Pull => {
                 let store = Arc::clone(self.store);
-                Taking::Pull(Child { store, node, desk, disk, got, expected })
+                ReceiveMode::Pull(Child { store, node, scheduler, disk, got, expected })
             }
             Want::Stream => {
                 let intake = Arc::clone(&self.intake);
-                Taking::Stream(Sink::Store { node, intake, desk, disk }, got)
+                ReceiveMode::Stream(Sink::Store { node, intake, scheduler, disk }, got)
             }
         }
     }
@@ -205,7 +205,7 @@ impl Participant for Reception {
 pub async fn leg_to(
     dialer: &MemberDialer,
     participant: &(impl Participant + Sync),
-    who: &Who,
+    who: &ParentName,
     want: Want,
 ) -> Result<Leg, End> {
     match who {
@@ -245,12 +245,12 @@ async fn from_peer(
     }
 }
 
-fn note(session: &Session<'_>, score: &mut Score, who: Who, end: End) {
+fn note(session: &Session<'_>, score: &mut Score, who: ParentName, end: End) {
     note_end(&**session.reception, score, who, end);
 }
 
 /// Records the end of a leg, and reports a fault to the source.
-pub fn note_end(participant: &impl Participant, score: &mut Score, who: Who, end: End) {
+pub fn note_end(participant: &impl Participant, score: &mut Score, who: ParentName, end: End) {
     let fault = match end {
         End::Left(left) => left.fault().map(|fault| (fault, left.to_string())),
         End::Refused(Refusal::Unknown) => {
@@ -271,7 +271,7 @@ pub fn note_end(participant: &impl Participant, score: &mut Score, who: Who, end
 pub fn leave_parent(
     participant: &impl Participant,
     score: &mut Score,
-    who: Who,
+    who: ParentName,
     (fault, why): (Fault, String),
 ) {
     score.fail(who.clone(), fault == Fault::Corrupt);
@@ -281,6 +281,6 @@ pub fn leave_parent(
 /// I/O errors count as lost connections.
 impl From<io::Error> for End {
     fn from(why: io::Error) -> Self {
-        Self::Left(Left::Lost(why))
+        Self::Left(LegEnd::Lost(why))
     }
 }

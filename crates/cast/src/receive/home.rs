@@ -56,7 +56,7 @@ pub type Described = (Arc<Manifest>, Arc<Layout>);
 
 /// The stored state of a cast.
 #[derive(Debug)]
-pub struct Kept {
+pub struct StoredCast {
     /// The signed offer.
     pub offer: Signed<Offer>,
     /// The pass that authorizes this node at its parents.
@@ -218,7 +218,7 @@ impl Home {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn kept(&self) -> io::Result<Option<Kept>> {
+    pub fn kept(&self) -> io::Result<Option<StoredCast>> {
         let read = |name, most| durable::read(&self.file(name), most);
         let Some(offer) = read("offer", MAX_STATE_BYTES)? else { return Ok(None) };
         let Ok(offer) = Signed::<Offer>::open(&offer, &Ed25519) else { return Ok(None) };
@@ -239,7 +239,7 @@ impl Home {
         let is_done = self.is_marked_done() || self.has_landed(name);
         let record = read("job", MAX_STATE_BYTES)?.and_then(|record| Record::decode(&record));
         let parents = read("parents", MAX_STATE_BYTES)?;
-        Ok(Some(Kept { offer, pass, parents, described, is_done, record }))
+        Ok(Some(StoredCast { offer, pass, parents, described, is_done, record }))
     }
 
     /// Whether the offer is missing: a process was killed while it created or removed the directory.

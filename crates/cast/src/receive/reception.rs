@@ -1,13 +1,13 @@
 //! The state of one cast at one receiver, shared by all its tasks.
 
 use super::{
-    home::{Described, Home, Kept},
+    home::{Described, Home, StoredCast},
     incoming::Incoming,
     job::Record,
     room,
 };
 use crate::{
-    leg::child::Got,
+    leg::child::ReceivedBytes,
     ring::{NodeRing, PageBook, Repairs, Start},
     store::Store,
 };
@@ -34,7 +34,7 @@ use tokio::sync::{mpsc, watch};
 pub const RING_TERMS: RingTerms = RingTerms { bytes: RING_BYTES as u64, part: 1, parts: 2 };
 
 /// A parent: a receiver by its name, or the source (`None`).
-pub type Who = Option<Name>;
+pub type ParentName = Option<Name>;
 
 /// A receiver's candidate parents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,9 +70,9 @@ pub enum State {
 
 /// What came from a parent, over all its legs.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct ParentStats {
     /// Received bytes.
-    pub got: Arc<Got>,
+    pub got: Arc<ReceivedBytes>,
     /// The number of open legs.
     pub legs: usize,
     /// For rates: bytes at the last look, and the rate computed then.
@@ -83,7 +83,7 @@ pub struct Seen {
 /// Counters for reports.
 #[derive(Debug, Default)]
 struct Counters {
-    parents: BTreeMap<Who, Seen>,
+    parents: BTreeMap<ParentName, ParentStats>,
     looked: Option<Instant>,
     held: u64,
     bps: u64,
@@ -125,9 +125,9 @@ const SOURCE_ALIVE: Duration = Duration::from_secs(12);
 
 /// Counts a child as served until this is dropped.
 #[derive(Debug)]
-pub struct Serving(Arc<Reception>, Name);
+pub struct ServedChild(Arc<Reception>, Name);
 
-impl Drop for Serving {
+impl Drop for ServedChild {
     fn drop(&mut self) {
         let mut children = lock(&self.0.children);
         match children.get_mut(&self.1) {
@@ -144,7 +144,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Reception {
     /// Creates a reception from new or stored state.
-    pub fn new(home: Home, source: Name, kept: Kept) -> Arc<Self> {
+    pub fn new(home: Home, source: Name, kept: StoredCast) -> Arc<Self> {
         let word = kept.parents.and_then(|word| decoded(&word));
         let begin = || Record::begin(home.id, &source, kept.offer.value(), &home.inbox);
         let record = Mutex::new(kept.record.unwrap_or_else(begin));
@@ -178,9 +178,9 @@ impl Reception {
     }
 
     /// Adds a leg on which this child is served.
-    pub fn serving(self: &Arc<Self>, child: Name) -> Serving {
+    pub fn serving(self: &Arc<Self>, child: Name) -> ServedChild {
         *lock(&self.children).entry(child.clone()).or_default() += 1;
-        Serving(Arc::clone(self), child)
+        ServedChild(Arc::clone(self), child)
     }
 
     /// The members that are served from here now.
@@ -339,7 +339,7 @@ impl Reception {
     }
 
     /// Counts one more leg to a parent. Returns the counters for received bytes.
-    pub fn opened(&self, who: &Who) -> Arc<Got> {
+    pub fn opened(&self, who: &ParentName) -> Arc<ReceivedBytes> {
         let mut counted = lock(&self.counted);
         let seen = counted.parents.entry(who.clone()).or_default();
         seen.legs += 1;
@@ -347,7 +347,7 @@ impl Reception {
     }
 
     /// Counts one leg less.
-    pub fn closed(&self, who: &Who) {
+    pub fn closed(&self, who: &ParentName) {
         if let Some(seen) = lock(&self.counted).parents.get_mut(who) {
             seen.legs = seen.legs.saturating_sub(1);
         }

@@ -2,20 +2,20 @@
 
 mod places;
 
-pub use places::Seat;
+pub use places::RelaySlot;
 
 use super::{
     conduct::{End, Participant, leave_parent, leg_to, note_end},
     control::slowly,
     incoming::Incoming,
-    reception::{Parents, RING_TERMS, Who, geometry},
+    reception::{ParentName, Parents, RING_TERMS, geometry},
     score::Score,
 };
 use crate::Settings;
 use crate::{
     leg::{
         Hear, Leg, Say,
-        child::{Got, Left},
+        child::{LegEnd, ReceivedBytes},
         invalid,
     },
     ring::{
@@ -25,7 +25,7 @@ use crate::{
     },
     store::Known,
 };
-use places::Places;
+use places::RelayTable;
 use std::{
     collections::BTreeMap,
     io,
@@ -63,7 +63,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// All casts that this node relays.
 #[derive(Debug)]
 pub struct Relays {
-    places: Places,
+    places: RelayTable,
     reach: MemberDialer,
 }
 
@@ -84,8 +84,8 @@ pub struct Relay {
     control: Mutex<Option<mpsc::Sender<Report>>>,
     /// Legs that the source opens.
     pub incoming: Incoming,
-    got: Mutex<BTreeMap<Who, Arc<Got>>>,
-    now: Mutex<Option<Who>>,
+    got: Mutex<BTreeMap<ParentName, Arc<ReceivedBytes>>>,
+    now: Mutex<Option<ParentName>>,
 }
 
 /// What exists once the object is described.
@@ -106,7 +106,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Relays {
     /// Creates an empty set.
     pub fn new(settings: &Settings, reach: MemberDialer) -> Self {
-        Self { places: Places::new(settings), reach }
+        Self { places: RelayTable::new(settings), reach }
     }
 
     /// A relayed cast by its ID.
@@ -118,7 +118,7 @@ impl Relays {
     ///
     /// # Errors
     /// The reason for a refusal.
-    pub fn admit(&self, offer: Signed<Offer>, pass: Vec<u8>) -> Result<Seat, Refusal> {
+    pub fn admit(&self, offer: Signed<Offer>, pass: Vec<u8>) -> Result<RelaySlot, Refusal> {
         self.places.take(offer, pass)
     }
 
@@ -134,7 +134,7 @@ impl Relays {
     ///
     /// # Errors
     /// I/O errors of the connection, or a source that violates the protocol.
-    pub async fn talk(&self, seat: Seat, leg: Leg) -> io::Result<()> {
+    pub async fn talk(&self, seat: RelaySlot, leg: Leg) -> io::Result<()> {
         let relay = &seat.relay;
         let (reports, outgoing) = mpsc::channel(MAX_REPORTS);
         *lock(&relay.control) = Some(reports);
@@ -290,7 +290,7 @@ impl Relay {
     /// Keeps one parent as long as there are children.
     async fn conduct(self: &Arc<Self>, reach: &MemberDialer, is_known: impl Fn() -> bool) {
         let Some(body) = self.body.get() else { return };
-        let mut legs: JoinSet<(Who, End)> = JoinSet::new();
+        let mut legs: JoinSet<(ParentName, End)> = JoinSet::new();
         let (mut score, mut parents) = (Score::default(), self.parents.subscribe());
         let mut looks = interval(LOOK);
         while is_known() {
@@ -309,7 +309,7 @@ impl Relay {
                     legs.spawn(async move {
                         tokio::select! {
                             ended = relay.take_from(&reach, &body, &who, got) => (who, ended),
-                            () = end.cancelled() => (who, End::Left(Left::Done)),
+                            () = end.cancelled() => (who, End::Left(LegEnd::Done)),
                         }
                     });
                 }
@@ -328,7 +328,13 @@ impl Relay {
         legs.shutdown().await;
     }
 
-    async fn take_from(&self, reach: &MemberDialer, body: &Body, who: &Who, got: Arc<Got>) -> End {
+    async fn take_from(
+        &self,
+        reach: &MemberDialer,
+        body: &Body,
+        who: &ParentName,
+        got: Arc<ReceivedBytes>,
+    ) -> End {
         let want = thalweg_wire::cast::Want::Stream;
         let leg = match leg_to(reach, self, who, want).await {
             Ok(leg) => leg,

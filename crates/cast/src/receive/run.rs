@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     disk::{self, ObjectFiles, Place, make, may_be, may_be_part},
-    leg::Desk,
+    leg::SymbolScheduler,
     ring::Intake,
     store::{Known, Pages, Store, journal, recover},
 };
@@ -39,7 +39,8 @@ const MAX_QUEUED: usize = 256;
 /// have to be sent again.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often chunks that are wrong on the disk are fetched again.
+/// The maximum number of rounds of fetching and checking; after the first, only chunks that are wrong on the disk are
+/// fetched.
 const ROUNDS: usize = 3;
 
 /// Continues a reception from its stored state until the object has its name. `has_room` is called before anything is
@@ -198,14 +199,15 @@ async fn fetch(
         return Ok(());
     }
     let seed = seed(reception);
-    let desk = Arc::new(Desk::new(store.known.geometry, store.have().clone(), seed));
+    let scheduler =
+        Arc::new(SymbolScheduler::new(store.known.geometry, store.have().clone(), seed));
     let (disk, arrivals) = mpsc::channel(MAX_QUEUED);
     let node = reception.ring(store).map_err(refusal)?;
     let (path, solved) = (reception.home.path(), Arc::clone(&reception.solved));
-    let intake = Intake::new(store, Arc::clone(&desk), &path, solved);
+    let intake = Intake::new(store, Arc::clone(&scheduler), &path, solved);
     let intake = intake.map_err(refusal)?;
     let mut writing = tokio::spawn(Arc::clone(&intake).run(arrivals));
-    let session = Session { reception, store, desk, disk, node, intake };
+    let session = Session { reception, store, scheduler, disk, node, intake };
     tokio::select! {
         () = conductor.conduct(session) => {}
         wrong = keep_journal(reception, store) => return Err(wrong),

@@ -6,8 +6,8 @@
 //! for one span, and then the worse one is left. An additional parent transfers nothing twice, because each symbol is
 //! requested from one parent.
 
-use super::reception::{Parents, Who};
-use crate::leg::child::Got;
+use super::reception::{ParentName, Parents};
+use crate::leg::child::ReceivedBytes;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use thalweg_wire::cast::{Candidate, Fault, Want};
 use tokio::time::Instant;
@@ -52,12 +52,12 @@ const RATE_LIFETIME: Duration = Duration::from_secs(60);
 /// The active parents, and what is remembered of others.
 #[derive(Debug, Default)]
 pub struct Score {
-    now: BTreeMap<Who, Active>,
-    past: BTreeMap<Who, History>,
+    now: BTreeMap<ParentName, Active>,
+    past: BTreeMap<ParentName, History>,
     /// Candidates that do not know the cast yet, with the time since when they are waited for.
-    awaited: BTreeMap<Who, Instant>,
+    awaited: BTreeMap<ParentName, Instant>,
     /// The parent on trial.
-    trial: Option<Who>,
+    trial: Option<ParentName>,
     /// When the last trial began.
     tried: Option<Instant>,
 }
@@ -65,7 +65,7 @@ pub struct Score {
 #[derive(Debug)]
 struct Active {
     candidate: Candidate,
-    got: Arc<Got>,
+    got: Arc<ReceivedBytes>,
     end: CancellationToken,
     /// The start of the current span, and the useful bytes received before it.
     since: Instant,
@@ -138,12 +138,12 @@ impl Score {
         next
     }
 
-    fn rests(&self, who: &Who) -> bool {
+    fn rests(&self, who: &ParentName) -> bool {
         let rest = self.past.get(who).and_then(|past| past.rest.as_ref());
         rest.is_some_and(|rest| rest.why == BackoffReason::Lies || rest.until > Instant::now())
     }
 
-    fn was_slow(&self, who: &Who) -> bool {
+    fn was_slow(&self, who: &ParentName) -> bool {
         let rest = self.past.get(who).and_then(|past| past.rest.as_ref());
         rest.is_some_and(|rest| rest.why == BackoffReason::Slow)
     }
@@ -180,7 +180,7 @@ impl Score {
         Some(found)
     }
 
-    fn begin_trial(&mut self, who: &Who) {
+    fn begin_trial(&mut self, who: &ParentName) {
         (self.trial, self.tried) = (Some(who.clone()), Some(Instant::now()));
     }
 
@@ -192,21 +192,21 @@ impl Score {
     }
 
     /// The parent with the lowest rate, except `but`.
-    fn worst(&self, but: Option<&Who>) -> Option<&Active> {
+    fn worst(&self, but: Option<&ParentName>) -> Option<&Active> {
         let others = self.now.values().filter(|now| Some(&now.candidate.name) != but);
         others.min_by_key(|now| now.bps)
     }
 
     /// Stops parents beyond the wanted number once better ones deliver. Returns the parents that must be left because
     /// they are slow.
-    pub fn review(&mut self, wanted: &Parents) -> Vec<(Who, (Fault, String))> {
+    pub fn review(&mut self, wanted: &Parents) -> Vec<(ParentName, (Fault, String))> {
         let judged = self.judge();
-        let mut all: Vec<(usize, Who)> = Vec::new();
+        let mut all: Vec<(usize, ParentName)> = Vec::new();
         for who in self.now.keys().filter(|who| Some(*who) != self.trial.as_ref()) {
             all.push((rank(wanted, who), who.clone()));
         }
         all.sort();
-        let gives = |who: &Who| self.now.get(who).is_some_and(Active::has_given);
+        let gives = |who: &ParentName| self.now.get(who).is_some_and(Active::has_given);
         let is_served = all.iter().take(wanted.at_once).all(|(_, who)| gives(who));
         if all.len() > wanted.at_once && is_served {
             for (_, who) in all.drain(wanted.at_once..) {
@@ -225,7 +225,7 @@ impl Score {
     }
 
     /// Ends complete spans. Returns the parents whose span ended.
-    fn judge(&mut self) -> Vec<Who> {
+    fn judge(&mut self) -> Vec<ParentName> {
         let at = Instant::now();
         let mut judged = Vec::new();
         for (who, now) in &mut self.now {
@@ -244,7 +244,7 @@ impl Score {
     }
 
     /// The loser of a trial that has ended.
-    fn concluded(&mut self, wanted: &Parents) -> Option<(Who, (Fault, String))> {
+    fn concluded(&mut self, wanted: &Parents) -> Option<(ParentName, (Fault, String))> {
         let who = self.trial.clone()?;
         let found = self.now.get(&who).map(|now| (now.bps, now.candidate.bps.is_some()));
         let Some((tried, is_planned)) = found else {
@@ -270,7 +270,7 @@ impl Score {
         Some((loser, (Fault::Slow, why)))
     }
 
-    fn slow(&self, who: Who, wanted: &Parents) -> Option<(Who, (Fault, String))> {
+    fn slow(&self, who: ParentName, wanted: &Parents) -> Option<(ParentName, (Fault, String))> {
         let now = self.now.get(&who)?;
         let bps = now.bps?;
         let is_free = |c: &&Candidate| !self.now.contains_key(&c.name) && !self.rests(&c.name);
@@ -287,7 +287,12 @@ impl Score {
     }
 
     /// Adds a parent.
-    pub fn begin(&mut self, candidate: &Candidate, got: Arc<Got>, end: CancellationToken) {
+    pub fn begin(
+        &mut self,
+        candidate: &Candidate,
+        got: Arc<ReceivedBytes>,
+        end: CancellationToken,
+    ) {
         let before = got.useful();
         let (candidate, since) = (candidate.clone(), Instant::now());
         let now = Active { candidate, got, end, since, before, first: before, bps: None };
@@ -295,7 +300,7 @@ impl Score {
     }
 
     /// Removes a parent whose leg has ended.
-    pub fn ended(&mut self, who: &Who) {
+    pub fn ended(&mut self, who: &ParentName) {
         if self.now.remove(who).is_some_and(|now| now.has_given()) {
             self.awaited.remove(who);
             // It delivered, so earlier failures no longer count; slowness still does.
@@ -310,7 +315,7 @@ impl Score {
     }
 
     /// Records that a candidate does not know the cast yet.
-    pub fn wait_for(&mut self, who: Who) {
+    pub fn wait_for(&mut self, who: ParentName) {
         self.awaited.entry(who.clone()).or_insert_with(Instant::now);
         let rest = Backoff {
             wait: AWAITED_INTERVAL,
@@ -321,12 +326,12 @@ impl Score {
     }
 
     /// Records that a candidate failed.
-    pub fn fail(&mut self, who: Who, is_banned: bool) {
+    pub fn fail(&mut self, who: ParentName, is_banned: bool) {
         self.rest(who, if is_banned { BackoffReason::Lies } else { BackoffReason::Failed });
     }
 
     /// Starts a wait. If a slow parent's leg then ends, that does not shorten its wait.
-    fn rest(&mut self, who: Who, why: BackoffReason) {
+    fn rest(&mut self, who: ParentName, why: BackoffReason) {
         let now = Instant::now();
         let past = self.past.entry(who).or_default();
         let before = past.rest.take();
@@ -355,7 +360,7 @@ impl Active {
 }
 
 /// A candidate's position in the plan's order.
-fn rank(wanted: &Parents, who: &Who) -> usize {
+fn rank(wanted: &Parents, who: &ParentName) -> usize {
     wanted.candidates.iter().position(|c| c.name == *who).unwrap_or(usize::MAX)
 }
 

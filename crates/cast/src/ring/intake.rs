@@ -5,7 +5,7 @@ use super::{
     up::{Lack, Up},
 };
 use crate::{
-    leg::{Desk, child::Got},
+    leg::{SymbolScheduler, child::ReceivedBytes},
     store::Store,
 };
 use std::{
@@ -49,7 +49,7 @@ pub struct Piece {
     /// The frame's head, then the symbol's bytes.
     pub frame: Shared,
     /// Counters of the leg it came from; its bytes are added there if they are of no use.
-    pub got: Arc<Got>,
+    pub got: Arc<ReceivedBytes>,
 }
 
 impl Piece {
@@ -73,7 +73,7 @@ pub enum ToDisk {
 #[derive(Debug)]
 pub struct Intake {
     disk: OnDisk,
-    desk: Arc<Desk>,
+    scheduler: Arc<SymbolScheduler>,
     assembly: Mutex<Assembly>,
     /// Streaming parents, which are told about each complete block.
     ups: Mutex<Vec<Weak<Up>>>,
@@ -89,13 +89,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Intake {
     /// Creates the intake of an incomplete object. Repair symbols are kept in a file in `directory`. Symbols of solved
-    /// blocks are not requested any more (`desk`), and `solved` counts these blocks.
+    /// blocks are not requested any more (`scheduler`), and `solved` counts these blocks.
     ///
     /// # Errors
     /// I/O errors.
     pub fn new(
         store: &Arc<Store>,
-        desk: Arc<Desk>,
+        scheduler: Arc<SymbolScheduler>,
         directory: &Path,
         solved: Arc<AtomicU64>,
     ) -> io::Result<Arc<Self>> {
@@ -104,7 +104,7 @@ impl Intake {
         let assembly = Assembly::resume(geometry, store.have().clone(), []);
         Ok(Arc::new(Self {
             disk: OnDisk { store: Arc::clone(store), spool },
-            desk,
+            scheduler,
             assembly: Mutex::new(assembly),
             ups: Mutex::default(),
             waiting: Mutex::default(),
@@ -247,7 +247,7 @@ impl Intake {
                 let symbols = assembly.geometry().symbols_of(block);
                 drop(assembly);
                 if is_complete {
-                    self.desk.obtained(symbols);
+                    self.scheduler.obtained(symbols);
                     self.solved.fetch_add(1, Relaxed);
                     self.complete(block);
                 }
@@ -295,8 +295,9 @@ mod tests {
         blake3::Hasher::new().update(b"solved").finalize_xof().fill(&mut content);
         let store = empty(dir.path(), &content);
         let geometry = store.known.geometry;
-        let desk = Arc::new(Desk::new(geometry, store.have().clone(), 1));
-        let intake = Intake::new(&store, Arc::clone(&desk), dir.path(), Arc::default()).unwrap();
+        let scheduler = Arc::new(SymbolScheduler::new(geometry, store.have().clone(), 1));
+        let intake =
+            Intake::new(&store, Arc::clone(&scheduler), dir.path(), Arc::default()).unwrap();
         let (disk, arrivals) = mpsc::channel(64);
         let working = tokio::spawn(Arc::clone(&intake).run(arrivals));
 
@@ -311,7 +312,7 @@ mod tests {
         for (esi, bytes) in all {
             let id = SymbolId { block: 0, esi };
             if let Some(index) = geometry.index(id) {
-                desk.obtained(index..index + 1);
+                scheduler.obtained(index..index + 1);
             }
             let frame = Arc::new([vec![0; FRAME_HEAD], bytes].concat());
             disk.send(ToDisk::Symbol(Piece { id, frame, got: Arc::default() })).await.unwrap();
@@ -320,13 +321,13 @@ mod tests {
         working.await.unwrap().unwrap();
         assert!(store.have().holds_block(0));
 
-        let parent = desk.join(Rate::from_mbps(1000.0), Duration::from_millis(1));
-        desk.holds(parent, &[(0, geometry.symbols())]);
+        let parent = scheduler.join(Rate::from_mbps(1000.0), Duration::from_millis(1));
+        scheduler.holds(parent, &[(0, geometry.symbols())]);
         let mut asked = Vec::new();
-        while let asks @ [_, ..] = &desk.asks(parent)[..] {
+        while let asks @ [_, ..] = &scheduler.asks(parent)[..] {
             for &(from, to) in asks {
                 asked.push(from..to);
-                let arrive = |index| assert_eq!(desk.arrived(parent, index), Arrived::Fresh);
+                let arrive = |index| assert_eq!(scheduler.arrived(parent, index), Arrived::Fresh);
                 (from..to).for_each(arrive);
             }
         }

@@ -46,7 +46,7 @@ pub struct NodeRing {
     pub repairs: Arc<Repairs>,
     share: Share,
     start: Start,
-    above: Mutex<Above>,
+    above: Mutex<Upstream>,
     feeding: Mutex<Option<JoinHandle<()>>>,
     broken: watch::Sender<Option<String>>,
 }
@@ -54,7 +54,7 @@ pub struct NodeRing {
 /// The parent that streams to this node, the blocks whose sheets were requested from it, and those of them whose sheets
 /// have not come yet.
 #[derive(Debug, Default)]
-struct Above {
+struct Upstream {
     up: Weak<Up>,
     asked: BTreeSet<u32>,
     owed: BTreeSet<u32>,
@@ -150,10 +150,10 @@ impl NodeRing {
 
     /// Sets the parent that streams to this node from now on; sheets are requested from it.
     pub fn attach(&self, up: &Arc<Up>) {
-        *self.above() = Above { up: Arc::downgrade(up), ..Above::default() };
+        *self.above() = Upstream { up: Arc::downgrade(up), ..Upstream::default() };
     }
 
-    fn above(&self) -> MutexGuard<'_, Above> {
+    fn above(&self) -> MutexGuard<'_, Upstream> {
         self.above.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     leg::{
-        Desk, Hear, Leg, Say,
-        child::{Got, Left},
+        Hear, Leg, Say, SymbolScheduler,
+        child::{LegEnd, ReceivedBytes},
         invalid,
     },
     store::{Known, Store},
@@ -58,7 +58,7 @@ pub enum Sink {
         /// All symbols held, repair symbols included.
         intake: Arc<Intake>,
         /// Decides which symbols are requested; those that arrive by this stream are not.
-        desk: Arc<Desk>,
+        scheduler: Arc<SymbolScheduler>,
         /// Symbols for the disk.
         disk: mpsc::Sender<ToDisk>,
     },
@@ -126,14 +126,14 @@ impl Sink {
 struct Streaming {
     sink: Sink,
     up: Arc<Up>,
-    got: Arc<Got>,
+    got: Arc<ReceivedBytes>,
     seen: Arc<Mutex<Seen>>,
     /// When the last useful symbol came.
     fed: Instant,
 }
 
 /// Receives what a parent streams until nothing more is of use, or the parent must be left.
-pub async fn stream(sink: Sink, got: Arc<Got>, leg: Leg) -> Left {
+pub async fn stream(sink: Sink, got: Arc<ReceivedBytes>, leg: Leg) -> LegEnd {
     let up = match &sink {
         Sink::Store { intake, node, .. } => {
             let up = intake.attach();
@@ -156,9 +156,9 @@ pub async fn stream(sink: Sink, got: Arc<Got>, leg: Leg) -> Left {
     let left = tokio::select! {
         left = streaming.hear(hear) => left,
         left = speak(&up, &seen, &mut say) => left.into(),
-        () = until_over(&over) => Left::Done,
+        () = until_over(&over) => LegEnd::Done,
     };
-    if matches!(left, Left::Done) {
+    if matches!(left, LegEnd::Done) {
         // If sending fails, the parent notices the end of the connection.
         _ = say.message(&Wish::Bye).await;
     }
@@ -201,13 +201,13 @@ async fn speak(up: &Up, seen: &Mutex<Seen>, say: &mut Say) -> io::Error {
 }
 
 impl Streaming {
-    async fn hear(&mut self, mut hear: Hear) -> Left {
+    async fn hear(&mut self, mut hear: Hear) -> LegEnd {
         loop {
             let heard = match timeout(SILENCE, hear.ready()).await {
                 Ok(Ok(())) if self.fed.elapsed() < STARVATION => self.frame(&mut hear).await,
-                Ok(Ok(())) => Err(Left::Silent(0)),
+                Ok(Ok(())) => Err(LegEnd::Silent(0)),
                 Ok(Err(lost)) => Err(lost.into()),
-                Err(_) => Err(Left::Silent(0)),
+                Err(_) => Err(LegEnd::Silent(0)),
             };
             if let Err(left) = heard {
                 return left;
@@ -215,7 +215,7 @@ impl Streaming {
         }
     }
 
-    async fn frame(&mut self, hear: &mut Hear) -> Result<(), Left> {
+    async fn frame(&mut self, hear: &mut Hear) -> Result<(), LegEnd> {
         match within(hear.frame()).await? {
             Frame::Symbol(head) => {
                 let frame = within(hear.framed(head)).await?;
@@ -229,16 +229,16 @@ impl Streaming {
         }
     }
 
-    async fn symbol(&mut self, head: SymbolHead, frame: Vec<u8>) -> Result<(), Left> {
+    async fn symbol(&mut self, head: SymbolHead, frame: Vec<u8>) -> Result<(), LegEnd> {
         let id = SymbolId { block: head.block, esi: head.esi };
         let known = self.sink.known();
         if !known.geometry.has(id) {
-            return Err(Left::Corrupt(format!("{id:?} does not exist")));
+            return Err(LegEnd::Corrupt(format!("{id:?} does not exist")));
         }
         let proof = self.proof(id).await?;
         let bytes = frame.get(FRAME_HEAD..).unwrap_or_default();
         if let Err(wrong) = proof.verify(known, id, bytes) {
-            return Err(Left::Corrupt(wrong.to_string()));
+            return Err(LegEnd::Corrupt(wrong.to_string()));
         }
         let length = bytes.len() as u64;
         self.got.bytes.fetch_add(length, Relaxed);
@@ -250,7 +250,7 @@ impl Streaming {
         if is_replay {
             self.got.beyond.fetch_add(length, Relaxed);
             return match is_on_purpose {
-                true => Err(Left::Corrupt("it sends again and again what came already".into())),
+                true => Err(LegEnd::Corrupt("it sends again and again what came already".into())),
                 false => Ok(()),
             };
         }
@@ -258,15 +258,15 @@ impl Streaming {
         self.keep(id, Arc::new(frame), &proof).await
     }
 
-    async fn keep(&self, id: SymbolId, frame: Arc<Vec<u8>>, proof: &Proof) -> Result<(), Left> {
+    async fn keep(&self, id: SymbolId, frame: Arc<Vec<u8>>, proof: &Proof) -> Result<(), LegEnd> {
         match &self.sink {
-            Sink::Store { node, desk, disk, .. } => {
+            Sink::Store { node, scheduler, disk, .. } => {
                 node.hand_on(id, &frame, proof);
                 if let Some(index) = node.store.known.geometry.index(id) {
-                    desk.obtained(index..index + 1);
+                    scheduler.obtained(index..index + 1);
                 }
                 let piece = Piece { id, frame, got: Arc::clone(&self.got) };
-                disk.send(ToDisk::Symbol(piece)).await.map_err(|_| Left::Done)
+                disk.send(ToDisk::Symbol(piece)).await.map_err(|_| LegEnd::Done)
             }
             Sink::Relay { ring, .. } => {
                 _ = ring.push(id, &frame, proof);
@@ -276,7 +276,7 @@ impl Streaming {
     }
 
     /// The proof of a symbol. It must have arrived before the symbol.
-    async fn proof(&self, id: SymbolId) -> Result<Proof, Left> {
+    async fn proof(&self, id: SymbolId) -> Result<Proof, LegEnd> {
         let is_source = self.sink.known().geometry.is_source(id);
         if let Some(proof) = self.sink.book().get(id.block, is_source) {
             return Ok(proof);
@@ -292,19 +292,19 @@ impl Streaming {
                 }
             }
         };
-        let page = found.ok_or_else(|| Left::Corrupt(format!("{id:?} came before its page")))?;
+        let page = found.ok_or_else(|| LegEnd::Corrupt(format!("{id:?} came before its page")))?;
         let proof = Proof::source(&page);
         self.sink.book().put(proof.clone());
         Ok(proof)
     }
 
-    async fn said(&mut self, said: Said) -> Result<(), Left> {
+    async fn said(&mut self, said: Said) -> Result<(), LegEnd> {
         match said {
             Said::Page { block, digests } => self.page(block, &digests).await,
             Said::RepairPage { page, .. } => match &self.sink {
-                Sink::Store { node, .. } => node.sheet_came(page).map_err(Left::Corrupt),
+                Sink::Store { node, .. } => node.sheet_came(page).map_err(LegEnd::Corrupt),
                 Sink::Relay { known, repairs, ring, .. } => {
-                    let proof = repairs.learn(known, page).map_err(Left::Corrupt)?;
+                    let proof = repairs.learn(known, page).map_err(LegEnd::Corrupt)?;
                     ring.page_came(&proof);
                     Ok(())
                 }
@@ -315,7 +315,7 @@ impl Streaming {
             Said::Spent(block) => match &self.sink {
                 Sink::Store { disk, .. } => {
                     let asked = ToDisk::Spent(block, Arc::clone(&self.up));
-                    disk.send(asked).await.map_err(|_| Left::Done)
+                    disk.send(asked).await.map_err(|_| LegEnd::Done)
                 }
                 Sink::Relay { ring, .. } => {
                     ring.ask(block);
@@ -332,18 +332,18 @@ impl Streaming {
     }
 
     /// Ends the reception because this node's own disk failed; the parent is not at fault.
-    async fn broken(&self, why: io::Error) -> Left {
+    async fn broken(&self, why: io::Error) -> LegEnd {
         if let Sink::Store { disk, .. } = &self.sink {
             // If sending fails, the disk's thread, and so the reception, has already ended.
             _ = disk.send(ToDisk::Broken(why)).await;
         }
-        Left::Done
+        LegEnd::Done
     }
 
-    async fn page(&self, block: u32, digests: &[u8]) -> Result<(), Left> {
+    async fn page(&self, block: u32, digests: &[u8]) -> Result<(), LegEnd> {
         let (digests, rest) = digests.as_chunks::<32>();
         if !rest.is_empty() {
-            return Err(Left::Corrupt("a page of broken digests".into()));
+            return Err(LegEnd::Corrupt("a page of broken digests".into()));
         }
         let page = SourcePage { block, digests: digests.to_vec() };
         let known = self.sink.known();
@@ -356,7 +356,7 @@ impl Streaming {
             None => known.check(&page).err(),
         };
         if let Some(wrong) = wrong {
-            return Err(Left::Corrupt(wrong.to_string()));
+            return Err(LegEnd::Corrupt(wrong.to_string()));
         }
         self.sink.book().put(proof);
         Ok(())

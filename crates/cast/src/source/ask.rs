@@ -76,7 +76,7 @@ impl Questions {
                 Answer::Yes { rules, .. } if !is_relay(&receiver) => Some(*rules),
                 _ => None,
             };
-            events.event(&told(receiver.clone(), answer));
+            events.event(&answer_event(receiver.clone(), answer));
             if let Some(rules) = rules {
                 complete += 1;
                 refused_links += self.tell_left_out(&receiver, rules, &*events);
@@ -131,7 +131,7 @@ impl Questions {
     }
 }
 
-fn told(receiver: Name, answer: Answer) -> Event {
+fn answer_event(receiver: Name, answer: Answer) -> Event {
     match answer {
         Answer::Yes { uncompared, .. } => Event::WouldTake { receiver, uncompared },
         Answer::No(why) => Event::Refused { receiver, why: why.to_string(), again: false },

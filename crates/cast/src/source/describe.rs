@@ -94,7 +94,7 @@ pub fn describe(
     passed: impl Fn(u64),
 ) -> Result<Arc<Store>, DescribeError> {
     let files = ObjectFiles::present(Arc::clone(&survey.layout), survey.place.clone());
-    let kept = Kept::of(kept_in, survey, &geometry);
+    let kept = DigestCache::of(kept_in, survey, &geometry);
     let (manifest, pages) = match kept.read(survey, &geometry) {
         Some(found) => found,
         None => hash(&files, &geometry, &kept, survey, passed)?,
@@ -125,7 +125,7 @@ pub fn describe(
 fn hash(
     files: &ObjectFiles,
     geometry: &Geometry,
-    kept: &Kept,
+    kept: &DigestCache,
     survey: &Survey,
     passed: impl Fn(u64),
 ) -> Result<(Manifest, File), DescribeError> {
@@ -170,12 +170,12 @@ fn hash(
 }
 
 /// The stored result of a pass: `ID.pages` and `ID.known` in a directory.
-struct Kept {
+struct DigestCache {
     directory: PathBuf,
     name: String,
 }
 
-impl Kept {
+impl DigestCache {
     fn of(directory: &Path, survey: &Survey, geometry: &Geometry) -> Self {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&survey.snapshot);

@@ -156,7 +156,7 @@ async fn tell_all(
         let dialer = dialer.clone();
         telling.spawn(async move {
             let told = tell(&dialer, &receiver, &opening).await;
-            let is_gone = matches!(told, Err(Untold::Gone(_)));
+            let is_gone = matches!(told, Err(TellError::Gone(_)));
             Told { receiver, why: told.err().map(|why| why.to_string()), is_gone }
         });
     }
@@ -171,7 +171,7 @@ async fn tell_all(
 
 /// Why a receiver was not told.
 #[derive(Debug, Error)]
-enum Untold {
+enum TellError {
     #[error("{0}")]
     Gone(RouteNameError),
     #[error("{0}")]
@@ -182,15 +182,15 @@ enum Untold {
     Lost(#[from] io::Error),
 }
 
-async fn tell(dialer: &MemberDialer, receiver: &Name, opening: &Opening) -> Result<(), Untold> {
+async fn tell(dialer: &MemberDialer, receiver: &Name, opening: &Opening) -> Result<(), TellError> {
     let channel = dialer.channel(receiver, &[], Protocol::Cast).await;
     let channel = channel.map_err(|why| match why {
-        DialMemberError::Name(why) if is_for_good(&why) => Untold::Gone(why),
-        why => Untold::Unreached(why),
+        DialMemberError::Name(why) if is_for_good(&why) => TellError::Gone(why),
+        why => TellError::Unreached(why),
     })?;
     let mut leg = match leg::open(channel, opening).await? {
         Err(why) if why.holds_nothing() => return Ok(()),
-        leg => leg.map_err(Untold::Refused)?,
+        leg => leg.map_err(TellError::Refused)?,
     };
     leg.say.message(&Word::Forget).await?;
     // The receiver closes the channel once the data is removed, and reports a failure before.
@@ -201,7 +201,7 @@ async fn tell(dialer: &MemberDialer, receiver: &Name, opening: &Opening) -> Resu
             .map(Report::cut)
         {
             Ok(Report::Ended(Ended::Failed(why @ Refusal::Unremoved(_)), _)) => {
-                return Err(Untold::Refused(why));
+                return Err(TellError::Refused(why));
             }
             Ok(_) => {}
             Err(_) => break,

@@ -301,10 +301,10 @@ impl Member {
     }
 
     /// The resources that serve a leg of this receiver.
-    fn giving(&self, casting: &Casting) -> Giving {
+    fn giving(&self, casting: &Casting) -> LegServer {
         let node = Arc::clone(&casting.rings.node);
         let audience = (self.part.at_once > 1).then(|| Arc::clone(&casting.audience));
-        Giving { node, audience, broken: casting.broken.clone() }
+        LegServer { node, audience, broken: casting.broken.clone() }
     }
 
     /// Records that the receiver has the object. `is_known`: it reported so before it requested anything.
@@ -333,7 +333,7 @@ impl Member {
             received_bytes: account.received,
             duplicate_bytes: account.beyond,
             served_bytes: account.served,
-            parents: account.parents.iter().map(|from| came(casting, from)).collect(),
+            parents: account.parents.iter().map(|from| parent_bytes(casting, from)).collect(),
             seconds,
             rate_bps,
             after_seconds: casting.began.elapsed().as_secs_f64(),
@@ -372,20 +372,20 @@ impl Member {
     }
 }
 
-fn came(casting: &Casting, from: &FromParent) -> ParentBytes {
+fn parent_bytes(casting: &Casting, from: &FromParent) -> ParentBytes {
     let name = from.name.clone().unwrap_or_else(|| casting.dialer.me().clone());
     ParentBytes { name, bytes: from.bytes }
 }
 
 /// What a data leg is served from.
-struct Giving {
+struct LegServer {
     node: Arc<NodeRing>,
     /// The audience that the receiver belongs to, if it has other parents, too.
     audience: Option<Arc<Audience>>,
     broken: watch::Sender<Option<String>>,
 }
 
-impl Giving {
+impl LegServer {
     /// Opens and serves a data leg that the receiver called for. If that fails, the receiver calls again.
     async fn serve(self, dialer: MemberDialer, how: Want, name: Name) {
         let dialer = leg::carried_for(how, dialer);

@@ -14,11 +14,11 @@ pub fn tell(casting: &Casting, members: &[Arc<Member>], relays: &[Arc<Member>]) 
         served_bytes: casting.served(),
         ring_peak_bytes: casting.rings.node.ring.peak(),
         receivers: members.iter().map(|member| progress(casting, member)).collect(),
-        relays: relays.iter().map(|relay| handed_on(relay)).collect(),
+        relays: relays.iter().map(|relay| relay_progress(relay)).collect(),
     });
 }
 
-fn handed_on(relay: &Member) -> RelayProgress {
+fn relay_progress(relay: &Member) -> RelayProgress {
     let account = relay.known().account;
     RelayProgress {
         name: relay.name.clone(),

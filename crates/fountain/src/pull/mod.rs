@@ -242,7 +242,7 @@ impl Pull {
 
     /// Marks a missing symbol as held. Parents that still owe it will send duplicates.
     fn hold_symbol(&mut self, index: u64) {
-        // Of the parents that owe it, one request was not a spare one until now.
+        // If any parents owe it, exactly one of their requests was not a spare one until now.
         let owing = self.owed.get(&index).map_or(0, |owing| owing.len() as u64);
         self.spare += owing.min(1);
         self.held.insert(index);

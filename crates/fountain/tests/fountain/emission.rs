@@ -140,7 +140,7 @@ fn every_child_gets_its_own_rate() {
         let best = object().symbols() * (1024 + 12) / rate;
         let finished = child.finished.expect("ends");
         assert!(finished as f64 <= best as f64 * 1.03, "at {rate}: {finished} instead of {best}");
-        // Fast children never get a source symbol twice. Symbols that are in the ring when a slow child reports what it
+        // Fast children need no source symbol again. Symbols that are in the ring when a slow child reports what it
         // lacks arrive twice; the ring alone is 4 % of this small object.
         let percent = if rate == 40_000 { 1 } else { 3 };
         let useless = child.useless * 100 / child.symbols;

@@ -25,7 +25,7 @@ type All = Mutex<BTreeMap<CastId, Arc<Relay>>>;
 
 /// All relayed casts, and the limits on them.
 #[derive(Debug)]
-pub struct Places {
+pub struct RelayTable {
     is_willing: bool,
     most: usize,
     /// The memory limit of all relayed casts together, in bytes.
@@ -33,7 +33,7 @@ pub struct Places {
     pub all: Arc<All>,
 }
 
-impl Places {
+impl RelayTable {
     /// Creates an empty set with the limits of the settings.
     pub fn new(settings: &Settings) -> Self {
         let (is_willing, most) = (settings.relay, settings.max_casts);
@@ -45,7 +45,7 @@ impl Places {
     ///
     /// # Errors
     /// The reason for a refusal.
-    pub fn take(&self, offer: Signed<Offer>, pass: Vec<u8>) -> Result<Seat, Refusal> {
+    pub fn take(&self, offer: Signed<Offer>, pass: Vec<u8>) -> Result<RelaySlot, Refusal> {
         let (id, beside) = (offer.value().id(&offer.signer()), beside_ring(offer.value())?);
         let mut all = lock(&self.all);
         self.check(&offer, &all)?;
@@ -58,7 +58,7 @@ impl Places {
             }
         };
         relay.seats.fetch_add(1, Relaxed);
-        Ok(Seat { relay, all: Arc::clone(&self.all) })
+        Ok(RelaySlot { relay, all: Arc::clone(&self.all) })
     }
 
     /// Checks whether [`Self::take`] would succeed, without changing anything.
@@ -104,12 +104,12 @@ impl Places {
 
 /// A source's connection to a relay, from its admission until it disconnects.
 #[derive(Debug)]
-pub struct Seat {
+pub struct RelaySlot {
     pub(super) relay: Arc<Relay>,
     all: Arc<All>,
 }
 
-impl Drop for Seat {
+impl Drop for RelaySlot {
     fn drop(&mut self) {
         let (all, relay) = (Arc::clone(&self.all), Arc::clone(&self.relay));
         relay.seats.fetch_sub(1, Relaxed);
@@ -156,9 +156,9 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn places(memory: u64) -> Places {
+    fn places(memory: u64) -> RelayTable {
         let relay_memory = ByteSize::from_bytes(memory);
-        Places::new(&Settings { relay: true, max_casts: 2, relay_memory, ..Default::default() })
+        RelayTable::new(&Settings { relay: true, max_casts: 2, relay_memory, ..Default::default() })
     }
 
     /// An offer of an object of this length, with 512 symbols of 16 KiB per block.
@@ -204,7 +204,7 @@ mod tests {
         for seat in &seats {
             places.set_ring(&seat.relay, RingTerms { bytes: 64 * MIB, part: 1, parts: 2 });
         }
-        let ring = |seat: &Seat| lock(&seat.relay.terms).bytes;
+        let ring = |seat: &RelaySlot| lock(&seat.relay.terms).bytes;
         assert!(ring(&seats[0]) > 8 * MIB && ring(&seats[1]) == RING_TERMS.bytes);
         let all: u64 = seats.iter().map(|seat| seat.relay.memory()).sum();
         assert_eq!(all, 32 * MIB);

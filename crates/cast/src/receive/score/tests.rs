@@ -3,7 +3,7 @@
 use super::*;
 use std::sync::atomic::Ordering::Relaxed;
 
-fn who(name: &str) -> Who {
+fn who(name: &str) -> ParentName {
     (name != "source").then(|| name.parse().unwrap())
 }
 
@@ -16,17 +16,17 @@ fn wanted(names: &[(&str, u64)], at_once: usize) -> Parents {
     Parents { candidates: names.iter().map(candidate).collect(), at_once }
 }
 
-fn begin(score: &mut Score, wanted: &Parents) -> Vec<(Who, Arc<Got>)> {
+fn begin(score: &mut Score, wanted: &Parents) -> Vec<(ParentName, Arc<ReceivedBytes>)> {
     let next = score.next(wanted);
     let begun = next.iter().map(|candidate| {
-        let got = Arc::new(Got::default());
+        let got = Arc::new(ReceivedBytes::default());
         score.begin(candidate, got.clone(), CancellationToken::new());
         (candidate.name.clone(), got)
     });
     begun.collect()
 }
 
-fn names(begun: &[(Who, Arc<Got>)]) -> Vec<Who> {
+fn names(begun: &[(ParentName, Arc<ReceivedBytes>)]) -> Vec<ParentName> {
     begun.iter().map(|(who, _)| who.clone()).collect()
 }
 
@@ -101,7 +101,7 @@ async fn a_stalled_parent_is_left_sooner_than_a_new_one() {
 }
 
 /// Lets a span pass in which each parent delivers at its rate in kbit/s.
-async fn pass(begun: &[&[(Who, Arc<Got>)]], kbps: &[u64]) {
+async fn pass(begun: &[&[(ParentName, Arc<ReceivedBytes>)]], kbps: &[u64]) {
     tokio::time::advance(FIRST_SPAN).await;
     for ((_, got), kbps) in begun.iter().copied().flatten().zip(kbps) {
         got.bytes.fetch_add(kbps * 1000 / 8 * FIRST_SPAN.as_secs(), Relaxed);

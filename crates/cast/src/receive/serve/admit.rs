@@ -5,9 +5,9 @@ use crate::{
     disk::{Policy, is_as_made},
     receive::{
         finish,
-        home::{Home, Kept},
+        home::{Home, StoredCast},
         reception::{Reception, State, geometry},
-        relay::Seat,
+        relay::RelaySlot,
         run,
     },
 };
@@ -40,7 +40,7 @@ impl Shared {
         offer: Vec<u8>,
         pass: Vec<u8>,
         peer: &MeshPeer,
-    ) -> Result<Seat, Refusal> {
+    ) -> Result<RelaySlot, Refusal> {
         let offer = self.check_offer(&offer, &pass, peer)?;
         self.relays.admit(offer, pass)
     }
@@ -185,8 +185,14 @@ impl Shared {
         let others = |inbox: &Path| self.lacked_beside(id, inbox);
         let home: Home = self.inboxes.admit(from, id, offer.value(), others)?;
         home.remove().and_then(|()| home.begin(&offer, &pass)).map_err(|why| unwritten(&why))?;
-        let kept =
-            Kept { offer, pass, parents: None, described: None, is_done: false, record: None };
+        let kept = StoredCast {
+            offer,
+            pass,
+            parents: None,
+            described: None,
+            is_done: false,
+            record: None,
+        };
         let reception = Reception::new(home, from.name.clone(), kept);
         reception.home.keep_record(&reception.record()).map_err(run::refusal)?;
         self.lock().insert(id, Entry::new(Arc::clone(&reception)));

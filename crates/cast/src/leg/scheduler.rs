@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 /// Schedules requests: each missing symbol is requested from one parent that has it, at the end from a second one too.
 #[derive(Debug)]
-pub struct Desk {
+pub struct SymbolScheduler {
     began: Instant,
     inner: Mutex<Inner>,
     /// Wakes legs when something may be requested that could not be before.
@@ -26,7 +26,7 @@ struct Inner {
     next: u64,
 }
 
-impl Desk {
+impl SymbolScheduler {
     /// Creates the scheduler of an object, without parents; `have` is present. `seed` differs between receivers, so
     /// that they start at different places.
     pub fn new(geometry: Geometry, have: HaveSet, seed: u64) -> Self {
