@@ -23,9 +23,9 @@ const MAX_QUESTIONS: usize = 16;
 /// that it has in part when it joins.
 const MAX_UNASKED_LACKS: usize = 256;
 
-/// The maximum number of a child's requests for digests of repair symbols, per block on average: one request when a node
-/// below it misses a symbol, and another if a relay has forgotten the digests. The limit exists because making them
-/// costs CPU time.
+/// The maximum number of a child's requests for digests of repair symbols, per block on average: one request when a
+/// node below it misses a symbol, and another if a relay has forgotten the digests. The limit exists because making
+/// them costs CPU time.
 const SHEET_REQUESTS_PER_BLOCK: u32 = 4;
 
 /// A child with this many queued messages is not asked for now.

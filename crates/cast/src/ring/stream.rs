@@ -71,7 +71,7 @@ pub enum Sink {
         book: Arc<PageBook>,
         /// Received sheets.
         repairs: Arc<Repairs>,
-        /// What the relay's children say.
+        /// Messages of the relay's children, for its parent.
         up: Arc<Up>,
     },
 }

@@ -129,10 +129,10 @@ fn place(geometry: &Geometry, block: u32) -> u64 {
 }
 
 impl Known {
-    /// Whether a page proves itself.
+    /// Checks a page against the manifest.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Why the page is invalid.
     pub fn check(&self, page: &SourcePage) -> Result<(), PageError> {
         check(&self.geometry, &self.manifest, page)
     }
