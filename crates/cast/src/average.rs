@@ -1,15 +1,14 @@
-//! What is said of how fast a receiver got it.
+//! The average rate of a receiver, for reports.
 
-/// Over less than this a rate says nothing: it is made of round trips.
-const SHORTEST_SECONDS: f64 = 0.1;
+/// A shorter time gives no rate: round trips dominate it.
+const MIN_SECONDS: f64 = 0.1;
 
-/// Of fewer bytes neither does it.
-const FEWEST_BYTES: u64 = 64 << 10;
+/// Fewer bytes give no rate.
+const MIN_BYTES: u64 = 64 << 10;
 
-/// New bytes over a receiver's own span, in bits a second, if there were enough of both to say
-/// anything.
+/// The average rate in bit/s of `bytes` new bytes in `seconds`; `None` if either is too small for a meaningful rate.
 pub fn average_bps(bytes: u64, seconds: f64) -> Option<u64> {
-    let is_enough = seconds >= SHORTEST_SECONDS && bytes >= FEWEST_BYTES;
+    let is_enough = seconds >= MIN_SECONDS && bytes >= MIN_BYTES;
     is_enough.then(|| (bytes as f64 * 8.0 / seconds) as u64)
 }
 
@@ -18,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_and_a_few_bytes_have_no_rate() {
+    fn a_short_time_or_few_bytes_give_no_rate() {
         assert_eq!(average_bps(1_000_000, 2.0), Some(4_000_000));
         assert_eq!((average_bps(1_000_000, 0.09), average_bps(1, 0.5)), (None, None));
         assert_eq!(average_bps(1_000_000, 0.0), None);

@@ -1,7 +1,7 @@
 //! One-to-many delivery over channels `thalweg/cast/1` (`wire::cast`).
 //!
-//! In go an object and the names of receivers; out come the files at the receivers, and a record of
-//! the job.
+//! The input is an object and the names of receivers. The output is the files at the receivers, and a record of the
+//! job.
 //!
 //! ```text
 //! thalweg cast ── source ── control channel to each receiver's daemon: offer, parents; reports
@@ -12,10 +12,9 @@
 //!                        └ ring     parent: streams symbols as they arrive; child: verifies, decodes
 //! ```
 //!
-//! Source and receivers are *stores*: they hold proven symbols on disk and send them to members
-//! that ask. A receiver pulls from several parents at once, each symbol from one of them. So no
-//! symbol arrives twice, a slow child delays no other, and the symbols asked of a dead parent are
-//! asked of another one.
+//! Source and receivers are *stores*: they hold verified symbols on disk and send them to members that request them. A
+//! receiver pulls from several parents at once, each symbol from one of them. So no symbol arrives twice, a slow child
+//! delays no other, and symbols requested from a parent that fails are requested from another one.
 
 mod average;
 mod disk;

@@ -1,32 +1,32 @@
-//! What a node takes of casts.
+//! Settings of the receiving side of casts.
 
 use std::path::PathBuf;
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::MemberPattern;
 
-/// The settings of a node's receiving end.
+/// Which casts a node accepts and relays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Where casts land, and whose; the first that fits is taken.
+    /// The directories in which casts are stored, and for which sources. The first that matches is used.
     pub inbox: Vec<Inbox>,
-    /// What stays free on an inbox's file system.
+    /// Free space that must remain on an inbox's file system.
     pub keep_free: ByteSize,
-    /// Casts that are not complete, at a time.
+    /// The maximum number of incomplete casts at a time.
     pub max_casts: usize,
-    /// Whether this node hands on casts that are not for it.
+    /// Whether this node forwards casts of which it is not a receiver.
     pub relay: bool,
-    /// The most memory that all relayed casts take: rings, manifests and digests.
+    /// The maximum memory of all relayed casts together: rings, manifests and digests.
     pub relay_memory: ByteSize,
 }
 
-/// A directory where casts land.
+/// A directory in which casts are stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inbox {
-    /// Absolute.
+    /// Absolute path.
     pub path: PathBuf,
-    /// Members whose casts land there.
+    /// Members whose casts are stored here.
     pub from: Vec<MemberPattern>,
-    /// The most of one cast; `None`: as much as the disk takes.
+    /// The maximum size of one cast; `None`: limited by free space only.
     pub max_bytes: Option<ByteSize>,
     /// Whether sources may set the owners of files. Has no effect unless the node runs as root.
     pub owners: bool,

@@ -1,13 +1,13 @@
-//! In which order a sender fills its ring.
+//! The order in which a sender fills its ring.
 //!
-//! First each block's source symbols, once; several blocks are open at a time, one symbol of each in
-//! a round, each round permuted: a drop that recurs hits no block alone. What was sent of a block
-//! is *spent*: the sender asks who is not done with it what is lacking, behind the last symbol in
-//! the same connection, so that the answer counts all that came. Then it sends repair symbols of
-//! its share, as many as the one that lacks most needs; once these are used up, or for one that
-//! lacks more than there are, the very source symbols that are lacking. So hardly anything comes
-//! that is of no use, and no fast child waits for the blocks of a slow one (ROMA §IV: "a continuous
-//! encoding"; answers instead of a rateless code over the whole object).
+//! First, each block's source symbols are sent once. Several blocks are open at a time; each round sends one symbol of
+//! each open block, in random order, so that periodic loss does not hit one block alone. A block whose symbols have all
+//! been sent is *spent*: the sender asks the children that are not done with it which symbols they lack. The question
+//! goes behind the last symbol in the same connection, so the answer takes all arrived symbols into account. Then the
+//! sender sends repair symbols of its share, as many as the child with the greatest need needs. Once these are used up,
+//! or for a child that lacks more than there are, it sends the missing source symbols themselves. So very few symbols
+//! are useless, and a fast child does not wait for the blocks of a slow one (ROMA §IV: "a continuous encoding"; here
+//! answers replace a rateless code over the whole object).
 
 use crate::{
     geometry::{Geometry, SymbolId},
@@ -16,92 +16,92 @@ use crate::{
 use rand_core::Rng;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// How many blocks a call of [`Emission::next`] looks at for one that is wanted.
+/// The number of blocks that one call of [`Emission::next`] examines for a wanted one.
 const SCAN: usize = 4096;
 
-/// How an emission goes.
+/// Settings of an emission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EmissionSettings {
-    /// Blocks open at once; at least 1.
+    /// The number of open blocks; at least 1.
     pub width: usize,
-    /// Which part of the repair symbols is this sender's.
+    /// This sender's part of the repair symbols.
     pub share: Share,
 }
 
 impl Default for EmissionSettings {
-    /// Four blocks, the only sender.
+    /// Four open blocks, and a single sender.
     fn default() -> Self {
         Self { width: 4, share: Share::default() }
     }
 }
 
-/// One of several senders of the same object: each sends another range of the repair
-/// symbols, and begins at another source symbol.
+/// Identifies one of several senders of the same object. Each sends another range of the repair symbols, and begins at
+/// another source symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// This sender, below `of`.
+    /// The number of this sender, below `of`.
     pub index: u32,
-    /// How many there are; at least 1.
+    /// The number of senders; at least 1.
     pub of: u32,
 }
 
 impl Default for Share {
-    /// The only one.
+    /// A single sender.
     fn default() -> Self {
         Self { index: 0, of: 1 }
     }
 }
 
 impl Share {
-    /// This sender's part of `n`.
+    /// This sender's part of `n` items, as a range.
     pub fn part(self, n: u32) -> std::ops::Range<u32> {
         self.bound(n, self.index)..self.bound(n, self.index.saturating_add(1))
     }
 
-    /// Where this sender's part of `n` begins, for part `index`.
+    /// The beginning of part `index` of `n` items.
     fn bound(self, n: u32, index: u32) -> u32 {
         let of = u64::from(self.of.max(1));
         (u64::from(n) * u64::from(index).min(of) / of) as u32
     }
 }
 
-/// What a block sends after its source symbols.
+/// The symbols that a block still sends after its source symbols.
 #[derive(Clone, Debug, Default)]
 struct Late {
-    /// Repair symbols of the share that were sent, or are not to be.
+    /// Repair symbols of the share that were sent, or must not be sent.
     repaired: u32,
     /// Repair symbols to send now.
     repair: u32,
-    /// Source symbols to send now, by ESI.
+    /// Source symbols to send again now, by ESI.
     again: VecDeque<u32>,
 }
 
-/// The order in which a sender fills its ring.
+/// Chooses the order in which a sender fills its ring.
 ///
-/// Memory: 4 bytes a block, and for blocks that are not done what is to be sent of them.
+/// Memory: 4 bytes per block, and the pending symbols of blocks that are not done.
 #[derive(Clone, Debug)]
 pub struct Emission {
     geometry: Geometry,
     settings: EmissionSettings,
     done: HaveSet,
-    /// Source symbols sent of each block, the first time.
+    /// The number of source symbols of each block that were sent for the first time.
     sent: Vec<u32>,
     late: BTreeMap<u32, Late>,
-    /// Blocks that have something to send and were passed over, or got something to send again.
+    /// Blocks with symbols to send that were passed over, or that got further symbols to send.
     ready: BTreeSet<u32>,
-    /// Where in these it is looked for the next.
+    /// Where the search in `ready` continues.
     turn: u32,
-    /// Blocks all of which was sent that is to be sent: their children are asked.
+    /// Spent blocks: children are asked about them.
     spent: BTreeSet<u32>,
-    /// The block that opens next.
+    /// The next block to open.
     cursor: u32,
     open: Vec<u32>,
-    /// What is left of this round: blocks that are open.
+    /// The open blocks that are left in this round.
     round: Vec<u32>,
 }
 
 impl Emission {
-    /// From the beginning.
+    /// Creates the emission of a source, which starts at the first block.
     pub fn new(geometry: Geometry, settings: EmissionSettings) -> Self {
         Self {
             geometry,
@@ -118,8 +118,8 @@ impl Emission {
         }
     }
 
-    /// Of one that hands on what comes to it, and gives itself only what children still lack of
-    /// blocks that it holds: [`Self::hold`].
+    /// Creates the emission of a forwarding node: it sends only symbols that children still lack, of blocks that it
+    /// holds ([`Self::hold`]).
     pub fn behind(geometry: Geometry, settings: EmissionSettings) -> Self {
         let mut emission = Self::new(geometry, settings);
         let all = |(block, sent): (u32, &mut u32)| *sent = geometry.source_symbols_of(block);
@@ -128,19 +128,19 @@ impl Emission {
         emission
     }
 
-    /// A block that was handed on is held now.
+    /// Records that a forwarded block is held now.
     pub fn hold(&mut self, block: u32) {
         if block < self.geometry.blocks() && !self.done.contains(u64::from(block)) {
             self.spent.insert(block);
         }
     }
 
-    /// Symbols sent of a block, the first time through its source symbols.
+    /// The number of source symbols of a block that were sent for the first time.
     pub fn sent_of(&self, block: u32) -> u32 {
         self.sent.get(block as usize).copied().unwrap_or(0)
     }
 
-    /// Everybody below has this block.
+    /// Records that all children have this block.
     pub fn done(&mut self, block: u32) {
         self.done.insert(u64::from(block));
         self.late.remove(&block);
@@ -148,7 +148,7 @@ impl Emission {
         self.spent.remove(&block);
     }
 
-    /// Somebody joined who has nothing: no block is done any more.
+    /// Records that a child without any symbols has joined, so that no block is done any more.
     pub fn joined(&mut self) {
         let blocks: Vec<u64> = self.done.runs().flatten().collect();
         self.done.remove_range(0..u64::MAX);
@@ -159,19 +159,18 @@ impl Emission {
         }
     }
 
-    /// Blocks of which all was sent that is to be sent for now, from the first on: those who are
-    /// not done with them are to be asked what they lack.
+    /// The spent blocks, in order: children that are not done with them should be asked which symbols they lack.
     pub fn spent(&self) -> impl Iterator<Item = u32> + Clone {
         self.spent_from(0)
     }
 
-    /// As [`Self::spent`], beginning with this block and coming back to the first.
+    /// Like [`Self::spent`], starting with this block and wrapping around.
     pub fn spent_from(&self, block: u32) -> impl Iterator<Item = u32> + Clone {
         self.spent.range(block..).chain(self.spent.range(..block)).copied()
     }
 
-    /// One of those below needs so many symbols more of a block, and lacks these of its source
-    /// symbols (those that do not exist are left out).
+    /// Records that a child needs `need` more symbols of a block, and lacks these source symbols. ESIs of other symbols
+    /// are ignored.
     pub fn lacks(&mut self, block: u32, need: u32, esis: impl Iterator<Item = u32>) {
         let source = self.geometry.source_symbols_of(block);
         if need == 0 || self.done.contains(u64::from(block)) || self.sent_of(block) < source {
@@ -192,7 +191,7 @@ impl Emission {
         }
     }
 
-    /// This sender has no (more) repair symbols of a block to give: nobody could check them.
+    /// Records that this sender can send no (more) repair symbols of a block, because there is no proof of them.
     pub fn no_repair(&mut self, block: u32) {
         let share = self.repair().len() as u32;
         if let Some(late) = self.late.get_mut(&block) {
@@ -201,9 +200,9 @@ impl Emission {
         self.settle(block);
     }
 
-    /// The next symbol, of a block that `wanted` holds of: of which somebody lacks symbols
-    /// who can take one now ([`crate::Ring::feasible`]). `None` if no such block was found
-    /// among the next few thousand; then ask again when a child has taken something.
+    /// The next symbol, of a block for which `wanted` returns true: one of which a child that can take a symbol now
+    /// still lacks some ([`crate::Ring::feasible`]). `None` if no such block is among the next few thousand; call again
+    /// when a child has taken something.
     pub fn next(&mut self, rng: &mut impl Rng, wanted: impl Fn(u32) -> bool) -> Option<SymbolId> {
         for _ in 0..2 {
             while let Some(block) = self.round.pop() {
@@ -219,7 +218,7 @@ impl Emission {
         None
     }
 
-    /// A block makes room for another; what is left of it comes later.
+    /// Closes a block to make room for another; its remaining symbols are sent later.
     fn close(&mut self, block: u32) {
         self.open.retain(|open| *open != block);
         if self.left(block) > 0 {
@@ -227,7 +226,7 @@ impl Emission {
         }
     }
 
-    /// Opens those that come next: first what is left of blocks that were open before.
+    /// Opens the next blocks, first those that were open before and have symbols left.
     fn refill(&mut self, wanted: &impl Fn(u32) -> bool) {
         let open = std::mem::take(&mut self.open);
         self.open = open.into_iter().filter(|block| self.left(*block) > 0).collect();
@@ -255,12 +254,12 @@ impl Emission {
         }
     }
 
-    /// This sender's repair symbols, counted from 0.
+    /// This sender's range of repair symbols, counted from 0.
     fn repair(&self) -> std::ops::Range<u32> {
         self.settings.share.part(self.geometry.repair_symbols())
     }
 
-    /// Symbols of a block that may be sent now.
+    /// The number of symbols of a block that may be sent now.
     fn left(&self, block: u32) -> u32 {
         if self.done.contains(u64::from(block)) {
             return 0;
@@ -300,7 +299,7 @@ impl Emission {
     }
 }
 
-/// Fisher and Yates.
+/// Fisher–Yates shuffle.
 fn shuffle(items: &mut [u32], rng: &mut impl Rng) {
     for last in (1..items.len()).rev() {
         items.swap(last, (rng.next_u64() % (last as u64 + 1)) as usize);

@@ -1,90 +1,90 @@
-//! How an object is cut into symbols and blocks.
+//! How an object is divided into symbols and blocks.
 
 use std::ops::Range;
 use thalweg_units::ByteSize;
 use thiserror::Error;
 
-/// Bytes of a chunk of `wire::Manifest`: blocks are whole chunks.
+/// Bytes of a chunk of `wire::Manifest`. A block consists of whole chunks.
 pub const CHUNK_BYTES: u64 = 1 << 20;
 
-/// The smallest symbol: one leaf of BLAKE3.
+/// The minimum symbol size: one leaf of BLAKE3.
 pub const MIN_SYMBOL_BYTES: u32 = 1 << 10;
 
-/// The largest symbol.
+/// The maximum symbol size.
 pub const MAX_SYMBOL_BYTES: u32 = 1 << 16;
 
-/// The longest object, that of `wire::Manifest`: 4 TiB.
+/// The maximum length of an object, that of `wire::Manifest`: 4 TiB.
 pub const MAX_LENGTH: u64 = 1 << 42;
 
-/// The largest block; it bounds the memory of decoding ([`crate::codec::DECODE_MEMORY_FACTOR`]).
+/// The maximum block size; it bounds the memory of decoding ([`crate::codec::DECODE_MEMORY_FACTOR`]).
 pub const MAX_BLOCK_BYTES: u64 = 32 << 20;
 
-/// The most source symbols of a block, so that its page of digests is at most 1 MiB.
-/// RFC 6330 §4.4.1.2 allows 56,403.
+/// The maximum number of source symbols in a block, so that its page of digests is at most 1 MiB. RFC 6330 §4.4.1.2
+/// allows 56,403.
 pub const MAX_BLOCK_SYMBOLS: u32 = 1 << 15;
 
-/// The most repair symbols of a block, so that their page is at most 512 KiB.
+/// The maximum number of repair symbols of a block, so that their page is at most 512 KiB.
 pub const MAX_REPAIR_SYMBOLS: u32 = 1 << 14;
 
-/// The most source symbols of an object, so that a set of them is at most 32 MiB of bits.
+/// The maximum number of source symbols in an object, so that a set of them is at most 32 MiB of bits.
 pub const MAX_SYMBOLS: u64 = 1 << 28;
 
-/// Of a symbol by default, if the object is long enough.
+/// The default symbol size, for objects that are long enough.
 const DEFAULT_SYMBOL_BYTES: u32 = 1 << 14;
 
-/// Source symbols of a block by default; also how many a small object is cut into at least,
-/// down to symbols of [`MIN_SYMBOL_BYTES`].
+/// The default number of source symbols in a block. Also the minimum number of symbols of a small object, down to
+/// symbols of [`MIN_SYMBOL_BYTES`].
 const DEFAULT_BLOCK_SYMBOLS: u32 = 512;
 
-/// The fewest repair symbols by default.
+/// The minimum number of repair symbols by default.
 const MIN_REPAIR: u32 = 8;
 
-/// One symbol of the code: its block, and its encoding symbol identifier (RFC 6330 §3.3).
+/// One symbol of the code: its block, and its encoding symbol identifier (ESI, RFC 6330 §3.3).
 ///
-/// Below the block's number of source symbols K it is a source symbol, from K on repair.
+/// With K source symbols in the block, an ESI below K is a source symbol, and one from K on a repair symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SymbolId {
-    /// The block, from 0.
+    /// The number of the block, from 0.
     pub block: u32,
-    /// The symbol in the block.
+    /// The ESI in the block.
     pub esi: u32,
 }
 
-/// No object is cut so.
+/// A division that is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum GeometryError {
-    /// Too long.
+    /// The object is too long.
     #[error("an object of {0} bytes: at most {MAX_LENGTH} can be cast")]
     Length(u64),
-    /// No power of two, too small or too large.
+    /// The symbol size is not a power of two, too small or too large.
     #[error(
         "symbols of {0} bytes: a power of two from {MIN_SYMBOL_BYTES} to {MAX_SYMBOL_BYTES} is needed"
     )]
     SymbolBytes(u32),
-    /// No whole chunks, none at all or too many.
+    /// A block is not a whole number of chunks, is empty, or is too large.
     #[error(
         "blocks of {0} symbols: a block must be whole MiB, at most {most} MiB and \
          {MAX_BLOCK_SYMBOLS} symbols",
         most = MAX_BLOCK_BYTES >> 20
     )]
     BlockSymbols(u32),
-    /// The same, of a length that was asked for.
+    /// Like [`Self::BlockSymbols`], for a requested block size in bytes.
     #[error(
         "blocks of {size}: a block must be whole MiB, {most} MiB at most; write it like 4MiB",
         size = ByteSize::from_bytes(*.0),
         most = MAX_BLOCK_BYTES >> 20
     )]
     BlockBytes(u64),
-    /// Too many.
+    /// There are too many repair symbols.
     #[error("{0} repair symbols a block: at most {MAX_REPAIR_SYMBOLS} are possible")]
     RepairSymbols(u32),
-    /// Symbols too small for so long an object.
+    /// The symbols are too small for the length of the object.
     #[error("{0} symbols: at most {MAX_SYMBOLS} are possible; take larger ones")]
     Symbols(u64),
 }
 
-/// How one object is cut: its length, the symbol's size S, source symbols K of every
-/// block but the last, and repair symbols R of every block.
+/// How one object is divided: its length, the symbol size S, the number K of source symbols in every block but the
+/// last, and the number R of repair symbols of every block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     length: u64,
@@ -94,10 +94,10 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The cut with these numbers.
+    /// Creates a geometry from these numbers.
     ///
     /// # Errors
-    /// [`GeometryError`], so that whatever an offer says is safe to compute with.
+    /// [`GeometryError`] if the numbers are invalid. Computing with a valid geometry is safe, even if a peer sent it.
     pub fn new(
         length: u64,
         symbol_bytes: u32,
@@ -125,7 +125,7 @@ impl Geometry {
         Ok(Self { length, symbol_bytes, block_symbols, repair_symbols })
     }
 
-    /// Whether a block can be so long, whatever its symbols.
+    /// Checks a block size in bytes, regardless of the symbol size.
     ///
     /// # Errors
     /// [`GeometryError::BlockBytes`].
@@ -135,11 +135,11 @@ impl Geometry {
         fits.then_some(()).ok_or(GeometryError::BlockBytes(bytes))
     }
 
-    /// The cut taken unless told otherwise.
+    /// The default geometry for an object of this length.
     ///
-    /// Symbols of 16 KiB and blocks of 8 MiB (K = 512); smaller symbols for objects below
-    /// 8 MiB, down to 1 KiB; beyond 1 TiB larger ones, 64 KiB (and 32 MiB) for 4 TiB, so
-    /// that sets of symbols stay small. A quarter of repair symbols, at least 8.
+    /// Symbols of 16 KiB and blocks of 8 MiB (K = 512). Objects below 8 MiB have smaller symbols, down to 1 KiB.
+    /// Objects beyond 1 TiB have larger ones, up to 64 KiB (and blocks of 32 MiB) at 4 TiB, so that sets of symbols
+    /// stay small. R is a quarter of K, at least 8.
     ///
     /// # Errors
     /// [`GeometryError::Length`].
@@ -151,7 +151,7 @@ impl Geometry {
         let whole_chunks = (CHUNK_BYTES / u64::from(symbol_bytes)) as u32;
         let block_symbols = DEFAULT_BLOCK_SYMBOLS.max(whole_chunks);
         let symbols = length.div_ceil(u64::from(symbol_bytes));
-        // Fits: not above `block_symbols`.
+        // Fits: at most `block_symbols`.
         let largest = symbols.min(u64::from(block_symbols)) as u32;
         Self::new(length, symbol_bytes, block_symbols, (largest / 4).max(MIN_REPAIR))
     }
@@ -197,14 +197,14 @@ impl Geometry {
         u64::from(self.symbol_bytes) * u64::from(self.block_symbols)
     }
 
-    /// Source symbols of this block; 0 if there is no such block.
+    /// The number of source symbols of this block; 0 if the block does not exist.
     pub fn source_symbols_of(&self, block: u32) -> u32 {
         let symbols = self.symbols_of(block);
         (symbols.end - symbols.start) as u32
     }
 
-    /// All symbols of this block, repair included: its identifiers lie below.
-    /// 0 if there is no such block.
+    /// The number of all symbols of this block, repair included: its ESIs are below this. 0 if the block does not
+    /// exist.
     pub fn encoding_symbols_of(&self, block: u32) -> u32 {
         match self.source_symbols_of(block) {
             0 => 0,
@@ -212,26 +212,26 @@ impl Geometry {
         }
     }
 
-    /// The source symbols of a block by their index in the object; empty if there is no such block.
+    /// The indices in the object of a block's source symbols; empty if the block does not exist.
     pub fn symbols_of(&self, block: u32) -> Range<u64> {
         let start = u64::from(block) * u64::from(self.block_symbols);
         let end = (start + u64::from(self.block_symbols)).min(self.symbols());
         start.min(end)..end
     }
 
-    /// The chunks of a block; empty if there is no such block.
+    /// The chunks of a block; empty if the block does not exist.
     pub fn chunks_of(&self, block: u32) -> Range<u64> {
         let bytes = self.bytes_of(block);
         bytes.start.div_ceil(CHUNK_BYTES)..bytes.end.div_ceil(CHUNK_BYTES)
     }
 
-    /// Where a block lies in the object, in bytes; empty if there is no such block.
+    /// The byte range of a block in the object; empty if the block does not exist.
     pub fn bytes_of(&self, block: u32) -> Range<u64> {
         let start = u64::from(block).saturating_mul(self.block_bytes()).min(self.length);
         start..(start + self.block_bytes()).min(self.length)
     }
 
-    /// The source symbol with this index in the object; `None` if there is none.
+    /// The source symbol with this index in the object, if it exists.
     pub fn symbol(&self, index: u64) -> Option<SymbolId> {
         let k = u64::from(self.block_symbols);
         // Fits: `blocks` and K do.
@@ -239,13 +239,13 @@ impl Geometry {
             .then(|| SymbolId { block: (index / k) as u32, esi: (index % k) as u32 })
     }
 
-    /// The index in the object of a source symbol; `None` if it is a repair symbol or none.
+    /// The index of a source symbol in the object; `None` for repair symbols and symbols that do not exist.
     pub fn index(&self, id: SymbolId) -> Option<u64> {
         let symbols = self.symbols_of(id.block);
         Some(symbols.start + u64::from(id.esi)).filter(|index| *index < symbols.end)
     }
 
-    /// Whether there is such a symbol, source or repair.
+    /// Whether the symbol exists, as a source or repair symbol.
     pub fn has(&self, id: SymbolId) -> bool {
         id.esi < self.encoding_symbols_of(id.block)
     }
@@ -255,15 +255,14 @@ impl Geometry {
         id.esi < self.source_symbols_of(id.block)
     }
 
-    /// Where the source symbol with this index lies in the object, in bytes; the last may
-    /// be short. `None` if there is none.
+    /// The byte range in the object of the source symbol with this index; the last may be short. `None` if it does not
+    /// exist.
     pub fn bytes_at(&self, index: u64) -> Option<Range<u64>> {
         let start = index.checked_mul(u64::from(self.symbol_bytes)).filter(|s| *s < self.length)?;
         Some(start..(start + u64::from(self.symbol_bytes)).min(self.length))
     }
 
-    /// Bytes of a symbol as it travels: S, but for the object's last source symbol.
-    /// `None` if there is no such symbol.
+    /// The length of a symbol on the wire: S, except for the object's last source symbol. `None` if it does not exist.
     pub fn bytes_in(&self, id: SymbolId) -> Option<usize> {
         match self.index(id) {
             Some(index) => self.bytes_at(index).map(|bytes| (bytes.end - bytes.start) as usize),

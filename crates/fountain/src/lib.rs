@@ -1,7 +1,7 @@
-//! Objects as coded symbols, and who sends which of them when (pure).
+//! Objects as coded symbols, and the scheduling of who sends which symbol when (pure).
 //!
-//! In go an object's bytes, the symbols that arrive, and the time; out come symbols to send, symbols
-//! to ask for, and the object.
+//! Inputs are an object's bytes, arriving symbols, and the time. Outputs are symbols to send, symbols to request, and
+//! the object.
 //!
 //! ```text
 //! an object ─► Geometry: blocks, symbols ─► codec: repair symbols; digest: their proofs
@@ -12,14 +12,14 @@
 //!           symbols ─► HaveSet ─► codec: solves each block ─► the object
 //! ```
 //!
-//! A *cast* moves one *object*, a string of bytes. It is cut into *source symbols* of one size,
-//! each a whole subtree of BLAKE3, and these into *blocks*, which RaptorQ (RFC 6330) codes:
-//! [`Geometry`] defines where each lies. A [`HaveSet`] is the set of symbols that a node holds, the
-//! [`digest`]s prove them, and [`codec`] makes repair symbols and solves blocks out of core.
+//! A *cast* moves one *object*, a string of bytes. It is divided into *source symbols* of one size, each a complete
+//! subtree of BLAKE3, and these into *blocks*, which RaptorQ (RFC 6330) codes: [`Geometry`] defines the place of each.
+//! A [`HaveSet`] is the set of symbols that a node holds, the [`digest`]s prove them, and [`codec`] makes repair
+//! symbols and solves blocks out of core.
 //!
-//! A relay without a store forwards through a [`Ring`] (ROMA §IV-C); the source fills its ring in the
-//! order of its [`Emission`]. A receiver with several parents that keep their symbols asks by its
-//! [`Pull`], and the source announces different symbols to such receivers first ([`Reveal`]).
+//! A relay without a store forwards through a [`Ring`] (ROMA §IV-C); the source fills its ring in the order of its
+//! [`Emission`]. A receiver with several parents that keep their symbols requests them through a [`Pull`]; the source
+//! announces different symbols to such receivers first ([`Reveal`]).
 
 pub mod codec;
 pub mod digest;

@@ -1,52 +1,52 @@
-//! What a source says that it has, and to whom, while parts of the object are with nobody else.
+//! Which symbols a source announces to which child while parts of the object are only at the source.
 //!
-//! A source that offers all to all sends some symbols to several children before it has sent others
-//! at all, and then the fastest child waits for these, whatever its siblings could give it. So
-//! children with several parents are at first each told of different symbols, a little ahead of what
-//! they ask (what BitTorrent's clients call super-seeding, here without its round trip through a
-//! second peer); once every symbol was told to somebody, all is told to all.
+//! If a source announced everything to all children, it would send some symbols to several children before it had sent
+//! others at all; then the fastest child would wait for these, because no sibling has them. So children with several
+//! parents are first told about different symbols, slightly ahead of their requests. (BitTorrent clients call this
+//! super-seeding; here it takes no round trip through a second peer.) Once every symbol has been announced to some
+//! child, everything is announced to all.
 
 use crate::{geometry::Geometry, have::HaveSet};
 use std::{collections::BTreeMap, ops::Range};
 
-/// What is told at once, in bytes.
+/// Bytes announced at once.
 const UNIT_BYTES: u64 = 256 << 10;
 
-/// The most that a child is told ahead of its asks: what a [`crate::Pull`] asks ahead at most.
-const MOST_BYTES: u64 = 64 << 20;
+/// The maximum announced ahead of a child's requests, in bytes: the maximum that a [`crate::Pull`] requests ahead.
+const MAX_AHEAD_BYTES: u64 = 64 << 20;
 
-/// A child, as long as it is connected.
+/// A child for the duration of its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SeatId(u64);
 
-/// What a child was told of and did not ask for yet.
+/// The symbols announced to a child that it has not requested yet.
 #[derive(Clone, Debug)]
 struct Seat {
     waiting: Vec<Range<u64>>,
-    /// So many symbols it is told ahead.
+    /// The number of symbols announced ahead.
     ahead: u64,
 }
 
-/// Who is told of what. Memory: a set of symbols, and some ranges a child.
+/// Decides which symbols are announced to which child. Memory: a set of symbols, and some ranges per child.
 #[derive(Clone, Debug)]
 pub struct Reveal {
     unit: u64,
     most: u64,
-    /// Symbols that somebody was told of, or holds.
+    /// Symbols that were announced to a child, or that a child holds.
     known: HaveSet,
-    /// All before this is known.
+    /// All symbols before this are known.
     from: u64,
     seats: BTreeMap<SeatId, Seat>,
     joined: u64,
 }
 
 impl Reveal {
-    /// Nobody was told of anything of this object.
+    /// Creates the state in which nothing has been announced.
     pub fn new(geometry: &Geometry) -> Self {
         let size = u64::from(geometry.symbol_bytes()).max(1);
         Self {
             unit: (UNIT_BYTES / size).max(1),
-            most: (MOST_BYTES / size).max(1),
+            most: (MAX_AHEAD_BYTES / size).max(1),
             known: HaveSet::empty(geometry),
             from: 0,
             seats: BTreeMap::new(),
@@ -54,7 +54,7 @@ impl Reveal {
         }
     }
 
-    /// One more child.
+    /// Adds a child.
     pub fn join(&mut self) -> SeatId {
         let id = SeatId(self.joined);
         self.joined += 1;
@@ -62,7 +62,7 @@ impl Reveal {
         id
     }
 
-    /// A child is gone: what it was told of and did not ask for is told to another.
+    /// Removes a child. Symbols that were announced to it and that it did not request are announced to another one.
     pub fn leave(&mut self, id: SeatId) {
         let is_over = self.is_over();
         let Some(seat) = self.seats.remove(&id) else { return };
@@ -75,16 +75,16 @@ impl Reveal {
         }
     }
 
-    /// A child holds these symbols from before: its siblings can have them from it. What does not
-    /// exist is passed over.
+    /// Records that a child already holds these symbols, so that its siblings can get them from it. Symbols that do not
+    /// exist are ignored.
     pub fn holds(&mut self, id: SeatId, range: Range<u64>) {
         let end = range.end.min(self.known.symbols());
-        // In the object, or not added.
+        // Cannot fail: the range is clipped to the object.
         self.known.insert_range(range.start.min(end)..end).unwrap_or(0);
         self.asked(id, range);
     }
 
-    /// A child asked for these symbols.
+    /// Records that a child requested these symbols.
     pub fn asked(&mut self, id: SeatId, range: Range<u64>) {
         let Some(seat) = self.seats.get_mut(&id) else { return };
         let before = std::mem::take(&mut seat.waiting);
@@ -95,13 +95,13 @@ impl Reveal {
             seat.waiting.extend([left, right].into_iter().filter(|part| part.start < part.end));
         }
         if had_some && seat.waiting.is_empty() {
-            // It could have asked for more: a round trip holds more than was told.
+            // The child could have requested more: its round trip takes more symbols than were announced.
             seat.ahead = (seat.ahead * 2).min(self.most);
         }
     }
 
-    /// A child asks for nothing though it was told of something: it has come by that otherwise, and is
-    /// told of twice as much next, without a bound: it may hold nearly all.
+    /// Records that a child requests nothing although symbols were announced to it: it has got them otherwise. The next
+    /// announcement is twice as large, without a bound, because it may hold nearly everything.
     pub fn idle(&mut self, id: SeatId) {
         if let Some(seat) = self.seats.get_mut(&id) {
             seat.waiting.clear();
@@ -109,7 +109,7 @@ impl Reveal {
         }
     }
 
-    /// What a child is to be told of now; nothing if it has enough to ask for.
+    /// The symbols to announce to a child now; empty if it has enough to request.
     pub fn tell(&mut self, id: SeatId) -> Vec<Range<u64>> {
         let mut told = Vec::new();
         let Some(seat) = self.seats.get(&id) else { return told };
@@ -126,12 +126,13 @@ impl Reveal {
         told
     }
 
-    /// Whether somebody was told of each symbol: from then on, for good, all may be told to all.
+    /// Whether every symbol has been announced to some child. From then on, for good, everything may be announced to
+    /// all.
     pub fn is_over(&self) -> bool {
         self.known.is_complete()
     }
 
-    /// At most so many symbols of which nobody knows, one behind the other.
+    /// At most `most` consecutive symbols that are not known.
     fn fresh(&mut self, most: u64) -> Option<Range<u64>> {
         let run = self.known.missing_from(self.from).next()?;
         let range = run.start..run.end.min(run.start + most);
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_all_at_once_is_told_more_ahead() {
+    fn a_child_that_requests_everything_at_once_is_told_more_ahead() {
         let mut reveal = reveal(64 << 20);
         let a = reveal.join();
         for more in [16, 32, 64, 128] {
@@ -182,20 +183,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_from_before_is_told_to_nobody_until_all_is_known() {
+    fn held_symbols_are_not_announced_until_everything_is_known() {
         let mut reveal = reveal(2 << 20);
         let (a, b) = (reveal.join(), reveal.join());
         reveal.holds(a, 0..100);
         let told = reveal.tell(b);
         assert_eq!(told, one(100..116));
-        // It had what it asked for before it said so.
+        // It requested these before it reported that it holds them.
         reveal.holds(b, 100..110);
         assert_eq!(count(&reveal.tell(b)), 12);
         assert!(reveal.is_over());
     }
 
     #[test]
-    fn who_came_by_much_otherwise_does_not_hold_it_up() {
+    fn a_child_that_has_most_symbols_does_not_delay_the_end() {
         let mut reveal = reveal(20 << 30);
         let a = reveal.join();
         let calls = (1..100).find(|_| {
@@ -224,10 +225,10 @@ mod tests {
     }
 
     proptest! {
-        /// Nobody who stays is told of what another who stays was told of, until it is over; and
-        /// with one who asks on it comes to be over.
+        /// Until the end, no symbol is announced to two children that stay. With one child that keeps requesting, the
+        /// end is reached.
         #[test]
-        fn nothing_is_told_twice_nor_kept(steps in prop::collection::vec(step(), 1..200)) {
+        fn each_symbol_is_announced_once(steps in prop::collection::vec(step(), 1..200)) {
             let mut reveal = reveal(30 << 20);
             let mut told: BTreeMap<SeatId, Vec<Range<u64>>> = BTreeMap::new();
             let mut asked: Vec<Range<u64>> = Vec::new();

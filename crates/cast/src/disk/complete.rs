@@ -1,4 +1,4 @@
-//! Adds what an existing copy of an object lacks, and changes nothing that is there.
+//! Completes an existing copy of an object without changing the files that it has.
 
 use super::{
     Policy,
@@ -20,12 +20,12 @@ use std::{
 use thalweg_base::descriptors::path_of;
 use thalweg_wire::cast::{Layout, LayoutEntry, LayoutKind};
 
-/// What is read at once of two files that are compared.
+/// Bytes read at a time when two files are compared.
 const PIECE: usize = 1 << 18;
 
-/// Whether what has the object's name is a directory that may be part of the object: it contains entries of the
-/// object, or nothing. Each of them is of the same kind and length, as far as this process may look; content is not
-/// read. Earlier casts leave out what their source could not read.
+/// Whether the object's name belongs to a directory that may be an incomplete copy: it is empty or contains entries of
+/// the object, and each of them has the right kind and length, as far as this process may look. Content is not read.
+/// Copies are incomplete because a cast leaves out what its source cannot read.
 pub fn may_be_part(place: &Place, layout: &Layout, policy: &Policy) -> bool {
     let is_directory = layout.entries.first().is_some_and(|e| e.kind == LayoutKind::Directory);
     let mut present = 0;
@@ -48,7 +48,7 @@ pub fn may_be_part(place: &Place, layout: &Layout, policy: &Policy) -> bool {
     is_directory && layout.entries.iter().all(&mut fits) && (present > 0 || is_empty(place))
 }
 
-/// Whether what is there under an entry's path is of its kind and length.
+/// Whether an entry's path exists with the entry's kind and length.
 fn is_there(place: &Place, layout: &Layout, entry: &LayoutEntry) -> io::Result<bool> {
     match entry.same_as() {
         None => is_same(place, entry, None),
@@ -68,11 +68,11 @@ fn is_empty(place: &Place) -> bool {
     })
 }
 
-/// Moves the files that are lacking at `to` there from `from`, where the whole object is. `false`: a file that is there
-/// is another, and nothing was moved.
+/// Moves the files that are missing at `to` from the complete copy at `from`. Returns `false`, and moves nothing, if an
+/// existing file differs.
 ///
 /// # Errors
-/// The system's, with the path.
+/// I/O errors, with the path.
 pub fn complete(from: &Place, to: &Place, layout: &Layout, policy: &Policy) -> io::Result<bool> {
     if !may_be_part(to, layout, policy) {
         return Ok(false);
@@ -88,12 +88,12 @@ pub fn complete(from: &Place, to: &Place, layout: &Layout, policy: &Policy) -> i
         let made = match entry.kind {
             LayoutKind::Directory => make_directory(to, &path),
             _ if lacking.contains(entry.path.as_bytes()) => move_new(from, to, entry),
-            // It is equal, or it is a link: links follow.
+            // Equal files stay. Links are created later.
             _ => Ok(()),
         };
         made.map_err(|e| named(&path, &e))?;
     }
-    // The object's own modes follow.
+    // The directories' final modes are set later, so their earlier modes need not be restored.
     opened.directories.clear();
     Ok(true)
 }
@@ -102,7 +102,7 @@ fn has_content(entry: &LayoutEntry) -> bool {
     matches!(entry.kind, LayoutKind::File { .. }) && entry.same_as().is_none()
 }
 
-/// Directories that were opened to this process; they get their modes again when this is dropped.
+/// Directories to which this process gained access. Dropping this restores their modes.
 struct Opened<'a> {
     place: &'a Place,
     /// Paths and earlier modes.
@@ -110,7 +110,7 @@ struct Opened<'a> {
 }
 
 impl Opened<'_> {
-    /// Gives this process all rights to the directories of `layout` that are there.
+    /// Gives this process all rights to the existing directories of `layout`.
     fn open_all(&mut self, layout: &Layout) -> io::Result<()> {
         let place = self.place;
         for entry in layout.entries.iter().filter(|entry| entry.kind == LayoutKind::Directory) {
@@ -138,13 +138,13 @@ impl Drop for Opened<'_> {
     }
 }
 
-/// Gives a directory its mode again. If that fails it is more open to its owner than before.
+/// Restores a directory's mode. If that fails, its owner keeps more rights than before.
 fn close(place: &Place, path: &[u8], mode: Mode) {
     let opened = below(&place.directory, path, OFlags::PATH | OFlags::DIRECTORY);
     _ = opened.and_then(|found| chmodat(CWD, path_of(&found), mode, AtFlags::empty()));
 }
 
-/// The paths of the files that are lacking at `to`; `None`: a file that is there is another one.
+/// The paths of files that are missing at `to`; `None` if an existing file differs.
 fn lacking<'a>(
     from: &Place,
     to: &Place,
@@ -161,7 +161,7 @@ fn lacking<'a>(
     Ok(Some(lacking))
 }
 
-/// What is at the place of a file.
+/// The result of comparing a file with the one at its destination.
 enum Compared {
     Lacking,
     Equal,
@@ -199,7 +199,8 @@ fn is_equal(mut one: File, mut other: File) -> io::Result<bool> {
     }
 }
 
-/// Moves a file that was lacking. A file that has come there meanwhile was not compared: it is an error, and it stays.
+/// Moves a file that was missing. If a file has appeared there meanwhile, this fails and leaves it in place, because it
+/// was not compared.
 fn move_new(from: &Place, to: &Place, entry: &LayoutEntry) -> io::Result<()> {
     let [old, new] = [from, to].map(|place| place.path(entry.path.as_bytes()));
     let ((old_above, old), (new_above, new)) = (above(from, &old)?, above(to, &new)?);

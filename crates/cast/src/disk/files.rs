@@ -1,4 +1,4 @@
-//! Reads and writes an object's bytes, a few files open at a time.
+//! Reads and writes an object's bytes; keeps a few files open at a time.
 
 use super::{
     open::below,
@@ -25,22 +25,21 @@ use thalweg_wire::{
     object::FileTime,
 };
 
-/// Files that are kept open. A cast of one large file has one; beyond, the directories of small
-/// files cost an `openat2` each time.
-const OPEN: usize = 64;
+/// The maximum number of files kept open. A cast of one large file needs one. In directories with more files, each
+/// switch costs an `openat2`.
+const MAX_OPEN: usize = 64;
 
-/// Beyond so many files that were written since the last sync, the whole file system is synced.
-const SINGLY: usize = 16;
+/// If more files than this were written since the last sync, the whole file system is synced.
+const MAX_SINGLE_SYNCS: usize = 16;
 
 /// Bytes read at a time when files are checked for readability.
 const PIECE: usize = 1 << 20;
 
-/// Where an object is: an open directory, and its name there.
+/// The location of an object: an open directory, and the object's name in it.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The directory.
     pub directory: Arc<OwnedFd>,
-    /// The object's name in it: one part of a path.
+    /// The object's name in the directory: one path component.
     pub name: Vec<u8>,
 }
 
@@ -59,7 +58,7 @@ pub fn path_in(name: &[u8], below: &[u8]) -> Vec<u8> {
     }
 }
 
-/// An object's files; shared by all who read and write it.
+/// The files of an object, shared by all tasks that read and write it.
 #[derive(Debug)]
 pub struct ObjectFiles {
     layout: Arc<Layout>,
@@ -72,25 +71,25 @@ struct Inner {
     place: Place,
     stage: Stage,
     open: VecDeque<(u32, Arc<File>)>,
-    /// Written since the last sync.
+    /// Entries written since the last sync.
     dirty: BTreeSet<u32>,
-    /// What the file system makes of times.
+    /// How the file system rounds times.
     times: StoredTimes,
 }
 
-/// What is known of the files.
+/// How the files relate to the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// They are being made: not yet as the layout says.
+    /// They are being written and do not match the layout yet.
     Making,
-    /// They were there, and may be what the layout says: read, and not written.
+    /// They already existed and may match the layout. They are only read.
     Found,
-    /// They are as the layout says, to the time when each was changed last.
+    /// They match the layout, including modification times.
     Present,
 }
 
 impl ObjectFiles {
-    /// The files of a layout that are there, and stay as it says.
+    /// Files that match the layout and must stay unchanged.
     pub fn present(layout: Arc<Layout>, place: Place) -> Self {
         Self::new(layout, place, Stage::Present)
     }
@@ -100,7 +99,7 @@ impl ObjectFiles {
         Self::new(layout, place, Stage::Making)
     }
 
-    /// Files that somebody has put there: they may be the object's.
+    /// Existing files of the user, which may match the layout.
     pub fn found(layout: Arc<Layout>, place: Place) -> Self {
         Self::new(layout, place, Stage::Found)
     }
@@ -111,19 +110,19 @@ impl ObjectFiles {
         Self { spans: Spans::new(&layout), layout, inner: Mutex::new(inner) }
     }
 
-    /// What they are.
+    /// The layout of the files.
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
 
-    /// They are complete, and have got another name.
+    /// Marks the files as complete, at their final place.
     pub fn moved(&self, place: Place) {
         let mut inner = self.lock();
         inner.place = place;
         inner.stage = Stage::Present;
     }
 
-    /// A panic in between leaves whole values behind.
+    /// A panic cannot leave partly changed values.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -131,8 +130,7 @@ impl ObjectFiles {
     /// Reads these bytes of the object.
     ///
     /// # Errors
-    /// The system's; of files that are present also if one is not (any more) as the layout
-    /// says.
+    /// I/O errors. If the files are complete, also an error if one does not match the layout any more.
     pub fn read(&self, from: u64, buffer: &mut [u8]) -> io::Result<()> {
         let mut filled = 0;
         for piece in self.spans.pieces(from..from + buffer.len() as u64) {
@@ -152,8 +150,7 @@ impl ObjectFiles {
         read.map_err(|e| self.named(piece.entry, &e))
     }
 
-    /// The files that cannot be read, with the errors, among those whose bytes are at or after `from`. Reads all of
-    /// them.
+    /// Reads all files whose bytes are at or after `from`. Returns those that cannot be read, with the errors.
     pub fn unreadable(&self, from: u64) -> Vec<(u32, io::Error)> {
         let mut failed: Vec<(u32, io::Error)> = Vec::new();
         let mut buffer = vec![0; PIECE];
@@ -172,8 +169,7 @@ impl ObjectFiles {
         failed
     }
 
-    /// Reads bytes of the object that lie one behind the other into these places; by one call of the
-    /// system if they are in one file.
+    /// Reads consecutive bytes of the object into `places`, with one system call if they are in one file.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -199,7 +195,7 @@ impl ObjectFiles {
     /// Writes these bytes of the object.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn write(&self, from: u64, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         for piece in self.spans.pieces(from..from + bytes.len() as u64) {
@@ -216,10 +212,10 @@ impl ObjectFiles {
         Ok(())
     }
 
-    /// Copies the files that are at another place and can be read. The others stay as they are.
+    /// Copies the readable files from another place. Files that cannot be read are skipped.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn copy_from(&self, place: &Place) -> io::Result<()> {
         for (number, entry) in (0..).zip(&self.layout.entries) {
             let LayoutKind::File { length: length @ 1.. } = entry.kind else { continue };
@@ -237,10 +233,10 @@ impl ObjectFiles {
         Ok(())
     }
 
-    /// What was written before this call is on the disk when it returns.
+    /// Syncs everything that was written before this call to disk.
     ///
     /// # Errors
-    /// The system's; then it counts as not synced.
+    /// I/O errors; then the files stay marked as not synced.
     pub fn sync(&self) -> io::Result<()> {
         let dirty = std::mem::take(&mut self.lock().dirty);
         let synced = self.sync_these(&dirty);
@@ -251,7 +247,7 @@ impl ObjectFiles {
     }
 
     fn sync_these(&self, dirty: &BTreeSet<u32>) -> io::Result<()> {
-        if dirty.len() > SINGLY {
+        if dirty.len() > MAX_SINGLE_SYNCS {
             let directory = Arc::clone(&self.lock().place.directory);
             return Ok(rustix::fs::syncfs(&*directory)?);
         }
@@ -274,7 +270,7 @@ impl ObjectFiles {
         let opened = below(&place.directory, &path, flags | OFlags::NONBLOCK);
         let file = Arc::new(File::from(opened.map_err(|e| self.named(entry, &e.into()))?));
         let mut inner = self.lock();
-        inner.open.truncate(OPEN - 1);
+        inner.open.truncate(MAX_OPEN - 1);
         inner.open.push_front((entry, Arc::clone(&file)));
         Ok((file, stage))
     }
@@ -287,7 +283,7 @@ impl ObjectFiles {
         self.layout.entries.get(entry as usize).map_or(b"", |entry| entry.path.as_bytes())
     }
 
-    /// Whether a file is as the layout says: who changes it changes its time.
+    /// Fails if a file does not match the layout: a change alters its modification time.
     fn check(&self, entry: u32, file: &File) -> io::Result<()> {
         let found = file.metadata()?;
         let Some(told) = self.layout.entries.get(entry as usize) else {
@@ -334,7 +330,7 @@ mod tests {
 
     const LENGTHS: [usize; 4] = [5000, 0, 700, 9000];
 
-    /// Files of these lengths below `o`, and the object's bytes.
+    /// Creates files of these lengths below `o`. Returns them and the object's bytes.
     fn files(dir: &Path) -> (ObjectFiles, Vec<u8>) {
         let object: Vec<u8> = (0..14_700_u32).map(|n| (n / 7) as u8).collect();
         let (mut rest, mut entries) = (object.as_slice(), Vec::new());
@@ -358,7 +354,7 @@ mod tests {
         (ObjectFiles::in_making(Arc::new(Layout::new(entries)), place), object)
     }
 
-    /// These bytes, read into places of 1000.
+    /// Reads these bytes into buffers of 1000 bytes.
     fn read(files: &ObjectFiles, from: usize, to: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; to - from];
         let mut places: Vec<&mut [u8]> = bytes.chunks_mut(1000).collect();
@@ -376,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_became_shorter_is_named() {
+    fn a_truncated_file_is_named_in_the_error() {
         let dir = tempfile::tempdir().unwrap();
         let (files, _) = files(dir.path());
         fs::write(dir.path().join("o/f3"), [1; 2500]).unwrap();

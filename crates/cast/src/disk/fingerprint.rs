@@ -1,7 +1,7 @@
-//! Whether files were touched since they were read: by their numbers, lengths and times of change.
+//! Detects changes of files since they were read, by their inode numbers, lengths and times of change.
 //!
-//! Whoever writes a file changes the time of its last change of status (inode(7): ctime), which no call sets
-//! back; the time of its content's last change can be set to anything (utimensat(2)).
+//! Every write to a file updates its time of last status change (ctime, inode(7)), which no system call can set back.
+//! The modification time can be set to any value (utimensat(2)).
 
 use super::{files::Place, tree::above};
 use rustix::fs::{AtFlags, statat};
@@ -13,25 +13,25 @@ use std::{
 };
 use thalweg_wire::cast::{Layout, LayoutKind};
 
-/// A clock of files that ticks finer than a second ticks at least so often: 100 Hz, twice.
+/// The clock tick of a file system with times finer than a second: two ticks of 100 Hz.
 const TICK: Duration = Duration::from_millis(20);
 
-/// The coarsest one: FAT's.
+/// The coarsest clock tick: that of FAT.
 const COARSE_TICK: Duration = Duration::from_secs(2);
 
-/// All files of an object as they are.
+/// A fingerprint of all files of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
-    /// BLAKE3 of their numbers, lengths and times.
+    /// BLAKE3 of inode numbers, modes, lengths and times.
     pub hash: [u8; 32],
-    /// So long after the last change another one may leave the times as they are.
+    /// A second change within this time after the first may leave the times unchanged.
     pub tick: Duration,
 }
 
-/// Looks at all files of a layout; content is not read.
+/// Computes the fingerprint of all files of a layout. Content is not read.
 ///
 /// # Errors
-/// The system's.
+/// I/O errors.
 pub fn fingerprint(place: &Place, layout: &Layout) -> io::Result<Fingerprint> {
     let mut hasher = blake3::Hasher::new();
     let mut tick = TICK;
@@ -85,12 +85,12 @@ mod tests {
         let directory = Arc::new(open_directory(dir).unwrap());
         let place = Place { directory, name: b"o".to_vec() };
         let found = fingerprint(&place, &layout).ok()?;
-        // The next change has another time.
+        // Waits for the next clock tick, so that the next change has another time.
         sleep(found.tick);
         Some(found.hash)
     }
 
-    /// Does something to a file, and gives it its old time back.
+    /// Changes a file and restores its modification time.
     fn quietly(file: &Path, change: impl FnOnce(&Path)) {
         let modified = fs::metadata(file).unwrap().modified().unwrap();
         change(file);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn each_change_shows_whatever_times_are_set_back() {
+    fn every_change_alters_the_fingerprint_even_if_mtime_is_restored() {
         let dir = tempfile::tempdir().unwrap();
         let (a, b) = (dir.path().join("o/a"), dir.path().join("o/d/b"));
         fs::create_dir_all(dir.path().join("o/d")).unwrap();

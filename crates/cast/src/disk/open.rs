@@ -1,4 +1,4 @@
-//! Opens what is below a directory, and nothing else.
+//! Opens paths below a directory without leaving it.
 
 use rustix::{
     fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2},
@@ -6,23 +6,23 @@ use rustix::{
 };
 use std::{ffi::OsStr, io, os::fd::OwnedFd, os::unix::ffi::OsStrExt as _, path::Path};
 
-/// Renames come one after the other; 100 of them all in our way do not happen.
+/// `openat2` fails with `EAGAIN` if a rename interferes. 100 such renames in a row do not happen.
 const TRIES: u32 = 100;
 
-/// A directory by its path; links on the way to it are the operator's own choice.
+/// Opens a directory by its path. Symbolic links on the path are followed: the operator chose them.
 ///
 /// # Errors
-/// The system's.
+/// I/O errors.
 pub fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(openat(CWD, path, flags, Mode::empty())?)
 }
 
-/// What is below a directory, through no link at all (openat2(2)); made, if the flags say so, for
-/// its owner alone.
+/// Opens a path below a directory without following any link (openat2(2)). With `OFlags::CREATE` the file is created
+/// readable and writable for its owner only.
 ///
 /// # Errors
-/// The system's; `ELOOP` and `EXDEV` for what leads elsewhere.
+/// I/O errors; `ELOOP` and `EXDEV` for a path that leads out of the directory.
 pub fn below(directory: &OwnedFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let mode = if flags.contains(OFlags::CREATE) { Mode::RUSR | Mode::WUSR } else { Mode::empty() };

@@ -1,18 +1,18 @@
-//! Which bytes of an object are in which file.
+//! Maps byte ranges of an object to its files.
 
 use std::ops::Range;
 use thalweg_wire::cast::{Layout, LayoutKind};
 
-/// The files of a layout that have bytes, in order.
+/// The nonempty files of a layout, in order.
 #[derive(Clone, Debug)]
 pub struct Spans(Vec<Span>);
 
-/// A file's bytes of the object.
+/// The bytes of the object that one file contains.
 #[derive(Clone, Copy, Debug)]
 struct Span {
-    /// The entry of the layout.
+    /// The index of the layout's entry.
     entry: u32,
-    /// Where they begin in the object.
+    /// The offset of its first byte in the object.
     start: u64,
     length: u64,
 }
@@ -20,14 +20,14 @@ struct Span {
 /// A part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The entry of the layout.
+    /// The index of the layout's entry.
     pub entry: u32,
-    /// Its bytes, from the file's beginning.
+    /// Its bytes, counted from the file's beginning.
     pub range: Range<u64>,
 }
 
 impl Spans {
-    /// Of this layout.
+    /// Creates the map of a layout.
     pub fn new(layout: &Layout) -> Self {
         let mut start = 0;
         let mut spans = Vec::new();
@@ -40,7 +40,7 @@ impl Spans {
         Self(spans)
     }
 
-    /// The parts of files that these bytes of the object are; nothing of what lies beyond its end.
+    /// The parts of files that contain this range of the object. Bytes beyond the object's end are ignored.
     pub fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = Piece> {
         let first = self.0.partition_point(|span| span.start + span.length <= range.start);
         let within = self.0[first..].iter().take_while(move |span| span.start < range.end);

@@ -1,7 +1,7 @@
-//! Makes the files of a layout, and gives them modes, times and links at the end.
+//! Creates the files of a layout, and sets their modes, times and links at the end.
 //!
-//! A directory keeps its owner's right to write until the object has its final name: Linux moves no
-//! directory to another one that may not be written itself (its `..` changes).
+//! A directory stays writable for its owner until the object has its final name: Linux cannot move a directory that is
+//! not writable to another parent, because its `..` changes.
 
 use super::{
     files::{Place, path_in},
@@ -32,15 +32,15 @@ use thalweg_wire::{
     object::{FileTime, Keep},
 };
 
-/// More files than this are synced with the whole file system.
-const SINGLY: usize = 16;
+/// More files than this are synced by syncing the whole file system.
+const MAX_SINGLE_SYNCS: usize = 16;
 
-/// Makes directories and files of their lengths, without content; links come at the end, so that
-/// nothing is ever written through one. What is there already stays, and may be written by its owner:
-/// an earlier try may have come as far as to the modes.
+/// Creates directories, and files of the right lengths without content. Links are created later, so that nothing is
+/// ever written through one. Existing entries stay and are made writable for their owner, because an interrupted
+/// attempt may already have set their modes.
 ///
 /// # Errors
-/// The system's, with the path.
+/// I/O errors, with the path.
 pub fn make(place: &Place, layout: &Layout) -> io::Result<()> {
     for entry in &layout.entries {
         let path = place.path(entry.path.as_bytes());
@@ -76,7 +76,7 @@ fn make_file(place: &Place, path: &[u8], length: u64) -> io::Result<()> {
     File::from(opened?).set_len(length)
 }
 
-/// Gives the owner of what is there all rights to it, if it is what it should be.
+/// Gives the owner of an entry all rights to it, if it has the expected kind.
 pub(super) fn allow(place: &Place, path: &[u8], kind: FileType) -> io::Result<()> {
     let found = below(&place.directory, path, OFlags::PATH)?;
     let seen = fstat(&found)?;
@@ -88,11 +88,11 @@ pub(super) fn allow(place: &Place, path: &[u8], kind: FileType) -> io::Result<()
     if mode.contains(wanted) {
         return Ok(());
     }
-    // What is open by its path alone has its mode changed by its name in /proc alone (open(2)).
+    // A descriptor opened with `O_PATH` can change its mode only through its name in /proc (open(2)).
     Ok(chmodat(CWD, path_of(&found), mode | wanted, AtFlags::empty())?)
 }
 
-/// The directory that a path's last part is in, and that part.
+/// The parent directory of a path, opened, and the last component.
 pub(super) fn above<'a>(place: &Place, path: &'a [u8]) -> io::Result<(OwnedFd, &'a [u8])> {
     let (above, name) = match path.iter().rposition(|b| *b == b'/') {
         Some(at) => (&path[..at], &path[at + 1..]),
@@ -101,13 +101,12 @@ pub(super) fn above<'a>(place: &Place, path: &'a [u8]) -> io::Result<(OwnedFd, &
     Ok((below(&place.directory, above, OFlags::PATH | OFlags::DIRECTORY)?, name))
 }
 
-/// Makes the links, sets modes and times of files, and syncs all of it: what is done before the object
-/// has its name.
+/// Creates links, sets modes and times of files, and syncs everything. Called before the object gets its name.
 ///
-/// No set-user-ID, set-group-ID or sticky bits: they are another host's word.
+/// Set-user-ID, set-group-ID and sticky bits are never set: another host must not choose them.
 ///
 /// # Errors
-/// The system's, with the path.
+/// I/O errors, with the path.
 pub fn settle(place: &Place, layout: &Layout, policy: &Policy) -> io::Result<()> {
     let dresser = Dresser::of(layout, policy.owners);
     each(place, layout, |entry, path, sync| match &entry.kind {
@@ -121,11 +120,11 @@ pub fn settle(place: &Place, layout: &Layout, policy: &Policy) -> io::Result<()>
     })
 }
 
-/// Sets modes and times of directories, the deepest first, and syncs them: what is done once the object
-/// has its name. It may be done again when it was broken off.
+/// Sets modes and times of directories, the deepest first, and syncs them. Called once the object has its name; may be
+/// repeated after an interruption.
 ///
 /// # Errors
-/// The system's, with the path.
+/// I/O errors, with the path.
 pub fn seal(place: &Place, layout: &Layout, owners: OwnerPolicy) -> io::Result<()> {
     let dresser = Dresser::of(layout, owners);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -136,7 +135,7 @@ pub fn seal(place: &Place, layout: &Layout, owners: OwnerPolicy) -> io::Result<(
         })
     };
     match seal() {
-        // One that its owner may not enter has got its mode before: all below it, too.
+        // A directory already has its final mode, which denies its owner access: open all of them and start again.
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
             let is_directory = |entry: &&LayoutEntry| entry.kind == LayoutKind::Directory;
             for entry in layout.entries.iter().filter(is_directory) {
@@ -149,13 +148,13 @@ pub fn seal(place: &Place, layout: &Layout, owners: OwnerPolicy) -> io::Result<(
     }
 }
 
-/// All entries from the last one on: what is in a directory before the directory.
+/// Visits all entries in reverse order, so that a directory follows its content.
 fn each(
     place: &Place,
     layout: &Layout,
     step: impl Fn(&LayoutEntry, &[u8], bool) -> io::Result<()>,
 ) -> io::Result<()> {
-    let singly = layout.entries.len() <= SINGLY;
+    let singly = layout.entries.len() <= MAX_SINGLE_SYNCS;
     for entry in layout.entries.iter().rev() {
         let path = place.path(entry.path.as_bytes());
         step(entry, &path, singly).map_err(|e| named(&path, &e))?;
@@ -166,14 +165,14 @@ fn each(
     Ok(())
 }
 
-/// Another name of a file.
+/// Creates a hard link.
 fn make_name(place: &Place, path: &[u8], first: &[u8]) -> io::Result<()> {
     let (from, first) = above(place, first)?;
     let (to, name) = above(place, path)?;
     let (first, name) = (OsStr::from_bytes(first), OsStr::from_bytes(name));
     let link = || linkat(&from, first, &to, name, AtFlags::empty());
     match link() {
-        // By an earlier try, or with an older content.
+        // Left by an earlier attempt, or a name of an older file.
         Err(Errno::EXIST) => {
             unlinkat(&to, name, AtFlags::empty())?;
             Ok(link()?)
@@ -199,7 +198,7 @@ fn make_link(
     Ok(())
 }
 
-/// Whether the owners and groups in a layout are set.
+/// Whether owners and groups of a layout are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerPolicy {
     /// Files belong to the user of this process.
@@ -213,12 +212,12 @@ pub enum OwnerPolicy {
 pub struct Policy {
     /// Owners and groups of files.
     pub owners: OwnerPolicy,
-    /// The inbox that symbolic links must not lead out of, without a last `/`; `None`: they may point anywhere.
+    /// The inbox, without a final `/`, that symbolic links must not point out of; `None`: links may point anywhere.
     pub links_within: Option<Vec<u8>>,
 }
 
 impl Policy {
-    /// What sources are told of it.
+    /// The rules that sources are told.
     pub fn rules(&self) -> InboxRules {
         let hash = |inbox: &Vec<u8>| *blake3::hash(inbox).as_bytes();
         let within = |inbox| LinkRule::Within(hash(inbox));
@@ -228,8 +227,7 @@ impl Policy {
         }
     }
 
-    /// The policy of a receiver with these rules, as far as it matters to the links in this layout. Owners are never
-    /// set.
+    /// The policy of a receiver with these rules, as far as it concerns the links in this layout. Owners are never set.
     pub fn of_receiver(links: LinkRule, layout: &Layout) -> Self {
         let links_within = match links {
             LinkRule::Anywhere => None,
@@ -239,10 +237,10 @@ impl Policy {
         Self { owners: OwnerPolicy::Ignore, links_within }
     }
 
-    /// Whether an entry may be made; `path` is its path below the inbox.
+    /// Checks whether an entry may be created; `path` is its path below the inbox.
     ///
     /// # Errors
-    /// Why it must not: it is a link that could lead out of the inbox.
+    /// The reason: the entry is a link that could lead out of the inbox.
     pub(super) fn check_link(&self, entry: &LayoutEntry, path: &[u8]) -> Result<(), &'static str> {
         let (LayoutKind::Symlink { target }, Some(inbox)) = (&entry.kind, &self.links_within)
         else {
@@ -253,7 +251,7 @@ impl Policy {
     }
 }
 
-/// The path with this hash, if an absolute link points to it or below.
+/// The path with this hash, if an absolute link points to it or below it.
 fn inbox_in_targets(hash: &[u8; 32], layout: &Layout) -> Option<Vec<u8>> {
     let target = |entry: &LayoutEntry| match &entry.kind {
         LayoutKind::Symlink { target } if target.starts_with(b"/") => Some(target.clone()),
@@ -267,7 +265,7 @@ fn inbox_in_targets(hash: &[u8; 32], layout: &Layout) -> Option<Vec<u8>> {
     })
 }
 
-/// The links of the object with this name that are left out of the inbox: their number, and which is the first and why.
+/// The links that the policy refuses for an object with this name: their number, and a description of the first.
 pub fn refused_links(name: &[u8], layout: &Layout, policy: &Policy) -> Option<(u64, String)> {
     let check = |entry: &LayoutEntry| {
         let path = path_in(name, entry.path.as_bytes());
@@ -281,7 +279,7 @@ pub fn refused_links(name: &[u8], layout: &Layout, policy: &Policy) -> Option<(u
     Some((1 + refused.count() as u64, first))
 }
 
-/// How many entries of a layout have owners or groups that are not set here.
+/// The number of entries whose owners or groups are not applied here.
 pub fn count_ignored_owners(layout: &Layout, owners: OwnerPolicy) -> u64 {
     if owners == OwnerPolicy::Apply && gives_away() {
         return 0;
@@ -336,14 +334,14 @@ impl Dresser {
     }
 }
 
-/// Whether all entries are there as [`settle`] left them: what they are, files' lengths and times,
-/// links' targets. Content is not read.
+/// Whether all entries are as [`settle`] leaves them: kinds, lengths and times of files, targets of links. Content is
+/// not read.
 pub fn is_as_made(place: &Place, layout: &Layout, policy: &Policy) -> bool {
     has_shape(place, layout, policy, true)
 }
 
-/// Compares regardless of modification times and of missing links, which [`settle`] creates: an earlier cast may have
-/// left them out.
+/// Like [`is_as_made`], but ignores modification times and missing links: an earlier cast may have left links out, and
+/// [`settle`] creates them.
 pub fn may_be(place: &Place, layout: &Layout, policy: &Policy) -> bool {
     has_shape(place, layout, policy, false)
 }
@@ -351,7 +349,7 @@ pub fn may_be(place: &Place, layout: &Layout, policy: &Policy) -> bool {
 fn has_shape(place: &Place, layout: &Layout, policy: &Policy, with_times: bool) -> bool {
     let mut times = with_times.then(StoredTimes::default);
     let is_same = |entry: &LayoutEntry| match entry.same_as() {
-        // Refused links are not made.
+        // Refused links are not created.
         _ if policy.check_link(entry, &place.path(entry.path.as_bytes())).is_err() => true,
         None => is_same(place, entry, times.as_mut()).unwrap_or_else(|why| {
             let is_link = matches!(entry.kind, LayoutKind::Symlink { .. });
@@ -362,7 +360,7 @@ fn has_shape(place: &Place, layout: &Layout, policy: &Policy, with_times: bool) 
     layout.entries.iter().all(is_same)
 }
 
-/// Whether both are names of one file.
+/// Whether both entries are names of the same file.
 pub(super) fn is_name(place: &Place, entry: &LayoutEntry, first: &LayoutEntry) -> io::Result<bool> {
     let found = [entry, first].map(|entry| look(place, entry).map(|(_, found)| found));
     let [one, other] = found;

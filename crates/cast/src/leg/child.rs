@@ -1,7 +1,7 @@
-//! The child's end of a leg: asks, proves what comes, hands it to the disk.
+//! The child's end of a pull leg: requests symbols, verifies them, and passes them to the disk.
 
 use super::{
-    Desk, Leg,
+    Leg, SymbolScheduler,
     io::{Hear, Say, invalid},
 };
 use crate::{
@@ -31,79 +31,79 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// How often it is asked whether a parent is silent, or may be asked for more.
+/// Interval for checking whether a parent is silent or can be asked for more.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What was begun must be whole so soon.
-const WHOLE: Duration = Duration::from_secs(20);
+/// Timeout for receiving the rest of a message.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// So many symbols that nobody asked for are a fault; more, a lie.
+/// More unrequested symbols than this are treated as misbehaviour; fewer, as an error.
 const MAX_UNASKED: u64 = 64;
 
-/// Something is said to the parent at least so often, so that it knows of us.
+/// Interval of keep-alive messages to the parent.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
 
-/// What came from one parent.
+/// Counts the bytes received from one parent.
 #[derive(Debug, Default)]
-pub struct Got {
+pub struct ReceivedBytes {
     /// Bytes of symbols.
     pub bytes: AtomicU64,
-    /// Of those: of no use.
+    /// Those of them that were of no use.
     pub beyond: AtomicU64,
 }
 
-impl Got {
-    /// Bytes that were of use.
+impl ReceivedBytes {
+    /// Bytes of symbols that were of use.
     pub fn useful(&self) -> u64 {
         self.bytes.load(Relaxed).saturating_sub(self.beyond.load(Relaxed))
     }
 }
 
-/// What a leg to a parent works with.
+/// What a leg to a parent needs.
 #[derive(Clone, Debug)]
 pub struct Child {
     /// The object.
     pub store: Arc<Store>,
-    /// What comes is handed on from there as well.
+    /// The node's ring, from which received symbols are forwarded.
     pub node: Arc<NodeRing>,
-    /// Who is asked for what.
-    pub desk: Arc<Desk>,
-    /// To the disk.
+    /// Decides which symbols are requested from which parent.
+    pub scheduler: Arc<SymbolScheduler>,
+    /// Received symbols, for the disk.
     pub disk: mpsc::Sender<ToDisk>,
-    /// What came.
-    pub got: Arc<Got>,
-    /// What is expected of the parent; zero: not known.
+    /// Counters of received bytes.
+    pub got: Arc<ReceivedBytes>,
+    /// The expected rate of the parent; zero if unknown.
     pub expected: Rate,
 }
 
 impl Child {
-    /// This node's own disk fails: the reception ends with that, and no parent is to blame.
-    async fn broken(&self, why: io::Error) -> Left {
-        // Without the disk's thread it has ended already.
+    /// Ends the reception because this node's own disk failed; the parent is not at fault.
+    async fn broken(&self, why: io::Error) -> LegEnd {
+        // If sending fails, the disk's thread, and so the reception, has already ended.
         _ = self.disk.send(ToDisk::Broken(why)).await;
-        Left::Done
+        LegEnd::Done
     }
 }
 
 /// Why a leg ended.
 #[derive(Debug, Error)]
-pub enum Left {
-    /// The parent sent what the digests do not allow.
+pub enum LegEnd {
+    /// The parent sent data that does not match the digests.
     #[error("{0}")]
     Corrupt(String),
-    /// It owes symbols and sends nothing.
+    /// The parent owes symbols and sends nothing.
     #[error("nothing came for too long, and {0} symbols are owed")]
     Silent(u64),
-    /// The connection.
+    /// The connection failed.
     #[error("{0}")]
     Lost(#[from] io::Error),
-    /// Nothing more is wanted.
+    /// Everything has arrived.
     #[error("all is here")]
     Done,
 }
 
-impl Left {
-    /// As it is reported.
+impl LegEnd {
+    /// The fault that is reported to the source.
     pub fn fault(&self) -> Option<Fault> {
         match self {
             Self::Corrupt(_) => Some(Fault::Corrupt),
@@ -117,26 +117,26 @@ impl Left {
 struct Pulling {
     child: Child,
     no: ParentId,
-    /// Blocks whose pages were asked for on this leg.
+    /// Blocks whose pages were requested on this leg.
     pages: Mutex<BTreeSet<u32>>,
     came: Notify,
-    /// Symbols that came and were not asked for.
+    /// Symbols that arrived without a request.
     unasked: AtomicU64,
 }
 
-/// A parent of the desk, until this is dropped, on whatever way.
-struct Joined(Arc<Desk>, ParentId);
+/// A parent registered at the scheduler until this is dropped, however the leg ends.
+struct Registration(Arc<SymbolScheduler>, ParentId);
 
-impl Drop for Joined {
+impl Drop for Registration {
     fn drop(&mut self) {
         self.0.leave(self.1);
     }
 }
 
-/// Pulls from one parent until all is here, or the parent is left.
-pub async fn pull(child: Child, leg: Leg) -> Left {
-    let no = child.desk.join(child.expected, leg.round_trip().unwrap_or_default());
-    let _joined = Joined(Arc::clone(&child.desk), no);
+/// Pulls from one parent until everything is present or the parent must be left.
+pub async fn pull(child: Child, leg: Leg) -> LegEnd {
+    let no = child.scheduler.join(child.expected, leg.round_trip().unwrap_or_default());
+    let _registration = Registration(Arc::clone(&child.scheduler), no);
     let pulling = Pulling {
         child,
         no,
@@ -149,8 +149,8 @@ pub async fn pull(child: Child, leg: Leg) -> Left {
         left = pulling.hear(hear) => left,
         left = pulling.ask(&mut say) => left,
     };
-    if matches!(left, Left::Done) {
-        // It learns it from the connection's end as well.
+    if matches!(left, LegEnd::Done) {
+        // If sending fails, the parent notices the end of the connection.
         _ = say.message(&Wish::Bye).await;
     }
     say.close().await;
@@ -158,14 +158,14 @@ pub async fn pull(child: Child, leg: Leg) -> Left {
 }
 
 impl Pulling {
-    async fn hear(&self, mut hear: Hear) -> Left {
+    async fn hear(&self, mut hear: Hear) -> LegEnd {
         loop {
             let heard = match timeout(LOOK, hear.ready()).await {
                 Ok(Ok(())) => self.frame(&mut hear).await,
                 Ok(Err(lost)) => Err(lost.into()),
-                Err(_) if self.child.desk.is_silent(self.no) => {
-                    let status = self.child.desk.status(self.no);
-                    Err(Left::Silent(status.map_or(0, |status| status.outstanding)))
+                Err(_) if self.child.scheduler.is_silent(self.no) => {
+                    let status = self.child.scheduler.status(self.no);
+                    Err(LegEnd::Silent(status.map_or(0, |status| status.outstanding)))
                 }
                 Err(_) => continue,
             };
@@ -175,7 +175,7 @@ impl Pulling {
         }
     }
 
-    async fn frame(&self, hear: &mut Hear) -> Result<(), Left> {
+    async fn frame(&self, hear: &mut Hear) -> Result<(), LegEnd> {
         match within(hear.frame()).await? {
             Frame::Symbol(head) => {
                 let frame = within(hear.framed(head)).await?;
@@ -189,22 +189,22 @@ impl Pulling {
         }
     }
 
-    async fn symbol(&self, head: SymbolHead, frame: Vec<u8>) -> Result<(), Left> {
+    async fn symbol(&self, head: SymbolHead, frame: Vec<u8>) -> Result<(), LegEnd> {
         let store = &self.child.store;
         let id = SymbolId { block: head.block, esi: head.esi };
         let index = store.known.geometry.index(id);
-        let index = index.ok_or_else(|| Left::Corrupt(format!("{id:?} is no source symbol")))?;
+        let index = index.ok_or_else(|| LegEnd::Corrupt(format!("{id:?} is no source symbol")))?;
         let page = match store.pages.cached(id.block) {
             Some(page) => page,
             None => self.page(id.block).await?,
         };
         let bytes = frame.get(FRAME_HEAD..).unwrap_or_default();
         if let Err(wrong) = page.verify(&store.known.geometry, id, bytes) {
-            return Err(Left::Corrupt(wrong.to_string()));
+            return Err(LegEnd::Corrupt(wrong.to_string()));
         }
         let length = bytes.len() as u64;
         self.child.got.bytes.fetch_add(length, Relaxed);
-        let arrived = self.child.desk.arrived(self.no, index);
+        let arrived = self.child.scheduler.arrived(self.no, index);
         self.came.notify_one();
         if arrived != Arrived::Fresh {
             self.child.got.beyond.fetch_add(length, Relaxed);
@@ -216,52 +216,52 @@ impl Pulling {
         }
         let piece = Piece { id, frame, got: Arc::clone(&self.child.got) };
         let sent = self.child.disk.send(ToDisk::Symbol(piece)).await;
-        sent.map_err(|_: SendError<_>| Left::Done)
+        sent.map_err(|_: SendError<_>| LegEnd::Done)
     }
 
-    /// What is asked of two comes twice; what nobody asked for, now and then, from one who has a fault.
-    fn of_no_use(&self, arrived: Arrived) -> Result<(), Left> {
+    /// Tolerates duplicates, which are expected for symbols requested from two parents, and a few unrequested symbols.
+    fn of_no_use(&self, arrived: Arrived) -> Result<(), LegEnd> {
         let unasked = match arrived {
             Arrived::Unasked => self.unasked.fetch_add(1, Relaxed) + 1,
             _ => 0,
         };
         match unasked > MAX_UNASKED {
-            true => Err(Left::Corrupt("it sends again and again what is not asked of it".into())),
+            true => Err(LegEnd::Corrupt("it sends again and again what is not asked of it".into())),
             false => Ok(()),
         }
     }
 
-    /// A page that came earlier.
-    async fn page(&self, block: u32) -> Result<Arc<SourcePage>, Left> {
+    /// The page of a block, which must have been received earlier.
+    async fn page(&self, block: u32) -> Result<Arc<SourcePage>, LegEnd> {
         let store = Arc::clone(&self.child.store);
         let read = tokio::task::spawn_blocking(move || store.page(block));
         let page = match read.await.map_err(io::Error::other)? {
             Ok(page) => page,
             Err(why) => return Err(self.child.broken(why).await),
         };
-        page.ok_or_else(|| Left::Corrupt(format!("a symbol of block {block} before its page")))
+        page.ok_or_else(|| LegEnd::Corrupt(format!("a symbol of block {block} before its page")))
     }
 
-    async fn said(&self, said: Said) -> Result<(), Left> {
+    async fn said(&self, said: Said) -> Result<(), LegEnd> {
         let store = &self.child.store;
         match said {
             Said::Have(runs) => {
                 self.check(&runs)?;
-                self.child.desk.holds(self.no, &runs);
+                self.child.scheduler.holds(self.no, &runs);
                 self.came.notify_one();
             }
             Said::Gone(runs) => {
                 self.check(&runs)?;
-                self.child.desk.gone(self.no, &runs);
+                self.child.scheduler.gone(self.no, &runs);
             }
             Said::Page { block, digests } => {
                 let (digests, rest) = digests.as_chunks::<32>();
                 if !rest.is_empty() {
-                    return Err(Left::Corrupt("a page of broken digests".into()));
+                    return Err(LegEnd::Corrupt("a page of broken digests".into()));
                 }
                 let page = SourcePage { block, digests: digests.to_vec() };
                 match store.pages.learn(&store.known, page) {
-                    Ok(learnt) => learnt.map_err(|wrong| Left::Corrupt(wrong.to_string()))?,
+                    Ok(learnt) => learnt.map_err(|wrong| LegEnd::Corrupt(wrong.to_string()))?,
                     Err(why) => return Err(self.child.broken(why).await),
                 }
             }
@@ -272,28 +272,28 @@ impl Pulling {
             Said::NoPage(block) => {
                 return Err(invalid(format!("it has symbols of block {block} and no page")).into());
             }
-            // Of use below rings.
+            // Used on stream legs only.
             Said::RepairPage { .. } | Said::Spent(_) => {}
         }
         Ok(())
     }
 
-    fn check(&self, runs: &[(u64, u64)]) -> Result<(), Left> {
+    fn check(&self, runs: &[(u64, u64)]) -> Result<(), LegEnd> {
         match are_sound(runs, self.child.store.known.geometry.symbols()) {
             true => Ok(()),
             false => Err(invalid("symbols that do not exist, or not in order").into()),
         }
     }
 
-    async fn ask(&self, say: &mut Say) -> Left {
+    async fn ask(&self, say: &mut Say) -> LegEnd {
         if let Err(lost) = self.hold(say).await {
             return lost.into();
         }
         let (mut said, mut news) = (Instant::now(), self.child.store.news());
         loop {
-            let changed = self.child.desk.changed.notified();
+            let changed = self.child.scheduler.changed.notified();
             if self.child.store.have().is_complete() {
-                return Left::Done;
+                return LegEnd::Done;
             }
             let is_quiet = said.elapsed() > SIGN_OF_LIFE;
             match self.ask_now(say, is_quiet).await {
@@ -304,14 +304,14 @@ impl Pulling {
             tokio::select! {
                 () = changed => {}
                 () = self.came.notified() => {}
-                // The last symbol is written some time after it came, and then nothing else comes.
+                // The last symbol is written some time after it arrived, and nothing else wakes this task then.
                 () = self.child.store.completed(&mut news) => {}
                 () = tokio::time::sleep(LOOK) => {}
             }
         }
     }
 
-    /// Says what is here from before.
+    /// Tells the parent which symbols are already present.
     async fn hold(&self, say: &mut Say) -> io::Result<()> {
         let held: Vec<(u64, u64)> = {
             let have = self.child.store.have();
@@ -323,9 +323,9 @@ impl Pulling {
         Ok(())
     }
 
-    /// Asks for what may be asked now; `must`: says something in any case. Whether it did.
+    /// Requests what may be requested now; with `must`, sends a message in any case. Returns whether one was sent.
     async fn ask_now(&self, say: &mut Say, must: bool) -> io::Result<bool> {
-        let asks = self.child.desk.asks(self.no);
+        let asks = self.child.scheduler.asks(self.no);
         if asks.is_empty() && must {
             say.message(&Wish::Ask(Vec::new())).await?;
         }
@@ -338,7 +338,7 @@ impl Pulling {
         Ok(must || !asks.is_empty())
     }
 
-    /// Blocks of these symbols whose pages are neither here nor asked for on this leg.
+    /// Blocks of these symbols whose pages are neither known nor requested on this leg.
     fn unknown_pages(&self, asks: &[(u64, u64)]) -> Vec<u32> {
         let per = u64::from(self.child.store.known.geometry.block_symbols());
         let mut asked = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
@@ -350,7 +350,7 @@ impl Pulling {
     }
 }
 
-/// The rest of a frame whose head is here.
+/// Reads the rest of a frame whose head has arrived, with a timeout.
 async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    thalweg_base::timeout::within(WHOLE, "rest of a message", step).await
+    thalweg_base::timeout::within(MESSAGE_TIMEOUT, "rest of a message", step).await
 }

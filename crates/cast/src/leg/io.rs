@@ -1,4 +1,4 @@
-//! The two directions of a channel, sealed or open, and the first words on it.
+//! The two directions of a channel, sealed or open, and the messages that open it.
 
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
@@ -27,36 +27,34 @@ use tokio::{
     net::TcpStream,
 };
 
-/// For each step of the opening: five round trips of the slowest path, and a disk that is busy.
-const STEP: Duration = Duration::from_secs(20);
+/// Timeout of each step of the opening: allows five round trips of the slowest path, and a busy disk.
+const STEP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Nothing is written for so long: the other end is gone.
-const STUCK: Duration = Duration::from_secs(60);
+/// If nothing can be written for this long, the other end is considered gone.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What is read at once: sixteen symbols, a turn of 0.2 ms at 10 Gbit/s.
+/// The receive buffer: sixteen symbols, or 0.2 ms at 10 Gbit/s.
 const BUFFER: usize = 256 * 1024;
 
-/// What comes.
+/// The receiving direction of a channel.
 pub struct Hear(BufReader<Box<dyn AsyncRead + Send + Unpin>>);
 
-/// What goes.
+/// The sending direction of a channel.
 pub struct Say(Box<dyn AsyncWrite + Send + Unpin>);
 
 /// A channel after its opening.
 pub struct Leg {
-    /// What comes.
     pub hear: Hear,
-    /// What goes.
     pub say: Say,
     beneath: Beneath,
 }
 
-/// What a leg goes by, for its round trip.
+/// The transport below a leg, from which its round trip is known.
 #[derive(Debug)]
 enum Beneath {
-    /// A connection, whose counters say.
+    /// A TCP connection; the kernel measures the round trip.
     Socket(OwnedFd),
-    /// A bond, as it was when the leg began.
+    /// A bond, with its round trip when the leg began.
     Bond(Option<Duration>),
 }
 
@@ -75,21 +73,21 @@ impl Leg {
         Self { hear: Hear::of(Box::new(hear)), say: Say(Box::new(say)), beneath }
     }
 
-    /// `early`: what was read off it already.
+    /// An open leg; `early` are the bytes already read from the connection.
     fn clear(tcp: TcpStream, early: Vec<u8>, beneath: Beneath) -> Self {
         let (hear, say) = tcp.into_split();
         let hear = Cursor::new(early).chain(hear);
         Self { hear: Hear::of(Box::new(hear)), say: Say(Box::new(say)), beneath }
     }
 
-    /// The same of what is no TCP connection.
+    /// Like [`Self::clear`], for a stream that is not a TCP connection.
     fn carried(stream: Stream, early: Vec<u8>, beneath: Beneath) -> Self {
         let (hear, say) = split(stream);
         let hear = Cursor::new(early).chain(hear);
         Self { hear: Hear::of(Box::new(hear)), say: Say(Box::new(say)), beneath }
     }
 
-    /// The smallest round trip that the kernel has seen, or that of a bond's best link, if one is known.
+    /// The smallest round trip that the kernel has measured, or that of a bond's best link; `None` if unknown.
     pub fn round_trip(&self) -> Option<Duration> {
         let known = match &self.beneath {
             Beneath::Socket(socket) => TcpInfo::of(socket).ok()?.min_rtt,
@@ -104,10 +102,10 @@ impl Hear {
         Self(BufReader::with_capacity(BUFFER, read))
     }
 
-    /// The next message of at most `most` bytes. Not to be dropped half way.
+    /// Reads the next message of at most `most` bytes. Not cancel-safe.
     ///
     /// # Errors
-    /// The connection's; `InvalidData` for what is no message.
+    /// I/O errors of the connection; `InvalidData` if the bytes are no message.
     pub async fn message<T: DeserializeOwned>(&mut self, most: usize) -> io::Result<T> {
         let mut head = [0; 4];
         self.0.read_exact(&mut head).await?;
@@ -115,7 +113,7 @@ impl Hear {
         self.body(length).await
     }
 
-    /// A message without its length.
+    /// Reads a message whose length has been read.
     ///
     /// # Errors
     /// As [`Hear::message`].
@@ -123,10 +121,10 @@ impl Hear {
         decode(&self.bytes(length).await?).map_err(invalid)
     }
 
-    /// Waits for a byte; may be dropped at any time.
+    /// Waits until a byte can be read. Cancel-safe.
     ///
     /// # Errors
-    /// The connection's; `UnexpectedEof` at its end.
+    /// I/O errors of the connection; `UnexpectedEof` at its end.
     pub async fn ready(&mut self) -> io::Result<()> {
         match self.0.fill_buf().await? {
             [] => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -134,7 +132,7 @@ impl Hear {
         }
     }
 
-    /// The head of the next frame.
+    /// Reads the head of the next frame.
     ///
     /// # Errors
     /// As [`Hear::message`].
@@ -144,12 +142,12 @@ impl Hear {
         Frame::decode(head).map_err(invalid)
     }
 
-    /// So many bytes; the caller has a bound.
+    /// Reads `length` bytes; the caller must bound the length.
     ///
     /// # Errors
-    /// The connection's.
+    /// I/O errors of the connection.
     pub async fn bytes(&mut self, length: usize) -> io::Result<Vec<u8>> {
-        // Allocated as it comes: a length is another's word.
+        // Allocates as bytes arrive, because the peer chooses the length.
         let mut bytes = Vec::with_capacity(length.min(1 << 20));
         (&mut self.0).take(length as u64).read_to_end(&mut bytes).await?;
         if bytes.len() < length { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(bytes) }
@@ -157,10 +155,10 @@ impl Hear {
 }
 
 impl Hear {
-    /// A symbol behind its frame's head, as it is handed on.
+    /// Reads a symbol after its frame's head. Returns the whole frame, ready to be forwarded.
     ///
     /// # Errors
-    /// The connection's.
+    /// I/O errors of the connection.
     pub async fn framed(&mut self, head: SymbolHead) -> io::Result<Vec<u8>> {
         // At most 64 KiB: `Frame::decode`.
         let mut frame = Vec::with_capacity(FRAME_HEAD + head.length as usize);
@@ -172,14 +170,14 @@ impl Hear {
 }
 
 impl Say {
-    /// Whether several pieces go by one call of the system.
+    /// Whether several buffers can be written with one system call.
     pub fn takes_several(&self) -> bool {
         self.0.is_write_vectored()
     }
 
-    /// Sends what there is when the connection has room, each piece from where on is said, as much as it
-    /// takes at once; how much, or `None` if there is nothing. It is asked for again whenever there is
-    /// room, and each time told how much was taken, without a wait in between.
+    /// Writes the offered buffers, each from its offset on, as far as the connection takes them at once. Returns the
+    /// number of bytes taken, or `None` if nothing is offered. Whenever the connection may have room, `offer` is
+    /// called, and then `took` with the number of bytes taken, without an await point in between.
     ///
     /// # Errors
     /// As [`Say::message`].
@@ -199,35 +197,35 @@ impl Say {
             took(if let Poll::Ready(Ok(n)) = &written { *n } else { 0 });
             written.map_ok(Some)
         });
-        match within(STUCK, "room for what is to be sent", writing).await? {
+        match within(WRITE_TIMEOUT, "room for what is to be sent", writing).await? {
             Some(0) => Err(io::ErrorKind::WriteZero.into()),
             taken => Ok(taken),
         }
     }
 
-    /// Sends the beginning of these bytes, as much as the connection takes at once; how much.
+    /// Writes the beginning of `bytes`, as much as the connection takes at once. Returns the number of bytes.
     ///
     /// # Errors
     /// As [`Say::message`].
     pub async fn some(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match within(STUCK, "room for what is to be sent", self.0.write(bytes)).await? {
+        match within(WRITE_TIMEOUT, "room for what is to be sent", self.0.write(bytes)).await? {
             0 => Err(io::ErrorKind::WriteZero.into()),
             n => Ok(n),
         }
     }
 
-    /// Nothing stays behind in this process.
+    /// Flushes buffers of this process.
     ///
     /// # Errors
     /// As [`Say::message`].
     pub async fn flush(&mut self) -> io::Result<()> {
-        within(STUCK, "room for what is to be sent", self.0.flush()).await
+        within(WRITE_TIMEOUT, "room for what is to be sent", self.0.flush()).await
     }
 
     /// Sends a message.
     ///
     /// # Errors
-    /// The connection's; that it takes nothing for a minute.
+    /// I/O errors of the connection; a timeout if it takes nothing for a minute.
     pub async fn message(&mut self, message: &impl Serialize) -> io::Result<()> {
         self.bytes(&encode(message)).await
     }
@@ -245,9 +243,9 @@ impl Say {
         self.flush().await
     }
 
-    /// Nothing more goes.
+    /// Closes the sending direction.
     pub async fn close(&mut self) {
-        // The other end learns it from the connection's end as well.
+        // If this fails, the other end notices the end of the connection.
         _ = tokio::time::timeout(Duration::from_secs(1), self.0.shutdown()).await;
     }
 }
@@ -256,10 +254,10 @@ pub fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// Says what a channel is to be, and hears whether it may.
+/// Sends the opening of a channel and reads the answer.
 ///
 /// # Errors
-/// The connection's; within it the other end's refusal.
+/// I/O errors of the connection; the inner result is the other end's refusal.
 pub async fn open(
     mut channel: Channel<Stream>,
     opening: &Opening,
@@ -274,12 +272,12 @@ pub async fn open(
         channel.flush().await?;
         read::<Answer>(&mut channel, MAX_ANSWER).await
     };
-    match within(STEP, "answer", greeting).await?.cut() {
+    match within(STEP_TIMEOUT, "answer", greeting).await?.cut() {
         Answer::Refused(why) => Ok(Err(why)),
         Answer::Accepted { open: false } => Ok(Ok(Leg::sealed(channel, beneath))),
         Answer::Accepted { open: true } => {
             let cutting = async { cut_over(channel).await.map_err(io::Error::other) };
-            let (stream, early) = within(STEP, "GO", cutting).await?;
+            let (stream, early) = within(STEP_TIMEOUT, "GO", cutting).await?;
             Ok(Ok(match stream.into_tcp() {
                 Ok(tcp) => Leg::clear(tcp, early, beneath),
                 Err(stream) => Leg::carried(stream, early, beneath),
@@ -288,23 +286,23 @@ pub async fn open(
     }
 }
 
-/// Hears what a channel is to be.
+/// Reads the opening of a channel.
 ///
 /// # Errors
-/// The connection's.
+/// I/O errors of the connection.
 pub async fn opening(channel: &mut Channel<TcpStream>) -> io::Result<Opening> {
-    within(STEP, "opening", read(channel, MAX_OPENING)).await
+    within(STEP_TIMEOUT, "opening", read(channel, MAX_OPENING)).await
 }
 
-/// Accepts it; `as_open`: TLS ends.
+/// Accepts a channel; with `as_open` TLS ends after the handshake.
 ///
 /// # Errors
-/// The connection's; a peer that does otherwise than agreed.
+/// I/O errors of the connection, or a peer that violates the protocol.
 pub async fn accept(mut channel: Channel<TcpStream>, as_open: bool) -> io::Result<Leg> {
     let beneath = Beneath::Socket(channel.get_ref().as_fd().try_clone_to_owned()?);
     let mut answer = encode(&Answer::Accepted { open: as_open });
     answer.extend(as_open.then_some(GO));
-    let agreeing = within(STEP, "GO-ACK", async {
+    let agreeing = within(STEP_TIMEOUT, "GO-ACK", async {
         channel.write_all(&answer).await?;
         channel.flush().await?;
         if as_open { channel.read_u8().await } else { Ok(GO_ACK) }
@@ -319,12 +317,12 @@ pub async fn accept(mut channel: Channel<TcpStream>, as_open: bool) -> io::Resul
     }
 }
 
-/// Says no.
+/// Refuses a channel.
 ///
 /// # Errors
-/// The connection's.
+/// I/O errors of the connection.
 pub async fn refuse(mut channel: Channel<TcpStream>, why: Refusal) -> io::Result<()> {
-    within(STEP, "room for an answer", async {
+    within(STEP_TIMEOUT, "room for an answer", async {
         channel.write_all(&encode(&Answer::Refused(why.cut()))).await?;
         channel.shutdown().await
     })
@@ -350,7 +348,7 @@ mod tests {
     use tokio::io::duplex;
 
     #[tokio::test]
-    async fn what_goes_is_asked_for_anew_once_there_is_room() {
+    async fn pieces_are_offered_again_when_there_is_room() {
         let (ours, mut theirs) = duplex(10);
         let (mut say, mut told) = (Say(Box::new(ours)), Vec::new());
         let piece = |text: &str| Arc::new(text.as_bytes().to_vec());
@@ -358,7 +356,7 @@ mod tests {
         let two = || vec![(piece("--ab"), 2), (piece("cdefghijklm"), 0)];
         let taken = say.offered(two, |n| told.push(n)).await.unwrap();
         assert_eq!((taken, &told[..]), (Some(10), &[10][..]));
-        // No room: what is offered then was not taken, and is something else when there is.
+        // No room: these pieces are not taken, and others are offered once there is room.
         let mut words = ["old", "new"].into_iter();
         let next = || words.next().map(|word| (piece(word), 0)).into_iter().collect();
         let mut got = [0; 10];

@@ -1,26 +1,25 @@
 //! Data legs and control channels: messages and symbols on a channel to another member.
 
 pub mod child;
-mod desk;
 mod io;
 mod news;
 pub mod parent;
+mod scheduler;
 mod seat;
 
-pub use desk::Desk;
 pub use io::{Hear, Leg, Say, accept, invalid, open, opening, refuse};
 use news::News;
+pub use scheduler::SymbolScheduler;
 pub use seat::{Audience, Seat};
 
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_wire::cast::Want;
 
-/// Who dials a data leg of this kind: over all interfaces where symbols are asked for, by one where they stream.
+/// Prepares the dialer for a data leg: pull legs may use all interfaces, stream legs use a single connection.
 ///
-/// A ring's child takes what it can when it can, and what it cannot it misses; that is how a ring bounds what
-/// a node holds, and how it notices who is slow. A bond's stream takes megabytes ahead of the child on each
-/// side, so that the ring would count as taken what waits there, and hold it besides. What is asked for is
-/// bounded by who asks.
+/// A stream child takes symbols when it can and misses the others; that bounds what a node holds and shows which
+/// children are slow. A bond buffers megabytes ahead of the child on each side, so the ring would count buffered
+/// symbols as taken and hold them as well. On a pull leg, the child's requests bound what is sent.
 pub fn carried_for(want: Want, dialer: MemberDialer) -> MemberDialer {
     match want {
         Want::Pull => dialer,

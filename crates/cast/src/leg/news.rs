@@ -1,4 +1,4 @@
-//! What a parent has, as its child is told of it.
+//! Announces a parent's symbols to its child.
 
 use super::{Say, Seat};
 use crate::store::Store;
@@ -10,21 +10,21 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-/// News are said at most so often; each hop of a chain adds it to the way of the first byte.
+/// The minimum interval between announcements. Each hop of a chain adds it to the delay of the first byte.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What has been said, and what is to be said next.
+/// What was announced, and when the next announcement is due.
 pub struct News {
     store: Arc<Store>,
     came: watch::Receiver<u64>,
-    /// While the child is told of a part at a time; and whether that is over.
+    /// The child's seat while symbols are announced to it in parts, and a watch that tells when that ends.
     seat: Option<(Arc<Seat>, watch::Receiver<bool>)>,
     said: HaveSet,
     next: Instant,
 }
 
 impl News {
-    /// Nothing was said.
+    /// Creates the state in which nothing has been announced.
     pub fn new(store: &Arc<Store>, seat: Option<Arc<Seat>>) -> Self {
         let over = |seat: Arc<Seat>| {
             let over = seat.over();
@@ -37,10 +37,10 @@ impl News {
         news
     }
 
-    /// Says what there is to be said, if it is time.
+    /// Announces what is new, if an announcement is due.
     ///
     /// # Errors
-    /// The connection's.
+    /// I/O errors of the connection.
     pub async fn tell(&mut self, say: &mut Say) -> io::Result<()> {
         if let Some((seat, _)) = &self.seat {
             if let Some(told) = seat.tell() {
@@ -76,16 +76,16 @@ impl News {
         Ok(())
     }
 
-    /// Until there may be something to be said, or the child wished for something.
+    /// Waits until there may be something to announce, or the child requested something.
     ///
     /// # Errors
-    /// The store is gone.
+    /// The store has been dropped.
     pub async fn wait(&mut self, wished: &Notify) -> io::Result<()> {
         let Self { came, seat, next, .. } = self;
         if let Some((seat, over)) = seat {
             tokio::select! {
                 () = wished.notified() => {}
-                // The sender is in the audience, which the seat holds.
+                // The sender cannot be dropped: it is in the audience, which the seat holds.
                 _ = over.changed() => {}
                 () = sleep(seat.patience()) => seat.idle(),
             }

@@ -1,4 +1,4 @@
-//! The parent's end of a leg: gives what is asked for, says what is here.
+//! The parent's end of a pull leg: announces symbols and sends the requested ones.
 
 use super::{
     Leg, News, Seat,
@@ -18,25 +18,25 @@ use thalweg_wire::cast::{
 use thiserror::Error;
 use tokio::{sync::Notify, task::spawn_blocking, time::timeout};
 
-/// What is read from the disk and sent at once: what news wait for on a slow leg.
+/// Bytes read from the disk and sent at once. On a slow leg, announcements wait for one such piece.
 const PIECE: usize = 256 * 1024;
 
-/// The most that a child may ask ahead: 256 MiB, 2 s at 1 Gbit/s; what waits is some bytes a range.
-/// A child that asks for more breaks the protocol, and the leg ends.
-const AHEAD: u64 = 256 << 20;
+/// The maximum number of outstanding requested bytes of a child: 256 MiB, 2 s at 1 Gbit/s. A queued request takes some
+/// bytes per range. A child that requests more violates the protocol, and the leg ends.
+const MAX_AHEAD: u64 = 256 << 20;
 
-/// A child that wants nothing for so long is let go.
+/// Timeout for a child without requests.
 const IDLE: Duration = Duration::from_secs(120);
 
-/// What a child waits for, in the order of its wishes.
+/// Requests of a child, in order.
 #[derive(Debug, Default)]
 struct Queue {
-    wishes: VecDeque<Wanted>,
+    wishes: VecDeque<Request>,
     symbols: u64,
 }
 
 #[derive(Debug)]
-enum Wanted {
+enum Request {
     Page(u32),
     Symbols(Range<u64>),
 }
@@ -45,23 +45,23 @@ struct Serving {
     store: Arc<Store>,
     queue: Mutex<Queue>,
     wished: Notify,
-    /// Where the child is told of a part at a time.
+    /// The child's seat, if symbols are announced to it in parts.
     seat: Option<Arc<Seat>>,
 }
 
-/// Why a child is served no more.
+/// Why a leg to a child ended.
 #[derive(Debug, Error)]
 pub enum Unserved {
-    /// The connection broke, or the child did not keep to the protocol.
+    /// The connection failed, or the child violated the protocol.
     #[error("{0}")]
     Leg(#[from] io::Error),
-    /// What is to be given cannot be read, or has changed.
+    /// A requested symbol cannot be read, or its file has changed.
     #[error("{0}")]
     Disk(io::Error),
 }
 
-/// Serves one child until it says goodbye, or is gone. With a seat it is told of a part at a
-/// time, as [`thalweg_fountain::Reveal`] has it; else of all that is here.
+/// Serves one child until it says goodbye or is gone. With a seat, symbols are announced in parts as
+/// [`thalweg_fountain::Reveal`] decides; otherwise all present symbols are.
 ///
 /// # Errors
 /// [`Unserved`].
@@ -74,7 +74,7 @@ pub async fn serve(store: Arc<Store>, leg: Leg, seat: Option<Seat>) -> Result<()
         said = serving.pour(&mut say) => said,
     };
     if let Err(why) = &ended {
-        // If it still listens it learns why.
+        // Tells the child the reason, if it still listens.
         let bye = Frame::message(&Said::Bye(why.to_string().chars().take(500).collect()));
         _ = timeout(Duration::from_millis(100), say.bytes(&bye)).await;
     }
@@ -111,7 +111,7 @@ impl Serving {
                 }
                 for (from, to) in runs {
                     queue.symbols += to - from;
-                    queue.wishes.push_back(Wanted::Symbols(from..to));
+                    queue.wishes.push_back(Request::Symbols(from..to));
                 }
             }
             Wish::Hold(runs) => {
@@ -121,14 +121,14 @@ impl Serving {
                 }
             }
             Wish::Page(block) if block < geometry.blocks() => {
-                queue.wishes.push_back(Wanted::Page(block));
+                queue.wishes.push_back(Request::Page(block));
             }
             Wish::Page(_) => return Err(invalid("a page of no block")),
-            // Of use to rings.
+            // Used on stream legs only.
             Wish::RepairPage(_) | Wish::Done(_) | Wish::Lack { .. } | Wish::Anew | Wish::Bye => {}
         }
         let ahead = queue.symbols * u64::from(geometry.symbol_bytes());
-        match ahead > AHEAD || queue.wishes.len() > 4 * MAX_RANGES {
+        match ahead > MAX_AHEAD || queue.wishes.len() > 4 * MAX_RANGES {
             true => Err(invalid("the child asks for too much ahead")),
             false => Ok(()),
         }
@@ -141,8 +141,8 @@ impl Serving {
             news.tell(say).await?;
             let wanted = self.queue().next(self.most());
             match wanted {
-                Some(Wanted::Page(block)) => self.give_page(say, block).await?,
-                Some(Wanted::Symbols(range)) => {
+                Some(Request::Page(block)) => self.give_page(say, block).await?,
+                Some(Request::Symbols(range)) => {
                     buffer = self.give(say, range, buffer).await?;
                 }
                 None => news.wait(&self.wished).await?,
@@ -150,7 +150,7 @@ impl Serving {
         }
     }
 
-    /// Symbols that are read at once.
+    /// The number of symbols read at once.
     fn most(&self) -> u64 {
         (PIECE as u64 / u64::from(self.store.known.geometry.symbol_bytes())).max(1)
     }
@@ -166,7 +166,7 @@ impl Serving {
         Ok(say.bytes(&Frame::message(&said)).await?)
     }
 
-    /// Sends these symbols, as far as they are here; gives the buffer back.
+    /// Sends those of these symbols that are present. Returns the buffer for reuse.
     async fn give(
         &self,
         say: &mut Say,
@@ -202,16 +202,16 @@ impl Serving {
     }
 }
 
-/// Frames, and the room that they lie in, which is used again.
+/// Encoded frames, and the buffer that contains them, for reuse.
 struct Filled {
     room: Vec<u8>,
-    /// Bytes of the frames, from the beginning.
+    /// Length of the frames, from the beginning of the buffer.
     frames: usize,
-    /// Of those: of symbols.
+    /// Bytes of symbols among them.
     symbols: u64,
 }
 
-/// The frames of these symbols. The disk is read once, each symbol to where it is sent from.
+/// Encodes the frames of these symbols. Each symbol is read from the disk directly to its place in the frame.
 fn fill(store: &Store, run: Range<u64>, mut room: Vec<u8>) -> io::Result<Filled> {
     let geometry = &store.known.geometry;
     let absent = || invalid("a symbol that does not exist");
@@ -240,16 +240,16 @@ fn check(runs: &[(u64, u64)], symbols: u64) -> io::Result<()> {
 }
 
 impl Queue {
-    /// What is to be given next: a page, or at most so many symbols.
-    fn next(&mut self, most: u64) -> Option<Wanted> {
+    /// The next request to serve: a page, or at most `most` symbols.
+    fn next(&mut self, most: u64) -> Option<Request> {
         match self.wishes.pop_front()? {
-            Wanted::Symbols(range) => {
+            Request::Symbols(range) => {
                 let end = range.end.min(range.start + most);
                 if end < range.end {
-                    self.wishes.push_front(Wanted::Symbols(end..range.end));
+                    self.wishes.push_front(Request::Symbols(end..range.end));
                 }
                 self.symbols -= end - range.start;
-                Some(Wanted::Symbols(range.start..end))
+                Some(Request::Symbols(range.start..end))
             }
             page => Some(page),
         }

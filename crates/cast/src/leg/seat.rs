@@ -1,4 +1,4 @@
-//! Which symbols the source has announced to each child: `fountain`'s rule behind a lock.
+//! Which symbols the source has announced to each child: `fountain::Reveal` behind a lock.
 
 use std::{
     ops::Range,
@@ -8,10 +8,10 @@ use std::{
 use thalweg_fountain::{Geometry, Reveal, SeatId};
 use tokio::sync::watch;
 
-/// A child that asks for nothing for so long, and four round trips, has what it was told of.
+/// A child that requests nothing for this long plus four round trips is assumed to have what was announced to it.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// The children who have other parents, too.
+/// The children that have other parents, too.
 #[derive(Debug)]
 pub struct Audience {
     reveal: Mutex<Reveal>,
@@ -19,19 +19,19 @@ pub struct Audience {
 }
 
 impl Audience {
-    /// Nobody has been told of anything.
+    /// Creates an audience to which nothing has been announced.
     pub fn new(geometry: &Geometry) -> Arc<Self> {
         let reveal = Mutex::new(Reveal::new(geometry));
         Arc::new(Self { reveal, is_over: watch::Sender::new(false) })
     }
 
-    /// One more child.
+    /// Adds a child.
     pub fn seat(self: &Arc<Self>, round_trip: Duration) -> Seat {
         let id = self.lock().join();
         Seat { audience: Arc::clone(self), id, patience: IDLE + 4 * round_trip }
     }
 
-    /// Those who wait hear of it once all may be told to all.
+    /// Wakes the legs once everything may be announced to all children.
     fn note(&self, reveal: &Reveal) {
         if reveal.is_over() {
             self.is_over.send_if_modified(|over| !std::mem::replace(over, true));
@@ -39,12 +39,13 @@ impl Audience {
     }
 
     fn lock(&self) -> MutexGuard<'_, Reveal> {
-        // A panic in between would be the rule's; it has none.
+        // The rule does not panic, so the lock is never poisoned.
         self.reveal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A child's place; what it was told of and did not ask for goes to others when this is dropped.
+/// A child's place in the audience. When it is dropped, symbols that were announced and not requested are announced to
+/// others.
 #[derive(Debug)]
 pub struct Seat {
     audience: Arc<Audience>,
@@ -53,7 +54,7 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// What is to be told now; none: everything that is there.
+    /// The symbols to announce now; `None`: everything may be announced.
     pub fn tell(&self) -> Option<Vec<Range<u64>>> {
         let mut reveal = self.audience.lock();
         if reveal.is_over() {
@@ -64,30 +65,30 @@ impl Seat {
         Some(told)
     }
 
-    /// The child asked for these.
+    /// Records that the child requested these symbols.
     pub fn asked(&self, runs: &[(u64, u64)]) {
         let mut reveal = self.audience.lock();
         runs.iter().for_each(|(from, to)| reveal.asked(self.id, *from..*to));
     }
 
-    /// The child holds these from before.
+    /// Records that the child already holds these symbols.
     pub fn holds(&self, runs: &[(u64, u64)]) {
         let mut reveal = self.audience.lock();
         runs.iter().for_each(|(from, to)| reveal.holds(self.id, *from..*to));
         self.audience.note(&reveal);
     }
 
-    /// So long the child may ask for nothing before it is [`Self::idle`].
+    /// The time without requests after which [`Self::idle`] is called.
     pub fn patience(&self) -> Duration {
         self.patience
     }
 
-    /// The child asks for nothing: what it was told of is taken to be there.
+    /// Records that the child requests nothing: it is assumed to have what was announced to it.
     pub fn idle(&self) {
         self.audience.lock().idle(self.id);
     }
 
-    /// Changes when all may be told to all.
+    /// Changes when everything may be announced to all children.
     pub fn over(&self) -> watch::Receiver<bool> {
         self.audience.is_over.subscribe()
     }

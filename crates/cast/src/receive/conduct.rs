@@ -1,14 +1,14 @@
-//! A receiver's parents: who is one now, who is left, who comes next.
+//! Manages a receiver's parents: which are active, which are left, and which come next.
 
 use super::{
     incoming::Incoming,
-    reception::{Reception, Who},
+    reception::{ParentName, Reception},
     score::Score,
 };
 use crate::{
     leg::{
-        Desk, Leg, carried_for,
-        child::{self, Child, Got, Left},
+        Leg, SymbolScheduler, carried_for,
+        child::{self, Child, LegEnd, ReceivedBytes},
         open,
     },
     ring::{Intake, NodeRing, Sink, ToDisk, stream},
@@ -29,83 +29,82 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// How often parents are looked at, if nothing happens.
+/// Interval for reviewing parents if nothing happens.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// How often the source hears how far it is.
+/// Interval of progress reports to the source.
 const ACCOUNT: Duration = Duration::from_secs(1);
 
-/// The source is to dial so soon after it was called.
-const CALLED: Duration = Duration::from_secs(10);
+/// The time in which the source must dial after a call.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Opens legs; one for all receptions of a node.
+/// Opens legs to parents. One conductor serves all receptions of a node.
 #[derive(Clone, Debug)]
 pub struct Conductor {
-    /// Who dials other receivers.
+    /// Dials other receivers.
     pub dialer: MemberDialer,
 }
 
-/// What is conducted.
-pub struct Told<'a> {
-    /// The cast.
+/// What a running reception needs.
+pub struct Session<'a> {
     pub reception: &'a Arc<Reception>,
-    /// Its object.
     pub store: &'a Arc<Store>,
-    /// Who is asked for what.
-    pub desk: Arc<Desk>,
-    /// To the disk.
+    /// Decides which symbols are requested from which parent.
+    pub scheduler: Arc<SymbolScheduler>,
+    /// Received symbols, for the disk.
     pub disk: mpsc::Sender<ToDisk>,
-    /// What is handed on from here.
+    /// The ring from which symbols are forwarded.
     pub node: Arc<NodeRing>,
-    /// What is held, repair symbols included.
+    /// All symbols held, repair symbols included.
     pub intake: Arc<Intake>,
 }
 
-/// A leg came to its end.
+/// How a leg to a parent ended.
 pub enum End {
-    /// Its own.
-    Left(Left),
-    /// The parent does not want to.
+    /// The leg was established, and ended.
+    Left(LegEnd),
+    /// The parent refused.
     Refused(Refusal),
-    /// Nobody was there.
+    /// The parent could not be reached.
     Unreached(String),
 }
 
 impl Conductor {
-    /// Until all is here. Legs end with this.
-    pub async fn conduct(&self, told: Told<'_>) {
-        let mut legs: JoinSet<(Who, End)> = JoinSet::new();
+    /// Runs until the object is complete, then closes all legs.
+    pub async fn conduct(&self, session: Session<'_>) {
+        let mut legs: JoinSet<(ParentName, End)> = JoinSet::new();
         let mut score = Score::default();
-        let mut parents = told.reception.parents();
-        let (mut news, mut looks) = (told.store.news(), interval(LOOK));
+        let mut parents = session.reception.parents();
+        let (mut news, mut looks) = (session.store.news(), interval(LOOK));
         let mut accounts = interval(ACCOUNT);
         looks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         accounts.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        while !told.store.have().is_complete() {
+        while !session.store.have().is_complete() {
             let wanted = Arc::clone(&parents.borrow_and_update());
             for (who, fault) in score.review(&wanted) {
-                left(&**told.reception, &mut score, who, fault);
+                leave_parent(&**session.reception, &mut score, who, fault);
             }
             for candidate in score.next(&wanted) {
-                let (got, end) = (told.reception.opened(&candidate.name), CancellationToken::new());
+                let (got, end) =
+                    (session.reception.opened(&candidate.name), CancellationToken::new());
                 score.begin(&candidate, Arc::clone(&got), end.clone());
-                self.begin(&told, &mut legs, candidate, got, end);
+                self.begin(&session, &mut legs, candidate, got, end);
             }
             tokio::select! {
                 Some(ended) = legs.join_next() => match ended {
-                    Ok((who, end)) => note(&told, &mut score, who, end),
-                    // A leg's task does not panic; if one did, its parent may be tried again.
+                    Ok((who, end)) => note(&session, &mut score, who, end),
+                    // A leg's task does not panic; if one did, forgetting the state lets its parent be tried again.
                     Err(_) => score.forget(),
                 },
                 _ = parents.changed() => {}
                 _ = looks.tick() => {}
                 _ = accounts.tick() => {
-                    told.reception.tell(Report::Account(told.reception.account(true)));
+                    session.reception.tell(Report::Account(session.reception.account(true)));
                 }
-                () = told.store.completed(&mut news) => {}
+                () = session.store.completed(&mut news) => {}
             }
         }
-        // They say goodbye; those that hang are cut.
+        // Legs say goodbye; those that do not end within 1 s are aborted.
         _ = timeout(Duration::from_secs(1), async { while legs.join_next().await.is_some() {} })
             .await;
         legs.shutdown().await;
@@ -113,15 +112,15 @@ impl Conductor {
 
     fn begin(
         &self,
-        told: &Told<'_>,
-        legs: &mut JoinSet<(Who, End)>,
+        session: &Session<'_>,
+        legs: &mut JoinSet<(ParentName, End)>,
         candidate: Candidate,
-        got: Arc<Got>,
+        got: Arc<ReceivedBytes>,
         end: CancellationToken,
     ) {
-        let (reception, dialer) = (Arc::clone(told.reception), self.dialer.clone());
+        let (reception, dialer) = (Arc::clone(session.reception), self.dialer.clone());
         let Candidate { name: who, bps, want } = candidate;
-        let taking = told.taking(want, got, Rate::from_bps(bps.unwrap_or(0)));
+        let taking = session.taking(want, got, Rate::from_bps(bps.unwrap_or(0)));
         legs.spawn(async move {
             let taking = async {
                 match leg_to(&dialer, &*reception, &who, want).await {
@@ -131,7 +130,7 @@ impl Conductor {
             };
             let ended = tokio::select! {
                 ended = taking => ended,
-                () = end.cancelled() => End::Left(Left::Done),
+                () = end.cancelled() => End::Left(LegEnd::Done),
             };
             reception.closed(&who);
             (who, ended)
@@ -139,16 +138,16 @@ impl Conductor {
     }
 }
 
-/// How a parent is taken from.
-enum Taking {
-    /// Each symbol is asked for.
+/// How symbols are received from a parent.
+enum ReceiveMode {
+    /// Each symbol is requested.
     Pull(Child),
-    /// It gives what comes.
-    Stream(Sink, Arc<Got>),
+    /// The parent streams symbols.
+    Stream(Sink, Arc<ReceivedBytes>),
 }
 
-impl Taking {
-    async fn run(self, leg: Leg) -> Left {
+impl ReceiveMode {
+    async fn run(self, leg: Leg) -> LegEnd {
         match self {
             Self::Pull(child) => child::pull(child, leg).await,
             Self::Stream(sink, got) => stream(sink, got, leg).await,
@@ -156,36 +155,36 @@ impl Taking {
     }
 }
 
-impl Told<'_> {
-    fn taking(&self, want: Want, got: Arc<Got>, expected: Rate) -> Taking {
+impl Session<'_> {
+    fn taking(&self, want: Want, got: Arc<ReceivedBytes>, expected: Rate) -> ReceiveMode {
         let (node, disk) = (Arc::clone(&self.node), self.disk.clone());
-        let desk = Arc::clone(&self.desk);
+        let scheduler = Arc::clone(&self.scheduler);
         match want {
             Want::Pull => {
                 let store = Arc::clone(self.store);
-                Taking::Pull(Child { store, node, desk, disk, got, expected })
+                ReceiveMode::Pull(Child { store, node, scheduler, disk, got, expected })
             }
             Want::Stream => {
                 let intake = Arc::clone(&self.intake);
-                Taking::Stream(Sink::Store { node, intake, desk, disk }, got)
+                ReceiveMode::Stream(Sink::Store { node, intake, scheduler, disk }, got)
             }
         }
     }
 }
 
-/// How a node finds its parents of one cast.
-pub trait Line {
-    /// The cast, and with what this node shows itself to others.
+/// A node's side of one cast, a reception or a relay, as needed to reach parents.
+pub trait Participant {
+    /// The cast, and the pass that authorizes this node at its parents.
     fn pass(&self) -> (CastId, Vec<u8>);
 
-    /// Tells the source, if it is there and listens.
+    /// Sends a report to the source. Returns whether it is connected and accepts reports.
     fn tell(&self, report: Report) -> bool;
 
     /// Legs that the source opens when it is called.
     fn incoming(&self) -> &Incoming;
 }
 
-impl Line for Reception {
+impl Participant for Reception {
     fn pass(&self) -> (CastId, Vec<u8>) {
         (self.home.id, Self::pass(self))
     }
@@ -199,29 +198,29 @@ impl Line for Reception {
     }
 }
 
-/// A leg to a parent.
+/// Opens a leg to a parent.
 ///
 /// # Errors
-/// Why there is none.
+/// Why no leg could be opened.
 pub async fn leg_to(
     dialer: &MemberDialer,
-    line: &(impl Line + Sync),
-    who: &Who,
+    participant: &(impl Participant + Sync),
+    who: &ParentName,
     want: Want,
 ) -> Result<Leg, End> {
     match who {
-        None => from_source(line, want).await,
-        Some(name) => from_peer(dialer, line, name, want).await,
+        None => from_source(participant, want).await,
+        Some(name) => from_peer(dialer, participant, name, want).await,
     }
 }
 
-async fn from_source(line: &(impl Line + Sync), want: Want) -> Result<Leg, End> {
+async fn from_source(participant: &(impl Participant + Sync), want: Want) -> Result<Leg, End> {
     let nobody = || End::Unreached("the source is not there".to_owned());
-    line.incoming().forget().await;
-    if !line.tell(Report::Call(want)) {
+    participant.incoming().forget().await;
+    if !participant.tell(Report::Call(want)) {
         return Err(nobody());
     }
-    match timeout(CALLED, line.incoming().next(want)).await {
+    match timeout(CALL_TIMEOUT, participant.incoming().next(want)).await {
         Ok(Some(leg)) => Ok(leg),
         _ => Err(nobody()),
     }
@@ -229,7 +228,7 @@ async fn from_source(line: &(impl Line + Sync), want: Want) -> Result<Leg, End> 
 
 async fn from_peer(
     dialer: &MemberDialer,
-    line: &(impl Line + Sync),
+    participant: &(impl Participant + Sync),
     name: &Name,
     want: Want,
 ) -> Result<Leg, End> {
@@ -237,7 +236,7 @@ async fn from_peer(
     let dialer = carried_for(want, dialer.clone());
     let channel = dialer.channel(name, &[], Protocol::Cast).await;
     let channel = channel.map_err(|why| unreached(why.to_string()))?;
-    let (cast, pass) = line.pass();
+    let (cast, pass) = participant.pass();
     let opening = Opening::Hello { cast, pass, want };
     match open(channel, &opening).await {
         Ok(Ok(leg)) => Ok(leg),
@@ -246,17 +245,16 @@ async fn from_peer(
     }
 }
 
-/// A leg has ended: the source is told, and the parent is remembered.
-fn note(told: &Told<'_>, score: &mut Score, who: Who, end: End) {
-    note_end(&**told.reception, score, who, end);
+fn note(session: &Session<'_>, score: &mut Score, who: ParentName, end: End) {
+    note_end(&**session.reception, score, who, end);
 }
 
-/// A leg has ended: the source is told, and the parent is remembered.
-pub fn note_end(line: &impl Line, score: &mut Score, who: Who, end: End) {
+/// Records the end of a leg, and reports a fault to the source.
+pub fn note_end(participant: &impl Participant, score: &mut Score, who: ParentName, end: End) {
     let fault = match end {
         End::Left(left) => left.fault().map(|fault| (fault, left.to_string())),
         End::Refused(Refusal::Unknown) => {
-            // It may just not have heard of it yet.
+            // The parent may not have heard of the cast yet.
             score.ended(&who);
             return score.wait_for(who);
         }
@@ -265,19 +263,24 @@ pub fn note_end(line: &impl Line, score: &mut Score, who: Who, end: End) {
     };
     score.ended(&who);
     if let Some(fault) = fault {
-        left(line, score, who, fault);
+        left(participant, score, who, fault);
     }
 }
 
-/// A parent is left: the source is told.
-pub fn left(line: &impl Line, score: &mut Score, who: Who, (fault, why): (Fault, String)) {
+/// Records that a parent is left for a fault, and reports it to the source.
+pub fn leave_parent(
+    participant: &impl Participant,
+    score: &mut Score,
+    who: ParentName,
+    (fault, why): (Fault, String),
+) {
     score.fail(who.clone(), fault == Fault::Corrupt);
-    line.tell(Report::Left { name: who, fault, why }.cut());
+    participant.tell(Report::Left { name: who, fault, why }.cut());
 }
 
-/// A connection that ended, as it is told.
+/// I/O errors count as lost connections.
 impl From<io::Error> for End {
     fn from(why: io::Error) -> Self {
-        Self::Left(Left::Lost(why))
+        Self::Left(LegEnd::Lost(why))
     }
 }

@@ -1,4 +1,4 @@
-//! A receiver's end of its control channel.
+//! A receiver's end of its control channel to the source.
 
 use super::reception::{Parents, Reception, State, encoded};
 use crate::{
@@ -16,30 +16,30 @@ use tokio::{
     time::{Instant, interval_at, timeout},
 };
 
-/// A source that says nothing for so long is gone; it may come again.
-const SILENCE: Duration = Duration::from_secs(30);
+/// Timeout for a silent source. It may connect again.
+const SOURCE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// It says so often how far it is, at least.
+/// The maximum interval between progress reports.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
-/// Reports that wait for a slow source; one a second, and one for each parent that is left. When it
-/// is full, the newest is dropped: progress is reported again, a parent that was left is not.
-const REPORTS: usize = 64;
+/// Capacity of the report queue to a slow source: one report a second, and one for each parent that is left. If it is
+/// full, the newest report is dropped. Progress is reported again; a parent that was left is not.
+const MAX_REPORTS: usize = 64;
 
-/// How the source ended the conversation.
+/// Why the conversation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parting {
-    /// It went.
+    /// The source disconnected.
     Gone,
-    /// It gave the cast up.
+    /// The source abandoned the cast.
     Forget,
 }
 
-/// Throws away what came while the source waits for that, and tells it if that fails; it hears the end
-/// by the channel's.
+/// Waits until the received data is removed, with keep-alive reports. The source learns of a failure by a report, and
+/// of success by the end of the channel.
 ///
 /// # Errors
-/// The connection's.
+/// I/O errors of the connection.
 pub async fn forget(
     say: &mut Say,
     forgetting: impl Future<Output = Result<(), Refusal>>,
@@ -62,17 +62,18 @@ pub async fn forget(
     }
 }
 
-/// Talks with the source until it goes; `describe` is called once all is here that proves the object.
+/// Talks with the source until it disconnects. `describe` is called after each message once manifest and layout are
+/// known.
 ///
 /// # Errors
-/// The connection's; a source that does not keep to the protocol.
+/// I/O errors of the connection, or a source that violates the protocol.
 pub async fn talk(
     reception: &Arc<Reception>,
     leg: &mut Leg,
     describe: impl Fn(),
 ) -> io::Result<Parting> {
     let Leg { hear, say, .. } = leg;
-    let (reports, outgoing) = mpsc::channel(REPORTS);
+    let (reports, outgoing) = mpsc::channel(MAX_REPORTS);
     let lacks = reception.described().is_none();
     let needs = Report::Needs { manifest: lacks, layout: lacks };
     say.message(&needs).await?;
@@ -83,7 +84,7 @@ pub async fn talk(
     }
 }
 
-/// Reports as they come; the end whenever there is one.
+/// Sends reports as they arise, and the final report whenever the reception has ended.
 async fn report(
     reception: &Reception,
     say: &mut Say,
@@ -94,7 +95,7 @@ async fn report(
     loop {
         let ended = matches!(*states.borrow_and_update(), State::Complete(..) | State::Failed(_));
         if let Some(end) = reception.ended().filter(|_| ended) {
-            // What was said before it goes before it: the source hears nothing behind the end.
+            // Earlier reports go first, because the source reads nothing after the final one.
             while let Ok(report) = reports.try_recv() {
                 say.message(&report).await?;
             }
@@ -111,10 +112,10 @@ async fn report(
             changed = states.changed() => changed.map_err(io::Error::other)?,
             report = reports.recv() => match report {
                 Some(report) => say.message(&report).await?,
-                // Another channel is the control channel now.
+                // The source has opened a new control channel.
                 None => return Ok(()),
             },
-            // While it checks what came, nobody else says anything.
+            // Keep-alive: during the final check there are no other reports.
             _ = ticks.tick() => say.message(&Report::Account(reception.account(false)).cut()).await?,
         }
     }
@@ -154,8 +155,8 @@ async fn listen(
 ) -> io::Result<Parting> {
     let (mut manifest, mut layout) = (None, None);
     loop {
-        let heard = timeout(SILENCE, hear.message::<Word>(MAX_WORD)).await;
-        let word = heard.map_err(|_| io::Error::other(format!("silent for {SILENCE:?}")))?;
+        let heard = timeout(SOURCE_TIMEOUT, hear.message::<Word>(MAX_WORD)).await;
+        let word = heard.map_err(|_| io::Error::other(format!("silent for {SOURCE_TIMEOUT:?}")))?;
         let word = match word {
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(Parting::Gone),
             word => word?,
@@ -224,11 +225,10 @@ async fn keep_described(
     spawn_blocking(keep).await.map_err(io::Error::other)?
 }
 
-/// What is as long as a manifest may take its time, on a path of 128 kB/s.
-/// What belongs to an object's description, which may be long.
+/// Limits the time for receiving the manifest or layout, which may be long: 20 min for the longest, at 128 kB/s.
 ///
 /// # Errors
-/// Its own; or it does not end.
+/// The error of `step`, or a timeout.
 pub async fn slowly<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     thalweg_base::timeout::within(
         Duration::from_secs(1200),

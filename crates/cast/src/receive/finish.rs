@@ -1,4 +1,4 @@
-//! The end of a reception: checked, synced, named.
+//! The end of a reception: checks the object, syncs it, and moves it to its final name.
 
 use super::{reception::Reception, run::refusal};
 use crate::{disk, store::Store};
@@ -13,11 +13,11 @@ use thalweg_wire::{
     manifest::CHUNK_BYTES,
 };
 
-/// Checks all that was written; if it is right, gives it its name. `false`: what is wrong is
-/// missing again.
+/// Checks everything that was written, and moves a correct object to its final name. Returns `false` if wrong symbols
+/// were found; they are marked as missing.
 ///
 /// # Errors
-/// Why it cannot get its name.
+/// Why the object cannot get its name.
 pub fn finish(reception: &Reception, store: &Store) -> Result<bool, Refusal> {
     if !check(store).map_err(refusal)? {
         return Ok(false);
@@ -40,7 +40,7 @@ pub fn finish(reception: &Reception, store: &Store) -> Result<bool, Refusal> {
     Ok(true)
 }
 
-/// Adds what an existing copy lacks, if all that it has of the object is right.
+/// Completes an existing copy, if everything that it contains of the object is correct.
 fn complete_copy(
     reception: &Reception,
     store: &Store,
@@ -55,40 +55,39 @@ fn complete_copy(
     reception.home.remove_made(&made.name).map_err(refusal)
 }
 
-/// Copies what an existing copy has of the object, and takes it as received where it is right: no byte of it has to come
-/// again.
+/// Copies the files that an existing copy has of the object, and marks correct blocks as received, so that they need
+/// not be transferred again.
 ///
 /// # Errors
-/// The system's.
+/// I/O errors.
 pub fn take_over(store: &Store, landed: &disk::Place) -> io::Result<()> {
     store.files.copy_from(landed)?;
     each_page(store, |page| store.found(page).map(|_| true)).map(drop)
 }
 
-/// Notes how the delivered files are now, just after all of them were read: as long as they are so they need
-/// not be read again.
+/// Stores a fingerprint of the delivered files just after they were read. While it matches they need not be read again.
 ///
 /// # Errors
-/// The system's.
+/// I/O errors.
 pub fn prove(reception: &Reception, store: &Store, landed: &disk::Place) -> io::Result<()> {
     let found = disk::fingerprint(landed, store.files.layout())?;
-    // A change after this has another time than those that were seen.
+    // Waits for the clock tick, so that a later change has a time other than the stored ones.
     thread::sleep(found.tick);
     reception.home.keep_proof(&found.hash)
 }
 
-/// Whether nobody has touched the delivered files since they were read.
+/// Whether the delivered files are unchanged since they were read.
 pub fn is_proven(reception: &Reception, landed: &disk::Place, layout: &Layout) -> bool {
     let proof = reception.home.proof();
     let found = || disk::fingerprint(landed, layout).ok().map(|found| found.hash);
     proof.is_some() && proof == found()
 }
 
-/// Reads what lies there already, block by block; what is right is here at once, and its digests with it.
-/// Whether all of it is right.
+/// Reads existing files block by block. Correct blocks become available at once, with their digests. Returns whether
+/// all blocks are correct.
 ///
 /// # Errors
-/// The system's.
+/// I/O errors.
 pub fn read_through(store: &Store) -> io::Result<bool> {
     let is_right = each_page(store, |page| Ok(store.found(page)?.is_ok()))?;
     if is_right { store.pages.sync().map(|()| true) } else { Ok(false) }
@@ -122,20 +121,20 @@ fn each_page(
     goes_on
 }
 
-/// It has its name: directories get their modes, and it is noted that all is done. Who is killed before
-/// does this again.
+/// Sets the directories' modes after the object has got its name, and marks the cast as done. After a crash this is
+/// repeated.
 ///
 /// # Errors
-/// The system's.
+/// I/O errors.
 pub fn seal(reception: &Reception, store: &Store, landed: &disk::Place) -> io::Result<()> {
     disk::seal(landed, store.files.layout(), reception.home.policy.owners)?;
     reception.home.mark_done()
 }
 
-/// Reads all of it back; forgets symbols of chunks that are wrong. Whether none is.
+/// Reads the whole object back, and marks symbols of wrong chunks as missing. Returns whether all chunks are correct.
 ///
 /// # Errors
-/// The system's.
+/// I/O errors.
 pub fn check(store: &Store) -> io::Result<bool> {
     let manifest = &store.known.manifest;
     let per_chunk = CHUNK_BYTES / u64::from(store.known.geometry.symbol_bytes());

@@ -1,9 +1,8 @@
-//! A cast's own directory, beside its final name: all that outlives the process.
+//! A cast's own directory in the inbox, with all state that outlives the process.
 //!
-//! `.thalweg-cast-ID` in the inbox holds the job's record, the offer, the pass, the manifest, the
-//! layout, the digests of the symbols, which symbols are on the disk, what shows whether the delivered
-//! files were touched, the last word on parents; and in
-//! `made` the file or directory in the making, which is renamed into the inbox when it is whole.
+//! `.thalweg-cast-ID` in the inbox contains the job's record, the offer, the pass, the manifest, the layout, the
+//! digests of symbols, the journal of symbols on disk, the fingerprint of the delivered files, and the last list of
+//! parents. The file or directory being received is in `made`; when complete it is renamed into the inbox.
 
 use super::job::Record;
 use crate::{
@@ -32,48 +31,48 @@ use thalweg_wire::{
 
 const PREFIX: &str = ".thalweg-cast-";
 
-/// The longest offer, pass or word on parents that is read back.
-const MOST: usize = 64 << 10;
+/// The maximum size of a stored offer, pass, record or list of parents, in bytes.
+const MAX_STATE_BYTES: usize = 64 << 10;
 
-/// While a directory is removed, what was on its way to the disk may still be written into it.
+/// Attempts to remove a directory, into which pending writes may still add files.
 const TRIES: u32 = 20;
 
-/// Between the tries.
-const BETWEEN: Duration = Duration::from_millis(50);
+/// The pause between attempts.
+const PAUSE: Duration = Duration::from_millis(50);
 
-/// Where a cast is kept.
+/// Where a cast's state is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home {
     /// The inbox.
     pub inbox: PathBuf,
     /// The cast.
     pub id: CastId,
-    /// What its source may set.
+    /// What the source may set in the inbox.
     pub policy: Policy,
 }
 
-/// What proves an object, and where its bytes are: each may take more than a hundred MiB.
+/// The digests that prove an object, and the layout of its files. Each may take more than a hundred MiB.
 pub type Described = (Arc<Manifest>, Arc<Layout>);
 
-/// What was found of a cast from before.
+/// The stored state of a cast.
 #[derive(Debug)]
-pub struct Kept {
-    /// Whose, and what.
+pub struct StoredCast {
+    /// The signed offer.
     pub offer: Signed<Offer>,
-    /// With what this node shows itself to others.
+    /// The pass that authorizes this node at its parents.
     pub pass: Vec<u8>,
-    /// The last word on parents, as it was encoded.
+    /// The last list of parents, encoded.
     pub parents: Option<Vec<u8>>,
-    /// What proves the object, if it had come.
+    /// Manifest and layout, if they are known.
     pub described: Option<Described>,
-    /// It had got its name.
+    /// The object has its final name.
     pub is_done: bool,
-    /// The job's record, if it is whole.
+    /// The job's record, if it is readable.
     pub record: Option<Record>,
 }
 
 impl Home {
-    /// In this inbox.
+    /// The home of a cast in this inbox.
     pub fn of(inbox: &Inbox, id: CastId) -> Self {
         let owners = if inbox.owners { OwnerPolicy::Apply } else { OwnerPolicy::Ignore };
         let links_within = (!inbox.links).then(|| plain_path(&inbox.path));
@@ -81,7 +80,7 @@ impl Home {
         Self { inbox: inbox.path.clone(), id, policy }
     }
 
-    /// All in this inbox; what cannot be listed is none.
+    /// All casts in an inbox; none if it cannot be listed.
     pub fn found(inbox: &Inbox) -> Vec<Self> {
         let entries = fs::read_dir(&inbox.path).into_iter().flatten().flatten();
         let id =
@@ -89,7 +88,7 @@ impl Home {
         entries.filter_map(id).map(|id| Self::of(inbox, id)).collect()
     }
 
-    /// Its directory.
+    /// The cast's directory.
     pub fn path(&self) -> PathBuf {
         self.inbox.join(format!("{PREFIX}{}", self.id))
     }
@@ -98,15 +97,15 @@ impl Home {
         self.path().join(name)
     }
 
-    /// Which symbols are on the disk.
+    /// The journal of symbols on disk.
     pub fn journal(&self) -> PathBuf {
         self.file("have")
     }
 
-    /// Makes the directory, for its owner alone, and keeps the offer.
+    /// Creates the directory, accessible to its owner only, and stores offer and pass.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn begin(&self, offer: &Signed<Offer>, pass: &[u8]) -> io::Result<()> {
         for path in [self.path(), self.file("made")] {
             match fs::DirBuilder::new().mode(0o700).create(&path) {
@@ -118,10 +117,10 @@ impl Home {
         durable::replace(&self.file("offer"), &offer.encode())
     }
 
-    /// Keeps what proves the object.
+    /// Stores manifest and layout.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn describe(&self, manifest: &Manifest, layout: &Layout) -> io::Result<()> {
         let mut bytes = Vec::new();
         manifest.encode(&mut bytes);
@@ -129,81 +128,82 @@ impl Home {
         durable::replace(&self.file("layout"), &layout.encode())
     }
 
-    /// Keeps the last word on parents.
+    /// Stores the list of parents.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn keep_parents(&self, word: &[u8]) -> io::Result<()> {
         durable::replace(&self.file("parents"), word)
     }
 
-    /// Keeps the job's record.
+    /// Stores the job's record.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn keep_record(&self, record: &Record) -> io::Result<()> {
         durable::replace(&self.file("job"), &record.encode())
     }
 
-    /// Whether anything of it is made.
+    /// Whether files have been created in `made`.
     pub fn is_begun(&self, name: &[u8]) -> bool {
         self.file("made").join(OsStr::from_bytes(name)).symlink_metadata().is_ok()
     }
 
-    /// Removes the directory in the making: an existing copy was completed with it.
+    /// Removes the received directory after its files were moved into an existing copy.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn remove_made(&self, name: &[u8]) -> io::Result<()> {
         fs::remove_dir_all(self.file("made").join(OsStr::from_bytes(name)))
     }
 
-    /// It is whole, and gets its name next.
+    /// Records that the object is complete and is renamed next.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn mark_landing(&self) -> io::Result<()> {
         durable::replace(&self.file("landing"), b"")
     }
 
-    /// It was whole, and is not in the making any more: it has its name, also if the process was
-    /// killed before it could say so. What has the name otherwise is another's.
+    /// Whether the object was renamed to its final name, even if the process was killed before it recorded that: it was
+    /// complete, is no longer in `made`, and the name exists. Without the `landing` mark, the name belongs to something
+    /// else.
     fn has_landed(&self, name: &[u8]) -> bool {
         let is_there = self.inbox.join(OsStr::from_bytes(name)).symlink_metadata().is_ok();
         self.file("landing").exists() && !self.is_begun(name) && is_there
     }
 
-    /// It has its name, and its directories their modes.
+    /// Records that the object has its name, and its directories their modes.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn mark_done(&self) -> io::Result<()> {
         durable::replace(&self.file("done"), b"")
     }
 
-    /// Whether that was noted.
+    /// Whether [`Self::mark_done`] was called.
     pub fn is_marked_done(&self) -> bool {
         self.file("done").exists()
     }
 
-    /// All of it was read and is right: what shows whether it was touched since.
+    /// Stores the fingerprint of the delivered files, which were read and are correct.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn keep_proof(&self, files: &[u8; 32]) -> io::Result<()> {
         durable::replace(&self.file("proof"), files)
     }
 
-    /// What was kept so.
+    /// The stored fingerprint.
     pub fn proof(&self) -> Option<[u8; 32]> {
         let proof = durable::read(&self.file("proof"), 32).ok()??;
         proof.try_into().ok()
     }
 
-    /// It has no name any more, and is made once more.
+    /// Removes the marks: the object lost its name and is received again.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn unmark(&self) -> io::Result<()> {
         for name in ["proof", "done", "landing"] {
             match fs::remove_file(self.file(name)) {
@@ -214,16 +214,18 @@ impl Home {
         Ok(())
     }
 
-    /// What there is of it; `None` if that is no cast that can be gone on with.
+    /// Reads the stored state; `None` if it does not allow the cast to continue.
     ///
     /// # Errors
-    /// The system's.
-    pub fn kept(&self) -> io::Result<Option<Kept>> {
+    /// I/O errors.
+    pub fn kept(&self) -> io::Result<Option<StoredCast>> {
         let read = |name, most| durable::read(&self.file(name), most);
-        let Some(offer) = read("offer", MOST)? else { return Ok(None) };
+        let Some(offer) = read("offer", MAX_STATE_BYTES)? else { return Ok(None) };
         let Ok(offer) = Signed::<Offer>::open(&offer, &Ed25519) else { return Ok(None) };
         let its = offer.value().id(&offer.signer());
-        let Some(pass) = read("pass", MOST)?.filter(|_| its == self.id) else { return Ok(None) };
+        let Some(pass) = read("pass", MAX_STATE_BYTES)?.filter(|_| its == self.id) else {
+            return Ok(None);
+        };
         let manifest = read("manifest", Manifest::MAX_BYTES)?;
         let layout = read("layout", MAX_LAYOUT)?;
         let described = manifest.zip(layout).and_then(|(manifest, layout)| {
@@ -235,51 +237,51 @@ impl Home {
         });
         let name = offer.value().name.as_bytes();
         let is_done = self.is_marked_done() || self.has_landed(name);
-        let record = read("job", MOST)?.and_then(|record| Record::decode(&record));
-        let parents = read("parents", MOST)?;
-        Ok(Some(Kept { offer, pass, parents, described, is_done, record }))
+        let record = read("job", MAX_STATE_BYTES)?.and_then(|record| Record::decode(&record));
+        let parents = read("parents", MAX_STATE_BYTES)?;
+        Ok(Some(StoredCast { offer, pass, parents, described, is_done, record }))
     }
 
-    /// Whether there is no offer: a process was killed as it made the directory, or removed it.
+    /// Whether the offer is missing: a process was killed while it created or removed the directory.
     pub fn is_unborn(&self) -> bool {
         !self.file("offer").exists()
     }
 
-    /// The file with the symbols' digests.
+    /// Opens the file with the digests of symbols.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn pages(&self) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         options.open(self.file("pages"))
     }
 
-    /// Where it is made.
+    /// The place of the object while it is received.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn made(&self, name: &[u8]) -> io::Result<Place> {
         let directory = Arc::new(open_directory(&self.file("made"))?);
         Ok(Place { directory, name: name.to_vec() })
     }
 
-    /// Where it is when it is whole.
+    /// The place of the complete object.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn landed(&self, name: &[u8]) -> io::Result<Place> {
         let directory = Arc::new(open_directory(&self.inbox)?);
         Ok(Place { directory, name: name.to_vec() })
     }
 
-    /// Throws all of it away but what has its final name. A process that is killed meanwhile leaves
-    /// a cast that is not gone on with.
+    /// Removes everything but a complete object in the inbox. If the process is killed meanwhile, the rest is not a
+    /// valid cast.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn remove(&self) -> io::Result<()> {
-        // Of what is removed in part no journal tells that it is here.
+        // Removed first, so that nothing claims data that is partly removed.
         for path in [self.file("offer"), self.journal()] {
             match fs::remove_file(path) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -290,7 +292,7 @@ impl Home {
         for _ in 0..TRIES {
             match fs::remove_dir_all(self.path()) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-                Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => thread::sleep(BETWEEN),
+                Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => thread::sleep(PAUSE),
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied && !is_allowed => {
                     allow(&self.path());
                     is_allowed = true;
@@ -302,15 +304,15 @@ impl Home {
     }
 }
 
-/// A directory's path without a last `/`; the root's is empty.
+/// A directory's path without a final `/`; empty for the root.
 fn plain_path(directory: &Path) -> Vec<u8> {
     let path: PathBuf = directory.components().collect();
     let bytes = path.as_os_str().as_bytes();
     bytes.strip_suffix(b"/").unwrap_or(bytes).to_vec()
 }
 
-/// Lets the owner of a directory write it and all directories below, through no link: a tree may be cast
-/// whose directories nobody may write. What that fails for is found when it is removed.
+/// Makes a directory and all directories below writable for their owner, without following links: casts may contain
+/// directories that nobody may write. Failures show when the directory is removed.
 fn allow(directory: &Path) {
     let mut rest = vec![directory.to_owned()];
     while let Some(path) = rest.pop() {
@@ -353,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_kept_until_all_is_thrown_away() {
+    fn a_job_is_stored_until_the_home_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let (home, offer) = begun(dir.path());
         let from: Name = "lab".parse().unwrap();
@@ -371,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_killed_between_the_name_and_the_note_has_it() {
+    fn a_crash_after_the_rename_counts_as_done() {
         let dir = tempfile::tempdir().unwrap();
         let (home, _) = begun(dir.path());
         let is_done = || home.kept().unwrap().unwrap().is_done;
@@ -386,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_never_got_its_offer_is_no_cast() {
+    fn a_directory_without_an_offer_is_not_a_cast() {
         let dir = tempfile::tempdir().unwrap();
         let (home, _) = begun(dir.path());
         assert!(!home.is_unborn());

@@ -1,13 +1,13 @@
-//! Legs that the source has opened because it was called.
+//! Legs that the source opened after a call.
 
 use crate::leg::Leg;
 use thalweg_wire::cast::Want;
 use tokio::sync::{Mutex, mpsc};
 
-/// Legs that wait to be taken: one is called for at a time, others are late.
+/// The capacity of the queue. One call is made at a time; more legs are late answers.
 const WAITING: usize = 4;
 
-/// From the source's channels to whoever called.
+/// Passes legs from the source's channels to the task that called.
 #[derive(Debug)]
 pub struct Incoming {
     from: mpsc::Sender<(Want, Leg)>,
@@ -22,18 +22,19 @@ impl Default for Incoming {
 }
 
 impl Incoming {
-    /// One has come, on which the source serves like this; whether it waits now. Else it is closed.
+    /// Queues a leg on which the source serves in the given way. Returns whether there was room; otherwise the leg is
+    /// closed.
     pub fn take(&self, how: Want, leg: Leg) -> bool {
         self.from.try_send((how, leg)).is_ok()
     }
 
-    /// Those that came too late for their call are closed: to be done before another call.
+    /// Closes legs that came too late for their call. Must be called before the next call.
     pub async fn forget(&self) {
         let mut to = self.to.lock().await;
         while to.try_recv().is_ok() {}
     }
 
-    /// The next one of this kind.
+    /// Waits for the next leg of this kind. Legs of other kinds are closed.
     pub async fn next(&self, how: Want) -> Option<Leg> {
         let mut to = self.to.lock().await;
         loop {

@@ -1,4 +1,4 @@
-//! The durable record of a cast at a receiver: which job it is, and what its source expects of it.
+//! The durable record of a cast at a receiver: its job, and what its source expects.
 
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -8,19 +8,19 @@ use thalweg_wire::{
     mesh::Name,
 };
 
-/// What outlives the process besides the symbols and what proves them.
+/// The stored record, besides symbols and digests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Named as the cast is: from `SOURCE:NAME` to a path in the inbox.
+    /// The job, from `SOURCE:NAME` to a path in the inbox.
     pub job: Job,
-    /// Who casts, by its name when it was first offered.
+    /// The source's name when the cast was first offered.
     pub from: Name,
-    /// The last word of the source on what it expects.
+    /// The source's latest expectation.
     pub expected: Option<Expected>,
 }
 
 impl Record {
-    /// Of a cast that was just offered.
+    /// The record of a cast that was just offered.
     pub fn begin(id: CastId, from: &Name, offer: &Offer, inbox: &Path) -> Self {
         let target = inbox.join(offer.name.to_string());
         let job = Job {
@@ -33,13 +33,13 @@ impl Record {
         Self { job, from: from.clone(), expected: None }
     }
 
-    /// As it is kept: one JSON object.
+    /// Encodes the record as one JSON object.
     pub fn encode(&self) -> Vec<u8> {
-        // Names, numbers and texts: there is nothing that JSON cannot say.
+        // Cannot fail: the record contains only names, numbers and texts.
         serde_json::to_vec_pretty(self).unwrap_or_default()
     }
 
-    /// As it was kept, if it is a cast's.
+    /// Decodes a record; `None` if it is not a cast's.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let record: Self = serde_json::from_slice(bytes).ok()?;
         (record.job.kind == Kind::Cast).then_some(record)

@@ -1,4 +1,4 @@
-//! The receiving end: stores casts of other members, and serves them to further receivers.
+//! The receiving side: stores casts of other members, and serves them to further receivers.
 
 mod conduct;
 mod control;

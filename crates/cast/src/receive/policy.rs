@@ -1,4 +1,4 @@
-//! Who may push what, and where it lands.
+//! Decides which members may cast what to this node, and into which inbox.
 
 use super::{home::Home, room};
 use crate::{Inbox, Settings};
@@ -13,21 +13,21 @@ use thalweg_wire::{
 };
 use thiserror::Error;
 
-/// The settings cannot be followed.
+/// Settings that cannot be used.
 #[derive(Debug, Error)]
 pub enum InboxError {
-    /// The directory is not there, or may not be entered.
+    /// The directory does not exist or cannot be entered.
     #[error("`[cast] inbox` names {}: {source}", path.display())]
     Open {
-        /// Which.
+        /// The directory.
         path: PathBuf,
-        /// The system's answer.
+        /// The I/O error.
         source: io::Error,
     },
-    /// This process may not make anything in it.
+    /// This process may not create files in the directory.
     #[error("`[cast] inbox` names {}, and this node may not write there", .0.display())]
     Unwritable(PathBuf),
-    /// The node's keys are below it.
+    /// The node's keys are below the directory.
     #[error("`[cast] inbox` names {}, and this node's own keys are below it", .0.display())]
     Keys(PathBuf),
 }
@@ -44,7 +44,7 @@ fn may_write(path: &Path) -> bool {
     rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).is_ok()
 }
 
-/// The settings' inboxes.
+/// The inboxes in the settings.
 #[derive(Clone, Debug)]
 pub struct Inboxes {
     all: Vec<Inbox>,
@@ -52,7 +52,7 @@ pub struct Inboxes {
 }
 
 impl Inboxes {
-    /// All of which must be there; none may hold `state`, the directory with this node's keys.
+    /// Checks that all inboxes exist, and that none contains `state`, the directory with this node's keys.
     ///
     /// # Errors
     /// [`InboxError`].
@@ -76,7 +76,7 @@ impl Inboxes {
         Ok(Self { all: settings.inbox.clone(), keep_free: settings.keep_free.as_bytes() })
     }
 
-    /// How many there are.
+    /// The number of inboxes.
     pub fn len(&self) -> usize {
         self.all.len()
     }
@@ -86,10 +86,10 @@ impl Inboxes {
         self.all.iter().flat_map(Home::found).collect()
     }
 
-    /// Where this cast may land. `others`: bytes that are still to come of other casts.
+    /// Chooses the inbox of a cast. `others`: bytes that other casts in an inbox still lack.
     ///
     /// # Errors
-    /// Why nowhere.
+    /// Why no inbox accepts the cast.
     pub fn admit(
         &self,
         from: &Member,
@@ -109,11 +109,11 @@ impl Inboxes {
         Err(first)
     }
 
-    /// Whether an inbox, by the settings of now, takes something of this member's; unfinished casts are
-    /// asked again, as settings change. `bytes`: of the object, and what is known of its entries.
+    /// Whether an inbox accepts a cast of this member by the current settings. Incomplete casts are checked again,
+    /// because settings change. `bytes` is the size of the object and its known entries.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason for a refusal.
     pub fn takes(&self, inbox: &Path, from: &Member, bytes: u64) -> Result<(), Refusal> {
         let its = self.all.iter().filter(|one| one.path == inbox);
         let mut its = its.filter(|inbox| inbox.from.iter().any(|whom| whom.matches(from)));
@@ -125,7 +125,7 @@ impl Inboxes {
         is_small_enough(inbox, bytes)?;
         let name = std::ffi::OsStr::from_bytes(offer.name.as_bytes());
         match inbox.path.join(name).symlink_metadata() {
-            // It may be the same: that is looked at once it is known what it should be.
+            // The content may be the same; that is checked once digests are known.
             Ok(found) if found.is_dir() || found.is_file() && found.len() == bytes => Ok(()),
             Ok(_) => Err(Refusal::Exists(offer.name.to_string())),
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -135,16 +135,16 @@ impl Inboxes {
         }
     }
 
-    /// Whether so many bytes may still come into an inbox. `others`: as for [`Self::admit`].
+    /// Whether `bytes` more fit into an inbox. `others`: as for [`Self::admit`].
     ///
     /// # Errors
-    /// Why not.
+    /// The reason for a refusal.
     pub fn has_room(&self, inbox: &Path, bytes: u64, others: u64) -> Result<(), Refusal> {
         let room = self.room(inbox, others)?;
         if bytes > room { Err(Refusal::Full { bytes, room }) } else { Ok(()) }
     }
 
-    /// What may still come into this directory, in bytes.
+    /// The number of bytes that may still be stored in this directory.
     fn room(&self, path: &Path, others: u64) -> Result<u64, Refusal> {
         let found = rustix::fs::statvfs(path).map_err(|e| Refusal::System(e.to_string()))?;
         let free = found.f_bavail.saturating_mul(found.f_frsize);

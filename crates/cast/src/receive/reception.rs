@@ -1,13 +1,13 @@
-//! One cast at one receiver, as all its tasks see it.
+//! The state of one cast at one receiver, shared by all its tasks.
 
 use super::{
-    home::{Described, Home, Kept},
+    home::{Described, Home, StoredCast},
     incoming::Incoming,
     job::Record,
     room,
 };
 use crate::{
-    leg::child::Got,
+    leg::child::ReceivedBytes,
     ring::{NodeRing, PageBook, Repairs, Start},
     store::Store,
 };
@@ -29,61 +29,61 @@ use thalweg_wire::{
 };
 use tokio::sync::{mpsc, watch};
 
-/// How it is handed on until the source says otherwise: of each block's repair symbols the second
-/// half, as a source gives the first.
+/// The ring terms until the source sends others. A receiver sends the second half of each block's repair symbols,
+/// because a source sends the first.
 pub const RING_TERMS: RingTerms = RingTerms { bytes: RING_BYTES as u64, part: 1, parts: 2 };
 
-/// A parent: a receiver, or the source.
-pub type Who = Option<Name>;
+/// A parent: a receiver by its name, or the source (`None`).
+pub type ParentName = Option<Name>;
 
-/// Whose data a receiver takes.
+/// A receiver's candidate parents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parents {
     /// The best first.
     pub candidates: Vec<Candidate>,
-    /// How many at a time.
+    /// The number of parents to use at a time.
     pub at_once: usize,
 }
 
 impl Parents {
-    /// The source alone.
+    /// The source as the only candidate.
     pub fn source() -> Self {
         let source = Candidate { name: None, bps: None, want: Want::Pull };
         Self { candidates: vec![source], at_once: 1 }
     }
 }
 
-/// How far it is.
+/// The progress of a reception.
 #[derive(Clone, Debug)]
 pub enum State {
-    /// What proves the object is not here yet.
+    /// Manifest and layout are not known yet.
     New,
-    /// Symbols come.
+    /// Symbols are being received.
     Fetching(Arc<Store>),
-    /// All is here; it is being checked.
+    /// All symbols are present; the object is being checked.
     Checking(Arc<Store>),
-    /// It has its name. The span in µs from the first symbol of this session to the last.
+    /// The object has its name. The number is the time in µs from the first symbol of this session to the last.
     Complete(Arc<Store>, u64),
-    /// It cannot go on for now.
+    /// The reception cannot continue for now.
     Failed(Refusal),
 }
 
 /// What came from a parent, over all its legs.
 #[derive(Debug, Default)]
-pub struct Seen {
-    /// What came.
-    pub got: Arc<Got>,
-    /// Legs that are open now.
+pub struct ParentStats {
+    /// Received bytes.
+    pub got: Arc<ReceivedBytes>,
+    /// The number of open legs.
     pub legs: usize,
-    /// For rates: bytes at the last look, and the rate found.
+    /// For rates: bytes at the last look, and the rate computed then.
     last: u64,
     bps: u64,
 }
 
-/// What is counted for reports.
+/// Counters for reports.
 #[derive(Debug, Default)]
-struct Counted {
-    parents: BTreeMap<Who, Seen>,
+struct Counters {
+    parents: BTreeMap<ParentName, ParentStats>,
     looked: Option<Instant>,
     held: u64,
     bps: u64,
@@ -92,9 +92,9 @@ struct Counted {
 /// One cast at one receiver.
 #[derive(Debug)]
 pub struct Reception {
-    /// Where it is kept.
+    /// The cast's directory.
     pub home: Home,
-    /// Who casts, by its name when it was first offered.
+    /// The source's name when the cast was first offered.
     pub source: Name,
     offer: Mutex<(Signed<Offer>, Vec<u8>)>,
     state: watch::Sender<State>,
@@ -103,31 +103,31 @@ pub struct Reception {
     control: Mutex<Option<Control>>,
     /// Legs that the source opens.
     pub incoming: Incoming,
-    counted: Mutex<Counted>,
+    counted: Mutex<Counters>,
     ring: Mutex<(RingTerms, Option<Arc<NodeRing>>)>,
-    /// Where it is counted which blocks were solved.
+    /// The number of blocks solved in this session.
     pub solved: Arc<AtomicU64>,
     record: Mutex<Record>,
-    /// Who is served from here, and by how many legs.
+    /// The members served from here, with their numbers of legs.
     children: Mutex<BTreeMap<Name, usize>>,
 }
 
-/// The channel on which the source conducts.
+/// The control channel to the source.
 #[derive(Debug)]
 struct Control {
     to: mpsc::Sender<Report>,
-    /// When the source was heard last.
+    /// When the source was last heard.
     heard: Instant,
 }
 
-/// A source that was heard so lately is there: it gives a sign of life every 5 s.
-const LIVELY: Duration = Duration::from_secs(12);
+/// A source that was heard within this time is considered connected. It sends a keep-alive message every 5 s.
+const SOURCE_ALIVE: Duration = Duration::from_secs(12);
 
-/// A child is served as long as this is there.
+/// Counts a child as served until this is dropped.
 #[derive(Debug)]
-pub struct Serving(Arc<Reception>, Name);
+pub struct ServedChild(Arc<Reception>, Name);
 
-impl Drop for Serving {
+impl Drop for ServedChild {
     fn drop(&mut self) {
         let mut children = lock(&self.0.children);
         match children.get_mut(&self.1) {
@@ -138,13 +138,13 @@ impl Drop for Serving {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic in between leaves whole values behind.
+    // A panic cannot leave partly changed values.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Reception {
-    /// A new one, or one from before.
-    pub fn new(home: Home, source: Name, kept: Kept) -> Arc<Self> {
+    /// Creates a reception from new or stored state.
+    pub fn new(home: Home, source: Name, kept: StoredCast) -> Arc<Self> {
         let word = kept.parents.and_then(|word| decoded(&word));
         let begin = || Record::begin(home.id, &source, kept.offer.value(), &home.inbox);
         let record = Mutex::new(kept.record.unwrap_or_else(begin));
@@ -165,43 +165,43 @@ impl Reception {
         })
     }
 
-    /// The job, and what is expected of it.
+    /// The job, and what the source expects.
     pub fn record(&self) -> Record {
         lock(&self.record).clone()
     }
 
-    /// The source's word on what it expects; the record as it is to be kept.
+    /// Sets the source's expectation. Returns the record to store.
     pub fn expect(&self, expected: Expected) -> Record {
         let mut record = lock(&self.record);
         record.expected = Some(expected);
         record.clone()
     }
 
-    /// One more leg on which this child is served.
-    pub fn serving(self: &Arc<Self>, child: Name) -> Serving {
+    /// Adds a leg on which this child is served.
+    pub fn serving(self: &Arc<Self>, child: Name) -> ServedChild {
         *lock(&self.children).entry(child.clone()).or_default() += 1;
-        Serving(Arc::clone(self), child)
+        ServedChild(Arc::clone(self), child)
     }
 
-    /// Who is served from here now.
+    /// The members that are served from here now.
     pub fn children(&self) -> Vec<Name> {
         lock(&self.children).keys().cloned().collect()
     }
 
-    /// How it is handed on from now on; a ring that is there stays as it is.
+    /// Sets the terms for the ring. An existing ring keeps its terms.
     pub fn set_ring(&self, terms: RingTerms) {
         lock(&self.ring).0 = terms;
     }
 
-    /// Blocks that were solved from repair symbols in this session.
+    /// The number of blocks solved from repair symbols in this session.
     pub fn solved(&self) -> u64 {
         self.solved.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// What is handed on of this object from here.
+    /// The ring from which the object is forwarded; created on first use.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn ring(&self, store: &Arc<Store>) -> io::Result<Arc<NodeRing>> {
         let (terms, ring) = &mut *lock(&self.ring);
         if let Some(ring) = ring.as_ref().filter(|ring| Arc::ptr_eq(&ring.store, store)) {
@@ -217,37 +217,37 @@ impl Reception {
         Ok(made)
     }
 
-    /// What is offered.
+    /// The current offer.
     pub fn offer(&self) -> Signed<Offer> {
         lock(&self.offer).0.clone()
     }
 
-    /// With what this node shows itself to others.
+    /// The pass that authorizes this node at its parents.
     pub fn pass(&self) -> Vec<u8> {
         lock(&self.offer).1.clone()
     }
 
-    /// The same cast, offered anew.
+    /// Replaces offer and pass after the cast was offered again.
     pub fn renew(&self, offer: Signed<Offer>, pass: Vec<u8>) {
         *lock(&self.offer) = (offer, pass);
     }
 
-    /// How far it is.
+    /// The current state.
     pub fn state(&self) -> State {
         self.state.borrow().clone()
     }
 
-    /// Told of each change of state.
+    /// Notifies of each change of state.
     pub fn states(&self) -> watch::Receiver<State> {
         self.state.subscribe()
     }
 
-    /// It is so far now.
+    /// Sets the state.
     pub fn set(&self, state: State) {
         self.state.send_replace(state);
     }
 
-    /// The object, if what proves it is here.
+    /// The object's store, if manifest and layout are known.
     pub fn store(&self) -> Option<Arc<Store>> {
         match &*self.state.borrow() {
             State::Fetching(store) | State::Checking(store) | State::Complete(store, _) => {
@@ -257,8 +257,7 @@ impl Reception {
         }
     }
 
-    /// Until what is held is no longer kept in this store: who is served from it goes, and finds
-    /// what is there next.
+    /// Waits until this store is no longer the current one. Children served from it must then reconnect.
     pub async fn left(&self, store: &Arc<Store>) {
         let is_kept = |state: &State| match state {
             State::Fetching(now) | State::Checking(now) | State::Complete(now, _) => {
@@ -266,11 +265,11 @@ impl Reception {
             }
             State::New | State::Failed(_) => false,
         };
-        // The sender is this reception's own.
+        // The sender is a field of this reception.
         _ = self.states().wait_for(|state| !is_kept(state)).await;
     }
 
-    /// Bytes that count against an inbox's `max_bytes`: the object's, and its entries' once they are known.
+    /// Bytes that count against an inbox's `max_bytes`: the object's, plus its entries' once they are known.
     pub fn bytes(&self) -> u64 {
         let length = lock(&self.offer).0.value().length;
         length.saturating_add(self.entries())
@@ -280,18 +279,18 @@ impl Reception {
         lock(&self.described).as_ref().map_or(0, |(_, layout)| room::entries(layout))
     }
 
-    /// Bytes of the disk that it takes in all.
+    /// All bytes that the cast takes on disk.
     pub fn takes(&self) -> u64 {
         self.bytes().saturating_add(room::beside(lock(&self.offer).0.value()))
     }
 
-    /// Bytes that are still to come onto the disk, with what goes with the object's.
+    /// Bytes that are still to be stored, including the proportional share of digests.
     pub fn lacks(&self) -> u64 {
         let length = lock(&self.offer).0.value().length;
         let beside = room::beside(lock(&self.offer).0.value());
         match &*self.state.borrow() {
             State::New => self.takes(),
-            // Entries are made first; digests come with what they prove.
+            // Entries are created first; digests arrive with the symbols they prove.
             State::Fetching(store) => {
                 let rest = length.saturating_sub(store.held_bytes());
                 let of_beside = u128::from(beside) * u128::from(rest) / u128::from(length.max(1));
@@ -301,67 +300,67 @@ impl Reception {
         }
     }
 
-    /// What proves the object.
+    /// Manifest and layout, if they are known.
     pub fn described(&self) -> MutexGuard<'_, Option<Described>> {
         lock(&self.described)
     }
 
-    /// Told of each new word on parents.
+    /// Notifies of new lists of parents.
     pub fn parents(&self) -> watch::Receiver<Arc<Parents>> {
         self.parents.subscribe()
     }
 
-    /// The source's word on parents.
+    /// Sets the list of parents.
     pub fn set_parents(&self, parents: Parents) {
         self.parents.send_replace(Arc::new(parents));
     }
 
-    /// Reports go there from now on; the one before is forgotten.
+    /// Sets the control channel for reports; replaces an earlier one.
     pub fn attach(&self, to: mpsc::Sender<Report>) {
         *lock(&self.control) = Some(Control { to, heard: Instant::now() });
     }
 
-    /// The source said something.
+    /// Records that the source was heard.
     pub fn heard(&self) {
         if let Some(control) = &mut *lock(&self.control) {
             control.heard = Instant::now();
         }
     }
 
-    /// Whether a process of the source's is there, and conducts it.
+    /// Whether a process of the source is connected and conducts the reception.
     pub fn is_conducted(&self) -> bool {
         let control = lock(&self.control);
-        control.as_ref().is_some_and(|c| !c.to.is_closed() && c.heard.elapsed() < LIVELY)
+        control.as_ref().is_some_and(|c| !c.to.is_closed() && c.heard.elapsed() < SOURCE_ALIVE)
     }
 
-    /// Tells the source, if it is there and listens.
+    /// Sends a report to the source. Returns whether it is connected and accepts reports.
     pub fn tell(&self, report: Report) -> bool {
         lock(&self.control).as_ref().is_some_and(|control| control.to.try_send(report).is_ok())
     }
 
-    /// Where what comes from a parent is counted, with one leg more.
-    pub fn opened(&self, who: &Who) -> Arc<Got> {
+    /// Counts one more leg to a parent. Returns the counters for received bytes.
+    pub fn opened(&self, who: &ParentName) -> Arc<ReceivedBytes> {
         let mut counted = lock(&self.counted);
         let seen = counted.parents.entry(who.clone()).or_default();
         seen.legs += 1;
         Arc::clone(&seen.got)
     }
 
-    /// One leg less.
-    pub fn closed(&self, who: &Who) {
+    /// Counts one leg less.
+    pub fn closed(&self, who: &ParentName) {
         if let Some(seen) = lock(&self.counted).parents.get_mut(who) {
             seen.legs = seen.legs.saturating_sub(1);
         }
     }
 
-    /// How far it is, with rates since the last look.
+    /// The progress of the reception. With `look`, rates are computed anew, since the last look.
     pub fn account(&self, look: bool) -> Account {
         use std::sync::atomic::Ordering::Relaxed;
         let store = self.store();
         let held = store.as_ref().map_or(0, |store| store.held_bytes());
         let is_complete = matches!(*self.state.borrow(), State::Complete(..));
         let mut counted = lock(&self.counted);
-        let Counted { parents, looked, held: before, bps } = &mut *counted;
+        let Counters { parents, looked, held: before, bps } = &mut *counted;
         if look {
             let span = looked.map(|then| then.elapsed().as_secs_f64());
             let rate = |bytes: u64| match span {
@@ -393,13 +392,13 @@ impl Reception {
             account.parents.push(FromParent { name, is_now, bps: seen.bps, bytes });
         }
         if is_complete {
-            // Symbols that came and waited for the disk when the last one was written are of no use, either.
+            // Symbols that waited for the disk when the last missing one was written are of no use, either.
             account.beyond = account.beyond.max(account.received.saturating_sub(held));
         }
         account
     }
 
-    /// How it ended, if it did.
+    /// The result, if the reception has ended.
     pub fn ended(&self) -> Option<Ended> {
         match &*self.state.borrow() {
             State::Complete(_, micros) => Some(Ended::Complete { micros: *micros }),
@@ -409,10 +408,10 @@ impl Reception {
     }
 }
 
-/// How the object of an offer is cut.
+/// The geometry of an offer's object.
 ///
 /// # Errors
-/// An offer that cannot be.
+/// The offer is invalid.
 pub fn geometry(offer: &Offer) -> Result<Geometry, Refusal> {
     let shape = offer.shape;
     let geometry =
@@ -420,14 +419,14 @@ pub fn geometry(offer: &Offer) -> Result<Geometry, Refusal> {
     geometry.map_err(|why| Refusal::Invalid(why.to_string()))
 }
 
-/// Parents as they were kept.
+/// Decodes a stored list of parents.
 pub fn decoded(word: &[u8]) -> Option<Parents> {
     let (candidates, at_once): (Vec<Candidate>, u32) =
         thalweg_wire::cast::decode(word.get(4..)?).ok()?;
     Some(Parents { candidates, at_once: at_once as usize })
 }
 
-/// Parents as they are kept.
+/// Encodes a list of parents for storage.
 pub fn encoded(parents: &Parents) -> Vec<u8> {
     thalweg_wire::cast::encode(&(&parents.candidates, parents.at_once as u32))
 }

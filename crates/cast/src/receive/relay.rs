@@ -1,21 +1,21 @@
-//! Casts that are not for this node and are handed on by it: a ring, digests, and nothing else.
+//! Relays casts of which this node is not a receiver: keeps a ring and digests, and stores nothing.
 
 mod places;
 
-pub use places::Seat;
+pub use places::RelaySlot;
 
 use super::{
-    conduct::{End, Line, left, leg_to, note_end},
+    conduct::{End, Participant, leave_parent, leg_to, note_end},
     control::slowly,
     incoming::Incoming,
-    reception::{Parents, RING_TERMS, Who, geometry},
+    reception::{ParentName, Parents, RING_TERMS, geometry},
     score::Score,
 };
 use crate::Settings;
 use crate::{
     leg::{
         Hear, Leg, Say,
-        child::{Got, Left},
+        child::{LegEnd, ReceivedBytes},
         invalid,
     },
     ring::{
@@ -25,7 +25,7 @@ use crate::{
     },
     store::Known,
 };
-use places::Places;
+use places::RelayTable;
 use std::{
     collections::BTreeMap,
     io,
@@ -51,44 +51,44 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// A source that says nothing for so long is gone; it may come again.
-const SILENCE: Duration = Duration::from_secs(30);
+/// Timeout for a silent source. It may connect again.
+const SOURCE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Reports that wait for a slow source.
-const REPORTS: usize = 64;
+/// Capacity of the report queue to a slow source.
+const MAX_REPORTS: usize = 64;
 
-/// How often the source hears how it goes, and parents are looked at.
+/// Interval for reviewing parents; the source gets a report at twice this interval.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// All that this node hands on and does not take.
+/// All casts that this node relays.
 #[derive(Debug)]
 pub struct Relays {
-    places: Places,
+    places: RelayTable,
     reach: MemberDialer,
 }
 
-/// One of them.
+/// One relayed cast.
 #[derive(Debug)]
 pub struct Relay {
     id: CastId,
     offer: Signed<Offer>,
     pass: Vec<u8>,
-    /// Bytes of memory that it may take besides its ring.
+    /// The maximum memory besides its ring, in bytes.
     beside: u64,
-    /// Its ring is made by them once the object is described.
+    /// Terms for the ring, which is created once the object is described.
     terms: Mutex<RingTerms>,
-    /// Control channels, and those that are about to be.
+    /// The number of open or pending control channels.
     seats: AtomicUsize,
     parents: watch::Sender<Arc<Parents>>,
     body: OnceLock<Body>,
     control: Mutex<Option<mpsc::Sender<Report>>>,
     /// Legs that the source opens.
     pub incoming: Incoming,
-    got: Mutex<BTreeMap<Who, Arc<Got>>>,
-    now: Mutex<Option<Who>>,
+    got: Mutex<BTreeMap<ParentName, Arc<ReceivedBytes>>>,
+    now: Mutex<Option<ParentName>>,
 }
 
-/// What there is once the object is described.
+/// What exists once the object is described.
 #[derive(Clone, Debug)]
 struct Body {
     known: Arc<Known>,
@@ -99,44 +99,44 @@ struct Body {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic in between leaves whole values behind.
+    // A panic cannot leave partly changed values.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Relays {
-    /// None yet.
+    /// Creates an empty set.
     pub fn new(settings: &Settings, reach: MemberDialer) -> Self {
-        Self { places: Places::new(settings), reach }
+        Self { places: RelayTable::new(settings), reach }
     }
 
-    /// One of them.
+    /// A relayed cast by its ID.
     pub fn get(&self, id: CastId) -> Option<Arc<Relay>> {
         lock(&self.places.all).get(&id).cloned()
     }
 
-    /// A place among them, if there is one.
+    /// Admits a cast if the limits allow it.
     ///
     /// # Errors
-    /// Why not.
-    pub fn admit(&self, offer: Signed<Offer>, pass: Vec<u8>) -> Result<Seat, Refusal> {
+    /// The reason for a refusal.
+    pub fn admit(&self, offer: Signed<Offer>, pass: Vec<u8>) -> Result<RelaySlot, Refusal> {
         self.places.take(offer, pass)
     }
 
-    /// Whether it would be; nothing is begun.
+    /// Checks whether [`Self::admit`] would succeed, without changing anything.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason for a refusal.
     pub fn would_admit(&self, offer: &Signed<Offer>) -> Result<(), Refusal> {
         self.places.would_take(offer)
     }
 
-    /// Talks with the source until it goes; hands on as long as source or children are there.
+    /// Talks with the source until it disconnects. Relaying continues as long as there is a source or a child.
     ///
     /// # Errors
-    /// The connection's; a source that does not keep to the protocol.
-    pub async fn talk(&self, seat: Seat, leg: Leg) -> io::Result<()> {
+    /// I/O errors of the connection, or a source that violates the protocol.
+    pub async fn talk(&self, seat: RelaySlot, leg: Leg) -> io::Result<()> {
         let relay = &seat.relay;
-        let (reports, outgoing) = mpsc::channel(REPORTS);
+        let (reports, outgoing) = mpsc::channel(MAX_REPORTS);
         *lock(&relay.control) = Some(reports);
         let Leg { mut hear, mut say, .. } = leg;
         let lacks = relay.body.get().is_none();
@@ -145,15 +145,16 @@ impl Relays {
             heard = self.listen(relay, &mut hear) => heard,
             failed = report(relay, &mut say, outgoing) => failed,
         };
-        // Another channel may be the control channel now.
+        // A newer channel may be the control channel by now.
         _ = lock(&relay.control).take_if(|to| to.is_closed());
         ended
     }
 
     async fn listen(&self, relay: &Arc<Relay>, hear: &mut Hear) -> io::Result<()> {
         loop {
-            let heard = timeout(SILENCE, hear.message::<Word>(MAX_WORD)).await;
-            let word = heard.map_err(|_| io::Error::other(format!("silent for {SILENCE:?}")))?;
+            let heard = timeout(SOURCE_TIMEOUT, hear.message::<Word>(MAX_WORD)).await;
+            let word =
+                heard.map_err(|_| io::Error::other(format!("silent for {SOURCE_TIMEOUT:?}")))?;
             match word {
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
                 Err(e) => return Err(e),
@@ -195,7 +196,7 @@ impl Relays {
         });
     }
 
-    /// As `thalweg cast status` shows them.
+    /// Reports all relayed casts for `thalweg cast status`.
     pub fn report(&self) -> Vec<serde_json::Value> {
         let all = lock(&self.places.all);
         let one = |relay: &Arc<Relay>| {
@@ -225,7 +226,7 @@ async fn report(
             _ = ticks.tick() => say.message(&Report::Account(relay.account())).await?,
             report = reports.recv() => match report {
                 Some(report) => say.message(&report).await?,
-                // Another channel is the control channel now.
+                // The source has opened a new control channel.
                 None => return Ok(()),
             },
         }
@@ -250,12 +251,12 @@ impl Relay {
         }
     }
 
-    /// Bytes of memory that it may take.
+    /// The maximum memory of this relay, in bytes.
     fn memory(&self) -> u64 {
         self.beside.saturating_add(lock(&self.terms).bytes)
     }
 
-    /// What is offered.
+    /// The source's offer.
     pub fn offer(&self) -> &Signed<Offer> {
         &self.offer
     }
@@ -263,16 +264,16 @@ impl Relay {
     /// Serves one child.
     ///
     /// # Errors
-    /// The connection's; [`Refusal::Unknown`] in words, before the object is described.
+    /// I/O errors of the connection; before the object is described, an error with the text of [`Refusal::Unknown`].
     pub async fn serve(&self, leg: Leg) -> io::Result<()> {
         let body = self.body.get().ok_or_else(|| io::Error::other(Refusal::Unknown))?;
         let served = serve::serve(&body.ring, body, leg).await;
-        // The source may be done before it would hear of it.
+        // Report at once: the source may finish before the next regular report.
         self.tell(Report::Account(self.account()));
         served
     }
 
-    /// What proves the object is here; whether that is new.
+    /// Creates the ring once the manifest has come. Returns whether this was the first time.
     fn describe(&self, manifest: Manifest) -> io::Result<bool> {
         let offer = self.offer.value().clone();
         let geometry = geometry(&offer).map_err(io::Error::other)?;
@@ -286,17 +287,17 @@ impl Relay {
         Ok(self.body.set(body).is_ok())
     }
 
-    /// Has one parent as long as there are children.
+    /// Keeps one parent as long as there are children.
     async fn conduct(self: &Arc<Self>, reach: &MemberDialer, is_known: impl Fn() -> bool) {
         let Some(body) = self.body.get() else { return };
-        let mut legs: JoinSet<(Who, End)> = JoinSet::new();
+        let mut legs: JoinSet<(ParentName, End)> = JoinSet::new();
         let (mut score, mut parents) = (Score::default(), self.parents.subscribe());
         let mut looks = interval(LOOK);
         while is_known() {
             if body.ring.has_children() {
                 let wanted = Arc::clone(&parents.borrow_and_update());
                 for (who, fault) in score.review(&wanted) {
-                    left(&**self, &mut score, who, fault);
+                    leave_parent(&**self, &mut score, who, fault);
                 }
                 for candidate in score.next(&wanted) {
                     let got =
@@ -308,7 +309,7 @@ impl Relay {
                     legs.spawn(async move {
                         tokio::select! {
                             ended = relay.take_from(&reach, &body, &who, got) => (who, ended),
-                            () = end.cancelled() => (who, End::Left(Left::Done)),
+                            () = end.cancelled() => (who, End::Left(LegEnd::Done)),
                         }
                     });
                 }
@@ -316,7 +317,7 @@ impl Relay {
             tokio::select! {
                 Some(ended) = legs.join_next() => match ended {
                     Ok((who, end)) => note_end(&**self, &mut score, who, end),
-                    // A leg's task does not panic; if one did, its parent may be tried again.
+                    // A leg's task does not panic; if one did, forgetting the state lets its parent be tried again.
                     Err(_) => score.forget(),
                 },
                 () = body.ring.moved.notified(), if legs.is_empty() => {}
@@ -327,7 +328,13 @@ impl Relay {
         legs.shutdown().await;
     }
 
-    async fn take_from(&self, reach: &MemberDialer, body: &Body, who: &Who, got: Arc<Got>) -> End {
+    async fn take_from(
+        &self,
+        reach: &MemberDialer,
+        body: &Body,
+        who: &ParentName,
+        got: Arc<ReceivedBytes>,
+    ) -> End {
         let want = thalweg_wire::cast::Want::Stream;
         let leg = match leg_to(reach, self, who, want).await {
             Ok(leg) => leg,
@@ -358,7 +365,7 @@ impl Relay {
     }
 }
 
-impl Line for Relay {
+impl Participant for Relay {
     fn pass(&self) -> (CastId, Vec<u8>) {
         (self.id, self.pass.clone())
     }

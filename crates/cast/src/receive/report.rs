@@ -1,11 +1,11 @@
-//! A cast here, as `thalweg cast status` shows it.
+//! The report of a reception for `thalweg cast status`.
 
 use super::reception::{Reception, State};
 use crate::average_bps;
 use serde_json::{Value, json};
 use thalweg_wire::cast::FromParent;
 
-/// What is known of it now.
+/// The current report as JSON.
 pub fn of(reception: &Reception) -> Value {
     let offer = reception.offer().into_value();
     let account = reception.account(false);
@@ -27,7 +27,7 @@ pub fn of(reception: &Reception) -> Value {
             "bytes": parent.bytes,
         })
     };
-    // Nothing is known any more of the span of an earlier process.
+    // The duration is not known if an earlier process received the object.
     let average = match reception.state() {
         State::Complete(_, micros) => {
             let new = account.received.saturating_sub(account.beyond);
@@ -65,8 +65,8 @@ pub fn of(reception: &Reception) -> Value {
     })
 }
 
-/// Seconds until all is here: at its rate of now, or at the one that is planned if nothing comes just
-/// now; `None` if neither is known.
+/// Seconds until the object is complete, at the current rate, or at the planned rate if nothing arrives now; `None` if
+/// neither is known.
 fn left(missing: u64, now: u64, planned: Option<u64>) -> Option<f64> {
     let bps = Some(now).filter(|bps| *bps > 0).or(planned).filter(|bps| *bps > 0)?;
     Some(missing as f64 * 8.0 / bps as f64)
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_is_foreseen_by_the_rate_of_now_or_by_the_plan() {
+    fn the_time_left_follows_the_current_rate_or_the_plan() {
         assert_eq!(left(1_000_000, 8_000_000, Some(1)), Some(1.0));
         assert_eq!(left(1_000_000, 0, Some(4_000_000)), Some(2.0));
         assert_eq!(left(1_000_000, 0, None), None);

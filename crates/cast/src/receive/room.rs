@@ -1,25 +1,24 @@
-//! What a cast takes on the disk.
+//! The disk space of a cast.
 
 use thalweg_wire::cast::{Layout, Offer};
 
-/// An entry of a layout counts as so many bytes besides its content: what file systems take for an
-/// inode and a directory's block.
+/// Bytes that count for each entry of a layout besides its content: what file systems use for an inode and a directory
+/// block.
 const ENTRY: u64 = 4096;
 
-/// A digest.
+/// Bytes of a digest.
 const DIGEST: u64 = 32;
 
-/// Bytes that are kept beside an object: manifest, layout, the digests of all its symbols, and those of its
-/// repair symbols, as many as the offer says. Not counted: the repair symbols that wait for their
-/// blocks, which are few unless much is lost.
+/// Bytes stored beside an object: the manifest, the layout, and the digests of all its symbols and of the repair
+/// symbols that the offer announces. Not counted: repair symbols that wait for their block to be solved. They are few
+/// unless much is lost.
 pub fn beside(offer: &Offer) -> u64 {
     let repair = u64::from(offer.shape.repair_symbols) * offer.blocks();
     let digests = offer.symbols().saturating_add(repair).saturating_mul(DIGEST);
     digests.saturating_add(offer.manifest_bytes()).saturating_add(offer.layout_bytes.into())
 }
 
-/// What its files, directories and links take without their content; the object itself is one and
-/// counts nothing.
+/// Bytes of an object's files, directories and links besides their content. The root entry is not counted.
 pub fn entries(layout: &Layout) -> u64 {
     (layout.entries.len().saturating_sub(1) as u64).saturating_mul(ENTRY)
 }
@@ -59,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_alone_is_no_more_than_its_bytes() {
+    fn a_single_file_counts_only_its_bytes() {
         let entry = |path: &str| LayoutEntry {
             path: FilePath::new(path.into()).unwrap(),
             kind: LayoutKind::Directory,

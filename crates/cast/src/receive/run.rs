@@ -1,14 +1,14 @@
-//! A reception from its description to its name in the inbox.
+//! Runs a reception from its description to its name in the inbox.
 
 use super::{
-    conduct::{Conductor, Told},
+    conduct::{Conductor, Session},
     finish,
     home::Home,
     reception::{Reception, State, geometry},
 };
 use crate::{
     disk::{self, ObjectFiles, Place, make, may_be, may_be_part},
-    leg::Desk,
+    leg::SymbolScheduler,
     ring::Intake,
     store::{Known, Pages, Store, journal, recover},
 };
@@ -31,21 +31,23 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-/// Symbols that wait for the disk: 4 MiB of 16 KiB. When it is slower than the network the legs wait,
-/// and by them the parents, each for this child alone.
-const WAITING: usize = 256;
+/// Capacity of the queue to the disk: 4 MiB in symbols of 16 KiB. If the disk is slower than the network, the legs
+/// wait; each parent then waits for this child alone.
+const MAX_QUEUED: usize = 256;
 
-/// Symbols are synced and their arrival journaled so often: what a crash loses comes again.
-const SYNC: Duration = Duration::from_secs(1);
+/// The interval at which symbols are synced and journaled. After a crash, symbols that came since the last sync may
+/// have to be sent again.
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Chunks that came and are not right on the disk are fetched again so often at most.
+/// The maximum number of rounds of fetching and checking; after the first, only chunks that are wrong on the disk are
+/// fetched.
 const ROUNDS: usize = 3;
 
-/// Goes on from what is there until it has its name, or cannot; `has_room` is asked before anything is
-/// made.
+/// Continues a reception from its stored state until the object has its name. `has_room` is called before anything is
+/// created.
 ///
 /// # Errors
-/// Why it cannot; the caller sets that state.
+/// Why the reception cannot continue; the caller sets this state.
 pub async fn run(
     reception: &Arc<Reception>,
     conductor: &Conductor,
@@ -81,10 +83,10 @@ pub async fn run(
     Err(Refusal::System(why.to_owned()))
 }
 
-/// What has the name in the inbox already, if it is the very object, by each byte of its files; `None` if nothing has
-/// it, or a directory that may be part of the object. What else is in the directory stays. Modes and times become the
-/// object's. Blocks that are read and right are given to others at once, because the digests of their symbols are known
-/// from then on.
+/// Adopts an existing file or directory of the object's name if every byte of the object's files is the same. Returns
+/// `None` if the name does not exist, or is a directory that may be an incomplete copy. Other files in the directory
+/// stay. Modes and times are set to the object's. Correct blocks can be served to others as soon as they are read,
+/// because their digests are known then.
 fn adopt(reception: &Reception) -> Result<Option<Arc<Store>>, Refusal> {
     let name = reception.offer().into_value().name;
     if !is_there(&reception.home, &name) {
@@ -109,7 +111,7 @@ fn adopt(reception: &Reception) -> Result<Option<Arc<Store>>, Refusal> {
     Ok(Some(store))
 }
 
-/// The object as far as it is here, in directory and files of its own.
+/// Opens or creates the object's files in `made`, with the symbols that are present.
 fn open(reception: &Reception) -> Result<Arc<Store>, Refusal> {
     let offer = reception.offer().into_value();
     let geometry = geometry(&offer)?;
@@ -136,11 +138,11 @@ fn open(reception: &Reception) -> Result<Arc<Store>, Refusal> {
     Ok(store)
 }
 
-/// One that had its name before this process; what it lacked of its modes it gets. `None`: it has to be read
-/// first, as somebody may have touched it since.
+/// Reopens a cast that was complete before this process started, and sets modes that are missing. Returns `None` if the
+/// files must be read first, because they may have changed.
 ///
 /// # Errors
-/// Why it cannot be gone on with.
+/// Why the cast cannot continue.
 pub fn reopen(reception: &Reception, now: WallTime) -> Result<Option<Arc<Store>>, Refusal> {
     let store = landed_store(reception, ObjectFiles::present, HaveSet::all)?;
     let offer = reception.offer().into_value();
@@ -176,7 +178,7 @@ fn landed_store(
     Ok(Store::new(known, files, pages, have(&geometry)))
 }
 
-/// The system's answer as it is told to the source.
+/// An I/O error as a refusal for the source.
 pub fn refusal(why: io::Error) -> Refusal {
     let what = match why.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -187,7 +189,7 @@ pub fn refusal(why: io::Error) -> Refusal {
     Refusal::System(format!("{why}{what}"))
 }
 
-/// Pulls all that is missing.
+/// Receives all missing symbols.
 async fn fetch(
     reception: &Arc<Reception>,
     store: &Arc<Store>,
@@ -197,27 +199,28 @@ async fn fetch(
         return Ok(());
     }
     let seed = seed(reception);
-    let desk = Arc::new(Desk::new(store.known.geometry, store.have().clone(), seed));
-    let (disk, arrivals) = mpsc::channel(WAITING);
+    let scheduler =
+        Arc::new(SymbolScheduler::new(store.known.geometry, store.have().clone(), seed));
+    let (disk, arrivals) = mpsc::channel(MAX_QUEUED);
     let node = reception.ring(store).map_err(refusal)?;
     let (path, solved) = (reception.home.path(), Arc::clone(&reception.solved));
-    let intake = Intake::new(store, Arc::clone(&desk), &path, solved);
+    let intake = Intake::new(store, Arc::clone(&scheduler), &path, solved);
     let intake = intake.map_err(refusal)?;
     let mut writing = tokio::spawn(Arc::clone(&intake).run(arrivals));
-    let told = Told { reception, store, desk, disk, node, intake };
+    let session = Session { reception, store, scheduler, disk, node, intake };
     tokio::select! {
-        () = conductor.conduct(told) => {}
+        () = conductor.conduct(session) => {}
         wrong = keep_journal(reception, store) => return Err(wrong),
         written = &mut writing => return Err(ended(written)),
     }
-    // All legs are gone, and with them all senders.
+    // All legs have ended, and with them all senders.
     match writing.await {
         Ok(Ok(())) => Ok(()),
         other => Err(ended(other)),
     }
 }
 
-/// Another one for each receiver: the pass names it.
+/// A seed that differs between receivers, because each pass names its receiver.
 fn seed(reception: &Reception) -> u64 {
     let hash = blake3::hash(&reception.pass());
     hash.as_bytes().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
@@ -231,9 +234,9 @@ fn ended(written: Result<io::Result<()>, tokio::task::JoinError>) -> Refusal {
     }
 }
 
-/// For ever: syncs what came, then says in the journal that it did.
+/// Runs forever: syncs received symbols, then writes the journal.
 async fn keep_journal(reception: &Arc<Reception>, store: &Arc<Store>) -> Refusal {
-    let mut ticks = interval(SYNC);
+    let mut ticks = interval(SYNC_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut news = store.news();
     news.mark_unchanged();
@@ -254,7 +257,7 @@ async fn keep_journal(reception: &Arc<Reception>, store: &Arc<Store>) -> Refusal
 }
 
 fn keep(store: &Store, file: &std::path::Path) -> io::Result<()> {
-    // What came before the sync is on the disk after it.
+    // Read before the sync: these symbols are on disk after it.
     let runs: Vec<_> = store.have().runs().collect();
     store.files.sync()?;
     journal::write(file, &runs)

@@ -1,4 +1,4 @@
-//! The node's service: who comes on a channel `cast`, and to which reception.
+//! The node's cast service: its receptions, and the tasks that run them.
 
 mod admit;
 mod answer;
@@ -32,13 +32,13 @@ use thalweg_wire::{
 use tokio::{net::TcpStream, task::spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
-/// How often it is looked for casts that are over, and for what was taken out of inboxes.
-const CLEARED: Duration = Duration::from_secs(60);
+/// Interval for removing expired casts, and casts whose objects were removed from their inboxes.
+const CLEAR_INTERVAL: Duration = Duration::from_secs(60);
 
-/// No offer holds longer: what is kept for others goes with it.
-const LONGEST: Duration = Duration::from_secs(31 * 24 * 3600);
+/// The maximum lifetime of an offer. Data kept for other receivers is removed when the offer expires.
+const MAX_LIFETIME: Duration = Duration::from_secs(31 * 24 * 3600);
 
-/// Takes casts in and hands them on; cheap to clone.
+/// Receives casts and forwards them; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Casts(Arc<Shared>);
 
@@ -58,18 +58,18 @@ struct Shared {
     log: Log,
 }
 
-/// A cast, and whether somebody works at it.
+/// A cast, and whether a task is running for it.
 #[derive(Debug)]
 struct Entry {
     reception: Arc<Reception>,
     is_running: bool,
-    /// The object was offered again since the work on it began, so a later failure may have another cause.
+    /// The object was offered again since the task started, so a later failure may have another cause.
     is_renewed: bool,
-    /// Ends the work at it.
+    /// Stops the task.
     stop: CancellationToken,
-    /// It is thrown away just now.
+    /// The cast is being removed.
     is_leaving: bool,
-    /// When this process heard of it first.
+    /// When this process first heard of the cast.
     since: Instant,
 }
 
@@ -87,8 +87,8 @@ impl Entry {
 }
 
 impl Casts {
-    /// What these settings say; `state` is the directory with this node's keys, `dialer` dials other
-    /// receivers in the node's name.
+    /// Creates the service. `state` is the directory with this node's keys; `dialer` dials other receivers in the
+    /// node's name.
     ///
     /// # Errors
     /// [`InboxError`].
@@ -115,13 +115,13 @@ impl Casts {
         })))
     }
 
-    /// For ever: goes on with what earlier processes of this node have left, and works at what
-    /// comes. When this is dropped all work ends; what is held is kept.
+    /// Runs forever: resumes casts that earlier processes of this node left, and receives new ones. Dropping the future
+    /// stops all tasks; received data is kept.
     pub async fn run(self) {
         let _end = self.0.end.clone().drop_guard();
         self.resume().await;
         loop {
-            tokio::time::sleep(CLEARED).await;
+            tokio::time::sleep(CLEAR_INTERVAL).await;
             let shared = Arc::clone(&self.0);
             _ = spawn_blocking(move || shared.clear()).await;
         }
@@ -137,7 +137,7 @@ impl Casts {
                 let now = self.0.membership.now();
                 match spawn_blocking(move || run::reopen(&done, now)).await {
                     Ok(Ok(Some(store))) => reception.set(State::Complete(store, 0)),
-                    // It is read like one that somebody has put there.
+                    // Its files must be read first, like an existing copy.
                     Ok(Ok(None)) => {}
                     Ok(Err(why)) => shared.log.put(Event::new("cast_unkept").with("why", why)),
                     Err(_) => {}
@@ -154,11 +154,11 @@ impl Casts {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<CastId, Entry>> {
-        // A panic in between leaves whole entries behind.
+        // A panic cannot leave partly changed entries.
         self.receptions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Casts whose directories are there.
+    /// Casts whose directories are in the inboxes.
     fn found(&self) -> Vec<(Arc<Reception>, bool)> {
         let mut found = Vec::new();
         for home in self.inboxes.homes() {
@@ -169,7 +169,7 @@ impl Shared {
                     let source = known.unwrap_or_else(|| self.name_of(&kept.offer));
                     found.push((Reception::new(home, source, kept), is_done));
                 }
-                // Killed as it was made, or as it was thrown away.
+                // The process was killed while it created or removed the directory.
                 Ok(None) if home.is_unborn() => _ = self.remove(&home),
                 Ok(None) => {}
                 Err(why) => self.log.put(Event::new("cast_unkept").with("why", why)),
@@ -188,7 +188,7 @@ impl Shared {
         self.lock().get(&id).map(|entry| Arc::clone(&entry.reception))
     }
 
-    /// An earlier failure is no longer reported: the work was resumed or had not finished.
+    /// Clears an earlier failure, because the cast was offered again.
     fn begin_anew(&self, id: CastId, reception: &Reception) {
         let mut receptions = self.lock();
         if let Some(entry) = receptions.get_mut(&id) {
@@ -199,7 +199,7 @@ impl Shared {
         }
     }
 
-    /// Whether the settings of now let it land.
+    /// Whether the current settings still accept the cast.
     fn may_still(&self, reception: &Reception) -> Result<(), Refusal> {
         let (offer, roster) = (reception.offer(), self.membership.current());
         let member = roster.as_ref().and_then(|roster| roster.by_key(&offer.signer()));
@@ -208,7 +208,7 @@ impl Shared {
         self.inboxes.takes(&reception.home.inbox, member, reception.bytes())
     }
 
-    /// Sees to it that somebody works at a cast that is described and has not ended well.
+    /// Starts the task of a cast that is described and not complete, unless it runs.
     fn work(self: &Arc<Self>, id: CastId) {
         let mut receptions = self.lock();
         let Some(entry) = receptions.get_mut(&id) else { return };
@@ -241,8 +241,8 @@ impl Shared {
         });
     }
 
-    /// The work on the object has ended. Returns whether to try again: it failed, and was offered in the meantime. A
-    /// peer that is told of the failure may offer the object at once and must find that work can begin.
+    /// Records the end of a cast's task. Returns whether to try again: it failed, and was offered in the meantime. A
+    /// peer that is told of the failure may offer the object at once and must find that the task can start.
     fn stopped(&self, id: CastId, reception: &Reception, ended: Result<(), Refusal>) -> bool {
         let mut receptions = self.lock();
         let is_renewed = receptions.get_mut(&id).is_some_and(|entry| {

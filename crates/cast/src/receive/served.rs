@@ -1,4 +1,4 @@
-//! How many legs are served at a time, and to whom.
+//! Limits the number of legs that are served at a time, in all and per member.
 
 use std::{
     collections::BTreeMap,
@@ -6,42 +6,42 @@ use std::{
 };
 use thalweg_wire::mesh::Name;
 
-/// Of all members: each costs a task and a socket, and by rings its place in them. A further leg is
-/// refused.
-const MOST: usize = 1024;
+/// The maximum of all members together. Each leg costs a task and a socket, and a stream leg a place in its ring.
+/// Further legs are refused.
+const MAX_LEGS: usize = 1024;
 
-/// Of one: it has one for each cast that it takes from here, and those on their way out. A further
-/// leg is refused.
-const OF_ONE: usize = 64;
+/// The maximum per member. A member has one leg for each cast that it receives from here, and legs that are closing.
+/// Further legs are refused.
+const MAX_LEGS_PER_MEMBER: usize = 64;
 
-/// By member.
+/// The number of served legs per member.
 #[derive(Debug, Default)]
 pub struct Served(Mutex<BTreeMap<Name, usize>>);
 
-/// A leg is served until this is dropped.
+/// Counts a leg as served until this is dropped.
 #[derive(Debug)]
-pub struct Place(Arc<Served>, Name);
+pub struct ServedLeg(Arc<Served>, Name);
 
 impl Served {
-    /// One more, if there is room.
-    pub fn begin(self: &Arc<Self>, member: &Name) -> Option<Place> {
+    /// Counts one more leg, if the limits allow it.
+    pub fn begin(self: &Arc<Self>, member: &Name) -> Option<ServedLeg> {
         let mut served = self.lock();
         let all: usize = served.values().sum();
         let own = served.get(member).copied().unwrap_or(0);
-        if all >= MOST || own >= OF_ONE {
+        if all >= MAX_LEGS || own >= MAX_LEGS_PER_MEMBER {
             return None;
         }
         served.insert(member.clone(), own + 1);
-        Some(Place(Arc::clone(self), member.clone()))
+        Some(ServedLeg(Arc::clone(self), member.clone()))
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, usize>> {
-        // A panic in between leaves whole numbers behind.
+        // A panic cannot leave a partly changed map.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Place {
+impl Drop for ServedLeg {
     fn drop(&mut self) {
         let mut served = self.0.lock();
         match served.get_mut(&self.1) {
@@ -59,8 +59,9 @@ mod tests {
     fn one_member_leaves_room_for_others() {
         let served = Arc::new(Served::default());
         let name = |text: &str| text.parse::<Name>().unwrap();
-        let own: Vec<Option<Place>> = (0..=OF_ONE).map(|_| served.begin(&name("a"))).collect();
-        assert_eq!(own.iter().flatten().count(), OF_ONE);
+        let own: Vec<Option<ServedLeg>> =
+            (0..=MAX_LEGS_PER_MEMBER).map(|_| served.begin(&name("a"))).collect();
+        assert_eq!(own.iter().flatten().count(), MAX_LEGS_PER_MEMBER);
         assert!(served.begin(&name("b")).is_some());
         drop(own);
         assert!(served.begin(&name("a")).is_some());

@@ -1,4 +1,4 @@
-//! The digests of the blocks that are on their way.
+//! A cache of digests of the blocks in transit.
 
 use crate::store::Known;
 use std::{
@@ -17,12 +17,12 @@ use thalweg_wire::{
     cast::{Frame, RepairSheet, Said},
 };
 
-/// The digests of one block's source or repair symbols, proven, and as they are sent.
+/// The verified digests of one block's source or repair symbols, with the message that carries them.
 #[derive(Clone, Debug)]
 pub struct Proof {
     block: u32,
     page: Page,
-    /// The whole message, for children.
+    /// The encoded message, for children.
     pub message: Shared,
 }
 
@@ -33,17 +33,17 @@ enum Page {
 }
 
 impl Proof {
-    /// Of a page that is proven.
+    /// Creates the proof from a verified page.
     pub fn source(page: &Arc<SourcePage>) -> Self {
         let (block, digests) = (page.block, page.digests.as_flattened().to_vec());
         let message = Arc::new(Frame::message(&Said::Page { block, digests }));
         Self { block, page: Page::Source(Arc::clone(page)), message }
     }
 
-    /// Of a signed sheet, if it is the source's for this cast.
+    /// Creates the proof from a signed sheet, if the source signed it for this cast.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Why the sheet is invalid.
     pub fn repair(known: &Known, source: &NodeId, sheet: Vec<u8>) -> Result<Self, String> {
         let signed = Signed::<RepairSheet>::open(&sheet, &Ed25519).map_err(|e| e.to_string())?;
         let is_its = signed.signer() == *source && signed.value().cast == known.id;
@@ -57,7 +57,7 @@ impl Proof {
         Ok(Self { block, page: Page::Repair(Arc::new(page)), message })
     }
 
-    /// Its block.
+    /// The block.
     pub fn block(&self) -> u32 {
         self.block
     }
@@ -66,10 +66,10 @@ impl Proof {
         matches!(self.page, Page::Source(_))
     }
 
-    /// Whether these bytes are that symbol.
+    /// Checks a symbol's bytes against its digest.
     ///
     /// # Errors
-    /// What they are not.
+    /// Why the symbol is invalid.
     pub fn verify(&self, known: &Known, id: SymbolId, bytes: &[u8]) -> Result<(), SymbolError> {
         match &self.page {
             Page::Source(page) => page.verify(&known.geometry, id, bytes),
@@ -78,7 +78,7 @@ impl Proof {
     }
 }
 
-/// The last of them: twice what a parent takes its child to remember.
+/// Keeps the newest proofs: twice as many as a parent assumes its child to remember.
 #[derive(Debug)]
 pub struct PageBook {
     most: usize,
@@ -86,12 +86,12 @@ pub struct PageBook {
 }
 
 impl PageBook {
-    /// An empty one.
+    /// Creates an empty cache.
     pub fn new(geometry: &Geometry) -> Self {
         Self { most: Self::most(geometry), proofs: Mutex::default() }
     }
 
-    /// How many proofs one keeps.
+    /// The capacity, in proofs.
     pub fn most(geometry: &Geometry) -> usize {
         2 * pages_known(geometry)
     }
@@ -100,14 +100,14 @@ impl PageBook {
         self.proofs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The digests of a block's source symbols, or of its repair symbols, if they are here.
+    /// The digests of a block's source symbols or, if `is_source` is false, of its repair symbols.
     pub fn get(&self, block: u32, is_source: bool) -> Option<Proof> {
         let proofs = self.lock();
         let is_it = |proof: &&Proof| proof.block == block && proof.is_source() == is_source;
         proofs.iter().find(is_it).cloned()
     }
 
-    /// Keeps one, as the newest; the oldest goes.
+    /// Adds a proof as the newest; removes the oldest if the cache is full.
     pub fn put(&self, proof: Proof) {
         let mut proofs = self.lock();
         proofs.retain(|p| p.block != proof.block || p.is_source() != proof.is_source());

@@ -1,4 +1,4 @@
-//! What fills a ring where blocks are held: at the source all of it, at a receiver what children lack.
+//! Fills a ring from stored blocks: the source sends every block, a receiver only symbols that its children lack.
 
 use super::{
     book::{PageBook, Proof},
@@ -11,11 +11,11 @@ use std::{io, ops::Range, sync::Arc, time::Duration};
 use thalweg_fountain::{Emission, EmissionSettings, Share, Shared, SymbolId};
 use tokio::{sync::watch, task::spawn_blocking, time::sleep};
 
-/// A receiver looks at most so often for blocks that are held now.
+/// The minimum interval between a receiver's checks for newly held blocks.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Blocks about which children are asked between two batches of symbols.
-const FEW: usize = 64;
+/// The number of blocks about which children are asked between two batches of symbols.
+const QUESTIONS_PER_BATCH: usize = 64;
 
 /// Fills one ring.
 pub struct Feed {
@@ -26,10 +26,10 @@ pub struct Feed {
     emission: Emission,
     share: Share,
     random: Xoshiro256PlusPlus,
-    /// Of a receiver: blocks that were held at the last look.
+    /// At a receiver: the blocks that were held at the last check.
     held: Option<HeldBlocks>,
     joined: u64,
-    /// The block from which on children are asked next.
+    /// The block with which the next round of questions starts.
     turn: u32,
 }
 
@@ -39,7 +39,7 @@ struct HeldBlocks {
 }
 
 impl Feed {
-    /// Of all of the object, from its beginning (`is_source`), or of what is lacking of blocks that
+    /// Creates a feed. At the source (`is_source`) it sends all blocks; otherwise only missing symbols of blocks that
     /// are held.
     pub fn new(
         store: Arc<Store>,
@@ -65,7 +65,7 @@ impl Feed {
         Self { store, ring, repairs, book, emission, share, random, held, joined: 0, turn: 0 }
     }
 
-    /// For ever; ends with the disk's error.
+    /// Runs until a disk error, which it returns.
     pub async fn run(mut self) -> io::Error {
         loop {
             self.look();
@@ -77,8 +77,8 @@ impl Feed {
             }
             let filling = spawn_blocking(move || {
                 let filled = self.fill(&batch);
-                // A few at a time while there is something to send, so that long lists cost little.
-                self.ask(FEW);
+                // Only a few at a time while there is something to send, so that long lists cost little.
+                self.ask(QUESTIONS_PER_BATCH);
                 (self, filled)
             });
             match filling.await {
@@ -96,7 +96,7 @@ impl Feed {
             Some(held) => tokio::select! {
                 () = moved => {}
                 changed = held.news.changed() => {
-                    // The store is there as long as this is.
+                    // The store, and with it the sender, lives as long as this feed.
                     changed.unwrap_or(());
                     held.news.mark_changed();
                     sleep(LOOK).await;
@@ -105,7 +105,7 @@ impl Feed {
         }
     }
 
-    /// Blocks that are held since the last look.
+    /// Finds blocks that have become complete since the last check.
     fn look(&mut self) {
         let Some(HeldBlocks { blocks, news }) = &mut self.held else { return };
         if !news.has_changed().unwrap_or(false) {
@@ -120,8 +120,8 @@ impl Feed {
         }
     }
 
-    /// Hears what children said, and chooses what goes into the ring now: so much that the
-    /// fastest of them does not run dry, and the others have half of the ring to stay behind.
+    /// Processes the children's messages, and chooses the next symbols for the ring: enough that the fastest child does
+    /// not run dry, while slower children may lag by half of the ring.
     fn choose(&mut self) -> Vec<SymbolId> {
         let mut inner = self.ring.lock();
         if inner.joined != self.joined {
@@ -149,7 +149,7 @@ impl Feed {
         std::iter::from_fn(next).take(most).collect()
     }
 
-    /// Asks children about blocks of which all was sent: behind the last symbol, which is in the ring by now.
+    /// Asks children about fully sent blocks. The questions go behind the last symbol, which is in the ring by now.
     fn ask(&mut self, most: usize) {
         let blocks = self.emission.spent_from(self.turn).take(most);
         self.turn = blocks.clone().last().map_or(0, |last| last + 1);
@@ -159,7 +159,7 @@ impl Feed {
         }
     }
 
-    /// Reads or makes these symbols, and puts them into the ring.
+    /// Reads or computes these symbols, and puts them into the ring.
     fn fill(&mut self, batch: &[SymbolId]) -> io::Result<()> {
         for id in batch {
             let found = match self.store.known.geometry.is_source(*id) {
@@ -193,7 +193,7 @@ impl Feed {
         Ok(Some((frame, proof)))
     }
 
-    /// This sender's repair symbols of a block, by ESI.
+    /// The ESIs of this sender's repair symbols of a block.
     fn share_of(&self, block: u32) -> Range<u32> {
         let first = self.store.known.geometry.source_symbols_of(block);
         let part = self.share.part(self.store.known.geometry.repair_symbols());

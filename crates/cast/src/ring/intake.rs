@@ -1,11 +1,11 @@
-//! What comes to a receiver goes to the disk, and what is missing is solved beside that.
+//! A receiver's intake: writes arriving symbols to disk, and solves blocks in parallel.
 
 use super::{
     spool::{OnDisk, Spool},
     up::{Lack, Up},
 };
 use crate::{
-    leg::{Desk, child::Got},
+    leg::{SymbolScheduler, child::ReceivedBytes},
     store::Store,
 };
 use std::{
@@ -30,25 +30,26 @@ use tokio::{
     task::{JoinHandle, spawn_blocking},
 };
 
-/// Blocks of which a new parent is told at the beginning what is lacking: those that were open.
-const OPEN: usize = 64;
+/// The maximum number of partly received blocks whose missing symbols are reported to a new parent.
+const MAX_REPORTED_BLOCKS: usize = 64;
 
-/// What is taken at once of what waits for the disk.
+/// The maximum number of queued items that the disk's thread takes at once.
 const BATCH: usize = 64;
 
-/// So long the disk's thread then lets more come: woken for each symbol it would stop a leg on the same core
-/// thousands of times a second, which was a third of a receiver's time. At 10 Gbit/s twenty symbols come meanwhile.
+/// The disk's thread pauses this long after it has emptied the queue, to gather more symbols. If it were woken for each
+/// symbol, it would interrupt a leg on the same core thousands of times a second; that took a third of a receiver's
+/// time. At 10 Gbit/s, twenty symbols arrive during the pause.
 const GATHER: Duration = Duration::from_micros(250);
 
-/// A proven symbol on its way to the disk, behind its frame's head.
+/// A verified symbol on its way to the disk, as the frame in which it arrived.
 #[derive(Clone, Debug)]
 pub struct Piece {
-    /// Which.
+    /// The symbol.
     pub id: SymbolId,
-    /// Head and bytes.
+    /// The frame's head, then the symbol's bytes.
     pub frame: Shared,
-    /// Where it is counted if it is of no use.
-    pub got: Arc<Got>,
+    /// Counters of the leg it came from; its bytes are added there if they are of no use.
+    pub got: Arc<ReceivedBytes>,
 }
 
 impl Piece {
@@ -57,44 +58,44 @@ impl Piece {
     }
 }
 
-/// What the disk's thread is told, in the order in which it came.
+/// Messages to the disk's thread, in order of arrival.
 #[derive(Debug)]
 pub enum ToDisk {
-    /// A proven symbol.
+    /// A verified symbol.
     Symbol(Piece),
-    /// A parent asks what is lacking of a block, all that came before counted.
+    /// A parent asks which symbols of a block are missing, after all symbols that it sent before.
     Spent(u32, Arc<Up>),
-    /// What is here cannot be read or written, which is no parent's fault.
+    /// Local data cannot be read or written. No parent is at fault.
     Broken(io::Error),
 }
 
-/// What is held of an object, repair symbols included.
+/// All symbols of an object that a receiver holds, repair symbols included.
 #[derive(Debug)]
 pub struct Intake {
     disk: OnDisk,
-    desk: Arc<Desk>,
+    scheduler: Arc<SymbolScheduler>,
     assembly: Mutex<Assembly>,
-    /// Parents that stream: they hear of each block that is complete.
+    /// Streaming parents, which are told about each complete block.
     ups: Mutex<Vec<Weak<Up>>>,
-    /// Who asked about blocks that are being solved.
+    /// Parents that asked about blocks which are being solved.
     waiting: Mutex<BTreeMap<u32, Weak<Up>>>,
     solved: Arc<AtomicU64>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic in between leaves whole values behind.
+    // A panic cannot leave partly changed values.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Intake {
-    /// Of an object that is in the making; repair symbols wait in `directory`; of blocks that are solved
-    /// nothing is asked at `desk` any more, and they are counted.
+    /// Creates the intake of an incomplete object. Repair symbols are kept in a file in `directory`. Symbols of solved
+    /// blocks are not requested any more (`scheduler`), and `solved` counts these blocks.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn new(
         store: &Arc<Store>,
-        desk: Arc<Desk>,
+        scheduler: Arc<SymbolScheduler>,
         directory: &Path,
         solved: Arc<AtomicU64>,
     ) -> io::Result<Arc<Self>> {
@@ -103,7 +104,7 @@ impl Intake {
         let assembly = Assembly::resume(geometry, store.have().clone(), []);
         Ok(Arc::new(Self {
             disk: OnDisk { store: Arc::clone(store), spool },
-            desk,
+            scheduler,
             assembly: Mutex::new(assembly),
             ups: Mutex::default(),
             waiting: Mutex::default(),
@@ -111,7 +112,7 @@ impl Intake {
         }))
     }
 
-    /// A parent that streams from now on, with what is to be said to it first.
+    /// Adds a streaming parent. The result contains the first messages to it: which blocks are done or partly received.
     pub fn attach(&self) -> Arc<Up> {
         let up = Arc::new(Up::default());
         let assembly = lock(&self.assembly);
@@ -120,7 +121,7 @@ impl Intake {
             if assembly.have().holds_block(block) {
                 up.done(block);
             } else if assembly.lacks(block) < assembly.geometry().source_symbols_of(block)
-                && open < OPEN
+                && open < MAX_REPORTED_BLOCKS
             {
                 open += 1;
                 up.lack(block, &lack(&assembly, block));
@@ -132,12 +133,12 @@ impl Intake {
         up
     }
 
-    /// Writes what comes until nothing more can come; solves beside it. Ends with the disk's error.
+    /// Writes symbols until all senders are dropped, and solves blocks in parallel.
     ///
     /// # Errors
-    /// The disk's.
+    /// I/O errors of the disk.
     pub async fn run(self: Arc<Self>, arrivals: mpsc::Receiver<ToDisk>) -> io::Result<()> {
-        // One that waits to be looked at stands for all.
+        // Capacity 1: one pending wake-up covers all blocks that are ready.
         let (solves, jobs) = threads::sync_channel(1);
         let (writer, solver) = (Arc::clone(&self), Arc::clone(&self));
         let writing = spawn_blocking(move || writer.write(arrivals, &solves));
@@ -180,7 +181,7 @@ impl Intake {
                 piece.got.beyond.fetch_add(piece.bytes().len() as u64, Relaxed);
             }
             Ok(Arrival::Complete) => self.complete(piece.id.block),
-            // With the solver gone there is an error to be told.
+            // If the solver has ended, its error is reported by `run`.
             Ok(Arrival::Ready) => _ = solves.try_send(()),
             Err(AcceptError::Store(why)) => return Err(why),
             Err(wrong) => return Err(io::Error::other(wrong.to_string())),
@@ -193,7 +194,7 @@ impl Intake {
         lock(&self.ups).iter().filter_map(Weak::upgrade).for_each(|up| up.done(block));
     }
 
-    /// Says what is lacking; of a block that is being solved once that is over.
+    /// Tells a parent which symbols of a block are missing; if the block is being solved, after that.
     fn answer(&self, block: u32, up: &Arc<Up>) {
         let assembly = lock(&self.assembly);
         if assembly.have().holds_block(block) {
@@ -218,7 +219,7 @@ impl Intake {
         }
     }
 
-    /// Solves a block that has enough, on this thread, one at a time: that bounds the memory.
+    /// Solves a block that has enough symbols. Solving one block at a time bounds the memory.
     fn solve(&self, block: u32) -> io::Result<()> {
         let Some(solve) = lock(&self.assembly).solve(block) else { return Ok(()) };
         let page = self.disk.store.page(block)?;
@@ -232,7 +233,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Whether the block is complete now.
+    /// Records the result of a solve. Returns whether the block is complete now.
     fn note(
         &self,
         solve: &Solve,
@@ -246,7 +247,7 @@ impl Intake {
                 let symbols = assembly.geometry().symbols_of(block);
                 drop(assembly);
                 if is_complete {
-                    self.desk.obtained(symbols);
+                    self.scheduler.obtained(symbols);
                     self.solved.fetch_add(1, Relaxed);
                     self.complete(block);
                 }
@@ -256,7 +257,7 @@ impl Intake {
                 assembly.abandon(solve);
                 Err(why)
             }
-            // The source signed what is not: its block comes by its source symbols.
+            // The source signed wrong repair symbols: drop them and wait for the block's source symbols.
             Err(SolveError::Forged(_)) => {
                 assembly.forget_repair(block);
                 Ok(false)
@@ -288,18 +289,19 @@ mod tests {
     use thalweg_units::Rate;
 
     #[tokio::test]
-    async fn what_was_solved_is_not_asked_of_the_next_parent() {
+    async fn solved_blocks_are_not_requested_from_the_next_parent() {
         let dir = tempfile::tempdir().unwrap();
         let mut content = vec![0; 9 << 20];
         blake3::Hasher::new().update(b"solved").finalize_xof().fill(&mut content);
         let store = empty(dir.path(), &content);
         let geometry = store.known.geometry;
-        let desk = Arc::new(Desk::new(geometry, store.have().clone(), 1));
-        let intake = Intake::new(&store, Arc::clone(&desk), dir.path(), Arc::default()).unwrap();
+        let scheduler = Arc::new(SymbolScheduler::new(geometry, store.have().clone(), 1));
+        let intake =
+            Intake::new(&store, Arc::clone(&scheduler), dir.path(), Arc::default()).unwrap();
         let (disk, arrivals) = mpsc::channel(64);
         let working = tokio::spawn(Arc::clone(&intake).run(arrivals));
 
-        // All of the first block but two, and three repair symbols.
+        // All source symbols of the first block but two, and three repair symbols.
         let first = geometry.bytes_of(0);
         let first = &content[first.start as usize..first.end as usize];
         let k = geometry.source_symbols_of(0);
@@ -310,7 +312,7 @@ mod tests {
         for (esi, bytes) in all {
             let id = SymbolId { block: 0, esi };
             if let Some(index) = geometry.index(id) {
-                desk.obtained(index..index + 1);
+                scheduler.obtained(index..index + 1);
             }
             let frame = Arc::new([vec![0; FRAME_HEAD], bytes].concat());
             disk.send(ToDisk::Symbol(Piece { id, frame, got: Arc::default() })).await.unwrap();
@@ -319,13 +321,13 @@ mod tests {
         working.await.unwrap().unwrap();
         assert!(store.have().holds_block(0));
 
-        let parent = desk.join(Rate::from_mbps(1000.0), Duration::from_millis(1));
-        desk.holds(parent, &[(0, geometry.symbols())]);
+        let parent = scheduler.join(Rate::from_mbps(1000.0), Duration::from_millis(1));
+        scheduler.holds(parent, &[(0, geometry.symbols())]);
         let mut asked = Vec::new();
-        while let asks @ [_, ..] = &desk.asks(parent)[..] {
+        while let asks @ [_, ..] = &scheduler.asks(parent)[..] {
             for &(from, to) in asks {
                 asked.push(from..to);
-                let arrive = |index| assert_eq!(desk.arrived(parent, index), Arrived::Fresh);
+                let arrive = |index| assert_eq!(scheduler.arrived(parent, index), Arrived::Fresh);
                 (from..to).for_each(arrive);
             }
         }

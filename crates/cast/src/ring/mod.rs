@@ -1,5 +1,5 @@
-//! Streams through rings: symbols are forwarded as they arrive, and no node stores them for others
-//! (ROMA §IV; `fountain::Ring`).
+//! Streams through rings: nodes forward symbols as they arrive, without storing them for others (ROMA §IV;
+//! `fountain::Ring`).
 //!
 //! ```text
 //! source    Feed ──► SharedRing ──► serve, one a child: what its connection takes, pages before symbols
@@ -8,8 +8,8 @@
 //! relay     stream ─► proven ──► SharedRing ──► serve …      says above what its children say
 //! ```
 //!
-//! A child says which blocks it is done with. Where all was sent of a block, its parent asks in the
-//! same connection, behind the last symbol, what is lacking, and sends that alone.
+//! A child tells its parent which blocks it is done with. When all symbols of a block have been sent, the parent asks,
+//! behind the last symbol in the same connection, which symbols the child still lacks, and sends only those.
 
 mod book;
 mod feed;

@@ -1,4 +1,4 @@
-//! A node's ring for one cast where the object is held or is coming to be: ring, digests, feed.
+//! The ring of a source or receiver for one cast, with its digests and the feed that fills it.
 
 use super::{
     book::{PageBook, Proof},
@@ -24,37 +24,37 @@ use tokio::{
     task::{JoinHandle, spawn_blocking},
 };
 
-/// Who begins to feed.
+/// What the node's feed sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// The source: all of it.
+    /// The source: the whole object.
     Source,
-    /// A receiver: what children lack of blocks that it holds, beside what it hands on.
+    /// A receiver: symbols that children lack of blocks that it holds. Besides these, it forwards arriving symbols.
     Receiver,
 }
 
-/// One ring with all that belongs to it.
+/// One ring with everything that belongs to it.
 #[derive(Debug)]
 pub struct NodeRing {
     /// The object.
     pub store: Arc<Store>,
-    /// What goes to children.
+    /// The ring, from which children are served.
     pub ring: Arc<SharedRing>,
-    /// The digests of blocks on their way.
+    /// Digests of blocks in transit.
     pub book: Arc<PageBook>,
-    /// Repair symbols.
+    /// Makes repair symbols.
     pub repairs: Arc<Repairs>,
     share: Share,
     start: Start,
-    above: Mutex<Above>,
+    above: Mutex<Upstream>,
     feeding: Mutex<Option<JoinHandle<()>>>,
     broken: watch::Sender<Option<String>>,
 }
 
-/// The parent that streams to this node, and the blocks whose sheets it was asked for; those that
-/// did not come yet.
+/// The parent that streams to this node, the blocks whose sheets were requested from it, and those of them whose sheets
+/// have not come yet.
 #[derive(Debug, Default)]
-struct Above {
+struct Upstream {
     up: Weak<Up>,
     asked: BTreeSet<u32>,
     owed: BTreeSet<u32>,
@@ -68,10 +68,10 @@ impl Drop for NodeRing {
 }
 
 impl NodeRing {
-    /// Nobody reads it yet.
+    /// Creates the ring, without children.
     ///
     /// # Errors
-    /// A geometry that no ring is for.
+    /// No ring can hold a symbol of this geometry.
     pub fn new(
         store: Arc<Store>,
         repairs: Repairs,
@@ -95,7 +95,7 @@ impl NodeRing {
         }))
     }
 
-    /// Serves one child of the ring until it is gone.
+    /// Serves one child of the ring until its leg ends.
     ///
     /// # Errors
     /// [`Unserved`].
@@ -111,13 +111,13 @@ impl NodeRing {
         }
     }
 
-    /// Sees to it that somebody fills the ring.
+    /// Starts the feed unless it runs.
     fn feed(self: &Arc<Self>) {
         let mut feeding = self.feeding.lock().unwrap_or_else(PoisonError::into_inner);
         if feeding.as_ref().is_some_and(|feeding| !feeding.is_finished()) {
             return;
         }
-        // What could not be read before may be readable now.
+        // Data that could not be read before may be readable now.
         self.broken.send_replace(None);
         let (store, ring) = (Arc::clone(&self.store), Arc::clone(&self.ring));
         let (repairs, book) = (Arc::clone(&self.repairs), Arc::clone(&self.book));
@@ -130,8 +130,8 @@ impl NodeRing {
         }));
     }
 
-    /// A symbol came from a parent and is proven: it is handed on. Of a block of which somebody below
-    /// misses something the repair symbols will be made here.
+    /// Forwards a verified symbol from a parent. If a child misses a symbol thereby, requests the sheet of that
+    /// symbol's block, with which this node can make repair symbols later.
     pub fn hand_on(&self, id: SymbolId, frame: &Shared, proof: &Proof) {
         let missed = self.ring.push(id, frame, proof);
         if let Some(block) = missed.filter(|block| self.book.get(*block, false).is_none()) {
@@ -139,7 +139,7 @@ impl NodeRing {
         }
     }
 
-    /// A page of source symbols, as children get it.
+    /// The page of source symbols as a message for children.
     pub fn proof_of(&self, page: &Arc<SourcePage>) -> Proof {
         self.book.get(page.block, true).unwrap_or_else(|| {
             let proof = Proof::source(page);
@@ -148,12 +148,12 @@ impl NodeRing {
         })
     }
 
-    /// A parent streams to this node from now on: it is asked for sheets.
+    /// Sets the parent that streams to this node from now on; sheets are requested from it.
     pub fn attach(&self, up: &Arc<Up>) {
-        *self.above() = Above { up: Arc::downgrade(up), ..Above::default() };
+        *self.above() = Upstream { up: Arc::downgrade(up), ..Upstream::default() };
     }
 
-    fn above(&self) -> MutexGuard<'_, Above> {
+    fn above(&self) -> MutexGuard<'_, Upstream> {
         self.above.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -167,15 +167,15 @@ impl NodeRing {
         }
     }
 
-    /// Whether sheets that the parent was asked for are on their way, and children wait below.
+    /// Whether requested sheets are still missing while there are children.
     pub fn awaits_sheets(&self) -> bool {
         self.ring.has_children() && !self.above().owed.is_empty()
     }
 
-    /// A sheet came from above.
+    /// Adds a sheet from the parent.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Why the sheet is invalid.
     pub fn sheet_came(&self, sheet: Vec<u8>) -> Result<(), String> {
         let proof = self.repairs.learn(&self.store.known, sheet)?;
         self.above().owed.remove(&proof.block());
@@ -192,7 +192,7 @@ impl Sheets for Arc<NodeRing> {
         let node = Self::clone(self);
         spawn_blocking(move || match node.repairs.proof(&node.store, block) {
             Ok(Some(proof)) => node.ring.page_came(&proof),
-            // It comes from above, or not at all: then it is done without.
+            // The parent must send it; without it, no repair symbols are used.
             Ok(None) | Err(_) => node.ask_above(block),
         });
     }

@@ -1,7 +1,7 @@
-//! Repair symbols of blocks that are here, and the sheets that prove them.
+//! Makes repair symbols of blocks that this node holds, and keeps the sheets that prove them.
 //!
-//! The source makes a sheet when somebody first needs one, and signs it. Others keep those that
-//! come, in a file; with the block they make the same symbols themselves: encoding is deterministic.
+//! The source makes and signs a sheet when one is first needed. Other nodes keep received sheets in a file. With the
+//! block they can make the same symbols themselves, because encoding is deterministic.
 
 use super::book::{PageBook, Proof};
 use crate::store::{Known, Store};
@@ -25,18 +25,18 @@ use thalweg_wire::{
     cast::{FRAME_HEAD, Frame, RepairSheet, SymbolHead},
 };
 
-/// Blocks whose repair symbols are kept: a quarter of a block each.
+/// The number of blocks whose repair symbols are cached. They take a quarter of a block each by default.
 const KEPT: usize = 4;
 
-/// A signed sheet: signer, signature, length; cast, block, count; before the digests.
+/// Bytes of a signed sheet before the digests: signer, signature, length (100), then cast, block, count (24).
 const SHEET: u64 = 100 + 24;
 
-/// Gives repair symbols of blocks, with what proves them.
+/// Makes repair symbols of blocks, with their proofs.
 #[derive(Debug)]
 pub struct Repairs {
     source: NodeId,
     key: Option<Arc<PrivateKey>>,
-    /// Sheets that came, each at its block's place.
+    /// Received sheets, at an offset given by the block's number.
     file: Option<File>,
     book: Arc<PageBook>,
     inner: Mutex<Inner>,
@@ -45,7 +45,7 @@ pub struct Repairs {
 #[derive(Debug, Default)]
 struct Inner {
     plans: Plans,
-    /// The last blocks' repair symbols.
+    /// The repair symbols of the last blocks.
     made: VecDeque<Made>,
 }
 
@@ -53,18 +53,18 @@ struct Inner {
 #[derive(Clone, Debug)]
 struct Made {
     block: u32,
-    /// Those that were made.
+    /// The range of symbols made.
     esis: Range<u32>,
     symbols: Arc<Vec<Vec<u8>>>,
 }
 
 impl Repairs {
-    /// Of the source, which signs.
+    /// For the source, which signs sheets with `key`.
     pub fn of_source(key: Arc<PrivateKey>, source: NodeId, book: Arc<PageBook>) -> Self {
         Self { source, key: Some(key), file: None, book, inner: Mutex::default() }
     }
 
-    /// Of another, which keeps what comes in this file.
+    /// For other nodes, which keep received sheets in `file`.
     pub fn of_receiver(source: NodeId, file: Option<File>, book: Arc<PageBook>) -> Self {
         Self { source, key: None, file, book, inner: Mutex::default() }
     }
@@ -73,21 +73,21 @@ impl Repairs {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a sheet that somebody sent, if it is right.
+    /// Checks a received sheet, and keeps it if it is valid.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Why the sheet is invalid.
     pub fn learn(&self, known: &Known, sheet: Vec<u8>) -> Result<Proof, String> {
         let proof = Proof::repair(known, &self.source, sheet.clone())?;
         if let Some(file) = &self.file {
-            // One that is lost comes again, or what it proves is not made here.
+            // If writing fails the sheet may have to be sent again; without one, no repair symbols are made here.
             _ = file.write_all_at(&sheet, place(&known.geometry, proof.block()));
         }
         self.book.put(proof.clone());
         Ok(proof)
     }
 
-    /// What proves a block's repair symbols, if it is here without being made.
+    /// The proof of a block's repair symbols, if it is cached or in the file.
     pub fn known(&self, known: &Known, block: u32) -> Option<Proof> {
         if let Some(proof) = self.book.get(block, false) {
             return Some(proof);
@@ -99,10 +99,10 @@ impl Repairs {
         (proof.block() == block).then_some(proof)
     }
 
-    /// What proves a block's repair symbols; the source makes it. Blocks for as long as that takes.
+    /// The proof of a block's repair symbols. The source makes it if necessary, which blocks the thread.
     ///
     /// # Errors
-    /// The disk's.
+    /// I/O errors of the disk.
     pub fn proof(&self, store: &Store, block: u32) -> io::Result<Option<Proof>> {
         if let Some(proof) = self.known(&store.known, block) {
             return Ok(Some(proof));
@@ -120,11 +120,11 @@ impl Repairs {
         Ok(Some(proof))
     }
 
-    /// A repair symbol as it is sent, with what proves it; `None` if that is not here. `share`: those
-    /// of its block that will be asked for.
+    /// A repair symbol as a frame, with its proof; `None` if the proof is not known. All symbols in `share` are
+    /// computed together and cached, because they will be requested too.
     ///
     /// # Errors
-    /// The disk's.
+    /// I/O errors of the disk.
     pub fn symbol(
         &self,
         store: &Store,
@@ -135,7 +135,7 @@ impl Repairs {
         let made = self.made(store, id.block, share)?;
         let at = id.esi.checked_sub(made.esis.start);
         let Some(symbol) = at.and_then(|at| made.symbols.get(at as usize)) else { return Ok(None) };
-        // Wrong only if what is on the disk is not what it was.
+        // A mismatch means that the data on disk has changed.
         let is_right = proof.verify(&store.known, id, symbol).is_ok();
         Ok(is_right.then(|| (frame(id, symbol), proof)))
     }
@@ -166,7 +166,7 @@ impl Repairs {
     }
 }
 
-/// A symbol behind its head.
+/// Encodes a symbol as a frame.
 fn frame(id: SymbolId, symbol: &[u8]) -> Shared {
     let head = SymbolHead { block: id.block, esi: id.esi, length: symbol.len() as u32 };
     let head = Frame::Symbol(head).encode();
@@ -176,10 +176,10 @@ fn frame(id: SymbolId, symbol: &[u8]) -> Shared {
     Arc::new(frame)
 }
 
-/// As [`frame`], of a symbol of so many bytes that is written to its place by `fill`.
+/// Like [`frame`], for a symbol of `length` bytes which `fill` writes.
 ///
 /// # Errors
-/// Its own.
+/// The error of `fill`.
 pub fn frame_of(
     id: SymbolId,
     length: usize,
@@ -193,7 +193,7 @@ pub fn frame_of(
     Ok(Arc::new(frame))
 }
 
-/// Where a block's sheet lies.
+/// The offset of a block's sheet in the file.
 fn place(geometry: &Geometry, block: u32) -> u64 {
     u64::from(block) * (SHEET + 32 * u64::from(geometry.repair_symbols()))
 }

@@ -1,24 +1,24 @@
-//! What a parent that streams has sent already: the same again and again is no accident.
+//! Detects a streaming parent that sends the same symbols repeatedly.
 
 use std::collections::{BTreeMap, VecDeque};
 use thalweg_fountain::SymbolId;
 use thalweg_wire::cast::Wish;
 
-/// Symbols that may come twice before the parent is taken for one that sends the same on purpose.
+/// Replayed symbols that are tolerated in any case.
 const SPARE: u64 = 64;
 
-/// The same of symbols of blocks that are done: what was under way when that was said.
+/// The same for symbols of finished blocks, which may have been in transit when the parent was told.
 const LATE: u64 = 4096;
 
-/// Blocks of which it is known what came on this leg.
+/// The maximum number of blocks whose received symbols are remembered.
 const BLOCKS: usize = 4096;
 
-/// What came on this leg, of the blocks that are not done.
+/// The symbols received on this leg, for blocks that are not done.
 #[derive(Debug, Default)]
 pub struct Seen {
     blocks: BTreeMap<u32, Vec<u64>>,
     order: VecDeque<u32>,
-    /// Source symbols of a block.
+    /// Source symbols per block.
     per_block: u64,
     total: u64,
     again: u64,
@@ -26,19 +26,20 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Nothing came yet, of an object with blocks of so many source symbols.
+    /// Creates the record for an object with `per_block` source symbols per block.
     pub fn new(per_block: u32) -> Self {
         Self { per_block: per_block.into(), ..Self::default() }
     }
 
-    /// What is said to be lacking may come again: it was handed on and lost below.
+    /// Records a message to the parent. Symbols that are reported as missing may come again: they may have been
+    /// forwarded and lost below.
     pub fn note(&mut self, wish: &Wish) {
         match wish {
             Wish::Anew => self.blocks.clear(),
             Wish::Lack { block, runs, .. } => {
                 let first = u64::from(*block) * self.per_block;
                 let Some(bits) = self.blocks.get_mut(block) else { return };
-                // In the block: this node says it.
+                // Cannot underflow: the runs of this node's own messages lie in the block.
                 let esis = runs.iter().flat_map(|(from, to)| from - first..to - first);
                 for esi in esis {
                     if let Some(word) = bits.get_mut(esi as usize / 64) {
@@ -50,7 +51,7 @@ impl Seen {
         }
     }
 
-    /// Whether a symbol came on this leg already; also if its block is done: nothing is kept of those.
+    /// Whether a symbol already came on this leg, or its block is done. For done blocks nothing is remembered.
     pub fn is_replay(&mut self, id: SymbolId, is_done: bool) -> bool {
         self.total += 1;
         if is_done {
@@ -77,7 +78,7 @@ impl Seen {
         is_again
     }
 
-    /// Whether that happened more often than it does by chance.
+    /// Whether there are more replays than accidents explain.
     pub fn is_on_purpose(&self) -> bool {
         self.again > SPARE + self.total / 8 || self.late > LATE + self.total / 2
     }
@@ -88,14 +89,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_again_by_chance_is_borne_and_more_is_not() {
+    fn few_replays_are_tolerated_and_many_are_not() {
         let mut seen = Seen::default();
         let id = |esi| SymbolId { block: 3, esi };
         assert!((0..1000).all(|esi| !seen.is_replay(id(esi), false)));
         assert!((0..100).all(|esi| seen.is_replay(id(esi), false)) && !seen.is_on_purpose());
         (0..200).for_each(|esi| _ = seen.is_replay(id(esi), false));
         assert!(seen.is_on_purpose());
-        // What was said to be lacking may come again.
+        // A symbol that was reported as missing may come again.
         let mut seen = Seen::new(1024);
         assert!(!seen.is_replay(id(5), false) && !seen.is_replay(id(7), false));
         seen.note(&Wish::Lack { block: 3, need: 1, runs: vec![(3 * 1024 + 5, 3 * 1024 + 6)] });

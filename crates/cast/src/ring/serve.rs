@@ -1,4 +1,4 @@
-//! The parent's end of a leg that streams: one child of the ring.
+//! The parent's end of a stream leg: serves one child of the ring.
 
 use super::shared::SharedRing;
 use crate::leg::{Hear, Leg, Say, invalid};
@@ -7,38 +7,38 @@ use thalweg_fountain::ChildId;
 use thalweg_wire::cast::{Frame, MAX_RANGES, MAX_WISH, Said, Wish};
 use tokio::time::{sleep, timeout};
 
-/// A child that says nothing for so long is let go; it says something every half minute.
-const IDLE: Duration = Duration::from_secs(120);
+/// Timeout for a silent child. Children send a message at least every 30 s.
+const CHILD_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What it has it says so soon.
-const PREFACE: Duration = Duration::from_secs(20);
+/// Timeout for the child's first messages, which tell what it has.
+const PREFACE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// In so many messages at most: blocks that it has, and what it lacks of those it had begun.
-const FIRST: usize = 256;
+/// The maximum number of first messages: blocks that the child has, and missing symbols of blocks that it has in part.
+const MAX_FIRST_MESSAGES: usize = 256;
 
-/// With so many runs in all at most, 16 B each.
-const FIRST_RUNS: usize = 1 << 16;
+/// The maximum number of runs in the first messages together, 16 B each.
+const MAX_FIRST_RUNS: usize = 1 << 16;
 
-/// What a connection is given by one call of the system: on a fast leg its other end is woken once for so much.
-const AT_ONCE: usize = 256 * 1024;
+/// Bytes offered to a connection per system call. Large writes wake the other end of a fast leg less often.
+const WRITE_BYTES: usize = 256 * 1024;
 
-/// Something is said to a child at least so often, so that it knows of us.
+/// Interval of keep-alive messages to a child.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
-/// Who gives the digests of repair symbols.
+/// A provider of the digests of repair symbols.
 pub trait Sheets {
-    /// A child needs those of a block: gives them to it now or when they come.
+    /// A child needs the digests of a block's repair symbols: sends them now or when they are known.
     fn needed(&self, child: ChildId, block: u32);
 }
 
 /// Serves one child until it says goodbye or is gone.
 ///
 /// # Errors
-/// The connection's; a child that does not keep to the protocol.
+/// I/O errors of the connection, or a child that violates the protocol.
 pub async fn serve(ring: &Arc<SharedRing>, sheets: &impl Sheets, leg: Leg) -> io::Result<()> {
     let Leg { mut hear, mut say, .. } = leg;
-    // What it has already it says first.
-    let first = timeout(PREFACE, preface(&mut hear)).await;
+    // The child first tells what it has.
+    let first = timeout(PREFACE_TIMEOUT, preface(&mut hear)).await;
     let first = first.map_err(|_| io::Error::other("the child does not say what it has"))??;
     let joined = ring.join();
     for wish in first {
@@ -55,10 +55,10 @@ pub async fn serve(ring: &Arc<SharedRing>, sheets: &impl Sheets, leg: Leg) -> io
     ended
 }
 
-/// What a child says before it is sent anything; it ends with an empty ask.
+/// Reads the child's first messages, which end with an empty request.
 async fn preface(hear: &mut Hear) -> io::Result<Vec<Wish>> {
     let (mut wishes, mut runs) = (Vec::new(), 0);
-    while wishes.len() < FIRST && runs <= FIRST_RUNS {
+    while wishes.len() < MAX_FIRST_MESSAGES && runs <= MAX_FIRST_RUNS {
         let mut wish = hear.message::<Wish>(MAX_WISH).await?;
         match &mut wish {
             Wish::Ask(runs) if runs.is_empty() => return Ok(wishes),
@@ -66,7 +66,7 @@ async fn preface(hear: &mut Hear) -> io::Result<Vec<Wish>> {
                 if its.len() > MAX_RANGES {
                     return Err(invalid("the child says too much at once"));
                 }
-                // Decoded it may have room for more than it has.
+                // The decoded vector may have spare capacity.
                 its.shrink_to_fit();
                 runs += its.len();
             }
@@ -84,7 +84,7 @@ async fn listen(
     mut hear: Hear,
 ) -> io::Result<()> {
     loop {
-        let heard = timeout(IDLE, hear.message::<Wish>(MAX_WISH)).await;
+        let heard = timeout(CHILD_TIMEOUT, hear.message::<Wish>(MAX_WISH)).await;
         let wish = heard.map_err(|_| io::Error::other("the child is silent"))??;
         if wish == Wish::Bye {
             return Ok(());
@@ -95,12 +95,12 @@ async fn listen(
     }
 }
 
-/// What the child's connection takes, when it takes it; it alone is waited for.
+/// Sends what the child's connection takes. Only the connection is waited for, never another child.
 async fn pour(ring: &SharedRing, id: ChildId, say: &mut Say) -> io::Result<()> {
     let mut is_flushed = true;
     loop {
         let fresh = ring.fresh.notified();
-        let most = if say.takes_several() { AT_ONCE } else { 0 };
+        let most = if say.takes_several() { WRITE_BYTES } else { 0 };
         let taken = say.offered(|| ring.offer(id, most), |n| ring.took(id, n)).await?;
         if taken.is_some() {
             is_flushed = false;

@@ -1,4 +1,4 @@
-//! A node's ring for one cast, behind a lock, and what its children say.
+//! A node's ring for one cast, shared behind a lock, with the state of its children's messages.
 
 use super::{
     book::Proof,
@@ -16,20 +16,22 @@ use thalweg_fountain::{ChildId, Geometry, Ring, Shared, SymbolId};
 use thalweg_wire::cast::{FRAME_HEAD, Frame, Said, Wish, are_sound};
 use tokio::sync::Notify;
 
-/// Blocks that a child is asked about at a time.
-const ASKS: usize = 16;
+/// The maximum number of unanswered questions to a child.
+const MAX_QUESTIONS: usize = 16;
 
-/// Blocks of which it may say unasked what it lacks: those it has a part of when it comes.
-const UNASKED: usize = 256;
+/// The maximum number of blocks whose missing symbols a child may report without being asked. It does so for blocks
+/// that it has in part when it joins.
+const MAX_UNASKED_LACKS: usize = 256;
 
-/// A child gets the digests of a block's repair symbols so often, on the average: once when somebody below it
-/// misses something, and again if a relay has forgotten them. Making them is work.
-const SHEETS: u32 = 4;
+/// The maximum number of a child's requests for digests of repair symbols, per block on average: one request when a
+/// node below it misses a symbol, and another if a relay has forgotten the digests. The limit exists because making
+/// them costs CPU time.
+const SHEET_REQUESTS_PER_BLOCK: u32 = 4;
 
-/// A child to whom so many messages wait is asked nothing more for now.
-const MESSAGES: usize = 1024;
+/// A child with this many queued messages is not asked for now.
+const MAX_MESSAGES: usize = 1024;
 
-/// One ring, and all that read it.
+/// One ring, and all its readers.
 #[derive(Debug)]
 pub struct SharedRing {
     geometry: Geometry,
@@ -37,38 +39,36 @@ pub struct SharedRing {
     has_children: AtomicBool,
     missed: AtomicU64,
     served: AtomicU64,
-    /// There is something for children.
+    /// Notified when there is something for children.
     pub fresh: Notify,
-    /// A child took something or said something; for the one that fills the ring.
+    /// Notified when a child took or said something; wakes the feed.
     pub moved: Notify,
 }
 
-/// The ring, and what children said that was not looked at yet.
+/// The ring, and messages of children that the feed has not processed.
 #[derive(Debug)]
 pub struct Inner {
-    /// The ring.
     pub ring: Ring,
-    /// How often a child came.
+    /// How often a child joined.
     pub joined: u64,
-    /// Blocks that all are done with.
+    /// Blocks that all children are done with.
     pub done: VecDeque<u32>,
-    /// What children lack.
+    /// Symbols that children lack.
     pub lacks: BTreeMap<(ChildId, u32), Lack>,
     asked: BTreeMap<ChildId, BTreeSet<u32>>,
-    /// Who waits for the digests of a block's repair symbols.
+    /// Children that wait for the digests of a block's repair symbols.
     waiting: BTreeMap<u32, BTreeSet<ChildId>>,
-    /// How often a child asked for them.
+    /// How often each child requested such digests.
     sheets: BTreeMap<ChildId, u32>,
     next: u64,
-    /// Of a relay, which says what its children say.
+    /// At a relay: where its children's messages are passed on.
     up: Option<Arc<Up>>,
 }
 
-/// A child, until this is dropped.
+/// A registered child; dropping this removes it.
 #[derive(Debug)]
 pub struct Joined {
     ring: Arc<SharedRing>,
-    /// Which.
     pub id: ChildId,
 }
 
@@ -79,10 +79,10 @@ impl Drop for Joined {
 }
 
 impl SharedRing {
-    /// Of at most so many bytes, but one symbol at least. `up`: of a relay without a store.
+    /// Creates a ring of at most `bytes` bytes, but for at least one symbol. `up` is set at a relay without a store.
     ///
     /// # Errors
-    /// A symbol that no ring holds.
+    /// No ring can hold a symbol of this geometry.
     pub fn new(geometry: &Geometry, bytes: u64, up: Option<Arc<Up>>) -> io::Result<Arc<Self>> {
         let least = FRAME_HEAD + geometry.symbol_bytes() as usize;
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).max(least);
@@ -109,23 +109,23 @@ impl SharedRing {
         }))
     }
 
-    /// Never to be held across a wait.
+    /// Locks the ring. The guard must not be held across an await point.
     pub fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic in between would be the ring's; it has none.
+        // The ring does not panic, so the lock is never poisoned.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether anybody reads it.
+    /// Whether the ring has children.
     pub fn has_children(&self) -> bool {
         self.has_children.load(Relaxed)
     }
 
-    /// Symbols that children missed, as they had no room.
+    /// Symbols that children missed because they were too slow.
     pub fn missed(&self) -> u64 {
         self.missed.load(Relaxed)
     }
 
-    /// The most bytes that waited for children at once: in the ring, and begun by their connections.
+    /// The peak number of bytes held for children: in the ring, and partly taken by their connections.
     pub fn peak(&self) -> u64 {
         self.lock().ring.peak_bytes() as u64
     }
@@ -135,7 +135,7 @@ impl SharedRing {
         self.served.load(Relaxed)
     }
 
-    /// A child comes, who has nothing.
+    /// Adds a child, which has nothing.
     pub fn join(self: &Arc<Self>) -> Joined {
         let mut inner = self.lock();
         let id = ChildId(inner.next);
@@ -158,7 +158,7 @@ impl SharedRing {
         let is_empty = inner.ring.children().next().is_none();
         self.has_children.store(!is_empty, Relaxed);
         if !is_empty {
-            // Those that stay may all be done with what it was not.
+            // Blocks that only this child was not done with may be done for all now.
             let blocks = (0..self.geometry.blocks()).filter(|b| inner.ring.done_by_all(*b));
             let blocks: Vec<u32> = blocks.collect();
             blocks.into_iter().for_each(|block| inner.all_done(block));
@@ -167,29 +167,29 @@ impl SharedRing {
         self.moved.notify_one();
     }
 
-    /// A proven symbol goes to those who want it; without children it goes nowhere. The block of
-    /// which somebody missed one thereby.
+    /// Puts a verified symbol into the ring, unless there are no children. If children missed symbols thereby, returns
+    /// the block of the last of these.
     pub fn push(&self, id: SymbolId, frame: &Shared, proof: &Proof) -> Option<u32> {
         if !self.has_children() {
             return None;
         }
-        // It fits: the ring was made for this geometry.
+        // Cannot fail: the ring was made for this geometry.
         let mut inner = self.lock();
         let pushed = inner.ring.push(id, Shared::clone(frame), &proof.message);
         let (missed, block) = pushed.unwrap_or((0, 0));
-        // Before somebody can say that it was taken all the same.
+        // Counted before the lock is released, because `took` may subtract it again.
         self.missed.fetch_add(missed as u64, Relaxed);
         drop(inner);
         self.fresh.notify_waiters();
         (missed > 0).then_some(block)
     }
 
-    /// What a child's connection may take now, at most so many bytes; see [`Ring::offer`].
+    /// The buffers that a child's connection may take now, at most `most` bytes; see [`Ring::offer`].
     pub fn offer(&self, id: ChildId, most: usize) -> Vec<(Shared, usize)> {
         self.counting(id, |ring| ring.offer(id, most))
     }
 
-    /// It took so much of it, perhaps nothing.
+    /// Records that the connection took `n` bytes of the offer, possibly none.
     pub fn took(&self, id: ChildId, n: usize) {
         let saved = self.counting(id, |ring| ring.took(id, n));
         self.missed.fetch_sub(saved as u64, Relaxed);
@@ -198,7 +198,7 @@ impl SharedRing {
         }
     }
 
-    /// Counts what is served to a child by this.
+    /// Counts the symbol bytes that `work` serves to a child.
     fn counting<T>(&self, id: ChildId, work: impl FnOnce(&mut Ring) -> T) -> T {
         let mut inner = self.lock();
         let before = inner.ring.sent_bytes(id);
@@ -209,12 +209,12 @@ impl SharedRing {
         done
     }
 
-    /// Asks all that are not done with a block what they lack of it.
+    /// Asks all children that are not done with a block which symbols they lack.
     pub fn ask(&self, block: u32) {
         let mut inner = self.lock();
         let children: Vec<ChildId> = inner.ring.children().collect();
         for id in children {
-            if inner.ring.messages(id) >= MESSAGES {
+            if inner.ring.messages(id) >= MAX_MESSAGES {
                 continue;
             }
             inner.asked.entry(id).or_default().remove(&block);
@@ -224,10 +224,10 @@ impl SharedRing {
         self.fresh.notify_waiters();
     }
 
-    /// A child says something. `Some`: it needs the digests of this block's repair symbols.
+    /// Processes a message of a child. Returns a block if the child needs the digests of its repair symbols.
     ///
     /// # Errors
-    /// What no child says.
+    /// A message that violates the protocol.
     pub fn wish(&self, id: ChildId, wish: Wish) -> io::Result<Option<u32>> {
         let wrong = || io::Error::new(io::ErrorKind::InvalidData, "a wish of what does not exist");
         let blocks = self.geometry.blocks();
@@ -252,7 +252,9 @@ impl SharedRing {
                 let mut inner = self.lock();
                 let asked = inner.sheets.entry(id).or_default();
                 *asked = asked.saturating_add(1);
-                return Ok((*asked <= SHEETS.saturating_mul(blocks)).then_some(block));
+                return Ok(
+                    (*asked <= SHEET_REQUESTS_PER_BLOCK.saturating_mul(blocks)).then_some(block)
+                );
             }
             Wish::Ask(runs) if runs.is_empty() => {}
             Wish::Bye | Wish::Hold(_) => {}
@@ -270,7 +272,7 @@ impl SharedRing {
         (is_sound && lack.need <= self.geometry.source_symbols_of(block) + 64).then_some(())
     }
 
-    /// A child waits for the digests of a block's repair symbols; whether it is the first.
+    /// Registers a child for the digests of a block's repair symbols. Returns whether it is the first.
     pub fn wait_for_page(&self, id: ChildId, block: u32) -> bool {
         let mut inner = self.lock();
         let is_first = !inner.waiting.contains_key(&block);
@@ -278,7 +280,7 @@ impl SharedRing {
         is_first
     }
 
-    /// They are here: those who wait get them.
+    /// Sends digests that have become known to the children that wait for them.
     pub fn page_came(&self, proof: &Proof) {
         let mut inner = self.lock();
         for id in inner.waiting.remove(&proof.block()).unwrap_or_default() {
@@ -288,7 +290,7 @@ impl SharedRing {
         self.fresh.notify_waiters();
     }
 
-    /// A child gets them now.
+    /// Sends digests to a child.
     pub fn give_page(&self, id: ChildId, proof: &Proof) {
         self.lock().ring.say(id, Shared::clone(&proof.message));
         self.fresh.notify_waiters();
@@ -325,10 +327,10 @@ impl Inner {
     fn lack(&mut self, id: ChildId, block: u32, lack: Lack, geometry: &Geometry) {
         let was_asked = self.asked.get_mut(&id).is_some_and(|asked| asked.remove(&block));
         let said = self.lacks.range((id, 0)..=(id, u32::MAX)).count();
-        if self.ring.is_done(id, block) || (!was_asked && said >= UNASKED) {
+        if self.ring.is_done(id, block) || (!was_asked && said >= MAX_UNASKED_LACKS) {
             return;
         }
-        // A relay says one after the other what its children lack.
+        // A relay passes on its children's lacks one after the other, so further ones may follow.
         self.ring.lacks(id, block, lack.need, esis(&lack, block, geometry), !was_asked);
         match &self.up {
             Some(up) => up.lack(block, &lack),
@@ -337,23 +339,23 @@ impl Inner {
         }
     }
 
-    /// Asks a child what it lacks of a block, if it is not done with it and not asked yet, and was not
-    /// asked about too many. Whether it is asked now.
+    /// Asks a child which symbols of a block it lacks, unless it is done with the block, was asked already, or has too
+    /// many unanswered questions. Returns whether it was asked.
     pub fn ask(&mut self, id: ChildId, block: u32) -> bool {
         let asked = self.asked.entry(id).or_default();
-        let may = asked.len() < ASKS && !self.ring.is_done(id, block) && asked.insert(block);
+        let may =
+            asked.len() < MAX_QUESTIONS && !self.ring.is_done(id, block) && asked.insert(block);
         if may {
             self.ring.ask(id, block, Arc::new(Frame::message(&Said::Spent(block))));
         }
         may
     }
 
-    /// Asks children what they lack of these blocks, as far as they are not done with them and were
-    /// not asked; whether anybody is asked now.
+    /// Asks all children about these blocks, as [`Self::ask`] does. Returns whether any was asked.
     pub fn ask_about(&mut self, blocks: impl Iterator<Item = u32> + Clone) -> bool {
         let mut is_any = false;
         for id in self.ring.children().collect::<Vec<_>>() {
-            let may = |asked: &BTreeSet<u32>| asked.len() < ASKS;
+            let may = |asked: &BTreeSet<u32>| asked.len() < MAX_QUESTIONS;
             if self.asked.get(&id).is_none_or(may) {
                 for block in blocks.clone() {
                     is_any |= self.ask(id, block);
@@ -364,10 +366,10 @@ impl Inner {
     }
 }
 
-/// The source symbols that are lacking, by their place in the block.
+/// The ESIs of the missing source symbols.
 pub fn esis(lack: &Lack, block: u32, geometry: &Geometry) -> impl Iterator<Item = u32> + use<> {
     let first = geometry.symbols_of(block).start;
-    // Fits: they are in the block.
+    // Fits: the runs lie in the block.
     let runs = lack.runs.clone().into_iter();
     runs.flat_map(move |(from, to)| (from - first) as u32..(to - first) as u32)
 }
@@ -378,7 +380,7 @@ mod tests {
     use thalweg_fountain::digest::SourcePage;
 
     #[test]
-    fn who_wants_all_anew_amid_a_symbol_gets_the_rest_of_it_first() {
+    fn a_child_that_restarts_within_a_symbol_gets_its_rest_first() {
         let geometry = Geometry::new(1 << 20, 1 << 10, 1024, 8).unwrap();
         let ring = SharedRing::new(&geometry, 1 << 20, None).unwrap();
         let joined = ring.join();
@@ -393,7 +395,7 @@ mod tests {
         assert_eq!(ring.wish(joined.id, Wish::Anew).unwrap(), None);
         assert_eq!(next(), [(Shared::clone(&frame), 100)]);
         ring.took(joined.id, frame.len() - 100);
-        // Then all there is, the page first.
+        // Then everything again, the page first.
         assert_eq!(next(), [(Shared::clone(&proof.message), 0)]);
         ring.took(joined.id, proof.message.len());
         assert_eq!(next(), [(frame, 0)]);

@@ -1,4 +1,4 @@
-//! Repair symbols that wait for their block to be solved: in a file without a name.
+//! A file without a name for repair symbols that wait until their block is solved.
 
 use crate::store::Store;
 use std::{
@@ -12,7 +12,7 @@ use std::{
 };
 use thalweg_fountain::{SymbolId, codec::SymbolStore};
 
-/// The file, and which symbol is at which place in it; places that are given up are taken again.
+/// The file, and the slot of each symbol in it. Freed slots are reused.
 #[derive(Debug)]
 pub struct Spool {
     file: File,
@@ -24,15 +24,15 @@ pub struct Spool {
 struct Places {
     taken: BTreeMap<SymbolId, u64>,
     free: Vec<u64>,
-    /// The first that never was taken.
+    /// The first slot that was never used.
     next: u64,
 }
 
 impl Spool {
-    /// In this directory; what a process leaves behind is gone with it.
+    /// Creates the file in `directory` and unlinks it, so that it disappears with the process.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn within(directory: &Path, symbol_bytes: u32) -> io::Result<Self> {
         let path = directory.join("spool");
         let mut options = OpenOptions::new();
@@ -54,7 +54,7 @@ impl Spool {
         self.file.write_all_at(bytes, place * self.symbol_bytes)
     }
 
-    /// A part of a symbol, from its byte `from` on.
+    /// Reads a part of a symbol, from byte `from` on.
     fn read(&self, id: SymbolId, from: u64, bytes: &mut [u8]) -> io::Result<()> {
         let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let place = places.taken.get(&id).copied();
@@ -75,12 +75,10 @@ impl Spool {
     }
 }
 
-/// An object's store with a spool beside it.
+/// An object's store, with a spool for its repair symbols.
 #[derive(Clone, Debug)]
 pub struct OnDisk {
-    /// The object.
     pub store: Arc<Store>,
-    /// Repair symbols.
     pub spool: Arc<Spool>,
 }
 
@@ -131,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_taken_again() {
+    fn freed_slots_are_reused() {
         let dir = tempfile::tempdir().unwrap();
         let spool = Spool::within(dir.path(), 4).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);

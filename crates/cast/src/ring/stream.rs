@@ -1,4 +1,4 @@
-//! The child's end of a leg that streams: proves what comes, hands it on, keeps it.
+//! The child's end of a stream leg: verifies symbols, forwards them, and stores them.
 
 use super::{
     book::{PageBook, Proof},
@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     leg::{
-        Desk, Hear, Leg, Say,
-        child::{Got, Left},
+        Hear, Leg, Say, SymbolScheduler,
+        child::{LegEnd, ReceivedBytes},
         invalid,
     },
     store::{Known, Store},
@@ -29,50 +29,49 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// A parent says something every five seconds; one that is silent for so long is gone.
+/// Timeout for a silent parent. Parents send a message at least every 5 s.
 const SILENCE: Duration = Duration::from_secs(20);
 
-/// What was begun must be whole so soon.
-const WHOLE: Duration = Duration::from_secs(20);
+/// Timeout for receiving the rest of a message.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Something is said to the parent at least so often, so that it knows of us.
+/// Interval of keep-alive messages to the parent.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
 
-/// Who has all waits so long at most for the sheets that it asked for: less than its conductor
-/// waits for it.
-const SHEETS: Duration = Duration::from_millis(800);
+/// How long a node that has everything waits for the sheets that it requested. Less than its conductor waits for the
+/// leg's end.
+const SHEET_TIMEOUT: Duration = Duration::from_millis(800);
 
-/// How often it is looked whether all is here.
+/// Interval for checking whether the stream is over.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A parent that has given nothing of use for so long, and is there, is left for another.
-const FED: Duration = Duration::from_secs(30);
+/// A live parent that has sent nothing useful for this long is left for another.
+const STARVATION: Duration = Duration::from_secs(30);
 
 /// Where symbols go.
 #[derive(Clone, Debug)]
 pub enum Sink {
-    /// To a receiver's disk, and on from its ring.
+    /// At a receiver: to the disk, and to children through the ring.
     Store {
-        /// Ring and object.
+        /// The ring and the object.
         node: Arc<NodeRing>,
-        /// What is held, repair symbols included.
+        /// All symbols held, repair symbols included.
         intake: Arc<Intake>,
-        /// Who is asked for what: what streams in is not asked of others.
-        desk: Arc<Desk>,
-        /// To the disk.
+        /// Decides which symbols are requested; those that arrive by this stream are not.
+        scheduler: Arc<SymbolScheduler>,
+        /// Symbols for the disk.
         disk: mpsc::Sender<ToDisk>,
     },
-    /// On from a relay's ring, and nowhere else.
+    /// At a relay: to children through the ring.
     Relay {
-        /// What proves it.
+        /// The object's offer and digests.
         known: Arc<Known>,
-        /// The ring.
         ring: Arc<SharedRing>,
-        /// Digests.
+        /// Cached digests.
         book: Arc<PageBook>,
-        /// Sheets that come.
+        /// Received sheets.
         repairs: Arc<Repairs>,
-        /// What its children say.
+        /// Messages of the relay's children, for its parent.
         up: Arc<Up>,
     },
 }
@@ -99,7 +98,7 @@ impl Sink {
         }
     }
 
-    /// Whether nothing more of a block is of use.
+    /// Whether no more symbols of a block are of use.
     fn is_done(&self, block: u32) -> bool {
         match self {
             Self::Store { node, .. } => node.store.have().holds_block(block),
@@ -114,7 +113,7 @@ impl Sink {
         }
     }
 
-    /// Whether nothing more at all is of use.
+    /// Whether no more symbols at all are of use.
     fn is_over(&self) -> bool {
         match self {
             Self::Store { node, .. } => node.store.have().is_complete(),
@@ -123,18 +122,18 @@ impl Sink {
     }
 }
 
-/// One leg.
+/// The state of one leg.
 struct Streaming {
     sink: Sink,
     up: Arc<Up>,
-    got: Arc<Got>,
+    got: Arc<ReceivedBytes>,
     seen: Arc<Mutex<Seen>>,
-    /// When the last symbol came that was of use.
+    /// When the last useful symbol came.
     fed: Instant,
 }
 
-/// Takes what a parent streams until nothing more is of use, or the parent is left.
-pub async fn stream(sink: Sink, got: Arc<Got>, leg: Leg) -> Left {
+/// Receives what a parent streams until nothing more is of use, or the parent must be left.
+pub async fn stream(sink: Sink, got: Arc<ReceivedBytes>, leg: Leg) -> LegEnd {
     let up = match &sink {
         Sink::Store { intake, node, .. } => {
             let up = intake.attach();
@@ -157,10 +156,10 @@ pub async fn stream(sink: Sink, got: Arc<Got>, leg: Leg) -> Left {
     let left = tokio::select! {
         left = streaming.hear(hear) => left,
         left = speak(&up, &seen, &mut say) => left.into(),
-        () = until_over(&over) => Left::Done,
+        () = until_over(&over) => LegEnd::Done,
     };
-    if matches!(left, Left::Done) {
-        // It learns it from the connection's end as well.
+    if matches!(left, LegEnd::Done) {
+        // If sending fails, the parent notices the end of the connection.
         _ = say.message(&Wish::Bye).await;
     }
     say.close().await;
@@ -169,7 +168,7 @@ pub async fn stream(sink: Sink, got: Arc<Got>, leg: Leg) -> Left {
 
 async fn until_over(sink: &Sink) {
     match sink.store() {
-        // The store has the sender: this ends with the last symbol, or not at all.
+        // The store owns the sender, so this ends only with the last symbol.
         Some(store) => _ = store.news().wait_for(|_| store.have().is_complete()).await,
         None => {
             while !sink.is_over() {
@@ -177,15 +176,15 @@ async fn until_over(sink: &Sink) {
             }
         }
     }
-    // Without the sheets that it asked for a node that has all gives its children what each lacks, and
-    // nothing that serves several at once.
-    let until = Instant::now() + SHEETS;
+    // Without the requested sheets, a node that has everything can only send each child the source symbols that it
+    // lacks, not repair symbols that serve several children at once.
+    let until = Instant::now() + SHEET_TIMEOUT;
     while sink.awaits_sheets() && Instant::now() < until {
         sleep(LOOK).await;
     }
 }
 
-/// First all that is known, and the end of it; then what comes about.
+/// Sends the first messages and the empty request that ends them, then messages as they arise.
 async fn speak(up: &Up, seen: &Mutex<Seen>, say: &mut Say) -> io::Error {
     let mut is_due = true;
     loop {
@@ -202,13 +201,13 @@ async fn speak(up: &Up, seen: &Mutex<Seen>, say: &mut Say) -> io::Error {
 }
 
 impl Streaming {
-    async fn hear(&mut self, mut hear: Hear) -> Left {
+    async fn hear(&mut self, mut hear: Hear) -> LegEnd {
         loop {
             let heard = match timeout(SILENCE, hear.ready()).await {
-                Ok(Ok(())) if self.fed.elapsed() < FED => self.frame(&mut hear).await,
-                Ok(Ok(())) => Err(Left::Silent(0)),
+                Ok(Ok(())) if self.fed.elapsed() < STARVATION => self.frame(&mut hear).await,
+                Ok(Ok(())) => Err(LegEnd::Silent(0)),
                 Ok(Err(lost)) => Err(lost.into()),
-                Err(_) => Err(Left::Silent(0)),
+                Err(_) => Err(LegEnd::Silent(0)),
             };
             if let Err(left) = heard {
                 return left;
@@ -216,7 +215,7 @@ impl Streaming {
         }
     }
 
-    async fn frame(&mut self, hear: &mut Hear) -> Result<(), Left> {
+    async fn frame(&mut self, hear: &mut Hear) -> Result<(), LegEnd> {
         match within(hear.frame()).await? {
             Frame::Symbol(head) => {
                 let frame = within(hear.framed(head)).await?;
@@ -230,16 +229,16 @@ impl Streaming {
         }
     }
 
-    async fn symbol(&mut self, head: SymbolHead, frame: Vec<u8>) -> Result<(), Left> {
+    async fn symbol(&mut self, head: SymbolHead, frame: Vec<u8>) -> Result<(), LegEnd> {
         let id = SymbolId { block: head.block, esi: head.esi };
         let known = self.sink.known();
         if !known.geometry.has(id) {
-            return Err(Left::Corrupt(format!("{id:?} does not exist")));
+            return Err(LegEnd::Corrupt(format!("{id:?} does not exist")));
         }
         let proof = self.proof(id).await?;
         let bytes = frame.get(FRAME_HEAD..).unwrap_or_default();
         if let Err(wrong) = proof.verify(known, id, bytes) {
-            return Err(Left::Corrupt(wrong.to_string()));
+            return Err(LegEnd::Corrupt(wrong.to_string()));
         }
         let length = bytes.len() as u64;
         self.got.bytes.fetch_add(length, Relaxed);
@@ -251,7 +250,7 @@ impl Streaming {
         if is_replay {
             self.got.beyond.fetch_add(length, Relaxed);
             return match is_on_purpose {
-                true => Err(Left::Corrupt("it sends again and again what came already".into())),
+                true => Err(LegEnd::Corrupt("it sends again and again what came already".into())),
                 false => Ok(()),
             };
         }
@@ -259,15 +258,15 @@ impl Streaming {
         self.keep(id, Arc::new(frame), &proof).await
     }
 
-    async fn keep(&self, id: SymbolId, frame: Arc<Vec<u8>>, proof: &Proof) -> Result<(), Left> {
+    async fn keep(&self, id: SymbolId, frame: Arc<Vec<u8>>, proof: &Proof) -> Result<(), LegEnd> {
         match &self.sink {
-            Sink::Store { node, desk, disk, .. } => {
+            Sink::Store { node, scheduler, disk, .. } => {
                 node.hand_on(id, &frame, proof);
                 if let Some(index) = node.store.known.geometry.index(id) {
-                    desk.obtained(index..index + 1);
+                    scheduler.obtained(index..index + 1);
                 }
                 let piece = Piece { id, frame, got: Arc::clone(&self.got) };
-                disk.send(ToDisk::Symbol(piece)).await.map_err(|_| Left::Done)
+                disk.send(ToDisk::Symbol(piece)).await.map_err(|_| LegEnd::Done)
             }
             Sink::Relay { ring, .. } => {
                 _ = ring.push(id, &frame, proof);
@@ -276,8 +275,8 @@ impl Streaming {
         }
     }
 
-    /// What proves a symbol: it came before it.
-    async fn proof(&self, id: SymbolId) -> Result<Proof, Left> {
+    /// The proof of a symbol. It must have arrived before the symbol.
+    async fn proof(&self, id: SymbolId) -> Result<Proof, LegEnd> {
         let is_source = self.sink.known().geometry.is_source(id);
         if let Some(proof) = self.sink.book().get(id.block, is_source) {
             return Ok(proof);
@@ -293,19 +292,19 @@ impl Streaming {
                 }
             }
         };
-        let page = found.ok_or_else(|| Left::Corrupt(format!("{id:?} came before its page")))?;
+        let page = found.ok_or_else(|| LegEnd::Corrupt(format!("{id:?} came before its page")))?;
         let proof = Proof::source(&page);
         self.sink.book().put(proof.clone());
         Ok(proof)
     }
 
-    async fn said(&mut self, said: Said) -> Result<(), Left> {
+    async fn said(&mut self, said: Said) -> Result<(), LegEnd> {
         match said {
             Said::Page { block, digests } => self.page(block, &digests).await,
             Said::RepairPage { page, .. } => match &self.sink {
-                Sink::Store { node, .. } => node.sheet_came(page).map_err(Left::Corrupt),
+                Sink::Store { node, .. } => node.sheet_came(page).map_err(LegEnd::Corrupt),
                 Sink::Relay { known, repairs, ring, .. } => {
-                    let proof = repairs.learn(known, page).map_err(Left::Corrupt)?;
+                    let proof = repairs.learn(known, page).map_err(LegEnd::Corrupt)?;
                     ring.page_came(&proof);
                     Ok(())
                 }
@@ -316,7 +315,7 @@ impl Streaming {
             Said::Spent(block) => match &self.sink {
                 Sink::Store { disk, .. } => {
                     let asked = ToDisk::Spent(block, Arc::clone(&self.up));
-                    disk.send(asked).await.map_err(|_| Left::Done)
+                    disk.send(asked).await.map_err(|_| LegEnd::Done)
                 }
                 Sink::Relay { ring, .. } => {
                     ring.ask(block);
@@ -327,24 +326,24 @@ impl Streaming {
                 let why: String = why.chars().filter(|c| !c.is_control()).take(500).collect();
                 Err(io::Error::other(format!("it says: {why}")).into())
             }
-            // It streams, whatever it has.
+            // Without meaning on a stream leg: the parent sends whatever it has.
             Said::Have(_) | Said::Gone(_) | Said::NoPage(_) => Ok(()),
         }
     }
 
-    /// This node's own disk fails: the reception ends with that, and no parent is to blame.
-    async fn broken(&self, why: io::Error) -> Left {
+    /// Ends the reception because this node's own disk failed; the parent is not at fault.
+    async fn broken(&self, why: io::Error) -> LegEnd {
         if let Sink::Store { disk, .. } = &self.sink {
-            // Without the disk's thread it has ended already.
+            // If sending fails, the disk's thread, and so the reception, has already ended.
             _ = disk.send(ToDisk::Broken(why)).await;
         }
-        Left::Done
+        LegEnd::Done
     }
 
-    async fn page(&self, block: u32, digests: &[u8]) -> Result<(), Left> {
+    async fn page(&self, block: u32, digests: &[u8]) -> Result<(), LegEnd> {
         let (digests, rest) = digests.as_chunks::<32>();
         if !rest.is_empty() {
-            return Err(Left::Corrupt("a page of broken digests".into()));
+            return Err(LegEnd::Corrupt("a page of broken digests".into()));
         }
         let page = SourcePage { block, digests: digests.to_vec() };
         let known = self.sink.known();
@@ -357,7 +356,7 @@ impl Streaming {
             None => known.check(&page).err(),
         };
         if let Some(wrong) = wrong {
-            return Err(Left::Corrupt(wrong.to_string()));
+            return Err(LegEnd::Corrupt(wrong.to_string()));
         }
         self.sink.book().put(proof);
         Ok(())
@@ -365,11 +364,11 @@ impl Streaming {
 }
 
 fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
-    // A panic in between leaves whole values behind.
+    // A panic cannot leave partly changed values.
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The rest of a frame whose head is here.
+/// Reads the rest of a frame whose head has arrived, with a timeout.
 async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    thalweg_base::timeout::within(WHOLE, "rest of a message", step).await
+    thalweg_base::timeout::within(MESSAGE_TIMEOUT, "rest of a message", step).await
 }

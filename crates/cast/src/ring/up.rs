@@ -1,4 +1,4 @@
-//! What a node has to say to the parent that streams to it.
+//! Messages from a node to the parent that streams to it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,17 +7,17 @@ use std::{
 use thalweg_wire::cast::{MAX_RANGES, Runs, Wish};
 use tokio::sync::Notify;
 
-/// What is lacking of a block.
+/// The symbols that are missing of a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lack {
-    /// So many symbols more complete it.
+    /// The number of further symbols that complete the block.
     pub need: u32,
-    /// The source symbols that are lacking, by their number in the object.
+    /// The missing source symbols, by their index in the object.
     pub runs: Runs,
 }
 
 impl Lack {
-    /// With what another lacks: one symbol may serve both.
+    /// Merges in what another child lacks. `need` is the maximum, since one symbol may serve both.
     pub fn join(&mut self, other: &Self) {
         self.need = self.need.max(other.need);
         let mut all: Vec<(u64, u64)> = self.runs.iter().chain(&other.runs).copied().collect();
@@ -34,11 +34,11 @@ impl Lack {
     }
 }
 
-/// Gathers it until the connection takes it. At most a few numbers a block, whatever happens.
+/// Collects messages until the connection takes them. Bounded: a few numbers per block.
 #[derive(Debug, Default)]
 pub struct Up {
     inner: Mutex<Inner>,
-    /// There is something.
+    /// Notified when there is something to send.
     pub changed: Notify,
 }
 
@@ -56,7 +56,7 @@ impl Up {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A block needs nothing any more.
+    /// A block needs no more symbols.
     pub fn done(&self, block: u32) {
         let mut inner = self.lock();
         inner.lacks.remove(&block);
@@ -65,7 +65,7 @@ impl Up {
         self.changed.notify_one();
     }
 
-    /// This is lacking of a block; joined with what was said of it and not sent yet.
+    /// Symbols of a block are missing; merged with an unsent message about the same block.
     pub fn lack(&self, block: u32, lack: &Lack) {
         self.lock().lacks.entry(block).or_default().join(lack);
         self.changed.notify_one();
@@ -77,7 +77,7 @@ impl Up {
         self.changed.notify_one();
     }
 
-    /// Somebody came below who has nothing.
+    /// A child without any symbols has joined below.
     pub fn anew(&self) {
         let mut inner = self.lock();
         inner.is_anew = true;
@@ -86,12 +86,12 @@ impl Up {
         self.changed.notify_one();
     }
 
-    /// Nothing is to be said.
+    /// Discards all messages.
     pub fn reset(&self) {
         *self.lock() = Inner::default();
     }
 
-    /// Takes all of it, as it is said.
+    /// Takes all messages, in the order in which they are sent.
     pub fn take(&self) -> Vec<Wish> {
         let Inner { is_anew, done, lacks, pages } = std::mem::take(&mut *self.lock());
         let mut wishes: Vec<Wish> = is_anew.then_some(Wish::Anew).into_iter().collect();
@@ -107,7 +107,7 @@ impl Up {
     }
 }
 
-/// Ascending numbers as runs.
+/// Joins ascending numbers to runs.
 fn runs(numbers: impl Iterator<Item = u32>) -> Runs {
     let mut runs: Runs = Vec::new();
     for number in numbers.map(u64::from) {
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_several_lack_is_said_once_and_what_is_done_is_not_lacking() {
+    fn lacks_of_a_block_are_merged_and_done_blocks_lack_nothing() {
         let up = Up::default();
         [3, 4, 9].into_iter().for_each(|block| up.done(block));
         up.lack(7, &Lack { need: 2, runs: vec![(10, 12), (20, 22)] });

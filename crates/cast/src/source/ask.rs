@@ -23,9 +23,9 @@ use tokio::{
 /// The time limit for a connection and one answer. The receiver may read up to 64 MiB before it answers.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a receiver said.
+/// A receiver's answer.
 enum Answer {
-    /// `rules`: those of its inbox; `None` for a node that only forwards, and one of an earlier version.
+    /// `rules`: the rules of its inbox; `None` for a relay and for a node of an earlier version.
     Yes {
         uncompared: bool,
         rules: Option<InboxRules>,
@@ -38,9 +38,9 @@ enum Answer {
 pub struct Questions {
     /// The encoded `Signed<Offer>`.
     pub offer: Vec<u8>,
-    /// Receivers and nodes that only forward, each with its encoded `Signed<Pass>`.
+    /// Receivers and relays, each with its encoded `Signed<Pass>`.
     pub passes: Vec<(Name, Vec<u8>)>,
-    /// The nodes that only forward.
+    /// The relays.
     pub relays: BTreeSet<Name>,
     /// The object.
     pub store: Arc<Store>,
@@ -51,7 +51,8 @@ pub struct Questions {
 }
 
 impl Questions {
-    /// Asks all at once; each answer is told, and the end. `complete` counts those that would take it.
+    /// Asks all members at once. Reports each answer and the end as events. In the result, `complete` counts the
+    /// receivers that would accept the cast.
     pub async fn run(self, events: Arc<dyn EventSink>) -> Totals {
         let began = Instant::now();
         let is_relay = |name: &Name| self.relays.contains(name);
@@ -69,13 +70,13 @@ impl Questions {
         }
         let (mut complete, mut refused_links) = (0, 0);
         while let Some(answered) = asking.join_next().await {
-            // They do not panic.
+            // The tasks do not panic.
             let Ok((receiver, answer)) = answered else { continue };
             let rules = match &answer {
                 Answer::Yes { rules, .. } if !is_relay(&receiver) => Some(*rules),
                 _ => None,
             };
-            events.event(&told(receiver.clone(), answer));
+            events.event(&answer_event(receiver.clone(), answer));
             if let Some(rules) = rules {
                 complete += 1;
                 refused_links += self.tell_left_out(&receiver, rules, &*events);
@@ -104,7 +105,7 @@ impl Questions {
         totals
     }
 
-    /// Tells what a receiver would not keep. Returns the number of links among that.
+    /// Reports what a receiver would leave out. Returns the number of links among that.
     fn tell_left_out(
         &self,
         receiver: &Name,
@@ -130,7 +131,7 @@ impl Questions {
     }
 }
 
-fn told(receiver: Name, answer: Answer) -> Event {
+fn answer_event(receiver: Name, answer: Answer) -> Event {
     match answer {
         Answer::Yes { uncompared, .. } => Event::WouldTake { receiver, uncompared },
         Answer::No(why) => Event::Refused { receiver, why: why.to_string(), again: false },

@@ -1,7 +1,7 @@
-//! One pass over an object: its name, and the digests of chunks and symbols.
+//! Computes an object's name and the digests of its chunks and symbols in one pass.
 //!
-//! What was found is kept in the state directory for as long as the files stay as they are: a
-//! source that was killed need not read them again.
+//! The result is kept in the state directory as long as the files stay unchanged, so that a restarted source need not
+//! read them again.
 
 use super::survey::Survey;
 use crate::{
@@ -25,33 +25,33 @@ use thalweg_wire::{
 };
 use thiserror::Error;
 
-/// What is read at once.
+/// Bytes read at a time.
 const PIECE: usize = 1 << 20;
 
-/// The object cannot be described.
+/// Why an object cannot be described.
 #[derive(Debug, Error)]
 pub enum DescribeError {
-    /// It cannot be read, or changed meanwhile.
+    /// The object cannot be read, or has changed meanwhile.
     #[error("{0}")]
     Read(io::Error),
-    /// Some files cannot be read or changed while they were read: entries of the layout, at least one.
+    /// Some files cannot be read, or changed while they were read: entries of the layout, at least one.
     #[error("{}", .0.first().map_or_else(String::new, |(_, why)| why.to_string()))]
     Files(Vec<(u32, io::Error)>),
-    /// What is found out about it cannot be kept.
+    /// The result cannot be stored.
     #[error("{}: {source}", path.display())]
     Keep {
-        /// Where.
+        /// The directory.
         path: PathBuf,
-        /// Why not.
+        /// The I/O error.
         source: io::Error,
     },
-    /// Longer than any object.
+    /// The object is too long, or has too many files.
     #[error("{0}")]
     Large(String),
 }
 
 impl DescribeError {
-    /// With the path of the object as it was given, in place of its name alone.
+    /// Replaces the object's name at the beginning of the message by the path that the user gave.
     pub fn below(self, name: &[u8], given: &Path) -> Self {
         let why = match self {
             Self::Read(why) => why,
@@ -70,18 +70,18 @@ impl DescribeError {
     }
 }
 
-/// How it is offered, besides what it is.
+/// Properties of the offer besides the object.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// Its name in the inboxes.
+    /// The object's name in the inboxes.
     pub name: FilePath,
     /// Whether legs may be open.
     pub open: bool,
-    /// From when to when.
+    /// The offer's creation and expiry.
     pub valid: (WallTime, WallTime),
 }
 
-/// Describes it; `passed` is told of each MiB that was read.
+/// Describes the object. Calls `passed` after each MiB with the number of bytes read so far.
 ///
 /// # Errors
 /// [`DescribeError`]. With [`DescribeError::Files`] the rest of the object can be read.
@@ -94,7 +94,7 @@ pub fn describe(
     passed: impl Fn(u64),
 ) -> Result<Arc<Store>, DescribeError> {
     let files = ObjectFiles::present(Arc::clone(&survey.layout), survey.place.clone());
-    let kept = Kept::of(kept_in, survey, &geometry);
+    let kept = DigestCache::of(kept_in, survey, &geometry);
     let (manifest, pages) = match kept.read(survey, &geometry) {
         Some(found) => found,
         None => hash(&files, &geometry, &kept, survey, passed)?,
@@ -125,7 +125,7 @@ pub fn describe(
 fn hash(
     files: &ObjectFiles,
     geometry: &Geometry,
-    kept: &Kept,
+    kept: &DigestCache,
     survey: &Survey,
     passed: impl Fn(u64),
 ) -> Result<(Manifest, File), DescribeError> {
@@ -159,22 +159,23 @@ fn hash(
     let manifest = Manifest::of_digests(survey.length, summary.chunks);
     let manifest = manifest.map_err(|e| DescribeError::Large(e.to_string()))?;
     if manifest.object() != ObjectId::from_bytes(summary.object) {
-        // Both are computed from the same digests.
+        // Cannot happen: both hashes are computed from the same digests.
         return Err(DescribeError::Read(io::Error::other("its digests do not add up")));
     }
-    // What is known never names pages that a power loss could take.
+    // `ID.known` is written only after the pages are on disk, so that it never refers to pages that a power loss
+    // destroyed.
     file.sync_data().map_err(|e| kept.failed(e))?;
     kept.end(survey, &manifest).map_err(|e| kept.failed(e))?;
     Ok((manifest, file))
 }
 
-/// What is kept of a pass: `ID.pages` and `ID.known` in a directory.
-struct Kept {
+/// The stored result of a pass: `ID.pages` and `ID.known` in a directory.
+struct DigestCache {
     directory: PathBuf,
     name: String,
 }
 
-impl Kept {
+impl DigestCache {
     fn of(directory: &Path, survey: &Survey, geometry: &Geometry) -> Self {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&survey.snapshot);
@@ -223,18 +224,18 @@ impl Kept {
         Some((manifest, pages))
     }
 
-    /// It is of use: what is of none for long is cleared.
+    /// Updates the files' times, so that `clear` does not remove them as unused.
     fn touch(&self) {
         let now = FileTimes::new().set_modified(SystemTime::now());
         for ending in ["known", "pages"] {
-            // Without it the object is read once more at some time.
+            // On failure the files may be removed, and the object is read once more.
             _ = OpenOptions::new().write(true).open(self.path(ending)).map(|f| f.set_times(now));
         }
     }
 }
 
-/// Whether all digests of symbols are there, and add up to the manifest's: a host that lost its power may
-/// have kept a file's length and not its content. 1/512 of the object is read at 16 KiB a symbol.
+/// Whether all digests of symbols are present and match the manifest: after a power loss a file may have its length but
+/// not its content. The digests are 1/512 of the object's size with symbols of 16 KiB.
 fn are_whole(pages: &File, geometry: &Geometry, manifest: &Manifest) -> bool {
     let is_right = |block| matches!(read_page(pages, geometry, manifest, block), Ok(Some(_)));
     (0..geometry.blocks()).all(is_right)

@@ -1,8 +1,8 @@
-//! A receiver says that the source gave it something else than it had described.
+//! Checks the object again if a receiver reports data from the source that does not match its description.
 //!
-//! Each file's length and time are looked at with every read; who changes a file and sets its time
-//! back, or changes it by a mapping, is found here: the object is read once more. One that lies about
-//! the source does no harm but that reading, once at a time.
+//! Each read checks the file's length and modification time. A change that restores the time, or one by a memory
+//! mapping, is found only here, by reading the whole object. A receiver that reports falsely causes nothing but such
+//! reads, one at a time.
 
 use crate::store::Store;
 use std::{
@@ -15,12 +15,12 @@ use std::{
 use thalweg_wire::manifest::CHUNK_BYTES;
 use tokio::{sync::watch, task::spawn_blocking};
 
-/// Whether the object is being looked at.
+/// Whether a check is running.
 #[derive(Clone, Debug, Default)]
 pub struct Doubt(Arc<AtomicBool>);
 
 impl Doubt {
-    /// Looks whether the object is what it was; if not, `broken` says so.
+    /// Checks the object, unless a check is running. If it has changed, reports that to `broken`.
     pub fn raise(&self, store: &Arc<Store>, broken: &watch::Sender<Option<String>>) {
         if self.0.swap(true, SeqCst) {
             return;

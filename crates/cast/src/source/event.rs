@@ -1,14 +1,14 @@
-//! What happens in the course of a cast, as its source tells it.
+//! Events of a cast at its source.
 //!
-//! As JSON one object a line; `event` names it. Rates are in bits a second, sizes in bytes.
+//! In JSON, one object per line; the field `event` is its name. Rates are in bit/s, sizes in bytes.
 
 use super::predict::Predicted;
 use serde::Serialize;
 use thalweg_wire::{cast::Fault, mesh::Name};
 
-/// Whoever wants to know. Called from the cast's tasks: it must not block.
+/// Receives events. Called from the cast's tasks, so it must not block.
 pub trait EventSink: Send + Sync {
-    /// Takes note of one event.
+    /// Processes one event.
     fn event(&self, event: &Event);
 }
 
@@ -16,20 +16,20 @@ impl EventSink for () {
     fn event(&self, _: &Event) {}
 }
 
-/// How a receiver stands.
+/// The state of a receiver as the source knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
-    /// Not reached (yet).
+    /// Not reached yet.
     #[default]
     Waiting,
-    /// It takes the cast.
+    /// It has accepted the cast.
     Receiving,
-    /// It has it.
+    /// It has the object.
     Complete,
-    /// It does not take it, or cannot.
+    /// It refuses the cast, or cannot continue.
     Failed,
-    /// It was there, and is tried again.
+    /// The connection was lost; the receiver is dialled again.
     Lost,
 }
 
@@ -40,129 +40,129 @@ pub struct Planned {
     pub name: Name,
     /// Its parents, the best first; the source by its own name.
     pub parents: Vec<Name>,
-    /// The slowest hop on the widest way to it, Eq. (2) by measured rates; absent: not known.
+    /// The rate of the slowest hop on the widest path to it, Eq. (2) with measured rates; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_hop_bps: Option<u64>,
-    /// What the plan expects it to get while all get something; absent: not known.
+    /// The rate that the plan expects for it while all receivers are served; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_bps: Option<u64>,
-    /// What the formulas say of the way of first parents to it; absent: too little is known of its legs.
+    /// Rates predicted by the formulas for its path in the plan; absent if too little is known of the legs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub predicted: Option<Predicted>,
 }
 
-/// How far a receiver is.
+/// The progress of a receiver.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReceiverProgress {
     /// The receiver.
     pub name: Name,
-    /// How it stands.
+    /// Its state.
     pub state: Standing,
     /// Bytes of the object that it holds.
     pub held_bytes: u64,
-    /// Over the last second or so; of a complete one, over its last.
+    /// The rate over about the last second; for a complete receiver, its last rate.
     pub rate_bps: u64,
-    /// The slowest hop on the widest way to it.
+    /// The rate of the slowest hop on the widest path to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_hop_bps: Option<u64>,
-    /// When it will have it, at this rate.
+    /// Seconds until it has the object, at this rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_seconds: Option<f64>,
-    /// Symbols that rings there could not hand on.
+    /// Symbols that its children missed because its ring was full.
     pub missed_symbols: u64,
-    /// The most bytes that waited for its children at once: in its ring, and begun by their connections.
+    /// The peak number of bytes held for its children: in its ring, and partly taken by their connections.
     pub ring_peak_bytes: u64,
-    /// Its parents of now.
+    /// Its current parents.
     pub parents: Vec<ParentRate>,
 }
 
-/// What a node does that hands on and keeps nothing.
+/// The progress of a relay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RelayProgress {
-    /// Who.
+    /// The relay.
     pub name: Name,
-    /// Symbols that its ring could not hand on.
+    /// Symbols that its children missed because its ring was full.
     pub missed_symbols: u64,
-    /// The most bytes that waited for its children at once.
+    /// The peak number of bytes held for its children.
     pub ring_peak_bytes: u64,
 }
 
-/// What a parent gives.
+/// The rate of one parent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ParentRate {
-    /// Who; the source by its own name.
+    /// The parent; the source has its own name.
     pub name: Name,
-    /// Over the last second or so.
+    /// The rate over about the last second.
     pub rate_bps: u64,
-    /// New bytes from it.
+    /// New bytes received from it.
     pub bytes: u64,
 }
 
-/// What came from a parent in the whole session.
+/// Bytes received from a parent in the whole session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ParentBytes {
-    /// Who; the source by its own name.
+    /// The parent; the source has its own name.
     pub name: Name,
-    /// New bytes of symbols from it.
+    /// New bytes of symbols received from it.
     pub bytes: u64,
 }
 
-/// How a cast ended.
+/// The result of a cast.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// All have it.
+    /// All receivers have the object.
     Complete,
-    /// Some have it.
+    /// Some receivers have the object, or parts of it were left out.
     Partial,
-    /// Nobody has it.
+    /// No receiver has the object.
     #[default]
     Failed,
-    /// It was told to stop.
+    /// The cast was stopped by the user.
     Interrupted,
 }
 
-/// The end.
+/// The final report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Totals {
-    /// How.
+    /// The result.
     pub outcome: Outcome,
-    /// Receivers were only asked: `complete` counts those that would take it.
+    /// A dry run: receivers were only asked, and `complete` counts those that would accept the cast.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
     /// Bytes of the object.
     pub bytes: u64,
-    /// Receivers that have it.
+    /// Receivers that have the object.
     pub complete: usize,
-    /// Of those: who had it before it was offered.
+    /// Those of them that had it before it was offered.
     pub already: usize,
-    /// Receivers in all.
+    /// The number of receivers.
     pub receivers: usize,
     /// Files and directories of the source that cannot be read, and are left out.
     pub failed_files: u64,
-    /// Symbolic links that receivers left out, as they could lead out of their inboxes.
+    /// Symbolic links that receivers left out because they could lead out of their inboxes.
     pub refused_links: u64,
-    /// From the first offer on.
+    /// Seconds since the first offer.
     pub seconds: f64,
     /// Bytes of symbols that the source itself has sent.
     pub served_bytes: u64,
-    /// Why the object could not be given any more, if that ended it.
+    /// Why the object could not be served any longer, if that ended the cast.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// What happens.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// Something there cannot be cast, and is left out.
+    /// An entry cannot be cast, and is left out.
     PassedOver {
         /// Its path.
         path: String,
     },
-    /// More was left out than was named ([`Self::PassedOver`]).
+    /// Further entries are left out than were named ([`Self::PassedOver`]).
     MorePassedOver {
-        /// How many.
+        /// The number of further entries.
         count: u64,
     },
     /// Set-user-ID, set-group-ID and sticky bits, which receivers do not keep.
@@ -181,80 +181,80 @@ pub enum Event {
     LinksRefused {
         /// The receiver.
         receiver: Name,
-        /// How many.
+        /// The number of links.
         count: u64,
         /// The path of the first, and why it is left out.
         first: String,
     },
-    /// Something cannot be read, and is left out.
+    /// A file or directory cannot be read, and is left out.
     FileFailed {
         /// Its path.
         file: String,
-        /// What happened.
+        /// The reason.
         why: String,
     },
-    /// More cannot be read than was named ([`Self::FileFailed`]).
+    /// Further entries cannot be read than were named ([`Self::FileFailed`]).
     MoreFailed {
-        /// How many.
+        /// The number of further entries.
         count: u64,
     },
     /// The object is read for its digests.
     Hashing {
-        /// Read so far.
+        /// Bytes read so far.
         done_bytes: u64,
-        /// Of so many.
+        /// Bytes of the object.
         total_bytes: u64,
     },
     /// The object is described; receivers are dialled.
     Started {
-        /// The cast.
+        /// The cast's ID.
         cast: String,
-        /// What it is called in the inboxes.
+        /// The object's name in the inboxes.
         name: String,
         /// The BLAKE3 hash of its bytes.
         object: String,
-        /// How many bytes.
+        /// Bytes of the object.
         bytes: u64,
-        /// Bytes of a symbol.
+        /// Bytes per symbol.
         symbol_bytes: u32,
-        /// Symbols of a block.
+        /// Source symbols per block.
         block_symbols: u32,
-        /// Who is to have it.
+        /// The receivers.
         receivers: Vec<Name>,
     },
-    /// Who is to get it from whom.
+    /// The plan: each receiver's parents.
     Planned {
-        /// By receiver.
+        /// The receivers' parts of the plan.
         receivers: Vec<Planned>,
     },
-    /// A receiver takes it.
+    /// A receiver has accepted the cast.
     Accepted {
-        /// Who.
+        /// The receiver.
         receiver: Name,
-        /// What it held already.
+        /// Bytes of the object that it already held.
         held_bytes: u64,
     },
-    /// A receiver, or a node that is to hand it on, would take it: it was only asked.
+    /// Dry run: a receiver or a relay would accept the cast.
     WouldTake {
         /// A copy with this name and length exists, and only the cast itself compares it.
         uncompared: bool,
-        /// Who.
+        /// The receiver or relay.
         receiver: Name,
     },
-    /// A receiver is not there, or went; it is tried again.
+    /// A receiver cannot be reached, or the connection was lost; it is dialled again.
     Unreached {
-        /// Who.
+        /// The receiver.
         receiver: Name,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// A receiver does not take it, or cannot go on; `again`: it is tried again.
+    /// A receiver refuses the cast, or cannot continue.
     Refused {
-        /// Who.
+        /// The receiver.
         receiver: Name,
-        /// Why.
+        /// The reason.
         why: String,
-        /// It is tried again.
+        /// Whether it is tried again.
         again: bool,
     },
     /// A receiver left a parent.
@@ -263,57 +263,57 @@ pub enum Event {
         receiver: Name,
         /// The parent; the source has its own name.
         parent: Name,
-        /// What was wrong with it.
+        /// The kind of fault.
         #[serde(serialize_with = "fault_word")]
         fault: Fault,
-        /// In words.
+        /// The reason as text.
         why: String,
     },
-    /// How far all are; once a second.
+    /// The progress of all receivers; once a second.
     Progress {
-        /// Since the first offer.
+        /// Seconds since the first offer.
         seconds: f64,
         /// Bytes of the object.
         total_bytes: u64,
         /// Bytes of symbols that the source itself has sent.
         served_bytes: u64,
-        /// The most bytes that waited in its own ring at once.
+        /// The peak number of bytes held for children in the source's own ring.
         ring_peak_bytes: u64,
-        /// By receiver.
+        /// The receivers.
         receivers: Vec<ReceiverProgress>,
-        /// By relay.
+        /// The relays.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         relays: Vec<RelayProgress>,
     },
-    /// A receiver has it: complete, verified, synced, named.
+    /// A receiver has the object: complete, verified, synced, under its final name.
     Received {
-        /// Who.
+        /// The receiver.
         receiver: Name,
-        /// It had it before it was offered: what follows is of an earlier session.
+        /// It had the object before it was offered; the following values are those of an earlier session.
         already: bool,
-        /// Bytes that came to it in this session.
+        /// Bytes of symbols that it received in this session.
         received_bytes: u64,
-        /// Of those: of no use.
+        /// Those of them that were of no use.
         duplicate_bytes: u64,
-        /// What it gave to others.
+        /// Bytes that it sent to others.
         served_bytes: u64,
-        /// From whom it got what was new.
+        /// New bytes from each parent.
         parents: Vec<ParentBytes>,
-        /// Its own span, from its first look for parents to the last symbol; 0: nothing came.
+        /// Seconds from its first search for parents to the last symbol; 0 if nothing was transferred.
         seconds: f64,
-        /// New bytes over that span.
+        /// New bytes over that time.
         rate_bps: u64,
-        /// From the first offer until the source knew of it.
+        /// Seconds from the first offer until the source learned of it.
         after_seconds: f64,
     },
-    /// The object cannot be read any more, or has changed: the cast ends.
+    /// The object cannot be read any more, or has changed; the cast ends.
     Broken {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// Something to know.
+    /// A message for the user.
     Note {
-        /// In words.
+        /// The message.
         text: String,
     },
     /// The end.

@@ -1,4 +1,4 @@
-//! A cast is given up: receivers are told to throw away what came.
+//! Abandons a cast: tells receivers to remove the data that they received.
 
 use super::job::{self, End, Held, JobError, Listed, Record};
 use crate::leg;
@@ -21,28 +21,28 @@ use thalweg_wire::{
 use thiserror::Error;
 use tokio::{task::JoinSet, time::timeout};
 
-/// The word holds so long; it is said at once.
-const VALID: Duration = Duration::from_secs(600);
+/// The validity of the offer and passes that carry the message, which is sent at once.
+const OFFER_LIFETIME: Duration = Duration::from_secs(600);
 
-/// While it throws away what came a receiver says something more often.
-const HEARD: Duration = Duration::from_secs(20);
+/// Timeout for a receiver's reports. While it removes data it reports more often.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The fewest digits that name a cast.
-const FEWEST: usize = 4;
+/// The minimum number of digits that identify a cast.
+const MIN_DIGITS: usize = 4;
 
-/// Why nothing was given up.
+/// Why a cast was not abandoned.
 #[derive(Debug, Error)]
 pub enum ForgetError {
-    /// No such cast.
+    /// No cast matches.
     #[error("this host casts nothing of the name or number `{0}`: see `thalweg cast status`")]
     Unknown(String),
-    /// Several.
+    /// Several casts match.
     #[error("several casts are called `{0}`: give the number of one, {1}")]
     Ambiguous(String, String),
-    /// The record.
+    /// The record cannot be read or written.
     #[error("{0}")]
     Job(#[from] JobError),
-    /// A process works at it.
+    /// A process is working on the cast.
     #[error("it is running: end that `thalweg cast` first")]
     Running,
     /// The record is damaged.
@@ -50,34 +50,34 @@ pub enum ForgetError {
     Damaged,
 }
 
-/// What one receiver was told.
+/// Whether one receiver was told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Told {
-    /// Who.
+    /// The receiver.
     pub receiver: Name,
-    /// Why it was not reached; absent: it knows, or holds nothing of it.
+    /// Why it was not told; absent: it was told, or has no data of the cast.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// It is no member with an address any more: telling it again is of no use.
+    /// It is no longer a member with an address, so trying again is useless.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_gone: bool,
 }
 
-/// A cast that was given up.
+/// The result of abandoning a cast.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Forgotten {
-    /// The cast.
+    /// The cast's ID.
     pub cast: String,
     /// Its name in the inboxes.
     pub name: String,
-    /// Receivers that had it: they keep it.
+    /// Receivers that have the object; they keep it.
     pub complete: Vec<Name>,
-    /// The others.
+    /// The other receivers.
     pub told: Vec<Told>,
 }
 
-/// Gives up a cast of this host, by its name or the first digits of its number. Whoever is away is not
-/// told: the same call tries again, and what came there is thrown away a week after the offer is over.
+/// Abandons a cast of this host, given by its name or the first digits of its ID. Receivers that cannot be reached are
+/// not told. The same call tries them again, and they remove the data a week after the offer has expired.
 ///
 /// # Errors
 /// [`ForgetError`].
@@ -106,7 +106,7 @@ pub async fn forget(
     Ok(Forgotten { cast: record.cast, name: record.name, complete, told })
 }
 
-/// Those of all jobs that have it, and those that do not.
+/// The receivers of all jobs that have the object, and those that do not.
 fn receivers(held: &[Held]) -> (Vec<Name>, Vec<Name>) {
     let mut all: BTreeMap<&Name, bool> = BTreeMap::new();
     for (name, receiver) in held.iter().flat_map(|held| &held.record.receivers) {
@@ -122,7 +122,7 @@ fn receivers(held: &[Held]) -> (Vec<Name>, Vec<Name>) {
 /// The jobs of one cast: there is one for each set of receivers.
 fn find(all: Vec<Listed>, what: &str) -> Result<Vec<Listed>, ForgetError> {
     let is_it = |record: &Record| {
-        record.name == what || (what.len() >= FEWEST && record.cast.starts_with(what))
+        record.name == what || (what.len() >= MIN_DIGITS && record.cast.starts_with(what))
     };
     let found: Vec<Listed> = all.into_iter().filter(|found| is_it(&found.record)).collect();
     let mut casts: Vec<&str> = found.iter().map(|found| found.record.cast.as_str()).collect();
@@ -144,7 +144,7 @@ async fn tell_all(
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let at = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     offer.created = WallTime::from_unix_nanos(at(now));
-    offer.expiry = WallTime::from_unix_nanos(at(now + VALID));
+    offer.expiry = WallTime::from_unix_nanos(at(now + OFFER_LIFETIME));
     let expiry = offer.expiry;
     let offer = Signed::sign(offer, key);
     let cast: CastId = offer.value().id(&offer.signer());
@@ -156,13 +156,13 @@ async fn tell_all(
         let dialer = dialer.clone();
         telling.spawn(async move {
             let told = tell(&dialer, &receiver, &opening).await;
-            let is_gone = matches!(told, Err(Untold::Gone(_)));
+            let is_gone = matches!(told, Err(TellError::Gone(_)));
             Told { receiver, why: told.err().map(|why| why.to_string()), is_gone }
         });
     }
     let mut told = Vec::new();
     while let Some(one) = telling.join_next().await {
-        // They do not panic.
+        // The tasks do not panic.
         told.extend(one);
     }
     told.sort_by(|a, b| a.receiver.cmp(&b.receiver));
@@ -171,7 +171,7 @@ async fn tell_all(
 
 /// Why a receiver was not told.
 #[derive(Debug, Error)]
-enum Untold {
+enum TellError {
     #[error("{0}")]
     Gone(RouteNameError),
     #[error("{0}")]
@@ -182,24 +182,26 @@ enum Untold {
     Lost(#[from] io::Error),
 }
 
-async fn tell(dialer: &MemberDialer, receiver: &Name, opening: &Opening) -> Result<(), Untold> {
+async fn tell(dialer: &MemberDialer, receiver: &Name, opening: &Opening) -> Result<(), TellError> {
     let channel = dialer.channel(receiver, &[], Protocol::Cast).await;
     let channel = channel.map_err(|why| match why {
-        DialMemberError::Name(why) if is_for_good(&why) => Untold::Gone(why),
-        why => Untold::Unreached(why),
+        DialMemberError::Name(why) if is_for_good(&why) => TellError::Gone(why),
+        why => TellError::Unreached(why),
     })?;
     let mut leg = match leg::open(channel, opening).await? {
         Err(why) if why.holds_nothing() => return Ok(()),
-        leg => leg.map_err(Untold::Refused)?,
+        leg => leg.map_err(TellError::Refused)?,
     };
     leg.say.message(&Word::Forget).await?;
-    // It hangs up once it has done that; it says so if it could not.
+    // The receiver closes the channel once the data is removed, and reports a failure before.
     loop {
-        let heard = timeout(HEARD, leg.hear.message::<Report>(MAX_REPORT)).await;
-        match heard.map_err(|_| io::Error::other(format!("silent for {HEARD:?}")))?.map(Report::cut)
+        let heard = timeout(REPORT_TIMEOUT, leg.hear.message::<Report>(MAX_REPORT)).await;
+        match heard
+            .map_err(|_| io::Error::other(format!("silent for {REPORT_TIMEOUT:?}")))?
+            .map(Report::cut)
         {
             Ok(Report::Ended(Ended::Failed(why @ Refusal::Unremoved(_)), _)) => {
-                return Err(Untold::Refused(why));
+                return Err(TellError::Refused(why));
             }
             Ok(_) => {}
             Err(_) => break,

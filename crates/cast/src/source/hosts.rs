@@ -1,4 +1,4 @@
-//! What the hosts of a cast can do, for the plan.
+//! The capabilities of a cast's hosts, as input of the plan.
 
 use super::rings::Forwarding;
 use thalweg_paths::estimates::Estimates;
@@ -9,10 +9,10 @@ use thalweg_plan::{
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::Name;
 
-/// By index of `names`: the source, `receivers` of them, and behind those the nodes that keep nothing.
+/// The hosts by their index in `names`: the source, then the `receivers`, then relays.
 ///
-/// What an access takes is what was said of it; else at least what one leg was measured to give. Receivers and
-/// relays below [`Forwarding::leaf_below`] hand nothing on.
+/// An access has the rate that the user gave, or else at least the highest rate measured on one of its legs. Receivers
+/// and relays below [`Forwarding::leaf_below`] forward nothing.
 pub fn hosts(
     names: &[&Name],
     receivers: usize,

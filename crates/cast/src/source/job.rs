@@ -1,13 +1,13 @@
-//! The durable record of a cast at its source, in the state directory's `casts`.
+//! The durable record of a cast at its source, in the directory `casts` of the state directory.
 //!
 //! ```text
-//! NAME.job       what is cast to whom, and who has it: replaced, and synced, when that changes
-//! NAME.progress  how far all are: replaced once a second, for who looks; of no use later
-//! NAME.lock      locked as long as a process works at it
+//! NAME.job       the cast, its receivers, and which have the object: replaced and synced when it changes
+//! NAME.progress  the progress of all receivers: replaced once a second, for `cast status`; of no use later
+//! NAME.lock      locked while a process works on the job
 //! ```
 //!
-//! The name is made of the cast and its receivers, so that the same command after a crash goes on
-//! with the same job. Files are written by a thread of their own: a cast does not wait for this disk.
+//! The name is derived from the cast and its receivers, so that the same command continues the same job after a crash.
+//! A separate thread writes the files, so that a cast does not wait for this disk.
 
 mod clear;
 mod keeper;
@@ -38,64 +38,64 @@ use thalweg_wire::{
 };
 use thiserror::Error;
 
-/// The longest record that is read back: some thousand receivers with all their parents.
-const MOST: usize = 64 << 20;
+/// The maximum size of a record that is read: allows some thousand receivers with all their parents.
+const MAX_RECORD_BYTES: usize = 64 << 20;
 
-/// A record cannot be had.
+/// Why a record is not available.
 #[derive(Debug, Error)]
 pub enum JobError {
-    /// Another process has it.
+    /// Another process is working on the job.
     #[error("this cast to the same receivers is running already")]
     Running,
-    /// The system's answer.
+    /// An I/O error.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Where.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         source: io::Error,
     },
 }
 
-/// How a cast ended at its source.
+/// The result of a cast at its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// All have it.
+    /// All receivers have the object.
     Complete,
-    /// Some have it.
+    /// Some receivers have the object.
     Partial,
-    /// Nobody has it.
+    /// No receiver has the object.
     Failed,
-    /// It was told to stop.
+    /// The cast was stopped by the user.
     Interrupted,
-    /// By command: receivers throw away what came.
+    /// The cast was abandoned by a command: receivers remove the data they received.
     GivenUp,
 }
 
-/// A receiver, as far as it must outlive the process.
+/// The durable state of a receiver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receiver {
-    /// It has it: complete, verified, synced, named.
+    /// It has the object: complete, verified, synced, under its final name.
     pub is_complete: bool,
-    /// What it held when that was last kept.
+    /// Bytes of the object that it held when the record was written.
     pub held_bytes: u64,
-    /// What went wrong with it the last time.
+    /// The last failure.
     pub why: Option<String>,
-    /// That was its own word: it does not take it, or cannot.
+    /// The failure is the receiver's own answer: it refuses the cast, or cannot continue.
     #[serde(default)]
     pub is_refused: bool,
-    /// Once it has it: new bytes over its own span, in bits a second; absent: not known, or less than
-    /// 0.1 s.
+    /// Once it has the object: its average rate of new bytes in bit/s; absent if unknown, or if the transfer took less
+    /// than 0.1 s.
     #[serde(default)]
     pub rate_bps: Option<u64>,
-    /// Its parents by the plan, the best first; the source by its own name.
+    /// Its parents in the plan, the best first; the source has its own name.
     pub parents: Vec<Name>,
-    /// The slowest hop on the widest way to it.
+    /// The rate of the slowest hop on the widest path to it.
     pub min_hop_bps: Option<u64>,
-    /// What the plan expects it to get.
+    /// The rate that the plan expects for it.
     pub expected_bps: Option<u64>,
-    /// What the formulas say of the way of first parents to it.
+    /// Rates predicted by the formulas for its path in the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted: Option<Predicted>,
 }
@@ -103,7 +103,7 @@ pub struct Receiver {
 /// A cast at its source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// From a path to receivers.
+    /// The job: from a path to the receivers.
     pub job: Job,
     /// The cast, as 32 hexadecimal digits.
     pub cast: String,
@@ -113,19 +113,19 @@ pub struct Record {
     pub object: String,
     /// Bytes of the object.
     pub total_bytes: u64,
-    /// Who casts.
+    /// The source.
     pub source: Name,
     /// The signed offer, in hexadecimal digits.
     pub offer: String,
-    /// To whom.
+    /// The receivers.
     pub receivers: BTreeMap<Name, Receiver>,
-    /// How it ended; absent: it runs, or its process was killed.
+    /// The result; absent while the cast runs, or if its process was killed.
     pub end: Option<End>,
-    /// Why, if the object cannot be given any more.
+    /// Why the object could not be served any longer, if so.
     pub why: Option<String>,
 }
 
-/// That no other process works at a job; nothing is made.
+/// Checks that no other process works on a job. Creates nothing.
 ///
 /// # Errors
 /// [`JobError::Running`].
@@ -133,29 +133,29 @@ pub fn check_idle(directory: &Path, record: &Record) -> Result<(), JobError> {
     if Lock::is_held(&record.stem(directory)) { Err(JobError::Running) } else { Ok(()) }
 }
 
-/// A record that was found.
+/// A record found on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Listed {
-    /// It.
+    /// The record.
     #[serde(flatten)]
     pub record: Record,
-    /// Whether a process works at it.
+    /// Whether a process works on it.
     pub is_running: bool,
-    /// How far all are, as the event `progress` says it; only while a process works at it.
+    /// The progress, in the format of the event `progress`; only while a process works on it.
     pub progress: Option<Value>,
     #[serde(skip)]
     stem: PathBuf,
 }
 
 impl Listed {
-    /// One that runs, and is this far.
+    /// The entry of a running cast with this progress.
     pub fn of(record: Record, progress: Option<Value>) -> Self {
         Self { record, is_running: true, progress, stem: PathBuf::new() }
     }
 }
 
 impl Record {
-    /// Of a cast that begins.
+    /// The record of a cast that starts.
     pub fn begin(
         path: &Path,
         source: &Name,
@@ -190,7 +190,7 @@ impl Record {
         }
     }
 
-    /// The offer as it was signed, if it is whole.
+    /// The signed offer, if the record is valid.
     pub fn offer(&self) -> Option<Signed<Offer>> {
         let bytes = self.offer.as_bytes().as_chunks::<2>().0;
         let byte = |digits: &[u8; 2]| u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok();
@@ -198,12 +198,12 @@ impl Record {
         Signed::open(&bytes?, &Ed25519).ok()
     }
 
-    /// The cast, if the record is whole.
+    /// The cast's ID, if the record is valid.
     pub fn id(&self) -> Option<CastId> {
         self.cast.parse().ok()
     }
 
-    /// The name of its files, without an ending.
+    /// The path of the record's files, without extension.
     fn stem(&self, directory: &Path) -> PathBuf {
         let mut hasher = blake3::Hasher::new_derive_key("thalweg cast 1 job");
         hasher.update(self.cast.as_bytes());
@@ -213,7 +213,7 @@ impl Record {
         directory.join(&hasher.finalize().to_hex()[..32])
     }
 
-    /// Takes over what an earlier process has found out.
+    /// Takes over the state that an earlier process has recorded.
     fn resume(&mut self, earlier: Self) {
         if earlier.end == Some(End::GivenUp) {
             return;
@@ -233,13 +233,13 @@ impl Record {
     }
 
     fn read(stem: &Path) -> io::Result<Option<Self>> {
-        let found = durable::read(&ending(stem, "job"), MOST)?;
+        let found = durable::read(&ending(stem, "job"), MAX_RECORD_BYTES)?;
         let record: Option<Self> = found.and_then(|found| serde_json::from_slice(&found).ok());
         Ok(record.filter(|record| record.job.kind == Kind::Cast))
     }
 }
 
-/// All casts of this host; the newest last. What cannot be read is left out.
+/// All casts of this host, the newest last. Unreadable records are left out.
 pub fn list(directory: &Path) -> Vec<Listed> {
     let mut found: Vec<Listed> = stems(directory, "job").filter_map(|stem| listed(&stem)).collect();
     found.sort_by_key(|found| found.record.job.created);
@@ -249,14 +249,13 @@ pub fn list(directory: &Path) -> Vec<Listed> {
 fn listed(stem: &Path) -> Option<Listed> {
     let record = Record::read(stem).ok()??;
     let is_running = Lock::is_held(stem);
-    let progress = durable::read(&ending(stem, "progress"), MOST).ok().flatten();
+    let progress = durable::read(&ending(stem, "progress"), MAX_RECORD_BYTES).ok().flatten();
     let progress = progress.filter(|_| is_running).and_then(|p| serde_json::from_slice(&p).ok());
     Some(Listed { record, is_running, progress, stem: stem.to_owned() })
 }
 
-/// Marks a cast as given up, as long as nobody works at it; the lock, until that is kept.
+/// An exclusively locked record of a cast on which no process works, to be changed and written.
 pub(super) struct Held {
-    /// It.
     pub(super) record: Record,
     stem: PathBuf,
     _lock: Lock,
@@ -269,7 +268,7 @@ impl Held {
         Ok(Self { record: found.record.clone(), stem: found.stem.clone(), _lock: lock })
     }
 
-    /// Keeps what was changed.
+    /// Writes the changed record.
     pub(super) fn keep(&self) -> Result<(), JobError> {
         self.record.write(&self.stem).map_err(|source| failed(&self.stem, source))
     }
@@ -283,7 +282,7 @@ fn ending(stem: &Path, ending: &str) -> PathBuf {
     stem.with_extension(ending)
 }
 
-/// Files with this ending, without it.
+/// The files with this extension, without it.
 fn stems(directory: &Path, ending: &'static str) -> impl Iterator<Item = PathBuf> {
     let paths = fs::read_dir(directory).into_iter().flatten().flatten().map(|e| e.path());
     let its = paths.filter(move |path| path.extension() == Some(OsStr::new(ending)));

@@ -1,4 +1,4 @@
-//! The source's side of one receiver: control channel, and data legs when it calls.
+//! The source's side of one receiver: the control channel, and the data legs that the receiver calls for.
 
 use super::{
     doubt::Doubt,
@@ -32,23 +32,22 @@ use tokio::{
     time::{Instant, interval, sleep, timeout},
 };
 
-/// A receiver that says nothing for so long is gone; it says how far it is each second.
-const SILENCE: Duration = Duration::from_secs(30);
+/// Timeout for a silent receiver. Receivers report progress every second.
+const RECEIVER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The source says that it is there.
+/// Interval of the source's keep-alive messages.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
-/// The first wait before a receiver is dialled again; twice as long each time.
+/// The first wait before a receiver is dialled again. It doubles each time.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 
-/// The longest.
+/// The maximum of that wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// Data legs of one receiver at a time: one is wanted, others are on their way out. A further call
-/// is ignored.
-const LEGS: usize = 4;
+/// The maximum number of data legs of one receiver. One is in use; others are closing. Further calls are ignored.
+const MAX_LEGS: usize = 4;
 
-/// What all receivers' tasks share.
+/// State shared by the tasks of all receivers.
 pub struct Casting {
     /// The object.
     pub store: Arc<Store>,
@@ -56,27 +55,27 @@ pub struct Casting {
     pub offer: Vec<u8>,
     /// The encoded layout.
     pub layout: Vec<u8>,
-    /// Who dials.
+    /// Dials receivers.
     pub dialer: MemberDialer,
-    /// Who is told.
+    /// The receiver of events.
     pub events: Arc<dyn EventSink>,
     /// When receivers were first dialled.
     pub began: Instant,
-    /// Why the object cannot be given any more, once that is so.
+    /// Why the object cannot be served any longer, once that is so.
     pub broken: watch::Sender<Option<String>>,
-    /// So long a receiver may be away, or unwilling for now, before it is given up.
+    /// How long a receiver may be away, or refuse for now, before it is given up.
     pub patience: Duration,
-    /// How many receivers there are.
+    /// The number of receivers.
     pub receivers: usize,
     /// Files and directories of the object that cannot be read, and are left out.
     pub failed_files: u64,
     /// Whether the object has links that receivers may leave out.
     pub has_links_upwards: bool,
-    /// Rings, the source's own and what others are told of theirs.
+    /// The source's ring, and the terms for the other nodes' rings.
     pub rings: Rings,
-    /// Receivers with several parents, who are told of different symbols first.
+    /// Receivers with several parents, to which different symbols are announced first.
     pub audience: Arc<Audience>,
-    /// Whether what is given is still what was described.
+    /// Checks whether the object is still what was described.
     pub doubt: Doubt,
 }
 
@@ -87,20 +86,20 @@ impl Casting {
     }
 }
 
-/// A receiver as the source knows it.
+/// What the source knows of a receiver.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    /// How it stands.
+    /// Its state.
     pub standing: Standing,
-    /// It had it before this process offered it.
+    /// It had the object before this process offered it.
     pub already: bool,
-    /// Links that it left out, as they could lead out of its inbox.
+    /// The number of links that it left out because they could lead out of its inbox.
     pub refused_links: u64,
-    /// Its last word on how far it is.
+    /// Its last progress report.
     pub account: Account,
 }
 
-/// One receiver.
+/// A receiver or relay of the cast.
 pub struct Member {
     /// Its name.
     pub name: Name,
@@ -112,16 +111,16 @@ pub struct Member {
 }
 
 /// How one conversation with a receiver ended.
-enum Parted {
+enum ConversationEnd {
     Complete,
-    /// Its own word.
+    /// The receiver's own answer.
     Failed(Refusal),
-    /// The connection's.
+    /// The connection was lost.
     Lost(String),
 }
 
 impl Member {
-    /// Not reached yet.
+    /// A member that has not been reached yet.
     pub fn new(name: Name, part: Part, pass: Vec<u8>) -> Self {
         Self { name, part, pass, known: Mutex::default() }
     }
@@ -130,12 +129,12 @@ impl Member {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How it stands, and how far it is.
+    /// The current state and progress.
     pub fn known(&self) -> Known {
         self.lock().clone()
     }
 
-    /// Until it has the object, or is given up; whether it has it.
+    /// Serves the receiver until it has the object or is given up. Returns whether it has the object.
     pub async fn serve(&self, casting: &Casting) -> bool {
         let (mut wait, mut heard) = (FIRST_WAIT, Instant::now());
         let mut said = None;
@@ -145,22 +144,22 @@ impl Member {
             if self.lock().account.held > held {
                 (wait, heard, said) = (FIRST_WAIT, Instant::now(), None);
             }
-            if matches!(parted, Parted::Failed(Refusal::Conducted)) {
-                // It comes by another process of ours, which has its own patience.
+            if matches!(parted, ConversationEnd::Failed(Refusal::Conducted)) {
+                // Another process of this source serves it, which has its own time limit.
                 heard = Instant::now();
             }
             let may_wait = heard.elapsed() + wait < casting.patience;
             let receiver = self.name.clone();
             match parted {
-                Parted::Complete => {
+                ConversationEnd::Complete => {
                     self.lock().standing = Standing::Complete;
                     return true;
                 }
-                Parted::Failed(why) => {
+                ConversationEnd::Failed(why) => {
                     let again = why.is_passing() && may_wait;
                     self.lock().standing = if again { Standing::Waiting } else { Standing::Failed };
                     let why = why.to_string();
-                    // The same is not said over and over.
+                    // The same message is not repeated.
                     if !again || said.as_ref() != Some(&why) {
                         said = Some(why.clone());
                         casting.events.event(&Event::Refused { receiver, why, again });
@@ -169,7 +168,7 @@ impl Member {
                         return false;
                     }
                 }
-                Parted::Lost(why) => {
+                ConversationEnd::Lost(why) => {
                     self.lock().standing = if may_wait { Standing::Lost } else { Standing::Failed };
                     if !may_wait || said.as_ref() != Some(&why) {
                         said = Some(why.clone());
@@ -185,13 +184,13 @@ impl Member {
         }
     }
 
-    /// One conversation.
-    async fn converse(&self, casting: &Casting) -> Parted {
+    /// One connection to the receiver, from dialling to its end.
+    async fn converse(&self, casting: &Casting) -> ConversationEnd {
         let dialer = casting.dialer.clone().uncarried();
         let channel = dialer.channel(&self.name, &[], Protocol::Cast).await;
         let channel = match channel {
             Ok(channel) => channel,
-            Err(why) => return Parted::Lost(why.to_string()),
+            Err(why) => return ConversationEnd::Lost(why.to_string()),
         };
         let (offer, pass) = (casting.offer.clone(), self.pass.clone());
         let opening = match casting.rings.relays.contains(&self.name) {
@@ -200,8 +199,8 @@ impl Member {
         };
         let leg = match leg::open(channel, &opening).await {
             Ok(Ok(leg)) => leg,
-            Ok(Err(why)) => return Parted::Failed(why),
-            Err(why) => return Parted::Lost(why.to_string()),
+            Ok(Err(why)) => return ConversationEnd::Failed(why),
+            Err(why) => return ConversationEnd::Lost(why.to_string()),
         };
         let Leg { mut hear, mut say, .. } = leg;
         let (words, outgoing) = mpsc::channel(4);
@@ -210,7 +209,7 @@ impl Member {
             failed = self.speak(casting, &mut say, outgoing) => failed,
         };
         say.close().await;
-        parted.unwrap_or_else(|why| Parted::Lost(why.to_string()))
+        parted.unwrap_or_else(|why| ConversationEnd::Lost(why.to_string()))
     }
 
     async fn listen(
@@ -218,12 +217,13 @@ impl Member {
         casting: &Casting,
         hear: &mut Hear,
         words: mpsc::Sender<Word>,
-    ) -> io::Result<Parted> {
+    ) -> io::Result<ConversationEnd> {
         let mut legs = JoinSet::new();
         let (mut is_first, mut is_described) = (true, false);
         loop {
-            let heard = timeout(SILENCE, hear.message::<Report>(MAX_REPORT)).await;
-            let heard = heard.map_err(|_| io::Error::other(format!("silent for {SILENCE:?}")))?;
+            let heard = timeout(RECEIVER_TIMEOUT, hear.message::<Report>(MAX_REPORT)).await;
+            let heard =
+                heard.map_err(|_| io::Error::other(format!("silent for {RECEIVER_TIMEOUT:?}")))?;
             while legs.try_join_next().is_some() {}
             match heard?.cut() {
                 Report::Needs { manifest, layout } => {
@@ -235,7 +235,7 @@ impl Member {
                     }
                     self.lock().standing = Standing::Receiving;
                 }
-                Report::Call(how) if legs.len() < LEGS => {
+                Report::Call(how) if legs.len() < MAX_LEGS => {
                     let (dialer, name) = (casting.dialer.clone(), self.name.clone());
                     legs.spawn(self.giving(casting).serve(dialer, how, name));
                 }
@@ -259,11 +259,11 @@ impl Member {
                 Report::Ended(Ended::Complete { micros }, account) => {
                     self.complete(casting, micros, account, is_first && is_described);
                     self.hear_out(casting, hear).await;
-                    return Ok(Parted::Complete);
+                    return Ok(ConversationEnd::Complete);
                 }
                 Report::Ended(Ended::Failed(why), account) => {
                     self.lock().account = account;
-                    return Ok(Parted::Failed(why));
+                    return Ok(ConversationEnd::Failed(why));
                 }
                 report @ (Report::OwnersIgnored(_) | Report::LinksRefused { .. }) => {
                     self.left_out(casting, report);
@@ -286,7 +286,7 @@ impl Member {
         }
     }
 
-    /// Tells what the receiver does not keep.
+    /// Reports what the receiver does not keep.
     fn left_out(&self, casting: &Casting, report: Report) {
         let receiver = self.name.clone();
         let event = match report {
@@ -301,10 +301,10 @@ impl Member {
     }
 
     /// The resources that serve a leg of this receiver.
-    fn giving(&self, casting: &Casting) -> Giving {
+    fn giving(&self, casting: &Casting) -> LegServer {
         let node = Arc::clone(&casting.rings.node);
         let audience = (self.part.at_once > 1).then(|| Arc::clone(&casting.audience));
-        Giving { node, audience, broken: casting.broken.clone() }
+        LegServer { node, audience, broken: casting.broken.clone() }
     }
 
     /// Records that the receiver has the object. `is_known`: it reported so before it requested anything.
@@ -322,7 +322,7 @@ impl Member {
         self.lock().account = account;
     }
 
-    /// `already`: it had it before this was offered.
+    /// `already`: the receiver had the object before it was offered.
     fn tell_complete(&self, casting: &Casting, micros: u64, account: &Account, already: bool) {
         let seconds = micros as f64 / 1e6;
         let new = account.received.saturating_sub(account.beyond);
@@ -333,7 +333,7 @@ impl Member {
             received_bytes: account.received,
             duplicate_bytes: account.beyond,
             served_bytes: account.served,
-            parents: account.parents.iter().map(|from| came(casting, from)).collect(),
+            parents: account.parents.iter().map(|from| parent_bytes(casting, from)).collect(),
             seconds,
             rate_bps,
             after_seconds: casting.began.elapsed().as_secs_f64(),
@@ -345,7 +345,7 @@ impl Member {
         casting: &Casting,
         say: &mut Say,
         mut words: mpsc::Receiver<Word>,
-    ) -> io::Result<Parted> {
+    ) -> io::Result<ConversationEnd> {
         let candidates = self.part.candidates.clone();
         if let Some(terms) = casting.rings.terms.get(&self.name) {
             say.message(&Word::Ring(*terms)).await?;
@@ -372,27 +372,27 @@ impl Member {
     }
 }
 
-fn came(casting: &Casting, from: &FromParent) -> ParentBytes {
+fn parent_bytes(casting: &Casting, from: &FromParent) -> ParentBytes {
     let name = from.name.clone().unwrap_or_else(|| casting.dialer.me().clone());
     ParentBytes { name, bytes: from.bytes }
 }
 
-/// What a data leg gives from.
-struct Giving {
+/// What a data leg is served from.
+struct LegServer {
     node: Arc<NodeRing>,
-    /// Of whom the receiver is one, if it has other parents, too.
+    /// The audience that the receiver belongs to, if it has other parents, too.
     audience: Option<Arc<Audience>>,
     broken: watch::Sender<Option<String>>,
 }
 
-impl Giving {
-    /// A data leg, as the receiver has called for one; it calls again if that does not come about.
+impl LegServer {
+    /// Opens and serves a data leg that the receiver called for. If that fails, the receiver calls again.
     async fn serve(self, dialer: MemberDialer, how: Want, name: Name) {
         let dialer = leg::carried_for(how, dialer);
         let Ok(channel) = dialer.channel(&name, &[], Protocol::Cast).await else { return };
         let opening = Opening::Serve { cast: self.node.store.known.id, how };
         if let Ok(Ok(leg)) = leg::open(channel, &opening).await {
-            // What went wrong with the leg the receiver tells on its control channel.
+            // Other failures of the leg are reported by the receiver on its control channel.
             if let Err(Unserved::Disk(why)) = self.give(leg, how).await {
                 self.broken.send_replace(Some(why.to_string()));
             }

@@ -1,4 +1,4 @@
-//! Who is to get the object from whom.
+//! Plans which parents each receiver gets.
 
 use super::{
     hosts::hosts,
@@ -23,20 +23,20 @@ use thalweg_wire::{
 pub struct Part {
     /// Its parents, the best first.
     pub candidates: Vec<Candidate>,
-    /// How many of them at a time.
+    /// The number of parents to use at a time.
     pub at_once: u32,
-    /// The slowest hop on the widest way to it.
+    /// The rate of the slowest hop on the widest path to it.
     pub min_hop_bps: Option<u64>,
-    /// What the plan expects.
+    /// The rate that the plan expects.
     pub expected_bps: Option<u64>,
     /// The members between the source and the receiver in the plan, from the source on.
     pub way: Vec<Name>,
-    /// What the formulas say of that way, where enough is known of its legs.
+    /// Rates predicted by the formulas for that path, if enough is known of its legs.
     pub predicted: Option<Predicted>,
 }
 
 impl Part {
-    /// As the receiver hears it.
+    /// The expectation as it is sent to the receiver.
     pub fn expected(&self, receivers: usize) -> Expected {
         Expected {
             min_hop_bps: self.min_hop_bps,
@@ -47,11 +47,11 @@ impl Part {
     }
 }
 
-/// Parents for all receivers, from what is known of the legs. `here`: the source.
+/// Plans parents for all receivers from the estimates of legs. `here` is the source.
 ///
-/// The planned tree's parent first, then those with most to spare; or several at a time where they add
-/// up. What the rates do not reach is asked of the source first, and then of the others, each beginning
-/// with another one. Who is a leaf is nobody's parent.
+/// A receiver's first parent is the one in the planned tree; then follow those with most spare capacity. Or there are
+/// several at a time, where their rates add up. Members of unknown rate follow: the source first, then the others, each
+/// receiver starting with another one. Leaves are nobody's parents.
 pub fn plan(
     here: &Name,
     to: &[Name],
@@ -69,7 +69,7 @@ pub fn plan(
     let hosts = hosts(&names, to.len(), &graph, estimates, forwarding);
     let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
     let planned = overlay.bounded(&forwarding.loss(), EFFORT);
-    // From one that streams a node takes all: then a tree is what there is.
+    // A stream carries the whole object, so a receiver has one parent, as in a tree.
     let at_a_time = if forwarding.streams() { 1 } else { at_once as usize };
     let shares = shares(&overlay, &planned, at_a_time);
     let part = |node: usize| {
@@ -103,8 +103,8 @@ pub fn plan(
     parts
 }
 
-/// First parents, from the source to the one of this receiver; the source alone if they lead in a
-/// circle, as those may that have several parents each.
+/// The chain of first parents from the source to the parent of `to`; only the source if the chain is a cycle, which is
+/// possible if receivers have several parents.
 fn way(here: &Name, parts: &BTreeMap<Name, Part>, to: &Name) -> Vec<Name> {
     let mut way = Vec::new();
     let mut at = to;
@@ -123,7 +123,7 @@ fn way(here: &Name, parts: &BTreeMap<Name, Part>, to: &Name) -> Vec<Name> {
     way
 }
 
-/// The source, then the others from the next one on.
+/// The source, then the other nodes from the next one on, cyclically.
 fn others(nodes: usize, node: usize) -> impl Iterator<Item = usize> {
     let next = (node + 1..nodes).chain(1..node);
     std::iter::once(0).chain(next)
@@ -175,8 +175,8 @@ mod tests {
         parts.values().filter_map(|part| part.expected_bps).min().unwrap()
     }
 
-    /// Each can feed one at full rate. Stores lose nothing by depth; of rings each loses 12 % of what the one before
-    /// it has, and the last of such a chain would have 21 Mbit/s: two at half the rate are better.
+    /// Each host can feed one child at full rate. Stores lose nothing with depth. Each ring loses 12 % of what its
+    /// parent has, so the last one of a chain would have 21 Mbit/s; two children at half the rate are better.
     #[test]
     fn a_plan_of_rings_is_shallower_than_one_of_stores() {
         let (here, to, estimates) = alike("50 Mbit/s", "");
@@ -202,7 +202,7 @@ mod tests {
                          [[host]]\nname = \"b\"\negress = \"150 Mbit/s\"\n";
 
     #[test]
-    fn children_are_as_many_as_what_their_parent_sends_allows() {
+    fn a_parents_egress_limits_the_number_of_its_children() {
         let (here, to, estimates) = alike("50 Mbit/s", SENDS);
         let parts = plan(&here, &to, &estimates, 1, &Forwarding::default());
         let children = |name: &str| {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_less_than_the_least_is_nobody_s_parent() {
+    fn a_host_below_the_leaf_rate_is_nobodys_parent() {
         let slow = "[[host]]\nname = \"c\"\negress = \"10 Mbit/s\"\n";
         let (here, to, estimates) = alike("50 Mbit/s", slow);
         let gives = |leaf_below: Option<Rate>, name: &str| {
@@ -230,15 +230,15 @@ mod tests {
         };
         assert!(gives(None, "c") > 0);
         assert_eq!(gives(Some(Rate::from_mbps(10.5)), "c"), 0);
-        // Of the others 50 Mbit/s were seen.
+        // For the others, 50 Mbit/s were measured.
         assert!(gives(Some(Rate::from_mbps(10.5)), "d") > 0);
         assert_eq!(gives(Some(Rate::from_mbps(51.0)), "d"), 0);
         assert_eq!(gives(Some(Rate::from_mbps(51.0)), "source"), 8);
     }
 
-    /// Along the tree's way, not along the candidates'.
+    /// The predictions follow the path in the tree, not the candidates.
     #[test]
-    fn the_formulas_say_what_they_say_of_the_planned_way() {
+    fn predictions_follow_the_planned_path() {
         let text = "from,to,rate,rtt\ns,a,40 Mbit/s,20 ms\ns,b,10 Mbit/s,20 ms\na,b,30 Mbit/s,20 ms\n\
                     b,c,20 Mbit/s,\n";
         let estimates = Estimates::parse(text).unwrap();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn without_rates_all_ask_the_source_and_each_other() {
+    fn without_rates_all_receivers_use_the_source_and_each_other() {
         let here: Name = "s".parse().unwrap();
         let parts =
             plan(&here, &names(&["a", "b", "c"]), &Estimates::default(), 2, &Forwarding::default());

@@ -1,4 +1,4 @@
-//! What ROMA's formulas say of a receiver's way, beside what is planned from measured rates.
+//! Predictions by ROMA's formulas for a receiver's path, for comparison with the plan from measured rates.
 
 use serde::{Deserialize, Serialize};
 use thalweg_paths::estimates::Estimates;
@@ -6,23 +6,24 @@ use thalweg_plan::tree::model::{Formula, Hop};
 use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::{cast::MAX_WAY, mesh::Name};
 
-/// s of Eq. (1): the data of a full TCP segment with time stamps, by Ethernet.
+/// s in Eq. (1): the payload of a full TCP segment with timestamps over Ethernet.
 const SEGMENT: ByteSize = ByteSize::from_bytes(1448);
 
-/// Both predictions for one way, each hop by Eq. (1).
+/// Predicted rates of one path, with Eq. (1) for each hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Predicted {
-    /// Eq. (2), bit/s: the slowest hop's rate.
+    /// Eq. (2), bit/s: the rate of the slowest hop.
     pub eq2_bps: u64,
-    /// Eq. (3), bit/s: one connection over the whole way. It underestimates (§V-B).
+    /// Eq. (3), bit/s: one connection over the whole path. It underestimates (§V-B).
     pub eq3_bps: u64,
 }
 
-/// For the way of first parents, from the source on, to a receiver.
+/// Predicts the rates of the path of first parents from the source to a receiver.
 ///
-/// A hop's loss is what was measured; else what its rate and round trip mean by Eq. (1), as §VI-B has it: then its
-/// part in Eq. (2) is its measured rate. `None` where a hop's round trip is not known, or neither loss nor rate is; where
-/// no hop loses anything, so that nothing bounds it; and for ways that are too long to be told whole.
+/// A hop's loss is the measured one; if none was measured, the loss that follows from its rate and round trip by Eq.
+/// (1), as in §VI-B, so that its rate in Eq. (2) is the measured one. Returns `None` if a hop's round trip is unknown,
+/// or both its loss and its rate are; if no hop has any loss, so that the rate is unbounded; and if the path is too
+/// long to be reported whole.
 pub fn predicted(way: &[Name], to: &Name, estimates: &Estimates) -> Option<Predicted> {
     if way.len() >= MAX_WAY {
         return None;
@@ -56,9 +57,9 @@ mod tests {
         predicted(way, to, &Estimates::parse(&text).unwrap())
     }
 
-    /// Fig. 6: 20 ms and 0.05 %, 20 ms and 0.1 %. By hand, s = 1448 B: √(2p/3) + 12·√(3p/8)·p·(1 + 32p²) is
-    /// 0.018257 + 0.000082 and 0.025820 + 0.000232, so 31.58 and 22.23 Mbit/s; with 40 ms and p = 0.0014995 it is
-    /// 0.031618 + 0.000427, so 9.04.
+    /// Fig. 6: 20 ms and 0.05 %, 20 ms and 0.1 %. By hand, s = 1448 B: √(2p/3) + 12·√(3p/8)·p·(1 + 32p²) is 0.018257 +
+    /// 0.000082 and 0.025820 + 0.000232, so 31.58 and 22.23 Mbit/s; with 40 ms and p = 0.0014995 it is 0.031618 +
+    /// 0.000427, so 9.04.
     #[test]
     fn figure_6_by_both_equations() {
         let legs = "a,b,90 Mbit/s,20 ms,0.05 %\nb,c,90 Mbit/s,20 ms,0.1 %\n";
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_predicted_of_what_is_not_known() {
+    fn without_enough_measurements_nothing_is_predicted() {
         for legs in [
             "a,b,9 Mbit/s,20 ms,0.1 %\nb,c,9 Mbit/s,,0.1 %\n",
             "a,b,9 Mbit/s,20 ms,0.1 %\nb,c,,20 ms,\n",

@@ -1,4 +1,4 @@
-//! How far all are, once a second.
+//! Reports the progress of all receivers, once a second.
 
 use super::{
     event::{Event, ParentRate, ReceiverProgress, RelayProgress, Standing},
@@ -6,7 +6,7 @@ use super::{
 };
 use std::sync::Arc;
 
-/// Tells it.
+/// Sends the event [`Event::Progress`].
 pub fn tell(casting: &Casting, members: &[Arc<Member>], relays: &[Arc<Member>]) {
     casting.events.event(&Event::Progress {
         seconds: casting.began.elapsed().as_secs_f64(),
@@ -14,11 +14,11 @@ pub fn tell(casting: &Casting, members: &[Arc<Member>], relays: &[Arc<Member>]) 
         served_bytes: casting.served(),
         ring_peak_bytes: casting.rings.node.ring.peak(),
         receivers: members.iter().map(|member| progress(casting, member)).collect(),
-        relays: relays.iter().map(|relay| handed_on(relay)).collect(),
+        relays: relays.iter().map(|relay| relay_progress(relay)).collect(),
     });
 }
 
-fn handed_on(relay: &Member) -> RelayProgress {
+fn relay_progress(relay: &Member) -> RelayProgress {
     let account = relay.known().account;
     RelayProgress {
         name: relay.name.clone(),

@@ -1,4 +1,4 @@
-//! Who hands on by a ring, and what of it is whose.
+//! Decides which nodes forward through rings, and how they share the repair symbols.
 
 use super::plan::Part;
 use crate::{
@@ -20,20 +20,22 @@ use thalweg_wire::{
     mesh::Name,
 };
 
-/// Parts of each block's repair symbols at most: with more, none has enough.
-const PARTS: u32 = 8;
+/// The maximum number of parts into which each block's repair symbols are divided: with more, a part would be too
+/// small.
+const MAX_PARTS: u32 = 8;
 
-/// How receivers hand on what comes to them.
+/// How receivers forward what they receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forwarding {
-    /// As it comes, by a ring, as ROMA has it; else from their disks, what they are asked for.
+    /// Whether receivers forward symbols as they arrive, through rings, as in ROMA; otherwise they send requested
+    /// symbols from their disks.
     pub by_rings: bool,
-    /// The most bytes of symbols that wait in a ring.
+    /// The maximum number of bytes of symbols in a ring.
     pub ring_bytes: u64,
-    /// Nodes that hand on by a ring and keep nothing.
+    /// Relays: nodes that forward through a ring and store nothing.
     pub via: Vec<Name>,
-    /// Whoever sends less, of all legs together, hands nothing on (ROMA §VI: hosts limited to 10 Mbit/s were leaves
-    /// only).
+    /// Hosts that send less than this over all legs together do not forward (ROMA §VI: hosts limited to 10 Mbit/s were
+    /// leaves only).
     pub leaf_below: Option<Rate>,
 }
 
@@ -44,30 +46,30 @@ impl Default for Forwarding {
     }
 }
 
-/// The source's own ring, and the terms of others'.
+/// The source's own ring, and the terms for the rings of others.
 pub struct Rings {
-    /// What the source streams.
+    /// The source's ring.
     pub node: Arc<NodeRing>,
-    /// By node.
+    /// Terms by node.
     pub terms: BTreeMap<Name, RingTerms>,
-    /// Who keeps nothing.
+    /// The relays.
     pub relays: BTreeSet<Name>,
 }
 
 impl Forwarding {
-    /// Whether anybody hands on by a ring: from one that does a node takes all, so that it has one parent.
+    /// Whether any node streams. A node takes everything from a streaming parent, so it has only one parent then.
     pub const fn streams(&self) -> bool {
         self.by_rings || !self.via.is_empty()
     }
 
-    /// What the plan counts with behind rings: what Fig. 15's lost, as nothing better was measured of ours. Stores
-    /// lose nothing.
+    /// The loss that the plan assumes for each ring in a chain: that of ROMA's Fig. 15, because there is no better
+    /// measurement of this implementation. Stores lose nothing.
     pub const fn loss(&self) -> ChainLoss {
         if self.streams() { ChainLoss::FIGURE_15 } else { ChainLoss::NONE }
     }
 
-    /// Says of each parent whether it streams or is asked: relays stream, and if rings are wanted all
-    /// do. From one that streams a node takes all, so it has no second parent beside it.
+    /// Decides for each parent whether it streams or is asked for symbols. Relays stream, and with [`Self::by_rings`]
+    /// all nodes do. A node takes everything from a streaming parent, so it has no second parent beside it.
     pub fn decide(&self, parts: &mut BTreeMap<Name, Part>) {
         for (name, part) in parts {
             let is_relay = self.via.contains(name);
@@ -86,10 +88,10 @@ impl Forwarding {
         }
     }
 
-    /// The source's ring, and what the others are told of theirs.
+    /// Creates the source's ring, and the terms for the other nodes.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn rings(
         &self,
         store: &Arc<Store>,
@@ -100,10 +102,10 @@ impl Forwarding {
         let givers: BTreeSet<Name> = parts.values().filter_map(first).collect();
         let giving = givers.iter().filter(|giver| !self.via.contains(giver));
         // Fits: at most 7.
-        let others = giving.count().min(PARTS as usize - 1) as u32;
+        let others = giving.count().min(MAX_PARTS as usize - 1) as u32;
         let terms = |part| RingTerms { bytes: self.ring_bytes, part, parts: others + 1 };
         let of = |(at, name): (u32, &Name)| (name.clone(), terms(1 + at % others.max(1)));
-        // Whoever gives first: neighbours in the order have different parts.
+        // Planned parents come first, so that neighbours in the order get different parts.
         let rest = parts.keys().filter(|name| !givers.contains(*name));
         let order = givers.iter().chain(rest);
         let book = Arc::new(PageBook::new(&store.known.geometry));
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_another_parent_beside_one_that_streams() {
+    fn a_streaming_parent_is_the_only_parent() {
         let via = vec!["r".parse().unwrap()];
         let forwarding = Forwarding { via, ..Forwarding::default() };
         let mut parts: BTreeMap<Name, Part> = [

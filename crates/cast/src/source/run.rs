@@ -1,4 +1,4 @@
-//! A whole cast, from a path to the last receiver's word.
+//! A whole cast, from a path to the last receiver's report.
 
 use super::{
     ask::Questions,
@@ -39,99 +39,99 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Receivers give it to each other for so long after it was offered.
-const VALID: Duration = Duration::from_secs(24 * 3600);
+/// The lifetime of an offer, in which receivers serve it to each other.
+const OFFER_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// How often it is told how far all are.
-const PROGRESS: Duration = Duration::from_secs(1);
+/// Interval of progress events.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The most paths that are named of what is left out for one reason.
-const NAMED: usize = 10;
+/// The maximum number of left-out paths that are named per reason.
+const MAX_NAMED: usize = 10;
 
 /// The most passes over an object. Each pass finds all unreadable files and leaves them out, so one more pass suffices
 /// unless files appear or vanish.
-const PASSES: u32 = 4;
+const MAX_PASSES: u32 = 4;
 
-/// While the object is read: each so many bytes it is told how far that is.
-const HASHED: u64 = 64 << 20;
+/// Bytes between two events about the reading of the object.
+const HASHING_STEP: u64 = 64 << 20;
 
-/// What is to be cast, and how.
+/// A cast to run.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// A file or a directory.
+    /// The file or directory.
     pub path: PathBuf,
-    /// What is cast of files beside content, modes, times and links.
+    /// The metadata of files that is cast besides content, modes, times and links.
     pub fidelity: Fidelity,
-    /// Its name in the inboxes; none: its own.
+    /// The object's name in the inboxes; `None`: the file's own name.
     pub name: Option<Vec<u8>>,
-    /// To whom.
+    /// The receivers.
     pub to: Vec<Name>,
-    /// What is known of legs.
+    /// Estimates of the legs.
     pub estimates: Estimates,
-    /// Parents that a receiver has at a time.
+    /// The number of parents that a receiver uses at a time.
     pub parents: u32,
-    /// Symbol and block, in bytes; none: by the object's length.
+    /// Sizes of symbols and blocks in bytes; `None`: chosen by the object's length.
     pub shape: (Option<u32>, Option<u64>),
-    /// How receivers hand on what comes to them.
+    /// How receivers forward what they receive.
     pub forwarding: Forwarding,
     /// Whether data may pass in the clear between hosts that have proven their keys.
     pub open: bool,
-    /// So long a receiver may be away before it is given up.
+    /// How long a receiver may be away before it is given up.
     pub patience: Duration,
-    /// Where the job's record is kept, and digests for the next time.
+    /// The directory for the job's record, and for digests that later casts can reuse.
     pub kept_in: PathBuf,
-    /// Only ask receivers whether they would take it.
+    /// Only ask receivers whether they would accept the cast.
     pub dry_run: bool,
 }
 
-/// The cast did not begin.
+/// Why a cast did not start.
 #[derive(Debug, Error)]
 pub enum CastError {
-    /// The object.
+    /// The object cannot be cast.
     #[error("{0}")]
     Survey(#[from] SurveyError),
-    /// The object's description.
+    /// The object cannot be described.
     #[error("{0}")]
     Describe(#[from] DescribeError),
-    /// It cannot be cut so.
+    /// The object cannot be divided this way.
     #[error("{0}")]
     Shape(#[from] GeometryError),
-    /// Its name is none that inboxes take.
+    /// Inboxes do not accept the name.
     #[error("`{0}` is no name that an inbox takes: give one with --name")]
     Name(String),
-    /// A receiver is nobody.
+    /// A receiver is not a member with a node.
     #[error("`{0}` is no member of this mesh that runs a node")]
     Member(Name),
     /// A receiver is the source itself.
     #[error("`{0}` is this host, which has it; leave it out")]
     Here(Name),
-    /// Nobody to cast to.
+    /// There are no receivers.
     #[error("there is nobody to cast to")]
     Nobody,
     /// A relay is a receiver, or this host.
     #[error("`{0}` cannot keep nothing of it: it is one of those it is cast to, or this host")]
     Via(Name),
-    /// Something was said of what a host sends that is neither source nor receiver nor relay.
+    /// A rate was given for a host that is neither source nor receiver nor relay.
     #[error("`{0}` has no part in this cast: what it sends does not matter")]
     NoPart(Name),
-    /// The source's own ring.
+    /// The source's ring cannot be created.
     #[error("no ring for it: {0}")]
     Ring(std::io::Error),
-    /// No roster.
+    /// There is no roster.
     #[error("{0}")]
     Roster(String),
-    /// The job's record.
+    /// The job's record is not available.
     #[error("{0}")]
     Job(#[from] JobError),
-    /// A bug: a thread of ours ended badly.
+    /// A bug: a thread has panicked.
     #[error("a thread of this program broke off")]
     Broken,
 }
 
-/// Casts; ends when all receivers have it or are given up, or when told to stop.
+/// Runs a cast until all receivers have the object or are given up, or until `stop` is cancelled.
 ///
 /// # Errors
-/// [`CastError`]; what happens at receivers is no error.
+/// [`CastError`]. Failures of receivers are reported as events.
 pub async fn cast(
     request: Request,
     reach: MemberDialer,
@@ -205,7 +205,7 @@ async fn deliver(
     };
     let (members, relays) = (members(&casting, parts, &key), members(&casting, relays, &key));
     let totals = serve(Arc::new(casting), members, relays, stop).await;
-    // It does not panic; and if it did, the cast is over all the same.
+    // The task does not panic; if it did, the cast would be over all the same.
     _ = spawn_blocking(move || keeper.finish()).await;
     Ok(totals)
 }
@@ -220,7 +220,7 @@ fn members(casting: &Casting, parts: BTreeMap<Name, Part>, key: &PrivateKey) -> 
     parts.into_iter().map(member).collect()
 }
 
-/// Begins to keep the job's record, or goes on with it.
+/// Creates the job's record, or continues an existing one.
 fn keeper(
     request: &Request,
     offer: &Signed<Offer>,
@@ -240,7 +240,7 @@ fn record(
     Record::begin(&path, here, offer, parts)
 }
 
-/// Those of a plan that keep it.
+/// The members of the plan that store the object: all but relays.
 fn receiving(parts: &BTreeMap<Name, Part>, forwarding: &Forwarding) -> BTreeMap<Name, Part> {
     let keeps = |(name, _): &(&Name, &Part)| !forwarding.via.contains(name);
     parts.iter().filter(keeps).map(|(name, part)| (name.clone(), part.clone())).collect()
@@ -264,7 +264,7 @@ fn interrupted(receivers: usize) -> Totals {
     Totals { outcome: Outcome::Interrupted, receivers, ..Totals::default() }
 }
 
-/// All that are named, once each; not this host.
+/// The named receivers, without duplicates. This host must not be among them.
 fn receivers(request: &Request, reach: &MemberDialer) -> Result<Vec<Name>, CastError> {
     let roster = reach.roster().map_err(CastError::Roster)?;
     let to: BTreeSet<&Name> = request.to.iter().collect();
@@ -280,7 +280,7 @@ fn receivers(request: &Request, reach: &MemberDialer) -> Result<Vec<Name>, CastE
     if to.is_empty() { Err(CastError::Nobody) } else { Ok(to.into_iter().cloned().collect()) }
 }
 
-/// Whether those that are to hand on can, and are not to have it.
+/// Checks that all relays are members with a node, and not receivers.
 fn relays(forwarding: &Forwarding, to: &[Name], reach: &MemberDialer) -> Result<(), CastError> {
     let roster = reach.roster().map_err(CastError::Roster)?;
     for name in &forwarding.via {
@@ -314,19 +314,20 @@ fn describe(
     let at = |time: Duration| {
         WallTime::from_unix_nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
     };
-    let terms = describe::Terms { name, open: request.open, valid: (at(now), at(now + VALID)) };
+    let terms =
+        describe::Terms { name, open: request.open, valid: (at(now), at(now + OFFER_LIFETIME)) };
     let mut passes = 1;
     let store = loop {
         let geometry = geometry(request, survey.length)?;
         let total_bytes = survey.length;
         let passed = |done_bytes: u64| {
-            if done_bytes.is_multiple_of(HASHED) && done_bytes < total_bytes {
+            if done_bytes.is_multiple_of(HASHING_STEP) && done_bytes < total_bytes {
                 events.event(&Event::Hashing { done_bytes, total_bytes });
             }
         };
         let terms = terms.clone();
         match describe::describe(&survey, geometry, terms, &key, &request.kept_in, passed) {
-            Err(DescribeError::Files(failed)) if passes < PASSES && !survey.is_file() => {
+            Err(DescribeError::Files(failed)) if passes < MAX_PASSES && !survey.is_file() => {
                 passes += 1;
                 let before = survey.unread.len();
                 survey.leave_out(failed);
@@ -339,12 +340,12 @@ fn describe(
     Ok(Described { store, offer, key, failed_files: survey.unread.len() as u64 })
 }
 
-/// Tells what receivers will not have.
+/// Reports what receivers will not get.
 fn left_out(survey: &Survey, events: &dyn EventSink) {
-    for path in survey.passed_over.iter().take(NAMED) {
+    for path in survey.passed_over.iter().take(MAX_NAMED) {
         events.event(&Event::PassedOver { path: path.display().to_string() });
     }
-    if let Some(count @ 1..) = survey.passed_over.len().checked_sub(NAMED) {
+    if let Some(count @ 1..) = survey.passed_over.len().checked_sub(MAX_NAMED) {
         events.event(&Event::MorePassedOver { count: count as u64 });
     }
     failed_files(&survey.unread, events);
@@ -355,11 +356,11 @@ fn left_out(survey: &Survey, events: &dyn EventSink) {
 }
 
 fn failed_files(unread: &[(PathBuf, std::io::Error)], events: &dyn EventSink) {
-    for (path, why) in unread.iter().take(NAMED) {
+    for (path, why) in unread.iter().take(MAX_NAMED) {
         let file = path.display().to_string();
         events.event(&Event::FileFailed { file, why: why.to_string() });
     }
-    if let Some(count @ 1..) = unread.len().checked_sub(NAMED) {
+    if let Some(count @ 1..) = unread.len().checked_sub(MAX_NAMED) {
         events.event(&Event::MoreFailed { count: count as u64 });
     }
 }
@@ -409,7 +410,7 @@ fn planned(parts: &BTreeMap<Name, Part>, here: &Name, events: &dyn EventSink) {
     events.event(&Event::Planned { receivers: parts.iter().map(receiver).collect() });
 }
 
-/// Serves until all have it or are given up.
+/// Serves all members until each has the object or is given up.
 async fn serve(
     casting: Arc<Casting>,
     members: Vec<Arc<Member>>,
@@ -418,7 +419,7 @@ async fn serve(
 ) -> Totals {
     let (mut serving, mut relaying) =
         (serve_each(&casting, &members), serve_each(&casting, &relays));
-    let mut ticks = interval(PROGRESS);
+    let mut ticks = interval(PROGRESS_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut broken = casting.broken.subscribe();
     let is_stopped = loop {
@@ -451,7 +452,7 @@ fn serve_each(casting: &Arc<Casting>, members: &[Arc<Member>]) -> JoinSet<bool> 
     serving
 }
 
-/// The result of a cast that has ended. `is_stopped`: it was told to end.
+/// The result of a cast that has ended. `is_stopped`: the user stopped it.
 fn totals(casting: &Casting, members: &[Arc<Member>], is_stopped: bool) -> Totals {
     let is_complete = |member: &&Arc<Member>| member.known().standing == Standing::Complete;
     let complete = members.iter().filter(is_complete).count();

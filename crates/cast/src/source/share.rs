@@ -1,52 +1,54 @@
-//! Parents of the planned tree, or several at once where they add up (ROMA §IV-D).
+//! Chooses each receiver's parents: those of the planned tree, or several at once where their rates add up (ROMA
+//! §IV-D).
 
 use thalweg_plan::tree::{Overlay, Planned, Share};
 use thalweg_units::Rate;
 use thalweg_wire::cast::MAX_CANDIDATES;
 
-/// The linear program is solved up to so many legs: within a second.
-const LEGS: usize = 120;
+/// The maximum number of legs for which the linear program is solved; this many take less than a second.
+const MAX_LEGS: usize = 120;
 
-/// The fewest legs to a receiver that are worth it.
-const FEWEST: usize = 2;
+/// The program is used only if at least this many legs per receiver fit into the limit.
+const MIN_LEGS_PER_RECEIVER: usize = 2;
 
-/// Where several add up, so many at a time at least: the program's own choice is a corner, with the fewest
-/// legs that do in theory, and there what TCP makes of a shared access decides who waits. In `cast-peers` the
-/// receiver that waits longest had 0.84 of what could be with four, 0.91 with six.
-const AT_LEAST: usize = 6;
+/// The minimum number of parents at a time where several add up. The program's own solution is a corner with the fewest
+/// legs, and there TCP's sharing of an access decides which receiver waits. In `cast-peers`, the receiver that waits
+/// longest had 0.84 of the possible rate with four parents, and 0.91 with six.
+const MIN_PARENTS: usize = 6;
 
-/// The most parents at a time that a plan gives a receiver: beyond, shares are small, and each leg has
-/// its cost.
-const AT_ONCE: usize = 8;
+/// The maximum number of parents with a share in the program's solution. Further shares are small, and each leg has its
+/// cost.
+const MAX_PARENTS: usize = 8;
 
-/// Several parents are taken if the slowest receiver, or all together, get so much more than from a
-/// tree: what the program finds is a bound, and pulling comes near it.
-const BETTER: f64 = 1.05;
+/// Several parents are used if the slowest receiver, or all together, get this factor more than from a tree. The
+/// program's result is an upper bound, which pulling nearly reaches.
+const MIN_GAIN: f64 = 1.05;
 
-/// What a receiver is to get from whom.
+/// The planned parents of one receiver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shares {
-    /// Parents, those of now first: `at_once`, and then those to turn to.
+    /// The first `at_once` are used at a time, the others as replacements.
     pub parents: Vec<Share>,
-    /// How many of them at a time.
+    /// The number of parents to use at a time.
     pub at_once: usize,
-    /// What it gets in all.
+    /// The rate from all of them together.
     pub rate: Rate,
 }
 
-/// By node. `at_once`: parents at a time as they were asked for; one is a tree, always.
+/// The shares of all nodes. `at_once` is the requested number of parents at a time; with one the result is always a
+/// tree.
 pub fn shares(overlay: &Overlay<'_>, planned: &Planned, at_once: usize) -> Vec<Shares> {
     let tree = overlay.candidates(planned, MAX_CANDIDATES);
     let of_tree = |(parents, rate): (Vec<Share>, &Rate)| Shares { parents, at_once, rate: *rate };
     let tree: Vec<Shares> = tree.into_iter().zip(&planned.rates).map(of_tree).collect();
-    let keep = LEGS / overlay.nodes().max(1);
-    if at_once < 2 || keep < FEWEST {
+    let keep = MAX_LEGS / overlay.nodes().max(1);
+    if at_once < 2 || keep < MIN_LEGS_PER_RECEIVER {
         return tree;
     }
     let Ok(best) = overlay.several(keep, Some(&planned.tree)) else { return tree };
     let worst = |rates: &[Rate]| overlay.receivers().map(|node| rates[node].as_bps()).min();
     let all = |rates: &[Rate]| overlay.receivers().map(|node| rates[node].as_bps()).sum::<u64>();
-    let is_more = |now: u64, before: u64| now as f64 > BETTER * before as f64;
+    let is_more = |now: u64, before: u64| now as f64 > MIN_GAIN * before as f64;
     let slowest = (worst(&best.rates).unwrap_or(0), worst(&planned.rates).unwrap_or(0));
     if !is_more(slowest.0, slowest.1) && !is_more(all(&best.rates), all(&planned.rates)) {
         return tree;
@@ -54,8 +56,8 @@ pub fn shares(overlay: &Overlay<'_>, planned: &Planned, at_once: usize) -> Vec<S
     let several = |(node, tree): (usize, Shares)| {
         let mut parents: Vec<Share> =
             best.parents[node].iter().filter(|share| share.rate > Rate::ZERO).copied().collect();
-        parents.truncate(AT_ONCE);
-        let at_once = at_once.max(parents.len()).max(AT_LEAST);
+        parents.truncate(MAX_PARENTS);
+        let at_once = at_once.max(parents.len()).max(MIN_PARENTS);
         let other = |share: &Share| parents.iter().all(|known| known.parent != share.parent);
         let others: Vec<Share> = tree.parents.into_iter().filter(other).collect();
         parents.extend(others);
@@ -74,7 +76,7 @@ mod tests {
         tree::{EFFORT, Host, depth::ChainLoss},
     };
 
-    /// The source has 20 and 8 Mbit/s to two receivers, which have 12 to each other.
+    /// The source reaches two receivers at 20 and 8 Mbit/s; between them the rate is 12 Mbit/s.
     fn plan(at_once: usize) -> Vec<Shares> {
         let mbps = |x: f64| Some(Rate::from_mbps(x));
         let mut graph = Graph::new(3);
@@ -89,7 +91,7 @@ mod tests {
     #[test]
     fn parents_that_add_up_are_taken_together() {
         let all = plan(2);
-        // 8 from the source and 12 from the other one; it has 20.
+        // 8 Mbit/s from the source and 12 from the other receiver, which has 20.
         assert!(all[2].rate >= Rate::from_mbps(19.9), "{all:?}");
         assert_eq!((all[2].at_once, all[2].parents.len()), (2, 2));
         assert_eq!(all[2].parents[0].parent, 1);

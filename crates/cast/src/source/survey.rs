@@ -1,4 +1,4 @@
-//! What is to be cast: a file, or a directory with all below it.
+//! Examines what is to be cast: a file, or a directory with everything below it.
 
 use crate::disk::{Place, open_directory};
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -20,44 +20,44 @@ use thalweg_wire::{
 };
 use thiserror::Error;
 
-/// It cannot be cast.
+/// Why a path cannot be cast.
 #[derive(Debug, Error)]
 pub enum SurveyError {
-    /// The system's answer.
+    /// An I/O error.
     #[error("{}: {source}", path.display())]
     Io {
-        /// What was looked at.
+        /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         source: io::Error,
     },
-    /// Neither a file nor a directory.
+    /// The path is neither a file nor a directory.
     #[error("{}: it is neither a file nor a directory", .0.display())]
     Special(PathBuf),
-    /// No name to land under.
+    /// The path has no name that receivers could use.
     #[error("{}: it has no name that receivers could use; give one with --name", .0.display())]
     Name(PathBuf),
-    /// Too much in it.
+    /// The directory has too many entries.
     #[error("{}: more than {MAX_ENTRIES} files, directories and links", .0.display())]
     Many(PathBuf),
 }
 
-/// What was found.
+/// The result of a survey.
 #[derive(Debug)]
 pub struct Survey {
-    /// Where it is.
+    /// The object's place.
     pub place: Place,
-    /// Its path.
+    /// The object's path.
     pub root: PathBuf,
-    /// What it is.
+    /// The object's layout.
     pub layout: Arc<Layout>,
     /// Bytes of all files.
     pub length: u64,
-    /// A hash of which content it is: it differs as soon as any file's identity, size or time does.
+    /// A hash of the layout's entries and of all files' identities, sizes and times.
     pub snapshot: [u8; 32],
     /// Pipes, sockets, devices and Thalweg's own files, which are left out.
     pub passed_over: Vec<PathBuf>,
-    /// What cannot be read, which is left out, and why.
+    /// Entries that cannot be read and are left out, with the errors.
     pub unread: Vec<(PathBuf, io::Error)>,
 }
 
@@ -92,7 +92,7 @@ impl Survey {
         if entry.path.as_bytes().is_empty() { self.root.clone() } else { self.root.join(below) }
     }
 
-    /// Why the file of this entry cannot be read. The error begins with the file's first name, which is removed here.
+    /// The error for an entry's file, without the file's first name, with which the message begins.
     fn without_path(&self, entry: &LayoutEntry, first: Option<u32>, why: &io::Error) -> io::Error {
         let read = first.and_then(|first| self.layout.entries.get(first as usize));
         let path = self.place.path(read.unwrap_or(entry).path.as_bytes());
@@ -113,8 +113,8 @@ impl Survey {
     }
 }
 
-/// Looks at all of it; reads no content. Links that lead to `path` are followed, those below it are
-/// copied.
+/// Examines a file or directory without reading content. Symbolic links on the way to `path` are followed, those below
+/// it are cast as links.
 ///
 /// # Errors
 /// [`SurveyError`].
@@ -143,7 +143,7 @@ pub fn survey(path: &Path, fidelity: Fidelity) -> Result<Survey, SurveyError> {
     }
     let mut hasher = blake3::Hasher::new();
     if fidelity != Fidelity::default() {
-        // The same files are another layout.
+        // With another fidelity, the same files have another layout.
         let Fidelity { hard_links, xattrs, acls, owner, group, numeric_ids, set_id: _ } = fidelity;
         hasher.update(&[hard_links, xattrs, acls, owner, group, numeric_ids].map(u8::from));
     }
@@ -155,7 +155,7 @@ pub fn survey(path: &Path, fidelity: Fidelity) -> Result<Survey, SurveyError> {
     let length = length(&entries);
     let owners = describer.new_owners().unwrap_or_default();
     for (number, name) in owners.users.iter().chain(&owners.groups) {
-        // A user's id may change while no file does.
+        // A user's ID may change while no file does.
         hasher.update(&number.to_be_bytes()).update(name).update(&[0]);
     }
     let (layout, snapshot) = (Arc::new(Layout { entries, owners }), *hasher.finalize().as_bytes());
@@ -171,7 +171,7 @@ fn length(entries: &[LayoutEntry]) -> u64 {
     entries.iter().map(bytes).fold(0, u64::saturating_add)
 }
 
-/// Further names of one file are told as such, and have no bytes of their own.
+/// Marks further names of a file as hard links without bytes of their own.
 fn link(found: &mut [(LayoutEntry, [u8; 48])]) {
     let mut known: BTreeMap<[u8; 16], u32> = BTreeMap::new();
     for (number, (entry, identity)) in (0..).zip(found) {
@@ -200,13 +200,13 @@ struct Walk {
 }
 
 impl Walk {
-    /// Looks at what is below a directory; what cannot be read is left out.
+    /// Examines the entries of a directory; leaves out those that cannot be read.
     fn look_below(&mut self, directory: &Path) -> Result<(), SurveyError> {
         let inside = fs::read_dir(directory).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let inside =
             inside.map_err(|source| SurveyError::Io { path: directory.to_owned(), source });
         let inside = match inside {
-            // Nothing is left of an object that cannot be listed itself.
+            // If the object itself cannot be listed, nothing remains.
             Err(SurveyError::Io { path, source }) if directory != self.root => {
                 self.unread.push((path, source));
                 return Ok(());
@@ -259,7 +259,7 @@ impl Walk {
             more.user = owner.then_some(seen.uid());
             more.group = group.then_some(seen.gid());
         }
-        // Holes are not read: receivers find them as runs of zeros.
+        // Holes are not looked for: receivers find them as runs of zeros.
         let itself = || openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
         let described = self.describer.describe((&seen).into(), || None, itself);
         if let Some(more) = described.map_err(|e| failed(e.into()))? {
@@ -273,7 +273,7 @@ impl Walk {
     }
 }
 
-/// Whether a file can be opened to be read. It is not waited for: a pipe may have replaced the file.
+/// Whether a file can be opened for reading. Does not block: a pipe may have replaced the file.
 fn check_readable(path: &Path) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     Ok(openat(CWD, path, flags, Mode::empty()).map(drop)?)

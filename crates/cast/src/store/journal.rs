@@ -1,18 +1,18 @@
-//! Which symbols are on the disk for sure.
+//! The journal: which symbols are known to be on disk.
 
 use std::{io, ops::Range, path::Path};
 use thalweg_base::durable;
 use thalweg_fountain::{Geometry, HaveSet};
 
-/// The most that is read: 32 MiB of bits are the largest set; as ranges in text it is never longer
-/// than this for the objects that are cast.
-const MOST: usize = 256 << 20;
+/// The maximum size of a journal that is read. The largest set of symbols is 32 MiB as bits; as ranges, sets of real
+/// casts stay below this limit.
+const MAX_BYTES: usize = 256 << 20;
 
-/// `count:u64 ‖ from, to:u64 each ‖ BLAKE3 of that`, big-endian. Replaced as a whole, after the
-/// symbols are synced: it never claims more than the disk holds.
+/// Writes the journal as `count:u64 ‖ from, to:u64 each ‖ BLAKE3 of that`, big-endian. It is replaced as a whole, after
+/// the symbols are synced, so it never claims symbols that are not on the disk.
 ///
 /// # Errors
-/// The system's.
+/// I/O errors.
 pub fn write(file: &Path, runs: &[Range<u64>]) -> io::Result<()> {
     let mut bytes = Vec::with_capacity(8 + 16 * runs.len() + 32);
     bytes.extend((runs.len() as u64).to_be_bytes());
@@ -25,13 +25,13 @@ pub fn write(file: &Path, runs: &[Range<u64>]) -> io::Result<()> {
     durable::replace(file, &bytes)
 }
 
-/// What was written; nothing if there is no file, or none that is whole.
+/// Reads the journal. Returns an empty set if the file is missing or invalid.
 ///
 /// # Errors
-/// The system's.
+/// I/O errors.
 pub fn read(file: &Path, geometry: &Geometry) -> io::Result<HaveSet> {
     let none = || HaveSet::empty(geometry);
-    let Some(bytes) = durable::read(file, MOST)? else { return Ok(none()) };
+    let Some(bytes) = durable::read(file, MAX_BYTES)? else { return Ok(none()) };
     let Some((body, check)) = bytes.split_last_chunk::<32>() else { return Ok(none()) };
     if blake3::hash(body).as_bytes() != check {
         return Ok(none());
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_torn_claims_nothing() {
+    fn a_truncated_or_invalid_journal_reads_as_empty() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("have");
         let geometry = Geometry::for_length(10 << 20).unwrap();

@@ -28,27 +28,27 @@ use thalweg_wire::{
 };
 use tokio::sync::watch;
 
-/// What proves an object, and how it is cut.
+/// What a node needs to verify an object: its offer, geometry and digests.
 #[derive(Debug)]
 pub struct Known {
     /// The cast.
     pub id: CastId,
-    /// What its source offers.
+    /// The source's offer.
     pub offer: Offer,
-    /// How the object is cut.
+    /// How the object is divided into symbols and blocks.
     pub geometry: Geometry,
-    /// The digests of its chunks.
+    /// The digests of the object's chunks.
     pub manifest: Arc<Manifest>,
 }
 
-/// One object at one node: the source has all of it, a receiver more and more.
+/// One object at one node. The source has all of its symbols; a receiver's set grows.
 #[derive(Debug)]
 pub struct Store {
-    /// What proves it.
+    /// The offer and the digests of chunks.
     pub known: Known,
-    /// Its bytes.
+    /// The files with the object's bytes.
     pub files: ObjectFiles,
-    /// The digests of its symbols, as far as they are here.
+    /// The digests of symbols, as far as they are known.
     pub pages: Pages,
     have: Mutex<HaveSet>,
     news: watch::Sender<u64>,
@@ -56,20 +56,20 @@ pub struct Store {
 }
 
 impl Store {
-    /// An object of which these symbols are here.
+    /// Creates the store of an object of which the symbols in `have` are present.
     pub fn new(known: Known, files: ObjectFiles, pages: Pages, have: HaveSet) -> Arc<Self> {
         let news = watch::Sender::new(0);
         let (have, served) = (Mutex::new(have), AtomicU64::new(0));
         Arc::new(Self { known, files, pages, have, news, served })
     }
 
-    /// Which symbols are here; never to be held across a wait.
+    /// The symbols that are present. The guard must not be held across an await point.
     pub fn have(&self) -> MutexGuard<'_, HaveSet> {
-        // A panic in between leaves a whole set behind.
+        // A panic cannot leave a partly changed set.
         self.have.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes of the object that are here.
+    /// Bytes of the object that are present.
     pub fn held_bytes(&self) -> u64 {
         let geometry = &self.known.geometry;
         let (count, last) = {
@@ -83,21 +83,21 @@ impl Store {
         count * symbol - lack
     }
 
-    /// Told of each symbol that comes, and of the last one that is waited for.
+    /// Notifies of every change of the set of symbols.
     pub fn news(&self) -> watch::Receiver<u64> {
         self.news.subscribe()
     }
 
-    /// Ends with the last symbol, or not at all; with what [`Self::news`] gave.
+    /// Waits until the last symbol is present; `news` is a receiver of [`Self::news`].
     pub async fn completed(&self, news: &mut watch::Receiver<u64>) {
-        // The sender is in here.
+        // The sender is a field of this store, so it cannot be dropped meanwhile.
         _ = news.wait_for(|_| self.have().is_complete()).await;
     }
 
-    /// Writes a proven symbol; whether it was missing.
+    /// Writes a verified symbol. Returns whether it was missing.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn put(&self, index: u64, bytes: &[u8]) -> io::Result<bool> {
         let from = index * u64::from(self.known.geometry.symbol_bytes());
         if self.have().contains(index) {
@@ -109,41 +109,41 @@ impl Store {
         Ok(is_new)
     }
 
-    /// A block that lay there already, by the page that was made of it: it is here if the page proves it.
+    /// Adds a block that was already on disk, with the page computed from it, if the page is valid.
     ///
     /// # Errors
-    /// The system's; within it, what is wrong with the page.
+    /// I/O errors; the inner result says why the page is invalid.
     pub fn found(&self, page: SourcePage) -> io::Result<Result<(), PageError>> {
         let symbols = self.known.geometry.symbols_of(page.block);
         if let Err(wrong) = self.pages.learn(&self.known, page)? {
             return Ok(Err(wrong));
         }
-        // A block's symbols are within the object.
+        // Cannot fail: a block's symbols are within the object.
         _ = self.have().insert_range(symbols);
         self.news.send_modify(|count| *count += 1);
         Ok(Ok(()))
     }
 
-    /// What the disk does not hold as it should is not here any more.
+    /// Removes symbols whose bytes on disk turned out to be wrong.
     pub fn forget(&self, symbols: Range<u64>) {
         self.have().remove_range(symbols);
         self.news.send_modify(|count| *count += 1);
     }
 
-    /// The page of a block, if it is here.
+    /// The page of a block, if it is known.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn page(&self, block: u32) -> io::Result<Option<Arc<SourcePage>>> {
         self.pages.get(&self.known, block)
     }
 
-    /// Bytes of symbols that were given to others.
+    /// Bytes of symbols sent to children.
     pub fn served(&self) -> u64 {
         self.served.load(Ordering::Relaxed)
     }
 
-    /// So many more were.
+    /// Adds to [`Self::served`].
     pub fn count_served(&self, bytes: u64) {
         self.served.fetch_add(bytes, Ordering::Relaxed);
     }

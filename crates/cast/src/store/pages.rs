@@ -1,4 +1,4 @@
-//! The digests of all symbols, in a file: 32 bytes a symbol.
+//! The digests of all symbols, in a file: 32 bytes per symbol.
 
 use super::Known;
 use std::{
@@ -14,12 +14,12 @@ use thalweg_fountain::{
 };
 use thalweg_wire::Manifest;
 
-/// Pages in memory: blocks that are on their way, at several children. 16 KiB each by default, at
-/// most 1 MiB.
+/// Pages cached in memory, for blocks that several children request at a time. A page has 16 KiB by default, at most 1
+/// MiB.
 const CACHED: usize = 16;
 
-/// The pages that are known. What the file holds beyond them proves nothing: each page is checked
-/// against the manifest when it is read.
+/// The known pages of digests. The file's content alone proves nothing: each page is checked against the manifest when
+/// it is read.
 #[derive(Debug)]
 pub struct Pages {
     file: File,
@@ -27,7 +27,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// In this file, which may be empty.
+    /// Creates the set over a file, which may be empty.
     pub fn new(file: File) -> Self {
         Self { file, cache: Mutex::default() }
     }
@@ -36,18 +36,18 @@ impl Pages {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes a page that is right.
+    /// Writes a page that has been checked.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn write(&self, geometry: &Geometry, page: &SourcePage) -> io::Result<()> {
         self.file.write_all_at(page.digests.as_flattened(), place(geometry, page.block))
     }
 
-    /// Keeps a page that somebody sent, if it is right.
+    /// Checks a received page against the manifest, and keeps it if it is valid.
     ///
     /// # Errors
-    /// The system's; within it, what is wrong with the page.
+    /// I/O errors; the inner result says why the page is invalid.
     pub fn learn(&self, known: &Known, page: SourcePage) -> io::Result<Result<(), PageError>> {
         if let Err(wrong) = known.check(&page) {
             return Ok(Err(wrong));
@@ -57,10 +57,10 @@ impl Pages {
         Ok(Ok(()))
     }
 
-    /// The page of a block, if it is here.
+    /// The page of a block, if it is known.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn get(&self, known: &Known, block: u32) -> io::Result<Option<Arc<SourcePage>>> {
         if let Some(page) = self.cached(block) {
             return Ok(Some(page));
@@ -73,15 +73,15 @@ impl Pages {
         Ok(Some(page))
     }
 
-    /// What was written is on the disk when it returns.
+    /// Syncs the file's data to disk.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
 
-    /// The page, if it is in memory.
+    /// The page of a block, if it is in memory.
     pub fn cached(&self, block: u32) -> Option<Arc<SourcePage>> {
         let mut cache = self.lock();
         let at = cache.iter().position(|page| page.block == block)?;
@@ -98,10 +98,10 @@ impl Pages {
     }
 }
 
-/// The page of a block in a file, if it is there and right.
+/// Reads the page of a block from a file; `None` if it is missing or invalid.
 ///
 /// # Errors
-/// The system's.
+/// I/O errors.
 pub fn read_page(
     file: &File,
     geometry: &Geometry,
@@ -129,10 +129,10 @@ fn place(geometry: &Geometry, block: u32) -> u64 {
 }
 
 impl Known {
-    /// Whether a page proves itself.
+    /// Checks a page against the manifest.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Why the page is invalid.
     pub fn check(&self, page: &SourcePage) -> Result<(), PageError> {
         check(&self.geometry, &self.manifest, page)
     }

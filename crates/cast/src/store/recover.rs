@@ -1,15 +1,15 @@
-//! Symbols that were written, and of which no journal tells: a killed process left them.
+//! Recovery of symbols that a killed process wrote and that the journal does not contain.
 
 use super::Store;
 use std::io;
 
-/// Finds symbols on the disk that the journal does not name, by their digests; how many.
+/// Finds symbols on disk that the journal does not contain, by their digests. Returns their number.
 ///
-/// Only blocks whose digests are here are looked at, so nothing is read for an object that has just
-/// been begun. What a crash of the whole host left in pieces has other digests, and comes again.
+/// Reads only blocks whose digests are known, so a new object costs no reads. Symbols that a crash of the host left
+/// incomplete do not match their digests and are fetched again.
 ///
 /// # Errors
-/// The system's.
+/// I/O errors.
 pub fn recover(store: &Store) -> io::Result<u64> {
     let before = store.have().count();
     for block in 0..store.known.geometry.blocks() {
@@ -34,7 +34,7 @@ fn recover_block(store: &Store, block: u32) -> io::Result<()> {
         }
         let symbol = &mut buffer[..(bytes.end - bytes.start) as usize];
         store.files.read(bytes.start, symbol)?;
-        // What was never written reads as zeros. Hashing it would cost more than reading it.
+        // Unwritten ranges read as zeros. Hashing them would cost more than reading them.
         let is_written = symbol.iter().any(|byte| *byte != 0);
         if is_written && page.verify(geometry, id, symbol).is_ok() {
             store.have().insert(index);
@@ -51,7 +51,7 @@ mod tests {
     const LENGTH: u64 = (9 << 20) + 5;
 
     #[test]
-    fn what_was_written_and_not_journaled_is_found_and_nothing_else() {
+    fn symbols_missing_from_the_journal_are_recovered() {
         let dir = tempfile::tempdir().unwrap();
         let mut content = vec![0; LENGTH as usize];
         blake3::Hasher::new().update(b"content").finalize_xof().fill(&mut content);
@@ -64,7 +64,7 @@ mod tests {
             let bytes = &content[bytes.start as usize..bytes.end as usize];
             store.files.write(index * symbol, bytes).unwrap();
         }
-        // Half of one, and one in the place of another.
+        // Half of a symbol, and a symbol in the place of another.
         store.files.write(3 * symbol, &content[3 * symbol as usize..][..100]).unwrap();
         store.files.write(5 * symbol, &content[..symbol as usize]).unwrap();
         assert_eq!(recover(&store).unwrap(), 3);

@@ -11,10 +11,10 @@ use thalweg_wire::{
     object::{FilePath, FileTime},
 };
 
-/// A store in this directory of an object of which nothing is here but what proves it.
+/// Creates a store in `dir` for an object with this content; its digests are known, and no symbol is present.
 ///
 /// # Panics
-/// Without room on the disk.
+/// On I/O errors.
 pub fn empty(dir: &Path, content: &[u8]) -> Arc<Store> {
     let length = content.len() as u64;
     let geometry = Geometry::for_length(length).unwrap();

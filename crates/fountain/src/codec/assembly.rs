@@ -1,4 +1,4 @@
-//! What a receiver has of an object, and when a block can be solved.
+//! A receiver's symbols of an object, and which blocks can be solved.
 
 use super::{
     solve::{Outcome, Solve},
@@ -11,72 +11,71 @@ use crate::{
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
-/// What a symbol that came was worth.
+/// The result of an accepted symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// New, and kept.
+    /// It is new and was stored.
     Fresh,
-    /// New, and its block can be solved now: [`Assembly::solve`].
+    /// It is new, and its block can be solved now: [`Assembly::solve`].
     Ready,
-    /// New, and its block is complete.
+    /// It is new, and completes its block.
     Complete,
-    /// It was held already.
+    /// It was already held.
     Duplicate,
-    /// Its block is complete or has enough.
+    /// Its block is complete or has enough symbols.
     Unneeded,
 }
 
-/// A symbol that was not taken.
+/// Why a symbol was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AcceptError<E> {
-    /// There is no such symbol.
+    /// The symbol does not exist.
     #[error("symbol {} of block {} does not exist", .0.esi, .0.block)]
     Absent(SymbolId),
-    /// Too short or too long.
+    /// The symbol is too short or too long.
     #[error("symbol {} of block {} has {got} bytes instead of {expected}", id.esi, id.block)]
     Length {
         /// The symbol.
         id: SymbolId,
-        /// Bytes given.
+        /// The number of bytes given.
         got: usize,
-        /// Bytes it has.
+        /// The right number of bytes.
         expected: usize,
     },
-    /// The store failed: the symbol is not held.
+    /// The store failed, and the symbol is not held.
     #[error(transparent)]
     Store(E),
 }
 
-/// How far a receiver is.
+/// The progress of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Blocks that are complete.
+    /// Complete blocks.
     pub blocks_done: u32,
     /// Blocks of the object.
     pub blocks: u32,
     /// Bytes of the object that are held.
     pub bytes_held: u64,
-    /// Bytes that are held or will be solved from repair symbols that are: what counts
-    /// towards the end. It falls only when repair symbols are forgotten.
+    /// Bytes that are held, or will be solved from held repair symbols. Falls only when repair symbols are forgotten.
     pub bytes_useful: u64,
     /// Bytes of the object.
     pub bytes: u64,
 }
 
-/// The repair symbols of a block that is not complete.
+/// The repair symbols of an incomplete block.
 #[derive(Clone, Debug)]
 struct Spooled {
     repair: BTreeSet<u32>,
-    /// Symbols, source or repair, that the next solve starts from.
+    /// The number of symbols, source or repair, that the next solve needs.
     needed: u32,
     solving: bool,
 }
 
-/// A receiver's view of an object: source symbols held, repair symbols spooled.
+/// A receiver's view of an object: held source symbols and spooled repair symbols.
 ///
-/// It takes verified symbols, keeps them in the store, and says when a block can be solved.
-/// A block all of whose source symbols came is complete without any solving. It holds no
-/// symbol; its own memory is the set of what is held and the numbers of spooled symbols.
+/// It takes verified symbols, writes them to the store, and tells when a block can be solved. A block of which all
+/// source symbols arrived is complete without solving. The assembly itself contains no symbols, only the set of held
+/// ones and the numbers of spooled ones.
 #[derive(Clone, Debug)]
 pub struct Assembly {
     geometry: Geometry,
@@ -85,13 +84,13 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// Nothing yet.
+    /// Creates an assembly without symbols.
     pub fn new(geometry: Geometry) -> Self {
         Self::resume(geometry, HaveSet::empty(&geometry), [])
     }
 
-    /// What a journal says is held: source symbols, and repair symbols in the spool. Repair
-    /// symbols that do not exist or are not needed are left out.
+    /// Creates an assembly from a journal: held source symbols, and repair symbols in the spool. Repair symbols that do
+    /// not exist or are not needed are left out.
     pub fn resume(
         geometry: Geometry,
         have: HaveSet,
@@ -106,22 +105,22 @@ impl Assembly {
         assembly
     }
 
-    /// How the object is cut.
+    /// The object's geometry.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// The source symbols that are held.
+    /// The held source symbols.
     pub fn have(&self) -> &HaveSet {
         &self.have
     }
 
-    /// Whether all of the object is held.
+    /// Whether the whole object is held.
     pub fn is_complete(&self) -> bool {
         self.have.is_complete()
     }
 
-    /// Whether a symbol would be of use, so that others need not be read or verified.
+    /// Whether a symbol would be of use. If not, it need not be read or verified.
     pub fn wants(&self, id: SymbolId) -> bool {
         match self.geometry.index(id) {
             Some(index) => !self.have.contains(index),
@@ -129,7 +128,7 @@ impl Assembly {
         }
     }
 
-    /// Takes a symbol that was verified, and keeps it in the store if it is of use.
+    /// Takes a verified symbol, and writes it to the store if it is of use.
     ///
     /// # Errors
     /// [`AcceptError`].
@@ -191,14 +190,14 @@ impl Assembly {
         (self.held_of(id.block) >= spooled.needed).then_some(Arrival::Unneeded)
     }
 
-    /// After a symbol was added to a block.
+    /// Updates a block after a symbol was added.
     fn close_or_judge<S: SymbolStore>(
         &mut self,
         block: u32,
         store: &mut S,
     ) -> Result<Arrival, S::Error> {
         if self.have.holds_block(block) {
-            // A solve under way still reads them: they are given up at its end.
+            // A running solve still reads the repair symbols: they are discarded at its end.
             if self.spooled.get(&block).is_some_and(|spooled| !spooled.solving) {
                 self.spooled.remove(&block);
                 store.discard(block)?;
@@ -208,7 +207,7 @@ impl Assembly {
         Ok(if self.is_ready(block) { Arrival::Ready } else { Arrival::Fresh })
     }
 
-    /// Symbols of a block, source and repair.
+    /// The number of held symbols of a block, source and repair.
     fn held_of(&self, block: u32) -> u32 {
         let repair = self.spooled.get(&block).map_or(0, |spooled| spooled.repair.len() as u32);
         self.have.count_of(block) + repair
@@ -225,13 +224,13 @@ impl Assembly {
         self.spooled.entry(block).or_insert_with(new)
     }
 
-    /// The blocks that can be solved now; after a resume, those that could be before.
+    /// The blocks that can be solved now, including those from before a resume.
     pub fn ready(&self) -> impl Iterator<Item = u32> {
         self.spooled.keys().copied().filter(|block| self.is_ready(*block))
     }
 
-    /// The solve of a block that can be solved; `None` of others. It ends with
-    /// [`Self::solved`] or [`Self::abandon`]; until then the block is not ready again.
+    /// Starts the solve of a block; `None` if it cannot be solved. It ends with [`Self::solved`] or [`Self::abandon`];
+    /// until then the block is not ready again.
     pub fn solve(&mut self, block: u32) -> Option<Solve> {
         if !self.is_ready(block) {
             return None;
@@ -240,18 +239,17 @@ impl Assembly {
         let spooled = self.spooled.get_mut(&block)?;
         spooled.solving = true;
         let have = &self.have;
-        // Fits: places in a block.
+        // Fits: indices in a block.
         let source = symbols.clone().filter(|index| have.contains(*index));
         let source = source.map(|index| (index - symbols.start) as u32);
         let held = source.chain(spooled.repair.iter().copied()).collect();
         Some(Solve { geometry: self.geometry, block, held })
     }
 
-    /// Takes what a solve found: the block is complete, or needs one symbol more.
-    /// Whether it is complete.
+    /// Records the outcome of a solve: the block is complete, or needs one more symbol. Returns whether it is complete.
     ///
     /// # Errors
-    /// The store's, of giving up the block's repair symbols; the block is complete all the same.
+    /// Errors of the store when it discards the block's repair symbols; the block is complete nevertheless.
     pub fn solved<S: SymbolStore>(
         &mut self,
         solve: &Solve,
@@ -274,20 +272,20 @@ impl Assembly {
         Ok(true)
     }
 
-    /// A solve did not end; the block may be solved again.
+    /// Records that a solve failed; the block may be solved again.
     pub fn abandon(&mut self, solve: &Solve) {
         if let Some(spooled) = self.spooled.get_mut(&solve.block) {
             spooled.solving = false;
         }
     }
 
-    /// Forgets the repair symbols of a block, since the spool lost them or they were forged;
-    /// what is missing must come otherwise.
+    /// Forgets the repair symbols of a block, because the spool lost them or they were forged. Missing symbols must
+    /// come otherwise.
     pub fn forget_repair(&mut self, block: u32) {
         self.spooled.remove(&block);
     }
 
-    /// How many symbols a block lacks until it is complete or can be solved.
+    /// The number of symbols that a block lacks until it is complete or can be solved.
     pub fn lacks(&self, block: u32) -> u32 {
         if self.have.holds_block(block) {
             return 0;
@@ -297,7 +295,7 @@ impl Assembly {
         needed.saturating_sub(self.held_of(block))
     }
 
-    /// How far it is; takes time in proportion to the blocks that have repair symbols.
+    /// The progress. Takes time in proportion to the blocks that have repair symbols.
     pub fn progress(&self) -> Progress {
         let bytes_held = self.bytes_held();
         let spooled: u64 = self.spooled.iter().map(|(block, s)| self.worth(*block, s)).sum();
@@ -310,8 +308,8 @@ impl Assembly {
         }
     }
 
-    /// How many missing bytes of a block its spooled symbols stand for. Each stands for one
-    /// symbol; the last symbol of the object may be short.
+    /// The number of missing bytes of a block that its spooled symbols stand for. Each stands for one symbol; the last
+    /// symbol of the object may be short.
     fn worth(&self, block: u32, spooled: &Spooled) -> u64 {
         let size = u64::from(self.geometry.symbol_bytes());
         let missing = self.geometry.source_symbols_of(block) - self.have.count_of(block);
@@ -329,7 +327,7 @@ impl Assembly {
         self.geometry.symbols().checked_sub(1).is_some_and(|last| self.have.contains(last))
     }
 
-    /// By how many bytes the last symbol of the object is shorter than the others.
+    /// The number of bytes by which the last symbol of the object is shorter than the others.
     fn padding(&self) -> u64 {
         let size = u64::from(self.geometry.symbol_bytes());
         self.geometry.symbols() * size - self.geometry.length()

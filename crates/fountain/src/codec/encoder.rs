@@ -9,34 +9,34 @@ use raptorq::SourceBlockEncoder;
 use std::{borrow::Cow, ops::Range};
 use thiserror::Error;
 
-/// A block cannot be encoded.
+/// Why a block cannot be encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum EncodeError {
-    /// The bytes are not the block's, or there is no such block.
+    /// The bytes are not the block's, or the block does not exist.
     #[error("block {block} has {expected} bytes, not {got}")]
     Length {
         /// The block.
         block: u32,
-        /// Bytes given.
+        /// The number of bytes given.
         got: u64,
-        /// Bytes it has; 0 if it does not exist.
+        /// The length of the block; 0 if it does not exist.
         expected: u64,
     },
-    /// The plan is for blocks of another size.
+    /// The plan is for blocks with another number of symbols.
     #[error("block {block} has {expected} symbols, the plan is for {got}")]
     Plan {
         /// The block.
         block: u32,
-        /// Source symbols the plan is for.
+        /// The plan's number of source symbols.
         got: u32,
-        /// Source symbols it has.
+        /// The block's number of source symbols.
         expected: u32,
     },
 }
 
-/// Makes the repair symbols of one block; the same ones wherever it is made.
+/// Makes the repair symbols of one block. They are the same on every host.
 ///
-/// Memory: some 2.2 times the block.
+/// Memory: about 2.2 times the block.
 pub struct BlockEncoder {
     source_symbols: u32,
     symbol_bytes: usize,
@@ -44,8 +44,7 @@ pub struct BlockEncoder {
 }
 
 impl BlockEncoder {
-    /// Encodes a block of these bytes: those of the object, so the last symbol may be short
-    /// (it is padded with zeros).
+    /// Encodes a block. `bytes` are its bytes in the object; the last symbol may be short and is padded with zeros.
     ///
     /// # Errors
     /// [`EncodeError`].
@@ -73,8 +72,8 @@ impl BlockEncoder {
         Ok(Self { source_symbols, symbol_bytes, stripes })
     }
 
-    /// The repair symbols with these identifiers, in order, each of S bytes. Those below K
-    /// are no repair symbols and are left out, as is what lies beyond any block's R.
+    /// The repair symbols with these ESIs, in order, of S bytes each. ESIs below K, and beyond K +
+    /// [`MAX_REPAIR_SYMBOLS`], are left out.
     pub fn repair(&self, esis: Range<u32>) -> Vec<Vec<u8>> {
         let end = esis.end.min(self.source_symbols + MAX_REPAIR_SYMBOLS);
         let start = esis.start.max(self.source_symbols);
@@ -96,7 +95,7 @@ impl BlockEncoder {
         symbols
     }
 
-    /// The first stripe of a symbol, with room for the others.
+    /// The first stripe of a symbol, with capacity for the others.
     fn with_room(&self, mut bytes: Vec<u8>) -> Vec<u8> {
         bytes.reserve_exact(self.symbol_bytes - bytes.len());
         bytes

@@ -1,9 +1,9 @@
-//! Encoding plans: what depends on K alone, made once.
+//! Encoding plans: the part of encoding that depends only on K, computed once.
 
 use raptorq::SourceBlockEncodingPlan;
 use std::{collections::VecDeque, fmt, sync::Arc};
 
-/// An object has two numbers of source symbols in a block, several casts a few more.
+/// The number of cached plans. An object has two block sizes in symbols; several casts have a few more.
 const KEPT: usize = 8;
 
 /// The operations that turn the source symbols of a block into its intermediate symbols.
@@ -14,7 +14,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// For blocks of this many source symbols; at most 56,403 (RFC 6330 §4.4.1.2).
+    /// Creates a plan for blocks of this many source symbols; at most 56,403 (RFC 6330 §4.4.1.2).
     pub(super) fn new(source_symbols: u32) -> Option<Self> {
         let fits = (1..=56_403).contains(&source_symbols);
         let k = u16::try_from(source_symbols).ok().filter(|_| fits)?;
@@ -22,7 +22,7 @@ impl Plan {
         Some(Self { source_symbols, operations })
     }
 
-    /// K of the blocks that it is for.
+    /// The number K of source symbols of the blocks that it is for.
     pub fn source_symbols(&self) -> u32 {
         self.source_symbols
     }
@@ -38,20 +38,20 @@ impl fmt::Debug for Plan {
     }
 }
 
-/// The plans in use: the last few, since each takes time to make and memory to keep.
+/// A cache of the last plans, since each takes time to compute and memory to keep.
 #[derive(Clone, Debug, Default)]
 pub struct Plans {
     kept: VecDeque<Plan>,
 }
 
 impl Plans {
-    /// None yet.
+    /// Creates an empty cache.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The plan for blocks of K source symbols, made now if it is not kept.
-    /// `None` if there is no code for so many, or for none.
+    /// The plan for blocks of K source symbols, computed if it is not cached. `None` if K is 0 or too large for the
+    /// code.
     pub fn of(&mut self, source_symbols: u32) -> Option<Plan> {
         let kept = self.kept.iter().position(|plan| plan.source_symbols == source_symbols);
         let plan = match kept.and_then(|at| self.kept.remove(at)) {

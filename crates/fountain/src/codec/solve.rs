@@ -1,4 +1,4 @@
-//! Solving one block: read, decoded, verified, written back.
+//! Solving one block: read, decode, verify, write back.
 
 use super::{
     store::SymbolStore,
@@ -12,24 +12,24 @@ use raptorq::{EncodingPacket, PayloadId, SourceBlockDecoder};
 use std::ops::Range;
 use thiserror::Error;
 
-/// How a solve ended.
+/// The outcome of a solve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// So many missing source symbols were recovered and written.
+    /// This many missing source symbols were recovered and written.
     Recovered(u32),
-    /// The symbols do not determine the block (about 1 % of the times with K of them, RFC
-    /// 6330 §5; far rarer with each more): another one is needed.
+    /// The symbols do not determine the block: one more is needed. With K symbols this happens in about 1 % of cases
+    /// (RFC 6330 §5), with each further one far more rarely.
     TooFew,
 }
 
-/// A solve that did not end.
+/// Why a solve failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SolveError<E> {
     /// The store failed.
     #[error(transparent)]
     Store(E),
-    /// What was recovered is not what the block's page says: whoever signed the repair page
-    /// is wrong about this block.
+    /// A recovered symbol does not match the block's page: the signer of the repair page signed wrong symbols of this
+    /// block.
     #[error("block {} was solved to other bytes than its page says", .0.block())]
     Forged(SymbolError),
 }
@@ -43,17 +43,17 @@ impl SymbolError {
     }
 }
 
-/// One block to solve, made by [`super::Assembly::solve`]; may run on another thread while
-/// symbols keep coming. Memory: [`super::DECODE_MEMORY_FACTOR`].
+/// One block to solve, created by [`super::Assembly::solve`]. It may run on another thread while symbols keep arriving.
+/// Memory: [`super::DECODE_MEMORY_FACTOR`].
 #[derive(Clone, Debug)]
 pub struct Solve {
     pub(super) geometry: Geometry,
     pub(super) block: u32,
-    /// Source symbols held, then repair symbols held, by ESI.
+    /// The ESIs of held source symbols, then of held repair symbols.
     pub(super) held: Vec<u32>,
 }
 
-/// A solved stripe: so many bytes of each source symbol, in the order of their ESIs.
+/// A solved stripe: `width` bytes of each source symbol, in the order of ESIs.
 struct Stripe {
     width: usize,
     columns: Vec<u8>,
@@ -72,16 +72,16 @@ impl Solve {
         self.block
     }
 
-    /// How many symbols it solves from.
+    /// The number of symbols that it solves from.
     pub fn symbols(&self) -> u32 {
         self.held.len() as u32
     }
 
-    /// Reads the block's symbols, solves, and writes the missing source symbols, each
-    /// verified by the block's page if that is given (else the object is, at its end).
+    /// Reads the block's symbols, solves the block, and writes the missing source symbols. Each is verified if the
+    /// block's page is given (otherwise the whole object is verified at its end).
     ///
     /// # Errors
-    /// [`SolveError`]: the assembly must be told by [`super::Assembly::abandon`].
+    /// [`SolveError`]: the caller must call [`super::Assembly::abandon`].
     pub fn run<S: SymbolStore>(
         &self,
         store: &mut S,
@@ -97,7 +97,7 @@ impl Solve {
         SymbolId { block: self.block, esi }
     }
 
-    /// The block in stripes, each with all source symbols one behind the other, padded.
+    /// Solves the block in stripes, each with the padded bytes of all source symbols in order.
     fn decode<S: SymbolStore>(&self, store: &mut S) -> Result<Option<Vec<Stripe>>, S::Error> {
         let symbol_bytes = self.geometry.symbol_bytes() as usize;
         let k = self.geometry.source_symbols_of(self.block);
@@ -110,7 +110,7 @@ impl Solve {
         Ok(Some(solved))
     }
 
-    /// One stripe of the symbols held, padded.
+    /// Reads one stripe of the held symbols, padded.
     fn read<S: SymbolStore>(
         &self,
         store: &mut S,
@@ -145,7 +145,7 @@ impl Solve {
         solved: &[Stripe],
     ) -> Result<Outcome, SolveError<S::Error>> {
         let mut recovered = 0;
-        // One symbol at a time is put together, which stays in the nearest cache.
+        // Symbols are assembled one at a time, which stays in the nearest cache.
         let mut whole = Vec::with_capacity(self.geometry.symbol_bytes() as usize);
         for esi in self.missing() {
             let symbol = match solved {

@@ -1,35 +1,35 @@
-//! Where received symbols lie until their block is solved.
+//! Storage of received symbols until their block is solved.
 
 use crate::geometry::SymbolId;
 use std::{collections::BTreeMap, convert::Infallible, ops::Range};
 
-/// Keeps symbols by their place. The shell implements it on files: source symbols lie at
-/// their place in the object, repair symbols in a spool beside it.
+/// Stores symbols by their ID. The caller implements it on files: source symbols are at their place in the object,
+/// repair symbols in a spool beside it.
 ///
-/// Only symbols that were verified are written, and only what was written is read.
+/// Only verified symbols are written, and only written symbols are read.
 pub trait SymbolStore {
-    /// What can fail.
+    /// The error of a failed operation.
     type Error;
 
-    /// Keeps a symbol's bytes: S of them, fewer for the object's last source symbol.
+    /// Stores a symbol's bytes: S of them, fewer for the object's last source symbol.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     fn write(&mut self, id: SymbolId, bytes: &[u8]) -> Result<(), Self::Error>;
 
-    /// Fills `bytes` with a symbol that was written with as many.
+    /// Reads a symbol that was written with `bytes.len()` bytes.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     fn read(&mut self, id: SymbolId, bytes: &mut [u8]) -> Result<(), Self::Error>;
 
     /// Appends a part of a symbol that was written with `length` bytes.
     ///
-    /// Blocks are solved in stripes, so it is called for each of the few stripes of a symbol. This one
-    /// reads the whole symbol each time; a store that can read a part should.
+    /// Blocks are solved in stripes, so this is called for each of the few stripes of a symbol. The default
+    /// implementation reads the whole symbol each time; a store that can read a part should do so.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     fn read_part(
         &mut self,
         id: SymbolId,
@@ -43,10 +43,10 @@ pub trait SymbolStore {
         Ok(())
     }
 
-    /// The repair symbols of this block are needed no more.
+    /// Discards the repair symbols of this block, which are no longer needed.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     fn discard(&mut self, block: u32) -> Result<(), Self::Error>;
 }
 
@@ -58,7 +58,7 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty one.
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self::default()
     }
@@ -68,7 +68,7 @@ impl MemoryStore {
         self.symbols.get(&id).map(Vec::as_slice)
     }
 
-    /// The blocks whose repair symbols were given up, in that order.
+    /// The blocks whose repair symbols were discarded, in that order.
     pub fn discarded(&self) -> &[u32] {
         &self.discarded
     }

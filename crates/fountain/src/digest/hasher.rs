@@ -1,23 +1,23 @@
-//! One pass over an object for its name, its chunks' digests and its symbols'.
+//! Computes the object's hash and the digests of its chunks and symbols in one pass.
 
 use super::{Digest, hasher_at, page::SourcePage, tree};
 use crate::geometry::{CHUNK_BYTES, Geometry};
 use blake3::{Hasher, hazmat::HasherExt};
 
-/// What one pass over an object found.
+/// The result of one pass over an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectSummary {
     /// The object's name: the BLAKE3 hash of its bytes.
     pub object: Digest,
-    /// Bytes seen; others than the geometry's if the object changed meanwhile.
+    /// The number of bytes seen; differs from the geometry's length if the object changed meanwhile.
     pub length: u64,
-    /// The digests of its chunks of 1 MiB, as `wire::Manifest` has them.
+    /// The digests of its chunks of 1 MiB, as in `wire::Manifest`.
     pub chunks: Vec<Digest>,
 }
 
 /// Hashes an object in order, in pieces of any size.
 ///
-/// Memory: 32 bytes a chunk, and one block's page. Pages are handed out block by block.
+/// Memory: 32 bytes per chunk, and one block's page. Pages are passed to the caller block by block.
 #[derive(Clone, Debug)]
 pub struct ObjectHasher {
     geometry: Geometry,
@@ -29,7 +29,7 @@ pub struct ObjectHasher {
 }
 
 impl ObjectHasher {
-    /// For an object cut so.
+    /// Creates a hasher for an object of this geometry.
     pub fn new(geometry: Geometry) -> Self {
         Self {
             geometry,
@@ -41,20 +41,19 @@ impl ObjectHasher {
         }
     }
 
-    /// Bytes taken so far.
+    /// The number of bytes taken so far.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Takes the next bytes; hands out the page of each block they complete, but for the last.
+    /// Takes the next bytes, and passes on the page of each completed block except the last.
     ///
-    /// Bytes beyond the geometry's length are counted and hashed as part of what follows;
-    /// the summary then shows another length.
+    /// Bytes beyond the geometry's length are counted and hashed like others; the summary then has another length.
     pub fn update(&mut self, mut bytes: &[u8], pages: &mut impl FnMut(SourcePage)) {
         let size = u64::from(self.geometry.symbol_bytes());
         while !bytes.is_empty() {
             let filled = self.length % size;
-            // A symbol is closed when the next one begins: only then it is not the only one.
+            // A symbol is closed when the next one begins: only then it is known not to be the only one.
             if filled == 0 && self.length > 0 {
                 self.close_symbol(pages);
             }
@@ -78,15 +77,15 @@ impl ObjectHasher {
         }
     }
 
-    /// The digest of the chunk that ends with the page's last symbol.
+    /// Computes the digest of the chunk that ends with the page's last symbol.
     fn close_chunk(&mut self) {
         let symbols = (CHUNK_BYTES / u64::from(self.geometry.symbol_bytes())) as usize;
-        // Blocks are whole chunks, so a chunk's symbols are all in the page.
+        // Blocks are whole chunks, so all symbols of a chunk are in the page.
         let last = self.page.len().saturating_sub(1) / symbols * symbols;
         self.chunks.extend(tree::subtree(&self.page[last..]));
     }
 
-    /// Hands out the last block's page, and sums up.
+    /// Passes on the last block's page, and returns the summary.
     pub fn finish(mut self, pages: &mut impl FnMut(SourcePage)) -> ObjectSummary {
         if self.length <= u64::from(self.geometry.symbol_bytes()) {
             return self.finish_single(pages);
@@ -101,12 +100,12 @@ impl ObjectHasher {
             tree::root(&self.chunks)
         };
         pages(SourcePage { block: self.block, digests: self.page });
-        // There is one: at least two symbols were seen.
+        // Exists: at least two symbols were seen.
         let object = object.unwrap_or_default();
         ObjectSummary { object, length: self.length, chunks: self.chunks }
     }
 
-    /// An object of one symbol or none.
+    /// The summary of an object of at most one symbol.
     fn finish_single(self, pages: &mut impl FnMut(SourcePage)) -> ObjectSummary {
         let object = *self.current.finalize().as_bytes();
         let digests = if self.length == 0 { Vec::new() } else { vec![object] };

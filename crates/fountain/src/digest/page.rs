@@ -1,26 +1,26 @@
-//! The digests of one block's symbols.
+//! Pages: the digests of one block's symbols.
 
 use super::{Digest, repair_digest, source_digest, tree};
 use crate::geometry::{CHUNK_BYTES, Geometry, SymbolId};
 use thiserror::Error;
 
-/// A page does not prove what it says.
+/// Why a page is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PageError {
-    /// There is no such block.
+    /// The block does not exist.
     #[error("a page of block {0}, which does not exist")]
     Block(u32),
-    /// Too few or too many digests.
+    /// There are too few or too many digests.
     #[error("the page of block {block} has {got} digests instead of {expected}")]
     Length {
         /// The block.
         block: u32,
-        /// Digests it has.
+        /// The number of digests.
         got: usize,
-        /// Digests it must have.
+        /// The right number of digests.
         expected: usize,
     },
-    /// Digests that do not add up to a chunk of the manifest.
+    /// The digests do not combine to a chunk digest of the manifest.
     #[error("the page of block {block} does not add up to chunk {chunk} of the manifest")]
     Chunk {
         /// The block.
@@ -30,23 +30,23 @@ pub enum PageError {
     },
 }
 
-/// A symbol is not what its page says.
+/// Why a symbol does not match its page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SymbolError {
-    /// There is no such symbol, or the page is another block's.
+    /// The symbol does not exist, or the page is another block's.
     #[error("symbol {} of block {} is not on this page", .0.esi, .0.block)]
     Absent(SymbolId),
-    /// Too short or too long.
+    /// The symbol is too short or too long.
     #[error("symbol {} of block {} has {got} bytes instead of {expected}", id.esi, id.block)]
     Length {
         /// The symbol.
         id: SymbolId,
-        /// Bytes given.
+        /// The number of bytes given.
         got: usize,
-        /// Bytes it has.
+        /// The right number of bytes.
         expected: usize,
     },
-    /// Other bytes.
+    /// The content does not match the digest.
     #[error("symbol {} of block {} has the wrong content", .0.esi, .0.block)]
     Content(SymbolId),
 }
@@ -56,13 +56,12 @@ pub enum SymbolError {
 pub struct SourcePage {
     /// The block.
     pub block: u32,
-    /// One a source symbol.
+    /// One digest per source symbol.
     pub digests: Vec<Digest>,
 }
 
 impl SourcePage {
-    /// Whether it proves itself against the manifest: `chunks` are the digests of the
-    /// block's chunks ([`Geometry::chunks_of`]).
+    /// Checks the page against the manifest: `chunks` are the digests of the block's chunks ([`Geometry::chunks_of`]).
     ///
     /// # Errors
     /// [`PageError`].
@@ -88,7 +87,7 @@ impl SourcePage {
         Ok(())
     }
 
-    /// Whether these bytes are that source symbol of this block.
+    /// Checks the bytes of a source symbol of this block.
     ///
     /// # Errors
     /// [`SymbolError`].
@@ -112,12 +111,12 @@ impl SourcePage {
 pub struct RepairPage {
     /// The block.
     pub block: u32,
-    /// One a repair symbol.
+    /// One digest per repair symbol.
     pub digests: Vec<Digest>,
 }
 
 impl RepairPage {
-    /// The page of these repair symbols, which begin with ESI K.
+    /// Computes the page of these repair symbols, which begin with ESI K.
     pub fn of<'a>(
         geometry: &Geometry,
         cast: &[u8; 16],
@@ -130,7 +129,7 @@ impl RepairPage {
         Self { block, digests: esis.zip(symbols).map(digest).collect() }
     }
 
-    /// Whether it has the length that the geometry asks for. Its signature proves the rest.
+    /// Checks the page's length against the geometry. Its signature proves the rest.
     ///
     /// # Errors
     /// [`PageError::Block`], [`PageError::Length`].
@@ -143,7 +142,7 @@ impl RepairPage {
         if got == expected { Ok(()) } else { Err(PageError::Length { block, got, expected }) }
     }
 
-    /// Whether these bytes are that repair symbol of this block, in this cast.
+    /// Checks the bytes of a repair symbol of this block in this cast.
     ///
     /// # Errors
     /// [`SymbolError`].

@@ -7,45 +7,45 @@ use partial::Partial;
 use std::{collections::BTreeMap, ops::Range};
 use thiserror::Error;
 
-/// A range that lies outside the set.
+/// A range outside the set.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("symbols {}..{} of an object that has {symbols}", range.start, range.end)]
 pub struct RangeError {
     /// The range.
     pub range: Range<u64>,
-    /// How many there are.
+    /// The number of symbols of the object.
     pub symbols: u64,
 }
 
 /// A set of source symbols by their index in the object, kept block by block.
 ///
-/// Blocks held whole or not at all cost one bit, others a bit a symbol: at 4 TiB at most
-/// 32 MiB of bits with 16 KiB symbols (8 MiB in the default cut) and some 100 bytes a block,
-/// so never above 100 MiB whatever arrives in which order; typically a few kilobytes.
+/// Blocks that are full or empty take one bit, others one bit per symbol. At 4 TiB that is at most 32 MiB of bits with
+/// symbols of 16 KiB (8 MiB with the default geometry) and some 100 bytes per block, so never more than 100 MiB,
+/// whatever arrives in which order; typically a few kilobytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HaveSet {
     symbols: u64,
     per_block: u32,
     held: u64,
-    /// A bit a block: all of it is held. Partial blocks are in `partial`, others are empty.
+    /// One bit per block: whether it is full. Partly held blocks are in `partial`; all others are empty.
     full: Vec<u64>,
     partial: BTreeMap<u32, Partial>,
 }
 
 impl HaveSet {
-    /// Nothing of the object.
+    /// Creates an empty set.
     pub fn empty(geometry: &Geometry) -> Self {
         Self::over(geometry.symbols(), geometry.block_symbols())
     }
 
-    /// All of the object.
+    /// Creates the set of all symbols.
     pub fn all(geometry: &Geometry) -> Self {
         let mut set = Self::empty(geometry);
         set.fill(0..geometry.symbols());
         set
     }
 
-    /// An empty set of numbers below `symbols`, kept in blocks of `per_block`.
+    /// Creates an empty set of numbers below `symbols`, kept in blocks of `per_block`.
     pub(crate) fn over(symbols: u64, per_block: u32) -> Self {
         let per_block = per_block.max(1);
         let blocks = symbols.div_ceil(u64::from(per_block));
@@ -53,7 +53,7 @@ impl HaveSet {
         Self { symbols, per_block, held: 0, full, partial: BTreeMap::new() }
     }
 
-    /// The symbols of these ranges, as a neighbour or a journal names them.
+    /// Creates the set of these ranges, which come from a peer or a journal.
     ///
     /// # Errors
     /// [`RangeError`].
@@ -68,29 +68,29 @@ impl HaveSet {
         Ok(set)
     }
 
-    /// How many numbers the set can hold.
+    /// The number of symbols of the object, the maximum size of the set.
     pub fn symbols(&self) -> u64 {
         self.symbols
     }
 
-    /// How many it holds.
+    /// The number of symbols in the set.
     pub fn count(&self) -> u64 {
         self.held
     }
 
-    /// Whether it holds all; the set of an empty object does.
+    /// Whether the set contains all symbols; true for an empty object.
     pub fn is_complete(&self) -> bool {
         self.held == self.symbols
     }
 
-    /// Whether it holds this one.
+    /// Whether the set contains a symbol.
     pub fn contains(&self, index: u64) -> bool {
         let (block, bit) = self.place(index);
         index < self.symbols
             && (self.is_full(block) || self.partial.get(&block).is_some_and(|p| p.contains(bit)))
     }
 
-    /// How many of a block it holds.
+    /// The number of symbols of a block in the set.
     pub fn count_of(&self, block: u32) -> u32 {
         match self.partial.get(&block) {
             Some(partial) => partial.count(),
@@ -99,25 +99,25 @@ impl HaveSet {
         }
     }
 
-    /// Whether it holds all of a block.
+    /// Whether the set contains all symbols of a block.
     pub fn holds_block(&self, block: u32) -> bool {
         self.is_full(block)
     }
 
-    /// How many blocks it holds whole.
+    /// The number of blocks that are full.
     pub fn full_blocks(&self) -> u32 {
         self.full.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Adds one; whether it was missing. One that does not exist is not added.
+    /// Adds a symbol, if it exists. Returns whether it was missing.
     pub fn insert(&mut self, index: u64) -> bool {
         index < self.symbols && self.fill(index..index + 1) == 1
     }
 
-    /// Adds a range; how many of it were missing.
+    /// Adds a range. Returns how many of its symbols were missing.
     ///
     /// # Errors
-    /// [`RangeError`]: nothing was added.
+    /// [`RangeError`]; then nothing is added.
     pub fn insert_range(&mut self, range: Range<u64>) -> Result<u64, RangeError> {
         if range.end > self.symbols || range.start > range.end {
             return Err(RangeError { range, symbols: self.symbols });
@@ -125,7 +125,7 @@ impl HaveSet {
         Ok(self.fill(range))
     }
 
-    /// Takes a range out; how many of it were held. What does not exist is passed over.
+    /// Removes a range. Returns how many of its symbols were in the set. Symbols that do not exist are ignored.
     pub fn remove_range(&mut self, range: Range<u64>) -> u64 {
         let before = self.held;
         for (block, bits) in self.by_block(range) {
@@ -161,7 +161,7 @@ impl HaveSet {
         self.held - before
     }
 
-    /// The parts of a range, block by block, as bits of these.
+    /// The parts of a range in each block, as ranges of bits.
     fn by_block(&self, range: Range<u64>) -> impl Iterator<Item = (u32, Range<u32>)> + use<> {
         let per = u64::from(self.per_block);
         let mut at = range.start;
@@ -195,24 +195,24 @@ impl HaveSet {
     }
 }
 
-/// A set read as runs of what is held and what is not.
+/// Iteration over runs of symbols that are in the set or not.
 impl HaveSet {
-    /// What is held, as runs in order that do not touch.
+    /// The symbols in the set, as ascending runs that do not touch.
     pub fn runs(&self) -> impl Iterator<Item = Range<u64>> {
         self.runs_from(0)
     }
 
-    /// As [`Self::runs`], of what lies from `from` on.
+    /// Like [`Self::runs`], from `from` on.
     pub fn runs_from(&self, from: u64) -> impl Iterator<Item = Range<u64>> {
         merged(Steps { at: from, end: self.symbols, step: move |at| self.run_at(at) })
     }
 
-    /// What is not held, as runs in order that do not touch.
+    /// The symbols that are not in the set, as ascending runs that do not touch.
     pub fn missing(&self) -> impl Iterator<Item = Range<u64>> {
         self.missing_from(0)
     }
 
-    /// As [`Self::missing`], of what lies from `from` on.
+    /// Like [`Self::missing`], from `from` on.
     pub fn missing_from(&self, from: u64) -> impl Iterator<Item = Range<u64>> {
         let step = |at| {
             let (held, end) = self.run_at(at);
@@ -221,7 +221,7 @@ impl HaveSet {
         merged(Steps { at: from, end: self.symbols, step })
     }
 
-    /// What this set holds and `other` does not, from `from` on, as runs in order.
+    /// The symbols in this set and not in `other`, from `from` on, as ascending runs.
     pub fn beyond<'a>(
         &'a self,
         other: &'a Self,
@@ -235,7 +235,7 @@ impl HaveSet {
         merged(Steps { at: from, end: self.symbols, step })
     }
 
-    /// How many of a range are held.
+    /// The number of symbols of a range in the set.
     pub fn count_in(&self, range: Range<u64>) -> u64 {
         let mut count = 0;
         for run in self.runs_from(range.start).take_while(|run| run.start < range.end) {
@@ -244,7 +244,7 @@ impl HaveSet {
         count
     }
 
-    /// Whether `at` is held, and up to where that stays so at least; past the end it is not.
+    /// Whether `at` is in the set, and an end up to which the answer stays the same. Beyond the object it is false.
     fn run_at(&self, at: u64) -> (bool, u64) {
         if at >= self.symbols {
             return (false, u64::MAX);
@@ -260,13 +260,13 @@ impl HaveSet {
         (held, (u64::from(end) * u64::from(self.per_block)).min(self.symbols))
     }
 
-    /// The first block after this empty one of which anything is held.
+    /// The first block after this empty one that is not empty.
     fn next_stocked(&self, block: u32) -> u32 {
         let partial = self.partial.range(block..).next().map_or(u32::MAX, |(block, _)| *block);
         partial.min(self.next_block(block, true))
     }
 
-    /// The first block from this one on whose being full is as told; past the last if none.
+    /// The first block from this one on that is full (or not, if `full` is false); past the last if there is none.
     fn next_block(&self, block: u32, full: bool) -> u32 {
         let mut word = block as usize / 64;
         let mut mask = u64::MAX << (block % 64);
@@ -281,7 +281,7 @@ impl HaveSet {
     }
 }
 
-/// Walks a set by steps of one state each.
+/// Walks a set in steps; `step` returns whether a position is wanted, and up to where.
 struct Steps<F> {
     at: u64,
     end: u64,

@@ -1,8 +1,8 @@
-//! The bits of one block of which some are set.
+//! The bits of a block of which some are set.
 
 use std::ops::Range;
 
-/// Some bits of a block, and how many.
+/// The bits of a block, and the number of set ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Partial {
     words: Box<[u64]>,
@@ -10,12 +10,12 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// No bit of `size`.
+    /// Creates `size` clear bits.
     pub(super) fn empty(size: u32) -> Self {
         Self { words: vec![0; size.div_ceil(64) as usize].into_boxed_slice(), count: 0 }
     }
 
-    /// All bits of `size`.
+    /// Creates `size` set bits.
     pub(super) fn full(size: u32) -> Self {
         let mut all = Self::empty(size);
         all.set(0..size);
@@ -30,7 +30,7 @@ impl Partial {
         self.words[bit as usize / 64] >> (bit % 64) & 1 == 1
     }
 
-    /// Sets these; how many were clear.
+    /// Sets a range of bits. Returns how many were clear.
     pub(super) fn set(&mut self, bits: Range<u32>) -> u32 {
         let mut fresh = 0;
         for (word, mask) in masks(bits) {
@@ -41,7 +41,7 @@ impl Partial {
         fresh
     }
 
-    /// Clears these; how many were set.
+    /// Clears a range of bits. Returns how many were set.
     pub(super) fn clear(&mut self, bits: Range<u32>) -> u32 {
         let mut gone = 0;
         for (word, mask) in masks(bits) {
@@ -52,7 +52,7 @@ impl Partial {
         gone
     }
 
-    /// The first bit from `from` on, below `size`, that is set as told; `size` if none.
+    /// The first bit in `from..size` that is set (or clear, if `set` is false); `size` if there is none.
     pub(super) fn next(&self, from: u32, size: u32, set: bool) -> u32 {
         for (word, mask) in masks(from..size) {
             let bits = if set { self.words[word] } else { !self.words[word] } & mask;
@@ -64,7 +64,7 @@ impl Partial {
     }
 }
 
-/// A range of bits as masks of words.
+/// The words of a range of bits, each with its mask.
 fn masks(bits: Range<u32>) -> impl Iterator<Item = (usize, u64)> {
     let words = if bits.is_empty() { 0..0 } else { bits.start / 64..bits.end.div_ceil(64) };
     words.map(move |word| {

@@ -1,46 +1,45 @@
-//! The rate of one parent while it owes symbols.
+//! Measures the rate of one parent while it owes symbols.
 
 use std::time::Duration;
 use thalweg_units::{ByteSize, Rate, Time};
 
-/// The least time a sample takes: shorter ones measure bursts of the socket.
+/// The minimum duration of a sample: shorter ones measure bursts of the socket.
 const MIN_SAMPLE: Duration = Duration::from_millis(100);
 
-/// Weight of a new sample, as a share of 8.
+/// The weight of a new sample, in eighths.
 const WEIGHT: u64 = 3;
 
-/// Samples of a parent's rate, smoothed. Time in which it owed nothing is left out: an
-/// idle parent is not a slow one.
+/// The smoothed rate of a parent. Time in which it owed nothing does not count: an idle parent is not a slow one.
 #[derive(Clone, Debug)]
 pub(super) struct Meter {
-    /// When this sample began, later by the time it was idle.
+    /// The beginning of this sample, shifted by the time the parent was idle.
     since: Time,
     bytes: u64,
-    /// Since when it owes nothing.
+    /// Since when the parent owes nothing.
     idle: Option<Time>,
     smoothed: Option<Rate>,
     last: Rate,
 }
 
 impl Meter {
-    /// Of a parent that owes nothing yet.
+    /// Creates the meter of a parent that owes nothing yet.
     pub(super) fn new(now: Time) -> Self {
         Self { since: now, bytes: 0, idle: Some(now), smoothed: None, last: Rate::ZERO }
     }
 
-    /// The parent owes nothing from now on.
+    /// Records that the parent owes nothing from now on.
     pub(super) fn pause(&mut self, now: Time) {
         self.idle.get_or_insert(now);
     }
 
-    /// The parent owes something from now on.
+    /// Records that the parent owes something from now on.
     pub(super) fn resume(&mut self, now: Time) {
         if let Some(idle) = self.idle.take() {
             self.since += now.since(idle);
         }
     }
 
-    /// Bytes came that it owed; `span` is the parent's round trip.
+    /// Records requested bytes that arrived; `span` is the parent's round trip.
     pub(super) fn add(&mut self, bytes: u64, span: Duration, now: Time) {
         self.bytes += bytes;
         let took = now.since(self.since);
@@ -61,8 +60,8 @@ impl Meter {
         self.smoothed
     }
 
-    /// The rate to size a window by: the last sample if it is above the smoothed rate, so
-    /// that a parent that grows is asked for more at once.
+    /// The rate for sizing a window: the last sample if it is above the smoothed rate, so that a parent whose rate
+    /// grows gets more requests at once.
     pub(super) fn peak(&self) -> Option<Rate> {
         self.smoothed.map(|rate| rate.max(self.last))
     }

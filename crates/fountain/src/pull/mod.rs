@@ -1,11 +1,9 @@
-//! Which symbols a receiver asks of which parent, if several parents store what they receive
-//! (decision 0067).
+//! Which symbols a receiver requests from which parent, if several parents store what they receive (decision 0067).
 //!
-//! Every symbol is asked of one parent at a time, so nothing comes twice and the parents'
-//! rates add up (ROMA §IV-D, without codes: the parents say what they hold). Each parent has
-//! a window of asks of twice its rate times its round trip. What was asked of a parent that
-//! is gone is asked of others; at the end, symbols asked of a parent that is much slower are
-//! asked of a second one, within a bound.
+//! Each symbol is requested from one parent at a time, so nothing arrives twice and the parents' rates add up (ROMA
+//! §IV-D, but without codes: the parents announce what they hold). Each parent has a window of outstanding requests of
+//! twice its rate times its round trip. Symbols requested from a parent that is gone are requested from others. At the
+//! end, symbols that a much slower parent owes are requested from a second one, within a bound.
 
 mod meter;
 mod parent;
@@ -19,23 +17,23 @@ use rand_core::Rng;
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 use thalweg_units::{Rate, Time};
 
-/// A parent, as the shell numbers them.
+/// A parent, as numbered by the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ParentId(pub u64);
 
-/// How a pull goes.
+/// Settings of a pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PullSettings {
-    /// How many chunks of 1 MiB beyond the first missing one are asked in any order, so that
-    /// siblings hold different ones and can serve each other. At least 1.
+    /// The number of 1 MiB chunks from the first missing one on that are requested in any order, so that siblings hold
+    /// different ones and can serve each other. At least 1.
     pub spread: usize,
-    /// Bytes asked of a parent of which nothing is known.
+    /// The initial window of a parent of unknown rate, in bytes.
     pub first_window: u64,
-    /// Bytes asked of a parent at most.
+    /// The maximum window of a parent, in bytes.
     pub max_window: u64,
-    /// A parent that owes symbols and sends none is silent after this long at least.
+    /// The minimum time without symbols after which a parent that owes some counts as silent.
     pub silence: Duration,
-    /// Of so many symbols one may be asked of a second parent.
+    /// One of this many symbols may be requested from a second parent.
     pub symbols_per_spare: u64,
 }
 
@@ -52,72 +50,72 @@ impl Default for PullSettings {
     }
 }
 
-/// What a symbol that came was worth.
+/// The result of an arrived symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrived {
     /// It was missing.
     Fresh,
-    /// It was held already: asked of two parents, or it came otherwise meanwhile.
+    /// It was already held: it was requested from two parents, or arrived otherwise meanwhile.
     Duplicate,
-    /// It was not asked of this parent, or is no more: it is not taken.
+    /// It is not, or no longer, requested from this parent, and is not accepted.
     Unasked,
     /// It does not exist, or the parent is unknown.
     Unknown,
 }
 
-/// How a parent does.
+/// The state of a parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParentStatus {
-    /// Its rate of late while it owed symbols; what was expected until it is measured.
+    /// Its recent rate while it owed symbols; the expected rate until it is measured.
     pub rate: Rate,
     /// Whether the rate was measured.
     pub measured: bool,
     /// Its round trip.
     pub rtt: Duration,
-    /// Bytes that it sent and were missing.
+    /// Bytes received from it that were missing.
     pub fresh_bytes: u64,
-    /// Bytes that it sent and were not.
+    /// Bytes received from it that were not missing.
     pub duplicate_bytes: u64,
-    /// Symbols asked of it that did not come yet.
+    /// Symbols requested from it that have not arrived yet.
     pub outstanding: u64,
     /// Symbols that it holds.
     pub holds: u64,
 }
 
-/// How far a pull is.
+/// The progress of a pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PullProgress {
     /// Symbols held.
     pub held: u64,
     /// Symbols of the object.
     pub symbols: u64,
-    /// Symbols asked and not held.
+    /// Symbols requested and not held.
     pub asked: u64,
-    /// Symbols that came twice.
+    /// Symbols that arrived twice.
     pub duplicates: u64,
 }
 
-/// Asks for the missing symbols of an object.
+/// Schedules requests for the missing symbols of an object.
 ///
-/// Memory: three sets of symbols, one a parent, and some 100 bytes a symbol that is asked;
-/// these are bounded by the parents' windows.
+/// Memory: three sets of symbols, one set per parent, and some 100 bytes per requested symbol; the parents' windows
+/// bound the number of these.
 #[derive(Clone, Debug)]
 pub struct Pull {
     geometry: Geometry,
     settings: PullSettings,
     held: HaveSet,
-    /// Held or asked.
+    /// Held or requested.
     taken: HaveSet,
-    /// Parents that owe a symbol; two at the tail. Symbols that are held stay until all came.
+    /// Parents that owe a symbol; at the end there may be two. A held symbol stays until all its requests are answered.
     owed: BTreeMap<u64, Vec<ParentId>>,
     parents: BTreeMap<ParentId, Parent>,
     duplicates: u64,
-    /// Asks that will bring what is held or asked elsewhere.
+    /// Outstanding requests for symbols that are already held or requested elsewhere.
     spare: u64,
 }
 
 impl Pull {
-    /// For an object of which this is held.
+    /// Creates a pull for an object of which `held` is present.
     pub fn new(geometry: Geometry, held: HaveSet, settings: PullSettings) -> Self {
         Self {
             geometry,
@@ -131,24 +129,23 @@ impl Pull {
         }
     }
 
-    /// A parent is there; what rate and round trip to expect, zero if unknown. One that
-    /// was there before begins anew.
+    /// Adds a parent with its expected rate and round trip, zero if unknown. A parent that exists already starts again.
     pub fn join(&mut self, id: ParentId, expected: Rate, rtt: Duration, now: Time) {
         self.leave(id);
         let parent = Parent::new(HaveSet::empty(&self.geometry), expected, rtt, now);
         self.parents.insert(id, parent);
     }
 
-    /// A parent holds these symbols; what does not exist is passed over.
+    /// Adds symbols that a parent holds. Symbols that do not exist are ignored.
     pub fn holds(&mut self, id: ParentId, range: Range<u64>) {
         let end = range.end.min(self.geometry.symbols());
         if let Some(parent) = self.parents.get_mut(&id) {
-            // In the object, or not added: a neighbour may say anything.
+            // Cannot fail after clipping, unless the range is reversed; a peer may send anything, so that is ignored.
             parent.has.insert_range(range.start.min(end)..end).unwrap_or(0);
         }
     }
 
-    /// A parent no longer holds these symbols: those it owes are asked of others.
+    /// Records that a parent no longer holds these symbols. Those that it owes are requested from others.
     pub fn gone(&mut self, id: ParentId, range: Range<u64>, now: Time) {
         let Some(parent) = self.parents.get_mut(&id) else { return };
         parent.has.remove_range(range.clone());
@@ -158,9 +155,9 @@ impl Pull {
         owed.into_iter().for_each(|index| self.refused(id, index, now));
     }
 
-    /// A parent is gone, or given up: what it owes is asked of others. How it did.
+    /// Removes a parent, which is gone or given up. What it owes is requested from others. Returns its last state.
     ///
-    /// The shell must take nothing more from it: what comes late would be a duplicate.
+    /// The caller must not accept anything more from it: late symbols would be duplicates.
     pub fn leave(&mut self, id: ParentId) -> Option<ParentStatus> {
         let parent = self.parents.remove(&id)?;
         for index in parent.outstanding.keys() {
@@ -169,7 +166,7 @@ impl Pull {
         Some(parent.status())
     }
 
-    /// A symbol came from a parent and was verified.
+    /// Records a verified symbol from a parent.
     pub fn arrived(&mut self, id: ParentId, index: u64, now: Time) -> Arrived {
         let bytes = self.geometry.bytes_at(index).map(|range| range.end - range.start);
         let (Some(parent), Some(bytes)) = (self.parents.get_mut(&id), bytes) else {
@@ -190,14 +187,14 @@ impl Pull {
         Arrived::Duplicate
     }
 
-    /// A symbol of a parent was not what it should be: it is asked again.
+    /// Records that a parent refused a symbol, or sent a wrong one. The symbol is requested again.
     pub fn refused(&mut self, id: ParentId, index: u64, now: Time) {
         if self.parents.get_mut(&id).is_some_and(|parent| parent.refused(index, now)) {
             self.release(index, id);
         }
     }
 
-    /// Symbols came otherwise, by decoding or from a ring; what does not exist is passed over.
+    /// Records symbols that came otherwise, by decoding or from a ring. Symbols that do not exist are ignored.
     pub fn obtained(&mut self, range: Range<u64>) {
         for index in range.start..range.end.min(self.geometry.symbols()) {
             if !self.held.contains(index) {
@@ -206,14 +203,14 @@ impl Pull {
         }
     }
 
-    /// Parents that owe symbols and sent nothing for long: to be left.
+    /// Parents that owe symbols and have sent nothing for too long. They should be left.
     pub fn silent(&self, now: Time) -> Vec<ParentId> {
         let size = u64::from(self.geometry.symbol_bytes());
         let silent = |parent: &Parent| parent.is_silent(now, self.settings.silence, size);
         self.parents.iter().filter(|(_, parent)| silent(parent)).map(|(id, _)| *id).collect()
     }
 
-    /// The symbols held.
+    /// The held symbols.
     pub fn held(&self) -> &HaveSet {
         &self.held
     }
@@ -223,7 +220,7 @@ impl Pull {
         self.held.is_complete()
     }
 
-    /// How far it is.
+    /// The progress of the pull.
     pub fn progress(&self) -> PullProgress {
         PullProgress {
             held: self.held.count(),
@@ -233,7 +230,7 @@ impl Pull {
         }
     }
 
-    /// How a parent does.
+    /// The state of a parent.
     pub fn status(&self, id: ParentId) -> Option<ParentStatus> {
         self.parents.get(&id).map(Parent::status)
     }
@@ -243,21 +240,21 @@ impl Pull {
         self.parents.keys().copied()
     }
 
-    /// A missing symbol is held now: those who still owe it will send a duplicate.
+    /// Marks a missing symbol as held. Parents that still owe it will send duplicates.
     fn hold_symbol(&mut self, index: u64) {
-        // With nobody or one other left, what was a spare ask is one still, or a new one.
+        // If any parents owe it, exactly one of their requests was not a spare one until now.
         let owing = self.owed.get(&index).map_or(0, |owing| owing.len() as u64);
         self.spare += owing.min(1);
         self.held.insert(index);
         self.taken.insert(index);
     }
 
-    /// A parent owes a symbol no more, since it sent it.
+    /// Removes a parent from those that owe a symbol, because it sent it.
     fn settle(&mut self, index: u64, id: ParentId) {
         let Some(owing) = self.owed.get_mut(&index) else { return };
         let before = owing.len();
         owing.retain(|owner| *owner != id);
-        // Asked twice, or held: one ask of these was to spare.
+        // If it was requested twice or is held, one of these requests was a spare one.
         if owing.len() < before && (before > 1 || self.held.contains(index)) {
             self.spare = self.spare.saturating_sub(1);
         }
@@ -266,7 +263,7 @@ impl Pull {
         }
     }
 
-    /// As [`Self::settle`], but it did not send it.
+    /// Like [`Self::settle`], but the parent did not send the symbol.
     fn release(&mut self, index: u64, id: ParentId) {
         self.settle(index, id);
         if !self.owed.contains_key(&index) && !self.held.contains(index) {
@@ -275,14 +272,13 @@ impl Pull {
     }
 }
 
-/// The next symbols to ask of a parent.
+/// Selection of the next symbols to request from a parent.
 impl Pull {
-    /// What to ask of a parent now, as ranges of source symbols; none if its window is full
-    /// or it holds nothing that is missing. To be called when the parent said what it holds, when
-    /// something arrived, and every second or so.
+    /// The ranges of source symbols to request from a parent now; empty if its window is full or it holds nothing that
+    /// is missing. Call this when the parent announces symbols, when something has arrived, and about every second.
     ///
-    /// By chunks of 1 MiB: of the first few that are missing here and held there, the
-    /// one that the fewest parents hold, by lot among these.
+    /// Works by chunks of 1 MiB: of the first few chunks that are missing here and held there, it takes the one that
+    /// the fewest parents hold, at random among equals.
     pub fn asks(&mut self, id: ParentId, now: Time, rng: &mut impl Rng) -> Vec<Range<u64>> {
         let mut room = self.room(id);
         let mut asks = Vec::new();
@@ -293,8 +289,8 @@ impl Pull {
             self.ask(id, run.clone(), now);
             push(&mut asks, run);
         }
-        // Not before: who follows its parents closely has nothing to ask for now and then, and would have
-        // used up what may come twice when the end comes.
+        // Not earlier: a node that follows its parents closely has nothing to request now and then, and would use up
+        // the allowed duplicates before the end.
         if room > 0 && self.taken.is_complete() {
             for index in self.tail(id, room, now) {
                 push(&mut asks, index..index + 1);
@@ -303,8 +299,8 @@ impl Pull {
         asks
     }
 
-    /// Symbols that may be asked of a parent now; 0 until a quarter of its window (or a
-    /// chunk) is free, so that asks are few.
+    /// The number of symbols that may be requested from a parent now; 0 until a quarter of its window (or a chunk) is
+    /// free, so that there are few request messages.
     fn room(&self, id: ParentId) -> u64 {
         let size = u64::from(self.geometry.symbol_bytes());
         let Some(parent) = self.parents.get(&id) else { return 0 };
@@ -318,7 +314,7 @@ impl Pull {
         CHUNK_BYTES / u64::from(self.geometry.symbol_bytes())
     }
 
-    /// Missing symbols of one chunk that nobody was asked for and this parent holds.
+    /// Missing symbols of one chunk that are requested from nobody and that this parent holds.
     fn next_run(&mut self, id: ParentId, rng: &mut impl Rng) -> Option<Range<u64>> {
         let parent = self.parents.get(&id)?;
         let begun = parent.unit.and_then(|unit| self.run_in(parent, unit));
@@ -338,7 +334,7 @@ impl Pull {
         (run.start < end).then(|| run.start..run.end.min(end))
     }
 
-    /// A chunk of which this parent holds something that is missing.
+    /// A chunk of which this parent holds missing symbols.
     fn pick(&self, parent: &Parent, rng: &mut impl Rng) -> Option<u64> {
         let candidates = self.candidates(parent);
         let holders = |at: &u64| self.parents.values().filter(|p| p.has.contains(*at)).count();
@@ -350,7 +346,7 @@ impl Pull {
         Some(rare[lot] / self.unit_symbols())
     }
 
-    /// The first symbol that could be asked in each of the next chunks.
+    /// The first symbol that could be requested in each of the next chunks.
     fn candidates(&self, parent: &Parent) -> Vec<u64> {
         let size = self.unit_symbols();
         let from = self.taken.missing().next().map_or(u64::MAX, |run| run.start);
@@ -381,10 +377,10 @@ impl Pull {
     }
 }
 
-/// The end of a pull: what a slow parent owes is asked of a second one.
+/// The end of a pull: symbols that a slow parent owes are requested from a second one.
 impl Pull {
-    /// Asks of a parent what another, slower one owes, if it will have it much sooner:
-    /// last asked first. Bounded by the spare asks allowed; ascending.
+    /// Requests from a parent symbols that a slower one owes, if it will deliver them much sooner; the last requested
+    /// ones first. Limited by the allowed spare requests. Returns ascending indices.
     fn tail(&mut self, id: ParentId, room: u64, now: Time) -> Vec<u64> {
         let mut asked = Vec::new();
         while (asked.len() as u64) < room && self.may_spare() {
@@ -402,8 +398,8 @@ impl Pull {
         self.spare + self.duplicates < allowed
     }
 
-    /// The last symbol owed by the parent that finishes last, if it takes more than twice
-    /// as long as this one would.
+    /// The last symbol owed by the parent that will finish last, if that takes more than twice as long as this parent
+    /// would.
     fn late_symbol(&self, id: ParentId, now: Time) -> Option<u64> {
         let size = u64::from(self.geometry.symbol_bytes());
         let own = self.parents.get(&id)?;
@@ -419,7 +415,7 @@ impl Pull {
         others.iter().rev().find_map(|(_, other)| self.stealable(*other, id))
     }
 
-    /// A symbol that `owner` alone owes and `thief` holds.
+    /// A symbol that only `owner` owes and `thief` holds.
     fn stealable(&self, owner: ParentId, thief: ParentId) -> Option<u64> {
         let (owner, thief) = (self.parents.get(&owner)?, self.parents.get(&thief)?);
         let single = |index: &u64| {
@@ -430,7 +426,7 @@ impl Pull {
     }
 }
 
-/// Adds a range, joined to the one before if they touch.
+/// Adds a range, joined with the previous one if they touch.
 fn push(asks: &mut Vec<Range<u64>>, run: Range<u64>) {
     match asks.last_mut() {
         Some(last) if last.end == run.start => last.end = run.end,

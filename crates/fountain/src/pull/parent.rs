@@ -1,34 +1,34 @@
-//! One parent: what it holds, what it owes, how fast it is.
+//! A receiver's record of one parent: the symbols it holds and owes, and its rate.
 
 use super::{ParentStatus, PullSettings, meter::Meter};
 use crate::have::HaveSet;
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_units::{ByteSize, Rate, Time};
 
-/// Taken for a round trip that is unknown.
+/// Assumed if the round trip is unknown.
 const DEFAULT_RTT: Duration = Duration::from_millis(100);
 
-/// A round trip is believed to grow up to this many times the shortest seen: beyond, what
-/// grows is the queue of our own asks.
+/// A round trip may grow up to this multiple of the shortest seen. Growth beyond that is the queue of this receiver's
+/// own requests.
 const MAX_GROWTH: u32 = 4;
 
-/// So much of a parent's time is asked of it in advance at least: on a path of 0.1 ms two round trips were
-/// two symbols at 1 Gbit/s, and both ends woke for every third symbol to ask and hear for the next ones.
-const AT_LEAST: Duration = Duration::from_millis(4);
+/// The minimum window, as time at the parent's rate. On a path of 0.1 ms, two round trips are two symbols at 1 Gbit/s,
+/// and both ends woke for every third symbol to request the next ones.
+const MIN_WINDOW_TIME: Duration = Duration::from_millis(4);
 
-/// A parent's side of a pull.
+/// The state of one parent in a pull.
 #[derive(Clone, Debug)]
 pub(super) struct Parent {
     pub(super) has: HaveSet,
-    /// When each symbol that it owes was asked.
+    /// The symbols that it owes, with the time of each request.
     pub(super) outstanding: BTreeMap<u64, Time>,
-    /// The chunk that is being asked of it.
+    /// The chunk that is being requested from it.
     pub(super) unit: Option<u64>,
     expected: Rate,
     meter: Meter,
     shortest: Option<Duration>,
     rtt: Duration,
-    /// When it last sent something, or began to owe something.
+    /// When it last sent a requested symbol, or began to owe something.
     heard: Time,
     fresh_bytes: u64,
     duplicate_bytes: u64,
@@ -50,7 +50,7 @@ impl Parent {
         }
     }
 
-    /// Symbols are asked of it.
+    /// Records requests to the parent.
     pub(super) fn asked(&mut self, symbols: impl Iterator<Item = u64>, now: Time) {
         if self.outstanding.is_empty() {
             self.heard = now;
@@ -59,10 +59,10 @@ impl Parent {
         self.outstanding.extend(symbols.map(|index| (index, now)));
     }
 
-    /// A symbol came from it; whether it was asked.
+    /// Records a symbol from the parent. Returns whether it was requested.
     pub(super) fn arrived(&mut self, index: u64, bytes: u64, now: Time) -> bool {
         let Some(at) = self.outstanding.remove(&index) else { return false };
-        // What was not asked is no sign of life: else one symbol, sent for ever, would be one.
+        // Only requested symbols are signs of life; otherwise a parent could send one symbol forever.
         self.heard = now;
         self.sample_rtt(now.since(at));
         self.meter.add(bytes, self.rtt, now);
@@ -70,7 +70,7 @@ impl Parent {
         true
     }
 
-    /// What came was no such symbol; whether it was asked.
+    /// Records that the parent refused a symbol, or sent a wrong one. Returns whether it was requested.
     pub(super) fn refused(&mut self, index: u64, now: Time) -> bool {
         let asked = self.outstanding.remove(&index).is_some();
         if asked {
@@ -100,21 +100,21 @@ impl Parent {
         self.rtt = smoothed.min(shortest.saturating_mul(MAX_GROWTH));
     }
 
-    /// Bytes to have asked of it: twice its rate times its round trip, so that it never runs dry, and
-    /// on the shortest paths what it sends in [`AT_LEAST`].
+    /// The window in bytes: twice the rate times the round trip, so that the parent never runs dry, and on the shortest
+    /// paths what it sends in [`MIN_WINDOW_TIME`].
     pub(super) fn window(&self, symbol_bytes: u64, settings: &PullSettings) -> u64 {
         let rate = self.meter.peak().unwrap_or(self.expected);
-        let twice = rate.bytes_in(self.rtt.saturating_mul(2).max(AT_LEAST)).as_bytes();
+        let twice = rate.bytes_in(self.rtt.saturating_mul(2).max(MIN_WINDOW_TIME)).as_bytes();
         let least = match self.meter.peak() {
-            // Two symbols: one under way while the next one is asked.
+            // Two symbols: one is in transit while the next one is requested.
             Some(_) => 2 * symbol_bytes,
             None => settings.first_window.max(2 * symbol_bytes),
         };
         twice.max(least).min(settings.max_window.max(symbol_bytes))
     }
 
-    /// When it will have sent this many bytes more than it owes, from now: by its rate, or
-    /// by the time it has been silent if that says less.
+    /// The time until it will have sent what it owes and `more` bytes: by its rate, or by the time it has been silent
+    /// if that is lower.
     pub(super) fn finishes(&self, more: u64, symbol_bytes: u64, now: Time) -> Duration {
         let bytes = self.outstanding.len() as u64 * symbol_bytes + more;
         let size = ByteSize::from_bytes;

@@ -4,7 +4,7 @@ use super::{ChildStatus, Offered, Shared};
 use crate::{geometry::SymbolId, have::HaveSet};
 use std::collections::{BTreeMap, VecDeque};
 
-/// A frame in the ring, with what proves it.
+/// A frame in the ring, with the page that proves it.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) id: SymbolId,
@@ -13,7 +13,7 @@ pub(super) struct Entry {
     pub(super) page: Shared,
 }
 
-/// Which page: of a block's source symbols, or of its repair symbols.
+/// Identifies a page: the block, and whether it is the page of source symbols.
 pub(super) type PageKey = (u32, bool);
 
 impl Entry {
@@ -22,28 +22,28 @@ impl Entry {
     }
 }
 
-/// A child: its place in the ring, and what its socket has begun.
+/// A child: its position in the ring, and the buffer that its socket has begun.
 #[derive(Clone, Debug)]
 pub(super) struct Child {
-    /// The sequence number of the next frame to send; never one it does not want.
+    /// The sequence number of the next frame to send; never one that the child does not want.
     pub(super) next: u64,
-    /// Blocks it is done with.
+    /// Blocks that the child is done with.
     pub(super) done: HaveSet,
     pub(super) counts: ChildStatus,
-    /// Of blocks of which it said what it lacks: these source symbols, as bits by ESI.
+    /// For blocks of which the child reported its missing source symbols: these symbols, as bits by ESI.
     lacks: BTreeMap<u32, Vec<u64>>,
-    /// Symbols that it needs of a block beyond those that come by themselves: what it said, or else
-    /// source symbols that it missed here. So many repair symbols are of use to it.
+    /// The number of symbols of a block that it needs beyond those that are sent anyway: what it reported, or else the
+    /// number of source symbols that it missed here. This many repair symbols are of use to it.
     needs: BTreeMap<u32, u32>,
-    /// Blocks about which it was asked and has not answered, and behind which place.
+    /// Blocks about which it was asked and has not answered, with the position of the question.
     asked: BTreeMap<u32, u64>,
-    /// Pages that it was sent last.
+    /// Pages that were sent to it last.
     known: VecDeque<PageKey>,
-    /// Messages, each to be sent when the frames before that place have gone.
+    /// Messages, each to be sent after the frames before its position.
     messages: VecDeque<(u64, Shared)>,
-    /// What the socket has begun, and how much of it it took.
+    /// The buffer that the socket has begun, and the number of bytes taken.
     overflow: Option<(Shared, usize)>,
-    /// Frames that lie before the socket, behind what it has begun.
+    /// Frames offered to the socket, behind the begun buffer.
     pub(super) offered: VecDeque<Offered>,
 }
 
@@ -63,24 +63,25 @@ impl Child {
         }
     }
 
-    /// What this child's socket has begun is finished, and what lies before it may be taken, though the
-    /// child begins anew.
+    /// Takes over the begun buffer and the offered frames from the child's earlier state: the socket must finish the
+    /// buffer and may take the frames, although the child starts again.
     pub(super) fn go_on_from(&mut self, before: Self) {
         (self.overflow, self.offered) = (before.overflow, before.offered);
         self.offered.iter_mut().for_each(|offered| offered.is_of_before = true);
     }
 
-    /// What its socket must take before anything else, from where on.
+    /// The begun buffer, which the socket must take first, and the offset of its rest.
     pub(super) fn rest(&self) -> Option<(&Shared, usize)> {
         self.overflow.as_ref().map(|(bytes, taken)| (bytes, *taken))
     }
 
-    /// Bytes of what the socket has begun, those included that it took already.
+    /// The length of the begun buffer, including the bytes already taken.
     pub(super) fn begun_bytes(&self) -> usize {
         self.overflow.as_ref().map_or(0, |(bytes, _)| bytes.len())
     }
 
-    /// The socket took `n` bytes of what it has begun; the bytes that are let go if that was the rest.
+    /// Records that the socket took `n` bytes of the begun buffer. Returns the length of the buffer if it is finished,
+    /// otherwise 0.
     pub(super) fn take_rest(&mut self, n: usize) -> usize {
         let Some((bytes, taken)) = &mut self.overflow else { return 0 };
         *taken += n;
@@ -92,7 +93,7 @@ impl Child {
         all
     }
 
-    /// Bytes of what the socket has begun that it did not take yet.
+    /// Bytes of the begun buffer that the socket has not taken yet.
     pub(super) fn rest_bytes(&self) -> usize {
         self.overflow.as_ref().map_or(0, |(bytes, taken)| bytes.len() - taken)
     }
@@ -101,33 +102,33 @@ impl Child {
         self.overflow = Some((bytes, 0));
     }
 
-    /// A message, once the frames before `after` have gone.
+    /// Queues a message behind the frames before position `after`.
     pub(super) fn say(&mut self, after: u64, message: Shared) {
         self.messages.push_back((after, message));
     }
 
-    /// A question about a block, once the frames before `after` have gone.
+    /// Queues a question about a block behind the frames before position `after`.
     pub(super) fn ask(&mut self, after: u64, block: u32, message: Shared) {
         self.say(after, message);
         self.asked.insert(block, after);
     }
 
-    /// Whether a frame at this place lies behind a question about its block that has no answer yet.
+    /// Whether a frame at position `seq` is behind an unanswered question about its block.
     pub(super) fn is_to_answer(&self, block: u32, seq: u64) -> bool {
         self.asked.get(&block).is_some_and(|after| seq >= *after)
     }
 
-    /// Messages that wait.
+    /// The number of queued messages.
     pub(super) fn messages(&self) -> usize {
         self.messages.len()
     }
 
-    /// Whether a message goes before the frame at this place.
+    /// Whether a message must be sent before the frame at position `seq`.
     pub(super) fn has_message(&self, seq: u64) -> bool {
         self.messages.front().is_some_and(|(after, _)| *after <= seq)
     }
 
-    /// The message that goes now, taken out.
+    /// Removes the message that must be sent now.
     pub(super) fn next_message(&mut self) -> Option<Shared> {
         if self.has_message(self.next) {
             self.messages.pop_front().map(|(_, message)| message)
@@ -140,13 +141,13 @@ impl Child {
         self.known.contains(&page)
     }
 
-    /// It is sent a page; it is taken to know the last `most` of them.
+    /// Records that a page is sent. The child is assumed to remember the last `most` pages.
     pub(super) fn learn(&mut self, page: PageKey, most: usize) {
         self.known.truncate(most.saturating_sub(1));
         self.known.push_front(page);
     }
 
-    /// It said what it lacks of a block, and how many symbols it needs.
+    /// Records which symbols of a block the child reported as missing, and how many it needs.
     pub(super) fn lack(
         &mut self,
         block: u32,
@@ -169,12 +170,12 @@ impl Child {
         self.lacks.insert(block, bits);
     }
 
-    /// Whether it said what it lacks of a block.
+    /// Whether it has reported its missing symbols of a block.
     pub(super) fn has_lacks(&self, block: u32) -> bool {
         self.lacks.contains_key(&block)
     }
 
-    /// Whether a source symbol is one that it lacks, by what it said.
+    /// Whether it lacks a source symbol, as far as it has reported.
     pub(super) fn lacks(&self, id: SymbolId) -> bool {
         let Some(bits) = self.lacks.get(&id.block) else { return true };
         bits.get(id.esi as usize / 64).is_some_and(|word| word >> (id.esi % 64) & 1 == 1)
@@ -192,7 +193,7 @@ impl Child {
         self.asked.remove(&block);
     }
 
-    /// The frame at its cursor goes now.
+    /// Sends the frame at its cursor.
     pub(super) fn send(&mut self, entry: &Entry, header_bytes: usize) {
         if !entry.is_source || self.strike(entry.id) {
             self.needs_one_less(entry.id.block);
@@ -203,7 +204,7 @@ impl Child {
         self.counts.sent_bytes += entry.frame.len().saturating_sub(header_bytes) as u64;
     }
 
-    /// Strikes a source symbol from what it said it lacks; whether it was there.
+    /// Removes a source symbol from the reported missing ones. Returns whether it was among them.
     fn strike(&mut self, id: SymbolId) -> bool {
         let bits = self.lacks.get_mut(&id.block);
         let Some(word) = bits.and_then(|bits| bits.get_mut(id.esi as usize / 64)) else {
@@ -219,7 +220,7 @@ impl Child {
         self.needs.entry(block).and_modify(|need| *need = need.saturating_sub(1));
     }
 
-    /// The frame at its cursor is overwritten.
+    /// Records that the frame at its cursor is overwritten.
     pub(super) fn miss(&mut self, id: SymbolId, is_source: bool) {
         let missed = self.next;
         if let Some(offered) = self.offered.iter_mut().find(|offered| offered.seq == missed) {
@@ -227,13 +228,13 @@ impl Child {
         }
         self.next += 1;
         self.counts.missed_symbols += 1;
-        // Of what it said it lacks this is counted already.
+        // Reported missing symbols are counted in `needs` already.
         if is_source && !self.lacks.contains_key(&id.block) {
             *self.needs.entry(id.block).or_default() += 1;
         }
     }
 
-    /// A frame that was counted as missed was taken all the same.
+    /// Records that the socket took a frame that was counted as missed.
     pub(super) fn unmiss(&mut self, entry: &Entry) {
         self.counts.missed_symbols = self.counts.missed_symbols.saturating_sub(1);
         if entry.is_source && !self.lacks.contains_key(&entry.id.block) {
@@ -242,10 +243,10 @@ impl Child {
     }
 }
 
-/// Several frames at once for one socket, of which none is begun that it does not take.
+/// Offering several frames to a socket at once; a frame counts as begun only if the socket takes bytes of it.
 impl Child {
-    /// Whether a wanted frame may go as one of several: its page is known, and that it goes changes
-    /// nothing about those behind it.
+    /// Whether a wanted frame may be offered with others: the child knows its page, and sending it changes nothing for
+    /// the frames behind it.
     pub(super) fn takes(&self, entry: &Entry) -> bool {
         let is_proven = entry.page.is_empty() || self.knows(entry.page_key());
         entry.is_source

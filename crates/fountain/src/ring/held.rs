@@ -1,4 +1,4 @@
-//! How many bytes a ring holds, and the most that it ever held.
+//! Counts the bytes that a ring holds, and their peak.
 
 /// Bytes in the ring and in overflows.
 #[derive(Clone, Copy, Debug, Default)]
@@ -9,29 +9,29 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// A frame comes into the ring; so many bytes that went out of it still lie before sockets.
+    /// A frame enters the ring. `lying` is the number of bytes that were overwritten and are still offered to sockets.
     pub(super) fn comes(&mut self, bytes: usize, lying: usize) {
         self.ring += bytes;
         self.note(lying);
     }
 
-    /// One leaves it.
+    /// A frame leaves the ring.
     pub(super) fn goes(&mut self, bytes: usize) {
         self.ring = self.ring.saturating_sub(bytes);
     }
 
-    /// A socket begins something of so many bytes; of none it begins nothing. `lying` as for [`Self::comes`].
+    /// A socket begins a buffer of this length (0: none). `lying` as for [`Self::comes`].
     pub(super) fn begins(&mut self, bytes: usize, lying: usize) {
         self.begun += bytes;
         self.note(lying);
     }
 
-    /// A socket has taken the last of it, or is gone.
+    /// A socket has taken the last byte of its buffer, or is gone.
     pub(super) fn ends(&mut self, bytes: usize) {
         self.begun = self.begun.saturating_sub(bytes);
     }
 
-    /// The most there ever was.
+    /// The peak.
     pub(super) fn peak(&self) -> usize {
         self.peak
     }

@@ -1,10 +1,9 @@
 //! The ring buffer of a relay without a store (ROMA §IV).
 //!
-//! Forward when feasible: what came lies in one circular buffer that all children share,
-//! each reading at its own pace. A child that is too slow misses what was overwritten
-//! and goes on at the oldest symbol kept; nobody ever waits for it. What a socket took only
-//! in part is finished from an overflow of one symbol (§IV-B), so that symbols stay whole.
-//! The page that proves a symbol goes to each child before the first symbol of it.
+//! Forward when feasible: arriving frames are kept in one circular buffer that all children share, and each child reads
+//! at its own pace. A child that is too slow misses the frames that are overwritten and continues at the oldest frame;
+//! nobody ever waits for it. A frame that a socket took in part is finished from an overflow of one frame (§IV-B), so
+//! that symbols stay whole. The page that proves a symbol is sent to each child before the first symbol of that page.
 
 mod child;
 mod held;
@@ -21,66 +20,65 @@ use std::{
 };
 use thiserror::Error;
 
-/// Bytes of a ring by default (ROMA §IV-C). When it is full, the oldest symbol is overwritten; a
-/// child that had not taken it misses it.
+/// The default size of a ring in bytes (ROMA §IV-C). When it is full, the oldest symbol is overwritten, and children
+/// that have not taken it miss it.
 pub const RING_BYTES: usize = 1_000_000;
 
-/// Bytes of pages that a child is taken to remember.
+/// Bytes of pages that a child is assumed to remember.
 const KNOWN_BYTES: usize = 2 << 20;
 
-/// Bytes that are not copied: a frame is in the ring and in overflows at the same time.
+/// Shared bytes: a frame is in the ring and in overflows at the same time without copies.
 pub type Shared = Arc<Vec<u8>>;
 
-/// How many pages a child of a ring has to remember, the last that it was sent: at most 2 MiB
-/// or eight pages of digests, whichever is more.
+/// The number of last sent pages that a child of a ring must remember: 2 MiB of pages, but between 8 and 128 pages.
 pub fn pages_known(geometry: &Geometry) -> usize {
     (KNOWN_BYTES / (32 * geometry.block_symbols() as usize).max(1)).clamp(8, 128)
 }
 
-/// A child of a ring, as the shell numbers them.
+/// A child of a ring, as numbered by the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ChildId(pub u64);
 
-/// A frame that a ring cannot hold.
+/// A frame or ring of a wrong size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RingError {
-    /// No symbol fits.
+    /// The ring is too small for a symbol.
     #[error("a ring of {bytes} bytes holds no frame of {frame}")]
     TooSmall {
-        /// Bytes it may take.
+        /// The requested size of the ring.
         bytes: usize,
-        /// Bytes of a frame.
+        /// The size of a frame.
         frame: usize,
     },
-    /// The frame is longer than those the ring was made for, or empty.
+    /// The frame is empty, or longer than those the ring was made for.
     #[error("a frame of {got} bytes in a ring made for up to {frame}")]
     Frame {
-        /// Bytes given.
+        /// The length of the given frame.
         got: usize,
-        /// Bytes of the longest frame.
+        /// The length of the longest allowed frame.
         frame: usize,
     },
 }
 
-/// What became of a child so far.
+/// Counters of a child.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChildStatus {
-    /// Symbols that its socket took, the one in the overflow included.
+    /// Symbols that its socket took, including the one in the overflow.
     pub sent_symbols: u64,
-    /// Bytes of these symbols, without what lies before them in a frame.
+    /// Bytes of these symbols, without frame headers.
     pub sent_bytes: u64,
-    /// Symbols it wanted that were overwritten before its socket took them.
+    /// Wanted symbols that were overwritten before its socket took them.
     pub missed_symbols: u64,
-    /// Symbols it wants that lie in the ring.
+    /// Wanted symbols that are in the ring.
     pub waiting_symbols: u64,
-    /// Blocks it said are done.
+    /// Blocks that it reported as done.
     pub done_blocks: u64,
 }
 
 /// A circular buffer of symbols, and the children that read it.
 ///
-/// Memory: at most the bytes given, one frame (or page) of overflow a child, and a bit a block a
-/// child; beside it the pages of the blocks in the ring, which children share.
+/// Memory: at most the given bytes, one frame (or page) of overflow per child, and a bit per block and child. Besides,
+/// the pages of the blocks in the ring, which children share.
 #[derive(Clone, Debug)]
 pub struct Ring {
     geometry: Geometry,
@@ -89,14 +87,14 @@ pub struct Ring {
     capacity: usize,
     pages_known: usize,
     entries: VecDeque<Entry>,
-    /// The sequence number of the next frame; those kept are the ones just below.
+    /// The sequence number of the next frame. The frames kept are those just below it.
     head: u64,
     children: BTreeMap<ChildId, Child>,
     held: Held,
 }
 
 impl Ring {
-    /// A ring of at most `bytes`, for frames of `header_bytes` and a symbol.
+    /// Creates a ring of at most `bytes`, for frames of `header_bytes` and a symbol.
     ///
     /// # Errors
     /// [`RingError::TooSmall`].
@@ -119,13 +117,13 @@ impl Ring {
         })
     }
 
-    /// Frames it can hold.
+    /// The capacity in frames.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// A child joins, and reads from the oldest frame on. One that is here already begins anew, behind what
-    /// its socket has begun.
+    /// Adds a child, which reads from the oldest frame on. An existing child starts again, after the buffer that its
+    /// socket has begun.
     pub fn join(&mut self, id: ChildId) {
         let done = HaveSet::over(u64::from(self.geometry.blocks()), 512);
         let mut child = Child::new(self.oldest(), done);
@@ -135,7 +133,7 @@ impl Ring {
         self.children.insert(id, child);
     }
 
-    /// A child is gone; what became of it.
+    /// Removes a child. Returns its final counters.
     pub fn leave(&mut self, id: ChildId) -> Option<ChildStatus> {
         let status = self.status(id);
         let child = self.children.remove(&id);
@@ -148,9 +146,8 @@ impl Ring {
         self.children.keys().copied()
     }
 
-    /// A frame came, with the page that proves it (none if that is empty): it overwrites the
-    /// oldest if the ring is full. How many symbols children thereby missed, and of which block the last.
-    /// Never waits.
+    /// Adds a frame, with the page that proves it (empty: none). Overwrites the oldest frame if the ring is full.
+    /// Returns how many symbols children missed thereby, and the block of the last one. Never waits.
     ///
     /// # Errors
     /// [`RingError::Frame`].
@@ -172,8 +169,8 @@ impl Ring {
         Ok(missed)
     }
 
-    /// Drops the oldest frames until one more fits: one of a full ring, more if sockets let go of fewer
-    /// than were overwritten. As [`Self::push`] says; block `of` if nothing was missed.
+    /// Drops the oldest frames until one more fits: one if the ring is full, more if frames that were overwritten are
+    /// still offered to sockets. Returns the same as [`Self::push`], with block `of` if nothing was missed.
     fn make_room(&mut self, of: u32) -> (usize, u32) {
         let mut missed = (0, of);
         while !self.entries.is_empty() && self.entries.len() + self.ghosts() >= self.capacity {
@@ -181,7 +178,7 @@ impl Ring {
             if children > 0 {
                 missed = (missed.0 + children, block);
             }
-            // The next one may go as well: it is missed by those alone who want it.
+            // Children may skip the next frame before it is dropped, so that only those that want it miss it.
             self.settle_all();
         }
         missed
@@ -198,7 +195,7 @@ impl Ring {
         (late.map(|child| child.miss(id, is_source)).count(), id.block)
     }
 
-    /// What a child's socket begins now: a message, a page or a frame.
+    /// Begins the next buffer of a child's socket: a message, a page or a frame.
     fn begin_next(&self, child: &mut Child) {
         self.settle(child);
         if let Some(message) = child.next_message() {
@@ -222,8 +219,8 @@ impl Ring {
         }
     }
 
-    /// A child is asked what it lacks of a block, behind the frames that are here. Until it answers it gets
-    /// no further source symbols of it: those that follow are what its siblings lack, and it may have them.
+    /// Asks a child which symbols of a block it lacks, behind the frames that are in the ring. Until it answers it gets
+    /// no further source symbols of the block: the frames that follow are for its siblings, and it may have them.
     pub fn ask(&mut self, id: ChildId, block: u32, message: Shared) {
         let head = self.head;
         if let Some(child) = self.children.get_mut(&id) {
@@ -231,13 +228,13 @@ impl Ring {
         }
     }
 
-    /// Messages that wait for a child's socket.
+    /// The number of messages queued for a child.
     pub fn messages(&self, id: ChildId) -> usize {
         self.children.get(&id).map_or(0, Child::messages)
     }
 
-    /// A child is done with a block: it gets no more of it, but for the rest of a symbol begun.
-    /// Whether every child is now.
+    /// Records that a child is done with a block: it gets no more of it, except the rest of a begun symbol. Returns
+    /// whether all children are done with the block.
     pub fn done(&mut self, id: ChildId, block: u32) -> bool {
         if let Some(mut child) = self.children.remove(&id) {
             child.finish(block);
@@ -247,9 +244,9 @@ impl Ring {
         self.done_by_all(block)
     }
 
-    /// A child lacks these source symbols of a block, and no others (`is_more`: beside those that it
-    /// said before): it gets no others from now on, and of repair symbols as many as it needs, so
-    /// that what is sent for the sake of a sibling costs it nothing.
+    /// Records that a child lacks exactly these source symbols of a block (with `is_more`: also those that it reported
+    /// before). From now on it gets no others, and only as many repair symbols as it needs, so that symbols sent for a
+    /// sibling cost it nothing.
     pub fn lacks(
         &mut self,
         id: ChildId,
@@ -265,36 +262,35 @@ impl Ring {
         }
     }
 
-    /// Whether a child is done with a block; one that is not here is.
+    /// Whether a child is done with a block; true for unknown children.
     pub fn is_done(&self, id: ChildId, block: u32) -> bool {
         self.children.get(&id).is_none_or(|child| child.done.contains(u64::from(block)))
     }
 
-    /// Whether every child is done with a block; true without children.
+    /// Whether all children are done with a block; true without children.
     pub fn done_by_all(&self, block: u32) -> bool {
         self.children.values().all(|child| child.done.contains(u64::from(block)))
     }
 
-    /// Whether a child that has at most `ahead` frames before it wants symbols of this block. This
-    /// is when the source fills the ring: at the pace of the fastest child that a symbol is of
-    /// use to (§IV-C).
+    /// Whether a child with at most `ahead` frames before it wants symbols of this block. The source fills the ring
+    /// under this condition: at the pace of the fastest child to which a symbol is of use (§IV-C).
     pub fn feasible(&self, block: u32, ahead: usize) -> bool {
         let block = u64::from(block);
         let mut children = self.children.values();
         children.any(|child| self.backlog(child) <= ahead && !child.done.contains(block))
     }
 
-    /// The fewest frames that a child has before it; `None` without children.
+    /// The smallest backlog of a child in frames; `None` without children.
     pub fn least_backlog(&self) -> Option<usize> {
         self.children.values().map(|child| self.backlog(child)).min()
     }
 
-    /// Frames that a child has before it, the one that is begun included.
+    /// The number of frames before a child, including a begun one.
     fn backlog(&self, child: &Child) -> usize {
         (self.head - child.next) as usize + usize::from(child.rest().is_some())
     }
 
-    /// What became of a child so far.
+    /// The counters of a child.
     pub fn status(&self, id: ChildId) -> Option<ChildStatus> {
         let child = self.children.get(&id)?;
         let is_wanted = |seq: &u64| self.entry(*seq).is_some_and(|entry| wants(child, *seq, entry));
@@ -310,8 +306,8 @@ impl Ring {
         self.children.get(&id).map_or(0, |child| child.counts.sent_bytes)
     }
 
-    /// The most bytes that it held at once: frames in the ring, and beside them what children's
-    /// sockets have begun, each counted whole though it may lie in the ring too.
+    /// The peak number of bytes held: frames in the ring, and buffers that sockets have begun, each counted whole even
+    /// if it is also in the ring.
     pub fn peak_bytes(&self) -> usize {
         self.held.peak()
     }
@@ -325,8 +321,8 @@ impl Ring {
         self.entries.get(seq.checked_sub(self.oldest())? as usize)
     }
 
-    /// Moves a child's cursor on to the next frame that it wants, so that a frame
-    /// overwritten at a cursor is one that was missed.
+    /// Advances a child's cursor to the next frame that it wants, so that a frame overwritten at a cursor is a missed
+    /// one.
     fn settle(&self, child: &mut Child) {
         while self.entry(child.next).is_some_and(|entry| !wants(child, child.next, entry)) {
             child.next += 1;
@@ -340,15 +336,14 @@ impl Ring {
     }
 }
 
-/// Several frames at once for one socket, of which none is begun that it does not take.
+/// Offering several frames to a socket at once; a frame counts as begun only if the socket takes bytes of it.
 impl Ring {
-    /// What this child's socket may take now, one behind the other, each from where on: the rest of what
-    /// it has begun, or a message or page, which are begun by being offered and are
-    /// finished whatever happens to the ring; behind that the frames that follow, while all
-    /// is not longer than `most`. Those are not begun before [`Ring::took`] says that bytes of them
-    /// were taken; that has to be said at once, and not after a wait: until then they count as
-    /// symbols of the ring, even those that are overwritten, so that it holds fewer others. For one child
-    /// that is a quarter of the ring at most, for all a half.
+    /// The buffers that a child's socket may take now, in order, each with the offset of its rest. First the rest of
+    /// the begun buffer, or a new message or page; these are begun by being offered, and are finished whatever happens
+    /// to the ring. Then the following frames, as long as the total is at most `most` bytes. A frame is begun only when
+    /// [`Ring::took`] reports that bytes of it were taken. The caller must report that at once, without an await point:
+    /// until then offered frames count as symbols of the ring even if they are overwritten, so that it holds fewer
+    /// others. They are at most a quarter of the ring per child and a half for all children.
     pub fn offer(&mut self, id: ChildId, most: usize) -> Vec<(Shared, usize)> {
         let Some(mut child) = self.children.remove(&id) else { return Vec::new() };
         self.settle(&mut child);
@@ -388,8 +383,8 @@ impl Ring {
         }
     }
 
-    /// The child's socket took `n` bytes of what it was offered, or of what it has begun. How many symbols
-    /// it took that were overwritten in between: they count as missed no more.
+    /// Records that the child's socket took `n` bytes of the offer or of its begun buffer. Returns how many of the
+    /// taken symbols had been overwritten meanwhile; they no longer count as missed.
     pub fn took(&mut self, id: ChildId, n: usize) -> usize {
         let Some(mut child) = self.children.remove(&id) else { return 0 };
         let mut left = n - self.take(&mut child, n);
@@ -408,26 +403,26 @@ impl Ring {
         saved
     }
 
-    /// Takes at most so many bytes of what the child has begun; how many.
+    /// Takes at most `most` bytes of the child's begun buffer. Returns the number of bytes.
     fn take(&mut self, child: &mut Child, most: usize) -> usize {
         let taken = most.min(child.rest_bytes());
         self.held.ends(child.take_rest(taken));
         taken
     }
 
-    /// Bytes of frames that are overwritten and still lie before sockets.
+    /// Bytes of overwritten frames that are still offered to sockets.
     fn lying_bytes(&self) -> usize {
         let (firsts, ghosts) = self.lying();
         firsts + ghosts.values().sum::<usize>()
     }
 
-    /// Frames that are overwritten and still lie before sockets, beside one a child.
+    /// The number of overwritten frames that are still offered to sockets, except one per child.
     fn ghosts(&self) -> usize {
         self.lying().1.len()
     }
 
-    /// Of frames that are overwritten and still lie before sockets: the bytes of those that stand for what
-    /// a child's socket may have begun, one a child; and by place the bytes of all others.
+    /// The overwritten frames that are still offered to sockets. The first of a child without a begun buffer stands for
+    /// its overflow: the total bytes of these. All others: their bytes by position.
     fn lying(&self) -> (usize, BTreeMap<u64, usize>) {
         let (oldest, mut firsts, mut ghosts) = (self.oldest(), 0, BTreeMap::new());
         for child in self.children.values() {
@@ -440,7 +435,7 @@ impl Ring {
     }
 }
 
-/// Whether a child wants the frame at this place.
+/// Whether a child wants the frame at this position.
 fn wants(child: &Child, seq: u64, entry: &Entry) -> bool {
     let block = entry.id.block;
     let is_wanted = match entry.is_source {
@@ -450,13 +445,13 @@ fn wants(child: &Child, seq: u64, entry: &Entry) -> bool {
     is_wanted && !child.done.contains(u64::from(block))
 }
 
-/// A frame that lies before a child's socket.
+/// A frame that is offered to a child's socket.
 #[derive(Clone, Debug)]
 struct Offered {
     seq: u64,
     entry: Entry,
-    /// It was overwritten meanwhile, and counted as missed.
+    /// It was overwritten meanwhile and counted as missed.
     was_missed: bool,
-    /// The child begins anew since: that it goes does not move the child on.
+    /// The child has started again since. Taking this frame does not advance the child.
     is_of_before: bool,
 }

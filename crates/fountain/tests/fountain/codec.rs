@@ -1,4 +1,4 @@
-//! Blocks coded, lost in part, and solved out of core.
+//! Blocks that are coded, lose symbols, and are solved out of core.
 
 use proptest::prelude::*;
 use rand_core::{Rng, SeedableRng};
@@ -48,7 +48,7 @@ fn shuffle<T>(items: &mut [T], rng: &mut impl Rng) {
     }
 }
 
-/// Runs a solve on the store and tells the assembly.
+/// Runs a solve on the store and reports its outcome to the assembly.
 fn run(assembly: &mut Assembly, solve: &Solve, store: &mut MemoryStore, page: &SourcePage) -> bool {
     let outcome = solve.run(store, Some(page)).expect("right bytes");
     assembly.solved(solve, outcome, store).expect("a store in memory")
@@ -62,8 +62,8 @@ fn check_content(geometry: &Geometry, object: &[u8], store: &MemoryStore) {
     }
 }
 
-/// Casts an object of which each symbol is lost with the given chance; returns how many
-/// symbols beyond the object's own were kept.
+/// Casts an object and loses each symbol with this probability. Returns how many symbols beyond the object's own number
+/// were kept.
 fn cast(geometry: &Geometry, loss: f64, seed: u64) -> u64 {
     let rng = &mut rng(seed);
     let object = bytes_of(geometry.length(), rng);
@@ -114,7 +114,7 @@ proptest! {
     }
 }
 
-/// A solve of the last block, whose last symbol is short, needs one symbol more.
+/// A regression: the solve of the last block, whose last symbol is short, needs one more symbol.
 #[test]
 fn a_repair_symbol_counts_no_more_than_a_short_symbol_it_stands_for() {
     let geometry = Geometry::new(2_620_025, 1 << 14, 64, 148).expect("a cut");
@@ -122,12 +122,12 @@ fn a_repair_symbol_counts_no_more_than_a_short_symbol_it_stands_for() {
 }
 
 #[test]
-fn all_source_symbols_cost_no_solving() {
+fn a_block_with_all_source_symbols_is_not_solved() {
     let geometry = Geometry::new(2 << 20, 1 << 14, 64, 8).expect("a cut");
     let object = bytes_of(geometry.length(), &mut rng(1));
     let (mut assembly, mut store) = (Assembly::new(geometry), MemoryStore::new());
     let (first, second) = (symbols(&geometry, &object, 0), symbols(&geometry, &object, 1));
-    // A repair symbol came early; then all source symbols.
+    // A repair symbol arrives first, then all source symbols.
     assert_eq!(assembly.accept(first[64].0, &first[64].1, &mut store), Ok(Arrival::Fresh));
     assert_eq!(assembly.lacks(0), 63);
     for (id, bytes) in &first[..63] {
@@ -135,7 +135,7 @@ fn all_source_symbols_cost_no_solving() {
         let expected = if last { Arrival::Ready } else { Arrival::Fresh };
         assert_eq!(assembly.accept(*id, bytes, &mut store), Ok(expected));
     }
-    // Ready, but the last source symbol comes before anybody solves it.
+    // The block is ready, but its last source symbol arrives before it is solved.
     assert_eq!(assembly.accept(first[63].0, &first[63].1, &mut store), Ok(Arrival::Complete));
     assert!(assembly.solve(0).is_none());
     assert_eq!(store.discarded(), [0]);
@@ -169,7 +169,7 @@ fn encoding_is_the_same_everywhere_and_in_parts() {
 }
 
 #[test]
-fn symbols_come_while_a_block_is_solved_and_a_restart_goes_on() {
+fn symbols_arrive_during_a_solve_and_a_restart_continues() {
     let geometry = Geometry::new(1 << 20, 1 << 14, 64, 16).expect("a cut");
     let object = bytes_of(geometry.length(), &mut rng(5));
     let (mut assembly, mut store) = (Assembly::new(geometry), MemoryStore::new());
@@ -181,12 +181,12 @@ fn symbols_come_while_a_block_is_solved_and_a_restart_goes_on() {
     assert!(assembly.solve(0).is_none(), "solved twice at once");
     assert_eq!(assembly.accept(all[70].0, &all[70].1, &mut store), Ok(Arrival::Unneeded));
     assert_eq!(assembly.accept(all[0].0, &all[0].1, &mut store), Ok(Arrival::Fresh));
-    // The process ends before the solve does: the journal has what was held.
+    // The process ends before the solve: the journal contains what was held.
     let have = HaveSet::from_ranges(&geometry, assembly.have().runs()).expect("ranges");
     let repair = (64..68).map(|esi| SymbolId { block: 0, esi });
     let mut resumed = Assembly::resume(geometry, have, repair);
     assert_eq!(resumed.ready().collect::<Vec<_>>(), [0]);
-    // The old solve ends, and the new assembly's as well.
+    // The old solve ends, and that of the new assembly as well.
     assembly.abandon(&solve);
     assert!(assembly.solve(0).is_some());
     let solve = resumed.solve(0).expect("ready");
@@ -196,7 +196,7 @@ fn symbols_come_while_a_block_is_solved_and_a_restart_goes_on() {
 }
 
 #[test]
-fn what_a_solve_reads_is_kept_to_its_end_though_its_block_is_complete() {
+fn repair_symbols_are_kept_until_a_running_solve_ends() {
     let geometry = Geometry::new(1 << 20, 1 << 14, 64, 16).expect("a cut");
     let object = bytes_of(geometry.length(), &mut rng(7));
     let all = symbols(&geometry, &object, 0);
@@ -215,7 +215,7 @@ fn what_a_solve_reads_is_kept_to_its_end_though_its_block_is_complete() {
 }
 
 #[test]
-fn a_solve_that_fails_waits_for_one_more() {
+fn a_failed_solve_waits_for_one_more_symbol() {
     let geometry = Geometry::new(1 << 20, 1 << 14, 64, 16).expect("a cut");
     let object = bytes_of(geometry.length(), &mut rng(6));
     let (mut assembly, mut store) = (Assembly::new(geometry), MemoryStore::new());
@@ -231,7 +231,7 @@ fn a_solve_that_fails_waits_for_one_more() {
 }
 
 #[test]
-fn what_is_no_symbol_or_forged_is_refused() {
+fn absent_and_forged_symbols_are_refused() {
     let geometry = Geometry::new((1 << 20) + 5, 1 << 14, 64, 8).expect("a cut");
     let object = bytes_of(geometry.length(), &mut rng(8));
     let (mut assembly, mut store) = (Assembly::new(geometry), MemoryStore::new());
@@ -241,7 +241,7 @@ fn what_is_no_symbol_or_forged_is_refused() {
     let id = SymbolId { block: 1, esi: 0 };
     let length = AcceptError::Length { id, got: 4, expected: 5 };
     assert_eq!(assembly.accept(id, &[0; 4], &mut store), Err(length));
-    // A repair symbol that is wrong yields bytes that the page does not know.
+    // A wrong repair symbol yields bytes that do not match the page.
     let mut all = symbols(&geometry, &object, 0);
     all[64].1[77] ^= 1;
     for (id, bytes) in &all[1..65] {

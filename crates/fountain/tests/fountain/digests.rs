@@ -1,4 +1,4 @@
-//! Digests against BLAKE3 itself, and what they refuse.
+//! Digests, compared with BLAKE3 itself, and invalid symbols and pages.
 
 use proptest::prelude::*;
 use thalweg_fountain::{
@@ -10,7 +10,7 @@ use thalweg_fountain::{
 
 const MIB: usize = CHUNK_BYTES as usize;
 
-/// `n` bytes without a period that a symbol could share.
+/// `n` bytes without a period that a symbol could have.
 fn object(n: usize) -> Vec<u8> {
     (0..n as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
@@ -28,7 +28,7 @@ fn chunks_of<'a>(geometry: &Geometry, summary: &'a ObjectSummary, block: u32) ->
     &summary.chunks[range.start as usize..range.end as usize]
 }
 
-/// The digest of a chunk as `wire::Manifest` has it.
+/// The digest of a chunk as in `wire::Manifest`.
 fn chunk_digest(bytes: &[u8], index: usize) -> [u8; 32] {
     use blake3::hazmat::HasherExt;
     let mut hasher = blake3::Hasher::new();
@@ -64,8 +64,8 @@ fn check_whole(bytes: &[u8], size: u32, k: u32, piece: usize) {
 }
 
 #[test]
-fn name_chunks_and_symbols_come_from_one_pass() {
-    // Around every shape of the tree: none, part, one and several symbols, chunks and blocks.
+fn one_pass_gives_the_digests_of_object_chunks_and_symbols() {
+    // Lengths around every shape of the tree: no, part of one, one and several symbols, chunks and blocks.
     let lengths = [0, 1, 1024, 1025, 4096, 4097, MIB - 1, MIB, MIB + 1, 2 * MIB, 3 * MIB + 70_000];
     for length in lengths {
         let bytes = object(length);
@@ -78,20 +78,20 @@ fn name_chunks_and_symbols_come_from_one_pass() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
     #[test]
-    fn any_length_in_any_pieces(length in 0..3_000_000_usize, piece in 1000..2_000_000_usize) {
+    fn objects_of_any_length_are_hashed_in_any_pieces(length in 0..3_000_000_usize, piece in 1000..2_000_000_usize) {
         check_whole(&object(length), 1 << 13, 128, piece);
     }
 }
 
 #[test]
-fn a_symbol_is_right_only_in_its_own_place() {
+fn a_symbol_is_valid_only_at_its_own_place() {
     let bytes = vec![7; 2 * MIB];
     let geometry = Geometry::new(bytes.len() as u64, 1 << 14, 64, 8).expect("exists");
     let (summary, pages) = hashed(&geometry, &bytes, MIB);
     let id = |block, esi| SymbolId { block, esi };
     let symbol = &bytes[..1 << 14];
     assert_eq!(pages[0].verify(&geometry, id(0, 3), symbol), Ok(()));
-    // The same bytes elsewhere have another digest.
+    // The same bytes at another place have another digest.
     assert_ne!(source_digest(&geometry, 3, symbol), source_digest(&geometry, 4, symbol));
     let mut other = symbol.to_vec();
     other[9000] ^= 1;
@@ -120,7 +120,7 @@ fn refused_pages(geometry: &Geometry, summary: &ObjectSummary, pages: &[SourcePa
 }
 
 #[test]
-fn a_repair_symbol_fits_one_cast_block_and_place() {
+fn a_repair_symbol_is_valid_only_in_its_cast_block_and_place() {
     let geometry = Geometry::new(2 << 20, 1 << 14, 64, 2).expect("exists");
     let (first, second) = (object(1 << 14), vec![0; 1 << 14]);
     let symbols = [first.as_slice(), second.as_slice()];

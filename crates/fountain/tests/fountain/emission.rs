@@ -1,4 +1,4 @@
-//! The order of emission, and casts through a ring with children of several rates.
+//! The order of emission, and casts through a ring to children of several rates.
 
 use crate::stream::Cast;
 use rand_core::SeedableRng;
@@ -10,7 +10,7 @@ fn rng(seed: u64) -> Xoshiro256PlusPlus {
     Xoshiro256PlusPlus::seed_from_u64(seed)
 }
 
-/// 10 blocks of 64 and one of 3, with 16 repair symbols.
+/// 10 blocks of 64 symbols and one of 3, with 16 repair symbols.
 fn cut() -> Geometry {
     Geometry::new((10 << 20) + 40_000, 1 << 14, 64, 16).expect("a cut")
 }
@@ -27,27 +27,27 @@ fn the_first_pass_sends_each_source_symbol_once_with_several_blocks_open() {
     let distinct: BTreeSet<SymbolId> = first.iter().copied().collect();
     assert_eq!(distinct.len() as u64, cut().symbols());
     assert!(first.iter().all(|id| cut().is_source(*id)));
-    // Rounds of four blocks, each once, in orders that differ.
+    // Rounds of four blocks, each once, in different orders.
     let rounds: Vec<Vec<u32>> =
         first[..160].chunks(4).map(|round| round.iter().map(|id| id.block).collect()).collect();
     for round in &rounds {
         assert_eq!(round.iter().copied().collect::<BTreeSet<u32>>(), (0..4).collect());
     }
     assert!(rounds.iter().collect::<BTreeSet<_>>().len() > 8, "rounds are not permuted");
-    // Of one block, in order.
+    // Within one block, symbols are in order.
     let esis: Vec<u32> = first.iter().filter(|id| id.block == 2).map(|id| id.esi).collect();
     assert_eq!(esis, (0..64).collect::<Vec<_>>());
 }
 
 #[test]
-fn what_is_spent_is_asked_for_and_answered_with_repair_and_then_what_is_lacked() {
+fn spent_blocks_get_repair_symbols_and_then_the_missing_ones() {
     let mut emission = Emission::new(cut(), EmissionSettings::default());
     take(&mut emission, cut().symbols(), 1);
     assert_eq!(emission.spent().collect::<Vec<_>>(), (0..11).collect::<Vec<_>>());
     assert!(take(&mut emission, 5, 2).is_empty(), "nobody said that anything is lacking");
     (0..11).filter(|block| *block != 5).for_each(|block| emission.done(block));
     let esis = |ids: Vec<SymbolId>| ids.iter().map(|id| (id.block, id.esi)).collect::<Vec<_>>();
-    // Two answers; the larger one is met.
+    // Of two answers, the larger need counts.
     emission.lacks(5, 2, [9, 3].into_iter());
     emission.lacks(5, 3, [1, 2, 3].into_iter());
     emission.lacks(4, 3, [1, 2, 3].into_iter());
@@ -55,7 +55,7 @@ fn what_is_spent_is_asked_for_and_answered_with_repair_and_then_what_is_lacked()
     assert_eq!(emission.spent().collect::<Vec<_>>(), [5]);
     emission.lacks(5, 13, 0..13);
     assert_eq!(take(&mut emission, 99, 3).len(), 13);
-    // Repair is used up: what is lacking itself, as many as are needed, none twice.
+    // Repair symbols are used up: the missing symbols themselves follow, as many as needed, none twice.
     emission.lacks(5, 2, [9, 3, 64].into_iter());
     emission.lacks(5, 2, [3, 7].into_iter());
     assert_eq!(esis(take(&mut emission, 9, 4)), [(5, 9), (5, 3), (5, 7)]);
@@ -70,7 +70,7 @@ fn what_is_spent_is_asked_for_and_answered_with_repair_and_then_what_is_lacked()
 }
 
 #[test]
-fn one_that_hands_on_gives_only_what_is_lacked_of_blocks_it_holds() {
+fn a_forwarding_node_sends_only_missing_symbols_of_blocks_it_holds() {
     let share = Share { index: 1, of: 2 };
     let mut emission = Emission::behind(cut(), EmissionSettings { width: 4, share });
     assert!(take(&mut emission, 5, 1).is_empty() && emission.spent().count() == 0);
@@ -78,7 +78,7 @@ fn one_that_hands_on_gives_only_what_is_lacked_of_blocks_it_holds() {
     assert_eq!(emission.spent().collect::<Vec<_>>(), [3]);
     emission.lacks(3, 2, [5, 6].into_iter());
     assert_eq!(take(&mut emission, 5, 1).iter().map(|id| id.esi).collect::<Vec<_>>(), [72, 73]);
-    // Nobody could check the rest.
+    // There is no proof of the other repair symbols.
     emission.lacks(3, 2, [5, 6].into_iter());
     emission.no_repair(3);
     assert_eq!(emission.spent().collect::<Vec<_>>(), [3]);
@@ -87,7 +87,7 @@ fn one_that_hands_on_gives_only_what_is_lacked_of_blocks_it_holds() {
 }
 
 #[test]
-fn what_nobody_can_take_now_comes_later() {
+fn symbols_that_nobody_can_take_now_are_sent_later() {
     let mut emission = Emission::new(cut(), EmissionSettings::default());
     let rng = &mut rng(1);
     let odd: Vec<SymbolId> =
@@ -140,8 +140,8 @@ fn every_child_gets_its_own_rate() {
         let best = object().symbols() * (1024 + 12) / rate;
         let finished = child.finished.expect("ends");
         assert!(finished as f64 <= best as f64 * 1.03, "at {rate}: {finished} instead of {best}");
-        // The fast ones never need a source symbol again. What waits in the ring when a slow
-        // one says what it lacks comes twice; the ring alone is 4 % of this small object.
+        // Fast children need no source symbol again. Symbols that are in the ring when a slow child reports what it
+        // lacks arrive twice; the ring alone is 4 % of this small object.
         let percent = if rate == 40_000 { 1 } else { 3 };
         let useless = child.useless * 100 / child.symbols;
         assert!(useless < percent, "at {rate}: {} of {}", child.useless, child.symbols);
@@ -156,7 +156,7 @@ fn a_crawling_child_changes_nothing_for_others() {
         let (alone, beside) = (alone.finished.expect("ends"), beside.finished.expect("ends"));
         assert!(beside as f64 <= alone as f64 * 1.02, "{beside} instead of {alone}");
     }
-    // And whatever the slow one got was of use to it.
+    // Nearly all symbols that the slow child got were of use to it.
     let slow = &beside[2];
     assert!(slow.symbols > 300, "{} symbols", slow.symbols);
     assert!(slow.useless * 100 <= slow.symbols, "{} of {}", slow.useless, slow.symbols);

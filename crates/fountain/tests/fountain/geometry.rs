@@ -1,4 +1,4 @@
-//! Cuts of objects of every length.
+//! Geometries of objects of every length.
 
 use proptest::prelude::*;
 use thalweg_fountain::{
@@ -23,7 +23,7 @@ fn the_default_cut_fits_every_length() {
 }
 
 #[test]
-fn what_cannot_be_cut_is_refused() {
+fn impossible_geometries_are_refused() {
     let new = Geometry::new;
     assert_eq!(new(1, 3000, 1024, 8), Err(GeometryError::SymbolBytes(3000)));
     assert_eq!(new(1, 512, 2048, 8), Err(GeometryError::SymbolBytes(512)));
@@ -55,7 +55,7 @@ fn the_last_symbol_is_short_and_repair_symbols_are_whole() {
     assert!(g.chunks_of(u32::MAX).is_empty() && g.bytes_of(u32::MAX).is_empty());
 }
 
-/// Any cut that is possible.
+/// Any valid geometry.
 fn any_cut() -> impl Strategy<Value = Geometry> {
     (any::<u64>(), 10..=16_u32, 1..=32_u32, 0..=64_u32).prop_filter_map(
         "too many symbols",

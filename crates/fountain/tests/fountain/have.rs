@@ -1,10 +1,10 @@
-//! Sets of symbols against the plain set of the standard library.
+//! Sets of symbols, compared with the standard library's sets.
 
 use proptest::prelude::*;
 use std::{collections::BTreeSet, ops::Range};
 use thalweg_fountain::{Geometry, HaveSet, MAX_LENGTH};
 
-/// 3 MiB and a little in symbols of 16 KiB, blocks of 64: 197 symbols, the last block of 5.
+/// 3 MiB and a bit in symbols of 16 KiB and blocks of 64: 197 symbols, the last block has 5.
 fn cut() -> Geometry {
     Geometry::new((3 << 20) + (4 << 14) + 1, 1 << 14, 64, 8).expect("exists")
 }
@@ -13,7 +13,7 @@ fn members(runs: impl Iterator<Item = Range<u64>>) -> BTreeSet<u64> {
     runs.flatten().collect()
 }
 
-/// Runs are in order, not empty, and do not touch.
+/// Whether runs are ascending, not empty, and do not touch.
 fn tidy(runs: &[Range<u64>]) -> bool {
     runs.iter().all(|run| run.start < run.end)
         && runs.windows(2).all(|pair| pair[0].end < pair[1].start)
@@ -40,7 +40,7 @@ fn build(steps: &[(bool, Range<u64>)]) -> (HaveSet, BTreeSet<u64>) {
 
 proptest! {
     #[test]
-    fn it_is_a_set(steps in steps(), probe in 0..220_u64) {
+    fn a_have_set_behaves_like_a_set(steps in steps(), probe in 0..220_u64) {
         let (mut set, mut plain) = build(&steps);
         prop_assert_eq!(set.count(), plain.len() as u64);
         prop_assert_eq!(set.contains(probe), plain.contains(&probe));
@@ -62,7 +62,7 @@ proptest! {
     }
 
     #[test]
-    fn a_difference_is_one(a in steps(), b in steps(), from in 0..200_u64) {
+    fn beyond_is_the_set_difference(a in steps(), b in steps(), from in 0..200_u64) {
         let ((a, plain_a), (b, plain_b)) = (build(&a), build(&b));
         let runs: Vec<_> = a.beyond(&b, from).collect();
         prop_assert!(tidy(&runs));
@@ -72,7 +72,7 @@ proptest! {
 }
 
 #[test]
-fn ranges_outside_are_refused() {
+fn ranges_outside_the_object_are_refused() {
     let mut set = HaveSet::empty(&cut());
     assert!(set.insert_range(100..198).is_err());
     #[expect(clippy::reversed_empty_ranges, reason = "as a neighbour may send it")]
@@ -84,7 +84,7 @@ fn ranges_outside_are_refused() {
 }
 
 #[test]
-fn four_tebibytes_are_walked_by_blocks() {
+fn a_set_of_4_tebibytes_is_iterated_by_blocks() {
     let cut = Geometry::for_length(MAX_LENGTH).expect("exists");
     let mut set = HaveSet::all(&cut);
     assert!(set.is_complete());

@@ -1,4 +1,4 @@
-//! The fountain by its public face.
+//! Tests of the crate's public interface.
 
 mod codec;
 mod digests;

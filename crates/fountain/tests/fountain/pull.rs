@@ -17,7 +17,7 @@ fn cut() -> Geometry {
     Geometry::for_length(32 << 20).expect("a cut")
 }
 
-/// Seconds at the sum of these rates.
+/// The transfer time in seconds at this total rate.
 fn best(mbps: f64) -> f64 {
     cut().length() as f64 * 8e-6 / mbps
 }
@@ -31,7 +31,7 @@ fn rates_of_parents_add_up() {
 }
 
 #[test]
-fn nothing_need_be_known_of_a_parent() {
+fn rates_of_unknown_parents_are_found() {
     let parents = [Served::new(400.0, 40).unknown(), Served::new(100.0, 10).unknown()];
     let end = Swarm::new(cut(), &parents, 2).run();
     // Half a second to find the rates.
@@ -39,7 +39,7 @@ fn nothing_need_be_known_of_a_parent() {
 }
 
 #[test]
-fn a_parent_that_dies_is_replaced() {
+fn a_dead_parent_is_replaced() {
     let parents = [Served::new(50.0, 20), Served::new(50.0, 20).dies(1.0)];
     let end = Swarm::new(cut(), &parents, 3).run();
     assert_eq!(end.left, [ParentId(1)]);
@@ -50,8 +50,8 @@ fn a_parent_that_dies_is_replaced() {
 }
 
 #[test]
-fn the_tail_of_a_parent_that_crawls_is_asked_of_another() {
-    // It was said to be fast, so much is asked of it; it takes seconds for each symbol.
+fn the_tail_of_a_very_slow_parent_is_requested_from_another() {
+    // It is expected to be fast, so much is requested from it, but each symbol takes about 0.7 s.
     let crawling = Served::new(0.2, 20).said(50.0);
     let end = Swarm::new(cut(), &[Served::new(50.0, 20), crawling], 4).run();
     assert!(end.left.is_empty(), "it is not silent");
@@ -60,7 +60,7 @@ fn the_tail_of_a_parent_that_crawls_is_asked_of_another() {
 }
 
 #[test]
-fn partial_holders_serve_what_they_have_and_rare_chunks_come_first() {
+fn parents_that_hold_a_part_are_used_and_rare_chunks_come_first() {
     let first = Served::new(20.0, 20).holding(0..1024);
     let end = Swarm::new(cut(), &[first, Served::new(20.0, 20)], 5).run();
     assert!(end.seconds <= best(40.0) * 1.15, "{} s instead of {}", end.seconds, best(40.0));
@@ -68,7 +68,7 @@ fn partial_holders_serve_what_they_have_and_rare_chunks_come_first() {
 }
 
 #[test]
-fn siblings_ask_for_different_chunks() {
+fn siblings_request_different_chunks() {
     let asked = |seed| {
         let mut pull = Pull::new(cut(), HaveSet::empty(&cut()), PullSettings::default());
         pull.join(ParentId(0), Rate::from_mbps(100.0), Duration::from_millis(200), Time::ZERO);
@@ -81,12 +81,12 @@ fn siblings_ask_for_different_chunks() {
     assert!(shared < 152, "{shared} of 305 are asked by both");
 }
 
-/// What a test knows of a pull from outside.
+/// A pull, and what a test observes of it.
 struct Outside {
     pull: Pull,
     rng: Xoshiro256PlusPlus,
     now: Time,
-    /// What each parent was asked and has not sent, in order.
+    /// Symbols requested from each parent and not sent yet, in order.
     queues: BTreeMap<ParentId, Vec<u64>>,
     duplicates: u64,
     held: HaveSet,
@@ -123,7 +123,7 @@ impl Outside {
         }
     }
 
-    /// The parent sends something of what it was asked, not always the first; sometimes rubbish.
+    /// The parent sends one of the first three requested symbols, or a wrong one.
     fn send(&mut self, id: ParentId, rubbish: bool) {
         let length = self.queues.get(&id).map_or(0, Vec::len) as u64;
         if length == 0 {
@@ -167,11 +167,11 @@ impl Outside {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn whatever_happens_each_symbol_comes_once(seed in any::<u64>(), steps in 0..300) {
+    fn each_symbol_arrives_once_whatever_parents_do(seed in any::<u64>(), steps in 0..300) {
         let geometry = Geometry::new(20 << 20, 1 << 14, 64, 8).expect("a cut");
         let mut outside = Outside::new(seed, geometry);
         (0..steps).for_each(|_| outside.step(&geometry));
-        // A parent that has everything ends it; the others go first.
+        // All parents leave. Then one that holds everything completes the object.
         (0..5).for_each(|id| outside.leave(ParentId(id)));
         prop_assert_eq!(outside.pull.progress().asked, 0);
         let last = ParentId(9);
@@ -193,7 +193,7 @@ proptest! {
 }
 
 #[test]
-fn what_nobody_asked_for_is_no_sign_of_life_and_not_taken() {
+fn unrequested_symbols_are_no_sign_of_life_and_are_not_accepted() {
     let mut pull = Pull::new(cut(), HaveSet::empty(&cut()), PullSettings::default());
     let (parent, mut now) = (ParentId(1), Time::ZERO);
     pull.join(parent, Rate::from_mbps(80.0), Duration::from_millis(10), now);
@@ -212,7 +212,7 @@ fn what_nobody_asked_for_is_no_sign_of_life_and_not_taken() {
 }
 
 #[test]
-fn what_came_otherwise_is_not_asked_and_strangers_change_nothing() {
+fn symbols_obtained_otherwise_are_not_requested_and_unknown_parents_are_ignored() {
     let mut pull = Pull::new(cut(), HaveSet::empty(&cut()), PullSettings::default());
     let (parent, now) = (ParentId(1), Time::ZERO);
     assert_eq!(pull.arrived(parent, 0, now), Arrived::Unknown);

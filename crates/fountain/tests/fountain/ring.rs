@@ -9,7 +9,7 @@ pub fn cut() -> Geometry {
     Geometry::new(8 << 20, 1 << 10, 1024, 8).expect("a cut")
 }
 
-/// A frame that says its length and number; `n` bytes in all, at least 8.
+/// A frame that contains its length and number; `n` bytes in all, at least 8.
 pub fn frame(number: u32, n: usize) -> Vec<u8> {
     let mut frame = vec![number as u8; n];
     frame[..4].copy_from_slice(&(n as u32).to_be_bytes());
@@ -17,7 +17,7 @@ pub fn frame(number: u32, n: usize) -> Vec<u8> {
     frame
 }
 
-/// The numbers of the whole frames in what a socket got; what is left over must begin one.
+/// The numbers of the complete frames that a socket got. Remaining bytes must be the beginning of a frame.
 pub fn numbers(mut bytes: &[u8]) -> Vec<u32> {
     let mut numbers = Vec::new();
     while bytes.len() >= 8 {
@@ -46,7 +46,7 @@ pub fn take(ring: &mut Ring, child: ChildId, n: usize, got: &mut Vec<u8>) -> usi
     taken
 }
 
-/// A page that has nothing to say.
+/// An empty page: none is needed.
 pub fn empty() -> Shared {
     Shared::default()
 }
@@ -95,7 +95,7 @@ proptest! {
                     prop_assert_eq!(all, done.iter().all(|done| done.contains(&block)));
                 }
             }
-            // What is held, by what each child was last given to take: it is counted as it comes.
+            // The peak is updated with each step.
             peak = peak.max(ring.peak_bytes());
             prop_assert_eq!(ring.peak_bytes(), peak, "it never falls");
             prop_assert!(peak <= 9 * 1036, "{} bytes", peak);
@@ -124,7 +124,7 @@ proptest! {
 }
 
 #[test]
-fn a_symbol_begun_is_finished_though_the_ring_went_on() {
+fn a_begun_symbol_is_finished_after_it_was_overwritten() {
     let mut ring = Ring::new(&cut(), 2 * 1036, 12).expect("room");
     let (child, mut got) = (ChildId(0), Vec::new());
     ring.join(child);
@@ -135,7 +135,7 @@ fn a_symbol_begun_is_finished_though_the_ring_went_on() {
     push(&mut ring, 0);
     assert_eq!(take(&mut ring, child, 300, &mut got), 300);
     assert_eq!((1..=5).map(|n| push(&mut ring, n)).sum::<usize>(), 3);
-    // Its block is done meanwhile: the rest is sent all the same, nothing else is.
+    // Its block is done meanwhile: the rest of the frame is sent nevertheless, and nothing else.
     assert!(!ring.feasible(1, 0));
     assert!(ring.done(child, 0) && ring.done_by_all(0));
     assert_eq!(take(&mut ring, child, usize::MAX, &mut got), 700);
@@ -149,7 +149,7 @@ fn a_symbol_begun_is_finished_though_the_ring_went_on() {
 }
 
 #[test]
-fn the_most_that_a_ring_held_is_told_with_what_sockets_have_begun() {
+fn the_peak_includes_buffers_that_sockets_have_begun() {
     let mut ring = Ring::new(&cut(), 2 * 1036, 12).expect("room");
     let (slow, fast, mut got) = (ChildId(0), ChildId(1), Vec::new());
     [slow, fast].into_iter().for_each(|id| ring.join(id));
@@ -175,7 +175,7 @@ fn the_most_that_a_ring_held_is_told_with_what_sockets_have_begun() {
 }
 
 #[test]
-fn a_ring_is_as_large_as_told() {
+fn a_ring_has_the_requested_size() {
     let cut = Geometry::for_length(1 << 30).expect("a cut");
     let ring = Ring::new(&cut, RING_BYTES, 12).expect("room");
     assert_eq!(ring.capacity(), RING_BYTES / (16_384 + 12));
@@ -191,7 +191,7 @@ fn a_ring_is_as_large_as_told() {
 }
 
 #[test]
-fn pages_go_before_their_first_symbol_and_messages_behind_what_is_there() {
+fn pages_precede_their_first_symbol_and_messages_follow_the_rings_frames() {
     let mut ring = Ring::new(&cut(), 4 * 1036, 12).expect("room");
     let (child, other, mut got) = (ChildId(0), ChildId(1), Vec::new());
     ring.join(child);
@@ -206,12 +206,12 @@ fn pages_go_before_their_first_symbol_and_messages_behind_what_is_there() {
     push(&mut ring, 0, 2);
     take(&mut ring, child, usize::MAX, &mut got);
     assert_eq!(got, [0xf0, 0x01, 0xf1, 0x11, 0xee, 0x02]);
-    // Whoever comes later gets the page as well.
+    // A child that joins later gets the page as well.
     ring.join(other);
     got.clear();
     take(&mut ring, other, usize::MAX, &mut got);
     assert_eq!(got, [0xf0, 0x01, 0xf1, 0x11, 0x02]);
-    // Source symbols that it said it has do not come, and do not count as missed.
+    // Source symbols that it did not report as missing are not sent, and do not count as missed.
     ring.lacks(child, 0, 2, [1, 7].into_iter(), false);
     ring.lacks(child, 0, 1, [7].into_iter(), false);
     ring.lacks(child, 0, 1, [9].into_iter(), true);
@@ -227,7 +227,7 @@ fn pages_go_before_their_first_symbol_and_messages_behind_what_is_there() {
 }
 
 #[test]
-fn who_was_asked_gets_nothing_that_a_sibling_lacks_until_it_answers() {
+fn an_asked_child_gets_no_source_symbols_of_the_block_until_it_answers() {
     let mut ring = Ring::new(&cut(), 64 << 10, 12).expect("room");
     let (asked, other) = (ChildId(0), ChildId(1));
     [asked, other].into_iter().for_each(|id| ring.join(id));
@@ -240,7 +240,7 @@ fn who_was_asked_gets_nothing_that_a_sibling_lacks_until_it_answers() {
         take(ring, id, usize::MAX, &mut got);
         got
     };
-    // What lies before the question comes all the same.
+    // Frames before the question are sent nevertheless.
     push(&mut ring, 0);
     ring.ask(asked, 0, Arc::new(frame(99, 1036)));
     assert_eq!(numbers(&got(&mut ring, asked)), [0, 99]);

@@ -1,14 +1,14 @@
-//! Rings: several frames at once before a socket, and what comes to the ring before it takes them.
+//! Rings: several frames offered to a socket at once, and frames that arrive before it takes them.
 
 use crate::ring::{cut, empty, frame, numbers, take};
 use proptest::prelude::*;
 use std::sync::Arc;
 use thalweg_fountain::{ChildId, Ring, Shared, SymbolId};
 
-/// Bytes of a frame here.
+/// Bytes of a frame in these tests.
 const FRAME: usize = 1036;
 
-/// A child whose socket was offered something and has not said yet what it took.
+/// A child whose socket has an offer and has not reported yet what it took.
 struct Socket {
     id: ChildId,
     offered: Vec<(Shared, usize)>,
@@ -24,7 +24,7 @@ impl Socket {
         self.offered = ring.offer(self.id, most);
     }
 
-    /// It takes up to `n` bytes of it; how many symbols count as missed no more.
+    /// Takes up to `n` bytes of the offer. Returns how many symbols no longer count as missed.
     fn take(&mut self, ring: &mut Ring, n: usize) -> usize {
         let mut left = n;
         for (bytes, at) in std::mem::take(&mut self.offered) {
@@ -35,7 +35,7 @@ impl Socket {
         ring.took(self.id, n - left)
     }
 
-    /// All there is; the numbers of the symbols that it got.
+    /// Takes everything. Returns the numbers of the symbols that it got.
     fn take_all(&mut self, ring: &mut Ring) -> Vec<u32> {
         take(ring, self.id, usize::MAX, &mut self.got);
         let numbers = numbers(&self.got);
@@ -70,8 +70,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
-    fn several_sockets_take_of_what_they_were_offered_when_they_like(steps in steps()) {
-        // Room for twelve frames: three at most behind the first lie before one socket, six before all.
+    fn several_sockets_take_offered_frames_at_any_time(steps in steps()) {
+        // Room for twelve frames. Besides the first, at most three are offered to one socket, and six to all.
         let mut ring = Ring::new(&cut(), 12 * FRAME, 12).expect("room");
         let mut sockets = [Socket::new(0), Socket::new(4), Socket::new(7)];
         sockets.iter().for_each(|socket| ring.join(socket.id));
@@ -111,7 +111,7 @@ proptest! {
     }
 
     #[test]
-    fn a_child_that_begins_anew_gets_whole_symbols(
+    fn a_child_that_rejoins_gets_whole_symbols(
         turns in prop::collection::vec((0..6_u32, 0..5000_usize, 0..6_u32, 0..9000_usize), 1..60),
         anew in prop::collection::btree_set(0..60_usize, 0..4),
     ) {
@@ -133,7 +133,7 @@ proptest! {
 }
 
 #[test]
-fn who_begins_anew_amid_a_symbol_gets_the_rest_of_it_first() {
+fn a_child_that_rejoins_within_a_symbol_gets_its_rest_first() {
     let mut ring = Ring::new(&cut(), 8 * FRAME, 12).expect("room");
     let (child, mut got) = (ChildId(0), Vec::new());
     ring.join(child);
@@ -141,14 +141,14 @@ fn who_begins_anew_amid_a_symbol_gets_the_rest_of_it_first() {
     take(&mut ring, child, FRAME + 300, &mut got);
     ring.join(child);
     take(&mut ring, child, usize::MAX, &mut got);
-    // From the oldest on, behind the one that was begun: `numbers` finds no torn one.
+    // From the oldest frame on, after the begun one. `numbers` checks that no frame is torn.
     assert_eq!((numbers(&got), got.len()), (vec![0, 1, 0, 1, 2], 5 * FRAME));
-    // As one that begins: what it was sent before is not counted of it.
+    // The child counts as new: earlier symbols are not counted.
     assert_eq!(ring.status(child).expect("a child").sent_symbols, 3);
 }
 
 #[test]
-fn what_a_socket_took_of_what_was_offered_before_it_began_anew_comes_again() {
+fn frames_taken_from_an_offer_before_a_rejoin_are_sent_again() {
     let mut ring = Ring::new(&cut(), 16 * FRAME, 12).expect("room");
     let mut socket = Socket::new(0);
     ring.join(socket.id);
@@ -156,13 +156,13 @@ fn what_a_socket_took_of_what_was_offered_before_it_began_anew_comes_again() {
     socket.offer(&mut ring, 4 * FRAME);
     assert_eq!(socket.offered.len(), 4);
     ring.join(socket.id);
-    // It has begun the second when that is told.
+    // The socket has begun the second frame when it reports.
     socket.take(&mut ring, FRAME + 500);
     assert_eq!(socket.take_all(&mut ring), [0, 1, 0, 1, 2, 3]);
 }
 
 #[test]
-fn nothing_is_begun_that_a_socket_does_not_take() {
+fn offered_frames_are_not_begun_until_taken() {
     let mut ring = Ring::new(&cut(), 8 * FRAME, 12).expect("room");
     let mut socket = Socket::new(0);
     ring.join(socket.id);
@@ -170,7 +170,7 @@ fn nothing_is_begun_that_a_socket_does_not_take() {
     socket.offer(&mut ring, 9 * FRAME);
     assert_eq!(socket.offered.len(), 2, "a quarter of the ring");
     assert_eq!(socket.take(&mut ring, 0), 0);
-    // It was full, and took nothing: what it was offered may be missed like any other.
+    // The socket was full and took nothing: offered frames may be missed like any others.
     assert_eq!(push(&mut ring, 0, 8), 1);
     socket.offer(&mut ring, 0);
     assert_eq!(socket.take(&mut ring, 10), 0);
@@ -179,24 +179,24 @@ fn nothing_is_begun_that_a_socket_does_not_take() {
 }
 
 #[test]
-fn what_lies_before_sockets_takes_room_and_is_missed_by_who_wants_it_alone() {
+fn overwritten_frames_in_offers_take_room_and_count_as_missed_where_wanted() {
     let mut ring = Ring::new(&cut(), 8 * FRAME, 12).expect("room");
     let (mut socket, other) = (Socket::new(0), ChildId(1));
     ring.join(socket.id);
     (0..8).for_each(|n| _ = push(&mut ring, n % 2, n));
-    // Amid the first: the next two lie before the socket, behind the rest of it.
+    // Within the first frame: the next two are offered behind its rest.
     socket.offer(&mut ring, 0);
     socket.take(&mut ring, 10);
     socket.offer(&mut ring, 9 * FRAME);
     assert_eq!(socket.offered.len(), 3);
     ring.join(other);
     ring.done(other, 1);
-    // The ninth overwrites the first, which nobody but the other wants now; the tenth the second, third and
-    // fourth, as two of these still lie there. The other wants but one of them.
+    // The ninth frame overwrites the first, which only the other child still wants. The tenth overwrites the second,
+    // third and fourth, because two of these are still offered; the other child wants only one of them.
     assert_eq!(push(&mut ring, 0, 8), 1);
     assert_eq!(push(&mut ring, 0, 9), 3 + 1);
     assert_eq!(ring.status(other).expect("a child").missed_symbols, 2);
-    // The socket took two of the three that it has missed meanwhile.
+    // The socket took two of the three frames that counted as missed meanwhile.
     assert_eq!(socket.take(&mut ring, 3 * FRAME), 2);
     assert_eq!(ring.status(socket.id).expect("a child").missed_symbols, 1);
     assert_eq!(socket.take_all(&mut ring), [0, 1, 2, 4, 5, 6, 7, 8, 9]);
@@ -204,13 +204,13 @@ fn what_lies_before_sockets_takes_room_and_is_missed_by_who_wants_it_alone() {
 }
 
 #[test]
-fn what_goes_though_it_is_lacked_no_more_takes_nothing_off_the_need() {
+fn a_sent_symbol_that_is_not_missing_does_not_reduce_the_need() {
     let mut ring = Ring::new(&cut(), 8 * FRAME, 12).expect("room");
     let mut socket = Socket::new(0);
     ring.join(socket.id);
     (0..2).for_each(|n| _ = push(&mut ring, 0, n));
     socket.offer(&mut ring, 2 * FRAME);
-    // It has both from elsewhere, and needs two symbols more.
+    // It has got both otherwise, and needs two more symbols.
     ring.lacks(socket.id, 0, 2, [5, 6].into_iter(), false);
     socket.take(&mut ring, 2 * FRAME);
     let repair = cut().source_symbols_of(0);

@@ -1,5 +1,5 @@
-//! A source, its ring and its children, in ticks: sockets take so many bytes a tick, and
-//! what children say arrives some ticks later. Blocks are solved by any K distinct symbols.
+//! A simulation of a source, its ring and its children, in ticks: each socket takes a number of bytes per tick, and
+//! messages of children arrive some ticks later. Any K distinct symbols solve a block.
 
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -9,16 +9,16 @@ use std::{
 };
 use thalweg_fountain::{ChildId, Emission, EmissionSettings, Geometry, RING_BYTES, Ring};
 
-/// Ticks until the source hears of a block that is done.
+/// Ticks until a child's message arrives at the source.
 const DELAY: u64 = 3;
 
-/// Bytes of a frame's header: block and ESI, and some.
+/// Bytes of a frame's header: block, ESI, and four more.
 const HEADER: usize = 12;
 
-/// As an ESI: the question what is lacking.
+/// The ESI of a question about a block.
 const ASK: u32 = u32::MAX;
 
-/// What a child says.
+/// A child's message.
 enum Said {
     Done(u32),
     Lacks(u32, Vec<u32>),
@@ -32,14 +32,14 @@ pub struct Child {
     done: BTreeSet<u32>,
     /// Symbols received.
     pub symbols: u64,
-    /// Of them, those that were of no use.
+    /// Those of them that were of no use.
     pub useless: u64,
-    /// The tick in which it had everything.
+    /// The tick in which it had all blocks.
     pub finished: Option<u64>,
 }
 
 impl Child {
-    /// Takes bytes; what it has to say then.
+    /// Takes bytes. Returns its messages.
     fn take(&mut self, bytes: &[u8], geometry: &Geometry) -> Vec<Said> {
         self.buffer.extend_from_slice(bytes);
         let size = HEADER + geometry.symbol_bytes() as usize;
@@ -67,7 +67,7 @@ impl Child {
         None
     }
 
-    /// Source symbols of a block that it lacks.
+    /// The source symbols of a block that it lacks.
     fn lacks(&self, block: u32, geometry: &Geometry) -> Vec<u32> {
         let have = self.open.get(&block);
         let lacks = |esi: &u32| !have.is_some_and(|have| have.contains(esi));
@@ -82,14 +82,14 @@ pub struct Cast {
     emission: Emission,
     rng: Xoshiro256PlusPlus,
     children: Vec<(u64, Child)>,
-    /// What children said: when it is heard, who, what.
+    /// Children's messages: when they arrive, from which child, and the message.
     said: VecDeque<(u64, usize, Said)>,
-    /// Who was asked about which blocks.
+    /// Which child was asked about which block.
     asked: BTreeSet<(usize, u32)>,
 }
 
 impl Cast {
-    /// To children that take these bytes a tick.
+    /// Creates a cast to children that take these numbers of bytes per tick.
     pub fn new(geometry: Geometry, rates: &[u64], seed: u64) -> Self {
         let mut ring = Ring::new(&geometry, RING_BYTES, HEADER).expect("room");
         (0..rates.len() as u64).for_each(|id| ring.join(ChildId(id)));
@@ -104,7 +104,7 @@ impl Cast {
         }
     }
 
-    /// Until all have everything, at most so many ticks.
+    /// Runs until all children have everything, at most this many ticks.
     pub fn run(mut self, ticks: u64) -> Vec<Child> {
         for now in 0..ticks {
             self.hear(now);
@@ -135,7 +135,7 @@ impl Cast {
         }
     }
 
-    /// The source fills the ring at the pace of the fastest child.
+    /// Fills the ring at the pace of the fastest child.
     fn fill(&mut self) -> bool {
         self.ask();
         let (mut filled, ahead) = (false, self.ring.capacity() / 2);
@@ -169,7 +169,7 @@ impl Cast {
         Arc::new(frame)
     }
 
-    /// Each socket takes what it can; whether any took something.
+    /// Lets each socket take what it can. Returns whether any took something.
     fn drain(&mut self, budgets: &mut [u64], now: u64) -> bool {
         let mut any = false;
         for (at, (_, child)) in self.children.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! Parents that serve asks one after the other at their rates, event by event.
+//! A simulation of parents that serve requests one after the other at their rates, event by event.
 
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -6,10 +6,10 @@ use std::{collections::BTreeSet, ops::Range, time::Duration};
 use thalweg_fountain::{Geometry, HaveSet, ParentId, Pull, PullSettings};
 use thalweg_units::{ByteSize, Rate, Time};
 
-/// How often the receiver looks after parents that are idle or silent.
+/// Interval for checking for idle and silent parents.
 const TICK: Duration = Duration::from_millis(50);
 
-/// A parent as it is.
+/// A simulated parent.
 #[derive(Clone, Debug)]
 pub struct Served {
     rate: Rate,
@@ -17,49 +17,49 @@ pub struct Served {
     rtt: Duration,
     dies: Time,
     holds: Range<u64>,
-    /// When it has sent all it was asked.
+    /// When it has sent everything that was requested.
     free: Time,
 }
 
 impl Served {
-    /// One that holds everything, with its rate and round trip (ms).
+    /// A parent that holds everything, with this rate and round trip (ms).
     pub fn new(mbps: f64, rtt: u64) -> Self {
         let rate = Rate::from_mbps(mbps);
         let (rtt, holds) = (Duration::from_millis(rtt), 0..u64::MAX);
         Self { rate, said: rate, rtt, dies: Time::MAX, holds, free: Time::ZERO }
     }
 
-    /// Nothing is known of it beforehand.
+    /// The receiver does not know its rate.
     pub fn unknown(mut self) -> Self {
         self.said = Rate::ZERO;
         self
     }
 
-    /// It is expected to have another rate.
+    /// The receiver expects this rate.
     pub fn said(mut self, mbps: f64) -> Self {
         self.said = Rate::from_mbps(mbps);
         self
     }
 
-    /// It sends nothing from then on.
+    /// It sends nothing from this time on.
     pub fn dies(mut self, seconds: f64) -> Self {
         self.dies = Time::ZERO + Duration::from_secs_f64(seconds);
         self
     }
 
-    /// It holds these symbols only.
+    /// It holds only these symbols.
     pub fn holding(mut self, range: Range<u64>) -> Self {
         self.holds = range;
         self
     }
 }
 
-/// How a swarm ended.
+/// The result of a run.
 #[derive(Debug)]
 pub struct End {
     /// When the receiver had everything.
     pub seconds: f64,
-    /// Symbols that came twice.
+    /// Symbols that arrived twice.
     pub duplicates: u64,
     /// Parents that were given up.
     pub left: Vec<ParentId>,
@@ -73,13 +73,13 @@ pub struct Swarm {
     pull: Pull,
     parents: Vec<Served>,
     rng: Xoshiro256PlusPlus,
-    /// Symbols under way: when they arrive, from whom, which.
+    /// Symbols in transit: arrival time, parent, index.
     events: BTreeSet<(Time, usize, u64)>,
     end: End,
 }
 
 impl Swarm {
-    /// A receiver that has nothing.
+    /// Creates a receiver without symbols.
     pub fn new(geometry: Geometry, parents: &[Served], seed: u64) -> Self {
         let mut pull = Pull::new(geometry, HaveSet::empty(&geometry), PullSettings::default());
         for (at, parent) in parents.iter().enumerate() {
@@ -94,7 +94,7 @@ impl Swarm {
         Self { geometry, pull, parents, rng, events, end }
     }
 
-    /// Until the receiver has everything.
+    /// Runs until the receiver has everything.
     pub fn run(mut self) -> End {
         let mut tick = Time::ZERO;
         while !self.pull.is_complete() {

@@ -1,4 +1,4 @@
-//! How many casts are handed on at a time, and how much memory they take.
+//! Limits the number and the memory of relayed casts.
 
 use super::{
     super::reception::{RING_TERMS, geometry},
@@ -17,36 +17,35 @@ use thalweg_wire::{
 };
 use tokio::{runtime::Handle, time::sleep};
 
-/// Without source and children it is handed on no more after so long.
+/// A relay without a source and without children is dropped after this time.
 const ALONE: Duration = Duration::from_secs(60);
 
-/// By cast.
+/// Relayed casts by ID.
 type All = Mutex<BTreeMap<CastId, Arc<Relay>>>;
 
-/// All that is handed on, and what may be.
+/// All relayed casts, and the limits on them.
 #[derive(Debug)]
-pub struct Places {
+pub struct RelayTable {
     is_willing: bool,
     most: usize,
-    /// Bytes of memory, for all of them.
+    /// The memory limit of all relayed casts together, in bytes.
     memory: u64,
-    /// What is handed on.
     pub all: Arc<All>,
 }
 
-impl Places {
-    /// All are free.
+impl RelayTable {
+    /// Creates an empty set with the limits of the settings.
     pub fn new(settings: &Settings) -> Self {
         let (is_willing, most) = (settings.relay, settings.max_casts);
         let memory = settings.relay_memory.as_bytes();
         Self { is_willing, most, memory, all: Arc::default() }
     }
 
-    /// One of them, if there is one, and memory for what the offer says.
+    /// Admits a cast, or returns the one that exists already. Reserves memory for the offer's digests and ring.
     ///
     /// # Errors
-    /// Why not.
-    pub fn take(&self, offer: Signed<Offer>, pass: Vec<u8>) -> Result<Seat, Refusal> {
+    /// The reason for a refusal.
+    pub fn take(&self, offer: Signed<Offer>, pass: Vec<u8>) -> Result<RelaySlot, Refusal> {
         let (id, beside) = (offer.value().id(&offer.signer()), beside_ring(offer.value())?);
         let mut all = lock(&self.all);
         self.check(&offer, &all)?;
@@ -59,13 +58,13 @@ impl Places {
             }
         };
         relay.seats.fetch_add(1, Relaxed);
-        Ok(Seat { relay, all: Arc::clone(&self.all) })
+        Ok(RelaySlot { relay, all: Arc::clone(&self.all) })
     }
 
-    /// Whether one would be there; none is taken.
+    /// Checks whether [`Self::take`] would succeed, without changing anything.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason for a refusal.
     pub fn would_take(&self, offer: &Signed<Offer>) -> Result<(), Refusal> {
         self.check(offer, &lock(&self.all))
     }
@@ -86,15 +85,15 @@ impl Places {
         }
     }
 
-    /// Memory that none of them may take.
+    /// Unreserved memory, in bytes.
     fn left(&self, all: &BTreeMap<CastId, Arc<Relay>>) -> u64 {
         all.values().fold(self.memory, |left, relay| left.saturating_sub(relay.memory()))
     }
 
-    /// The ring becomes as large as its source says, as far as there is memory.
+    /// Sets a relay's ring size to the source's request, as far as memory allows.
     pub fn set_ring(&self, relay: &Relay, asked: RingTerms) {
         let all = lock(&self.all);
-        // A ring that is made stays as it is.
+        // An existing ring keeps its size.
         if relay.body.get().is_none() {
             let own = lock(&relay.terms).bytes;
             let most = own.saturating_add(self.left(&all));
@@ -103,15 +102,14 @@ impl Places {
     }
 }
 
-/// A source's place at a relay, from its admission until it goes.
+/// A source's connection to a relay, from its admission until it disconnects.
 #[derive(Debug)]
-pub struct Seat {
-    /// At which.
+pub struct RelaySlot {
     pub(super) relay: Arc<Relay>,
     all: Arc<All>,
 }
 
-impl Drop for Seat {
+impl Drop for RelaySlot {
     fn drop(&mut self) {
         let (all, relay) = (Arc::clone(&self.all), Arc::clone(&self.relay));
         relay.seats.fetch_sub(1, Relaxed);
@@ -127,7 +125,7 @@ impl Drop for Seat {
     }
 }
 
-/// Forgets a relay without source and children; whether it is there for children alone.
+/// Removes a relay without source and children. Returns whether it stays for its children only.
 fn is_kept(all: &All, relay: &Arc<Relay>) -> bool {
     // Sources are admitted under this lock.
     let mut all = lock(all);
@@ -141,8 +139,8 @@ fn is_kept(all: &All, relay: &Arc<Relay>) -> bool {
     has_children
 }
 
-/// The most bytes that digests of an offer take at a relay: the manifest as it comes and as it is kept, and
-/// pages and sheets, each as it is looked at and as it is sent.
+/// The maximum memory of a relayed offer's digests: the manifest encoded and decoded; pages and sheets decoded and as
+/// messages.
 fn beside_ring(offer: &Offer) -> Result<u64, Refusal> {
     let geometry = geometry(offer)?;
     let digests = 32 * u64::from(offer.shape.block_symbols.max(offer.shape.repair_symbols));
@@ -158,12 +156,12 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn places(memory: u64) -> Places {
+    fn places(memory: u64) -> RelayTable {
         let relay_memory = ByteSize::from_bytes(memory);
-        Places::new(&Settings { relay: true, max_casts: 2, relay_memory, ..Default::default() })
+        RelayTable::new(&Settings { relay: true, max_casts: 2, relay_memory, ..Default::default() })
     }
 
-    /// Offers of objects of so many bytes, 512 symbols of 16 KiB a block.
+    /// An offer of an object of this length, with 512 symbols of 16 KiB per block.
     fn offer(name: &str, length: u64, repair_symbols: u32) -> Signed<Offer> {
         let offer = Offer {
             name: FilePath::new(name.into()).unwrap(),
@@ -180,13 +178,13 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_taken_as_soon_as_it_is_given() {
+    fn an_admitted_cast_counts_at_once() {
         let places = places(256 * MIB);
         let take = |name| places.take(offer(name, MIB, 8), Vec::new());
         let _first = take("a").unwrap();
         let _second = take("b").unwrap();
         assert_eq!(take("c").unwrap_err(), Refusal::Busy);
-        // Its source comes again.
+        // The source of a known cast connects again.
         assert!(take("a").is_ok());
     }
 
@@ -200,24 +198,24 @@ mod tests {
     }
 
     #[test]
-    fn rings_share_what_there_is() {
+    fn rings_share_the_memory_limit() {
         let places = places(32 * MIB);
         let seats = ["a", "b"].map(|name| places.take(offer(name, MIB, 8), Vec::new()).unwrap());
         for seat in &seats {
             places.set_ring(&seat.relay, RingTerms { bytes: 64 * MIB, part: 1, parts: 2 });
         }
-        let ring = |seat: &Seat| lock(&seat.relay.terms).bytes;
+        let ring = |seat: &RelaySlot| lock(&seat.relay.terms).bytes;
         assert!(ring(&seats[0]) > 8 * MIB && ring(&seats[1]) == RING_TERMS.bytes);
         let all: u64 = seats.iter().map(|seat| seat.relay.memory()).sum();
         assert_eq!(all, 32 * MIB);
-        // Asked for less, it leaves the rest to others.
+        // If the first relay asks for less, the second can get more.
         places.set_ring(&seats[0].relay, RING_TERMS);
         places.set_ring(&seats[1].relay, RingTerms { bytes: 4 * MIB, part: 1, parts: 2 });
         assert_eq!(ring(&seats[1]), 4 * MIB);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_not_talked_with_leaves_its_place() {
+    async fn a_relay_without_a_source_is_dropped() {
         let places = places(256 * MIB);
         let seat = places.take(offer("a", MIB, 8), Vec::new()).unwrap();
         let again = places.take(offer("a", MIB, 8), Vec::new()).unwrap();

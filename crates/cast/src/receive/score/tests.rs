@@ -3,7 +3,7 @@
 use super::*;
 use std::sync::atomic::Ordering::Relaxed;
 
-fn who(name: &str) -> Who {
+fn who(name: &str) -> ParentName {
     (name != "source").then(|| name.parse().unwrap())
 }
 
@@ -16,22 +16,22 @@ fn wanted(names: &[(&str, u64)], at_once: usize) -> Parents {
     Parents { candidates: names.iter().map(candidate).collect(), at_once }
 }
 
-fn begin(score: &mut Score, wanted: &Parents) -> Vec<(Who, Arc<Got>)> {
+fn begin(score: &mut Score, wanted: &Parents) -> Vec<(ParentName, Arc<ReceivedBytes>)> {
     let next = score.next(wanted);
     let begun = next.iter().map(|candidate| {
-        let got = Arc::new(Got::default());
+        let got = Arc::new(ReceivedBytes::default());
         score.begin(candidate, got.clone(), CancellationToken::new());
         (candidate.name.clone(), got)
     });
     begun.collect()
 }
 
-fn names(begun: &[(Who, Arc<Got>)]) -> Vec<Who> {
+fn names(begun: &[(ParentName, Arc<ReceivedBytes>)]) -> Vec<ParentName> {
     begun.iter().map(|(who, _)| who.clone()).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_takes_the_place_of_one_that_failed_until_that_may_be_tried_again() {
+async fn a_failed_parent_is_replaced_until_it_may_be_tried_again() {
     let (mut score, wanted) = (Score::default(), wanted(&[("a", 9), ("b", 5), ("source", 1)], 1));
     assert_eq!(names(&begin(&mut score, &wanted)), [who("a")]);
     score.ended(&who("a"));
@@ -40,7 +40,7 @@ async fn the_next_takes_the_place_of_one_that_failed_until_that_may_be_tried_aga
     assert_eq!(names(&b), [who("b")]);
     assert_eq!(begin(&mut score, &wanted).len(), 0);
     tokio::time::advance(FIRST_WAIT).await;
-    // Begun beside, until it gives something.
+    // It starts beside `b`, which stays until `a` delivers something.
     let a = begin(&mut score, &wanted);
     assert_eq!(names(&a), [who("a")]);
     assert_eq!(score.review(&wanted), []);
@@ -51,7 +51,7 @@ async fn the_next_takes_the_place_of_one_that_failed_until_that_may_be_tried_aga
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_know_the_cast_yet_keeps_its_place_for_a_while() {
+async fn a_candidate_that_does_not_know_the_cast_keeps_its_place_for_a_while() {
     let (mut score, wanted) = (Score::default(), wanted(&[("a", 9), ("source", 1)], 1));
     let began = Instant::now();
     let mut tries = 0;
@@ -67,11 +67,11 @@ async fn who_does_not_know_the_cast_yet_keeps_its_place_for_a_while() {
         }
         tokio::time::advance(Duration::from_millis(100)).await;
     };
-    assert!(other >= PLACE_HELD && tries >= 10, "{other:?}, {tries}");
+    assert!(other >= MAX_AWAITED && tries >= 10, "{other:?}, {tries}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn liars_are_not_asked_again_and_slow_ones_are_left_for_faster() {
+async fn corrupt_parents_are_banned_and_slow_ones_are_replaced() {
     let (mut score, wanted) = (Score::default(), wanted(&[("a", 9), ("b", 8), ("c", 1)], 1));
     begin(&mut score, &wanted);
     score.ended(&who("a"));
@@ -79,7 +79,7 @@ async fn liars_are_not_asked_again_and_slow_ones_are_left_for_faster() {
     tokio::time::advance(10 * LONGEST_WAIT).await;
     let b = begin(&mut score, &wanted);
     assert_eq!(names(&b), [who("b")]);
-    tokio::time::advance(SPAN).await;
+    tokio::time::advance(FIRST_SPAN).await;
     b[0].1.bytes.store(50_000, Relaxed);
     // 100 kbit/s of 8 Mbit/s.
     let left = score.review(&wanted);
@@ -88,28 +88,28 @@ async fn liars_are_not_asked_again_and_slow_ones_are_left_for_faster() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_parent_that_comes_to_a_stand_is_left_sooner_than_one_that_begins() {
+async fn a_stalled_parent_is_left_sooner_than_a_new_one() {
     let (mut score, wanted) = (Score::default(), wanted(&[("a", 9), ("b", 8)], 1));
     let a = begin(&mut score, &wanted);
-    tokio::time::advance(LATER).await;
+    tokio::time::advance(LATER_SPAN).await;
     assert_eq!(score.review(&wanted), []);
-    tokio::time::advance(SPAN - LATER).await;
+    tokio::time::advance(FIRST_SPAN - LATER_SPAN).await;
     a[0].1.bytes.store(4_500_000, Relaxed);
     assert_eq!(score.review(&wanted), []);
-    tokio::time::advance(LATER).await;
+    tokio::time::advance(LATER_SPAN).await;
     assert_eq!(score.review(&wanted)[0].0, who("a"));
 }
 
-/// Each gives so many kbit/s for a span.
-async fn pass(begun: &[&[(Who, Arc<Got>)]], kbps: &[u64]) {
-    tokio::time::advance(SPAN).await;
+/// Lets a span pass in which each parent delivers at its rate in kbit/s.
+async fn pass(begun: &[&[(ParentName, Arc<ReceivedBytes>)]], kbps: &[u64]) {
+    tokio::time::advance(FIRST_SPAN).await;
     for ((_, got), kbps) in begun.iter().copied().flatten().zip(kbps) {
-        got.bytes.fetch_add(kbps * 1000 / 8 * SPAN.as_secs(), Relaxed);
+        got.bytes.fetch_add(kbps * 1000 / 8 * FIRST_SPAN.as_secs(), Relaxed);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_parent_rests_and_is_on_trial_when_it_comes_back() {
+async fn a_slow_parent_waits_and_is_on_trial_when_it_returns() {
     let (mut score, wanted) = (Score::default(), wanted(&[("a", 9), ("b", 8), ("source", 1)], 1));
     let a = begin(&mut score, &wanted);
     pass(&[&a], &[100]).await;
@@ -120,7 +120,7 @@ async fn a_slow_parent_rests_and_is_on_trial_when_it_comes_back() {
     assert_eq!(names(&b), [who("b")]);
     pass(&[&b], &[8000]).await;
     assert_eq!((score.review(&wanted), begin(&mut score, &wanted).len()), (vec![], 0));
-    // A rest has five spans.
+    // The wait takes five spans.
     for _ in 0..3 {
         pass(&[&b], &[8000]).await;
         assert_eq!((score.review(&wanted), begin(&mut score, &wanted).len()), (vec![], 0));
@@ -129,19 +129,19 @@ async fn a_slow_parent_rests_and_is_on_trial_when_it_comes_back() {
     assert_eq!(score.review(&wanted), []);
     let again = begin(&mut score, &wanted);
     assert_eq!(names(&again), [who("a")]);
-    // It gives something, which does not suffice any more.
+    // It delivers something, but that no longer suffices.
     pass(&[&again, &b], &[200, 8000]).await;
     assert_eq!(score.review(&wanted)[0].0, who("a"));
     score.ended(&who("a"));
     assert!(!score.now[&who("b")].end.is_cancelled());
-    // The second rest is twice as long.
+    // The second wait is twice as long.
     for _ in 0..9 {
         pass(&[&b], &[8000]).await;
         assert_eq!((score.review(&wanted), begin(&mut score, &wanted).len()), (vec![], 0));
     }
     pass(&[&b], &[8000]).await;
     assert_eq!(score.review(&wanted), []);
-    // Now it is as it was meant to be.
+    // Now it delivers as expected.
     let third = begin(&mut score, &wanted);
     assert_eq!(names(&third), [who("a")]);
     pass(&[&third, &b], &[9000, 8000]).await;
@@ -150,7 +150,7 @@ async fn a_slow_parent_rests_and_is_on_trial_when_it_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_one_is_better_than_nobody() {
+async fn a_slow_parent_is_better_than_none() {
     let (mut score, wanted) = (Score::default(), wanted(&[("a", 9), ("b", 8)], 1));
     let a = begin(&mut score, &wanted);
     pass(&[&a], &[100]).await;
@@ -175,7 +175,7 @@ async fn parents_that_share_this_host_s_line_are_not_slow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_plan_others_are_tried_and_the_better_one_stays() {
+async fn without_a_plan_candidates_are_tried_and_the_better_one_stays() {
     let mut wanted = wanted(&[("source", 0), ("a", 0), ("b", 0)], 1);
     wanted.candidates.iter_mut().for_each(|candidate| candidate.bps = None);
     let mut score = Score::default();

@@ -1,13 +1,13 @@
-//! Which casts are taken, and who may have them from here.
+//! Decides which casts this node accepts or relays, and which members may fetch them.
 
-use super::{Entry, LONGEST, Shared, clear::is_gone};
+use super::{Entry, MAX_LIFETIME, Shared, clear::is_gone};
 use crate::{
     disk::{Policy, is_as_made},
     receive::{
         finish,
-        home::{Home, Kept},
+        home::{Home, StoredCast},
         reception::{Reception, State, geometry},
-        relay::Seat,
+        relay::RelaySlot,
         run,
     },
 };
@@ -34,18 +34,18 @@ use tokio::{
 };
 
 impl Shared {
-    /// Whether this node hands a cast on that is not for it.
+    /// Admits a cast that this node only relays.
     pub(super) fn asked_to_relay(
         &self,
         offer: Vec<u8>,
         pass: Vec<u8>,
         peer: &MeshPeer,
-    ) -> Result<Seat, Refusal> {
+    ) -> Result<RelaySlot, Refusal> {
         let offer = self.check_offer(&offer, &pass, peer)?;
         self.relays.admit(offer, pass)
     }
 
-    /// Whether an offer is its sender's, for this node, and can be.
+    /// Checks that an offer is valid, comes from its signer, and has a pass for this node.
     fn check_offer(
         &self,
         offer: &[u8],
@@ -61,13 +61,14 @@ impl Shared {
         self.check_pass(pass, id, &offer, &self.me)?;
         geometry(offer.value())?;
         let now = self.membership.now().as_unix_nanos();
-        if offer.value().expiry.as_unix_nanos() > now.saturating_add(LONGEST.as_nanos() as u64) {
-            return Err(invalid(format!("it is offered for more than {LONGEST:?}")));
+        if offer.value().expiry.as_unix_nanos() > now.saturating_add(MAX_LIFETIME.as_nanos() as u64)
+        {
+            return Err(invalid(format!("it is offered for more than {MAX_LIFETIME:?}")));
         }
         Ok(offer)
     }
 
-    /// Checks whether a cast would be accepted, or forwarded, now. Nothing is created or stored.
+    /// Checks whether a cast would be accepted, or relayed, now. Nothing is created or stored.
     pub(super) async fn would_take(
         self: &Arc<Self>,
         offer: Vec<u8>,
@@ -126,7 +127,7 @@ impl Shared {
         Ok((find_copy(&home, offer.value()), home.policy))
     }
 
-    /// Whether this node takes a cast; what is kept of it.
+    /// Accepts or refuses an offered cast. Returns its reception.
     pub(super) async fn offered(
         self: &Arc<Self>,
         offer: Vec<u8>,
@@ -155,7 +156,7 @@ impl Shared {
         pass: Vec<u8>,
         from: &Member,
     ) -> Result<Arc<Reception>, Refusal> {
-        // One at a time: what there is room for is looked at, and then taken.
+        // One admission at a time: free space is checked and then reserved.
         let _alone = self.admission.lock().unwrap_or_else(PoisonError::into_inner);
         self.let_go_of_gone();
         let known = self.get(id);
@@ -172,7 +173,7 @@ impl Shared {
                 return Err(Refusal::Conducted);
             }
             match reception.home.begin(&offer, &pass) {
-                // What is known of it goes on without; it can be given up, too.
+                // A known cast can continue, or be abandoned, without them.
                 Err(why) if is_full(&why) => {}
                 begun => begun.map_err(|why| unwritten(&why))?,
             }
@@ -184,15 +185,21 @@ impl Shared {
         let others = |inbox: &Path| self.lacked_beside(id, inbox);
         let home: Home = self.inboxes.admit(from, id, offer.value(), others)?;
         home.remove().and_then(|()| home.begin(&offer, &pass)).map_err(|why| unwritten(&why))?;
-        let kept =
-            Kept { offer, pass, parents: None, described: None, is_done: false, record: None };
+        let kept = StoredCast {
+            offer,
+            pass,
+            parents: None,
+            described: None,
+            is_done: false,
+            record: None,
+        };
         let reception = Reception::new(home, from.name.clone(), kept);
         reception.home.keep_record(&reception.record()).map_err(run::refusal)?;
         self.lock().insert(id, Entry::new(Arc::clone(&reception)));
         Ok(reception)
     }
 
-    /// Bytes that are still to come into an inbox, of other casts than this one.
+    /// Bytes that other casts in an inbox still lack.
     fn lacked_beside(&self, id: CastId, inbox: &Path) -> u64 {
         let receptions = self.lock();
         let others = receptions.iter().filter(|(other, _)| **other != id);
@@ -200,10 +207,10 @@ impl Shared {
         here.map(|(_, entry)| entry.reception.lacks()).fold(0, u64::saturating_add)
     }
 
-    /// Whether there is room for it with all its entries, once they are known and before any is made.
+    /// Whether there is room for the object with all its entries. Checked once they are known, before any is created.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason for a refusal.
     pub(super) fn has_room(&self, reception: &Reception) -> Result<(), Refusal> {
         if reception.home.is_begun(reception.offer().value().name.as_bytes()) {
             return Ok(());
@@ -212,7 +219,7 @@ impl Shared {
         self.inboxes.has_room(inbox, reception.takes(), self.lacked_beside(*id, inbox))
     }
 
-    /// Whether one more cast may be taken in; one member leaves others a quarter of the places.
+    /// Whether one more cast may be accepted. One member may use at most three quarters of the places.
     fn has_place(&self, from: &Member) -> Result<(), Refusal> {
         let receptions = self.lock();
         let is_unfinished = |e: &&Entry| !matches!(e.reception.state(), State::Complete(..));
@@ -223,7 +230,7 @@ impl Shared {
         if is_full { Err(Refusal::Busy) } else { Ok(()) }
     }
 
-    /// Whether another receiver may have it from here.
+    /// Checks whether another receiver may fetch the cast from here. Returns whether legs may be open.
     pub(super) fn greeted(
         &self,
         id: CastId,
@@ -258,7 +265,7 @@ impl Shared {
 /// How a cast would be accepted.
 pub(super) struct Admission {
     pub(super) copy: CopyCheck,
-    /// What its source may decide in the inbox; `None` if this node only forwards it.
+    /// What its source may set in the inbox; `None` if this node only relays it.
     pub(super) policy: Option<Policy>,
 }
 
@@ -277,7 +284,7 @@ const MAX_COMPARED: u64 = 64 << 20;
 /// Copies are compared one at a time, which bounds the load that dry runs put on the disks.
 static COMPARING: Semaphore = Semaphore::const_new(1);
 
-/// The state of an existing copy as far as it is known without reading it.
+/// What is known of an existing copy without reading it.
 enum Copy {
     /// The content need not be read.
     Settled(CopyCheck),
@@ -310,7 +317,7 @@ fn is_full(why: &io::Error) -> bool {
     matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// The system's answer, with what it is about: paths of this host are not the source's business.
+/// An error of the inbox as a refusal, without paths of this host, which sources should not learn.
 fn unwritten(why: &io::Error) -> Refusal {
     match is_full(why) {
         true => Refusal::System("its inbox's disk is full".to_owned()),
@@ -318,8 +325,7 @@ fn unwritten(why: &io::Error) -> Refusal {
     }
 }
 
-/// What has its name may have been taken out of the inbox since, or touched: then it may be cast anew, and
-/// what is there is read.
+/// Whether a complete cast is still unchanged in its inbox. If not, it may be cast again, and what is there is read.
 fn still_holds(reception: &Reception) -> bool {
     let State::Complete(..) = reception.state() else { return true };
     let name = reception.offer().into_value().name;

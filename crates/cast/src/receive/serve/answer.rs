@@ -1,4 +1,4 @@
-//! Who comes on a channel `cast`, and what becomes of it.
+//! Handles incoming channels of the cast protocol.
 
 use super::{
     Shared,
@@ -48,7 +48,7 @@ impl Shared {
         }
     }
 
-    /// Another node wants to have it from here.
+    /// Serves the cast to another node.
     async fn give(
         &self,
         channel: Channel<TcpStream>,
@@ -91,7 +91,7 @@ impl Shared {
         }
     }
 
-    /// The source serves on this one: it was called.
+    /// Accepts a leg on which the source serves, after it was called.
     async fn take(
         &self,
         channel: Channel<TcpStream>,
@@ -99,7 +99,7 @@ impl Shared {
         how: Want,
         peer: &MeshPeer,
     ) -> io::Result<()> {
-        // One that nobody asked for is closed.
+        // A leg that nobody called for is closed.
         if let Some(relay) = self.relays.get(cast).filter(|r| r.offer().signer() == peer.key()) {
             let leg = leg::accept(channel, relay.offer().value().open).await?;
             _ = relay.incoming.take(how, leg);
@@ -122,14 +122,14 @@ impl Shared {
         let id = reception.home.id;
         let mut leg = leg::accept(channel, false).await?;
         match talk(&reception, &mut leg, || self.work(id)).await? {
-            // What came is kept until the offer is over.
+            // Received data is kept until the offer expires.
             Parting::Gone => Ok(()),
             Parting::Forget => forget(&mut leg.say, self.forget(id)).await,
         }
     }
 }
 
-/// The answer to a dry run. A source of an earlier version may have gone after the first report.
+/// Answers a dry run. A source of an earlier version may have closed the channel after the first report.
 async fn say_would_take(channel: Channel<TcpStream>, admission: &Admission) -> io::Result<()> {
     let mut leg = leg::accept(channel, false).await?;
     if admission.copy == CopyCheck::Skipped {

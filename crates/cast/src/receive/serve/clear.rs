@@ -1,4 +1,4 @@
-//! Casts that are over: their work ends, and what came is thrown away.
+//! Removes casts whose offers have expired: stops their tasks and deletes received data.
 
 use super::{Shared, State};
 use crate::receive::{home::Home, reception::Reception};
@@ -7,26 +7,26 @@ use thalweg_base::log::Event;
 use thalweg_wire::cast::{CastId, Refusal};
 use tokio::task::spawn_blocking;
 
-/// What came of a cast that did not become complete is kept so long after its offer is over.
+/// How long the data of an incomplete cast is kept after its offer has expired.
 const UNFINISHED: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// An offer of which nothing comes holds its place so long.
+/// How long an offer may hold its place without a description.
 const UNDESCRIBED: Duration = Duration::from_secs(600);
 
-/// What is to be done about a cast whose offer is over.
+/// The action that is due for a cast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Due {
     /// Nothing yet.
     Nothing,
-    /// Nobody gives it any more: what came is kept for the same cast offered anew.
+    /// Stop the task: nobody serves the cast any more. The data is kept in case it is offered again.
     Stop,
-    /// All of it goes but what has its name.
+    /// Remove everything but the complete object.
     Remove,
 }
 
 impl Shared {
-    /// Ends and forgets casts whose offers are over: of those that are complete what others would ask
-    /// for, of others what came, a week later.
+    /// Ends and removes casts whose offers have expired. A complete cast loses what is kept for other receivers at
+    /// once; an incomplete one loses its data a week later.
     pub(super) fn clear(&self) {
         self.let_go_of_gone();
         let now = self.membership.now().as_unix_nanos();
@@ -35,7 +35,7 @@ impl Shared {
             let is_idle = entry.since.elapsed() > UNDESCRIBED && is_only_offered(&entry.reception);
             let due = if is_idle { Due::Remove } else { due(&entry.reception, now) };
             if due == Due::Stop || entry.is_running && due == Due::Remove {
-                // What came is removed when it is looked for the next time.
+                // The data is removed at the next call.
                 entry.stop.cancel();
                 entry.reception.set(State::Failed(Refusal::Over));
             }
@@ -43,20 +43,20 @@ impl Shared {
             over.extend(goes.then(|| Arc::clone(&entry.reception)));
             !goes
         });
-        // What cannot be removed was logged.
+        // Failures to remove were logged.
         over.iter().for_each(|reception| _ = self.remove(&reception.home));
     }
 
-    /// What the settings do not allow any more ends, and what came is thrown away.
+    /// Stops a cast that the settings no longer allow, and removes its data.
     pub(super) fn cast_out(&self, reception: &Reception) {
         let entry = self.lock().remove(&reception.home.id);
         entry.inspect(|entry| entry.stop.cancel());
         reception.set(State::Failed(Refusal::Policy));
-        // What cannot be removed was logged.
+        // Failures to remove were logged.
         _ = self.remove(&reception.home);
     }
 
-    /// Forgets what was taken out of its inbox: files that are held open keep their place on the disk.
+    /// Forgets casts whose objects were removed from their inboxes: open files would keep their disk space allocated.
     pub(super) fn let_go_of_gone(&self) {
         let mut gone = Vec::new();
         self.lock().retain(|_, entry| {
@@ -70,11 +70,11 @@ impl Shared {
         }
     }
 
-    /// The source has given it up: what came is thrown away. What has its name stays, and is given to
-    /// who asks until the offer is over.
+    /// Removes the data of a cast that its source abandoned. A complete object stays and is served until the offer
+    /// expires.
     ///
     /// # Errors
-    /// Why what came is still there; then the cast is still known.
+    /// Why the data could not be removed; then the cast stays known.
     pub(super) async fn forget(self: &Arc<Self>, id: CastId) -> Result<(), Refusal> {
         let reception = {
             let mut receptions = self.lock();
@@ -95,7 +95,7 @@ impl Shared {
                 if let Some(entry) = receptions.get_mut(&id) {
                     entry.is_leaving = false;
                 }
-                // Paths of this host are not the source's business.
+                // Sources should not learn paths of this host.
                 return Err(Refusal::Unremoved(why.kind().to_string()));
             }
             receptions.remove(&id);
@@ -103,11 +103,11 @@ impl Shared {
             shared.log.put(event.with("from", &reception.source));
             Ok(())
         };
-        // It does not panic; if it did, the directory is looked at again at the next start.
+        // The task does not panic; if it did, the directory is checked at the next start.
         spawn_blocking(remove).await.unwrap_or_else(|e| Err(Refusal::System(e.to_string())))
     }
 
-    /// Throws away all that is kept of a cast; what is still there is removed at the next start.
+    /// Removes everything that is kept of a cast. What cannot be removed is tried again at the next start.
     pub(super) fn remove(&self, home: &Home) -> io::Result<()> {
         home.remove().inspect_err(|why| {
             let event = Event::new("cast_unremoved").with("cast", home.id);
@@ -121,7 +121,7 @@ fn is_only_offered(reception: &Reception) -> bool {
     is_new && reception.described().is_none() && !reception.is_conducted()
 }
 
-/// It had its name, and nothing has that name now.
+/// Whether the object had its name, and the name no longer exists.
 pub(super) fn is_gone(reception: &Reception) -> bool {
     let State::Complete(..) = reception.state() else { return false };
     let name = reception.offer().into_value().name;

@@ -1,4 +1,4 @@
-//! Old jobs, and digests of objects that nobody casts any more.
+//! Removes old jobs, and digests of objects that are no longer cast.
 
 use super::{End, Lock, Record, ending, stems};
 use std::{
@@ -7,17 +7,17 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// Digests, and jobs that came to a good end, are kept so long after they were last used: the same
-/// cast to others need not read the object again.
+/// How long digests and successful jobs are kept after their last use. Another cast of the same object need not read it
+/// again.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Jobs that did not: `thalweg cast status` shows that somebody lacks something.
-const LONG: Duration = Duration::from_secs(31 * 24 * 3600);
+/// How long other jobs are kept. `thalweg cast status` shows which receivers lack the object.
+const KEPT_UNFINISHED: Duration = Duration::from_secs(31 * 24 * 3600);
 
-/// A process that describes an object takes less than this.
-const DESCRIBING: Duration = Duration::from_secs(3 * 24 * 3600);
+/// Describing an object takes less than this.
+const MAX_DESCRIBING: Duration = Duration::from_secs(3 * 24 * 3600);
 
-/// Removes what is older than that. What somebody works at stays, and what cannot be looked at.
+/// Removes files older than these limits. Jobs on which a process works, and files that cannot be read, stay.
 pub fn clear(directory: &Path) {
     clear_at(directory, SystemTime::now());
 }
@@ -26,7 +26,7 @@ pub(super) fn clear_at(directory: &Path, now: SystemTime) {
     for stem in stems(directory, "job") {
         let is_well = |record: &Record| matches!(record.end, Some(End::Complete | End::GivenUp));
         let record = Record::read(&stem).ok().flatten();
-        let kept = if record.as_ref().is_some_and(is_well) { KEPT } else { LONG };
+        let kept = if record.as_ref().is_some_and(is_well) { KEPT } else { KEPT_UNFINISHED };
         if is_older(&ending(&stem, "job"), now, kept)
             && let Ok(_lock) = Lock::take(&stem)
         {
@@ -39,10 +39,10 @@ pub(super) fn clear_at(directory: &Path, now: SystemTime) {
         let path = entry.path();
         let kept = match path.extension().and_then(|ending| ending.to_str()) {
             Some("pages" | "known") => KEPT,
-            Some(other) if other.starts_with("new") => DESCRIBING,
+            Some(other) if other.starts_with("new") => MAX_DESCRIBING,
             _ => continue,
         };
-        // Who has it open reads on; after a crash the object is read once more.
+        // A process that has the file open can continue to read it; after a crash, the object is read once more.
         if is_older(&path, now, kept) {
             remove(&path);
         }
@@ -56,7 +56,7 @@ fn is_older(path: &Path, now: SystemTime, than: Duration) -> bool {
 
 fn remove(path: &Path) {
     match fs::remove_file(path) {
-        // It is tried again with the next cast.
+        // The next cast tries again.
         Err(e) if e.kind() != io::ErrorKind::NotFound => {}
         _ => {}
     }

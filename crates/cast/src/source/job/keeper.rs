@@ -1,4 +1,4 @@
-//! Keeps a job's record as the cast goes on.
+//! Updates a job's record while the cast runs.
 
 use super::{End, JobError, Lock, Record, ending, failed};
 use crate::{
@@ -14,7 +14,7 @@ use std::{
 };
 use thalweg_wire::mesh::Name;
 
-/// Hears the events of a cast, keeps what must be kept, and tells them to who wants to know.
+/// An event sink that records a cast's events in its job, and passes them on.
 pub struct Keeper {
     shared: Arc<Shared>,
     writing: Mutex<Option<JoinHandle<()>>>,
@@ -33,12 +33,12 @@ struct State {
     is_changed: bool,
     progress: Option<Value>,
     is_over: bool,
-    /// It could not be written: that is told once.
+    /// Writing has failed before; that is reported once.
     is_failed: bool,
 }
 
 impl Keeper {
-    /// Begins a job below this directory, or goes on with one. Events go to `to`.
+    /// Creates a job in this directory, or continues it. Events are passed on to `to`.
     ///
     /// # Errors
     /// [`JobError`].
@@ -65,12 +65,12 @@ impl Keeper {
         Ok(Self { shared, writing: Mutex::new(Some(writing)) })
     }
 
-    /// Waits until all is kept. Blocks.
+    /// Waits until everything is written. Blocks.
     pub fn finish(&self) {
         self.shared.lock().is_over = true;
         self.shared.changed.notify_one();
         let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // It does not panic; if it did, the record is as it was before.
+        // The thread does not panic; if it did, the record keeps its last content.
         _ = writing.map(JoinHandle::join);
     }
 }
@@ -93,11 +93,11 @@ impl EventSink for Keeper {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic in between leaves whole values behind.
+        // A panic cannot leave partly changed values.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Until it is over, and all is written.
+    /// The writing thread: runs until the cast is over and everything is written.
     fn write(&self) {
         let mut state = self.lock();
         loop {
@@ -133,7 +133,7 @@ impl Shared {
             record.write(&self.stem).map_err(|e| failed(&self.stem, e))?;
         }
         let Some(progress) = progress else { return Ok(()) };
-        // Not synced: of use only while this process lives.
+        // Not synced: needed only while this process lives.
         let (file, new) = (ending(&self.stem, "progress"), ending(&self.stem, "progress-new"));
         let written = fs::write(&new, progress.to_string()).and_then(|()| fs::rename(&new, &file));
         written.map_err(|source| JobError::Io { path: file, source })
@@ -159,13 +159,13 @@ impl State {
                 self.change(receiver, |known| {
                     (known.is_complete, known.held_bytes) = (true, all);
                     (known.why, known.is_refused) = (None, false);
-                    // One that was started anew does not know it any more.
+                    // A restarted receiver does not know its rate any more.
                     known.rate_bps = rate.or(known.rate_bps);
                 });
             }
             Event::Progress { receivers, .. } => {
                 for receiver in receivers.iter().filter(|r| r.state != Standing::Waiting) {
-                    // Kept with the next change.
+                    // Written with the next change.
                     if let Some(known) = self.record.receivers.get_mut(&receiver.name) {
                         known.held_bytes = known.held_bytes.max(receiver.held_bytes);
                     }

@@ -1,4 +1,4 @@
-//! One process at a time works at a job.
+//! A file lock: at most one process works on a job at a time.
 
 use super::{JobError, ending, failed};
 use rustix::{
@@ -14,18 +14,18 @@ use std::{
     time::Duration,
 };
 
-/// Who only looks has the lock for a moment.
+/// Attempts to take the lock; a process that checks it holds it for a moment.
 const TRIES: u32 = 10;
 
-/// Between the tries.
-const BETWEEN: Duration = Duration::from_millis(20);
+/// The pause between attempts.
+const PAUSE: Duration = Duration::from_millis(20);
 
-/// Held until this is dropped, or the process ends, on whatever way.
+/// Held until this is dropped or the process ends.
 #[derive(Debug)]
 pub struct Lock(#[expect(dead_code, reason = "it is held")] File);
 
 impl Lock {
-    /// Takes it.
+    /// Takes the lock.
     pub(super) fn take(stem: &Path) -> Result<Self, JobError> {
         let path = ending(stem, "lock");
         for _ in 0..TRIES {
@@ -34,16 +34,16 @@ impl Lock {
                 Ok(()) if is_there(&path, &file).map_err(|e| failed(stem, e))? => {
                     return Ok(Self(file));
                 }
-                // Its owner has removed it just before.
+                // The previous owner has just removed the file.
                 Ok(()) => {}
-                Err(Errno::WOULDBLOCK | Errno::INTR) => thread::sleep(BETWEEN),
+                Err(Errno::WOULDBLOCK | Errno::INTR) => thread::sleep(PAUSE),
                 Err(e) => return Err(failed(stem, e.into())),
             }
         }
         Err(JobError::Running)
     }
 
-    /// Whether somebody has it.
+    /// Whether a process holds the lock.
     pub(super) fn is_held(stem: &Path) -> bool {
         let Ok(file) = File::open(ending(stem, "lock")) else { return false };
         flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)

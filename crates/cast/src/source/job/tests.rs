@@ -1,4 +1,4 @@
-//! Jobs that are begun, gone on with, and cleared.
+//! Tests of creating, continuing and clearing jobs.
 
 use super::{clear::clear_at, *};
 use crate::source::event::{Event, EventSink as _, Outcome, Totals};
@@ -47,19 +47,19 @@ fn received(receiver: &str) -> Event {
 }
 
 #[test]
-fn a_job_outlives_its_process_and_is_gone_on_with() {
+fn a_job_outlives_its_process_and_is_continued() {
     let dir = tempfile::tempdir().unwrap();
     let first = Keeper::open(dir.path(), record(&["a", "b"]), Arc::new(())).unwrap();
     let job = list(dir.path())[0].record.job.clone();
     assert!(list(dir.path())[0].is_running);
     let again = Keeper::open(dir.path(), record(&["a", "b"]), Arc::new(()));
     assert!(matches!(again, Err(JobError::Running)));
-    // To others it is another job.
+    // Other receivers make another job.
     drop(Keeper::open(dir.path(), record(&["a", "c"]), Arc::new(())).unwrap());
     first.event(&received("a"));
     let why = "away".to_owned();
     first.event(&Event::Unreached { receiver: name("b"), why });
-    // Killed, as far as the record goes: it never heard of an end.
+    // Like a killed process: the record has no end.
     drop(first);
     let found = list(dir.path());
     assert_eq!(found.len(), 2);
@@ -79,7 +79,7 @@ fn a_job_outlives_its_process_and_is_gone_on_with() {
 }
 
 #[test]
-fn old_jobs_and_digests_go_and_what_is_worked_at_stays() {
+fn old_jobs_and_digests_are_removed_and_running_jobs_stay() {
     let dir = tempfile::tempdir().unwrap();
     let days = |n: u64| SystemTime::now() + Duration::from_secs(n * 24 * 3600);
     let keeper = Keeper::open(dir.path(), record(&["a"]), Arc::new(())).unwrap();

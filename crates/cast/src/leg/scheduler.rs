@@ -1,4 +1,4 @@
-//! Who is asked for what: `fountain`'s scheduler behind a lock, with this process's clock.
+//! Decides which symbols are requested from which parent: `fountain::Pull` behind a lock, with this process's clock.
 
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
 use std::{
@@ -10,12 +10,12 @@ use thalweg_fountain::{Arrived, Geometry, HaveSet, ParentId, ParentStatus, Pull,
 use thalweg_units::{Rate, Time};
 use tokio::sync::Notify;
 
-/// Each missing symbol is asked of one parent that has it; at the end of a second one.
+/// Schedules requests: each missing symbol is requested from one parent that has it, at the end from a second one too.
 #[derive(Debug)]
-pub struct Desk {
+pub struct SymbolScheduler {
     began: Instant,
     inner: Mutex<Inner>,
-    /// Something may be asked that could not be before.
+    /// Wakes legs when something may be requested that could not be before.
     pub changed: Notify,
 }
 
@@ -26,9 +26,9 @@ struct Inner {
     next: u64,
 }
 
-impl Desk {
-    /// Without a parent, for an object of which this is here. `seed`: another one for each receiver, so
-    /// that they begin in different places.
+impl SymbolScheduler {
+    /// Creates the scheduler of an object, without parents; `have` is present. `seed` differs between receivers, so
+    /// that they start at different places.
     pub fn new(geometry: Geometry, have: HaveSet, seed: u64) -> Self {
         let pull = Pull::new(geometry, have, PullSettings::default());
         let random = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -37,7 +37,7 @@ impl Desk {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic in between would be the scheduler's; it has none.
+        // The scheduler does not panic, so the lock is never poisoned.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -45,7 +45,7 @@ impl Desk {
         Time::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// One more parent, with what is expected of it; zero: not known.
+    /// Adds a parent with its expected rate; zero if unknown.
     pub fn join(&self, expected: Rate, rtt: Duration) -> ParentId {
         let (now, mut inner) = (self.now(), self.lock());
         let id = ParentId(inner.next);
@@ -54,19 +54,19 @@ impl Desk {
         id
     }
 
-    /// It is gone; what it owed is asked of others.
+    /// Removes a parent. The symbols that it owes are requested from others.
     pub fn leave(&self, id: ParentId) {
         self.lock().pull.leave(id);
         self.changed.notify_waiters();
     }
 
-    /// It has these, too.
+    /// Adds symbols that a parent has.
     pub fn holds(&self, id: ParentId, runs: &[(u64, u64)]) {
         let mut inner = self.lock();
         runs.iter().for_each(|(from, to)| inner.pull.holds(id, *from..*to));
     }
 
-    /// It has these no more.
+    /// Removes symbols that a parent no longer has.
     pub fn gone(&self, id: ParentId, runs: &[(u64, u64)]) {
         let (now, mut inner) = (self.now(), self.lock());
         runs.iter().for_each(|(from, to)| inner.pull.gone(id, *from..*to, now));
@@ -74,29 +74,29 @@ impl Desk {
         self.changed.notify_waiters();
     }
 
-    /// A proven symbol came.
+    /// Records a verified symbol from a parent.
     pub fn arrived(&self, id: ParentId, index: u64) -> Arrived {
         let (now, mut inner) = (self.now(), self.lock());
         inner.pull.arrived(id, index, now)
     }
 
-    /// Proven symbols came otherwise: they are not asked for any more.
+    /// Records verified symbols that came otherwise, so that they are not requested any more.
     pub fn obtained(&self, symbols: Range<u64>) {
         self.lock().pull.obtained(symbols);
     }
 
-    /// How a parent does.
+    /// The state of a parent.
     pub fn status(&self, id: ParentId) -> Option<ParentStatus> {
         self.lock().pull.status(id)
     }
 
-    /// Whether it owes something and has sent nothing for too long.
+    /// Whether a parent owes symbols and has sent nothing for too long.
     pub fn is_silent(&self, id: ParentId) -> bool {
         let now = self.now();
         self.lock().pull.silent(now).contains(&id)
     }
 
-    /// What it is to be asked for now.
+    /// The symbols to request from a parent now.
     pub fn asks(&self, id: ParentId) -> Vec<(u64, u64)> {
         let now = self.now();
         let inner = &mut *self.lock();
