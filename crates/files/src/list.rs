@@ -5,7 +5,7 @@ use super::{
     beneath::{Root, failure, look_in, modified, snapshot},
     pattern::{Excludes, Pattern, Stand},
     pour::{Buffer, Source, Until},
-    session::who,
+    session::peer_key,
 };
 use rustix::{
     fs::{Dir, FileType, Stat},
@@ -266,7 +266,7 @@ impl Listing {
 impl Source for Listing {
     /// Listing costs more than reading: it walks whole disks and compares each path with all patterns.
     fn costs(&self) -> Option<PeerKey> {
-        Some(who(&self.reader.member))
+        Some(peer_key(&self.reader.member))
     }
 
     fn fill(&mut self, buffer: &mut Buffer, until: &Until) -> bool {

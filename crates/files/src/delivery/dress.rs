@@ -1,4 +1,4 @@
-//! The end of a delivery: directories get their modes and times, the deepest first.
+//! The end of a delivery: sets the modes and times of directories, the deepest first.
 
 use super::{Bay, UNFINISHED, check_replacement, dress_of, leftovers, maker, xattr_bytes};
 use crate::{Reader, beneath::failure, offer::May, store::Inbox};
@@ -10,14 +10,14 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
 use thalweg_part::Attributes;
 use thalweg_wire::object::{Delivery, Described, Entry, Failure, Kind, Rules, Undone};
 
-/// Group and others: what a mode shows to more users than the directory's owner.
+/// The mode bits of group and others, which show content to more users than the directory's owner.
 const OTHERS: u32 = 0o077;
 
-/// Gives directories, and files that are there with another mode or time, theirs. Tells what could not be done, and
-/// which directories keep a wider mode that they had before.
+/// Sets the modes and times of directories, and of existing files that differ only in these. Returns the entries that
+/// failed, and the directories that keep an earlier mode that is wider than requested.
 ///
 /// # Errors
-/// [`Failure::NotOffered`] for all.
+/// [`Failure::NotOffered`]: nothing was changed.
 pub(crate) fn dress(
     inbox: &Inbox,
     reader: &Reader,
@@ -44,7 +44,8 @@ pub(crate) fn dress(
     Ok((undone, wider))
 }
 
-/// The mode that it keeps, if that shows it to more users than the sender's.
+/// Sets a directory's mode and time. Returns the mode that it keeps, if that shows it to more users than the sender's
+/// mode.
 fn dress_directory(
     inbox: &Inbox,
     bay: &mut Bay<'_>,
@@ -67,12 +68,12 @@ fn dress_directory(
         let charge = directory.quota.take(&directory, xattr_bytes(entry), 0)?;
         dress.put_xattrs(&directory).map_err(failed)?;
         charge.keep();
-        // That its files have the directory's group is this host's choice.
+        // The set-group bit is this host's choice: new files get the directory's group.
         let mode = (wanted | is & 0o2000) as u16;
         Attributes { mode, ..dress.attributes }.put(&directory).map_err(failed)?;
         maker::forget(&directory);
     } else if directory.depth > 0 {
-        // Another's directory keeps its time as it keeps its mode.
+        // The time of another user's directory cannot be set; it keeps its time as well as its mode.
         _ = futimens(&directory, &dress.attributes.times());
     }
     Ok((!may && is & OTHERS & !wanted != 0).then_some(is & 0o777))
