@@ -1,4 +1,4 @@
-//! Requests about data that is relayed by other nodes: tickets and the spool.
+//! Requests about relayed data: tickets and the spool.
 
 use super::{
     Reader,

@@ -12,16 +12,16 @@ pub enum RemoteError {
     /// The other node refused this request; the channel remains usable.
     #[error("node {node}: {why}")]
     Refused {
-        /// Which.
+        /// The other node.
         node: Name,
-        /// Why.
+        /// Why it refused.
         #[source]
         why: Failure,
     },
     /// The received bytes do not match the other node's hash; the channel remains usable.
     #[error("node {node}: the bytes that came do not match their hash; they are fetched again")]
     Damaged {
-        /// Which.
+        /// The other node.
         node: Name,
     },
     /// The bytes could not be written here. After [`LandError::File`] the channel remains usable.
@@ -30,7 +30,7 @@ pub enum RemoteError {
     /// The channel is unusable.
     #[error("node {node} ({route}): {why}")]
     Lost {
-        /// Which.
+        /// The other node.
         node: Name,
         /// The route of the channel.
         route: Box<Route>,

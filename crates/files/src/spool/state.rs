@@ -201,7 +201,7 @@ impl Index {
         self.owners.entry(owner).or_insert(absent).channels += 1;
     }
 
-    /// One closes.
+    /// Records that a channel of this owner was closed.
     pub fn leave(&mut self, owner: NodeId, now: WallTime) {
         if let Some(presence) = self.owners.get_mut(&owner) {
             presence.channels = presence.channels.saturating_sub(1);
