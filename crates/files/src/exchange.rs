@@ -55,12 +55,12 @@ impl Session {
             },
             Request::Drop(ids) => {
                 let spool = lending.spool().clone();
-                self.waited(spawn_blocking(move || spool.forget(owner, &ids))).await?;
+                self.wait_for(spawn_blocking(move || spool.forget(owner, &ids))).await?;
                 self.reply(&Reply::Dropped).await
             }
             Request::DropJob(job) => {
                 let spool = lending.spool().clone();
-                self.waited(spawn_blocking(move || spool.forget_job(owner, job))).await?;
+                self.wait_for(spawn_blocking(move || spool.forget_job(owner, job))).await?;
                 self.reply(&Reply::Dropped).await
             }
             _ => Err(io::Error::new(io::ErrorKind::InvalidData, "a request of another kind")),
@@ -83,7 +83,7 @@ impl Session {
             };
             lending.grant(&peer, grants, may)
         };
-        self.waited(costly::run(peer_key, granting)).await
+        self.wait_for(costly::run(peer_key, granting)).await
     }
 
     async fn redeem(&mut self, lending: &Lending, ticket: Ticket) -> io::Result<()> {

@@ -51,14 +51,14 @@ impl Lending {
         let upstream = |why: String| Failure::Upstream { node: order.from.clone(), why };
         let fresh = self.spares.take(&order.from, true).await;
         let mut fresh = fresh.map_err(|e| upstream(e.to_string()))?;
-        let mut came = redeem(&mut fresh.remote, &order, &mut filling).await;
-        if let (Err(Broken::Early(_)), true) = (&came, fresh.spare) {
+        let mut result = redeem(&mut fresh.remote, &order, &mut filling).await;
+        if let (Err(Broken::Early(_)), true) = (&result, fresh.spare) {
             // The spare was closed while it was idle; a new connection is not affected.
             let opened = Remote::open(self.spares.dialer(), &order.from, &[]).await;
             fresh.remote = opened.map_err(|e| upstream(e.to_string()))?;
-            came = redeem(&mut fresh.remote, &order, &mut filling).await;
+            result = redeem(&mut fresh.remote, &order, &mut filling).await;
         }
-        came.map_err(|(Broken::Early(why) | Broken::Late(why))| why)?;
+        result.map_err(|(Broken::Early(why) | Broken::Late(why))| why)?;
         tokio::spawn(fresh.remote.close());
         let parts = filling.finish().await?;
         let ticket = match order.then {
@@ -88,7 +88,7 @@ async fn redeem(remote: &mut Remote, order: &Order, filling: &mut Filling) -> Re
     }
     let (mut part, mut room) = (Vec::new(), MAX_PARTS as i64);
     for ticket in 0..order.tickets.len() {
-        let parts = moving(&node, remote.parts()).await?;
+        let parts = with_timeout(&node, remote.parts()).await?;
         let parts = parts.map_err(|why| match why {
             why @ RemoteError::Lost { .. } if ticket == 0 => early(why),
             why => late(why),
@@ -99,8 +99,8 @@ async fn redeem(remote: &mut Remote, order: &Order, filling: &mut Filling) -> Re
             return Err(Broken::Late(why));
         }
         for _ in 0..parts {
-            let came = moving(&node, remote.part(&mut part)).await?.map_err(late)?;
-            filling.push(&part, came).await.map_err(Broken::Late)?;
+            let result = with_timeout(&node, remote.part(&mut part)).await?.map_err(late)?;
+            filling.push(&part, result).await.map_err(Broken::Late)?;
         }
         remote.end_parts().await.map_err(late)?;
     }
@@ -108,7 +108,7 @@ async fn redeem(remote: &mut Remote, order: &Order, filling: &mut Filling) -> Re
 }
 
 /// Waits for a step of the other node, at most [`PART_TIMEOUT`].
-async fn moving<T>(node: &Name, step: impl Future<Output = T>) -> Result<T, Broken> {
+async fn with_timeout<T>(node: &Name, step: impl Future<Output = T>) -> Result<T, Broken> {
     timeout(PART_TIMEOUT, step).await.map_err(|_| {
         let why = format!("it has sent nothing whole for {PART_TIMEOUT:?}");
         Broken::Late(Failure::Upstream { node: node.clone(), why })

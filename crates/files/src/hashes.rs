@@ -41,7 +41,7 @@ struct State {
 
 /// The state of a requested hash.
 #[derive(Debug)]
-pub(super) enum Asked {
+pub(super) enum Lookup {
     /// The hash is cached.
     Known(Check),
     /// The caller must compute it.
@@ -54,23 +54,23 @@ pub(super) enum Asked {
 #[derive(Debug)]
 pub(super) struct Claim {
     hashes: Hashes,
-    who: PeerKey,
+    peer: PeerKey,
     part: Part,
     is_rested: bool,
 }
 
 impl Hashes {
-    /// Looks up a range whose file was just found to have this content; `who` is the requesting peer.
-    pub fn ask(&self, part: Part, who: PeerKey, now: SystemTime) -> Asked {
+    /// Looks up a range whose file was just found to have this content; `peer` is the requesting peer.
+    pub fn ask(&self, part: Part, peer: PeerKey, now: SystemTime) -> Lookup {
         let mut state = self.lock();
         if let Some(check) = state.known.get(&part) {
-            return Asked::Known(*check);
+            return Lookup::Known(*check);
         }
-        if !state.running.insert((who, part)) {
-            return Asked::Running;
+        if !state.running.insert((peer, part)) {
+            return Lookup::Running;
         }
         let is_rested = has_rested(part.snapshot, now);
-        Asked::Own(Claim { hashes: self.clone(), who, part, is_rested })
+        Lookup::Own(Claim { hashes: self.clone(), peer, part, is_rested })
     }
 
     /// Entries stay consistent even if a thread panicked while it held the lock.
@@ -106,7 +106,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.hashes.lock().running.remove(&(self.who, self.part));
+        self.hashes.lock().running.remove(&(self.peer, self.part));
     }
 }
 
@@ -125,23 +125,23 @@ mod tests {
         Part { snapshot, from: 0, bytes: 10 }
     }
 
-    fn ask(hashes: &Hashes, part: Part) -> Asked {
+    fn ask(hashes: &Hashes, part: Part) -> Lookup {
         hashes.ask(part, ONE, UNIX_EPOCH + NOW)
     }
 
     #[test]
     fn equal_requests_share_one_computation() {
         let (hashes, part) = (Hashes::default(), part(1, Duration::ZERO));
-        let Asked::Own(claim) = ask(&hashes, part) else { panic!("nobody has asked before") };
-        assert!(matches!(ask(&hashes, part), Asked::Running));
+        let Lookup::Own(claim) = ask(&hashes, part) else { panic!("nobody has asked before") };
+        assert!(matches!(ask(&hashes, part), Lookup::Running));
         // The first request may take any time.
-        assert!(matches!(hashes.ask(part, OTHER, UNIX_EPOCH + NOW), Asked::Own(_)));
+        assert!(matches!(hashes.ask(part, OTHER, UNIX_EPOCH + NOW), Lookup::Own(_)));
         // The computing request was dropped.
         drop(claim);
-        let Asked::Own(claim) = ask(&hashes, part) else { panic!("nobody computes it") };
+        let Lookup::Own(claim) = ask(&hashes, part) else { panic!("nobody computes it") };
         claim.computed(Check([7; 32]));
-        assert!(matches!(ask(&hashes, part), Asked::Known(Check(hash)) if hash == [7; 32]));
-        assert!(matches!(ask(&hashes, Part { from: 1, ..part }), Asked::Own(_)));
+        assert!(matches!(ask(&hashes, part), Lookup::Known(Check(hash)) if hash == [7; 32]));
+        assert!(matches!(ask(&hashes, Part { from: 1, ..part }), Lookup::Own(_)));
     }
 
     #[test]
@@ -149,9 +149,9 @@ mod tests {
         let hashes = Hashes::default();
         for (age, is_kept) in [(RESTED, false), (RESTED * 2, true), (Duration::ZERO, false)] {
             let part = part(1, NOW - age);
-            let Asked::Own(claim) = ask(&hashes, part) else { panic!("it was never kept") };
+            let Lookup::Own(claim) = ask(&hashes, part) else { panic!("it was never kept") };
             claim.computed(Check([7; 32]));
-            assert_eq!(matches!(ask(&hashes, part), Asked::Known(_)), is_kept, "{age:?}");
+            assert_eq!(matches!(ask(&hashes, part), Lookup::Known(_)), is_kept, "{age:?}");
         }
     }
 
@@ -159,7 +159,7 @@ mod tests {
     fn the_cache_is_bounded() {
         let hashes = Hashes::default();
         for inode in 0..MOST as u64 + 10 {
-            let Asked::Own(claim) = ask(&hashes, part(inode, Duration::ZERO)) else { panic!() };
+            let Lookup::Own(claim) = ask(&hashes, part(inode, Duration::ZERO)) else { panic!() };
             claim.computed(Check([7; 32]));
         }
         let state = hashes.lock();

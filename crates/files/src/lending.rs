@@ -42,7 +42,7 @@ impl Lending {
         &self.spool
     }
 
-    /// Issues a ticket for each grant whose reads `may` all allows for their owner.
+    /// Issues a ticket for each grant, provided that `may` allows all reads of the grant.
     pub fn grant(
         &self,
         owner: &MeshPeer,
@@ -59,12 +59,12 @@ impl Lending {
         grants.into_iter().map(one).collect()
     }
 
-    /// Redeems a ticket of the member `who`, if the ticket's owner is still a member.
+    /// Redeems a ticket for this member, if the ticket's owner is still a member.
     ///
     /// # Errors
     /// [`Failure`].
-    pub fn redeem(&self, who: &MeshPeer, ticket: Ticket) -> Result<Redeemed, Failure> {
-        let (owner, lent) = self.tickets.redeem(ticket, &who.member().name)?;
+    pub fn redeem(&self, member: &MeshPeer, ticket: Ticket) -> Result<Redeemed, Failure> {
+        let (owner, lent) = self.tickets.redeem(ticket, &member.member().name)?;
         match lent {
             Lent::Files(reads) => {
                 let owner = self.membership.peer(&owner, self.membership.now());

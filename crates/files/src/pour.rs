@@ -181,8 +181,8 @@ fn read_ahead<S: Source>(
     };
     match costs {
         None => spawn_blocking(move || fill(None)),
-        Some(who) => tokio::spawn(async move {
-            let filling = costly::run(who, move || fill(Some(Instant::now() + costly::SLICE)));
+        Some(peer) => tokio::spawn(async move {
+            let filling = costly::run(peer, move || fill(Some(Instant::now() + costly::SLICE)));
             filling.await.map_err(io::Error::other)?
         }),
     }

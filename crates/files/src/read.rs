@@ -3,7 +3,7 @@
 use super::{
     Reader,
     beneath::{Root, failure, snapshot},
-    hashes::{Asked, Claim, Part},
+    hashes::{Claim, Lookup, Part},
     pour::{Buffer, CHUNK, Source, Until},
     session::peer_key,
 };
@@ -110,9 +110,9 @@ impl Reading {
                 peer_key(&self.reader.member),
                 SystemTime::now(),
             ) {
-                Asked::Known(check) => return Some(Ok(check)),
-                Asked::Own(claim) => open.claim = Some(claim),
-                Asked::Running => {
+                Lookup::Known(check) => return Some(Ok(check)),
+                Lookup::Own(claim) => open.claim = Some(claim),
+                Lookup::Running => {
                     #[expect(clippy::disallowed_methods, reason = "a thread of the blocking pool")]
                     thread::sleep(POLL_INTERVAL);
                     return None;

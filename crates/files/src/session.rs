@@ -7,7 +7,7 @@ use super::{
     pour::{Buffers, Source, left, message, pour},
     read::Reading,
     spool::Visit,
-    store::{Making, Piece},
+    store::{PartialFile, Piece},
 };
 use std::{
     io,
@@ -71,7 +71,7 @@ pub(super) struct Session {
     /// Present after the first request about spooled data.
     pub visit: Option<Visit>,
     /// The file that was written last, kept open for its next part.
-    making: Option<Arc<Making>>,
+    partial_file: Option<Arc<PartialFile>>,
     buffers: Buffers,
     requests: u64,
     failed: u64,
@@ -92,7 +92,7 @@ pub(super) async fn serve(
         channel,
         peer: peer.clone(),
         visit: None,
-        making: None,
+        partial_file: None,
         buffers: Buffers::default(),
         requests: 0,
         failed: 0,
@@ -155,25 +155,25 @@ impl Session {
             Request::Check(files) => self.read(Reading::hashes(reader, files)).await,
             Request::CheckParts(parts) => self.read(Reading::hashes_of(reader, parts)).await,
             Request::Store { into, entry, from, bytes, check } => {
-                let Some(came) = self.wanted_bytes(&reader, &into, bytes).await? else {
+                let Some(body) = self.read_bytes(&reader, &into, bytes).await? else {
                     return Ok(());
                 };
-                let Body { bytes, charge: _charge } = came;
+                let Body { bytes, charge: _charge } = body;
                 let rules = Rules::default();
                 let piece = Piece { into, entry, rules, from, bytes, check };
                 self.store(reader, piece, Owners::default()).await
             }
             Request::StorePart { into, entry, rules, owners, from, bytes, check } => {
-                let Some(came) = self.wanted_bytes(&reader, &into, bytes).await? else {
+                let Some(body) = self.read_bytes(&reader, &into, bytes).await? else {
                     return Ok(());
                 };
-                let Body { bytes, charge: _charge } = came;
+                let Body { bytes, charge: _charge } = body;
                 let entry = entry.0;
                 self.store(reader, Piece { into, entry, rules, from, bytes, check }, owners).await
             }
             Request::Held { into, entry } => {
                 let held = move || reader.shared.inbox.held(&reader, &into, &entry);
-                let held = self.waited(spawn_blocking(held)).await?;
+                let held = self.wait_for(spawn_blocking(held)).await?;
                 self.reply(&held.map_or_else(Reply::Failed, Reply::Held)).await
             }
             Request::Compare(delivery, checks) => self.compare(reader, delivery, checks).await,
@@ -185,7 +185,7 @@ impl Session {
                     delivery::localize(&reader, &mut delivery)?;
                     delivery::dress(&reader.shared.inbox, &reader, &delivery)
                 };
-                let dressed = self.waited(spawn_blocking(dressing)).await?;
+                let dressed = self.wait_for(spawn_blocking(dressing)).await?;
                 let dressed = dressed.map(|(undone, wider)| Reply::Dressed { undone, wider });
                 self.reply(&dressed.unwrap_or_else(Reply::Failed)).await
             }
@@ -193,12 +193,12 @@ impl Session {
                 let stop = CancellationToken::new();
                 let _stopped = stop.clone().drop_guard();
                 let clearing = move || delivery::clear(&reader, &surplus, &stop);
-                let cleared = self.waited(spawn_blocking(clearing)).await?;
+                let cleared = self.wait_for(spawn_blocking(clearing)).await?;
                 self.reply(&cleared.map_or_else(Reply::Failed, Reply::Cleared)).await
             }
             Request::Link(links) => {
                 let linking = move || delivery::link(&reader.shared.inbox, &reader, &links);
-                let linked = self.waited(spawn_blocking(linking)).await?;
+                let linked = self.wait_for(spawn_blocking(linking)).await?;
                 let linked = linked.map(|(present, undone)| Reply::Linked { present, undone });
                 self.reply(&linked.unwrap_or_else(Reply::Failed)).await
             }
@@ -215,7 +215,7 @@ impl Session {
     ) -> io::Result<()> {
         let peer_key = peer_key(&reader.member);
         let compiling = costly::run(peer_key, move || Listing::new(reader, request, keep));
-        match self.waited(compiling).await? {
+        match self.wait_for(compiling).await? {
             Ok(listing) => self.pour(listing).await.map(drop),
             Err(why) => self.reply(&Reply::Failed(why)).await,
         }
@@ -238,12 +238,12 @@ impl Session {
             delivery::localize_one(&reader, into, *rules, &mut owners, entry)?;
             reader.shared.inbox.store(&reader, &piece)
         };
-        let reply = match self.waited(spawn_blocking(storing)).await? {
-            Ok(making) => {
-                if making.is_none() {
+        let reply = match self.wait_for(spawn_blocking(storing)).await? {
+            Ok(partial_file) => {
+                if partial_file.is_none() {
                     self.shared.counts.stored.inc();
                 }
-                self.making = making;
+                self.partial_file = partial_file;
                 Reply::Stored
             }
             Err(why) => Reply::Failed(why),
@@ -273,7 +273,7 @@ impl Session {
             };
             spawn_blocking(compare).await
         };
-        let compared = self.waited(comparing).await?;
+        let compared = self.wait_for(comparing).await?;
         self.reply(&compared.map_or_else(Reply::Failed, Reply::Compared)).await
     }
 
@@ -284,10 +284,10 @@ impl Session {
         bytes: u64,
         check: Check,
     ) -> io::Result<()> {
-        let Some(came) = self.wanted_bytes(&reader, &delivery.into, bytes).await? else {
+        let Some(body) = self.read_bytes(&reader, &delivery.into, bytes).await? else {
             return Ok(());
         };
-        let Body { bytes, charge: _charge } = came;
+        let Body { bytes, charge: _charge } = body;
         let putting = move || {
             if *blake3::hash(&bytes).as_bytes() != check.0 {
                 return Err(Failure::System(
@@ -297,7 +297,7 @@ impl Session {
             delivery::localize(&reader, &mut delivery)?;
             delivery::put(&reader.shared.inbox, &reader, &delivery, &bytes)
         };
-        let reply = match self.waited(spawn_blocking(putting)).await? {
+        let reply = match self.wait_for(spawn_blocking(putting)).await? {
             Ok((stored, undone)) => {
                 self.shared.counts.stored.inc_by(stored);
                 self.count_failed(undone.by_number().count());
@@ -310,7 +310,7 @@ impl Session {
 
     /// Runs work that may wait for a disk and tells the peer regularly that it is in progress. Returns an error if the
     /// peer leaves, which stops the work where possible.
-    pub(super) async fn waited<T>(
+    pub(super) async fn wait_for<T>(
         &mut self,
         work: impl Future<Output = Result<T, JoinError>>,
     ) -> io::Result<T> {
@@ -326,7 +326,7 @@ impl Session {
     }
 
     /// Waits for memory and tells the peer regularly that it waits.
-    async fn waited_aloud<T>(
+    async fn wait_for_memory<T>(
         &mut self,
         charging: impl Future<Output = io::Result<T>>,
     ) -> io::Result<T> {
@@ -355,7 +355,7 @@ impl Session {
 
     /// Reads this many bytes for a directory, charged to the peer; `None` if the peer may not write there and was told
     /// so. Rights are checked first, so that a peer without rights takes no memory.
-    async fn wanted_bytes(
+    async fn read_bytes(
         &mut self,
         reader: &Reader,
         into: &[u8],
@@ -369,7 +369,7 @@ impl Session {
         }
         let peer_key = peer_key(&reader.member);
         let begun = within(intake::begin(&mut self.channel, count as usize)).await?;
-        let charge = self.waited_aloud(begun.charge_bytes(peer_key)).await?;
+        let charge = self.wait_for_memory(begun.charge_bytes(peer_key)).await?;
         let body = within(begun.finish(&mut self.channel, charge)).await?;
         self.received += count;
         self.shared.counts.received.inc_by(count);
@@ -404,7 +404,7 @@ impl Session {
         let peer_key = peer_key(self.peer.member());
         let beginning = intake::begin(&mut self.channel, length);
         let begun = timeout::within(REQUEST_TIMEOUT, "end of a request", beginning).await?;
-        let charge = self.waited_aloud(begun.charge_request(peer_key)).await?;
+        let charge = self.wait_for_memory(begun.charge_request(peer_key)).await?;
         let reading = begun.finish(&mut self.channel, charge);
         let Body { bytes, charge } =
             timeout::within(REQUEST_TIMEOUT, "end of a request", reading).await?;

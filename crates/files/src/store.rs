@@ -45,7 +45,7 @@ const MAX_RECENT: usize = 256;
 #[derive(Debug)]
 pub(super) struct Inbox {
     /// Files that are being stored in parts, by their directories and names.
-    making: Mutex<BTreeMap<PathKey, Weak<Making>>>,
+    partial_file: Mutex<BTreeMap<PathKey, Weak<PartialFile>>>,
     /// The paths that deliveries are storing to.
     pub claims: Claims,
     /// The temporary names of deliveries.
@@ -57,7 +57,7 @@ pub(super) struct Inbox {
 }
 
 /// A file that is being stored, held by the sessions that write it.
-pub(super) struct Making {
+pub(super) struct PartialFile {
     key: PartKey,
     /// The directories above it.
     above: Vec<DirectoryId>,
@@ -90,7 +90,7 @@ pub(super) struct Piece {
     pub check: Check,
 }
 
-impl fmt::Debug for Making {
+impl fmt::Debug for PartialFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Making").field("key", &self.key).finish_non_exhaustive()
     }
@@ -125,13 +125,17 @@ struct Target {
 impl Inbox {
     /// Creates the inbox of the node with this key.
     pub fn of(node: NodeId) -> Self {
-        let (making, claims, recent) = Default::default();
+        let (partial_file, claims, recent) = Default::default();
         let names = TemporaryNames::of(node);
-        Self { making, claims, names, since: SystemTime::now(), recent }
+        Self { partial_file, claims, names, since: SystemTime::now(), recent }
     }
 
     /// Writes a piece. Returns the file as long as it is not complete. Waits for the disk.
-    pub fn store(&self, reader: &Reader, piece: &Piece) -> Result<Option<Arc<Making>>, Failure> {
+    pub fn store(
+        &self,
+        reader: &Reader,
+        piece: &Piece,
+    ) -> Result<Option<Arc<PartialFile>>, Failure> {
         if *blake3::hash(&piece.bytes).as_bytes() != piece.check.0 {
             let why = "the bytes do not match their hash; send them again";
             return Err(Failure::System(why.into()));
@@ -149,8 +153,8 @@ impl Inbox {
         let may = target.may;
         let quota = Arc::clone(&target.quota);
         let charge = self.charge(reader, &quota, &target, piece)?;
-        let making = self.making(reader, target, piece)?;
-        let is_complete = making.write(reader, piece, may)?;
+        let partial_file = self.partial_file(reader, target, piece)?;
+        let is_complete = partial_file.write(reader, piece, may)?;
         charge.keep();
         if replaces && is_complete {
             quota.removed();
@@ -162,7 +166,7 @@ impl Inbox {
                 recent.push_front(Replaced { path: target.path, key, seen });
             }
         }
-        Ok((!is_complete).then_some(making))
+        Ok((!is_complete).then_some(partial_file))
     }
 
     /// Charges the quota for the bytes of a piece that are not stored yet. A file that does not fit is refused with its
@@ -206,7 +210,7 @@ impl Inbox {
     /// Checks that no file with this path is being stored in parts.
     pub fn check_idle(&self, path: &[u8]) -> Result<(), Failure> {
         let id = PathKey::of(path);
-        let is_live = |making: &Weak<Making>| making.strong_count() > 0;
+        let is_live = |partial_file: &Weak<PartialFile>| partial_file.strong_count() > 0;
         let known = id.is_some_and(|id| self.lock().get(&id).is_some_and(is_live));
         if known { Err(another(path)) } else { Ok(()) }
     }
@@ -219,7 +223,7 @@ impl Inbox {
     /// Whether a file below this path is being stored.
     pub fn is_used_below(&self, path: &[u8]) -> bool {
         let Some(directory) = directory_id(path) else { return false };
-        let all: Vec<Weak<Making>> = self.lock().values().cloned().collect();
+        let all: Vec<Weak<PartialFile>> = self.lock().values().cloned().collect();
         let is_made = all.iter().filter_map(Weak::upgrade).any(|m| m.above.contains(&directory));
         is_made || self.claims.has_below(path)
     }
@@ -277,8 +281,8 @@ impl Inbox {
     ) -> Result<Option<Vec<Range<u64>>>, Failure> {
         let key = key(reader, &target.snapshot);
         let known = self.lock().get(&target.id).and_then(Weak::upgrade);
-        let known = known.filter(|making| making.key == key);
-        if let Some(missing) = known.and_then(|making| making.missing()) {
+        let known = known.filter(|partial_file| partial_file.key == key);
+        if let Some(missing) = known.and_then(|partial_file| partial_file.missing()) {
             return Ok(Some(missing));
         }
         let kept = Part::kept(&target.on_disk(), &key).map_err(refused)?;
@@ -286,28 +290,28 @@ impl Inbox {
     }
 
     /// Opens the file that a piece belongs to. Only sessions that store the same file wait while it is opened.
-    fn making(
+    fn partial_file(
         &self,
         reader: &Reader,
         target: Target,
         piece: &Piece,
-    ) -> Result<Arc<Making>, Failure> {
-        let making = self.known(&target, key(reader, &target.snapshot))?;
-        let mut stage = making.lock();
+    ) -> Result<Arc<PartialFile>, Failure> {
+        let partial_file = self.known(&target, key(reader, &target.snapshot))?;
+        let mut stage = partial_file.lock();
         if matches!(*stage, Stage::New) {
             target.make_way(reader, piece.rules)?;
-            let part = open(reader, &making.key, &target, piece)?;
+            let part = open(reader, &partial_file.key, &target, piece)?;
             *stage = Stage::Open(Box::new(Work { part, _parent: target.parent }));
         }
         drop(stage);
-        Ok(making)
+        Ok(partial_file)
     }
 
     /// Finds or adds the entry of a file that is being stored.
     ///
     /// # Errors
     /// If another file is being stored at this path.
-    fn known(&self, target: &Target, key: PartKey) -> Result<Arc<Making>, Failure> {
+    fn known(&self, target: &Target, key: PartKey) -> Result<Arc<PartialFile>, Failure> {
         let above = Keys::up_to(b"").of(&target.path).map(|key| key.directory).collect();
         let mut all = self.lock();
         if let Some(known) = all.get(&target.id).and_then(Weak::upgrade) {
@@ -316,15 +320,15 @@ impl Inbox {
                 false => Err(another(&target.path)),
             };
         }
-        all.retain(|_, making| making.strong_count() > 0);
-        let making = Arc::new(Making { key, above, work: Mutex::new(Stage::New) });
-        all.insert(target.id.clone(), Arc::downgrade(&making));
-        Ok(making)
+        all.retain(|_, partial_file| partial_file.strong_count() > 0);
+        let partial_file = Arc::new(PartialFile { key, above, work: Mutex::new(Stage::New) });
+        all.insert(target.id.clone(), Arc::downgrade(&partial_file));
+        Ok(partial_file)
     }
 
     /// Every change is complete, even if a thread panicked while it held the lock.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<PathKey, Weak<Making>>> {
-        self.making.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<PathKey, Weak<PartialFile>>> {
+        self.partial_file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -361,7 +365,7 @@ fn open(reader: &Reader, key: &PartKey, target: &Target, piece: &Piece) -> Resul
     }
 }
 
-impl Making {
+impl PartialFile {
     /// Writes a piece. Returns true if the file is now complete and has its final name.
     fn write(&self, reader: &Reader, piece: &Piece, may: May) -> Result<bool, Failure> {
         let mut stage = self.lock();
@@ -399,7 +403,7 @@ impl Work {
 }
 
 /// When the last session that wrote the file ends, the received bytes are made durable.
-impl Drop for Making {
+impl Drop for PartialFile {
     fn drop(&mut self) {
         let Stage::Open(work) = mem::replace(&mut *self.lock(), Stage::Done) else { return };
         // It is dropped on a thread of the async runtime, which must not wait for a disk.

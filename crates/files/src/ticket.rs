@@ -114,10 +114,10 @@ impl Tickets {
     ///
     /// # Errors
     /// [`Failure::Ticket`].
-    pub fn redeem(&self, ticket: Ticket, who: &Name) -> Result<(NodeId, Lent), Failure> {
+    pub fn redeem(&self, ticket: Ticket, member: &Name) -> Result<(NodeId, Lent), Failure> {
         let mut book = self.lock();
         book.expire();
-        let issued = book.issued.get_mut(&ticket).filter(|issued| issued.to == *who);
+        let issued = book.issued.get_mut(&ticket).filter(|issued| issued.to == *member);
         let issued = issued.ok_or(Failure::Ticket)?;
         match std::mem::replace(&mut issued.state, State::Spent) {
             State::Valid(lent) => Ok((issued.owner, lent)),

@@ -1,6 +1,6 @@
 //! Removal of surplus files: names that do not exist at the source, where the settings allow removals.
 
-use super::{Bay, check_removal, protected::Protected, read_only};
+use super::{Destination, check_removal, protected::Protected, read_only};
 use crate::{Excludes, Reader, beneath::failure};
 use rustix::{
     fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, openat, statat, unlinkat},
@@ -34,14 +34,14 @@ pub(crate) fn clear(
     surplus: &Surplus,
     stop: &CancellationToken,
 ) -> Result<Removed, Failure> {
-    let mut bay = Bay::of(reader, &surplus.into)?;
+    let mut destination = Destination::of(reader, &surplus.into)?;
     let below = surplus.directory.as_bytes();
-    bay.parts(below)?;
+    destination.parts(below)?;
     let excludes = Excludes::new(&surplus.exclude)?;
     // A missing directory has no surplus names.
-    let found = match bay.directory(below, false) {
+    let found = match destination.directory(below, false) {
         // A sent directory will replace what is there, so nothing in it is surplus.
-        Err(_) if !surplus.remove && bay.obstacle(below)?.is_some() => {
+        Err(_) if !surplus.remove && destination.obstacle(below)?.is_some() => {
             return Ok(Removed::default());
         }
         found => found?,

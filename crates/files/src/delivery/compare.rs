@@ -1,8 +1,8 @@
 //! Compares a delivery with the existing files at its target. Changes nothing.
 
 use super::{
-    Bay, Blocked, Directory, Obstacle, dress::may_change, dress_of, fidelity::declined_rules,
-    maker, protected::is_of_other_service,
+    Blocked, Destination, Directory, Obstacle, dress::may_change, dress_of,
+    fidelity::declined_rules, maker, protected::is_of_other_service,
 };
 use crate::{
     Reader,
@@ -33,7 +33,7 @@ const MIN_PARTED: u64 = 256 << 10;
 
 struct Comparer<'a> {
     inbox: &'a Inbox,
-    bay: Bay<'a>,
+    destination: Destination<'a>,
     rules: Rules,
     reply: Compared,
     ranges: usize,
@@ -58,12 +58,12 @@ pub(crate) fn compare(
     stop: &CancellationToken,
 ) -> Result<Compared, Failure> {
     let Delivery { into, rules, entries, .. } = delivery;
-    let bay = Bay::of(reader, into)?.following(*rules);
-    let declined = declined_rules(*rules, bay.may()?);
+    let destination = Destination::of(reader, into)?.following(*rules);
+    let declined = declined_rules(*rules, destination.may()?);
     let reply = Compared { declined, ..Compared::default() };
     let mut comparer = Comparer {
         inbox,
-        bay,
+        destination,
         rules: *rules,
         reply,
         ranges: MAX_RANGES,
@@ -77,7 +77,7 @@ pub(crate) fn compare(
         let found = found.unwrap_or_else(|why| comparer.reply.refuse(why));
         comparer.reply.found.push(found);
     }
-    let near = comparer.bay.nearest(b"").ok().flatten();
+    let near = comparer.destination.nearest(b"").ok().flatten();
     comparer.reply.room = near.and_then(|near| room(&near));
     Ok(comparer.reply)
 }
@@ -88,8 +88,8 @@ impl<'a> Comparer<'a> {
         if path.is_empty() {
             return self.look_at_target(entry);
         }
-        let (above, name) = self.bay.parts(path)?;
-        let directory = match self.bay.directory(above, false) {
+        let (above, name) = self.destination.parts(path)?;
+        let directory = match self.destination.directory(above, false) {
             Err(why) => return self.look_behind_obstacle(entry, above, why),
             Ok(None) => return self.look_at_missing(entry, above),
             Ok(Some(directory)) => directory,
@@ -127,7 +127,7 @@ impl<'a> Comparer<'a> {
         above: &[u8],
         why: Failure,
     ) -> Result<Found, Failure> {
-        let Some(Blocked { directory, name, found }) = self.bay.obstacle(above)? else {
+        let Some(Blocked { directory, name, found }) = self.destination.obstacle(above)? else {
             return Err(why);
         };
         Obstacle::new(&directory, &name, found).check(self.rules)?;
@@ -145,7 +145,7 @@ impl<'a> Comparer<'a> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let is_mine = || {
             let opened = openat(above, OsStr::from_bytes(name), flags, Mode::empty());
-            opened.is_ok_and(|opened| maker::may_finish(opened, self.bay.reader))
+            opened.is_ok_and(|opened| maker::may_finish(opened, self.destination.reader))
         };
         let (wanted, is) = (entry.modified, modified(found));
         let has_time = self.times.are_same(above.as_fd(), above.device, wanted, is);
@@ -157,7 +157,8 @@ impl<'a> Comparer<'a> {
 
     /// The member's rights to a directory that is `found` in `above`.
     fn may_at(&self, above: &Directory, found: &Stat) -> May {
-        let is_protected = above.may.is_protected || is_of_other_service(self.bay.reader, found);
+        let is_protected =
+            above.may.is_protected || is_of_other_service(self.destination.reader, found);
         May { is_protected, ..above.may }
     }
 
@@ -166,20 +167,20 @@ impl<'a> Comparer<'a> {
         if entry.kind != Kind::Directory {
             return Err(Failure::System("a file cannot be the directory that it goes to".into()));
         }
-        if self.bay.directory(b"", false)?.is_some() {
+        if self.destination.directory(b"", false)?.is_some() {
             return Ok(Found::Same);
         }
         self.look_at_missing(entry, b"")
     }
 
     fn look_at_missing(&mut self, entry: &Entry, above: &[u8]) -> Result<Found, Failure> {
-        let Some(near) = self.bay.nearest(above)? else { return Ok(Found::Nothing) };
+        let Some(near) = self.destination.nearest(above)? else { return Ok(Found::Nothing) };
         self.look_below(entry, &near)
     }
 
     /// Checks an entry whose parent does not exist yet; `near` is its nearest existing ancestor.
     fn look_below(&mut self, entry: &Entry, near: &Directory) -> Result<Found, Failure> {
-        let below = self.bay.path(entry.path.as_bytes());
+        let below = self.destination.path(entry.path.as_bytes());
         let parts = below.iter().filter(|letter| **letter == b'/').count();
         let known = near.path.iter().filter(|letter| **letter == b'/').count();
         let depth = near.depth + parts.saturating_sub(known + 1);
@@ -252,7 +253,7 @@ impl<'a> Comparer<'a> {
     ) -> Result<Found, Failure> {
         let obstacle = Obstacle::new(directory, name, *found);
         obstacle.check(self.rules)?;
-        obstacle.check_content(self.bay.reader)?;
+        obstacle.check_content(self.destination.reader)?;
         directory.check_writable()?;
         Ok(self.begun(entry))
     }
@@ -263,7 +264,10 @@ impl<'a> Comparer<'a> {
         if snapshot.size < MIN_PARTED || self.ranges == 0 {
             return Found::Nothing;
         }
-        let kept = self.inbox.begun(self.bay.reader, &self.bay.into, entry).unwrap_or_default();
+        let kept = self
+            .inbox
+            .begun(self.destination.reader, &self.destination.into, entry)
+            .unwrap_or_default();
         if kept.is_empty() || kept.len() > self.ranges {
             return Found::Nothing;
         }

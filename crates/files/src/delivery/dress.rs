@@ -1,6 +1,6 @@
 //! The end of a delivery: sets the modes and times of directories, the deepest first.
 
-use super::{Bay, UNFINISHED, check_replacement, dress_of, leftovers, maker, xattr_bytes};
+use super::{Destination, UNFINISHED, check_replacement, dress_of, leftovers, maker, xattr_bytes};
 use crate::{Reader, beneath::failure, offer::May, store::Inbox};
 use rustix::{
     fs::{FileType, Mode, OFlags, Stat, fstat, futimens, openat},
@@ -24,12 +24,12 @@ pub(crate) fn dress(
     delivery: &Delivery,
 ) -> Result<(Undone, Undone), Failure> {
     let Delivery { into, rules, entries, .. } = delivery;
-    let mut bay = Bay::of(reader, into)?.following(*rules);
+    let mut destination = Destination::of(reader, into)?.following(*rules);
     let (mut undone, mut wider) = (Undone::default(), Undone::default());
     for (number, Described(entry)) in (0..).zip(entries) {
         let done = match &entry.kind {
-            Kind::Directory => dress_directory(inbox, &mut bay, *rules, entry),
-            Kind::File { .. } => dress_file(&mut bay, *rules, entry).map(|()| None),
+            Kind::Directory => dress_directory(inbox, &mut destination, *rules, entry),
+            Kind::File { .. } => dress_file(&mut destination, *rules, entry).map(|()| None),
             _ => Ok(None),
         };
         match done {
@@ -48,20 +48,20 @@ pub(crate) fn dress(
 /// mode.
 fn dress_directory(
     inbox: &Inbox,
-    bay: &mut Bay<'_>,
+    destination: &mut Destination<'_>,
     rules: Rules,
     entry: &Entry,
 ) -> Result<Option<u32>, Failure> {
     let below = entry.path.as_bytes();
-    bay.parts(below)?;
+    destination.parts(below)?;
     let failed = |e| failure(below, e);
-    let Some(directory) = bay.open(below, None)? else { return Err(failed(Errno::NOENT)) };
+    let Some(directory) = destination.open(below, None)? else { return Err(failed(Errno::NOENT)) };
     leftovers::remove(&directory, &inbox.names, &inbox.claims, inbox.since);
     let found = fstat(&directory).map_err(failed)?;
     let (is, wanted) = (found.st_mode & 0o7777, u32::from(entry.mode & 0o777));
     let may = directory.depth > 0
         && may_change(directory.may, rules, &found, wanted, || {
-            maker::may_finish(&directory, bay.reader)
+            maker::may_finish(&directory, destination.reader)
         });
     let dress = dress_of(entry, rules, directory.may);
     if may {
@@ -95,10 +95,16 @@ pub(super) fn may_change(
     if is_new { is_mine() } else { shows_the_same || may.replaces(rules) }
 }
 
-fn dress_file(bay: &mut Bay<'_>, rules: Rules, entry: &Entry) -> Result<(), Failure> {
-    let (above, name) = bay.parts(entry.path.as_bytes())?;
+fn dress_file(
+    destination: &mut Destination<'_>,
+    rules: Rules,
+    entry: &Entry,
+) -> Result<(), Failure> {
+    let (above, name) = destination.parts(entry.path.as_bytes())?;
     let failed = |e| failure(name, e);
-    let Some(directory) = bay.directory(above, false)? else { return Err(failed(Errno::NOENT)) };
+    let Some(directory) = destination.directory(above, false)? else {
+        return Err(failed(Errno::NOENT));
+    };
     let what = "other modes and times";
     check_replacement(&directory.path, what, directory.may)?;
     if !rules.has(Rules::REPLACE) {

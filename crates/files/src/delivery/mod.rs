@@ -1,11 +1,11 @@
 //! Deliveries: batches of files, directories and links that a member stores in an accepting directory.
 //!
 //! ```text
-//! Delivery ─► Bay: rights, open directories ─┬ compare ─► what lies at each path
-//!                                            ├ put     ─► temporary files ─► one sync ─► names ─► synced
-//!                                            ├ link    ─► hard links
-//!                                            ├ dress   ─► modes and times of directories
-//!                                            └ clear   ─► surplus files are removed
+//! Delivery ─► Destination: rights, open directories ─┬ compare ─► existing items at each path
+//!                                                    ├ put     ─► temporary files ─► one sync ─► names ─► synced
+//!                                                    ├ link    ─► hard links
+//!                                                    ├ dress   ─► modes and times of directories
+//!                                                    └ clear   ─► surplus files are removed
 //! ```
 //!
 //! No path is followed through a symbolic link. A new directory has the mode [`UNFINISHED`] until it gets its final
@@ -66,7 +66,7 @@ const UNFINISHED: u32 = 0o1700;
 const MAX_OPEN: usize = 24;
 
 /// The target directory of a delivery, with the rights of `reader` in it.
-struct Bay<'a> {
+struct Destination<'a> {
     reader: &'a Reader,
     /// Absolute, without a last `/`.
     into: Vec<u8>,
@@ -109,7 +109,7 @@ impl AsFd for Directory {
     }
 }
 
-impl<'a> Bay<'a> {
+impl<'a> Destination<'a> {
     /// # Errors
     /// [`Failure::NotOffered`].
     fn of(reader: &'a Reader, into: &[u8]) -> Result<Self, Failure> {
@@ -270,7 +270,7 @@ impl<'a> Bay<'a> {
         while let Some(end) = into.iter().rposition(|letter| *letter == b'/') {
             into = &into[..end];
             let (into, kept) = (into.to_vec(), Vec::new());
-            let above = Bay { reader: self.reader, into, sends_root: false, kept };
+            let above = Destination { reader: self.reader, into, sends_root: false, kept };
             match above.open(b"", None) {
                 Ok(Some(found)) => return Ok(Some(Arc::new(found))),
                 Ok(None) => {}

@@ -2,7 +2,7 @@
 //! together and renamed, and then the names are synced.
 
 use super::{
-    Bay, Directory, Obstacle, TemporaryNames, UNFINISHED,
+    Destination, Directory, Obstacle, TemporaryNames, UNFINISHED,
     compare::{may_be, room},
     dress_of,
     fidelity::{is_sparse, xattr_bytes},
@@ -62,7 +62,7 @@ struct Written<'d> {
 }
 
 struct Putter<'a, 'd> {
-    bay: Bay<'a>,
+    destination: Destination<'a>,
     rules: Rules,
     names: &'a TemporaryNames,
     undone: Undone,
@@ -91,17 +91,18 @@ pub(crate) fn put(
     bytes: &[u8],
 ) -> Result<(u64, Undone), Failure> {
     let Delivery { into, rules, entries, .. } = delivery;
-    let bay = Bay::of(reader, into)?.following(*rules);
+    let destination = Destination::of(reader, into)?.following(*rules);
     let files = entries.iter().filter(|Described(entry)| size(entry).is_some()).count();
     let sum = entries.iter().filter_map(|Described(entry)| size(entry));
     if sum.fold(0, u64::saturating_add) != bytes.len() as u64 {
         return Err(Failure::System("the files' lengths and the bytes that came differ".into()));
     }
     let paths = entries.iter().filter(|Described(entry)| entry.kind != Kind::Directory);
-    let paths: Vec<_> = paths.map(|Described(entry)| bay.path(entry.path.as_bytes())).collect();
-    let _claim = inbox.claims.wait(bay.place()?, &paths);
+    let paths: Vec<_> =
+        paths.map(|Described(entry)| destination.path(entry.path.as_bytes())).collect();
+    let _claim = inbox.claims.wait(destination.place()?, &paths);
     let mut putter = Putter {
-        bay,
+        destination,
         rules: *rules,
         names: &inbox.names,
         undone: Undone::default(),
@@ -116,7 +117,7 @@ pub(crate) fn put(
     for (number, Described(entry)) in (0..).zip(entries) {
         let content;
         (content, rest) = rest.split_at(size(entry).unwrap_or(0) as usize);
-        let made = inbox.check_idle(&putter.bay.path(entry.path.as_bytes()));
+        let made = inbox.check_idle(&putter.destination.path(entry.path.as_bytes()));
         let made = made.and_then(|()| putter.make(number, entry, content));
         made.unwrap_or_else(|why| putter.undone.add(number, why));
     }
@@ -136,17 +137,17 @@ impl<'d> Putter<'_, 'd> {
     fn make(&mut self, number: u32, entry: &'d Entry, bytes: &'d [u8]) -> Result<(), Failure> {
         let path = entry.path.as_bytes();
         if path.is_empty() && entry.kind == Kind::Directory {
-            return self.bay.open(b"", Some(UNFINISHED)).map(drop);
+            return self.destination.open(b"", Some(UNFINISHED)).map(drop);
         }
-        let (above, name) = self.bay.parts(path)?;
+        let (above, name) = self.destination.parts(path)?;
         if name.is_empty() {
             return Err(Failure::System("a file without a name".into()));
         }
-        let directory = self.bay.made(above)?;
+        let directory = self.destination.made(above)?;
         may_be(entry, &directory)?;
         match &entry.kind {
             Kind::Directory => {
-                make_directory(self.bay.reader, &directory, name, self.rules)?;
+                make_directory(self.destination.reader, &directory, name, self.rules)?;
                 self.named.insert(above.to_vec());
             }
             Kind::Symlink { target } => {
@@ -201,7 +202,7 @@ impl<'d> Putter<'_, 'd> {
         _ = unlinkat(directory, temporary, AtFlags::empty());
         symlinkat(target, directory, temporary).map_err(failed)?;
         dress(temporary);
-        let renamed = obstacle.remove_directory(self.bay.reader, self.rules);
+        let renamed = obstacle.remove_directory(self.destination.reader, self.rules);
         let renamed =
             renamed.and_then(|()| renameat(directory, temporary, directory, named).map_err(failed));
         if let Err(e) = renamed {
@@ -287,7 +288,7 @@ impl<'d> Putter<'_, 'd> {
             }
         }
         let named = std::mem::take(&mut self.named);
-        if let Err(e) = sync_names(&mut self.bay, named, &self.devices) {
+        if let Err(e) = sync_names(&mut self.destination, named, &self.devices) {
             let why = format!("cannot sync its directory there: {}", io::Error::from(e));
             let why = Failure::System(why);
             std::mem::take(&mut self.stored)
@@ -306,8 +307,8 @@ impl<'d> Putter<'_, 'd> {
     }
 
     fn forget(&mut self, file: &Written<'_>) {
-        let Ok((above, name)) = self.bay.parts(file.entry.path.as_bytes()) else { return };
-        if let Ok(Some(directory)) = self.bay.directory(above, false) {
+        let Ok((above, name)) = self.destination.parts(file.entry.path.as_bytes()) else { return };
+        if let Ok(Some(directory)) = self.destination.directory(above, false) {
             _ = unlinkat(&directory, self.names.temporary(name), AtFlags::empty());
             directory.quota.removed();
         }
@@ -315,8 +316,8 @@ impl<'d> Putter<'_, 'd> {
 
     /// Gives a file its name.
     fn name(&mut self, file: &Written<'_>) -> Result<(), Failure> {
-        let (above, name) = self.bay.parts(file.entry.path.as_bytes())?;
-        let directory = self.bay.made(above)?;
+        let (above, name) = self.destination.parts(file.entry.path.as_bytes())?;
+        let directory = self.destination.made(above)?;
         let (temporary, named) = (&*self.names.temporary(name), OsStr::from_bytes(name));
         let rename = || match directory.may.replaces(self.rules) {
             true => renameat(&directory, temporary, &directory, named),
@@ -351,14 +352,16 @@ impl<'d> Putter<'_, 'd> {
     fn remove_directory(&self, directory: &Directory, name: &[u8]) -> bool {
         let found = directory.look(name).ok().flatten();
         found.is_some_and(|found| {
-            Obstacle::new(directory, name, found).give_way(self.bay.reader, self.rules).is_ok()
+            Obstacle::new(directory, name, found)
+                .give_way(self.destination.reader, self.rules)
+                .is_ok()
         })
     }
 }
 
 /// Makes new names durable: syncs the directories in `named`, or, if there are many, whole file systems.
 pub(super) fn sync_names(
-    bay: &mut Bay<'_>,
+    destination: &mut Destination<'_>,
     named: BTreeSet<Vec<u8>>,
     devices: &BTreeMap<u64, Arc<Directory>>,
 ) -> Result<(), Errno> {
@@ -368,7 +371,7 @@ pub(super) fn sync_names(
     }
     for below in named {
         // A directory that was removed needs no sync.
-        let Ok(Some(directory)) = bay.directory(&below, false) else { continue };
+        let Ok(Some(directory)) = destination.directory(&below, false) else { continue };
         match fsync(&directory) {
             Ok(()) | Err(Errno::INVAL) => {}
             Err(e) => return Err(e),

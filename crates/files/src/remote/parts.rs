@@ -50,9 +50,9 @@ impl Remote {
                     more => filled += more,
                 }
             }
-            let came = Check(*blake3::hash(into).as_bytes());
+            let computed = Check(*blake3::hash(into).as_bytes());
             match remote.message().await? {
-                Reply::Sent(said) if said == came => Ok(Ok(came)),
+                Reply::Sent(announced) if announced == computed => Ok(Ok(computed)),
                 Reply::Sent(_) => Err(invalid("what came has another hash than it says")),
                 Reply::Failed(why) => Ok(Err(why)),
                 _ => Err(unexpected()),

@@ -25,7 +25,7 @@ pub struct Filling {
     path: PathBuf,
     label: Label,
     /// The bytes of all parts so far.
-    came: u64,
+    received: u64,
     /// Bytes that are not written yet.
     buffer: Vec<u8>,
     /// The most bytes that may be received.
@@ -39,7 +39,17 @@ impl Filling {
     pub(super) fn new(spool: Spool, file: File, path: PathBuf, label: Label, most: u64) -> Self {
         let buffer = Vec::with_capacity(BUFFER_SIZE);
         let file = Arc::new(file);
-        Self { spool, file, path, label, came: 0, buffer, most, words: MAX_TEXT, finished: false }
+        Self {
+            spool,
+            file,
+            path,
+            label,
+            received: 0,
+            buffer,
+            most,
+            words: MAX_TEXT,
+            finished: false,
+        }
     }
 
     /// Adds a whole part with its hash, which the caller has verified, or the reason why it was not received.
@@ -49,22 +59,22 @@ impl Filling {
     pub async fn push(
         &mut self,
         bytes: &[u8],
-        came: Result<Check, Failure>,
+        received: Result<Check, Failure>,
     ) -> Result<(), Failure> {
-        let bytes = if came.is_ok() { bytes } else { &[] };
+        let bytes = if received.is_ok() { bytes } else { &[] };
         let size = bytes.len() as u64;
-        if self.came + size > self.most {
-            return Err(Failure::Full(self.came + size - self.most));
+        if self.received + size > self.most {
+            return Err(Failure::Full(self.received + size - self.most));
         }
-        let came = came.map_err(|why| {
+        let received = received.map_err(|why| {
             let why = why.cut(self.words.min(MAX_WHY));
             self.words = self.words.saturating_sub(why.text_len());
             why
         });
-        let words = came.as_ref().err().map_or(0, Failure::text_len);
-        self.spool.came(&self.label, size, PART_OVERHEAD + words as u64)?;
-        self.came += size;
-        self.label.parts.push(Part { bytes: size, check: came });
+        let words = received.as_ref().err().map_or(0, Failure::text_len);
+        self.spool.received(&self.label, size, PART_OVERHEAD + words as u64)?;
+        self.received += size;
+        self.label.parts.push(Part { bytes: size, check: received });
         self.buffer.extend_from_slice(bytes);
         if self.buffer.len() >= BUFFER_SIZE { self.flush().await } else { Ok(()) }
     }
@@ -88,7 +98,7 @@ impl Filling {
     /// Writes the buffer on a blocking thread, since the disk may be slow.
     async fn flush(&mut self) -> Result<(), Failure> {
         let bytes = std::mem::take(&mut self.buffer);
-        let at = self.came - bytes.len() as u64;
+        let at = self.received - bytes.len() as u64;
         let file = Arc::clone(&self.file);
         let write = move || file.write_all_at(&bytes, at).map(|()| bytes);
         self.buffer = blocking(tokio::task::spawn_blocking(write).await)?;

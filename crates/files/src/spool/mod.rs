@@ -187,13 +187,13 @@ impl Spool {
     }
 
     /// Takes room for a part: `bytes` of data, and `beside` for its place in the label.
-    fn came(&self, label: &Label, bytes: u64, beside: u64) -> Result<(), Failure> {
+    fn received(&self, label: &Label, bytes: u64, beside: u64) -> Result<(), Failure> {
         self.check_disk(bytes, 0)?;
         let mut held = self.lock();
         if !held.take(label, bytes.saturating_add(beside), self.0.bound) {
             return Err(Failure::Full(bytes));
         }
-        held.came(label, bytes);
+        held.received(label, bytes);
         Ok(())
     }
 

@@ -53,14 +53,14 @@ impl Reading {
     /// The reply at a part's end. If the disk lost or changed bytes, it is a failure of this node and not a wrong hash
     /// of the source.
     fn end(&mut self) -> Reply {
-        let came = Check(*self.hasher.finalize().as_bytes());
+        let computed = Check(*self.hasher.finalize().as_bytes());
         self.hasher.reset();
         let part = &self.parts[self.part];
         (self.part, self.sent, self.begun) = (self.part + 1, 0, false);
         match (&part.check, self.broken.take()) {
             (Err(why), _) => Reply::Failed(why.clone()),
             (Ok(_), Some(why)) => Reply::Failed(why),
-            (Ok(check), None) if *check == came => Reply::Sent(came),
+            (Ok(check), None) if *check == computed => Reply::Sent(computed),
             (Ok(_), None) => {
                 let why = "the spool's disk gives other bytes than were written".to_owned();
                 Reply::Failed(Failure::System(why))

@@ -21,7 +21,7 @@ pub(super) struct Entry {
     /// The disk space reserved for it, bytes.
     reserved: u64,
     /// The bytes of data that have arrived.
-    came: u64,
+    received: u64,
     since: WallTime,
     whole: bool,
 }
@@ -68,11 +68,15 @@ impl Index {
 
     /// Adds a complete entry of this length that was found on disk.
     pub fn found(&mut self, label: &Label, length: u64) {
-        let entry =
-            Entry { reserved: length + ENTRY_OVERHEAD, came: 0, since: label.since, whole: true };
+        let entry = Entry {
+            reserved: length + ENTRY_OVERHEAD,
+            received: 0,
+            since: label.since,
+            whole: true,
+        };
         self.add(label.owner, entry.reserved);
         self.entries.insert((label.owner, label.id), entry);
-        self.came(label, label.bytes());
+        self.received(label, label.bytes());
     }
 
     /// Begins an entry. Returns false if there is no room for all of its bytes now. Room is only taken as bytes arrive
@@ -90,7 +94,7 @@ impl Index {
             return Ok(false);
         }
         self.add(label.owner, reserved);
-        let entry = Entry { reserved, came: 0, since: label.since, whole: false };
+        let entry = Entry { reserved, received: 0, since: label.since, whole: false };
         self.entries.insert(key, entry);
         Ok(true)
     }
@@ -129,9 +133,9 @@ impl Index {
     }
 
     /// Adds data that has arrived for an entry.
-    pub fn came(&mut self, label: &Label, bytes: u64) {
+    pub fn received(&mut self, label: &Label, bytes: u64) {
         if let Some(entry) = self.entries.get_mut(&(label.owner, label.id)) {
-            entry.came += bytes;
+            entry.received += bytes;
         }
         let sum = self.sums.entry((label.owner, label.id.job)).or_default();
         sum.now += bytes;
@@ -153,7 +157,7 @@ impl Index {
         let Some(entry) = self.entries.remove(&(owner, id)) else { return false };
         self.subtract(owner, entry.reserved);
         if let Some(sum) = self.sums.get_mut(&(owner, id.job)) {
-            sum.now = sum.now.saturating_sub(entry.came);
+            sum.now = sum.now.saturating_sub(entry.received);
         }
         entry.whole
     }
