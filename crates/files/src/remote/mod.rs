@@ -1,8 +1,8 @@
 //! The fetching end of a channel `thalweg/object/1`: lists, reads and stores another node's files.
 //!
-//! [`Remote::open`] opens a channel by a node's name, directly or through relays. A remote answers one request after
-//! the other. Several reads can be sent ahead ([`Remote::ask`]), so that there is no round trip between them; their
-//! bytes arrive in the order of the requests.
+//! [`Remote::open`] opens a channel by a node's name, directly or through relays. A remote makes one request after the
+//! other. Several reads can be sent ahead ([`Remote::ask`]), so that there is no round trip between them; their bytes
+//! arrive in the order of the requests.
 
 mod asked;
 mod error;
