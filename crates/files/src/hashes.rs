@@ -2,7 +2,7 @@
 //!
 //! A peer may request the hash of the same file many times. Its equal requests share one computation. Requests of other
 //! peers do not, since a peer can slow its own computation down. All peers share the results. A hash is cached only if
-//! the file had not changed for [`RESTED`] before it was read: two writes within the resolution of timestamps may leave
+//! the file had not changed for [`MIN_REST`] before it was read: two writes within the resolution of timestamps may leave
 //! the same times.
 
 use std::{
@@ -14,10 +14,10 @@ use thalweg_base::budget::PeerKey;
 use thalweg_wire::object::{Check, Snapshot};
 
 /// The most cached hashes; 200 bytes each.
-const MOST: usize = 8192;
+const MAX_CACHED: usize = 8192;
 
 /// How long a file must be unchanged: twice the coarsest timestamp resolution of a file system.
-const RESTED: Duration = Duration::from_secs(4);
+const MIN_REST: Duration = Duration::from_secs(4);
 
 /// A range of bytes of a file with this content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -83,7 +83,7 @@ impl Hashes {
 fn has_rested(snapshot: Snapshot, now: SystemTime) -> bool {
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let changed = u128::try_from(snapshot.changed_ns).unwrap_or(0);
-    now.saturating_sub(changed) > RESTED.as_nanos()
+    now.saturating_sub(changed) > MIN_REST.as_nanos()
 }
 
 impl Claim {
@@ -96,7 +96,7 @@ impl Claim {
         if state.known.insert(self.part, check).is_none() {
             state.order.push_back(self.part);
         }
-        if state.order.len() > MOST
+        if state.order.len() > MAX_CACHED
             && let Some(oldest) = state.order.pop_front()
         {
             state.known.remove(&oldest);
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn a_file_that_was_just_written_is_read_again() {
         let hashes = Hashes::default();
-        for (age, is_kept) in [(RESTED, false), (RESTED * 2, true), (Duration::ZERO, false)] {
+        for (age, is_kept) in [(MIN_REST, false), (MIN_REST * 2, true), (Duration::ZERO, false)] {
             let part = part(1, NOW - age);
             let Lookup::Own(claim) = ask(&hashes, part) else { panic!("it was never kept") };
             claim.computed(Check([7; 32]));
@@ -158,11 +158,14 @@ mod tests {
     #[test]
     fn the_cache_is_bounded() {
         let hashes = Hashes::default();
-        for inode in 0..MOST as u64 + 10 {
+        for inode in 0..MAX_CACHED as u64 + 10 {
             let Lookup::Own(claim) = ask(&hashes, part(inode, Duration::ZERO)) else { panic!() };
             claim.computed(Check([7; 32]));
         }
         let state = hashes.lock();
-        assert_eq!((state.known.len(), state.order.len(), state.running.len()), (MOST, MOST, 0));
+        assert_eq!(
+            (state.known.len(), state.order.len(), state.running.len()),
+            (MAX_CACHED, MAX_CACHED, 0)
+        );
     }
 }

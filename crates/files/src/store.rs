@@ -68,6 +68,7 @@ pub(super) struct PartialFile {
 enum Stage {
     /// Nothing is open yet.
     New,
+    /// The partial file is open.
     Open(Box<Work>),
     /// The file is complete and has its final name.
     Done,

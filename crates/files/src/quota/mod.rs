@@ -28,9 +28,9 @@ use thalweg_base::space::{KeepFree, Lack, on_disk};
 use thalweg_units::ByteSize;
 use thalweg_wire::object::Failure;
 
-/// How long an answer about free space is used, together with what was charged since. On a network file system each
-/// question is a round trip.
-const ASKED_FOR: Duration = Duration::from_millis(100);
+/// How long an answer about free space is used, together with the charges since. On a network file system each query is
+/// a round trip.
+const SPACE_CACHE_TIME: Duration = Duration::from_millis(100);
 
 /// The bounds of an accepting directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -260,7 +260,7 @@ impl fmt::Debug for Disk {
 
 impl Disk {
     fn is_recent(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.asked) < ASKED_FOR
+        now.saturating_duration_since(self.asked) < SPACE_CACHE_TIME
     }
 
     /// What it lacks for this much more content; `None`: the content is added.
@@ -464,13 +464,13 @@ mod tests {
             quota.take_at(&open, 0, 1, now).unwrap().keep();
             quota.disk().as_ref().unwrap().taken.entries
         };
-        assert_eq!([taken(now), taken(now + ASKED_FOR / 2)], [2, 3]);
+        assert_eq!([taken(now), taken(now + SPACE_CACHE_TIME / 2)], [2, 3]);
         // If the charges since use up the free space, it is asked again.
         if let Some(disk) = quota.disk().as_mut() {
             (disk.found.f_frsize, disk.found.f_bavail) = (BLOCK, 3);
         }
         assert_eq!(taken(now), 1);
-        assert_eq!([taken(now), taken(now + ASKED_FOR)], [2, 1]);
+        assert_eq!([taken(now), taken(now + SPACE_CACHE_TIME)], [2, 1]);
     }
 
     #[test]
