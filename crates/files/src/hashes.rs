@@ -2,8 +2,8 @@
 //!
 //! A peer may request the hash of the same file many times. Its equal requests share one computation. Requests of other
 //! peers do not, since a peer can slow its own computation down. All peers share the results. A hash is cached only if
-//! the file had not changed for [`MIN_REST`] before it was read: two writes within the resolution of timestamps may leave
-//! the same times.
+//! the file had not changed for [`MIN_REST`] before it was read: two writes within the resolution of timestamps may
+//! leave the same times.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
