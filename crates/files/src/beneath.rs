@@ -1,5 +1,5 @@
-//! Opening files so that nothing leads out of what is offered, whatever links are there or come
-//! to be there meanwhile: the kernel resolves the path and refuses to leave (openat2(2)).
+//! Opens files below an offered directory. The kernel resolves the path and refuses to leave the directory
+//! (openat2(2)), whatever links exist or are created meanwhile.
 
 use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2, statat},
@@ -15,30 +15,30 @@ use std::{
 };
 use thalweg_wire::object::{Failure, FilePath, FileTime, Snapshot};
 
-/// A directory.
+/// An open directory from which paths are resolved.
 #[derive(Debug)]
 pub(super) struct Root {
     descriptor: OwnedFd,
-    /// Its paths on this host, if it is an offered one: as the operator named it, and without links. Links in it
-    /// to a path below one of these stay inside.
+    /// The paths of an offered directory on this host: as configured, and without links. An absolute link to a path
+    /// below one of these stays inside. Empty for other directories.
     names: Vec<Vec<u8>>,
 }
 
-/// Neither `..` nor links lead out, nor those of /proc; the last part is no link at all.
+/// Neither `..` nor links may leave the directory, and links in /proc are not followed.
 const WITHIN: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 
-/// A device or a fifo must not make anybody wait or do anything.
-const CALM: OFlags =
+/// Opening a device or a FIFO must not block or have an effect.
+const WITHOUT_EFFECTS: OFlags =
     OFlags::CLOEXEC.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::NOFOLLOW);
 
-/// Links on the way of one path, as the kernel has it (path_resolution(7)).
-const LINKS: usize = 40;
+/// The most links that are followed for one path, as in the kernel (path_resolution(7)).
+const MAX_LINKS: usize = 40;
 
-/// Renames come one after the other; 100 of them all in our way do not happen.
-const TRIES: u32 = 100;
+/// The most attempts while directories are being renamed. 100 renames in a row on one path do not happen in practice.
+const MAX_TRIES: u32 = 100;
 
 impl Root {
-    /// An offered directory; the operator may have named it by a link.
+    /// Opens an offered directory; its configured path may contain links.
     pub fn open(path: &[u8]) -> Result<Self, Failure> {
         let named = path;
         let path = if path.is_empty() { b"/" } else { path };
@@ -52,7 +52,7 @@ impl Root {
         Ok(Self { descriptor, names })
     }
 
-    /// A directory below, by links that stay inside.
+    /// Opens a directory below, following links that stay inside.
     pub fn directory(&self, path: &[u8]) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         self.within(path, flags).map(Self::unnamed)
@@ -62,8 +62,8 @@ impl Root {
         Self { descriptor, names: Vec::new() }
     }
 
-    /// Opens what is below, by links that stay inside. To the kernel an absolute link leads out; where it
-    /// refuses one, it is asked again for the path that the link means here.
+    /// Opens a path below, following links that stay inside. The kernel refuses every absolute link with `EXDEV`; the
+    /// path is then resolved here and opened again without links.
     fn within(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         match within(&self.descriptor, path, flags, WITHIN) {
             Err(Errno::XDEV) if !self.names.is_empty() => {
@@ -74,8 +74,8 @@ impl Root {
         }
     }
 
-    /// The same path by no link; with `last` also the last part is followed. What happens meanwhile leads nowhere:
-    /// the path is opened without following any.
+    /// Resolves the links of a path; with `last` also a link at its end. Changes to the directory meanwhile do no harm,
+    /// since the resolved path is opened without following links.
     fn followed(&self, path: &[u8], last: bool) -> Result<Vec<u8>, Errno> {
         let mut left: Vec<Vec<u8>> = parts(path);
         let (mut done, mut links) = (Vec::<Vec<u8>>::new(), 0);
@@ -92,7 +92,7 @@ impl Root {
                 continue;
             };
             links += 1;
-            if links > LINKS {
+            if links > MAX_LINKS {
                 return Err(Errno::LOOP);
             }
             if target.starts_with(b"/") {
@@ -106,7 +106,7 @@ impl Root {
         Ok(done.join(&b'/'))
     }
 
-    /// Where this leads, if it is a link.
+    /// The target of the item at this path if it is a link; `None` for other items.
     fn target(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
         let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let found = within(&self.descriptor, path, flags, WITHIN | ResolveFlags::NO_SYMLINKS)?;
@@ -116,22 +116,22 @@ impl Root {
         Ok(Some(rustix::fs::readlinkat(found, "", Vec::new())?.into_bytes()))
     }
 
-    /// The directory of this name in this one; no link.
+    /// Opens the directory with this name; a link is an error.
     pub fn plain(&self, name: &[u8]) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         within(&self.descriptor, name, flags, WITHIN).map(Self::unnamed)
     }
 
-    /// The entries of a directory below, by no link at all.
+    /// Opens a directory below for listing, without following links.
     pub fn entries(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let plain = WITHIN | ResolveFlags::NO_SYMLINKS;
         within(&self.descriptor, path, flags, plain)
     }
 
-    /// A file below for reading, with what it is; the last part is not followed.
+    /// Opens a regular file below for reading and returns its status. A link at the end of the path is not followed.
     pub fn file(&self, path: &[u8]) -> Result<(OwnedFd, Stat), Errno> {
-        let file = self.within(path, OFlags::RDONLY | CALM)?;
+        let file = self.within(path, OFlags::RDONLY | WITHOUT_EFFECTS)?;
         let found = fstat(&file)?;
         match FileType::from_raw_mode(found.st_mode) {
             FileType::RegularFile => Ok((file, found)),
@@ -140,46 +140,47 @@ impl Root {
         }
     }
 
-    /// What is there, links themselves; the part before the last by links that stay inside.
+    /// Returns the status of the item at a path. A link at the end of the path is not followed; links before it are if
+    /// they stay inside.
     pub fn look(&self, path: &[u8]) -> Result<Stat, Errno> {
         fstat(self.itself(path)?)
     }
 
-    /// The same open, by its path alone.
+    /// Opens the item at a path with `O_PATH`. A link at the end of the path is not followed.
     pub fn itself(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         self.within(path, OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW)
     }
 
-    /// Where the link at this path points.
+    /// Returns the target of the link at this path.
     pub fn link(&self, path: &[u8]) -> Result<Vec<u8>, Errno> {
         Ok(rustix::fs::readlinkat(self.itself(path)?, "", Vec::new())?.into_bytes())
     }
 
-    /// For system calls that take a directory.
+    /// The descriptor, for system calls that take a directory.
     pub fn as_fd(&self) -> &OwnedFd {
         &self.descriptor
     }
 }
 
-/// The parts of a path, the last first.
+/// The components of a path, the last first.
 fn parts(path: &[u8]) -> Vec<Vec<u8>> {
     let parts = path.rsplit(|letter| *letter == b'/');
     parts.filter(|part| !part.is_empty() && *part != b".").map(<[u8]>::to_vec).collect()
 }
 
-/// The rest of an absolute path behind that of a directory, if it is in it.
+/// The part of an absolute path behind `directory`; `None` if the path is not in it.
 fn inside<'a>(directory: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
     let rest = path.strip_prefix(directory)?;
     (rest.is_empty() || rest.starts_with(b"/")).then_some(rest)
 }
 
-/// What is in an open directory under this name, links themselves.
+/// Returns the status of the item with this name in an open directory; links are not followed.
 pub(super) fn look_in(directory: &OwnedFd, part: &std::ffi::CStr) -> Result<Stat, Errno> {
     statat(directory, part, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// Opens what is below, or the directory itself. The kernel may ask to try again while
-/// directories are being renamed.
+/// Opens a path below a directory, or for the empty path the directory itself. Retries on `EAGAIN`, which the kernel
+/// may return while directories are being renamed.
 fn within(
     directory: &OwnedFd,
     path: &[u8],
@@ -190,13 +191,13 @@ fn within(
     let mut tries = 0;
     loop {
         match openat2(directory, path, flags, Mode::empty(), resolve) {
-            Err(Errno::AGAIN) if tries < TRIES => tries += 1,
+            Err(Errno::AGAIN) if tries < MAX_TRIES => tries += 1,
             done => return done,
         }
     }
 }
 
-/// The identity of a file's content.
+/// The identity of a file's content, from its status.
 pub(super) fn snapshot(found: &Stat) -> Snapshot {
     Snapshot {
         device: found.st_dev,
@@ -207,12 +208,12 @@ pub(super) fn snapshot(found: &Stat) -> Snapshot {
     }
 }
 
-/// When the content last changed.
+/// The time of the last change of the content.
 pub(super) fn modified(found: &Stat) -> FileTime {
     FileTime::of_stat(found.st_mtime, found.st_mtime_nsec)
 }
 
-/// What is said of a failed system call.
+/// The failure that is sent for a failed system call.
 pub(super) fn failure(path: &[u8], e: Errno) -> Failure {
     let path = shown(path);
     Failure::System(match e {
@@ -225,9 +226,9 @@ pub(super) fn failure(path: &[u8], e: Errno) -> Failure {
     })
 }
 
-/// A path for people.
+/// Formats a path for messages.
 pub(super) fn shown(path: &[u8]) -> String {
-    // `FilePath` knows how to escape; it cannot begin with `/`.
+    // `FilePath` escapes paths, but cannot begin with `/`.
     let (first, rest) = match path {
         [b'/', rest @ ..] => ("/", rest),
         rest => ("", rest),
@@ -244,7 +245,7 @@ mod tests {
     use std::{fs, os::unix::fs::symlink};
 
     #[test]
-    fn links_that_stay_inside_are_followed_however_they_are_written() {
+    fn links_are_followed_only_inside_the_offered_directory() {
         let dir = tempfile::tempdir().unwrap();
         let offer = fs::canonicalize(dir.path()).unwrap().join("offer");
         fs::create_dir_all(offer.join("releases/42")).unwrap();

@@ -1,26 +1,26 @@
-//! What is counted of files served, for `GET /metrics` and `thalweg status`. No label names a peer.
+//! Counters of files served and received, for `GET /metrics` and `thalweg status`. No label names a peer.
 
 use prometheus_client::{metrics::counter::Counter, registry::Registry};
 
 /// Counts since the daemon's start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
-    /// Requests of all sorts.
+    /// Requests of all kinds.
     pub requests: Counter,
     /// Files and requests that were answered with a failure.
     pub failed: Counter,
-    /// Channels beyond `max_channels`.
+    /// Requests that were refused because all `max_channels` slots were taken.
     pub busy: Counter,
     /// Bytes to other members, messages included.
     pub sent: Counter,
     /// Bytes of files from other members.
     pub received: Counter,
-    /// Files of other members that got their name here.
+    /// Files of other members that were stored completely.
     pub stored: Counter,
 }
 
 impl Counts {
-    /// Makes them known to `registry`, as `thalweg_files_…`.
+    /// Registers the counters with `registry`, as `thalweg_files_…`.
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("thalweg_files");
         registry.register("requests", "Requests for files", self.requests.clone());
@@ -31,7 +31,7 @@ impl Counts {
         registry.register("stored", "Files received whole", self.stored.clone());
     }
 
-    /// For `thalweg status`.
+    /// The counters as JSON, for `thalweg status`.
     pub fn report(&self) -> serde_json::Value {
         serde_json::json!({
             "requests": self.requests.get(),

@@ -1,32 +1,32 @@
-//! Requests about data that goes by way of other nodes: tickets and the spool.
+//! Requests about relayed data: tickets and the spool.
 
 use super::{
     Reader,
     fetch::Order,
     lending::{Lending, Redeemed},
     read::{Reading, full_path},
-    session::{Session, who},
+    session::{Session, peer_key},
 };
 use std::{io, pin::pin, sync::Arc, time::Duration};
 use thalweg_base::costly;
 use thalweg_wire::object::{Denied, Failure, Grant, ReadRequest, Reply, Request, Ticket};
 use tokio::{task::spawn_blocking, time::sleep};
 
-/// Who waits for a transfer hears so often that it is under way.
-const WAIT: Duration = Duration::from_secs(15);
+/// The interval of [`Reply::Wait`] messages while a transfer is in progress.
+const WAIT_INTERVAL: Duration = Duration::from_secs(15);
 
 impl Session {
-    /// Answers one of them.
+    /// Answers one request about tickets or the spool.
     ///
     /// # Errors
-    /// The channel's; also if it is none of them.
+    /// The channel's errors; `InvalidData` for a request of another kind.
     pub(super) async fn exchange(&mut self, request: Request) -> io::Result<()> {
         let Some(lending) = self.shared.lending.get().cloned() else {
             let why = "this node passes no data on".to_owned();
             return self.reply(&Reply::Failed(Failure::System(why))).await;
         };
         let owner = self.peer.key();
-        // From now on its entries are wanted as long as the channel is open.
+        // The owner's entries are kept as long as the channel is open.
         self.visit.get_or_insert_with(|| lending.spool().visit(owner));
         match request {
             Request::Tickets(grants) => {
@@ -55,19 +55,20 @@ impl Session {
             },
             Request::Drop(ids) => {
                 let spool = lending.spool().clone();
-                self.waited(spawn_blocking(move || spool.forget(owner, &ids))).await?;
+                self.wait_for(spawn_blocking(move || spool.forget(owner, &ids))).await?;
                 self.reply(&Reply::Dropped).await
             }
             Request::DropJob(job) => {
                 let spool = lending.spool().clone();
-                self.waited(spawn_blocking(move || spool.forget_job(owner, job))).await?;
+                self.wait_for(spawn_blocking(move || spool.forget_job(owner, job))).await?;
                 self.reply(&Reply::Dropped).await
             }
             _ => Err(io::Error::new(io::ErrorKind::InvalidData, "a request of another kind")),
         }
     }
 
-    /// Creates tickets for the files that the peer may read. Off the runtime, since there may be a hundred thousand.
+    /// Creates tickets for the files that the peer may read. Runs off the async runtime, since there may be 100,000 of
+    /// them.
     async fn grant(
         &mut self,
         lending: Lending,
@@ -75,14 +76,14 @@ impl Session {
     ) -> io::Result<Vec<Result<Ticket, Denied>>> {
         let gone = || io::Error::other("the peer is no member any more");
         let (reader, peer) = (self.reader().ok_or_else(gone)?, self.peer.clone());
-        let who = who(&reader.member);
+        let peer_key = peer_key(&reader.member);
         let granting = move || {
             let may = |read: &ReadRequest| {
                 reader.offers().readable(&reader.member, &full_path(&read.file)).map(drop)
             };
             lending.grant(&peer, grants, may)
         };
-        self.waited(costly::run(who, granting)).await
+        self.wait_for(costly::run(peer_key, granting)).await
     }
 
     async fn redeem(&mut self, lending: &Lending, ticket: Ticket) -> io::Result<()> {
@@ -91,7 +92,7 @@ impl Session {
             Ok(Redeemed::Spooled(reading)) => {
                 self.reply(&Reply::Parts(reading.parts().len() as u32)).await?;
                 self.pour(*reading).await?;
-                // What passes on is proven by its source's word, not by ours: none is kept.
+                // No checks are kept: the source's hash proves spooled data, not this node's.
                 lending.forget(ticket);
                 Ok(())
             }
@@ -100,20 +101,21 @@ impl Session {
                 let reader = Reader { shared, member: Arc::new(owner.member().clone()) };
                 self.reply(&Reply::Parts(reads.len() as u32)).await?;
                 let reading = self.pour(Reading::new(reader, reads.to_vec())).await?;
-                lending.sent(ticket, reading.said.into_iter().map(Result::ok).collect());
+                lending.sent(ticket, reading.results.into_iter().map(Result::ok).collect());
                 Ok(())
             }
         }
     }
 
-    /// Who asked and is gone is noticed when it is told to wait: then nothing is kept.
+    /// Fetches into the spool and reports progress. A peer that left is noticed when `Wait` cannot be sent; the fetch
+    /// is dropped then, and nothing is kept.
     async fn fetch(&mut self, lending: &Lending, order: Order) -> io::Result<()> {
         let peer = self.peer.clone();
         let mut work = pin!(lending.fetch(&peer, order));
         let reply = loop {
             tokio::select! {
                 done = &mut work => break done.unwrap_or_else(Reply::Failed),
-                () = sleep(WAIT) => self.reply(&Reply::Wait).await?,
+                () = sleep(WAIT_INTERVAL) => self.reply(&Reply::Wait).await?,
             }
         };
         self.reply(&reply).await

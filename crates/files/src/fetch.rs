@@ -1,4 +1,4 @@
-//! Fetching for another member: from a node that it has a ticket of, into the spool.
+//! Fetches data for another member: redeems its tickets at a third node and puts the data into the spool.
 
 use super::{lending::Lending, spool::Filling, ticket::Lent};
 use crate::remote::{Remote, RemoteError};
@@ -10,40 +10,40 @@ use thalweg_wire::{
 };
 use tokio::time::{Instant, timeout};
 
-/// A part that takes longer is not waited for: 1 MiB in this time is 3.5 kB/s. Else a node that says that
-/// it is at work, or sends a byte now and then, would hold what came before.
-const STALLED: Duration = Duration::from_secs(300);
+/// The longest time for a part: 1 MiB in this time is 3.5 kB/s. Otherwise a node that only reports progress, or sends a
+/// byte now and then, would hold the room of the bytes received before.
+const PART_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// What a member asks to be fetched; [`Request::Fetch`].
+/// A member's request to fetch data; [`Request::Fetch`].
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// What it is called from now on.
+    /// The id of the spool entry to create.
     pub id: SpoolId,
-    /// Who has it.
+    /// The node that has the data.
     pub from: Name,
-    /// Its tickets.
+    /// Tickets of that node.
     pub tickets: Vec<Ticket>,
-    /// How many bytes at most.
+    /// The most bytes.
     pub bytes: u64,
-    /// Who gets a ticket for it.
+    /// The member that gets a ticket for the entry.
     pub then: Option<Name>,
-    /// What it is to be told of it.
+    /// The owner's note for the entry.
     pub note: Vec<u8>,
 }
 
-/// No spare answered, or nobody.
+/// A failed attempt to redeem tickets.
 enum Broken {
-    /// Nothing has come yet; another connection may do better.
+    /// Nothing was received yet; a new connection may succeed.
     Early(Failure),
-    /// It is no use to go on.
+    /// A retry is of no use.
     Late(Failure),
 }
 
 impl Lending {
-    /// Carries an order out, over one TCP connection. Dropping the future leaves nothing behind.
+    /// Carries an order out over one TCP connection. Dropping the future removes the entry.
     ///
     /// # Errors
-    /// [`Failure`]; nothing is kept then.
+    /// [`Failure`]; no entry is created then.
     pub async fn fetch(&self, owner: &MeshPeer, mut order: Order) -> Result<Reply, Failure> {
         let began = Instant::now();
         let note = std::mem::take(&mut order.note);
@@ -51,14 +51,14 @@ impl Lending {
         let upstream = |why: String| Failure::Upstream { node: order.from.clone(), why };
         let fresh = self.spares.take(&order.from, true).await;
         let mut fresh = fresh.map_err(|e| upstream(e.to_string()))?;
-        let mut came = redeem(&mut fresh.remote, &order, &mut filling).await;
-        if let (Err(Broken::Early(_)), true) = (&came, fresh.spare) {
-            // It was closed while it waited; a new one was not.
+        let mut result = redeem(&mut fresh.remote, &order, &mut filling).await;
+        if let (Err(Broken::Early(_)), true) = (&result, fresh.spare) {
+            // The spare was closed while it was idle; a new connection is not affected.
             let opened = Remote::open(self.spares.dialer(), &order.from, &[]).await;
             fresh.remote = opened.map_err(|e| upstream(e.to_string()))?;
-            came = redeem(&mut fresh.remote, &order, &mut filling).await;
+            result = redeem(&mut fresh.remote, &order, &mut filling).await;
         }
-        came.map_err(|(Broken::Early(why) | Broken::Late(why))| why)?;
+        result.map_err(|(Broken::Early(why) | Broken::Late(why))| why)?;
         tokio::spawn(fresh.remote.close());
         let parts = filling.finish().await?;
         let ticket = match order.then {
@@ -71,7 +71,7 @@ impl Lending {
     }
 }
 
-/// All that the tickets are for.
+/// Redeems all tickets and adds their parts to the entry.
 async fn redeem(remote: &mut Remote, order: &Order, filling: &mut Filling) -> Result<(), Broken> {
     let node = remote.node().clone();
     let failed = |why: RemoteError| {
@@ -88,7 +88,7 @@ async fn redeem(remote: &mut Remote, order: &Order, filling: &mut Filling) -> Re
     }
     let (mut part, mut room) = (Vec::new(), MAX_PARTS as i64);
     for ticket in 0..order.tickets.len() {
-        let parts = moving(&node, remote.parts()).await?;
+        let parts = with_timeout(&node, remote.parts()).await?;
         let parts = parts.map_err(|why| match why {
             why @ RemoteError::Lost { .. } if ticket == 0 => early(why),
             why => late(why),
@@ -99,18 +99,18 @@ async fn redeem(remote: &mut Remote, order: &Order, filling: &mut Filling) -> Re
             return Err(Broken::Late(why));
         }
         for _ in 0..parts {
-            let came = moving(&node, remote.part(&mut part)).await?.map_err(late)?;
-            filling.push(&part, came).await.map_err(Broken::Late)?;
+            let result = with_timeout(&node, remote.part(&mut part)).await?.map_err(late)?;
+            filling.push(&part, result).await.map_err(Broken::Late)?;
         }
         remote.end_parts().await.map_err(late)?;
     }
     Ok(())
 }
 
-/// A step of the other node's, which must not last.
-async fn moving<T>(node: &Name, step: impl Future<Output = T>) -> Result<T, Broken> {
-    timeout(STALLED, step).await.map_err(|_| {
-        let why = format!("it has sent nothing whole for {STALLED:?}");
+/// Waits for a step of the other node, at most [`PART_TIMEOUT`].
+async fn with_timeout<T>(node: &Name, step: impl Future<Output = T>) -> Result<T, Broken> {
+    timeout(PART_TIMEOUT, step).await.map_err(|_| {
+        let why = format!("it has sent nothing whole for {PART_TIMEOUT:?}");
         Broken::Late(Failure::Upstream { node: node.clone(), why })
     })
 }

@@ -2,8 +2,8 @@
 //!
 //! A peer may request the hash of the same file many times. Its equal requests share one computation. Requests of other
 //! peers do not, since a peer can slow its own computation down. All peers share the results. A hash is cached only if
-//! the file had not changed for [`RESTED`] before it was read: two writes within the resolution of timestamps may leave
-//! the same times.
+//! the file had not changed for [`MIN_REST`] before it was read: two writes within the resolution of timestamps may
+//! leave the same times.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -14,10 +14,10 @@ use thalweg_base::budget::PeerKey;
 use thalweg_wire::object::{Check, Snapshot};
 
 /// The most cached hashes; 200 bytes each.
-const MOST: usize = 8192;
+const MAX_CACHED: usize = 8192;
 
 /// How long a file must be unchanged: twice the coarsest timestamp resolution of a file system.
-const RESTED: Duration = Duration::from_secs(4);
+const MIN_REST: Duration = Duration::from_secs(4);
 
 /// A range of bytes of a file with this content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,7 +41,7 @@ struct State {
 
 /// The state of a requested hash.
 #[derive(Debug)]
-pub(super) enum Asked {
+pub(super) enum Lookup {
     /// The hash is cached.
     Known(Check),
     /// The caller must compute it.
@@ -54,23 +54,23 @@ pub(super) enum Asked {
 #[derive(Debug)]
 pub(super) struct Claim {
     hashes: Hashes,
-    who: PeerKey,
+    peer: PeerKey,
     part: Part,
     is_rested: bool,
 }
 
 impl Hashes {
-    /// Looks up a range whose file was just found to have this content; `who` is the requesting peer.
-    pub fn ask(&self, part: Part, who: PeerKey, now: SystemTime) -> Asked {
+    /// Looks up a range whose file was just found to have this content; `peer` is the requesting peer.
+    pub fn ask(&self, part: Part, peer: PeerKey, now: SystemTime) -> Lookup {
         let mut state = self.lock();
         if let Some(check) = state.known.get(&part) {
-            return Asked::Known(*check);
+            return Lookup::Known(*check);
         }
-        if !state.running.insert((who, part)) {
-            return Asked::Running;
+        if !state.running.insert((peer, part)) {
+            return Lookup::Running;
         }
         let is_rested = has_rested(part.snapshot, now);
-        Asked::Own(Claim { hashes: self.clone(), who, part, is_rested })
+        Lookup::Own(Claim { hashes: self.clone(), peer, part, is_rested })
     }
 
     /// Entries stay consistent even if a thread panicked while it held the lock.
@@ -83,7 +83,7 @@ impl Hashes {
 fn has_rested(snapshot: Snapshot, now: SystemTime) -> bool {
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let changed = u128::try_from(snapshot.changed_ns).unwrap_or(0);
-    now.saturating_sub(changed) > RESTED.as_nanos()
+    now.saturating_sub(changed) > MIN_REST.as_nanos()
 }
 
 impl Claim {
@@ -96,7 +96,7 @@ impl Claim {
         if state.known.insert(self.part, check).is_none() {
             state.order.push_back(self.part);
         }
-        if state.order.len() > MOST
+        if state.order.len() > MAX_CACHED
             && let Some(oldest) = state.order.pop_front()
         {
             state.known.remove(&oldest);
@@ -106,7 +106,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.hashes.lock().running.remove(&(self.who, self.part));
+        self.hashes.lock().running.remove(&(self.peer, self.part));
     }
 }
 
@@ -125,44 +125,47 @@ mod tests {
         Part { snapshot, from: 0, bytes: 10 }
     }
 
-    fn ask(hashes: &Hashes, part: Part) -> Asked {
+    fn ask(hashes: &Hashes, part: Part) -> Lookup {
         hashes.ask(part, ONE, UNIX_EPOCH + NOW)
     }
 
     #[test]
     fn equal_requests_share_one_computation() {
         let (hashes, part) = (Hashes::default(), part(1, Duration::ZERO));
-        let Asked::Own(claim) = ask(&hashes, part) else { panic!("nobody has asked before") };
-        assert!(matches!(ask(&hashes, part), Asked::Running));
+        let Lookup::Own(claim) = ask(&hashes, part) else { panic!("nobody has asked before") };
+        assert!(matches!(ask(&hashes, part), Lookup::Running));
         // The first request may take any time.
-        assert!(matches!(hashes.ask(part, OTHER, UNIX_EPOCH + NOW), Asked::Own(_)));
+        assert!(matches!(hashes.ask(part, OTHER, UNIX_EPOCH + NOW), Lookup::Own(_)));
         // The computing request was dropped.
         drop(claim);
-        let Asked::Own(claim) = ask(&hashes, part) else { panic!("nobody computes it") };
+        let Lookup::Own(claim) = ask(&hashes, part) else { panic!("nobody computes it") };
         claim.computed(Check([7; 32]));
-        assert!(matches!(ask(&hashes, part), Asked::Known(Check(hash)) if hash == [7; 32]));
-        assert!(matches!(ask(&hashes, Part { from: 1, ..part }), Asked::Own(_)));
+        assert!(matches!(ask(&hashes, part), Lookup::Known(Check(hash)) if hash == [7; 32]));
+        assert!(matches!(ask(&hashes, Part { from: 1, ..part }), Lookup::Own(_)));
     }
 
     #[test]
     fn a_file_that_was_just_written_is_read_again() {
         let hashes = Hashes::default();
-        for (age, is_kept) in [(RESTED, false), (RESTED * 2, true), (Duration::ZERO, false)] {
+        for (age, is_kept) in [(MIN_REST, false), (MIN_REST * 2, true), (Duration::ZERO, false)] {
             let part = part(1, NOW - age);
-            let Asked::Own(claim) = ask(&hashes, part) else { panic!("it was never kept") };
+            let Lookup::Own(claim) = ask(&hashes, part) else { panic!("it was never kept") };
             claim.computed(Check([7; 32]));
-            assert_eq!(matches!(ask(&hashes, part), Asked::Known(_)), is_kept, "{age:?}");
+            assert_eq!(matches!(ask(&hashes, part), Lookup::Known(_)), is_kept, "{age:?}");
         }
     }
 
     #[test]
     fn the_cache_is_bounded() {
         let hashes = Hashes::default();
-        for inode in 0..MOST as u64 + 10 {
-            let Asked::Own(claim) = ask(&hashes, part(inode, Duration::ZERO)) else { panic!() };
+        for inode in 0..MAX_CACHED as u64 + 10 {
+            let Lookup::Own(claim) = ask(&hashes, part(inode, Duration::ZERO)) else { panic!() };
             claim.computed(Check([7; 32]));
         }
         let state = hashes.lock();
-        assert_eq!((state.known.len(), state.order.len(), state.running.len()), (MOST, MOST, 0));
+        assert_eq!(
+            (state.known.len(), state.order.len(), state.running.len()),
+            (MAX_CACHED, MAX_CACHED, 0)
+        );
     }
 }

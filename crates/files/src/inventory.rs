@@ -1,4 +1,4 @@
-//! What is to be fetched.
+//! The files and byte ranges to fetch, by source.
 
 use std::ops::Range;
 use thalweg_wire::object::FileRef;
@@ -7,36 +7,36 @@ use thalweg_wire::object::FileRef;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileNo(pub u32);
 
-/// A file that is not (all) here.
+/// A file that is missing here, wholly or in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// The source that has it: an index of the participants (`thalweg_paths::overlay::Overlay`).
+    /// The source: an index into the participants (`thalweg_paths::overlay::Overlay`).
     pub source: u32,
-    /// As it was listed there.
+    /// The file as the source listed it.
     pub file: FileRef,
-    /// The bytes to fetch, ascending; a whole small file is one range. Empty files have none and
-    /// are the landing's own business.
+    /// The byte ranges to fetch, ascending. A whole small file is one range; an empty file has none and is created by
+    /// the landing.
     pub missing: Vec<Range<u64>>,
 }
 
-/// All that is to be fetched.
+/// All files to fetch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
-    /// By [`FileNo`].
+    /// The files, indexed by [`FileNo`].
     pub files: Vec<Wanted>,
 }
 
-/// Bytes of one file that are asked for at once.
+/// A range of one file that is requested at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Whose.
+    /// The file.
     pub file: FileNo,
-    /// Which; not empty.
+    /// The range; never empty.
     pub range: Range<u64>,
 }
 
 impl Piece {
-    /// How many bytes.
+    /// The length in bytes.
     pub fn bytes(&self) -> u64 {
         self.range.end - self.range.start
     }
@@ -48,12 +48,12 @@ impl Inventory {
         self.files.get(file.0 as usize)
     }
 
-    /// Bytes to fetch from each participant, `participants` of them.
+    /// The number of bytes to fetch from each of the `participants`.
     pub fn amounts(&self, participants: usize) -> Vec<u64> {
         let mut amounts = vec![0; participants];
         for wanted in &self.files {
             if let Some(amount) = amounts.get_mut(wanted.source as usize) {
-                // Sizes are the sources' word: sums of them may not fit.
+                // Sources report the sizes, so their sum may overflow.
                 for range in &wanted.missing {
                     *amount = u64::saturating_add(*amount, range.end - range.start);
                 }

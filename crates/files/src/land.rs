@@ -1,4 +1,4 @@
-//! Where bytes go at the destination.
+//! The destination of fetched bytes, as a trait.
 
 use crate::inventory::FileNo;
 use bytes::Bytes;
@@ -6,37 +6,37 @@ use futures_util::future::BoxFuture;
 use std::{fmt, io, path::PathBuf};
 use thiserror::Error;
 
-/// Bytes could not be kept.
+/// Bytes could not be written.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LandError {
-    /// This file only: it is reported, and the rest goes on.
+    /// Only this file failed: it is reported, and the transfer goes on.
     #[error("{}: {why}", .file.display())]
     File {
-        /// Its path here.
+        /// Its path on this host.
         file: PathBuf,
-        /// What the system says, and what to try.
+        /// The system's error, and what to try.
         why: String,
     },
-    /// Nothing more can be kept: the disk is full, or gone.
+    /// Nothing more can be written: the disk is full or gone.
     #[error("{why}")]
     All {
-        /// What the system says, and what to try.
+        /// The system's error, and what to try.
         why: String,
-        /// Of which sort.
+        /// The kind of the error.
         kind: io::ErrorKind,
     },
 }
 
-/// Takes the bytes of pieces as they come, of many files in any order.
+/// Writes received bytes, of many files in any order.
 ///
-/// Only bytes that are proven to be the source's are written: nothing takes them back.
-/// What is written twice is the same bytes; a file is complete when all that was missing is written, and
-/// gets its name some time after. Waits while the disk is behind: its queue is bounded.
+/// Callers pass only verified bytes of the source, since written bytes cannot be taken back. Bytes that are written
+/// twice must be the same. A file is complete when all missing bytes are written, and gets its final name some time
+/// later. Writes wait while the disk is behind: the queue is bounded.
 pub trait Land: Send + Sync + fmt::Debug {
-    /// Takes bytes `at` a place of a file.
+    /// Writes bytes at the offset `at` of a file.
     fn write(&self, file: FileNo, at: u64, bytes: Bytes) -> BoxFuture<'_, Result<(), LandError>>;
 
-    /// A file will not become complete: it changed, or cannot be read. What is kept of it is the
-    /// landing's choice; it is not shown under its name.
+    /// Gives up a file that will not become complete, because it changed or cannot be read. The implementation decides
+    /// what it keeps of the file; the file does not get its final name.
     fn give_up(&self, file: FileNo, why: String);
 }

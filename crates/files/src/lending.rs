@@ -1,4 +1,4 @@
-//! What members' data this node lends, holds and fetches for others.
+//! What this node does for data that is relayed between members: tickets, the spool, and fetches for others.
 
 use super::{
     spool::{Reading, Spool},
@@ -11,38 +11,38 @@ use thalweg_wire::object::{
     self, Check, Denied, Failure, Grant, MAX_PART, MAX_PARTS, ReadRequest, SpoolId, Ticket,
 };
 
-/// What a node does for data that goes by way of other nodes; cheap to clone.
+/// Tickets and the spool of this node; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Lending {
     pub(super) spool: Spool,
     pub(super) tickets: Arc<Tickets>,
-    /// With the node's own key.
+    /// Connections that prove the node's own key.
     pub(super) spares: Spares,
     membership: Membership,
 }
 
-/// What a ticket was for.
+/// What a redeemed ticket entitles to.
 #[derive(Debug)]
 pub enum Redeemed {
-    /// Parts of files, and the member that lends them, by whose rights they are read.
+    /// Parts of files, and the member that issued the ticket, with whose rights they are read.
     Files(MeshPeer, Arc<[ReadRequest]>),
     /// An entry of the spool.
     Spooled(Box<Reading>),
 }
 
 impl Lending {
-    /// With this spool, for the members of this mesh; `dialer` proves the node's own key.
+    /// Creates the service with this spool, for the members of this mesh; `dialer` proves the node's own key.
     pub fn new(spool: Spool, dialer: MemberDialer, membership: Membership) -> Self {
         let (tickets, spares) = (Arc::default(), Spares::new(dialer));
         Self { spool, tickets, spares, membership }
     }
 
-    /// What it holds.
+    /// The spool.
     pub fn spool(&self) -> &Spool {
         &self.spool
     }
 
-    /// Tickets for what `may` says that their owner may read.
+    /// Issues a ticket for each grant, provided that `may` allows all reads of the grant.
     pub fn grant(
         &self,
         owner: &MeshPeer,
@@ -59,12 +59,12 @@ impl Lending {
         grants.into_iter().map(one).collect()
     }
 
-    /// What this member's ticket is for, if its owner still is a member.
+    /// Redeems a ticket for this member, if the ticket's owner is still a member.
     ///
     /// # Errors
     /// [`Failure`].
-    pub fn redeem(&self, who: &MeshPeer, ticket: Ticket) -> Result<Redeemed, Failure> {
-        let (owner, lent) = self.tickets.redeem(ticket, &who.member().name)?;
+    pub fn redeem(&self, member: &MeshPeer, ticket: Ticket) -> Result<Redeemed, Failure> {
+        let (owner, lent) = self.tickets.redeem(ticket, &member.member().name)?;
         match lent {
             Lent::Files(reads) => {
                 let owner = self.membership.peer(&owner, self.membership.now());
@@ -74,22 +74,22 @@ impl Lending {
         }
     }
 
-    /// What was sent for a ticket, part by part.
+    /// Records the hashes of the parts that were sent for a ticket.
     pub fn sent(&self, ticket: Ticket, checks: Vec<Option<Check>>) {
         self.tickets.sent(ticket, checks);
     }
 
-    /// Nobody is to hear what was sent for a ticket.
+    /// Removes a ticket: nobody will ask what was sent for it.
     pub fn forget(&self, ticket: Ticket) {
         self.tickets.forget(ticket);
     }
 
-    /// What was sent for the tickets of this member.
+    /// Returns the hashes of what was sent for tickets of this owner, once for each ticket.
     pub fn checks(&self, owner: &MeshPeer, tickets: &[Ticket]) -> Vec<Option<Vec<Option<Check>>>> {
         self.tickets.take_checks(owner.key(), tickets)
     }
 
-    /// What was fetched for this member.
+    /// Opens an entry of this owner for reading.
     ///
     /// # Errors
     /// [`Failure`].
@@ -98,13 +98,16 @@ impl Lending {
     }
 }
 
-/// The same file without the pattern that it was found by, which may be as long as a request.
+/// Removes from a read the pattern by which the file was found, since it may be as long as a request.
 fn plain(mut read: ReadRequest) -> ReadRequest {
     read.file.root = object::base(&read.file.root).to_vec();
     read
 }
 
-/// The first read that is too long or not allowed.
+/// Checks the lengths of and rights to all reads.
+///
+/// # Errors
+/// The index of the first read that is too long or not allowed, and why.
 fn check(
     reads: &[ReadRequest],
     may: impl Fn(&ReadRequest) -> Result<(), Failure>,

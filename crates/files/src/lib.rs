@@ -1,12 +1,12 @@
-//! Files between nodes, over channels `thalweg/object/1` (`wire::object`): serving and fetching.
+//! File transfer between nodes over channels `thalweg/object/1` (`wire::object`): the serving and the fetching end.
 //!
-//! In go requests of members; out come bytes with their hashes. The settings (`[files]`)
-//! list the directories that a node offers and the members that may read them; the default is none.
+//! Members send requests and receive bytes with their hashes. The settings (`[files]`) list the directories that a node
+//! offers and the members that may read them; by default it offers none.
 //!
 //! ```text
-//! serving:  door ─► Files ─► a session for each channel ─┬ list, read ─► beneath: what is offered, and no more
-//!                                                        ├ store      ─► files in the making
-//!                                                        ├ delivery   ─► many small things at a time
+//! serving:  door ─► Files ─► a session for each channel ─┬ list, read ─► beneath: only below offered directories
+//!                                                        ├ store      ─► partially received files
+//!                                                        ├ delivery   ─► batches of small files
 //!                                                        └ exchange   ─► tickets, spool
 //! fetching: name, path ─► remote::Remote ─► list, read ─► inventory ─► land::Land (of `gather`) ─► files
 //! ```
@@ -49,7 +49,7 @@ use counts::Counts;
 use futures_util::future::BoxFuture;
 use hashes::Hashes;
 use offer::Offers;
-use places::Places;
+use places::Slots;
 use prometheus_client::registry::Registry;
 use std::{
     net::SocketAddr,
@@ -65,27 +65,27 @@ use thalweg_wire::mesh::Member;
 use tokio::net::TcpStream;
 use turns::Turns;
 
-/// Serves files; cheap to clone.
+/// The service that offers and accepts files; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Files(Arc<Shared>);
 
-/// What all sessions need.
+/// State shared by all sessions.
 #[derive(Debug)]
 struct Shared {
     membership: Membership,
     offers: Offers,
     inbox: Inbox,
     counts: Counts,
-    places: Arc<Places>,
+    slots: Arc<Slots>,
     hashes: Hashes,
     /// Serialises the hashing of each member's files for comparisons.
     hashing: Turns,
-    /// For data that goes by way of this node; none: it passes nothing on.
+    /// Present if this node relays data between other members.
     lending: OnceLock<Lending>,
     log: Log,
 }
 
-/// Who reads, as the roster has it now.
+/// The requesting member, with its rights from the current roster.
 #[derive(Clone, Debug)]
 struct Reader {
     shared: Arc<Shared>,
@@ -99,7 +99,7 @@ impl Reader {
 }
 
 impl Files {
-    /// Creates the service for these settings; `state` is the directory with this node's keys, `node` its own key.
+    /// Creates the service. `state` is the directory with this node's keys, `node` is its public key.
     ///
     /// # Errors
     /// [`OfferError`].
@@ -111,14 +111,14 @@ impl Files {
         log: Log,
     ) -> Result<Self, OfferError> {
         let offers = Offers::new(settings, state)?;
-        let places = Places::new(settings.max_channels);
+        let slots = Slots::new(settings.max_channels);
         let lending = OnceLock::new();
         Ok(Self(Arc::new(Shared {
             membership,
             offers,
             inbox: Inbox::of(node),
             counts: Counts::default(),
-            places,
+            slots,
             hashes: Hashes::default(),
             hashing: Turns::default(),
             lending,
@@ -126,14 +126,15 @@ impl Files {
         })))
     }
 
-    /// Makes known to `registry` what is counted, as `thalweg_files_…`.
+    /// Registers the counters with `registry`, as `thalweg_files_…`.
     pub fn register(&self, registry: &mut Registry) {
         self.0.counts.register(registry);
     }
 
-    /// From now on it lends its own files to third nodes, and holds others' data. Once.
+    /// Enables relaying: this node issues tickets for its files to third nodes, and spools other members' data. Only
+    /// the first call has an effect.
     pub fn lend(&self, lending: Lending) {
-        // A second one would have another spool, which nothing led to.
+        // A second `Lending` would have another spool, whose entries nothing could reach.
         _ = self.0.lending.set(lending);
     }
 }

@@ -1,11 +1,12 @@
-//! What is there: a walk that holds one directory open at a time, and tells what it finds in parts.
+//! Answers listings: walks directories below the requested paths, holds one directory open at a time, and reports the
+//! entries in several replies.
 
 use super::{
     Reader,
     beneath::{Root, failure, look_in, modified, snapshot},
-    pattern::{Excludes, Pattern, Stand},
+    pattern::{Excludes, MatchState, Pattern},
     pour::{Buffer, Source, Until},
-    session::who,
+    session::peer_key,
 };
 use rustix::{
     fs::{Dir, FileType, Stat},
@@ -22,73 +23,75 @@ use thalweg_wire::object::{
     self, Described, Entry, Failure, FilePath, Keep, Kind, ListRequest, MAX_WHY, Reply,
 };
 
-/// Entries of one reply: 50 kB with names of 80 bytes.
-const PART: usize = 200;
+/// The most entries of one reply: 50 kB with names of 80 bytes.
+const MAX_ENTRIES: usize = 200;
 
-/// Bytes of one reply, an entry more or less: far from [`object::MAX_REPLY`], and what the buffer is for.
-const PART_BYTES: usize = 128 * 1024;
+/// The most bytes of one reply, give or take an entry: far below [`object::MAX_REPLY`], and the size that the buffer is
+/// made for.
+const MAX_BYTES: usize = 128 * 1024;
 
-/// What the longest entry's numbers take beside its names.
-const NUMBERS: usize = 100;
+/// The most bytes of an entry beside its names.
+const ENTRY_OVERHEAD: usize = 100;
 
 /// The longest time without a message to the peer.
-const SILENT: Duration = Duration::from_secs(5);
+const MAX_SILENCE: Duration = Duration::from_secs(5);
 
-/// Failures that are named; of more only the number.
-const MOST_FAILURES: usize = 200;
+/// The most failures that are named. Of further failures only the number is reported.
+const MAX_FAILURES: usize = 200;
 
-/// And bytes of them, all in one reply.
-const FAILED_BYTES: usize = 512 * 1024;
+/// The most bytes of all named failures, which are sent in one reply.
+const MAX_FAILURE_BYTES: usize = 512 * 1024;
 
-/// No file has a longer path, below an offer of the same; what is asked for may be as long as a request.
-const FAILED_PATH: usize = 8192;
+/// The most bytes of a failure's path. No file has a longer path below an offered directory, but a requested path may
+/// be as long as a request.
+const MAX_FAILED_PATH: usize = 8192;
 
 /// The answer to a [`ListRequest`].
 #[derive(Debug)]
 pub(super) struct Listing {
     reader: Reader,
-    /// What entries tell beside what all do; `None`: who asks knows no more than that.
+    /// Adds optional fields to entries; `None` if none are requested.
     describer: Option<Describer>,
     roots: std::vec::IntoIter<Vec<u8>>,
     /// The next root's number.
     number: u32,
     excludes: Excludes,
     walk: Option<Walk>,
-    /// Those that are not told yet.
+    /// Entries that are not reported yet.
     entries: Vec<Entry>,
-    /// So many of them have so many bytes.
+    /// The number of entries at the beginning of `entries` whose length is included in `bytes`.
     counted: usize,
     bytes: usize,
     failures: Vec<(Vec<u8>, Failure)>,
     failed_bytes: usize,
     unnamed: u64,
     /// When the last message was sent.
-    said: Instant,
+    last_message: Instant,
 }
 
-/// Below one root.
+/// The walk below one root.
 #[derive(Debug)]
 struct Walk {
     number: u32,
-    /// As it was asked for.
-    asked: Vec<u8>,
+    /// The path as requested.
+    requested: Vec<u8>,
     root: Root,
-    /// What excludes see before the path: the name of the directory asked for, and `/`.
+    /// The prefix of paths as exclude patterns see them: the name of the requested directory, and `/`.
     above: Vec<u8>,
     pattern: Option<Pattern>,
-    /// Directories still to be read; the last one next.
+    /// Directories still to be read; the last one is read next.
     pending: Vec<Pending>,
     open: Option<OpenDirectory>,
-    /// The last directory above a match that was told, with those above it.
-    told: Vec<u8>,
+    /// The last directory above a match that was reported; the directories above it were reported too.
+    reported: Vec<u8>,
     found: bool,
 }
 
 #[derive(Debug)]
 struct Pending {
     path: Vec<u8>,
-    /// In the pattern; `None`: all below is meant.
-    stand: Option<Stand>,
+    /// How far the path has matched the pattern; `None` if everything below is listed.
+    state: Option<MatchState>,
 }
 
 #[derive(Debug)]
@@ -99,11 +102,12 @@ struct OpenDirectory {
 }
 
 impl Listing {
-    /// Lists these paths; with `keep` all requested metadata. Rights are checked first, so no pattern is compiled for a
-    /// peer that may read none of the paths.
+    /// Lists these paths, with the metadata that `keep` requests. Rights are checked first, so no pattern is compiled
+    /// for a peer that may read none of the paths.
     pub fn new(reader: Reader, request: ListRequest, keep: Option<Keep>) -> Result<Self, Failure> {
-        let may =
-            |asked: &Vec<u8>| reader.offers().readable(&reader.member, object::base(asked)).is_ok();
+        let may = |requested: &Vec<u8>| {
+            reader.offers().readable(&reader.member, object::base(requested)).is_ok()
+        };
         let excludes = match request.roots.iter().any(may) {
             true => Excludes::new(&request.exclude)?,
             false => Excludes::default(),
@@ -123,20 +127,20 @@ impl Listing {
             failures,
             failed_bytes: 0,
             unnamed: 0,
-            said: Instant::now(),
+            last_message: Instant::now(),
         })
     }
 
-    /// Begins with what was asked for; nothing to walk below a file.
-    fn begin(&mut self, asked: Vec<u8>) -> Result<Option<Walk>, Failure> {
-        let base = object::base(&asked).to_vec();
+    /// Begins a root: adds the entry of the requested path itself. `None` if it is not a directory, or excluded.
+    fn begin(&mut self, requested: Vec<u8>) -> Result<Option<Walk>, Failure> {
+        let base = object::base(&requested).to_vec();
         let (place, below) = self.reader.offers().readable(&self.reader.member, &base)?;
         let (offered, below) = (Root::open(&place.path)?, below.to_vec());
         let below = &below[..];
-        let pattern = object::pattern(&asked).map(|parts| Pattern::new(&parts)).transpose()?;
+        let pattern = object::pattern(&requested).map(|parts| Pattern::new(&parts)).transpose()?;
         let number = self.number;
         let failed = |e| failure(&base, e);
-        if pattern.is_none() && !asked.ends_with(b"/") && !below.is_empty() {
+        if pattern.is_none() && !requested.ends_with(b"/") && !below.is_empty() {
             let found = offered.look(below).map_err(failed)?;
             let name = base.rsplit(|b| *b == b'/').next().unwrap_or_default();
             if self.excludes.leaves_out(name, is_directory(&found)) {
@@ -151,23 +155,24 @@ impl Listing {
             }
         }
         let root = offered.directory(below).map_err(failed)?;
-        if pattern.is_none() && (asked.ends_with(b"/") || below.is_empty()) {
+        if pattern.is_none() && (requested.ends_with(b"/") || below.is_empty()) {
             let found = root.look(b"").map_err(failed)?;
             let mut entry = entry(number, Vec::new(), &found, no_link).map_err(failed)?;
             self.describe(&root, b"", &base, &found, &mut entry);
             self.entries.push(entry);
         }
-        let above = match pattern.is_some() || asked.ends_with(b"/") {
+        let above = match pattern.is_some() || requested.ends_with(b"/") {
             true => Vec::new(),
             false => above(&base),
         };
-        let stand = pattern.as_ref().map(Pattern::start);
-        let pending = vec![Pending { path: Vec::new(), stand }];
-        let (open, told, found) = (None, Vec::new(), pattern.is_none());
-        Ok(Some(Walk { number, asked, root, above, pattern, pending, open, told, found }))
+        let state = pattern.as_ref().map(Pattern::start);
+        let pending = vec![Pending { path: Vec::new(), state }];
+        let (open, reported, found) = (None, Vec::new(), pattern.is_none());
+        Ok(Some(Walk { number, requested, root, above, pattern, pending, open, reported, found }))
     }
 
-    /// Adds to an entry what is asked for; what cannot be told is named, and the rest of it comes.
+    /// Adds the requested optional fields to an entry. If that fails, the failure is reported, and the entry is listed
+    /// without them.
     fn describe(
         &mut self,
         root: &Root,
@@ -183,11 +188,11 @@ impl Listing {
     }
 
     fn fail(&mut self, mut path: Vec<u8>, why: Failure) {
-        path.truncate(FAILED_PATH);
+        path.truncate(MAX_FAILED_PATH);
         let why = why.cut(MAX_WHY);
-        let bytes = path.len() + why.text_len() + NUMBERS;
-        let has_room = self.failed_bytes + bytes <= FAILED_BYTES;
-        if has_room && self.failures.len() < MOST_FAILURES {
+        let bytes = path.len() + why.text_len() + ENTRY_OVERHEAD;
+        let has_room = self.failed_bytes + bytes <= MAX_FAILURE_BYTES;
+        if has_room && self.failures.len() < MAX_FAILURES {
             self.failed_bytes += bytes;
             self.failures.push((path, why));
         } else {
@@ -195,13 +200,14 @@ impl Listing {
         }
     }
 
-    /// One step: a root is begun or ended, a directory opened, or an entry looked at; false: all is told.
+    /// Does one step: begins or ends a root, opens a directory, or looks at an entry. Returns false if everything is
+    /// listed.
     fn step(&mut self) -> bool {
         let Some(mut walk) = self.walk.take() else {
-            let Some(asked) = self.roots.next() else { return false };
-            match self.begin(asked.clone()) {
+            let Some(requested) = self.roots.next() else { return false };
+            match self.begin(requested.clone()) {
                 Ok(walk) => self.walk = walk,
-                Err(why) => self.fail(asked, why),
+                Err(why) => self.fail(requested, why),
             }
             self.number += 1;
             return true;
@@ -209,12 +215,12 @@ impl Listing {
         if walk.open.is_none() && walk.pending.is_empty() {
             if !walk.found {
                 let why = Failure::System("nothing there matches the pattern".into());
-                self.fail(walk.asked, why);
+                self.fail(walk.requested, why);
             }
             return true;
         }
         if let Err((path, e)) = walk.step(&self.excludes, &mut self.describer, &mut self.entries) {
-            let path = [object::base(&walk.asked), b"/", &path].concat();
+            let path = [object::base(&walk.requested), b"/", &path].concat();
             let why = failure(&path, e);
             self.fail(path, why);
         }
@@ -222,21 +228,21 @@ impl Listing {
         true
     }
 
-    /// Whether the entries are more than a reply, or one.
+    /// Whether the entries fill a reply.
     fn is_due(&mut self) -> bool {
         let uncounted = self.entries.get(self.counted..).unwrap_or_default();
         self.bytes += uncounted.iter().map(length).sum::<usize>();
         self.counted = self.entries.len();
-        self.counted >= PART || self.bytes >= PART_BYTES
+        self.counted >= MAX_ENTRIES || self.bytes >= MAX_BYTES
     }
 
-    /// Tells the first entries, as many as a reply has; whether there were any.
-    fn tell(&mut self, buffer: &mut Buffer) -> bool {
+    /// Reports the first entries, as many as fit into a reply. Returns false if there were none.
+    fn report_entries(&mut self, buffer: &mut Buffer) -> bool {
         let mut bytes = 0;
-        let fits = self.entries.iter().take(PART).take_while(|entry| {
+        let fits = self.entries.iter().take(MAX_ENTRIES).take_while(|entry| {
             let is_first = bytes == 0;
             bytes += length(entry);
-            is_first || bytes <= PART_BYTES
+            is_first || bytes <= MAX_BYTES
         });
         let fits = fits.count();
         let rest = self.entries.split_off(fits);
@@ -266,18 +272,18 @@ impl Listing {
 impl Source for Listing {
     /// Listing costs more than reading: it walks whole disks and compares each path with all patterns.
     fn costs(&self) -> Option<PeerKey> {
-        Some(who(&self.reader.member))
+        Some(peer_key(&self.reader.member))
     }
 
     fn fill(&mut self, buffer: &mut Buffer, until: &Until) -> bool {
         while buffer.room() > 0 {
-            // One step can find as many entries as a path has parts.
+            // One step can find as many entries as a path has components.
             if self.is_due() {
-                self.tell(buffer);
+                self.report_entries(buffer);
                 continue;
             }
             if !self.step() {
-                if self.tell(buffer) {
+                if self.report_entries(buffer) {
                     continue;
                 }
                 self.end(buffer);
@@ -287,12 +293,12 @@ impl Source for Listing {
                 break;
             }
         }
-        if buffer.is_empty() && self.said.elapsed() > SILENT {
-            self.tell(buffer);
+        if buffer.is_empty() && self.last_message.elapsed() > MAX_SILENCE {
+            self.report_entries(buffer);
             buffer.reply(&Reply::Wait);
         }
         if !buffer.is_empty() {
-            self.said = Instant::now();
+            self.last_message = Instant::now();
         }
         true
     }
@@ -346,8 +352,8 @@ impl Walk {
         entries: &mut Vec<Entry>,
     ) -> Result<(), (Vec<u8>, Errno)> {
         let bytes = name.to_bytes();
-        let stand = match (&self.pattern, open.at.stand) {
-            (Some(pattern), Some(stand)) => match pattern.step(stand, bytes) {
+        let state = match (&self.pattern, open.at.state) {
+            (Some(pattern), Some(state)) => match pattern.step(state, bytes) {
                 Some(next) => Some(next),
                 None => return Ok(()),
             },
@@ -355,7 +361,7 @@ impl Walk {
         };
         let path = joined(&open.at.path, bytes);
         let found = match look_in(&open.directory, name) {
-            // Removed since its directory was read.
+            // It was removed since its directory was read.
             Err(Errno::NOENT) => return Ok(()),
             found => found.map_err(|e| (path.clone(), e))?,
         };
@@ -365,13 +371,13 @@ impl Walk {
         {
             return Ok(());
         }
-        let is_met = stand.is_none_or(|stand| self.is_met(stand));
-        // Of what can be told in part that part is told, and what is below.
-        let mut told = Ok(());
+        let is_met = state.is_none_or(|state| self.is_met(state));
+        // If the optional fields cannot be read, the entry and everything below it are still listed.
+        let mut result = Ok(());
         if is_met {
             self.found = true;
-            if stand.is_some() {
-                self.tell_above(&path, entries);
+            if state.is_some() {
+                self.report_above(&path, entries);
             }
             let link = || self.root.link(&path);
             let mut entry =
@@ -380,32 +386,32 @@ impl Walk {
                 describe(describer, &self.root, &path, &found, &mut entry)
             });
             entries.push(entry);
-            told = described.map_err(|e| (path.clone(), e));
+            result = described.map_err(|e| (path.clone(), e));
         }
         if is_directory {
-            self.pending.push(Pending { path, stand: stand.filter(|_| !is_met) });
+            self.pending.push(Pending { path, state: state.filter(|_| !is_met) });
         }
-        told
+        result
     }
 
-    fn is_met(&self, stand: Stand) -> bool {
-        self.pattern.as_ref().is_none_or(|pattern| pattern.is_met(stand))
+    fn is_met(&self, state: MatchState) -> bool {
+        self.pattern.as_ref().is_none_or(|pattern| pattern.is_met(state))
     }
 
-    /// The directories above a match, each once: a walk comes back to none that it has left.
-    fn tell_above(&mut self, path: &[u8], entries: &mut Vec<Entry>) {
+    /// Reports the directories above a match, each once: a walk does not come back to a directory that it has left.
+    fn report_above(&mut self, path: &[u8], entries: &mut Vec<Entry>) {
         let ends = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
         for above in ends.map(|end| &path[..end]) {
-            let is_told =
-                self.told.strip_prefix(above).is_some_and(|r| r.is_empty() || r[0] == b'/');
-            if is_told {
+            let is_reported =
+                self.reported.strip_prefix(above).is_some_and(|r| r.is_empty() || r[0] == b'/');
+            if is_reported {
                 continue;
             }
-            // What it cannot be told of is made as any directory.
+            // The peer creates a directory without an entry with default attributes.
             let found = self.root.look(above).ok();
-            let told = found.and_then(|f| entry(self.number, above.to_vec(), &f, no_link).ok());
-            entries.extend(told);
-            self.told = above.to_vec();
+            let found = found.and_then(|f| entry(self.number, above.to_vec(), &f, no_link).ok());
+            entries.extend(found);
+            self.reported = above.to_vec();
         }
     }
 }
@@ -423,7 +429,7 @@ fn describe(
     Ok(())
 }
 
-/// `dir` of `/data/dir`, with a `/` behind.
+/// The last name of a path followed by `/`: `dir/` for `/data/dir`.
 fn above(base: &[u8]) -> Vec<u8> {
     match base.rsplit(|b| *b == b'/').next() {
         Some(name) if !name.is_empty() => [name, b"/"].concat(),
@@ -438,14 +444,14 @@ fn joined(path: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Bytes of an entry in a reply, at the most.
+/// The most bytes of an entry in a reply.
 fn length(entry: &Entry) -> usize {
     let target = match &entry.kind {
         Kind::Symlink { target } => target.len(),
         _ => 0,
     };
     let more = entry.more.as_ref().map_or(0, |more| more.memory());
-    entry.path.as_bytes().len() + target + more + NUMBERS
+    entry.path.as_bytes().len() + target + more + ENTRY_OVERHEAD
 }
 
 fn is_directory(found: &Stat) -> bool {

@@ -1,4 +1,4 @@
-//! What is offered, and to whom.
+//! The directories that this node offers and accepts files in, and the members that may use them.
 
 use super::beneath;
 use crate::{
@@ -18,85 +18,86 @@ use thalweg_wire::{
 };
 use thiserror::Error;
 
-/// The settings cannot be served.
+/// An error in the `[files]` settings.
 #[derive(Debug, Error)]
 pub enum OfferError {
-    /// The directory is not there, or may not be entered.
+    /// A directory does not exist or cannot be opened.
     #[error("`[files]` names {}: {source}", path.display())]
     Open {
-        /// Which.
+        /// The directory as configured.
         path: PathBuf,
-        /// The system's answer.
+        /// The system error.
         source: io::Error,
     },
     /// A directory vanished while the settings were read.
     #[error("a directory of `[files] accept` is gone: {0}")]
     Count(#[source] io::Error),
-    /// The node's keys are below it.
+    /// A directory contains the node's keys.
     #[error(
         "`[files]` names {}, and this node's own keys are below it in {}; name directories beside",
         path.display(), state.display()
     )]
     Keys {
-        /// Which.
+        /// The directory as configured.
         path: PathBuf,
         /// The state directory.
         state: PathBuf,
     },
 }
 
-/// A directory with those who may use it.
+/// An offered or accepting directory, with the members that may use it.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct SharedDirectory {
     /// Absolute, without a last `/`; the root is empty.
     pub path: Vec<u8>,
-    whom: Vec<MemberPattern>,
+    members: Vec<MemberPattern>,
     pub may: May,
     /// The bounds on what members may store there.
     pub quota: Arc<Quota>,
 }
 
-/// What else those may do who may leave files in a directory.
+/// The further rights of members that may store files in a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct May {
-    /// Replace files that are there.
+    /// Replace existing files.
     pub replace: bool,
-    /// Remove what is there.
+    /// Remove existing files and directories.
     pub remove: bool,
     /// Set the owners of files.
     pub owners: bool,
     /// Store symbolic links that point anywhere.
     pub links: bool,
-    /// In an inbox of casts or a directory of a drop box: nothing is replaced or removed there, whatever `replace` and
-    /// `remove` are.
+    /// Whether the directory is in an inbox of casts or in a drop box: nothing in it is replaced or removed, whatever
+    /// `replace` and `remove` are.
     pub is_protected: bool,
 }
 
 impl May {
-    /// Whether something is replaced there if the sender asks for it.
+    /// Whether existing files are replaced: the sender requests it and the settings allow it.
     pub fn replaces(self, rules: Rules) -> bool {
         rules.has(Rules::REPLACE) && self.replace && !self.is_protected
     }
 }
 
-/// All of the settings.
+/// All directories of the settings.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Offers {
-    offered: Vec<Place>,
-    accepting: Vec<Place>,
+    offered: Vec<SharedDirectory>,
+    accepting: Vec<SharedDirectory>,
     protected: Vec<PathBuf>,
 }
 
 impl Offers {
-    /// The settings' directories, all of which must be there; none may hold `state`, the
-    /// directory with this node's keys.
+    /// Opens the directories of the settings. All must exist, and none may contain `state`, the directory with this
+    /// node's keys.
     pub fn new(settings: &Settings, state: &Path) -> Result<Self, OfferError> {
-        let offered = settings.offer.iter().map(|o| Place::new(&o.path, &o.members, state, true));
+        let offered =
+            settings.offer.iter().map(|o| SharedDirectory::new(&o.path, &o.members, state, true));
         let accepting = settings.accept.iter().map(|a| {
             let AcceptPlace { replace, remove, owners, links, .. } = *a;
             let may = May { replace, remove, owners, links, is_protected: false };
-            let place = Place::new(&a.path, &a.members, state, false)?;
-            Ok(Place { may, ..place })
+            let place = SharedDirectory::new(&a.path, &a.members, state, false)?;
+            Ok(SharedDirectory { may, ..place })
         });
         let mut accepting = accepting.collect::<Result<Vec<_>, _>>()?;
         let lines = accepting.iter().zip(&settings.accept);
@@ -112,7 +113,7 @@ impl Offers {
         })
     }
 
-    /// How many directories are offered and accept files.
+    /// The numbers of offered and of accepting directories.
     pub fn count(&self) -> (usize, usize) {
         (self.offered.len(), self.accepting.len())
     }
@@ -122,46 +123,53 @@ impl Offers {
         self.offered.iter().chain(&self.accepting).map(|place| &place.path[..])
     }
 
-    /// Directories of other services.
+    /// Directories of other services, in which deliveries change nothing.
     pub fn protected(&self) -> &[PathBuf] {
         &self.protected
     }
 
-    /// The offered directory that `path` is in or below, as far as this member may read there,
-    /// and the path below that.
+    /// Returns the offered directory that contains `path`, and the path relative to it.
+    ///
+    /// # Errors
+    /// [`Failure::NotOffered`] if this member may not read there.
     pub fn readable<'a>(
         &'a self,
         member: &Member,
         path: &'a [u8],
-    ) -> Result<(&'a Place, &'a [u8]), Failure> {
+    ) -> Result<(&'a SharedDirectory, &'a [u8]), Failure> {
         innermost(&self.offered, member, path)
     }
 
-    /// The same where it may write.
+    /// Returns the accepting directory that contains `path`, and the path relative to it.
+    ///
+    /// # Errors
+    /// [`Failure::NotOffered`] if this member may not write there.
     pub fn writable<'a>(
         &'a self,
         member: &Member,
         path: &'a [u8],
-    ) -> Result<(&'a Place, &'a [u8]), Failure> {
+    ) -> Result<(&'a SharedDirectory, &'a [u8]), Failure> {
         innermost(&self.accepting, member, path)
     }
 }
 
-/// What is not for this member looks as if it were not offered at all.
+/// Returns the innermost directory that contains `path` and that this member may use. A directory without rights for
+/// this member gives the same error as one that is not offered.
 fn innermost<'a>(
-    places: &'a [Place],
+    places: &'a [SharedDirectory],
     member: &Member,
     path: &'a [u8],
-) -> Result<(&'a Place, &'a [u8]), Failure> {
-    let its = places.iter().filter(|place| place.whom.iter().any(|whom| whom.matches(member)));
-    let holding = its.filter_map(|place| Some((place, below(&place.path, path)?)));
+) -> Result<(&'a SharedDirectory, &'a [u8]), Failure> {
+    let usable =
+        places.iter().filter(|place| place.members.iter().any(|pattern| pattern.matches(member)));
+    let holding = usable.filter_map(|place| Some((place, below(&place.path, path)?)));
     let innermost = holding.max_by_key(|(place, _)| place.path.len());
     let is_sound = |rest: &[u8]| thalweg_wire::object::FilePath::new(rest.to_vec()).is_ok();
     let innermost = innermost.filter(|(_, rest)| is_sound(rest));
     innermost.ok_or_else(|| Failure::NotOffered(beneath::shown(path)))
 }
 
-/// `path` relative to `above`, if it is that or below.
+/// Returns `path` relative to `above`; `None` if it is neither `above` nor below it.
 fn below<'a>(above: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
     match path.strip_prefix(above)? {
         [] => Some(&[]),
@@ -170,11 +178,11 @@ fn below<'a>(above: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
     }
 }
 
-impl Place {
-    /// `may_be_box`: the data of drop boxes is below `state`, and may be read.
+impl SharedDirectory {
+    /// With `may_be_box` the directory may be in the data of drop boxes, which is below `state` and may be read.
     fn new(
         path: &Path,
-        whom: &[MemberPattern],
+        members: &[MemberPattern],
         state: &Path,
         may_be_box: bool,
     ) -> Result<Self, OfferError> {
@@ -183,7 +191,7 @@ impl Place {
         if !real.is_dir() {
             return Err(failed(io::ErrorKind::NotADirectory.into()));
         }
-        // A state directory that is not there holds no keys.
+        // A missing state directory contains no keys.
         let keys = fs::canonicalize(state).unwrap_or_else(|_| state.to_owned());
         let is_box = may_be_box && real.starts_with(keys.join(BOXES));
         if keys.starts_with(&real) || (real.starts_with(&keys) && !is_box) {
@@ -193,7 +201,7 @@ impl Place {
         let bytes = path.as_os_str().as_bytes();
         let bytes = bytes.strip_suffix(b"/").unwrap_or(bytes);
         let quota = Arc::new(Quota::new(bytes.to_vec(), Limits::default()));
-        Ok(Self { path: bytes.to_vec(), whom: whom.to_vec(), may: May::default(), quota })
+        Ok(Self { path: bytes.to_vec(), members: members.to_vec(), may: May::default(), quota })
     }
 }
 
@@ -202,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_below_by_whole_parts_alone() {
+    fn a_path_is_below_another_only_by_whole_components() {
         let below = |above: &str, path: &'static str| below(above.as_bytes(), path.as_bytes());
         assert_eq!(below("/data", "/data"), Some(&b""[..]));
         assert_eq!(below("/data", "/data/a/b"), Some(&b"a/b"[..]));

@@ -1,8 +1,8 @@
-//! How many channels are served at a time, and whose.
+//! Slots for channels: the number of channels that are served at a time is bounded, in all and for each member.
 //!
-//! No member has more than a share, so that one that keeps its places leaves room for the others.
-//! Who finds none free gets that of a channel that has rested for longest, or waits a while: a schedule
-//! may let many transfers of one member begin at the same time.
+//! No member has more than its share of the slots, so that a member that holds its slots leaves room for the others. If
+//! no slot is free, a new request takes the slot of the channel that has been idle longest, or waits up to a minute: a
+//! schedule may let many transfers of one member begin at the same time.
 
 use std::{
     collections::BTreeMap,
@@ -16,70 +16,70 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// A member's share of all places: one in so many.
-const SHARE: usize = 4;
+/// A member may have one in this many of all slots.
+const SHARE_DIVISOR: usize = 4;
 
-/// But so many in any case, if there are: a collection needs some at once.
-const LEAST: usize = 4;
+/// A member may have at least this many slots, because a collection needs several at once.
+const MIN_SHARE: usize = 4;
 
-/// Who has just been answered may be about to ask again: its place is not taken.
-const RESTED: Duration = Duration::from_secs(10);
+/// A channel keeps its slot this long after its last answer, since its peer may be about to send the next request.
+const MIN_IDLE: Duration = Duration::from_secs(10);
 
-/// A request waits so long for a place; places turn over with each request.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a request waits for a slot. Slots change hands with each request.
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// While it waits, others come to have rested.
-const AGAIN: Duration = Duration::from_secs(1);
+/// How often a waiting request tries again, since further channels become idle meanwhile.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A member's channels that wait, for each of its places. A further one is answered *busy* at once.
-const WAITING: usize = 4;
+/// The most waiting channels of a member, per slot of its share. Further ones are answered *busy* at once.
+const MAX_WAITING_PER_SLOT: usize = 4;
 
-/// All places.
+/// All slots.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct Slots {
     most: usize,
-    taken: Mutex<Taken>,
+    taken: Mutex<SlotTable>,
     freed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct SlotTable {
     next: u64,
-    by_number: BTreeMap<u64, Held>,
+    by_number: BTreeMap<u64, TakenSlot>,
     waiting: BTreeMap<Name, usize>,
 }
 
-/// A channel that waits for a place.
-struct Waiting<'a>(&'a Places, &'a Name);
+/// A channel that waits for a slot; dropping it ends the wait.
+struct Waiting<'a>(&'a Slots, &'a Name);
 
 #[derive(Debug)]
-struct Held {
+struct TakenSlot {
     member: Name,
-    /// Since when nothing was asked; `None`: a request is under way.
-    resting: Option<Instant>,
+    /// Since when the channel is idle; `None` while a request is in progress.
+    idle_since: Option<Instant>,
     lost: CancellationToken,
 }
 
-/// A place, until it is dropped or lost to another channel.
+/// A slot, held until it is dropped or lost to another channel.
 #[derive(Debug)]
-pub(super) struct Place {
-    places: Arc<Places>,
+pub(super) struct Slot {
+    slots: Arc<Slots>,
     number: u64,
     lost: CancellationToken,
 }
 
-impl Places {
-    /// So many.
+impl Slots {
+    /// Creates `most` slots.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, taken: Mutex::default(), freed: Notify::new() })
     }
 
     fn share(&self) -> usize {
-        (self.most / SHARE).max(LEAST).min(self.most)
+        (self.most / SHARE_DIVISOR).max(MIN_SHARE).min(self.most)
     }
 
-    /// A place for a channel of this member, if there is one.
-    pub fn take(self: &Arc<Self>, member: &Name) -> Option<Place> {
+    /// Takes a slot for a channel of this member; `None` if none is free.
+    pub fn take(self: &Arc<Self>, member: &Name) -> Option<Slot> {
         let mut taken = self.lock();
         let own = taken.by_number.values().filter(|held| held.member == *member).count();
         if own >= self.share() {
@@ -89,41 +89,42 @@ impl Places {
         }
         let (number, lost) = (taken.next, CancellationToken::new());
         taken.next += 1;
-        let resting = Some(Instant::now());
-        let held = Held { member: member.clone(), resting, lost: lost.clone() };
+        let idle_since = Some(Instant::now());
+        let held = TakenSlot { member: member.clone(), idle_since, lost: lost.clone() };
         taken.by_number.insert(number, held);
-        Some(Place { places: Arc::clone(self), number, lost })
+        Some(Slot { slots: Arc::clone(self), number, lost })
     }
 
-    /// The same, waited for; `None` if there was none in a minute, or too many of this member wait.
-    pub async fn wait(self: &Arc<Self>, member: &Name) -> Option<Place> {
+    /// Waits for a slot; `None` if none became free within [`MAX_WAIT`], or if too many channels of this member wait
+    /// already.
+    pub async fn wait(self: &Arc<Self>, member: &Name) -> Option<Slot> {
         let _waiting = Waiting::begin(self, member)?;
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + MAX_WAIT;
         loop {
             let freed = self.freed.notified();
-            if let Some(place) = self.take(member) {
-                return Some(place);
+            if let Some(slot) = self.take(member) {
+                return Some(slot);
             }
-            // Late or freed, it is tried again.
-            _ = timeout_at(end, timeout(AGAIN, freed)).await.ok()?;
+            // Try again after [`RETRY_INTERVAL`] as well as after a slot was freed.
+            _ = timeout_at(end, timeout(RETRY_INTERVAL, freed)).await.ok()?;
         }
     }
 
-    /// A thread that panicked in here left whole entries.
-    fn lock(&self) -> MutexGuard<'_, Taken> {
+    /// Every change is complete, even if a thread panicked while it held the lock.
+    fn lock(&self) -> MutexGuard<'_, SlotTable> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<'a> Waiting<'a> {
-    fn begin(places: &'a Places, member: &'a Name) -> Option<Self> {
-        let mut taken = places.lock();
+    fn begin(slots: &'a Slots, member: &'a Name) -> Option<Self> {
+        let mut taken = slots.lock();
         let waiting = taken.waiting.entry(member.clone()).or_default();
-        if *waiting >= places.share() * WAITING {
+        if *waiting >= slots.share() * MAX_WAITING_PER_SLOT {
             return None;
         }
         *waiting += 1;
-        Some(Self(places, member))
+        Some(Self(slots, member))
     }
 }
 
@@ -139,16 +140,16 @@ impl Drop for Waiting<'_> {
     }
 }
 
-impl Taken {
-    /// Frees the place that rests for longest, of this member or of all; `None`: all work, or did
-    /// just now.
+impl SlotTable {
+    /// Frees the slot that has been idle longest, of this member or of all; `None` if every channel is busy or was
+    /// until just now.
     fn free_oldest(&mut self, of: Option<&Name>) -> Option<()> {
         let now = Instant::now();
-        let may = |held: &&Held| of.is_none_or(|member| held.member == *member);
-        let resting = self.by_number.iter().filter(|(_, held)| may(held));
-        let resting = resting.filter_map(|(number, held)| Some((held.resting?, *number)));
-        let (since, number) = resting.min()?;
-        if now.duration_since(since) < RESTED {
+        let may = |held: &&TakenSlot| of.is_none_or(|member| held.member == *member);
+        let idle = self.by_number.iter().filter(|(_, held)| may(held));
+        let idle = idle.filter_map(|(number, held)| Some((held.idle_since?, *number)));
+        let (since, number) = idle.min()?;
+        if now.duration_since(since) < MIN_IDLE {
             return None;
         }
         self.by_number.remove(&number)?.lost.cancel();
@@ -156,33 +157,33 @@ impl Taken {
     }
 }
 
-impl Place {
-    /// A request is answered: the next one is waited for.
-    pub fn rest(&self) {
+impl Slot {
+    /// Marks the channel as idle: its request is answered.
+    pub fn set_idle(&self) {
         self.set(Some(Instant::now()));
     }
 
-    /// A request is here; whether the place is still there for it.
-    pub fn work(&self) -> bool {
+    /// Marks the channel as busy with a request. Returns false if the slot is lost.
+    pub fn set_busy(&self) -> bool {
         self.set(None)
     }
 
-    /// Ends once another channel has the place.
+    /// Completes once another channel has taken the slot.
     pub async fn lost(&self) {
         self.lost.cancelled().await;
     }
 
-    fn set(&self, resting: Option<Instant>) -> bool {
-        let mut taken = self.places.lock();
+    fn set(&self, idle_since: Option<Instant>) -> bool {
+        let mut taken = self.slots.lock();
         let held = taken.by_number.get_mut(&self.number);
-        held.map(|held| held.resting = resting).is_some()
+        held.map(|held| held.idle_since = idle_since).is_some()
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
-        self.places.lock().by_number.remove(&self.number);
-        self.places.freed.notify_waiters();
+        self.slots.lock().by_number.remove(&self.number);
+        self.slots.freed.notify_waiters();
     }
 }
 
@@ -195,68 +196,68 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_member_has_its_share_and_others_find_room() {
-        let places = Places::new(32);
-        let held: Vec<Place> = (0..8).map(|_| places.take(&name("a")).unwrap()).collect();
-        assert!(places.take(&name("a")).is_none(), "it has a quarter");
-        let other = places.take(&name("b"));
+    async fn a_member_gets_at_most_its_share() {
+        let slots = Slots::new(32);
+        let held: Vec<Slot> = (0..8).map(|_| slots.take(&name("a")).unwrap()).collect();
+        assert!(slots.take(&name("a")).is_none(), "it has a quarter");
+        let other = slots.take(&name("b"));
         assert!(other.is_some());
         drop(held);
-        assert!(places.take(&name("a")).is_some());
+        assert!(slots.take(&name("a")).is_some());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_gets_the_place_that_is_freed_and_not_for_ever() {
-        let places = Places::new(4);
-        let held: Vec<Place> = (0..4).map(|_| places.take(&name("a")).unwrap()).collect();
-        held.iter().for_each(|place| assert!(place.work()));
+    async fn a_waiting_channel_gets_a_freed_slot_or_times_out() {
+        let slots = Slots::new(4);
+        let held: Vec<Slot> = (0..4).map(|_| slots.take(&name("a")).unwrap()).collect();
+        held.iter().for_each(|slot| assert!(slot.set_busy()));
         let begun = Instant::now();
-        assert!(places.wait(&name("a")).await.is_none());
-        assert!(begun.elapsed() >= PATIENCE);
+        assert!(slots.wait(&name("a")).await.is_none());
+        assert!(begun.elapsed() >= MAX_WAIT);
         let waits = tokio::spawn({
-            let places = Arc::clone(&places);
-            async move { places.wait(&name("a")).await }
+            let slots = Arc::clone(&slots);
+            async move { slots.wait(&name("a")).await }
         });
         tokio::task::yield_now().await;
         drop(held);
         assert!(waits.await.unwrap().is_some());
-        assert!(places.lock().waiting.is_empty());
+        assert!(slots.lock().waiting.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_so_many_wait() {
-        let places = Places::new(4);
-        let held: Vec<Place> = (0..4).map(|_| places.take(&name("a")).unwrap()).collect();
-        held.iter().for_each(|place| assert!(place.work()));
+    async fn waiting_channels_are_bounded() {
+        let slots = Slots::new(4);
+        let held: Vec<Slot> = (0..4).map(|_| slots.take(&name("a")).unwrap()).collect();
+        held.iter().for_each(|slot| assert!(slot.set_busy()));
         let member = name("a");
-        let most = places.share() * WAITING;
-        let all: Vec<_> = (0..most).map(|_| Waiting::begin(&places, &member).unwrap()).collect();
-        assert!(places.wait(&member).await.is_none());
+        let most = slots.share() * MAX_WAITING_PER_SLOT;
+        let all: Vec<_> = (0..most).map(|_| Waiting::begin(&slots, &member).unwrap()).collect();
+        assert!(slots.wait(&member).await.is_none());
         drop(all);
-        assert!(places.lock().waiting.is_empty());
+        assert!(slots.lock().waiting.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_place_that_rests_for_longest_goes() {
-        let places = Places::new(4);
+    async fn the_slot_that_is_idle_longest_is_taken() {
+        let slots = Slots::new(4);
         let [first, second, third, fourth] = ["a", "a", "a", "b"].map(|member| {
-            let place = places.take(&name(member)).unwrap();
-            assert!(place.work());
-            place
+            let slot = slots.take(&name(member)).unwrap();
+            assert!(slot.set_busy());
+            slot
         });
-        tokio::time::advance(RESTED * 100).await;
-        assert!(places.take(&name("c")).is_none(), "all work");
-        second.rest();
-        tokio::time::advance(RESTED / 2).await;
-        third.rest();
-        fourth.rest();
-        assert!(places.take(&name("c")).is_none(), "it may be about to ask");
-        tokio::time::advance(RESTED / 2).await;
-        let fifth = places.take(&name("c")).unwrap();
+        tokio::time::advance(MIN_IDLE * 100).await;
+        assert!(slots.take(&name("c")).is_none(), "all work");
+        second.set_idle();
+        tokio::time::advance(MIN_IDLE / 2).await;
+        third.set_idle();
+        fourth.set_idle();
+        assert!(slots.take(&name("c")).is_none(), "it may be about to ask");
+        tokio::time::advance(MIN_IDLE / 2).await;
+        let fifth = slots.take(&name("c")).unwrap();
         second.lost().await;
-        assert!(!second.work(), "it has no place any more");
-        assert!(first.work() && third.work() && fourth.work() && fifth.work());
+        assert!(!second.set_busy(), "it has no place any more");
+        assert!(first.set_busy() && third.set_busy() && fourth.set_busy() && fifth.set_busy());
         drop(second);
-        assert!(places.take(&name("c")).is_none(), "all places are taken");
+        assert!(slots.take(&name("c")).is_none(), "all places are taken");
     }
 }

@@ -1,4 +1,4 @@
-//! From a disk to a channel: what is next is read while what is there is sent.
+//! Sends data from a disk over a channel: the next chunk is read while the current one is sent.
 
 use super::session::within;
 use std::{
@@ -19,13 +19,14 @@ use tokio::{
     time::sleep,
 };
 
-/// What is read and sent at once: at 1 Gbit/s 500 turns a second, each some ten microseconds.
+/// Bytes that are read and sent at once. At 1 Gbit/s this is 500 chunks a second, each of which costs about ten
+/// microseconds.
 pub(super) const CHUNK: usize = 256 * 1024;
 
 /// How often to check whether the peer is still connected while the node works for it.
-const LOOKED: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Something that is sent in several turns; it does system calls that may wait for a disk.
+/// Data that is sent in several turns. Filling a buffer does system calls that may wait for a disk.
 pub(super) trait Source: Send + 'static {
     /// The peer whose turn each call of [`Self::fill`] takes, if filling costs more than reading the sent bytes.
     fn costs(&self) -> Option<PeerKey> {
@@ -60,7 +61,7 @@ impl Drop for Leaving {
     }
 }
 
-/// A reply's bytes. A failure's text can hold a whole request, escaped: only its begin is sent.
+/// Encodes a reply. A failure's text may contain a whole request, escaped, so only its beginning is sent.
 pub(super) fn message(reply: &Reply) -> Vec<u8> {
     match reply {
         Reply::Failed(_) => object::encode(&reply.clone().cut()),
@@ -68,7 +69,7 @@ pub(super) fn message(reply: &Reply) -> Vec<u8> {
     }
 }
 
-/// Bytes that are about to be sent; its memory is used again and again.
+/// Bytes that are about to be sent. The memory is reused.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
     bytes: Vec<u8>,
@@ -81,12 +82,12 @@ impl Buffer {
         self.filled == 0
     }
 
-    /// How many more bytes it takes.
+    /// The number of bytes that still fit.
     pub fn room(&self) -> usize {
         CHUNK.saturating_sub(self.filled)
     }
 
-    /// Appends a message; one goes over the buffer's size if need be.
+    /// Appends a message; a single one may exceed the buffer's size.
     pub fn reply(&mut self, reply: &Reply) {
         let message = message(reply);
         self.extend_to(self.filled + message.len());
@@ -94,18 +95,18 @@ impl Buffer {
         self.filled += message.len();
     }
 
-    /// Place for so many bytes, not more than [`Self::room`]; what is in it is not cleared.
+    /// Returns space for this many bytes, at most [`Self::room`]. The space is not cleared.
     pub fn place(&mut self, bytes: usize) -> &mut [u8] {
         self.extend_to(self.filled + bytes);
         &mut self.bytes[self.filled..][..bytes]
     }
 
-    /// So many bytes of the place are right.
+    /// Marks this many bytes of the space as filled.
     pub fn advance(&mut self, bytes: usize) {
         self.filled += bytes;
     }
 
-    /// Appends so many zeros.
+    /// Appends this many zeros.
     pub fn zeros(&mut self, bytes: usize) {
         self.place(bytes).fill(0);
         self.advance(bytes);
@@ -113,7 +114,7 @@ impl Buffer {
 
     fn extend_to(&mut self, length: usize) {
         if self.bytes.len() < length {
-            // Once: it does not grow byte by byte, nor is it cleared anew for each use.
+            // Grows to the full size at once, so that it neither grows byte by byte nor is cleared for each use.
             let whole = length.max(if length > 4096 { CHUNK } else { 4096 });
             self.bytes.resize(whole, 0);
         }
@@ -149,7 +150,7 @@ pub(super) async fn pour<S: Source>(
         ahead = read_ahead(source, mem::take(&mut spare), &leaving);
         within(channel.write_all(&full.bytes[..full.filled])).await?;
         if full.filled < CHUNK {
-            // It may be long until there is more.
+            // The next bytes may take long.
             within(channel.flush()).await?;
         }
         full.filled = 0;
@@ -160,7 +161,7 @@ pub(super) async fn pour<S: Source>(
 /// Completes once the peer has closed the connection, which is otherwise unnoticed while nothing is read.
 pub(super) async fn left(tcp: &TcpStream) {
     loop {
-        sleep(LOOKED).await;
+        sleep(CHECK_INTERVAL).await;
         if TcpInfo::of(tcp).is_ok_and(|info| info.peer_has_ended) {
             return;
         }
@@ -180,8 +181,8 @@ fn read_ahead<S: Source>(
     };
     match costs {
         None => spawn_blocking(move || fill(None)),
-        Some(who) => tokio::spawn(async move {
-            let filling = costly::run(who, move || fill(Some(Instant::now() + costly::SLICE)));
+        Some(peer) => tokio::spawn(async move {
+            let filling = costly::run(peer, move || fill(Some(Instant::now() + costly::SLICE)));
             filling.await.map_err(io::Error::other)?
         }),
     }

@@ -1,11 +1,11 @@
-//! Bytes of files, and proofs that they are those that were listed.
+//! Reading offered files: their bytes and hashes, with the proof that a file is still the listed one.
 
 use super::{
     Reader,
     beneath::{Root, failure, snapshot},
-    hashes::{Asked, Claim, Part},
+    hashes::{Claim, Lookup, Part},
     pour::{Buffer, CHUNK, Source, Until},
-    session::who,
+    session::peer_key,
 };
 use rustix::{fs::fstat, io::pread};
 use std::{
@@ -16,13 +16,13 @@ use std::{
 use thalweg_base::budget::PeerKey;
 use thalweg_wire::object::{self, Check, Failure, FileRef, ReadRequest, Reply, Snapshot};
 
-/// A hash that takes longer says that it is at it.
-const SILENT: Duration = Duration::from_secs(10);
+/// The longest time without a message to the peer while a hash is computed.
+const MAX_SILENCE: Duration = Duration::from_secs(10);
 
 /// How often a request checks for a hash that another request computes. It holds its turn meanwhile.
-const AGAIN: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Parts of files, one behind the other: their bytes, or only their hashes.
+/// The answer to a read request: parts of files in order, with their bytes or only their hashes.
 #[derive(Debug)]
 pub(super) struct Reading {
     reader: Reader,
@@ -33,8 +33,8 @@ pub(super) struct Reading {
     hashes_only: bool,
     /// When the last bytes were sent.
     sent: Instant,
-    /// What was said at each part's end.
-    pub said: Vec<Result<Check, Failure>>,
+    /// The result of each part that has ended.
+    pub results: Vec<Result<Check, Failure>>,
 }
 
 /// A part that is being read.
@@ -42,7 +42,7 @@ pub(super) struct Reading {
 struct Open {
     file: OwnedFd,
     path: Vec<u8>,
-    meant: Snapshot,
+    listed: Snapshot,
     at: u64,
     left: u64,
     hasher: blake3::Hasher,
@@ -52,26 +52,26 @@ struct Open {
 }
 
 impl Reading {
-    /// These parts, as far as `reader` may read them.
+    /// Reads these parts. A part that `reader` may not read is answered with a failure.
     pub fn new(reader: Reader, parts: Vec<ReadRequest>) -> Self {
-        let said = Vec::with_capacity(parts.len());
+        let results = Vec::with_capacity(parts.len());
         let parts = parts.into_iter();
         let sent = Instant::now();
-        Self { reader, parts, open: None, root: None, hashes_only: false, sent, said }
+        Self { reader, parts, open: None, root: None, hashes_only: false, sent, results }
     }
 
-    /// These whole files.
+    /// Reads these whole files.
     pub fn whole(reader: Reader, files: Vec<FileRef>) -> Self {
         let whole = |file: FileRef| ReadRequest { from: 0, bytes: file.snapshot.size, file };
         Self::new(reader, files.into_iter().map(whole).collect())
     }
 
-    /// The hashes of these whole files.
+    /// Hashes these whole files without sending their bytes.
     pub fn hashes(reader: Reader, files: Vec<FileRef>) -> Self {
         Self { hashes_only: true, ..Self::whole(reader, files) }
     }
 
-    /// The hashes of these parts.
+    /// Hashes these parts without sending their bytes.
     pub fn hashes_of(reader: Reader, parts: Vec<ReadRequest>) -> Self {
         Self { hashes_only: true, ..Self::new(reader, parts) }
     }
@@ -84,33 +84,37 @@ impl Reading {
         }
         let Some((_, root)) = &self.root else { return Err(Failure::Changed) };
         let (file, found) = root.file(below).map_err(|e| failure(&path, e))?;
-        let meant = part.file.snapshot;
+        let listed = part.file.snapshot;
         let end = part.from.checked_add(part.bytes);
-        if snapshot(&found) != meant || end.is_none_or(|end| end > meant.size) {
+        if snapshot(&found) != listed || end.is_none_or(|end| end > listed.size) {
             return Err(Failure::Changed);
         }
         let (at, left, hasher) = (part.from, part.bytes, blake3::Hasher::new());
-        Ok(Open { file, path, meant, at, left, hasher, broken: None, claim: None })
+        Ok(Open { file, path, listed, at, left, hasher, broken: None, claim: None })
     }
 
-    fn end(&mut self, said: Result<Check, Failure>, buffer: &mut Buffer) {
-        buffer.reply(&match &said {
+    fn end(&mut self, result: Result<Check, Failure>, buffer: &mut Buffer) {
+        buffer.reply(&match &result {
             Ok(check) => Reply::Sent(*check),
             Err(why) => Reply::Failed(why.clone()),
         });
-        self.said.push(said);
+        self.results.push(result);
     }
 
-    /// Hashes part of the open file; `None` if there is more to hash, or another request computes the hash.
+    /// Continues to hash the open part. `None` if there is more to hash, or if another request computes the hash.
     fn hash(&self, open: &mut Open, until: &Until) -> Option<Result<Check, Failure>> {
         if open.claim.is_none() {
-            let part = Part { snapshot: open.meant, from: open.at, bytes: open.left };
-            match self.reader.shared.hashes.ask(part, who(&self.reader.member), SystemTime::now()) {
-                Asked::Known(check) => return Some(Ok(check)),
-                Asked::Own(claim) => open.claim = Some(claim),
-                Asked::Running => {
+            let part = Part { snapshot: open.listed, from: open.at, bytes: open.left };
+            match self.reader.shared.hashes.ask(
+                part,
+                peer_key(&self.reader.member),
+                SystemTime::now(),
+            ) {
+                Lookup::Known(check) => return Some(Ok(check)),
+                Lookup::Own(claim) => open.claim = Some(claim),
+                Lookup::Running => {
                     #[expect(clippy::disallowed_methods, reason = "a thread of the blocking pool")]
-                    thread::sleep(AGAIN);
+                    thread::sleep(POLL_INTERVAL);
                     return None;
                 }
             }
@@ -136,18 +140,18 @@ impl Reading {
                     None => return false,
                 },
             };
-            let said = opened.map(|mut open| {
-                let said = self.hash(&mut open, until);
-                self.open = said.is_none().then_some(open);
-                said
+            let result = opened.map(|mut open| {
+                let result = self.hash(&mut open, until);
+                self.open = result.is_none().then_some(open);
+                result
             });
-            match said {
+            match result {
                 Ok(None) => break,
-                Ok(Some(said)) => self.end(said, buffer),
+                Ok(Some(result)) => self.end(result, buffer),
                 Err(why) => self.end(Err(why), buffer),
             }
         }
-        if buffer.is_empty() && self.sent.elapsed() > SILENT {
+        if buffer.is_empty() && self.sent.elapsed() > MAX_SILENCE {
             buffer.reply(&Reply::Wait);
         }
         if !buffer.is_empty() {
@@ -160,7 +164,7 @@ impl Reading {
 impl Source for Reading {
     /// Hashing costs more than reading, and because its answer is short, the network does not slow it down.
     fn costs(&self) -> Option<PeerKey> {
-        self.hashes_only.then(|| who(&self.reader.member))
+        self.hashes_only.then(|| peer_key(&self.reader.member))
     }
 
     fn fill(&mut self, buffer: &mut Buffer, until: &Until) -> bool {
@@ -191,7 +195,8 @@ impl Source for Reading {
 }
 
 impl Open {
-    /// Reads on into the buffer; once the file gives no more, zeros.
+    /// Reads the next bytes into the buffer. After an error or the end of the file it fills the announced length with
+    /// zeros.
     fn send(&mut self, buffer: &mut Buffer) {
         let most = self.left.min(buffer.room() as u64) as usize;
         if self.broken.is_some() {
@@ -223,13 +228,13 @@ impl Open {
         }
     }
 
-    /// That the file is the same as before the first byte.
+    /// Returns the hash if the file is still the one that was listed.
     fn end(&mut self) -> Result<Check, Failure> {
         if let Some(why) = self.broken.take() {
             return Err(why);
         }
         let found = fstat(&self.file).map_err(|e| failure(&self.path, e))?;
-        if snapshot(&found) != self.meant {
+        if snapshot(&found) != self.listed {
             return Err(Failure::Changed);
         }
         let check = Check(*self.hasher.finalize().as_bytes());
@@ -240,7 +245,7 @@ impl Open {
     }
 }
 
-/// Where it is on this host.
+/// The file's absolute path on this host.
 pub(super) fn full_path(file: &FileRef) -> Vec<u8> {
     let mut path = object::base(&file.root).to_vec();
     if !file.path.as_bytes().is_empty() {

@@ -1,21 +1,22 @@
-//! A word on a file's content, cheap enough to be asked of every file that seems to be there.
+//! Digests of a file's content that are cheap enough to compare every file that seems to exist at both ends.
 
 use std::{fs::File, io, os::unix::fs::FileExt as _};
 use thalweg_wire::object::Check;
 
-/// Content up to this length counts wholly.
+/// Content up to this length is hashed completely.
 const WHOLE: u64 = 64 << 10;
 
-/// Of longer content, so much at the beginning, in the middle and at the end: three reads.
+/// The length of each of the samples at the beginning, in the middle and at the end of longer content: three reads.
 const PIECE: u64 = 16 << 10;
 
-/// What is read at once where all of it counts.
+/// Bytes that are read at once when the whole content is hashed.
 const CHUNK: u64 = 256 << 10;
 
-/// BLAKE3 over `size` and all of the content (`whole`), or samples of what is longer than 64 KiB. Blocks.
+/// BLAKE3 over `size` and the whole content; without `whole` only over samples of content that is longer than 64 KiB.
+/// Blocks.
 ///
 /// # Errors
-/// The system's; `UnexpectedEof` if the file is shorter.
+/// The system's errors; `UnexpectedEof` if the file is shorter than `size`.
 pub fn digest(file: &File, size: u64, whole: bool) -> io::Result<Check> {
     digest_until(file, size, whole, || false)
 }
@@ -51,7 +52,7 @@ pub(crate) fn digest_until(
     Ok(Check(*hasher.finalize().as_bytes()))
 }
 
-/// What of it counts.
+/// The ranges of the content that are hashed.
 fn spans(size: u64, whole: bool) -> Vec<(u64, u64)> {
     if whole || size <= WHOLE {
         return vec![(0, size)];
@@ -65,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_shows_where_it_is_looked_for() {
+    fn a_change_in_a_hashed_range_changes_the_digest() {
         let dir = tempfile::tempdir().unwrap();
         let of = |size: usize, changed: Option<usize>, whole| {
             let mut content = vec![1_u8; size];

@@ -1,13 +1,13 @@
-//! One member's channel: request by request.
+//! One member's channel: reads requests and answers them one after the other.
 
 use super::{
     Reader, Shared, delivery,
     list::Listing,
-    places::Place,
+    places::Slot,
     pour::{Buffers, Source, left, message, pour},
     read::Reading,
     spool::Visit,
-    store::{Making, Piece},
+    store::{PartialFile, Piece},
 };
 use std::{
     io,
@@ -38,40 +38,40 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Without a byte either way for so long, the channel is closed and its place free.
-const IDLE: Duration = Duration::from_secs(600);
+/// A channel without a byte in either direction for this long is closed, and its slot is freed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// A request must be complete within this time after its first bytes, since it holds its place: 1 MiB at 70 kbit/s.
-const REQUEST: Duration = Duration::from_secs(120);
+/// A request must be complete within this time after its first bytes, since it holds its slot: 1 MiB at 70 kbit/s.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long a request without a place is read and discarded, so that its peer receives the refusal.
-const THROWN: Duration = Duration::from_secs(10);
+/// How long a request without a slot is read and discarded, so that its peer receives the refusal.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Who has no place must ask so soon to hear it.
-const UNPLACED: Duration = Duration::from_secs(30);
+/// How long a channel without a slot may wait before its first request.
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Who waits for a disk hears so often that it is at work.
-const WAIT: Duration = Duration::from_secs(15);
+/// The interval of [`Reply::Wait`] messages while a peer waits for the disk.
+const WAIT_INTERVAL: Duration = Duration::from_secs(15);
 
-/// What is read at once of bytes that are of no use.
-const DRAINED: usize = 64 << 10;
+/// The size of the buffer that unwanted file bytes are read into.
+const DRAIN_BUFFER: usize = 64 << 10;
 
-/// Bytes read at a time from a request without a place.
-const THROWN_AT_ONCE: usize = 4 << 10;
+/// The size of the buffer that a request without a slot is read into.
+const DISCARD_BUFFER: usize = 4 << 10;
 
-/// Longer requests are decoded off the runtime.
-const DECODED_AT_ONCE: usize = 16 << 10;
+/// Longer requests are decoded off the async runtime.
+const MAX_DECODED_INLINE: usize = 16 << 10;
 
-/// One channel.
+/// The state of one channel.
 #[derive(Debug)]
 pub(super) struct Session {
     pub shared: Arc<Shared>,
     pub channel: Channel<TcpStream>,
     pub peer: MeshPeer,
-    /// Once something was asked about data that is held here.
+    /// Present after the first request about spooled data.
     pub visit: Option<Visit>,
     /// The file that was written last, kept open for its next part.
-    making: Option<Arc<Making>>,
+    partial_file: Option<Arc<PartialFile>>,
     buffers: Buffers,
     requests: u64,
     failed: u64,
@@ -79,7 +79,7 @@ pub(super) struct Session {
     received: u64,
 }
 
-/// Serves one channel to its end; cut at once when the peer is revoked.
+/// Serves one channel to its end. The channel is cut at once when the peer is revoked.
 pub(super) async fn serve(
     shared: Arc<Shared>,
     channel: Channel<TcpStream>,
@@ -92,7 +92,7 @@ pub(super) async fn serve(
         channel,
         peer: peer.clone(),
         visit: None,
-        making: None,
+        partial_file: None,
         buffers: Buffers::default(),
         requests: 0,
         failed: 0,
@@ -101,21 +101,21 @@ pub(super) async fn serve(
     };
     let ended = peer.unless_revoked(session.run()).await;
     let ended = ended.unwrap_or_else(|revoked| Err(revoked.into()));
-    session.tell(from, began, ended);
+    session.log_end(from, began, ended);
 }
 
 impl Session {
     async fn run(&mut self) -> io::Result<()> {
-        let mut place = self.shared.places.take(&self.peer.member().name);
-        while let Some(length) = self.wanted(place.as_ref()).await? {
+        let mut slot = self.shared.slots.take(&self.peer.member().name);
+        while let Some(length) = self.next_length(slot.as_ref()).await? {
             self.requests += 1;
             self.shared.counts.requests.inc();
-            if !place.as_ref().is_some_and(Place::work) {
-                place = self.shared.places.wait(&self.peer.member().name).await;
+            if !slot.as_ref().is_some_and(Slot::set_busy) {
+                slot = self.shared.slots.wait(&self.peer.member().name).await;
             }
-            if !place.as_ref().is_some_and(Place::work) {
+            if !slot.as_ref().is_some_and(Slot::set_busy) {
                 self.shared.counts.busy.inc();
-                self.throw_away(length).await?;
+                self.discard(length).await?;
                 self.reply(&Reply::Failed(Failure::Busy)).await?;
                 break;
             }
@@ -126,19 +126,19 @@ impl Session {
         within(self.channel.shutdown()).await
     }
 
-    /// The length of the next request; `None` if the peer ends the channel or another channel got the place. Without a
-    /// place it reads only this length.
-    async fn wanted(&mut self, place: Option<&Place>) -> io::Result<Option<usize>> {
-        let Some(place) = place else {
-            // It has rested since it came, so whoever has asked something comes first.
-            let asked = tokio::time::timeout(UNPLACED, self.head()).await;
+    /// The length of the next request; `None` if the peer ends the channel or another channel took the slot. Without a
+    /// slot it reads only this length.
+    async fn next_length(&mut self, slot: Option<&Slot>) -> io::Result<Option<usize>> {
+        let Some(slot) = slot else {
+            // A slot would make this channel the one that is idle longest, so channels with a request come first.
+            let asked = tokio::time::timeout(FIRST_REQUEST_TIMEOUT, self.head()).await;
             return asked.unwrap_or(Ok(None));
         };
-        place.rest();
+        slot.set_idle();
         tokio::select! {
             biased;
             length = self.head() => length,
-            () = place.lost() => Ok(None),
+            () = slot.lost() => Ok(None),
         }
     }
 
@@ -155,25 +155,25 @@ impl Session {
             Request::Check(files) => self.read(Reading::hashes(reader, files)).await,
             Request::CheckParts(parts) => self.read(Reading::hashes_of(reader, parts)).await,
             Request::Store { into, entry, from, bytes, check } => {
-                let Some(came) = self.wanted_bytes(&reader, &into, bytes).await? else {
+                let Some(body) = self.read_bytes(&reader, &into, bytes).await? else {
                     return Ok(());
                 };
-                let Body { bytes, charge: _charge } = came;
+                let Body { bytes, charge: _charge } = body;
                 let rules = Rules::default();
                 let piece = Piece { into, entry, rules, from, bytes, check };
                 self.store(reader, piece, Owners::default()).await
             }
             Request::StorePart { into, entry, rules, owners, from, bytes, check } => {
-                let Some(came) = self.wanted_bytes(&reader, &into, bytes).await? else {
+                let Some(body) = self.read_bytes(&reader, &into, bytes).await? else {
                     return Ok(());
                 };
-                let Body { bytes, charge: _charge } = came;
+                let Body { bytes, charge: _charge } = body;
                 let entry = entry.0;
                 self.store(reader, Piece { into, entry, rules, from, bytes, check }, owners).await
             }
             Request::Held { into, entry } => {
                 let held = move || reader.shared.inbox.held(&reader, &into, &entry);
-                let held = self.waited(spawn_blocking(held)).await?;
+                let held = self.wait_for(spawn_blocking(held)).await?;
                 self.reply(&held.map_or_else(Reply::Failed, Reply::Held)).await
             }
             Request::Compare(delivery, checks) => self.compare(reader, delivery, checks).await,
@@ -185,7 +185,7 @@ impl Session {
                     delivery::localize(&reader, &mut delivery)?;
                     delivery::dress(&reader.shared.inbox, &reader, &delivery)
                 };
-                let dressed = self.waited(spawn_blocking(dressing)).await?;
+                let dressed = self.wait_for(spawn_blocking(dressing)).await?;
                 let dressed = dressed.map(|(undone, wider)| Reply::Dressed { undone, wider });
                 self.reply(&dressed.unwrap_or_else(Reply::Failed)).await
             }
@@ -193,12 +193,12 @@ impl Session {
                 let stop = CancellationToken::new();
                 let _stopped = stop.clone().drop_guard();
                 let clearing = move || delivery::clear(&reader, &surplus, &stop);
-                let cleared = self.waited(spawn_blocking(clearing)).await?;
+                let cleared = self.wait_for(spawn_blocking(clearing)).await?;
                 self.reply(&cleared.map_or_else(Reply::Failed, Reply::Cleared)).await
             }
             Request::Link(links) => {
                 let linking = move || delivery::link(&reader.shared.inbox, &reader, &links);
-                let linked = self.waited(spawn_blocking(linking)).await?;
+                let linked = self.wait_for(spawn_blocking(linking)).await?;
                 let linked = linked.map(|(present, undone)| Reply::Linked { present, undone });
                 self.reply(&linked.unwrap_or_else(Reply::Failed)).await
             }
@@ -206,16 +206,16 @@ impl Session {
         }
     }
 
-    /// Compiles patterns off the runtime, in a turn of the peer.
+    /// Answers a listing. Patterns are compiled off the async runtime, in a turn of the peer.
     async fn list(
         &mut self,
         reader: Reader,
         request: ListRequest,
         keep: Option<Keep>,
     ) -> io::Result<()> {
-        let who = who(&reader.member);
-        let compiling = costly::run(who, move || Listing::new(reader, request, keep));
-        match self.waited(compiling).await? {
+        let peer_key = peer_key(&reader.member);
+        let compiling = costly::run(peer_key, move || Listing::new(reader, request, keep));
+        match self.wait_for(compiling).await? {
             Ok(listing) => self.pour(listing).await.map(drop),
             Err(why) => self.reply(&Reply::Failed(why)).await,
         }
@@ -223,7 +223,7 @@ impl Session {
 
     async fn read(&mut self, reading: Reading) -> io::Result<()> {
         let reading = self.pour(reading).await?;
-        self.count_failed(reading.said.iter().filter(|said| said.is_err()).count());
+        self.count_failed(reading.results.iter().filter(|result| result.is_err()).count());
         Ok(())
     }
 
@@ -238,12 +238,12 @@ impl Session {
             delivery::localize_one(&reader, into, *rules, &mut owners, entry)?;
             reader.shared.inbox.store(&reader, &piece)
         };
-        let reply = match self.waited(spawn_blocking(storing)).await? {
-            Ok(making) => {
-                if making.is_none() {
+        let reply = match self.wait_for(spawn_blocking(storing)).await? {
+            Ok(partial_file) => {
+                if partial_file.is_none() {
                     self.shared.counts.stored.inc();
                 }
-                self.making = making;
+                self.partial_file = partial_file;
                 Reply::Stored
             }
             Err(why) => Reply::Failed(why),
@@ -273,7 +273,7 @@ impl Session {
             };
             spawn_blocking(compare).await
         };
-        let compared = self.waited(comparing).await?;
+        let compared = self.wait_for(comparing).await?;
         self.reply(&compared.map_or_else(Reply::Failed, Reply::Compared)).await
     }
 
@@ -284,10 +284,10 @@ impl Session {
         bytes: u64,
         check: Check,
     ) -> io::Result<()> {
-        let Some(came) = self.wanted_bytes(&reader, &delivery.into, bytes).await? else {
+        let Some(body) = self.read_bytes(&reader, &delivery.into, bytes).await? else {
             return Ok(());
         };
-        let Body { bytes, charge: _charge } = came;
+        let Body { bytes, charge: _charge } = body;
         let putting = move || {
             if *blake3::hash(&bytes).as_bytes() != check.0 {
                 return Err(Failure::System(
@@ -297,7 +297,7 @@ impl Session {
             delivery::localize(&reader, &mut delivery)?;
             delivery::put(&reader.shared.inbox, &reader, &delivery, &bytes)
         };
-        let reply = match self.waited(spawn_blocking(putting)).await? {
+        let reply = match self.wait_for(spawn_blocking(putting)).await? {
             Ok((stored, undone)) => {
                 self.shared.counts.stored.inc_by(stored);
                 self.count_failed(undone.by_number().count());
@@ -310,7 +310,7 @@ impl Session {
 
     /// Runs work that may wait for a disk and tells the peer regularly that it is in progress. Returns an error if the
     /// peer leaves, which stops the work where possible.
-    pub(super) async fn waited<T>(
+    pub(super) async fn wait_for<T>(
         &mut self,
         work: impl Future<Output = Result<T, JoinError>>,
     ) -> io::Result<T> {
@@ -320,13 +320,13 @@ impl Session {
                 biased;
                 done = &mut work => return done.map_err(io::Error::other),
                 () = left(self.channel.get_ref()) => return Err(io::ErrorKind::BrokenPipe.into()),
-                () = sleep(WAIT) => self.reply(&Reply::Wait).await?,
+                () = sleep(WAIT_INTERVAL) => self.reply(&Reply::Wait).await?,
             }
         }
     }
 
     /// Waits for memory and tells the peer regularly that it waits.
-    async fn waited_aloud<T>(
+    async fn wait_for_memory<T>(
         &mut self,
         charging: impl Future<Output = io::Result<T>>,
     ) -> io::Result<T> {
@@ -335,18 +335,18 @@ impl Session {
             tokio::select! {
                 biased;
                 done = &mut charging => return done,
-                () = sleep(WAIT) => self.reply(&Reply::Wait).await?,
+                () = sleep(WAIT_INTERVAL) => self.reply(&Reply::Wait).await?,
             }
         }
     }
 
-    /// Reads bytes that are not taken.
+    /// Reads and discards this many bytes.
     async fn drain(&mut self, count: u64) -> io::Result<()> {
         check_length(count)?;
         let mut left = count as usize;
-        let mut buffer = vec![0; left.min(DRAINED)];
+        let mut buffer = vec![0; left.min(DRAIN_BUFFER)];
         while left > 0 {
-            let some = left.min(DRAINED);
+            let some = left.min(DRAIN_BUFFER);
             within(self.channel.read_exact(&mut buffer[..some])).await?;
             left -= some;
         }
@@ -355,7 +355,7 @@ impl Session {
 
     /// Reads this many bytes for a directory, charged to the peer; `None` if the peer may not write there and was told
     /// so. Rights are checked first, so that a peer without rights takes no memory.
-    async fn wanted_bytes(
+    async fn read_bytes(
         &mut self,
         reader: &Reader,
         into: &[u8],
@@ -367,9 +367,9 @@ impl Session {
             self.reply(&Reply::Failed(why)).await?;
             return Ok(None);
         }
-        let who = who(&reader.member);
+        let peer_key = peer_key(&reader.member);
         let begun = within(intake::begin(&mut self.channel, count as usize)).await?;
-        let charge = self.waited_aloud(begun.charge_bytes(who)).await?;
+        let charge = self.wait_for_memory(begun.charge_bytes(peer_key)).await?;
         let body = within(begun.finish(&mut self.channel, charge)).await?;
         self.received += count;
         self.shared.counts.received.inc_by(count);
@@ -381,7 +381,7 @@ impl Session {
         self.shared.counts.failed.inc_by(count as u64);
     }
 
-    /// The peer with the rights that it has now.
+    /// The peer with its current rights; `None` if it is no longer a member.
     pub fn reader(&self) -> Option<Reader> {
         let roster = self.shared.membership.current()?;
         let member = roster.by_key(&self.peer.key())?.clone();
@@ -399,15 +399,16 @@ impl Session {
         object::length(head, MAX_REQUEST).map(Some).map_err(invalid)
     }
 
-    /// Reads the request.
+    /// Reads a request of this length.
     async fn request(&mut self, length: usize) -> io::Result<(Request, Option<Charge>)> {
-        let who = who(self.peer.member());
+        let peer_key = peer_key(self.peer.member());
         let beginning = intake::begin(&mut self.channel, length);
-        let begun = timeout::within(REQUEST, "end of a request", beginning).await?;
-        let charge = self.waited_aloud(begun.charge_request(who)).await?;
+        let begun = timeout::within(REQUEST_TIMEOUT, "end of a request", beginning).await?;
+        let charge = self.wait_for_memory(begun.charge_request(peer_key)).await?;
         let reading = begun.finish(&mut self.channel, charge);
-        let Body { bytes, charge } = timeout::within(REQUEST, "end of a request", reading).await?;
-        let request = match length > DECODED_AT_ONCE {
+        let Body { bytes, charge } =
+            timeout::within(REQUEST_TIMEOUT, "end of a request", reading).await?;
+        let request = match length > MAX_DECODED_INLINE {
             true => {
                 spawn_blocking(move || object::decode(&bytes)).await.map_err(io::Error::other)?
             }
@@ -420,24 +421,24 @@ impl Session {
         Ok((request, charge))
     }
 
-    /// Reads a request that will not be answered.
-    async fn throw_away(&mut self, length: usize) -> io::Result<()> {
-        let (mut buffer, mut left) = ([0; THROWN_AT_ONCE], length);
-        let throwing = async {
+    /// Reads and discards a request that will not be answered.
+    async fn discard(&mut self, length: usize) -> io::Result<()> {
+        let (mut buffer, mut left) = ([0; DISCARD_BUFFER], length);
+        let discarding = async {
             while left > 0 {
-                let some = left.min(THROWN_AT_ONCE);
+                let some = left.min(DISCARD_BUFFER);
                 self.channel.read_exact(&mut buffer[..some]).await?;
                 left -= some;
             }
             Ok(())
         };
-        timeout::within(THROWN, "end of a request", throwing).await
+        timeout::within(DISCARD_TIMEOUT, "end of a request", discarding).await
     }
 
     /// Sends one message.
     ///
     /// # Errors
-    /// The channel's.
+    /// The channel's errors.
     pub async fn reply(&mut self, reply: &Reply) -> io::Result<()> {
         self.count_failed(usize::from(matches!(reply, Reply::Failed(_))));
         let mut message = message(reply);
@@ -449,10 +450,10 @@ impl Session {
         within(self.channel.flush()).await
     }
 
-    /// Sends all that a source has; gives it back.
+    /// Sends everything from a source and returns the source.
     ///
     /// # Errors
-    /// The channel's.
+    /// The channel's errors.
     pub async fn pour<S: Source>(&mut self, source: S) -> io::Result<S> {
         let (source, sent) = pour(&mut self.channel, source, &mut self.buffers).await?;
         self.sent += sent;
@@ -460,7 +461,7 @@ impl Session {
         Ok(source)
     }
 
-    fn tell(&self, from: SocketAddr, began: Instant, ended: io::Result<()>) {
+    fn log_end(&self, from: SocketAddr, began: Instant, ended: io::Result<()>) {
         let event = Event::new("files")
             .with("client", from)
             .with("peer", &self.peer.member().name)
@@ -481,7 +482,7 @@ fn invalid(e: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error 
 }
 
 /// The party to which memory and turns are charged: the member, whichever of its keys is used.
-pub(super) fn who(member: &Member) -> PeerKey {
+pub(super) fn peer_key(member: &Member) -> PeerKey {
     PeerKey::Node(member.principal())
 }
 
@@ -493,10 +494,12 @@ fn check_length(count: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// A step that must end before the peer counts as gone.
+/// Runs a step, which fails if it takes longer than [`IDLE_TIMEOUT`].
 pub(super) async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    match tokio::time::timeout(IDLE, step).await {
+    match tokio::time::timeout(IDLE_TIMEOUT, step).await {
         Ok(done) => done,
-        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("nothing for {IDLE:?}"))),
+        Err(_) => {
+            Err(io::Error::new(io::ErrorKind::TimedOut, format!("nothing for {IDLE_TIMEOUT:?}")))
+        }
     }
 }

@@ -1,46 +1,49 @@
-//! What a node offers and accepts.
+//! The settings of the file service: the directories that a node offers and accepts files in.
 
 use crate::quota::Limits;
 use std::path::PathBuf;
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::MemberPattern;
 
-/// The settings of a node's files.
+/// The settings of a node's file service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Directories that members may read.
     pub offer: Vec<Place>,
     /// Directories that members may write new files into.
     pub accept: Vec<AcceptPlace>,
-    /// Inboxes of casts and directories of drop boxes. Deliveries remove neither them nor anything in them.
+    /// Inboxes of casts and directories of drop boxes. Deliveries remove neither these directories nor anything in
+    /// them.
     pub protected: Vec<PathBuf>,
-    /// For data that this node holds on its way between other members. When it is full, further data
-    /// is refused as such; entries go after a day, or 10 min after their owner has left.
+    /// The most bytes of data that this node relays between other members. When the spool is full, further data is
+    /// refused with [`Failure::Full`](thalweg_wire::object::Failure::Full). Entries are removed after a day, or 10 min
+    /// after their owner has left.
     pub spool_bytes: ByteSize,
-    /// Channels at a time, of which one member has a quarter at most. When all are taken, the one that
-    /// has rested longest is closed; if none has, a request waits a minute and is then answered *busy*.
+    /// The most channels that are served at a time; one member has at most a quarter of them. When all slots are taken,
+    /// the channel that has been idle longest is closed. If none is idle, a request waits up to a minute and is then
+    /// answered *busy*.
     pub max_channels: usize,
 }
 
-/// A directory, with all below it, and who may use it.
+/// A directory with everything below it, and the members that may use it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// Absolute.
     pub path: PathBuf,
-    /// Who may read, or write, there.
+    /// The members that may read in it, or write to it.
     pub members: Vec<MemberPattern>,
 }
 
-/// A directory that members may leave files in, with all below it.
+/// A directory with everything below it that members may store files in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AcceptPlace {
     /// Absolute.
     pub path: PathBuf,
-    /// Who may write there.
+    /// The members that may write to it.
     pub members: Vec<MemberPattern>,
-    /// Whether they may replace files that are there, and change modes of directories.
+    /// Whether they may replace existing files, and change modes of directories.
     pub replace: bool,
-    /// Whether they may remove what is there.
+    /// Whether they may remove existing files.
     pub remove: bool,
     /// Whether they may set the owners of files. Has no effect unless the node runs as root.
     pub owners: bool,

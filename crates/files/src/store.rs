@@ -1,7 +1,8 @@
-//! Files that other members leave here: each in the making ([`thalweg_part`]) until all of it is there.
+//! Stores files that other members send in parts: each file is written to a [`thalweg_part::Part`] until it is
+//! complete.
 //!
-//! What is there is replaced only if the sender asks for it and the settings allow it. What was written of a file
-//! outlives both ends' crashes; who sends asks what is held, and goes on.
+//! Existing files are replaced only if the sender requests it and the settings allow it. Written bytes survive crashes
+//! of both ends; a sender asks which bytes are held, and continues.
 
 use super::{
     Reader,
@@ -34,51 +35,52 @@ use thalweg_part::{Batch, Part, PartError, PartKey, StoredTimes};
 use thalweg_units::NodeId;
 use thalweg_wire::object::{Check, Entry, Failure, Kind, Rules, Snapshot, is_ours};
 
-/// While a session that has just ended closes a file, another one waits so long, so many times.
-const CLOSING: (Duration, u32) = (Duration::from_millis(50), 100);
+/// How long, and how often, another session waits while a session that has just ended closes a file.
+const CLOSE_RETRY: (Duration, u32) = (Duration::from_millis(50), 100);
 
-/// Files that replaced others and may still come a second time, by another way: the last so many.
-const RECENT: usize = 256;
+/// The most remembered files that replaced others: their pieces may arrive a second time over another path.
+const MAX_RECENT: usize = 256;
 
 /// Files that are being stored.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    /// In parts, by their directories and names.
-    making: Mutex<BTreeMap<PathKey, Weak<Making>>>,
-    /// Those that deliveries are at work on.
+    /// Files that are being stored in parts, by their directories and names.
+    partial_file: Mutex<BTreeMap<PathKey, Weak<PartialFile>>>,
+    /// The paths that deliveries are storing to.
     pub claims: Claims,
-    /// Their temporary names.
+    /// The temporary names of deliveries.
     pub names: TemporaryNames,
     /// When this process started to accept files.
     pub since: SystemTime,
-    /// Those that replaced others a short while ago.
+    /// The last files that replaced others, the newest first.
     recent: Mutex<VecDeque<Replaced>>,
 }
 
 /// A file that is being stored, held by the sessions that write it.
-pub(super) struct Making {
+pub(super) struct PartialFile {
     key: PartKey,
     /// The directories above it.
     above: Vec<DirectoryId>,
     work: Mutex<Stage>,
 }
 
-/// How far a file is.
+/// The state of a file that is being stored.
 enum Stage {
-    /// Nothing of it is open.
+    /// Nothing is open yet.
     New,
+    /// The partial file is open.
     Open(Box<Work>),
-    /// It has its name.
+    /// The file is complete and has its final name.
     Done,
 }
 
-/// A part, and the open directory that its paths go by.
+/// A partial file, and the open directory by which its paths are resolved.
 struct Work {
     part: Part,
     _parent: Root,
 }
 
-/// Bytes that came for a file.
+/// Received bytes of a file.
 #[derive(Debug)]
 pub(super) struct Piece {
     pub into: Vec<u8>,
@@ -89,7 +91,7 @@ pub(super) struct Piece {
     pub check: Check,
 }
 
-impl fmt::Debug for Making {
+impl fmt::Debug for PartialFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Making").field("key", &self.key).finish_non_exhaustive()
     }
@@ -107,30 +109,34 @@ struct Replaced {
 /// Device, inode, length, and the times of the last changes of content and inode in seconds and nanoseconds.
 type Identity = (u64, u64, i64, (i64, i64), (i64, i64));
 
-/// Where a file is to be.
+/// The path at which a file is stored.
 struct Target {
     parent: Root,
     name: Vec<u8>,
     path: Vec<u8>,
-    /// Which file it is, whatever path leads to it.
+    /// The identity of the path, which is the same for all paths to it.
     id: PathKey,
     snapshot: Snapshot,
     may: May,
     quota: Arc<Quota>,
-    /// Whether another file of its name gives way.
+    /// Whether an existing file with this name is replaced.
     replaces: bool,
 }
 
 impl Inbox {
     /// Creates the inbox of the node with this key.
     pub fn of(node: NodeId) -> Self {
-        let (making, claims, recent) = Default::default();
+        let (partial_file, claims, recent) = Default::default();
         let names = TemporaryNames::of(node);
-        Self { making, claims, names, since: SystemTime::now(), recent }
+        Self { partial_file, claims, names, since: SystemTime::now(), recent }
     }
 
-    /// Writes a piece; `Some` as long as the file is not complete. Waits for the disk.
-    pub fn store(&self, reader: &Reader, piece: &Piece) -> Result<Option<Arc<Making>>, Failure> {
+    /// Writes a piece. Returns the file as long as it is not complete. Waits for the disk.
+    pub fn store(
+        &self,
+        reader: &Reader,
+        piece: &Piece,
+    ) -> Result<Option<Arc<PartialFile>>, Failure> {
         if *blake3::hash(&piece.bytes).as_bytes() != piece.check.0 {
             let why = "the bytes do not match their hash; send them again";
             return Err(Failure::System(why.into()));
@@ -148,8 +154,8 @@ impl Inbox {
         let may = target.may;
         let quota = Arc::clone(&target.quota);
         let charge = self.charge(reader, &quota, &target, piece)?;
-        let making = self.making(reader, target, piece)?;
-        let is_complete = making.write(reader, piece, may)?;
+        let partial_file = self.partial_file(reader, target, piece)?;
+        let is_complete = partial_file.write(reader, piece, may)?;
         charge.keep();
         if replaces && is_complete {
             quota.removed();
@@ -157,15 +163,15 @@ impl Inbox {
             if let Some(seen) = target.identity()? {
                 let key = key(reader, &target.snapshot);
                 let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-                recent.truncate(RECENT - 1);
+                recent.truncate(MAX_RECENT - 1);
                 recent.push_front(Replaced { path: target.path, key, seen });
             }
         }
-        Ok((!is_complete).then_some(making))
+        Ok((!is_complete).then_some(partial_file))
     }
 
-    /// Charges the quota for the bytes of a piece that are not there yet. A file that does not fit is refused with its
-    /// first piece. The kept bytes of an interrupted file count already.
+    /// Charges the quota for the bytes of a piece that are not stored yet. A file that does not fit is refused with its
+    /// first piece. The kept bytes of an interrupted file are in the count already.
     fn charge<'q>(
         &self,
         reader: &Reader,
@@ -202,10 +208,10 @@ impl Inbox {
         Ok(recent.iter().any(is_it))
     }
 
-    /// That no part of a file of this path is being stored.
+    /// Checks that no file with this path is being stored in parts.
     pub fn check_idle(&self, path: &[u8]) -> Result<(), Failure> {
         let id = PathKey::of(path);
-        let is_live = |making: &Weak<Making>| making.strong_count() > 0;
+        let is_live = |partial_file: &Weak<PartialFile>| partial_file.strong_count() > 0;
         let known = id.is_some_and(|id| self.lock().get(&id).is_some_and(is_live));
         if known { Err(another(path)) } else { Ok(()) }
     }
@@ -218,12 +224,12 @@ impl Inbox {
     /// Whether a file below this path is being stored.
     pub fn is_used_below(&self, path: &[u8]) -> bool {
         let Some(directory) = directory_id(path) else { return false };
-        let all: Vec<Weak<Making>> = self.lock().values().cloned().collect();
+        let all: Vec<Weak<PartialFile>> = self.lock().values().cloned().collect();
         let is_made = all.iter().filter_map(Weak::upgrade).any(|m| m.above.contains(&directory));
         is_made || self.claims.has_below(path)
     }
 
-    /// The bytes of it that are kept until all are there, whatever has its name.
+    /// The kept bytes of an incomplete file, whatever item has its final name.
     pub fn begun(
         &self,
         reader: &Reader,
@@ -234,7 +240,7 @@ impl Inbox {
         self.kept(reader, &target)
     }
 
-    /// The bytes that are here.
+    /// The bytes of a file that are stored: all of them if the file exists, otherwise those of its incomplete state.
     pub fn held(
         &self,
         reader: &Reader,
@@ -276,34 +282,37 @@ impl Inbox {
     ) -> Result<Option<Vec<Range<u64>>>, Failure> {
         let key = key(reader, &target.snapshot);
         let known = self.lock().get(&target.id).and_then(Weak::upgrade);
-        let known = known.filter(|making| making.key == key);
-        if let Some(missing) = known.and_then(|making| making.missing()) {
+        let known = known.filter(|partial_file| partial_file.key == key);
+        if let Some(missing) = known.and_then(|partial_file| partial_file.missing()) {
             return Ok(Some(missing));
         }
         let kept = Part::kept(&target.on_disk(), &key).map_err(refused)?;
         Ok(kept.map(|kept| kept.missing(target.snapshot.size)))
     }
 
-    /// The file that is being stored, open. Only who stores the same one waits until it is.
-    fn making(
+    /// Opens the file that a piece belongs to. Only sessions that store the same file wait while it is opened.
+    fn partial_file(
         &self,
         reader: &Reader,
         target: Target,
         piece: &Piece,
-    ) -> Result<Arc<Making>, Failure> {
-        let making = self.known(&target, key(reader, &target.snapshot))?;
-        let mut stage = making.lock();
+    ) -> Result<Arc<PartialFile>, Failure> {
+        let partial_file = self.known(&target, key(reader, &target.snapshot))?;
+        let mut stage = partial_file.lock();
         if matches!(*stage, Stage::New) {
             target.make_way(reader, piece.rules)?;
-            let part = open(reader, &making.key, &target, piece)?;
+            let part = open(reader, &partial_file.key, &target, piece)?;
             *stage = Stage::Open(Box::new(Work { part, _parent: target.parent }));
         }
         drop(stage);
-        Ok(making)
+        Ok(partial_file)
     }
 
-    /// A file that another delivery is storing there; it is left alone.
-    fn known(&self, target: &Target, key: PartKey) -> Result<Arc<Making>, Failure> {
+    /// Finds or adds the entry of a file that is being stored.
+    ///
+    /// # Errors
+    /// If another file is being stored at this path.
+    fn known(&self, target: &Target, key: PartKey) -> Result<Arc<PartialFile>, Failure> {
         let above = Keys::up_to(b"").of(&target.path).map(|key| key.directory).collect();
         let mut all = self.lock();
         if let Some(known) = all.get(&target.id).and_then(Weak::upgrade) {
@@ -312,15 +321,15 @@ impl Inbox {
                 false => Err(another(&target.path)),
             };
         }
-        all.retain(|_, making| making.strong_count() > 0);
-        let making = Arc::new(Making { key, above, work: Mutex::new(Stage::New) });
-        all.insert(target.id.clone(), Arc::downgrade(&making));
-        Ok(making)
+        all.retain(|_, partial_file| partial_file.strong_count() > 0);
+        let partial_file = Arc::new(PartialFile { key, above, work: Mutex::new(Stage::New) });
+        all.insert(target.id.clone(), Arc::downgrade(&partial_file));
+        Ok(partial_file)
     }
 
-    /// A thread that panicked in here left whole entries.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<PathKey, Weak<Making>>> {
-        self.making.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Every change is complete, even if a thread panicked while it held the lock.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<PathKey, Weak<PartialFile>>> {
+        self.partial_file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -347,18 +356,18 @@ fn open(reader: &Reader, key: &PartKey, target: &Target, piece: &Piece) -> Resul
         let (batch, holes) = (Batch::default(), holes.cloned());
         let opened = Part::open_sparse(&path, key.clone(), job, batch, Some(attributes), holes);
         match opened {
-            Err(PartError::Busy(_)) if tries < CLOSING.1 => {
+            Err(PartError::Busy(_)) if tries < CLOSE_RETRY.1 => {
                 tries += 1;
                 #[expect(clippy::disallowed_methods, reason = "a thread of the blocking pool")]
-                thread::sleep(CLOSING.0);
+                thread::sleep(CLOSE_RETRY.0);
             }
             opened => return opened.map_err(refused),
         }
     }
 }
 
-impl Making {
-    /// Whether it is complete now, and under its name.
+impl PartialFile {
+    /// Writes a piece. Returns true if the file is now complete and has its final name.
     fn write(&self, reader: &Reader, piece: &Piece, may: May) -> Result<bool, Failure> {
         let mut stage = self.lock();
         let Stage::Open(work) = &mut *stage else { return Ok(true) };
@@ -373,7 +382,7 @@ impl Making {
         xattrs.map(|()| true).map_err(|e| Failure::System(xattr_error(e)))
     }
 
-    /// What is missing of it; `None`: nothing is open.
+    /// The missing ranges; `None` if nothing is open.
     fn missing(&self) -> Option<Vec<Range<u64>>> {
         match &*self.lock() {
             Stage::New => None,
@@ -389,16 +398,16 @@ impl Making {
 
 impl Work {
     fn close(self) {
-        // What is not kept is asked for again.
+        // Best effort: bytes that are lost here are requested again.
         _ = self.part.close();
     }
 }
 
-/// The last session that wrote it has ended: what came is made to last.
-impl Drop for Making {
+/// When the last session that wrote the file ends, the received bytes are made durable.
+impl Drop for PartialFile {
     fn drop(&mut self) {
         let Stage::Open(work) = mem::replace(&mut *self.lock(), Stage::Done) else { return };
-        // Dropped on a thread of the runtime, which must not wait for a disk.
+        // It is dropped on a thread of the async runtime, which must not wait for a disk.
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(move || work.close())),
             Err(_) => work.close(),
@@ -407,8 +416,8 @@ impl Drop for Making {
 }
 
 impl Target {
-    /// Where `entry` is to be, as far as `reader` may write there. `make`: the directories above it are made, and those
-    /// of the delivery made writable, by these rules.
+    /// Opens the directory of `entry`, where `reader` must have the right to write. With `make`, missing directories
+    /// above it are created, and those of the delivery are made writable, by these rules.
     fn of(
         reader: &Reader,
         into: &[u8],
@@ -458,7 +467,10 @@ impl Target {
         }
     }
 
-    /// Whether the very file is there already.
+    /// Whether the same file exists already.
+    ///
+    /// # Errors
+    /// If another item has its name.
     fn is_there(&self, entry: &Entry) -> Result<bool, Failure> {
         let found: Stat = match self.parent.look(&self.name) {
             Err(Errno::NOENT) => return Ok(false),
@@ -494,21 +506,21 @@ impl Target {
         removed
     }
 
-    /// Its path by the open directory: no link that comes to be on the way leads elsewhere.
+    /// Its path by way of the open directory's descriptor, so that links created meanwhile cannot redirect it.
     fn on_disk(&self) -> PathBuf {
         path_of(self.parent.as_fd()).join(OsStr::from_bytes(&self.name))
     }
 }
 
-/// The directory at a path without links. `make`: it is made, and from this depth on its directories are made writable.
-/// Errors name the path `told`.
+/// Opens the directory at a path without links. With `make`, missing directories are created, and directories from this
+/// depth on are made writable. Errors name `full_path`.
 fn directory(
     root: &Root,
     path: &[u8],
     make: Option<usize>,
-    (quota, told): (&Quota, &[u8]),
+    (quota, full_path): (&Quota, &[u8]),
 ) -> Result<Root, Failure> {
-    let failed = |e| failure(told, e);
+    let failed = |e| failure(full_path, e);
     let mut at = root.directory(b"").map_err(failed)?;
     for (part, depth) in
         path.split(|letter| *letter == b'/').filter(|part| !part.is_empty()).zip(1..)
@@ -538,7 +550,7 @@ fn key(reader: &Reader, snapshot: &Snapshot) -> PartKey {
     PartKey::Listed { node: reader.member.name.to_string(), snapshot: *snapshot }
 }
 
-/// Words for who sends: the paths of this process's descriptors say nothing to anybody.
+/// The failure for the sender. It does not contain paths, since those by this process's descriptors mean nothing to it.
 fn refused(error: PartError) -> Failure {
     Failure::System(match error {
         PartError::DiskFull { needed, free, .. } => match free {

@@ -1,7 +1,7 @@
-//! Tickets: what a member may read lent to another one, once.
+//! Tickets: each lets another member read, once, what the ticket's owner may read.
 //!
-//! A ticket never widens rights: it is for what its owner may read, which is asked again when
-//! it is redeemed, and for one member, whom the owner has named.
+//! A ticket never widens rights. The owner's rights are checked when the ticket is issued and again when it is
+//! redeemed, and only the member that the owner has named can redeem it.
 
 use std::{
     collections::BTreeMap,
@@ -15,21 +15,21 @@ use thalweg_wire::{
 };
 use tokio::time::Instant;
 
-/// How long a ticket can be redeemed, and what was sent for it be asked.
-const VALID: Duration = Duration::from_secs(3600);
+/// The lifetime of a ticket and of the record of what was sent for it.
+const LIFETIME: Duration = Duration::from_secs(3600);
 
-/// Bytes of all tickets together: half a million reads of files with names of 100 bytes. When it is
-/// full, a request for a ticket is answered *busy*.
-const MOST: usize = 128 << 20;
+/// The most bytes of all tickets together: half a million reads of files with names of 100 bytes. Beyond it a request
+/// for a ticket is answered *busy*.
+const MAX_BYTES: usize = 128 << 20;
 
-/// Of one owner: who draws tickets for all its data at once leaves room for others. Beyond that its
-/// requests are answered *busy*.
-const MOST_EACH: usize = 32 << 20;
+/// The most bytes of one owner's tickets, so that an owner that requests tickets for all its data at once leaves room
+/// for others. Beyond it its requests are answered *busy*.
+const MAX_BYTES_PER_OWNER: usize = 32 << 20;
 
-/// What a ticket takes beside what it is for.
-const TICKET: usize = 256;
+/// Bytes of a ticket beside the reads that it is for.
+const TICKET_OVERHEAD: usize = 256;
 
-/// What a ticket is for.
+/// What a ticket gives access to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lent {
     /// Parts of files.
@@ -39,11 +39,11 @@ pub enum Lent {
 }
 
 impl Lent {
-    /// Bytes that it takes; at least as many as what was sent for it ([`State::Sent`]) does.
+    /// The bytes of memory that it takes: at least as many as the record of what was sent ([`State::Sent`]).
     fn weight(&self) -> usize {
         match self {
-            Self::Files(reads) => TICKET + reads.iter().map(weight).sum::<usize>(),
-            Self::Spooled(_) => TICKET,
+            Self::Files(reads) => TICKET_OVERHEAD + reads.iter().map(weight).sum::<usize>(),
+            Self::Spooled(_) => TICKET_OVERHEAD,
         }
     }
 }
@@ -52,7 +52,7 @@ fn weight(read: &ReadRequest) -> usize {
     size_of::<ReadRequest>() + read.file.root.capacity() + read.file.path.as_bytes().len()
 }
 
-/// A ticket that is out.
+/// An issued ticket.
 #[derive(Debug)]
 struct Issued {
     owner: NodeId,
@@ -64,42 +64,42 @@ struct Issued {
 
 #[derive(Debug)]
 enum State {
-    /// Not redeemed.
+    /// It is not redeemed.
     Valid(Lent),
-    /// It is being sent, or that broke off.
+    /// It is redeemed: the data is being sent, or sending broke off.
     Spent,
-    /// What was sent, part by part; `None`: that part was not.
+    /// The hashes of the parts that were sent; `None` for a part that was not sent.
     Sent(Vec<Option<Check>>),
 }
 
-/// All tickets that this node has given out, and knows.
+/// All tickets that this node has issued and that have not expired.
 #[derive(Debug, Default)]
 pub struct Tickets(Mutex<Book>);
 
 #[derive(Debug, Default)]
 struct Book {
     issued: BTreeMap<Ticket, Issued>,
-    /// In the order of their ends.
+    /// The tickets in the order of their expiry.
     ends: std::collections::VecDeque<(Instant, Ticket)>,
     weight: usize,
     by_owner: BTreeMap<NodeId, usize>,
 }
 
 impl Tickets {
-    /// A ticket of `owner` for the member `to`.
+    /// Issues a ticket of `owner` for the member `to`.
     ///
     /// # Errors
-    /// [`Failure::Busy`] if too many are out, [`Failure::System`] without randomness.
+    /// [`Failure::Busy`] if issued tickets take too much memory, [`Failure::System`] if there are no random numbers.
     pub fn issue(&self, owner: NodeId, to: Name, lent: Lent) -> Result<Ticket, Failure> {
         let mut secret = [0; 16];
         let random = getrandom::fill(&mut secret);
         random.map_err(|e| Failure::System(format!("no random numbers: {e}")))?;
         let ticket = Ticket(secret);
-        let (until, weight) = (Instant::now() + VALID, lent.weight());
+        let (until, weight) = (Instant::now() + LIFETIME, lent.weight());
         let mut book = self.lock();
         book.expire();
         let of_owner = book.by_owner.get(&owner).copied().unwrap_or(0);
-        if book.weight + weight > MOST || of_owner + weight > MOST_EACH {
+        if book.weight + weight > MAX_BYTES || of_owner + weight > MAX_BYTES_PER_OWNER {
             return Err(Failure::Busy);
         }
         book.weight += weight;
@@ -110,14 +110,14 @@ impl Tickets {
         Ok(ticket)
     }
 
-    /// What it is for, and who lends that; it is spent from now on.
+    /// Redeems a ticket: returns its owner and what it gives access to. It cannot be redeemed again.
     ///
     /// # Errors
     /// [`Failure::Ticket`].
-    pub fn redeem(&self, ticket: Ticket, who: &Name) -> Result<(NodeId, Lent), Failure> {
+    pub fn redeem(&self, ticket: Ticket, member: &Name) -> Result<(NodeId, Lent), Failure> {
         let mut book = self.lock();
         book.expire();
-        let issued = book.issued.get_mut(&ticket).filter(|issued| issued.to == *who);
+        let issued = book.issued.get_mut(&ticket).filter(|issued| issued.to == *member);
         let issued = issued.ok_or(Failure::Ticket)?;
         match std::mem::replace(&mut issued.state, State::Spent) {
             State::Valid(lent) => Ok((issued.owner, lent)),
@@ -128,19 +128,20 @@ impl Tickets {
         }
     }
 
-    /// What was sent for it.
+    /// Records the hashes of the parts that were sent for a ticket.
     pub fn sent(&self, ticket: Ticket, checks: Vec<Option<Check>>) {
         if let Some(issued) = self.lock().issued.get_mut(&ticket) {
             issued.state = State::Sent(checks);
         }
     }
 
-    /// Nobody is to hear what was sent for it.
+    /// Removes a ticket: nobody will ask what was sent for it.
     pub fn forget(&self, ticket: Ticket) {
         self.lock().remove(ticket);
     }
 
-    /// What was sent for tickets of this owner, who asks once for each that was.
+    /// Returns the hashes of what was sent for tickets of this owner. A ticket is removed with its answer, so each is
+    /// answered once.
     pub fn take_checks(
         &self,
         owner: NodeId,
@@ -150,7 +151,7 @@ impl Tickets {
         tickets.iter().map(|ticket| book.take_checks(owner, *ticket)).collect()
     }
 
-    /// A thread that panicked in here left whole entries.
+    /// Every change is complete, even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, Book> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_ticket_is_for_one_member_and_for_once() {
+    async fn a_ticket_is_redeemed_by_one_member_once() {
         let tickets = Tickets::default();
         let ticket = tickets.issue(OWNER, name("fra"), lent(1)).unwrap();
         assert_eq!(tickets.redeem(ticket, &name("nyc")), Err(Failure::Ticket));
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_sent_is_told_to_the_owner_alone_and_once() {
+    async fn only_the_owner_gets_the_hashes_of_what_was_sent_and_once() {
         let tickets = Tickets::default();
         let ticket = tickets.issue(OWNER, name("fra"), lent(1)).unwrap();
         assert_eq!(tickets.take_checks(OWNER, &[ticket]), [None], "it was not redeemed");
@@ -233,19 +234,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_an_hour_it_is_nothing() {
+    async fn a_ticket_expires_after_an_hour() {
         let tickets = Tickets::default();
         let ticket = tickets.issue(OWNER, name("fra"), lent(1)).unwrap();
-        tokio::time::advance(VALID).await;
+        tokio::time::advance(LIFETIME).await;
         assert_eq!(tickets.redeem(ticket, &name("fra")), Err(Failure::Ticket));
         let book = tickets.lock();
         assert!(book.issued.is_empty() && book.by_owner.is_empty() && book.weight == 0);
     }
 
     #[tokio::test]
-    async fn so_many_are_out_at_most() {
+    async fn the_tickets_of_an_owner_are_bounded() {
         let tickets = Tickets::default();
-        for number in 0..(MOST_EACH / TICKET) as u64 {
+        for number in 0..(MAX_BYTES_PER_OWNER / TICKET_OVERHEAD) as u64 {
             tickets.issue(OWNER, name("fra"), lent(number)).unwrap();
         }
         assert_eq!(tickets.issue(OWNER, name("fra"), lent(0)), Err(Failure::Busy));
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn long_names_weigh_what_they_take() {
+    async fn long_names_count_with_their_length() {
         let tickets = Tickets::default();
         let snapshot = thalweg_wire::object::Snapshot {
             device: 0,
@@ -271,6 +272,6 @@ mod tests {
         let reads: Arc<[ReadRequest]> = [ReadRequest { file, from: 0, bytes: 1 }].into();
         let issue = || tickets.issue(OWNER, name("fra"), Lent::Files(Arc::clone(&reads)));
         let out = std::iter::repeat_with(issue).take_while(Result::is_ok).count();
-        assert_eq!(out, MOST_EACH / 1_000_000);
+        assert_eq!(out, MAX_BYTES_PER_OWNER / 1_000_000);
     }
 }

@@ -1,3 +1,3 @@
-//! What kind of address an address is: [`thalweg_wire::address_class`], as joins are judged by.
+//! Classes of addresses: re-exports of [`thalweg_wire::address_class`], by which joins are judged too.
 
 pub use thalweg_wire::address_class::{Class, classify, embedded};

@@ -13,50 +13,50 @@ use thiserror::Error;
 /// How a [`super::Relay`] or a [`super::MeshRelay`] works.
 #[derive(Clone, Debug)]
 pub struct RelayConfig {
-    /// Where it listens; port 0 takes a free one.
+    /// The address to listen on; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// The clients it serves. Empty: this host alone, and then `listen` must be loopback.
+    /// The clients it serves. If empty, it serves only this host, and `listen` must be loopback.
     pub allow_from: Vec<IpNet>,
-    /// Where it connects to.
+    /// The destinations that it connects to.
     pub egress: EgressPolicy,
-    /// Who resolves names: the system's resolver by default.
+    /// The resolver of names; the system's by default.
     pub resolver: Arc<dyn Resolver>,
-    /// What each member may use here, beside the mesh's rules; for [`super::MeshRelay`] alone.
+    /// The quota of each member at this relay, in addition to the mesh's rules; only for [`super::MeshRelay`].
     pub quota: Quota,
-    /// Connections at a time, [`RelayConfig::MAX_CONNECTIONS`] by default; more wait unaccepted.
+    /// The most connections at a time, [`RelayConfig::MAX_CONNECTIONS`] by default. Further ones wait unaccepted.
     pub max_connections: usize,
-    /// For a client's SOCKS5 messages: 10 s, five round trips of the slowest satellite path.
+    /// The timeout for a client's SOCKS5 messages: 10 s, five round trips of the slowest satellite path.
     pub handshake: Duration,
-    /// For a name and a connection: 10 s, as [`thalweg_net::DialOptions`].
+    /// The timeout for name resolution and connecting together: 10 s, as in [`thalweg_net::DialOptions`].
     pub connect: Duration,
-    /// Without a byte moved or acknowledged in either direction, and nothing waiting
-    /// to be sent: 10 min, twice what a web server keeps a connection.
+    /// The longest time without a byte moved or acknowledged in either direction and with nothing waiting to be sent:
+    /// 10 min, twice as long as a web server keeps a connection.
     pub idle: Duration,
-    /// The same once one direction has ended: 60 s, so that no leg stays half-closed for ever.
+    /// The same limit once one direction has ended: 60 s, so that no leg stays half-closed for ever.
     pub linger: Duration,
-    /// Sent data without any acknowledgement: 30 s, then the peer is gone.
+    /// The longest time in which sent data gets no acknowledgement: 30 s. Then the peer counts as gone.
     pub black_hole: Duration,
-    /// On shutdown, what live connections have to finish: 30 s; then they are reset.
+    /// The time that live connections have to finish on shutdown: 30 s. Then they are reset.
     pub drain: Duration,
 }
 
-/// The settings cannot be used.
+/// The settings are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConfigError {
-    /// Anybody could use it.
+    /// Other hosts can reach the listener, and no clients are listed.
     #[error("{0} is reachable from other hosts, and no clients are named")]
     OpenListener(SocketAddr),
-    /// No connection could be served.
+    /// `max_connections` is zero.
     #[error("with no connection at a time nobody is served")]
     NoConnections,
 }
 
-/// The text is no network.
+/// The text is not a network.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{0}` is no network: write `10.0.0.0/8`, `fd54::/16`, or one address")]
 pub struct CidrError(String);
 
-/// Reads a network in CIDR form, or one address as the network of it alone.
+/// Parses a network in CIDR form, or a single address as the network that contains only it.
 ///
 /// # Errors
 /// [`CidrError`].
@@ -67,11 +67,11 @@ pub fn parse_cidr(text: &str) -> Result<IpNet, CidrError> {
 }
 
 impl RelayConfig {
-    /// The default of `max_connections`: two descriptors each make 8,192, and two
-    /// buffers of 64 KiB each, if all are in use at once, 512 MiB.
+    /// The default of `max_connections`. With two descriptors each they take 8,192; with two buffers of 64 KiB each, if
+    /// all are in use at once, 512 MiB.
     pub const MAX_CONNECTIONS: usize = 4096;
 
-    /// The defaults, listening at `listen`.
+    /// The default settings, with this address to listen on.
     pub fn new(listen: SocketAddr) -> Self {
         Self {
             listen,
@@ -89,7 +89,7 @@ impl RelayConfig {
         }
     }
 
-    /// Whether the settings hold together.
+    /// Checks that the settings are consistent.
     ///
     /// # Errors
     /// [`ConfigError`].
@@ -97,7 +97,7 @@ impl RelayConfig {
         if self.max_connections == 0 {
             return Err(ConfigError::NoConnections);
         }
-        // `to_canonical`: ::ffff:127.0.0.1 is loopback too, and ::ffff:0.0.0.0 is not.
+        // `to_canonical` makes ::ffff:127.0.0.1 loopback, and ::ffff:0.0.0.0 not.
         if self.allow_from.is_empty() && !self.listen.ip().to_canonical().is_loopback() {
             return Err(ConfigError::OpenListener(self.listen));
         }
@@ -111,12 +111,12 @@ impl RelayConfig {
         u32::try_from(share).unwrap_or(u32::MAX)
     }
 
-    /// When a connection is given up.
+    /// The limits after which a connection is given up.
     pub fn limits(&self) -> Limits {
         Limits { idle: self.idle, linger: self.linger, black_hole: self.black_hole }
     }
 
-    /// Whether a client at this address is served; a stranger gets no byte.
+    /// Whether a client at this address is served. Other clients get no byte.
     pub fn admits(&self, client: IpAddr) -> bool {
         // A dual-stack listener sees IPv4 clients as mapped addresses.
         let client = client.to_canonical();

@@ -1,4 +1,4 @@
-//! The live connections of a running relay: who is served, and how they end with it.
+//! The live connections of a running relay: admits clients, serves them, and drains at the end.
 
 use super::{RelayConfig, Summary, session};
 use socket2::SockRef;
@@ -11,18 +11,18 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// Wait after accept fails for want of descriptors or memory: short enough to
-/// use what frees up, long enough not to spin.
+/// The pause after `accept` fails for lack of descriptors or memory: short enough to use what is freed, long enough not
+/// to spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Log lines about one kind of trouble that strangers can cause: at most one in this time.
+/// The shortest time between two log lines about one kind of trouble that strangers can cause.
 const LOG_PAUSE: Duration = Duration::from_secs(1);
 
 /// The connections of a running relay.
 pub struct Connections {
     config: Arc<RelayConfig>,
     log: Log,
-    /// As many as there are places taken, and ended ones that are not yet reaped.
+    /// The running sessions, and ended ones that are not yet reaped.
     sessions: JoinSet<()>,
     summary: Summary,
     strangers_logged: Throttle,
@@ -30,7 +30,7 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// None yet.
+    /// Creates the set without connections.
     pub fn new(config: Arc<RelayConfig>, log: Log) -> Self {
         Self {
             config,
@@ -42,14 +42,14 @@ impl Connections {
         }
     }
 
-    /// Waits until one ends; for ever while there is none. Cancel-safe.
+    /// Waits until a connection ends; for ever while there is none. Cancel-safe.
     pub async fn one_ended(&mut self) {
         if self.sessions.join_next().await.is_none() {
             pending().await
         }
     }
 
-    /// Serves what was accepted, if the client is allowed; `permit` is its place.
+    /// Serves an accepted connection, if the client is allowed; `permit` is its slot.
     pub async fn take(
         &mut self,
         permit: Option<OwnedSemaphorePermit>,
@@ -57,7 +57,7 @@ impl Connections {
     ) {
         match accepted {
             Ok((client, from)) if self.config.admits(from.ip()) => self.serve(permit, client, from),
-            Ok((_, from)) => self.stranger(from),
+            Ok((_, from)) => self.count_stranger(from),
             Err(e) => self.accept_failed(&e).await,
         }
     }
@@ -66,21 +66,22 @@ impl Connections {
         self.summary.served += 1;
         let (config, log) = (Arc::clone(&self.config), self.log.clone());
         self.sessions.spawn(async move {
-            // A client that has left already makes this fail; its reads will tell.
+            // This fails if the client has already left, which its reads will report.
             _ = session::leg_options().apply(SockRef::from(&client));
             log.put(session::serve(client, from, &config).await);
             drop(permit);
         });
     }
 
-    fn stranger(&mut self, from: SocketAddr) {
+    fn count_stranger(&mut self, from: SocketAddr) {
         self.summary.strangers += 1;
         if let Some(more) = self.strangers_logged.pass(Instant::now()) {
             self.log.put(Event::new("stranger").with("client", from).with_number("unlogged", more));
         }
     }
 
-    /// Most often EMFILE or ENFILE: a connection that ends gives two descriptors back.
+    /// Logs an error of `accept` and pauses. The error is mostly EMFILE or ENFILE; each connection that ends frees two
+    /// descriptors.
     async fn accept_failed(&mut self, e: &io::Error) {
         let of_one_client = [io::ErrorKind::ConnectionAborted, io::ErrorKind::Interrupted];
         if of_one_client.contains(&e.kind()) {
@@ -93,7 +94,7 @@ impl Connections {
         sleep(ACCEPT_PAUSE).await;
     }
 
-    /// Waits for the live ones, [`RelayConfig::drain`] at most, and resets the rest.
+    /// Waits for live connections, at most [`RelayConfig::drain`], and resets the rest.
     pub async fn drain(mut self) -> Summary {
         let live = self.sessions.len();
         self.log.put(Event::new("draining").with_number("live", live));
@@ -115,18 +116,18 @@ impl Connections {
 #[derive(Debug, Default)]
 struct Throttle {
     last: Option<Instant>,
-    held_back: u64,
+    suppressed: u64,
 }
 
 impl Throttle {
-    /// `Some(held back since the last)` if a line may pass now.
+    /// Returns the number of suppressed lines since the last one if a line may pass now; `None` if it may not.
     fn pass(&mut self, now: Instant) -> Option<u64> {
         if self.last.is_some_and(|last| now.duration_since(last) < LOG_PAUSE) {
-            self.held_back += 1;
+            self.suppressed += 1;
             return None;
         }
         self.last = Some(now);
-        Some(std::mem::take(&mut self.held_back))
+        Some(std::mem::take(&mut self.suppressed))
     }
 }
 
@@ -135,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_throttle_passes_one_line_a_second_and_counts_the_others() {
+    fn the_throttle_passes_one_line_a_second_and_counts_the_rest() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         let mut throttle = Throttle::default();

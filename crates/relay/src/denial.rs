@@ -1,4 +1,4 @@
-//! Why a relay does not connect somewhere.
+//! Reasons why a relay does not connect to an address.
 
 use super::{address_class::Class, egress::SMTP};
 use ipnet::IpNet;
@@ -9,19 +9,19 @@ use thalweg_wire::{
 };
 use thiserror::Error;
 
-/// Why an address is not connected to.
+/// A reason why a relay does not connect to an address.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Denial {
     /// Port 25.
     #[error("port {SMTP} is never relayed to")]
     Smtp,
-    /// A port that is not listed.
+    /// A port that is not allowed.
     #[error("port {0} is not among the allowed ports")]
     Port(u16),
-    /// Not a public address, and not listed.
+    /// An address that is not public, and not in an allowed network.
     #[error("{0} is a {1} address and not in an allowed network")]
     Address(IpAddr, Class),
-    /// In a network of this relay's deny list.
+    /// An address in a network of this relay's deny list.
     #[error("{0} is in {1}, which this relay never connects to")]
     Listed(IpAddr, IpNet),
     /// An address of this host.
@@ -33,39 +33,39 @@ pub enum Denial {
     /// A rule of the roster denies the network to this client.
     #[error("{0} is in {1}, which a rule of the mesh denies to this client")]
     RuleNetwork(IpAddr, IpNet),
-    /// A rule of the roster has a list of ports without this one.
+    /// A rule of the roster has a list of ports that does not contain this one.
     #[error("a rule of the mesh does not allow this client port {0}")]
     RulePort(u16),
-    /// The client avoids this relay, or a rule does for it.
+    /// The client avoids a tag of this relay, or a rule does so for it.
     #[error("this relay carries tag {0}, which is to be avoided")]
     AvoidsUs(Tag),
-    /// The destination is a member that is to be avoided.
+    /// The destination is a member with a tag that is to be avoided.
     #[error("the destination is member {0}, which carries tag {1}, which is to be avoided")]
     Avoids(Name, Tag),
-    /// The destination is this very node.
+    /// The destination is this node itself.
     #[error("the destination is this relay itself: a loop")]
     Itself,
-    /// One relay more than a chain may have.
+    /// The chain has too many relays.
     #[error(
         "{0} relays before the next one are more than {MAX_DEPTH}: a chain too long, or a loop"
     )]
     TooDeep(u8),
-    /// A member's port, and the client did not say that it wants the member.
+    /// The destination is a member's port, and the client did not name that member as its next hop.
     #[error("the destination is the port of member {0}: a chain names its next hop")]
     Unannounced(Name),
-    /// The client has left the roster since its channel was made.
+    /// The client has left the roster since its channel was opened.
     #[error("the client is no member any more")]
     NotMember,
-    /// This node is no relay of the mesh, or none any more.
+    /// This node does not have the role relay in the roster, or has lost it.
     #[error("this node has not the role relay in the mesh's roster")]
     NotRelay,
-    /// Where a member that is to be avoided is could not be learnt.
+    /// The name of a member that is to be avoided could not be resolved.
     #[error("member {0} is to be avoided, and its name {1} could not be resolved: try again")]
     AvoidsUnknown(Name, Destination),
 }
 
 impl Denial {
-    /// One word for counters, of a fixed set.
+    /// The label for counters, from a fixed set.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Smtp => "smtp",

@@ -1,4 +1,4 @@
-//! Where a relay may connect to.
+//! The egress policy: the addresses and ports that a relay may connect to.
 
 use super::{
     address_class::{self, Class},
@@ -15,18 +15,17 @@ use tokio::net::TcpStream;
 
 pub use thalweg_wire::address_class::SMTP;
 
-/// Which addresses and ports a relay connects to.
+/// The addresses and ports that a relay connects to.
 ///
-/// Public addresses on the listed ports (80 and 443 unless told otherwise),
-/// and what else `allow` names:
-/// - what `deny` names never passes: deny beats allow;
-/// - any address of a [`Class`] needs an entry that contains it;
-/// - a metadata address and the host's own need an entry of their own (/32 or /128),
-///   so that a wide entry does not give the cloud's credentials, or what
-///   listens here for the neighbours alone, away;
-/// - the node's own ports never pass, on whatever address they are reached;
-/// - an address that carries an IPv4 address inside (mapped, NAT64, 6to4, …)
-///   needs an entry in its own form, *and* what it carries must pass as well;
+/// Public addresses on the listed ports (by default 80 and 443) are allowed, and the networks in `allow`, with these
+/// rules:
+/// - an address in `deny` never passes, even if `allow` contains it;
+/// - an address of a special [`Class`] needs an entry in `allow` that contains it;
+/// - a metadata address and the host's own addresses each need an entry of their own (/32 or /128), so that a wide
+///   entry gives away neither the cloud's credentials nor services that listen here only for neighbours;
+/// - the node's own ports never pass, on any address by which they can be reached;
+/// - an address that embeds an IPv4 address (mapped, NAT64, 6to4, …) needs an entry in its own form, *and* the embedded
+///   address must pass as well;
 /// - port 25 never passes.
 #[derive(Clone, Debug)]
 pub struct EgressPolicy {
@@ -38,31 +37,31 @@ pub struct EgressPolicy {
 }
 
 impl EgressPolicy {
-    /// The policy with these exceptions; no `ports` means 80 and 443.
+    /// Creates a policy with these allowed networks and ports; no `ports` means 80 and 443.
     pub fn new(allow: Vec<IpNet>, ports: Vec<PortRange>) -> Self {
         let web = || vec![PortRange::one(80), PortRange::one(443)];
         let ports = if ports.is_empty() { web() } else { ports };
         Self { allow, deny: Vec::new(), ports, own: None, admin: Vec::new() }
     }
 
-    /// Never connects to these networks, whatever allows it.
+    /// Adds networks that are never connected to, even if they are allowed.
     #[must_use]
     pub fn deny(mut self, nets: impl IntoIterator<Item = IpNet>) -> Self {
         self.deny.extend(nets);
         self
     }
 
-    /// Knows the host's own addresses, if it does not yet.
+    /// Sets the host's own addresses, unless they are set already.
     #[must_use]
     pub fn with_own(mut self, own: &OwnAddresses) -> Self {
         self.own.get_or_insert_with(|| own.clone());
         self
     }
 
-    /// Knows this host's own addresses, unless it knows some, and that this node listens there.
+    /// Sets this host's own addresses, unless they are set already, and adds addresses that this node listens on.
     ///
     /// # Errors
-    /// If the kernel does not tell the addresses.
+    /// If the kernel does not list the addresses.
     pub fn guarded(self, listens: impl IntoIterator<Item = SocketAddr>) -> io::Result<Self> {
         let policy = match self.own {
             Some(_) => self,
@@ -71,17 +70,17 @@ impl EgressPolicy {
         Ok(policy.with_admin(listens))
     }
 
-    /// Never connects to where this node itself listens, e.g. `0.0.0.0:7373` or `127.0.0.1:9100`.
+    /// Adds addresses that this node listens on, e.g. `0.0.0.0:7373` or `127.0.0.1:9100`, which are never connected to.
     #[must_use]
     pub fn with_admin(mut self, listens: impl IntoIterator<Item = SocketAddr>) -> Self {
         self.admin.extend(listens);
         self
     }
 
-    /// Whether `port` may be connected to, on any address.
+    /// Checks that `port` may be connected to on some address.
     ///
     /// # Errors
-    /// The reason why not.
+    /// The reason why it is denied.
     pub fn check_port(&self, port: u16) -> Result<(), Denial> {
         match port {
             SMTP => Err(Denial::Smtp),
@@ -90,20 +89,20 @@ impl EgressPolicy {
         }
     }
 
-    /// Whether this address and port may be connected to.
+    /// Checks that this address and port may be connected to.
     ///
     /// # Errors
-    /// The reason why not.
+    /// The reason why it is denied.
     pub fn check(&self, to: SocketAddr) -> Result<(), Denial> {
         self.check_never(to)?;
         self.check_port(to.port())?;
         self.check_ip(to.ip())
     }
 
-    /// What no other word overrides: port 25, the deny list, this node's own ports.
+    /// Checks the rules without exceptions: port 25, the deny list, and this node's own ports.
     ///
     /// # Errors
-    /// The reason why it never passes.
+    /// The reason why it is denied.
     pub fn check_never(&self, to: SocketAddr) -> Result<(), Denial> {
         if to.port() == SMTP {
             return Err(Denial::Smtp);
@@ -117,7 +116,7 @@ impl EgressPolicy {
         })
     }
 
-    /// Whether one of the node's own listeners would answer there.
+    /// Whether one of the node's own listeners would answer at this address.
     fn is_admin(&self, to: SocketAddr) -> bool {
         // Linux connects the unspecified address to the host itself.
         let any = || to.ip().is_loopback() || to.ip().is_unspecified() || self.is_own(to.ip());
@@ -130,27 +129,27 @@ impl EgressPolicy {
         })
     }
 
-    /// Whether it is an address of one of this host's interfaces.
+    /// Whether this is an address of one of this host's interfaces.
     pub fn is_own(&self, ip: IpAddr) -> bool {
         self.own.as_ref().is_some_and(|own| own.contains(ip))
     }
 
-    /// Whether a connection that was made has not come out at this host itself.
+    /// Checks that an established connection does not lead to this host itself.
     ///
-    /// A host may answer for addresses that no interface has (a `local` route). Then
-    /// both ends have one address, and nobody has sent a byte yet.
+    /// A host may answer for addresses that no interface has (a `local` route). Both ends then have the same address,
+    /// and no byte has been sent yet.
     ///
     /// # Errors
     /// [`Denial::Own`].
     pub fn check_made(&self, tcp: &TcpStream) -> Result<(), Denial> {
-        // A socket without addresses is broken, as its first use will tell.
+        // A socket without addresses is broken, which its first use will report.
         let (Ok(local), Ok(peer)) = (tcp.local_addr(), tcp.peer_addr()) else { return Ok(()) };
         let ip = peer.ip().to_canonical();
         let known = ip.is_loopback() || self.allows_alone(ip);
         if local.ip() == peer.ip() && !known { Err(Denial::Own(ip)) } else { Ok(()) }
     }
 
-    /// Whether `allow` has an entry for this address and no other.
+    /// Whether `allow` has an entry for exactly this address.
     fn allows_alone(&self, ip: IpAddr) -> bool {
         let alone = |net: &&IpNet| net.prefix_len() == net.max_prefix_len();
         self.allow.iter().filter(alone).any(|net| net.contains(&ip))
@@ -160,10 +159,10 @@ impl EgressPolicy {
         self.allow.iter().any(|net| net.contains(&ip))
     }
 
-    /// Whether this address may be connected to, on whatever port.
+    /// Checks that this address may be connected to on some port.
     ///
     /// # Errors
-    /// The reason why not.
+    /// The reason why it is denied.
     pub fn check_ip(&self, ip: IpAddr) -> Result<(), Denial> {
         if self.is_own(ip) && !self.allows_alone(ip) {
             return Err(Denial::Own(ip));
@@ -177,13 +176,13 @@ impl EgressPolicy {
         address_class::embedded(ip).try_for_each(|inner| self.check_ip(inner.into()))
     }
 
-    /// Those of a name's addresses that may be connected to, in their order.
+    /// Returns the addresses of a name that may be connected to, in their order.
     ///
-    /// Only these are dialled, never the name again: an answer that changes
-    /// between check and dial (rebinding) so changes nothing.
+    /// Only these are dialled, and the name is not resolved again, so an answer that changes between check and dial
+    /// (rebinding) has no effect.
     ///
     /// # Errors
-    /// The first denial, if none of them may; no addresses give none.
+    /// The denial of the first address, if none of them is allowed. Without addresses the result is empty.
     pub fn admit(&self, addresses: &[SocketAddr]) -> Result<Vec<SocketAddr>, Denial> {
         let passed: Vec<_> = addresses.iter().copied().filter(|a| self.check(*a).is_ok()).collect();
         match addresses.first() {
@@ -193,7 +192,7 @@ impl EgressPolicy {
     }
 }
 
-/// The address, and those that it carries inside.
+/// The address, and the addresses embedded in it.
 pub fn within(ip: IpAddr) -> impl Iterator<Item = IpAddr> {
     std::iter::once(ip).chain(address_class::embedded(ip).map(IpAddr::from))
 }
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn by_default_public_addresses_on_the_webs_ports() {
+    fn by_default_only_public_addresses_on_web_ports_pass() {
         let default = policy(&[], &[]);
         for to in ["8.8.8.8:80", "8.8.8.8:443", "[2a00:1450::1]:443"] {
             assert!(passes(&default, to), "{to}");
@@ -264,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_address_carries_must_pass_too() {
+    fn embedded_addresses_must_pass_too() {
         let nat64 = policy(&["64:ff9b::/96"], &[]);
         assert!(passes(&nat64, "[64:ff9b::808:808]:80"));
         assert!(!passes(&nat64, "[64:ff9b::7f00:1]:80"));
@@ -272,12 +271,12 @@ mod tests {
         let mapped = policy(&["::ffff:0:0/96", "10.0.0.0/8"], &[]);
         assert!(passes(&mapped, "[::ffff:10.0.0.1]:80"));
         assert!(!passes(&mapped, "[::ffff:127.0.0.1]:80"));
-        // An IPv4 entry alone does not let the other spelling in.
+        // An IPv4 entry alone does not allow the mapped form.
         assert!(!passes(&policy(&["10.0.0.0/8"], &[]), "[::ffff:10.0.0.1]:80"));
     }
 
     #[test]
-    fn of_a_names_addresses_only_the_passing_ones_are_dialled() {
+    fn only_allowed_addresses_of_a_name_are_dialled() {
         let list = |texts: &[&str]| texts.iter().map(|t| t.parse().unwrap()).collect::<Vec<_>>();
         let default = policy(&[], &[]);
         let mixed = list(&["127.0.0.1:80", "8.8.8.8:80", "[::1]:80", "[2a00::1]:80"]);
@@ -289,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn deny_beats_allow_in_every_spelling() {
+    fn deny_overrides_allow_in_every_form_of_an_address() {
         let net = |t: &str| t.parse::<IpNet>().unwrap();
         let forms = ["0.0.0.0/0", "64:ff9b::/96", "::ffff:0:0/96"];
         let policy = policy(&forms, &[]).deny([net("10.9.0.0/16"), net("8.8.8.0/24")]);
@@ -331,9 +330,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_that_came_out_here_is_noticed_all_the_same() {
+    async fn a_connection_to_this_host_is_denied_even_by_an_unknown_address() {
         let probe = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
-        // No packet is sent by this; the kernel names an address of an interface.
+        // This sends no packet; the kernel chooses an interface's address as the source.
         if probe.connect("198.51.100.1:9").is_err() {
             eprintln!("skipped: this host has no IPv4 route");
             return;
@@ -341,7 +340,7 @@ mod tests {
         let ip = probe.local_addr().unwrap().ip();
         let listener = tokio::net::TcpListener::bind((ip, 0)).await.unwrap();
         let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        // The list of own addresses does not know it, as if it were on no interface.
+        // The policy has no list of own addresses, as if no interface had the address.
         let unknowing = policy(&["0.0.0.0/0"], &["1-65535"]);
         assert!(unknowing.check(tcp.peer_addr().unwrap()).is_ok());
         assert_eq!(unknowing.check_made(&tcp), Err(Denial::Own(ip)));
@@ -350,7 +349,7 @@ mod tests {
     }
 
     proptest! {
-        /// An oracle of our own for IPv4: no address that std calls special passes.
+        /// An independent oracle for IPv4: no address that std considers special passes.
         #[test]
         fn no_special_address_passes_by_default(bits: u32, port: u16) {
             let ip = std::net::Ipv4Addr::from(bits);
@@ -362,9 +361,9 @@ mod tests {
             prop_assert!(!passed || port == 80 || port == 443);
         }
 
-        /// No spelling of an IPv4 address in IPv6 passes where the address itself does not.
+        /// No IPv6 form of an IPv4 address passes if the IPv4 address itself does not.
         #[test]
-        fn no_wrapping_passes_what_is_denied_bare(bits: u32, form in 0..5usize) {
+        fn embedding_does_not_allow_a_denied_address(bits: u32, form in 0..5usize) {
             let v4 = std::net::Ipv4Addr::from(bits);
             let [a, b] = [(bits >> 16) as u16, bits as u16];
             let v6 = match form {
@@ -377,7 +376,7 @@ mod tests {
             let forms = ["::/96", "::ffff:0:0/96", "64:ff9b::/96", "2002::/16", "2001::/32"];
             let open = policy(&forms, &[]);
             let at = |ip: IpAddr| SocketAddr::new(ip, 80);
-            // `::` and `::1` are classes of their own, which "::/96" lists too.
+            // `::` and `::1` have classes of their own, and "::/96" contains them too.
             prop_assume!(u128::from(v6) > 1);
             prop_assert_eq!(open.check(at(v6.into())).is_ok(), open.check(at(v4.into())).is_ok());
             prop_assert!(policy(&[], &[]).check(at(v6.into())).is_err());

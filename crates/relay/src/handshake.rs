@@ -1,4 +1,4 @@
-//! The relay's side of SOCKS5: what the client asks, alone or after its terms.
+//! The relay's side of the SOCKS5 handshake: reads a client's request, with a member's terms if there are any.
 
 use super::refusal::Refusal;
 use std::{
@@ -17,30 +17,30 @@ use tokio::{
     time::timeout,
 };
 
-/// No address: what a reply says it bound if there is none (RFC 1928 §6 leaves it open).
+/// The bound address in a reply if there is none (RFC 1928 §6 leaves it open).
 pub const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// A member's request inside its channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
-    /// Its terms; the default ones (sealed, nothing avoided) if it has none.
+pub struct MemberRequest {
+    /// Its terms; the defaults (sealed, nothing avoided) if it sent none.
     pub terms: Terms,
-    /// The member that it says is at the other end: the next hop of its chain.
+    /// The member that it expects at the other end: the next hop of its chain.
     pub next: Option<NodeId>,
-    /// Where it wants to be connected to.
+    /// The destination to connect to.
     pub to: Destination,
 }
 
-/// The methods of a client's first message that a relay has an answer to.
+/// The methods in a client's first message that a relay supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Methods {
     /// "No authentication": CONNECT follows.
     pub plain: bool,
-    /// [`METHOD`]: terms follow, and CONNECT at once after them.
+    /// [`METHOD`]: terms follow, and then CONNECT at once.
     pub terms: bool,
 }
 
-/// Reads a client's first message (RFC 1928 §3).
+/// Decodes a client's first message (RFC 1928 §3).
 ///
 /// # Errors
 /// As [`socks5::decode_methods`].
@@ -54,10 +54,10 @@ pub fn decode_methods(bytes: &[u8]) -> Result<Decoded<Methods>, Socks5Error> {
     })
 }
 
-/// Reads a plain client's two messages within `limit`, and not a byte beyond them.
+/// Reads a plain client's two messages within `limit`, and no byte beyond them.
 ///
 /// # Errors
-/// [`Refusal`]; the client has not been told yet.
+/// [`Refusal`], which was not sent to the client yet.
 pub async fn read_request<S>(client: &mut S, limit: Duration) -> Result<Destination, Refusal>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -72,28 +72,32 @@ where
     timeout(limit, messages).await.unwrap_or(Err(Refusal::Slow))
 }
 
-/// What a member said so far, and how it is answered.
+/// The state of a member's handshake, which determines the form of the answer.
 #[derive(Debug, Default)]
 pub struct Greeting {
     terms: Option<Terms>,
 }
 
 impl Greeting {
-    /// What stands before the reply: the choice of [`METHOD`], which is sent with it.
+    /// The bytes before the reply: the choice of [`METHOD`], which is sent together with it.
     pub fn prefix(&self) -> Vec<u8> {
         self.terms.as_ref().map(|_| socks5::encode_method(METHOD).to_vec()).unwrap_or_default()
     }
 
-    /// How the leg is carried once the reply is sent.
+    /// How the client's leg is carried after the reply.
     pub fn leg(&self) -> LegKind {
         self.terms.as_ref().map(|terms| terms.leg).unwrap_or_default()
     }
 
-    /// Reads a member's messages within `limit`, and not a byte beyond them.
+    /// Reads a member's messages within `limit`, and no byte beyond them.
     ///
     /// # Errors
-    /// [`Refusal`]; the client has not been told yet.
-    pub async fn read<S>(&mut self, client: &mut S, limit: Duration) -> Result<Asked, Refusal>
+    /// [`Refusal`], which was not sent to the client yet.
+    pub async fn read<S>(
+        &mut self,
+        client: &mut S,
+        limit: Duration,
+    ) -> Result<MemberRequest, Refusal>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
@@ -111,7 +115,7 @@ impl Greeting {
             }
         };
         let (ask, to) = timeout(limit, messages).await.unwrap_or(Err(Refusal::Slow))?;
-        Ok(Asked { terms: ask.terms, next: ask.next, to })
+        Ok(MemberRequest { terms: ask.terms, next: ask.next, to })
     }
 }
 
@@ -123,7 +127,7 @@ async fn read_ask<S: AsyncRead + Unpin>(client: &mut S) -> Result<Ask, Refusal> 
     Ok(Ask::decode(&body)?)
 }
 
-/// Chooses "no authentication" and reads what follows.
+/// Chooses "no authentication" and reads the request.
 async fn choose_plain<S>(client: &mut S) -> Result<Destination, Refusal>
 where
     S: AsyncRead + AsyncWrite + Unpin,

@@ -1,8 +1,8 @@
 //! A SOCKS5 relay (RFC 1928, CONNECT): the detour node of UKAIRO §3.2.3.
 //!
-//! In goes a connection or a channel that asks for a destination; out come two legs, pumped, or a
-//! refusal. [`Relay`] listens itself and knows its clients by their addresses; [`MeshRelay`] serves
-//! members of a mesh inside their channels, by the roster's rules and quotas.
+//! A client asks over a connection or a channel for a destination. The relay connects to it and pumps bytes between the
+//! two legs, or refuses. [`Relay`] has its own listener and identifies clients by address; [`MeshRelay`] serves members
+//! of a mesh inside their channels, by the roster's rules and quotas.
 //!
 //! ```text
 //! accept ─ client allowed? ─ SOCKS5 ─ resolve ─ egress policy ─ connect ─ pump
@@ -10,15 +10,14 @@
 //!                                    liveness: idle, linger, black hole ──┘
 //! ```
 //!
-//! - A stranger gets no byte; a listener beyond loopback must list its clients.
-//! - Names are resolved here, once; every address is checked, and a checked address is dialled.
+//! - A client that is not allowed gets no byte. A listener beyond loopback must list its clients.
+//! - The relay resolves each name once, checks every address, and dials only checked addresses.
 //! - It never connects to the host's own addresses or to the node's own ports.
-//! - Half-closed connections go on; a leg that breaks *resets* the other, so that
-//!   no truncated stream looks complete.
-//! - Bounded: connections, buffers, every deadline. With no descriptor left,
-//!   accepting waits and live connections go on.
+//! - Half-closed connections go on. A leg that breaks *resets* the other, so that no truncated stream looks complete.
+//! - Connections, buffers and all waits are bounded. Without free descriptors, accepting waits and live connections go
+//!   on.
 //!
-//! Differs from the paper's srelay: egress policy, liveness and half-close.
+//! Additions to the paper's srelay: egress policy, liveness and half-close.
 
 mod address_class;
 mod config;
@@ -60,7 +59,7 @@ use thalweg_base::accept;
 use thiserror::Error;
 use tokio::{net::TcpListener, sync::Semaphore};
 
-/// A relay that is bound to its address.
+/// A plain relay that listens on its address.
 #[derive(Debug)]
 pub struct Relay {
     listener: TcpListener,
@@ -68,32 +67,32 @@ pub struct Relay {
     log: Log,
 }
 
-/// What a relay did in its life.
+/// What a relay has done from its start to its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Clients that were served, well or not.
+    /// Clients that were served, successfully or not.
     pub served: u64,
-    /// Strangers that were closed without a byte.
+    /// Connections of clients that are not allowed, which were closed without a byte.
     pub strangers: u64,
     /// Connections that were reset because draining took too long.
     pub cut: u64,
 }
 
-/// The relay cannot start.
+/// The relay could not start.
 #[derive(Debug, Error)]
 pub enum BindError {
-    /// The settings.
+    /// The settings are invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The address.
+    /// The address cannot be listened on.
     #[error("cannot listen on {address}")]
     Listen {
-        /// The address asked for.
+        /// The configured address.
         address: SocketAddr,
-        /// The kernel's answer.
+        /// The system error.
         source: io::Error,
     },
-    /// The host's own addresses, which it must not connect to.
+    /// The host's own addresses, which the relay must not connect to, are unknown.
     #[error("cannot list this host's addresses: {0}")]
     OwnAddresses(#[source] io::Error),
 }
@@ -113,30 +112,29 @@ impl Relay {
         Ok(Self { listener, config: Arc::new(config), log })
     }
 
-    /// The address it listens on, with the port that was chosen.
+    /// The address it listens on, with the actual port.
     ///
     /// # Errors
-    /// The kernel's; not expected.
+    /// The system's errors; not expected.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `shutdown` ends, then drains and returns.
+    /// Serves until `shutdown` completes, then drains and returns.
     ///
-    /// Draining: nothing is accepted any more, live connections have
-    /// [`RelayConfig::drain`] to finish, the rest is reset. To cut at once, drop
-    /// the future: all legs are reset.
+    /// While it drains, it accepts nothing. Live connections have [`RelayConfig::drain`] to finish; then the rest is
+    /// reset. If the future is dropped, all legs are reset at once.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Summary {
         let Self { listener, config, log } = self;
-        let places = config.max_connections.min(Semaphore::MAX_PERMITS);
-        let places = Arc::new(Semaphore::new(places));
+        let slots = config.max_connections.min(Semaphore::MAX_PERMITS);
+        let slots = Arc::new(Semaphore::new(slots));
         let mut connections = Connections::new(config, log);
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             tokio::select! {
                 () = &mut shutdown => break,
                 () = connections.one_ended() => {}
-                (permit, accepted) = accept::next(&places, &listener) => {
+                (permit, accepted) = accept::next(&slots, &listener) => {
                     connections.take(permit, accepted).await;
                 }
             }

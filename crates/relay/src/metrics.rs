@@ -1,4 +1,4 @@
-//! What a relay counts, for Prometheus. Labels are of fixed sets: never a peer or a destination.
+//! A relay's metrics for Prometheus. Labels are from fixed sets, never a peer or a destination.
 
 use prometheus_client::{
     collector::Collector,
@@ -24,9 +24,9 @@ use thalweg_wire::mesh::LegKind;
 
 type Label = [(&'static str, &'static str); 1];
 
-/// Upper ends of the handshakes' buckets: a local one is below a millisecond, one that
-/// waits for a name server and a far destination takes seconds.
-const HANDSHAKES: [f64; 10] = [0.001, 0.0025, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
+/// The upper bounds of the handshake histogram's buckets, seconds. A local handshake takes less than a millisecond; one
+/// that waits for a name server and a distant destination takes seconds.
+const HANDSHAKE_BUCKETS: [f64; 10] = [0.001, 0.0025, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
 
 /// How the client's leg is carried, as a label and in the log.
 pub const fn word(leg: LegKind) -> &'static str {
@@ -41,15 +41,15 @@ pub const fn word(leg: LegKind) -> &'static str {
 pub enum Outcome {
     /// Both directions ended, and all was delivered.
     Closed,
-    /// No second leg was made.
+    /// No second leg was established.
     Refused,
-    /// A leg broke, or was given up.
+    /// A leg broke or was given up.
     Broken,
-    /// The client's quota was used up on the way.
+    /// The client's quota was used up during the connection.
     Quota,
-    /// The client was revoked on the way.
+    /// The client was revoked during the connection.
     Revoked,
-    /// Nobody awaited it any more: the node stops.
+    /// The session was dropped, because the node stops.
     Cut,
 }
 
@@ -70,7 +70,7 @@ impl Outcome {
     }
 }
 
-/// A relay's counts; cheap to clone.
+/// A relay's metrics; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct RelayMetrics {
     open: Gauge,
@@ -87,11 +87,11 @@ impl Default for RelayMetrics {
             open: Gauge::default(),
             ended: Family::default(),
             refusals: Family::default(),
-            handshakes: Histogram::new(HANDSHAKES),
+            handshakes: Histogram::new(HANDSHAKE_BUCKETS),
             flows: Flows::default(),
             legs: Legs::default(),
         };
-        // At zero from the start, so that the first one is seen as an increase.
+        // Created at zero, so that the first connection is seen as an increase.
         for outcome in Outcome::ALL {
             drop(new.ended.get_or_create(&[("outcome", outcome.word())]));
         }
@@ -100,7 +100,7 @@ impl Default for RelayMetrics {
 }
 
 impl RelayMetrics {
-    /// Counts at zero, made known to `registry` as `thalweg_relay_…`.
+    /// Creates metrics at zero and registers them with `registry`, as `thalweg_relay_…`.
     pub fn register(registry: &mut Registry) -> Self {
         let new = Self::default();
         let at = registry.sub_registry_with_prefix("thalweg_relay");
@@ -113,28 +113,28 @@ impl RelayMetrics {
         new
     }
 
-    /// A connection is being served until the guard is dropped.
+    /// Counts a connection as open until the guard is dropped.
     pub fn connection(&self) -> OpenGuard {
         self.open.inc();
         OpenGuard { metrics: self.clone(), outcome: Outcome::Cut }
     }
 
-    /// Bytes are moved and counted, as they go, until the guard is dropped.
+    /// Counts the bytes of a connection as they move, until the guard is dropped.
     pub fn flow(&self, leg: LegKind, moved: &Arc<Moved>) -> FlowGuard {
         self.flows.add(leg, Arc::clone(moved))
     }
 
-    /// A connection was refused; `reason` is of a fixed set ([`super::Refusal::reason`]).
+    /// Counts a refused connection; `reason` is from a fixed set ([`super::Refusal::reason`]).
     pub fn refused(&self, reason: &'static str) {
         self.refusals.get_or_create(&[("reason", reason)]).inc();
     }
 
-    /// A request was answered after so long.
+    /// Records the time that a request took to be answered.
     pub fn handshake(&self, took: Duration) {
         self.handshakes.observe(took.as_secs_f64());
     }
 
-    /// Connections being served now, and by how the others ended, for `thalweg status`.
+    /// The open connections, and the ended ones by outcome, for `thalweg status`.
     pub fn report(&self) -> serde_json::Value {
         let ended = |o: Outcome| self.ended.get_or_create(&[("outcome", o.word())]).get();
         let ended: serde_json::Map<_, _> =
@@ -143,23 +143,23 @@ impl RelayMetrics {
         serde_json::json!({ "open": self.open.get(), "ended": ended, "bytes": bytes })
     }
 
-    /// Bytes relayed so far, of both directions.
+    /// The bytes relayed so far, in both directions.
     pub fn bytes(&self) -> u64 {
         self.flows.totals().values().map(|[up, down]| up + down).sum()
     }
 
-    /// Connections being served now.
+    /// The number of open connections.
     pub fn open(&self) -> u64 {
         self.open.get().max(0).unsigned_abs()
     }
 
-    /// What members' transfers show of the legs to them.
+    /// Measurements of the legs to members, from their transfers.
     pub fn legs(&self) -> &Legs {
         &self.legs
     }
 }
 
-/// See [`RelayMetrics::connection`]; dropped without [`OpenGuard::ended`], it counts a cut.
+/// The guard of [`RelayMetrics::connection`]. If it is dropped without [`OpenGuard::ended`], it counts a cut.
 #[derive(Debug)]
 pub struct OpenGuard {
     metrics: RelayMetrics,
@@ -167,7 +167,7 @@ pub struct OpenGuard {
 }
 
 impl OpenGuard {
-    /// The connection has ended so.
+    /// Records how the connection ended.
     pub fn ended(mut self, outcome: Outcome) {
         self.outcome = outcome;
     }
@@ -180,13 +180,13 @@ impl Drop for OpenGuard {
     }
 }
 
-/// Bytes of ended and live connections, read when they are asked for: no byte costs an atomic twice.
+/// The bytes of ended and live connections. Live counts are read on demand, so that no byte updates a second atomic.
 #[derive(Clone, Debug, Default)]
 struct Flows(Arc<Mutex<Ledger>>);
 
 #[derive(Debug, Default)]
 struct Ledger {
-    /// Up and down, of ended connections.
+    /// Bytes up and down of ended connections.
     ended: BTreeMap<LegKind, [u64; 2]>,
     live: BTreeMap<u64, (LegKind, Arc<Moved>)>,
     next: u64,
@@ -243,7 +243,7 @@ impl Collector for Flows {
     }
 }
 
-/// See [`RelayMetrics::flow`].
+/// The guard of [`RelayMetrics::flow`].
 #[derive(Debug)]
 pub struct FlowGuard {
     id: u64,
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_refusals_and_open_connections_have_their_lines() {
+    fn outcomes_refusals_and_open_connections_are_exported() {
         let mut registry = Registry::default();
         let metrics = RelayMetrics::register(&mut registry);
         let open = metrics.connection();

@@ -9,17 +9,16 @@ use std::{
 };
 use thalweg_net::own_addresses;
 
-/// rtnetlink's groups that tell of IPv4 and IPv6 addresses that come and go (linux/rtnetlink.h).
+/// The rtnetlink groups for changes of IPv4 and IPv6 addresses (linux/rtnetlink.h).
 const ADDRESS_GROUPS: u32 = 0x10 | 0x100;
 
-/// What one `recv` of a notice takes; the rest of it is dropped, since only its coming counts.
-const NOTICE: usize = 64;
+/// Bytes that are read of one notice. The rest is dropped, since only its arrival matters.
+const NOTICE_BUFFER: usize = 64;
 
-/// This host's own addresses, always as the kernel has them; cheap to clone.
+/// This host's own addresses, always as current as in the kernel; cheap to clone.
 ///
-/// The kernel tells of every change (rtnetlink), so that asking costs one
-/// system call, and a list is fetched only after one. Loopback is not among
-/// them: it is a class of its own ([`super::Class::Loopback`]).
+/// The kernel sends a notice of every change (rtnetlink), so a query costs one system call, and the list is fetched
+/// only after a change. Loopback is not included: it is a class of its own ([`super::Class::Loopback`]).
 #[derive(Clone)]
 pub struct OwnAddresses(Arc<Source>);
 
@@ -30,13 +29,13 @@ enum Source {
 
 struct Watched {
     notices: Socket,
-    /// Something changed since `known` was fetched.
+    /// Whether something changed since `known` was fetched.
     stale: bool,
     known: BTreeSet<IpAddr>,
 }
 
 impl OwnAddresses {
-    /// Those of the network namespace this thread is in, followed from now on.
+    /// Creates the list for this thread's network namespace and follows its changes.
     ///
     /// # Errors
     /// If the kernel gives no rtnetlink socket or no list.
@@ -44,21 +43,21 @@ impl OwnAddresses {
         Ok(Self(Arc::new(Source::Kernel(Mutex::new(Watched::start()?)))))
     }
 
-    /// These and no others, for tests and for hosts that know better.
+    /// Creates a fixed list, for tests and for hosts that configure their addresses.
     pub fn fixed(addresses: impl IntoIterator<Item = IpAddr>) -> Self {
         Self(Arc::new(Source::Fixed(addresses.into_iter().collect())))
     }
 
-    /// Whether `ip` is one of them now.
+    /// Whether `ip` is an own address now.
     ///
-    /// If the kernel refuses a new list (no descriptor left, say) the old one holds,
-    /// and it is asked again the next time.
+    /// If the kernel refuses a new list (for example without a free descriptor), the old one is used, and the kernel is
+    /// asked again the next time.
     pub fn contains(&self, ip: IpAddr) -> bool {
         match &*self.0 {
             Source::Fixed(known) => known.contains(&ip),
             Source::Kernel(watched) => {
                 let mut watched = watched.lock().unwrap_or_else(PoisonError::into_inner);
-                watched.follow();
+                watched.update();
                 watched.known.contains(&ip)
             }
         }
@@ -75,7 +74,7 @@ impl fmt::Debug for OwnAddresses {
 }
 
 impl Watched {
-    /// The notices first, then the list: no change falls between.
+    /// Subscribes to notices first and then fetches the list, so that no change is missed.
     fn start() -> io::Result<Self> {
         let mut notices = Socket::new(NETLINK_ROUTE)?;
         notices.bind(&SocketAddr::new(0, ADDRESS_GROUPS))?;
@@ -83,8 +82,8 @@ impl Watched {
         Ok(Self { notices, stale: false, known: own_addresses()? })
     }
 
-    fn follow(&mut self) {
-        while self.noticed() {
+    fn update(&mut self) {
+        while self.take_notice() {
             self.stale = true;
         }
         if self.stale
@@ -95,9 +94,9 @@ impl Watched {
         }
     }
 
-    /// Takes one notice; also if some were lost (ENOBUFS), which is a change like any.
-    fn noticed(&self) -> bool {
-        let mut notice = [0; NOTICE];
+    /// Reads a notice. Returns true if there was one, or if some were lost (ENOBUFS), which also means a change.
+    fn take_notice(&self) -> bool {
+        let mut notice = [0; NOTICE_BUFFER];
         match self.notices.recv(&mut &mut notice[..], 0) {
             Ok(_) => true,
             Err(e) => e.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()),
@@ -110,14 +109,14 @@ mod tests {
     use super::*;
     use std::net::UdpSocket;
 
-    /// The kernel's own word: whatever it sends from is ours.
+    /// The kernel's choice of a source address is an own address.
     #[test]
-    fn the_address_that_the_kernel_sends_from_is_among_them() {
+    fn the_source_address_that_the_kernel_chooses_is_listed() {
         let own = OwnAddresses::of_this_host().unwrap();
         assert!(!own.contains("127.0.0.1".parse().unwrap()), "loopback is a class");
         assert!(!own.contains("192.0.2.200".parse().unwrap()));
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-        // No packet is sent by this.
+        // This sends no packet.
         if socket.connect("198.51.100.1:9").is_err() {
             eprintln!("skipped in part: this host has no IPv4 route");
             return;

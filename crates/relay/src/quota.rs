@@ -1,9 +1,8 @@
-//! What one peer may use of a relay: connections at a time, a rate, bytes a day.
+//! Quotas of peers at a relay: connections at a time, a rate, and bytes per day.
 //!
-//! All of a peer's connections share one [`Allowance`]; it counts bytes through
-//! [`Budget`], the one bookkeeper. The day is the UTC day, so that an operator
-//! can say when it begins anew; a clock that is set back renews nothing. Counts
-//! live as long as the process.
+//! All of a peer's connections share one [`Allowance`], which counts bytes in [`Budget`], the only place where they are
+//! counted. The day is the UTC day, so that an operator can say when it starts; a clock that is set back does not renew
+//! anything. Counts live as long as the process.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,10 +18,10 @@ use thalweg_units::{ByteSize, NodeId};
 use thalweg_wire::mesh::{Member, Quota, Roster};
 use thiserror::Error;
 
-/// A connection is not made because of a quota.
+/// A quota forbids the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum OverQuota {
-    /// As many connections as the peer may have.
+    /// The peer has as many connections as it may.
     #[error("{0} connections at a time are this client's most; try again when one has ended")]
     Connections(u32),
     /// The day's bytes are used up.
@@ -30,13 +29,13 @@ pub enum OverQuota {
     Bytes {
         /// The limit.
         limit: ByteSize,
-        /// Until the next UTC day.
+        /// The time until the next UTC day.
         retry: Duration,
     },
 }
 
 impl OverQuota {
-    /// One word for counters, of a fixed set.
+    /// The label for counters, from a fixed set.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Connections(_) => "quota_connections",
@@ -52,7 +51,7 @@ pub struct Quotas {
     peers: Mutex<Peers>,
 }
 
-/// At most one for each member of the newest roster, and those that still have connections.
+/// At most one for each member of the newest roster, and for each former member with connections.
 #[derive(Debug, Default)]
 struct Peers {
     version: u64,
@@ -60,13 +59,12 @@ struct Peers {
 }
 
 impl Quotas {
-    /// Counts in `budget`.
+    /// Creates quotas that count in `budget`.
     pub fn new(budget: Arc<Budget>) -> Self {
         Self { budget, peers: Mutex::default() }
     }
 
-    /// Forgets who is in the roster no more and has no connection; the first time that a
-    /// roster is seen.
+    /// Forgets peers that are no longer in the roster and have no connection, the first time that a roster is given.
     pub fn keep(&self, roster: &Roster) {
         let mut peers = self.lock();
         if peers.version < roster.version {
@@ -77,15 +75,15 @@ impl Quotas {
         }
     }
 
-    /// A thread that panicked in here left whole entries.
+    /// Every change is complete, even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, Peers> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for one more connection of the peer with this principal key.
+    /// Admits one more connection of the peer with this principal key.
     ///
-    /// `quota` holds from now on for all of its connections. What is in `moved` when the
-    /// connection ends is what it has used, also if it ends because nobody waits for it.
+    /// `quota` applies from now on to all of the peer's connections. The bytes in `moved` when the ticket is dropped
+    /// are the connection's usage, even if its session was dropped before its end.
     ///
     /// # Errors
     /// [`OverQuota`].
@@ -105,7 +103,7 @@ impl Quotas {
     }
 }
 
-/// What one peer has and uses.
+/// The quota and usage of one peer.
 #[derive(Debug)]
 pub struct Allowance {
     scope: Scope,
@@ -146,7 +144,7 @@ impl Allowance {
         Ok(())
     }
 
-    /// Begins a new day, if it is one.
+    /// Renews the bytes if this is a new day.
     fn begin(&self, state: &mut State, day: u64) {
         if day > state.day {
             state.day = day;
@@ -154,21 +152,21 @@ impl Allowance {
         }
     }
 
-    /// Accounts for bytes that were moved; how long to wait until more may be.
-    fn pay(&self, bytes: usize, day: u64, now: Instant) -> Result<Duration, OverBudget> {
+    /// Accounts for moved bytes. Returns how long to wait before more are moved.
+    fn settle(&self, bytes: usize, day: u64, now: Instant) -> Result<Duration, OverBudget> {
         let mut state = self.lock();
         self.begin(&mut state, day);
         self.budget.settle(self.scope, ByteSize::from_bytes(bytes as u64))?;
         Ok(state.bucket.as_mut().map(|b| b.take(bytes as u64, now)).unwrap_or_default())
     }
 
-    /// A thread that panicked in here left whole counts.
+    /// Every change is complete, even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One connection's place; given back when it is dropped.
+/// One admitted connection, until it is dropped.
 pub struct Ticket {
     allowance: Arc<Allowance>,
     throttled: bool,
@@ -176,12 +174,12 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// What the pump asks; `None` if the peer has neither a rate nor a day's bytes.
+    /// The throttle for the pump; `None` if the peer has neither a rate nor a daily number of bytes.
     pub fn throttle(&self) -> Option<&dyn Throttle> {
         self.throttled.then_some(self as &dyn Throttle)
     }
 
-    /// Counts what a connection without a throttle has moved; the others have paid.
+    /// Counts the bytes of a connection without a throttle. Those of other connections are counted already.
     fn account(&self) {
         if !self.throttled {
             let [up, down] = [&self.moved.up, &self.moved.down].map(|n| n.load(Ordering::Relaxed));
@@ -199,7 +197,7 @@ impl fmt::Debug for Ticket {
 
 impl Throttle for Ticket {
     fn take(&self, bytes: usize) -> Taken<'_> {
-        let paid = self.allowance.pay(bytes, today().0, Instant::now());
+        let paid = self.allowance.settle(bytes, today().0, Instant::now());
         Box::pin(async move {
             let wait = paid?;
             if !wait.is_zero() {
@@ -217,7 +215,7 @@ impl Drop for Ticket {
     }
 }
 
-/// The UTC day's number since 1970, and what is left of it.
+/// The number of UTC days since 1970, and the time left until the next one.
 pub fn today() -> (u64, Duration) {
     const DAY: u64 = 86_400;
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -245,22 +243,22 @@ mod tests {
     }
 
     #[test]
-    fn a_days_bytes_end_a_connection_and_the_next_day_begins_anew() {
+    fn used_up_bytes_end_a_connection_until_the_next_day() {
         let allowance = Allowance::new(PEER, Arc::default());
         let quota = Quota { bytes_per_day: Some(ByteSize::from_bytes(100)), ..Quota::default() };
         let (now, rest) = (Instant::now(), Duration::from_secs(60));
         allowance.enter(quota, (10, rest)).unwrap();
-        assert_eq!(allowance.pay(100, 10, now), Ok(Duration::ZERO));
-        let over = allowance.pay(1, 10, now).unwrap_err();
+        assert_eq!(allowance.settle(100, 10, now), Ok(Duration::ZERO));
+        let over = allowance.settle(1, 10, now).unwrap_err();
         assert_eq!((over.limit.as_bytes(), over.spent.as_bytes()), (100, 101));
         let refused = allowance.enter(quota, (10, rest)).unwrap_err();
         let limit = ByteSize::from_bytes(100);
         assert_eq!(refused, OverQuota::Bytes { limit, retry: rest });
         assert!(refused.to_string().contains("try again in 60s"), "{refused}");
-        // A clock that is set back is no new day.
+        // A clock that is set back does not start a new day.
         assert!(allowance.enter(quota, (9, rest)).is_err());
         allowance.enter(quota, (11, rest)).unwrap();
-        assert_eq!(allowance.pay(100, 11, now), Ok(Duration::ZERO));
+        assert_eq!(allowance.settle(100, 11, now), Ok(Duration::ZERO));
     }
 
     #[test]
@@ -270,13 +268,14 @@ mod tests {
         allowance.enter(quota, (1, Duration::ZERO)).unwrap();
         allowance.enter(quota, (1, Duration::ZERO)).unwrap();
         let now = Instant::now();
-        // A megabyte a second: two connections that take two each owe four, but for the burst.
-        let waits = [(); 4].map(|()| allowance.pay(1_000_000, 1, now).unwrap());
+        // At a megabyte per second, four payments of a megabyte each wait a second longer than the one before, except
+        // for the burst.
+        let waits = [(); 4].map(|()| allowance.settle(1_000_000, 1, now).unwrap());
         assert!(waits.windows(2).all(|w| w[1] == w[0] + Duration::from_secs(1)), "{waits:?}");
     }
 
     #[test]
-    fn a_rate_and_a_days_bytes_are_asked_by_the_pump() {
+    fn only_a_rate_or_daily_bytes_throttle_the_pump() {
         let quotas = Quotas::new(Arc::default());
         let asked = |quota| quotas.enter(PEER, quota, Arc::default()).unwrap().throttle().is_some();
         assert!(asked(Quota { rate: Some(Rate::from_bps(8)), ..Quota::default() }));
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_no_throttle_is_counted_all_the_same() {
+    fn bytes_without_a_throttle_are_counted_too() {
         let budget = Arc::new(Budget::new());
         let quotas = Quotas::new(Arc::clone(&budget));
         let moved: Arc<Moved> = Arc::default();
@@ -299,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn who_left_the_roster_is_forgotten_once_it_has_no_connection() {
+    fn a_former_member_is_forgotten_once_it_has_no_connection() {
         let quotas = Quotas::new(Arc::default());
         let date = thalweg_units::WallTime::from_unix_nanos(0);
         let empty = |version| Roster {

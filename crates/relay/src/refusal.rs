@@ -1,4 +1,4 @@
-//! Why a client got no connection, and what it is told.
+//! Reasons why a client gets no connection, and the replies that say so.
 
 use super::{denial::Denial, handshake::NOWHERE, quota::OverQuota, resolver::TooManyNames};
 use std::{io, time::Duration};
@@ -15,44 +15,44 @@ use tokio::{
 
 /// How long a refused client may take to read its reply and close.
 ///
-/// A connection that is closed with bytes unread (a client that sent its data
-/// at once) is reset, and the reply on its way is lost with it.
-const REFUSAL: Duration = Duration::from_secs(2);
+/// A connection that is closed with unread bytes (of a client that sent its data at once) is reset, and a reply in
+/// transit is lost.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Why a client got no connection.
+/// A reason why a client gets no connection.
 #[derive(Debug, Error)]
 pub enum Refusal {
-    /// Its messages took too long.
+    /// The client's messages took too long.
     #[error("handshake took longer than allowed")]
     Slow,
-    /// It went away within the handshake.
+    /// The client left during the handshake.
     #[error("client left within the handshake: {0}")]
     Left(#[source] io::Error),
-    /// It does not speak SOCKS5; it gets no byte, or a reply where the RFC has one.
+    /// The client does not speak SOCKS5. It gets no byte, or a reply where the RFC defines one.
     #[error("{0}")]
     NotSocks(#[source] Socks5Error),
-    /// It insists on an authentication.
+    /// The client offers no supported method.
     #[error("client offers no method that is spoken here")]
     NoMethod,
-    /// It announced terms, and sent others.
+    /// The client's terms are invalid.
     #[error(transparent)]
     Terms(#[from] TermsError),
-    /// The egress policy or a rule of the mesh.
+    /// The egress policy or a rule of the mesh denies the destination.
     #[error("denied: {0}")]
     Denied(#[from] Denial),
-    /// It has used up what it may.
+    /// The client has used up its quota.
     #[error("over quota: {0}")]
     Quota(#[from] OverQuota),
-    /// As many connections as this relay serves at a time.
+    /// The relay serves as many connections as it may.
     #[error("this relay serves as many connections as it may")]
     Full,
-    /// So many beyond that, that this one was not even listened to; it gets no byte.
+    /// The relay also has as many connections to refuse as it may, so this one is closed without a byte.
     #[error("this relay serves and refuses as many connections as it may")]
     Crowded,
-    /// It has as many look-ups as it may.
+    /// The client has as many name look-ups as it may.
     #[error("too many names at once: {0}")]
     Names(#[from] TooManyNames),
-    /// No second leg.
+    /// The second leg could not be established.
     #[error("{0}")]
     NoLeg(#[source] Cause),
 }
@@ -67,7 +67,7 @@ impl From<ReadError> for Refusal {
 }
 
 impl Refusal {
-    /// What the client is told, in the RFC's bytes; empty: nothing.
+    /// The reply in the encoding of RFC 1928; empty if the client gets none.
     pub fn message(&self) -> Vec<u8> {
         match self {
             Self::NoMethod | Self::NotSocks(Socks5Error::NoMethods) | Self::Terms(_) => {
@@ -77,7 +77,7 @@ impl Refusal {
         }
     }
 
-    /// The RFC's reply, where it has one.
+    /// The reply code, where the RFC defines one.
     fn reply(&self) -> Option<Reply> {
         Some(match self {
             Self::Slow | Self::Left(_) | Self::NoMethod | Self::Terms(_) | Self::Crowded => {
@@ -95,7 +95,7 @@ impl Refusal {
         })
     }
 
-    /// One word for counters, of a fixed set.
+    /// The label for counters, from a fixed set.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Slow => "slow",
@@ -114,23 +114,23 @@ impl Refusal {
         }
     }
 
-    /// Tells the client, where the RFC has words for it, and lets it read them.
+    /// Sends the reply, if there is one, and waits until the client has read it.
     ///
-    /// `prefix` is what was kept back to go with the reply.
+    /// `prefix` are bytes that were held back to be sent with the reply.
     pub async fn tell<S>(&self, client: &mut S, prefix: Vec<u8>)
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let message = self.message();
         if !message.is_empty() {
-            let told = [prefix, message].concat();
-            // A client that is gone by now does not miss it.
-            _ = timeout(REFUSAL, deliver(client, &told)).await;
+            let reply = [prefix, message].concat();
+            // Best effort: the client may be gone.
+            _ = timeout(REFUSAL_TIMEOUT, deliver(client, &reply)).await;
         }
     }
 }
 
-/// RFC 1928 §6's code for a leg that could not be made.
+/// The reply code of RFC 1928 §6 for a leg that could not be established.
 fn reply_to(cause: &Cause) -> Reply {
     let source = match cause {
         Cause::Connect { source, .. } => source,
@@ -147,7 +147,7 @@ fn reply_to(cause: &Cause) -> Reply {
     }
 }
 
-/// Writes the message, ends our direction, and reads the client's off.
+/// Writes the message, ends this direction, and reads and discards the client's bytes until its end.
 async fn deliver<S>(client: &mut S, message: &[u8]) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,

@@ -1,4 +1,4 @@
-//! Who turns names into addresses for a relay.
+//! Name resolution for a relay: the trait, the system's resolver, and one that members share fairly.
 
 use super::refusal::Refusal;
 use std::{
@@ -13,24 +13,23 @@ use thalweg_units::NodeId;
 use thalweg_wire::{Destination, Host};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Look-ups at a time: each holds a blocking thread, perhaps for half a minute. Half of the
-/// daemon's 64, so that files and its own look-ups always find one.
-const AT_ONCE: usize = 32;
+/// The most look-ups at a time, since each holds a blocking thread for up to half a minute. It is half of the daemon's
+/// 64 threads, so that file access and the daemon's own look-ups always find one.
+const MAX_LOOKUPS: usize = 32;
 
-/// Look-ups of one member at a time, waiting ones included: a web page has names of a
-/// handful of hosts, and four members must agree to take all of [`AT_ONCE`].
-const OF_ONE: usize = 8;
+/// The most look-ups of one member at a time, including waiting ones. A web page has names of a handful of hosts, and
+/// four members together are needed to take all of [`MAX_LOOKUPS`].
+const MAX_PER_MEMBER: usize = 8;
 
 /// The answer to [`Resolver::resolve`].
 pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<Vec<SocketAddr>, Cause>> + Send + 'a>>;
 
 /// Turns a destination into addresses.
 ///
-/// A relay asks once for each name of a connection, checks every address of
-/// the answer, and dials checked addresses alone: whatever is answered the
-/// next time (DNS rebinding) changes nothing.
+/// A relay resolves each name of a connection once, checks every address of the answer, and dials only checked
+/// addresses. So a different answer to a later query (DNS rebinding) has no effect.
 pub trait Resolver: Send + Sync + fmt::Debug {
-    /// All addresses of `host`, at least one; an address is its own answer.
+    /// Returns all addresses of `host`, at least one. An address resolves to itself.
     fn resolve<'a>(&'a self, host: &'a Destination) -> Answer<'a>;
 }
 
@@ -44,36 +43,35 @@ impl Resolver for SystemResolver {
     }
 }
 
-/// A resolver that members share: so many look-ups at a time, and so many of one member.
+/// A resolver that members share, with bounds on the look-ups at a time in all and of each member.
 ///
-/// A look-up counts until it has really ended, also if nobody waits for it any more:
-/// the system's cannot be broken off. Addresses are no look-ups. To be used within a
-/// tokio runtime.
+/// A look-up counts until it has really ended, even if nobody waits for it any more, because the system's look-ups
+/// cannot be cancelled. Addresses take no look-up. Must be used within a tokio runtime.
 #[derive(Debug)]
 pub struct SharedResolver {
     inner: Arc<dyn Resolver>,
     all: Arc<Semaphore>,
-    /// Of those who have look-ups alone: at most [`OF_ONE`] for each session there is.
+    /// Only of members with look-ups, of which there are at most [`MAX_PER_MEMBER`] for each session.
     members: Mutex<BTreeMap<NodeId, Arc<Semaphore>>>,
 }
 
-/// Why a member's look-up is not even begun.
+/// The member has too many look-ups, so another one is not started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{OF_ONE} names at a time are a member's most; try again when one is resolved")]
+#[error("{MAX_PER_MEMBER} names at a time are a member's most; try again when one is resolved")]
 pub struct TooManyNames;
 
 impl SharedResolver {
-    /// Asks `inner`.
+    /// Creates a shared resolver over `inner`.
     pub fn new(inner: Arc<dyn Resolver>) -> Self {
-        let all = Arc::new(Semaphore::new(AT_ONCE));
+        let all = Arc::new(Semaphore::new(MAX_LOOKUPS));
         Self { inner, all, members: Mutex::default() }
     }
 
-    /// As [`Resolver::resolve`], for the member with this principal key; waits while there
-    /// are too many look-ups of others.
+    /// Like [`Resolver::resolve`], for the member with this principal key. Waits while there are too many look-ups of
+    /// others.
     ///
     /// # Errors
-    /// [`Refusal::NoLeg`] with the resolver's; [`Refusal::Names`], at once.
+    /// [`Refusal::NoLeg`] with the resolver's error; [`Refusal::Names`] at once if the member has too many look-ups.
     pub async fn resolve_for(
         &self,
         member: NodeId,
@@ -89,22 +87,23 @@ impl SharedResolver {
         answer.map_err(Refusal::NoLeg)
     }
 
-    /// One of the member's look-ups; `None` if all are taken.
+    /// Takes one of the member's look-ups; `None` if all are taken.
     fn share(&self, member: NodeId) -> Option<OwnedSemaphorePermit> {
-        // A thread that panicked in here left whole entries.
+        // Every change is complete, even if a thread panicked while it held the lock.
         let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        members.retain(|_, places| places.available_permits() < OF_ONE);
-        let places = members.entry(member).or_insert_with(|| Arc::new(Semaphore::new(OF_ONE)));
-        Arc::clone(places).try_acquire_owned().ok()
+        members.retain(|_, permits| permits.available_permits() < MAX_PER_MEMBER);
+        let permits =
+            members.entry(member).or_insert_with(|| Arc::new(Semaphore::new(MAX_PER_MEMBER)));
+        Arc::clone(permits).try_acquire_owned().ok()
     }
 
-    /// In a task of its own, which keeps the places until the look-up's end.
+    /// Runs a look-up in a task of its own, which holds the permits until the look-up's end.
     async fn ask(
         &self,
         host: &Destination,
         share: Option<OwnedSemaphorePermit>,
     ) -> Result<Vec<SocketAddr>, Cause> {
-        // It fails only when closed, which nobody does.
+        // This fails only if the semaphore is closed, which never happens.
         let place = Arc::clone(&self.all).acquire_owned().await;
         let (inner, host) = (Arc::clone(&self.inner), host.clone());
         let looking = tokio::spawn(async move {
@@ -115,7 +114,7 @@ impl SharedResolver {
     }
 }
 
-/// Without a member's share: for names that the mesh has chosen.
+/// Resolves without a member's share, for names that the roster contains.
 impl Resolver for SharedResolver {
     fn resolve<'a>(&'a self, host: &'a Destination) -> Answer<'a> {
         match &host.host {
@@ -137,7 +136,7 @@ mod tests {
 
     const ANSWER: &str = "192.0.2.1:80";
 
-    /// Names beginning with `hangs` are answered when told; all others at once.
+    /// Answers names that begin with `hangs` on request, and all others at once.
     #[derive(Debug, Default)]
     struct Hanging {
         answer: Notify,
@@ -174,12 +173,12 @@ mod tests {
         matches!(answer, Err(Refusal::Names(_)))
     }
 
-    /// Begins look-ups and gives each of them up, as a session that is out of time.
-    async fn give_up(shared: &SharedResolver, by: NodeId, names: usize) -> usize {
+    /// Starts look-ups and drops each of them, like a session that runs out of time. Returns the number of refusals.
+    async fn give_up(shared: &SharedResolver, member: NodeId, names: usize) -> usize {
         let mut refusals = 0;
         for n in 0..names {
             let to = host(&format!("hangs-{n}.test"));
-            let mut asked = pin!(shared.resolve_for(by, &to));
+            let mut asked = pin!(shared.resolve_for(member, &to));
             tokio::select! {
                 biased;
                 answer = &mut asked => refusals += usize::from(is_refused(answer)),
@@ -190,17 +189,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_member_whose_names_hang_takes_its_share_alone() {
+    async fn a_member_with_hanging_look_ups_takes_only_its_share() {
         let (hanging, shared) = scene();
         let refusals = give_up(&shared, member(1), 1000).await;
-        assert_eq!(refusals, 1000 - OF_ONE, "given up is not ended");
-        assert_eq!(hanging.begun.load(Ordering::SeqCst), OF_ONE);
+        assert_eq!(refusals, 1000 - MAX_PER_MEMBER, "given up is not ended");
+        assert_eq!(hanging.begun.load(Ordering::SeqCst), MAX_PER_MEMBER);
         let other = shared.resolve_for(member(2), &host("other.test")).await.unwrap();
         assert_eq!(other, [ANSWER.parse().unwrap()]);
         assert!(is_refused(shared.resolve_for(member(1), &host("good.test")).await));
         let address: Destination = "192.0.2.1:80".parse().unwrap();
         shared.resolve_for(member(1), &address).await.expect("an address is no look-up");
-        // Once they have ended, the share is free again.
+        // After their end the member's share is free again.
         hanging.answer.notify_waiters();
         while shared.resolve_for(member(1), &host("good.test")).await.is_err() {
             yield_now().await;
@@ -210,10 +209,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_than_the_bound_run_and_the_next_waits() {
+    async fn look_ups_beyond_the_bound_wait() {
         let (hanging, shared) = scene();
-        for seed in 0..(AT_ONCE / OF_ONE) as u8 {
-            assert_eq!(give_up(&shared, member(seed), OF_ONE).await, 0);
+        for seed in 0..(MAX_LOOKUPS / MAX_PER_MEMBER) as u8 {
+            assert_eq!(give_up(&shared, member(seed), MAX_PER_MEMBER).await, 0);
         }
         let to = host("late.test");
         let mut late = pin!(shared.resolve_for(member(99), &to));
@@ -224,7 +223,7 @@ mod tests {
                 () = yield_now() => {}
             }
         }
-        assert_eq!(hanging.begun.load(Ordering::SeqCst), AT_ONCE);
+        assert_eq!(hanging.begun.load(Ordering::SeqCst), MAX_LOOKUPS);
         hanging.answer.notify_one();
         late.await.unwrap();
     }

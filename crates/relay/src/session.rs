@@ -1,4 +1,4 @@
-//! One client's connection: the handshake, the egress policy, the second leg, the pump.
+//! One connection of a plain client: the handshake, the egress policy, the second leg, the pump.
 
 use super::{
     RelayConfig,
@@ -20,37 +20,37 @@ use thalweg_wire::{
 };
 use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
 
-/// How a session ended otherwise than by both sides' ends.
+/// How a session ended, if not by the ends of both directions.
 enum Ended {
-    /// Before the second leg stood.
+    /// It was refused before the second leg was established.
     Refused(Refusal),
-    /// After.
+    /// It broke after the second leg was established.
     Broken(Stopped),
 }
 
-/// What a session did, for the log.
+/// A session's destination and traffic, for the log.
 #[derive(Debug, Default)]
-struct Story {
+struct SessionRecord {
     to: Option<Destination>,
     address: Option<SocketAddr>,
     moved: Moved,
 }
 
-/// Serves one client to the end; gives the log line of it.
+/// Serves one client to the end. Returns the log event of the session.
 pub async fn serve(client: TcpStream, from: SocketAddr, config: &RelayConfig) -> Event {
     let started = Instant::now();
-    let mut story = Story::default();
-    let event = match run(Resetting::new(client), config, &mut story).await {
+    let mut record = SessionRecord::default();
+    let event = match run(Resetting::new(client), config, &mut record).await {
         Ok(()) => Event::new("closed"),
         Err(Ended::Refused(why)) => Event::new("refused").with("why", why),
         Err(Ended::Broken(why)) => Event::new("broken").with("why", why),
     };
-    let event = story.told_in(event.with("client", from));
+    let event = record.add_to(event.with("client", from));
     event.with_number("took_ms", started.elapsed().as_millis())
 }
 
-impl Story {
-    fn told_in(self, mut event: Event) -> Event {
+impl SessionRecord {
+    fn add_to(self, mut event: Event) -> Event {
         if let Some(to) = self.to {
             event = event.with("to", to);
         }
@@ -63,10 +63,14 @@ impl Story {
     }
 }
 
-async fn run(mut client: Resetting, config: &RelayConfig, story: &mut Story) -> Result<(), Ended> {
-    match open(&mut client, config, story).await {
+async fn run(
+    mut client: Resetting,
+    config: &RelayConfig,
+    record: &mut SessionRecord,
+) -> Result<(), Ended> {
+    match open(&mut client, config, record).await {
         Ok(destination) => {
-            carry(client, destination, config, &story.moved).await.map_err(Ended::Broken)
+            carry(client, destination, config, &record.moved).await.map_err(Ended::Broken)
         }
         Err(why) => {
             why.tell(&mut *client, Vec::new()).await;
@@ -76,19 +80,19 @@ async fn run(mut client: Resetting, config: &RelayConfig, story: &mut Story) -> 
     }
 }
 
-/// Hears what the client wants and makes the second leg.
+/// Reads the client's request and establishes the second leg.
 async fn open(
     client: &mut TcpStream,
     config: &RelayConfig,
-    story: &mut Story,
+    record: &mut SessionRecord,
 ) -> Result<Resetting, Refusal> {
-    let to = story.to.insert(handshake::read_request(client, config.handshake).await?);
+    let to = record.to.insert(handshake::read_request(client, config.handshake).await?);
     let destination = second_leg(to, config).await?;
-    story.address = destination.peer_addr().ok();
+    record.address = destination.peer_addr().ok();
     Ok(destination)
 }
 
-/// Resolves, checks and connects: only addresses that passed are dialled.
+/// Resolves the destination, checks its addresses, and connects to those that passed.
 async fn second_leg(to: &Destination, config: &RelayConfig) -> Result<Resetting, Refusal> {
     config.egress.check_port(to.port)?;
     let connecting = async {
@@ -104,9 +108,9 @@ async fn second_leg(to: &Destination, config: &RelayConfig) -> Result<Resetting,
     connected.unwrap_or(Err(Refusal::NoLeg(Cause::TimedOut(config.connect))))
 }
 
-/// Tells the client that the second leg stands, and moves bytes until both directions end.
+/// Replies to the client that the second leg is established, and moves bytes until both directions end.
 ///
-/// Dropped on an error, both legs are reset.
+/// On an error both legs are dropped, which resets them.
 async fn carry(
     mut client: Resetting,
     destination: Resetting,
@@ -122,9 +126,9 @@ async fn carry(
 
 /// The options of both legs.
 ///
-/// No TCP_USER_TIMEOUT: it would end connections to slow readers, see
-/// [`SocketOptions::user_timeout`]; [`thalweg_net::liveness`] watches instead.
-/// Keepalive at 60 s keeps 8,000 idle connections at 270 packets a second.
+/// They have no TCP_USER_TIMEOUT: it would end connections to slow readers, see [`SocketOptions::user_timeout`];
+/// [`thalweg_net::liveness`] watches the connections instead. With keepalives every 60 s, 8,000 idle connections take
+/// 270 packets a second.
 pub fn leg_options() -> SocketOptions {
     SocketOptions {
         user_timeout: None,

@@ -1,4 +1,4 @@
-//! Paths that deliveries are at work on: two senders of one name come one after the other.
+//! Claims on paths: two deliveries that store the same path run one after the other.
 
 use super::path_key::{Keys, PathKey, directory_id};
 use std::{
@@ -6,14 +6,14 @@ use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-/// All that are claimed.
+/// All claimed paths.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     keys: Mutex<BTreeSet<PathKey>>,
     freed: Condvar,
 }
 
-/// Some paths, until it is dropped.
+/// A claim on some paths, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Claim<'a> {
     claims: &'a Claims,
@@ -22,7 +22,7 @@ pub(super) struct Claim<'a> {
 
 impl Claims {
     /// Waits until none of these paths in the accepting directory `place` is claimed, and claims them all at once, so
-    /// that nobody waits in a ring. Blocks for other deliveries' disk.
+    /// that deliveries cannot deadlock. Blocks while other deliveries wait for the disk.
     pub(super) fn wait(&self, place: &[u8], paths: &[Vec<u8>]) -> Claim<'_> {
         let mut keys = Keys::up_to(place);
         let keys: Vec<PathKey> =
@@ -67,7 +67,7 @@ impl Claims {
         claimed.iter().filter_map(below).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// A thread that panicked in here left a whole set.
+    /// Every change is complete, even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, BTreeSet<PathKey>> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,6 +1,6 @@
-//! What is not at the source goes, where the settings allow it.
+//! Removal of surplus files: names that do not exist at the source, where the settings allow removals.
 
-use super::{Bay, check_removal, protected::Protected, read_only};
+use super::{Destination, check_removal, protected::Protected, read_only};
 use crate::{Excludes, Reader, beneath::failure};
 use rustix::{
     fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, openat, statat, unlinkat},
@@ -17,11 +17,12 @@ use std::{
 use thalweg_wire::object::{Failure, Removed, Surplus, is_ours};
 use tokio_util::sync::CancellationToken;
 
-/// Names that a reply tells, of each sort: with long ones it stays within both ends' sockets.
-const TOLD: usize = 64;
+/// The most removed names and the most failures in one reply: even with long names it stays within both ends' socket
+/// buffers.
+const MAX_NAMES: usize = 64;
 
-/// Directories in directories; each takes a descriptor. What is deeper stays, and is named.
-const DEEPEST: usize = 256;
+/// The most nested directories, since each takes a descriptor. Deeper ones are not removed, and are reported.
+const MAX_DEPTH: usize = 256;
 
 /// Removes the surplus names in a range of a directory, or only reports them. Blocks on the disk; ends early on
 /// `stop`.
@@ -33,14 +34,14 @@ pub(crate) fn clear(
     surplus: &Surplus,
     stop: &CancellationToken,
 ) -> Result<Removed, Failure> {
-    let mut bay = Bay::of(reader, &surplus.into)?;
+    let mut destination = Destination::of(reader, &surplus.into)?;
     let below = surplus.directory.as_bytes();
-    bay.parts(below)?;
+    destination.parts(below)?;
     let excludes = Excludes::new(&surplus.exclude)?;
-    // One that is not there holds nothing.
-    let found = match bay.directory(below, false) {
+    // A missing directory has no surplus names.
+    let found = match destination.directory(below, false) {
         // A sent directory will replace what is there, so nothing in it is surplus.
-        Err(_) if !surplus.remove && bay.obstacle(below)?.is_some() => {
+        Err(_) if !surplus.remove && destination.obstacle(below)?.is_some() => {
             return Ok(Removed::default());
         }
         found => found?,
@@ -108,7 +109,7 @@ fn each_of_all(
     let (excludes, stop) = (&Excludes::default(), &CancellationToken::new());
     let (removed, sent) = (Removed::default(), &b""[..]);
     let mut removal = Removal { protected, excludes, stop, remove, above: path, sent, removed };
-    removal.entry(directory.as_fd(), name, DEEPEST);
+    removal.entry(directory.as_fd(), name, MAX_DEPTH);
     let Some((name, why)) = removal.removed.failed.pop() else { return Ok(()) };
     Err(Failure::System(format!("{}: {why}", crate::beneath::shown(&name))))
 }
@@ -140,7 +141,7 @@ impl Removal<'_> {
                 let entry = entry?;
                 let name = entry.file_name().to_bytes();
                 if name != b"." && name != b".." && goes(name) {
-                    self.entry(directory.as_fd(), name, DEEPEST);
+                    self.entry(directory.as_fd(), name, MAX_DEPTH);
                 }
             }
             // A file system may skip names while others are removed (readdir(3p)).
@@ -275,7 +276,7 @@ impl Removal<'_> {
 
     fn count(&mut self, path: &[u8]) {
         self.removed.count += 1;
-        if self.removed.names.len() < TOLD {
+        if self.removed.names.len() < MAX_NAMES {
             self.removed.names.push(path.to_vec());
         }
     }
@@ -283,7 +284,7 @@ impl Removal<'_> {
     /// Records a failure, once for each path.
     fn fail(&mut self, path: &[u8], why: Failure) {
         let failed = &mut self.removed.failed;
-        if failed.len() < TOLD && !failed.iter().any(|(known, _)| known == path) {
+        if failed.len() < MAX_NAMES && !failed.iter().any(|(known, _)| known == path) {
             failed.push((path.to_vec(), why));
         }
     }

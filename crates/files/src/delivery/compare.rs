@@ -1,8 +1,8 @@
-//! What lies where a delivery is to be; nothing is changed.
+//! Compares a delivery with the existing files at its target. Changes nothing.
 
 use super::{
-    Bay, Blocked, Directory, Obstacle, dress::may_change, dress_of, fidelity::declined_rules,
-    maker, protected::is_of_other_service,
+    Blocked, Destination, Directory, Obstacle, dress::may_change, dress_of,
+    fidelity::declined_rules, maker, protected::is_of_other_service,
 };
 use crate::{
     Reader,
@@ -25,15 +25,15 @@ use thalweg_wire::object::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Ranges of files in the making that one reply tells, 8 KiB: of more files it is said that nothing is there.
-const RANGES: usize = 512;
+/// The most ranges of partially received files in one reply, 8 KiB. Further files are reported as missing.
+const MAX_RANGES: usize = 512;
 
-/// A shorter file comes at once, so that no part of it is ever kept.
-const PARTED: u64 = 256 << 10;
+/// Shorter files are sent in one piece, so that no part of them is ever kept.
+const MIN_PARTED: u64 = 256 << 10;
 
 struct Comparer<'a> {
     inbox: &'a Inbox,
-    bay: Bay<'a>,
+    destination: Destination<'a>,
     rules: Rules,
     reply: Compared,
     ranges: usize,
@@ -45,10 +45,11 @@ struct Comparer<'a> {
     checked: BTreeSet<&'a FilePath>,
 }
 
-/// Compares each entry with what is there, with hashes also the content. Blocks on the disk; ends early on `stop`.
+/// Compares each entry with the existing item at its path. If hashes are given, compares the content as well. Blocks on
+/// the disk; ends early on `stop`.
 ///
 /// # Errors
-/// [`Failure::NotOffered`] for all.
+/// [`Failure::NotOffered`] if the member may not write to the target.
 pub(crate) fn compare(
     inbox: &Inbox,
     reader: &Reader,
@@ -57,15 +58,15 @@ pub(crate) fn compare(
     stop: &CancellationToken,
 ) -> Result<Compared, Failure> {
     let Delivery { into, rules, entries, .. } = delivery;
-    let bay = Bay::of(reader, into)?.following(*rules);
-    let declined = declined_rules(*rules, bay.may()?);
+    let destination = Destination::of(reader, into)?.following(*rules);
+    let declined = declined_rules(*rules, destination.may()?);
     let reply = Compared { declined, ..Compared::default() };
     let mut comparer = Comparer {
         inbox,
-        bay,
+        destination,
         rules: *rules,
         reply,
-        ranges: RANGES,
+        ranges: MAX_RANGES,
         times: StoredTimes::looking(),
         stop,
         hashed: 0,
@@ -76,7 +77,7 @@ pub(crate) fn compare(
         let found = found.unwrap_or_else(|why| comparer.reply.refuse(why));
         comparer.reply.found.push(found);
     }
-    let near = comparer.bay.nearest(b"").ok().flatten();
+    let near = comparer.destination.nearest(b"").ok().flatten();
     comparer.reply.room = near.and_then(|near| room(&near));
     Ok(comparer.reply)
 }
@@ -85,12 +86,12 @@ impl<'a> Comparer<'a> {
     fn look(&mut self, entry: &'a Entry, check: Option<&Check>) -> Result<Found, Failure> {
         let path = entry.path.as_bytes();
         if path.is_empty() {
-            return self.look_at_all(entry);
+            return self.look_at_target(entry);
         }
-        let (above, name) = self.bay.parts(path)?;
-        let directory = match self.bay.directory(above, false) {
+        let (above, name) = self.destination.parts(path)?;
+        let directory = match self.destination.directory(above, false) {
             Err(why) => return self.look_behind_obstacle(entry, above, why),
-            Ok(None) => return self.look_where_nothing_is(entry, above),
+            Ok(None) => return self.look_at_missing(entry, above),
             Ok(Some(directory)) => directory,
         };
         may_be(entry, &directory)?;
@@ -118,22 +119,22 @@ impl<'a> Comparer<'a> {
         }
     }
 
-    /// A directory above the entry cannot be opened, for the reason `why`. If that is because something else has its
-    /// name, the sent directory may replace it.
+    /// Compares an entry whose parent directory cannot be opened, for the reason `why`. If the reason is that another
+    /// item has its name, the sent directory may replace that item.
     fn look_behind_obstacle(
         &mut self,
         entry: &Entry,
         above: &[u8],
         why: Failure,
     ) -> Result<Found, Failure> {
-        let Some(Blocked { directory, name, found }) = self.bay.obstacle(above)? else {
+        let Some(Blocked { directory, name, found }) = self.destination.obstacle(above)? else {
             return Err(why);
         };
         Obstacle::new(&directory, &name, found).check(self.rules)?;
         self.look_below(entry, &directory)
     }
 
-    /// Whether an existing directory would get another mode or time.
+    /// Compares an existing directory: [`Found::Undressed`] if it would get another mode or time.
     fn look_at_directory(
         &mut self,
         entry: &Entry,
@@ -144,7 +145,7 @@ impl<'a> Comparer<'a> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let is_mine = || {
             let opened = openat(above, OsStr::from_bytes(name), flags, Mode::empty());
-            opened.is_ok_and(|opened| maker::may_finish(opened, self.bay.reader))
+            opened.is_ok_and(|opened| maker::may_finish(opened, self.destination.reader))
         };
         let (wanted, is) = (entry.modified, modified(found));
         let has_time = self.times.are_same(above.as_fd(), above.device, wanted, is);
@@ -156,29 +157,30 @@ impl<'a> Comparer<'a> {
 
     /// The member's rights to a directory that is `found` in `above`.
     fn may_at(&self, above: &Directory, found: &Stat) -> May {
-        let is_protected = above.may.is_protected || is_of_other_service(self.bay.reader, found);
+        let is_protected =
+            above.may.is_protected || is_of_other_service(self.destination.reader, found);
         May { is_protected, ..above.may }
     }
 
-    /// The directory into which all goes.
-    fn look_at_all(&mut self, entry: &Entry) -> Result<Found, Failure> {
+    /// Compares the target directory itself.
+    fn look_at_target(&mut self, entry: &Entry) -> Result<Found, Failure> {
         if entry.kind != Kind::Directory {
             return Err(Failure::System("a file cannot be the directory that it goes to".into()));
         }
-        if self.bay.directory(b"", false)?.is_some() {
+        if self.destination.directory(b"", false)?.is_some() {
             return Ok(Found::Same);
         }
-        self.look_where_nothing_is(entry, b"")
+        self.look_at_missing(entry, b"")
     }
 
-    fn look_where_nothing_is(&mut self, entry: &Entry, above: &[u8]) -> Result<Found, Failure> {
-        let Some(near) = self.bay.nearest(above)? else { return Ok(Found::Nothing) };
+    fn look_at_missing(&mut self, entry: &Entry, above: &[u8]) -> Result<Found, Failure> {
+        let Some(near) = self.destination.nearest(above)? else { return Ok(Found::Nothing) };
         self.look_below(entry, &near)
     }
 
     /// Checks an entry whose parent does not exist yet; `near` is its nearest existing ancestor.
     fn look_below(&mut self, entry: &Entry, near: &Directory) -> Result<Found, Failure> {
-        let below = self.bay.path(entry.path.as_bytes());
+        let below = self.destination.path(entry.path.as_bytes());
         let parts = below.iter().filter(|letter| **letter == b'/').count();
         let known = near.path.iter().filter(|letter| **letter == b'/').count();
         let depth = near.depth + parts.saturating_sub(known + 1);
@@ -241,7 +243,7 @@ impl<'a> Comparer<'a> {
         Ok(())
     }
 
-    /// Something else is there.
+    /// Checks that an existing item of another kind or content may be replaced.
     fn conflict(
         &mut self,
         entry: &Entry,
@@ -251,18 +253,21 @@ impl<'a> Comparer<'a> {
     ) -> Result<Found, Failure> {
         let obstacle = Obstacle::new(directory, name, *found);
         obstacle.check(self.rules)?;
-        obstacle.check_content(self.bay.reader)?;
+        obstacle.check_content(self.destination.reader)?;
         directory.check_writable()?;
         Ok(self.begun(entry))
     }
 
-    /// Which bytes of a large file are kept.
+    /// Returns the kept bytes of a partially received large file.
     fn begun(&mut self, entry: &Entry) -> Found {
         let Kind::File { snapshot } = &entry.kind else { return Found::Nothing };
-        if snapshot.size < PARTED || self.ranges == 0 {
+        if snapshot.size < MIN_PARTED || self.ranges == 0 {
             return Found::Nothing;
         }
-        let kept = self.inbox.begun(self.bay.reader, &self.bay.into, entry).unwrap_or_default();
+        let kept = self
+            .inbox
+            .begun(self.destination.reader, &self.destination.into, entry)
+            .unwrap_or_default();
         if kept.is_empty() || kept.len() > self.ranges {
             return Found::Nothing;
         }
@@ -271,12 +276,13 @@ impl<'a> Comparer<'a> {
     }
 }
 
-/// Whether this kind of thing is taken in a directory.
+/// Checks that an entry of this kind may be stored in a directory.
 pub(super) fn may_be(entry: &Entry, directory: &Directory) -> Result<(), Failure> {
     may_be_at(entry, directory, directory.depth)
 }
 
-/// The same for a path that is `depth` levels below the accepting directory. `near` is its nearest existing ancestor.
+/// Like [`may_be`], for a path that is `depth` levels below the accepting directory. `near` is its nearest existing
+/// ancestor.
 fn may_be_at(entry: &Entry, near: &Directory, depth: usize) -> Result<(), Failure> {
     let refused = |why: &str| Err(Failure::System(why.to_owned()));
     match &entry.kind {
@@ -293,7 +299,7 @@ fn may_be_at(entry: &Entry, near: &Directory, depth: usize) -> Result<(), Failur
     }
 }
 
-/// Bytes and files that there is room for.
+/// The bytes and files that the file system of a directory has room for; `None` if it cannot be asked.
 pub(super) fn room(directory: &Directory) -> Option<(u64, u64)> {
     let found = fstatvfs(directory).ok()?;
     let is_root = rustix::process::geteuid().is_root();
@@ -301,7 +307,7 @@ pub(super) fn room(directory: &Directory) -> Option<(u64, u64)> {
         true => (found.f_bfree, found.f_ffree),
         false => (found.f_bavail, found.f_favail),
     };
-    // A file system without a table of inodes says that it has none.
+    // A file system without an inode table reports 0 inodes.
     let files = if found.f_files == 0 { u64::MAX } else { files };
     Some((blocks.saturating_mul(found.f_frsize), files))
 }

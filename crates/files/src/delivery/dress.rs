@@ -1,6 +1,6 @@
-//! The end of a delivery: directories get their modes and times, the deepest first.
+//! The end of a delivery: sets the modes and times of directories, the deepest first.
 
-use super::{Bay, UNFINISHED, check_replacement, dress_of, leftovers, maker, xattr_bytes};
+use super::{Destination, UNFINISHED, check_replacement, dress_of, leftovers, maker, xattr_bytes};
 use crate::{Reader, beneath::failure, offer::May, store::Inbox};
 use rustix::{
     fs::{FileType, Mode, OFlags, Stat, fstat, futimens, openat},
@@ -10,26 +10,26 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
 use thalweg_part::Attributes;
 use thalweg_wire::object::{Delivery, Described, Entry, Failure, Kind, Rules, Undone};
 
-/// Group and others: what a mode shows to more users than the directory's owner.
+/// The mode bits of group and others, which show content to more users than the directory's owner.
 const OTHERS: u32 = 0o077;
 
-/// Gives directories, and files that are there with another mode or time, theirs. Tells what could not be done, and
-/// which directories keep a wider mode that they had before.
+/// Sets the modes and times of directories, and of existing files that differ only in these. Returns the entries that
+/// failed, and the directories that keep an earlier mode that is wider than requested.
 ///
 /// # Errors
-/// [`Failure::NotOffered`] for all.
+/// [`Failure::NotOffered`]: nothing was changed.
 pub(crate) fn dress(
     inbox: &Inbox,
     reader: &Reader,
     delivery: &Delivery,
 ) -> Result<(Undone, Undone), Failure> {
     let Delivery { into, rules, entries, .. } = delivery;
-    let mut bay = Bay::of(reader, into)?.following(*rules);
+    let mut destination = Destination::of(reader, into)?.following(*rules);
     let (mut undone, mut wider) = (Undone::default(), Undone::default());
     for (number, Described(entry)) in (0..).zip(entries) {
         let done = match &entry.kind {
-            Kind::Directory => dress_directory(inbox, &mut bay, *rules, entry),
-            Kind::File { .. } => dress_file(&mut bay, *rules, entry).map(|()| None),
+            Kind::Directory => dress_directory(inbox, &mut destination, *rules, entry),
+            Kind::File { .. } => dress_file(&mut destination, *rules, entry).map(|()| None),
             _ => Ok(None),
         };
         match done {
@@ -44,35 +44,36 @@ pub(crate) fn dress(
     Ok((undone, wider))
 }
 
-/// The mode that it keeps, if that shows it to more users than the sender's.
+/// Sets a directory's mode and time. Returns the mode that it keeps, if that shows it to more users than the sender's
+/// mode.
 fn dress_directory(
     inbox: &Inbox,
-    bay: &mut Bay<'_>,
+    destination: &mut Destination<'_>,
     rules: Rules,
     entry: &Entry,
 ) -> Result<Option<u32>, Failure> {
     let below = entry.path.as_bytes();
-    bay.parts(below)?;
+    destination.parts(below)?;
     let failed = |e| failure(below, e);
-    let Some(directory) = bay.open(below, None)? else { return Err(failed(Errno::NOENT)) };
+    let Some(directory) = destination.open(below, None)? else { return Err(failed(Errno::NOENT)) };
     leftovers::remove(&directory, &inbox.names, &inbox.claims, inbox.since);
     let found = fstat(&directory).map_err(failed)?;
     let (is, wanted) = (found.st_mode & 0o7777, u32::from(entry.mode & 0o777));
     let may = directory.depth > 0
         && may_change(directory.may, rules, &found, wanted, || {
-            maker::may_finish(&directory, bay.reader)
+            maker::may_finish(&directory, destination.reader)
         });
     let dress = dress_of(entry, rules, directory.may);
     if may {
         let charge = directory.quota.take(&directory, xattr_bytes(entry), 0)?;
         dress.put_xattrs(&directory).map_err(failed)?;
         charge.keep();
-        // That its files have the directory's group is this host's choice.
+        // The set-group bit is this host's choice: new files get the directory's group.
         let mode = (wanted | is & 0o2000) as u16;
         Attributes { mode, ..dress.attributes }.put(&directory).map_err(failed)?;
         maker::forget(&directory);
     } else if directory.depth > 0 {
-        // Another's directory keeps its time as it keeps its mode.
+        // The time of another user's directory cannot be set; it keeps its time as well as its mode.
         _ = futimens(&directory, &dress.attributes.times());
     }
     Ok((!may && is & OTHERS & !wanted != 0).then_some(is & 0o777))
@@ -94,10 +95,16 @@ pub(super) fn may_change(
     if is_new { is_mine() } else { shows_the_same || may.replaces(rules) }
 }
 
-fn dress_file(bay: &mut Bay<'_>, rules: Rules, entry: &Entry) -> Result<(), Failure> {
-    let (above, name) = bay.parts(entry.path.as_bytes())?;
+fn dress_file(
+    destination: &mut Destination<'_>,
+    rules: Rules,
+    entry: &Entry,
+) -> Result<(), Failure> {
+    let (above, name) = destination.parts(entry.path.as_bytes())?;
     let failed = |e| failure(name, e);
-    let Some(directory) = bay.directory(above, false)? else { return Err(failed(Errno::NOENT)) };
+    let Some(directory) = destination.directory(above, false)? else {
+        return Err(failed(Errno::NOENT));
+    };
     let what = "other modes and times";
     check_replacement(&directory.path, what, directory.may)?;
     if !rules.has(Rules::REPLACE) {

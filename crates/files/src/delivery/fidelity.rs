@@ -16,7 +16,7 @@ pub(crate) fn localize(reader: &Reader, delivery: &mut Delivery) -> Result<(), F
     translate(reader, into, *rules, owners, entries)
 }
 
-/// The same for one entry.
+/// Like [`localize`], for one entry.
 ///
 /// # Errors
 /// [`Failure::NotOffered`].

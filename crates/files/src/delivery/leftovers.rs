@@ -1,4 +1,4 @@
-//! Temporary files of deliveries: their names, and the removal of those that a crash left.
+//! Temporary files of deliveries: their names, and the removal of files that a crash left behind.
 
 use super::{Claims, Directory};
 use rustix::fs::{AtFlags, Dir, unlinkat};

@@ -1,6 +1,6 @@
 //! Creates hard links to delivered files.
 
-use super::{Bay, Directory, Obstacle, TemporaryNames, put::sync_names};
+use super::{Destination, Directory, Obstacle, TemporaryNames, put::sync_names};
 use crate::{Reader, beneath::failure, sample, store::Inbox};
 use rustix::{
     fs::{FileType, Mode, OFlags, fstat, openat},
@@ -30,11 +30,11 @@ pub(crate) fn link(
     request: &Links,
 ) -> Result<(u64, Undone), Failure> {
     let Links { into, rules, links, make } = request;
-    let bay = Bay::of(reader, into)?.following(*rules);
-    let paths: Vec<_> = links.iter().map(|link| bay.path(link.name.as_bytes())).collect();
-    let _claim = inbox.claims.wait(bay.place()?, &paths);
+    let destination = Destination::of(reader, into)?.following(*rules);
+    let paths: Vec<_> = links.iter().map(|link| destination.path(link.name.as_bytes())).collect();
+    let _claim = inbox.claims.wait(destination.place()?, &paths);
     let mut linker = Linker {
-        bay,
+        destination,
         rules: *rules,
         make: *make,
         changed: BTreeSet::new(),
@@ -44,15 +44,15 @@ pub(crate) fn link(
     };
     let (mut undone, mut made) = (Undone::default(), Vec::new());
     for (number, link) in (0..).zip(links) {
-        let idle = inbox.check_idle(&linker.bay.path(link.name.as_bytes()));
+        let idle = inbox.check_idle(&linker.destination.path(link.name.as_bytes()));
         match idle.and_then(|()| linker.link(link)) {
             Ok(true) => made.push(number),
             Ok(false) => linker.present += 1,
             Err(why) => undone.add(number, why),
         }
     }
-    let Linker { mut bay, changed, devices, present, .. } = linker;
-    if let Err(e) = sync_names(&mut bay, changed, &devices) {
+    let Linker { mut destination, changed, devices, present, .. } = linker;
+    if let Err(e) = sync_names(&mut destination, changed, &devices) {
         let why = Failure::System(format!("cannot sync its directory there: {e}"));
         made.into_iter().for_each(|number| undone.add(number, why.clone()));
     }
@@ -60,7 +60,7 @@ pub(crate) fn link(
 }
 
 struct Linker<'a> {
-    bay: Bay<'a>,
+    destination: Destination<'a>,
     rules: Rules,
     make: bool,
     /// Directories in which links were created.
@@ -73,9 +73,9 @@ struct Linker<'a> {
 impl Linker<'_> {
     /// Creates a link. Returns false if it exists already.
     fn link(&mut self, link: &Link) -> Result<bool, Failure> {
-        let (above, name) = self.bay.parts(link.name.as_bytes())?;
+        let (above, name) = self.destination.parts(link.name.as_bytes())?;
         let to = self.directory(above)?;
-        let (above_first, first) = self.bay.parts(link.first.as_bytes())?;
+        let (above_first, first) = self.destination.parts(link.first.as_bytes())?;
         let from = self.directory(above_first)?;
         let Some(directory) = to else { return self.accept_missing() };
         let to = &*directory;
@@ -114,7 +114,7 @@ impl Linker<'_> {
             let obstacle = Obstacle::new(to, name, existing);
             obstacle.check(self.rules)?;
             if self.make {
-                obstacle.remove_directory(self.bay.reader, self.rules)?;
+                obstacle.remove_directory(self.destination.reader, self.rules)?;
             }
         }
         if self.make {
@@ -133,9 +133,9 @@ impl Linker<'_> {
 
     /// Opens a directory below the target; `None` if it is missing, or if in a dry run something else has its name.
     fn directory(&mut self, below: &[u8]) -> Result<Option<Arc<Directory>>, Failure> {
-        match self.bay.directory(below, false) {
+        match self.destination.directory(below, false) {
             // A sent directory will replace it; its own entry reports whether that is allowed.
-            Err(_) if !self.make && self.bay.obstacle(below)?.is_some() => Ok(None),
+            Err(_) if !self.make && self.destination.obstacle(below)?.is_some() => Ok(None),
             found => found,
         }
     }

@@ -1,15 +1,15 @@
-//! Deliveries: many things at a time that a member leaves in an inbox.
+//! Deliveries: batches of files, directories and links that a member stores in an accepting directory.
 //!
 //! ```text
-//! Delivery ─► Bay: rights, open directories ─┬ compare ─► what lies at each path
-//!                                            ├ put     ─► temporary files ─► one sync ─► names ─► synced
-//!                                            ├ link    ─► hard links
-//!                                            ├ dress   ─► modes and times of directories
-//!                                            └ clear   ─► what is not at the source goes
+//! Delivery ─► Destination: rights, open directories ─┬ compare ─► existing items at each path
+//!                                                    ├ put     ─► temporary files ─► one sync ─► names ─► synced
+//!                                                    ├ link    ─► hard links
+//!                                                    ├ dress   ─► modes and times of directories
+//!                                                    └ clear   ─► surplus files are removed
 //! ```
 //!
-//! No path leads through a symbolic link. A new directory is [`UNFINISHED`] until it is dressed, so that nobody else
-//! reads in it what the sender's host does not show.
+//! No path is followed through a symbolic link. A new directory has the mode [`UNFINISHED`] until it gets its final
+//! one, so that other users cannot read content that the sender's host does not show them.
 
 mod claims;
 mod clear;
@@ -58,21 +58,21 @@ use std::{
 use thalweg_base::{descriptors::path_of, space::on_disk};
 use thalweg_wire::object::{Failure, Rules, is_ours};
 
-/// The mode of a directory that is new and not dressed: no program and no sender gives one this, and it outlives a
-/// crash. The sticky bit does nothing where nobody else may enter.
+/// The mode of a new directory that has not got its final mode yet. No program and no sender uses this mode, and it
+/// survives a crash. The sticky bit has no effect where nobody else may enter.
 const UNFINISHED: u32 = 0o1700;
 
-/// Directories that a delivery keeps open. Of more, the one used longest ago is closed.
-const KEPT: usize = 24;
+/// The most directories that a delivery keeps open. Beyond it, the least recently used one is closed.
+const MAX_OPEN: usize = 24;
 
-/// Where a delivery goes, as far as `reader` may write there.
-struct Bay<'a> {
+/// The target directory of a delivery, with the rights of `reader` in it.
+struct Destination<'a> {
     reader: &'a Reader,
     /// Absolute, without a last `/`.
     into: Vec<u8>,
     /// Whether `into` itself is part of the delivery.
     sends_root: bool,
-    /// Below it, by their paths; the last used first.
+    /// Open directories by their paths below `into`, the most recently used first.
     kept: Vec<(Vec<u8>, Arc<Directory>)>,
 }
 
@@ -87,14 +87,15 @@ struct Directory {
     may: May,
     quota: Arc<Quota>,
     device: u64,
-    /// New files in it get mode and group as asked: no default list of rights, no group of its own.
+    /// Whether new files in it get the requested mode and group: it has no default access control list and no set-group
+    /// bit.
     is_plain: bool,
-    /// Whether it is part of the delivery, which sets its mode at the end: it is below the target, or is the target
-    /// that is sent itself.
+    /// Whether it is part of the delivery, which sets its mode at the end: it is below the target, or it is the target
+    /// and the target itself is sent.
     is_delivered: bool,
 }
 
-/// An item that has the name of a directory.
+/// An existing item that is not a directory and has the name of one.
 struct Blocked {
     /// Its parent directory.
     directory: Arc<Directory>,
@@ -108,7 +109,7 @@ impl AsFd for Directory {
     }
 }
 
-impl<'a> Bay<'a> {
+impl<'a> Destination<'a> {
     /// # Errors
     /// [`Failure::NotOffered`].
     fn of(reader: &'a Reader, into: &[u8]) -> Result<Self, Failure> {
@@ -117,7 +118,7 @@ impl<'a> Bay<'a> {
         Ok(Self { reader, into, sends_root: false, kept: Vec::new() })
     }
 
-    /// The same for a delivery with these rules.
+    /// Applies the rules of a delivery.
     fn following(self, rules: Rules) -> Self {
         Self { sends_root: rules.has(Rules::ROOT), ..self }
     }
@@ -132,8 +133,10 @@ impl<'a> Bay<'a> {
         Ok(&self.reader.offers().writable(&self.reader.member, &self.into)?.0.path)
     }
 
-    /// The directory of a path, and the path's last part; of the empty path the directory above `into`, which must be
-    /// in what accepts files as well.
+    /// Splits a path into its directory and its last name. For the empty path both are empty.
+    ///
+    /// # Errors
+    /// If the path contains a name of Thalweg's own files.
     fn parts<'p>(&self, path: &'p [u8]) -> Result<(&'p [u8], &'p [u8]), Failure> {
         if path.split(|letter| *letter == b'/').any(is_ours) {
             let why = "a name of Thalweg's own files; nothing of this name is taken";
@@ -145,7 +148,8 @@ impl<'a> Bay<'a> {
         })
     }
 
-    /// An open directory; made, with all above it, if it is to be. `None`: it is not there.
+    /// Opens a directory. With `make`, creates it and missing directories above it; otherwise `None` if it does not
+    /// exist.
     fn directory(&mut self, below: &[u8], make: bool) -> Result<Option<Arc<Directory>>, Failure> {
         if let Some(at) = self.kept.iter().position(|(path, _)| path == below) {
             let known = self.kept.remove(at);
@@ -155,18 +159,19 @@ impl<'a> Bay<'a> {
         }
         let made = make.then_some(0o777);
         let Some(directory) = self.open(below, made)?.map(Arc::new) else { return Ok(None) };
-        self.kept.truncate(KEPT - 1);
+        self.kept.truncate(MAX_OPEN - 1);
         self.kept.insert(0, (below.to_vec(), Arc::clone(&directory)));
         Ok(Some(directory))
     }
 
-    /// The same, made and opened for what is to come.
+    /// Opens a directory, and creates it if it does not exist.
     fn made(&mut self, below: &[u8]) -> Result<Arc<Directory>, Failure> {
         let made = self.directory(below, true)?;
         made.ok_or_else(|| failure(below, Errno::NOENT))
     }
 
-    /// Opens it by no link; what is `made` of its path has the mode, in private those that are above it.
+    /// Opens a directory without following links. With `made`, missing directories are created: the last one with this
+    /// mode, those above it with mode 0777.
     fn open(&self, below: &[u8], made: Option<u32>) -> Result<Option<Directory>, Failure> {
         let path = self.path(below);
         let (place, inside) = self.reader.offers().writable(&self.reader.member, &path)?;
@@ -220,7 +225,7 @@ impl<'a> Bay<'a> {
         }))
     }
 
-    /// The absolute path.
+    /// The absolute path of a path below `into`.
     fn path(&self, below: &[u8]) -> Vec<u8> {
         if below.is_empty() { self.into.clone() } else { [&self.into[..], b"/", below].concat() }
     }
@@ -244,7 +249,7 @@ impl<'a> Bay<'a> {
         Ok(None)
     }
 
-    /// The nearest directory at or above this one that is there; nothing is made.
+    /// Finds the nearest existing directory at or above this one. Creates nothing.
     fn nearest(&mut self, below: &[u8]) -> Result<Option<Arc<Directory>>, Failure> {
         let mut below = below;
         loop {
@@ -259,17 +264,17 @@ impl<'a> Bay<'a> {
         }
     }
 
-    /// The nearest one above `into`.
+    /// Finds the nearest existing directory above `into`.
     fn nearest_above(&self) -> Result<Option<Arc<Directory>>, Failure> {
         let mut into = &self.into[..];
         while let Some(end) = into.iter().rposition(|letter| *letter == b'/') {
             into = &into[..end];
             let (into, kept) = (into.to_vec(), Vec::new());
-            let above = Bay { reader: self.reader, into, sends_root: false, kept };
+            let above = Destination { reader: self.reader, into, sends_root: false, kept };
             match above.open(b"", None) {
                 Ok(Some(found)) => return Ok(Some(Arc::new(found))),
                 Ok(None) => {}
-                // Above what accepts files there is nothing to be known.
+                // Members get no information about directories above the accepting one.
                 Err(_) => return Ok(None),
             }
         }
@@ -283,7 +288,7 @@ impl Directory {
         self.quota.take(self, on_disk(bytes, 1), u64::from(existing.is_none()))
     }
 
-    /// What is in it under this name, links themselves.
+    /// Returns the status of the item with this name; links are not followed. `None` if there is none.
     fn look(&self, name: &[u8]) -> Result<Option<Stat>, Errno> {
         match rustix::fs::statat(self, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => Ok(Some(found)),
@@ -296,7 +301,7 @@ impl Directory {
     /// directories of the delivery.
     fn check_writable(&self) -> Result<(), Failure> {
         match accessat(self, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS) {
-            // It is made writable before the write, as by rsync.
+            // The delivery makes it writable before it writes, as rsync does.
             Err(Errno::ACCESS) if self.is_delivered && is_own(self.as_fd()) => Ok(()),
             Err(Errno::ACCESS) => Err(read_only(&self.path)),
             done => done.map_err(|e| failure(&self.path, e)),
@@ -337,14 +342,14 @@ pub(super) fn depth_of(path: &[u8]) -> usize {
     path.split(|letter| *letter == b'/').filter(|name| !name.is_empty()).count()
 }
 
-/// Makes a delivered directory writable whose mode at the source forbids writing. Its mode is set again at the end.
+/// Makes a delivered directory writable if its mode at the source forbids writing. Its mode is set again at the end.
 pub(super) fn open_up(directory: &Root) {
     if rustix::process::geteuid().is_root() || !is_own(directory.as_fd().as_fd()) {
         return;
     }
     let Ok(found) = fstat(directory.as_fd()) else { return };
     if found.st_mode & 0o700 != 0o700 {
-        // What is missing shows when something is written.
+        // Best effort: a later write reports missing rights.
         _ = set_permissions(
             path_of(directory.as_fd()),
             Permissions::from_mode(found.st_mode & 0o7777 | 0o700),
@@ -356,7 +361,7 @@ fn is_own(directory: BorrowedFd<'_>) -> bool {
     fstat(directory).is_ok_and(|found| found.st_uid == rustix::process::geteuid().as_raw())
 }
 
-/// For syncs and lists, which a path alone does not do.
+/// Opens a directory for syncs and listings, for which a descriptor opened with `O_PATH` does not suffice.
 fn readable(directory: &Root) -> Result<OwnedFd, Errno> {
     use rustix::fs::OFlags;
     openat(
@@ -389,7 +394,7 @@ fn check_replacement(directory: &[u8], what: &str, may: May) -> Result<(), Failu
     }
 }
 
-/// Why nothing changes in a directory of another service.
+/// The error for a change in a directory of another service.
 fn protected_from(directory: &[u8], what: &str) -> Failure {
     Failure::System(format!(
         "{} takes no {what}: it is in an inbox of casts or in a drop box of its node; change it there",
@@ -397,7 +402,7 @@ fn protected_from(directory: &[u8], what: &str) -> Failure {
     ))
 }
 
-/// What the settings do not allow.
+/// The error for a change that the settings do not allow.
 fn not_allowed(directory: &[u8], what: &str, setting: &str) -> Failure {
     Failure::System(format!(
         "{} takes no {what}: its node's settings have no `{setting} = true` beside that directory in `[files] accept`",

@@ -1,4 +1,5 @@
-//! Identities of paths: one directory may have several paths, by links to an accepting directory and bind mounts.
+//! Identities of paths. One directory may have several paths, because of links to an accepting directory and of bind
+//! mounts.
 
 use rustix::fs::{FileType, fstat, stat};
 use std::{collections::BTreeMap, ffi::OsStr, os::fd::AsFd, os::unix::ffi::OsStrExt as _};
@@ -14,13 +15,13 @@ pub(crate) struct PathKey {
 }
 
 impl PathKey {
-    /// A name in an open directory; `None` if the system does not tell which it is.
+    /// The key of a name in an open directory; `None` if the directory's status cannot be read.
     pub(crate) fn in_directory(directory: impl AsFd, name: &[u8]) -> Option<Self> {
         let found = fstat(directory).ok()?;
         Some(Self { directory: (found.st_dev, found.st_ino), rest: name.to_vec() })
     }
 
-    /// A path whose directory exists.
+    /// The key of an absolute path; `None` if its directory does not exist.
     pub(crate) fn of(path: &[u8]) -> Option<Self> {
         let end = path.iter().rposition(|letter| *letter == b'/')?;
         let directory = directory_id(&path[..end])?;
@@ -43,18 +44,18 @@ pub(crate) fn directory_id(path: &[u8]) -> Option<DirectoryId> {
     is_directory.then_some((found.st_dev, found.st_ino))
 }
 
-/// The keys of paths, by all directories above them that exist. Two paths of one file have a key in common, also if
-/// directories are made between two calls: those above these have existed before.
+/// The keys of paths, one for each existing directory above a path. Two paths of one file have a key in common, even if
+/// directories are created between the two calls, since the directories above those existed before.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    /// The length of the path of the highest directory that counts.
+    /// The length of the path of the topmost directory for which keys are made.
     shortest: usize,
-    /// By the path of a directory: those at and above it that exist, with the lengths of their paths.
+    /// For the path of a directory: the existing directories at and above it, with the lengths of their paths.
     known: BTreeMap<Vec<u8>, Vec<(DirectoryId, usize)>>,
 }
 
 impl Keys {
-    /// By directories up to `highest`, which must exist and contain all of the paths.
+    /// Makes keys for directories up to `highest`, which must exist and contain all of the paths.
     pub(crate) fn up_to(highest: &[u8]) -> Self {
         Self { shortest: highest.len(), known: BTreeMap::new() }
     }
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_one_file_have_a_key_in_common_and_others_have_none() {
+    fn only_paths_of_the_same_file_have_a_key_in_common() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path();
         fs::create_dir_all(dir.join("srv/b")).unwrap();

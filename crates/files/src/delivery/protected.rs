@@ -48,8 +48,8 @@ fn others(reader: &Reader) -> impl Iterator<Item = (u64, u64)> {
 }
 
 /// Whether a directory is, or is in, a directory of another service that is below the accepting directory; `depth` is
-/// the number of directories that it is below that one. What an operator names in `[files] accept` itself is not
-/// protected from the rights that are given there.
+/// the number of levels between the two. A directory that an operator names in `[files] accept` itself is not protected
+/// from the rights that are given there.
 pub(crate) fn is_protected(reader: &Reader, directory: impl AsFd, depth: usize) -> bool {
     let others: Vec<(u64, u64)> = others(reader).collect();
     if others.is_empty() {

@@ -1,7 +1,8 @@
-//! Small things, made durable many at a time: written under temporary names, synced once, named, and the names synced.
+//! Stores batches of small files, links and directories durably: files are written under temporary names, synced
+//! together and renamed, and then the names are synced.
 
 use super::{
-    Bay, Directory, Obstacle, TemporaryNames, UNFINISHED,
+    Destination, Directory, Obstacle, TemporaryNames, UNFINISHED,
     compare::{may_be, room},
     dress_of,
     fidelity::{is_sparse, xattr_bytes},
@@ -32,22 +33,23 @@ use thalweg_part::{Dress, Owner, StoredTimes, holes, syncs_as_a_whole};
 use thalweg_units::ByteSize;
 use thalweg_wire::object::{Delivery, Described, Entry, Failure, Keep, Kind, Rules, Undone};
 
-/// Bits of a mode that a new file does not get from open(2).
-static MASK: LazyLock<u32> = LazyLock::new(thalweg_part::umask);
+/// The process's umask: mode bits that open(2) does not give to a new file.
+static UMASK: LazyLock<u32> = LazyLock::new(thalweg_part::umask);
 
-/// Fewer files are synced one by one: `syncfs` waits for all that others have written, too.
-const TOGETHER: usize = 16;
+/// Batches of fewer files are synced file by file, since `syncfs` also waits for everything that others have written.
+const MIN_TOGETHER: usize = 16;
 
-/// So few directories as well.
-const FEW: usize = 4;
+/// Up to this many directories are synced one by one.
+const MAX_SINGLE_SYNCS: usize = 4;
 
-/// File systems of one delivery that are synced as a whole, each by a descriptor; of more, files one by one.
-const DEVICES: usize = 8;
+/// The most file systems of one delivery that are synced as a whole; each takes a descriptor. Beyond it, files are
+/// synced one by one.
+const MAX_DEVICES: usize = 8;
 
-/// Room for a small file: with less, bytes are what is missing.
-const A_FILE: u64 = 64 << 10;
+/// Free space that suffices for a small file. If less is free, a full file system lacks bytes and not inodes.
+const SMALL_FILE: u64 = 64 << 10;
 
-/// One `syncfs` at a time: who waits for it mostly finds its own bytes written.
+/// Allows one `syncfs` at a time. A delivery that waited for one usually finds its own bytes written.
 static SYNCING: Mutex<()> = Mutex::new(());
 
 /// A file under its temporary name.
@@ -60,27 +62,28 @@ struct Written<'d> {
 }
 
 struct Putter<'a, 'd> {
-    bay: Bay<'a>,
+    destination: Destination<'a>,
     rules: Rules,
     names: &'a TemporaryNames,
     undone: Undone,
     written: Vec<Written<'d>>,
-    /// Directories in which names were given, below `into`.
+    /// Directories below `into` in which names were created.
     named: BTreeSet<Vec<u8>>,
     /// The first directory of each file system, opened before anything was written there (syncfs(2)).
     devices: BTreeMap<u64, Arc<Directory>>,
     times: StoredTimes,
-    /// Whether this delivery's files are so many that they are synced together.
+    /// Whether the delivery has enough files to sync them together.
     together: bool,
     /// Files that were given their names.
     stored: Vec<u32>,
 }
 
-/// Makes all of a delivery; `bytes` are those of its files, one behind the other. Waits for the disk. Tells how many
-/// files are there that were not, and what is not.
+/// Stores a delivery. `bytes` are the contents of its files in order. Waits for the disk. Returns how many files were
+/// stored that did not exist, and which entries failed.
 ///
 /// # Errors
-/// [`Failure::NotOffered`], or the bytes are not so many: nothing is made.
+/// [`Failure::NotOffered`], or [`Failure::System`] if the lengths of files and bytes differ. In both cases nothing is
+/// stored.
 pub(crate) fn put(
     inbox: &Inbox,
     reader: &Reader,
@@ -88,17 +91,18 @@ pub(crate) fn put(
     bytes: &[u8],
 ) -> Result<(u64, Undone), Failure> {
     let Delivery { into, rules, entries, .. } = delivery;
-    let bay = Bay::of(reader, into)?.following(*rules);
+    let destination = Destination::of(reader, into)?.following(*rules);
     let files = entries.iter().filter(|Described(entry)| size(entry).is_some()).count();
     let sum = entries.iter().filter_map(|Described(entry)| size(entry));
     if sum.fold(0, u64::saturating_add) != bytes.len() as u64 {
         return Err(Failure::System("the files' lengths and the bytes that came differ".into()));
     }
     let paths = entries.iter().filter(|Described(entry)| entry.kind != Kind::Directory);
-    let paths: Vec<_> = paths.map(|Described(entry)| bay.path(entry.path.as_bytes())).collect();
-    let _claim = inbox.claims.wait(bay.place()?, &paths);
+    let paths: Vec<_> =
+        paths.map(|Described(entry)| destination.path(entry.path.as_bytes())).collect();
+    let _claim = inbox.claims.wait(destination.place()?, &paths);
     let mut putter = Putter {
-        bay,
+        destination,
         rules: *rules,
         names: &inbox.names,
         undone: Undone::default(),
@@ -106,14 +110,14 @@ pub(crate) fn put(
         named: BTreeSet::new(),
         devices: BTreeMap::new(),
         times: StoredTimes::default(),
-        together: files >= TOGETHER,
+        together: files >= MIN_TOGETHER,
         stored: Vec::new(),
     };
     let mut rest = bytes;
     for (number, Described(entry)) in (0..).zip(entries) {
         let content;
         (content, rest) = rest.split_at(size(entry).unwrap_or(0) as usize);
-        let made = inbox.check_idle(&putter.bay.path(entry.path.as_bytes()));
+        let made = inbox.check_idle(&putter.destination.path(entry.path.as_bytes()));
         let made = made.and_then(|()| putter.make(number, entry, content));
         made.unwrap_or_else(|why| putter.undone.add(number, why));
     }
@@ -121,7 +125,7 @@ pub(crate) fn put(
     Ok((putter.stored.len() as u64, putter.undone))
 }
 
-/// Of a file.
+/// The size of a file entry; `None` for other kinds.
 fn size(entry: &Entry) -> Option<u64> {
     match &entry.kind {
         Kind::File { snapshot } => Some(snapshot.size),
@@ -133,17 +137,17 @@ impl<'d> Putter<'_, 'd> {
     fn make(&mut self, number: u32, entry: &'d Entry, bytes: &'d [u8]) -> Result<(), Failure> {
         let path = entry.path.as_bytes();
         if path.is_empty() && entry.kind == Kind::Directory {
-            return self.bay.open(b"", Some(UNFINISHED)).map(drop);
+            return self.destination.open(b"", Some(UNFINISHED)).map(drop);
         }
-        let (above, name) = self.bay.parts(path)?;
+        let (above, name) = self.destination.parts(path)?;
         if name.is_empty() {
             return Err(Failure::System("a file without a name".into()));
         }
-        let directory = self.bay.made(above)?;
+        let directory = self.destination.made(above)?;
         may_be(entry, &directory)?;
         match &entry.kind {
             Kind::Directory => {
-                make_directory(self.bay.reader, &directory, name, self.rules)?;
+                make_directory(self.destination.reader, &directory, name, self.rules)?;
                 self.named.insert(above.to_vec());
             }
             Kind::Symlink { target } => {
@@ -157,7 +161,7 @@ impl<'d> Putter<'_, 'd> {
         Ok(())
     }
 
-    /// A link is there at once, if nothing else is. Whether it was not.
+    /// Creates a symbolic link, or replaces another item by it. Returns false if the same link exists already.
     fn make_link(
         &self,
         entry: &Entry,
@@ -198,7 +202,7 @@ impl<'d> Putter<'_, 'd> {
         _ = unlinkat(directory, temporary, AtFlags::empty());
         symlinkat(target, directory, temporary).map_err(failed)?;
         dress(temporary);
-        let renamed = obstacle.remove_directory(self.bay.reader, self.rules);
+        let renamed = obstacle.remove_directory(self.destination.reader, self.rules);
         let renamed =
             renamed.and_then(|()| renameat(directory, temporary, directory, named).map_err(failed));
         if let Err(e) = renamed {
@@ -210,7 +214,7 @@ impl<'d> Putter<'_, 'd> {
         Ok(true)
     }
 
-    /// A file under its temporary name, unless it is there.
+    /// Writes a file under its temporary name, unless the same file exists already.
     fn write(
         &mut self,
         file: Written<'d>,
@@ -228,9 +232,9 @@ impl<'d> Putter<'_, 'd> {
         let charge = directory.room_for(found.as_ref(), bytes)?;
         let is_known = self.devices.contains_key(&directory.device);
         let together = self.together
-            && (is_known || self.devices.len() < DEVICES)
+            && (is_known || self.devices.len() < MAX_DEVICES)
             && syncs_as_a_whole(directory);
-        // Before anything is written there.
+        // The directory must be open before anything is written on its file system (syncfs(2)).
         self.devices.entry(directory.device).or_insert_with(|| Arc::clone(directory));
         let dress = dress_of(file.entry, self.rules, directory.may);
         if let Err(e) = make_file(&file, directory, &self.names.temporary(name), dress, !together)?
@@ -243,7 +247,7 @@ impl<'d> Putter<'_, 'd> {
         Ok(())
     }
 
-    /// Whether the very file is there.
+    /// Whether a file with the same time and content exists.
     fn is_there(
         &mut self,
         file: &Written<'_>,
@@ -268,7 +272,7 @@ impl<'d> Putter<'_, 'd> {
         File::from(known).take(most).read_to_end(&mut content).is_ok() && content == file.bytes
     }
 
-    /// Syncs, names, and syncs the names.
+    /// Syncs the written files, renames them, and syncs the names.
     fn finish(&mut self) {
         if self.together && !self.written.is_empty() {
             let synced = self.devices.values().try_for_each(sync_all_of);
@@ -284,7 +288,7 @@ impl<'d> Putter<'_, 'd> {
             }
         }
         let named = std::mem::take(&mut self.named);
-        if let Err(e) = sync_names(&mut self.bay, named, &self.devices) {
+        if let Err(e) = sync_names(&mut self.destination, named, &self.devices) {
             let why = format!("cannot sync its directory there: {}", io::Error::from(e));
             let why = Failure::System(why);
             std::mem::take(&mut self.stored)
@@ -293,7 +297,7 @@ impl<'d> Putter<'_, 'd> {
         }
     }
 
-    /// What was written may not be on the disk.
+    /// Removes the written files after a failed sync, since they may not be on the disk.
     fn give_up(&mut self, e: Errno) {
         for file in std::mem::take(&mut self.written) {
             self.forget(&file);
@@ -303,8 +307,8 @@ impl<'d> Putter<'_, 'd> {
     }
 
     fn forget(&mut self, file: &Written<'_>) {
-        let Ok((above, name)) = self.bay.parts(file.entry.path.as_bytes()) else { return };
-        if let Ok(Some(directory)) = self.bay.directory(above, false) {
+        let Ok((above, name)) = self.destination.parts(file.entry.path.as_bytes()) else { return };
+        if let Ok(Some(directory)) = self.destination.directory(above, false) {
             _ = unlinkat(&directory, self.names.temporary(name), AtFlags::empty());
             directory.quota.removed();
         }
@@ -312,8 +316,8 @@ impl<'d> Putter<'_, 'd> {
 
     /// Gives a file its name.
     fn name(&mut self, file: &Written<'_>) -> Result<(), Failure> {
-        let (above, name) = self.bay.parts(file.entry.path.as_bytes())?;
-        let directory = self.bay.made(above)?;
+        let (above, name) = self.destination.parts(file.entry.path.as_bytes())?;
+        let directory = self.destination.made(above)?;
         let (temporary, named) = (&*self.names.temporary(name), OsStr::from_bytes(name));
         let rename = || match directory.may.replaces(self.rules) {
             true => renameat(&directory, temporary, &directory, named),
@@ -348,24 +352,26 @@ impl<'d> Putter<'_, 'd> {
     fn remove_directory(&self, directory: &Directory, name: &[u8]) -> bool {
         let found = directory.look(name).ok().flatten();
         found.is_some_and(|found| {
-            Obstacle::new(directory, name, found).give_way(self.bay.reader, self.rules).is_ok()
+            Obstacle::new(directory, name, found)
+                .give_way(self.destination.reader, self.rules)
+                .is_ok()
         })
     }
 }
 
 /// Makes new names durable: syncs the directories in `named`, or, if there are many, whole file systems.
 pub(super) fn sync_names(
-    bay: &mut Bay<'_>,
+    destination: &mut Destination<'_>,
     named: BTreeSet<Vec<u8>>,
     devices: &BTreeMap<u64, Arc<Directory>>,
 ) -> Result<(), Errno> {
-    let whole = named.len() > FEW && devices.values().all(syncs_as_a_whole);
+    let whole = named.len() > MAX_SINGLE_SYNCS && devices.values().all(syncs_as_a_whole);
     if whole {
         return devices.values().try_for_each(sync_all_of);
     }
     for below in named {
         // A directory that was removed needs no sync.
-        let Ok(Some(directory)) = bay.directory(&below, false) else { continue };
+        let Ok(Some(directory)) = destination.directory(&below, false) else { continue };
         match fsync(&directory) {
             Ok(()) | Err(Errno::INVAL) => {}
             Err(e) => return Err(e),
@@ -427,12 +433,12 @@ fn make_file(
 ) -> Result<Result<(), Errno>, Failure> {
     let mode = u32::from(dress.attributes.mode);
     let is_simple = dress.keep == Keep::default() && dress.attributes.owner == Owner::default();
-    let as_made = is_simple && directory.is_plain && mode & *MASK == 0 && mode & 0o200 != 0;
+    let as_made = is_simple && directory.is_plain && mode & *UMASK == 0 && mode & 0o200 != 0;
     let first = if as_made { mode } else { 0o600 };
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let create = || openat(directory, name, flags, Mode::from_raw_mode(first));
     let made = match create() {
-        // A leftover: the name is claimed.
+        // A leftover of a crash: this delivery has claimed the name.
         Err(Errno::EXIST) => unlinkat(directory, name, AtFlags::empty()).and_then(|()| create()),
         made => made,
     };
@@ -446,16 +452,16 @@ fn make_file(
         if sync { fsync(&made).map(|()| xattrs) } else { Ok(xattrs) }
     });
     done.map_err(|e| {
-        // Best effort: the first error is the one to tell.
+        // Best effort: the first error is reported.
         _ = unlinkat(directory, name, AtFlags::empty());
         refused("write", e)
     })
 }
 
-/// Renames to a name that nothing has.
+/// Renames a file without replacing anything.
 fn rename_new(directory: &Directory, from: &OsStr, to: &OsStr) -> Result<(), Errno> {
     match renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE) {
-        // File systems that have no such flag (rename(2)).
+        // The file system does not support the flag (rename(2)).
         Err(Errno::INVAL | Errno::NOSYS) => {
             rustix::fs::linkat(directory, from, directory, to, AtFlags::empty())?;
             unlinkat(directory, from, AtFlags::empty())
@@ -468,10 +474,11 @@ fn errno(e: &io::Error) -> Errno {
     Errno::from_io_error(e).unwrap_or(Errno::IO)
 }
 
-/// A file that could not be created: a file system without inodes says the same as a full one.
+/// The error for a file that could not be created: a file system without free inodes reports the same error as a full
+/// one.
 fn not_created(directory: &Directory, e: Errno) -> Failure {
     match room(directory) {
-        Some((bytes, 0)) if e == Errno::NOSPC && bytes >= A_FILE => Failure::System(format!(
+        Some((bytes, 0)) if e == Errno::NOSPC && bytes >= SMALL_FILE => Failure::System(format!(
             "no inodes are left there: its file system takes no more files, though {} are free",
             ByteSize::from_bytes(bytes)
         )),
@@ -511,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn replacements_and_removals_are_told_to_the_quota() {
+    fn replacements_and_removals_are_reported_to_the_quota() {
         let dir = tempfile::tempdir().unwrap();
         let [inbox, state] = ["inbox", "state"].map(|name| dir.path().join(name));
         [&inbox, &state].into_iter().for_each(|path| fs::create_dir(path).unwrap());

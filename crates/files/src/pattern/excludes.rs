@@ -1,34 +1,36 @@
-//! What is left out, as `rsync --exclude` does (rsync(1), FILTER RULES and PATTERN MATCHING RULES).
+//! Exclude patterns with the semantics of `rsync --exclude` (rsync(1), FILTER RULES and PATTERN MATCHING RULES).
 
 use super::wild::{From, Wild};
 use thalweg_wire::object::Failure;
 
-/// The most patterns; each is compared with each path. More are an error.
-const MOST: usize = 1000;
+/// The most patterns, since each is compared with each path. More are an error.
+const MAX_PATTERNS: usize = 1000;
 
-/// The most bytes of all of them: a path of 4 KiB is compared with them in some tens of milliseconds.
-const MOST_BYTES: usize = 64 << 10;
+/// The most bytes of all patterns: a path of 4 KiB is compared with this many in some tens of milliseconds.
+const MAX_BYTES: usize = 64 << 10;
 
-/// Patterns of what is left out with all below it; the first that matches decides.
+/// A list of exclude patterns. The first pattern that matches a path decides; an excluded directory is excluded with
+/// everything below it.
 ///
-/// A pattern with a `/` before its end is matched with the last parts of a path, as many as it has; from the
-/// first part on if it begins with `/`; with `**` behind any `/`. One without is matched with the last part.
-/// A last `/` means directories only, a last `/***` a directory and all in it.
-/// Without `*`, `?` and `[` a backslash is a letter. `+ ` before a pattern takes what matches, `- ` leaves it out as
-/// no prefix does, and `!` alone forgets all patterns before. An empty one matches nothing.
+/// A pattern with a `/` before its end is matched with as many of the last components of a path as it has itself. If it
+/// begins with `/`, it is matched with the whole path; if it contains `**`, it may begin behind any `/`. A pattern
+/// without `/` is matched with the last component. A final `/` restricts a pattern to directories; a final `/***`
+/// matches a directory and everything in it. Without `*`, `?` and `[` a backslash is an ordinary character. `+ ` before
+/// a pattern includes what it matches, `- ` excludes it like no prefix, and `!` alone clears all earlier patterns. An
+/// empty pattern matches nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Excludes(Vec<Rule>);
 
 #[derive(Clone, Debug)]
 struct Rule {
     is_taken: bool,
-    /// Only directories.
+    /// Whether it matches only directories.
     directories: bool,
     text: Text,
-    reach: Reach,
-    /// `**` at the beginning: the text has a `/` before it, so that `**/x` is also the first `x`.
+    scope: Scope,
+    /// Set for `**` at the beginning: a `/` is put before the path, so that `**/x` also matches a first component `x`.
     with_first_slash: bool,
-    /// `***` at the end: a directory's text has a `/` behind it.
+    /// Set for `***` at the end: a `/` is put behind a directory's path.
     with_last_slash: bool,
 }
 
@@ -38,21 +40,21 @@ enum Text {
     Wild(Wild),
 }
 
-/// What of a path is compared.
+/// The part of a path that is compared with the pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reach {
-    /// All of it.
+enum Scope {
+    /// The whole path.
     Whole,
-    /// So many of the last parts, if there are as many.
+    /// This many of the last components, if the path has as many.
     Last(usize),
-    /// All that is behind some `/`, or all.
+    /// The whole path, or any part of it that begins behind a `/`.
     BehindAny,
 }
 
-/// Whether these can be left out anywhere.
+/// Checks that these exclude patterns are valid.
 ///
 /// # Errors
-/// Which is no pattern, and why.
+/// Names the invalid pattern and the reason.
 pub fn check_excludes(patterns: &[Vec<u8>]) -> Result<(), String> {
     let failed = |why| match why {
         Failure::System(why) => why,
@@ -62,16 +64,16 @@ pub fn check_excludes(patterns: &[Vec<u8>]) -> Result<(), String> {
 }
 
 impl Excludes {
-    /// Of these patterns, in their order.
+    /// Creates the list from patterns in their order.
     ///
     /// # Errors
-    /// [`Failure::System`] if there are too many, or nothing is behind a prefix.
+    /// [`Failure::System`] if there are too many patterns, or if a prefix has no pattern behind it.
     pub fn new(patterns: &[Vec<u8>]) -> Result<Self, Failure> {
         let bytes: usize = patterns.iter().map(Vec::len).sum();
-        if patterns.len() > MOST || bytes > MOST_BYTES {
+        if patterns.len() > MAX_PATTERNS || bytes > MAX_BYTES {
             return Err(Failure::System(format!(
-                "more than {MOST} patterns to be left out, or {} KiB of them",
-                MOST_BYTES >> 10
+                "more than {MAX_PATTERNS} patterns to be left out, or {} KiB of them",
+                MAX_BYTES >> 10
             )));
         }
         let mut rules = Vec::new();
@@ -91,13 +93,14 @@ impl Excludes {
         Ok(Self(rules))
     }
 
-    /// Whether this is left out; its path begins with the name of what was asked for, and with no `/`.
+    /// Whether this path is excluded. The path begins with the name of the requested file or directory, without a
+    /// leading `/`.
     pub fn leaves_out(&self, path: &[u8], is_directory: bool) -> bool {
         let first = self.0.iter().find(|rule| rule.is_met(path, is_directory));
         first.is_some_and(|rule| !rule.is_taken)
     }
 
-    /// Whether nothing is.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -115,10 +118,10 @@ impl Rule {
         let slashes = pattern.iter().filter(|letter| **letter == b'/').count();
         let stars = pattern.windows(2).position(|two| two == b"**");
         let anchored = pattern.strip_prefix(b"/");
-        let reach = match (anchored.is_some(), stars, slashes) {
-            (true, ..) | (_, Some(0), _) => Reach::Whole,
-            (_, Some(_), _) => Reach::BehindAny,
-            (_, None, slashes) => Reach::Last(slashes + 1),
+        let scope = match (anchored.is_some(), stars, slashes) {
+            (true, ..) | (_, Some(0), _) => Scope::Whole,
+            (_, Some(_), _) => Scope::BehindAny,
+            (_, None, slashes) => Scope::Last(slashes + 1),
         };
         let letters = anchored.unwrap_or(pattern);
         let is_wild = pattern.iter().any(|letter| matches!(letter, b'*' | b'?' | b'['));
@@ -129,7 +132,7 @@ impl Rule {
                 true => Text::Wild(Wild::new(letters)),
                 false => Text::Letters(letters.to_vec()),
             },
-            reach,
+            scope,
             with_first_slash: stars == Some(0),
             with_last_slash: stars.is_some() && pattern.ends_with(b"***"),
         }
@@ -147,13 +150,13 @@ impl Rule {
         let slash = |is_there: bool| if is_there { &b"/"[..] } else { b"" };
         let pieces =
             [slash(self.with_first_slash), path, slash(self.with_last_slash && is_directory)];
-        let from = if self.reach == Reach::BehindAny { From::AnyPart } else { From::Start };
+        let from = if self.scope == Scope::BehindAny { From::AnyPart } else { From::Start };
         wild.is_match(&pieces, from)
     }
 
-    /// What of the path is compared; `None`: it has too few parts.
+    /// The part of the path that is compared; `None` if the path has too few components.
     fn compared<'a>(&self, path: &'a [u8]) -> Option<&'a [u8]> {
-        let Reach::Last(parts) = self.reach else { return Some(path) };
+        let Scope::Last(parts) = self.scope else { return Some(path) };
         let mut slashes = path.iter().enumerate().rev().filter(|(_, letter)| **letter == b'/');
         match slashes.nth(parts - 1) {
             Some((at, _)) => Some(&path[at + 1..]),
@@ -175,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_as_with_rsync() {
+    fn paths_are_excluded_as_by_rsync() {
         for (pattern, path, is_directory, out) in [
             ("*.o", "set/a/x.o", false, true),
             ("*.o", "set/x.oo", false, false),
@@ -216,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_matches_decides() {
+    fn the_first_matching_pattern_decides() {
         let some = excludes(&["+ keep.log", "*.log"]);
         assert!(!some.leaves_out(b"d/keep.log", false) && some.leaves_out(b"d/a.log", false));
         assert!(excludes(&["a", "!", "b"]).leaves_out(b"b", false));
@@ -226,9 +229,9 @@ mod tests {
 
     #[test]
     fn too_many_patterns_are_an_error() {
-        assert!(check_excludes(&vec![b"a".to_vec(); MOST]).is_ok());
-        assert!(check_excludes(&vec![b"a".to_vec(); MOST + 1]).is_err());
-        assert!(check_excludes(&[vec![b'a'; MOST_BYTES + 1]]).is_err());
+        assert!(check_excludes(&vec![b"a".to_vec(); MAX_PATTERNS]).is_ok());
+        assert!(check_excludes(&vec![b"a".to_vec(); MAX_PATTERNS + 1]).is_err());
+        assert!(check_excludes(&[vec![b'a'; MAX_BYTES + 1]]).is_err());
         assert!(check_excludes(&[b"- ".to_vec()]).unwrap_err().contains("nothing is behind"));
     }
 }

@@ -1,4 +1,4 @@
-//! Patterns: of what is asked for, as a shell's; of what is left out, as rsync's.
+//! Path patterns: shell patterns that select paths, and rsync patterns that exclude them.
 
 mod excludes;
 #[cfg(test)]
@@ -10,15 +10,16 @@ pub use excludes::{Excludes, check_excludes};
 use thalweg_wire::object::Failure;
 use wild::{From, Wild};
 
-/// The longest part of a pattern: a name of 255 bytes, each of them escaped or in brackets.
-const LONGEST: usize = 1024;
+/// The most bytes of one component of a pattern: a name of 255 bytes, each of them escaped or in brackets.
+const MAX_COMPONENT: usize = 1024;
 
-/// Where a path stands in a pattern: the parts that may be next, as bits. A pattern has at most 63.
+/// How far a path has matched a pattern: a bit for each component that may match next. A pattern has at most 63
+/// components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stand(u64);
+pub(super) struct MatchState(u64);
 
-/// A pattern below a directory: `*`, `?`, `[…]` stand for letters of a name, `**` for any number of
-/// parts. As in a shell none of them stands for a first `.`, and a `[` without `]` is a letter.
+/// A pattern for paths below a directory. `*`, `?` and `[…]` match bytes of a name, `**` matches any number of
+/// components. As in a shell none of them matches a leading `.`, and a `[` without `]` is an ordinary character.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern(Vec<Part>);
 
@@ -34,9 +35,10 @@ enum Part {
 
 impl Pattern {
     pub fn new(parts: &[&[u8]]) -> Result<Self, Failure> {
-        if parts.len() > 63 || parts.iter().any(|part| part.len() > LONGEST) {
+        if parts.len() > 63 || parts.iter().any(|part| part.len() > MAX_COMPONENT) {
             let shown = parts.join(&b'/').escape_ascii().to_string();
-            let why = format!("it has more than 63 parts, or one of more than {LONGEST} bytes");
+            let why =
+                format!("it has more than 63 parts, or one of more than {MAX_COMPONENT} bytes");
             return Err(Failure::System(format!("pattern `{shown}`: {why}")));
         }
         let part = |part: &&[u8]| match *part {
@@ -46,13 +48,13 @@ impl Pattern {
         Ok(Self(parts.iter().map(part).collect()))
     }
 
-    /// Above the first part.
-    pub fn start(&self) -> Stand {
+    /// The state before the first component.
+    pub fn start(&self) -> MatchState {
         self.skip(1)
     }
 
-    /// Below a part of this name; `None`: nothing there can match.
-    pub fn step(&self, Stand(from): Stand, name: &[u8]) -> Option<Stand> {
+    /// The state after a component with this name; `None` if nothing below it can match.
+    pub fn step(&self, MatchState(from): MatchState, name: &[u8]) -> Option<MatchState> {
         let mut next = 0;
         for (i, part) in self.0.iter().enumerate().filter(|(i, _)| from & (1 << i) != 0) {
             next |= match part {
@@ -69,19 +71,19 @@ impl Pattern {
         (next != 0).then(|| self.skip(next))
     }
 
-    /// Whether what stands here is meant itself.
-    pub fn is_met(&self, Stand(at): Stand) -> bool {
+    /// Whether the path with this state matches the whole pattern.
+    pub fn is_met(&self, MatchState(at): MatchState) -> bool {
         at & (1 << self.0.len()) != 0
     }
 
-    /// `**` may stand for nothing.
-    fn skip(&self, mut at: u64) -> Stand {
+    /// Adds the components behind each reached `**`, which may match nothing.
+    fn skip(&self, mut at: u64) -> MatchState {
         for (i, part) in self.0.iter().enumerate() {
             if at & (1 << i) != 0 && matches!(part, Part::Any) {
                 at |= 2 << i;
             }
         }
-        Stand(at)
+        MatchState(at)
     }
 }
 
@@ -92,18 +94,18 @@ mod tests {
     fn meets(pattern: &str, path: &str) -> bool {
         let parts: Vec<&[u8]> = pattern.split('/').map(str::as_bytes).collect();
         let pattern = Pattern::new(&parts).unwrap();
-        let mut stand = pattern.start();
+        let mut state = pattern.start();
         for name in path.split('/') {
-            match pattern.step(stand, name.as_bytes()) {
-                Some(next) => stand = next,
+            match pattern.step(state, name.as_bytes()) {
+                Some(next) => state = next,
                 None => return false,
             }
         }
-        pattern.is_met(stand)
+        pattern.is_met(state)
     }
 
     #[test]
-    fn patterns_match_as_a_shells() {
+    fn patterns_match_as_in_a_shell() {
         for (pattern, path, met) in [
             ("*", "a", true),
             ("*", ".a", false),

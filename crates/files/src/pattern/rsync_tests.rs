@@ -1,6 +1,6 @@
-//! Random trees and lists of patterns: what is left out is what rsync leaves out.
+//! Compares [`Excludes`] with rsync on random trees and random lists of patterns.
 //!
-//! `THALWEG_PATTERNS=10000` compares so many, `THALWEG_SEED` begins elsewhere.
+//! `THALWEG_PATTERNS=10000` sets the number of cases, `THALWEG_SEED` the first seed.
 
 use super::Excludes;
 use std::{
@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-/// A generator of which a number tells all (SplitMix64).
+/// A random number generator that is determined by its seed (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -101,7 +101,7 @@ fn name(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// Paths with whether each is a directory, parents first.
+/// A random tree: paths, and whether each is a directory; parents come first.
 fn tree(random: &mut Random) -> Vec<(Vec<u8>, bool)> {
     let mut all = vec![(b"top".to_vec(), true)];
     for _ in 0..8 + random.below(24) {
@@ -115,7 +115,7 @@ fn tree(random: &mut Random) -> Vec<(Vec<u8>, bool)> {
     all
 }
 
-/// Of pieces, or of a path of the tree with some letters changed.
+/// A random pattern: of random pieces, or a path of the tree with some bytes changed.
 fn pattern(random: &mut Random, tree: &[(Vec<u8>, bool)]) -> Vec<u8> {
     if random.one_in(2) {
         let pieces = random.below(5);
@@ -152,7 +152,7 @@ fn patterns(random: &mut Random, tree: &[(Vec<u8>, bool)]) -> Vec<Vec<u8>> {
         }
     };
     let mut all: Vec<_> = (0..1 + random.below(4)).map(|_| one(random)).collect();
-    // Both refuse these.
+    // Both rsync and Thalweg refuse these.
     all.retain(|pattern| !matches!(&pattern[..], b"- " | b"+ "));
     all
 }
@@ -167,7 +167,7 @@ fn make(dir: &Path, tree: &[(Vec<u8>, bool)]) {
     }
 }
 
-/// What rsync would bring of `top` (or of what is in it).
+/// The paths of `top` (with `content`: of its content) that rsync would transfer.
 fn by_rsync(dir: &Path, into: &Path, patterns: &[Vec<u8>], content: bool) -> BTreeSet<Vec<u8>> {
     let mut command = Command::new("rsync");
     command.args(["-rn", "--out-format=%n"]).env("LC_ALL", "C");
@@ -182,7 +182,7 @@ fn by_rsync(dir: &Path, into: &Path, patterns: &[Vec<u8>], content: bool) -> BTr
     shown.map(|line| line.strip_suffix(b"/").map_or(line.clone(), <[u8]>::to_vec)).collect()
 }
 
-/// rsync writes some letters as `\#ooo`.
+/// Decodes the `\#ooo` by which rsync escapes some bytes.
 fn unescaped(line: &[u8]) -> Vec<u8> {
     let (mut plain, mut rest) = (Vec::new(), line);
     while let Some((first, behind)) = rest.split_first() {
@@ -195,7 +195,7 @@ fn unescaped(line: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// What we would: what is below something that is left out is not looked at.
+/// The paths that Thalweg would transfer; paths below an excluded directory are not looked at.
 fn by_us(tree: &[(Vec<u8>, bool)], patterns: &[Vec<u8>], content: bool) -> BTreeSet<Vec<u8>> {
     let excludes = Excludes::new(patterns).unwrap();
     let mut taken: BTreeSet<Vec<u8>> = BTreeSet::new();
@@ -215,7 +215,7 @@ fn by_us(tree: &[(Vec<u8>, bool)], patterns: &[Vec<u8>], content: bool) -> BTree
 }
 
 #[test]
-fn what_is_left_out_is_what_rsync_leaves_out() {
+fn the_same_paths_are_excluded_as_by_rsync() {
     if Command::new("rsync").arg("--version").output().is_err() {
         return eprintln!("SKIPPED: there is no rsync here");
     }

@@ -1,7 +1,8 @@
-//! Wildcards as rsync matches them: `*` and `?` within a name, `**` across `/`, sets in brackets.
+//! Wildcard patterns as rsync matches them: `*` and `?` within a name, `**` across `/`, sets in brackets.
 //!
-//! Pure, and linear in the pattern times the text whatever both are: the places in the pattern that may be next
-//! are followed side by side, and nothing is tried twice. (rsync goes back instead; the texts that match are the same.)
+//! Pure. The time is at most proportional to the length of the pattern times that of the text: all positions in the
+//! pattern that may match next are followed in parallel, without backtracking. (rsync backtracks; the same texts
+//! match.)
 
 /// A pattern of bytes.
 #[derive(Clone, Debug)]
@@ -10,15 +11,15 @@ pub(super) struct Wild(Vec<Token>);
 #[derive(Clone, Debug)]
 enum Token {
     Byte(u8),
-    /// `?`: anything but `/`.
+    /// `?`: any byte but `/`.
     Any,
-    /// `*`: any number of those.
+    /// `*`: any number of bytes other than `/`.
     Star,
-    /// `**` and more stars: anything at all.
+    /// `**` or more stars: any number of bytes.
     Stars,
-    /// `[…]`, never `/`.
+    /// `[…]`: a byte of the set; never `/`.
     Set(Box<Set>),
-    /// What no byte is: a set that is not closed or names an unknown class, or a backslash before nothing.
+    /// Matches no byte: a set that is not closed or names an unknown class, or a backslash at the end.
     Never,
 }
 
@@ -26,11 +27,11 @@ enum Token {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum From {
     Start,
-    /// There, or behind any `/`.
+    /// At the start of the text, or behind any `/`.
     AnyPart,
 }
 
-/// Bytes, a bit each.
+/// A set of bytes, one bit for each.
 #[derive(Clone, Debug, Default)]
 struct Set([u64; 4]);
 
@@ -47,7 +48,7 @@ impl Set {
         self.0.iter_mut().for_each(|word| *word = !*word);
     }
 
-    /// All of a POSIX class, as in the C locale; false: there is none of this name.
+    /// Adds all bytes of a POSIX class of the C locale. Returns false if there is no class with this name.
     fn add_class(&mut self, name: &[u8]) -> bool {
         let is_in: fn(&u8) -> bool = match name {
             b"alnum" => u8::is_ascii_alphanumeric,
@@ -70,7 +71,7 @@ impl Set {
 }
 
 impl Wild {
-    /// The pattern of these bytes; every text is one.
+    /// Parses a pattern; every byte string is valid.
     pub fn new(pattern: &[u8]) -> Self {
         let (mut tokens, mut rest) = (Vec::new(), pattern);
         while let Some((first, behind)) = rest.split_first() {
@@ -93,7 +94,7 @@ impl Wild {
         Self(tokens)
     }
 
-    /// As a shell sees it: a bracket that is not closed is a letter.
+    /// Parses a pattern as a shell does: a bracket that is not closed is an ordinary character.
     pub fn of_shell(pattern: &[u8]) -> Self {
         let mut letters = Vec::with_capacity(pattern.len());
         for (at, letter) in pattern.iter().enumerate() {
@@ -106,17 +107,17 @@ impl Wild {
         Self::new(&letters)
     }
 
-    /// Whether all of the text, which is these pieces one behind the other, is such.
+    /// Whether the whole text, which is the concatenation of `pieces`, matches.
     pub fn is_match(&self, pieces: &[&[u8]], from: From) -> bool {
-        let mut now = Places::new(self.0.len());
-        let mut next = Places::new(self.0.len());
+        let mut now = Positions::new(self.0.len());
+        let mut next = Positions::new(self.0.len());
         now.add(&self.0, 0);
         for byte in pieces.iter().flat_map(|piece| piece.iter().copied()) {
-            for place in &now.list {
-                match self.0.get(*place) {
-                    Some(Token::Star) if byte != b'/' => next.add(&self.0, *place),
-                    Some(Token::Stars) => next.add(&self.0, *place),
-                    Some(token) if token.is(byte) => next.add(&self.0, *place + 1),
+            for position in &now.list {
+                match self.0.get(*position) {
+                    Some(Token::Star) if byte != b'/' => next.add(&self.0, *position),
+                    Some(Token::Stars) => next.add(&self.0, *position),
+                    Some(token) if token.is(byte) => next.add(&self.0, *position + 1),
                     _ => {}
                 }
             }
@@ -134,7 +135,7 @@ impl Wild {
 }
 
 impl Token {
-    /// Whether it stands for this one byte.
+    /// Whether the token matches this one byte.
     fn is(&self, byte: u8) -> bool {
         match self {
             Self::Byte(letter) => *letter == byte,
@@ -145,46 +146,46 @@ impl Token {
     }
 }
 
-/// Places in a pattern that may be next, each once.
-struct Places {
+/// The set of positions in a pattern that may match next, each once.
+struct Positions {
     list: Vec<usize>,
     is_in: Vec<bool>,
 }
 
-impl Places {
+impl Positions {
     fn new(tokens: usize) -> Self {
         Self { list: Vec::new(), is_in: vec![false; tokens + 1] }
     }
 
-    /// Also those behind stars, which may stand for nothing.
-    fn add(&mut self, tokens: &[Token], mut place: usize) {
-        while !std::mem::replace(&mut self.is_in[place], true) {
-            self.list.push(place);
-            match tokens.get(place) {
-                Some(Token::Star | Token::Stars) => place += 1,
+    /// Adds a position, and those behind stars, which may match nothing.
+    fn add(&mut self, tokens: &[Token], mut position: usize) {
+        while !std::mem::replace(&mut self.is_in[position], true) {
+            self.list.push(position);
+            match tokens.get(position) {
+                Some(Token::Star | Token::Stars) => position += 1,
                 _ => return,
             }
         }
     }
 
-    fn has(&self, place: usize) -> bool {
-        self.is_in[place]
+    fn has(&self, position: usize) -> bool {
+        self.is_in[position]
     }
 
     fn clear(&mut self) {
-        for place in self.list.drain(..) {
-            self.is_in[place] = false;
+        for position in self.list.drain(..) {
+            self.is_in[position] = false;
         }
     }
 }
 
-/// Behind a first star.
+/// Parses stars behind a first one.
 fn stars(behind: &[u8]) -> (Token, &[u8]) {
     let more = behind.iter().take_while(|letter| **letter == b'*').count();
     (if more > 0 { Token::Stars } else { Token::Star }, &behind[more..])
 }
 
-/// The set behind a `[`, and what is behind its `]`; `None`: it is none.
+/// Parses the set behind a `[`. Returns it and the rest of the pattern behind its `]`; `None` if it is not a valid set.
 fn set(behind: &[u8]) -> Option<(Set, &[u8])> {
     let is_inverted = matches!(behind.first(), Some(b'!' | b'^'));
     let mut rest = if is_inverted { &behind[1..] } else { behind };
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_wildcards_sets_and_classes() {
+    fn bytes_wildcards_sets_and_classes_match() {
         for (pattern, text, met) in [
             ("a*b", "ab", true),
             ("a*b", "a/b", false),
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn no_pattern_takes_long() {
+    fn matching_takes_no_exponential_time() {
         let text = vec![b'a'; 4096];
         let pattern = [&b"*a".repeat(1000)[..], b"b"].concat();
         assert!(!Wild::new(&pattern).is_match(&[&text], From::Start));

@@ -28,9 +28,9 @@ use thalweg_base::space::{KeepFree, Lack, on_disk};
 use thalweg_units::ByteSize;
 use thalweg_wire::object::Failure;
 
-/// How long an answer about free space is used, together with what was charged since. On a network file system each
-/// question is a round trip.
-const ASKED_FOR: Duration = Duration::from_millis(100);
+/// How long an answer about free space is used, together with the charges since. On a network file system each query is
+/// a round trip.
+const SPACE_CACHE_TIME: Duration = Duration::from_millis(100);
 
 /// The bounds of an accepting directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -260,7 +260,7 @@ impl fmt::Debug for Disk {
 
 impl Disk {
     fn is_recent(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.asked) < ASKED_FOR
+        now.saturating_duration_since(self.asked) < SPACE_CACHE_TIME
     }
 
     /// What it lacks for this much more content; `None`: the content is added.
@@ -286,7 +286,7 @@ mod tests {
         Quota::new(place.as_os_str().as_bytes().to_vec(), limits)
     }
 
-    /// Charges the quota at the same time as ever, so that nothing is counted anew.
+    /// Charges the quota at a fixed time, so that nothing is counted again.
     fn take<'q>(
         quota: &'q Quota,
         open: &File,
@@ -323,12 +323,12 @@ mod tests {
         assert!(said.contains(dir.path().to_str().unwrap()) && said.contains("stays"), "{said}");
         drop(fourth);
         take(&quota, &open, 0, 1).unwrap().keep();
-        // More bytes of an existing file are no new entry.
+        // More bytes of an existing file are not a new entry.
         take(&quota, &open, 100, 0).unwrap().keep();
     }
 
     #[test]
-    fn a_used_up_quota_is_counted_anew_after_a_while_and_sooner_if_something_went() {
+    fn a_used_up_quota_is_counted_again_later_and_sooner_after_removals() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a");
         fs::write(&file, b"a").unwrap();
@@ -347,7 +347,7 @@ mod tests {
         assert!(quota.take_at(&open, 0, 1, later).is_err());
         quota.removed();
         quota.take_at(&open, 0, 1, later).unwrap().keep();
-        // However long a count takes.
+        // The pause is bounded, however long a count takes.
         used(&quota).cost = Duration::from_secs(300);
         assert!(quota.take_at(&open, 0, 1, later + LONGEST_PAUSE / 2).is_err());
         quota.take_at(&open, 0, 1, later + LONGEST_PAUSE).unwrap().keep();
@@ -464,17 +464,17 @@ mod tests {
             quota.take_at(&open, 0, 1, now).unwrap().keep();
             quota.disk().as_ref().unwrap().taken.entries
         };
-        assert_eq!([taken(now), taken(now + ASKED_FOR / 2)], [2, 3]);
-        // Space that is used up by the charges since is asked for anew.
+        assert_eq!([taken(now), taken(now + SPACE_CACHE_TIME / 2)], [2, 3]);
+        // If the charges since use up the free space, it is asked again.
         if let Some(disk) = quota.disk().as_mut() {
             (disk.found.f_frsize, disk.found.f_bavail) = (BLOCK, 3);
         }
         assert_eq!(taken(now), 1);
-        assert_eq!([taken(now), taken(now + ASKED_FOR)], [2, 1]);
+        assert_eq!([taken(now), taken(now + SPACE_CACHE_TIME)], [2, 1]);
     }
 
     #[test]
-    fn a_count_neither_holds_up_deliveries_nor_forgets_them() {
+    fn a_count_does_not_block_or_forget_deliveries() {
         let dir = tempfile::tempdir().unwrap();
         let open = File::open(dir.path()).unwrap();
         let quota = quota(dir.path(), Limits { max_entries: 2, ..Limits::default() });
@@ -483,7 +483,7 @@ mod tests {
         let counting = quota.tallies[0].1.counting.lock();
         let second = quota.take_at(&open, 0, 1, start).unwrap();
         drop(counting);
-        // Neither is on the disk yet.
+        // Neither charged entry is on the disk yet.
         let later = start + LONGEST_PAUSE;
         assert!(why(quota.take_at(&open, 0, 1, later)).contains("it has 2 files"));
         first.keep();

@@ -233,8 +233,8 @@ fn count_below(place: &Path, most: u64) -> io::Result<Room> {
     Ok(used)
 }
 
-/// The kernel accepts paths shorter than 4,096 bytes.
-const AT_ONCE: usize = 4_000;
+/// The longest path that is opened at once, bytes; the kernel accepts paths shorter than 4,096 bytes.
+const MAX_PATH: usize = 4_000;
 
 /// Opens a directory by its path `below` of any length.
 fn beneath(root: &OwnedFd, below: &[u8]) -> Option<OwnedFd> {
@@ -244,8 +244,8 @@ fn beneath(root: &OwnedFd, below: &[u8]) -> Option<OwnedFd> {
         openat(at, OsStr::from_bytes(path), flags, Mode::empty()).ok()
     };
     let (mut above, mut rest): (Option<OwnedFd>, _) = (None, below);
-    while rest.len() > AT_ONCE {
-        let end = rest[..AT_ONCE].iter().rposition(|letter| *letter == b'/')?;
+    while rest.len() > MAX_PATH {
+        let end = rest[..MAX_PATH].iter().rposition(|letter| *letter == b'/')?;
         above = Some(open(above.as_ref().unwrap_or(root), &rest[..end])?);
         rest = &rest[end + 1..];
     }

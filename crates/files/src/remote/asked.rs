@@ -1,44 +1,46 @@
-//! What is known of an answer before it comes: an honest node keeps to it.
+//! What is known of an answer before it arrives, and must hold for an honest node: lengths and the longest time.
 
 use super::invalid;
 use std::{io, time::Duration};
 use thalweg_wire::object::{Checks, Delivery, Described, Kind, Request, Rules};
 
-/// So long a node may say that it is at work and nothing else. A walk through ten million files
-/// without a match takes minutes.
+/// The longest time in which a node may send nothing but [`Reply::Wait`](thalweg_wire::object::Reply::Wait). A walk
+/// through ten million files without a match takes minutes.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// Nor may it say so more often: serving nodes do every five seconds at the most.
-pub(super) const EACH: Duration = Duration::from_secs(2);
+/// The shortest average interval of `Wait` messages; serving nodes send one every five seconds at most.
+pub(super) const MIN_WAIT_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The longest patience: entries of a spool live no longer either.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// The longest patience, which is also the lifetime of spool entries.
+const MAX_PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
-/// The slowest disk that hashes whole files, bytes a second; the time adds to [`PATIENCE`].
-const HASHED: u64 = 20_000_000;
+/// The rate of the slowest disk from which whole files are hashed, bytes per second; the time is added to [`PATIENCE`].
+const MIN_HASH_RATE: u64 = 20_000_000;
 
-/// The slowest path from which a node fetches for others, bytes a second; in the same way.
-const FETCHED: u64 = 64_000;
+/// The rate of the slowest path over which a node fetches for others, bytes per second; the time is added to
+/// [`PATIENCE`].
+const MIN_FETCH_RATE: u64 = 64_000;
 
-/// A request whose answer has not wholly come.
+/// A request without a complete answer.
 #[derive(Debug)]
-pub(super) struct Asked {
-    /// Bytes of the request.
+pub(super) struct PendingRequest {
+    /// The bytes by which the request counts as sent ahead.
     pub length: usize,
-    /// Of reads: how many bytes each part has, if it comes.
+    /// For reads: the bytes of each part that is sent.
     pub bytes: Vec<u64>,
-    /// How long nothing but `Wait` may come.
+    /// How long the other node may send nothing but `Wait`.
     pub patience: Duration,
 }
 
-/// What a request counts that the other end takes in before it says anything: its answer is short, too.
-const TAKEN_IN: usize = 1024;
+/// The most bytes that count for a request that the other end reads completely before it sends anything, and whose
+/// answer is short.
+const MAX_COUNTED: usize = 1024;
 
-impl Asked {
-    /// A request of `length` bytes.
+impl PendingRequest {
+    /// Records a request of `length` bytes.
     pub fn new(request: &Request, length: usize) -> Self {
         let length = match request {
-            Request::Put { .. } | Request::Compare(..) => length.min(TAKEN_IN),
+            Request::Put { .. } | Request::Compare(..) => length.min(MAX_COUNTED),
             _ => length,
         };
         let bytes = match request {
@@ -50,10 +52,10 @@ impl Asked {
         Self { length, bytes, patience: patience(request) }
     }
 
-    /// That the part with this index has the bytes that were asked for.
+    /// Checks that the part with this index has the requested length.
     ///
     /// # Errors
-    /// `InvalidData`.
+    /// `InvalidData` if it does not.
     pub fn is(&self, index: usize, bytes: u64) -> io::Result<()> {
         match self.bytes.get(index) {
             Some(asked) if *asked == bytes => Ok(()),
@@ -68,12 +70,12 @@ impl Asked {
 fn patience(request: &Request) -> Duration {
     let work = match request {
         Request::Check(files) => {
-            // Sizes are the other node's word: they may be anything.
+            // The other node reports the sizes, so they may have any value.
             let sizes = files.iter().map(|file| file.snapshot.size);
-            sizes.fold(0, u64::saturating_add) / HASHED
+            sizes.fold(0, u64::saturating_add) / MIN_HASH_RATE
         }
         Request::CheckParts(parts) => {
-            parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add) / HASHED
+            parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add) / MIN_HASH_RATE
         }
         Request::Compare(Delivery { rules, entries, .. }, Checks(checks))
             if rules.has(Rules::WHOLE) && !checks.is_empty() =>
@@ -82,15 +84,15 @@ fn patience(request: &Request) -> Duration {
                 Kind::File { snapshot } => snapshot.size,
                 _ => 0,
             });
-            sizes.fold(0, u64::saturating_add) / HASHED
+            sizes.fold(0, u64::saturating_add) / MIN_HASH_RATE
         }
-        Request::Fetch { bytes, .. } => bytes / FETCHED,
+        Request::Fetch { bytes, .. } => bytes / MIN_FETCH_RATE,
         _ => 0,
     };
-    PATIENCE.saturating_add(Duration::from_secs(work)).min(LONGEST)
+    PATIENCE.saturating_add(Duration::from_secs(work)).min(MAX_PATIENCE)
 }
 
-/// It says that it is at work, and never comes to an end.
+/// The error for a node that sends only `Wait` for too long or too often.
 pub(super) fn never(patience: Duration) -> io::Error {
     let why = format!("it has only said that it is at work, for {patience:?} or far too often");
     io::Error::new(io::ErrorKind::TimedOut, why)

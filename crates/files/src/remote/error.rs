@@ -1,4 +1,4 @@
-//! Why nothing came from another node.
+//! Errors of transfers with another node.
 
 use crate::land::LandError;
 use std::io;
@@ -9,30 +9,30 @@ use thiserror::Error;
 /// A transfer failed.
 #[derive(Debug, Error)]
 pub enum RemoteError {
-    /// The other node says no to this request; the channel goes on.
+    /// The other node refused this request; the channel remains usable.
     #[error("node {node}: {why}")]
     Refused {
-        /// Which.
+        /// The other node.
         node: Name,
-        /// Why.
+        /// Why it refused.
         #[source]
         why: Failure,
     },
-    /// The bytes are not those that the other node sent; the channel goes on.
+    /// The received bytes do not match the other node's hash; the channel remains usable.
     #[error("node {node}: the bytes that came do not match their hash; they are fetched again")]
     Damaged {
-        /// Which.
+        /// The other node.
         node: Name,
     },
-    /// The bytes could not be kept here. After [`LandError::File`] the channel goes on.
+    /// The bytes could not be written here. After [`LandError::File`] the channel remains usable.
     #[error(transparent)]
     Land(#[from] LandError),
-    /// The channel is of no more use.
+    /// The channel is unusable.
     #[error("node {node} ({route}): {why}")]
     Lost {
-        /// Which.
+        /// The other node.
         node: Name,
-        /// By which way.
+        /// The route of the channel.
         route: Box<Route>,
         /// What happened.
         #[source]
@@ -54,8 +54,7 @@ impl RemoteError {
         !matches!(self, Self::Lost { .. } | Self::Land(LandError::All { .. }))
     }
 
-    /// Whether this file will not come, however it is asked for: it changed, is not offered or
-    /// cannot be read.
+    /// Whether a retry cannot succeed: the file changed, is not offered, or cannot be read.
     pub fn is_final(&self) -> bool {
         let Self::Refused { why, .. } = self else { return false };
         matches!(why, Failure::NotOffered(_) | Failure::System(_) | Failure::Changed)

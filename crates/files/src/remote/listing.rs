@@ -1,17 +1,17 @@
-//! What is there.
+//! Lists files of another node.
 
 use super::{Remote, RemoteError, invalid, unexpected};
 use thalweg_wire::object::{
     Described, Entry, Failure, Keep, Kind, ListRequest, Owners, Reply, Request,
 };
 
-/// Memory for all that one node lists: some five million files with paths of 100 bytes. A node that
-/// lists more is an error that names it; the channel ends.
+/// The most memory for the listing of one node: some five million files with paths of 100 bytes. A longer listing is an
+/// error that names the node, and the channel ends.
 pub const MOST_LISTED: u64 = 1 << 30;
 
 impl Remote {
-    /// Asks what is there; `part` takes the entries as they come, parents before what is in
-    /// them. Gives the paths that could not be read, and why.
+    /// Lists paths; `part` gets the entries as they arrive, parents before their content. Returns the paths that could
+    /// not be read, and why.
     ///
     /// # Errors
     /// [`RemoteError::Refused`], [`RemoteError::Lost`]; also if the entries take more memory than
@@ -24,7 +24,7 @@ impl Remote {
         self.list_within(request, MOST_LISTED, part).await
     }
 
-    /// The same for at most so many bytes of memory.
+    /// Like [`Self::list`], with at most `most` bytes of memory.
     ///
     /// # Errors
     /// As [`Self::list`].
@@ -43,8 +43,8 @@ impl Remote {
         self.list_while(request, part).await
     }
 
-    /// The same as long as `part` takes entries, of so many bytes of memory, and does not say why it
-    /// takes no more.
+    /// Like [`Self::list`], until `part` returns an error text. `part` also gets the memory that the entries take,
+    /// bytes.
     ///
     /// # Errors
     /// As [`Self::list`].
@@ -60,8 +60,8 @@ impl Remote {
         self.listed(&Request::List(request), part).await
     }
 
-    /// Asks what is there, with all that `keep` names; `part` takes it as in [`Self::list_while`]. A node that is older
-    /// ends the channel before it says anything ([`RemoteError::Lost`]).
+    /// Lists paths with the metadata that `keep` requests; `part` is called as in [`Self::list_while`]. An older node
+    /// ends the channel without an answer ([`RemoteError::Lost`]).
     ///
     /// # Errors
     /// As [`Self::list`].
@@ -112,18 +112,18 @@ impl Remote {
 /// A part of a listing.
 #[derive(Clone, Debug)]
 pub enum Listed {
-    /// What is there.
+    /// Entries of files, directories and other items.
     Entries(Vec<Entry>),
-    /// Names of owners.
+    /// Names of users and groups that own entries.
     Owners(Owners),
 }
 
-/// Bytes that names take here.
+/// The bytes of memory that names take.
 fn names(all: &[(u32, Vec<u8>)]) -> u64 {
     all.iter().map(|(_, name)| (size_of::<(u32, Vec<u8>)>() + name.len()) as u64).sum()
 }
 
-/// Bytes that an entry takes here.
+/// The bytes of memory that an entry takes.
 fn memory(entry: &Entry) -> u64 {
     let target = match &entry.kind {
         Kind::Symlink { target } => target.len(),

@@ -1,8 +1,8 @@
-//! The fetching end of a channel `thalweg/object/1`: another node's files.
+//! The fetching end of a channel `thalweg/object/1`: lists, reads and stores another node's files.
 //!
-//! [`Remote::open`] opens a channel by a node's name, directly or through relays. A remote does one
-//! request after the other. Several reads can be asked for ahead ([`Remote::ask`]), so that no round
-//! trip is waited for between them; their bytes come in the order of the requests.
+//! [`Remote::open`] opens a channel by a node's name, directly or through relays. A remote makes one request after the
+//! other. Several reads can be sent ahead ([`Remote::ask`]), so that there is no round trip between them; their bytes
+//! arrive in the order of the requests.
 
 mod asked;
 mod error;
@@ -20,7 +20,7 @@ pub use sink::{Sink, ToLand};
 pub use spares::{Fresh, Spares};
 pub use storing::AHEAD as DELIVERIES_AHEAD;
 
-use asked::Asked;
+use asked::PendingRequest;
 use bytes::Bytes;
 use std::{collections::VecDeque, io, time::Duration};
 use thalweg_mesh::member_dialer::{DialMemberError, MemberDialer};
@@ -37,35 +37,36 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// Without a byte for so long the other end is given up: four times what a serving node may
-/// be silent ([`crate`] says something every 15 s, however long its disk takes).
+/// The longest time without a byte from the other end; after it the channel is given up. It is four times the longest
+/// silence of a serving node ([`crate`] sends something every 15 s, however long its disk takes).
 pub const SILENCE: Duration = Duration::from_secs(60);
 
-/// Requests that were sent ahead and have no answer yet have at most so many bytes, so that both
-/// ends' sockets hold them and neither end ever waits for the other to read. More wait here.
+/// The most bytes of requests without an answer that were sent ahead. Both ends' socket buffers hold this many, so
+/// neither end ever waits for the other to read. Further requests wait at this end.
 const AHEAD: usize = 64 * 1024;
 
-/// What is written at once: on a path of 5 kB/s it is gone within [`SILENCE`].
-const SENT: usize = 256 * 1024;
+/// Bytes that are written at once: even a path of 5 kB/s takes them within [`SILENCE`].
+const WRITE_SIZE: usize = 256 * 1024;
 
 /// An open channel to another node's files.
 ///
-/// Whatever future is dropped half way, or ends with [`RemoteError::Lost`], leaves the
-/// channel useless: all that follows is [`RemoteError::Lost`] too.
+/// If the future of a call is dropped before it completes, or ends with [`RemoteError::Lost`], the channel is unusable:
+/// all further calls end with [`RemoteError::Lost`] too.
 #[derive(Debug)]
 pub struct Remote {
     channel: Channel<Stream>,
     node: Name,
-    /// Requests that were sent and not wholly answered, the oldest first.
-    sent: VecDeque<Asked>,
-    /// Requests that wait for their turn, with the bytes that follow them.
-    waiting: VecDeque<(Asked, Vec<u8>, Bytes)>,
-    /// An exchange was begun and not ended.
+    /// Requests that were sent and are not completely answered, the oldest first.
+    sent: VecDeque<PendingRequest>,
+    /// Requests that were not sent yet, with the bytes that follow them.
+    waiting: VecDeque<(PendingRequest, Vec<u8>, Bytes)>,
+    /// An exchange has begun and has not ended.
     torn: bool,
 }
 
 impl Remote {
-    /// Opens the files of `node`, through these relays, the nearest to this host first; none: directly.
+    /// Opens a channel to the files of `node` through these relays, the nearest to this host first; directly if there
+    /// are none.
     ///
     /// # Errors
     /// [`DialMemberError`].
@@ -83,28 +84,28 @@ impl Remote {
         Self { channel, node, sent, waiting, torn: false }
     }
 
-    /// Whose files.
+    /// The node whose files these are.
     pub fn node(&self) -> &Name {
         &self.node
     }
 
-    /// The connection beneath, for its route and counters alone.
+    /// The underlying connection; only its route and counters may be used.
     pub fn stream(&self) -> &Stream {
         self.channel.get_ref()
     }
 
-    /// Whether it can still be used.
+    /// Whether the channel can still be used.
     pub fn is_whole(&self) -> bool {
         !self.torn
     }
 
-    /// How many requests have no (whole) answer yet.
+    /// The number of requests without a complete answer.
     pub fn outstanding(&self) -> usize {
         self.sent.len() + self.waiting.len()
     }
 
-    /// Sends a request, or keeps it until earlier ones are answered; its answer is to be
-    /// received in its turn ([`Remote::receive`], [`Remote::receive_all`], [`Remote::reply`]).
+    /// Sends a request, or holds it until earlier ones are answered. The caller must receive its answer in its turn
+    /// ([`Remote::receive`], [`Remote::receive_all`], [`Remote::reply`]).
     ///
     /// # Errors
     /// [`RemoteError::Lost`].
@@ -112,15 +113,15 @@ impl Remote {
         self.ask_with(request, Bytes::new()).await
     }
 
-    /// The same with the bytes of a `Store`. The other end takes them in before it says anything,
-    /// so that they do not count among what it must hold.
+    /// Sends a request followed by the bytes of a `Store`. The other end reads these before it sends anything, so they
+    /// do not count as sent ahead.
     async fn ask_with(&mut self, request: &Request, bytes: Bytes) -> Result<(), RemoteError> {
         let message = object::encode(request);
-        self.waiting.push_back((Asked::new(request, message.len()), message, bytes));
+        self.waiting.push_back((PendingRequest::new(request, message.len()), message, bytes));
         self.exchange(async |remote| remote.send_waiting().await).await
     }
 
-    /// One request and its one reply.
+    /// Sends a request that has one reply, and receives the reply.
     ///
     /// # Errors
     /// [`RemoteError::Refused`] for [`Reply::Failed`], [`RemoteError::Lost`].
@@ -129,7 +130,7 @@ impl Remote {
         self.reply().await
     }
 
-    /// The one reply of the oldest request without one.
+    /// Receives the reply of the oldest unanswered request, which has one reply.
     ///
     /// # Errors
     /// [`RemoteError::Refused`] for [`Reply::Failed`], [`RemoteError::Lost`].
@@ -145,13 +146,13 @@ impl Remote {
         }
     }
 
-    /// Says goodbye; who just drops a remote resets the connection.
+    /// Closes the channel properly. A remote that is just dropped resets the connection.
     pub async fn close(mut self) {
-        // The other end learns it from the connection's end as well.
+        // Best effort: the other end also learns it from the end of the connection.
         _ = timeout(Duration::from_secs(1), self.channel.shutdown()).await;
     }
 
-    /// Does a part of the conversation; what breaks it off leaves the channel torn.
+    /// Runs a step of the conversation. If it fails or is dropped, the channel becomes unusable.
     async fn exchange<T>(
         &mut self,
         part: impl AsyncFnOnce(&mut Self) -> io::Result<T>,
@@ -170,7 +171,7 @@ impl Remote {
         RemoteError::lost(&self.node, self.stream().route(), why)
     }
 
-    /// The oldest request has its whole answer.
+    /// Marks the oldest request as completely answered, and sends requests that waited for this.
     async fn answered(&mut self) -> io::Result<()> {
         self.sent.pop_front();
         self.send_waiting().await
@@ -186,7 +187,7 @@ impl Remote {
             let Some((asked, next, bytes)) = self.waiting.pop_front() else { break };
             self.sent.push_back(asked);
             within(self.channel.write_all(&next)).await?;
-            for piece in bytes.chunks(SENT) {
+            for piece in bytes.chunks(WRITE_SIZE) {
                 within(self.channel.write_all(piece)).await?;
             }
             any = true;
@@ -194,11 +195,11 @@ impl Remote {
         if any { within(self.channel.flush()).await } else { Ok(()) }
     }
 
-    /// The next message that is no `Wait`, of which there are only so many: by their number and by
-    /// the time.
+    /// Receives the next message other than `Wait`. `Wait` messages are limited by number and time.
     async fn message(&mut self) -> io::Result<Reply> {
         let patience = self.sent.front().map_or(asked::PATIENCE, |asked| asked.patience);
-        let (began, mut left) = (Instant::now(), patience.as_secs() / asked::EACH.as_secs());
+        let (began, mut left) =
+            (Instant::now(), patience.as_secs() / asked::MIN_WAIT_INTERVAL.as_secs());
         loop {
             match self.any_message().await? {
                 Reply::Wait if left == 0 || began.elapsed() > patience => {
@@ -220,7 +221,7 @@ impl Remote {
     }
 }
 
-/// A step that must end before the other end counts as gone.
+/// Runs a step, which fails if it takes longer than [`SILENCE`].
 async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     match timeout(SILENCE, step).await {
         Ok(done) => done,

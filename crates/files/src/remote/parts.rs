@@ -1,4 +1,4 @@
-//! What goes by way of other nodes: parts, each with its hash.
+//! Receives relayed data: parts, each with its hash.
 
 use super::{Remote, RemoteError, invalid, unexpected, within};
 use std::io;
@@ -6,11 +6,11 @@ use thalweg_wire::object::{Check, Failure, MAX_PART, Reply};
 use tokio::io::AsyncReadExt as _;
 
 impl Remote {
-    /// How many parts the oldest request without an answer has, one that has `Redeem`'s replies. Then come exactly so many
-    /// [`part`](Self::part)s and one [`end_parts`](Self::end_parts).
+    /// Receives the number of parts of the oldest unanswered request, which has the replies of `Redeem`. The caller
+    /// then receives exactly this many [`part`](Self::part)s, and calls [`end_parts`](Self::end_parts) once.
     ///
     /// # Errors
-    /// [`RemoteError::Refused`] if it has none: the request is answered; [`RemoteError::Lost`].
+    /// [`RemoteError::Refused`] if the other node refuses; the request is answered then. [`RemoteError::Lost`].
     pub async fn parts(&mut self) -> Result<u32, RemoteError> {
         let reply = self.exchange(async |remote| {
             let reply = remote.message().await?;
@@ -26,12 +26,11 @@ impl Remote {
         }
     }
 
-    /// The next part, in place of what `into` holds; its hash, which is compared with what the
-    /// other node says, or why it says that there is none.
+    /// Receives the next part into `into`, which is cleared first. Returns the part's hash, which agrees with the other
+    /// node's, or the other node's reason why there is no part.
     ///
     /// # Errors
-    /// [`RemoteError::Lost`]; also if hashes differ, which no honest node and no network
-    /// brings about.
+    /// [`RemoteError::Lost`]; also if the hashes differ, which neither an honest node nor the network causes.
     pub async fn part(
         &mut self,
         into: &mut Vec<u8>,
@@ -51,9 +50,9 @@ impl Remote {
                     more => filled += more,
                 }
             }
-            let came = Check(*blake3::hash(into).as_bytes());
+            let computed = Check(*blake3::hash(into).as_bytes());
             match remote.message().await? {
-                Reply::Sent(said) if said == came => Ok(Ok(came)),
+                Reply::Sent(announced) if announced == computed => Ok(Ok(computed)),
                 Reply::Sent(_) => Err(invalid("what came has another hash than it says")),
                 Reply::Failed(why) => Ok(Err(why)),
                 _ => Err(unexpected()),
@@ -62,7 +61,7 @@ impl Remote {
         .await
     }
 
-    /// All parts have come.
+    /// Ends a request after all of its parts were received.
     ///
     /// # Errors
     /// [`RemoteError::Lost`].

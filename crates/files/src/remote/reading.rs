@@ -1,4 +1,4 @@
-//! Bytes of files.
+//! Reads bytes of files, and verifies the hash behind each part.
 
 use super::{Remote, RemoteError, Sink, unexpected, within};
 use crate::land::LandError;
@@ -7,13 +7,13 @@ use std::{io, time::Duration};
 use thalweg_wire::object::{Check, Failure, FileRef, ReadRequest, Reply, Request};
 use tokio::{io::AsyncReadExt as _, time::Instant};
 
-/// The most bytes that a sink gets at once.
-pub const MOST: usize = 256 * 1024;
+/// The most bytes that a sink gets at a time.
+pub const MAX_CHUNK: usize = 256 * 1024;
 
-/// A sink gets what there is after so long, so that who counts sees slow paths move too.
-const SOON: Duration = Duration::from_millis(50);
+/// After this time a sink gets the bytes that have arrived, so that rates of slow paths can be measured too.
+const MAX_DELAY: Duration = Duration::from_millis(50);
 
-/// How one file's bytes ended.
+/// The result of one part.
 enum Ended {
     Sent(Check),
     Refused(Failure),
@@ -22,7 +22,7 @@ enum Ended {
 }
 
 impl Remote {
-    /// Reads bytes of a file.
+    /// Reads a range of a file.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -36,10 +36,10 @@ impl Remote {
         self.receive(from, sink).await
     }
 
-    /// Reads whole small files; a result for each, in their order.
+    /// Reads whole small files. Returns a result for each, in their order.
     ///
     /// # Errors
-    /// [`RemoteError::Lost`], [`LandError::All`]: nothing more comes, and which are whole is unknown.
+    /// [`RemoteError::Lost`], [`LandError::All`]: no more bytes arrive, and it is unknown which files are complete.
     pub async fn read_all(
         &mut self,
         files: Vec<FileRef>,
@@ -50,7 +50,7 @@ impl Remote {
         self.receive_all(&starts, sink).await
     }
 
-    /// Reads parts of files one behind the other; a result for each, in their order.
+    /// Reads parts of files one after the other. Returns a result for each, in their order.
     ///
     /// # Errors
     /// As [`Remote::read_all`].
@@ -64,8 +64,8 @@ impl Remote {
         self.receive_all(&starts, sink).await
     }
 
-    /// Receives what the oldest request without an answer asks for, one that has `Read`'s
-    /// replies; its first byte is at `from` of the file.
+    /// Receives the answer to the oldest unanswered request, which has the replies of `Read`; its first byte is at
+    /// offset `from` of the file.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -79,8 +79,8 @@ impl Remote {
         self.judge(ended)
     }
 
-    /// The same for a request of several files or parts (`ReadAll`, `ReadParts`), whose first
-    /// bytes are at `starts`.
+    /// Receives the answer to the oldest unanswered request, for several files or parts (`ReadAll`, `ReadParts`), whose
+    /// first bytes are at the offsets `starts`.
     ///
     /// # Errors
     /// As [`Remote::read_all`].
@@ -94,7 +94,7 @@ impl Remote {
         self.judge_all(all)
     }
 
-    /// Each one's replies and bytes; fewer if nothing more can be kept.
+    /// Receives the replies and bytes of each part; fewer results if nothing more can be written.
     async fn each(&mut self, starts: &[u64], sink: &mut dyn Sink) -> io::Result<Vec<Ended>> {
         let mut all = Vec::with_capacity(starts.len());
         for (index, from) in starts.iter().enumerate() {
@@ -135,11 +135,11 @@ impl Remote {
         }
     }
 
-    /// One file's replies and bytes.
+    /// Receives the replies and bytes of one part.
     async fn one(&mut self, index: usize, from: u64, sink: &mut dyn Sink) -> io::Result<Ended> {
         let bytes = match self.message().await? {
             Reply::Bytes(bytes) => {
-                // Before any of them is taken: a sink believes that they are of this part.
+                // Checked before any byte is taken, since the sink assumes that all bytes are of this part.
                 self.sent.front().map_or(Err(unexpected()), |asked| asked.is(index, bytes))?;
                 bytes
             }
@@ -164,7 +164,7 @@ impl Remote {
         Ok(judged.map_or_else(Ended::Unkept, |()| ended))
     }
 
-    /// So many bytes to the sink; the first failure of it, after which it gets none.
+    /// Passes this many bytes to the sink. Returns the sink's first failure, after which it gets no more bytes.
     async fn bytes(
         &mut self,
         mut left: u64,
@@ -189,13 +189,13 @@ impl Remote {
         Ok(unkept)
     }
 
-    /// Bytes that are there, at most so many.
+    /// Receives bytes as they arrive, at most `left`.
     async fn some(&mut self, left: u64) -> io::Result<Bytes> {
-        let most = left.min(MOST as u64) as usize;
+        let most = left.min(MAX_CHUNK as u64) as usize;
         let mut bytes = BytesMut::with_capacity(most);
         let mut began = None;
         while bytes.len() < most {
-            // A buffer may have more room than was asked for.
+            // A buffer may have a greater capacity than requested.
             let room = &mut bytes::BufMut::limit(&mut bytes, most);
             let room_left = most - room.get_ref().len();
             room.set_limit(room_left);
@@ -203,7 +203,7 @@ impl Remote {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             let began = began.get_or_insert_with(Instant::now);
-            if began.elapsed() >= SOON {
+            if began.elapsed() >= MAX_DELAY {
                 break;
             }
         }

@@ -1,4 +1,4 @@
-//! Where bytes go as they come.
+//! Receivers of the bytes of a request, as they arrive.
 
 use crate::{
     inventory::FileNo,
@@ -8,29 +8,29 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
 
-/// Takes bytes of one request as they come; its waiting is what slows the sender down.
+/// Takes bytes of one request as they arrive. While it waits, the sender is slowed down by backpressure.
 ///
-/// They are believed only once the whole request has ended well: until then, and for ever if it
-/// fails, they may be anything.
+/// The bytes are verified only when the whole part has ended well ([`Sink::judged`]). Until then, and if it fails, they
+/// may be anything.
 pub trait Sink: Send {
-    /// Bytes of the request's file with this index (0 if it asks for one), `at` a place of
-    /// that file. Not more than 256 KiB at a time.
+    /// Takes bytes of the request's file with this index (0 if it requests one), at the offset `at` of that file. At
+    /// most 256 KiB at a time.
     fn take(&mut self, index: usize, at: u64, bytes: Bytes)
     -> BoxFuture<'_, Result<(), LandError>>;
 
-    /// The file's bytes with this index have come to their end: all of them, and as the source
-    /// sent them, or they are not to be believed.
+    /// Ends the bytes of the file with this index. `good`: all bytes arrived, and as the source sent them; otherwise
+    /// they must be discarded.
     fn judged(&mut self, index: usize, good: bool) -> BoxFuture<'_, Result<(), LandError>> {
         _ = (index, good);
         Box::pin(async { Ok(()) })
     }
 }
 
-/// Bytes of files of an inventory go to a [`Land`], once they can be believed.
+/// Passes bytes of an inventory's files to a [`Land`] once they are verified.
 ///
-/// Until then they are held here: a file that cannot be read any further comes filled up with
-/// zeros, and only the word after its last byte tells. On the disk it would be shown, or
-/// gone on with after a crash. So a request for a part should be for a few MiB at most.
+/// Until then it holds them: a file that can no longer be read is filled up with zeros, and only the message after its
+/// last byte says so. If they were on the disk already, they would be published, or kept after a crash. So a request
+/// for a part should be for a few MiB at most.
 #[derive(Debug)]
 pub struct ToLand<'a> {
     land: &'a Arc<dyn Land>,
@@ -39,7 +39,7 @@ pub struct ToLand<'a> {
 }
 
 impl<'a> ToLand<'a> {
-    /// The files in the order of the request.
+    /// Creates the sink of a request for these files, in the request's order.
     pub fn new(land: &'a Arc<dyn Land>, files: &'a [FileNo]) -> Self {
         Self { land, files, held: Vec::new() }
     }
@@ -53,8 +53,8 @@ impl Sink for ToLand<'_> {
         bytes: Bytes,
     ) -> BoxFuture<'_, Result<(), LandError>> {
         _ = index;
-        // One that came slowly is a small piece of a large buffer.
-        let small = bytes.len() < super::reading::MOST / 4;
+        // Bytes that arrive slowly are a small piece of a large buffer.
+        let small = bytes.len() < super::reading::MAX_CHUNK / 4;
         self.held.push((at, if small { Bytes::copy_from_slice(&bytes) } else { bytes }));
         Box::pin(async { Ok(()) })
     }
@@ -72,7 +72,7 @@ impl Sink for ToLand<'_> {
     }
 }
 
-/// All bytes of one read, in memory: for small things and tests.
+/// Collects all bytes of one read in memory, for small files and tests.
 impl Sink for Vec<u8> {
     fn take(&mut self, _: usize, _: u64, bytes: Bytes) -> BoxFuture<'_, Result<(), LandError>> {
         self.extend_from_slice(&bytes);

@@ -1,8 +1,8 @@
-//! Connections that are open before they are needed.
+//! Spare connections, which are opened before they are needed.
 //!
-//! A transfer of a schedule has a TCP connection of its own (Cheng et al., §IV); that it is opened,
-//! and the keys are proven, while the transfer before it is under way costs the schedule
-//! no round trips. No byte of data has passed on a spare: its window is a new connection's.
+//! Each transfer of a schedule has a TCP connection of its own (Cheng et al., §IV). The connection is opened, and the
+//! keys are proven, while the previous transfer is in progress, so that the schedule loses no round trips. No data has
+//! passed on a spare, so its congestion window is that of a new connection.
 
 use super::Remote;
 use std::{
@@ -14,54 +14,53 @@ use thalweg_mesh::member_dialer::{DialMemberError, MemberDialer};
 use thalweg_wire::mesh::Name;
 use tokio::time::Instant;
 
-/// An older one is not used: a middlebox may have forgotten it.
-const OLDEST: Duration = Duration::from_secs(60);
+/// The greatest age of a spare that is used: a middlebox may have forgotten an older one.
+const MAX_AGE: Duration = Duration::from_secs(60);
 
-/// Spares of all nodes together; more than the hosts of any schedule with slots. Beyond that no
-/// spare is opened.
-const MOST: usize = 64;
+/// The most spares of all nodes together: more than the hosts of any schedule with slots. Beyond it no spare is opened.
+const MAX_SPARES: usize = 64;
 
-/// Spares of one node: as many of its transfers begin at the same time, at most.
-const EACH: usize = 4;
+/// The most spares of one node: the most transfers of a node that begin at the same time.
+const MAX_PER_NODE: usize = 4;
 
-/// Spares of each node: as many as were missed at once.
+/// The spares of all nodes. A node has as many as were missing at once before; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Spares {
     dialer: MemberDialer,
-    nodes: Arc<Mutex<BTreeMap<Name, Kept>>>,
+    nodes: Arc<Mutex<BTreeMap<Name, NodeSpares>>>,
 }
 
-/// What there is of a node's.
+/// The spares of one node.
 #[derive(Debug, Default)]
-struct Kept {
+struct NodeSpares {
     open: VecDeque<(Box<Remote>, Instant)>,
-    /// Being opened.
-    coming: usize,
-    /// How many there should be.
+    /// The number of spares that are being opened.
+    opening: usize,
+    /// The number of spares that there should be.
     wanted: usize,
 }
 
-/// A remote that nothing has passed on.
+/// A remote over which no data has passed.
 #[derive(Debug)]
 pub struct Fresh {
     /// The remote.
     pub remote: Remote,
-    /// It was open before: the other end may have closed it.
+    /// Whether it was opened before as a spare: the other end may have closed it.
     pub spare: bool,
 }
 
 impl Spares {
-    /// None is open.
+    /// Creates the set without open spares.
     pub fn new(dialer: MemberDialer) -> Self {
         Self { dialer, nodes: Arc::default() }
     }
 
-    /// Who opens them.
+    /// The dialer that opens the spares.
     pub fn dialer(&self) -> &MemberDialer {
         &self.dialer
     }
 
-    /// The spare, or a new connection; `next`: another spare is opened meanwhile.
+    /// Returns a spare, or opens a new connection. With `next`, another spare is opened in the background.
     ///
     /// # Errors
     /// [`DialMemberError`].
@@ -77,62 +76,62 @@ impl Spares {
         Ok(fresh)
     }
 
-    /// Opens a spare, unless there is one, or as many as were missed.
+    /// Opens spares in the background until there are as many as were missing before, and at least one.
     pub fn prepare(&self, node: &Name) {
         self.prepare_for(node, 1);
     }
 
-    /// Opens spares until there are so many, `EACH` at most: transfers that are to begin at once.
+    /// Opens spares in the background for this many transfers that will begin at once, at most `MAX_PER_NODE`.
     pub fn prepare_for(&self, node: &Name, transfers: usize) {
         for _ in 0..self.reserve(node, transfers) {
             let (this, node) = (self.clone(), node.clone());
             tokio::spawn(async move {
-                // Who needs it will hear why there is none.
+                // An error is ignored: the transfer that needs a connection gets its own error.
                 let opened = Remote::open(&this.dialer, &node, &[]).await.ok();
                 let mut nodes = this.lock();
-                let kept = nodes.entry(node).or_default();
-                kept.coming = kept.coming.saturating_sub(1);
-                kept.open.extend(opened.map(|remote| (Box::new(remote), Instant::now())));
+                let spares = nodes.entry(node).or_default();
+                spares.opening = spares.opening.saturating_sub(1);
+                spares.open.extend(opened.map(|remote| (Box::new(remote), Instant::now())));
             });
         }
     }
 
-    /// How many are to be opened; they count as coming.
+    /// Returns how many spares to open, and counts them as being opened.
     fn reserve(&self, node: &Name, transfers: usize) -> usize {
         let mut nodes = self.lock();
-        nodes.values_mut().for_each(Kept::forget_old);
-        let all: usize = nodes.values().map(Kept::count).sum();
-        let kept = nodes.entry(node.clone()).or_default();
-        kept.wanted = kept.wanted.max(transfers).min(EACH);
-        let more = kept.wanted.saturating_sub(kept.count()).min(MOST.saturating_sub(all));
-        kept.coming += more;
+        nodes.values_mut().for_each(NodeSpares::forget_old);
+        let all: usize = nodes.values().map(NodeSpares::count).sum();
+        let spares = nodes.entry(node.clone()).or_default();
+        spares.wanted = spares.wanted.max(transfers).min(MAX_PER_NODE);
+        let more = spares.wanted.saturating_sub(spares.count()).min(MAX_SPARES.saturating_sub(all));
+        spares.opening += more;
         more
     }
 
     fn spare(&self, node: &Name) -> Option<Remote> {
         let mut nodes = self.lock();
-        let kept = nodes.get_mut(node)?;
-        kept.forget_old();
-        let spare = kept.open.pop_front();
+        let spares = nodes.get_mut(node)?;
+        spares.forget_old();
+        let spare = spares.open.pop_front();
         if spare.is_none() {
-            // Another one would have been of use.
-            kept.wanted = (kept.wanted + 1).min(EACH);
+            // Another spare would have been used.
+            spares.wanted = (spares.wanted + 1).min(MAX_PER_NODE);
         }
         spare.map(|(remote, _)| *remote)
     }
 
-    /// A thread that panicked in here left whole entries.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Kept>> {
+    /// Every change is complete, even if a thread panicked while it held the lock.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, NodeSpares>> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl NodeSpares {
     fn count(&self) -> usize {
-        self.open.len() + self.coming
+        self.open.len() + self.opening
     }
 
     fn forget_old(&mut self) {
-        self.open.retain(|(_, since)| since.elapsed() < OLDEST);
+        self.open.retain(|(_, since)| since.elapsed() < MAX_AGE);
     }
 }

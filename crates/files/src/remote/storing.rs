@@ -1,4 +1,4 @@
-//! Bytes to another node.
+//! Stores files at another node, and compares, links and removes them there.
 
 use super::{Remote, RemoteError, unexpected};
 use bytes::Bytes;
@@ -8,15 +8,16 @@ use thalweg_wire::object::{
     ReadRequest, Removed, Reply, Request, Rules, Surplus, Undone,
 };
 
-/// Comparisons, and deliveries, that may be without an answer: both ends' sockets hold their answers.
+/// The most comparisons, or deliveries, without an answer: both ends' socket buffers hold this many answers.
 pub const AHEAD: usize = 3;
 
 impl Remote {
-    /// Writes a part of a file below the directory `into`, at most [`MAX_STORE`](thalweg_wire::object::MAX_STORE) bytes at once.
+    /// Writes a part of a file below the directory `into`, at most [`MAX_STORE`](thalweg_wire::object::MAX_STORE) bytes
+    /// at a time.
     ///
-    /// Parts may come in any order and on several channels; a crash at either end costs at
-    /// most the last seconds' ([`Remote::held`] tells). The file has its name, and is on the
-    /// disk, once the last missing part is stored.
+    /// Parts may be stored in any order and over several channels. A crash at either end loses at most the last
+    /// seconds' bytes ([`Remote::held`] returns what is stored). The file gets its final name and is durable once the
+    /// last missing part is stored.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -31,7 +32,7 @@ impl Remote {
         self.stored().await
     }
 
-    /// Sends a part without waiting until it is stored: the next one can follow at once.
+    /// Sends a part without waiting until it is stored, so that the next one can follow at once.
     ///
     /// # Errors
     /// [`RemoteError::Lost`].
@@ -48,7 +49,7 @@ impl Remote {
         self.ask_with(&request, bytes).await
     }
 
-    /// The same with all fields of the entry, the rules and the names of owners.
+    /// Like [`Remote::ask_store`], with all fields of the entry, the rules and the names of owners.
     ///
     /// # Errors
     /// [`RemoteError::Lost`].
@@ -67,7 +68,7 @@ impl Remote {
         self.ask_with(&request, bytes).await
     }
 
-    /// Asks what lies at the paths of a delivery, [`AHEAD`] times at most before an answer is taken.
+    /// Asks which items exist at the paths of a delivery; at most [`AHEAD`] such requests may be unanswered.
     ///
     /// # Errors
     /// [`RemoteError::Lost`].
@@ -79,7 +80,7 @@ impl Remote {
         self.ask(&Request::Compare(delivery, Checks(checks))).await
     }
 
-    /// The answer to the oldest of these questions, which was about so many entries.
+    /// Receives the answer to the oldest unanswered [`Remote::ask_compare`], which was for this many entries.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -90,8 +91,8 @@ impl Remote {
         }
     }
 
-    /// Sends a delivery with the bytes of its files, at most
-    /// [`MAX_STORE`](thalweg_wire::object::MAX_STORE), [`AHEAD`] times at most before an answer is taken.
+    /// Sends a delivery with the bytes of its files, at most [`MAX_STORE`](thalweg_wire::object::MAX_STORE); at most
+    /// [`AHEAD`] such requests may be unanswered.
     ///
     /// # Errors
     /// [`RemoteError::Lost`].
@@ -101,7 +102,7 @@ impl Remote {
         self.ask_with(&request, bytes).await
     }
 
-    /// What was not done of the oldest delivery.
+    /// Receives the answer to the oldest unanswered delivery: the entries that failed.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -112,7 +113,7 @@ impl Remote {
         }
     }
 
-    /// Gives directories their modes and times; what was not done, and which keep a wider mode.
+    /// Sets modes and times of directories. Returns the entries that failed, and those that keep a wider mode.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -123,7 +124,7 @@ impl Remote {
         }
     }
 
-    /// Creates hard links, or only checks which would fail. Returns how many exist already, and which failed.
+    /// Creates hard links, or only checks which would fail. Returns how many exist already, and those that failed.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -134,7 +135,7 @@ impl Remote {
         }
     }
 
-    /// Removes names of a directory, or tells what would go.
+    /// Removes names of a directory, or only reports which would be removed.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -145,7 +146,7 @@ impl Remote {
         }
     }
 
-    /// What became of the oldest part that was sent.
+    /// Receives the answer to the oldest unanswered part.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -156,7 +157,7 @@ impl Remote {
         }
     }
 
-    /// Which bytes of a file that is being stored are on the other node's disk.
+    /// Returns the ranges of a file that are stored at the other node.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -169,7 +170,7 @@ impl Remote {
         self.holds().await
     }
 
-    /// Asks the same without waiting for the answer: more can be asked at once.
+    /// Sends the request of [`Remote::held`] without waiting for the answer, so that several can be sent at once.
     ///
     /// # Errors
     /// [`RemoteError::Lost`].
@@ -177,7 +178,7 @@ impl Remote {
         self.ask(&Request::Held { into: into.to_vec(), entry: entry.clone() }).await
     }
 
-    /// The answer to the oldest of these questions.
+    /// Receives the answer to the oldest unanswered [`Remote::ask_held`].
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -188,7 +189,7 @@ impl Remote {
         }
     }
 
-    /// The hashes of whole files, without their bytes; a result for each, in their order.
+    /// Requests the hashes of whole files without their bytes. Returns a result for each, in their order.
     ///
     /// # Errors
     /// [`RemoteError::Lost`].
@@ -201,7 +202,7 @@ impl Remote {
         self.checks(count).await
     }
 
-    /// The same of parts of files.
+    /// Like [`Remote::check`], for parts of files.
     ///
     /// # Errors
     /// [`RemoteError::Lost`].
@@ -241,7 +242,7 @@ impl Remote {
     }
 }
 
-/// Whether it speaks of so many entries, and of no reason that is not in it.
+/// Whether an answer is for this many entries and refers only to reasons that it contains.
 fn is_of(compared: &Compared, entries: usize) -> bool {
     let reasons = compared.reasons.len();
     let is_sound = |found: &Found| match found {

@@ -1,4 +1,4 @@
-//! What is held, for `GET /metrics`.
+//! The spool's gauges, for `GET /metrics`.
 
 use super::Spool;
 use prometheus_client::{

@@ -1,10 +1,10 @@
-//! The file of an entry: its data, and behind that what is to be known of it.
+//! The file of an entry: its data, followed by a label that describes it.
 //!
 //! ```text
 //! data ‖ postcard(Label) ‖ BLAKE3 of that:32 ‖ its length:u32
 //! ```
 //!
-//! The label is written last, so that a file without a good one is of a transfer that broke off.
+//! The label is written last, so a file without a valid label belongs to an interrupted transfer.
 
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -16,46 +16,46 @@ use std::{
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::object::{Check, Failure, SpoolId, decode, encode};
 
-/// A part of an entry, as it came.
+/// A part of an entry, as it was received.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// How many of the data's bytes; 0 if it did not come.
+    /// The length in bytes; 0 if the part was not received.
     pub bytes: u64,
-    /// Their hash, or what was said instead.
+    /// The hash of the bytes, or why the part was not received.
     pub check: Result<Check, Failure>,
 }
 
-/// What is known of an entry.
+/// The description of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Label {
-    /// For whom it was fetched.
+    /// The member that requested it.
     pub owner: NodeId,
-    /// What that one calls it.
+    /// The id that the owner chose.
     pub id: SpoolId,
-    /// When it was asked for.
+    /// When it was requested.
     pub since: WallTime,
-    /// Its parts, one behind the other.
+    /// Its parts, in the order of their data.
     pub parts: Vec<Part>,
-    /// Its owner's words about it, for itself.
+    /// The owner's note, which only the owner reads.
     pub note: Vec<u8>,
 }
 
-/// Hash and length behind the label.
+/// The bytes of hash and length behind the label.
 const TAIL: u64 = 36;
 
-/// A longer one is none: 100,000 parts.
-const LONGEST: u32 = 8 << 20;
+/// The longest valid label, bytes: some 100,000 parts.
+const MAX_LABEL: u32 = 8 << 20;
 
 impl Label {
-    /// Bytes of data.
+    /// The bytes of data.
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.bytes).sum()
     }
 
-    /// Writes it behind the data; returns the file's length.
+    /// Writes the label behind the data. Returns the file's length.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     pub fn write(&self, file: &File) -> io::Result<u64> {
         let at = self.bytes();
         let mut tail = encode(self).split_off(4);
@@ -66,10 +66,10 @@ impl Label {
         Ok(at + tail.len() as u64)
     }
 
-    /// Reads it.
+    /// Reads the label of a file.
     ///
     /// # Errors
-    /// The system's; `InvalidData` if there is none.
+    /// The system's errors; `InvalidData` if the file has no valid label.
     pub fn read(file: &File) -> io::Result<Self> {
         let none = || io::Error::from(io::ErrorKind::InvalidData);
         let size = file.metadata()?.size();
@@ -78,7 +78,7 @@ impl Label {
         file.read_exact_at(&mut tail, end)?;
         let (hash, length) = tail.split_at(32);
         let length = length.try_into().map(u32::from_be_bytes).map_err(|_| none())?;
-        let at = end.checked_sub(length.into()).filter(|_| length <= LONGEST).ok_or_else(none)?;
+        let at = end.checked_sub(length.into()).filter(|_| length <= MAX_LABEL).ok_or_else(none)?;
         let mut label = vec![0; length as usize];
         file.read_exact_at(&mut label, at)?;
         if blake3::hash(&label).as_bytes() != hash {
@@ -89,7 +89,7 @@ impl Label {
     }
 }
 
-/// In words, for who asked.
+/// The failure for an error of the spool's disk, for the requesting peer.
 pub(super) fn in_words(what: &str, e: &io::Error) -> Failure {
     let full = [Errno::NOSPC, Errno::DQUOT].map(|errno| Some(errno.raw_os_error()));
     Failure::System(match full.contains(&e.raw_os_error()) {

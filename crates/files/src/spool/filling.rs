@@ -1,4 +1,4 @@
-//! An entry while it comes.
+//! Filling an entry of the spool with parts as they arrive.
 
 use super::{
     Spool,
@@ -7,70 +7,79 @@ use super::{
 use std::{fs::File, os::unix::fs::FileExt as _, path::PathBuf, sync::Arc};
 use thalweg_wire::object::{Check, Failure, MAX_WHY};
 
-/// What is written at once: few hops to the threads that may wait for the disk.
-const BUFFER: usize = 256 * 1024;
+/// Bytes that are written at once, so that few writes move to the threads that may wait for the disk.
+const BUFFER_SIZE: usize = 256 * 1024;
 
-/// Bytes of an entry's failures in words, all together: of more of them only that there were any. So
-/// the label, and the reply that tells of it, are short whatever the other node says.
-const WORDS: usize = 64 * 1024;
+/// The most bytes of failure texts in an entry. Further failures are recorded without text. So the label and the reply
+/// that contains the failures stay short, whatever the other node sends.
+const MAX_TEXT: usize = 64 * 1024;
 
-/// What a part takes in the label beside words.
-const BESIDE: u64 = 64;
+/// Bytes of a part in the label beside the text of a failure.
+const PART_OVERHEAD: u64 = 64;
 
-/// An entry while it comes; dropped before its [`finish`](Self::finish) it is forgotten.
+/// An entry that is being received. If it is dropped before [`finish`](Self::finish), it is removed.
 #[derive(Debug)]
 pub struct Filling {
     spool: Spool,
     file: Arc<File>,
     path: PathBuf,
     label: Label,
-    /// Bytes of all parts.
-    came: u64,
-    /// The last of them, not written yet.
+    /// The bytes of all parts so far.
+    received: u64,
+    /// Bytes that are not written yet.
     buffer: Vec<u8>,
-    /// The most bytes that may come.
+    /// The most bytes that may be received.
     most: u64,
-    /// Bytes of failures' words that are still kept.
+    /// The bytes of failure texts that may still be recorded.
     words: usize,
     finished: bool,
 }
 
 impl Filling {
     pub(super) fn new(spool: Spool, file: File, path: PathBuf, label: Label, most: u64) -> Self {
-        let buffer = Vec::with_capacity(BUFFER);
+        let buffer = Vec::with_capacity(BUFFER_SIZE);
         let file = Arc::new(file);
-        Self { spool, file, path, label, came: 0, buffer, most, words: WORDS, finished: false }
+        Self {
+            spool,
+            file,
+            path,
+            label,
+            received: 0,
+            buffer,
+            most,
+            words: MAX_TEXT,
+            finished: false,
+        }
     }
 
-    /// Takes a whole part with its hash, which the caller has compared, or why it did not come.
+    /// Adds a whole part with its hash, which the caller has verified, or the reason why it was not received.
     ///
     /// # Errors
-    /// [`Failure::Full`] beyond what was asked for, or if the spool is full meanwhile;
-    /// [`Failure::System`].
+    /// [`Failure::Full`] if the part exceeds the requested size, or if the spool has become full; [`Failure::System`].
     pub async fn push(
         &mut self,
         bytes: &[u8],
-        came: Result<Check, Failure>,
+        received: Result<Check, Failure>,
     ) -> Result<(), Failure> {
-        let bytes = if came.is_ok() { bytes } else { &[] };
+        let bytes = if received.is_ok() { bytes } else { &[] };
         let size = bytes.len() as u64;
-        if self.came + size > self.most {
-            return Err(Failure::Full(self.came + size - self.most));
+        if self.received + size > self.most {
+            return Err(Failure::Full(self.received + size - self.most));
         }
-        let came = came.map_err(|why| {
+        let received = received.map_err(|why| {
             let why = why.cut(self.words.min(MAX_WHY));
             self.words = self.words.saturating_sub(why.text_len());
             why
         });
-        let words = came.as_ref().err().map_or(0, Failure::text_len);
-        self.spool.came(&self.label, size, BESIDE + words as u64)?;
-        self.came += size;
-        self.label.parts.push(Part { bytes: size, check: came });
+        let words = received.as_ref().err().map_or(0, Failure::text_len);
+        self.spool.received(&self.label, size, PART_OVERHEAD + words as u64)?;
+        self.received += size;
+        self.label.parts.push(Part { bytes: size, check: received });
         self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() >= BUFFER { self.flush().await } else { Ok(()) }
+        if self.buffer.len() >= BUFFER_SIZE { self.flush().await } else { Ok(()) }
     }
 
-    /// All parts are here: it can be read from now on. Returns what came of the parts.
+    /// Completes the entry, which can be read from now on. Returns the result of each part.
     ///
     /// # Errors
     /// [`Failure::System`].
@@ -86,10 +95,10 @@ impl Filling {
         Ok(self.label.parts.iter().map(|part| part.check.clone()).collect())
     }
 
-    /// On threads of their own: the disk may be slow.
+    /// Writes the buffer on a blocking thread, since the disk may be slow.
     async fn flush(&mut self) -> Result<(), Failure> {
         let bytes = std::mem::take(&mut self.buffer);
-        let at = self.came - bytes.len() as u64;
+        let at = self.received - bytes.len() as u64;
         let file = Arc::clone(&self.file);
         let write = move || file.write_all_at(&bytes, at).map(|()| bytes);
         self.buffer = blocking(tokio::task::spawn_blocking(write).await)?;
@@ -98,7 +107,7 @@ impl Filling {
     }
 }
 
-/// What a blocking task came to.
+/// The result of a blocking task.
 pub(super) fn blocking<T>(
     done: Result<std::io::Result<T>, tokio::task::JoinError>,
 ) -> Result<T, Failure> {
@@ -109,7 +118,7 @@ pub(super) fn blocking<T>(
 impl Drop for Filling {
     fn drop(&mut self) {
         if !self.finished {
-            // What cannot be removed now is when the node starts again.
+            // A file that cannot be removed now is removed when the node starts again.
             _ = std::fs::remove_file(&self.path);
             self.spool.abandoned(&self.label);
         }

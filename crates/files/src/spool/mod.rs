@@ -1,8 +1,8 @@
-//! Data of other members on its way between them: entries on disk, within a bound.
+//! The spool: data of other members that this node relays, as entries on disk within a bound.
 //!
-//! An entry is one member's, who asked for it, and lives until that one drops it: at most a day, and
-//! ten minutes once none of its owner's channels is open any more. Entries that are whole survive
-//! a restart; all else that lies in the directory is removed at the start.
+//! An entry belongs to the member that requested it, and lives until its owner drops it: at most a day, and ten minutes
+//! once the owner has no open channel. Complete entries survive a restart; all other files in the directory are removed
+//! at the start.
 
 mod collector;
 mod entry;
@@ -19,7 +19,7 @@ pub use reading::Reading;
 
 use entry::{Label, in_words};
 use prometheus_client::registry::Registry;
-use state::Held;
+use state::Index;
 use std::{
     fs::{DirBuilder, File, OpenOptions},
     io,
@@ -32,8 +32,8 @@ use thalweg_base::{clock::WallClock, space::KeepFree};
 use thalweg_units::{ByteSize, NodeId};
 use thalweg_wire::object::{Failure, JobId, MAX_NOTE, SpoolId};
 
-/// How often what is too old is looked for.
-const EACH: Duration = Duration::from_secs(60);
+/// How often expired entries are removed.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The spool; cheap to clone.
 #[derive(Clone, Debug)]
@@ -45,10 +45,10 @@ struct Inner {
     bound: u64,
     keep_free: KeepFree,
     clock: WallClock,
-    held: Mutex<Held>,
+    held: Mutex<Index>,
 }
 
-/// One of a member's channels; as long as one is open, its entries are wanted.
+/// An open channel of a member; its entries are kept as long as one is open.
 #[derive(Debug)]
 pub struct Visit {
     spool: Spool,
@@ -56,11 +56,11 @@ pub struct Visit {
 }
 
 impl Spool {
-    /// Opens the spool in `dir`, which takes at most `bound` bytes and leaves this much free space on the disk. Removes
-    /// incomplete and expired deliveries.
+    /// Opens the spool in `dir`. It takes at most `bound` bytes and leaves this much free space on the disk. Removes
+    /// incomplete and expired entries.
     ///
     /// # Errors
-    /// The system's, if the directory cannot be made or read.
+    /// If the directory cannot be created or read.
     pub fn open(
         dir: &Path,
         bound: ByteSize,
@@ -68,7 +68,7 @@ impl Spool {
         clock: WallClock,
     ) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-        let mut held = Held::new(clock.now());
+        let mut held = Index::new(clock.now());
         for found in std::fs::read_dir(dir)? {
             let path = found?.path();
             let label = label(&path);
@@ -83,12 +83,12 @@ impl Spool {
         Ok(Self(Arc::new(Inner { dir, bound: bound.as_bytes(), keep_free, clock, held })))
     }
 
-    /// Begins an entry of at most `bytes` bytes for `owner`, who wants to be told this note when it
-    /// asks for its [`holdings`](Self::holdings).
+    /// Begins an entry of at most `bytes` bytes for `owner`. The owner gets the note back when it asks for its
+    /// [`holdings`](Self::holdings).
     ///
     /// # Errors
-    /// [`Failure::Full`] if there is no room for it now, [`Failure::System`]; also if there is one of
-    /// this name, or the note is longer than [`MAX_NOTE`].
+    /// [`Failure::Full`] if there is no room for it now. [`Failure::System`] for system errors, if the owner has an
+    /// entry with this id, or if the note is longer than [`MAX_NOTE`].
     pub fn begin(
         &self,
         owner: NodeId,
@@ -117,7 +117,7 @@ impl Spool {
         }
     }
 
-    /// Reads an entry of `owner`.
+    /// Opens an entry of `owner` for reading.
     ///
     /// # Errors
     /// [`Failure::NoSpool`], [`Failure::System`].
@@ -130,7 +130,7 @@ impl Spool {
         Ok(Reading::new(file, label.parts))
     }
 
-    /// Forgets entries of `owner`.
+    /// Removes entries of `owner`.
     pub fn forget(&self, owner: NodeId, ids: &[SpoolId]) {
         for id in ids {
             let known = self.lock().remove(owner, *id);
@@ -140,38 +140,38 @@ impl Spool {
         }
     }
 
-    /// Forgets all of a collection of `owner`'s, and what the most of it was.
+    /// Removes all complete entries of a job of `owner`, and resets its peak.
     pub fn forget_job(&self, owner: NodeId, job: JobId) {
         let ids = self.lock().of_job(owner, job);
         self.forget(owner, &ids);
         self.lock().forget_most(owner, job);
     }
 
-    /// A channel of this member is open, until the visit is dropped.
+    /// Records that a channel of this member is open, until the visit is dropped.
     pub fn visit(&self, owner: NodeId) -> Visit {
         self.lock().enter(owner);
         Visit { spool: self.clone(), owner }
     }
 
-    /// Bytes on disk.
+    /// The bytes used on disk.
     pub fn used(&self) -> u64 {
         self.lock().used()
     }
 
-    /// Looks every minute for what is too old; for ever, drop the future to end it.
+    /// Removes expired entries every minute. Runs until the future is dropped.
     pub async fn keep(self) {
         loop {
-            tokio::time::sleep(EACH).await;
+            tokio::time::sleep(SWEEP_INTERVAL).await;
             self.sweep();
         }
     }
 
-    /// Makes known to `registry` what is held, as `thalweg_files_spool_…`.
+    /// Registers gauges with `registry`, as `thalweg_files_spool_…`.
     pub fn register(&self, registry: &mut Registry) {
         registry.register_collector(Box::new(collector::Gauges(self.clone())));
     }
 
-    /// Removes what is too old, or whose owner is gone.
+    /// Removes expired entries, and those whose owner is absent.
     fn sweep(&self) {
         let old = self.lock().too_old(self.0.clock.now());
         for (owner, id) in old {
@@ -179,25 +179,25 @@ impl Spool {
         }
     }
 
-    /// Owners choose their ids, which must not meet those of others.
+    /// The path of an entry. It includes the owner, since owners choose the ids of their entries.
     fn path(&self, owner: NodeId, id: SpoolId) -> PathBuf {
         let mut hasher = blake3::Hasher::new();
         hasher.update(owner.as_bytes()).update(&id.job.0).update(&id.number.to_be_bytes());
         self.0.dir.join(&hasher.finalize().to_hex()[..32])
     }
 
-    /// Takes room for a part: `bytes` of data, and `beside` of the label.
-    fn came(&self, label: &Label, bytes: u64, beside: u64) -> Result<(), Failure> {
+    /// Takes room for a part: `bytes` of data, and `beside` for its place in the label.
+    fn received(&self, label: &Label, bytes: u64, beside: u64) -> Result<(), Failure> {
         self.check_disk(bytes, 0)?;
         let mut held = self.lock();
         if !held.take(label, bytes.saturating_add(beside), self.0.bound) {
             return Err(Failure::Full(bytes));
         }
-        held.came(label, bytes);
+        held.received(label, bytes);
         Ok(())
     }
 
-    /// Other programs write to the same disk, perhaps the oracle's database.
+    /// Checks the free space on the disk: other programs write to it too, perhaps the oracle's database.
     fn check_disk(&self, bytes: u64, files: u64) -> Result<(), Failure> {
         match self.0.keep_free.lack_at(&self.0.dir, bytes, files) {
             Some(_) => Err(Failure::Full(bytes)),
@@ -213,13 +213,13 @@ impl Spool {
         self.lock().remove(label.owner, label.id);
     }
 
-    /// The most bytes of a collection at a time so far.
+    /// The peak of a job: the most bytes that the spool held for it at a time.
     pub fn most(&self, owner: NodeId, job: JobId) -> u64 {
         self.lock().most(owner, job)
     }
 
-    /// A thread that panicked in here left whole entries.
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    /// Every change is complete, even if a thread panicked while it held the lock.
+    fn lock(&self) -> MutexGuard<'_, Index> {
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -231,10 +231,10 @@ impl Drop for Visit {
     }
 }
 
-/// The extension of files that are not whole.
+/// The extension of incomplete files.
 const UNFINISHED: &str = "part";
 
-/// The label and length of a whole entry.
+/// The label and the file length of a complete entry; `None` for other files.
 fn label(path: &Path) -> Option<(Label, u64)> {
     if path.extension().is_some() {
         return None;

@@ -1,16 +1,16 @@
-//! An entry while it is sent.
+//! Sending an entry of the spool.
 
 use super::{Part, entry::in_words};
 use crate::pour::{Buffer, Source, Until};
 use std::{fs::File, os::unix::fs::FileExt as _};
 use thalweg_wire::object::{Check, Failure, Reply};
 
-/// An entry while it is sent: its parts with their hashes, as they came.
+/// An entry that is being sent: its parts with their hashes, as they were received.
 #[derive(Debug)]
 pub struct Reading {
     file: File,
     parts: Vec<Part>,
-    /// The part that is sent, and how many of its bytes were.
+    /// The index of the current part, and the number of its bytes that were sent.
     part: usize,
     sent: u64,
     begun: bool,
@@ -25,12 +25,12 @@ impl Reading {
         Self { file, parts, part: 0, sent: 0, begun, at: 0, broken, hasher }
     }
 
-    /// Its parts, in order.
+    /// The entry's parts, in order.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// Some of a part; zeros once the disk gives no more.
+    /// Sends some bytes of a part; zeros after a read error.
     fn send(&mut self, left: u64, buffer: &mut Buffer) {
         let most = left.min(buffer.room() as u64) as usize;
         let place = buffer.place(most);
@@ -50,16 +50,17 @@ impl Reading {
         self.at += most as u64;
     }
 
-    /// What is said at a part's end: a disk that lost or changed bytes is not the sender's word.
+    /// The reply at a part's end. If the disk lost or changed bytes, it is a failure of this node and not a wrong hash
+    /// of the source.
     fn end(&mut self) -> Reply {
-        let came = Check(*self.hasher.finalize().as_bytes());
+        let computed = Check(*self.hasher.finalize().as_bytes());
         self.hasher.reset();
         let part = &self.parts[self.part];
         (self.part, self.sent, self.begun) = (self.part + 1, 0, false);
         match (&part.check, self.broken.take()) {
             (Err(why), _) => Reply::Failed(why.clone()),
             (Ok(_), Some(why)) => Reply::Failed(why),
-            (Ok(check), None) if *check == came => Reply::Sent(came),
+            (Ok(check), None) if *check == computed => Reply::Sent(computed),
             (Ok(_), None) => {
                 let why = "the spool's disk gives other bytes than were written".to_owned();
                 Reply::Failed(Failure::System(why))
@@ -89,7 +90,7 @@ impl Source for Reading {
     }
 }
 
-/// All of it, for tests.
+/// The whole data of an entry, for tests.
 #[cfg(test)]
 pub(super) fn all(reading: &mut Reading) -> Vec<u8> {
     use std::os::unix::fs::MetadataExt as _;

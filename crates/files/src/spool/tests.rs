@@ -1,4 +1,4 @@
-//! The spool on a real directory.
+//! Tests of the spool on a real directory.
 
 use super::*;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ fn check(bytes: &[u8]) -> Check {
     Check(*blake3::hash(bytes).as_bytes())
 }
 
-/// A clock that is set, in seconds.
+/// A clock that tests set, in seconds.
 fn clock() -> (WallClock, Arc<AtomicU64>) {
     let seconds = Arc::new(AtomicU64::new(1_000_000));
     let own = Arc::clone(&seconds);
@@ -49,14 +49,14 @@ fn files(dir: &TempDir) -> usize {
 }
 
 #[tokio::test]
-async fn what_was_put_in_comes_out_for_its_owner_alone() {
+async fn only_the_owner_reads_an_entry() {
     let (dir, (clock, _)) = (TempDir::new().unwrap(), clock());
     let spool = open(&dir, 10 << 20, &clock);
     let large = vec![7; 700_000];
     let mut filling = spool.begin(OWNER, id(1), 1_000_000, Vec::new()).unwrap();
     assert_eq!(spool.read(OWNER, id(1)).unwrap_err(), Failure::NoSpool, "it is not whole");
     filling.push(b"one", Ok(check(b"one"))).await.unwrap();
-    // What came of it is not kept.
+    // The bytes of a failed part are not kept.
     filling.push(&large, Err(Failure::Changed)).await.unwrap();
     filling.push(b"three", Ok(check(b"three"))).await.unwrap();
     let parts = filling.finish().await.unwrap();
@@ -73,7 +73,7 @@ async fn what_was_put_in_comes_out_for_its_owner_alone() {
 }
 
 #[tokio::test]
-async fn it_holds_no_more_than_its_bound() {
+async fn the_spool_holds_no_more_than_its_bound() {
     let (dir, (clock, _)) = (TempDir::new().unwrap(), clock());
     let spool = open(&dir, 40_000, &clock);
     let mut first = spool.begin(OWNER, id(1), 10_000, Vec::new()).unwrap();
@@ -88,12 +88,12 @@ async fn it_holds_no_more_than_its_bound() {
 }
 
 #[tokio::test]
-async fn no_owner_takes_what_is_left_for_others() {
+async fn no_owner_gets_more_than_it_leaves_free() {
     let (dir, (clock, _)) = (TempDir::new().unwrap(), clock());
     let spool = open(&dir, 400_000, &clock);
     assert_eq!(spool.begin(OWNER, id(1), 200_000, Vec::new()).unwrap_err(), Failure::Full(200_000));
     let mut all = Vec::new();
-    // A promise takes nothing; only what comes does.
+    // An announcement takes no room; only bytes that arrive do.
     for number in 0..10 {
         all.push(spool.begin(OWNER, id(number), 100_000, Vec::new()).unwrap());
     }
@@ -107,7 +107,7 @@ async fn no_owner_takes_what_is_left_for_others() {
 }
 
 #[tokio::test]
-async fn what_a_node_says_of_its_failures_is_kept_short() {
+async fn texts_of_failures_are_cut() {
     let (dir, (clock, _)) = (TempDir::new().unwrap(), clock());
     let spool = open(&dir, 10 << 20, &clock);
     let mut filling = spool.begin(OWNER, id(1), 0, Vec::new()).unwrap();
@@ -122,7 +122,7 @@ async fn what_a_node_says_of_its_failures_is_kept_short() {
 }
 
 #[tokio::test]
-async fn after_a_crash_what_is_whole_is_there_and_nothing_else() {
+async fn only_complete_entries_survive_a_crash() {
     let (dir, (clock, _)) = (TempDir::new().unwrap(), clock());
     let spool = open(&dir, 1 << 20, &clock);
     fill(&spool, OWNER, 1, &[b"kept", b"as well"]).await;
@@ -131,7 +131,7 @@ async fn after_a_crash_what_is_whole_is_there_and_nothing_else() {
     File::options().write(true).open(torn).unwrap().set_len(40).unwrap();
     let mut half = spool.begin(OWNER, id(3), 1000, Vec::new()).unwrap();
     half.push(&[1; 1000], Ok(check(&[1; 1000]))).await.unwrap();
-    // As a kill does: nobody tidies up.
+    // As after a kill: nothing is cleaned up.
     std::mem::forget(half);
     std::fs::write(dir.path().join("stray"), b"something").unwrap();
     assert_eq!(files(&dir), 4);
@@ -144,7 +144,7 @@ async fn after_a_crash_what_is_whole_is_there_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_is_too_old_or_of_a_dead_transfer_goes() {
+async fn expired_entries_and_those_of_absent_owners_are_removed() {
     let (dir, (clock, seconds)) = (TempDir::new().unwrap(), clock());
     let spool = open(&dir, 1 << 20, &clock);
     let visit = spool.visit(OWNER);
@@ -165,7 +165,7 @@ async fn what_is_too_old_or_of_a_dead_transfer_goes() {
 }
 
 #[tokio::test]
-async fn its_owner_is_told_what_is_held_page_by_page() {
+async fn holdings_are_listed_page_by_page() {
     let (dir, (clock, _)) = (TempDir::new().unwrap(), clock());
     let spool = open(&dir, 20 << 20, &clock);
     let long = vec![b'n'; MAX_NOTE];
@@ -182,22 +182,22 @@ async fn its_owner_is_told_what_is_held_page_by_page() {
     fill(&spool, OTHER, 4, &[b"other"]).await;
     let spool = open(&dir, 20 << 20, &clock);
     drop(half);
-    let (mut told, mut after) = (Vec::new(), None);
+    let (mut listed, mut after) = (Vec::new(), None);
     loop {
         let page = spool.holdings(OWNER, JOB, after);
         let Some(last) = page.last() else { break };
         after = Some(last.number);
         assert!(page.iter().all(|holding| holding.note == long));
-        told.extend(page.iter().map(|holding| holding.number));
+        listed.extend(page.iter().map(|holding| holding.number));
         let reply = encode(&Reply::Holdings(page));
         assert!(reply.len() <= thalweg_wire::object::MAX_REPLY);
     }
-    assert_eq!(told, [0, 3, 7, u64::MAX]);
+    assert_eq!(listed, [0, 3, 7, u64::MAX]);
     assert_eq!(spool.holdings(OWNER, JobId([4; 16]), None), []);
 }
 
 #[test]
-fn the_disk_keeps_its_free_space() {
+fn the_free_space_of_the_disk_is_kept() {
     let (clock, _) = clock();
     let dir = TempDir::new().unwrap();
     let all = KeepFree::Bytes(ByteSize::from_bytes(1 << 60));

@@ -1,4 +1,4 @@
-//! Where members are that are to be avoided, if the roster has them by name.
+//! Resolves the names of members that are to be avoided.
 
 use super::{
     super::{denial::Denial, resolver::Resolver},
@@ -15,20 +15,20 @@ use thalweg_net::Cause;
 use thalweg_wire::{Destination, mesh::Member};
 use tokio::{sync::Semaphore, task::JoinSet};
 
-/// Look-ups at a time, for all sessions: each holds a thread of the system's resolver.
-const AT_ONCE: usize = 8;
+/// The most look-ups at a time of all sessions, since each holds a thread of the system's resolver.
+const MAX_LOOKUPS: usize = 8;
 
-/// How long an answer is believed: the usual time to live of a name that moves.
-const BELIEVED: Duration = Duration::from_secs(60);
+/// How long an answer is used: the usual TTL of names whose addresses change.
+const CACHE_TIME: Duration = Duration::from_secs(60);
 
-/// What the names of avoided members mean; remembered for a minute within one roster.
+/// The addresses of avoided members' names, cached for a minute and only within one version of the roster.
 #[derive(Debug)]
 pub struct AvoidedNames {
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     cache: Mutex<Cache>,
 }
 
-/// Names of one roster alone, which bounds them.
+/// Cached answers for names of a single roster, which bounds their number.
 #[derive(Debug, Default)]
 struct Cache {
     version: u64,
@@ -37,19 +37,20 @@ struct Cache {
 
 impl Default for AvoidedNames {
     fn default() -> Self {
-        Self { places: Arc::new(Semaphore::new(AT_ONCE)), cache: Mutex::default() }
+        Self { permits: Arc::new(Semaphore::new(MAX_LOOKUPS)), cache: Mutex::default() }
     }
 }
 
 impl AvoidedNames {
-    /// Tells the gate of all of them that may hide behind `asked`.
+    /// Resolves the names of avoided members that may share an address with `asked`, and adds the addresses to the
+    /// gate.
     ///
-    /// A name that does not exist hides nobody. One that nobody can tell about may hide
-    /// what is to be avoided: then the connection is refused.
+    /// A name that does not exist has no address. If a name cannot be resolved for another reason, its address may be
+    /// the requested one, so the connection is refused.
     ///
     /// # Errors
     /// [`Denial::AvoidsUnknown`].
-    pub async fn teach(
+    pub async fn resolve_into(
         &self,
         gate: &mut Gate<'_>,
         version: u64,
@@ -59,16 +60,16 @@ impl AvoidedNames {
         let names = gate.names_to_learn(asked);
         let mut asking = JoinSet::new();
         for (name, _) in names.iter().filter(|(name, _)| self.known(version, name).is_none()) {
-            let (name, resolver, places) =
-                (name.clone(), Arc::clone(resolver), Arc::clone(&self.places));
+            let (name, resolver, permits) =
+                (name.clone(), Arc::clone(resolver), Arc::clone(&self.permits));
             asking.spawn(async move {
-                let _place = places.acquire_owned().await;
+                let _permit = permits.acquire_owned().await;
                 let answer = resolver.resolve(&name).await;
                 (name, answer)
             });
         }
         let mut fresh = BTreeMap::new();
-        // A look-up that panicked is missing below, and so refused.
+        // The answer of a look-up that panicked is missing below, so the connection is refused.
         while let Some(Ok((name, answer))) = asking.join_next().await {
             if let Some(addresses) = settled(answer) {
                 self.keep(version, &name, &addresses);
@@ -85,7 +86,7 @@ impl AvoidedNames {
     fn known(&self, version: u64, name: &Destination) -> Option<Vec<SocketAddr>> {
         let cache = self.lock();
         let (at, addresses) = cache.answers.get(name).filter(|_| cache.version == version)?;
-        (at.elapsed() < BELIEVED).then(|| addresses.clone())
+        (at.elapsed() < CACHE_TIME).then(|| addresses.clone())
     }
 
     fn keep(&self, version: u64, name: &Destination, addresses: &[SocketAddr]) {
@@ -98,7 +99,7 @@ impl AvoidedNames {
         }
     }
 
-    /// A thread that panicked in here left whole entries.
+    /// Every change is complete, even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, Cache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -108,7 +109,7 @@ fn unknown(member: &Member, name: Destination) -> Denial {
     Denial::AvoidsUnknown(member.name.clone(), name)
 }
 
-/// The addresses, none if the name certainly has none; `None` if nobody could tell.
+/// The addresses of an answer, empty if the name certainly has none; `None` if the look-up failed.
 fn settled(answer: Result<Vec<SocketAddr>, Cause>) -> Option<Vec<SocketAddr>> {
     match answer {
         Ok(addresses) => Some(addresses),
@@ -118,10 +119,10 @@ fn settled(answer: Result<Vec<SocketAddr>, Cause>) -> Option<Vec<SocketAddr>> {
     }
 }
 
-/// Whether the name servers have said that there is no such name.
+/// Whether the name servers answered that the name does not exist.
 ///
-/// The standard library gives `getaddrinfo`'s error as a text alone: these are glibc's and
-/// musl's for `EAI_NONAME` and `EAI_NODATA`. Any other text is taken for a failure.
+/// The standard library returns an error of `getaddrinfo` only as text. These are the texts of glibc and musl for
+/// `EAI_NONAME` and `EAI_NODATA`. Any other text counts as a failure.
 fn is_absent(error: &io::Error) -> bool {
     const ABSENT: [&str; 4] = [
         "Name or service not known",

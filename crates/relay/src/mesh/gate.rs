@@ -1,6 +1,6 @@
-//! Whether a member's connection may be made here: rules, avoided tags, loops, egress policy.
+//! Decides whether a member's connection is allowed at this relay: rules, avoided tags, loops, egress policy.
 //!
-//! Pure but for the host's own addresses: it judges what it is given.
+//! Pure, except that it reads the host's own addresses.
 
 use super::super::{
     address_class::{self, Class},
@@ -17,43 +17,41 @@ use thalweg_wire::{
     mesh::{MAX_DEPTH, Member, Quota, Role, Roster, Rule, Tag, Terms},
 };
 
-/// An address that passed.
+/// An address that may be dialled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admitted {
-    /// To be dialled.
+    /// The address to dial.
     pub address: SocketAddr,
-    /// A relay or an oracle listens there: the preamble goes first.
+    /// Whether a relay or an oracle of the mesh listens there, so that the preamble is sent first.
     pub member: bool,
 }
 
-/// What an address is in the roster; the later, the more it opens.
+/// How an address relates to a member of the roster; later variants give more rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
-    /// Not there.
+enum RosterMatch {
+    /// It is not an address of the member.
     Stranger,
-    /// What a listed name resolves to, as whoever owns the name wants.
+    /// A name that the member lists resolves to it. The name's owner chooses the address.
     Named,
-    /// That very address and port.
+    /// The member lists this address and port.
     Listed,
 }
 
-/// What holds for one client's request at this relay.
+/// The rules for one client's request at this relay.
 ///
-/// In order of strength: what the policy never allows (port 25, deny lists, the node's
-/// own ports); networks that a rule denies; avoided tags, loops and depth;
-/// then the addresses of relays and oracles pass whatever their class and port, and all
-/// others need the ports and classes of policy and rules.
+/// In order of precedence: what the policy never allows (port 25, deny lists, the node's own ports); networks that a
+/// rule denies; avoided tags, loops and depth. After these, addresses of relays and oracles are allowed regardless of
+/// class and port, and all others need ports and classes that policy and rules allow.
 ///
-/// A member chooses its own addresses when it joins. So that nobody opens what is not
-/// theirs by it:
-/// - only members with a node key and the role relay or oracle, which an admin gave them,
-///   open anything, and only that very address and port, and only for clients that name
-///   them as the next hop: so that nobody's bytes are changed by another's claim;
-/// - what a relay's name resolves to is free of the list of ports, but needs the class
-///   of any other address;
-/// - an address never passes for being a relay's if it is this host's own, unspecified,
-///   multicast, a cloud's metadata, or loopback; loopback does if this relay itself is
-///   listed there, as in a mesh on one host.
+/// A member chooses its own addresses when it joins. So that no member gets access to an address that is not its own:
+/// - Only members with a node key and the role relay or oracle, which an admin grants, make addresses accessible; only
+///   the listed address and port, and only for clients that name the member as their next hop, so that a false claim
+///   changes nobody else's bytes.
+/// - An address that a relay's name resolves to is exempt from the list of ports, but its class must be allowed like
+///   that of any other address.
+/// - No exception is made for a relay's address that is this host's own, unspecified, multicast, cloud metadata, or
+///   loopback. Loopback is an exception if this relay itself is listed with a loopback address, as in a mesh on one
+///   host.
 #[derive(Clone, Debug)]
 pub struct Gate<'a> {
     policy: &'a EgressPolicy,
@@ -65,13 +63,13 @@ pub struct Gate<'a> {
     next: Option<NodeId>,
     avoid: BTreeSet<Tag>,
     rules: Vec<&'a Rule>,
-    /// Addresses of members that are to be avoided, where the roster has names.
-    learnt: Vec<(SocketAddr, &'a Member)>,
+    /// Resolved addresses of members that are to be avoided and that the roster lists by name.
+    resolved: Vec<(SocketAddr, &'a Member)>,
 }
 
 impl<'a> Gate<'a> {
-    /// For the member with key `client`, which comes with `terms` and over `depth` relays,
-    /// at the relay with key `own`.
+    /// Creates the gate for the member with key `client`, which connects with `terms` over `depth` relays, at the relay
+    /// with key `own`.
     ///
     /// # Errors
     /// [`Denial::NotMember`], [`Denial::NotRelay`], [`Denial::AvoidsUs`].
@@ -92,18 +90,17 @@ impl<'a> Gate<'a> {
             return Err(Denial::AvoidsUs(tag.clone()));
         }
         let on_one_host = us.addresses.iter().any(is_loopback);
-        let learnt = Vec::new();
-        Ok(Self { policy, roster, own, on_one_host, depth, next: None, avoid, rules, learnt })
+        let resolved = Vec::new();
+        Ok(Self { policy, roster, own, on_one_host, depth, next: None, avoid, rules, resolved })
     }
 
-    /// The same, for a client that says which member is at the other end.
+    /// Sets the member that the client names as its next hop.
     #[must_use]
     pub fn toward(self, next: Option<NodeId>) -> Self {
         Self { next, ..self }
     }
 
-    /// What the client may use at this relay: the tightest of all its rules. Known before
-    /// it asks for anything.
+    /// The client's quota at this relay: the tightest of all its rules. It is known before the client's first request.
     ///
     /// # Errors
     /// [`Denial::NotMember`], [`Denial::NotRelay`].
@@ -113,7 +110,7 @@ impl<'a> Gate<'a> {
         Ok(rules.fold(Quota::default(), |quota, rule| quota.tightest(rule.quota)))
     }
 
-    /// Whether it is worth while to resolve the name: not if no address could have that port.
+    /// Checks before a look-up that some address with this port could be allowed.
     ///
     /// # Errors
     /// As [`Gate::admit`].
@@ -125,7 +122,7 @@ impl<'a> Gate<'a> {
         self.policy.check_port(port).and_then(|()| self.check_rule_port(port))
     }
 
-    /// The names of members to be avoided that may hide behind an address asked for.
+    /// The names of avoided members that may resolve to the requested address.
     pub fn names_to_learn(&self, asked: &Destination) -> Vec<(Destination, &'a Member)> {
         let avoided = self.roster.members.iter().filter(|m| !m.tags.is_disjoint(&self.avoid));
         let hidden = |at: &Destination| matches!(at.host, Host::Name(_)) && at.port == asked.port;
@@ -136,17 +133,17 @@ impl<'a> Gate<'a> {
             .collect()
     }
 
-    /// Takes what one of the names resolves to.
+    /// Adds the addresses that one of these names resolves to.
     pub fn learn(&mut self, member: &'a Member, addresses: &[SocketAddr]) {
-        self.learnt.extend(addresses.iter().map(|address| (canonical(*address), member)));
+        self.resolved.extend(addresses.iter().map(|address| (canonical(*address), member)));
     }
 
-    /// Those of `asked`'s addresses that may be connected to, in their order.
+    /// Returns the addresses of `asked` that may be connected to, in their order.
     ///
-    /// Only these are dialled, never the name again.
+    /// Only these are dialled, and the name is not resolved again.
     ///
     /// # Errors
-    /// The first denial, if none of them may; no addresses give none.
+    /// The denial of the first address, if none of them is allowed. Without addresses the result is empty.
     pub fn admit(
         &self,
         asked: &Destination,
@@ -160,23 +157,23 @@ impl<'a> Gate<'a> {
         }
     }
 
-    /// One address of what was asked for.
+    /// Checks one address of the requested destination.
     ///
     /// # Errors
-    /// Why it may not be connected to.
+    /// The reason why it is denied.
     pub fn check(&self, asked: &Destination, to: SocketAddr) -> Result<Admitted, Denial> {
         self.policy.check_never(to)?;
         self.check_rule_networks(to.ip())?;
-        let standing = self.check_members(asked, to)?;
-        match standing {
-            Standing::Listed if self.is_members_own(to.ip()) => {}
-            Standing::Named => self.policy.check_ip(to.ip())?,
-            Standing::Listed | Standing::Stranger => {
+        let roster_match = self.check_members(asked, to)?;
+        match roster_match {
+            RosterMatch::Listed if self.is_members_own(to.ip()) => {}
+            RosterMatch::Named => self.policy.check_ip(to.ip())?,
+            RosterMatch::Listed | RosterMatch::Stranger => {
                 self.policy.check(to)?;
                 self.check_rule_port(to.port())?;
             }
         }
-        Ok(Admitted { address: to, member: standing > Standing::Stranger })
+        Ok(Admitted { address: to, member: roster_match > RosterMatch::Stranger })
     }
 
     fn check_rule_networks(&self, ip: IpAddr) -> Result<(), Denial> {
@@ -199,37 +196,41 @@ impl<'a> Gate<'a> {
         Ok(())
     }
 
-    /// What the address is in the roster. All members are looked at for what is avoided,
-    /// since one may claim another's address.
-    fn check_members(&self, asked: &Destination, to: SocketAddr) -> Result<Standing, Denial> {
+    /// Finds the best match of the address in the roster. Avoided tags are checked for all members, since one member
+    /// may claim another's address.
+    fn check_members(&self, asked: &Destination, to: SocketAddr) -> Result<RosterMatch, Denial> {
         let to = canonical(to);
-        let learnt = self.learnt.iter().filter(|(at, _)| *at == to);
-        learnt.map(|(_, member)| *member).try_for_each(|member| self.check_member(member))?;
-        let mut best = Standing::Stranger;
+        let resolved = self.resolved.iter().filter(|(at, _)| *at == to);
+        resolved.map(|(_, member)| *member).try_for_each(|member| self.check_member(member))?;
+        let mut best = RosterMatch::Stranger;
         for member in &self.roster.members {
-            let standing = standing(member, asked, to);
-            if standing > Standing::Stranger {
+            let roster_match = roster_match(member, asked, to);
+            if roster_match > RosterMatch::Stranger {
                 self.check_member(member)?;
             }
             if is_reached(member) {
-                best = best.max(self.announced(member, standing)?);
+                best = best.max(self.match_for_client(member, roster_match)?);
             }
         }
-        match best > Standing::Stranger && self.depth >= MAX_DEPTH {
+        match best > RosterMatch::Stranger && self.depth >= MAX_DEPTH {
             true => Err(Denial::TooDeep(self.depth.saturating_add(1))),
             false => Ok(best),
         }
     }
 
-    /// What the address is worth, as the client has said or not said whose it is.
+    /// Reduces a match to the rights that the client gets, which depend on the next hop that it named.
     ///
-    /// Without its word a listed address is refused: served as any other, it would be a hop
-    /// that nobody counts. A name may be anybody's, so it is served as any other.
-    fn announced(&self, member: &Member, standing: Standing) -> Result<Standing, Denial> {
-        match standing {
-            _ if member.node == self.next => Ok(standing),
-            Standing::Listed => Err(Denial::Unannounced(member.name.clone())),
-            _ => Ok(Standing::Stranger),
+    /// A listed address that the client did not name as its next hop is refused, since it would be a hop that no relay
+    /// counts. A name may belong to anybody, so it is treated like any other destination.
+    fn match_for_client(
+        &self,
+        member: &Member,
+        roster_match: RosterMatch,
+    ) -> Result<RosterMatch, Denial> {
+        match roster_match {
+            _ if member.node == self.next => Ok(roster_match),
+            RosterMatch::Listed => Err(Denial::Unannounced(member.name.clone())),
+            _ => Ok(RosterMatch::Stranger),
         }
     }
 
@@ -243,7 +244,7 @@ impl<'a> Gate<'a> {
         }
     }
 
-    /// Whether an address passes for being a member's.
+    /// Whether a member's listed address is exempt from class and port rules.
     fn is_members_own(&self, ip: IpAddr) -> bool {
         within(ip).all(|ip| match address_class::classify(ip) {
             Some(Class::Unspecified | Class::Multicast | Class::Metadata) => false,
@@ -257,34 +258,34 @@ fn is_loopback(at: &Destination) -> bool {
     matches!(&at.host, Host::Ip(ip) if ip.to_canonical().is_loopback())
 }
 
-/// `::ffff:10.0.0.1` and `10.0.0.1` are one address to the kernel.
+/// Maps `::ffff:10.0.0.1` to `10.0.0.1`, which is the same address for the kernel.
 fn canonical(to: SocketAddr) -> SocketAddr {
     SocketAddr::new(to.ip().to_canonical(), to.port())
 }
 
-/// This relay's own entry.
+/// This relay's own entry in the roster.
 fn relay<'a>(roster: &'a Roster, own: &NodeId) -> Result<&'a Member, Denial> {
     let us = roster.members.iter().find(|m| m.node.as_ref() == Some(own));
     us.filter(|us| us.is(Role::Relay)).ok_or(Denial::NotRelay)
 }
 
-/// Whether members have business at its addresses: an admin has made it a relay or an oracle.
+/// Whether other members connect to the member's addresses: an admin has made it a relay or an oracle.
 fn is_reached(member: &Member) -> bool {
     member.node.is_some() && (member.is(Role::Relay) || member.is(Role::Oracle))
 }
 
-/// What the address is to the member: in its list, or asked for by a name in its list.
-fn standing(member: &Member, asked: &Destination, to: SocketAddr) -> Standing {
+/// How the address relates to the member: listed by it, or requested by a name that it lists.
+fn roster_match(member: &Member, asked: &Destination, to: SocketAddr) -> RosterMatch {
     let of = |at: &Destination| match (&at.host, &asked.host) {
-        (Host::Ip(ip), _) if ip.to_canonical() == to.ip() => Standing::Listed,
-        (Host::Name(name), Host::Name(other)) if is_same(name, other) => Standing::Named,
-        _ => Standing::Stranger,
+        (Host::Ip(ip), _) if ip.to_canonical() == to.ip() => RosterMatch::Listed,
+        (Host::Name(name), Host::Name(other)) if is_same(name, other) => RosterMatch::Named,
+        _ => RosterMatch::Stranger,
     };
     let there = member.addresses.iter().filter(|at| at.port == to.port());
-    there.map(of).max().unwrap_or(Standing::Stranger)
+    there.map(of).max().unwrap_or(RosterMatch::Stranger)
 }
 
-/// Names are compared as DNS does (RFC 4343), with or without the root's dot.
+/// Compares names as DNS does (RFC 4343), with or without the final dot.
 fn is_same(a: &str, b: &str) -> bool {
     let bare = |name: &'_ str| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
     bare(a) == bare(b)

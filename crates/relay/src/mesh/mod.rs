@@ -1,4 +1,4 @@
-//! The relay inside a mesh's channels: for members only, by the roster's rules and quotas.
+//! The relay inside a mesh's channels: it serves only members, by the roster's rules and quotas.
 //!
 //! ```text
 //! channel ─ METHODS, terms, CONNECT ─ gate: rules, avoided tags ─ quota ─ resolve ─ gate: each
@@ -7,7 +7,7 @@
 //!   └── sealed: reply, pump TLS ↔ clear · open: reply, GO, GO-ACK, pump clear ↔ clear ──┘
 //! ```
 //!
-//! Whatever happens, the peer's revocation resets both legs at once.
+//! At any time, a revocation of the peer resets both legs at once.
 
 mod avoided;
 mod gate;
@@ -39,30 +39,30 @@ struct Shared {
     quotas: Quotas,
     metrics: RelayMetrics,
     log: Log,
-    /// [`RelayConfig::max_connections`]; those beyond are refused, so that their
-    /// clients take another relay.
-    places: Arc<Semaphore>,
-    /// At most [`REFUSED`] connections without a place, until they are told so; a quarter of them of one member.
+    /// Slots for [`RelayConfig::max_connections`]. Connections beyond are refused, so that their clients use another
+    /// relay.
+    slots: Arc<Semaphore>,
+    /// At most [`MAX_REFUSED`] connections without a slot that wait for their refusal, at most a quarter of them of one
+    /// member.
     refused: Shares<NodeId>,
     avoided: AvoidedNames,
     /// [`RelayConfig::resolver`], shared fairly.
     names: Arc<SharedResolver>,
 }
 
-/// The most channels that are listened to only to be refused in their own words; any more
-/// are closed at once. A tenth of the sessions is enough for a rush, and little memory.
-const REFUSED: usize = RelayConfig::MAX_CONNECTIONS / 10;
+/// The most channels without a slot that get a refusal in SOCKS5. Further ones are closed at once. A tenth of the
+/// sessions suffices for a rush, and takes little memory.
+const MAX_REFUSED: usize = RelayConfig::MAX_CONNECTIONS / 10;
 
 impl MeshRelay {
-    /// The relay of the node with key `own`.
+    /// Creates the relay of the node with key `own`.
     ///
-    /// `config.listen` is the node's port, which it never connects to; more of
-    /// those go into [`super::EgressPolicy::with_admin`]. `config.allow_from` and
-    /// `config.drain` do not count: members come by their keys, and whoever awaits
-    /// the sessions drains them.
+    /// `config.listen` is the node's port, which it never connects to; further ports of the node belong into
+    /// [`super::EgressPolicy::with_admin`]. `config.allow_from` and `config.drain` are not used: members are identified
+    /// by their keys, and the caller that awaits the sessions drains them.
     ///
     /// # Errors
-    /// If the kernel does not tell this host's addresses.
+    /// If the kernel does not list this host's addresses.
     pub fn new(
         own: NodeId,
         mut config: RelayConfig,
@@ -72,12 +72,13 @@ impl MeshRelay {
         log: Log,
     ) -> io::Result<Self> {
         config.egress = config.egress.guarded([config.listen])?;
-        let places = config.max_connections.min(Semaphore::MAX_PERMITS);
-        let places = Arc::new(Semaphore::new(places));
+        let slots = config.max_connections.min(Semaphore::MAX_PERMITS);
+        let slots = Arc::new(Semaphore::new(slots));
         let quotas = Quotas::new(budget);
         let names = Arc::new(SharedResolver::new(Arc::clone(&config.resolver)));
         config.resolver = Arc::clone(&names) as Arc<dyn Resolver>;
-        let (refused, avoided) = (Shares::new(REFUSED, REFUSED / 4), AvoidedNames::default());
+        let (refused, avoided) =
+            (Shares::new(MAX_REFUSED, MAX_REFUSED / 4), AvoidedNames::default());
         let shared = Shared {
             own,
             config,
@@ -85,7 +86,7 @@ impl MeshRelay {
             quotas,
             metrics,
             log,
-            places,
+            slots,
             refused,
             avoided,
             names,
@@ -93,10 +94,10 @@ impl MeshRelay {
         Ok(Self(Arc::new(shared)))
     }
 
-    /// Serves one member's channel to its end, and logs it.
+    /// Serves one member's channel to its end and logs it.
     ///
-    /// It ends at once, with both legs reset, when the peer is revoked; the same
-    /// without a word when the future is dropped.
+    /// When the peer is revoked, the session ends at once and both legs are reset. Dropping the future does the same
+    /// without a log line.
     pub fn serve(
         &self,
         channel: Channel<TcpStream>,
@@ -106,7 +107,7 @@ impl MeshRelay {
         session::serve(Arc::clone(&self.0), Box::new(channel), peer, from)
     }
 
-    /// Its counts, for `thalweg status`.
+    /// The relay's counts, for `thalweg status`.
     pub fn report(&self) -> serde_json::Value {
         self.0.metrics.report()
     }

@@ -36,14 +36,14 @@ use tokio::{
     time::timeout,
 };
 
-/// What a client that will be refused has to say what it wants: it sends that at once.
-const HEARD_OUT: Duration = Duration::from_secs(2);
+/// The timeout for the request of a client that will be refused. Clients send it at once.
+const REFUSED_READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How a session ended otherwise than by both sides' ends.
+/// How a session ended, if not by the ends of both directions.
 enum Ended {
-    /// Before the second leg stood.
+    /// It was refused before the second leg was established.
     Refused(Refusal),
-    /// After.
+    /// It broke after the second leg was established.
     Broken(Stopped),
     /// The peer was revoked.
     Revoked,
@@ -55,8 +55,8 @@ impl From<Revoked> for Ended {
     }
 }
 
-/// What a session did, for the log.
-struct Story {
+/// A session's destination and traffic, for the log.
+struct SessionRecord {
     started: Instant,
     leg: LegKind,
     to: Option<Destination>,
@@ -64,21 +64,21 @@ struct Story {
     moved: Arc<Moved>,
 }
 
-/// A channel's place, from before it says anything; given back with its end.
-struct Seat {
+/// A channel's slot and quota, which it holds from before its first message to its end.
+struct Slot {
     ticket: Ticket,
     _among_all: OwnedSemaphorePermit,
 }
 
-/// The second leg stands.
+/// An established second leg.
 struct Opened {
     destination: Resetting,
-    /// The member there, if the client has said so and it is one.
+    /// The member at the destination, if the client named one and it is a relay or an oracle of the roster.
     next: Option<Name>,
-    seat: Seat,
+    slot: Slot,
 }
 
-/// A channel on its own piece of memory: futures that pass it on stay small.
+/// A boxed channel, which keeps the futures that pass it on small.
 type Boxed = Box<Channel<TcpStream>>;
 
 /// Serves one channel to the end; logs and counts it.
@@ -86,9 +86,10 @@ pub async fn serve(shared: Arc<Shared>, channel: Boxed, peer: MeshPeer, from: So
     let counted = shared.metrics.connection();
     let (started, depth) = (Instant::now(), channel.depth());
     let moved = Arc::default();
-    let mut story = Story { started, leg: LegKind::Sealed, to: None, address: None, moved };
-    let ended = run(&shared, channel, &peer, &mut story).await;
-    let (outcome, event) = told(ended);
+    let mut record =
+        SessionRecord { started, leg: LegKind::Sealed, to: None, address: None, moved };
+    let ended = run(&shared, channel, &peer, &mut record).await;
+    let (outcome, event) = label_end(ended);
     counted.ended(outcome);
     let member = peer.member();
     let event = event
@@ -96,11 +97,11 @@ pub async fn serve(shared: Arc<Shared>, channel: Boxed, peer: MeshPeer, from: So
         .with("peer", &member.name)
         .with("principal", format_args!("{:?}", member.principal()))
         .with_number("depth", depth);
-    shared.log.put(story.told_in(event));
+    shared.log.put(record.add_to(event));
 }
 
-/// How it ended, as a label and as the beginning of a line.
-fn told(ended: Result<(), Ended>) -> (Outcome, Event) {
+/// The label and the beginning of the log line for the end of a session.
+fn label_end(ended: Result<(), Ended>) -> (Outcome, Event) {
     let event = |outcome: Outcome| (outcome, Event::new(outcome.word()));
     let with = |outcome: Outcome, why: &dyn std::fmt::Display| {
         (outcome, Event::new(outcome.word()).with("why", why))
@@ -122,8 +123,8 @@ fn told(ended: Result<(), Ended>) -> (Outcome, Event) {
     }
 }
 
-impl Story {
-    fn told_in(self, mut event: Event) -> Event {
+impl SessionRecord {
+    fn add_to(self, mut event: Event) -> Event {
         if let Some(to) = self.to {
             event = event.with("to", to);
         }
@@ -140,81 +141,81 @@ async fn run(
     shared: &Shared,
     mut channel: Boxed,
     peer: &MeshPeer,
-    story: &mut Story,
+    record: &mut SessionRecord,
 ) -> Result<(), Ended> {
-    // A client that has left already makes this fail; its reads will tell.
+    // This fails if the client has already left, which its reads will report.
     _ = leg_options().apply(SockRef::from(channel.get_ref()));
     reset_when_dropped(channel.get_ref(), true);
     let mut greeting = Greeting::default();
-    // Boxed: what it needs is given back before bytes are moved, perhaps for hours.
-    let opening = Box::pin(open(shared, &mut channel, peer, &mut greeting, story));
+    // Boxed, so that its memory is freed before bytes are moved, perhaps for hours.
+    let opening = Box::pin(open(shared, &mut channel, peer, &mut greeting, record));
     match peer.unless_revoked(opening).await? {
-        Ok(opened) => carry(shared, channel, peer, &greeting, opened, story).await,
+        Ok(opened) => carry(shared, channel, peer, &greeting, opened, record).await,
         Err(refusal) => {
             shared.metrics.refused(refusal.reason());
-            let told = Box::pin(refusal.tell(&mut *channel, greeting.prefix()));
-            peer.unless_revoked(told).await?;
+            let telling = Box::pin(refusal.tell(&mut *channel, greeting.prefix()));
+            peer.unless_revoked(telling).await?;
             reset_when_dropped(channel.get_ref(), false);
             Err(Ended::Refused(refusal))
         }
     }
 }
 
-/// Whether closing the connection resets it, whatever is on its way.
+/// Sets whether closing the connection resets it and discards data in transit.
 fn reset_when_dropped(tcp: &TcpStream, yes: bool) {
-    // A socket that refuses this is already gone.
+    // This fails only for a socket that is already closed.
     _ = SockRef::from(tcp).set_linger(yes.then_some(Duration::ZERO));
 }
 
-/// A place among all sessions and among the peer's: a silent channel takes one as well.
-fn seat(shared: &Shared, peer: &MeshPeer, story: &Story) -> Result<Seat, Refusal> {
-    let place = Arc::clone(&shared.places).try_acquire_owned();
-    let _among_all = place.map_err(|_| Refusal::Full)?;
+/// Takes a slot among all sessions and one of the peer's. Silent channels take slots too.
+fn take_slot(shared: &Shared, peer: &MeshPeer, record: &SessionRecord) -> Result<Slot, Refusal> {
+    let slot = Arc::clone(&shared.slots).try_acquire_owned();
+    let _among_all = slot.map_err(|_| Refusal::Full)?;
     let roster = shared.membership.current().ok_or(Denial::NotMember)?;
     shared.quotas.keep(&roster);
     let mut quota = Gate::quota(&roster, &shared.own, &peer.key())?.tightest(shared.config.quota);
     quota.connections.get_or_insert(shared.config.share());
     let principal = peer.member().principal();
-    let ticket = shared.quotas.enter(principal, quota, Arc::clone(&story.moved))?;
-    Ok(Seat { ticket, _among_all })
+    let ticket = shared.quotas.enter(principal, quota, Arc::clone(&record.moved))?;
+    Ok(Slot { ticket, _among_all })
 }
 
-/// Hears the client out, so that it understands the refusal; not too many of them, nor for long.
+/// Reads the request of a client that is refused, so that it can parse the refusal. Bounded in number and time.
 async fn refuse(
     shared: &Shared,
-    (channel, who): (&mut Channel<TcpStream>, NodeId),
+    (channel, principal): (&mut Channel<TcpStream>, NodeId),
     greeting: &mut Greeting,
-    story: &mut Story,
+    record: &mut SessionRecord,
     why: Refusal,
 ) -> Refusal {
-    let Some(_place) = shared.refused.enter(who) else { return Refusal::Crowded };
-    match greeting.read(channel, shared.config.handshake.min(HEARD_OUT)).await {
+    let Some(_slot) = shared.refused.enter(principal) else { return Refusal::Crowded };
+    match greeting.read(channel, shared.config.handshake.min(REFUSED_READ_TIMEOUT)).await {
         Ok(asked) => {
-            story.to = Some(asked.to);
+            record.to = Some(asked.to);
             why
         }
         Err(refusal) => refusal,
     }
 }
 
-/// Hears what the client wants and makes the second leg.
+/// Reads the client's request and establishes the second leg.
 async fn open(
     shared: &Shared,
     channel: &mut Channel<TcpStream>,
     peer: &MeshPeer,
     greeting: &mut Greeting,
-    story: &mut Story,
+    record: &mut SessionRecord,
 ) -> Result<Opened, Refusal> {
-    let seat = match seat(shared, peer, story) {
-        Ok(seat) => seat,
+    let slot = match take_slot(shared, peer, record) {
+        Ok(slot) => slot,
         Err(why) => {
-            let who = peer.member().principal();
-            return Err(refuse(shared, (channel, who), greeting, story, why).await);
+            let principal = peer.member().principal();
+            return Err(refuse(shared, (channel, principal), greeting, record, why).await);
         }
     };
     let asked = greeting.read(channel, shared.config.handshake).await?;
-    story.leg = asked.terms.leg;
-    let to = story.to.insert(asked.to);
+    record.leg = asked.terms.leg;
+    let to = record.to.insert(asked.to);
     let roster = shared.membership.current().ok_or(Denial::NotMember)?;
     let egress = &shared.config.egress;
     let depth = channel.depth();
@@ -224,14 +225,14 @@ async fn open(
     let late = Err(Refusal::NoLeg(Cause::TimedOut(shared.config.connect)));
     let connected = timeout(shared.config.connect, connecting).await.unwrap_or(late)?;
     let (destination, member) = connected;
-    story.address = destination.peer_addr().ok();
+    record.address = destination.peer_addr().ok();
     let next = asked.next.filter(|_| member);
     let next = next.and_then(|key| roster.by_key(&key)).map(|member| member.name.clone());
-    Ok(Opened { destination, next, seat })
+    Ok(Opened { destination, next, slot })
 }
 
-/// Resolves, checks and connects: only addresses that passed are dialled. Also whether a member
-/// is there.
+/// Resolves the destination, checks its addresses, and connects to those that passed. Returns also whether a member
+/// listens there.
 async fn second_leg(
     shared: &Shared,
     peer: &MeshPeer,
@@ -242,19 +243,19 @@ async fn second_leg(
 ) -> Result<(Resetting, bool), Refusal> {
     gate.check_port(to.port)?;
     let addresses = shared.names.resolve_for(peer.member().principal(), to).await?;
-    shared.avoided.teach(&mut gate, version, to, &shared.config.resolver).await?;
+    shared.avoided.resolve_into(&mut gate, version, to, &shared.config.resolver).await?;
     let admitted = gate.admit(to, &addresses)?;
     let options = DialOptions { socket: leg_options(), ..DialOptions::default() };
     let addresses: Vec<_> = admitted.iter().map(|a| a.address).collect();
     let tcp = thalweg_net::connect(&addresses, None, &options).await.map_err(Refusal::NoLeg)?;
     let mut destination = Resetting::new(tcp);
     shared.config.egress.check_made(&destination)?;
-    let member = introduce(&mut destination, &admitted, depth).await?;
+    let member = send_preamble(&mut destination, &admitted, depth).await?;
     Ok((destination, member))
 }
 
-/// Tells the next relay, if it is one, how many were before it; whether it is one.
-async fn introduce(
+/// Sends the preamble with the number of relays so far, if the destination is a member. Returns whether it is.
+async fn send_preamble(
     destination: &mut TcpStream,
     admitted: &[Admitted],
     depth: u8,
@@ -269,29 +270,29 @@ async fn introduce(
     Ok(member)
 }
 
-/// Tells the client that the second leg stands, and moves bytes until both directions end.
+/// Replies to the client that the second leg is established, and moves bytes until both directions end.
 async fn carry(
     shared: &Shared,
     channel: Boxed,
     peer: &MeshPeer,
     greeting: &Greeting,
     opened: Opened,
-    story: &Story,
+    record: &SessionRecord,
 ) -> Result<(), Ended> {
-    let Opened { destination, next, seat } = opened;
+    let Opened { destination, next, slot } = opened;
     let bound = destination.local_addr().unwrap_or(NOWHERE);
     let reply = [greeting.prefix(), socks5::encode_reply(Reply::Succeeded, bound)].concat();
-    let mut terms = pump::Terms::new(shared.config.limits(), &story.moved);
-    terms.throttle = seat.ticket.throttle();
-    // Behind another relay the client's leg ends at that one, whose name is not told.
-    // And what comes by the carrier shows the carrier, not the path beneath it.
+    let mut terms = pump::Terms::new(shared.config.limits(), &record.moved);
+    terms.throttle = slot.ticket.throttle();
+    // Behind another relay the client's leg ends at that relay, whose name is not known here. And a leg over the
+    // carrier would measure the carrier, not the underlying path.
     let network = Network::of(&shared.membership.mesh());
     let rides = channel.get_ref().peer_addr().is_ok_and(|at| network.has(at.ip()));
     let client = (channel.depth() == 0 && !rides).then(|| peer.member().name.clone());
     let watched = shared.metrics.legs().watch(client, next);
     terms.watcher = Some(&watched);
-    let _flow = shared.metrics.flow(greeting.leg(), &story.moved);
-    shared.metrics.handshake(story.started.elapsed());
+    let _flow = shared.metrics.flow(greeting.leg(), &record.moved);
+    shared.metrics.handshake(record.started.elapsed());
     let patience = shared.config.handshake;
     let cut = pin!(peer.revoked());
     let moved = match greeting.leg() {
@@ -323,7 +324,7 @@ async fn answer(mut channel: Boxed, reply: Vec<u8>) -> io::Result<Boxed> {
     Ok(channel)
 }
 
-/// Leaves TLS: GO is our last byte in it, GO-ACK the client's (see [`thalweg_wire::mesh`]).
+/// Leaves TLS: GO is this end's last byte in TLS, GO-ACK the client's (see [`thalweg_wire::mesh`]).
 async fn cut_over(
     channel: Boxed,
     mut reply: Vec<u8>,

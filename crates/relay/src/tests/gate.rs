@@ -1,4 +1,4 @@
-//! Rules, tags, loops and members' addresses, judged without a network.
+//! Tests of rules, tags, loops and members' addresses, without a network.
 
 use super::scene::{key, member, roster, tags};
 use crate::{Denial, EgressPolicy, OwnAddresses, mesh::Gate};
@@ -26,7 +26,7 @@ fn policy() -> EgressPolicy {
         .with_admin(listens)
 }
 
-/// `us` is the relay; `near`, `far` and `named` relay too; `evil` lists what is not its own.
+/// `us` is the relay. `near`, `far` and `named` are relays too. `evil` lists addresses that are not its own.
 fn mesh(rules: Vec<Rule>) -> Roster {
     let evil = [
         "127.0.0.1:6379",
@@ -58,12 +58,12 @@ fn gate<'a>(
     Gate::new(policy, roster, key(1).id(), &key(190).id(), &terms, depth)
 }
 
-/// The judgement on an address asked for as such: `Ok(true)` for a member's that is named.
+/// Checks an address that is requested as such. `Ok(true)` means that a member that the client names listens there.
 fn judge(gate: &Gate<'_>, at: &str) -> Result<bool, Denial> {
     let near = [2, 3, 4, 5].map(|n| gate.clone().toward(Some(key(n).id())));
     let judged = near.map(|gate| gate.check(&to(at), address(at)).map(|a| a.member));
     let is_named = |j: &Result<bool, Denial>| !matches!(j, Err(Denial::Unannounced(_)));
-    // One of them is whose address it is, if it is anybody's.
+    // If it is a member's address, one of the four next hops is that member.
     judged
         .iter()
         .find(|j| **j == Ok(true))
@@ -73,7 +73,7 @@ fn judge(gate: &Gate<'_>, at: &str) -> Result<bool, Denial> {
 }
 
 #[test]
-fn members_pass_whatever_their_class_and_port_and_others_do_not() {
+fn only_members_pass_with_any_class_and_port() {
     let (policy, roster) = (policy(), mesh(vec![]));
     let gate = gate(&policy, &roster, &[], 0).unwrap();
     for at in ["10.0.0.2:7373", "[fd54::2]:7373", "10.0.0.3:9000", "[::ffff:10.0.0.2]:7373"] {
@@ -82,14 +82,14 @@ fn members_pass_whatever_their_class_and_port_and_others_do_not() {
     for at in ["8.8.8.8:443", "203.0.113.5:80"] {
         assert_eq!(judge(&gate, at), Ok(false), "{at}");
     }
-    // The address alone is not enough, nor is the port.
+    // Address and port must both match.
     for at in ["10.0.0.2:80", "10.0.0.4:7373", "8.8.8.8:7373"] {
         assert!(judge(&gate, at).is_err(), "{at}");
     }
 }
 
 #[test]
-fn nobody_opens_by_listing_it_what_is_not_theirs() {
+fn listing_a_foreign_address_does_not_make_it_accessible() {
     let (policy, roster) = (policy(), mesh(vec![]));
     let gate = gate(&policy, &roster, &[], 0).unwrap();
     let evil = roster.by_name(&"evil".parse().unwrap()).unwrap();
@@ -102,7 +102,7 @@ fn nobody_opens_by_listing_it_what_is_not_theirs() {
 }
 
 #[test]
-fn an_address_is_a_members_only_for_clients_that_say_so() {
+fn an_address_is_a_members_only_for_clients_that_name_the_member() {
     let (policy, roster) = (policy(), mesh(vec![]));
     let gate = gate(&policy, &roster, &[], 0).unwrap();
     let judged = |next: Option<u8>| {
@@ -113,13 +113,13 @@ fn an_address_is_a_members_only_for_clients_that_say_so() {
     for other in [None, Some(3), Some(90)] {
         assert!(matches!(judged(other), Err(Denial::Unannounced(_))), "{other:?}");
     }
-    // What a name of a member resolves to is anybody's, and gets no preamble.
+    // An address that a member's name resolves to may belong to anybody, so it gets no preamble.
     let named = gate.check(&to("relay.test:7373"), address("203.0.113.9:80"));
     assert_eq!(named.map(|a| a.member), Ok(false));
 }
 
 #[test]
-fn only_relays_and_oracles_with_a_node_key_open_their_addresses() {
+fn only_addresses_of_relays_and_oracles_with_a_node_key_are_accessible() {
     let with = |role: Role, node: bool| {
         let mut other = member("other", 2, &["10.0.0.2:5432", "8.8.4.4:5432"], &["country=xx"]);
         other.roles = [Role::Client, role].into();
@@ -143,14 +143,14 @@ fn only_relays_and_oracles_with_a_node_key_open_their_addresses() {
             assert_eq!(judge(&free, at) == Ok(true), opens, "{role}, node key: {node}, {at}");
             assert_eq!(judge(&free, at).is_ok(), opens, "{role}, node key: {node}, {at}");
         }
-        // Avoiding looks at all members.
+        // Avoided tags are checked for all members.
         let avoid = gate(&policy, &roster, &["country=xx"], 0).unwrap();
         assert!(matches!(judge(&avoid, "10.0.0.2:5432"), Err(Denial::Avoids(..))), "{role}");
     }
 }
 
 #[test]
-fn what_a_relays_name_resolves_to_needs_an_ordinary_class() {
+fn addresses_of_a_relays_name_need_an_allowed_class() {
     let (policy, roster) = (policy(), mesh(vec![]));
     let gate = gate(&policy, &roster, &[], 0).unwrap();
     let by = |n: u8, at: &str| {
@@ -161,13 +161,13 @@ fn what_a_relays_name_resolves_to_needs_an_ordinary_class() {
     for at in ["10.0.0.77:7373", "127.0.0.1:7373", "169.254.169.254:7373", "[fd54::9]:7373"] {
         assert!(named(at).is_err(), "{at}");
     }
-    // Listed as an address by itself, by another.
+    // Another member lists this address itself.
     assert!(matches!(named("10.0.0.2:7373"), Err(Denial::Unannounced(_))));
     assert_eq!(by(2, "10.0.0.2:7373").map(|a| a.member), Ok(true));
 }
 
 #[test]
-fn who_is_no_relay_any_more_relays_nothing() {
+fn a_former_relay_relays_nothing() {
     let policy = policy();
     let mut roster = mesh(vec![]);
     let us = roster.members.iter_mut().find(|m| m.name.as_str() == "us").unwrap();
@@ -194,7 +194,7 @@ fn a_mesh_on_one_host_may_use_loopback() {
 }
 
 #[test]
-fn loops_and_long_chains_end_here() {
+fn loops_and_too_long_chains_are_refused() {
     let (policy, roster) = (policy(), mesh(vec![]));
     for (depth, passes) in [(0, true), (1, true), (2, false), (255, false)] {
         let gate = gate(&policy, &roster, &[], depth).unwrap();
@@ -203,13 +203,13 @@ fn loops_and_long_chains_end_here() {
     }
     let gate = gate(&policy, &roster, &[], 0).unwrap();
     assert!(judge(&gate, "10.0.0.1:7373").is_err());
-    // By its own name, wherever that may resolve to.
+    // Its own name is refused, whatever it resolves to.
     let itself = gate.check(&to("US.test.:7373"), address("198.51.100.7:7373"));
     assert_eq!(itself, Err(Denial::Itself));
 }
 
 #[test]
-fn tags_are_avoided_here_there_and_behind_names() {
+fn tags_are_avoided_at_this_relay_at_members_and_behind_names() {
     let (policy, roster) = (policy(), mesh(vec![]));
     let us = gate(&policy, &roster, &["country=de"], 0).unwrap_err();
     assert_eq!(us, Denial::AvoidsUs("country=de".parse().unwrap()));
@@ -223,7 +223,7 @@ fn tags_are_avoided_here_there_and_behind_names() {
     assert!(denied("relay.test:7373", "198.51.100.4:7373"), "by the roster's name");
     assert_eq!(judge(&avoid, "10.0.0.2:7373"), Ok(true), "others are not avoided");
 
-    // The roster has a name, and the client asks for what it resolves to.
+    // The roster lists a name, and the client asks for an address that the name resolves to.
     let asked = to("198.51.100.4:7373");
     let names = avoid.names_to_learn(&asked);
     assert_eq!(names.iter().map(|(n, _)| n.to_string()).collect::<Vec<_>>(), ["relay.test:7373"]);
@@ -235,7 +235,7 @@ fn tags_are_avoided_here_there_and_behind_names() {
 }
 
 #[test]
-fn rules_hold_for_their_clients_and_relays_together() {
+fn a_rule_applies_only_to_its_clients_and_relays() {
     let rule = |client: Option<&str>, relay: Option<&str>| Rule {
         client: client.map(|t| t.parse().unwrap()),
         relay: relay.map(|t| t.parse().unwrap()),
@@ -272,7 +272,7 @@ fn rules_hold_for_their_clients_and_relays_together() {
 }
 
 #[test]
-fn a_rules_networks_hold_for_members_and_in_every_spelling() {
+fn a_rules_networks_apply_to_members_and_all_forms_of_an_address() {
     let deny_to = vec!["10.0.0.2/32".parse().unwrap(), "fd54::/16".parse().unwrap()];
     let (policy, roster) = (policy(), mesh(vec![Rule { deny_to, ..Rule::default() }]));
     let gate = gate(&policy, &roster, &[], 0).unwrap();
@@ -282,7 +282,7 @@ fn a_rules_networks_hold_for_members_and_in_every_spelling() {
 }
 
 #[test]
-fn who_left_the_roster_is_refused() {
+fn a_former_member_is_refused() {
     let (policy, roster) = (policy(), mesh(vec![]));
     let stranger = key(77).id();
     let terms = Terms::default();
@@ -291,7 +291,7 @@ fn who_left_the_roster_is_refused() {
 }
 
 #[test]
-fn of_a_names_addresses_only_the_passing_ones_are_dialled() {
+fn only_allowed_addresses_of_a_name_are_dialled() {
     let (policy, roster) = (policy(), mesh(vec![]));
     let gate = gate(&policy, &roster, &[], 0).unwrap();
     let name = to("mixed.test:443");
@@ -300,7 +300,7 @@ fn of_a_names_addresses_only_the_passing_ones_are_dialled() {
     assert_eq!(admitted.iter().map(|a| a.address).collect::<Vec<_>>(), [mixed[1]]);
     assert!(matches!(gate.admit(&name, &mixed[..1]), Err(Denial::Address(..))));
     assert!(gate.admit(&name, &[]).unwrap().is_empty());
-    // A name is worth a look-up only if some address could have its port.
+    // A name is looked up only if some address with its port could be allowed.
     assert!(gate.check_port(443).is_ok() && gate.check_port(9000).is_ok());
     assert_eq!(gate.check_port(5432), Err(Denial::Port(5432)));
 }

@@ -1,4 +1,4 @@
-//! What transfers through real relays show of the legs to members.
+//! Tests of the measurements of legs to members that transfers through real relays give.
 
 use super::scene::{Plan, Scene};
 use crate::*;
@@ -10,7 +10,7 @@ use tokio::{
     net::TcpListener,
 };
 
-/// Moves bytes from the destination to the client until `relay` has seen a leg.
+/// Moves bytes from the destination to the client until `relay` has measured a leg.
 async fn seen(scene: &Scene, through: &[usize], leg: LegKind, relay: usize) -> SeenLeg {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let to: Destination = listener.local_addr().unwrap().into();
@@ -28,15 +28,15 @@ async fn seen(scene: &Scene, through: &[usize], leg: LegKind, relay: usize) -> S
     }
 }
 
-/// Looks four times a second.
-fn often(config: &mut RelayConfig) {
+/// Makes the relay measure four times a second.
+fn measure_often(config: &mut RelayConfig) {
     config.linger = Duration::from_secs(1);
 }
 
 #[tokio::test]
-async fn a_download_through_a_relay_shows_the_leg_to_its_client() {
+async fn a_download_through_a_relay_measures_the_leg_to_its_client() {
     for leg in [LegKind::Open, LegKind::Sealed] {
-        let scene = Scene::new(Plan { change: often, ..Plan::default() }).await;
+        let scene = Scene::new(Plan { change: measure_often, ..Plan::default() }).await;
         let seen = seen(&scene, &[1], leg, 1).await;
         assert_eq!(seen.to.as_str(), "c");
         assert!(seen.bps > 0.0 && seen.bytes > 256 * 1024, "{seen:?}");
@@ -45,8 +45,8 @@ async fn a_download_through_a_relay_shows_the_leg_to_its_client() {
 }
 
 #[tokio::test]
-async fn of_a_chain_only_the_legs_whose_ends_are_known_are_shown() {
-    let scene = Scene::new(Plan { change: often, ..Plan::default() }).await;
+async fn a_chain_measures_only_legs_with_two_known_ends() {
+    let scene = Scene::new(Plan { change: measure_often, ..Plan::default() }).await;
     let seen = seen(&scene, &[1, 2], LegKind::Open, 1).await;
     assert_eq!(seen.to.as_str(), "c");
     // The second relay's client is the same member, but the leg there ends at the first relay.

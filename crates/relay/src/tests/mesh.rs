@@ -1,4 +1,4 @@
-//! Members' connections through real channels: what arrives, what is refused, what is cut.
+//! Tests of members' connections through real channels: transfers, refusals, and cuts.
 
 use super::scene::{Plan, Scene, key, tags};
 use crate::*;
@@ -87,7 +87,7 @@ async fn one_and_two_relays_carry_both_directions_sealed_and_open() {
     }
 }
 
-/// A channel of the client to the first relay, after `before` on the bare connection.
+/// Opens a channel of the client to the first relay, and sends `before` on the bare connection first.
 async fn channel(scene: &Scene, before: &[u8]) -> Channel<TcpStream> {
     let mut tcp = TcpStream::connect(scene.nodes[0].at).await.unwrap();
     tcp.write_all(before).await.unwrap();
@@ -95,7 +95,7 @@ async fn channel(scene: &Scene, before: &[u8]) -> Channel<TcpStream> {
     connector.connect(tcp, key(1).id(), Protocol::Relay).await.unwrap()
 }
 
-/// What the first relay says to a plain CONNECT inside the channel: its reply's code.
+/// Sends a plain CONNECT inside the channel. Returns the code of the reply.
 async fn plain_connect(channel: &mut Channel<TcpStream>, to: &Destination) -> u8 {
     channel.write_all(&socks5::encode_methods()).await.unwrap();
     let mut method = [0; 2];
@@ -133,7 +133,7 @@ async fn a_member_behind_too_many_relays_reaches_no_further_one() {
         let refused = matches!(reply, Err(Cause::Refused(Reply::NotAllowed)));
         assert!(if passes { reply.is_ok() } else { refused }, "depth {depth}: {reply:?}");
     }
-    // The third on the way may still connect to anything else.
+    // The third relay of the chain may still connect to other destinations.
     let (listener, to) = destination().await;
     let mut channel = channel(&scene, &Preamble { depth: 2 }.encode()).await;
     let (code, _server) = tokio::join!(plain_connect(&mut channel, &to), listener.accept());
@@ -146,7 +146,8 @@ async fn tags_to_avoid_are_refused_at_each_hop_and_by_rules() {
     let scene = Scene::new(plan()).await;
     let (_listener, to) = destination().await;
     for leg in BOTH {
-        // The first relay carries the tag; the second does; the third is asked to go there.
+        // The tag is carried by the first relay, by the second, and by a relay that the third one is asked to connect
+        // to.
         for (through, blamed) in [(&[2, 1][..], 2), (&[1, 2], 1), (&[3, 1, 2], 1)] {
             let error = scene.dial(through, leg, &["country=xx"], &to).await.unwrap_err();
             assert_eq!(refusal(&error), Some(Reply::NotAllowed), "{through:?}: {error}");
@@ -185,7 +186,7 @@ fn quota(quota: Quota) -> Plan {
 }
 
 #[tokio::test]
-async fn over_the_quota_of_connections_is_not_allowed() {
+async fn a_connection_over_the_quota_is_refused() {
     let one = Quota { connections: Some(1), ..Quota::default() };
     let scene = Scene::new(quota(one)).await;
     let (listener, to) = destination().await;
@@ -203,7 +204,7 @@ async fn over_the_quota_of_connections_is_not_allowed() {
 }
 
 #[tokio::test]
-async fn the_nodes_own_quota_binds_beside_the_rules() {
+async fn the_nodes_own_quota_applies_in_addition_to_the_rules() {
     let none = |config: &mut RelayConfig| config.quota.connections = Some(0);
     let scene = Scene::new(Plan { change: none, ..quota(Quota::default()) }).await;
     let (_listener, to) = destination().await;
@@ -214,7 +215,7 @@ async fn the_nodes_own_quota_binds_beside_the_rules() {
 }
 
 #[tokio::test]
-async fn a_days_bytes_cut_the_connection_and_refuse_the_next() {
+async fn used_up_daily_bytes_cut_the_connection_and_refuse_the_next() {
     for leg in BOTH {
         let day = Quota { bytes_per_day: Some(ByteSize::from_bytes(100_000)), ..Quota::default() };
         let scene = Scene::new(quota(day)).await;
@@ -246,7 +247,7 @@ async fn a_days_bytes_cut_the_connection_and_refuse_the_next() {
 }
 
 #[tokio::test]
-async fn a_rate_slows_and_loses_nothing() {
+async fn a_rate_limit_loses_no_bytes() {
     let rate = Quota { rate: Some(Rate::from_bps(80_000_000)), ..Quota::default() };
     let scene = Scene::new(quota(rate)).await;
     let (listener, to) = destination().await;
@@ -274,7 +275,7 @@ async fn a_revoked_member_is_cut_on_both_legs() {
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
         for node in &scene.nodes {
             let line = node.line().await;
-            // Whichever relay comes first breaks the other's leg.
+            // The relay that is first to revoke the member breaks the other's leg.
             assert!(line.contains("event=revoked ") || line.contains("event=broken "), "{line}");
         }
         let error = scene.dial(&[1], leg, &[], &to).await.unwrap_err();
@@ -283,7 +284,7 @@ async fn a_revoked_member_is_cut_on_both_legs() {
 }
 
 #[tokio::test]
-async fn beyond_the_bound_others_are_refused_so_that_they_go_elsewhere() {
+async fn connections_beyond_the_bound_are_refused() {
     let scene = Scene::new(Plan { change: |c| c.max_connections = 1, ..Plan::default() }).await;
     let (listener, to) = destination().await;
     let dialled = scene.dial(&[1], LegKind::Open, &[], &to);
@@ -294,8 +295,8 @@ async fn beyond_the_bound_others_are_refused_so_that_they_go_elsewhere() {
 }
 
 #[tokio::test]
-async fn one_member_leaves_a_relay_s_places_to_others() {
-    // A quarter of 20 would be 5; the least is 16.
+async fn one_member_does_not_take_all_slots() {
+    // A quarter of 20 would be 5; the minimum is 16.
     let scene = Scene::new(Plan { change: |c| c.max_connections = 20, ..Plan::default() }).await;
     let (listener, to) = destination().await;
     let mut held = Vec::new();
@@ -325,7 +326,7 @@ async fn a_quota_may_give_a_member_more_than_a_quarter() {
     scene.dial(&[1], LegKind::Open, &[], &to).await.unwrap_err();
 }
 
-/// What names mean that somebody set up to reach what is not theirs.
+/// Names that an attacker set up, and the internal addresses to which they resolve.
 const TRAPS: [(&str, &str); 7] = [
     ("loopback.test", "127.0.0.1"),
     ("private.test", "10.1.2.3"),
@@ -348,7 +349,7 @@ impl Resolver for Traps {
 }
 
 #[tokio::test]
-async fn names_that_mean_inner_addresses_are_refused_and_logged() {
+async fn names_that_resolve_to_internal_addresses_are_refused_and_logged() {
     let change = |config: &mut RelayConfig| {
         config.egress = EgressPolicy::new(vec![], vec![]);
         config.resolver = Arc::new(Traps);
@@ -371,16 +372,16 @@ struct Rebinding {
     asked: AtomicUsize,
 }
 
-/// As many as there are tests that use one: each has its own, found by `change`.
+/// Each use has its own static, since `change` is a plain function and cannot capture one.
 static GOOD_FIRST: Rebinding =
     Rebinding { answers: ["127.0.0.1", "127.0.0.2"], asked: AtomicUsize::new(0) };
 static BAD_FIRST: Rebinding =
     Rebinding { answers: ["127.0.0.2", "127.0.0.1"], asked: AtomicUsize::new(0) };
 
 #[derive(Debug)]
-struct By(&'static Rebinding);
+struct RebindingResolver(&'static Rebinding);
 
-impl Resolver for By {
+impl Resolver for RebindingResolver {
     fn resolve<'a>(&'a self, host: &'a Destination) -> Answer<'a> {
         let turn = self.0.asked.fetch_add(1, Ordering::SeqCst).min(1);
         let ip = self.0.answers[turn].parse().unwrap();
@@ -389,15 +390,15 @@ impl Resolver for By {
 }
 
 /// Allows 127.0.0.1 and denies 127.0.0.2.
-fn one_address(config: &mut RelayConfig, by: &'static Rebinding) {
+fn one_address(config: &mut RelayConfig, rebinding: &'static Rebinding) {
     let net = |text: &str| text.parse().unwrap();
     let ports = vec!["1024-65535".parse().unwrap()];
     config.egress = EgressPolicy::new(vec![net("127.0.0.1/32")], ports).deny([net("127.0.0.2/32")]);
-    config.resolver = Arc::new(By(by));
+    config.resolver = Arc::new(RebindingResolver(rebinding));
 }
 
 #[tokio::test]
-async fn what_a_name_means_after_the_check_is_never_asked() {
+async fn a_name_is_resolved_once_and_the_checked_address_is_dialled() {
     let change = |config: &mut RelayConfig| one_address(config, &GOOD_FIRST);
     let scene = Scene::new(Plan { change, ..Plan::default() }).await;
     let (listener, at) = destination().await;
@@ -408,7 +409,7 @@ async fn what_a_name_means_after_the_check_is_never_asked() {
     client.unwrap();
     accepted.unwrap();
     assert_eq!(GOOD_FIRST.asked.load(Ordering::SeqCst), 1);
-    // The one connection went to the checked address: none waits at the other.
+    // The only connection went to the checked address: none waits at the other one.
     tokio::select! {
         biased;
         other = denied.accept() => panic!("dialled the second answer: {other:?}"),
@@ -424,7 +425,7 @@ async fn what_a_name_means_after_the_check_is_never_asked() {
     assert!(line.contains("127.0.0.2") && line.contains("reason=deny_list"), "{line}");
 }
 
-/// Name servers that fail, or know that there is no such name; addresses are themselves.
+/// Name servers that fail with this text. Addresses resolve to themselves.
 #[derive(Debug)]
 struct Failing(&'static str);
 
@@ -439,7 +440,7 @@ impl Resolver for Failing {
 }
 
 #[tokio::test]
-async fn an_avoided_members_name_that_nobody_can_resolve_refuses() {
+async fn a_name_of_an_avoided_member_that_cannot_be_resolved_refuses_the_connection() {
     for (text, refused) in [
         ("failed to lookup address information: Temporary failure in name resolution", true),
         ("failed to lookup address information: Name or service not known", false),
@@ -471,7 +472,7 @@ async fn an_avoided_members_name_that_nobody_can_resolve_refuses() {
 }
 
 #[tokio::test]
-async fn silent_channels_count_from_the_beginning() {
+async fn silent_channels_count_against_the_bounds() {
     for (plan, reply) in [
         (quota(Quota { connections: Some(1), ..Quota::default() }), Reply::NotAllowed),
         (Plan { change: |c| c.max_connections = 1, ..Plan::default() }, Reply::GeneralFailure),
@@ -479,7 +480,7 @@ async fn silent_channels_count_from_the_beginning() {
         let scene = Scene::new(plan).await;
         let (_listener, to) = destination().await;
         let mut silent = channel(&scene, b"").await;
-        // The answer to its methods: it is being served, and says no more.
+        // The answer to its methods shows that it is being served; it sends nothing more.
         silent.write_all(&socks5::encode_methods()).await.unwrap();
         silent.read_exact(&mut [0; 2]).await.unwrap();
         let error = scene.dial(&[1], LegKind::Open, &[], &to).await.unwrap_err();

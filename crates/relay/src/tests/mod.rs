@@ -1,4 +1,4 @@
-//! The relay's tests: the plain one, the mesh's, and arbitrary input.
+//! Tests of the plain relay and of the mesh's relay.
 
 mod gate;
 mod legs;

@@ -1,4 +1,4 @@
-//! The relay on loopback: what reaches the other side, and when it lets go.
+//! Tests of the plain relay on loopback: what reaches the other side, and when connections end.
 
 use super::super::*;
 use socket2::SockRef;
@@ -14,7 +14,7 @@ use tokio::{
     time::sleep,
 };
 
-/// A running relay, its log, and the way to stop it.
+/// A running relay, its log, and the handle that stops it.
 struct Running {
     at: Destination,
     log: Receiver<Event>,
@@ -45,7 +45,7 @@ impl Running {
         Dialer::default().dial(&route, to).await
     }
 
-    /// Stops it; what it did and what it logged.
+    /// Stops the relay. Returns its summary and its log.
     async fn stop(self) -> (Summary, Vec<String>) {
         drop(self.stop);
         let summary = self.serving.await.unwrap();
@@ -59,7 +59,7 @@ async fn destination() -> (TcpListener, Destination) {
     (listener, at)
 }
 
-/// Both ends of a relayed connection.
+/// Opens a relayed connection and returns both ends.
 async fn relayed(relay: &Running) -> (Stream, TcpStream) {
     let (listener, at) = destination().await;
     let (client, accepted) = tokio::join!(relay.dial(&at), listener.accept());
@@ -106,7 +106,7 @@ async fn each_side_may_end_first_and_still_receives() {
 }
 
 #[tokio::test]
-async fn a_broken_leg_resets_the_other_so_that_nothing_truncated_looks_whole() {
+async fn a_broken_leg_resets_the_other_so_that_no_truncated_stream_looks_complete() {
     let relay = Running::start().await;
     let (mut client, mut server) = relayed(&relay).await;
     server.write_all(b"half of it").await.unwrap();
@@ -120,7 +120,7 @@ async fn a_broken_leg_resets_the_other_so_that_nothing_truncated_looks_whole() {
 }
 
 #[tokio::test]
-async fn silence_ends_an_open_and_a_half_closed_connection_by_reset() {
+async fn idle_open_and_half_closed_connections_are_reset() {
     let short = Duration::from_millis(40);
     let relay = Running::with(|c| c.idle = short).await;
     let (mut client, _server) = relayed(&relay).await;
@@ -139,7 +139,7 @@ async fn silence_ends_an_open_and_a_half_closed_connection_by_reset() {
 
 #[tokio::test]
 async fn a_reader_that_pauses_for_longer_than_idle_loses_nothing() {
-    // More than all buffers on the way hold: the relay is left with data it cannot deliver.
+    // More bytes than all buffers on the path hold, so the relay has data that it cannot deliver.
     let sent: Vec<u8> = (0..32_000_000u32).map(|i| (i / 7) as u8).collect();
     let expected = blake3::hash(&sent);
     let idle = Duration::from_millis(300);
@@ -150,7 +150,7 @@ async fn a_reader_that_pauses_for_longer_than_idle_loses_nothing() {
         server.shutdown().await.unwrap();
         server
     });
-    // Not a synchronisation: the time in which nothing may happen.
+    // This is no synchronisation: nothing may happen in this time.
     sleep(idle * 4).await;
     let got = read_all(&mut client).await.unwrap();
     assert_eq!((got.len(), blake3::hash(&got)), (32_000_000, expected));
@@ -164,7 +164,7 @@ async fn strangers_get_no_byte() {
     let relay = Running::with(|c| c.allow_from = vec!["10.0.0.0/8".parse().unwrap()]).await;
     for greeting in [&b""[..], b"\x05\x01\x00", b"GET / HTTP/1.1\r\n\r\n"] {
         let mut stranger = TcpStream::connect(relay.at.address().unwrap()).await.unwrap();
-        // It may be closed before it has said anything: that is the point.
+        // The relay may close the connection before anything is sent, as it should.
         _ = stranger.write_all(greeting).await;
         let mut got = Vec::new();
         _ = stranger.read_to_end(&mut got).await;
@@ -175,10 +175,10 @@ async fn strangers_get_no_byte() {
     assert!(!logged(&lines, "stranger").is_empty(), "{lines:?}");
 }
 
-/// What the relay says to these bytes until it closes.
-async fn answers(relay: &Running, said: &[u8]) -> Vec<u8> {
+/// Sends these bytes and returns everything that the relay sends until it closes.
+async fn answers(relay: &Running, sent: &[u8]) -> Vec<u8> {
     let mut client = TcpStream::connect(relay.at.address().unwrap()).await.unwrap();
-    client.write_all(said).await.unwrap();
+    client.write_all(sent).await.unwrap();
     let mut got = Vec::new();
     _ = client.read_to_end(&mut got).await;
     got
@@ -198,10 +198,10 @@ async fn replies_carry_the_rfcs_codes() {
         (b"\x05\x01\x00\x03\x03a/b\x00\x50", Reply::GeneralFailure),
         (b"\x05\x01\x00\x01\x7f\x00\x00\x01\x00\x00", Reply::GeneralFailure),
     ] {
-        // The second message at once with the first, and data after it: all is told all the same.
-        let said = [b"\x05\x01\x00", request, b"data too early"].concat();
+        // The second message and early data are sent together with the first; the reply still arrives.
+        let sent = [b"\x05\x01\x00", request, b"data too early"].concat();
         let expected = [&b"\x05\x00\x05"[..], &[code.code()], BOUND].concat();
-        assert_eq!(answers(&relay, &said).await, expected, "{request:x?}");
+        assert_eq!(answers(&relay, &sent).await, expected, "{request:x?}");
     }
     assert_eq!(answers(&relay, b"\x05\x01\x02").await, b"\x05\xff");
     assert_eq!(answers(&relay, b"\x05\x00").await, b"\x05\xff");
@@ -209,10 +209,10 @@ async fn replies_carry_the_rfcs_codes() {
     assert_eq!(answers(&relay, b"GET / HTTP/1.1\r\n\r\n").await, b"");
 }
 
-/// UDP ASSOCIATE, BIND and what others have added, as programs really ask for them (RFC 1928 §7: without
-/// an address of their own), and cut short.
+/// UDP ASSOCIATE, BIND and commands of extensions, as programs really send them (RFC 1928 §7: without an address of
+/// their own), also truncated.
 #[tokio::test]
-async fn other_commands_are_refused_as_such_whatever_their_address() {
+async fn unsupported_commands_are_refused_with_any_address() {
     let relay = Running::start().await;
     for command in [2, 3, 9, 0xf0, 0xf1] {
         for behind in [
@@ -226,8 +226,8 @@ async fn other_commands_are_refused_as_such_whatever_their_address() {
             b"\x00\x09\0\0",
             b"",
         ] {
-            let said = [&b"\x05\x01\x00\x05"[..], &[command], behind].concat();
-            let got = answers(&relay, &said).await;
+            let sent = [&b"\x05\x01\x00\x05"[..], &[command], behind].concat();
+            let got = answers(&relay, &sent).await;
             assert_eq!(got, b"\x05\x00\x05\x07\x00\x01\0\0\0\0\0\0", "{command:#x} {behind:x?}");
         }
     }
@@ -237,7 +237,7 @@ async fn other_commands_are_refused_as_such_whatever_their_address() {
 }
 
 #[tokio::test]
-async fn a_refused_destination_and_a_denied_name_are_told_in_words() {
+async fn refusals_are_explained_to_the_client_and_in_the_log() {
     let relay = Running::start().await;
     let (closed, at) = destination().await;
     drop(closed);
@@ -300,12 +300,12 @@ async fn a_client_that_never_asks_is_closed_at_the_deadline() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_bound_wait_for_a_place() {
+async fn connections_beyond_the_bound_wait() {
     let relay = Running::with(|c| c.max_connections = 1).await;
     let (mut first, mut server) = relayed(&relay).await;
     let (listener, at) = destination().await;
     let mut second = std::pin::pin!(relay.dial(&at));
-    // The first goes on while the second waits.
+    // The first connection goes on while the second waits.
     for _ in 0..50 {
         let exchange = async {
             first.write_all(b"ping").await.unwrap();
@@ -342,7 +342,7 @@ async fn draining_lets_live_connections_finish_and_takes_no_new_ones() {
 }
 
 #[tokio::test]
-async fn what_has_not_finished_when_draining_ends_is_reset() {
+async fn connections_that_outlast_draining_are_reset() {
     let relay = Running::with(|c| c.drain = Duration::from_millis(20)).await;
     let (mut client, _server) = relayed(&relay).await;
     let (summary, _) = relay.stop().await;

@@ -1,4 +1,4 @@
-//! Every reason for a refusal, the client's word for it and the counter's.
+//! Tests that each reason for a refusal has a reply for the client and a label for the counter.
 
 use crate::{Denial, IpNet, Refusal, address_class::Class, quota::OverQuota};
 use std::{collections::BTreeSet, io, net::IpAddr, time::Duration};
@@ -81,10 +81,10 @@ fn every_refusal_has_its_message_and_its_reason() {
 }
 
 #[test]
-fn each_denial_is_told_apart() {
+fn denials_have_distinct_texts_and_labels() {
     let texts: BTreeSet<_> = denials().iter().map(ToString::to_string).collect();
     assert_eq!(texts.len(), denials().len());
     let reasons: BTreeSet<_> = denials().iter().map(Denial::reason).collect();
-    // Both kinds of "avoid" are one reason.
+    // Both kinds of "avoid" have the same label.
     assert_eq!(reasons.len(), denials().len() - 1);
 }

@@ -1,4 +1,4 @@
-//! A mesh on loopback: relays with real channels, and a client.
+//! A mesh on loopback for tests: relays with real channels, and a client.
 
 use super::super::*;
 use prometheus_client::{encoding::text::encode, registry::Registry};
@@ -47,7 +47,7 @@ fn signed(roster: Roster) -> Vec<u8> {
     Signed::sign(roster, &key(250)).encode()
 }
 
-/// A relay that is running.
+/// A running relay.
 pub struct Node {
     pub at: SocketAddr,
     pub log: Receiver<Event>,
@@ -64,9 +64,9 @@ pub struct Scene {
     roster: Roster,
 }
 
-/// What a test may choose.
+/// The parameters of a scene.
 pub struct Plan {
-    /// The tags of each relay; as many relays as there are.
+    /// The tags of each relay; their number is the number of relays.
     pub tags: Vec<&'static [&'static str]>,
     pub rules: Vec<Rule>,
     pub change: fn(&mut RelayConfig),
@@ -83,7 +83,7 @@ impl Scene {
         Self::with(plan, Vec::new()).await
     }
 
-    /// With one more member, tagged `country=xx`, which the roster has by this name.
+    /// Adds a member with the tag `country=xx`, which the roster lists with this address.
     pub async fn with_named(plan: Plan, at: &Destination) -> Self {
         Self::with(plan, vec![member("hidden", 80, &[&at.to_string()], &["country=xx"])]).await
     }
@@ -105,7 +105,7 @@ impl Scene {
         Self { nodes, roster }
     }
 
-    /// Dials `to` through these relays as `c`, on legs of this kind.
+    /// Dials `to` through these relays as `c`, with legs of this kind.
     pub async fn dial(
         &self,
         through: &[usize],
@@ -123,7 +123,7 @@ impl Scene {
         Dialer::with_identity(DialOptions::default(), identity).dial(&route, to).await
     }
 
-    /// Leaves the client out of the roster.
+    /// Removes the client from the roster.
     pub fn revoke_client(&mut self) {
         self.roster.version += 1;
         self.roster.members.retain(|m| m.name.as_str() != "c");
@@ -158,7 +158,7 @@ impl Node {
         Self { at, log: queue, registry, counts, seed, membership, _tasks: tasks }
     }
 
-    /// The next line of the log; the session it is about has ended.
+    /// Waits for the next log line, which is written when a session ends.
     pub async fn line(&self) -> String {
         loop {
             match self.log.try_recv() {

@@ -1,4 +1,4 @@
-//! The relay's descriptors, in a process where nothing else opens any.
+//! Checks that the relay leaks no descriptors, in a process where nothing else opens any.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{net::SocketAddr, sync::mpsc::Receiver};
@@ -28,7 +28,7 @@ enum End {
     ByReset,
 }
 
-/// One connection that moves enough to be spliced.
+/// Makes one connection that moves enough bytes to be spliced.
 async fn connection(at: SocketAddr, listener: &TcpListener, end: End) {
     let to: Destination = listener.local_addr().unwrap().into();
     let route = Route::through([at.into()]).unwrap();
@@ -51,8 +51,8 @@ async fn connection(at: SocketAddr, listener: &TcpListener, end: End) {
     tokio::join!(sending, reading);
 }
 
-/// Waits for so many connections' last lines.
-fn ended(log: &Receiver<Event>, connections: usize) {
+/// Waits for the last log lines of this many connections.
+fn wait_for_ends(log: &Receiver<Event>, connections: usize) {
     let last = |e: &Event| ["closed", "broken"].iter().any(|k| is(e, k));
     assert_eq!(log.iter().filter(last).take(connections).count(), connections);
 }
@@ -74,14 +74,14 @@ async fn no_descriptor_is_left_behind() {
         for end in [End::Well, End::ByReset, End::Well] {
             connection(at, &listener, end).await;
         }
-        ended(&log, 3);
+        wait_for_ends(&log, 3);
     };
-    // The first round makes what stays: the pool's pipes.
+    // The first round opens the pool's pipes, which stay open.
     round().await;
     let before = descriptors();
     for _ in 0..20 {
         round().await;
     }
-    // Three connections one by one want two pipes at most.
+    // Three connections one after the other need two pipes at most.
     assert!(descriptors() <= before + 4, "{} descriptors, {before} before", descriptors());
 }
