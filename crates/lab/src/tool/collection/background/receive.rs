@@ -1,4 +1,4 @@
-//! The receiving end of all background flows: counts, and writes the goodput of each over time.
+//! Receives all background flows, and writes the bytes of each over time.
 
 use super::{PORT, Which};
 use crate::tool::{collection::now, net, output};
@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bytes thrown away at once.
+/// Bytes read and discarded at once.
 const BUFFER: usize = 64 * 1024;
 
 /// Arguments of `collection background-receive`.
@@ -37,10 +37,10 @@ pub struct Args {
     duration: Duration,
 }
 
-/// Bytes by flow.
+/// Bytes received by each flow.
 type Counts = Arc<[AtomicU64]>;
 
-/// Receives until the end.
+/// Receives for the given duration.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let deadline = Instant::now() + args.duration;
     let flows = args.which.drawn();
@@ -63,13 +63,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         thread::sleep(at.saturating_duration_since(Instant::now()));
         let bytes: Vec<u64> = counts.iter().map(|c| c.swap(0, Ordering::Relaxed)).collect();
         writeln!(out, "{}", json!({ "at": now(), "bytes": bytes }))?;
-        // Others read while it is written.
+        // Other programs read the file while it is written.
         out.flush()?;
     }
     Ok(())
 }
 
-/// A thread for each connection; there are no more than flows, but for those that are made anew.
+/// Starts a thread for each connection. There are as many connections as TCP flows, and those that replace broken ones.
 fn accept_all(listener: &TcpListener, counts: &Counts) {
     while let Ok((stream, _)) = listener.accept() {
         let counts = counts.clone();

@@ -1,4 +1,4 @@
-//! The sending end of all background flows.
+//! Sends all background flows.
 
 use super::{Flow, PORT, Which, interface, udp};
 use crate::tool::{
@@ -18,9 +18,9 @@ use thalweg_sim::random;
 
 /// Bytes per write.
 const CHUNK: usize = 64 * 1024;
-/// A blocked write looks at the clock this often.
+/// The write timeout, after which a blocked writer checks the deadline.
 const WRITE_SLICE: Duration = Duration::from_millis(200);
-/// Between a connection that broke and the next.
+/// The pause between a broken connection and the next one.
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// Arguments of `collection background-send`.
@@ -44,7 +44,7 @@ pub(super) struct Placed {
     pub to: SocketAddr,
 }
 
-/// Sends until the end.
+/// Sends for the given duration.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let deadline = Instant::now() + args.duration;
     let flows = args.which.drawn();
@@ -74,7 +74,7 @@ fn place(number: usize, flow: &Flow) -> anyhow::Result<Placed> {
     Ok(Placed { number: u16::try_from(number)?, from, to })
 }
 
-/// An infinite download. A connection that breaks on its crowded way is made anew.
+/// Sends an infinite download. A connection that breaks on its congested path is replaced.
 fn download(flow: Placed, deadline: Instant) -> anyhow::Result<()> {
     let options = TcpOptions { from: Some(flow.from), congestion: None };
     while Instant::now() < deadline {
