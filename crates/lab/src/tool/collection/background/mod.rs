@@ -17,9 +17,9 @@ use thalweg_sim::collection::{Background, OnOff, Topology, background_ends};
 /// The receiver's TCP and UDP port. Traffic classes of topologies refer to it.
 const PORT: u16 = 9100;
 
-/// Which flows there are.
+/// FlowArgs flows there are.
 #[derive(Clone, Copy, Debug, clap::Args)]
-struct Which {
+struct FlowArgs {
     #[command(flatten)]
     scene: Scene,
     /// How many; a quarter crosses the first peering point
@@ -39,7 +39,7 @@ struct Flow {
     stream: Option<OnOff>,
 }
 
-impl Which {
+impl FlowArgs {
     fn drawn(&self) -> Vec<Flow> {
         let Scene { seed, pace } = self.scene;
         let net = Topology::transit_stub(seed);

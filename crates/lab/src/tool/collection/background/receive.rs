@@ -1,6 +1,6 @@
 //! Receives all background flows, and writes the bytes of each over time.
 
-use super::{PORT, Which};
+use super::{FlowArgs, PORT};
 use crate::tool::{collection::now, net, output};
 use anyhow::Context;
 use serde_json::json;
@@ -24,7 +24,7 @@ const BUFFER: usize = 64 * 1024;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
+    which: FlowArgs,
     /// Writes JSON lines: `{"at": s since 1970, "bytes": [of each flow since the line before]}`; the
     /// first line is `{"streams": [whether a flow is a UDP stream]}`
     #[arg(long, value_name = "FILE")]
