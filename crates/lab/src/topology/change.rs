@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_refused() {
+    fn contradictory_words_are_rejected() {
         assert!(LinkChange::parse(&["up", "down"]).is_err());
         assert!(LinkChange::parse(&["rate=1Mbit/s", "rate=2Mbit/s"]).is_err());
     }
