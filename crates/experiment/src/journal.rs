@@ -73,7 +73,7 @@ impl Journal {
         let found = read(path)?;
         let opened = match &found {
             Found::Nothing => Opened::New,
-            Found::Strange => Opened::PutAside("the old file is not what this version wrote"),
+            Found::Invalid => Opened::PutAside("the old file is not what this version wrote"),
             Found::Run(old) if old.finished => Opened::New,
             Found::Run(_) if fresh => Opened::PutAside("a fresh run was asked for"),
             Found::Run(old) => match (difference(&old.identity, identity), old.sound) {
@@ -175,7 +175,7 @@ enum Found {
     /// No file.
     Nothing,
     /// A file whose first line is not a journal's.
-    Strange,
+    Invalid,
     /// A journal.
     Run(OldRun),
 }
@@ -195,7 +195,7 @@ struct OldRun {
 /// Reads a journal up to the first invalid line.
 fn read(path: &Path) -> Result<Found> {
     match fs::read(path) {
-        Ok(bytes) => Ok(parse(&bytes).map_or(Found::Strange, Found::Run)),
+        Ok(bytes) => Ok(parse(&bytes).map_or(Found::Invalid, Found::Run)),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Found::Nothing),
         Err(e) => Err(ExperimentError::file("read", path)(e)),
     }
@@ -227,9 +227,9 @@ fn parse(bytes: &[u8]) -> Option<OldRun> {
 /// Parses a line; `None` if it is incomplete or its check is wrong.
 fn good_line(line: &[u8], previous: Check) -> Option<(Check, Line)> {
     let text = std::str::from_utf8(line.strip_suffix(b"\n")?).ok()?;
-    let (said, json) = text.split_once(' ')?;
+    let (found, json) = text.split_once(' ')?;
     let check = chain(previous, json);
-    (digits(check) == said).then_some(())?;
+    (digits(check) == found).then_some(())?;
     Some((check, serde_json::from_str(json).ok()?))
 }
 
