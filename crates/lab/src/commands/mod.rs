@@ -28,7 +28,7 @@ fn read_topology(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read the topology {}", path.display()))
 }
 
-/// Selects a running lab.
+/// Which lab is meant.
 #[derive(clap::Args)]
 pub struct Which {
     /// The lab's name or socket; else $THALWEG_LAB, else the only one that `lab up` started

@@ -186,7 +186,7 @@ fn describe(order: &supervise::Order, setup_s: f64) -> Description {
 pub fn start(lab: Lab, lock: OwnedFd) -> Result<()> {
     let listener = UnixListener::bind(&lab.socket)
         .with_context(|| format!("cannot listen at {}", lab.socket.display()))?;
-    // The supervisor has a duplicate of this descriptor, so closing ours would not release the lock.
+    // Since the fork the supervisor may still have this descriptor open, so closing ours might not release the lock.
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock)?;
     let lab = Arc::new(lab);
     thread::Builder::new().name("clients".into()).spawn(move || {

@@ -17,7 +17,7 @@ use thalweg_sim::collection::{Background, OnOff, Topology, background_ends};
 /// The receiver's TCP and UDP port. Traffic classes of topologies refer to it.
 const PORT: u16 = 9100;
 
-/// FlowArgs flows there are.
+/// Which flows there are.
 #[derive(Clone, Copy, Debug, clap::Args)]
 struct FlowArgs {
     #[command(flatten)]
