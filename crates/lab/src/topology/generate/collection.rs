@@ -53,10 +53,10 @@ impl Collection {
         let net = Topology::transit_stub(seed);
         let mut out = Generated::default();
         let names = self.links(&net, &mut out);
-        let places = hosts(&net, seed, &mut out);
+        let attachments = hosts(&net, seed, &mut out);
         let mut ways = BTreeMap::new();
-        for (i, from) in places.iter().enumerate() {
-            for to in places[i + 1..].iter().filter(|to| host(&to.0) != host(&from.0)) {
+        for (i, from) in attachments.iter().enumerate() {
+            for to in attachments[i + 1..].iter().filter(|to| host(&to.0) != host(&from.0)) {
                 let mut way = |a: usize, b: usize| -> Vec<String> {
                     let links = ways.entry((a, b)).or_insert_with(|| net.route(a, b));
                     links.iter().flatten().map(|link| names[*link as usize].clone()).collect()
@@ -99,16 +99,16 @@ fn hosts(net: &Topology, seed: u64, out: &mut Generated) -> Vec<Attachment> {
     let last = nodes.len() - 1;
     let named = nodes.into_iter().enumerate();
     let name = |at: usize| if at == last { "d".to_owned() } else { format!("s{}", at + 1) };
-    let mut places: Vec<Attachment> = named.map(|(at, node)| (name(at), node)).collect();
-    places.iter().for_each(|(name, _)| out.host(name));
+    let mut attachments: Vec<Attachment> = named.map(|(at, node)| (name(at), node)).collect();
+    attachments.iter().for_each(|(name, _)| out.host(name));
     for (domain, name) in [(0, "bg-a"), (1, "bg-b")] {
         let nodes = background_ends(net, domain);
         let spec = HostSpec { interfaces: Some(nodes.len()), ..HostSpec::default() };
         out.hosts.insert(name.to_owned(), spec);
         let each = nodes.into_iter().enumerate();
-        places.extend(each.map(|(at, node)| (format!("{name}:{at}"), node)));
+        attachments.extend(each.map(|(at, node)| (format!("{name}:{at}"), node)));
     }
-    places
+    attachments
 }
 
 fn host(interface: &str) -> &str {

@@ -53,14 +53,14 @@ impl TransitStub {
         }
         let mut out = Generated::default();
         let core = self.core(seed, &mut out);
-        let places = self.stubs_and_hosts(&mut out);
+        let stubs_of_hosts = self.stubs_and_hosts(&mut out);
         let names: Vec<_> = out.hosts.keys().cloned().collect();
         for (a, b) in pairs(&names) {
             let (Some(from), Some(to)) = (out.hosts.get_index_of(a), out.hosts.get_index_of(b))
             else {
                 continue;
             };
-            out.path(a, b, core.route((a, places[from]), (b, places[to])));
+            out.path(a, b, core.route((a, stubs_of_hosts[from]), (b, stubs_of_hosts[to])));
         }
         Ok(out)
     }
@@ -86,17 +86,17 @@ impl TransitStub {
     }
 
     fn stubs_and_hosts(&self, out: &mut Generated) -> Vec<Stub> {
-        let mut places = Vec::new();
+        let mut stubs_of_hosts = Vec::new();
         for (t, s) in (0..self.transit).flat_map(|t| (0..self.stubs).map(move |s| (t, s))) {
             out.link(uplink((t, s)), &self.stub_link);
             for h in 1..=self.hosts {
                 let name = format!("t{}s{}h{h}", t + 1, s + 1);
                 out.host(&name);
                 out.link(access_name(&name), &self.access);
-                places.push((t, s));
+                stubs_of_hosts.push((t, s));
             }
         }
-        places
+        stubs_of_hosts
     }
 }
 

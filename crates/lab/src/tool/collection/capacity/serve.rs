@@ -19,7 +19,7 @@ const CHUNK: usize = 64 * 1024;
 /// The write timeout, after which a blocked writer checks the deadline.
 const WRITE_SLICE: Duration = Duration::from_millis(50);
 /// How long to wait for an order on a connection.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const ORDER_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Arguments of `collection capacity-serve`.
 #[derive(Debug, clap::Args)]
@@ -34,13 +34,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let data = net::listen(&format!("0.0.0.0:{DATA}"))?;
     let orders = net::listen(&format!("0.0.0.0:{ORDERS}"))?;
     output::ready(orders.local_addr()?)?;
-    thread::spawn(move || each(&data, take));
-    thread::spawn(move || each(&orders, obey));
+    thread::spawn(move || serve_connections(&data, take));
+    thread::spawn(move || serve_connections(&orders, carry_out_order));
     thread::sleep(args.duration);
     Ok(())
 }
 
-fn each(listener: &TcpListener, serve: fn(TcpStream) -> anyhow::Result<()>) {
+fn serve_connections(listener: &TcpListener, serve: fn(TcpStream) -> anyhow::Result<()>) {
     while let Ok((stream, _)) = listener.accept() {
         thread::spawn(move || serve(stream).unwrap_or_else(|e| note!("capacity: {e:#}")));
     }
@@ -53,8 +53,8 @@ fn take(mut stream: TcpStream) -> anyhow::Result<()> {
     Ok(stream.write_all(&[1])?)
 }
 
-fn obey(stream: TcpStream) -> anyhow::Result<()> {
-    let mut control = Control::new(stream, PATIENCE)?;
+fn carry_out_order(stream: TcpStream) -> anyhow::Result<()> {
+    let mut control = Control::new(stream, ORDER_TIMEOUT)?;
     let order: Order = control.receive()?;
     let begun = Instant::now();
     let deadline = begun + Duration::from_secs_f64(order.longest);
