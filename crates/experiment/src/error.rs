@@ -1,54 +1,54 @@
-//! What can go wrong with an experiment, in words that say what to do.
+//! Errors of experiments, with messages that say what to do.
 
 use std::{io, path::PathBuf};
 use thiserror::Error;
 
-/// Why an experiment could not be read, run or recorded.
+/// An experiment cannot be read, run or recorded.
 #[derive(Debug, Error)]
 pub enum ExperimentError {
-    /// No such plan.
+    /// There is no such plan.
     #[error("there is no experiment `{name}`; `thalweg-bench experiment list` shows: {}", .known.join(", "))]
     Unknown {
-        /// As asked for.
+        /// The requested name.
         name: String,
-        /// Those there are.
+        /// The names of existing plans.
         known: Vec<String>,
     },
-    /// The plan's text has a fault.
+    /// The plan's text is invalid.
     #[error("the plan {plan} cannot be used: {why}")]
     Plan {
         /// The plan's name or file.
         plan: String,
-        /// What is wrong and where.
+        /// What is wrong, and where.
         why: String,
     },
     /// A placeholder or a quantity in the plan does not resolve.
     #[error("{at}: {why}")]
     Value {
-        /// Where in the plan.
+        /// The place in the plan.
         at: String,
         /// What is wrong.
         why: String,
     },
-    /// A file.
+    /// An operation on a file failed.
     #[error("cannot {verb} {}", .path.display())]
     File {
-        /// What was tried: `read`, `write` …
+        /// The operation: `read`, `write` …
         verb: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// The system's reason.
+        /// The system's error.
         source: io::Error,
     },
-    /// The emulated network.
+    /// The emulated network failed.
     #[error("the lab: {0}")]
     Lab(String),
-    /// A service of the plan did not come up or ended.
+    /// A service of the plan did not start, or ended.
     #[error("service {service}: {why}")]
     Service {
         /// Its name and host.
         service: String,
-        /// With the end of what it said.
+        /// The reason, with the end of its output.
         why: String,
     },
     /// The user or the system asked to stop.
@@ -61,18 +61,18 @@ pub enum ExperimentError {
          on a plan of that checkout"
     )]
     Uncommitted {
-        /// As found, with its `-dirty` or `-foreign`, or `unknown`.
+        /// The commit with `-dirty` or `-foreign`, or `unknown`.
         commit: String,
     },
-    /// Standard output takes no more.
+    /// Writing to standard output failed.
     #[error("{0}")]
     Unprinted(io::Error),
-    /// Anything else, in full words.
+    /// Any other error, as a complete message.
     #[error("{0}")]
     Other(String),
 }
 
-/// The result of everything here.
+/// The result type of this crate.
 pub type Result<T, E = ExperimentError> = std::result::Result<T, E>;
 
 impl ExperimentError {

@@ -1,4 +1,4 @@
-//! Judging a plan's checks by its rounds.
+//! Evaluates the checks of a plan on its rounds.
 
 use crate::{
     pattern,
@@ -10,25 +10,25 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// What became of a check.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckResult {
     /// Its name.
     pub name: String,
     /// The aggregated value; `None`: not evaluated.
     pub value: Option<f64>,
-    /// How it was compared.
+    /// The comparison operator.
     pub op: String,
-    /// With what.
+    /// The bound with which it was compared.
     pub bound: f64,
     /// Whether it holds; `None`: not evaluated.
     pub pass: Option<bool>,
-    /// What the paper reports.
+    /// The result that the paper reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paper: Option<String>,
 }
 
-/// Judges `check`; `None` instead of a verdict where the rounds hold no value for it.
+/// Evaluates `check`. Value and verdict are `None` if the rounds have no value for it.
 pub fn check(plan: &Plan, check: &Check, rounds: &[RoundRecord]) -> CheckResult {
     let wanted =
         |r: &&RoundRecord| check.cells.as_ref().is_none_or(|cells| pattern::any(cells, &r.cell));
@@ -49,7 +49,7 @@ pub fn check(plan: &Plan, check: &Check, rounds: &[RoundRecord]) -> CheckResult 
     }
 }
 
-/// A check that this run cannot judge.
+/// The result of a check that this run cannot evaluate.
 pub fn not_evaluated(check: &Check) -> CheckResult {
     CheckResult {
         name: check.name.clone(),
@@ -61,7 +61,7 @@ pub fn not_evaluated(check: &Check) -> CheckResult {
     }
 }
 
-/// The aggregate of the cell where it is worst; `None` if any cell has none.
+/// The aggregate of the worst cell; `None` if any cell has none.
 fn worst_cell(plan: &Plan, check: &Check, rounds: &[&RoundRecord]) -> Option<f64> {
     let cells: BTreeSet<&str> = rounds.iter().map(|r| r.cell.as_str()).collect();
     let of_cell = |cell: &str| {
@@ -85,9 +85,8 @@ fn one_value(plan: &Plan, check: &Check, rounds: &[&RoundRecord]) -> Option<f64>
     summary::aggregate(&known, check.aggregate)
 }
 
-/// The check's values in one round: one per selected arm and metric. `None`
-/// stands for an arm that ran without getting to a value: a fraction counts
-/// it as not met, every other aggregate leaves it out.
+/// The check's values in one round: one for each selected arm and metric. `None` is an arm that ran without producing a
+/// value: a fraction counts it as not met, and every other aggregate leaves it out.
 fn values(plan: &Plan, check: &Check, round: &RoundRecord) -> Vec<Option<f64>> {
     let mut out = Vec::new();
     for metric in metrics(check, round) {
@@ -104,7 +103,7 @@ fn values(plan: &Plan, check: &Check, round: &RoundRecord) -> Vec<Option<f64>> {
     out
 }
 
-/// The metrics of a round that the check's pattern matches.
+/// The metrics of a round that match the check's pattern.
 fn metrics<'a>(check: &'a Check, round: &'a RoundRecord) -> BTreeSet<&'a str> {
     if !check.metric.contains('*') {
         return [check.metric.as_str()].into();
@@ -113,7 +112,7 @@ fn metrics<'a>(check: &'a Check, round: &'a RoundRecord) -> BTreeSet<&'a str> {
     all.map(String::as_str).filter(|m| pattern::matches(&check.metric, m)).collect()
 }
 
-/// Each value by itself, or the one chosen.
+/// The values that the selector selects: each one, or the chosen one.
 fn selected(
     plan: &Plan,
     selector: &Selector,
@@ -130,7 +129,7 @@ fn selected(
     }
 }
 
-/// One value: the chosen one; of several single arms, the best.
+/// A single value: the chosen one or, if the selector lists arms, the best of them.
 fn chosen(plan: &Plan, selector: &Selector, metric: &str, round: &RoundRecord) -> Option<f64> {
     match selector {
         Selector::Each(list) => choose(plan, Choice::Best, list.list(), metric, round),
@@ -141,7 +140,7 @@ fn chosen(plan: &Plan, selector: &Selector, metric: &str, round: &RoundRecord) -
     }
 }
 
-/// The best of the arms that another arm's label names.
+/// The best value of the arms that the label of another arm names.
 fn named(plan: &Plan, chosen: &Chosen, metric: &str, round: &RoundRecord) -> Option<f64> {
     let by = round.arm(chosen.by.as_deref()?)?;
     let mut values = Values::default();
@@ -152,11 +151,10 @@ fn named(plan: &Plan, chosen: &Chosen, metric: &str, round: &RoundRecord) -> Opt
     choose(plan, Choice::Best, &[pattern], metric, round)
 }
 
-/// One value out of those arms that have one; a sum only if all that ran have.
+/// Chooses a value from the arms that have one. A sum requires a value from every arm that ran.
 ///
-/// `None` unless every arm of the plan that is meant was run: the best of a few
-/// competitors is no yardstick where the plan names more. Arms that run only in
-/// some cells may be absent.
+/// `None` unless every matching arm of the plan ran: the best of only some of the plan's competitors is not a valid
+/// reference. Arms that run only in some cells may be absent.
 pub(crate) fn choose(
     plan: &Plan,
     choice: Choice,
@@ -189,7 +187,7 @@ mod tests {
     use crate::record::{Outcome, Sample};
     use std::collections::BTreeMap;
 
-    /// A plan with the arms a, b, c and one check; `rest` is the check's.
+    /// A plan with the arms a, b, c and one check with the keys `rest`.
     fn plan(rest: &str) -> Plan {
         let arm = |name| {
             format!(
@@ -201,7 +199,7 @@ mod tests {
         Plan::parse(&format!("{head}{arms}[[check]]\nname='k'\nmetric='v'\n{rest}"), "x").unwrap()
     }
 
-    /// A round of a cell: each arm's value, in points; `None` is an arm that did not finish.
+    /// A round of a cell with the value of each arm, in points; `None`: the arm has no value.
     fn round(cell: &str, values: [Option<f64>; 3]) -> RoundRecord {
         let arm = |(name, value): (&str, Option<f64>)| {
             let mut arm = ArmRecord::new(name, vec![], Outcome::Done);
@@ -232,7 +230,7 @@ mod tests {
     #[test]
     fn ratios_are_paired_within_a_round() {
         let of = |over: &str| value(&format!("of='a'\nover={over}{OPS}"), &two());
-        // 10/5 and 30/10, not 20/7.5
+        // The mean of 10/5 and 30/10, not 20/7.5.
         assert_eq!(of("{best=['b','c']}"), Some(2.5));
         assert_eq!(of("{worst=['b','c']}"), Some(3.75));
         assert_eq!(of("{sum=['b','c']}"), Some((10.0 / 9.0 + 30.0 / 16.0) / 2.0));
@@ -241,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_of_arms_that_did_not_all_run_is_nothing() {
+    fn the_best_needs_all_arms_to_have_run() {
         let best = format!("of='a'\nover={{best=['b','c']}}{OPS}");
         let mut absent = two();
         absent[0].arms.retain(|arm| arm.name != "c");
@@ -249,7 +247,7 @@ mod tests {
         let mut skipped = two();
         skipped[0].arms[2].outcome = Outcome::Skipped("not installed".into());
         assert_eq!(value(&best, &skipped[..1]), None);
-        // One that ran and came to nothing is beaten by those that did.
+        // An arm that ran without a value loses against those with one.
         let mut failed = two();
         failed[0].arms[2].outcome = Outcome::Unfinished(String::new());
         failed[0].arms[2].metrics.clear();
@@ -257,14 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn the_best_of_a_time_is_the_smallest() {
+    fn the_best_time_is_the_smallest() {
         let mut plan = plan(&format!("of='a'\nover={{best=['b','c']}}{OPS}"));
         plan.metric.insert("v".into(), crate::plan::MetricInfo { better: Some(Better::Lower) });
         assert_eq!(check(&plan, &plan.check[0], &two()).value, Some((2.5 + 5.0) / 2.0));
     }
 
     #[test]
-    fn the_worst_cell_decides_where_each_must_hold() {
+    fn a_per_cell_check_uses_the_worst_cell() {
         assert_eq!(value(&format!("of='a'\nper_cell=true{OPS}"), &two()), Some(10.0));
         let at_most = "of='a'\nper_cell=true\nop='<='\nbound=1";
         assert_eq!(value(at_most, &two()), Some(30.0));
@@ -273,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_without_value_fails_a_fraction_and_is_left_out_of_a_median() {
+    fn a_missing_value_fails_a_fraction_and_is_left_out_of_a_median() {
         let rounds = [
             round("", [Some(10.0), Some(4.0), None]),
             round("", [None, Some(4.0), Some(1.0)]),
@@ -282,7 +280,7 @@ mod tests {
         let fraction = "of='a'\naggregate='fraction'\ncondition={op='>=',bound=2}";
         assert_eq!(value(&format!("{fraction}{OPS}"), &rounds), Some(2.0 / 3.0));
         assert_eq!(value(&format!("of='a'{OPS}"), &rounds), Some(6.0));
-        // A sum of which a part is missing is none.
+        // A sum with a missing part has no value.
         assert_eq!(
             value(&format!("of={{sum=['a','b']}}\naggregate='max'{OPS}"), &rounds),
             Some(14.0)

@@ -1,10 +1,9 @@
-//! The file of finished rounds, from which an interrupted run goes on.
+//! The journal: a file of finished rounds, from which an interrupted run resumes.
 //!
-//! Lines of text, `CHECK JSON`. `CHECK` is 16 hexadecimal digits: the first 8
-//! bytes of BLAKE3(previous check ‖ JSON). The chain makes an altered, a lost
-//! and an inserted line alike: nothing from there on is believed, the rounds
-//! run again, and the caller is told. It guards against accidents and careless
-//! edits; who may write the file can compute the checks as well.
+//! It has text lines of the form `CHECK JSON`. `CHECK` is 16 hexadecimal digits: the first 8 bytes of BLAKE3(previous
+//! check ‖ JSON). An altered, lost or inserted line breaks the chain: all lines from there on are ignored, their rounds
+//! run again, and the caller is told. This protects against accidents and careless edits, not against an attacker, who
+//! can compute the checks as well.
 
 use crate::{
     error::{ExperimentError, Result},
@@ -17,19 +16,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What a round depends on: rounds of two runs go together only if all of it is equal.
+/// The inputs of a round. Rounds of two runs may be combined only if all of them are equal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
     /// BLAKE3 of the plan, the topology and the options that change a round.
     pub plan: String,
-    /// The sources, as [`machine::sources`](crate::machine::sources) says.
+    /// The sources, from [`machine::sources`](crate::machine::sources).
     pub commit: String,
-    /// BLAKE3 of our programs: a dirty tree may change between two runs.
+    /// BLAKE3 of our programs, because a dirty tree may change between two runs.
     pub programs: String,
 }
 
-/// A line's check; the one before the first is zero.
+/// The check of a line; before the first line it is zero.
 type Check = [u8; 8];
 
 /// One line of the file.
@@ -44,18 +43,18 @@ enum Line {
 /// How a journal was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Opened {
-    /// There was none, or a finished one.
+    /// There was no journal, or a finished one.
     New,
-    /// So many rounds were found.
+    /// An unfinished run with this many rounds is resumed.
     Resumed(usize),
-    /// So many rounds were found before a line that is torn or was altered: it
-    /// and all after it are dropped, and their rounds run again.
+    /// An unfinished run is resumed after this many rounds, because the next line is torn or altered. It and all later
+    /// lines are dropped, and their rounds run again.
     Cut(usize),
-    /// An unfinished run of something else was put aside, because …
+    /// An unfinished run was renamed, for this reason.
     PutAside(&'static str),
 }
 
-/// The file, open for appending.
+/// A journal, open for appending.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -65,17 +64,16 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens `path` to go on with it if it is an unfinished run of the same
-    /// `identity` and `fresh` is not asked for; else begins it anew. What is
-    /// not gone on with is kept beside it as `….old`.
+    /// Opens the journal at `path`. Resumes it if it is an unfinished run with the same `identity` and `fresh` is not
+    /// set; otherwise begins a new one, and renames the existing file to `….old`.
     ///
     /// # Errors
-    /// When the file cannot be read or written.
+    /// If the file cannot be read or written.
     pub fn open(path: &Path, identity: &Identity, fresh: bool) -> Result<(Self, Opened)> {
         let found = read(path)?;
         let opened = match &found {
             Found::Nothing => Opened::New,
-            Found::Strange => Opened::PutAside("the old file is not what this version wrote"),
+            Found::Invalid => Opened::PutAside("the old file is not what this version wrote"),
             Found::Run(old) if old.finished => Opened::New,
             Found::Run(_) if fresh => Opened::PutAside("a fresh run was asked for"),
             Found::Run(old) => match (difference(&old.identity, identity), old.sound) {
@@ -94,7 +92,7 @@ impl Journal {
     fn append_to(path: &Path, old: OldRun) -> Result<Self> {
         let file = OpenOptions::new().append(true).open(path);
         let file = file.map_err(ExperimentError::file("open", path))?;
-        // What does not fit is lost; the next line must not be glued to it.
+        // Remove invalid lines, so that the next line does not follow a torn one.
         file.set_len(old.good).map_err(ExperimentError::file("truncate", path))?;
         Ok(Self { path: path.to_owned(), file, check: old.check, rounds: old.rounds })
     }
@@ -115,20 +113,20 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Appends a finished round; it is on disk when this returns.
+    /// Appends a finished round. The round is on disk when this returns.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn append(&mut self, round: RoundRecord) -> Result<()> {
         self.write(&Line::Round(Box::new(round.clone())))?;
         self.rounds.push(round);
         Ok(())
     }
 
-    /// Marks the run as finished: the next one begins anew.
+    /// Marks the run as finished, so that the next run begins a new journal.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn finish(&mut self) -> Result<()> {
         self.write(&Line::Finished)
     }
@@ -172,32 +170,32 @@ fn digits(check: Check) -> String {
     format!("{:016x}", u64::from_be_bytes(check))
 }
 
-/// What is at a journal's path.
+/// The contents of a journal's path.
 enum Found {
     /// No file.
     Nothing,
     /// A file whose first line is not a journal's.
-    Strange,
+    Invalid,
     /// A journal.
     Run(OldRun),
 }
 
-/// What a journal holds up to the last line that fits.
+/// The contents of a journal up to the last valid line.
 struct OldRun {
     identity: Identity,
     rounds: Vec<RoundRecord>,
     finished: bool,
-    /// Whether every line fits.
+    /// Whether every line is valid.
     sound: bool,
-    /// Bytes up to the end of the last line that fits.
+    /// Bytes up to the end of the last valid line.
     good: u64,
     check: Check,
 }
 
-/// Reads a journal up to the first line that does not fit.
+/// Reads a journal up to the first invalid line.
 fn read(path: &Path) -> Result<Found> {
     match fs::read(path) {
-        Ok(bytes) => Ok(parse(&bytes).map_or(Found::Strange, Found::Run)),
+        Ok(bytes) => Ok(parse(&bytes).map_or(Found::Invalid, Found::Run)),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Found::Nothing),
         Err(e) => Err(ExperimentError::file("read", path)(e)),
     }
@@ -226,12 +224,12 @@ fn parse(bytes: &[u8]) -> Option<OldRun> {
     Some(run)
 }
 
-/// What a complete line says whose check fits.
+/// Parses a line; `None` if it is incomplete or its check is wrong.
 fn good_line(line: &[u8], previous: Check) -> Option<(Check, Line)> {
     let text = std::str::from_utf8(line.strip_suffix(b"\n")?).ok()?;
-    let (said, json) = text.split_once(' ')?;
+    let (found, json) = text.split_once(' ')?;
     let check = chain(previous, json);
-    (digits(check) == said).then_some(())?;
+    (digits(check) == found).then_some(())?;
     Some((check, serde_json::from_str(json).ok()?))
 }
 
@@ -250,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unfinished_run_goes_on_even_after_a_torn_line() {
+    fn an_unfinished_run_is_resumed_even_after_a_torn_line() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a/rounds.jsonl");
         let (mut journal, opened) = Journal::open(&path, &identity("c"), false).unwrap();
@@ -269,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn another_commit_a_finished_run_and_fresh_begin_anew() {
+    fn another_commit_or_a_finished_run_or_fresh_begins_a_new_journal() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rounds.jsonl");
         let (mut journal, _) = Journal::open(&path, &identity("c"), false).unwrap();
@@ -288,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn an_altered_a_lost_and_a_moved_line_end_what_is_believed() {
+    fn an_altered_or_lost_or_moved_line_invalidates_the_rest() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rounds.jsonl");
         let (mut journal, _) = Journal::open(&path, &identity("c"), false).unwrap();
@@ -310,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strange_file_is_put_aside() {
+    fn a_file_that_is_not_a_journal_is_renamed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rounds.jsonl");
         for strange in [&b""[..], b"no json\n", b"\xff\xfe", b"{\"finished\":null}\n"] {

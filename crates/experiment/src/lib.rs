@@ -1,22 +1,20 @@
-//! The runner of experiments: one TOML plan per claim.
+//! Runs experiments: one TOML plan per claim.
 //!
-//! In goes a plan; out come rounds in a journal, one JSON object, checks, a table and plots.
+//! A run of a plan produces rounds in a journal, one JSON object, the results of checks, a table and plots.
 //!
 //! ```text
 //! plan (TOML) ─► library ─► plan ─► schedule ─► run: arms in turn, under measured conditions
 //!                                                  │ rounds
-//!                     table, plot ◄─ report ◄─ journal (a file; an interrupted run goes on)
+//!                     table, plot ◄─ report ◄─ journal (a file; an interrupted run resumes)
 //!                                      ▲
 //!              validity, evaluate ─────┘ is the run valid, and does the claim hold?
 //! ```
 //!
-//! A [`plan`] says what is compared and what must hold. [`run`] carries it out
-//! round by round, all arms in turn, under conditions that it measures itself,
-//! and keeps each finished round in a [`journal`]. [`report`] makes the one
-//! JSON object of it, [`validity`] and [`evaluate`] judge it, [`table`] and
-//! [`plot`] show it. Only [`run`] starts programs that are measured; [`library`] reads
-//! plans, [`machine`] looks at the machine and the checkout, and [`journal`], [`table`]
-//! and [`plot`] read or write the files of results. The rest is plain data.
+//! A [`plan`] specifies what is compared and what must hold. [`run`] executes it round by round, all arms in turn,
+//! under conditions that it measures itself, and stores each finished round in a [`journal`]. [`report`] builds the
+//! JSON object, [`validity`] and [`evaluate`] judge it, [`table`] and [`plot`] present it. Only [`run`] starts programs
+//! that are measured; [`library`] reads plans, [`machine`] inspects the machine and the checkout, and [`journal`],
+//! [`table`] and [`plot`] read or write the files of results. The rest is plain data.
 //!
 //! docs/experiments.md is the reference of plans and results.
 

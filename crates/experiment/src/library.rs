@@ -1,4 +1,4 @@
-//! Which plans there are: those of the checkout, and those built in.
+//! Finds plans, in the checkout and among those built in, and runs them with printed results.
 
 use crate::{
     error::{ExperimentError, Result},
@@ -16,7 +16,7 @@ use std::{
 };
 use thalweg_console::{note, say_line};
 
-/// The plans that every binary has.
+/// The built-in plans: name and text.
 pub const BUILT_IN: [(&str, &str); 58] = [
     ("badabing", include_str!("../../../experiments/badabing.toml")),
     ("bistro-deadline", include_str!("../../../experiments/bistro-deadline.toml")),
@@ -78,35 +78,35 @@ pub const BUILT_IN: [(&str, &str); 58] = [
     ("ukairo-figures", include_str!("../../../experiments/ukairo-figures.toml")),
 ];
 
-/// A plan and where it is from.
+/// A plan and its origin.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// The plan.
     pub plan: Plan,
-    /// Its text.
+    /// The plan's text.
     pub text: String,
-    /// Files it names are beside it.
+    /// The directory in which the files named by the plan are.
     pub directory: PathBuf,
 }
 
-/// From which sources a run of this plan is: see [`machine::sources`].
+/// The sources of a run of this plan: see [`machine::sources`].
 ///
-/// A plan equal to one that is built in is of the program's own sources.
+/// A plan that equals a built-in one comes from the sources of the program.
 pub fn sources(text: &str, directory: &Path) -> String {
     let built_in = BUILT_IN.iter().any(|(_, own)| *own == text);
     machine::sources((!built_in).then_some(directory))
 }
 
-/// The directory `experiments` of the working directory or the nearest one above.
+/// The directory `experiments` in the working directory or its nearest ancestor that has one.
 pub fn directory() -> Option<PathBuf> {
     let here = env::current_dir().ok()?;
     here.ancestors().map(|d| d.join("experiments")).find(|d| d.is_dir())
 }
 
-/// All plans by name, the checkout's before those built in.
+/// All plans, sorted by name. A plan of the checkout takes precedence over the built-in one of the same name.
 ///
 /// # Errors
-/// When a plan has a fault: it is named.
+/// If a plan is invalid; the message names it.
 pub fn all() -> Result<Vec<Found>> {
     let mut found = Vec::new();
     let directory = directory();
@@ -133,10 +133,10 @@ fn built_in(name: &str, text: &str) -> Result<Found> {
     Ok(Found { plan: Plan::parse(text, name)?, text: text.to_owned(), directory })
 }
 
-/// The plan in a file.
+/// Reads the plan in a file.
 ///
 /// # Errors
-/// When it cannot be read or has a fault.
+/// If it cannot be read or is invalid.
 pub fn open(file: &Path) -> Result<Found> {
     let text = fs::read_to_string(file).map_err(ExperimentError::file("read", file))?;
     let plan = Plan::parse(&text, &file.display().to_string())?;
@@ -147,10 +147,10 @@ pub fn open(file: &Path) -> Result<Found> {
     Ok(Found { plan, text, directory })
 }
 
-/// The plan called `name`; a name with a slash or ending in `.toml` is a file.
+/// Finds the plan called `name`. A name that contains a slash or ends in `.toml` is a file.
 ///
 /// # Errors
-/// When there is none, or it has a fault.
+/// If there is no such plan, or it is invalid.
 pub fn find(name: &str) -> Result<Found> {
     if name.contains('/') || name.ends_with(".toml") {
         return open(Path::new(name));
@@ -168,11 +168,11 @@ pub fn find(name: &str) -> Result<Found> {
     }
 }
 
-/// Runs a plan and prints its result: the report on standard output, as one JSON
-/// object or as tables, and what is to be said of it on standard error.
+/// Runs a plan and prints its result: the report on standard output, as one JSON object or as tables, and the
+/// conclusion on standard error.
 ///
 /// # Errors
-/// When it cannot be run; finished rounds are kept and the next run goes on from them.
+/// If it cannot be run. Finished rounds are kept, and the next run resumes from them.
 pub fn run_printed(found: &Found, request: &Request, json: bool) -> Result<Finished> {
     let finished = run::run(&found.plan, &found.text, &found.directory, request)?;
     let text = printed(&found.plan, &finished, json)?;
@@ -181,13 +181,13 @@ pub fn run_printed(found: &Found, request: &Request, json: bool) -> Result<Finis
     Ok(finished)
 }
 
-/// Runs a plan given as text and prints its result, as [`run_printed`] does.
-/// Returns the exit code: 0 holds, 1 invalid, 2 short.
+/// Runs a plan given as text and prints its result as [`run_printed`] does. Returns the exit code: 0 if all checks
+/// hold, 1 if the run is invalid, 2 if a check does not hold.
 ///
-/// Finished rounds are kept in a temporary directory: such a run is not resumed.
+/// Finished rounds are in a temporary directory, so such a run is not resumed.
 ///
 /// # Errors
-/// When it cannot be run.
+/// If it cannot be run.
 pub fn run_embedded(text: &str, quick: bool, json: bool) -> Result<u8> {
     let found = built_in("built in", text)?;
     let kept = tempfile::tempdir().map_err(ExperimentError::file("create", env::temp_dir()))?;
@@ -197,10 +197,10 @@ pub fn run_embedded(text: &str, quick: bool, json: bool) -> Result<u8> {
     Ok(run_printed(&found, &request, json)?.verdict.code())
 }
 
-/// What goes to standard output.
+/// The text for standard output.
 ///
 /// # Errors
-/// When the report is no JSON, which would be a defect.
+/// If the report cannot be serialised as JSON, which would be a defect.
 fn printed(plan: &Plan, finished: &Finished, json: bool) -> Result<String> {
     if json {
         let text = serde_json::to_string_pretty(&finished.report);
@@ -209,7 +209,7 @@ fn printed(plan: &Plan, finished: &Finished, json: bool) -> Result<String> {
     Ok(table::markdown(plan, &finished.report).trim_end().to_owned())
 }
 
-/// What goes to standard error at the end: why a run does not count or falls short.
+/// Prints to standard error why a run is invalid or which checks were not evaluated, and the conclusion.
 fn explain(finished: &Finished) {
     for fault in &finished.faults {
         note!("invalid: {fault}");
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_plan_of_the_checkout_is_built_in_and_is_sound() {
+    fn every_plan_of_the_checkout_is_built_in_and_valid() {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
         let mut files = plan_files(&directory);
         files.sort();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn every_check_of_a_built_in_plan_is_of_cells_that_there_are() {
+    fn every_check_of_a_built_in_plan_matches_a_cell() {
         for (name, text) in BUILT_IN {
             let plan = Plan::parse(text, name).unwrap();
             let cells = crate::schedule::all_cells(&plan);
@@ -261,7 +261,7 @@ mod tests {
         }
     }
 
-    /// Loads of the harness that start the product beside it.
+    /// Loads of the harness that start the product.
     const STARTS_THE_PRODUCT: [&str; 15] = [
         "\"bistro\"",
         "\"carrier\"",
@@ -280,8 +280,8 @@ mod tests {
         "\"takeover\"",
     ];
 
-    /// The command, with the parameters that it names, as TOML.
-    fn spelt_out(command: &toml::Value, params: Option<&toml::Value>) -> String {
+    /// The command as TOML, followed by the parameters that it uses.
+    fn with_parameters(command: &toml::Value, params: Option<&toml::Value>) -> String {
         let mut text = command.to_string();
         for (name, value) in params.and_then(toml::Value::as_table).into_iter().flatten() {
             if text.contains(&format!("{{{name}}}")) {
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arm_that_records_the_products_version_runs_the_product() {
+    fn an_arm_that_records_the_version_of_the_product_runs_it() {
         for (name, text) in BUILT_IN {
             let plan: toml::Table = text.parse().unwrap();
             let of =
@@ -300,7 +300,7 @@ mod tests {
             let serves = of("service").any(|service| service.to_string().contains("{thalweg}"));
             for arm in of("arm") {
                 let version = arm.get("version").map(ToString::to_string).unwrap_or_default();
-                let command = spelt_out(&arm["command"], plan.get("params"));
+                let command = with_parameters(&arm["command"], plan.get("params"));
                 let starts = |load: &&str| command.contains(&format!("\"load\", {load}"));
                 let runs = command.contains("{thalweg}") || STARTS_THE_PRODUCT.iter().any(starts);
                 let arm = &arm["name"];
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_a_judged_check_is_not_said_to_hold() {
+    fn a_run_without_an_evaluated_check_is_not_reported_as_holding() {
         let check = |pass| CheckResult {
             name: "c".into(),
             value: None,
@@ -322,9 +322,9 @@ mod tests {
             pass,
             paper: None,
         };
-        let said = conclusion(&[check(None)], Verdict::Holds);
-        assert!(said.contains("no check was evaluated: this only shows that it runs"));
-        let said = conclusion(&[check(None), check(Some(true))], Verdict::Holds);
-        assert!(said.contains("every check that was evaluated holds"));
+        let message = conclusion(&[check(None)], Verdict::Holds);
+        assert!(message.contains("no check was evaluated: this only shows that it runs"));
+        let message = conclusion(&[check(None), check(Some(true))], Verdict::Holds);
+        assert!(message.contains("every check that was evaluated holds"));
     }
 }

@@ -1,4 +1,4 @@
-//! Where and from which sources a run is made.
+//! The machine on which a run is made, and the sources of the programs.
 
 use crate::error::{ExperimentError, Result};
 use serde::{Deserialize, Serialize};
@@ -9,12 +9,12 @@ use std::{
 };
 use thalweg_units::ByteSize;
 
-/// The machine, without names that would say whose it is.
+/// A description of the machine without names that would identify its owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Processors this process may use.
+    /// Processors that this process may use.
     pub cores: usize,
-    /// Their model.
+    /// The processor model.
     pub cpu: String,
     /// The kernel's release.
     pub kernel: String,
@@ -23,7 +23,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This one.
+    /// Describes this machine.
     pub fn here() -> Self {
         let cpu = field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".into());
         let memory = field("/proc/meminfo", "MemTotal").and_then(|kib| {
@@ -34,7 +34,7 @@ impl Machine {
         Self {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             cpu,
-            // Distributions append names of their own after the first dash.
+            // Distributions append their own names after the first dash.
             kernel: release.split('-').next().unwrap_or_default().to_owned(),
             memory: memory.unwrap_or_else(|| "unknown".into()),
         }
@@ -49,13 +49,12 @@ fn field(file: &str, name: &str) -> Option<String> {
     Some(value.trim().to_owned())
 }
 
-/// What stands for the commit where the sources are not known.
+/// The value for the commit if the sources are unknown.
 pub const UNKNOWN_COMMIT: &str = "unknown";
 
-/// From which sources the program that runs was built: the [`commit`] of the
-/// checkout whose `target` directory holds it, [`UNKNOWN_COMMIT`] for a program
-/// anywhere else. `-foreign` is appended where `plan` (the directory of a plan
-/// that is not built in) is not in that checkout: the commit says nothing of it.
+/// The sources of the running program: the [`commit`] of the checkout whose `target` directory contains it, or
+/// [`UNKNOWN_COMMIT`] for a program elsewhere. `-foreign` is appended if `plan` (the directory of a plan that is not
+/// built in) is not in that checkout, because the commit does not cover the plan.
 pub fn sources(plan: Option<&Path>) -> String {
     env::current_exe().map_or_else(|_| UNKNOWN_COMMIT.into(), |own| sources_of(&own, plan))
 }
@@ -70,8 +69,8 @@ fn sources_of(program: &Path, plan: Option<&Path>) -> String {
     if known && plan.is_some_and(foreign) { format!("{commit}-foreign") } else { commit }
 }
 
-/// The commit of the checkout that holds `directory`, with `-dirty` where
-/// anything in the tree differs; [`UNKNOWN_COMMIT`] outside a checkout.
+/// The commit of the checkout that contains `directory`, with `-dirty` if the tree has changes; [`UNKNOWN_COMMIT`]
+/// outside a checkout.
 pub fn commit(directory: &Path) -> String {
     let Some(head) = git(directory, &["rev-parse", "--short=12", "HEAD"]) else {
         return UNKNOWN_COMMIT.into();
@@ -86,7 +85,7 @@ fn git(directory: &Path, args: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Refuses a commit that is dirty, foreign or unknown.
+/// Rejects a commit that is dirty, foreign or unknown.
 ///
 /// # Errors
 /// [`ExperimentError::Uncommitted`].
@@ -97,7 +96,7 @@ pub fn require_clean(commit: &str) -> Result<()> {
     Ok(())
 }
 
-/// BLAKE3 of programs, as hexadecimal digits; one that is missing counts as empty.
+/// BLAKE3 of programs, as hexadecimal digits. A missing program counts as empty.
 pub fn programs_hash(programs: &[&Path]) -> String {
     let mut hash = blake3::Hasher::new();
     for program in programs {
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_makes_the_commit_dirty_and_outside_it_is_unknown() {
+    fn a_change_makes_the_commit_dirty_and_outside_a_checkout_it_is_unknown() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(commit(dir.path()), UNKNOWN_COMMIT);
         let identity = ["-c", "user.name=t", "-c", "user.email=t@t"];

@@ -1,6 +1,6 @@
-//! Name patterns: `*` stands for any characters, also none.
+//! Name patterns: `*` matches any number of characters.
 
-/// Whether `name` matches `pattern`. O(pattern · name) at worst.
+/// Whether `name` matches `pattern`. O(pattern · name) in the worst case.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else {
         return pattern == name;

@@ -1,4 +1,4 @@
-//! Pictures of a result, as SVG.
+//! Draws the plots of a result as SVG.
 
 use crate::{
     error::{ExperimentError, Result},
@@ -20,9 +20,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Pixels; SVG scales.
+/// The size of a plot, pixels; SVG is scalable.
 const SIZE: (u32, u32) = (900, 520);
-/// Distinct also for the colour-blind (Okabe and Ito 2008, without yellow and black).
+/// Colours that colour-blind readers can distinguish too (Okabe and Ito 2008, without yellow and black).
 const COLOURS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -34,16 +34,16 @@ const COLOURS: [RGBColor; 6] = [
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// One arm's curve.
+/// The curve of an arm.
 struct Curve {
     arm: String,
     points: Vec<(f64, f64)>,
 }
 
-/// Draws all plots of the plan into `directory`; returns their files.
+/// Draws all plots of the plan into `directory`. Returns their files.
 ///
 /// # Errors
-/// When a file cannot be written.
+/// If a plot cannot be drawn or a file cannot be written.
 pub fn draw_all(
     plan: &Plan,
     quick: bool,
@@ -64,10 +64,10 @@ pub fn draw_all(
         .collect()
 }
 
-/// One plot as the text of an SVG file.
+/// Draws a plot. Returns the text of an SVG file.
 ///
 /// # Errors
-/// When the library refuses its values.
+/// If the plotting library rejects the values.
 pub fn draw(plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Result<String> {
     let mut svg = String::new();
     {
@@ -94,7 +94,7 @@ pub fn draw(plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Result<String> 
     Ok(svg)
 }
 
-/// The rounds of the cells that the plot is of.
+/// The rounds of the cells that the plot shows.
 fn of_cells(plot: &Plot, rounds: &[RoundRecord]) -> Vec<RoundRecord> {
     let wanted = |round: &&RoundRecord| {
         plot.cells.as_ref().is_none_or(|patterns| pattern::any(patterns, &round.cell))
@@ -106,10 +106,10 @@ fn refused(error: impl Display) -> ExperimentError {
     ExperimentError::Other(format!("the plot cannot be drawn: {error}"))
 }
 
-/// The heading with the values of the plan's parameters; the claim where there is none.
+/// The title with the values of the plan's parameters; without a title, the claim.
 ///
 /// # Errors
-/// On a placeholder that is no parameter: one picture shows all rounds, seeds and cells.
+/// If a placeholder is not a parameter: a plot shows all rounds, seeds and cells, so their values are not available.
 pub(crate) fn title(plan: &Plan, plot: &Plot, quick: bool) -> Result<String> {
     let Some(title) = &plot.title else { return Ok(plan.claim.clone()) };
     let mut values = Values::default();
@@ -130,14 +130,14 @@ fn values(arm: &str, plot: &Plot, rounds: &[RoundRecord]) -> Vec<f64> {
     rounds.iter().filter_map(|r| r.value(arm, &plot.metric)).collect()
 }
 
-/// The metric with its unit, as the first arm has it.
+/// The metric with its unit, from the first arm that has the metric.
 fn unit_of(plot: &Plot, rounds: &[RoundRecord]) -> String {
     let mut units = rounds.iter().flat_map(|r| &r.arms).filter_map(|a| a.metrics.get(&plot.metric));
     let unit = plot.unit.clone().or_else(|| units.next().map(|s| s.unit.clone()));
     table::with_unit(&plot.metric, &unit.unwrap_or_default())
 }
 
-/// Median and range of each arm, one below the other so that long names fit.
+/// Draws the median and range of each arm as horizontal bars, so that long names fit.
 fn bars(area: &Area<'_>, plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Result<()> {
     let mut arms: Vec<(String, Vec<f64>)> = arms(plan, plot)
         .into_iter()
@@ -159,7 +159,7 @@ fn bars(area: &Area<'_>, plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Re
         .configure_mesh()
         .disable_y_mesh()
         .max_light_lines(0)
-        // The names stand at the bars themselves.
+        // The names are at the bars.
         .y_labels(0)
         .x_desc(unit_of(plot, rounds))
         .draw()
@@ -178,7 +178,7 @@ fn bars(area: &Area<'_>, plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Re
         };
         let name =
             EmptyElement::at((0.0, at)) + Text::new(arm.clone(), (-8, 0), text(HPos::Right, 13));
-        // Beside the range's end, so that nothing is drawn over it.
+        // Beside the end of the range, so that nothing is drawn over it.
         let value = EmptyElement::at((high.max(median), at))
             + Text::new(table::figure(median), (6, 0), text(HPos::Left, 14));
         chart.draw_series([name]).map_err(refused)?;
@@ -188,8 +188,7 @@ fn bars(area: &Area<'_>, plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Re
     Ok(())
 }
 
-/// Sorted values against the share of rounds up to them. A round without a
-/// value counts in the whole: its curve ends below 1.
+/// The cumulative distributions. A round without a value counts in the total, so that the curve ends below 1.
 fn cdf(plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Vec<Curve> {
     let curve = |arm: String| {
         let mut sorted = values(&arm, plot, rounds);
@@ -205,7 +204,8 @@ fn cdf(plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Vec<Curve> {
     arms(plan, plot).into_iter().map(curve).collect()
 }
 
-/// Medians against an axis; its labels are read as numbers, else counted.
+/// Medians against an axis. Its labels are parsed as numbers or, if that fails for any of them, replaced by their
+/// index.
 fn lines(plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Vec<Curve> {
     let axis = plan.vary.iter().find(|a| Some(&a.name) == plot.x.as_ref());
     let labels: Vec<String> =
@@ -231,7 +231,7 @@ fn leading_number(label: &str) -> Option<f64> {
     label[..end.unwrap_or(label.len())].parse().ok()
 }
 
-/// The first round's series of each arm; where the plot is of several series, each has its own curve.
+/// The series of each arm from the first round that has one. With a pattern each matching series has its own curve.
 fn series(plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Vec<Curve> {
     let several = plot.metric.contains('*');
     let of = |arm: String| {
@@ -294,7 +294,7 @@ fn curves(
         .map_err(refused)
 }
 
-/// From the smallest to a little above the largest; never empty.
+/// The range from the smallest value to a little above the largest; never empty.
 fn span(values: impl Iterator<Item = f64>) -> Range<f64> {
     let finite: Vec<f64> = values.filter(|v| v.is_finite()).collect();
     let (low, high) = (summary::min(&finite).unwrap_or(0.0), summary::max(&finite).unwrap_or(1.0));
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_names_its_arms_and_survives_nothing() {
+    fn every_kind_names_its_arms_and_works_without_rounds() {
         let plan = plan();
         let rounds = [round("10 ms", [1.0, 2.0]), round("100 ms", [3.0, 4.0])];
         for plot in &plan.plot {
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plot_is_of_its_cells_and_of_the_series_that_its_pattern_names() {
+    fn a_plot_shows_its_cells_and_the_series_that_match_its_pattern() {
         let plan = plan();
         let mut rounds = vec![round("10 ms", [1.0, 2.0]), round("100 ms", [3.0, 4.0])];
         let plot = Plot { cells: Some(vec!["rtt=100 ms".into()]), ..plan.plot[4].clone() };
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_tell_their_values_and_titles_their_parameters() {
+    fn bars_show_their_values_and_titles_their_parameters() {
         let more = "[params]\nsize='40 MB'\n[quick.params]\nsize='4 MB'\n[[plot]]\nname='t'\n\
             kind='bars'\nmetric='v'\ntitle='of {size}'\n";
         let plan = Plan::parse(&format!("{PLAN}{more}"), "x").unwrap();
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn curves_are_what_they_say() {
+    fn curves_have_the_expected_points() {
         let plan = plan();
         let mut rounds = vec![round("10 ms", [1.0, 2.0]), round("100 ms", [3.0, 4.0])];
         let by_rtt = lines(&plan, &plan.plot[2], &rounds);

@@ -1,33 +1,33 @@
-//! What is kept of each round, as one line of JSON.
+//! The record of a round, one line of JSON.
 
 use crate::schedule::Round;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One value with its unit.
+/// A value with its unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// `Mbit/s`, `s`, `ratio` …
+    /// The unit: `Mbit/s`, `s`, `ratio` …
     pub unit: String,
     /// The value.
     pub value: f64,
 }
 
-/// What became of an arm in a round.
+/// The outcome of an arm in a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Outcome {
-    /// It did what it should.
+    /// It succeeded.
     Done,
-    /// It did not: an error, a time-out, wrong bytes. With the reason.
+    /// It failed: an error, a timeout, wrong bytes. With the reason.
     Failed(String),
-    /// It did not, and the plan said that this may be.
+    /// It failed, and the plan allows that. With the reason.
     Unfinished(String),
-    /// It was not run, because a program is not installed. With the reason.
+    /// It did not run because a program is not installed. With the reason.
     Skipped(String),
 }
 
-/// What was seen of an arm's sockets while it ran.
+/// Samples of an arm's sockets while it ran.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sockets {
@@ -37,12 +37,12 @@ pub struct Sockets {
     pub receive_bytes: u64,
     /// Largest send buffer, bytes (`tb` of skmem).
     pub send_bytes: u64,
-    /// How many sockets were seen.
+    /// The number of sockets seen.
     pub seen: u64,
 }
 
 impl Sockets {
-    /// Adds what another sample saw.
+    /// Merges another sample.
     pub fn merge(&mut self, other: &Self) {
         self.congestion_control.extend(other.congestion_control.iter().cloned());
         self.receive_bytes = self.receive_bytes.max(other.receive_bytes);
@@ -51,17 +51,17 @@ impl Sockets {
     }
 }
 
-/// An arm in a round.
+/// The record of an arm in a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArmRecord {
     /// Its name.
     pub name: String,
-    /// Program and arguments, without paths of the machine.
+    /// Program and arguments, without paths of this machine.
     pub command: Vec<String>,
-    /// What the program says it is.
+    /// The version that the program reports.
     pub version: Option<String>,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
     /// Its metrics.
     #[serde(default)]
@@ -78,16 +78,16 @@ pub struct ArmRecord {
     /// The congestion control that its connections had to use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wanted_congestion: Option<String>,
-    /// The lab's lateness while it ran, 99th percentile in µs.
+    /// The 99th percentile of lateness in the lab while it ran, µs.
     pub lateness_p99_us: Option<u64>,
-    /// The machine's CPU pressure while it ran, 0..=1.
+    /// CPU pressure while it ran, 0..=1.
     pub cpu_pressure: Option<f64>,
-    /// How often it ran until it was within the bounds of validity.
+    /// The number of runs until it was within the bounds of validity.
     pub attempts: u32,
 }
 
 impl ArmRecord {
-    /// A record without measurements of an arm that came to this.
+    /// Creates a record without measurements.
     pub fn new(name: &str, command: Vec<String>, outcome: Outcome) -> Self {
         Self {
             name: name.to_owned(),
@@ -110,27 +110,27 @@ impl ArmRecord {
         self.metrics.contains_key(metric)
     }
 
-    /// Whether it was run, with whatever outcome.
+    /// Whether it ran, with any outcome.
     pub fn ran(&self) -> bool {
         !matches!(self.outcome, Outcome::Skipped(_))
     }
 }
 
-/// A finished round.
+/// The record of a finished round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoundRecord {
     /// The cell's label.
     pub cell: String,
-    /// The label of each axis's case.
+    /// The label of the case of each axis.
     pub cases: BTreeMap<String, String>,
     /// The seed.
     pub seed: u64,
     /// The repeat, from 0.
     pub repeat: u32,
-    /// The network's own bound on the headline metric (Mbit/s), if the plan asks for it.
+    /// The network's bound on the headline metric (Mbit/s), if the plan asks for it.
     pub limit: Option<f64>,
-    /// The arms, in the order they ran.
+    /// The arms, in the order in which they ran.
     pub arms: Vec<ArmRecord>,
 }
 
@@ -146,7 +146,7 @@ impl RoundRecord {
         self.arms.iter().find(|a| a.name == name)
     }
 
-    /// An arm's value of a metric, if it got that far.
+    /// An arm's value of a metric, if it has one.
     pub fn value(&self, arm: &str, metric: &str) -> Option<f64> {
         Some(self.arm(arm)?.metrics.get(metric)?.value)
     }

@@ -1,4 +1,4 @@
-//! The result of a run: the one JSON object, and whether it is valid.
+//! The report on a run: one JSON object, and the verdict.
 
 use crate::{
     evaluate::{self, CheckResult},
@@ -11,22 +11,22 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A metric over all rounds.
+/// The statistics of a metric over all rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MetricReport {
     /// Its unit.
     pub unit: String,
     /// Number of rounds with a value.
     pub n: usize,
-    /// The middle one.
+    /// The median.
     pub median: f64,
-    /// The smallest.
+    /// The minimum.
     pub min: f64,
-    /// The largest.
+    /// The maximum.
     pub max: f64,
 }
 
-/// Socket buffers as sampled during the run; 0: none was seen.
+/// Socket buffers as sampled during the run; 0: no socket was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Buffers {
     /// The largest receive buffer, bytes.
@@ -35,55 +35,56 @@ pub struct Buffers {
     pub send_bytes: u64,
 }
 
-/// An arm over all rounds.
+/// The results of an arm over all rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArmReport {
     /// Its name.
     pub name: String,
-    /// Of these rounds alone: the case of the plan's `rows_by`.
+    /// The case of the plan's `rows_by` axis, if the report covers only rounds with this case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scene: Option<String>,
-    /// Program and arguments of its first round, without paths of the machine.
+    /// Program and arguments of its first round, without paths of this machine.
     pub command: String,
-    /// What the program says it is.
+    /// The version that the program reports.
     pub version: Option<String>,
-    /// As sampled during the run; several are separated by commas; `None`: no socket was seen.
+    /// Congestion control as sampled during the run; several algorithms are separated by commas. `None`: no socket was
+    /// seen.
     pub congestion_control: Option<String>,
-    /// As sampled during the run.
+    /// Socket buffers as sampled during the run.
     pub buffers: Buffers,
-    /// Its metrics, and the headline metric's ratios (`… / best peer`, `… / limit`) per round.
+    /// Its metrics, and the per-round ratios of the headline metric (`… / best peer`, `… / limit`).
     pub metrics: BTreeMap<String, MetricReport>,
-    /// Its labels: by name and text, in how many rounds.
+    /// Its labels: the number of rounds for each name and text.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, BTreeMap<String, usize>>,
-    /// Why it was not run.
+    /// Why it did not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
 }
 
-/// A run's result: exactly what `--json` prints.
+/// The result of a run, as `--json` prints it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The experiment.
+    /// The name of the experiment.
     pub name: String,
-    /// The sources of the program that ran, as [`machine::sources`](crate::machine::sources) says.
+    /// The sources of the program that ran, from [`machine::sources`](crate::machine::sources).
     pub commit: String,
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// Whether it counts.
+    /// Whether the run is valid.
     pub valid: bool,
-    /// What was compared.
+    /// The arms.
     pub arms: Vec<ArmReport>,
-    /// What had to hold.
+    /// The results of checks.
     pub checks: Vec<CheckResult>,
 }
 
-/// What a run's end says to its caller.
+/// The verdict on a run, which determines the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Valid, and all checks hold: exit code 0.
     Holds,
-    /// It does not count: exit code 1.
+    /// Not valid: exit code 1.
     Invalid,
     /// Valid, and some check does not hold: exit code 2.
     Short,
@@ -100,8 +101,8 @@ impl Verdict {
     }
 }
 
-/// Builds the report. A `quick` run leaves unjudged the checks that the plan says
-/// it cannot judge; in every run those without values are.
+/// Builds the report. A `quick` run does not evaluate the checks in the plan's `quick.not_evaluated`; in every run,
+/// checks without values are not evaluated.
 pub fn build(
     plan: &Plan,
     arms: &[&Arm],
@@ -125,8 +126,8 @@ pub fn build(
 }
 
 impl Report {
-    /// The verdict. In a whole run (`partial` false) a check without a value
-    /// does not hold: nobody passes by leaving an arm out.
+    /// The verdict. In a complete run (not `partial`) a check without a value does not hold, so that leaving an arm out
+    /// cannot make a run pass.
     pub fn verdict(&self, partial: bool) -> Verdict {
         let holds = |c: &CheckResult| c.pass.unwrap_or(partial);
         match (self.valid, self.checks.iter().all(holds)) {
@@ -137,7 +138,7 @@ impl Report {
     }
 }
 
-/// Each arm once, or once for each case of the axis that rows go by.
+/// The reports on all arms: one per arm, or one per arm and case of the plan's `rows_by` axis.
 fn arm_reports(plan: &Plan, arms: &[&Arm], rounds: &[RoundRecord]) -> Vec<ArmReport> {
     let Some(axis) = &plan.rows_by else {
         return arms.iter().map(|arm| arm_report(plan, arm, &all(rounds))).collect();
@@ -204,7 +205,7 @@ fn metrics(plan: &Plan, arm: &Arm, rounds: &[&RoundRecord]) -> BTreeMap<String, 
         for (name, ratio) in ratios(plan, arm, round) {
             add(&name, "ratio", ratio);
         }
-        // A tool that runs a lab itself has put its own among its metrics.
+        // A tool that runs a lab itself reports its own lateness and pressure as metrics.
         if let Some(late) = record.lateness_p99_us.filter(|_| !record.has("lateness_p99")) {
             add("lateness_p99", "us", late as f64);
         }
@@ -215,7 +216,7 @@ fn metrics(plan: &Plan, arm: &Arm, rounds: &[&RoundRecord]) -> BTreeMap<String, 
     samples.into_iter().filter_map(|(name, s)| Some((name, metric_report(&s)?))).collect()
 }
 
-/// The headline metric's ratios in one round: to the best peer, to the network's bound.
+/// The ratios of the headline metric in one round: to the best peer and to the network's bound.
 fn ratios(plan: &Plan, arm: &Arm, round: &RoundRecord) -> Vec<(String, f64)> {
     let headline = plan.headline();
     let Some(sample) = round.arm(&arm.name).and_then(|a| a.metrics.get(headline)) else {
@@ -236,7 +237,7 @@ pub fn best_peer(metric: &str) -> String {
     format!("{metric} / best peer")
 }
 
-/// The name of the ratio to the network's own bound.
+/// The name of the ratio to the network's bound.
 pub fn of_limit(metric: &str) -> String {
     format!("{metric} / limit")
 }
@@ -252,7 +253,7 @@ fn metric_report(samples: &[Sample]) -> Option<MetricReport> {
     })
 }
 
-/// As one would type it: words quoted where a shell would need it.
+/// A command line as typed in a shell, with words quoted where necessary.
 pub fn shell_words(words: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
     let quote = |w: &String| {
@@ -265,7 +266,7 @@ pub fn shell_words(words: &[String]) -> String {
     words.iter().map(quote).collect::<Vec<_>>().join(" ")
 }
 
-/// Whether any of `patterns` chooses less than the plan's arms.
+/// Whether `patterns` leave out any arm of the plan.
 pub fn is_partial(plan: &Plan, patterns: &[String]) -> bool {
     !patterns.is_empty() && plan.arm.iter().any(|a| !pattern::any(patterns, &a.name))
 }
@@ -274,7 +275,7 @@ pub fn is_partial(plan: &Plan, patterns: &[String]) -> bool {
 mod tests {
     use super::*;
 
-    /// A run of one arm with this outcome and value; the check wants 1 at least.
+    /// The report on a run of one arm with this outcome and value; its check requires at least 1.
     fn report(outcome: Outcome, value: f64) -> Report {
         let text = "name='x'\nclaim='x'\nkind='host'\nheadline='v'\n[validity]\n\
             [[arm]]\nname='a'\nrole='ours'\ncommand=['x']\ntimeout='1 s'\nexpect='1 s'\n\
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unjudged_check_is_short_only_in_a_whole_run() {
+    fn a_check_without_a_value_fails_only_a_complete_run() {
         let unjudged = report(Outcome::Skipped("not installed".into()), 2.0);
         assert_eq!(unjudged.checks[0].pass, None);
         assert_eq!(unjudged.arms[0].skipped.as_deref(), Some("not installed"));
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn scenes_have_rows_of_their_own_where_the_plan_says_so() {
+    fn cases_of_the_rows_by_axis_have_separate_rows() {
         let text = "name='x'\nclaim='x'\nkind='host'\nheadline='v'\nrows_by='scene'\n[validity]\n\
             [[vary]]\nname='scene'\nvalues=['calm','busy']\n\
             [[arm]]\nname='a'\nrole='ours'\ncommand=['x']\ntimeout='1 s'\nexpect='1 s'\n\
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_shown_as_one_would_type_them() {
+    fn commands_are_shown_as_typed_in_a_shell() {
         let words = ["curl", "-o", "a b", "it's", "", "http://x:80/a,b"].map(String::from);
         assert_eq!(shell_words(&words), r"curl -o 'a b' 'it'\''s' '' http://x:80/a,b");
     }

@@ -1,4 +1,4 @@
-//! Which rounds a run has, in which order, and how long it will take.
+//! Determines the rounds of a run, their order, and the estimated time.
 
 use crate::{
     error::{ExperimentError, Result},
@@ -9,59 +9,59 @@ use crate::{
 use rand_core::Rng;
 use std::{collections::BTreeMap, time::Duration};
 
-/// What start and end of a network and its services are reckoned at, beside
-/// `settle`: the kernel takes about 1.5 s to take ten namespaces down.
+/// The estimated time for start and end of a network and its services, besides `settle`: the kernel takes about 1.5 s
+/// to remove ten namespaces.
 const NETWORK_COST: Duration = Duration::from_millis(1800);
 
-/// What the user asked for.
+/// The user's options.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The run in a minute.
+    /// Whether to make the quick run.
     pub quick: bool,
     /// Patterns of arms; empty: all.
     pub arms: Vec<String>,
-    /// Instead of the plan's; empty: the plan's.
+    /// Seeds that replace the plan's; empty: the plan's.
     pub seeds: Vec<u64>,
-    /// The whole matrix instead of its sample.
+    /// Whether to run the whole matrix instead of its sample.
     pub all: bool,
 }
 
-/// One combination of all axes.
+/// One combination of the cases of all axes by cell.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cell {
     /// `rtt=10 ms,loss=1 %`; empty if nothing varies.
     pub label: String,
-    /// Axis and its case.
+    /// Each axis with its case.
     pub cases: Vec<(String, Case)>,
 }
 
-/// One turn of all arms under the same conditions.
+/// A round: all arms once under the same conditions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Round {
-    /// From 0, in the order they are run.
+    /// The number of the round in the order of running, from 0.
     pub index: usize,
-    /// Where in the matrix.
+    /// The cell of the matrix.
     pub cell: Cell,
-    /// Of everything random.
+    /// The seed of all random draws.
     pub seed: u64,
-    /// From 0.
+    /// The number of the repeat, from 0.
     pub repeat: u32,
 }
 
 impl Round {
-    /// The seed of the network's draws (losses, other traffic): the round's own in the first repeat, and
-    /// another in each further one, since repeats of one draw would say nothing of chance. All arms of
-    /// a round have the same.
+    /// The seed of the network's draws (losses, other traffic): the round's seed in the first repeat, and a different
+    /// one in each further repeat, because repeats of the same draw would show no random variation. It is the same for
+    /// all arms of a round.
     pub const fn draw(&self) -> u64 {
         self.seed ^ ((self.repeat as u64) << 40)
     }
 }
 
-/// All rounds of a run: repeat by repeat, seed by seed, cell by cell, so that
-/// what drifts on the machine meets all cells alike.
+/// All rounds of a run: repeat by repeat, seed by seed, cell by cell, so that drift of the machine affects all cells
+/// equally.
 ///
 /// # Errors
-/// When the options leave nothing to run.
+/// If the options leave nothing to run.
 pub fn rounds(plan: &Plan, options: &Options) -> Result<Vec<Round>> {
     let cells = cells(plan, options);
     let quick = options.quick.then_some(&plan.quick);
@@ -99,7 +99,7 @@ fn cells(plan: &Plan, options: &Options) -> Vec<Cell> {
     cells
 }
 
-/// Every combination of the axes by cell, the last axis fastest.
+/// Every combination of the cases of axes by cell; the last axis varies fastest.
 pub fn all_cells(plan: &Plan) -> Vec<Cell> {
     let axes = plan.vary.iter().filter(|axis| axis.by == AxisBy::Cell);
     axes.fold(vec![Cell::default()], |cells, axis| {
@@ -117,7 +117,7 @@ pub fn all_cells(plan: &Plan) -> Vec<Cell> {
     })
 }
 
-/// `n` cells drawn without return, and the headline ones, in the matrix's order.
+/// `n` cells drawn without replacement, and the headline cells, in the order of the matrix.
 fn sample(mut cells: Vec<Cell>, n: usize, plan: &Plan) -> Vec<Cell> {
     let mut rng = crate::plan::generator("matrix", plan.matrix.seed);
     let keys: Vec<u64> = cells.iter().map(|_| rng.next_u64()).collect();
@@ -133,17 +133,18 @@ fn sample(mut cells: Vec<Cell>, n: usize, plan: &Plan) -> Vec<Cell> {
 }
 
 impl Round {
-    /// The cases of this round, those that its seed picks included.
+    /// The cases of this round, including those that its seed selects.
     pub fn cases(&self, plan: &Plan) -> Vec<(String, Case)> {
         let by_seed = plan.vary.iter().filter(|axis| axis.by == AxisBy::Seed);
         let picked = by_seed.filter_map(|a| Some((a.name.clone(), a.case_of_seed(self.seed)?)));
         self.cell.cases.iter().cloned().chain(picked).collect()
     }
 
-    /// The parameters of this round: the plan's, quick's, drawn ones, those of its cases.
+    /// The parameters of this round: drawn ones, the plan's, those of the quick run, and those of its cases. Later ones
+    /// replace earlier ones.
     ///
     /// # Errors
-    /// On a faulty draw or parameter.
+    /// If a draw or parameter is invalid.
     pub fn parameters(&self, plan: &Plan, quick: bool) -> Result<Values> {
         let mut values = Values::default();
         for (name, draw) in &plan.draw {
@@ -162,10 +163,10 @@ impl Round {
     }
 }
 
-/// Sets the plan's parameters, in a quick run with its replacements.
+/// Sets the plan's parameters; in a quick run, with its replacements.
 ///
 /// # Errors
-/// When one is neither a text, a number nor a list of them.
+/// If a parameter is not a text, a number or a list of them.
 pub fn set_params(plan: &Plan, quick: bool, values: &mut Values) -> Result<()> {
     let replaced = quick.then_some(&plan.quick.params).into_iter().flatten();
     plan.params.iter().chain(replaced).try_for_each(|(name, value)| values.set_toml(name, value))
@@ -174,7 +175,7 @@ pub fn set_params(plan: &Plan, quick: bool, values: &mut Values) -> Result<()> {
 /// Whether each parameter that `when` names has one of its values in this round.
 ///
 /// # Errors
-/// When a parameter is unknown.
+/// If a parameter is unknown.
 pub fn applies(when: &BTreeMap<String, Vec<toml::Value>>, values: &Values) -> Result<bool> {
     for (name, wanted) in when {
         let value = values.render(&format!("{{{name}}}"), Face::Real)?;
@@ -186,10 +187,10 @@ pub fn applies(when: &BTreeMap<String, Vec<toml::Value>>, values: &Values) -> Re
     Ok(true)
 }
 
-/// The arms that the options choose, in the plan's order.
+/// The arms that the options select, in the plan's order.
 ///
 /// # Errors
-/// When a pattern given by the user matches none.
+/// If a pattern of the user matches no arm.
 pub fn chosen_arms<'a>(plan: &'a Plan, options: &Options) -> Result<Vec<&'a Arm>> {
     if let Some(lost) =
         options.arms.iter().find(|p| !plan.arm.iter().any(|a| pattern::matches(p, &a.name)))
@@ -203,18 +204,17 @@ pub fn chosen_arms<'a>(plan: &'a Plan, options: &Options) -> Result<Vec<&'a Arm>
     Ok(plan.arm.iter().filter(|a| wanted.is_none_or(|w| pattern::any(w, &a.name))).collect())
 }
 
-/// The arms' order in a round: the plan's, begun one later each round, so that
-/// none always runs first or after the same one's heat.
+/// The order of arms in a round: the plan's order, rotated by one in each round, so that no arm always runs first.
 pub fn rotated<'a>(arms: &[&'a Arm], round: usize) -> Vec<&'a Arm> {
     let start = round % arms.len().max(1);
     arms[start..].iter().chain(&arms[..start]).copied().collect()
 }
 
-/// How long the rounds will take if every arm takes what its plan expects: each goes to the lane that is
-/// free first.
+/// Estimates how long the rounds take if every arm takes the time that its plan expects. Each round is assigned to the
+/// lane that is free first.
 ///
 /// # Errors
-/// When an arm's `expect` is no duration.
+/// If the `expect` of an arm is not a duration.
 pub fn estimate(plan: &Plan, options: &Options, rounds: &[Round]) -> Result<Duration> {
     let arms = chosen_arms(plan, options)?;
     let mut lanes = vec![Duration::ZERO; plan.abreast.max(1)];
@@ -258,7 +258,7 @@ fn arm_estimate(plan: &Plan, arm: &Arm, values: &Values) -> Result<Duration> {
     Ok(expect + network + services + plan.settle)
 }
 
-/// What services say that they take to get ready: of an arm, or all of them.
+/// The expected total time for services to become ready: those of `arm`, or all for `None`.
 fn services_estimate(plan: &Plan, arm: Option<&str>, values: &Values) -> Result<Duration> {
     let mut total = Duration::ZERO;
     for service in &plan.service {
@@ -303,7 +303,7 @@ mod tests {
         [[vary]]\nname='p'\nvalues=[1,2]\n[[vary]]\nname='q'\nvalues=['u','v']";
 
     #[test]
-    fn cells_are_every_combination_and_repeats_come_last() {
+    fn cells_are_all_combinations_and_repeats_vary_slowest() {
         let plan = plan("seeds=[1,2]\nrepeats=2", CELLS);
         let got = all(&plan, &Options::default());
         assert_eq!(got.len(), 2 * 2 * 4);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_fixed_by_its_seed_and_holds_the_headline_cells() {
+    fn a_sample_depends_only_on_its_seed_and_contains_the_headline_cells() {
         let values: Vec<String> = (0..30).map(|i| i.to_string()).collect();
         let text = format!(
             "[quick]\ncells=['p=0']\n[matrix]\nsample=5\nseed=3\nheadline={{cells=['p=29'],repeats=5}}\n\
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_abreast_take_what_the_busiest_lane_takes() {
+    fn concurrent_rounds_take_the_time_of_the_busiest_lane() {
         let lab = "kind='lab'\ntopology='t.toml'\nnetwork='round'\nabreast=2\nseeds=[1,2,3]\n";
         let text = format!(
             "name='x'\nclaim='x'\nheadline='v'\n{lab}[validity]\nlateness_p99='2 ms'\n{}",
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn every_arm_is_first_once_in_as_many_rounds() {
+    fn in_as_many_rounds_as_arms_every_arm_is_first_once() {
         let plan = plan("", "");
         let arms: Vec<Arm> = vec![plan.arm[0].clone(); 3];
         let refs: Vec<&Arm> = arms.iter().collect();

@@ -1,4 +1,4 @@
-//! Numbers out of numbers: medians, percentiles, confidence intervals.
+//! Summary statistics: medians, percentiles, confidence intervals.
 
 use crate::plan::Aggregate;
 
@@ -8,10 +8,10 @@ const T95: [f64; 30] = [
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
     2.052, 2.048, 2.045, 2.042,
 ];
-/// The same beyond: the normal distribution's.
+/// The value for more degrees of freedom: that of the normal distribution.
 const Z95: f64 = 1.96;
 
-/// The middle value, or the mean of the two middle ones; `None` of nothing.
+/// The middle value, or the mean of the two middle ones; `None` for an empty slice.
 pub fn median(values: &[f64]) -> Option<f64> {
     let sorted = sorted(values);
     let n = sorted.len();
@@ -22,29 +22,29 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// The smallest value; `None` of nothing.
+/// The smallest value; `None` for an empty slice.
 pub fn min(values: &[f64]) -> Option<f64> {
     values.iter().copied().min_by(f64::total_cmp)
 }
 
-/// The largest value; `None` of nothing.
+/// The largest value; `None` for an empty slice.
 pub fn max(values: &[f64]) -> Option<f64> {
     values.iter().copied().max_by(f64::total_cmp)
 }
 
-/// The mean; `None` of nothing.
+/// The mean; `None` for an empty slice.
 pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The value that at least a share `p` of all do not exceed (nearest rank); `None` of nothing.
+/// The smallest value that at least a share `p` of all values do not exceed (nearest rank); `None` for an empty slice.
 pub fn percentile(values: &[f64], p: f64) -> Option<f64> {
     let sorted = sorted(values);
     let rank = (p * sorted.len() as f64).ceil().max(1.0) as usize;
     sorted.get(rank - 1).copied()
 }
 
-/// Half the width of the mean's 95 % confidence interval; `None` below two values.
+/// Half the width of the 95 % confidence interval of the mean; `None` for fewer than two values.
 pub fn ci95_half(values: &[f64]) -> Option<f64> {
     let n = values.len();
     let mean = mean(values).filter(|_| n >= 2)?;
@@ -53,7 +53,7 @@ pub fn ci95_half(values: &[f64]) -> Option<f64> {
     Some(t * (variance / n as f64).sqrt())
 }
 
-/// One number out of `values`, except [`Aggregate::Fraction`], which needs a condition.
+/// Reduces `values` to one number; `None` for [`Aggregate::Fraction`], which needs a condition.
 pub fn aggregate(values: &[f64], how: Aggregate) -> Option<f64> {
     match how {
         Aggregate::Median => median(values),
@@ -80,7 +80,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn textbook_values() {
+    fn statistics_match_textbook_values() {
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
         assert_eq!(median(&[]), None);
@@ -94,7 +94,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn everything_lies_between_min_and_max(values in prop::collection::vec(-1e6..1e6f64, 1..40)) {
+        fn every_aggregate_lies_between_min_and_max(values in prop::collection::vec(-1e6..1e6f64, 1..40)) {
             let (low, high) = (min(&values).unwrap(), max(&values).unwrap());
             for how in [Aggregate::Median, Aggregate::P95, Aggregate::P99] {
                 let v = aggregate(&values, how).unwrap();

@@ -1,4 +1,4 @@
-//! A result as Markdown: readable as text, and put into documents by machine.
+//! Formats a result as Markdown that is readable as text, and inserts it into documents.
 
 use crate::{
     error::{ExperimentError, Result},
@@ -9,10 +9,10 @@ use crate::{
 };
 use std::{fs, path::Path};
 
-/// The result as two tables, arms and checks, and where it comes from.
+/// The result as two tables, of arms and of checks, and its origin.
 ///
-/// Each arm's median, smallest and largest value, the ratio to the best peer
-/// and to the network's own bound, and the paper's figure beside ours.
+/// The rows of arms have median, smallest and largest value, the ratios to the best peer and to the network's bound,
+/// and the paper's figure.
 pub fn markdown(plan: &Plan, report: &Report) -> String {
     let mut parts = Vec::new();
     let rows = arm_rows(plan, report);
@@ -32,11 +32,11 @@ pub fn markdown(plan: &Plan, report: &Report) -> String {
     parts.join("\n")
 }
 
-/// The page of a committed result, to be kept beside it in `directory`: what is claimed, the plan,
-/// [`markdown`], and the figures that are there.
+/// The page of a committed result, which is stored beside it in `directory`: the claim, a link to the plan,
+/// [`markdown`], and the existing plots.
 ///
 /// # Errors
-/// When a figure's title cannot be made.
+/// If the title of a plot is invalid.
 pub fn page(plan: &Plan, report: &Report, directory: &Path) -> Result<String> {
     let name = &plan.name;
     let mut text = format!(
@@ -86,7 +86,7 @@ fn arm_rows(plan: &Plan, report: &Report) -> Vec<Vec<String>> {
     rows
 }
 
-/// `metric, unit`; a bare number's unit is not shown.
+/// `metric, unit`; the unit of a plain number is not shown.
 pub(crate) fn with_unit(metric: &str, unit: &str) -> String {
     let plain = matches!(unit, "" | "1" | "ratio");
     if plain { metric.to_owned() } else { format!("{metric}, {unit}") }
@@ -107,7 +107,7 @@ fn paper_of(plan: &Plan, arm: &str) -> String {
     plan.arm.iter().find_map(of).unwrap_or_default()
 }
 
-/// Arms that were not run, and why.
+/// The arms that did not run, and why.
 fn notes(report: &Report) -> Option<String> {
     let lines: Vec<String> = report
         .arms
@@ -148,7 +148,7 @@ fn math(op: &str) -> &str {
     }
 }
 
-/// Four significant digits.
+/// A number with four significant digits, and at most six decimals.
 pub fn figure(value: f64) -> String {
     let magnitude = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
     let decimals = (3 - magnitude).clamp(0, 6) as usize;
@@ -160,7 +160,7 @@ pub fn figure(value: f64) -> String {
     }
 }
 
-/// A Markdown table whose columns also line up as text; the first row is the head.
+/// A Markdown table with aligned columns; the first row is the header.
 fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width =
@@ -177,19 +177,18 @@ fn table(rows: &[Vec<String>]) -> String {
     format!("{head}|{}|\n{}", rule.join("|"), lines.collect::<String>())
 }
 
-/// What begins a generated part of a document.
+/// The marker at the beginning of a generated part of a document.
 fn marker(name: &str) -> String {
     format!("<!-- experiment: {name} -->")
 }
 
-/// What ends it.
+/// The marker at the end of a generated part of a document.
 const END: &str = "<!-- /experiment -->";
 
-/// `document` with every part between the markers of `name` replaced by
-/// `content`; `None` if it has none.
+/// `document` with every part between the markers of `name` replaced by `content`; `None` if it has no such markers.
 ///
 /// # Errors
-/// When a beginning has no end.
+/// If a beginning marker has no end marker.
 pub fn replaced(document: &str, name: &str, content: &str) -> Result<Option<String>> {
     let begin = marker(name);
     let (mut out, mut rest, mut any) = (String::new(), document, false);
@@ -204,10 +203,10 @@ pub fn replaced(document: &str, name: &str, content: &str) -> Result<Option<Stri
     Ok(any.then_some(out))
 }
 
-/// Writes `text` to `file`. Returns whether that changes it; writes nothing if `check_only`.
+/// Writes `text` to `file`. Returns whether the text differs; writes nothing if `check_only`.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// If the file cannot be written.
 pub fn write(file: &Path, text: &str, check_only: bool) -> Result<bool> {
     let changed = fs::read_to_string(file).ok().is_none_or(|old| old != text);
     if changed && !check_only {
@@ -216,12 +215,11 @@ pub fn write(file: &Path, text: &str, check_only: bool) -> Result<bool> {
     Ok(changed)
 }
 
-/// Puts `content` into `file` between the markers of `name`. Returns whether
-/// the file has such markers and whether its text changed; writes nothing if
-/// `check_only`.
+/// Writes `content` into `file` between the markers of `name`. Returns whether the text differs, or `None` if the file
+/// has no such markers; writes nothing if `check_only`.
 ///
 /// # Errors
-/// When the file cannot be read or written, or a marker has no end.
+/// If the file cannot be read or written, or a beginning marker has no end marker.
 pub fn update(file: &Path, name: &str, content: &str, check_only: bool) -> Result<Option<bool>> {
     let old = fs::read_to_string(file).map_err(ExperimentError::file("read", file))?;
     let Some(new) = replaced(&old, name, content)? else { return Ok(None) };

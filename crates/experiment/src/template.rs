@@ -1,7 +1,7 @@
-//! Placeholders in a plan's texts: `{url}`, `{ip.server}`.
+//! Placeholders in a plan's texts, such as `{url}` and `{ip.server}`.
 //!
-//! A value has two faces: the real one, and the one that records show, so
-//! that no path of the machine gets into a committed result.
+//! A value has two faces: the real one, and the one that records show, so that no path of this machine gets into a
+//! committed result.
 
 use crate::error::{ExperimentError, Result};
 use std::{
@@ -9,24 +9,24 @@ use std::{
     path::Path,
 };
 
-/// How deep values may refer to other values; deeper is taken for a circle.
+/// The maximum depth of references between values; deeper ones count as a cycle.
 const DEPTH_MAX: u32 = 8;
 
-/// One value.
+/// The value of a placeholder.
 #[derive(Clone, Debug)]
 enum Value {
-    /// As used and as shown.
+    /// A text as used and as shown.
     Text { real: String, shown: String },
-    /// Stands for several arguments, or none; each may hold placeholders itself.
+    /// Any number of arguments, each of which may contain placeholders.
     List(Vec<String>),
 }
 
-/// Which face of the values is wanted.
+/// The face of the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Face {
-    /// What programs are given.
+    /// The text that programs get.
     Real,
-    /// What records show.
+    /// The text that records show.
     Shown,
 }
 
@@ -35,7 +35,7 @@ pub enum Face {
 pub struct Values(BTreeMap<String, Value>);
 
 impl Values {
-    /// Sets a text; it may hold placeholders itself. Replaces one of the same name.
+    /// Sets a text, which may contain placeholders. Replaces a value of the same name.
     pub fn set(&mut self, name: impl Into<String>, text: impl Into<String>) {
         let real = text.into();
         self.0.insert(name.into(), Value::Text { shown: real.clone(), real });
@@ -52,10 +52,10 @@ impl Values {
         self.0.insert(name.into(), Value::List(list));
     }
 
-    /// Sets from a TOML scalar, or an array of them.
+    /// Sets a value from a TOML scalar or an array of scalars.
     ///
     /// # Errors
-    /// On a table, a date, or a nested array.
+    /// If it is a table, a date, or a nested array.
     pub fn set_toml(&mut self, name: &str, value: &toml::Value) -> Result<()> {
         let bad = || ExperimentError::value(name, "must be a text, a number, or a list of them");
         match value {
@@ -68,7 +68,7 @@ impl Values {
         Ok(())
     }
 
-    /// The names there are.
+    /// All names.
     pub fn names(&self) -> BTreeSet<&str> {
         self.0.keys().map(String::as_str).collect()
     }
@@ -76,16 +76,16 @@ impl Values {
     /// `text` with its placeholders replaced.
     ///
     /// # Errors
-    /// On an unknown name, a list within a text, or values that refer in a circle.
+    /// If a name is unknown, a list is used within a text, or values refer to each other in a cycle.
     pub fn render(&self, text: &str, face: Face) -> Result<String> {
         self.expand(text, face, 0)
     }
 
-    /// `args` with their placeholders replaced; `{name}` alone as an argument
-    /// splices a list.
+    /// `args` with their placeholders replaced. An argument that consists of the placeholder of a list is replaced by
+    /// the arguments of the list.
     ///
     /// # Errors
-    /// As [`render`](Self::render).
+    /// As for [`render`](Self::render).
     pub fn render_args(&self, args: &[String], face: Face) -> Result<Vec<String>> {
         let mut out = Vec::with_capacity(args.len());
         self.splice(args, face, 0, &mut out)?;
@@ -94,8 +94,8 @@ impl Values {
 
     fn splice(&self, args: &[String], face: Face, depth: u32, out: &mut Vec<String>) -> Result<()> {
         for arg in args {
-            match lone(arg).and_then(|name| self.0.get(name)) {
-                Some(Value::List(_)) if depth == DEPTH_MAX => return Err(circle(arg)),
+            match single_placeholder(arg).and_then(|name| self.0.get(name)) {
+                Some(Value::List(_)) if depth == DEPTH_MAX => return Err(cycle_error(arg)),
                 Some(Value::List(list)) => self.splice(list, face, depth + 1, out)?,
                 _ => out.push(self.expand(arg, face, depth)?),
             }
@@ -103,10 +103,10 @@ impl Values {
         Ok(())
     }
 
-    /// Every text within `value`, rendered in place.
+    /// Replaces the placeholders in every text within `value`.
     ///
     /// # Errors
-    /// As [`render`](Self::render).
+    /// As for [`render`](Self::render).
     pub fn render_toml(&self, value: &mut toml::Value) -> Result<()> {
         match value {
             toml::Value::String(text) => *text = self.render(text, Face::Real)?,
@@ -121,7 +121,7 @@ impl Values {
 
     fn expand(&self, text: &str, face: Face, depth: u32) -> Result<String> {
         if depth > DEPTH_MAX {
-            return Err(circle(text));
+            return Err(cycle_error(text));
         }
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -154,7 +154,7 @@ impl Values {
     }
 }
 
-fn circle(text: &str) -> ExperimentError {
+fn cycle_error(text: &str) -> ExperimentError {
     ExperimentError::value(text, "its placeholders refer in a circle")
 }
 
@@ -168,18 +168,18 @@ fn scalar(value: &toml::Value) -> Option<String> {
     }
 }
 
-/// The name if `arg` is one placeholder and nothing else.
-fn lone(arg: &str) -> Option<&str> {
+/// The name, if `arg` is a single placeholder.
+fn single_placeholder(arg: &str) -> Option<&str> {
     match next_placeholder(arg)? {
         ("", name, "") => Some(name),
         _ => None,
     }
 }
 
-/// Splits at the first placeholder: what is before, its name, what is after.
+/// Splits `text` at the first placeholder into the text before it, its name, and the text after it.
 ///
-/// A placeholder is `{` letter [letters digits _ . -] `}`; `${…}` (shell),
-/// `%{…}` (curl) and any other brace (JSON, a server's configuration) are plain text.
+/// A placeholder is `{` letter [letters digits _ . -] `}`; `${…}` (shell), `%{…}` (curl) and any other brace (JSON, a
+/// server's configuration) are plain text.
 pub fn next_placeholder(text: &str) -> Option<(&str, &str, &str)> {
     let mut from = 0;
     while let Some(open) = text[from..].find('{').map(|at| at + from) {
@@ -223,14 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn values_nest_and_have_two_faces() {
+    fn values_are_nested_and_have_two_faces() {
         let v = values();
         assert_eq!(v.render("{url} {scratch}", Face::Real).unwrap(), "http://server/x /tmp/abc");
         assert_eq!(v.render("{scratch}/o", Face::Shown).unwrap(), "SCRATCH/o");
     }
 
     #[test]
-    fn lists_splice_into_arguments_only() {
+    fn lists_are_spliced_only_into_arguments() {
         let v = values();
         let args = ["a", "{flags}", "{none}", "{host}"].map(String::from);
         let got = v.render_args(&args, Face::Real).unwrap();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_and_circles_are_refused() {
+    fn unknown_names_and_cycles_are_rejected() {
         let mut v = values();
         let error = v.render("{hots}", Face::Real).unwrap_err().to_string();
         assert!(error.contains("{hots}") && error.contains("host"), "{error}");

@@ -1,11 +1,11 @@
-//! Whether a run counts: what its own measurements of the conditions say.
+//! Decides whether a run is valid, from its measurements of the conditions.
 
 use crate::{
     plan::{Arm, Plan, Validity},
     record::{ArmRecord, Outcome, RoundRecord},
 };
 
-/// Why a run does not count; nothing if it does.
+/// The reasons why a run is invalid; empty if it is valid.
 pub fn faults(plan: &Plan, rounds: &[RoundRecord]) -> Vec<String> {
     let mut faults = Vec::new();
     for round in rounds {
@@ -26,7 +26,7 @@ fn place(round: &RoundRecord, arm: &ArmRecord) -> String {
     format!("{} ({cell}seed {}, repeat {})", arm.name, round.seed, round.repeat)
 }
 
-/// Which bound of validity an arm's run broke.
+/// The bound of validity that an arm's run exceeds, as a message.
 pub fn out_of_bounds(plan: &Plan, arm: &ArmRecord) -> Option<String> {
     let bounds = &plan.validity;
     let exempt = plan.arm.iter().any(|a| a.name == arm.name && a.measures_lateness);
@@ -52,7 +52,7 @@ fn pressed(bounds: &Validity, arm: &ArmRecord) -> Option<String> {
     broken.then(|| format!("CPU pressure was {percent:.0} %, the bound is {most:.0} %"))
 }
 
-/// Arms of which no connection was ever seen although the congestion control matters.
+/// Messages about arms without any observed connection, if the plan requires a congestion control.
 fn unseen(plan: &Plan, rounds: &[RoundRecord]) -> Vec<String> {
     if plan.validity.congestion_control.is_none() {
         return vec![];
@@ -81,7 +81,7 @@ mod tests {
         Plan::parse(text, "x").unwrap()
     }
 
-    /// What is wrong with a run whose only arm is at every bound, but for a `change`.
+    /// The faults of a run whose only arm is exactly at every bound, after a `change`.
     fn faults_after(change: impl Fn(&mut ArmRecord)) -> Vec<String> {
         faults(&plan(), &[round(change)])
     }
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bound_is_kept_and_the_place_is_named() {
+    fn each_exceeded_bound_is_reported_with_its_place() {
         type Change = fn(&mut ArmRecord);
         let cases: [(Change, &str); 5] = [
             (|a| a.lateness_p99_us = Some(2001), "a (seed 7, repeat 0): packets were 2001 µs late"),

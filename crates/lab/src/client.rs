@@ -1,4 +1,4 @@
-//! The API that tests and experiments use: a client of the lab process.
+//! A client of the lab process: the API of tests and experiments.
 
 use crate::{
     discover,
@@ -21,39 +21,39 @@ use std::{
 };
 use thiserror::Error;
 
-/// Why a lab could not be started or reached.
+/// A lab cannot be started or reached.
 #[derive(Debug, Error)]
 pub enum LabError {
-    /// The topology has a fault.
+    /// The topology is invalid.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// The lab's own words.
+    /// An error message of the lab process.
     #[error("{0}")]
     Lab(String),
-    /// The program `thalweg-lab` is not beside the caller's.
+    /// The program `thalweg-lab` was not found.
     #[error(
         "the program thalweg-lab is not beside this one; build it \
          (`cargo build --bins`) or name it in THALWEG_LAB_PROGRAM"
     )]
     NoProgram,
-    /// No lab runs.
+    /// No shared lab is running.
     #[error("no lab is running; start one with `thalweg-bench lab up TOPO.toml`")]
     NoneRunning,
-    /// Not this one.
+    /// No lab of this name is running.
     #[error("no lab `{0}` is running; `thalweg-bench lab list` shows those that are")]
     NotRunning(String),
-    /// Which of them?
+    /// Several labs are running, and none was named.
     #[error("several labs are running ({}); name one of them", .0.join(", "))]
     Several(Vec<String>),
-    /// The directory of sockets.
+    /// The directory of lab sockets cannot be used.
     #[error("cannot use {path}: {why}", path = .0.display(), why = .1)]
     Directory(PathBuf, io::Error),
-    /// Talking to it failed.
+    /// Communication with the lab process failed.
     #[error("the lab does not answer: {0}; it may have ended")]
     Io(#[from] io::Error),
 }
 
-/// A running lab. One that was [started](Lab::start) ends with this value, whatever happens.
+/// A running lab. A lab that was [started](Lab::start) ends when this value is dropped or the process dies.
 #[derive(Debug)]
 pub struct Lab {
     socket: PathBuf,
@@ -64,12 +64,12 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Starts a lab of its own process tree and waits until its network stands.
+    /// Starts a lab in a process tree of its own and waits until its network is set up.
     ///
-    /// It ends when this value is dropped or this process dies, however it dies.
+    /// The lab ends when this value is dropped or this process dies in any way.
     ///
     /// # Errors
-    /// A faulty topology, or what the machine does not allow; the message says what to do.
+    /// If the topology is invalid, or the machine does not allow a lab; the message says what to do.
     pub fn start(topology: &Topology) -> Result<Self, LabError> {
         let resolved = topology.resolve()?;
         let program = discover::program()?;
@@ -98,10 +98,10 @@ impl Lab {
         }))
     }
 
-    /// A lab that somebody else started; it goes on after this value is dropped.
+    /// Attaches to a lab that another process started; it keeps running after this value is dropped.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// If the lab does not answer.
     pub fn attach(socket: &Path) -> Result<Self, LabError> {
         let description = describe(socket)?;
         let resolved = Topology::from_toml(&description.topology)?.resolve()?;
@@ -119,12 +119,12 @@ impl Lab {
         self.process.as_ref().map(|(child, _)| child.id())
     }
 
-    /// What the network is.
+    /// The resolved topology.
     pub fn resolved(&self) -> &Resolved {
         &self.resolved
     }
 
-    /// Seconds from the start of the lab's process until the network stood.
+    /// Seconds from the start of the lab's process until the network was set up.
     pub fn setup_seconds(&self) -> f64 {
         self.setup_s
     }
@@ -137,35 +137,35 @@ impl Lab {
         IpAddr::V4(address.unwrap_or(std::net::Ipv4Addr::UNSPECIFIED))
     }
 
-    /// A command that runs `program` inside `host`, to be used like any other.
+    /// A command that runs `program` inside `host`.
     ///
-    /// Killing the child ends the program and all that it started. The exit
-    /// code is the program's; 128 + n if signal n ended it.
+    /// Killing the child ends the program and its descendants. The exit code is the program's, or 128 + n if signal n
+    /// ended it.
     pub fn command(&self, host: &str, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(&self.program);
         command.arg("exec").arg("--lab").arg(&self.socket).arg(host).arg("--").arg(program);
         command
     }
 
-    /// One of the lab's own tools (`thalweg-lab tool ARGS…`) inside `host`.
+    /// A command that runs one of the lab's own tools (`thalweg-lab tool ARGS…`) inside `host`.
     pub fn tool(&self, host: &str, args: &[&str]) -> Command {
         let mut command = self.command(host, &self.program);
         command.arg("tool").args(args);
         command
     }
 
-    /// Changes a link (both halves), or one half of it (`core.rev`).
+    /// Changes both directions of a link, or one of them (`core.rev`).
     ///
     /// # Errors
-    /// No such link, or a change that makes no sense.
+    /// If there is no such link, or the change is invalid.
     pub fn set(&self, link: &str, change: &LinkChange) -> Result<(), LabError> {
         self.ask(&Request::Set { link: link.to_owned(), change: *change }).map(drop)
     }
 
-    /// The state of everything, with or without the time series of each link.
+    /// The statistics of the lab and its links; `series` includes the time series of each link.
     ///
     /// # Errors
-    /// When the lab does not answer.
+    /// If the lab does not answer.
     pub fn stats(&self, series: bool) -> Result<Stats, LabError> {
         match self.ask(&Request::Stats { series })?.0 {
             Reply::Stats(stats) => Ok(*stats),
@@ -173,36 +173,36 @@ impl Lab {
         }
     }
 
-    /// Starts the windows of lateness and processor pressure anew.
+    /// Restarts the measurement windows of lateness and CPU pressure.
     ///
     /// # Errors
-    /// When the lab does not answer.
+    /// If the lab does not answer.
     pub fn reset_stats(&self) -> Result<(), LabError> {
         self.ask(&Request::ResetStats).map(drop)
     }
 
-    /// Ends the lab; for one that was attached to.
+    /// Ends the lab; for an attached one.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// If the lab does not answer.
     pub fn stop(&self) -> Result<(), LabError> {
         self.ask(&Request::Stop).map(drop)
     }
 
-    /// Writes the packets that enter a link to `file` in pcap format until the guard is dropped.
+    /// Writes the packets that enter a link to `file` in pcap format until the returned guard is dropped.
     ///
     /// # Errors
-    /// No such link.
+    /// If there is no such link.
     pub fn pcap(&self, link: &str, file: &File) -> Result<Capture, LabError> {
         let stream = UnixStream::connect(&self.socket)?;
         converse(&stream, &Request::Pcap(link.to_owned()), &[file.as_fd()])?;
         Ok(Capture(stream))
     }
 
-    /// The namespaces of a host: user, pid, mount, net, UTS.
+    /// The namespaces of a host: user, PID, mount, network, UTS.
     ///
     /// # Errors
-    /// No such host.
+    /// If there is no such host.
     pub fn namespaces(socket: &Path, host: &str) -> Result<Vec<OwnedFd>, LabError> {
         let stream = UnixStream::connect(socket)?;
         match converse(&stream, &Request::Enter(host.to_owned()), &[])? {
@@ -216,30 +216,30 @@ impl Lab {
     }
 }
 
-/// What the lab's process prints first, as JSON.
+/// The first line that the lab's process prints, as JSON.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Started {
-    /// The network stands.
+    /// The network is set up.
     Ready {
-        /// The socket to talk to.
+        /// The lab's control socket.
         socket: PathBuf,
-        /// How long it took, seconds.
+        /// The set-up time, seconds.
         setup_s: f64,
     },
-    /// It does not, because …
+    /// The set-up failed; the error message.
     Error(String),
 }
 
-/// A running capture; it ends when this is dropped.
+/// A running capture; it ends when this value is dropped.
 #[derive(Debug)]
 pub struct Capture(UnixStream);
 
 impl Capture {
-    /// Waits until the lab ends the capture by itself.
+    /// Waits until the lab ends the capture.
     ///
     /// # Errors
-    /// Why it did: the lab ended, or the file took no more.
+    /// The reason: the lab ended, or writing to the file failed.
     pub fn wait(&self) -> Result<(), LabError> {
         match protocol::receive::<Reply>(&self.0, protocol::MAX_REPLY)?.0 {
             Reply::Error(why) => Err(LabError::Lab(why)),
@@ -248,10 +248,10 @@ impl Capture {
     }
 }
 
-/// What network a lab's socket stands for.
+/// Describes the network of the lab at this socket.
 ///
 /// # Errors
-/// When it does not answer.
+/// If the lab does not answer.
 pub fn describe(socket: &Path) -> Result<Description, LabError> {
     match converse(&UnixStream::connect(socket)?, &Request::Describe, &[])?.0 {
         Reply::Description(description) => Ok(description),
@@ -278,7 +278,7 @@ fn unexpected(reply: &Reply) -> LabError {
 impl Drop for Lab {
     fn drop(&mut self) {
         let Some((mut child, stdin)) = self.process.take() else { return };
-        drop(stdin); // the lab ends at the end of its input
+        drop(stdin); // end of file on its standard input ends the lab
         let deadline = Instant::now() + Duration::from_secs(5);
         while Instant::now() < deadline {
             if !matches!(child.try_wait(), Ok(None)) {

@@ -1,4 +1,4 @@
-//! Where running labs and the lab's program are found.
+//! Finds running labs and the lab's program.
 
 use crate::client::LabError;
 use rustix::fs::FlockOperation;
@@ -11,34 +11,34 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The variable that names a lab's socket to the programs inside it.
+/// The environment variable that tells programs inside a lab the lab's socket.
 pub const LAB_VARIABLE: &str = "THALWEG_LAB";
-/// The variable that names the lab's program, where it is not beside the caller's.
+/// The environment variable with the path of the lab's program, if it is not beside the caller's.
 pub const PROGRAM_VARIABLE: &str = "THALWEG_LAB_PROGRAM";
 
-/// Ending of the socket of a lab that `thalweg-bench lab up` started, for whoever comes.
+/// File extension of the socket of a shared lab, which `thalweg-bench lab up` started.
 const SHARED: &str = "sock";
-/// Ending of the socket of a lab that belongs to one program: it must be named to be used.
+/// File extension of the socket of a private lab, which one program started. It is used only if named explicitly.
 const PRIVATE: &str = "private";
 
-/// Where the lab of this name is to be asked; without a name, a place for a private one.
+/// The socket path of the shared lab of this name; without a name, the socket path of this process's private lab.
 ///
 /// # Errors
-/// When the directory of sockets cannot be used.
+/// If the directory of sockets cannot be used.
 pub fn socket(name: Option<&str>) -> Result<PathBuf, LabError> {
     let own = format!("lab-{}.{PRIVATE}", std::process::id());
     Ok(runtime_dir()?.join(name.map_or(own, |name| format!("{name}.{SHARED}"))))
 }
 
-/// Whether the lab belongs to one program.
+/// Whether the lab is private to the program that started it.
 pub fn is_private(socket: &Path) -> bool {
     socket.extension().is_some_and(|e| e == PRIVATE)
 }
 
-/// The directory of this user's lab sockets; made, for the owner alone, if absent.
+/// The directory of this user's lab sockets. It is created with mode 0700 if absent.
 ///
 /// # Errors
-/// When it cannot be made.
+/// If it cannot be created, or belongs to another user or is accessible to others.
 pub fn runtime_dir() -> Result<PathBuf, LabError> {
     let uid = rustix::process::getuid().as_raw();
     let dir = match env::var_os("XDG_RUNTIME_DIR") {
@@ -51,7 +51,7 @@ pub fn runtime_dir() -> Result<PathBuf, LabError> {
     }
 }
 
-/// Refuses a directory that somebody else made first: they would own our sockets.
+/// Rejects a directory that another user created: that user would control our sockets.
 fn check_owner(dir: PathBuf, uid: u32) -> Result<PathBuf, LabError> {
     use std::os::unix::fs::MetadataExt;
     let fail = |e| LabError::Directory(dir.clone(), e);
@@ -64,12 +64,12 @@ fn check_owner(dir: PathBuf, uid: u32) -> Result<PathBuf, LabError> {
     Err(fail(io::Error::new(io::ErrorKind::PermissionDenied, why)))
 }
 
-/// Holds off every other start and end of a lab of this user, until dropped or unlocked.
+/// Locks out every other start and end of a lab by this user, until the returned descriptor is dropped or unlocked.
 ///
-/// Between "no lab has this name" and "this lab has it" nobody else may look.
+/// Checking that a name is free and taking it must be one atomic step.
 ///
 /// # Errors
-/// When the directory of sockets cannot be locked.
+/// If the directory of sockets cannot be locked.
 pub fn lock() -> Result<OwnedFd, LabError> {
     let dir = runtime_dir()?;
     let fail = |e: io::Error| LabError::Directory(dir.clone(), e);
@@ -78,10 +78,10 @@ pub fn lock() -> Result<OwnedFd, LabError> {
     Ok(fd)
 }
 
-/// The sockets of all running labs of this user; those of dead ones are removed.
+/// The sockets of all running labs of this user. Removes the sockets of dead labs.
 ///
 /// # Errors
-/// When the directory cannot be read.
+/// If the directory cannot be read.
 pub fn running() -> Result<Vec<PathBuf>, LabError> {
     let dir = runtime_dir()?;
     let entries = fs::read_dir(&dir).map_err(|e| LabError::Directory(dir, e))?;
@@ -95,7 +95,7 @@ pub fn running() -> Result<Vec<PathBuf>, LabError> {
     Ok(sockets)
 }
 
-/// Whether a lab answers there; the socket of a dead one is removed.
+/// Whether a lab answers at this socket. Removes the socket if the lab is dead.
 pub fn answers_or_removed(path: &Path) -> bool {
     match UnixStream::connect(path) {
         Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
@@ -106,11 +106,10 @@ pub fn answers_or_removed(path: &Path) -> bool {
     }
 }
 
-/// The lab that is meant: by name or socket path, else by [`LAB_VARIABLE`], else the only one
-/// that `thalweg-bench lab up` started.
+/// Finds a running lab: by name or socket path, else by [`LAB_VARIABLE`], else the only shared one.
 ///
 /// # Errors
-/// When there is none, or several and none was named.
+/// If there is none, or if there are several and none was named.
 pub fn find(named: Option<&str>) -> Result<PathBuf, LabError> {
     let variable = env::var(LAB_VARIABLE).ok();
     if let Some(name) = named.or(variable.as_deref()) {
@@ -135,16 +134,16 @@ fn by_name(name: &str) -> Result<PathBuf, LabError> {
     running.ok_or_else(|| LabError::NotRunning(name.to_owned()))
 }
 
-/// A lab's name: its socket's without the ending.
+/// A lab's name: the file name of its socket without the extension.
 pub fn name_of(socket: &Path) -> String {
     socket.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The lab's program: [`PROGRAM_VARIABLE`], else beside (or, for tests, above) the caller's,
-/// so that a checkout never runs an installed lab of another version; else in PATH.
+/// The lab's program: [`PROGRAM_VARIABLE`], else the one [beside](beside) the caller's, so that a checkout never runs
+/// an installed lab of another version; else the one in PATH.
 ///
 /// # Errors
-/// When it is not there.
+/// If it is not found.
 pub fn program() -> Result<PathBuf, LabError> {
     if let Some(path) = env::var_os(PROGRAM_VARIABLE) {
         return Ok(path.into());
@@ -152,13 +151,14 @@ pub fn program() -> Result<PathBuf, LabError> {
     sibling("thalweg-lab").ok_or(LabError::NoProgram)
 }
 
-/// A program of this project beside (or, for tests, above) the caller's, so that it is of the same build.
+/// A program of this project from the same build: in the directory of the caller's executable or (for tests) its parent
+/// directory.
 pub fn beside(name: &str) -> Option<PathBuf> {
     let here = env::current_exe().ok()?;
     here.ancestors().skip(1).take(2).map(|dir| dir.join(name)).find(|path| path.is_file())
 }
 
-/// The same; else in PATH.
+/// A program [`beside`] the caller's, else in PATH.
 fn sibling(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let in_path = || env::split_paths(&path).map(|dir| dir.join(name)).find(|path| path.is_file());

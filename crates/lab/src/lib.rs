@@ -1,7 +1,7 @@
 //! An emulated Internet for real processes on one machine.
 //!
-//! In goes a topology; out come network namespaces joined by links, in which any program runs,
-//! and the truth about what each link did.
+//! A lab turns a topology into network namespaces joined by links, in which any program runs, and records what happened
+//! on each link.
 //!
 //! ```text
 //! topology (TOML) ─► resolved ─► thalweg-lab: namespaces, TUN devices, a clock
@@ -11,10 +11,9 @@
 //! tests, experiments ─► client ── protocol (a Unix socket) ─► thalweg-lab
 //! ```
 //!
-//! Layers, from the bottom: [`topology`] (what a network is, as text and resolved),
-//! [`emu`] (the pure, time-driven emulation of it), then the shell of the program
-//! `thalweg-lab` that gives it real namespaces, TUN devices and a clock, and
-//! [`client`], the API that tests and experiments use over [`protocol`].
+//! Layers, from the bottom: [`topology`] (the description of a network, as text and resolved), [`emu`] (the pure,
+//! time-driven emulation), the shell of the program `thalweg-lab`, which adds real namespaces, TUN devices and a clock,
+//! and [`client`], the API of tests and experiments, which speaks [`protocol`].
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic: see thalweg_console")]
 

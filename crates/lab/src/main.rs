@@ -1,7 +1,6 @@
 //! `thalweg-lab`: an emulated Internet for real processes on one machine.
 //!
-//! In go a topology and commands; out come programs that run in its hosts, and statistics of its
-//! links.
+//! It sets up the network of a topology, runs programs in its hosts, and reports statistics of its links.
 //!
 //! ```text
 //! run, up ─► topology ─► shell: namespaces, TUN devices, a clock ─► emu ─► links
@@ -9,9 +8,8 @@
 //! tool: traffic inside the hosts        probe: how accurate the emulation is
 //! ```
 //!
-//! This file is the map: one line per command, one file per command in
-//! `commands/`. `shell/` holds what talks to the kernel; the emulation itself
-//! is the library's `emu`.
+//! Each command has one line here and one file in `commands/`. `shell/` talks to the kernel; the emulation itself is
+//! `emu` in the library.
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic: see thalweg_console")]
 
@@ -73,7 +71,7 @@ fn main() -> ExitCode {
         Command::Stats(args) => commands::stats::run(args),
         Command::Pcap(args) => commands::pcap::run(args),
         Command::Show(args) => commands::show::run(args),
-        // The front end does it, by an experiment.
+        // The front end `thalweg-bench` runs it as an experiment.
         Command::Check => Err(anyhow::anyhow!("this is done by `thalweg-bench lab check`")),
         Command::Tool(args) => tool::run(args),
         Command::Probe(args) => probe::run(args),

@@ -1,4 +1,4 @@
-//! Standard outputs that take nothing, for tests of programs that print.
+//! Standard outputs that fail on every write, for tests of programs that print.
 
 use std::{fs::OpenOptions, io, process::Stdio};
 
@@ -10,10 +10,10 @@ pub fn full() -> io::Result<Stdio> {
     Ok(OpenOptions::new().write(true).open("/dev/full")?.into())
 }
 
-/// The writing end of a pipe whose reader has left: each write fails with `EPIPE`.
+/// The writing end of a pipe whose reading end is closed: each write fails with `EPIPE`.
 ///
 /// # Errors
-/// The system's.
+/// If the system cannot create a pipe.
 pub fn closed() -> io::Result<Stdio> {
     let (reader, writer) = io::pipe()?;
     drop(reader);

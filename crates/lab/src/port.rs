@@ -1,4 +1,4 @@
-//! A TCP port that stays a host's own while nothing listens there.
+//! A TCP port that stays reserved while no socket listens on it.
 
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::{
@@ -6,28 +6,30 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
 };
 
-/// Bound, and never listening: the system gives the port to nobody who asks for any, and takes
-/// it for no outgoing connection. Who asks for this one gets it: on Linux several sockets may be
-/// bound to a port that all say they reuse addresses, as servers do, and one of them listen there.
+/// A port reserved by a socket that is bound and never listens.
+///
+/// The system does not assign the port to a socket that asks for any port, and does not use it for outgoing
+/// connections. A socket that asks for this port gets it: on Linux several sockets may be bound to a port if all of
+/// them set `SO_REUSEADDR`, as servers do, and one of them may listen.
 pub struct Port {
     number: u16,
-    _kept: Socket,
+    _socket: Socket,
 }
 
 impl Port {
-    /// A free one at this address.
+    /// Reserves a free port at this address.
     ///
     /// # Errors
-    /// The system's.
+    /// If the system refuses the socket or has no free port.
     pub fn at(ip: Ipv4Addr) -> io::Result<Self> {
-        let kept = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-        kept.set_reuse_address(true)?;
-        kept.bind(&SockAddr::from(SocketAddr::from((ip, 0))))?;
-        let at = kept.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
-        Ok(Self { number: at.port(), _kept: kept })
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&SockAddr::from(SocketAddr::from((ip, 0))))?;
+        let at = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Ok(Self { number: at.port(), _socket: socket })
     }
 
-    /// Its number.
+    /// The port number.
     pub const fn number(&self) -> u16 {
         self.number
     }

@@ -1,8 +1,8 @@
-//! How long tasks waited for a processor: pressure stall information (Linux ≥ 4.20).
+//! CPU pressure: how long tasks waited for a processor (pressure stall information, Linux ≥ 4.20).
 //!
-//! Of this process's own control group (version 2) where it is in one below the root,
-//! since others' work that yields to ours and waits is no harm to a measurement; of the
-//! whole machine (`/proc/pressure/cpu`) elsewhere.
+//! If this process is in a control group (version 2) below the root, the pressure is that of the group, because work
+//! outside it that waits for ours does not harm a measurement. Otherwise it is that of the whole machine
+//! (`/proc/pressure/cpu`).
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-/// A window over the kernel's counter of time in which *some* task waited.
+/// A measurement window over the kernel's counter of time in which *some* task waited.
 #[derive(Debug)]
 pub struct Pressure {
     start: Instant,
@@ -18,15 +18,15 @@ pub struct Pressure {
     waited_us: Option<u64>,
 }
 
-/// The file that speaks of this process.
+/// The pressure file that covers this process.
 fn source() -> PathBuf {
     let read = |file| fs::read_to_string(file).unwrap_or_default();
     let own = own_group(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"));
     own.filter(|file| file.exists()).unwrap_or_else(|| "/proc/pressure/cpu".into())
 }
 
-/// The pressure file of the version-2 group named in `groups` (`/proc/self/cgroup`), below
-/// where `mounts` (`/proc/self/mountinfo`) says; `None` for the root group.
+/// The pressure file of the version-2 control group named in `groups` (the text of `/proc/self/cgroup`), below the
+/// mount point in `mounts` (the text of `/proc/self/mountinfo`); `None` for the root group.
 fn own_group(groups: &str, mounts: &str) -> Option<PathBuf> {
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let mount = mounts.lines().find(|line| line.contains(" - cgroup2 "))?;
@@ -34,26 +34,25 @@ fn own_group(groups: &str, mounts: &str) -> Option<PathBuf> {
     (!group.is_empty()).then(|| Path::new(point).join(group).join("cpu.pressure"))
 }
 
-/// Time in which some task waited, µs since the group or the machine began.
+/// The time in which some task waited since the group or the machine started, µs.
 fn some_total_us(file: &Path) -> Option<u64> {
     total(&fs::read_to_string(file).ok()?)
 }
 
-/// `total` of the line `some avg10=… total=µs`.
+/// The value of `total` in the line `some avg10=… total=µs`.
 fn total(text: &str) -> Option<u64> {
     let some = text.lines().find(|line| line.starts_with("some"))?;
     some.rsplit_once("total=")?.1.trim().parse().ok()
 }
 
 impl Pressure {
-    /// Starts a window.
+    /// Starts a measurement window.
     pub fn start() -> Self {
         let file = source();
         Self { start: Instant::now(), waited_us: some_total_us(&file), file }
     }
 
-    /// Share of the window in which some task waited, percent, 0..=100; `None` where the
-    /// kernel does not say.
+    /// The share of the window in which some task waited, percent, 0..=100; `None` if the kernel does not report it.
     pub fn percent(&self) -> Option<f64> {
         let waited = some_total_us(&self.file)?.saturating_sub(self.waited_us?);
         let percent = waited as f64 / 1e4 / self.start.elapsed().as_secs_f64().max(1e-6);
@@ -73,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_group_is_found_below_its_mount_and_the_root_is_none() {
+    fn the_own_group_is_found_below_its_mount_unless_it_is_the_root() {
         let mounts = "31 1 0:9 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
             41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
         let own = own_group("9:name=systemd:/\n0::/runs/a\n", mounts);

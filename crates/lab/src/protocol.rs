@@ -1,8 +1,7 @@
-//! What is said over a lab's Unix socket: one request and one reply a connection.
+//! The protocol of a lab's Unix socket: one request and one reply per connection.
 //!
-//! Each is a line of JSON. Descriptors travel beside it (`SCM_RIGHTS`): a
-//! host's namespaces with the reply to [`Request::Enter`], the file to write
-//! to with [`Request::Pcap`]. The socket's directory is its owner's alone.
+//! Each is a line of JSON. File descriptors are passed with it (`SCM_RIGHTS`): a host's namespaces with the reply to
+//! [`Request::Enter`], the output file with [`Request::Pcap`]. Only the owner can access the socket's directory.
 
 use crate::{stats::Stats, topology::LinkChange};
 use rustix::net::{
@@ -19,74 +18,74 @@ use std::{
     },
 };
 
-/// Most descriptors beside one message: five namespaces.
+/// The most descriptors with one message: five namespaces.
 const MAX_FDS: usize = 5;
 /// Longest request, bytes: names and one change.
 pub const MAX_REQUEST: usize = 64 << 10;
 /// Longest reply, bytes: the statistics of thousands of links with their series.
 pub const MAX_REPLY: usize = 1 << 30;
 
-/// What a client asks of a lab.
+/// A client's request to a lab.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// The network's names and addresses.
+    /// Describe the network's names and addresses.
     Describe,
-    /// The namespaces of this host.
+    /// Get the namespaces of this host.
     Enter(String),
-    /// Change a link, or one half of it.
+    /// Change a link, or one direction of it.
     Set {
         /// `core`, `core.fwd` or `core.rev`.
         link: String,
-        /// What changes.
+        /// The change.
         change: LinkChange,
     },
-    /// The state of everything.
+    /// The statistics of the lab and its links.
     Stats {
-        /// With the time series of every link.
+        /// Whether to include the time series of every link.
         series: bool,
     },
-    /// Start the windows of lateness and pressure anew.
+    /// Restart the measurement windows of lateness and CPU pressure.
     ResetStats,
-    /// Write the packets of a link to the descriptor beside this, until the connection closes.
+    /// Write the packets that enter a link to the descriptor passed with this, until the connection closes.
     Pcap(String),
     /// End the lab.
     Stop,
 }
 
-/// What the lab answers.
+/// The lab's reply.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
-    /// Done.
+    /// The request was carried out.
     Done,
-    /// What the network is.
+    /// The description of the network.
     Description(Description),
-    /// The host's user, pid, mount, net and UTS namespaces come beside this, in that order.
+    /// The host's user, PID, mount, network and UTS namespaces are passed with this, in that order.
     Namespaces,
-    /// The state of everything.
+    /// The statistics of the lab and its links.
     Stats(Box<Stats>),
-    /// It could not be done.
+    /// The request failed; the error message.
     Error(String),
 }
 
-/// A lab's names and addresses.
+/// A lab's topology, names and addresses.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Description {
-    /// The topology, as text.
+    /// The topology as TOML.
     pub topology: String,
-    /// Seconds it took to set up.
+    /// The set-up time, seconds.
     pub setup_s: f64,
     /// Each host with its addresses.
     pub hosts: Vec<(String, Vec<std::net::IpAddr>)>,
-    /// Each half of a link.
+    /// The names of all links, one for each direction.
     pub links: Vec<String>,
 }
 
-/// Sends `message` as a line, with `fds` beside its first byte.
+/// Sends `message` as a line, with `fds` passed along with its first byte.
 ///
 /// # Errors
-/// When the other side is gone.
+/// If the peer has closed the connection.
 pub fn send<T: Serialize>(
     stream: &UnixStream,
     message: &T,
@@ -107,10 +106,10 @@ pub fn send<T: Serialize>(
     Ok(())
 }
 
-/// Receives one line of at most `max` bytes and the descriptors beside it.
+/// Receives one line of at most `max` bytes and the descriptors passed with it.
 ///
 /// # Errors
-/// When the connection ends within the line, or it is longer, or not a `T`.
+/// If the connection ends within the line, or the line is longer or not a `T`.
 pub fn receive<T: DeserializeOwned>(
     stream: &UnixStream,
     max: usize,
@@ -127,7 +126,7 @@ pub fn receive<T: DeserializeOwned>(
     Ok((serde_json::from_slice(&line)?, fds))
 }
 
-/// How many of the bytes that wait belong to this line: the next is for the next call.
+/// The number of waiting bytes that belong to this line; the next line is left for the next call.
 fn end_of_line(stream: &UnixStream, buffer: &mut [u8]) -> io::Result<usize> {
     let waiting = loop {
         match recv(stream, &mut *buffer, RecvFlags::PEEK) {

@@ -1,6 +1,5 @@
-//! What a topology says happens to packets, and is counted: by the link's
-//! record and by programs in the hosts alike. How exactly is measured by
-//! `thalweg-bench lab probe`; nothing here hangs on time.
+//! Packets experience what the topology says, and the link's record and programs in the hosts count the same.
+//! `thalweg-bench lab probe` measures the accuracy; these tests do not depend on timing.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -13,7 +12,7 @@ use std::{
 use support::{lab, text};
 use thalweg_lab::{client::Lab, emu::LinkTruth, topology::LinkChange};
 
-/// Hosts a and b; `there` and `back` are links of their own.
+/// A topology of hosts a and b with separate links `there` and `back`.
 fn line(there: &str) -> String {
     format!(
         "[host.a]\n[host.b]\n[link.there]\nsimplex = true\ndelay = \"1 ms\"\n{there}\n\
@@ -22,11 +21,11 @@ fn line(there: &str) -> String {
     )
 }
 
-/// A tool listening in a host; ended when dropped.
+/// A server tool in a host; killed when dropped.
 struct Server {
     child: Child,
     port: String,
-    /// What it prints later goes nowhere, but must not fail.
+    /// Kept open, so that later output of the tool does not fail.
     _stdout: BufReader<ChildStdout>,
 }
 
@@ -51,7 +50,7 @@ impl Drop for Server {
     }
 }
 
-/// What `tool ARGS --to b:PORT` in host a prints.
+/// The report of `tool ARGS --to b:PORT` in host a.
 fn report(lab: &Lab, server: &Server, args: &[&str]) -> Value {
     let to = format!("{}:{}", lab.address("b"), server.port);
     serde_json::from_str(&text(&mut lab.tool("a", &[args, &["--to", &to]].concat()))).unwrap()
@@ -73,7 +72,7 @@ fn truth(lab: &Lab, link: &str) -> LinkTruth {
     lab.stats(false).unwrap().link(link).unwrap().clone()
 }
 
-/// A number of a tool's report.
+/// A number in a tool's report.
 fn count(report: &Value, key: &str) -> u64 {
     report[key].as_u64().unwrap_or_else(|| panic!("no {key} in {report}"))
 }
@@ -84,7 +83,7 @@ fn packets_flow_with_the_delay_and_are_all_counted() {
     let echo = Server::start(&lab, "b", "udp-echo");
     let pings = ping(&lab, &echo);
     assert_eq!((count(&pings, "lost"), count(&pings, "duplicated")), (0, 0));
-    // Nothing arrives before its time: 2 · 1 ms, and 1000 B at 100 Mbit/s.
+    // No packet arrives early: 2 · 1 ms, and 1000 B at 100 Mbit/s.
     assert!(pings["rtt"]["min"].as_f64().unwrap() >= 2.08, "{pings}");
     let (there, back) = (truth(&lab, "there"), truth(&lab, "back"));
     assert_eq!((there.packets, back.packets), (COUNT, COUNT));
@@ -105,19 +104,19 @@ fn both_families_take_the_same_path() {
 }
 
 #[test]
-fn every_random_loss_is_on_record() {
+fn every_random_loss_is_recorded() {
     let Some(lab) = lab(&line("loss = \"30 %\"")) else { return };
     let echo = Server::start(&lab, "b", "udp-echo");
     let pings = ping(&lab, &echo);
     let there = truth(&lab, "there");
     assert_eq!(count(&pings, "lost"), there.random_losses);
-    // 200 trials of 30 %: 60 ± 5·6.5; the seed is the topology's, so this always comes out alike.
+    // 200 trials of 30 %: 60 ± 5·6.5; the topology sets the seed, so the result is always the same.
     assert!((28..=92).contains(&there.random_losses), "{} of 200", there.random_losses);
     assert_eq!((there.packets, truth(&lab, "back").drops()), (COUNT, 0));
 }
 
 #[test]
-fn a_gilbert_chain_that_never_leaves_loses_all_after_it_entered() {
+fn a_gilbert_chain_that_stays_in_the_bad_state_loses_all_packets() {
     let loss = "loss = { good_to_bad = \"100 %\", bad_to_good = \"0.001 %\", in_bad = \"100 %\" }";
     let Some(lab) = lab(&line(loss)) else { return };
     let echo = Server::start(&lab, "b", "udp-echo");
@@ -153,12 +152,12 @@ fn a_link_that_is_down_drops_and_carries_again_when_up() {
 }
 
 #[test]
-fn every_packet_comes_twice_where_all_are_duplicated() {
+fn every_packet_arrives_twice_if_all_are_duplicated() {
     let Some(lab) = lab(&line("duplicate = \"100 %\"")) else { return };
     let echo = Server::start(&lab, "b", "udp-echo");
     let pings = ping(&lab, &echo);
-    // The ping ends at its last answer, when the copy of that is still to come, and be answered by
-    // ICMP: its port is closed.
+    // `udp-ping` ends at its last answer, before the duplicate of that answer arrives. The host then sends an ICMP
+    // error, because the port is closed.
     let duplicated = truth(&lab, "there").duplicated;
     assert!((COUNT..=COUNT + 1).contains(&duplicated), "{duplicated}");
     assert_eq!(truth(&lab, "back").packets, 2 * COUNT);
@@ -166,10 +165,10 @@ fn every_packet_comes_twice_where_all_are_duplicated() {
 }
 
 #[test]
-fn no_corrupted_packet_passes_for_a_whole_one() {
+fn every_corrupted_packet_is_dropped_by_the_receiver() {
     let Some(lab) = lab(&line("corrupt = \"100 %\"")) else { return };
     let echo = Server::start(&lab, "b", "udp-echo");
-    // One flipped bit never gets past the 16-bit sum of UDP (RFC 1071 §2).
+    // The 16-bit checksum of UDP detects every single flipped bit (RFC 1071 §2).
     assert_eq!(count(&ping(&lab, &echo), "lost"), COUNT);
     assert_eq!(truth(&lab, "there").corrupted, COUNT);
 }
@@ -189,7 +188,7 @@ fn packets_held_back_are_overtaken() {
 }
 
 #[test]
-fn what_tcp_delivers_is_what_the_link_carried() {
+fn tcp_goodput_matches_the_bytes_that_the_link_carried() {
     let Some(lab) = lab(&line("rate = \"20 Mbit/s\"")) else { return };
     let sink = Server::start(&lab, "b", "tcp-sink");
     let source = ["tcp-source", "--for", "1s", "--congestion", "reno"];
@@ -198,8 +197,8 @@ fn what_tcp_delivers_is_what_the_link_carried() {
     assert_eq!(flow["congestion_control"], "reno");
     let (received, there) = (count(flow, "received_bytes"), truth(&lab, "there"));
     assert!(received > 100_000, "{report}");
-    // Each 1448 bytes of payload travel in a packet of 1500.
+    // Each packet of 1500 bytes carries 1448 bytes of payload.
     assert!(there.bytes as f64 >= received as f64 * 1500.0 / 1448.0, "{there:?}");
-    // No faster than the link for the second and its last bin.
+    // The goodput does not exceed the rate of the link.
     assert!(report["goodput"]["value"].as_f64().unwrap() <= 20e6, "{report}");
 }

@@ -1,4 +1,4 @@
-//! The life of a lab and of what runs in it: real namespaces, real processes.
+//! The lifecycle of a lab and of the programs in it, with real namespaces and processes.
 
 #![allow(clippy::unwrap_used)] // a test
 
@@ -33,7 +33,7 @@ fn sleepers(mark: &str) -> Vec<String> {
     processes(|line| line.starts_with(&format!("sleep\0{mark}")))
 }
 
-/// Process ids whose command line holds `mark`.
+/// Ids of processes whose command line contains `mark`.
 fn processes_with(mark: &str) -> Vec<String> {
     processes(|line| line.contains(mark))
 }
@@ -48,13 +48,13 @@ fn processes(wanted: impl Fn(&str) -> bool) -> Vec<String> {
     pids.filter(|name| name.bytes().all(|b| b.is_ascii_digit())).filter(has_mark).collect()
 }
 
-/// Every network namespace that some process lives in.
+/// Every network namespace that has a process.
 fn network_namespaces() -> BTreeSet<std::path::PathBuf> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     entries.filter_map(|e| fs::read_link(e.path().join("ns/net")).ok()).collect()
 }
 
-/// A number of seconds nobody else sleeps: marks a process of this test.
+/// A unique number of seconds to sleep, which marks a process of this test.
 fn mark(salt: u32) -> String {
     format!("{}.{salt}", 100_000 + std::process::id())
 }
@@ -71,7 +71,7 @@ fn programs_see_their_host_and_its_names() {
 }
 
 #[test]
-fn input_output_and_exit_codes_pass_through() {
+fn input_output_and_exit_codes_are_passed_through() {
     let Some(lab) = lab(PAIR) else { return };
     let mut cat = lab.command("a", "cat");
     let mut child = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -90,7 +90,7 @@ fn input_output_and_exit_codes_pass_through() {
 }
 
 #[test]
-fn a_killed_command_takes_what_it_started_with_it() {
+fn killing_a_command_kills_its_descendants() {
     let Some(lab) = lab(PAIR) else { return };
     let mark = mark(1);
     let script = format!("setsid sleep {mark} & sleep {mark} & echo started; wait");
@@ -116,7 +116,7 @@ fn a_daemon_outlives_the_command_that_started_it_but_not_the_lab() {
 }
 
 #[test]
-fn nothing_is_left_after_kill_9() {
+fn no_process_or_namespace_is_left_after_kill_9() {
     let Some(lab) = lab(PAIR) else { return };
     let before: BTreeSet<_> = network_namespaces();
     let mark = mark(3);
@@ -176,7 +176,7 @@ fn a_capture_holds_the_packets_that_entered_the_link() {
         bytes.windows(9).filter(|w| *w == b"captured\n").count() == 3
     });
     drop(capture);
-    // Magic of nanoseconds, link type raw IP, then a record whose packet is IPv4 with UDP inside.
+    // The magic number for nanoseconds, link type raw IP, then a record with an IPv4 packet that contains UDP.
     assert_eq!(bytes[..4], 0xa1b2_3c4d_u32.to_ne_bytes());
     assert_eq!(bytes[20..24], 101_u32.to_ne_bytes());
     assert_eq!((bytes[40], bytes[49]), (0x45, 17));
@@ -184,7 +184,7 @@ fn a_capture_holds_the_packets_that_entered_the_link() {
 }
 
 #[test]
-fn run_gives_the_commands_exit_code_and_ends_all() {
+fn run_returns_the_exit_code_of_its_command_and_ends_all_processes() {
     if !support::possible() {
         return;
     }
@@ -203,7 +203,7 @@ fn run_gives_the_commands_exit_code_and_ends_all() {
 }
 
 #[test]
-fn one_name_stands_for_one_lab_and_down_waits_for_its_end() {
+fn a_name_is_used_by_one_lab_and_down_waits_for_its_end() {
     if !support::possible() {
         return;
     }
@@ -230,7 +230,7 @@ fn one_name_stands_for_one_lab_and_down_waits_for_its_end() {
 }
 
 #[test]
-fn a_programs_own_lab_is_nobody_elses_unless_named() {
+fn a_private_lab_is_used_only_if_named() {
     let Some(lab) = lab(PAIR) else { return };
     let name = lab.socket().file_stem().unwrap().to_string_lossy().into_owned();
     let mut exec = Command::new(PROGRAM);
@@ -242,7 +242,7 @@ fn a_programs_own_lab_is_nobody_elses_unless_named() {
 }
 
 #[test]
-fn a_capture_that_cannot_be_written_says_so() {
+fn a_failed_write_of_a_capture_is_reported() {
     let Some(lab) = lab(PAIR) else { return };
     let mut pcap = Command::new(PROGRAM);
     pcap.arg("pcap").arg("--lab").arg(lab.socket()).args(["core", "-o", "/dev/full"]);
@@ -292,7 +292,7 @@ fn terminating_run_ends_its_command() {
 }
 
 #[test]
-fn an_ordinary_user_can_run_a_lab_where_the_device_is_open() {
+fn an_ordinary_user_can_run_a_lab_if_the_device_is_accessible() {
     if !support::possible() {
         return;
     }
@@ -321,8 +321,8 @@ fn an_ordinary_user_can_run_a_lab_where_the_device_is_open() {
     assert!(words.starts_with("a\n10.1.0.2"), "{words}");
 }
 
-/// By a program of its own: a file that this one had open for writing when another test
-/// forked could not be run.
+/// Copies the program under test. A separate `cp` does it, because a file that this process has open for writing while
+/// another test forks could not be executed (`ETXTBSY`).
 fn copy_program(to: &Path) {
     assert!(Command::new("cp").arg(PROGRAM).arg(to).status().unwrap().success());
 }
@@ -333,7 +333,7 @@ fn open_to_all(directory: &Path) {
 }
 
 #[test]
-fn a_closed_device_is_explained() {
+fn the_error_about_an_inaccessible_device_says_what_to_do() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: needs root to become another user");
         return;

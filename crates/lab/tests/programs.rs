@@ -1,6 +1,6 @@
 //! Unmodified programs of the distribution run in the lab's hosts.
 //!
-//! Ports are fixed here, because a host's ports are its own.
+//! Ports are fixed, because every host has its own network namespace.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -29,7 +29,7 @@ const PAIR: &str = r#"
     links = ["core"]
 "#;
 
-/// The programs' lab, unless this machine lacks it or one of them; says so.
+/// Starts a lab for these programs. Skips the test, with a message, if labs are not possible or a program is missing.
 fn lab_for(topology: &str, programs: &[&str]) -> Option<Lab> {
     if let Some(missing) = programs.iter().find(|p| find(p).is_none()) {
         support::skip(&format!("the program `{missing}` is not installed"));
@@ -38,7 +38,7 @@ fn lab_for(topology: &str, programs: &[&str]) -> Option<Lab> {
     lab(topology)
 }
 
-/// Where a program is: in PATH, or where the distribution keeps servers.
+/// Finds a program in PATH or in the distribution's directories for servers.
 fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut dirs: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -48,11 +48,11 @@ fn find(program: &str) -> Option<PathBuf> {
     dirs.iter().map(|d| d.join(program)).find(|p| p.is_file())
 }
 
-/// A server in a host; ended when dropped.
+/// A server in a host; killed when dropped.
 struct Server(Child);
 
 impl Server {
-    /// Starts it and waits until `port` is listened on in the host.
+    /// Starts the server and waits until it listens on `port` in the host.
     fn start(lab: &Lab, host: &str, mut command: Command, port: u16) -> Self {
         let mut server = Self(command.stdout(Stdio::null()).spawn().unwrap());
         until(&format!("{command:?} listens on {port}"), || {
@@ -71,19 +71,19 @@ impl Drop for Server {
     }
 }
 
-/// Whether something listens on a TCP port of a host: state 0A in /proc/net/tcp.
+/// Whether a program listens on a TCP port of a host: state 0A in /proc/net/tcp.
 fn listens(lab: &Lab, host: &str, port: u16) -> bool {
     let tables = text(lab.command(host, "cat").args(["/proc/net/tcp", "/proc/net/tcp6"]));
     let local = format!(":{port:04X} ");
     tables.lines().any(|l| l.contains(&local) && l.split_whitespace().nth(3) == Some("0A"))
 }
 
-/// Bytes that compress badly and are no copy of each other.
+/// Bytes that do not compress well or repeat.
 fn content(len: u32) -> Vec<u8> {
     (0..len).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
 
-/// A directory that every user may read, with a file `data`.
+/// A directory readable by every user, with a file `data`.
 fn directory(len: u32) -> (tempfile::TempDir, Vec<u8>) {
     let (dir, content) = (tempfile::tempdir().unwrap(), content(len));
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -165,7 +165,7 @@ fn iperf3_sends_through_the_link_with_the_labs_congestion_control() {
     let args = ["-c", "server", "-n", "4M", "-J"];
     let report: Value =
         serde_json::from_str(&text(lab.command("client", "iperf3").args(args))).unwrap();
-    // The server's count ends with the test, when the last bytes are under way.
+    // The server stops counting at the end of the test, when the last bytes are still in flight.
     let bytes = |side: &str| report["end"][side]["bytes"].as_u64().unwrap();
     let received = bytes("sum_received");
     assert!(bytes("sum_sent") >= 4 << 20 && received > 1 << 20, "{received}");
@@ -226,7 +226,7 @@ fn mptcpize_makes_iperf3_use_both_links_of_a_multihomed_client() {
     let mut flow = lab.command("client", "mptcpize");
     let mut flow = flow.args(args).stdout(Stdio::piped()).spawn().unwrap();
     until("two subflows of one connection are established", || {
-        // ss shows a subflow's TCP socket with its "tcp-ulp-mptcp" part.
+        // ss marks the TCP socket of a subflow with "tcp-ulp-mptcp".
         let sockets = text(lab.command("client", "ss").args(["-tinH", "state", "established"]));
         sockets.lines().filter(|l| l.contains("tcp-ulp-mptcp")).count() >= 2
             && sockets.contains(&second)
@@ -243,7 +243,7 @@ fn mptcpize_makes_iperf3_use_both_links_of_a_multihomed_client() {
     assert!(used.len() >= 2, "only {used:?} bytes went over a limited link");
 }
 
-/// A PostgreSQL cluster of its own in `dir`, owned by the user `postgres`.
+/// Creates a PostgreSQL cluster in `dir`, owned by the user `postgres`.
 fn init_cluster(lab: &Lab, dir: &Path) {
     let mut initdb = lab.command("server", "runuser");
     initdb.args(["-u", "postgres", "--"]).arg(find("initdb").unwrap());

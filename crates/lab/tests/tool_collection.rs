@@ -1,4 +1,4 @@
-//! Background and capacities in the network of collections, as the experiments use them.
+//! Background traffic and capacity measurement in the collection network, as experiments use them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -21,7 +21,7 @@ const NETWORK: &str = r#"
     port = 9100
 "#;
 
-/// A tool that ends by itself, or with this value.
+/// A running tool; killed when dropped.
 struct Tool(Child);
 
 impl Tool {
@@ -37,7 +37,7 @@ impl Drop for Tool {
     }
 }
 
-/// Bytes of all flows by the record so far, and whether each is a stream.
+/// The bytes of each flow in the record so far, and whether each flow is a UDP stream.
 fn record(text: &str) -> (Vec<u64>, Vec<bool>) {
     let mut lines = text.lines().map_while(|line| serde_json::from_str::<Value>(line).ok());
     let head = lines.next().unwrap();
@@ -79,7 +79,7 @@ fn every_background_flow_arrives_and_crosses_the_peering_points() {
 }
 
 #[test]
-fn the_capacity_of_an_idle_network_is_that_of_its_stubs() {
+fn capacities_in_an_idle_network_are_within_those_of_the_stub_links() {
     let Some(lab) = lab(NETWORK) else { return };
     let hosts = ["s1", "s2", "s3", "s4", "s5", "s6", "s7", "d"];
     let serve = ["collection", "capacity-serve", "--for", "60s"];
@@ -88,7 +88,7 @@ fn the_capacity_of_an_idle_network_is_that_of_its_stubs() {
     let listening = |host: &str| {
         let mut sockets = lab.command(host, "cat");
         let table = output(sockets.arg("/proc/self/net/tcp"));
-        // 9200 in hexadecimal, in state LISTEN.
+        // Port 9200 in hexadecimal, in state LISTEN.
         String::from_utf8_lossy(&table.stdout).contains(":23F0 00000000:0000 0A")
     };
     until("all listen", || hosts.iter().all(|host| listening(host)));

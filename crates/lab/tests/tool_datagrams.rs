@@ -1,4 +1,4 @@
-//! The datagram tools over loopback, where nothing is lost unless a test loses it.
+//! The datagram tools over loopback, where datagrams are lost only if a test drops them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod tool_support;
@@ -26,7 +26,7 @@ fn pings_are_answered_over_both_families() {
 }
 
 #[test]
-fn pings_that_nobody_answers_are_lost() {
+fn unanswered_pings_are_lost() {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let to = silent.local_addr().unwrap().to_string();
     let ping = ["udp-ping", "--to", &to, "--count", "3", "--interval", "1ms"];
@@ -35,7 +35,7 @@ fn pings_that_nobody_answers_are_lost() {
 }
 
 #[test]
-fn trains_arrive_whole_and_gaps_are_those_of_the_source() {
+fn trains_arrive_complete_with_the_gaps_of_the_source() {
     let mut sink = Server::start(&["train-sink", "--listen", "127.0.0.1:0", "--sessions", "2"]);
     let address = sink.address.clone();
     let to = ["train-source", "--to", &address, "--trains", "3", "--interval", "1ms"];
@@ -43,7 +43,7 @@ fn trains_arrive_whole_and_gaps_are_those_of_the_source() {
     let report = run(&[&to[..], &more[..]].concat());
     assert_eq!(sink.line(), report);
     assert_eq!((&report["complete"], &report["host_drops"]), (&3.into(), &0.into()));
-    // A gap of 1 ms is a lower bound: no host sends earlier than it should.
+    // A gap of 1 ms is a lower bound: no host sends early.
     let sent = report["sent_rate"]["max"].as_f64().unwrap();
     assert!(sent > 0.0 && sent <= 8.1e6, "sent at {sent} bit/s");
     let burst = run(&[&to[..], &["--packets", "10", "--settle", "50ms"]].concat());
@@ -62,9 +62,9 @@ fn a_blast_over_loopback_loses_nothing() {
 }
 
 #[test]
-fn a_blast_through_a_lossy_relay_shows_exactly_its_losses() {
+fn a_blast_through_a_lossy_relay_reports_exactly_its_losses() {
     let sink = Server::start(&["train-sink", "--listen", "127.0.0.1:0", "--sessions", "1"]);
-    // Loses packets 3, 4, 5 of each 50, and doubles each packet 10.
+    // Drops packets 3, 4, 5 of each 50, and duplicates packet 10.
     let fate = |n: u64| match n % 50 {
         3..=5 => 0,
         10 => 2,
@@ -82,8 +82,8 @@ fn a_blast_through_a_lossy_relay_shows_exactly_its_losses() {
     assert_eq!(report["mean_burst"]["value"], 3.0);
 }
 
-/// Forwards the control connection and the datagrams to `to`, each datagram
-/// `fate(number)` times; ends with the test process.
+/// Starts a relay that forwards the control connection and the datagrams to `to`, each datagram `fate(number)` times,
+/// until the test process ends. Returns its address.
 fn relay(to: &str, fate: fn(u64) -> u64) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -115,7 +115,7 @@ fn copy(mut from: TcpStream, mut to: TcpStream) {
 }
 
 #[test]
-fn a_rate_that_sends_nothing_is_refused() {
+fn a_rate_below_one_packet_is_rejected() {
     let blast = ["udp-blast", "--to", "127.0.0.1:9", "--rate", "1 bit/s", "--for", "1s"];
     assert!(fail(&blast).contains("no packet is due"));
 }

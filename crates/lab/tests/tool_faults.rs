@@ -1,4 +1,4 @@
-//! The server and the relay that fail on purpose: each fault happens, and nothing else does.
+//! The server and the relay with injected faults: the named fault happens, and no other.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod tool_support;
@@ -28,7 +28,7 @@ fn serve() -> (TempDir, Server) {
     (dir, server)
 }
 
-/// What came before the connection ended, and how it ended.
+/// The received answer, and whether the connection was reset.
 #[derive(Debug)]
 struct Answer {
     head: String,
@@ -72,7 +72,7 @@ fn ask(server: &Server, path: &str, fields: &str) -> Answer {
 }
 
 #[test]
-fn without_a_fault_it_is_a_server_in_order() {
+fn without_a_fault_the_server_is_correct() {
     let (_dir, server) = serve();
     let content = content(1);
     let whole = ask(&server, "/honest/a", "");
@@ -94,7 +94,7 @@ fn without_a_fault_it_is_a_server_in_order() {
 }
 
 #[test]
-fn lengths_lie_as_they_are_told() {
+fn wrong_lengths_are_injected() {
     let (_dir, server) = serve();
     let range = "Range: bytes=0-999\r\n";
     let early = ask(&server, "/short=10/a", range);
@@ -110,7 +110,7 @@ fn lengths_lie_as_they_are_told() {
 }
 
 #[test]
-fn it_is_busy_after_the_first_request_as_often_as_it_is_told() {
+fn busy_answers_follow_the_first_request_as_often_as_given() {
     let (_dir, server) = serve();
     let statuses = |url: &str| [(); 4].map(|()| ask(&server, url, "").status());
     assert_eq!(statuses("/busy=429:7x2/a"), [200, 429, 429, 200]);
@@ -125,18 +125,18 @@ fn it_is_busy_after_the_first_request_as_often_as_it_is_told() {
 }
 
 #[test]
-fn connections_are_reset_at_the_byte() {
+fn connections_are_reset_at_the_given_byte() {
     let (_dir, server) = serve();
     let first = ask(&server, "/reset@0.75/a", "");
     assert!(first.reset && first.body.len() <= 300_000);
     assert_eq!(ask(&server, "/reset@0.75/a", "").body.len(), LENGTH, "only once");
-    // Another range is not concerned.
+    // A range without that byte is not affected.
     let other = ask(&server, "/reset@0.75/a?other", "Range: bytes=0-99\r\n");
     assert!(!other.reset && other.body.len() == 100);
 }
 
 #[test]
-fn the_file_changes_when_so_much_was_sent() {
+fn the_file_changes_after_the_given_number_of_bytes() {
     let (_dir, server) = serve();
     let before = ask(&server, "/change@100000/a", "");
     assert!(before.reset && before.body.len() < LENGTH);
@@ -146,7 +146,7 @@ fn the_file_changes_when_so_much_was_sent() {
     assert_ne!(before.field("etag"), after.field("etag"));
 }
 
-/// `GET` of the whole file through a relay without SOCKS.
+/// Requests the whole file through a relay without SOCKS.
 fn relayed(fault: &[&str]) -> (Vec<u8>, bool) {
     let (_dir, server) = serve();
     let args = ["relay-faults", "--listen", "127.0.0.1:0", "--to", &server.address];
@@ -156,7 +156,7 @@ fn relayed(fault: &[&str]) -> (Vec<u8>, bool) {
 }
 
 #[test]
-fn a_relay_alters_one_bit() {
+fn a_relay_flips_one_bit() {
     let (body, _) = relayed(&["--corrupt-at", "200 kB"]);
     let wrong: Vec<_> =
         content(1).iter().zip(&body).map(|(a, b)| a ^ b).filter(|x| *x != 0).collect();
@@ -164,7 +164,7 @@ fn a_relay_alters_one_bit() {
 }
 
 #[test]
-fn a_relay_resets_and_stays_so() {
+fn a_relay_resets_the_connection() {
     let (body, reset) = relayed(&["--reset-after", "200 kB"]);
     assert!(reset && body.len() < 200_000);
 }
@@ -187,12 +187,12 @@ fn a_relay_stalls_and_the_connection_stays() {
     stream.write_all(request("/honest/a", "").as_bytes()).unwrap();
     let mut some = vec![0; 150_000];
     stream.read_exact(&mut some).unwrap();
-    // Silent, but neither ended nor reset.
+    // No bytes arrive, but the connection is neither closed nor reset.
     stream.set_read_timeout(Some(std::time::Duration::from_millis(300))).unwrap();
     let error = loop {
         match stream.read(&mut some) {
             Ok(n) => assert!(n > 0, "it ended"),
-            // With a time limit the kernel does not go on by itself after a process was stopped.
+            // With a timeout the kernel does not restart the call after the process was stopped.
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
             Err(e) => break e.kind(),
         }
@@ -201,7 +201,7 @@ fn a_relay_stalls_and_the_connection_stays() {
 }
 
 #[test]
-fn what_cannot_be_is_said() {
+fn invalid_arguments_are_explained() {
     assert!(
         fail(&["web-faults", "/dev/null/site", "--listen", "127.0.0.1:0"])
             .contains("not a directory")

@@ -1,4 +1,4 @@
-//! The static file server: what a download manager needs of it.
+//! The static file server has the features that a download manager needs.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod tool_support;
@@ -48,7 +48,7 @@ fn content() -> Vec<u8> {
 }
 
 #[test]
-fn whole_files_and_ranges_are_the_right_bytes() {
+fn whole_files_and_ranges_have_the_right_bytes() {
     let content = content();
     let (_dir, server) = serve(&content);
     let whole = ask(&server, "GET", "/a%20file", "");
@@ -62,7 +62,7 @@ fn whole_files_and_ranges_are_the_right_bytes() {
 }
 
 #[test]
-fn head_says_the_same_as_get_without_a_body() {
+fn head_has_the_fields_of_get_and_no_body() {
     let content = content();
     let (_dir, server) = serve(&content);
     let (get, head) = (ask(&server, "GET", "/a%20file", ""), ask(&server, "HEAD", "/a%20file", ""));
@@ -74,7 +74,7 @@ fn head_says_the_same_as_get_without_a_body() {
 }
 
 #[test]
-fn if_range_gives_the_whole_file_unless_it_is_still_the_same() {
+fn if_range_gives_the_whole_file_if_it_has_changed() {
     let (dir, server) = serve(b"first version");
     let before = ask(&server, "HEAD", "/a%20file", "");
     let etag = before.header("etag").unwrap();
@@ -105,7 +105,7 @@ fn nothing_outside_the_directory_is_served() {
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_an_error() {
+fn a_missing_directory_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let none = dir.path().join("none").display().to_string();
     let message = fail(&["http", &none, "--listen", "127.0.0.1:0"]);

@@ -1,4 +1,4 @@
-//! The TCP tools over loopback: what the sink counts is what the source reports.
+//! The TCP tools over loopback: the source reports what the sink counts.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod tool_support;
@@ -24,7 +24,7 @@ fn goodput_is_what_the_sink_received_after_the_warm_up() {
         let series = &flow["series"];
         assert_eq!(series, &counted["bytes"][i]);
         assert_eq!(flow["received_bytes"], sum(series));
-        // The two ends do not stop at the same moment, so these need not agree.
+        // The two ends do not stop at the same moment, so the numbers need not agree.
         assert!(flow["acknowledged_bytes"].as_u64() > Some(0));
         let late: Value = series.as_array().unwrap()[4..].to_vec().into();
         let rate = sum(&late) as f64 * 8.0 / 0.2;
@@ -58,7 +58,7 @@ fn a_sink_serves_measurements_over_ipv6_beside_a_flood() {
     let flows = flooded["flows"].as_array().unwrap();
     assert_eq!(flows.len(), 2);
     assert!(flows.iter().all(|f| f["acknowledged_bytes"].as_u64() > Some(0)));
-    // The flood is no measurement: both lines are the sources'.
+    // The flood is not a measurement: both lines are from the sources.
     assert_eq!(sink.line()["plan"]["flows"], 1);
     assert_eq!(sink.line()["plan"]["flows"], 1);
     assert!(sink.end());
@@ -71,12 +71,12 @@ fn a_flow_with_a_rate_sends_what_is_due_and_no_more() {
     let report = run(&source);
     assert!(sink.end());
     let received = report["flows"][0]["received_bytes"].as_u64().unwrap();
-    // 600 kB are due in all; a busy machine may be late with the last of them, never early.
+    // 600 kB are due in all; a busy machine may send the last of them late, but never early.
     assert!((1..=601_000).contains(&received), "{received} bytes");
 }
 
 #[test]
-fn a_web_of_flows_delivers_them_whole() {
+fn web_flows_are_delivered_completely() {
     let sink = Server::start(&["tcp-sink", "--listen", "127.0.0.1:0"]);
     let web = ["tcp-web", "--to", &sink.address, "--for", "400ms", "--rate", "80Mbit/s"];
     let report = run(&[&web[..], &["--seed", "5"]].concat());
@@ -90,13 +90,13 @@ fn a_web_of_flows_delivers_them_whole() {
 }
 
 #[test]
-fn a_sink_ends_by_itself() {
+fn a_sink_ends_after_its_maximum_time() {
     let mut sink = Server::start(&["tcp-sink", "--listen", "127.0.0.1:0", "--max", "50ms"]);
     assert!(sink.end());
 }
 
 #[test]
-fn bad_wishes_are_refused_with_what_to_try() {
+fn invalid_arguments_are_rejected_with_an_explanation() {
     let to = ["tcp-source", "--to", "127.0.0.1:9", "--for"];
     let with = |more: &[&str]| fail(&[&to[..], more].concat());
     assert!(with(&["5"]).contains("unit is missing"));

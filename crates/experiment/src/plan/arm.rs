@@ -1,4 +1,4 @@
-//! What is compared: the arms of a plan.
+//! The arms of a plan: the programs that it compares.
 
 use super::OneOrMany;
 use crate::{
@@ -8,50 +8,50 @@ use crate::{
 use serde::Deserialize;
 use std::{collections::BTreeMap, time::Duration};
 
-/// What an arm is in the comparison.
+/// The role of an arm in the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Our way.
+    /// Our method.
     Ours,
-    /// The paper's way, built by us.
+    /// The paper's method, implemented by us.
     Paper,
-    /// Another program for the same purpose: the best one is the table's yardstick.
+    /// Another program for the same purpose; the best one is the reference in the table.
     Peer,
-    /// A baseline that is no competitor, such as one path alone.
+    /// A baseline that is not a competitor, such as a single path.
     Solo,
 }
 
-/// What an arm's standard output is.
+/// The format of an arm's standard output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Output {
     /// Not read.
     #[default]
     Ignored,
-    /// JSON, or lines with a JSON object as the last: read by pointers.
+    /// JSON, or lines of which the last is a JSON object; values are read by pointers.
     Json,
     /// `{"metrics": {"NAME": {"unit": …, "value": …}}, "series"?: {"NAME": [[x, y], …]}}`.
     Metrics,
 }
 
-/// Where a metric is found: in an arm's JSON, or in the lab's record of a link.
+/// The source of a metric: an arm's JSON, or the lab's record of a link.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MetricSource {
     /// RFC 6901 pointer to a number.
     pub pointer: String,
-    /// In the last line whose `event` is this; absent: in the whole, or the last line.
+    /// Read the last line whose `event` is this; absent: the whole output, or its last line.
     pub event: Option<String>,
-    /// In the lab's record of this half of a link (`core.fwd`) at the arm's end, since the
-    /// network's start; docs/lab.md has its fields.
+    /// Read the lab's record of this direction of a link (`core.fwd`) at the arm's end; it covers the time since the
+    /// network's start. docs/lab.md describes its fields.
     pub link: Option<String>,
     /// The unit after scaling.
     pub unit: String,
-    /// Factor to that unit.
+    /// The factor that converts the number to that unit.
     #[serde(default = "unscaled")]
     pub scale: f64,
-    /// It may be missing: a download that sampling finished has no completion phase.
+    /// Whether it may be missing: for example, a download that finishes while sampling has no completion phase.
     #[serde(default)]
     pub optional: bool,
 }
@@ -60,32 +60,32 @@ fn unscaled() -> f64 {
     1.0
 }
 
-/// Where a text is found in an arm's JSON.
+/// The source of a label: a text in an arm's JSON.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LabelSource {
     /// RFC 6901 pointer to a text or number.
     pub pointer: String,
-    /// As in [`MetricSource`].
+    /// As for [`MetricSource`].
     pub event: Option<String>,
-    /// Only what stands before this: `:` cuts a port off.
+    /// Keep only the text before this: `:` removes a port.
     pub until: Option<String>,
-    /// Of the first such event, not of the last.
+    /// Read the first such event instead of the last.
     #[serde(default)]
     pub first: bool,
 }
 
-/// When a fault strikes.
+/// When a fault occurs.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trigger {
-    /// So long after the arm's start …
+    /// This long after the arm's start …
     pub at: Option<String>,
-    /// … or when a line of its output holds this text …
+    /// … or when its output contains this text …
     pub line: Option<String>,
-    /// … or when the file `{out}` (or what stands at `watch`) has so many bytes.
+    /// … or when the file `{out}` (or the one at `watch`) has this many bytes.
     pub bytes: Option<String>,
-    /// The file whose size counts; a pattern in its last part may match one of several.
+    /// The file whose size counts. Its last component may be a pattern; then the largest matching file counts.
     pub watch: Option<String>,
 }
 
@@ -108,20 +108,20 @@ pub enum FaultSignal {
     Hup,
 }
 
-/// Something that happens while an arm runs.
+/// A fault that is injected while an arm runs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
-    /// When.
+    /// When it occurs.
     pub when: Trigger,
-    /// A service's instances to kill (`relay@relay1`; a pattern may match several).
+    /// Instances of services to signal (`relay@relay1`; a pattern may match several).
     pub kill: Option<String>,
-    /// With this signal.
+    /// The signal to send.
     #[serde(default)]
     pub signal: FaultSignal,
-    /// A link to change, and how: the keys of a link in docs/lab.md.
+    /// A link to change.
     pub link: Option<String>,
-    /// The change of that link.
+    /// The change of that link, with the keys of a link in docs/lab.md.
     #[serde(default)]
     pub set: toml::Table,
     /// A program to run …
@@ -130,18 +130,18 @@ pub struct Fault {
     pub host: Option<String>,
 }
 
-/// One way of doing what the experiment measures.
+/// One of the programs or configurations that the experiment compares.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Arm {
-    /// Its name; may hold the placeholders of `each`.
+    /// The arm's name; may contain the placeholders of `each`.
     pub name: String,
-    /// What it is in the comparison.
+    /// The role in the comparison.
     pub role: Role,
     /// One arm for every combination of these values.
     #[serde(default)]
     pub each: BTreeMap<String, Vec<String>>,
-    /// Host, or hosts that run it at the same time; absent in `kind = "host"`.
+    /// The host, or the hosts that run it at the same time; absent in `kind = "host"`.
     #[serde(default)]
     pub host: OneOrMany,
     /// Program and arguments.
@@ -149,45 +149,45 @@ pub struct Arm {
     /// Environment variables.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Programs that must be installed; else the arm is skipped, with the reason.
+    /// Programs that must be installed; otherwise the arm is skipped, with the reason.
     #[serde(default)]
     pub requires: Vec<String>,
-    /// Prints the version on its first line.
+    /// A command that prints the version on its first line.
     pub version: Option<Vec<String>>,
-    /// Beyond this it is ended and has failed.
+    /// After this time it is killed and has failed.
     #[serde(with = "thalweg_units::serde_duration")]
     pub timeout: Duration,
-    /// How long it is expected to take: a duration, may hold placeholders.
+    /// How long it is expected to take: a duration, may contain placeholders.
     pub expect: String,
     /// Exit codes of success.
     #[serde(default = "success")]
     pub exit: Vec<i32>,
-    /// A failure is an observation (no value), not a fault of the run.
+    /// Whether a failure is an observation (no value) and not a fault of the run.
     #[serde(default)]
     pub may_fail: bool,
     /// The fixture that the file `{out}` must equal; also gives the metric `goodput`.
     pub verify: Option<String>,
-    /// What its standard output is.
+    /// The format of its standard output.
     #[serde(default)]
     pub output: Output,
-    /// Metrics to be read from it.
+    /// Metrics to read from the output.
     #[serde(default)]
     pub metrics: BTreeMap<String, MetricSource>,
-    /// Texts to be read from it: which path was chosen …
+    /// Texts to read from the output, such as the chosen path.
     #[serde(default)]
     pub labels: BTreeMap<String, LabelSource>,
-    /// Hosts whose sockets are sampled while it runs; absent: its own and the services'.
+    /// Hosts whose sockets are sampled while it runs; absent: its own hosts and those of its services.
     pub sample: Option<Vec<String>>,
-    /// Lateness is what it measures: it does not decide validity here.
+    /// Whether it measures lateness itself, so that lateness does not decide its validity.
     #[serde(default)]
     pub measures_lateness: bool,
-    /// What happens while it runs.
+    /// Faults that are injected while it runs.
     #[serde(default)]
     pub fault: Vec<Fault>,
-    /// Runs only in cells where each of these parameters has one of the values.
+    /// It runs only in cells in which each of these parameters has one of the values.
     #[serde(default)]
     pub when: BTreeMap<String, Vec<toml::Value>>,
-    /// What the paper reports for it, for the table.
+    /// The result that the paper reports for it, for the table.
     pub paper: Option<String>,
 }
 
@@ -195,9 +195,9 @@ fn success() -> Vec<i32> {
     vec![0]
 }
 
-/// Replaces every arm with `each` by its copies, one for every combination.
+/// Replaces every arm that has `each` by copies, one for every combination of values.
 ///
-/// A copy keeps its values: in `each` each list has one entry left.
+/// A copy keeps its values in `each`, as lists of one entry.
 pub(super) fn expand(arms: Vec<Arm>) -> Result<Vec<Arm>> {
     let mut out = Vec::with_capacity(arms.len());
     for arm in arms {

@@ -1,4 +1,4 @@
-//! What must hold, and what is drawn.
+//! The checks and plots of a plan.
 
 use super::OneOrMany;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A comparison.
+/// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Op {
     /// At least.
@@ -26,7 +26,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether `value op bound`; never for NaN.
+    /// Whether `value op bound` holds; never for NaN.
     pub fn holds(self, value: f64, bound: f64) -> bool {
         match self {
             Self::Ge => value >= bound,
@@ -36,7 +36,7 @@ impl Op {
         }
     }
 
-    /// As in the plan.
+    /// The operator as written in the plan.
     pub const fn sign(self) -> &'static str {
         match self {
             Self::Ge => ">=",
@@ -46,33 +46,33 @@ impl Op {
         }
     }
 
-    /// Whether smaller values fail: the worst is then the smallest.
+    /// Whether small values fail, so that the smallest value is the worst.
     pub const fn wants_more(self) -> bool {
         matches!(self, Self::Ge | Self::Gt)
     }
 }
 
-/// One value per round out of those of several arms.
+/// How the values of several arms are reduced to one value per round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Choice {
-    /// The best, by the metric's direction.
+    /// The best value, by the metric's direction.
     Best,
-    /// The worst.
+    /// The worst value.
     Worst,
-    /// All together.
+    /// The sum.
     Sum,
-    /// The middle one.
+    /// The median.
     Median,
 }
 
-/// Which arms' values a check takes, per round.
+/// Selects the values that a check takes from each round.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub enum Selector {
-    /// `of = "get"`, `of = ["get", "get-paper"]`: each value by itself; may be a pattern.
+    /// `of = "get"`, `of = ["get", "get-paper"]`: every value of these arms; patterns are allowed.
     Each(OneOrMany),
-    /// `of = { best = ["solo-*"] }`.
+    /// `of = { best = ["solo-*"] }`: one value.
     Chosen(Chosen),
 }
 
@@ -88,10 +88,10 @@ pub struct Chosen {
     pub sum: Option<Vec<String>>,
     /// The median of these arms.
     pub median: Option<Vec<String>>,
-    /// The arm that `arm`'s label names: `{ named = "solo-*-{path}", by = "get" }`
-    /// is the best of those arms that match when `{path}` is get's label `path`.
+    /// The arm that a label of the arm `by` names: `{ named = "solo-*-{path}", by = "get" }` is the best of the arms
+    /// that match when `{path}` is the label `path` of `get`.
     pub named: Option<String>,
-    /// Whose label.
+    /// The arm whose label is used.
     pub by: Option<String>,
 }
 
@@ -110,16 +110,16 @@ impl Chosen {
     }
 }
 
-/// One number out of a check's rounds.
+/// How the values of a check's rounds are reduced to one number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Aggregate {
     /// The middle one.
     #[default]
     Median,
-    /// The smallest.
+    /// The minimum.
     Min,
-    /// The largest.
+    /// The maximum.
     Max,
     /// The mean.
     Mean,
@@ -135,90 +135,90 @@ pub enum Aggregate {
     Fraction,
 }
 
-/// A condition on one round's value.
+/// A condition on the value of one round.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Condition {
-    /// How.
+    /// The comparison.
     pub op: Op,
-    /// With what.
+    /// The bound.
     pub bound: f64,
 }
 
-/// Something that must hold.
+/// A check: a condition that must hold.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    /// Its name, as the results list it; may hold the placeholders of `each`.
+    /// The name in results; may contain the placeholders of `each`.
     pub name: String,
     /// One check for every combination of these values.
     #[serde(default)]
     pub each: BTreeMap<String, Vec<String>>,
-    /// The metric; a pattern matches several, each value counts.
+    /// The metric; a pattern matches several, and each value counts.
     pub metric: String,
-    /// Whose.
+    /// The arms whose values are checked.
     pub of: Selector,
-    /// Relative to whose, in the same round: the value is then a ratio.
+    /// The arms in the same round to which the values are compared; the value is then a ratio.
     pub over: Option<Selector>,
-    /// The metric of `over`, where it is another.
+    /// The metric of `over`, if it differs.
     pub over_metric: Option<String>,
-    /// How the rounds' values become one.
+    /// How the values of all rounds are reduced to one.
     #[serde(default)]
     pub aggregate: Aggregate,
-    /// For `fraction`.
+    /// The condition for `fraction`.
     pub condition: Option<Condition>,
     /// Patterns of the cells that count; absent: all.
     pub cells: Option<Vec<String>>,
-    /// It must hold in every cell by itself: the value is the worst cell's.
+    /// Whether it must hold in every cell: the value is then that of the worst cell.
     #[serde(default)]
     pub per_cell: bool,
     /// How the value is compared.
     pub op: Op,
-    /// With what. Copied from the issue; not edited after a failure.
+    /// The bound. It is copied from the issue and not edited after a failure.
     pub bound: f64,
-    /// What the paper reports.
+    /// The result that the paper reports.
     pub paper: Option<String>,
 }
 
-/// What a plot shows.
+/// The kind of a plot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlotKind {
-    /// Median per arm, with a line from the smallest to the largest.
+    /// The median of each arm, with a line from the smallest to the largest value.
     Bars,
-    /// Cumulative distribution over rounds, a curve per arm.
+    /// The cumulative distribution over rounds, with a curve for each arm.
     Cdf,
-    /// Median against the axis `x` of `[[vary]]`, a curve per arm.
+    /// The median against the axis `x` of `[[vary]]`, with a curve for each arm.
     Lines,
-    /// A time series from the arms' output, a curve per arm.
+    /// A time series from the arms' output, with a curve for each arm.
     Series,
-    /// The same, its points alone.
+    /// A time series as points.
     Dots,
 }
 
-/// A picture.
+/// A plot.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plot {
-    /// The file's name, without its ending.
+    /// The last part of the file's name, without the extension.
     pub name: String,
     /// What it shows.
     pub kind: PlotKind,
-    /// Of which metric, or which series; a pattern takes several series.
+    /// The metric or series; a pattern matches several series.
     pub metric: String,
     /// Patterns of arms; absent: all.
     pub arms: Option<Vec<String>>,
     /// Patterns of the cells that count; absent: all.
     pub cells: Option<Vec<String>>,
-    /// The axis, for `lines`; what is along a series, for the others, where it is not seconds.
+    /// For `lines`: the axis. For series: the unit of the horizontal axis, if it is not seconds.
     pub x: Option<String>,
-    /// The heading, with placeholders of `[params]`; absent: the claim.
+    /// The title, with placeholders of `[params]`; absent: the claim.
     pub title: Option<String>,
-    /// The unit on a series' vertical axis; absent: the metric's.
+    /// The unit of the vertical axis; absent: that of the metric.
     pub unit: Option<String>,
 }
 
-/// Replaces every check with `each` by its copies, one for every combination.
+/// Replaces every check that has `each` by copies, one for every combination of values.
 pub(super) fn expand(checks: Vec<Check>) -> Result<Vec<Check>> {
     let mut out = Vec::with_capacity(checks.len());
     for check in checks {
@@ -240,7 +240,7 @@ pub(super) fn expand(checks: Vec<Check>) -> Result<Vec<Check>> {
     Ok(out)
 }
 
-/// Replaces the values of `each` in a selector; other placeholders are labels and stay.
+/// Replaces the placeholders of `each` in a selector. Other placeholders are labels and stay.
 fn rename(selector: &mut Selector, choice: &BTreeMap<String, String>) {
     let texts: Vec<&mut String> = match selector {
         Selector::Each(OneOrMany::One(one)) => vec![one],

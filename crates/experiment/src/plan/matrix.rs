@@ -1,4 +1,4 @@
-//! What differs from round to round: seeds, drawn values, and the cells of a matrix.
+//! The variation between rounds: seeds, drawn values, and the cells of a matrix.
 
 use crate::error::{ExperimentError, Result};
 use rand_core::{Rng, SeedableRng};
@@ -13,9 +13,9 @@ pub enum Seeds {
     List(Vec<u64>),
     /// `seeds = { from = 1, count = 20 }`
     Range {
-        /// The first.
+        /// The first seed.
         from: u64,
-        /// How many.
+        /// The number of seeds.
         count: u64,
     },
 }
@@ -27,7 +27,7 @@ impl Default for Seeds {
 }
 
 impl Seeds {
-    /// All of them.
+    /// All seeds.
     pub fn list(&self) -> Vec<u64> {
         match self {
             Self::List(list) => list.clone(),
@@ -36,18 +36,18 @@ impl Seeds {
     }
 }
 
-/// A value drawn from the round's seed; a placeholder like any parameter.
+/// A value drawn from the round's seed; it is a placeholder like any parameter.
 ///
-/// Depends on the seed and its own name only, so that a further draw changes no other.
+/// It depends only on the seed and its name, so that adding a draw does not change others.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Draw {
-    /// Evenly between two quantities of the same unit, both included …
+    /// Uniform between two quantities of the same unit, inclusive …
     pub between: Option<[String; 2]>,
     /// … on a logarithmic scale.
     #[serde(default)]
     pub log: bool,
-    /// Or one of these.
+    /// … or one of these values.
     pub one_of: Option<Vec<String>>,
 }
 
@@ -55,7 +55,7 @@ impl Draw {
     /// The value of the draw `name` for `seed`.
     ///
     /// # Errors
-    /// When the plan's bounds are no quantities of one unit, or neither or both forms are given.
+    /// If the bounds are not quantities of the same unit in order, or neither or both forms are given.
     pub fn value(&self, name: &str, seed: u64) -> Result<String> {
         let fault = |why: &str| ExperimentError::value(format!("draw.{name}"), why);
         let mut rng = generator(name, seed);
@@ -85,14 +85,14 @@ impl Draw {
     }
 }
 
-/// A generator for one purpose: distinct names give independent sequences.
+/// A random generator for one purpose: distinct names give independent sequences.
 pub(crate) fn generator(name: &str, seed: u64) -> Xoshiro256PlusPlus {
     let mut hash = blake3::Hasher::new();
     hash.update(&seed.to_le_bytes()).update(name.as_bytes());
     Xoshiro256PlusPlus::from_seed(*hash.finalize().as_bytes())
 }
 
-/// In 0..1, 53 bits.
+/// Uniform in [0, 1), with 53 bits.
 fn uniform(rng: &mut impl Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
@@ -104,35 +104,35 @@ fn quantity(text: &str) -> Option<(f64, &str)> {
     Some((number.parse().ok()?, unit.trim()))
 }
 
-/// Three decimals: a microsecond in milliseconds, a kbit/s in Mbit/s.
+/// Rounds to three decimals: a microsecond in milliseconds, a kbit/s in Mbit/s.
 fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
-/// How an axis takes part.
+/// How the case of an axis is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AxisBy {
-    /// Every combination with the other axes is a cell.
+    /// Every combination with the cases of other axes is a cell.
     #[default]
     Cell,
-    /// The round's seed picks the case (seed n the n-th, around): any seed has one.
+    /// The round's seed selects the case: seed n the n-th, cyclically.
     Seed,
 }
 
-/// Something that varies.
+/// An axis along which the rounds vary.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Axis {
-    /// Its name, also a placeholder: the case's label.
+    /// The name; also a placeholder for the label of the case.
     pub name: String,
-    /// How it takes part.
+    /// How the case is chosen.
     #[serde(default)]
     pub by: AxisBy,
-    /// Cases that set no more than the placeholder …
+    /// Cases that set only the placeholder …
     #[serde(default)]
     pub values: Vec<toml::Value>,
-    /// … or several things at once.
+    /// … or cases that set several parameters.
     #[serde(default)]
     pub case: Vec<Case>,
 }
@@ -141,15 +141,15 @@ pub struct Axis {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// Its name in cells and plots.
+    /// The name in cells and plots.
     pub label: String,
-    /// `topology.link.a.rate` and the like changes the topology; any other name is a parameter.
+    /// A name like `topology.link.a.rate` changes the topology; any other name is a parameter.
     #[serde(default)]
     pub set: toml::Table,
 }
 
 impl Axis {
-    /// All cases, values and written ones.
+    /// All cases: those of `values`, then those of `case`.
     pub fn cases(&self) -> Vec<Case> {
         let plain = |v: &toml::Value| Case {
             label: v.as_str().map_or_else(|| v.to_string(), str::to_owned),
@@ -158,7 +158,7 @@ impl Axis {
         self.values.iter().map(plain).chain(self.case.iter().cloned()).collect()
     }
 
-    /// The case that `seed` picks.
+    /// The case that `seed` selects.
     pub fn case_of_seed(&self, seed: u64) -> Option<Case> {
         let cases = self.cases();
         let n = cases.len() as u64;
@@ -168,26 +168,26 @@ impl Axis {
     }
 }
 
-/// Cells that are repeated more often.
+/// Cells that have more rounds.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Headline {
-    /// Patterns of their labels.
+    /// Patterns of the cells' labels.
     pub cells: Vec<String>,
-    /// Rounds for each of them and each seed.
+    /// Rounds per cell and seed.
     pub repeats: u32,
 }
 
-/// Which cells of all combinations run.
+/// Selects the cells that run.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Matrix {
-    /// So many, drawn with `seed` (headline cells come on top); absent: all. `--all` runs all.
+    /// The number of cells, drawn with `seed`, besides the headline cells; absent: all. `--all` runs all.
     pub sample: Option<usize>,
-    /// Of the sample.
+    /// The seed of the sample.
     #[serde(default)]
     pub seed: u64,
-    /// Those repeated more often.
+    /// Cells that have more rounds and always run.
     #[serde(default)]
     pub headline: Headline,
 }
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_hang_on_seed_and_name_alone() {
+    fn draws_depend_only_on_seed_and_name() {
         let d = between("10 Mbit/s", "20 Mbit/s", false);
         assert_eq!(d.value("a", 1).unwrap(), d.value("a", 1).unwrap());
         assert_ne!(d.value("a", 1).unwrap(), d.value("a", 2).unwrap());
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn faulty_draws_are_refused() {
+    fn invalid_draws_are_rejected() {
         assert!(between("10 Mbit/s", "20 ms", false).value("a", 1).is_err());
         assert!(between("20 ms", "10 ms", false).value("a", 1).is_err());
         assert!(between("0 ms", "10 ms", true).value("a", 1).is_err());
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn every_seed_picks_a_case() {
+    fn every_seed_selects_a_case() {
         let axis: Axis = toml::from_str("name='x'\nby='seed'\nvalues=['a','b','c']").unwrap();
         let label = |seed| axis.case_of_seed(seed).unwrap().label;
         assert_eq!([1, 2, 3, 4, 0, u64::MAX].map(label), ["a", "b", "c", "a", "c", "c"]);

@@ -1,7 +1,7 @@
-//! An experiment's plan: what its TOML file says.
+//! The plan of an experiment, from its TOML file.
 //!
-//! docs/experiments.md is the reference for who writes one. Unknown keys are
-//! refused everywhere, so that a misspelt bound cannot be lost in silence.
+//! docs/experiments.md is the reference for authors of plans. Unknown keys are rejected everywhere, so that a misspelt
+//! bound is not silently ignored.
 
 mod arm;
 mod check;
@@ -18,7 +18,7 @@ use serde::Deserialize;
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_units::likeness;
 
-/// Where an experiment takes place.
+/// Where an experiment runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -29,43 +29,43 @@ pub enum Kind {
     Host,
 }
 
-/// How long one network and its services live.
+/// The lifetime of a network and its services.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
-    /// Each arm gets a fresh one: same link state, same random losses.
+    /// Each arm gets a fresh network, with the same link state and the same random losses.
     #[default]
     Arm,
-    /// All arms of a round share one.
+    /// All arms of a round share a network.
     Round,
 }
 
-/// What makes a run count.
+/// The conditions under which a run is valid.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Validity {
-    /// Largest 99th percentile of packets' lateness in the lab; absent: not judged.
+    /// Largest 99th percentile of the lateness of packets in the lab; absent: not checked.
     #[serde(default, with = "thalweg_units::serde_duration::option")]
     pub lateness_p99: Option<Duration>,
     /// Largest share of an arm's time in which some task waited for a CPU, 0..=1.
     #[serde(default, with = "optional_share")]
     pub cpu_pressure: Option<f64>,
-    /// The congestion control that every data connection must have used; may hold placeholders.
+    /// The congestion control that every data connection must use; may contain placeholders.
     pub congestion_control: Option<String>,
     /// How often an arm may run in a round until it is within the bounds.
     ///
-    /// Only the bounds above decide, never a result; attempts are recorded.
+    /// Only these bounds decide, never a result. The number of attempts is recorded.
     #[serde(default = "one")]
     pub attempts: u32,
 }
 
-/// What `--quick` changes.
+/// The changes that `--quick` makes.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quick {
-    /// Instead of the plan's.
+    /// Seeds that replace the plan's.
     pub seeds: Option<Seeds>,
-    /// Instead of the plan's.
+    /// Repeats that replace the plan's.
     pub repeats: Option<u32>,
     /// Patterns of the arms to run; absent: all.
     pub arms: Option<Vec<String>>,
@@ -74,66 +74,66 @@ pub struct Quick {
     /// Parameters that replace the plan's.
     #[serde(default)]
     pub params: BTreeMap<String, toml::Value>,
-    /// Checks that this cannot judge.
+    /// Checks that a quick run cannot evaluate.
     #[serde(default)]
     pub not_evaluated: Vec<String>,
 }
 
-/// A fixture made for the run, in its scratch directory.
+/// A fixture: a file created for the run in its scratch directory.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fixture {
-    /// Its placeholder: `{name}` is the path, `{name.bytes}` and `{name.blake3}` are known.
+    /// The placeholder's name: `{name}` is the path; random files also have `{name.bytes}` and `{name.blake3}`.
     pub name: String,
     /// Path below the scratch directory.
     pub path: String,
-    /// Random bytes of this size (a quantity, may hold placeholders) …
+    /// Random bytes of this size (a quantity, may contain placeholders) …
     pub size: Option<String>,
     /// … or this text, with placeholders.
     pub content: Option<String>,
 }
 
-/// A program that runs beside the arms.
+/// A program that runs alongside the arms.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
-    /// Its name; an instance is `name@host`.
+    /// The name; an instance is `name@host`.
     pub name: String,
     /// Host or hosts (an instance on each); absent in `kind = "host"`.
     #[serde(default)]
     pub host: OneOrMany,
     /// Program and arguments.
     pub command: Vec<String>,
-    /// Programs that must be installed; else `otherwise` runs, or those arms that need it are skipped.
+    /// Programs that must be installed; otherwise `otherwise` runs, or arms that need the service are skipped.
     #[serde(default)]
     pub requires: Vec<String>,
-    /// Program and arguments where `requires` is not met.
+    /// Program and arguments if `requires` is not met.
     pub otherwise: Option<Vec<String>>,
-    /// When it counts as up.
+    /// When it counts as ready.
     #[serde(default)]
     pub ready: Ready,
-    /// Runs only in cells where each of these parameters has one of the values.
+    /// It runs only in cells in which each of these parameters has one of the values.
     #[serde(default)]
     pub when: BTreeMap<String, Vec<toml::Value>>,
-    /// Patterns of the arms it runs for; absent: all. Needs `network = "arm"`.
+    /// Patterns of the arms for which it runs; absent: all. Needs `network = "arm"`.
     pub arms: Option<Vec<String>>,
 }
 
-/// When a service counts as up; the empty condition: at once.
+/// When a service counts as ready; without a condition it is ready at once.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ready {
-    /// A TCP listener on this port (may be a placeholder).
+    /// It listens on this TCP port (may be a placeholder).
     pub port: Option<toml::Value>,
-    /// A line with this text on its output.
+    /// Its output contains this text.
     pub line: Option<String>,
-    /// It has ended, with success: a preparation.
+    /// It has ended with success: a preparation step.
     #[serde(default)]
     pub exit: bool,
-    /// How long that may take.
+    /// The longest time until it is ready.
     #[serde(default = "twenty_seconds", with = "thalweg_units::serde_duration")]
     pub within: Duration,
-    /// For the estimate, where it takes long; may hold placeholders.
+    /// The expected time, for the estimate; may contain placeholders.
     pub expect: Option<String>,
 }
 
@@ -143,20 +143,20 @@ impl Default for Ready {
     }
 }
 
-/// A service that is not up by then will not come up, unless its plan knows better.
+/// The default time limit for a service to become ready.
 const fn twenty_seconds() -> Duration {
     Duration::from_secs(20)
 }
 
-/// What is known of a metric beforehand.
+/// Properties of a metric.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MetricInfo {
-    /// Which direction is good; absent: lower for times, higher for all else.
+    /// Which direction is better; absent: lower for times, higher for all other units.
     pub better: Option<Better>,
 }
 
-/// Which direction of a metric is good.
+/// Which direction of a metric is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
@@ -166,57 +166,58 @@ pub enum Better {
     Lower,
 }
 
-/// The network's own bound on the headline metric, from the topology.
+/// The network's bound on the headline metric, from the topology.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
-    /// Where the data starts.
+    /// The source of the data.
     pub from: String,
-    /// Where it ends.
+    /// The destination of the data.
     pub to: String,
     /// Hosts that may relay.
     #[serde(default)]
     pub via: Vec<String>,
 }
 
-/// A plan, whole.
+/// A complete plan.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// Its name: the file's.
+    /// The name: that of the file.
     pub name: String,
-    /// What it is to show, in a sentence.
+    /// The claim to show, in a sentence.
     pub claim: String,
-    /// Where the claim comes from.
+    /// The source of the claim.
     pub paper: Option<String>,
-    /// Where it takes place.
+    /// Where it runs.
     pub kind: Kind,
-    /// The longest that a full run may be estimated at.
+    /// The largest allowed estimate of a full run.
     #[serde(default = "twenty_minutes", with = "thalweg_units::serde_duration")]
     pub budget: Duration,
-    /// The table's metrics; its ratios are of the first.
+    /// The metrics in the table; its ratios are of the first one.
     pub headline: OneOrMany,
-    /// An axis of `vary` whose cases have rows of their own: scenes so different that a median over them is none's.
+    /// An axis of `vary` whose cases have separate rows, because they are so different that a median over them would be
+    /// meaningless.
     pub rows_by: Option<String>,
-    /// One round each.
+    /// The seeds of rounds.
     #[serde(default)]
     pub seeds: Seeds,
     /// Rounds per cell and seed.
     #[serde(default = "one")]
     pub repeats: u32,
-    /// Rounds beside each other, 1 or more, each in a lab of its own; what is compared is of one round,
-    /// and `validity` says whether the machine could bear it.
+    /// The number of concurrent rounds, at least 1, each in its own lab. Arms are compared only within a round, and
+    /// `validity` detects an overloaded machine.
     #[serde(default = "one_at_a_time")]
     pub abreast: usize,
-    /// How long one network lives.
+    /// The lifetime of a network.
     #[serde(default)]
     pub network: Scope,
-    /// Pause between the services' start and the arm's.
+    /// The pause between the start of the services and that of the arm.
     #[serde(default, with = "thalweg_units::serde_duration")]
     pub settle: Duration,
-    /// When a run counts.
+    /// The conditions under which a run is valid.
     pub validity: Validity,
-    /// The run in a minute.
+    /// The quick run, which takes a minute at most.
     #[serde(default)]
     pub quick: Quick,
     /// Values for placeholders.
@@ -225,33 +226,33 @@ pub struct Plan {
     /// Values drawn from the round's seed.
     #[serde(default)]
     pub draw: BTreeMap<String, Draw>,
-    /// Names for which a free TCP port is found: `{port.NAME}`.
+    /// Names of free TCP ports: `{port.NAME}`.
     #[serde(default)]
     pub ports: Vec<String>,
-    /// The network: a table of docs/lab.md, or the name of a file beside the plan.
+    /// The network: a table as in docs/lab.md, or the name of a file beside the plan.
     pub topology: Option<toml::Value>,
-    /// The cells.
+    /// The axes of the cells.
     #[serde(default)]
     pub vary: Vec<Axis>,
-    /// Which of the cells.
+    /// Selects the cells that run.
     #[serde(default)]
     pub matrix: Matrix,
     /// Fixtures.
     #[serde(default)]
     pub file: Vec<Fixture>,
-    /// Programs beside the arms.
+    /// Programs that run alongside the arms.
     #[serde(default)]
     pub service: Vec<Service>,
-    /// What is compared.
+    /// The arms to compare.
     pub arm: Vec<Arm>,
-    /// What is known of the metrics.
+    /// Properties of metrics.
     #[serde(default)]
     pub metric: BTreeMap<String, MetricInfo>,
-    /// The network's own bound.
+    /// The network's bound on the headline metric.
     pub limit: Option<Limit>,
-    /// What must hold.
+    /// The checks that must hold.
     pub check: Vec<Check>,
-    /// Pictures of the result.
+    /// Plots of the result.
     #[serde(default)]
     pub plot: Vec<Plot>,
 }
@@ -283,11 +284,11 @@ impl OneOrMany {
 }
 
 impl Plan {
-    /// Reads a plan; `origin` names it in errors.
+    /// Parses and validates a plan; `origin` names it in errors.
     ///
     /// # Errors
-    /// With the line on a fault of form, or in words on a fault of sense
-    /// (an unknown arm in a check, an unknown placeholder, an estimate beyond the budget …).
+    /// On a syntax error, with its line, or on a semantic error (an unknown arm in a check, an unknown placeholder, an
+    /// estimate beyond the budget …).
     pub fn parse(text: &str, origin: &str) -> Result<Self> {
         let fault = |why: String| ExperimentError::Plan { plan: origin.to_owned(), why };
         let syntax = |e: toml::de::Error| {
@@ -301,20 +302,20 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The metric of the table's ratios.
+    /// The metric of the ratios in the table.
     pub fn headline(&self) -> &str {
         self.headline.list().first().map_or("", String::as_str)
     }
 
-    /// Which direction of `metric` is good; `unit` decides where the plan is silent.
+    /// Which direction of `metric` is better; `unit` decides if the plan does not say.
     pub fn better(&self, metric: &str, unit: &str) -> Better {
-        let told = self.metric.get(metric).and_then(|m| m.better);
+        let given = self.metric.get(metric).and_then(|m| m.better);
         let time = matches!(unit, "s" | "ms" | "us" | "µs" | "min");
-        told.unwrap_or(if time { Better::Lower } else { Better::Higher })
+        given.unwrap_or(if time { Better::Lower } else { Better::Higher })
     }
 }
 
-/// Every combination of the values, the last name's fastest.
+/// Every combination of the values; the values of the last name vary fastest.
 fn combinations(each: &BTreeMap<String, Vec<String>>) -> Vec<BTreeMap<String, String>> {
     each.iter().fold(vec![BTreeMap::new()], |so_far, (name, values)| {
         let extend = |c: &BTreeMap<String, String>| {
@@ -341,7 +342,7 @@ fn twenty_minutes() -> Duration {
     Duration::from_secs(20 * 60)
 }
 
-/// An optional share, as a percentage with its sign.
+/// For `#[serde(with)]`: an optional share, written as a percentage like `"50 %"`.
 mod optional_share {
     use serde::{Deserialize, Deserializer, de};
 

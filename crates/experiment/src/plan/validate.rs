@@ -1,4 +1,4 @@
-//! What a plan must make sense of before anything runs.
+//! Validates a plan before it runs.
 
 use super::{Aggregate, Arm, Check, Kind, Plan, PlotKind, Scope, Selector, Service};
 use crate::{
@@ -8,17 +8,17 @@ use crate::{
 };
 use std::{collections::BTreeSet, time::Duration};
 
-/// A quick run's longest estimate.
+/// The largest allowed estimate of a quick run.
 const QUICK_MAX: Duration = Duration::from_secs(60);
 
-/// Nothing, or a fault of sense in words.
+/// The result of a validation: the error message, if any.
 type Checked = Result<(), String>;
 
-/// Every fault of sense; the first found is told.
+/// Validates the whole plan. Returns the first error.
 pub(super) fn plan(plan: &Plan) -> Checked {
     names(plan)?;
-    places(plan)?;
-    abreast(plan)?;
+    topology_and_hosts(plan)?;
+    concurrent_rounds(plan)?;
     placeholders_known(plan)?;
     plan.arm.iter().try_for_each(|a| arm(plan, a))?;
     plan.service.iter().try_for_each(|s| service(plan, s))?;
@@ -45,7 +45,7 @@ fn names(plan: &Plan) -> Checked {
 fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Checked {
     let mut seen = BTreeSet::new();
     for name in names {
-        // `{}` is for placeholders, `|` for tables, `*` for patterns.
+        // `{}` are for placeholders, `|` for tables, `*` for patterns.
         if name.is_empty() || name.contains(['{', '}', '|', '*', '\n']) {
             return Err(format!("`{name}` is no name for a {what}: it is empty or has {{ }} | *"));
         }
@@ -56,9 +56,9 @@ fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Checked {
     Ok(())
 }
 
-/// Rounds beside each other share no ports in labs, the plan's or those that its loads make, and these say whether packets
-/// came late.
-fn abreast(plan: &Plan) -> Checked {
+/// Concurrent rounds need labs, in which the ports of the plan and of its loads do not collide, and a bound on
+/// lateness, which detects an overloaded machine.
+fn concurrent_rounds(plan: &Plan) -> Checked {
     let is_lab = plan.kind == Kind::Lab || (plan.ports.is_empty() && plan.service.is_empty());
     let apart = is_lab && plan.validity.lateness_p99.is_some();
     match plan.abreast {
@@ -71,8 +71,8 @@ fn abreast(plan: &Plan) -> Checked {
     }
 }
 
-/// Lab plans need a topology and hosts, host plans neither.
-fn places(plan: &Plan) -> Checked {
+/// Lab plans need a topology and hosts; host plans must have neither.
+fn topology_and_hosts(plan: &Plan) -> Checked {
     let lab = plan.kind == Kind::Lab;
     if lab != plan.topology.is_some() {
         return Err("`topology` belongs to kind = \"lab\", and is needed there".into());
@@ -199,7 +199,7 @@ fn check(plan: &Plan, check: &Check) -> Checked {
     Ok(())
 }
 
-/// The arm patterns of a selector; a label in a `named` pattern stands for anything.
+/// The arm patterns of a selector. A label in a `named` pattern matches any text.
 fn selector_patterns(selector: &Selector) -> Result<Vec<String>, String> {
     match selector {
         Selector::Each(list) => Ok(list.list().to_vec()),

@@ -1,4 +1,4 @@
-//! One run of one arm.
+//! Runs an arm once.
 
 use super::{
     bench::Bench,
@@ -28,23 +28,23 @@ use std::{
 };
 use thalweg_lab::pressure::Pressure;
 
-/// How often faults that wait for a line or a size, and the wish to stop, are looked at.
-const LOOK: Duration = Duration::from_millis(20);
-/// The same when no fault is left.
-const SELDOM: Duration = Duration::from_millis(200);
+/// How often to check for a stop request and for faults that wait for a line or a size.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// How often to check for a stop request when no fault is left.
+const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What an arm needs beside its network.
+/// The inputs of an arm besides its network.
 #[derive(Debug)]
 pub struct Context<'a> {
     /// The plan.
     pub plan: &'a Plan,
-    /// What is known of the random files.
+    /// Size and hash of the random files.
     pub made: &'a BTreeMap<String, Made>,
-    /// The wish to stop.
+    /// The stop request.
     pub stop: &'a Stop,
-    /// The version that the arm's program gave.
+    /// The version that the arm's program reported.
     pub version: Option<String>,
-    /// A directory for the arm's output, empty, removed by the caller.
+    /// An empty directory for the arm's output, which the caller removes.
     pub out: PathBuf,
 }
 
@@ -55,9 +55,9 @@ struct Client {
     out: PathBuf,
 }
 
-/// What the loop saw.
+/// The observations while the arm ran.
 struct Observed {
-    /// When each ended; `None`: it had to be killed.
+    /// When each program ended; `None`: it was killed after the timeout.
     ends: Vec<Option<Instant>>,
     sockets: Sockets,
 }
@@ -65,7 +65,7 @@ struct Observed {
 /// Runs `arm` once on `bench`.
 ///
 /// # Errors
-/// What prevents a run at all; what the arm itself did wrong is in the record.
+/// If the arm cannot be run. A failure of the arm itself is in the record.
 pub fn run(arm: &Arm, bench: &mut Bench, context: &Context<'_>) -> Result<ArmRecord> {
     let clients = clients(arm, bench, context)?;
     let shown =
@@ -131,7 +131,7 @@ fn spawn_all(arm: &Arm, clients: &[Client], bench: &Bench) -> Result<Vec<Process
     clients.iter().map(spawn).collect()
 }
 
-/// Waits for the programs' ends, with faults at their times and samples of sockets beside.
+/// Waits for the ends of the programs, while injecting faults and sampling sockets.
 fn observe(
     arm: &Arm,
     clients: &[Client],
@@ -147,7 +147,7 @@ fn observe(
     let mut faults = Faults::of(arm, &first.values, &first.out)?;
     let (network, services) = (&bench.network, &mut bench.services);
     thread::scope(|scope| {
-        // Nothing is ever sent: its end is the message.
+        // Nothing is ever sent: closing the channel stops the sampler.
         let (stop_sampling, stopped) = mpsc::sync_channel(0);
         let sampling = scope.spawn(|| {
             let stopped = stopped;
@@ -159,7 +159,7 @@ fn observe(
         };
         let ends = wait_all(arm, processes, context.stop, &mut strike);
         drop(stop_sampling);
-        // A sampler that panicked has seen nothing.
+        // A sampler that panicked counts as without samples.
         Ok(Observed { sockets: sampling.join().unwrap_or_default(), ends: ends? })
     })
 }
@@ -170,7 +170,7 @@ fn wait_all(
     stop: &Stop,
     strike: &mut dyn FnMut(Duration, &[Process]) -> Result<bool>,
 ) -> Result<Vec<Option<Instant>>> {
-    // One message of each process.
+    // Each process sends one message.
     let (to, from) = mpsc::sync_channel(processes.len());
     for (i, process) in processes.iter().enumerate() {
         process.notify(i, to.clone());
@@ -180,7 +180,7 @@ fn wait_all(
     while ends.iter().any(Option::is_none) {
         stop.check()?;
         let elapsed = started.elapsed();
-        let pause = if strike(elapsed, processes)? { SELDOM } else { LOOK };
+        let pause = if strike(elapsed, processes)? { IDLE_POLL_INTERVAL } else { POLL_INTERVAL };
         let left = arm.timeout.saturating_sub(elapsed);
         if left.is_zero() {
             processes.iter_mut().for_each(Process::kill);
@@ -194,7 +194,7 @@ fn wait_all(
     Ok(ends)
 }
 
-/// The hosts whose sockets say how an arm's data travelled.
+/// The hosts whose sockets are sampled while the arm runs.
 fn sampled_hosts(arm: &Arm, plan: &Plan, values: &Values) -> Result<Vec<String>> {
     if let Some(hosts) = &arm.sample {
         return values.render_args(hosts, Face::Real);
@@ -208,10 +208,10 @@ fn sampled_hosts(arm: &Arm, plan: &Plan, values: &Values) -> Result<Vec<String>>
     Ok(hosts)
 }
 
-/// Takes the metrics of all clients into the record.
+/// Checks the outcome of all clients and adds their metrics to the record.
 ///
 /// # Errors
-/// The first thing that went wrong, in words.
+/// The first failure, as a message.
 fn judge(
     arm: &Arm,
     clients: &[Client],
@@ -234,7 +234,7 @@ fn judge(
             all.entry(name).or_default().push(sample);
         }
     }
-    // Of several clients at once, the plain name is the median.
+    // With several clients, the metric without a host is their median.
     for (name, samples) in all {
         let values: Vec<f64> = samples.iter().map(|s| s.value).collect();
         if let (Some(first), Some(value)) = (samples.first(), summary::median(&values)) {
@@ -255,7 +255,7 @@ fn succeeded(arm: &Arm, ended: &Ended, process: &Process) -> Result<(), String> 
     Err(format!("{status}: {said}"))
 }
 
-/// `elapsed`, `cpu`, with `verify` also `goodput`, and what the arm itself printed.
+/// The metrics of a client: `elapsed`, `cpu`, with `verify` also `goodput`, and those that the arm printed.
 fn metrics(
     arm: &Arm,
     client: &Client,
@@ -288,7 +288,7 @@ fn metrics(
     Ok(metrics)
 }
 
-/// A tool that runs a lab itself reports its conditions: those of its own window count.
+/// Replaces the conditions by those that the arm reports, if it runs a lab itself.
 fn own_conditions(record: &mut ArmRecord) {
     let own = |name: &str, unit: &str| record.metrics.get(name).filter(|s| s.unit == unit);
     let lateness = own("lateness_p99", "us").map(|s| s.value.ceil() as u64);
@@ -297,7 +297,7 @@ fn own_conditions(record: &mut ArmRecord) {
     record.cpu_pressure = pressure.or(record.cpu_pressure);
 }
 
-/// Metrics that are the lab's record of a link.
+/// Adds the metrics that come from the lab's record of a link.
 fn add_truth(arm: &Arm, network: &Network, record: &mut ArmRecord) -> Result<()> {
     for (name, source) in &arm.metrics {
         let Some(link) = &source.link else { continue };
@@ -311,7 +311,7 @@ fn add_truth(arm: &Arm, network: &Network, record: &mut ArmRecord) -> Result<()>
     Ok(())
 }
 
-/// The bytes are right, or nothing else counts.
+/// Checks that the arm's output file is correct; otherwise the arm has failed.
 fn verify(out: &std::path::Path, wanted: &Made) -> Result<(), String> {
     match fixture::measure(out) {
         Ok(got) if got == *wanted => Ok(()),
@@ -323,10 +323,10 @@ fn verify(out: &std::path::Path, wanted: &Made) -> Result<(), String> {
     }
 }
 
-/// An empty directory for an arm's output.
+/// Creates an empty directory for an arm's output.
 ///
 /// # Errors
-/// When it cannot be made.
+/// If it cannot be created or emptied.
 pub fn empty_directory(path: PathBuf) -> Result<PathBuf> {
     match fs::remove_dir_all(&path) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {

@@ -1,4 +1,4 @@
-//! A network with its services, ready for an arm.
+//! The bench: a network with its services, ready for an arm.
 
 use super::{
     fixture::{self, Made},
@@ -19,18 +19,18 @@ use std::{
 };
 use thalweg_lab::topology::Topology;
 
-/// Everything around an arm. Services end before the network.
+/// The environment of an arm. Services end before the network.
 #[derive(Debug)]
 pub struct Bench {
-    /// The programs beside it.
+    /// The services of the arm.
     pub services: Services,
-    /// Where they run.
+    /// The network in which they run.
     pub network: Network,
-    /// The placeholders' values here.
+    /// The values of placeholders in this network.
     pub values: Values,
 }
 
-/// What a bench is built from.
+/// The inputs for starting a bench.
 #[derive(Debug)]
 pub struct Blueprint<'a> {
     /// The plan.
@@ -39,19 +39,19 @@ pub struct Blueprint<'a> {
     pub topology: Option<&'a Topology>,
     /// The round's values.
     pub values: &'a Values,
-    /// Where fixtures are.
+    /// The directory of fixtures.
     pub scratch: &'a Path,
-    /// What is known of the random ones.
+    /// Size and hash of the random fixtures.
     pub made: &'a BTreeMap<String, Made>,
-    /// The wish to stop.
+    /// The stop request.
     pub stop: &'a Stop,
 }
 
 impl Bench {
-    /// Starts the network and the services of `arm` (all, where none is given), and lets them settle.
+    /// Starts the network and the services of `arm` (of all arms for `None`), and lets them settle.
     ///
     /// # Errors
-    /// When the lab or a service does not come up.
+    /// If the lab or a service does not start.
     pub fn start(blueprint: &Blueprint<'_>, arm: Option<&Arm>) -> Result<Self> {
         let Blueprint { plan, topology, scratch, stop, .. } = blueprint;
         let network = Network::start(*topology)?;
@@ -68,7 +68,7 @@ impl Bench {
     }
 }
 
-/// Lets traffic reach its steady state: part of the experiment, not a wait for a condition.
+/// Waits for traffic to reach its steady state. The pause is part of the experiment and not a wait for a condition.
 fn settle(pause: Duration, stop: &Stop) -> Result<()> {
     let until = Instant::now() + pause;
     while let Some(left) = until.checked_duration_since(Instant::now()).filter(|d| !d.is_zero()) {

@@ -1,4 +1,4 @@
-//! What a program prints, read beside it so that it never blocks on us.
+//! Captures the output of a program on a separate thread, so that the program never blocks on it.
 
 use std::{
     io::Read,
@@ -7,27 +7,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The most of an arm's output that is kept: JSON with series of a long run is some MB. A longer
-/// output is an error.
+/// The most of an arm's output that is kept, bytes: JSON with the series of a long run has some MB. A longer output is
+/// an error.
 pub const WHOLE_MAX: usize = 16 << 20;
-/// The most of anything else: what an error message can show. Of a longer one only the end is kept.
+/// The most of other output that is kept, bytes: enough for error messages. Only the end of a longer output is kept.
 pub const TAIL_MAX: usize = 64 << 10;
 
-/// The output of a program, growing.
+/// The output of a program so far.
 #[derive(Clone, Debug)]
-pub struct Capture(Arc<(Mutex<Kept>, Condvar)>);
+pub struct Capture(Arc<(Mutex<Tail>, Condvar)>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct Tail {
     bytes: Vec<u8>,
     dropped: bool,
     ended: bool,
 }
 
 impl Capture {
-    /// Reads `stream` to its end on a thread of its own, keeping its last `max` bytes.
+    /// Reads `stream` to its end on a separate thread, and keeps its last `max` bytes.
     pub fn of(mut stream: impl Read + Send + 'static, max: usize) -> Self {
-        let shared = Arc::new((Mutex::new(Kept::default()), Condvar::new()));
+        let shared = Arc::new((Mutex::new(Tail::default()), Condvar::new()));
         let capture = Self(Arc::clone(&shared));
         thread::spawn(move || {
             let mut buffer = vec![0; 64 << 10];
@@ -40,40 +40,39 @@ impl Capture {
         capture
     }
 
-    /// Waits for the end of the output, no longer than `patience`: a program
-    /// that left a child behind may keep it open.
+    /// Waits for the end of the output, at most for `patience`: a child that the program left behind may keep it open.
     pub fn wait_end(&self, patience: Duration) {
         let deadline = Instant::now() + patience;
-        let mut kept = lock(&self.0.0);
-        while !kept.ended {
+        let mut tail = lock(&self.0.0);
+        while !tail.ended {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            kept = match self.0.1.wait_timeout(kept, left) {
-                Ok((kept, _)) => kept,
+            tail = match self.0.1.wait_timeout(tail, left) {
+                Ok((tail, _)) => tail,
                 Err(poisoned) => poisoned.into_inner().0,
             };
         }
     }
 
-    /// What is kept so far.
+    /// The output that is kept so far.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&lock(&self.0.0).bytes).into_owned()
     }
 
-    /// Whether a part was too long to be kept.
+    /// Whether the output was too long to be kept completely.
     pub fn dropped(&self) -> bool {
         lock(&self.0.0).dropped
     }
 
-    /// Whether `text` has been printed.
+    /// Whether the kept output contains `text`; `false` for an empty text.
     pub fn contains(&self, text: &str) -> bool {
-        let kept = lock(&self.0.0);
-        !text.is_empty() && kept.bytes.windows(text.len()).any(|w| w == text.as_bytes())
+        let tail = lock(&self.0.0);
+        !text.is_empty() && tail.bytes.windows(text.len()).any(|w| w == text.as_bytes())
     }
 
-    /// The last lines, for an error message.
+    /// The last `n` non-empty lines, for an error message.
     pub fn last_lines(&self, n: usize) -> String {
         let text = self.text();
         let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
@@ -81,7 +80,7 @@ impl Capture {
     }
 }
 
-impl Kept {
+impl Tail {
     fn keep(&mut self, new: &[u8], max: usize) {
         self.bytes.extend_from_slice(new);
         if self.bytes.len() > max {
@@ -91,8 +90,8 @@ impl Kept {
     }
 }
 
-fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
-    kept.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+fn lock(tail: &Mutex<Tail>) -> MutexGuard<'_, Tail> {
+    tail.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 #[cfg(test)]

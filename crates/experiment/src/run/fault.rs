@@ -1,4 +1,4 @@
-//! What happens while an arm runs: kills, changed links, programs started.
+//! Injects faults while an arm runs: signals, changes of links, programs.
 
 use super::{network::Network, process::Process, service::Services};
 use crate::{
@@ -16,7 +16,7 @@ use std::{
 };
 use thalweg_units::{ByteSize, parse_duration};
 
-/// When a fault strikes.
+/// The trigger of a fault.
 #[derive(Debug)]
 enum When {
     At(Duration),
@@ -24,29 +24,29 @@ enum When {
     Bytes(u64, PathBuf),
 }
 
-/// The faults of an arm that have not struck yet.
+/// The faults of an arm that have not occurred yet.
 #[derive(Debug)]
 pub struct Faults<'a>(Vec<(When, &'a Fault)>);
 
 impl<'a> Faults<'a> {
-    /// Reads an arm's faults; `out` is its output file.
+    /// Reads the faults of an arm; `out` is its output file.
     ///
     /// # Errors
-    /// A trigger that is no duration, size or text.
+    /// If a trigger is not a valid duration or size.
     pub fn of(arm: &'a Arm, values: &Values, out: &Path) -> Result<Self> {
         let read = |fault: &'a Fault| Ok((when(arm, fault, values, out)?, fault));
         Ok(Self(arm.fault.iter().map(read).collect::<Result<_>>()?))
     }
 
-    /// Whether none is left.
+    /// Whether no fault is left.
     pub fn done(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Lets those strike whose time has come, `elapsed` after the arm's start.
+    /// Injects the faults that are due, `elapsed` after the arm's start.
     ///
     /// # Errors
-    /// When one cannot be done: the arm would not be what the plan says.
+    /// If a fault cannot be injected, because the arm would then not run as the plan says.
     pub fn strike(
         &mut self,
         elapsed: Duration,
@@ -57,8 +57,8 @@ impl<'a> Faults<'a> {
     ) -> Result<()> {
         let mut left = Vec::new();
         for (when, fault) in std::mem::take(&mut self.0) {
-            if has_come(&when, elapsed, processes) {
-                act(fault, network, services, values)?;
+            if is_due(&when, elapsed, processes) {
+                apply(fault, network, services, values)?;
             } else {
                 left.push((when, fault));
             }
@@ -89,7 +89,7 @@ fn when(arm: &Arm, fault: &Fault, values: &Values, out: &Path) -> Result<When> {
     Ok(When::Line(values.render(line, Face::Real)?))
 }
 
-fn has_come(when: &When, elapsed: Duration, processes: &[Process]) -> bool {
+fn is_due(when: &When, elapsed: Duration, processes: &[Process]) -> bool {
     match when {
         When::At(at) => elapsed >= *at,
         When::Line(text) => {
@@ -99,7 +99,7 @@ fn has_come(when: &When, elapsed: Duration, processes: &[Process]) -> bool {
     }
 }
 
-/// The size of the largest file that matches; the last part of `file` may be a pattern.
+/// The size of the largest matching file; the last component of `file` may be a pattern.
 fn largest(file: &Path) -> u64 {
     let (Some(parent), Some(name)) = (file.parent(), file.file_name()) else { return 0 };
     let name = name.to_string_lossy();
@@ -108,7 +108,7 @@ fn largest(file: &Path) -> u64 {
     matching.filter_map(|e| Some(e.metadata().ok()?.len())).max().unwrap_or(0)
 }
 
-fn act(fault: &Fault, network: &Network, services: &mut Services, values: &Values) -> Result<()> {
+fn apply(fault: &Fault, network: &Network, services: &mut Services, values: &Values) -> Result<()> {
     if let Some(wanted) = &fault.kill {
         let wanted = values.render(wanted, Face::Real)?;
         return services.signal(&wanted, signal(fault.signal));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_signal_is_refused_and_none_means_kill() {
+    fn an_unknown_signal_is_rejected_and_the_default_is_kill() {
         let fault = |rest: &str| {
             toml::from_str::<Fault>(&format!("when = {{ at = '1 s' }}\nkill = 'x'\n{rest}"))
         };

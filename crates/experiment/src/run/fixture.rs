@@ -1,4 +1,4 @@
-//! Files made for a run.
+//! Fixtures: files created for a run.
 
 use crate::{
     error::{ExperimentError, Result},
@@ -14,12 +14,12 @@ use std::{
 };
 use thalweg_units::ByteSize;
 
-/// The seed of all fixtures: the same bytes in every round and every run.
+/// The seed of all fixtures, which therefore have the same bytes in every round and every run.
 const SEED: u64 = 1;
-/// Bytes handled at a time.
+/// Bytes processed at once.
 const BLOCK: usize = 64 << 10;
 
-/// What is known of a random file.
+/// Size and hash of a random file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Made {
     /// Its size.
@@ -28,11 +28,11 @@ pub struct Made {
     pub blake3: String,
 }
 
-/// Makes the random files of a plan below `scratch`, those that `made` does not have with the size that
-/// these values give: a cell may ask for another.
+/// Creates the random files of a plan below `scratch`, unless `made` already has them with the size that `values` give;
+/// the size may differ between cells.
 ///
 /// # Errors
-/// A size that is none, or a file that cannot be written.
+/// If a size is invalid or a file cannot be written.
 pub fn make_random(
     plan: &Plan,
     scratch: &Path,
@@ -54,10 +54,10 @@ pub fn make_random(
     Ok(())
 }
 
-/// Writes the text files of a plan, with the values of this network.
+/// Writes the text files of a plan with the values of this network.
 ///
 /// # Errors
-/// An unknown placeholder, or a file that cannot be written.
+/// If a placeholder is unknown or a file cannot be written.
 pub fn write_texts(plan: &Plan, scratch: &Path, values: &Values) -> Result<()> {
     for file in &plan.file {
         if let Some(content) = &file.content {
@@ -69,7 +69,7 @@ pub fn write_texts(plan: &Plan, scratch: &Path, values: &Values) -> Result<()> {
     Ok(())
 }
 
-/// Sets `{name}`, `{name.bytes}`, `{name.blake3}` of all fixtures.
+/// Sets `{name}` of all fixtures, and `{name.bytes}` and `{name.blake3}` of random ones.
 pub fn set_values(plan: &Plan, scratch: &Path, made: &BTreeMap<String, Made>, values: &mut Values) {
     for file in &plan.file {
         let shown = format!("SCRATCH/{}", file.path);
@@ -81,7 +81,7 @@ pub fn set_values(plan: &Plan, scratch: &Path, made: &BTreeMap<String, Made>, va
     }
 }
 
-/// Below `scratch`, its directory made; names that would leave it are refused.
+/// The path of a fixture below `scratch`, whose directory is created. Paths that would leave `scratch` are rejected.
 fn path_of(file: &Fixture, scratch: &Path) -> Result<std::path::PathBuf> {
     let relative = Path::new(&file.path);
     let plain = relative.components().all(|c| matches!(c, std::path::Component::Normal(_)));
@@ -98,7 +98,7 @@ fn path_of(file: &Fixture, scratch: &Path) -> Result<std::path::PathBuf> {
     Ok(path)
 }
 
-/// Incompressible bytes, so that nothing on the way can cheat.
+/// Writes incompressible bytes, so that no program on the path can gain from compression.
 fn write_random(path: &Path, bytes: u64) -> std::io::Result<Made> {
     let mut rng = generator("fixture", SEED);
     let mut hash = blake3::Hasher::new();
@@ -116,10 +116,10 @@ fn write_random(path: &Path, bytes: u64) -> std::io::Result<Made> {
     Ok(Made { bytes, blake3: hash.finalize().to_hex().to_string() })
 }
 
-/// Size and hash of a file as it is.
+/// Computes size and hash of a file.
 ///
 /// # Errors
-/// The system's.
+/// If it cannot be read.
 pub fn measure(path: &Path) -> std::io::Result<Made> {
     let mut file = BufReader::new(File::open(path)?);
     let mut hash = blake3::Hasher::new();
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_random_file_is_what_it_is_said_to_be() {
+    fn a_random_file_has_the_returned_size_and_hash() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         let made = write_random(&path, 200_001).unwrap();

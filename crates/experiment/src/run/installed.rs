@@ -1,4 +1,4 @@
-//! Which programs there are on this machine, and which version.
+//! Finds installed programs and their versions.
 
 use std::{
     env,
@@ -7,16 +7,16 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Where servers live that an ordinary user's PATH leaves out.
-const FURTHER: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+/// Directories of servers that are not in an ordinary user's PATH.
+const SERVER_DIRS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// The file that `program` stands for; a name with a slash stands for itself.
+/// Finds the executable file of `program`; a name with a slash is a path.
 pub fn find(program: &str) -> Option<PathBuf> {
     if program.contains('/') {
         return Some(PathBuf::from(program)).filter(|p| executable(p));
     }
     let path = env::var_os("PATH").unwrap_or_default();
-    let directories = env::split_paths(&path).chain(FURTHER.iter().map(PathBuf::from));
+    let directories = env::split_paths(&path).chain(SERVER_DIRS.iter().map(PathBuf::from));
     directories.map(|d| d.join(program)).find(|p| executable(p))
 }
 
@@ -24,7 +24,7 @@ fn executable(path: &Path) -> bool {
     path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
-/// Those of `programs` that are missing, as a reason; `None` if all are there.
+/// The missing ones of `programs` as a message; `None` if all are installed.
 pub fn missing(programs: &[String]) -> Option<String> {
     let lost: Vec<&str> =
         programs.iter().map(String::as_str).filter(|p| find(p).is_none()).collect();
@@ -35,7 +35,7 @@ pub fn missing(programs: &[String]) -> Option<String> {
     }
 }
 
-/// The first line that the command prints, on either output.
+/// The first non-empty line that the command prints on standard output, else on standard error.
 pub fn version(argv: &[String]) -> Option<String> {
     let (program, args) = argv.split_first()?;
     let mut command = Command::new(find(program)?);

@@ -1,5 +1,5 @@
-//! Rounds beside each other: each lane has a lab, fixtures and a directory of its own, and runs
-//! one round at a time, all arms in turn.
+//! Runs rounds concurrently: each lane has its own lab, fixtures and directory, and runs one round at a time, all arms
+//! in turn.
 
 use super::{
     Runner,
@@ -28,10 +28,11 @@ use std::{
 use thalweg_console::note;
 use thalweg_lab::topology::Topology;
 
-/// Runs `rounds`, as many at a time as the plan says, and hands each record to `keep` when it is there.
+/// Runs `rounds`, as many at a time as the plan says, and passes each record to `keep` when its round ends. `of` is the
+/// total number of rounds, for progress messages.
 ///
 /// # Errors
-/// The first of a round or of `keep`; the other lanes then stop as after Ctrl-C.
+/// The first error of a round or of `keep`; the other lanes then stop as after Ctrl-C.
 pub fn run(
     runner: &Runner<'_>,
     rounds: Vec<&Round>,
@@ -41,14 +42,14 @@ pub fn run(
     let lanes = rounds.len().min(runner.plan.abreast.max(1));
     let left = Mutex::new(rounds.into_iter());
     let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
-    // No lane has more than one record to tell.
-    let (told, records) = mpsc::sync_channel(lanes);
+    // A lane has at most one record to send.
+    let (results, records) = mpsc::sync_channel(lanes);
     thread::scope(|scope| {
         for number in 0..lanes {
-            let told = told.clone();
-            scope.spawn(move || Lane::of(runner, number).all(of, next, &told));
+            let results = results.clone();
+            scope.spawn(move || Lane::of(runner, number).all(of, next, &results));
         }
-        drop(told);
+        drop(results);
         let mut outcome = Ok(());
         for record in records {
             outcome = outcome.and_then(|()| record.and_then(&mut keep));
@@ -60,7 +61,7 @@ pub fn run(
     })
 }
 
-/// Where one round at a time runs.
+/// A place in which one round at a time runs.
 struct Lane<'a> {
     runner: &'a Runner<'a>,
     scratch: PathBuf,
@@ -78,25 +79,25 @@ impl<'a> Lane<'a> {
         Self { runner, scratch, made: BTreeMap::new() }
     }
 
-    /// Round after round, until none is left or one fails.
+    /// Runs rounds one after the other until none is left or one fails.
     fn all<'r>(
         &mut self,
         of: usize,
         next: impl Fn() -> Option<&'r Round>,
-        told: &mpsc::SyncSender<Result<RoundRecord>>,
+        results: &mpsc::SyncSender<Result<RoundRecord>>,
     ) {
         while let Some(round) = next() {
-            let record = self.whole_round(round, of);
+            let record = self.uninterrupted_round(round, of);
             let failed = record.is_err();
-            if told.send(record).is_err() || failed {
+            if results.send(record).is_err() || failed {
                 return;
             }
         }
     }
 
-    /// A round that nobody interrupted: Ctrl-C reaches the lab as well, whose
-    /// end may be seen first and must not pass for an arm's failure.
-    fn whole_round(&mut self, round: &Round, of: usize) -> Result<RoundRecord> {
+    /// Runs a round and checks that it was not interrupted. Ctrl-C ends the lab as well, and the end of the lab must
+    /// not count as a failure of the arm.
+    fn uninterrupted_round(&mut self, round: &Round, of: usize) -> Result<RoundRecord> {
         let values = self.runner.values(round, &self.scratch)?;
         fixture::make_random(self.runner.plan, &self.scratch, &values, &mut self.made)?;
         let record = self.round(round, of, &values);
@@ -172,7 +173,7 @@ impl<'a> Lane<'a> {
         Ok(records)
     }
 
-    /// Runs an arm until it is within the bounds of validity, as often as the plan allows.
+    /// Runs an arm until it is within the bounds of validity, at most as often as the plan allows.
     fn attempts(
         &self,
         arm: &Arm,
@@ -206,7 +207,7 @@ impl<'a> Lane<'a> {
             Some(bench) => arm::run(arm, bench, &context),
             None => arm::run(arm, &mut Bench::start(blueprint, Some(arm))?, &context),
         };
-        // Outputs are large, and the next arm must not find them.
+        // Outputs are large, and the next arm must not see them.
         let _gone = fs::remove_dir_all(&context.out);
         record
     }

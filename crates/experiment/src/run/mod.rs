@@ -1,4 +1,4 @@
-//! Runs a plan: round by round, all arms in turn; several rounds beside each other if the plan says so.
+//! Runs a plan: round by round, all arms in turn, with several concurrent rounds if the plan says so.
 
 mod arm;
 mod bench;
@@ -40,38 +40,38 @@ use std::{
 use stop::Stop;
 use thalweg_console::note;
 
-/// What a run is to be.
+/// The options of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// Which rounds and arms.
+    /// Selects rounds and arms.
     pub options: Options,
     /// A topology that replaces the plan's.
     pub topology: Option<PathBuf>,
-    /// Where finished rounds and pictures go; each experiment has a directory there.
+    /// The directory of finished rounds and plots; each experiment has a directory in it.
     pub results: PathBuf,
-    /// Do not go on with an unfinished run.
+    /// Do not resume an unfinished run.
     pub fresh: bool,
-    /// Refuse to start unless the result could be committed.
+    /// Fail unless the result could be committed.
     pub for_commit: bool,
 }
 
-/// What a run has come to.
+/// The result of a finished run.
 #[derive(Debug)]
 pub struct Finished {
-    /// The result.
+    /// The report.
     pub report: Report,
-    /// What it says to the caller.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Why it does not count; nothing if it does.
+    /// Why the run is invalid; empty if it is valid.
     pub faults: Vec<String>,
-    /// The pictures.
+    /// The files of the plots.
     pub plots: Vec<PathBuf>,
 }
 
-/// Runs a plan whose text is `text`, found in `directory`; progress goes to standard error.
+/// Runs a plan with the text `text` in `directory`. Progress goes to standard error.
 ///
 /// # Errors
-/// When it cannot be run at all; finished rounds are kept and the next run goes on from them.
+/// If it cannot be run or is interrupted. Finished rounds are kept, and the next run resumes from them.
 pub fn run(plan: &Plan, text: &str, directory: &Path, request: &Request) -> Result<Finished> {
     let commit = library::sources(text, directory);
     if request.for_commit {
@@ -88,7 +88,7 @@ pub fn run(plan: &Plan, text: &str, directory: &Path, request: &Request) -> Resu
     runner.finish(&journal, &rounds, commit)
 }
 
-/// What stays the same over all rounds.
+/// The state that is the same for all rounds.
 struct Runner<'a> {
     plan: &'a Plan,
     directory: &'a Path,
@@ -124,7 +124,7 @@ impl<'a> Runner<'a> {
         Ok(runner)
     }
 
-    /// The values of a round that hold in every network; its fixtures are below `scratch`.
+    /// The values of a round that do not depend on its network; its fixtures are below `scratch`.
     fn values(&self, round: &Round, scratch: &Path) -> Result<Values> {
         let mut values = round.parameters(self.plan, self.request.options.quick)?;
         values.set_path("scratch", scratch, "SCRATCH");
@@ -172,7 +172,7 @@ impl<'a> Runner<'a> {
     }
 
     fn finish(&self, journal: &Journal, rounds: &[Round], commit: String) -> Result<Finished> {
-        // In the plan's order: lanes end theirs as they come.
+        // In the order of the plan: lanes finish rounds in any order.
         let of = |round: &Round| journal.rounds().iter().find(|r| r.is_of(round)).cloned();
         let records: Vec<RoundRecord> = rounds.iter().filter_map(of).collect();
         let quick = self.request.options.quick;

@@ -1,4 +1,4 @@
-//! Where programs run: hosts of a lab, or this machine.
+//! The network in which programs run: a lab, or the loopback of this machine.
 
 use super::installed;
 use crate::{
@@ -21,10 +21,10 @@ use thalweg_lab::{
 };
 use thalweg_units::Rate;
 
-/// The place of a round.
+/// The network of a round.
 #[derive(Debug)]
 pub enum Network {
-    /// An emulated Internet; ends with this value.
+    /// A lab, which ends when this value is dropped.
     Lab(Box<Lab>),
     /// This machine's loopback.
     Host,
@@ -34,11 +34,11 @@ fn lab_fault(error: impl ToString) -> ExperimentError {
     ExperimentError::Lab(error.to_string())
 }
 
-/// Says once that packets may be late, where the kernel keeps the emulator from being served first.
-fn tell_priority(lab: &Lab) {
-    static TOLD: Once = Once::new();
+/// Warns once that packets may be late if the kernel does not grant the emulator real-time priority.
+fn warn_without_realtime(lab: &Lab) {
+    static WARNED: Once = Once::new();
     if lab.stats(false).is_ok_and(|stats| !stats.realtime) {
-        TOLD.call_once(|| {
+        WARNED.call_once(|| {
             note!(
                 "the emulator runs at ordinary priority: on a busy machine packets are late, and rounds \
                  run again for it. Run as root, outside of a control group whose cpu.rt_runtime_us is 0"
@@ -47,13 +47,13 @@ fn tell_priority(lab: &Lab) {
     }
 }
 
-/// The topology of a round: the plan's or a file's, with the round's seed, its
-/// cases' changes and its parameters; `None` for a plan without a lab.
+/// The topology of a round: that of the plan or a file, with the round's seed, the changes of its cases, and its
+/// parameters. `None` for a plan without a lab.
 ///
-/// `instead` is a topology that replaces the plan's; then cases change parameters only.
+/// `instead` is a topology that replaces the plan's; cases then change only parameters.
 ///
 /// # Errors
-/// When it cannot be read, or is faulty.
+/// If it cannot be read or is invalid.
 pub fn topology(
     plan: &Plan,
     directory: &Path,
@@ -79,9 +79,9 @@ pub fn topology(
             }
         }
     }
-    // TOML's integers are signed; a topology's seed is not negative.
+    // TOML integers are signed, and the seed must not be negative.
     let seed = toml::Value::Integer((round.draw() & (u64::MAX >> 1)) as i64);
-    // A seed of its own keeps the network while rounds draw other things.
+    // A seed in the topology keeps the network the same while other draws differ between rounds.
     table.entry("seed").or_insert(seed);
     let mut value = toml::Value::Table(table);
     values.render_toml(&mut value)?;
@@ -93,13 +93,13 @@ pub fn topology(
 /// Reads a TOML file as a table.
 ///
 /// # Errors
-/// When it cannot be read or parsed.
+/// If it cannot be read or parsed.
 pub fn read_table(file: &Path) -> Result<toml::Table> {
     let text = std::fs::read_to_string(file).map_err(ExperimentError::file("read", file))?;
     text.parse().map_err(|e| ExperimentError::value(file.display().to_string(), e))
 }
 
-/// Sets `link.a.rate` and the like; tables on the way are made. A number walks into an array.
+/// Sets the value at a path like `link.a.rate`. Missing tables are created; a number is the index into an array.
 fn set_at(table: &mut toml::Table, path: &str, value: &toml::Value) -> Result<()> {
     let fault = || ExperimentError::value(format!("topology.{path}"), "does not exist there");
     let mut parts: Vec<&str> = path.split('.').collect();
@@ -125,22 +125,22 @@ impl Network {
     /// Starts the network of a round.
     ///
     /// # Errors
-    /// What the lab says, with what to do about it.
+    /// If the lab does not start; the message says what to do.
     pub fn start(topology: Option<&Topology>) -> Result<Self> {
         match topology {
             Some(topology) => {
                 let lab = Lab::start(topology).map_err(lab_fault)?;
-                tell_priority(&lab);
+                warn_without_realtime(&lab);
                 Ok(Self::Lab(Box::new(lab)))
             }
             None => Ok(Self::Host),
         }
     }
 
-    /// A command of `argv` on `host` (which the plan's check made sure of).
+    /// A command that runs `argv` on `host` (validation of the plan ensures that there is one).
     pub fn command(&self, host: Option<&str>, argv: &[String]) -> Command {
         let (program, args) = argv.split_first().map_or(("", argv), |(p, rest)| (p.as_str(), rest));
-        // An ordinary user's PATH leaves servers out; records show the name as written.
+        // Servers may not be in an ordinary user's PATH; records show the name as written.
         let program = installed::find(program).unwrap_or_else(|| program.into());
         let mut command = match (self, host) {
             (Self::Lab(lab), Some(host)) => lab.command(host, program),
@@ -150,7 +150,7 @@ impl Network {
         command
     }
 
-    /// Sets `{ip.HOST}`, `{ip.HOST.1}` … of all hosts, and `{lab}`, the lab's socket.
+    /// Sets the values `{ip.HOST}`, `{ip.HOST.1}` … of all hosts, and `{lab}`, the lab's socket.
     pub fn addresses(&self, values: &mut Values) {
         let Self::Lab(lab) = self else { return };
         values.set_path("lab", lab.socket(), "LAB");
@@ -169,7 +169,7 @@ impl Network {
     /// Changes a link.
     ///
     /// # Errors
-    /// No lab, no such link, or no such change.
+    /// If there is no lab, no such link, or the change is invalid.
     pub fn set(&self, link: &str, change: &toml::Table) -> Result<()> {
         let Self::Lab(lab) = self else {
             return Err(ExperimentError::Other("there are no links in kind = \"host\"".into()));
@@ -181,10 +181,10 @@ impl Network {
         lab.set(link, &change).map_err(lab_fault)
     }
 
-    /// Starts the window of [`lateness`](Self::lateness) anew.
+    /// Restarts the measurement window of [`lateness`](Self::lateness).
     ///
     /// # Errors
-    /// When the lab does not answer.
+    /// If the lab does not answer.
     pub fn reset(&self) -> Result<()> {
         match self {
             Self::Lab(lab) => lab.reset_stats().map_err(lab_fault),
@@ -192,10 +192,10 @@ impl Network {
         }
     }
 
-    /// Packets' lateness in the window, 99th percentile in µs; `None` without a lab.
+    /// The 99th percentile of packets' lateness in the window, µs; `None` without a lab.
     ///
     /// # Errors
-    /// When the lab does not answer.
+    /// If the lab does not answer.
     pub fn lateness(&self) -> Result<Option<u64>> {
         match self {
             Self::Lab(lab) => Ok(Some(lab.stats(false).map_err(lab_fault)?.lateness.p99_us)),
@@ -203,10 +203,10 @@ impl Network {
         }
     }
 
-    /// The lab's record of one half of a link, as JSON.
+    /// The lab's record of one direction of a link, as JSON.
     ///
     /// # Errors
-    /// No lab, or no such link.
+    /// If there is no lab or no such link.
     pub fn truth(&self, link: &str) -> Result<serde_json::Value> {
         let none = || {
             ExperimentError::Other(format!(
@@ -218,18 +218,18 @@ impl Network {
         serde_json::to_value(stats.link(link).ok_or_else(none)?).map_err(lab_fault)
     }
 
-    /// Whether a TCP listener on `port` is up on `host`.
+    /// Whether a program listens on TCP port `port` of `host`.
     pub fn listens(&self, host: Option<&str>, port: u16) -> bool {
         let files = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
         let argv: Vec<String> = ["cat"].into_iter().chain(files).map(String::from).collect();
-        // Read by a program there: this process sees its own namespace only.
+        // A program on the host reads the table, because this process sees only its own namespace.
         let mut cat = self.command(host, &argv);
         let output = cat.stdin(Stdio::null()).stderr(Stdio::null()).output();
         output.is_ok_and(|o| has_listener(&String::from_utf8_lossy(&o.stdout), port))
     }
 }
 
-/// Whether a table of proc_net(5) `tcp` has a socket in state LISTEN (0A) on `port`.
+/// Whether a table in the format of /proc/net/tcp has a socket in state LISTEN (0A) on `port`.
 fn has_listener(table: &str, port: u16) -> bool {
     let suffix = format!(":{port:04X}");
     table.lines().any(|line| {
@@ -238,12 +238,11 @@ fn has_listener(table: &str, port: u16) -> bool {
     })
 }
 
-/// The most that the direct path and those through the relays can carry
-/// together, in Mbit/s: the sum of their slowest links, but no more than any
-/// link that all of them use; `None` where nothing limits it.
+/// The highest total rate of the direct path and the paths through the relays, Mbit/s: the sum of the rates of their
+/// slowest links, but at most the rate of any link that all of them share. `None` without a limit.
 ///
 /// # Errors
-/// When a host is unknown.
+/// If a host is unknown.
 pub fn limit(resolved: &Resolved, limit: &Limit) -> Result<Option<f64>> {
     let interface =
         |name: &str| resolved.interface_named(name).map_err(|e| ExperimentError::value("limit", e));
@@ -273,10 +272,10 @@ fn shared_links(resolved: &Resolved, paths: &[Vec<(usize, usize)>]) -> BTreeSet<
     all.reduce(|a, b| a.intersection(&b).copied().collect()).unwrap_or_default()
 }
 
-/// A TCP port that is free now.
+/// A TCP port of 127.0.0.1 that is free now.
 ///
 /// # Errors
-/// When there is none.
+/// If there is none.
 pub fn free_port() -> Result<u16> {
     let bound = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
     bound.map(|a| a.port()).map_err(|e| ExperimentError::Other(format!("no free TCP port: {e}")))
@@ -287,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cases_reach_into_the_topology() {
+    fn cases_change_values_inside_the_topology() {
         let mut table: toml::Table =
             "[link.a]\nrate='1 Mbit/s'\n[[cross]]\nlink='a'".parse().unwrap();
         set_at(&mut table, "link.a.rate", &"2 Mbit/s".into()).unwrap();
@@ -301,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_the_sum_of_the_paths_but_no_more_than_they_share() {
+    fn the_limit_is_the_sum_of_the_paths_capped_by_shared_links() {
         let limit_with = |access: &str| {
             let text = format!(
                 "[host.c]\n[host.s]\n[host.r]\n[link.access]\nrate='{access}'\n\
@@ -329,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_of_ours_is_seen() {
+    fn a_listener_of_this_process_is_found() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         assert!(Network::Host.listens(None, listener.local_addr().unwrap().port()));
     }

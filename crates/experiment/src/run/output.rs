@@ -1,4 +1,4 @@
-//! What an arm printed.
+//! Parses the output of an arm.
 
 use crate::{
     plan::{Arm, Output},
@@ -8,20 +8,20 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What was found.
+/// The contents of an arm's output.
 #[derive(Debug, Default, PartialEq)]
 pub struct Printed {
     /// Metrics by name.
     pub metrics: BTreeMap<String, Sample>,
-    /// Texts by name.
+    /// Labels by name.
     pub labels: BTreeMap<String, String>,
     /// Time series by name: `[seconds, value]`.
     pub series: BTreeMap<String, Vec<[f64; 2]>>,
-    /// Congestion control and buffers, where the tool sampled its own.
+    /// Congestion control and buffers, if the tool sampled its own sockets.
     pub sockets: Sockets,
 }
 
-/// `output = "metrics"`: what our own tools print.
+/// The format of `output = "metrics"`, which our own tools print.
 #[derive(Debug, Deserialize)]
 struct Metrics {
     metrics: BTreeMap<String, Sample>,
@@ -31,10 +31,10 @@ struct Metrics {
     congestion_control: Option<String>,
 }
 
-/// Reads an arm's standard output as its plan says.
+/// Parses an arm's standard output as its plan says.
 ///
 /// # Errors
-/// In words: no JSON, or a pointer that leads nowhere.
+/// A message, if the output is not JSON, a pointer leads to no number, or a metric is not finite.
 pub fn read(arm: &Arm, text: &str) -> Result<Printed, String> {
     let mut printed = Printed::default();
     if arm.output == Output::Ignored {
@@ -60,7 +60,7 @@ pub fn read(arm: &Arm, text: &str) -> Result<Printed, String> {
             None => return Err(format!("no number at {} for the metric {name}", source.pointer)),
         }
     }
-    // A label may be missing: nothing was chosen because nothing was left to fetch.
+    // A label may be missing, for example if no path was chosen because nothing was left to fetch.
     for (name, source) in &arm.labels {
         let event = source.event.as_deref().map(|name| (name, source.first));
         if let Some(found) = find(&value, text, event, &source.pointer) {
@@ -74,7 +74,7 @@ pub fn read(arm: &Arm, text: &str) -> Result<Printed, String> {
     Ok(printed)
 }
 
-/// What `pointer` leads to, in the whole, or in the last or first line of that `event`.
+/// The value at `pointer` in the whole output, or in the first or last line of an event.
 fn find(whole: &Value, text: &str, event: Option<(&str, bool)>, pointer: &str) -> Option<Value> {
     let Some((event, first)) = event else { return whole.pointer(pointer).cloned() };
     let lines = text.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
@@ -91,7 +91,7 @@ fn cut(label: String, until: Option<&str>) -> String {
     }
 }
 
-/// One JSON value, or the last line of JSON lines.
+/// Parses one JSON value, or else the last line as JSON.
 fn json(text: &str) -> Result<Value, String> {
     let whole = serde_json::from_str(text);
     whole.or_else(|e| {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn pointers_scale_and_labels_read() {
+    fn metrics_are_scaled_and_labels_are_read() {
         let plan = "output='json'\nlabels={path={pointer='/path',event='chosen',until=':'}}\n\
                     [metrics.rate]\npointer='/a/0'\nunit='Mbit/s'\nscale=1e-6";
         let text = "{\"event\":\"chosen\",\"path\":\"relay1:1080\"}\n{\"a\":[2e6]}\n";
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn our_tools_metrics_are_taken_as_they_are() {
+    fn metrics_of_our_tools_are_taken_unchanged() {
         let text = r#"{"metrics":{"x":{"unit":"s","value":1.5}},"series":{"r":[[0,1],[1,2]]},"congestion_control":"cubic"}"#;
         let printed = read(&arm("output='metrics'"), text).unwrap();
         assert_eq!(printed.metrics["x"].value, 1.5);

@@ -1,4 +1,4 @@
-//! A program that runs: its output, its end to the microsecond, its CPU time.
+//! Runs a program and records its output, the exact time of its end, and its CPU time.
 
 use super::capture::{Capture, TAIL_MAX};
 use rustix::{
@@ -15,11 +15,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long output may stay open after its program's end.
-const OUTPUT_PATIENCE: Duration = Duration::from_secs(2);
-/// The kernel's unit of CPU time in /proc (USER_HZ, 100 on every Linux architecture in use).
+/// How long to wait for the end of the output after the end of the program.
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The unit of CPU time in /proc (`USER_HZ`, 100 on every Linux architecture in use).
 const TICKS_PER_SECOND: f64 = 100.0;
-/// Settings of the caller that must not reach a measured program.
+/// Environment variables of the caller that must not affect a measured program.
 const NOT_INHERITED: [&str; 8] = [
     "http_proxy",
     "https_proxy",
@@ -31,7 +31,7 @@ const NOT_INHERITED: [&str; 8] = [
     "NO_PROXY",
 ];
 
-/// A started program; ended when dropped.
+/// A running program; killed when dropped.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -50,15 +50,15 @@ pub struct Process {
 pub struct Ended {
     /// Its exit code or signal.
     pub status: ExitStatus,
-    /// User and system time of it and the children it waited for, seconds (to 10 ms).
+    /// User and system time of the program and its waited-for children, seconds (resolution 10 ms).
     pub cpu_s: f64,
 }
 
 impl Process {
-    /// Starts `command` in a process group of its own, keeping `stdout_max` bytes of its output.
+    /// Starts `command` in its own process group, and keeps `stdout_max` bytes of its standard output.
     ///
     /// # Errors
-    /// The system's, with the program's name.
+    /// If it cannot be started; the message names the program.
     pub fn spawn(mut command: Command, stdout_max: usize) -> io::Result<Self> {
         for name in NOT_INHERITED {
             command.env_remove(name);
@@ -82,21 +82,21 @@ impl Process {
         self.child.id()
     }
 
-    /// Sends `(tag, when)` at the moment it ends.
+    /// Sends `(tag, time)` when the program ends.
     pub fn notify(&self, tag: usize, to: mpsc::SyncSender<(usize, Instant)>) {
         let pidfd = Arc::clone(&self.pidfd);
         thread::spawn(move || {
             let mut fds = [PollFd::new(&*pidfd, PollFlags::IN)];
             while poll(&mut fds, None) == Err(rustix::io::Errno::INTR) {}
-            // The receiver may have given up; then nobody wants to know.
+            // The receiver may have given up waiting.
             let _gone = to.send((tag, Instant::now()));
         });
     }
 
-    /// Whether it has ended, without waiting.
+    /// How the program ended; `None` if it is still running. Does not wait.
     pub fn ended(&mut self) -> Option<Ended> {
         if self.ended.is_none() && self.has_exited() {
-            // Read while it is a zombie: reaping it erases the entry.
+            // Read while it is a zombie, because reaping removes its /proc entry.
             let cpu_s = cpu_seconds(self.child.id()).unwrap_or(0.0);
             let status = self.child.wait().ok()?;
             self.ended = Some(Ended { status, cpu_s });
@@ -110,26 +110,26 @@ impl Process {
         matches!(poll(&mut fds, Some(&now)), Ok(1..))
     }
 
-    /// Waits for all of its output after its end.
+    /// Waits for the rest of its output after its end.
     pub fn drain(&self) {
-        self.stdout.wait_end(OUTPUT_PATIENCE);
-        self.stderr.wait_end(OUTPUT_PATIENCE);
+        self.stdout.wait_end(OUTPUT_TIMEOUT);
+        self.stderr.wait_end(OUTPUT_TIMEOUT);
     }
 
-    /// Sends a signal to it and what it started (its process group).
+    /// Sends a signal to its process group.
     ///
     /// # Errors
-    /// The system's.
+    /// If the group has ended or the signal is not permitted.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         Ok(kill_process_group(Pid::from_child(&self.child), signal)?)
     }
 
-    /// Ends it and what it started, and waits for that.
+    /// Kills its process group and waits for its end.
     pub fn kill(&mut self) {
         if self.ended().is_some() {
             return;
         }
-        // An error means that it is gone already.
+        // An error means that it has already ended.
         let _gone = self.signal(Signal::KILL);
         let _gone = self.child.kill();
         let cpu_s = cpu_seconds(self.child.id()).unwrap_or(0.0);
@@ -145,7 +145,7 @@ impl Drop for Process {
     }
 }
 
-/// CPU time of a process and its waited-for children (proc_pid_stat(5), fields 14–17).
+/// CPU time of a process and its waited-for children, seconds (proc_pid_stat(5), fields 14–17).
 fn cpu_seconds(pid: u32) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
@@ -153,7 +153,7 @@ fn cpu_seconds(pid: u32) -> Option<f64> {
     Some(ticks.sum::<f64>() / TICKS_PER_SECOND)
 }
 
-/// In words: `exit code 1`, `signal 9`.
+/// An exit status as text: `exit code 1`, `signal 9`.
 pub fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),
@@ -198,13 +198,13 @@ mod tests {
     }
 
     #[test]
-    fn killing_ends_what_it_started_too() {
+    fn killing_a_program_ends_its_children() {
         let mut process = shell("sleep 1000 & echo started; wait");
         while !process.stdout.contains("started") {
             thread::yield_now();
         }
         process.kill();
-        // The sleeper held the pipe open as well: its end shows that both are gone.
+        // The sleeper holds the pipe open as well, so the end of the output shows that both have ended.
         process.stdout.wait_end(Duration::from_secs(10));
         process.drain();
         assert_eq!(describe(process.ended().unwrap().status), "signal 9");

@@ -1,4 +1,4 @@
-//! Our own programs, as a run uses them.
+//! Copies of our own programs for a run.
 
 use crate::error::{ExperimentError, Result};
 use std::{
@@ -7,22 +7,21 @@ use std::{
 };
 use thalweg_lab::discover;
 
-/// Our own programs, as they were when the run began: a build beside a long
-/// run replaces the files it was started from.
+/// Our own programs as they were when the run began. A build during a long run would replace the original files.
 pub struct Programs {
     /// The product.
     pub thalweg: PathBuf,
-    /// This program: the harness.
+    /// The harness, which is this program.
     pub bench: PathBuf,
-    /// The lab's.
+    /// The lab's program.
     pub lab: PathBuf,
 }
 
 impl Programs {
-    /// Copies them below `scratch`.
+    /// Copies the programs below `scratch`. A missing product or lab is replaced by its name.
     ///
     /// # Errors
-    /// When one cannot be read or written.
+    /// If a program cannot be read or written.
     pub fn copy_to(scratch: &Path) -> Result<Self> {
         let bin = scratch.join("bin");
         fs::create_dir_all(&bin).map_err(ExperimentError::file("create", &bin))?;
@@ -32,13 +31,13 @@ impl Programs {
             Ok::<_, ExperimentError>(to)
         };
         let bench = copy(Path::new("/proc/self/exe"), "thalweg-bench")?;
-        // An experiment that does not use a program runs without it.
-        let if_there = |found: Option<PathBuf>, name: &str| match found {
+        // An experiment that does not use a program can run without it.
+        let if_found = |found: Option<PathBuf>, name: &str| match found {
             Some(program) => copy(&program, name),
             None => Ok(PathBuf::from(name)),
         };
-        let thalweg = if_there(discover::beside("thalweg"), "thalweg")?;
-        let lab = if_there(discover::program().ok(), "thalweg-lab")?;
+        let thalweg = if_found(discover::beside("thalweg"), "thalweg")?;
+        let lab = if_found(discover::program().ok(), "thalweg-lab")?;
         Ok(Self { thalweg, bench, lab })
     }
 }

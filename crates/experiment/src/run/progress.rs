@@ -1,4 +1,4 @@
-//! What a run says while it goes on, on standard error.
+//! Progress messages of a run on standard error.
 
 use crate::{
     error::Result,
@@ -13,10 +13,10 @@ use crate::{
 use std::time::{Duration, Instant};
 use thalweg_console::note;
 
-/// What will be run, and how long it will take.
+/// Announces the rounds of a run and the estimated time.
 ///
 /// # Errors
-/// When an arm's `expect` is no duration.
+/// If the `expect` of an arm is not a duration.
 pub fn announce(plan: &Plan, options: &Options, arms: &[&Arm], rounds: &[Round]) -> Result<()> {
     let estimate = schedule::estimate(plan, options, rounds)?;
     let (arms, seconds) = (arms.len(), estimate.as_secs());
@@ -26,16 +26,16 @@ pub fn announce(plan: &Plan, options: &Options, arms: &[&Arm], rounds: &[Round])
     Ok(())
 }
 
-/// Metrics in a line of progress: it is to stay a line.
-const SAID_MAX: usize = 3;
+/// The most metrics in a progress message, so that it stays on one line.
+const METRICS_MAX: usize = 3;
 
-/// One line of progress.
+/// Prints the progress message of an arm's run.
 pub fn say(plan: &Plan, round: &Round, of: usize, record: &ArmRecord) {
     let what = match &record.outcome {
         Done => {
             let shown =
                 plan.headline.list().iter().filter_map(|m| Some((m, record.metrics.get(m)?)));
-            let shown = shown.take(SAID_MAX).map(|(m, s)| {
+            let shown = shown.take(METRICS_MAX).map(|(m, s)| {
                 let unit = if s.unit == "1" { "" } else { &s.unit };
                 format!("{m} {} {unit}", table::figure(s.value)).trim_end().to_owned()
             });
@@ -51,7 +51,7 @@ pub fn say(plan: &Plan, round: &Round, of: usize, record: &ArmRecord) {
     note!("[{}/{of}] {cell}seed {}: {}: {what}", round.index + 1, round.seed, record.name);
 }
 
-/// How long something took, for a last line of progress.
+/// The time since `since` as text, for the last progress message.
 pub fn minutes(since: Instant) -> String {
     let took: Duration = since.elapsed();
     format!("{} min {} s", took.as_secs() / 60, took.as_secs() % 60)

@@ -1,4 +1,4 @@
-//! Looks at sockets while an arm runs, at widening intervals.
+//! Samples sockets while an arm runs, at increasing intervals.
 
 use super::{
     network::Network,
@@ -13,20 +13,19 @@ use std::{
     time::Duration,
 };
 
-/// The first look: a short arm must be seen too.
+/// The time of the first sample, early enough for short arms.
 const FIRST: Duration = Duration::from_millis(60);
-/// Each wait is so much longer than the last: 0.06, 0.3, 1.3, 5.1, 20.5 s after the
-/// start; a look costs a process per host, and must not disturb a long run.
-const WIDER: u32 = 4;
+/// The factor between intervals: samples are 0.06, 0.3, 1.3, 5.1, 20.5 s after the start. A sample costs a process per
+/// host and must not disturb a long run.
+const BACKOFF_FACTOR: u32 = 4;
 
-/// The most other namespaces that one look enters: each costs a process.
+/// The most other namespaces that a sample enters; each costs a process.
 const NAMESPACES_MAX: usize = 4;
 
-/// Samples until `stop` says so or closes.
+/// Samples until `stop` receives a message or closes.
 ///
-/// In the lab: the sockets of `hosts` that leave their host. On this machine:
-/// those of the arm's processes `roots` and their descendants, in whatever
-/// network namespace they are.
+/// In a lab it samples the connections of `hosts` that leave their host. On this machine it samples the sockets of the
+/// processes `roots` and their descendants, in any network namespace.
 pub fn watch(network: &Network, hosts: &[String], roots: &[u32], stop: &Receiver<()>) -> Sockets {
     let mut sockets = Sockets::default();
     let mut wait = FIRST;
@@ -35,18 +34,18 @@ pub fn watch(network: &Network, hosts: &[String], roots: &[u32], stop: &Receiver
             Network::Lab(lab) => {
                 for host in hosts {
                     let mut ss = lab.command(host, "ss");
-                    sockets.merge(&look(ss.arg("-tinmH"), leaves_host));
+                    sockets.merge(&sample(ss.arg("-tinmH"), leaves_host));
                 }
             }
             Network::Host => sockets.merge(&of_processes(roots)),
         }
-        wait *= WIDER;
+        wait *= BACKOFF_FACTOR;
     }
     sockets
 }
 
-/// Runs `ss`; where it cannot be run, nothing is seen.
-fn look(ss: &mut Command, wanted: impl Fn(&str) -> bool) -> Sockets {
+/// Runs `ss` and parses its output. The sample is empty if `ss` cannot be run.
+fn sample(ss: &mut Command, wanted: impl Fn(&str) -> bool) -> Sockets {
     match ss.stdin(Stdio::null()).stderr(Stdio::null()).output() {
         Ok(output) => parse(&String::from_utf8_lossy(&output.stdout), wanted),
         Err(_) => Sockets::default(),
@@ -56,14 +55,14 @@ fn look(ss: &mut Command, wanted: impl Fn(&str) -> bool) -> Sockets {
 fn of_processes(roots: &[u32]) -> Sockets {
     let pids = descendants(roots);
     let own = namespace("self");
-    let mut sockets = look(Command::new("ss").arg("-tinmHp"), |line| belongs_to(line, &pids));
+    let mut sockets = sample(Command::new("ss").arg("-tinmHp"), |line| belongs_to(line, &pids));
     let mut seen = BTreeSet::new();
     for pid in &pids {
         let there = namespace(&pid.to_string());
         if there.is_some() && there != own && seen.len() < NAMESPACES_MAX && seen.insert(there) {
             let mut enter = Command::new("nsenter");
             enter.args(["-t", &pid.to_string(), "-n", "ss", "-tinmH"]);
-            sockets.merge(&look(&mut enter, leaves_host));
+            sockets.merge(&sample(&mut enter, leaves_host));
         }
     }
     sockets
@@ -74,7 +73,7 @@ fn namespace(pid: &str) -> Option<String> {
     Some(link.display().to_string())
 }
 
-/// `roots` and all processes that stem from them.
+/// `roots` and all their descendants.
 fn descendants(roots: &[u32]) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {

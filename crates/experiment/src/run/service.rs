@@ -1,4 +1,4 @@
-//! The programs beside the arms.
+//! Services: the programs that run alongside the arms.
 
 use super::{
     capture::TAIL_MAX,
@@ -20,20 +20,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often a condition is looked at.
-const LOOK: Duration = Duration::from_millis(10);
+/// How often to check whether a service is ready.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// One instance.
+/// An instance of a service.
 #[derive(Debug)]
 struct Instance {
     /// `name@host`, or the name.
     id: String,
     process: Process,
-    /// It may end: a preparation, or killed by a fault.
+    /// Whether it may end, because it is a preparation or a fault has signalled it.
     may_end: bool,
 }
 
-/// All instances of a network; ended, last first, when dropped.
+/// All instances in a network; killed in reverse order when dropped.
 #[derive(Debug, Default)]
 pub struct Services(Vec<Instance>);
 
@@ -45,7 +45,7 @@ impl Drop for Services {
     }
 }
 
-/// The services that run with `arm` (with all arms, where none is given).
+/// The services that run with `arm` (all services for `None`).
 fn wanted<'a>(plan: &'a Plan, arm: Option<&Arm>) -> impl Iterator<Item = &'a Service> {
     let arm = arm.map(|a| a.name.clone());
     let serves = move |service: &&Service| match (&service.arms, &arm) {
@@ -55,7 +55,7 @@ fn wanted<'a>(plan: &'a Plan, arm: Option<&Arm>) -> impl Iterator<Item = &'a Ser
     plan.service.iter().filter(serves)
 }
 
-/// Why an arm cannot run: a service it needs is not installed and has no substitute.
+/// The reason why an arm cannot run, if a service that it needs is not installed and has no substitute.
 pub fn missing(plan: &Plan, arm: &Arm) -> Option<String> {
     let without = wanted(plan, Some(arm)).filter(|s| s.otherwise.is_none());
     without.filter_map(|s| installed::missing(&s.requires)).next()
@@ -67,11 +67,10 @@ pub fn hosts(plan: &Plan, arm: &Arm) -> Vec<String> {
 }
 
 impl Services {
-    /// Starts all services of `arm` (all services, where none is given), in the
-    /// plan's order, each when the one before is ready.
+    /// Starts the services of `arm` (all services for `None`) in the plan's order, each when the previous one is ready.
     ///
     /// # Errors
-    /// When one cannot be started, ends, or is not ready in time.
+    /// If a service cannot be started, ends, or is not ready in time.
     pub fn start(
         plan: &Plan,
         arm: Option<&Arm>,
@@ -104,17 +103,17 @@ impl Services {
             let instance = spawn(service, *host, network, values)?;
             self.0.push(instance);
         }
-        // All instances come up side by side.
+        // All instances start concurrently.
         for (instance, host) in self.0[first..].iter_mut().zip(hosts) {
             ready(service, instance, host, network, values, stop)?;
         }
         Ok(())
     }
 
-    /// Sends a signal to every instance that `wanted` matches; they may end from now on.
+    /// Sends a signal to every instance that matches `wanted`. These instances may end from now on.
     ///
     /// # Errors
-    /// When there is none, or it has ended.
+    /// If there is no such instance, or one has ended.
     pub fn signal(&mut self, wanted: &str, signal: Signal) -> Result<()> {
         let mut any = false;
         for instance in self.0.iter_mut().filter(|i| pattern::matches(wanted, &i.id)) {
@@ -134,7 +133,7 @@ impl Services {
         if any { Ok(()) } else { Err(none()) }
     }
 
-    /// The first service that ended without being told to, with its last words.
+    /// A message about the first service that ended unexpectedly, with the end of its output.
     pub fn lost(&mut self) -> Option<String> {
         self.0.iter_mut().find_map(|i| {
             let ended = i.process.ended().filter(|_| !i.may_end)?;
@@ -142,13 +141,13 @@ impl Services {
                 "service {} ended ({}): {}",
                 i.id,
                 describe(ended.status),
-                last_words(&i.process)
+                output_end(&i.process)
             ))
         })
     }
 }
 
-/// The value of `{host}` where there is none.
+/// The value of `{host}` without a lab.
 const THIS_MACHINE: &str = "localhost";
 
 fn spawn(
@@ -175,7 +174,7 @@ fn spawn(
     })
 }
 
-/// Waits until an instance is up.
+/// Waits until an instance is ready.
 fn ready(
     service: &Service,
     instance: &mut Instance,
@@ -198,7 +197,7 @@ fn ready(
                 return Ok(());
             }
             let why =
-                format!("it ended ({}): {}", describe(ended.status), last_words(&instance.process));
+                format!("it ended ({}): {}", describe(ended.status), output_end(&instance.process));
             return Err(ExperimentError::Service { service: instance.id.clone(), why });
         }
         let said = |text: &String| {
@@ -209,10 +208,10 @@ fn ready(
             return Ok(());
         }
         if Instant::now() > deadline {
-            let why = format!("not ready after {patience:?}: {}", last_words(&instance.process));
+            let why = format!("not ready after {patience:?}: {}", output_end(&instance.process));
             return Err(ExperimentError::Service { service: instance.id.clone(), why });
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -223,7 +222,7 @@ fn port_number(service: &Service, port: &toml::Value, values: &Values) -> Result
     text.parse().map_err(|e| ExperimentError::value(at(), format!("`{text}`: {e}")))
 }
 
-fn last_words(process: &Process) -> String {
+fn output_end(process: &Process) -> String {
     let (stderr, stdout) = (process.stderr.last_lines(4), process.stdout.last_lines(2));
     match (stderr.is_empty(), stdout.is_empty()) {
         (false, _) => stderr,

@@ -1,12 +1,12 @@
-//! Congestion control and buffers of an arm's sockets, as `ss -tinmH` shows them.
+//! Parses congestion control and buffers of sockets from the output of `ss -tinmH`.
 
 use crate::record::Sockets;
 
-/// Reads the output of `ss -tinmH` (with `p`, process ids as well): established
-/// sockets that `wanted` accepts by their first line.
+/// Parses the output of `ss -tinmH` (with `p` it has process ids too): the established sockets whose first line
+/// `wanted` accepts.
 ///
-/// The algorithm is the last word before the first `name:value` that follows
-/// `skmem:(…)`; before it stand flags such as `ts sack`.
+/// The congestion control is the last word before the first `name:value` after `skmem:(…)`; flags such as `ts sack`
+/// precede it.
 pub fn parse(text: &str, wanted: impl Fn(&str) -> bool) -> Sockets {
     let mut sockets = Sockets::default();
     let mut counts = false;
@@ -39,8 +39,8 @@ fn details(line: &str, sockets: &mut Sockets) {
     }
 }
 
-/// Whether a line of `ss` is of a connection that leaves its host: not over loopback, not to the host's own
-/// address, where its routes, and what they say of congestion control, do not count.
+/// Whether a line of `ss` is of a connection that leaves its host. Connections over loopback or to the host's own
+/// address do not use its routes, which set the congestion control.
 pub fn leaves_host(line: &str) -> bool {
     let mut ends =
         line.split_whitespace().skip(3).map(|end| end.rsplit_once(':').unwrap_or((end, "")).0);
@@ -49,7 +49,7 @@ pub fn leaves_host(line: &str) -> bool {
     own != peer && !local.iter().any(|prefix| peer.starts_with(prefix))
 }
 
-/// Whether a line of `ss -p` is of one of these processes.
+/// Whether a line of `ss -p` is of a socket of one of these processes.
 pub fn belongs_to(line: &str, pids: &[u32]) -> bool {
     line.split("pid=").skip(1).any(|rest| {
         let digits = rest.split(|c: char| !c.is_ascii_digit()).next();
@@ -83,7 +83,7 @@ LISTEN 0     128          0.0.0.0:80       0.0.0.0:*
     }
 
     #[test]
-    fn sockets_are_told_apart_by_process() {
+    fn sockets_are_filtered_by_process() {
         let sockets = parse(SS, |line| belongs_to(line, &[77]));
         assert_eq!(sockets.congestion_control, ["bbr".to_owned()].into());
         assert_eq!(parse(SS, |line| belongs_to(line, &[1, 7])).seen, 0);

@@ -1,4 +1,4 @@
-//! The wish to stop: Ctrl-C, or a termination request.
+//! The stop request: Ctrl-C or another termination signal.
 
 use crate::error::{ExperimentError, Result};
 use std::sync::{
@@ -6,16 +6,16 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-/// Set once by a signal, looked at by every loop.
+/// A flag that a signal sets and every loop checks.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// One that SIGINT, SIGTERM and SIGHUP set from now on. A second signal changes
-    /// nothing: `timeout` sends two, and clearing away must not be cut short.
+    /// Creates a flag that SIGINT, SIGTERM and SIGHUP set from now on. A second signal has no effect: `timeout` sends
+    /// two, and cleaning up must not be interrupted.
     ///
     /// # Errors
-    /// When the system refuses a handler.
+    /// If the system refuses a handler.
     pub fn on_signals() -> Result<Self> {
         let stop = Self::default();
         for signal in
@@ -27,12 +27,12 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Makes the wish.
+    /// Requests a stop.
     pub fn now(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// An error if the wish was made.
+    /// Fails if a stop was requested.
     ///
     /// # Errors
     /// [`ExperimentError::Interrupted`].

@@ -1,4 +1,4 @@
-//! `thalweg-bench lab down`: the end of a running network.
+//! `thalweg-bench lab down`: ends a running network.
 
 use anyhow::{Context, Result};
 use std::{
@@ -9,8 +9,8 @@ use std::{
 use thalweg_console::say_line;
 use thalweg_lab::{client::Lab, discover};
 
-/// The kernel takes about 30 ms a device to end a network of many hosts.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest wait for the end of a lab. The kernel takes about 30 ms per device to remove a network of many hosts.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Arguments of `thalweg-bench lab down`.
 #[derive(clap::Args)]
@@ -19,25 +19,25 @@ pub struct Args {
     name: Option<String>,
 }
 
-/// Ends it, with every process in its hosts.
+/// Ends the network and every process in its hosts.
 pub fn run(args: Args) -> Result<ExitCode> {
     let socket = discover::find(args.name.as_deref())?;
     let name = discover::name_of(&socket);
     let lab = Lab::attach(&socket).with_context(|| format!("the lab `{name}`"))?;
     lab.stop()?;
     anyhow::ensure!(
-        gone(&socket),
-        "{name} was told to end, but is still ending after {PATIENCE:?}; `thalweg-bench lab list` shows when it is gone"
+        is_gone(&socket),
+        "{name} was told to end, but is still ending after {TIMEOUT:?}; `thalweg-bench lab list` shows when it is gone"
     );
     say_line(format_args!("{name} is down"))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits until the supervisor, which outlives every process of the lab, has removed the socket.
-fn gone(socket: &Path) -> bool {
+/// Waits until the supervisor, the lab's last process to exit, has removed the socket.
+fn is_gone(socket: &Path) -> bool {
     let began = Instant::now();
     while socket.exists() {
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > TIMEOUT {
             return false;
         }
         std::thread::sleep(Duration::from_millis(10));

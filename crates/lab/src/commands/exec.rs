@@ -1,4 +1,4 @@
-//! `thalweg-bench lab exec`: a command inside a host.
+//! `thalweg-bench lab exec`: runs a command inside a host.
 
 use super::Which;
 use crate::shell;
@@ -17,7 +17,7 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// Runs it; its exit code becomes ours, 128 + n if signal n ended it.
+/// Runs the command. Returns its exit code, or 128 + n if signal n ended it.
 pub fn run(args: Args) -> Result<ExitCode> {
     shell::exec::run(&args.which.socket()?, &args.host, &args.command)
 }

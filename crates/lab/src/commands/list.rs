@@ -1,4 +1,4 @@
-//! `thalweg-bench lab list`: what runs.
+//! `thalweg-bench lab list`: lists the running labs.
 
 use anyhow::Result;
 use std::{fmt::Write as _, process::ExitCode};
@@ -13,7 +13,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Prints every running lab with its hosts' first addresses and its links.
+/// Prints every running lab with the addresses of its hosts and its links.
 pub fn run(args: Args) -> Result<ExitCode> {
     let labs: Vec<_> = discover::running()?
         .into_iter()

@@ -1,4 +1,4 @@
-//! `thalweg-bench lab pcap`: the packets that enter a link.
+//! `thalweg-bench lab pcap`: captures the packets that enter a link.
 
 use super::Which;
 use crate::shell::sys::{self, Signals};
@@ -24,7 +24,7 @@ pub struct Args {
     output: Option<PathBuf>,
 }
 
-/// Waits for Ctrl-C or a request to end, or for the end of the lab or of the reader.
+/// Waits for SIGINT or SIGTERM, or until the lab or the reader of the capture ends.
 fn until_interrupted(capture: thalweg_lab::client::Capture) -> Result<()> {
     let signals = Signals::block(&[libc::SIGINT, libc::SIGTERM])?;
     let (ended, why) = std::sync::mpsc::sync_channel(1);
@@ -41,7 +41,7 @@ fn until_interrupted(capture: thalweg_lab::client::Capture) -> Result<()> {
     }
 }
 
-/// Captures until interrupted, or until the lab or the reader is gone.
+/// Captures until interrupted, or until the lab or the reader of the capture ends.
 pub fn run(args: Args) -> Result<ExitCode> {
     let lab = args.which.attach()?;
     let file = match &args.output {

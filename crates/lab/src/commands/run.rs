@@ -1,4 +1,4 @@
-//! `thalweg-bench lab run`: a network for the time of one command.
+//! `thalweg-bench lab run`: sets up a network for the duration of one command.
 
 use super::read_topology;
 use crate::shell::supervise::{Order, run_program, supervise};
@@ -24,7 +24,7 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// Runs the command; its exit code becomes ours.
+/// Runs the command and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode> {
     let order = Order::new(&read_topology(&args.topology)?, None)?;
     supervise(

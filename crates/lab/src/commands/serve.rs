@@ -1,4 +1,4 @@
-//! The lab's own process, for `thalweg-bench lab up` and the Rust API.
+//! The hidden command `serve`: the lab process behind `thalweg-bench lab up` and the Rust API.
 
 use crate::shell::supervise::{Order, Standing, supervise};
 use anyhow::Result;
@@ -21,10 +21,10 @@ pub struct Args {
     name: Option<String>,
 }
 
-/// Says on standard output that the network stands, then lives until told to end.
+/// Sets up the network, reports that on standard output, and runs until asked to stop.
 ///
-/// Attached, the topology is the first line of standard input, as a JSON
-/// string, and the end of standard input ends the lab.
+/// Without `--detached`, the first line of standard input is the topology as a JSON string, and end of file on standard
+/// input ends the lab.
 pub fn run(args: Args) -> Result<ExitCode> {
     let attached = args.detached.is_none();
     let order = match order(&args) {
@@ -73,6 +73,6 @@ fn serve(lab: &Standing, attached: bool) -> Result<u8> {
         return Ok(0);
     }
     loop {
-        thread::park(); // until a client says stop, or a signal comes
+        thread::park(); // until a client asks for the end, or a signal arrives
     }
 }

@@ -1,4 +1,4 @@
-//! `thalweg-bench lab set`: a link changes while packets flow.
+//! `thalweg-bench lab set`: changes a link while packets flow.
 
 use super::Which;
 use anyhow::Result;

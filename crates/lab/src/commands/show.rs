@@ -1,4 +1,4 @@
-//! `thalweg-bench lab show`: a topology file, checked and expanded.
+//! `thalweg-bench lab show`: checks a topology file and prints what it expands to.
 
 use anyhow::Result;
 use std::{fmt::Write as _, path::PathBuf, process::ExitCode};
@@ -12,7 +12,7 @@ pub struct Args {
     topology: PathBuf,
 }
 
-/// Prints hosts, links and, for every pair of interfaces, the path with its limit and round trip.
+/// Prints hosts, links and, for every pair of interfaces, the path with its rate limit and round-trip time.
 pub fn run(args: Args) -> Result<ExitCode> {
     let text = super::read_topology(&args.topology)?;
     let network = Topology::from_toml(&text)?.resolve()?;

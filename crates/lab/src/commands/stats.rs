@@ -1,4 +1,4 @@
-//! `thalweg-bench lab stats`: how honest the emulation is, and the truth about each link.
+//! `thalweg-bench lab stats`: prints the accuracy of the emulation and the record of each link.
 
 use super::Which;
 use anyhow::Result;
@@ -22,7 +22,7 @@ pub struct Args {
     reset: bool,
 }
 
-/// Prints it.
+/// Prints the statistics, and restarts their windows if asked to.
 pub fn run(args: Args) -> Result<ExitCode> {
     let lab = args.which.attach()?;
     let stats = lab.stats(args.series)?;

@@ -1,4 +1,4 @@
-//! `thalweg-bench lab up`: a network that goes on after the command.
+//! `thalweg-bench lab up`: starts a network that keeps running after the command.
 
 use anyhow::{Context, Result, bail};
 use std::{
@@ -23,7 +23,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Starts it in the background and returns once it stands.
+/// Starts the network in the background and returns when it is set up.
 pub fn run(args: Args) -> Result<ExitCode> {
     let topology = args
         .topology

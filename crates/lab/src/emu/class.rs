@@ -1,13 +1,13 @@
-//! Which class a packet belongs to.
+//! Sorts packets into traffic classes.
 
 use crate::topology::{ClassPlan, Resolved};
 
-/// A class of traffic, dense from 0: `other`, then the topology's, then `cross`.
+/// The index of a traffic class: 0 is `other`, then the topology's classes, then `cross`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClassId(pub u16);
 
 impl ClassId {
-    /// What no class matches.
+    /// Packets that match no class.
     pub const OTHER: Self = Self(0);
 }
 
@@ -18,18 +18,18 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// The classes of `resolved`.
+    /// Creates the classifier of a topology.
     pub fn new(resolved: &Resolved) -> Self {
         Self { classes: resolved.classes.clone() }
     }
 
-    /// The first class that matches. Ports are 0 where the protocol has none.
+    /// The first class that matches. Ports are 0 if the protocol has none.
     pub fn classify(&self, protocol: u8, source: u16, destination: u16) -> ClassId {
         let found = self.classes.iter().position(|c| c.matches(protocol, source, destination));
         found.map_or(ClassId::OTHER, |i| ClassId(i as u16 + 1))
     }
 
-    /// All names in the order of [`ClassId`].
+    /// The names of all classes in the order of [`ClassId`].
     pub fn names(&self) -> Vec<String> {
         let own = self.classes.iter().map(|c| c.name.as_str());
         [crate::topology::OTHER]

@@ -1,4 +1,4 @@
-//! Cross traffic: when the next packet of a source enters its link.
+//! Cross traffic: the times at which the packets of a source enter its link.
 
 use crate::topology::{CrossConfig, CrossShape, Draws, StepWalk};
 use std::time::Duration;
@@ -8,21 +8,20 @@ const SCALE: f64 = 8e9;
 
 /// One source of cross traffic: a sequence of entry times of packets of one size.
 ///
-/// It has a generator of its own, so that its times do not hang on the
-/// packets that pass the link.
+/// It has its own random generator, so that its times do not depend on the packets that pass the link.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     size: u32,
     draws: Draws,
     pace: Pace,
-    /// When it begins, ns; the times of steps count from it.
+    /// The start, ns; times of steps are relative to it.
     origin: u64,
     stop: u64,
-    /// The next entry, ns after the origin; gaps have fractions of nanoseconds.
+    /// The next entry, ns after the origin; fractional, because gaps are not whole nanoseconds.
     next: f64,
 }
 
-/// How the time goes on from one packet to the next.
+/// The model of the gaps between packets.
 #[derive(Clone, Debug)]
 enum Pace {
     /// Equal gaps, ns.
@@ -33,35 +32,35 @@ enum Pace {
     Steps(StepPace),
 }
 
-/// Equal gaps of the time spent in bursts: what is left of a gap at a burst's
-/// end goes on in the next, so that the mean rate is exact.
+/// Equal gaps of time spent in bursts. The remainder of a gap at the end of a burst continues in the next burst, so
+/// that the mean rate is exact.
 #[derive(Clone, Debug)]
 struct OnOff {
     gap: f64,
     on: f64,
     off: f64,
     shape: f64,
-    /// What is left of this burst.
+    /// The remaining time of this burst, ns.
     left: f64,
 }
 
-/// A packet each time the step function has made up `size` bytes.
+/// A packet each time the integral of the step function has grown by `size` bytes.
 #[derive(Clone, Debug)]
 struct StepPace {
     walk: StepWalk,
-    /// Bits per nanosecond × 1e9, from now on.
+    /// The present rate, bit/s.
     rate: f64,
 }
 
 impl Source {
-    /// A source on a link that starts at `start`.
+    /// Creates a source on a link that starts at `start`, ns.
     pub(super) fn new(config: &CrossConfig, seed: u64, start: u64) -> Self {
         let mut draws = Draws::new(seed);
         let size = config.size;
         let mut offset = 0.0;
         let mut gap = |rate: thalweg_units::Rate, draws: &mut Draws| {
             let gap = f64::from(size) * SCALE / rate.as_bps() as f64;
-            // A random phase: two sources of one rate would else stay in step.
+            // A random phase: otherwise two sources of the same rate would stay in step.
             offset = gap * draws.uniform();
             gap
         };
@@ -81,13 +80,13 @@ impl Source {
         source
     }
 
-    /// When the next packet enters; `u64::MAX` when there is none any more.
+    /// The time at which the next packet enters, ns; `u64::MAX` if there are no more.
     pub(super) fn next(&self) -> u64 {
         let next = self.origin.saturating_add(self.next as u64);
         if next >= self.stop { u64::MAX } else { next }
     }
 
-    /// Takes that packet; returns its size.
+    /// Advances to the packet after the next one. Returns the size of the packet that enters, bytes.
     pub(super) fn take(&mut self) -> u32 {
         self.step();
         self.size
@@ -98,7 +97,7 @@ impl Source {
             Pace::Constant(_) => self.next += offset,
             Pace::Poisson(_) | Pace::Steps(_) => self.step(),
             Pace::OnOff(it) => {
-                // Start within a burst or a silence as often as one meets either.
+                // Start in a burst with probability on / (on + off), as a random observer would find it.
                 let silent = !self.draws.chance(it.on / (it.on + it.off));
                 let wait = if silent { self.draws.pareto(it.off, it.shape) } else { 0.0 };
                 self.next += wait + it.advance(offset, &mut self.draws);
@@ -122,7 +121,7 @@ impl OnOff {
         Self { gap, on, off, shape, left: draws.pareto(on, shape) }
     }
 
-    /// How long until `busy` nanoseconds of bursts have gone by.
+    /// The time until `busy` nanoseconds of bursts have passed, ns.
     fn advance(&mut self, mut busy: f64, draws: &mut Draws) -> f64 {
         let mut passed = 0.0;
         while busy > self.left {
@@ -136,7 +135,7 @@ impl OnOff {
 }
 
 impl StepPace {
-    /// How long from `at`, nanoseconds after the origin, until `size` bytes are made up.
+    /// The time from `at`, ns after the origin, until the step function has produced `size` bytes, ns.
     fn advance(&mut self, at: f64, size: u32) -> f64 {
         let mut work = f64::from(size) * SCALE;
         let mut now = at;
@@ -147,19 +146,19 @@ impl StepPace {
                 return now + work / self.rate - at;
             }
             let Some((_, rate)) = change else { return f64::INFINITY };
-            // A rate of 0 times an infinite wait is no work; the wait is finite here.
+            // The wait is finite here, so a rate of 0 gives 0 and not NaN.
             work -= (until - now) * self.rate;
             now = until;
             self.rate = rate.as_bps() as f64;
             self.walk.advance();
-            if self.never_again() {
+            if self.is_silent_forever() {
                 return f64::INFINITY;
             }
         }
     }
 
-    /// All steps of a repeating walk may be 0: then no packet ever comes.
-    fn never_again(&self) -> bool {
+    /// Whether no packet ever follows: all steps of a repeating walk may be 0.
+    fn is_silent_forever(&self) -> bool {
         self.rate == 0.0 && self.walk.is_silent()
     }
 }

@@ -1,9 +1,9 @@
-//! What is between entry and arrival, in order of arrival.
+//! The packets on a link between entry and arrival, in order of arrival.
 
 use super::server::Rescale;
 use std::collections::VecDeque;
 
-/// A packet under way. Times are nanoseconds.
+/// A packet in flight. Times are nanoseconds.
 #[derive(Clone, Debug)]
 pub(super) struct InFlight<P> {
     pub(super) depart: u64,
@@ -12,16 +12,16 @@ pub(super) struct InFlight<P> {
     pub(super) corrupt: Option<u64>,
 }
 
-/// Packets under way: a FIFO, and beside it those held back.
+/// Packets in flight: a FIFO, and beside it the packets held back.
 ///
-/// Bounded by what the queue admits and the delay line holds; a link without
-/// rate admits whatever is sent, for the length of its delay.
+/// Bounded by the packets that the queue admits and the delay line holds. A link without a rate admits everything that
+/// is sent within its delay.
 #[derive(Clone, Debug)]
 pub(super) struct Flight<P> {
     ordered: VecDeque<InFlight<P>>,
     /// Ascending by arrival.
     held: VecDeque<InFlight<P>>,
-    /// The last arrival of the FIFO: none of it arrives earlier.
+    /// The latest arrival of the FIFO: the next packet arrives no earlier.
     last: u64,
 }
 
@@ -34,7 +34,7 @@ impl<P> Flight<P> {
         self.ordered.len() + self.held.len()
     }
 
-    /// Adds a packet that keeps its place: it arrives no earlier than those before.
+    /// Adds a packet in order: it arrives no earlier than the packets before it.
     pub(super) fn push(&mut self, mut packet: InFlight<P>) {
         packet.arrive = packet.arrive.max(self.last);
         self.last = packet.arrive;
@@ -47,13 +47,13 @@ impl<P> Flight<P> {
         self.held.insert(place, packet);
     }
 
-    /// When the next one arrives.
+    /// The time of the next arrival.
     pub(super) fn next(&self) -> Option<u64> {
         let heads = [self.ordered.front(), self.held.front()];
         heads.into_iter().flatten().map(|p| p.arrive).min()
     }
 
-    /// The next one, if it has arrived; of equals the one that kept its place.
+    /// Removes the next packet, if it has arrived. Of two packets with equal times, the one in order is first.
     pub(super) fn pop(&mut self, now: u64) -> Option<InFlight<P>> {
         let arrival = |q: &VecDeque<InFlight<P>>| q.front().map_or(u64::MAX, |p| p.arrive);
         let (ordered, held) = (arrival(&self.ordered), arrival(&self.held));
@@ -64,7 +64,7 @@ impl<P> Flight<P> {
         }
     }
 
-    /// Moves the departures that have not been yet, and with them the arrivals.
+    /// Moves the departures that are still to come, and their arrivals by the same amount.
     pub(super) fn rescale(&mut self, rescale: Rescale) {
         let moved = |p: &mut InFlight<P>| {
             let depart = rescale.apply(p.depart);
@@ -84,7 +84,7 @@ impl<P> Flight<P> {
         self.held.make_contiguous().sort_by_key(|p| p.arrive);
     }
 
-    /// Loses everything; returns how many.
+    /// Drops all packets. Returns their number.
     pub(super) fn clear(&mut self) -> usize {
         let n = self.len();
         self.ordered.clear();
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn order_is_kept_except_for_what_is_held() {
+    fn order_is_kept_except_for_held_packets() {
         let mut flight = Flight::new();
         flight.push(at(1, 100, 1));
         flight.hold(at(2, 250, 2));

@@ -1,23 +1,23 @@
-//! What a link does to packets at random.
+//! Random impairments of a link: loss, reordering, duplication, corruption.
 
 use crate::topology::{Draws, Gilbert, LinkConfig, Loss};
 
-/// A link's own generator and the state of its loss model.
+/// A link's random generator, probabilities and the state of its loss model.
 #[derive(Clone, Debug)]
 pub(super) struct Impairments {
     draws: Draws,
     loss: Chain,
-    /// Share held back, and for how many nanoseconds.
+    /// The probability of being held back, and the time, ns.
     reorder: (f64, u64),
     duplicate: f64,
     corrupt: f64,
 }
 
-/// What happens to one packet that passed the queue.
+/// The impairments of one packet that passed the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fate {
     pub(super) lost: bool,
-    /// Nanoseconds it is held back, others overtaking.
+    /// How long it is held back while others overtake it, ns.
     pub(super) held: Option<u64>,
     pub(super) duplicated: bool,
     /// Random bits that choose the bit to flip.
@@ -70,7 +70,7 @@ impl Impairments {
         it
     }
 
-    /// Takes over new probabilities; the loss model starts anew if `loss`.
+    /// Applies new probabilities. Restarts the loss model if `loss` is set.
     pub(super) fn configure(&mut self, config: &LinkConfig, loss: bool) {
         if loss {
             self.loss = config.loss.into();
@@ -81,7 +81,7 @@ impl Impairments {
         self.corrupt = config.corrupt.get();
     }
 
-    /// Draws for one packet, always in the same order.
+    /// Draws the fate of one packet, always in the same order of draws.
     pub(super) fn draw(&mut self) -> Fate {
         if self.loss.loses(&mut self.draws) {
             return Fate { lost: true, ..Fate::default() };

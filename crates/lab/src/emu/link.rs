@@ -1,4 +1,4 @@
-//! The one link model: rate, queue, delay, loss.
+//! The link model: rate, queue, delay, loss.
 
 use super::{
     ClassId, LinkTruth,
@@ -14,16 +14,14 @@ use thalweg_units::{Rate, Time};
 
 /// One direction of a link: a drop-tail queue in bytes, a server, a delay line, impairments.
 ///
-/// Time is an argument and never decreases; an earlier one counts as the
-/// latest seen. A packet that enters at `t` finds `backlog = (free_at − t) · rate`
-/// bytes and is dropped if `backlog + len` exceeds the queue. Else it departs
-/// at `max(t, free_at) + len / rate`, may be lost at random, and arrives `delay`
-/// after its departure, never before an earlier packet unless held back.
+/// Time is an argument and never decreases; an earlier time counts as the latest one seen. A packet that enters at `t`
+/// finds a backlog of `(free_at − t) · rate` bytes and is dropped if `backlog + len` exceeds the queue. Otherwise it
+/// departs at `max(t, free_at) + len / rate`, may be lost at random, and arrives `delay` after its departure, never
+/// before an earlier packet unless that one is held back.
 ///
-/// A change of rate moves the departures that are still to come. Cross traffic
-/// ([`with_cross`](Self::with_cross)) shares the queue; it and the rate trace
-/// are worked off up to the present whenever the link is touched. All work is
-/// amortised O(1) per packet and packet of cross traffic, without allocation.
+/// A change of rate moves the departures that are still to come. Cross traffic ([`with_cross`](Self::with_cross))
+/// shares the queue; cross traffic and the rate trace are processed up to the present whenever the link is used. All
+/// work is amortised O(1) per packet, including packets of cross traffic, without allocation.
 #[derive(Clone, Debug)]
 pub struct Link<P> {
     config: LinkConfig,
@@ -32,13 +30,13 @@ pub struct Link<P> {
     now: u64,
     start: u64,
     server: Server,
-    /// What has not departed, for the record: bounded by the queue.
+    /// Packets that have not departed, for the record; bounded by the queue.
     waiting: VecDeque<Waiting>,
     flight: Flight<P>,
     impairments: Impairments,
     sources: Vec<Source>,
     trace: Option<StepWalk>,
-    /// When a source or the trace does something next.
+    /// The time of the next event of a source or the trace, ns.
     inner_at: u64,
     record: Record,
 }
@@ -54,16 +52,16 @@ struct Waiting {
 /// A packet at the far end of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrival<P> {
-    /// When it arrived, however late it is popped.
+    /// The time of arrival, however late it is popped.
     pub at: Time,
-    /// What entered.
+    /// The packet that entered.
     pub packet: P,
-    /// Random bits: one bit of the packet, chosen by them, is to be flipped.
+    /// Random bits that choose the bit of the packet to flip; `None`: the packet is intact.
     pub corrupt: Option<u64>,
 }
 
 impl<P: Clone> Link<P> {
-    /// A link that begins at `start`. `seed` is of its impairments.
+    /// Creates a link that begins at `start`. `seed` is the seed of its impairments.
     pub fn new(config: &LinkConfig, seed: u64, start: Time) -> Self {
         let start = start.as_nanos();
         let mut link = Self {
@@ -86,7 +84,7 @@ impl<P: Clone> Link<P> {
         link
     }
 
-    /// Adds traffic that exists only as load, drawn from a seed of its own.
+    /// Adds a source of cross traffic, which exists only as load, with its own seed.
     #[must_use]
     pub fn with_cross(mut self, config: &CrossConfig, seed: u64) -> Self {
         self.sources.push(Source::new(config, seed, self.start));
@@ -94,16 +92,17 @@ impl<P: Clone> Link<P> {
         self
     }
 
-    /// Keeps a history in bins of this width, bytes in so many classes.
+    /// Records a history in bins of this width, with bytes for each of this many classes.
     ///
-    /// The last class is the cross traffic's; classes out of range count in it.
+    /// The last class is cross traffic; packets of classes out of range count there.
     #[must_use]
     pub fn with_series(mut self, bin: Duration, classes: usize) -> Self {
         self.record.keep_series(nanos(bin), classes.max(1));
         self
     }
 
-    /// A packet of `len` bytes enters. `false`: it was dropped at once, link down or queue full.
+    /// Adds a packet of `len` bytes. Returns `false` if it is dropped at once, because the link is down or the queue
+    /// full.
     ///
     /// `true` does not mean that it will arrive: it may be lost at random.
     pub fn enter(&mut self, now: Time, len: u32, class: ClassId, packet: P) -> bool {
@@ -119,10 +118,10 @@ impl<P: Clone> Link<P> {
         true
     }
 
-    /// When something may come out next: call [`pop`](Self::pop) then, and ask again.
+    /// The time at which a packet may arrive next: call [`pop`](Self::pop) then, and ask again.
     ///
-    /// The time of a change of the rate counts too while packets are under
-    /// way, because it may bring their arrival forward.
+    /// While packets are in flight this includes the next change of the rate, because it may bring their arrival
+    /// forward.
     pub fn next_arrival(&self) -> Option<Time> {
         let arrival = self.flight.next()?;
         let change = self.trace.as_ref().and_then(StepWalk::peek);
@@ -130,14 +129,14 @@ impl<P: Clone> Link<P> {
         Some(Time::from_nanos(arrival.min(change)))
     }
 
-    /// The next packet that has arrived at or before `now`, in order of arrival.
+    /// Removes the next packet that has arrived at or before `now`, in order of arrival.
     pub fn pop(&mut self, now: Time) -> Option<Arrival<P>> {
         self.advance(now);
         let InFlight { arrive, packet, corrupt, .. } = self.flight.pop(self.now)?;
         Some(Arrival { at: Time::from_nanos(arrive), packet, corrupt })
     }
 
-    /// Works off cross traffic, trace and record up to `now`.
+    /// Processes cross traffic, trace and record up to `now`.
     pub fn advance(&mut self, now: Time) {
         let now = now.as_nanos().max(self.now);
         while self.inner_at <= now && self.inner_at != u64::MAX {
@@ -149,7 +148,7 @@ impl<P: Clone> Link<P> {
         self.settle(now);
     }
 
-    /// Changes what `change` says, from `now` on.
+    /// Applies `change` from `now` on. A new rate replaces the trace.
     pub fn set(&mut self, now: Time, change: &LinkChange) {
         self.advance(now);
         self.start_record();
@@ -168,35 +167,35 @@ impl<P: Clone> Link<P> {
         }
     }
 
-    /// Whether it carries anything.
+    /// Whether the link is up.
     pub fn is_up(&self) -> bool {
         self.config.up
     }
 
-    /// The rate at present; `None`: no limit.
+    /// The present rate; `None`: no limit.
     pub fn rate(&self) -> Option<Rate> {
         self.server.rate().map(Rate::from_bps)
     }
 
-    /// The size of the queue in bytes; without meaning where there is no rate.
+    /// The size of the queue, bytes; meaningless without a rate.
     pub fn queue_limit(&self) -> u64 {
         self.queue_bytes
     }
 
-    /// Bytes that have entered and not departed, at `now`.
+    /// Bytes that have entered and not departed at `now`.
     pub fn backlog(&mut self, now: Time) -> u64 {
         self.advance(now);
         self.server.backlog(self.now)
     }
 
-    /// Number of packets under way: queued or propagating.
+    /// The number of packets in flight: queued or propagating.
     pub fn in_flight(&self) -> usize {
         self.flight.len()
     }
 
-    /// The record up to `now`; its `name` and `classes` are left empty.
+    /// The record up to `now`, with empty `name` and `classes`.
     ///
-    /// Without `series` the bins are left out: they are most of its size.
+    /// Without `series` the bins, most of its size, are left out.
     pub fn truth(&mut self, now: Time, series: bool) -> LinkTruth {
         self.advance(now);
         LinkTruth {
@@ -208,7 +207,7 @@ impl<P: Clone> Link<P> {
         }
     }
 
-    /// Room in the queue, else a drop; returns the departure.
+    /// Queues a packet. Returns its departure, or `None` if the queue is full.
     fn queue(&mut self, now: u64, len: u32, class: Option<ClassId>) -> Option<u64> {
         let queued = self.server.backlog(now) + u64::from(len);
         if self.server.rate().is_none() {
@@ -240,12 +239,12 @@ impl<P: Clone> Link<P> {
             return;
         };
         flying.arrive = arrive.saturating_add(by);
-        // The copy is not held back: it shows the order that was.
+        // The copy is not held back: it shows the original order.
         copy.into_iter().for_each(|c| self.flight.push(c));
         self.flight.hold(flying);
     }
 
-    /// Takes time up to `now`, in which nothing enters and nothing changes.
+    /// Advances the time to `now` and records the interval, in which no packet enters and nothing changes.
     fn settle(&mut self, now: u64) {
         if now <= self.now {
             return;
@@ -259,7 +258,7 @@ impl<P: Clone> Link<P> {
         self.now = now;
     }
 
-    /// What a source or the trace does at `at`.
+    /// Runs the event of a source or the trace that is due at `at`.
     fn run_inner(&mut self, at: u64) {
         self.start_record();
         let change = self.trace.as_ref().and_then(StepWalk::peek);
@@ -271,7 +270,7 @@ impl<P: Clone> Link<P> {
         }
         let Some(source) = self.sources.iter_mut().find(|s| s.next() == at) else { return };
         let len = source.take();
-        // A link that is down carries no cross traffic either; it is not counted.
+        // A link that is down carries no cross traffic either, and does not count it as dropped.
         if self.config.up {
             self.queue(at, len, None);
         }
@@ -285,7 +284,7 @@ impl<P: Clone> Link<P> {
     }
 
     fn change_rate(&mut self, now: u64, rate: Rate) {
-        // A configuration is checked to have none; a change made in code may.
+        // Configurations are checked against a rate of 0; a change made in code may have it.
         let rate = Some(rate.as_bps().max(1));
         let rescale = Rescale { now, from: self.server.rate(), to: rate };
         self.waiting.iter_mut().for_each(|w| w.depart = rescale.apply(w.depart));
@@ -293,7 +292,7 @@ impl<P: Clone> Link<P> {
         self.server.change_rate(now, rate);
     }
 
-    /// Sizes the queue for the present rate, or the one its trace will have.
+    /// Sizes the queue for the nominal rate, which is that of the configuration or of its trace.
     fn size_queue(&mut self) {
         let rate = self.config.nominal_rate();
         self.queue_bytes = rate.map_or(0, |r| self.config.queue.bytes(r));
@@ -322,7 +321,7 @@ impl<P: Clone> Link<P> {
         self.record.down(now, lost as u64);
     }
 
-    /// The first use: what was idle until now counts from the start.
+    /// Activates the record at the first use; the idle time until now is added to it.
     fn start_record(&mut self) {
         let rate = if self.config.up { self.server.rate() } else { Some(0) };
         self.record.activate(self.now, rate);

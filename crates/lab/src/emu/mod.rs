@@ -1,11 +1,9 @@
-//! The emulation itself: pure, driven by time, the same for every seed (decision 0077).
+//! The emulation itself: pure, driven by time, deterministic for a given seed (decision 0077).
 //!
-//! A [`Link`] is a server with a drop-tail queue and a delay line; a
-//! [`Network`] sends packets over paths of links. Neither reads a clock: a
-//! caller says what time it is, and asks when something happens next. Events
-//! run at their *logical* time, however late the caller asks, so that
-//! lateness never adds up. Cross traffic and rate traces live inside the link
-//! and are worked off when it is touched; they cost no event.
+//! A [`Link`] is a server with a drop-tail queue and a delay line; a [`Network`] sends packets over paths of links.
+//! Neither reads a clock: the caller passes the time, and asks for the time of the next event. Events run at their
+//! *logical* time, however late the caller asks, so that lateness never accumulates. Cross traffic and rate traces are
+//! part of the link and are processed when the link is used; they cost no event.
 //!
 //! ```text
 //! enter ─▶ up? ─▶ room in the queue? ─▶ departure = max(now, free) + len / rate

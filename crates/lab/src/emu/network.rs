@@ -1,4 +1,4 @@
-//! Packets over paths of shared links.
+//! Carries packets over paths of shared links.
 
 use super::{Arrival, ClassId, Classifier, Link, LinkTruth};
 use crate::topology::{LinkChange, Resolved};
@@ -11,12 +11,11 @@ use thiserror::Error;
 
 /// A network of links, and the packets in it.
 ///
-/// `P` is whatever stands for a packet: a buffer, or an index of one. Events
-/// run in the order of their logical time over all links, those of one time in
-/// the order of the links; a caller who asks late changes nothing. Time never
-/// decreases; an earlier one counts as the latest seen.
+/// `P` represents a packet: a buffer, or the index of one. Events of all links run in the order of their logical time,
+/// and at equal times in the order of the links, however late the caller asks. Time never decreases; an earlier time
+/// counts as the latest one seen.
 ///
-/// One hop costs a heap operation over the links that have packets, and the link's own O(1).
+/// One hop costs a heap operation over the links that have packets, and O(1) in the link.
 #[derive(Debug)]
 pub struct Network<P> {
     links: Vec<Link<Transit<P>>>,
@@ -24,22 +23,22 @@ pub struct Network<P> {
     paths: Vec<Box<[u32]>>,
     table: crate::topology::PathTable,
     classifier: Classifier,
-    /// The next event of each link that has one.
+    /// The next event of each link that has one, and stale entries.
     heap: BinaryHeap<Reverse<(Time, u32)>>,
-    /// The valid entry of each link; others in the heap are stale.
+    /// The time of each link's valid entry in `heap`; its other entries are stale.
     scheduled: Vec<Time>,
-    /// Deliveries that came due while a packet was injected.
+    /// Deliveries that are due and not yet handed out.
     ready: VecDeque<Delivery<P>>,
     taps: Taps<P>,
     now: Time,
 }
 
-/// A packet on its way.
+/// A packet in transit.
 #[derive(Clone, Debug)]
 struct Transit<P> {
     packet: P,
     path: u32,
-    /// How many links it has passed.
+    /// The number of links it has passed.
     hop: u32,
     interface: u32,
     len: u32,
@@ -47,28 +46,28 @@ struct Transit<P> {
     corrupt: Option<u64>,
 }
 
-/// A packet that reached its interface.
+/// A packet that reached its destination interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery<P> {
-    /// When, in logical time; `now − at` is how late it is.
+    /// The logical time of arrival; `now − at` is its lateness.
     pub at: Time,
-    /// The interface it reached.
+    /// The destination interface.
     pub interface: usize,
-    /// What was injected.
+    /// The packet that was injected.
     pub packet: P,
-    /// Random bits: one bit of the packet, chosen by them, is to be flipped.
-    /// Of several flips on one path the first counts.
+    /// Random bits that choose the bit of the packet to flip; `None`: the packet is intact. If several links of the
+    /// path flip a bit, the first one counts.
     pub corrupt: Option<u64>,
 }
 
-/// A packet that entered a tapped link, dropped there or not.
+/// A packet that entered a tapped link, whether or not it was dropped there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tapped<P> {
-    /// When, in logical time.
+    /// The logical time of entry.
     pub at: Time,
-    /// The link.
+    /// The index of the link.
     pub link: usize,
-    /// A copy of what was injected.
+    /// A copy of the injected packet.
     pub packet: P,
 }
 
@@ -76,13 +75,13 @@ pub struct Tapped<P> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("no path leads from interface {from} to interface {to}")]
 pub struct NoPath {
-    /// From where.
+    /// The source interface.
     pub from: usize,
-    /// To where.
+    /// The destination interface.
     pub to: usize,
 }
 
-/// Copies of packets for capture.
+/// The copies of packets for captures.
 #[derive(Debug)]
 struct Taps<P> {
     on: Vec<bool>,
@@ -90,12 +89,12 @@ struct Taps<P> {
     missed: u64,
 }
 
-/// Copies kept until they are taken: 100 ms of small packets at 500,000 a second. Further packets
-/// are not captured, and counted.
+/// The most copies that wait to be taken: 100 ms of small packets at 500,000 a second. Further packets are counted as
+/// missed.
 const TAPPED_MAX: usize = 50_000;
 
 impl<P: Clone> Network<P> {
-    /// The network of a topology, from `start` on.
+    /// Creates the network of a topology, which begins at `start`.
     pub fn new(resolved: &Resolved, start: Time) -> Self {
         let classifier = Classifier::new(resolved);
         let classes = classifier.names().len();
@@ -123,13 +122,12 @@ impl<P: Clone> Network<P> {
         }
     }
 
-    /// A packet of `len` bytes leaves interface `from` for interface `to`.
+    /// Sends a packet of `len` bytes from interface `from` to interface `to`.
     ///
-    /// What was due before happens first, so that links see packets in the
-    /// order of logical time.
+    /// Runs the events that are due first, so that links see packets in the order of logical time.
     ///
     /// # Errors
-    /// [`NoPath`]; the packet is gone.
+    /// [`NoPath`]; the packet is dropped.
     pub fn inject(
         &mut self,
         now: Time,
@@ -147,22 +145,21 @@ impl<P: Clone> Network<P> {
         Ok(())
     }
 
-    /// Runs all that is due at or before `now` and hands out what reached its interface.
-    ///
-    /// Deliveries come in the order of their logical time.
+    /// Runs the events up to `now` and passes the packets that reached their interface to `sink`, in the order of their
+    /// logical time.
     pub fn deliver(&mut self, now: Time, sink: &mut impl FnMut(Delivery<P>)) {
         self.run(now);
         self.ready.drain(..).for_each(sink);
     }
 
-    /// When [`deliver`](Self::deliver) has something to do next.
+    /// The time of the next event: call [`deliver`](Self::deliver) then.
     pub fn next_event(&self) -> Option<Time> {
         let ready = self.ready.front().map(|d| d.at);
         let event = self.heap.peek().map(|Reverse((at, _))| *at);
         ready.into_iter().chain(event).min()
     }
 
-    /// Changes these links from `now` on; indices out of range are ignored.
+    /// Changes these links from `now` on. Indices out of range are ignored.
     pub fn set(&mut self, now: Time, links: &[usize], change: &LinkChange) {
         self.run(now);
         for &i in links {
@@ -173,48 +170,48 @@ impl<P: Clone> Network<P> {
         }
     }
 
-    /// Works off cross traffic and records of all links up to `now`.
+    /// Processes cross traffic and records of all links up to `now`.
     ///
-    /// Not needed for truth; called now and then it spreads the work.
+    /// Not needed for correctness: an occasional call spreads the work over time.
     pub fn advance_all(&mut self, now: Time) {
         self.run(now);
         let now = self.now;
         self.links.iter_mut().for_each(|l| l.advance(now));
     }
 
-    /// Every link's record with its history, in the order of the links.
+    /// The record of every link with its history, in the order of the links.
     pub fn truth(&mut self, now: Time) -> Vec<LinkTruth> {
         self.records(now, true)
     }
 
-    /// Every link's record without its history.
+    /// The record of every link without its history.
     pub fn totals(&mut self, now: Time) -> Vec<LinkTruth> {
         self.records(now, false)
     }
 
-    /// The class of a packet with this protocol number and these ports (0 where it has none).
+    /// The class of a packet with this protocol number and these ports (0 if it has none).
     pub fn classify(&self, protocol: u8, source: u16, destination: u16) -> ClassId {
         self.classifier.classify(protocol, source, destination)
     }
 
-    /// The path's links from one interface to another.
+    /// The links of the path from one interface to another.
     pub fn path(&self, from: usize, to: usize) -> Option<&[u32]> {
         self.table.get(from, to).map(|p| &*self.paths[p])
     }
 
-    /// Number of packets between injection and delivery.
+    /// The number of packets between injection and delivery.
     pub fn in_flight(&self) -> usize {
         self.links.iter().map(Link::in_flight).sum::<usize>() + self.ready.len()
     }
 
-    /// Starts or ends keeping copies of what enters a link.
+    /// Starts or stops copying the packets that enter a link.
     pub fn tap(&mut self, link: usize, on: bool) {
         if let Some(tap) = self.taps.on.get_mut(link) {
             *tap = on;
         }
     }
 
-    /// Takes the copies since the last call, and how many did not fit (50,000 are kept).
+    /// Takes the copies since the last call (at most 50,000), and the number of packets that were missed.
     pub fn take_tapped(&mut self) -> (Vec<Tapped<P>>, u64) {
         (self.taps.seen.drain(..).collect(), std::mem::take(&mut self.taps.missed))
     }
@@ -232,7 +229,7 @@ impl<P: Clone> Network<P> {
             .collect()
     }
 
-    /// Runs the events up to `now`; what reaches its interface is put in `ready`.
+    /// Runs the events up to `now`. Packets that reach their interface are added to `ready`.
     fn run(&mut self, now: Time) {
         self.now = self.now.max(now);
         while let Some(&Reverse((at, link))) = self.heap.peek() {
@@ -259,7 +256,7 @@ impl<P: Clone> Network<P> {
         self.forward(arrival.at, transit);
     }
 
-    /// Into the next link, or out.
+    /// Passes the packet to the next link of its path, or delivers it after the last one.
     fn forward(&mut self, at: Time, transit: Transit<P>) {
         match self.paths[transit.path as usize].get(transit.hop as usize) {
             Some(&link) => {
@@ -280,9 +277,9 @@ impl<P: Clone> Network<P> {
         }
     }
 
-    /// Puts the link's next event into the heap if it is earlier than the one there.
+    /// Adds the link's next event to the heap if it is earlier than the scheduled one.
     ///
-    /// A later one needs nothing: the entry there finds nothing to pop and asks again.
+    /// A later event needs no entry: when the scheduled entry runs, it finds nothing to pop and schedules again.
     fn schedule(&mut self, link: usize) {
         let next = self.links[link].next_arrival().unwrap_or(Time::MAX);
         if next < self.scheduled[link] {

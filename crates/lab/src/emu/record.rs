@@ -1,4 +1,4 @@
-//! Counts what happens on a link.
+//! The record of a link: counters, loss episodes, history.
 
 use super::{
     ClassId, LinkTruth, LossEpisode,
@@ -7,7 +7,7 @@ use super::{
     truth::{EPISODE_GAP_NS, EPISODES_MAX},
 };
 
-/// Counters, loss episodes and, if asked for, the history in bins.
+/// Counters, loss episodes and, if enabled, the history in bins.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
     start: u64,
@@ -15,7 +15,7 @@ pub(super) struct Record {
     series: Option<Series>,
     /// The class of cross traffic.
     cross: ClassId,
-    /// The episode that goes on: first and last drop, ns.
+    /// The current episode: first and last drop, ns, and the number of drops.
     episode: Option<(u64, u64, u64)>,
 }
 
@@ -30,7 +30,7 @@ impl Record {
         self.cross = ClassId(u16::try_from(classes - 1).unwrap_or(u16::MAX));
     }
 
-    /// The first use at `now`; until then the queue was empty and the rate `rate`.
+    /// Activates the history at the link's first use, at `now`. Until then the queue was empty and the rate was `rate`.
     #[inline]
     pub(super) fn activate(&mut self, now: u64, rate: Option<u64>) {
         if let Some(series) = self.series.as_mut().filter(|s| !s.is_active()) {
@@ -45,7 +45,7 @@ impl Record {
         }
     }
 
-    /// A packet left the queue at `at`; `None` is cross traffic.
+    /// Counts a packet that left the queue at `at`. A class of `None` is cross traffic.
     pub(super) fn departed(&mut self, at: u64, len: u32, class: Option<ClassId>) {
         let (packets, bytes) = match class {
             Some(_) => (&mut self.totals.packets, &mut self.totals.bytes),
@@ -58,7 +58,7 @@ impl Record {
         }
     }
 
-    /// Something entered and the queue now holds so many bytes.
+    /// Records that a packet entered and the queue now holds `bytes`.
     pub(super) fn queued(&mut self, at: u64, bytes: u64) {
         self.totals.queue_max_bytes = self.totals.queue_max_bytes.max(bytes);
         if let Some(series) = &mut self.series {
@@ -89,7 +89,7 @@ impl Record {
         }
     }
 
-    /// The record up to `now`, with the bins if `series`.
+    /// The record up to `now`; `series` includes the bins.
     pub(super) fn truth(&self, now: u64, series: bool) -> LinkTruth {
         let mut truth = self.totals.clone();
         truth.until_s = seconds(now.saturating_sub(self.start));

@@ -1,24 +1,23 @@
-//! A link's history in bins of time: capacity, bytes by class, queue.
+//! The history of a link in bins of time: capacity, bytes by class, queue.
 
 use super::{ClassId, truth::Bin};
 
-/// Most bins of a link: 410 s at 100 ms, and 200 kB with three classes. Past it
-/// pairs merge and the width doubles.
+/// The most bins of a link: 410 s at 100 ms, and 200 kB with three classes. Beyond it pairs of bins are merged and the
+/// width doubles.
 pub(super) const BINS_MAX: usize = 4096;
 
-/// The state of a link over an interval in which nothing but time changes.
+/// The state of a link during an interval without events.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
     /// Bits per second; `None`: no limit; zero: down.
     pub(super) rate: Option<u64>,
-    /// When the queue is empty, ns.
+    /// The time at which the queue becomes empty, ns.
     pub(super) free_at: u64,
 }
 
 /// Bins since the link's start. Times are nanoseconds.
 ///
-/// Nothing is stored until the link is first used: thousands of idle links
-/// cost nothing.
+/// Nothing is stored until the first use, so that thousands of idle links cost no memory.
 #[derive(Clone, Debug)]
 pub(super) struct Series {
     start: u64,
@@ -28,13 +27,13 @@ pub(super) struct Series {
     /// `bytes[bin · classes + class]`
     bytes: Vec<u64>,
     active: bool,
-    /// How far capacity and queue are integrated.
+    /// The time up to which capacity and queue are integrated.
     until: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Cell {
-    /// Bits; infinite where there was no limit.
+    /// Bits; infinite without a rate limit.
     capacity: f64,
     /// Byte·nanoseconds in the queue.
     area: f64,
@@ -42,7 +41,7 @@ struct Cell {
 }
 
 impl Series {
-    /// Bins of `width` ns (at least 1) from `start` for so many classes.
+    /// Creates a history from `start` in bins of `width` ns (at least 1) for this many classes.
     pub(super) fn new(start: u64, width: u64, classes: usize) -> Self {
         Self {
             start,
@@ -55,7 +54,7 @@ impl Series {
         }
     }
 
-    /// From now on everything counts.
+    /// Starts recording.
     pub(super) fn activate(&mut self) {
         self.active = true;
     }
@@ -68,7 +67,7 @@ impl Series {
         self.width
     }
 
-    /// Adds capacity and queue up to `now`, in which `stretch` held.
+    /// Integrates capacity and queue up to `now` under the state `stretch`.
     pub(super) fn integrate(&mut self, now: u64, stretch: Stretch) {
         if !self.active {
             return;
@@ -90,14 +89,14 @@ impl Series {
         }
     }
 
-    /// Counts bytes that left at `at`.
+    /// Counts bytes that left the queue at `at`.
     pub(super) fn departed(&mut self, at: u64, len: u32, class: ClassId) {
         let bin = self.bin(at);
         let class = usize::from(class.0).min(self.classes - 1);
         self.bytes[bin * self.classes + class] += u64::from(len);
     }
 
-    /// Notes the queue right after something entered at `at`.
+    /// Records the size of the queue right after a packet entered at `at`.
     pub(super) fn queued(&mut self, at: u64, bytes: u64) {
         let bin = self.bin(at);
         let cell = &mut self.cells[bin];
@@ -120,7 +119,7 @@ impl Series {
         .collect()
     }
 
-    /// The bin of a time, made if it is not there.
+    /// The index of the bin that contains `at`. Adds bins if needed.
     fn bin(&mut self, at: u64) -> usize {
         let mut bin = ((at.saturating_sub(self.start)) / self.width) as usize;
         while bin >= BINS_MAX {

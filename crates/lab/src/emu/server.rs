@@ -1,18 +1,18 @@
-//! The serving end of a queue: when what enters leaves.
+//! The server of a link's queue: computes departures.
 
 /// Bits per byte times nanoseconds per second: `len · SCALE / rate` is in nanoseconds.
 const SCALE: u64 = 8_000_000_000;
 
-/// A work-conserving server of one rate.
+/// A work-conserving server with one rate.
 ///
-/// Times are nanoseconds. Departures are exact: the part of a nanosecond that
-/// rounding cuts off is carried to the next packet while the server is busy.
+/// Times are nanoseconds. Departures are exact: the fraction of a nanosecond that rounding cuts off is carried over to
+/// the next packet while the server is busy.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     /// Bits per second, > 0; `None`: no limit.
     rate: Option<u64>,
     free_at: u64,
-    /// What the last division left over: `carry / rate` nanoseconds, below 1.
+    /// The remainder of the last division: `carry / rate` nanoseconds, below 1.
     carry: u64,
 }
 
@@ -25,7 +25,7 @@ impl Server {
         self.rate
     }
 
-    /// When everything accepted so far has left.
+    /// The time at which all accepted packets have left.
     pub(super) fn free_at(&self) -> u64 {
         self.free_at
     }
@@ -53,19 +53,19 @@ impl Server {
         self.free_at
     }
 
-    /// Changes the rate; what has not left leaves at the new one.
+    /// Changes the rate. Bytes that have not left are served at the new rate.
     pub(super) fn change_rate(&mut self, now: u64, rate: Option<u64>) {
         self.free_at = Rescale { now, from: self.rate, to: rate }.apply(self.free_at).max(now);
         (self.rate, self.carry) = (rate, 0);
     }
 
-    /// Forgets what has not left.
+    /// Drops the backlog.
     pub(super) fn clear(&mut self, now: u64) {
         (self.free_at, self.carry) = (now, 0);
     }
 }
 
-/// Where a departure moves when the rate changes.
+/// Maps departures when the rate changes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rescale {
     pub(super) now: u64,
@@ -74,7 +74,7 @@ pub(super) struct Rescale {
 }
 
 impl Rescale {
-    /// `now + (departure − now) · from / to` for a departure after `now`.
+    /// Returns `now + (departure − now) · from / to` for a departure after `now`, and earlier departures unchanged.
     pub(super) fn apply(self, departure: u64) -> u64 {
         let (Some(left), Some(from)) = (departure.checked_sub(self.now), self.from) else {
             return departure;
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn departures_are_exact_over_many_packets() {
-        // 3 Mbit/s, 1000 bytes: 2,666,666 2/3 ns each; three take exactly 8 ms.
+        // At 3 Mbit/s, 1000 bytes take 2,666,666 2/3 ns; three packets take exactly 8 ms.
         let mut server = Server::new(Some(3_000_000), 0);
         let departures: Vec<_> = (0..3).map(|_| server.serve(0, 1000)).collect();
         assert_eq!(departures, [2_666_666, 5_333_333, 8_000_000]);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_rate_serves_what_is_left() {
+    fn the_backlog_is_served_at_a_new_rate() {
         let mut server = Server::new(Some(8_000_000), 0);
         server.serve(0, 10_000);
         server.change_rate(4_000_000, Some(4_000_000));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_limit_holds_nothing() {
+    fn a_server_without_a_rate_limit_has_no_backlog() {
         let mut server = Server::new(None, 0);
         assert_eq!((server.serve(7, 1500), server.backlog(7)), (7, 0));
         server.change_rate(9, Some(8_000_000));

@@ -1,4 +1,4 @@
-//! How two cubic flows share a link.
+//! `probe fairness`: how two cubic flows share a link.
 
 use super::{
     metrics::{Metrics, number},
@@ -11,12 +11,12 @@ use serde_json::Value;
 use std::time::Duration;
 use thalweg_units::{Rate, format_duration, parse_duration};
 
-/// The smaller flow has this much at least where two share "fairly".
+/// The smallest share of the smaller flow that counts as fair.
 const FAIR: f64 = 0.4;
-/// No shorter end of the run tells that it stays so: a loss or two of each flow.
+/// The shortest end of the run that shows lasting fairness: one or two losses of each flow.
 const TAIL: Duration = Duration::from_secs(10);
 
-/// What `probe fairness` prints.
+/// The help text about the output of `probe fairness`.
 const METRICS: &str = "\
 Metrics, of the time after --warmup:
   share_1, share_2        each flow's part of what both received
@@ -56,14 +56,14 @@ pub struct Args {
 
 /// Bytes received by each of two flows in bins of equal width.
 struct Bins {
-    /// Of one flow each, as many in both.
+    /// The bins of each flow, the same number for both.
     flows: [Vec<f64>; 2],
     /// Width, s.
     width: f64,
 }
 
 impl Bins {
-    /// From the reports of two `tcp-source --series`.
+    /// Reads the bins from the reports of two runs of `tcp-source --series`.
     fn new(reports: &[Value; 2]) -> anyhow::Result<Self> {
         let series = |report: &Value| -> anyhow::Result<Vec<f64>> {
             let bins = report.pointer("/flows/0/series").and_then(Value::as_array);
@@ -76,12 +76,12 @@ impl Bins {
         Ok(Self { flows, width: number(&reports[0], "/bin_s")? })
     }
 
-    /// Time that the bins cover, s.
+    /// The time that the bins cover, s.
     fn length(&self) -> f64 {
         self.flows[0].len() as f64 * self.width
     }
 
-    /// The smaller flow's part of what came from `from` to `to`, s; `None` if nothing came.
+    /// The smaller flow's share of the bytes received from `from` to `to`, s; `None` if there were none.
     fn share_min(&self, from: f64, to: f64) -> Option<f64> {
         let bin = |t: f64| ((t / self.width).round() as usize).min(self.flows[0].len());
         let sum = |flow: &Vec<f64>| flow.get(bin(from)..bin(to)).map(|b| b.iter().sum::<f64>());
@@ -89,8 +89,8 @@ impl Bins {
         (a + b > 0.0).then(|| a.min(b) / (a + b))
     }
 
-    /// The first whole second from which to the end the smaller flow's part is
-    /// [`FAIR`]; the whole length if there is none up to [`TAIL`] before the end.
+    /// The first whole second from which to the end the smaller flow's share is at least [`FAIR`]; the whole length if
+    /// there is none up to [`TAIL`] before the end.
     fn fair_from(&self) -> f64 {
         let last = (self.length() - TAIL.as_secs_f64()).max(0.0) as u32;
         let is_fair = |t: &f64| self.share_min(*t, self.length()).is_some_and(|s| s >= FAIR);
@@ -98,10 +98,10 @@ impl Bins {
     }
 }
 
-/// Two flows over the link, from hosts of their own.
+/// Runs two flows over the link, each between two hosts of its own.
 ///
 /// # Errors
-/// When the lab or a tool in it fails.
+/// If the lab or a tool in it fails.
 pub fn run(args: &Args) -> anyhow::Result<Metrics> {
     check(args.duration, args.warmup)?;
     let scene = Scene::start(&topology(2, args.rate, args.rtt))?;
@@ -124,7 +124,7 @@ pub fn run(args: &Args) -> anyhow::Result<Metrics> {
     Ok(metrics)
 }
 
-/// What the tools' own goodputs say.
+/// Adds the shares that follow from the goodputs that the tools report.
 fn add_shares(metrics: &mut Metrics, reports: &[Value; 2], rate: Rate) -> anyhow::Result<()> {
     let goodput = |report| number(report, "/goodput/value");
     let rates = [goodput(&reports[0])?, goodput(&reports[1])?];
@@ -141,7 +141,7 @@ fn add_shares(metrics: &mut Metrics, reports: &[Value; 2], rate: Rate) -> anyhow
     Ok(())
 }
 
-/// Whether the shares even out with time.
+/// Adds metrics of whether the shares even out over time.
 fn add_convergence(metrics: &mut Metrics, bins: &Bins, warmup: f64) {
     let (end, middle) = (bins.length(), f64::midpoint(warmup, bins.length()));
     for (half, from, to) in [("first", warmup, middle), ("second", middle, end)] {
@@ -157,8 +157,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// A run of 40 s in bins of half a second; the first flow has 3 of 10 bytes
-    /// in the first `unfair` seconds, then 5.
+    /// A run of 40 s in bins of half a second; the first flow has 3 of 10 bytes in the first `unfair` seconds, then 5.
     fn run(unfair: usize) -> Bins {
         let at = |i: usize| if i < 2 * unfair { 3 } else { 5 };
         let report = |series: Vec<usize>| json!({ "bin_s": 0.5, "flows": [{ "series": series }] });
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_the_time_asked_for() {
+    fn shares_cover_the_given_interval() {
         let bins = run(20);
         assert_eq!(bins.length(), 40.0);
         assert_eq!(bins.share_min(0.0, 20.0), Some(0.3));
@@ -177,16 +176,16 @@ mod tests {
     }
 
     #[test]
-    fn flows_are_fair_from_where_the_rest_is_and_never_if_only_the_end_is() {
+    fn fair_from_needs_a_fair_rest_of_at_least_ten_seconds() {
         assert_eq!(run(0).fair_from(), 0.0);
-        // From t on 0.3·(30 − t) + 0.5·10 of 40 − t are 0.4 at t = 20.
+        // The share from t on is (0.3·(30 − t) + 0.5·10) / (40 − t): 0.4 at t = 20.
         assert_eq!(run(30).fair_from(), 20.0);
-        // From 30 s on 0.3·6 + 0.5·4 are 0.38.
+        // The share from 30 s on is (0.3·6 + 0.5·4) / 10 = 0.38.
         assert_eq!(run(36).fair_from(), 40.0);
     }
 
     #[test]
-    fn halves_are_of_the_time_after_the_warm_up() {
+    fn halves_divide_the_time_after_the_warm_up() {
         let mut metrics = Metrics::default();
         add_convergence(&mut metrics, &run(25), 10.0);
         assert_eq!(metrics.value("share_min_first_half"), Some(0.3));

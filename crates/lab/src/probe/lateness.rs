@@ -1,4 +1,4 @@
-//! How late packets are delivered while many flows run among many hosts.
+//! `probe lateness`: how late packets are delivered while many flows run among many hosts.
 
 use super::{
     metrics::{Metrics, number},
@@ -9,7 +9,7 @@ use std::{thread, time::Duration};
 use thalweg_lab::stats::Stats;
 use thalweg_units::{Rate, format_duration, parse_duration};
 
-/// The window of lateness ends this long before the flows do.
+/// The measurement window of lateness ends this long before the flows do.
 const MARGIN: Duration = Duration::from_millis(300);
 
 /// Arguments of `probe lateness`.
@@ -35,7 +35,7 @@ pub struct Args {
 /// Runs cubic flows with an RTT of 40 ms and a queue of 1 BDP.
 ///
 /// # Errors
-/// When the lab or a tool in it fails.
+/// If the lab or a tool in it fails.
 pub fn run(args: &Args) -> anyhow::Result<Metrics> {
     if args.warmup.is_zero() || args.warmup + 2 * MARGIN > args.duration {
         bail!("--for must be longer than --warmup by 0.6 s at least, and --warmup not zero");
@@ -61,8 +61,8 @@ pub fn run(args: &Args) -> anyhow::Result<Metrics> {
     Ok(metrics)
 }
 
-/// The statistics at the start and at the end of the window, and the sum of
-/// the goodputs, bit/s.
+/// Runs the flows. Returns the statistics at the start and at the end of the window, and the sum of the goodputs,
+/// bit/s.
 fn load(scene: &Scene, args: &Args) -> anyhow::Result<(Stats, Stats, f64)> {
     let hosts: Vec<&str> = scene.lab.resolved().hosts.iter().map(|h| h.name.as_str()).collect();
     let pairs: Vec<_> = hosts.chunks_exact(2).take(args.flows as usize).collect();

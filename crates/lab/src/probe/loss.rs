@@ -1,5 +1,4 @@
-//! By how many standard errors the frequency of losses misses the mean that
-//! the topology says.
+//! `probe loss`: by how many standard errors the frequency of losses differs from the mean that the topology sets.
 
 use super::{
     metrics::{Metrics, number},
@@ -16,16 +15,17 @@ use thalweg_units::{format_duration, parse_duration};
 
 /// 8000 packets of 250 bytes a second: many samples at little CPU.
 const BLAST: [&str; 4] = ["--rate", "16 Mbit/s", "--size", "250"];
-/// Between two of these packets.
+/// The time between two packets of the blast.
 const GAP: Duration = Duration::from_micros(125);
 
-/// A blast has ended when fewer than so many packets came in so long; it sends 2,400.
+/// A blast has ended when fewer than [`QUIET_PACKETS`] packets entered the link in this time; a running blast sends
+/// 2,400.
 const QUIET: Duration = Duration::from_millis(300);
 const QUIET_PACKETS: u64 = 100;
-/// A blast that has not ended by then never started; its own error says why.
+/// A blast that has not ended this long after its duration never started; its own error says why.
 const LATEST: Duration = Duration::from_secs(15);
 
-/// What `probe loss` prints.
+/// The help text about the output of `probe loss`.
 const METRICS: &str = "\
 Metrics, each for MODEL `random` and `gilbert`:
   MODEL_packets                     packets sent
@@ -58,11 +58,10 @@ pub struct Args {
     seed: u64,
 }
 
-/// 1 % random loss; then a Gilbert chain of the same order: 0.99 % in bursts
-/// of ten.
+/// Samples 1 % random loss, then a Gilbert chain with about as many losses: 0.99 % in bursts of ten.
 ///
 /// # Errors
-/// When the lab or a tool in it fails.
+/// If the lab or a tool in it fails.
 pub fn run(args: &Args) -> anyhow::Result<Metrics> {
     let gilbert = Gilbert { good_to_bad: 0.001, bad_to_good: 0.1 };
     let scene = Scene::start(&topology(args.seed))?;
@@ -74,7 +73,7 @@ pub fn run(args: &Args) -> anyhow::Result<Metrics> {
     Ok(metrics)
 }
 
-/// Two paths, one for each model; the ways back lose nothing.
+/// Two paths, one for each loss model, with lossless return paths.
 fn topology(seed: u64) -> String {
     let models = [
         ("random", "\"1 %\""),
@@ -95,10 +94,10 @@ fn topology(seed: u64) -> String {
     text
 }
 
-/// Waits until the link named `name` is quiet again after the blast; its losses by then.
+/// Waits until the link named `name` is quiet after the blast. Returns its losses so far.
 ///
 /// # Errors
-/// When the lab does not answer.
+/// If the lab does not answer.
 fn losses_of_blast(scene: &Scene, name: &str, blast: Duration) -> anyhow::Result<f64> {
     let (began, mut before) = (Instant::now(), 0);
     loop {
@@ -114,7 +113,7 @@ fn losses_of_blast(scene: &Scene, name: &str, blast: Duration) -> anyhow::Result
     }
 }
 
-/// Sends over the path of `model` and compares.
+/// Sends packets over the path of `model` and adds the comparison with theory.
 fn sample(
     scene: &Scene,
     args: &Args,
@@ -127,8 +126,8 @@ fn sample(
     let blast = ["udp-blast", "--to", &sink.address, "--for", &duration];
     let blast = scene.spawn("source", &[&blast[..], &BLAST[..]].concat())?;
     let recorded = losses_of_blast(scene, name, args.duration.unwrap_or(GAP * args.packets))?;
-    // A chain that the blast left in its bad state could hold up the tools' report for
-    // minutes: it steps by packets, and a connection's retransmissions are ever rarer.
+    // The chain steps with each packet. If the blast left it in its bad state, the report of the tools could take
+    // minutes, because a connection retransmits less and less often.
     scene.lab.set(name, &LinkChange { loss: Some(Loss::None), ..LinkChange::default() })?;
     let report = blast.report()?;
     if number(&report, "/host_drops")? > 0.0 {

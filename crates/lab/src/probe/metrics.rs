@@ -1,10 +1,10 @@
-//! What a probe found: named values with units.
+//! The metrics of a probe: named values with units.
 
 use anyhow::Context;
 use serde_json::{Map, Value, json};
 use std::io::Write;
 
-/// Named values with their units, in the order in which they were found.
+/// Named values with their units, in the order in which they were added.
 #[derive(Debug, Default)]
 pub struct Metrics(Vec<(String, &'static str, f64)>);
 
@@ -17,7 +17,7 @@ impl Metrics {
     /// Adds the number at `pointer` (RFC 6901) of a tool's report, times `factor`.
     ///
     /// # Errors
-    /// When the report has no number there: nothing was received, or too little.
+    /// If the report has no number there, because too little or nothing was received.
     pub fn take(
         &mut self,
         name: &str,
@@ -36,7 +36,7 @@ impl Metrics {
         self.0.iter().find(|(n, ..)| n == name).map(|(.., value)| *value)
     }
 
-    /// All, as `{"metrics":{"NAME":{"unit":…,"value":…}}}`.
+    /// All metrics as `{"metrics":{"NAME":{"unit":…,"value":…}}}`.
     fn to_json(&self) -> Value {
         let entry = |(name, unit, value): &(String, &str, f64)| {
             (name.clone(), json!({ "unit": unit, "value": value }))
@@ -44,10 +44,10 @@ impl Metrics {
         json!({ "metrics": self.0.iter().map(entry).collect::<Map<_, _>>() })
     }
 
-    /// Prints all to stdout, one a line, or as one JSON object.
+    /// Prints all metrics to stdout, one per line, or as one JSON object.
     ///
     /// # Errors
-    /// When stdout is closed.
+    /// If stdout is closed.
     pub fn print(&self, is_json: bool) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         if is_json {
@@ -63,16 +63,16 @@ impl Metrics {
     }
 }
 
-/// The nearest-rank percentile of `sorted`: the smallest value with at least
-/// `percent` (1..=100) of all at or below it; `None` if there is none.
+/// The nearest-rank percentile of `sorted`: the smallest value such that at least `percent` (1..=100) of all values are
+/// at or below it; `None` for an empty slice.
 pub fn quantile(sorted: &[f64], percent: usize) -> Option<f64> {
     sorted.get((sorted.len() * percent).div_ceil(100).checked_sub(1)?).copied()
 }
 
-/// The number at `pointer` of a tool's report.
+/// The number at `pointer` (RFC 6901) of a tool's report.
 ///
 /// # Errors
-/// When there is none.
+/// If there is none.
 pub fn number(report: &Value, pointer: &str) -> anyhow::Result<f64> {
     report
         .pointer(pointer)
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_of_the_nearest_rank() {
+    fn percentiles_use_the_nearest_rank() {
         let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
         let at = |p| quantile(&hundred, p);
         assert_eq!((at(50), at(95), at(100)), (Some(50.0), Some(95.0), Some(100.0)));

@@ -1,8 +1,8 @@
-//! Measures how accurate the emulation is: each probe starts a lab of its own, runs
-//! tools in its hosts, and compares their measurements with theory.
+//! Measures how accurate the emulation is: each probe starts a lab, runs tools in its hosts, and compares their
+//! measurements with theory.
 //!
-//! Every probe also says how late the emulator was and how hard the machine
-//! was pressed meanwhile, so that a bad value can be told from a bad moment.
+//! Every probe also reports the lateness of the emulator and the CPU pressure during the measurement, so that an
+//! inaccurate emulation can be told from an overloaded machine.
 
 mod fairness;
 mod lateness;
@@ -17,7 +17,7 @@ mod train;
 
 use std::process::ExitCode;
 
-/// What every probe prints besides its own (`setup` does not).
+/// The help text about the metrics that every probe except `setup` adds.
 const METRICS: &str = "\
 Each probe's own metrics: `probe NAME --help`. All but `setup` add these, of the time of the
 measurement:
@@ -55,10 +55,10 @@ enum Probe {
     Lateness(lateness::Args),
 }
 
-/// Runs one probe and prints what it found.
+/// Runs one probe and prints its metrics.
 ///
 /// # Errors
-/// When the lab does not start or a tool in it fails.
+/// If the lab does not start or a tool in it fails.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let metrics = match args.probe {
         Probe::Tcp(a) => tcp::run(&a),

@@ -1,4 +1,4 @@
-//! By how much pings miss the round-trip time that the topology says.
+//! `probe rtt`: by how much pings differ from the round-trip time that the topology sets.
 
 use super::{
     metrics::{Metrics, quantile},
@@ -9,7 +9,7 @@ use std::time::Duration;
 use thalweg_console::note;
 use thalweg_units::{format_duration, parse_duration};
 
-/// What `probe rtt` prints.
+/// The help text about the output of `probe rtt`.
 const METRICS: &str = "\
 Metrics, ms; `udp_` by UDP pings, `icmp_` by the distribution's `ping` if it is installed:
   *_error_mean   |mean of all round-trip times - theory|
@@ -37,10 +37,10 @@ pub struct Args {
 /// Pings by UDP, and by ICMP if `ping` is installed.
 ///
 /// # Errors
-/// When the lab or a tool in it fails.
+/// If the lab or a tool in it fails.
 pub fn run(args: &Args) -> anyhow::Result<Metrics> {
     let delay = format_duration(args.rtt / 2);
-    // No rate: nothing but propagation, so that the whole difference is error.
+    // Without a rate there is only propagation delay, so that any difference is an error.
     let scene = Scene::start(&format!(
         "[host.a]\n[host.b]\n[link.line]\ndelay = \"{delay}\"\n\
          [[path]]\nfrom = \"a\"\nto = \"b\"\nlinks = [\"line\"]\n"
@@ -61,7 +61,7 @@ pub fn run(args: &Args) -> anyhow::Result<Metrics> {
     Ok(metrics)
 }
 
-/// The same with the distribution's `ping`, unless it is not installed.
+/// Pings by ICMP with the distribution's `ping`, if it is installed.
 fn icmp(scene: &Scene, args: &Args, theory_ms: f64, metrics: &mut Metrics) -> anyhow::Result<()> {
     if !is_installed("ping") {
         note!("rtt: no ICMP, because the program `ping` is not installed");
@@ -93,7 +93,7 @@ fn is_installed(program: &str) -> bool {
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
-/// The times that `ping` prints: "… time=40.1 ms".
+/// The times in the output of `ping`, ms: "… time=40.1 ms".
 fn icmp_times(output: &str) -> Vec<f64> {
     let time = |line: &str| line.split_once("time=")?.1.split(' ').next()?.parse().ok();
     output.lines().filter_map(time).collect()
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_from_pings_lines_and_nothing_else() {
+    fn times_are_read_only_from_the_reply_lines_of_ping() {
         let output = "PING 10.1.0.2 (10.1.0.2) 56(84) bytes of data.\n\
                       64 bytes from 10.1.0.2: icmp_seq=1 ttl=64 time=40.1 ms\n\
                       64 bytes from 10.1.0.2: icmp_seq=2 ttl=64 time=40 ms\n\n\

@@ -1,4 +1,4 @@
-//! A lab of the probe's own, and the tools in its hosts.
+//! The lab that a probe starts, and the tools in its hosts.
 
 use super::metrics::Metrics;
 use crate::shell::sys;
@@ -12,12 +12,12 @@ use std::{
 };
 use thalweg_lab::{client::Lab, stats::Stats, topology::Topology};
 
-/// Server tools are ended with the scene; should that fail, they end by themselves.
+/// The maximum lifetime of server tools. They are ended with the scene; this is the fallback.
 const SERVER_LIFE: &str = "15min";
 
-/// Real-time priority of tools that must not be late themselves: less than the
-/// emulator's, more than whatever else the machine runs.
-const PROMPT: i32 = 5;
+/// Real-time priority of tools that must not be late themselves: below the emulator's, above everything else on the
+/// machine.
+const PRIORITY: i32 = 5;
 
 /// A running lab.
 pub struct Scene {
@@ -26,29 +26,29 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Starts the network that `topology` (TOML) says.
+    /// Starts the network described by `topology` (TOML).
     ///
     /// # Errors
-    /// What the lab says.
+    /// If the topology is invalid or the lab does not start.
     pub fn start(topology: &str) -> anyhow::Result<Self> {
         let topology =
             Topology::from_toml(topology).context("the probe's own topology is faulty")?;
         Ok(Self { lab: Lab::start(&topology)? })
     }
 
-    /// Starts a listening tool in `host` and waits until it listens.
+    /// Starts a server tool in `host` and waits until it listens.
     ///
     /// # Errors
-    /// When it ends before.
+    /// If the tool ends before it listens.
     pub fn serve(&self, host: &str, tool: &str) -> anyhow::Result<Server> {
         let args = [tool, "--listen", "0.0.0.0:0", "--max", SERVER_LIFE];
         self.ready(host, Running::start(self.lab.tool(host, &args), tool)?)
     }
 
-    /// As [`Self::serve`], at real-time priority where that is allowed.
+    /// Like [`Self::serve`], at real-time priority if that is allowed.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Self::serve`].
     pub fn serve_promptly(&self, host: &str, tool: &str) -> anyhow::Result<Server> {
         let args = [tool, "--listen", "0.0.0.0:0", "--max", SERVER_LIFE];
         self.ready(host, Running::start_promptly(self.lab.tool(host, &args), tool)?)
@@ -69,50 +69,49 @@ impl Scene {
     /// Starts a tool in `host`.
     ///
     /// # Errors
-    /// When the lab's program cannot be started.
+    /// If the lab's program cannot be started.
     pub fn spawn(&self, host: &str, args: &[&str]) -> anyhow::Result<Running> {
         Running::start(self.lab.tool(host, args), args.first().unwrap_or(&"tool"))
     }
 
-    /// Runs a tool in `host` to its end; its report.
+    /// Runs a tool in `host` to its end. Returns its report.
     ///
     /// # Errors
-    /// When it fails.
+    /// If the tool fails.
     pub fn run(&self, host: &str, args: &[&str]) -> anyhow::Result<Value> {
         self.spawn(host, args)?.report()
     }
 
-    /// As [`Self::run`], at real-time priority where that is allowed: what is
-    /// measured should be the emulator, and not how busy the machine is besides.
+    /// Like [`Self::run`], at real-time priority if that is allowed, so that the probe measures the emulator and not
+    /// the other load of the machine.
     ///
     /// # Errors
-    /// When it fails.
+    /// If the tool fails.
     pub fn run_promptly(&self, host: &str, args: &[&str]) -> anyhow::Result<Value> {
         let name = args.first().unwrap_or(&"tool");
         Running::start_promptly(self.lab.tool(host, args), name)?.report()
     }
 
-    /// Adds how true the emulator was since the last reset of its statistics.
+    /// Adds the accuracy of the emulator since the last reset of its statistics.
     ///
     /// # Errors
-    /// When the lab does not answer.
+    /// If the lab does not answer.
     pub fn add_truth(&self, metrics: &mut Metrics) -> anyhow::Result<()> {
         add_truth(metrics, &self.lab.stats(false)?);
         Ok(())
     }
 
-    /// Lets `warmup` pass and starts the statistics anew, beside the tools
-    /// that are running.
+    /// Waits for `warmup` and resets the statistics, while the tools keep running.
     ///
     /// # Errors
-    /// When the lab does not answer.
+    /// If the lab does not answer.
     pub fn warm_up(&self, warmup: Duration) -> anyhow::Result<()> {
         thread::sleep(warmup);
         Ok(self.lab.reset_stats()?)
     }
 }
 
-/// Adds lateness and pressure from `stats`.
+/// Adds lateness, CPU pressure and real-time state from `stats`.
 pub fn add_truth(metrics: &mut Metrics, stats: &Stats) {
     let late = stats.lateness;
     metrics.add("lateness_p50", "us", late.p50_us as f64);
@@ -125,14 +124,14 @@ pub fn add_truth(metrics: &mut Metrics, stats: &Stats) {
     metrics.add("realtime", "1", f64::from(u8::from(stats.realtime)));
 }
 
-/// A tool that listens in a host; ended when dropped.
+/// A server tool in a host; killed when dropped.
 pub struct Server {
-    /// Where the other hosts reach it.
+    /// Its address and port, for the other hosts.
     pub address: String,
     _running: Running,
 }
 
-/// A tool that runs in a host; ended when dropped.
+/// A running tool in a host; killed when dropped.
 pub struct Running {
     child: Child,
     stdout: BufReader<std::process::ChildStdout>,
@@ -150,18 +149,18 @@ impl Running {
         Ok(Self { child, stdout: BufReader::new(stdout), name: name.to_owned() })
     }
 
-    /// Starts it from a thread of real-time priority, which it inherits (sched(7));
-    /// where that is not allowed, from an ordinary one.
+    /// Starts the tool from a thread with real-time priority, which it inherits (sched(7)). If that is not allowed, the
+    /// thread is an ordinary one.
     fn start_promptly(command: Command, name: &str) -> anyhow::Result<Self> {
         let name = name.to_owned();
         let start = move || {
-            let _as_ordinary_thread = sys::realtime(PROMPT);
+            let _as_ordinary_thread = sys::realtime(PRIORITY);
             Self::start(command, &name)
         };
         thread::spawn(start).join().map_err(|_| anyhow::anyhow!("a probe's thread died"))?
     }
 
-    /// The next line that it prints.
+    /// Reads the next line that the tool prints.
     fn line(&mut self) -> anyhow::Result<Value> {
         let mut line = String::new();
         self.stdout.read_line(&mut line)?;
@@ -171,10 +170,10 @@ impl Running {
         serde_json::from_str(&line).with_context(|| format!("{} printed no JSON", self.name))
     }
 
-    /// Waits for its one report.
+    /// Waits for the tool's report and its end.
     ///
     /// # Errors
-    /// When it fails.
+    /// If the tool fails.
     pub fn report(mut self) -> anyhow::Result<Value> {
         let report = self.line()?;
         if !self.child.wait()?.success() {
@@ -186,7 +185,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail only when it has ended already.
+        // Both fail only if it has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! How long a network takes until all its hosts are up.
+//! `probe setup`: how long a network takes until all its hosts are up.
 
 use super::{metrics::Metrics, scene::Scene};
 use std::time::Instant;
@@ -11,10 +11,10 @@ pub struct Args {
     hosts: u32,
 }
 
-/// Starts a star and pings across it, to prove that it stands.
+/// Starts a star and pings across it, to verify that it is up.
 ///
 /// # Errors
-/// When the lab or a tool in it fails.
+/// If the lab or a tool in it fails.
 pub fn run(args: &Args) -> anyhow::Result<Metrics> {
     let hosts = args.hosts;
     let begin = Instant::now();

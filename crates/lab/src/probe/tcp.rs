@@ -1,4 +1,4 @@
-//! How much of a link one cubic flow gets.
+//! `probe tcp`: the share of a link that one cubic flow gets.
 
 use super::{
     metrics::{Metrics, number},
@@ -9,12 +9,12 @@ use anyhow::bail;
 use std::time::Duration;
 use thalweg_units::{Rate, format_duration, parse_duration};
 
-/// The flow runs no shorter by default: slow start, and then some losses.
+/// The shortest default run: slow start and then some losses.
 const SHORTEST: Duration = Duration::from_secs(15);
-/// Nor longer, so that a plan with several rates stays short.
+/// The longest default run, so that a plan with several rates stays short.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// What `probe tcp` prints.
+/// The help text about the output of `probe tcp`.
 const METRICS: &str = "\
 Metrics, of the time after --warmup:
   goodput                    payload received, Mbit/s
@@ -47,15 +47,15 @@ pub struct Args {
 }
 
 impl Args {
-    /// The second period of cubic may only begin after slow start's overshoot,
-    /// so two hold a whole one.
+    /// The length of the run: by default two periods of cubic. The first one may begin with slow start's overshoot, so
+    /// that only the second is whole.
     fn duration(&self) -> Duration {
         let periods = 2 * cubic_period(self.rate, self.rtt);
         self.duration.unwrap_or(periods.clamp(SHORTEST, LONGEST))
     }
 }
 
-/// `pairs` pairs of hosts, a1–b1 …, over one link with a queue of 1 BDP.
+/// A topology of `pairs` pairs of hosts, a1–b1 …, over one link with a queue of 1 BDP.
 pub fn topology(pairs: usize, rate: Rate, rtt: Duration) -> String {
     let (delay, rtt) = (format_duration(rtt / 2), format_duration(rtt));
     let link = format!("rate = \"{rate}\"\nqueue = \"1 BDP of {rtt}\"\ndelay = \"{delay}\"\n");
@@ -69,14 +69,16 @@ pub fn topology(pairs: usize, rate: Rate, rtt: Duration) -> String {
     text
 }
 
-/// The arguments of a flow to `address`.
+/// The arguments of a cubic flow to `address`.
 pub fn flow<'a>(address: &'a str, duration: &'a str, warmup: &'a str) -> [&'a str; 9] {
     let cubic = ["--congestion", "cubic"];
     ["tcp-source", "--to", address, "--for", duration, "--warmup", warmup, cubic[0], cubic[1]]
 }
 
+/// Checks that at least a second is left to measure after the warm-up.
+///
 /// # Errors
-/// When nothing would be left to measure.
+/// If it is not.
 pub fn check(duration: Duration, warmup: Duration) -> anyhow::Result<()> {
     if warmup.is_zero() || warmup + Duration::from_secs(1) > duration {
         bail!("--for must be longer than --warmup by a second at least, and --warmup not zero");
@@ -84,10 +86,10 @@ pub fn check(duration: Duration, warmup: Duration) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One flow over the link.
+/// Runs one flow over the link.
 ///
 /// # Errors
-/// When the lab or a tool in it fails.
+/// If the lab or a tool in it fails.
 pub fn run(args: &Args) -> anyhow::Result<Metrics> {
     let length = args.duration();
     check(length, args.warmup)?;
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_network_is_what_the_probe_says() {
+    fn the_topology_has_the_requested_rate_and_rtt() {
         let text = topology(2, Rate::from_mbps(50.0), Duration::from_millis(40));
         let resolved = Topology::from_toml(&text).unwrap().resolve().unwrap();
         let interface =

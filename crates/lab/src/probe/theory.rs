@@ -1,19 +1,18 @@
-//! What the emulation should come to. Pure.
+//! The theoretical values with which probes compare the emulation. Pure.
 
 use std::time::Duration;
 use thalweg_units::Rate;
 
-/// Payload of a full TCP segment with timestamps over its IPv4 packet:
-/// 1500 − 20 (IP) − 20 (TCP) − 12 (timestamps, RFC 7323 §3.2) = 1448 of 1500 bytes.
-/// Links count IP packets, so no flow can have a greater share of their rate.
+/// The share of payload in the IPv4 packet of a full TCP segment with timestamps: 1500 − 20 (IP) − 20 (TCP) − 12
+/// (timestamps, RFC 7323 §3.2) = 1448 of 1500 bytes. Links count IP packets, so no flow can have a greater share of
+/// their rate.
 pub const TCP_SHARE_MAX: f64 = 1448.0 / 1500.0;
 
-/// K of cubic, the time to regain the window at which it last lost a packet:
-/// K = ∛(W·(1 − β)/C) with β = 0.7, C = 0.4 segments/s³ (RFC 9438 §4.1.2, §4.2
-/// eq. 2), W in segments of 1500 bytes.
+/// K of cubic, the time in which it regains the window of its last loss: K = ∛(W·(1 − β)/C) with β = 0.7, C = 0.4
+/// segments/s³ (RFC 9438 §4.1.2, §4.2 eq. 2), W in segments of 1500 bytes.
 ///
-/// W is the most that one flow can have under way: the path's BDP and as much
-/// again in a queue of 1 BDP. 13.6 s at 500 Mbit/s and 40 ms, 7.9 s at 100, 3.7 s at 10.
+/// W is the most that one flow can have in flight: the BDP of the path and as much again in a queue of 1 BDP. At 40 ms,
+/// K is 13.6 s at 500 Mbit/s, 7.9 s at 100, 3.7 s at 10.
 pub fn cubic_period(rate: Rate, rtt: Duration) -> Duration {
     let segments = 2.0 * rate.as_bps() as f64 * rtt.as_secs_f64() / 8.0 / 1500.0;
     Duration::from_secs_f64((0.3 * segments / 0.4).cbrt())
@@ -29,8 +28,7 @@ pub struct Gilbert {
 }
 
 impl Gilbert {
-    /// Independent losses of probability `p` are the chain whose next state
-    /// does not hang on the present one.
+    /// Independent losses of probability `p`: the chain whose next state does not depend on the present one.
     pub fn random(p: f64) -> Self {
         Self { good_to_bad: p, bad_to_good: 1.0 - p }
     }
@@ -42,10 +40,9 @@ impl Gilbert {
 
     /// The standard error of the share of losses among `n` consecutive packets.
     ///
-    /// Losses X are correlated: Cov(X_0, X_k) = m(1−m)·λᵏ with m the mean and
-    /// λ = 1 − p − r, the chain's second eigenvalue. So
-    /// Var(X̄) = m(1−m)/n · (1 + 2·Σ_{k=1}^{n−1} (1 − k/n)·λᵏ), and the sum is
-    /// λ/(1−λ) − λ(1−λⁿ)/(n(1−λ)²). For λ = 0 it is the binomial's.
+    /// Losses X are correlated: Cov(X_0, X_k) = m(1−m)·λᵏ with the mean m and λ = 1 − p − r, the chain's second
+    /// eigenvalue. So Var(X̄) = m(1−m)/n · (1 + 2·Σ_{k=1}^{n−1} (1 − k/n)·λᵏ), and the sum is λ/(1−λ) −
+    /// λ(1−λⁿ)/(n(1−λ)²). For λ = 0 it is that of the binomial distribution.
     pub fn standard_error(self, n: f64) -> f64 {
         let (m, rest) = (self.mean(), self.good_to_bad + self.bad_to_good);
         let lambda = 1.0 - rest;
@@ -53,12 +50,12 @@ impl Gilbert {
         (m * (1.0 - m) / n * (1.0 + 2.0 * sum)).sqrt()
     }
 
-    /// Mean length of a run of losses: 1/r, the geometric's.
+    /// The mean length of a run of losses: 1/r, as the length is geometric.
     pub fn mean_burst(self) -> f64 {
         1.0 / self.bad_to_good
     }
 
-    /// The standard error of the mean length of `bursts` runs: √((1−r)/r²)/√bursts.
+    /// The standard error of the mean length of `bursts` runs of losses: √((1−r)/r²)/√bursts.
     pub fn burst_standard_error(self, bursts: f64) -> f64 {
         (1.0 - self.bad_to_good).sqrt() / self.bad_to_good / bursts.sqrt()
     }
@@ -74,7 +71,7 @@ mod tests {
     fn the_period_of_cubic_grows_with_the_cube_root_of_the_window() {
         let period =
             |mbps, ms| cubic_period(Rate::from_mbps(mbps), Duration::from_millis(ms)).as_secs_f64();
-        // 2·2.5 MB are 3333.3 segments, and 2500 = 13.572³.
+        // W = 2·2.5 MB are 3333.3 segments; 0.3·3333.3/0.4 = 2500 = 13.572³.
         assert!((period(500.0, 40) - 13.572).abs() < 1e-3);
         assert!((period(500.0, 40) / period(62.5, 40) - 2.0).abs() < 1e-9);
         assert!((period(500.0, 40) / period(250.0, 80) - 1.0).abs() < 1e-9);
@@ -82,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn independent_losses_have_the_binomials_error() {
+    fn independent_losses_have_the_binomial_standard_error() {
         let random = Gilbert::random(0.01);
         assert!((random.mean() - 0.01).abs() < 1e-15);
         let binomial = (0.01f64 * 0.99 / 40_000.0).sqrt();
@@ -90,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn for_long_runs_the_error_grows_by_the_chains_memory() {
+    fn in_long_runs_the_error_grows_with_the_correlation() {
         let chain = Gilbert { good_to_bad: 0.001, bad_to_good: 0.1 };
         let (m, n) = (chain.mean(), 1e9);
         let growth = (2.0 - 0.101) / 0.101; // (1 + λ)/(1 − λ)
@@ -99,7 +96,7 @@ mod tests {
         assert!((chain.mean_burst() - 10.0).abs() < 1e-12);
     }
 
-    /// The share of losses and the mean burst in `n` simulated packets.
+    /// The share of losses and the mean burst length in `n` simulated packets.
     fn simulate(chain: Gilbert, n: usize, random: &mut Xoshiro256PlusPlus) -> (f64, f64) {
         let mut uniform = || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
         let mut bad = uniform() < chain.mean();
@@ -114,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn simulated_chains_scatter_as_the_formula_says() {
+    fn simulated_chains_have_the_computed_standard_error() {
         let chain = Gilbert { good_to_bad: 0.02, bad_to_good: 0.2 };
         let (runs, n) = (400, 2_000);
         let mut random = Xoshiro256PlusPlus::seed_from_u64(11);
@@ -123,7 +120,7 @@ mod tests {
         let variance = shares.iter().map(|s| (s - mean).powi(2)).sum::<f64>() / f64::from(runs - 1);
         let error = chain.standard_error(n as f64);
         assert!((mean - chain.mean()).abs() < 4.0 * error / f64::from(runs).sqrt(), "seed 11");
-        // A variance of 400 normal samples has a relative standard error of √(2/399) = 7 %.
+        // The variance of 400 normal samples has a relative standard error of √(2/399) = 7 %.
         assert!((variance.sqrt() / error - 1.0).abs() < 0.15, "{variance} seed 11");
     }
 }

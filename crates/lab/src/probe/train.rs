@@ -1,4 +1,4 @@
-//! By how much the dispersion of trains misses the rate of the bottleneck.
+//! `probe train`: by how much the dispersion of packet trains differs from the rate of the bottleneck.
 
 use super::{
     metrics::{Metrics, number, quantile},
@@ -10,10 +10,10 @@ use thalweg_units::{ByteSize, Rate, format_duration};
 
 /// Full packets, as pathload's first phase sends them.
 const SIZE: u32 = 1500;
-/// A train that is off by no more is as good as theory.
+/// The largest relative error of a train that counts as accurate.
 const TOLERANCE: f64 = 0.02;
 
-/// What `probe train` prints.
+/// The help text about the output of `probe train`.
 const METRICS: &str = "\
 Metrics of the trains that are sent back to back. The error of a train of n packets of L bytes
 is |8L(n-1)/(t_n - t_1) / rate - 1|, t being the kernel's receive stamps; a train is complete if
@@ -50,14 +50,13 @@ pub struct Args {
     packets: u32,
 }
 
-/// Sends trains back to back, then trains at half the rate, whose gaps should
-/// come out as they went in.
+/// Sends trains back to back, then trains at half the rate, whose gaps should stay the same.
 ///
 /// # Errors
-/// When the lab or a tool in it fails.
+/// If the lab or a tool in it fails.
 pub fn run(args: &Args) -> anyhow::Result<Metrics> {
     let rate = args.rate;
-    // The queue takes a whole train; the way back is not limited.
+    // The queue holds a whole train; the return path has no rate limit.
     let scene = Scene::start(&format!(
         "[host.a]\n[host.b]\n[link.there]\nsimplex = true\nrate = \"{rate}\"\n\
          queue = \"10 MB\"\ndelay = \"10 ms\"\n[link.back]\nsimplex = true\ndelay = \"10 ms\"\n\
@@ -88,8 +87,8 @@ pub fn run(args: &Args) -> anyhow::Result<Metrics> {
     Ok(metrics)
 }
 
-/// What both measurements tell besides errors of the rate. What takes a
-/// complete train is left out if there is none.
+/// Adds the metrics of both measurements besides the errors of the rate. Metrics that need a complete train are left
+/// out if there is none.
 fn add_rest(metrics: &mut Metrics, burst: &Value, paced: &Value) -> anyhow::Result<()> {
     let mut add = |name: &str, unit, report: &Value, pointer, factor| {
         if let Ok(found) = number(report, pointer) {
@@ -104,7 +103,7 @@ fn add_rest(metrics: &mut Metrics, burst: &Value, paced: &Value) -> anyhow::Resu
     Ok(())
 }
 
-/// |found/rate − 1| of each complete train, ascending; `key` says which rate is meant.
+/// |found/rate − 1| of each complete train, ascending; `key` is the field of the found rate.
 fn errors(report: &Value, key: &str, rate: Rate) -> Vec<f64> {
     let trains = report["trains"].as_array().map(Vec::as_slice).unwrap_or_default();
     let found = trains.iter().filter_map(|t| t[key].as_f64());
@@ -113,8 +112,8 @@ fn errors(report: &Value, key: &str, rate: Rate) -> Vec<f64> {
     errors
 }
 
-/// Adds the share of all `sent` trains that are within [`TOLERANCE`], and the
-/// spread of the complete ones' errors (ascending); without any, only the share.
+/// Adds the share of all `sent` trains within [`TOLERANCE`], and percentiles of the errors of complete trains
+/// (ascending); without complete trains, only the share.
 fn add_errors(metrics: &mut Metrics, suffix: &str, errors: Vec<f64>, sent: f64) {
     let within = errors.partition_point(|e| *e <= TOLERANCE) as f64;
     metrics.add(&format!("share_within_2_percent{suffix}"), "1", within / sent);
@@ -130,7 +129,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// The value of `name` for trains of these rates, in Mbit/s, through 10 Mbit/s.
+    /// The value of `name` for five trains, some of them with these rates (Mbit/s), through 10 Mbit/s.
     fn metric(rates: &[Option<f64>], name: &str) -> Option<f64> {
         let trains: Vec<_> = rates.iter().map(|r| json!({ "rate": r.map(|r| r * 1e6) })).collect();
         let errors = errors(&json!({ "trains": trains }), "rate", Rate::from_mbps(10.0));
@@ -140,15 +139,15 @@ mod tests {
     }
 
     #[test]
-    fn trains_that_came_in_part_or_not_at_all_miss() {
-        let rates = [Some(10.1), Some(9.85), Some(12.0), None]; // and of the fifth nothing came
+    fn incomplete_and_missing_trains_count_as_inaccurate() {
+        let rates = [Some(10.1), Some(9.85), Some(12.0), None]; // the fifth is missing
         assert_eq!(metric(&rates, "share_within_2_percent"), Some(0.4));
         assert!((metric(&rates, "error_max").unwrap() - 0.2).abs() < 1e-12);
         assert!((metric(&rates, "error_median").unwrap() - 0.015).abs() < 1e-12);
     }
 
     #[test]
-    fn no_complete_train_is_a_share_of_nothing_and_no_error() {
+    fn without_a_complete_train_the_share_is_zero_and_there_are_no_errors() {
         assert_eq!(metric(&[None], "share_within_2_percent"), Some(0.0));
         assert_eq!(metric(&[None], "error_max"), None);
     }

@@ -1,4 +1,4 @@
-//! The lab's DNS: one thread answers every host on its own 127.0.0.53.
+//! The lab's DNS server: one thread answers every host at the host's own 127.0.0.53.
 
 use anyhow::Result;
 use rustix::event::epoll;
@@ -12,10 +12,10 @@ use std::{
     thread,
 };
 
-/// How long an answer may be kept, seconds: names may move within a run.
+/// How long an answer may be cached, seconds: names may move within a run.
 const TTL: u32 = 1;
 
-/// Every name, in lower case, with its addresses.
+/// The addresses of every name in lower case.
 pub type Names = HashMap<String, Vec<IpAddr>>;
 
 /// Starts the thread; it ends with the process.
@@ -39,16 +39,17 @@ pub fn start(sockets: Vec<UdpSocket>, names: Names) -> Result<()> {
 }
 
 fn serve(socket: &UdpSocket, names: &Names) {
-    let mut question = [0; 1_232]; // the size that DNS software has agreed on
+    let mut question = [0; 1_232]; // the EDNS buffer size recommended by DNS flag day 2020
     if let Ok((n, from)) = socket.recv_from(&mut question)
         && let Some(answer) = answer(&question[..n], names)
     {
-        // A lost answer is asked for again.
+        // The client repeats its question if the answer is lost.
         let _lost = socket.send_to(&answer, from);
     }
 }
 
-/// Answers A, AAAA and ANY; other types of known names have no data, unknown names do not exist.
+/// Answers A, AAAA and ANY. For other types of known names the answer is empty (NODATA); for unknown names it is
+/// NXDOMAIN.
 fn answer(bytes: &[u8], names: &Names) -> Option<Vec<u8>> {
     let query = Packet::parse(bytes).ok()?;
     let question = query.questions.first()?;
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn names_resolve_by_family_and_unknown_ones_do_not_exist() {
+    fn names_resolve_by_family_and_unknown_names_get_nxdomain() {
         assert_eq!(ask("server", TYPE::A), (RCODE::NoError, 1));
         assert_eq!(ask("SERVER", TYPE::AAAA), (RCODE::NoError, 1));
         assert_eq!(ask("server", TYPE::MX), (RCODE::NoError, 0));

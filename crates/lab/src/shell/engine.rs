@@ -1,8 +1,7 @@
-//! The emulator's loop: packets from hosts into the network, due ones out of it.
+//! The emulator's loop: moves packets from hosts into the network, and due packets out of it to their hosts.
 //!
-//! One thread, at real-time priority where allowed. It sleeps until the next
-//! event, rounded up to [`QUANTUM`], so that close events share one wake-up;
-//! events carry logical time, so lateness never accumulates.
+//! One thread, at real-time priority if allowed. It sleeps until the next event, rounded up to [`QUANTUM`], so that
+//! close events share one wake-up; events carry logical time, so lateness never accumulates.
 
 use super::{
     lateness::Histogram,
@@ -33,53 +32,52 @@ use thalweg_lab::{
 };
 use thalweg_units::Time;
 
-/// Wake-ups are this far apart at least: at 10 flows of 20 Mbit/s the loop takes 0.54–0.60
-/// of a core instead of all of it, for 20 µs more lateness at the median. More than half
-/// of that is the kernel's TCP input within `write` to the devices, a third the sleeping
-/// itself (9,000 a second at 20 µs). Without gain: `epoll_pwait2`, a periodic timerfd, and
-/// 75 or 100 µs here, whose lateness is greater at the 99th percentile.
+/// The shortest time between wake-ups. At 10 flows of 20 Mbit/s the loop takes 0.54–0.60 of a core instead of all of
+/// it, for 20 µs more lateness at the median. More than half of the CPU time is the kernel's TCP input within `write`
+/// to the devices, and a third is sleeping itself (9,000 times a second at 20 µs each). `epoll_pwait2` and a periodic
+/// timerfd gain nothing; with 75 or 100 µs the lateness is greater at the 99th percentile.
 const QUANTUM: Duration = Duration::from_micros(50);
-/// Packets taken from one device in a turn, so that none starves the others.
+/// The most packets read from one device per turn, so that no device starves the others.
 const BUDGET: usize = 16;
-/// Every link's record is brought up to date this often, so that no later turn is long.
+/// The interval at which all links' records are brought up to date, so that no later turn takes long.
 const TICK: Duration = Duration::from_millis(100);
-/// Orders that wait; a client whose order does not fit waits itself, the loop never does.
+/// The capacity of the queue of orders. A client blocks if it is full; the loop never does.
 const ORDERS: usize = 64;
-/// Larger than any packet: the devices' MTU is 1,500.
+/// The size of the packet buffer, bytes; the MTU of the devices is 1,500.
 const PACKET_MAX: usize = 2_048;
-/// Real-time priority; above ordinary threads, below the kernel's own.
+/// The real-time priority: above ordinary threads, below those of the kernel.
 const PRIORITY: i32 = 10;
-/// An ordinary thread's time slice, ns: the kernel's smallest.
+/// The time slice without real-time priority, ns: the kernel's smallest.
 const SLICE_NS: u64 = 100_000;
-/// The wake-up descriptor's mark among the devices'.
+/// The epoll data of the wake-up descriptor; the data of a device is its index.
 const WAKE: u64 = u64::MAX;
 
 /// A packet in flight, shared by its duplicates.
 pub type Packet = Rc<[u8]>;
 
-/// What the engine is asked to do between two turns.
+/// An order that the engine processes between two turns.
 pub enum Order {
-    /// Change links, and say so.
+    /// Change links, and confirm it.
     Set(Vec<usize>, LinkChange, SyncSender<()>),
-    /// Report, with or without the links' history.
+    /// Send a report, with or without the links' history.
     Report(bool, SyncSender<Report>),
-    /// Start the lateness window anew.
+    /// Restart the measurement window of lateness.
     Reset,
-    /// Send what enters this link to a capture.
+    /// Send the packets that enter this link to a capture.
     Tap(usize, SyncSender<pcap::Record>),
 }
 
-/// The engine's own part of [`thalweg_lab::stats::Stats`].
+/// The engine's part of [`thalweg_lab::stats::Stats`].
 pub struct Report {
-    /// In the window.
+    /// Lateness in the measurement window.
     pub lateness: Lateness,
     /// Each link's record.
     pub links: Vec<LinkTruth>,
-    /// Processor time, seconds.
+    /// CPU time of the engine's thread, seconds.
     pub cpu_s: f64,
-    /// Packets to nowhere.
+    /// Packets to addresses without a path.
     pub no_route: u64,
-    /// Packets that a host did not take.
+    /// Packets that a host's device rejected.
     pub refused: u64,
     /// Packets that captures missed.
     pub capture_missed: u64,
@@ -87,7 +85,7 @@ pub struct Report {
     pub realtime: bool,
 }
 
-/// The way to a running engine.
+/// A handle to a running engine.
 #[derive(Clone)]
 pub struct Handle {
     orders: SyncSender<Order>,
@@ -95,7 +93,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Hands over an order and wakes the engine.
+    /// Queues an order and wakes the engine.
     pub fn send(&self, order: Order) -> anyhow::Result<()> {
         self.orders.send(order).map_err(|_| anyhow::anyhow!("the emulator has stopped"))?;
         write(&self.wake, &1_u64.to_ne_bytes())?;
@@ -103,7 +101,7 @@ impl Handle {
     }
 }
 
-/// Starts the engine's thread over the hosts' devices, in the order of the network's interfaces.
+/// Starts the engine's thread. `devices` are in the order of the network's interfaces.
 pub fn start(network: &Resolved, devices: Vec<OwnedFd>) -> anyhow::Result<Handle> {
     let (orders, inbox) = sync_channel(ORDERS);
     let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
@@ -188,18 +186,18 @@ impl Engine {
                 Some(&timeout),
             );
             if waited.is_err() {
-                continue; // a signal; the events come again
+                continue; // interrupted by a signal; pending events are reported again
             }
             for event in &events {
                 match event.data.u64() {
-                    WAKE => self.obey(),
-                    device => self.take_in(device as usize),
+                    WAKE => self.process_orders(),
+                    device => self.read_packets(device as usize),
                 }
             }
         }
     }
 
-    /// Hands every packet that is due to its host.
+    /// Writes every packet that is due to its host's device.
     fn deliver(&mut self) {
         let now = self.now();
         let (epoch, devices) = (self.epoch, &self.devices);
@@ -226,7 +224,7 @@ impl Engine {
         }
     }
 
-    /// Until the next event or tick, rounded up to the quantum; zero if one is due.
+    /// The time until the next event or tick, rounded up to the quantum; zero if one is due.
     fn sleep_time(&self) -> Timespec {
         let now = self.now();
         let next = self.network.next_event().unwrap_or(Time::MAX).min(self.next_tick);
@@ -238,8 +236,8 @@ impl Engine {
         Timespec { tv_sec: (wait / 1_000_000_000) as i64, tv_nsec: (wait % 1_000_000_000) as i64 }
     }
 
-    /// Takes packets that a host has sent.
-    fn take_in(&mut self, interface: usize) {
+    /// Reads packets that a host has sent.
+    fn read_packets(&mut self, interface: usize) {
         let mut buffer = [0; PACKET_MAX];
         for _ in 0..BUDGET {
             let Ok(n) = read(&self.devices[interface], &mut buffer) else { return };
@@ -262,10 +260,10 @@ impl Engine {
         }
     }
 
-    fn obey(&mut self) {
+    fn process_orders(&mut self) {
         let _emptied = read(self.wake.as_fd(), &mut [0; 8]);
         while let Ok(order) = self.inbox.try_recv() {
-            // A client that went away before its answer needs none.
+            // A client that has disconnected needs no answer.
             match order {
                 Order::Set(links, change, done) => {
                     let now = self.now();
@@ -297,7 +295,8 @@ impl Engine {
     }
 }
 
-/// Real-time priority where allowed, else the shortest slice an ordinary thread can have.
+/// Takes real-time priority if allowed, else the shortest time slice of an ordinary thread. Returns whether it got
+/// real-time priority.
 fn take_priority() -> bool {
     let _default_is_50_us = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     let realtime = sys::realtime(PRIORITY).is_ok();

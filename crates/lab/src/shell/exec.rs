@@ -1,10 +1,9 @@
-//! Runs a program inside a host: enter its namespaces, fork, watch.
+//! Runs a program inside a host: enters its namespaces, forks and supervises the program.
 //!
-//! Three processes: the *client* (outside; what a shell or a test sees), the
-//! *monitor* (inside the lab's PID namespace) and the program. Descriptors,
-//! terminal and process group are simply inherited. If the client is killed,
-//! the kernel tells the monitor, which kills the program and all it started;
-//! if the program ends by itself, daemons it left behind live on in the lab.
+//! There are three processes: the *client* (outside, seen by a shell or a test), the *monitor* (inside the lab's PID
+//! namespace) and the program. Descriptors, terminal and process group are inherited. If the client is killed, the
+//! kernel signals the monitor, which kills the program and its descendants. If the program ends by itself, daemons that
+//! it left behind keep running in the lab.
 
 use super::sys::{self, Fork, Signals};
 use anyhow::{Context, Result};
@@ -24,13 +23,13 @@ use std::{
 use thalweg_console::note;
 use thalweg_lab::client::Lab;
 
-/// Signals that a client passes on.
+/// Signals that a client forwards to the program.
 const FORWARDED: [i32; 6] =
     [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
-/// Exit code of a shell for a program that cannot be run.
+/// A shell's exit code for a program that cannot be run.
 const CANNOT_RUN: u8 = 127;
 
-/// Runs `program` in `host` of the lab at `socket`; gives its exit code, 128 + n for signal n.
+/// Runs `program` in `host` of the lab at `socket`. Returns its exit code, or 128 + n if signal n ended it.
 pub fn run(socket: &Path, host: &str, program: &[OsString]) -> Result<ExitCode> {
     enter(&Lab::namespaces(socket, host)?)
         .with_context(|| format!("cannot enter host `{host}`"))?;
@@ -43,11 +42,11 @@ pub fn run(socket: &Path, host: &str, program: &[OsString]) -> Result<ExitCode> 
             });
             std::process::exit(code.into())
         }
-        Fork::Parent(monitor) => Ok(ExitCode::from(attend(&signals, monitor)?)),
+        Fork::Parent(monitor) => Ok(ExitCode::from(wait_for_monitor(&signals, monitor)?)),
     }
 }
 
-/// Moves this single-threaded process into a host; children also into the lab's PID namespace.
+/// Moves this single-threaded process into a host's namespaces; its children will also be in the lab's PID namespace.
 fn enter(namespaces: &[OwnedFd]) -> Result<()> {
     use LinkNameSpaceType as Kind;
     let kinds =
@@ -68,12 +67,12 @@ fn is_current_user_namespace(fd: &OwnedFd) -> Result<bool> {
     Ok(identity(fd)? == identity(&current)?)
 }
 
-/// The client's part: passes signals on and waits.
-fn attend(signals: &Signals, monitor: Pid) -> Result<u8> {
+/// The client's part: forwards signals and waits for the monitor. Returns its exit code.
+fn wait_for_monitor(signals: &Signals, monitor: Pid) -> Result<u8> {
     loop {
         let caught = signals.next()?;
         if caught.signal != libc::SIGCHLD {
-            // What the terminal sent has reached the program already.
+            // The program has already got the signals that the terminal sent.
             if caught.by_process {
                 sys::kill(monitor, caught.signal);
             }
@@ -83,7 +82,8 @@ fn attend(signals: &Signals, monitor: Pid) -> Result<u8> {
     }
 }
 
-/// The monitor's part: starts the program, outlives it, and never its client.
+/// The monitor's part: starts the program and waits for its end, or kills it when the client dies. Returns the exit
+/// code.
 fn monitor(host: &str, program: &[OsString]) -> Result<u8> {
     let watched = [&FORWARDED[..], &[libc::SIGCHLD, sys::client_died()]].concat();
     let signals = Signals::block(&watched)?;
@@ -111,7 +111,7 @@ fn monitor(host: &str, program: &[OsString]) -> Result<u8> {
     }
 }
 
-/// Takes leave of whatever ended; the exit code once it is `child`.
+/// Reaps children that have ended. Returns the exit code if `child` is among them.
 fn reap_until(child: Pid) -> Option<u8> {
     while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
         if pid == child {
@@ -121,7 +121,7 @@ fn reap_until(child: Pid) -> Option<u8> {
     None
 }
 
-/// A shell's exit code.
+/// The exit code that a shell would report.
 pub fn exit_code(status: WaitStatus) -> u8 {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => code as u8,
@@ -130,9 +130,9 @@ pub fn exit_code(status: WaitStatus) -> u8 {
     }
 }
 
-/// Kills all descendants of this process, until no new ones turn up.
+/// Kills all descendants of this process, until there are no new ones.
 ///
-/// As it is their subreaper, none escapes by becoming an orphan.
+/// This process is their subreaper, so none escapes by becoming an orphan.
 fn kill_descendants() {
     loop {
         let alive = descendants(std::process::id().cast_signed()).unwrap_or_default();
@@ -146,7 +146,7 @@ fn kill_descendants() {
     }
 }
 
-/// Process ids of all descendants of `root` that are not yet dead.
+/// The process ids of all descendants of `root` that are not zombies.
 fn descendants(root: i32) -> io::Result<BTreeSet<i32>> {
     let parents: Vec<_> = fs::read_dir("/proc")?
         .flatten()
@@ -164,7 +164,7 @@ fn descendants(root: i32) -> io::Result<BTreeSet<i32>> {
     }
 }
 
-/// The parent of a process that is not a zombie, from `/proc/PID/stat`.
+/// The parent of a process, from `/proc/PID/stat`; `None` if the process is a zombie or has ended.
 fn living_parent(pid: i32) -> Option<i32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();

@@ -1,4 +1,4 @@
-//! A host: its network, mount and UTS namespaces, its devices, addresses and routes.
+//! Creates a host: its network, mount and UTS namespaces, its devices, addresses and routes.
 
 use super::{
     names,
@@ -20,36 +20,36 @@ use thalweg_lab::topology::{HostPlan, InterfacePlan, Resolved};
 
 /// The main routing table.
 const MAIN: u32 = 254;
-/// Table 100 + k holds what leaves by interface k.
+/// Routing table 100 + k has the routes of packets from interface k's address.
 const PER_INTERFACE: u32 = 100;
-/// Largest TCP buffers, bytes: two BDPs of 1 Gbit/s at 250 ms, so that buffers are never the limit.
+/// The largest TCP buffers, bytes: two BDPs of 1 Gbit/s at 250 ms, so that buffers are never the limit.
 const TCP_BUFFER_MAX: u32 = 64 << 20;
 
-/// A host that stands.
+/// A host that is set up.
 pub struct Host {
-    /// Mount, net and UTS namespaces.
+    /// Mount, network and UTS namespaces.
     pub namespaces: [OwnedFd; 3],
-    /// One device an interface, in the order of the plan.
+    /// One device per interface, in the order of the plan.
     pub devices: Vec<OwnedFd>,
-    /// Where the lab answers this host's DNS questions.
+    /// The socket at which the lab answers this host's DNS questions.
     pub resolver: Option<UdpSocket>,
 }
 
-/// Makes one host of the network.
+/// Creates one host of the network.
 ///
-/// Namespaces belong to threads, so a thread makes them and ends; the lab
-/// itself never leaves its own, which an ordinary user could not enter again.
+/// Namespaces belong to threads, so a temporary thread creates them. The lab itself never leaves its own namespaces,
+/// because an ordinary user could not enter them again.
 pub fn create(network: &Resolved, host: &HostPlan) -> Result<Host> {
-    let made = thread::scope(|scope| scope.spawn(|| furnish(network, host)).join());
+    let made = thread::scope(|scope| scope.spawn(|| set_up(network, host)).join());
     made.unwrap_or_else(|_| Err(anyhow!("making it panicked")))
         .with_context(|| format!("host `{}`", host.name))
 }
 
-fn furnish(network: &Resolved, host: &HostPlan) -> Result<Host> {
+fn set_up(network: &Resolved, host: &HostPlan) -> Result<Host> {
     sys::unshare(UnshareFlags::NEWNET | UnshareFlags::NEWNS | UnshareFlags::NEWUTS)
         .context("new namespaces")?;
     rustix::system::sethostname(host.name.as_bytes())?;
-    // Some containers forbid it; only tools that read /sys/class/net miss it.
+    // Some containers forbid it; only tools that read /sys/class/net need it.
     let _shown = mount("sysfs", "/sys", "sysfs", MountFlags::RDONLY, None);
     set_kernel_parameters()?;
     let mut netlink = Netlink::open()?;
@@ -69,25 +69,25 @@ fn furnish(network: &Resolved, host: &HostPlan) -> Result<Host> {
     Ok(Host { namespaces, devices, resolver })
 }
 
-/// Sets what a fresh network namespace lacks for honest measurements.
+/// Sets the kernel parameters of a fresh network namespace that accurate measurements need.
 fn set_kernel_parameters() -> Result<()> {
     let buffers = format!("4096 131072 {TCP_BUFFER_MAX}");
     let write_buffers = format!("4096 65536 {TCP_BUFFER_MAX}");
     for (key, value) in [
-        ("ipv4/tcp_no_metrics_save", "1"), // or one run would teach the next
+        ("ipv4/tcp_no_metrics_save", "1"), // otherwise TCP metrics of one run would affect the next
         ("ipv4/tcp_rmem", &buffers),
         ("ipv4/tcp_wmem", &write_buffers),
-        ("ipv4/conf/all/rp_filter", "0"), // multi-homed hosts answer on any interface
+        ("ipv4/conf/all/rp_filter", "0"), // multihomed hosts answer on any interface
         ("ipv4/conf/default/rp_filter", "0"),
         ("ipv4/ip_unprivileged_port_start", "0"),
     ] {
         fs::write(format!("/proc/sys/net/{key}"), value)
             .with_context(|| format!("setting net/{key}"))?;
     }
-    // Ping without privilege: for all groups, or in a user namespace for its only one.
+    // Allow unprivileged ping for all groups or, in a user namespace, for its only group.
     let ping = "/proc/sys/net/ipv4/ping_group_range";
     fs::write(ping, "0 2147483647").or_else(|_| fs::write(ping, "0 0")).context("opening ping")?;
-    // Silence router solicitations and automatic addresses, where there is IPv6.
+    // Turn off router solicitations and automatic addresses, if there is IPv6.
     for (key, value) in [("accept_ra", "0"), ("addr_gen_mode", "1"), ("router_solicitations", "0")]
     {
         let _no_ipv6 = fs::write(format!("/proc/sys/net/ipv6/conf/default/{key}"), value);
@@ -105,7 +105,7 @@ fn socket() -> Result<OwnedFd> {
     Ok(socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Makes interface k as `wanK`, its address and its routes to every network of the lab.
+/// Creates interface k as device `wanK`, with its addresses and its routes to every network of the lab.
 fn attach(network: &Resolved, plan: &InterfacePlan, netlink: &mut Netlink) -> Result<OwnedFd> {
     let name = format!("wan{}", plan.index);
     let device = tun::create(&name)?;
@@ -130,7 +130,7 @@ fn attach(network: &Resolved, plan: &InterfacePlan, netlink: &mut Netlink) -> Re
     Ok(device)
 }
 
-/// Per family: address, its prefix, its network, and the whole lab's network.
+/// For IPv4 and IPv6: address, prefix length, its network, and the network and prefix length of the whole lab.
 fn families(plan: &InterfacePlan) -> [(IpAddr, u8, IpAddr, (IpAddr, u8)); 2] {
     let (v4, v6) = (IpAddr::V4(plan.v4), IpAddr::V6(plan.v6));
     let all_v4 = (IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), 8);
@@ -145,7 +145,7 @@ fn to_network(address: IpAddr, prefix: u8) -> IpAddr {
     }
 }
 
-/// Has what is sent from an interface's address leave by that interface.
+/// Routes packets from an interface's addresses out of that interface.
 fn route_by_source(network: &Resolved, plan: &InterfacePlan, netlink: &mut Netlink) -> Result<()> {
     let table = PER_INTERFACE + plan.index as u32;
     let device = index_of(&format!("wan{}", plan.index))?;

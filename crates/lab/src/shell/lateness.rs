@@ -1,12 +1,12 @@
-//! A histogram of how late packets are.
+//! A histogram of the lateness of packets.
 
 use std::time::Duration;
 use thalweg_lab::stats::Lateness;
 
-/// Values past this many microseconds count as this: no run that late is valid.
+/// The largest value, µs; greater ones count as this, because no run with such lateness is valid.
 const TOP_US: usize = 100_000;
 
-/// One counter a microsecond.
+/// A histogram with one counter per microsecond.
 pub struct Histogram {
     counts: Vec<u64>,
     n: u64,
@@ -14,7 +14,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// An empty one.
+    /// Creates an empty histogram.
     pub fn new() -> Self {
         Self { counts: vec![0; TOP_US + 1], n: 0, max: 0 }
     }
@@ -27,12 +27,12 @@ impl Histogram {
         self.max = self.max.max(us);
     }
 
-    /// Forgets everything.
+    /// Resets all counters.
     pub fn clear(&mut self) {
         *self = Self::new();
     }
 
-    /// The quantiles that decide validity.
+    /// The number of packets, the quantiles that decide whether a run is valid, and the maximum.
     pub fn summary(&self) -> Lateness {
         Lateness {
             n: self.n,
@@ -43,7 +43,7 @@ impl Histogram {
         }
     }
 
-    /// The smallest value that at least a share `q` of all does not exceed.
+    /// The smallest value that at least the share `q` of all packets does not exceed, µs.
     fn quantile(&self, q: f64) -> u64 {
         let wanted = (q * self.n as f64).ceil() as u64;
         let mut seen = 0;

@@ -1,4 +1,4 @@
-//! The shell around the pure emulation: namespaces, devices, clock, sockets.
+//! The I/O around the pure emulation: namespaces, devices, clock, sockets.
 
 pub mod dns;
 pub mod engine;

@@ -1,4 +1,4 @@
-//! Names inside the lab: /etc/hosts and /etc/resolv.conf, mounted over the machine's.
+//! Host names inside the lab: mounts /etc/hosts and /etc/resolv.conf over the machine's files.
 
 use anyhow::{Context, Result};
 use rustix::mount::{
@@ -8,13 +8,12 @@ use std::{fmt::Write, fs, net::IpAddr, path::Path};
 use thalweg_console::note;
 use thalweg_lab::topology::Resolved;
 
-/// Where every host's resolver listens, inside the host.
+/// The address at which every host's resolver listens, inside the host.
 pub const RESOLVER: &str = "127.0.0.53";
 
 /// Every name of the network with its addresses, IPv4 first.
 ///
-/// A host's own name and its further names stand for its first interface,
-/// `NAME.wanK` for interface k.
+/// A host's name and its additional names resolve to its first interface, `NAME.wanK` to interface k.
 pub fn all(network: &Resolved) -> Vec<(String, Vec<IpAddr>)> {
     let addresses = |interface: usize| {
         let plan = &network.interfaces[interface];
@@ -43,9 +42,9 @@ fn hosts_file(names: &[(String, Vec<IpAddr>)]) -> String {
     text
 }
 
-/// Cuts this mount namespace off from the machine's and mounts the lab's names and processes.
+/// Separates this mount namespace from the machine's and mounts the lab's names and its /proc.
 ///
-/// `scratch` holds an empty directory only until the names are mounted.
+/// `scratch` is used for a temporary directory until the names are mounted.
 pub fn mount_lab(scratch: &Path, names: &[(String, Vec<IpAddr>)]) -> Result<()> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .context("cannot make the lab's mounts private")?;
@@ -54,7 +53,7 @@ pub fn mount_lab(scratch: &Path, names: &[(String, Vec<IpAddr>)]) -> Result<()> 
     let mounted = mount_names(&directory, names);
     fs::remove_dir(&directory)?;
     mounted?;
-    // Some containers forbid a fresh /proc: `ps` then shows the machine's processes; nothing else hangs on it.
+    // Some containers forbid a fresh /proc: then `ps` shows the machine's processes; nothing else depends on it.
     let quiet = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     if let Err(e) = mount("proc", "/proc", "proc", quiet, None) {
         note!("thalweg-lab: note: /proc stays the machine's own ({e})");
@@ -62,10 +61,9 @@ pub fn mount_lab(scratch: &Path, names: &[(String, Vec<IpAddr>)]) -> Result<()> 
     Ok(())
 }
 
-/// Puts the two files on a file system in memory that lives as long as they are mounted.
+/// Creates the two files on an in-memory file system that exists as long as they are mounted.
 ///
-/// Files that were merely unlinked would do, but nothing could be mounted over
-/// them: no lab could run inside a lab.
+/// Unlinked files would be simpler, but nothing can be mounted over them, so that no lab could run inside a lab.
 fn mount_names(directory: &Path, names: &[(String, Vec<IpAddr>)]) -> Result<()> {
     let quiet = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("names", directory, "tmpfs", quiet, None).context("cannot mount a tmpfs")?;

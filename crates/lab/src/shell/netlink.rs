@@ -1,4 +1,4 @@
-//! Devices, addresses, routes and rules of the current network namespace, by rtnetlink.
+//! Sets up devices, addresses, routes and rules of a network namespace through rtnetlink.
 
 use anyhow::{Context, Result, bail};
 use netlink_packet_core::{
@@ -18,7 +18,7 @@ use netlink_packet_route::{
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use std::net::IpAddr;
 
-/// A socket to the kernel's routing of the network namespace it was opened in.
+/// An rtnetlink socket of the network namespace in which it was opened.
 pub struct Netlink {
     socket: Socket,
     sequence: u32,
@@ -28,13 +28,13 @@ pub struct Netlink {
 pub struct Route<'a> {
     /// Destination network.
     pub to: IpAddr,
-    /// Its prefix length.
+    /// Prefix length of the destination network.
     pub prefix: u8,
     /// Device index.
     pub device: u32,
-    /// The smaller is preferred.
+    /// The route with the smaller metric is preferred.
     pub metric: u32,
-    /// Source address of what starts here.
+    /// Source address of packets that originate here.
     pub source: IpAddr,
     /// Routing table; 254 is the main one.
     pub table: u32,
@@ -43,7 +43,7 @@ pub struct Route<'a> {
 }
 
 impl Netlink {
-    /// Opens one in this thread's network namespace.
+    /// Opens a socket in this thread's network namespace.
     pub fn open() -> Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE).context("cannot open a netlink socket")?;
         socket.bind_auto()?;
@@ -68,7 +68,7 @@ impl Netlink {
         }
     }
 
-    /// Brings a device up, with a transmit queue of that many packets.
+    /// Brings a device up, with a transmit queue of `queue` packets.
     pub fn bring_up(&mut self, device: u32, queue: u32) -> Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = device;
@@ -78,7 +78,7 @@ impl Netlink {
         self.request(RouteNetlinkMessage::SetLink(message), 0).context("bringing a device up")
     }
 
-    /// Gives a device an address, usable at once and without a route of its own.
+    /// Adds an address to a device. It is usable at once and gets no automatic route.
     pub fn add_address(&mut self, device: u32, address: IpAddr, prefix: u8) -> Result<()> {
         let mut message = AddressMessage::default();
         message.header.family = family(address);
@@ -86,7 +86,7 @@ impl Netlink {
         message.header.index = device;
         message.attributes.push(AddressAttribute::Local(address));
         message.attributes.push(AddressAttribute::Address(address));
-        // The route that comes with an address has no congestion control and would win over ours.
+        // The automatic route of an address has no congestion control and would take precedence over ours.
         let flags = AddressFlags::Nodad | AddressFlags::Noprefixroute;
         message.attributes.push(AddressAttribute::Flags(flags));
         self.request(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_REPLACE)
@@ -120,7 +120,7 @@ impl Netlink {
             })
     }
 
-    /// Has packets from `source` look up `table` first.
+    /// Adds a rule that packets from `source` look up `table` first.
     pub fn add_rule(&mut self, source: IpAddr, table: u32) -> Result<()> {
         let mut message = RuleMessage::default();
         message.header.family = family(source);

@@ -1,23 +1,23 @@
-//! What the emulator reads of a packet, and the one thing it changes.
+//! Parses the packet headers that the emulator needs, and corrupts packets.
 
 use super::engine::Packet;
 use std::net::IpAddr;
 
-/// What the emulator reads of a packet.
+/// The header fields that the emulator uses.
 #[derive(Debug, PartialEq)]
 pub struct Header {
-    /// Where it goes.
+    /// Destination address.
     pub destination: IpAddr,
     /// IP protocol number.
     pub protocol: u8,
-    /// 0 where there is none.
+    /// Source port; 0 if there is none.
     pub source_port: u16,
-    /// Destination port, 0 where there is none.
+    /// Destination port; 0 if there is none.
     pub port: u16,
 }
 
 impl Header {
-    /// Reads an IPv4 or IPv6 header and, if they follow, the ports; `None` for anything else.
+    /// Parses an IPv4 or IPv6 header and, if they follow, the ports. `None` for any other packet.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (destination, protocol, ports) = match bytes.first()? >> 4 {
             4 => {
@@ -36,7 +36,7 @@ impl Header {
     }
 }
 
-/// A copy with one bit past the IP header flipped, which `random` chooses.
+/// Returns a copy of the packet in which one bit after the IP header is flipped; `random` chooses the bit.
 pub fn flip_a_bit(packet: &[u8], random: u64) -> Packet {
     let mut copy = packet.to_vec();
     let header = if packet[0] >> 4 == 6 { 40 } else { usize::from(packet[0] & 15) * 4 };

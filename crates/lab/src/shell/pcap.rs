@@ -1,4 +1,4 @@
-//! Captures in the pcap format (draft-ietf-opsawg-pcap; link type 101, raw IP).
+//! Writes captures in the pcap format (draft-ietf-opsawg-pcap; link type 101, raw IP).
 
 use std::{
     fs::File,
@@ -7,24 +7,24 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// Packets kept for a writer that lags: 1 MB or so, a tenth of a second at 100 Mbit/s. Further
-/// packets are not captured, and counted.
+/// The most packets that wait for a slow writer: about 1 MB, a tenth of a second at 100 Mbit/s. Further packets are
+/// counted as missed.
 pub const BACKLOG: usize = 1_000;
-/// Magic number of files with nanoseconds.
+/// Magic number of files with timestamps in nanoseconds.
 const MAGIC_NS: u32 = 0xa1b2_3c4d;
-/// How soon a capture on a quiet link notices that its client hung up.
+/// How often a capture on a quiet link checks whether its client has disconnected.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 /// LINKTYPE_RAW.
 const RAW_IP: u32 = 101;
 
-/// A packet with the time it entered the link.
+/// A packet with the time at which it entered the link.
 pub struct Record {
     at_ns: u64,
     bytes: Vec<u8>,
 }
 
 impl Record {
-    /// The packet, which entered at `at`.
+    /// Creates the record of a packet that entered at `at`.
     pub fn new(at: SystemTime, bytes: &[u8]) -> Self {
         let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { at_ns: since.as_nanos() as u64, bytes: bytes.to_vec() }
@@ -42,7 +42,7 @@ impl Record {
     }
 }
 
-/// Writes records until `stop`'s sender is gone, or the sender of records or the file's reader is.
+/// Writes records until the sender of `stop` or of `records` is dropped, or the file's reader is gone.
 pub fn write(mut file: File, records: &Receiver<Record>, stop: &Receiver<()>) -> io::Result<()> {
     // Version 2.4, no time zone, no accuracy stated, packets up to 64 kB.
     let head = [MAGIC_NS, 2 | 4 << 16, 0, 0, 65_535, RAW_IP];

@@ -1,4 +1,4 @@
-//! Answers the lab's clients over its socket: one request a connection.
+//! Serves the lab's clients over its socket: one request per connection.
 
 use super::{
     engine::{Handle, Order, Report},
@@ -27,13 +27,13 @@ use thalweg_lab::{
     topology::Resolved,
 };
 
-/// Connections at once: a thread each; beyond that a client is told to try again.
+/// The most simultaneous connections, each with a thread. Further clients are asked to try again.
 const MAX_CLIENTS: usize = 256;
 
-/// A client that connects says what it wants at once.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a client that has connected may take to send its request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the clients ask about.
+/// The lab as its clients see it.
 pub struct Lab {
     description: Description,
     resolved: Resolved,
@@ -47,7 +47,8 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// A lab that stands: its user and PID namespaces, each host's mount, net and UTS namespaces.
+    /// Creates the server's view of a lab that is set up. `outer` are the lab's user and PID namespaces, `hosts` the
+    /// hosts' mount, network and UTS namespaces.
     pub fn new(
         order: &supervise::Order,
         setup_s: f64,
@@ -69,7 +70,7 @@ impl Lab {
         }
     }
 
-    /// The reply, and the descriptors to send beside it.
+    /// Carries out a request. Returns the reply and the descriptors to send with it.
     fn answer(
         &self,
         request: Request,
@@ -98,7 +99,7 @@ impl Lab {
         Ok((reply, Vec::new()))
     }
 
-    /// The namespaces of a host: user, pid, mount, net, UTS.
+    /// The namespaces of a host: user, PID, mount, network, UTS.
     fn namespaces(&self, name: &str) -> Result<Vec<BorrowedFd<'_>>> {
         let (_, namespaces) = self
             .hosts
@@ -137,7 +138,7 @@ impl Lab {
         })
     }
 
-    /// Says that the capture runs, then writes packets until the client hangs up.
+    /// Confirms that the capture is running, then writes packets until the client disconnects.
     fn capture(&self, link: &str, stream: &UnixStream, fds: Vec<OwnedFd>) -> Result<Reply> {
         let links = self.resolved.link_indices(link)?;
         let file = fds.into_iter().next().context("no file to write the capture to")?;
@@ -181,11 +182,11 @@ fn describe(order: &supervise::Order, setup_s: f64) -> Description {
     }
 }
 
-/// Starts to answer; a thread a connection.
+/// Starts serving, with one thread per connection, and releases `lock` when the socket is bound.
 pub fn start(lab: Lab, lock: OwnedFd) -> Result<()> {
     let listener = UnixListener::bind(&lab.socket)
         .with_context(|| format!("cannot listen at {}", lab.socket.display()))?;
-    // The supervisor holds the same lock; closing ours alone would not open it.
+    // Since the fork the supervisor may still have this descriptor open, so closing ours might not release the lock.
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock)?;
     let lab = Arc::new(lab);
     thread::Builder::new().name("clients".into()).spawn(move || {
@@ -206,14 +207,14 @@ pub fn start(lab: Lab, lock: OwnedFd) -> Result<()> {
 
 fn serve(lab: &Lab, stream: &UnixStream) {
     if let Err(e) = converse(lab, stream) {
-        // The client may be gone; then nobody needs the answer.
+        // The client may have disconnected; then it needs no answer.
         let _gone = protocol::send(stream, &Reply::Error(format!("{e:#}")), &[]);
     }
     lab.clients.fetch_sub(1, Ordering::SeqCst);
 }
 
 fn converse(lab: &Lab, stream: &UnixStream) -> Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
     let (request, fds) = protocol::receive::<Request>(stream, protocol::MAX_REQUEST)?;
     stream.set_read_timeout(None)?;
     let stop = matches!(request, Request::Stop);

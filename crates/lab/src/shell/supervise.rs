@@ -1,10 +1,8 @@
-//! The lab's process tree: a supervisor outside, and inside a PID namespace of
-//! its own the process that is pid 1, holds every namespace and device, and
-//! takes all with it when it ends.
+//! The lab's process tree: a supervisor outside, and inside a new PID namespace the lab's main process as PID 1, which
+//! holds every namespace and device.
 //!
-//! Whatever kills the supervisor kills pid 1 (parent-death signal), and the
-//! kernel ends a PID namespace whose pid 1 is gone. Nothing outside keeps a
-//! namespace or a device, so nothing is left.
+//! When the supervisor dies for any reason, the kernel kills PID 1 (parent-death signal) and with it all processes of
+//! its PID namespace. No process outside holds a namespace or a device, so all of them are released.
 
 use super::{dns, engine, host, names, server, sys, tun};
 use anyhow::{Context, Result};
@@ -29,28 +27,28 @@ use thalweg_lab::{
     topology::{Resolved, Topology},
 };
 
-/// Packets later than this at the 99th percentile make a run suspect: 5 % of a 40 ms round trip.
+/// A run is suspect if the 99th percentile of lateness exceeds this: 5 % of a round-trip time of 40 ms.
 const SUSPECT_LATENESS_US: u64 = 2_000;
 
-/// What is to be started.
+/// A lab to start.
 pub struct Order {
-    /// The network, as text.
+    /// The topology as TOML.
     pub topology: String,
-    /// The same, expanded.
+    /// The resolved topology.
     pub resolved: Resolved,
-    /// Where it is to be asked.
+    /// The lab's control socket.
     pub socket: PathBuf,
-    /// When the program began.
+    /// When the program started.
     pub began: Instant,
-    /// Held until the socket is bound.
+    /// The lock on lab names, held until the socket is bound.
     pub lock: OwnedFd,
 }
 
 impl Order {
-    /// Reads and expands a topology; the lab's name becomes its socket's.
+    /// Parses and resolves a topology. The lab's name determines its socket.
     ///
     /// # Errors
-    /// A fault of the topology, or a lab of that name that runs already.
+    /// If the topology or the name is invalid, or a lab of that name is already running.
     pub fn new(text: &str, name: Option<&str>) -> Result<Self> {
         let began = Instant::now();
         let resolved = Topology::from_toml(text)?.resolve()?;
@@ -67,17 +65,17 @@ impl Order {
     }
 }
 
-/// A lab that stands; seen from inside.
+/// A lab that is set up, as seen by its PID 1.
 pub struct Standing {
-    /// Where it is to be asked.
+    /// The lab's control socket.
     pub socket: PathBuf,
-    /// Seconds it took.
+    /// The set-up time, seconds.
     pub setup_s: f64,
     engine: engine::Handle,
 }
 
 impl Standing {
-    /// How late packets have been.
+    /// The lateness of packets; `None` if the emulator has stopped.
     pub fn lateness(&self) -> Option<Lateness> {
         let (reply, answer) = std::sync::mpsc::sync_channel(1);
         self.engine.send(engine::Order::Report(false, reply)).ok()?;
@@ -98,13 +96,13 @@ impl Standing {
     }
 }
 
-/// Starts the lab, runs `inside` as its pid 1, and waits until all of it is gone.
+/// Starts the lab, runs `inside` as its PID 1, and waits until all its processes have ended.
 ///
-/// `interrupt`: whether the terminal's Ctrl-C ends the lab, or is left to the
-/// program that runs in the foreground.
+/// With `interrupt`, Ctrl-C in the terminal ends the lab; otherwise it is left to the program in the foreground.
+/// `failed` gets the error if the set-up or `inside` fails.
 ///
 /// # Errors
-/// What this machine does not allow; the message says what to do.
+/// If the machine does not allow a lab; the message says what to do.
 pub fn supervise(
     order: Order,
     interrupt: bool,
@@ -112,13 +110,13 @@ pub fn supervise(
     failed: impl FnOnce(&anyhow::Error),
 ) -> Result<ExitCode> {
     tun::open_device()?;
-    leave_for_namespaces()?;
+    enter_new_namespaces()?;
     let (alive, held) = pipe_with(PipeFlags::CLOEXEC)?;
     let socket = order.socket.clone();
     match sys::fork()? {
         sys::Fork::Child => {
             drop(held);
-            let code = bound_to_parent(&alive).and_then(|()| {
+            let code = die_with_supervisor(&alive).and_then(|()| {
                 let standing = build(order)?;
                 inside(&standing)
             });
@@ -132,7 +130,7 @@ pub fn supervise(
             drop((alive, order));
             sys::kill_child_on_term(child, interrupt);
             let code = wait_for(child);
-            // A successor of the same name may have bound it meanwhile.
+            // A new lab of the same name may have bound the socket in the meantime.
             if let Ok(_lock) = discover::lock() {
                 discover::answers_or_removed(&socket);
             }
@@ -152,8 +150,8 @@ fn wait_for(child: Pid) -> Result<ExitCode> {
     }
 }
 
-/// Dies with the supervisor, also if that died before the kernel was asked to see to it.
-fn bound_to_parent(alive: &OwnedFd) -> Result<()> {
+/// Makes this process die with the supervisor, even if the supervisor died before the parent-death signal was set.
+fn die_with_supervisor(alive: &OwnedFd) -> Result<()> {
     sys::die_with_parent(libc::SIGKILL)?;
     let mut fds = [PollFd::new(alive, PollFlags::IN)];
     poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 }))?;
@@ -161,8 +159,9 @@ fn bound_to_parent(alive: &OwnedFd) -> Result<()> {
     Ok(())
 }
 
-/// New PID namespace for the children; as an ordinary user first a user namespace.
-fn leave_for_namespaces() -> Result<()> {
+/// Enters a new mount namespace and creates a new PID namespace for child processes; an ordinary user needs a new user
+/// namespace too.
+fn enter_new_namespaces() -> Result<()> {
     let wanted = UnshareFlags::NEWPID | UnshareFlags::NEWNS;
     if sys::unshare(wanted).is_ok() {
         return Ok(());
@@ -180,7 +179,7 @@ fn leave_for_namespaces() -> Result<()> {
     Ok(())
 }
 
-/// Makes names, hosts, emulator and socket.
+/// Sets up names, hosts, emulator and socket.
 fn build(order: Order) -> Result<Standing> {
     let children = sys::Signals::block(&[libc::SIGCHLD])?;
     raise_descriptor_limit();
@@ -208,12 +207,12 @@ fn build(order: Order) -> Result<Standing> {
     Ok(Standing { socket, setup_s, engine })
 }
 
-/// The program of `lab run`, whose end is waited for elsewhere: its process id,
-/// [`STARTING`] while that is not known yet, 0 if there is none.
+/// The process id of the program of `lab run`, which [`run_program`] waits for; [`STARTING`] while it is not known yet,
+/// 0 if there is no program.
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
 const STARTING: i32 = -1;
 
-/// As pid 1, takes leave of orphans.
+/// Reaps orphans, as PID 1 must.
 fn reap(children: &sys::Signals) {
     while children.next().is_ok() {
         while let Some(dead) = sys::dead_child() {
@@ -226,14 +225,14 @@ fn reap(children: &sys::Signals) {
     }
 }
 
-/// 300 hosts need five descriptors each.
+/// Raises the limit of open descriptors to the maximum: each host needs five, and there may be 300 hosts.
 fn raise_descriptor_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     let _kept = setrlimit(Resource::Nofile, limit);
 }
 
-/// Runs the program of `lab run` and gives its exit code.
+/// Runs the program of `lab run`. Returns its exit code, or 128 + n if signal n ended it.
 pub fn run_program(command: &mut Command) -> Result<u8> {
     let name = command.get_program().to_owned();
     PROGRAM.store(STARTING, Ordering::SeqCst);

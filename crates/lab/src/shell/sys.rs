@@ -1,6 +1,6 @@
-//! System calls of namespaces, processes and signals that no safe wrapper covers.
+//! System calls for namespaces, processes and signals that have no safe wrapper.
 //!
-//! The lab's only other unsafe code is `tool/sys.rs`: what its tools ask of sockets.
+//! The lab's only other unsafe code is in `tool/sys.rs`: socket calls of its tools.
 #![allow(unsafe_code)]
 
 use rustix::{process::Pid, thread::UnshareFlags};
@@ -16,11 +16,11 @@ use std::{
     sync::atomic::{AtomicI32, Ordering},
 };
 
-/// Which side of a [`fork`] this is.
+/// The side of a [`fork`] on which the caller is.
 pub enum Fork {
     /// The new process.
     Child,
-    /// The old one, with the child's id.
+    /// The parent process, with the child's id.
     Parent(Pid),
 }
 
@@ -36,14 +36,14 @@ pub fn fork() -> io::Result<Fork> {
     Ok(Pid::from_raw(pid).map_or(Fork::Child, Fork::Parent))
 }
 
-/// Leaves the named namespaces for new ones.
+/// Moves the calling thread into new namespaces of these kinds.
 pub fn unshare(flags: UnshareFlags) -> io::Result<()> {
     // SAFETY: never called with FILES; the other flags share no descriptor table.
     debug_assert!(!flags.contains(UnshareFlags::FILES));
     Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
 }
 
-/// Turns an open `/dev/net/tun` into a device named `name` of this network namespace: raw IP packets.
+/// Turns an open `/dev/net/tun` into a device named `name` in this network namespace that carries raw IP packets.
 pub fn name_tun(device: &OwnedFd, name: &str) -> io::Result<()> {
     // SAFETY: `ifreq` is plain data, valid when zeroed.
     let mut request: libc::ifreq = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -56,7 +56,7 @@ pub fn name_tun(device: &OwnedFd, name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the calling thread real-time priority; root only.
+/// Gives the calling thread real-time priority, which only root may.
 pub fn realtime(priority: i32) -> io::Result<()> {
     let parameter = libc::sched_param { sched_priority: priority };
     // SAFETY: reads one `sched_param`; 0 is the calling thread.
@@ -64,7 +64,7 @@ pub fn realtime(priority: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Asks for a short time slice, so that an ordinary thread is woken sooner (Linux ≥ 6.12).
+/// Requests a short time slice for the calling thread, so that an ordinary thread wakes up sooner (Linux ≥ 6.12).
 pub fn short_slice(nanoseconds: u64) -> io::Result<()> {
     // struct sched_attr, version 1 (56 bytes); sched_runtime is its sixth word pair.
     let mut attributes = [0_u64; 7];
@@ -75,7 +75,7 @@ pub fn short_slice(nanoseconds: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Processor time that the calling thread has used, seconds.
+/// The CPU time of the calling thread, seconds.
 pub fn thread_cpu_seconds() -> f64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes one `timespec`.
@@ -83,21 +83,21 @@ pub fn thread_cpu_seconds() -> f64 {
     t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
 }
 
-/// Makes orphans of this process's descendants its own children.
+/// Makes this process the subreaper of its descendants: orphans among them become its children.
 pub fn become_subreaper() -> io::Result<()> {
     // SAFETY: takes and returns plain integers.
     checked(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) })?;
     Ok(())
 }
 
-/// Has the kernel send `signal` to this process when its parent dies.
+/// Makes the kernel send `signal` to this process when its parent dies.
 pub fn die_with_parent(signal: c_int) -> io::Result<()> {
     // SAFETY: takes and returns plain integers.
     checked(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal, 0, 0, 0) })?;
     Ok(())
 }
 
-/// Has the command's process killed when this one dies, and start with no signal blocked.
+/// Makes the command's process start with no signal blocked, and die when this process dies.
 pub fn bind_life(command: &mut Command) -> &mut Command {
     // SAFETY: both calls are async-signal-safe and allocate nothing.
     unsafe {
@@ -108,7 +108,7 @@ pub fn bind_life(command: &mut Command) -> &mut Command {
     }
 }
 
-/// A blocked signal stays blocked across `exec`.
+/// Unblocks all signals, because blocked signals stay blocked across `exec`.
 fn unblock_signals() -> io::Result<()> {
     // SAFETY: a zeroed set is overwritten by sigemptyset; the pointers are to a local.
     unsafe {
@@ -121,16 +121,16 @@ fn unblock_signals() -> io::Result<()> {
 
 static KILLED_ON_TERM: AtomicI32 = AtomicI32::new(0);
 
-extern "C" fn kill_it(_: c_int) {
+extern "C" fn kill_child(_: c_int) {
     // SAFETY: kill is async-signal-safe.
     unsafe { libc::kill(KILLED_ON_TERM.load(Ordering::Relaxed), libc::SIGKILL) };
 }
 
-/// From now on SIGTERM and SIGHUP (with `interrupt`, SIGINT and SIGQUIT too) kill `child`;
-/// otherwise those two are left to the programs in the foreground.
+/// Makes SIGTERM and SIGHUP kill `child`. With `interrupt`, SIGINT and SIGQUIT kill it too; otherwise they are ignored,
+/// and left to the programs in the foreground.
 pub fn kill_child_on_term(child: Pid, interrupt: bool) {
     KILLED_ON_TERM.store(child.as_raw_nonzero().get(), Ordering::Relaxed);
-    let handler = kill_it as extern "C" fn(c_int) as libc::sighandler_t;
+    let handler = kill_child as extern "C" fn(c_int) as libc::sighandler_t;
     let others = if interrupt { handler } else { libc::SIG_IGN };
     for (signal, action) in [
         (libc::SIGTERM, handler),
@@ -138,13 +138,13 @@ pub fn kill_child_on_term(child: Pid, interrupt: bool) {
         (libc::SIGINT, others),
         (libc::SIGQUIT, others),
     ] {
-        // SAFETY: the handler does only what is async-signal-safe.
+        // SAFETY: the handler makes only async-signal-safe calls.
         unsafe { libc::signal(signal, action) };
     }
 }
 
-/// Has the command start with no signal blocked, and with the default action of SIGINT
-/// and SIGQUIT, which [`kill_child_on_term`] may ignore.
+/// Makes the command start with no signal blocked and with the default action for SIGINT and SIGQUIT, which
+/// [`kill_child_on_term`] may ignore.
 pub fn heed_interrupt(command: &mut Command) -> &mut Command {
     // SAFETY: signal is async-signal-safe.
     unsafe {
@@ -156,24 +156,24 @@ pub fn heed_interrupt(command: &mut Command) -> &mut Command {
     }
 }
 
-/// The signal by which a monitor learns that its client died.
+/// The signal that tells a monitor that its client has died.
 pub fn client_died() -> c_int {
     libc::SIGRTMIN() + 3
 }
 
-/// Signals taken one by one instead of by handlers.
+/// Signals that are read one by one instead of being handled.
 pub struct Signals(OwnedFd);
 
-/// A signal that came.
+/// A received signal.
 pub struct Caught {
-    /// Its number.
+    /// The signal number.
     pub signal: c_int,
-    /// Whether a process sent it, rather than the terminal or the kernel.
+    /// Whether a process sent it, and not the terminal or the kernel.
     pub by_process: bool,
 }
 
 impl Signals {
-    /// Blocks these signals for this thread and collects them.
+    /// Blocks these signals for this thread and opens a descriptor that receives them.
     pub fn block(signals: &[c_int]) -> io::Result<Self> {
         // SAFETY: a zeroed set is overwritten by sigemptyset; all pointers are to locals.
         unsafe {
@@ -188,7 +188,7 @@ impl Signals {
         }
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub fn next(&self) -> io::Result<Caught> {
         // SAFETY: `signalfd_siginfo` is plain data, valid when zeroed.
         let mut info: libc::signalfd_siginfo = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -207,13 +207,13 @@ impl Signals {
     }
 }
 
-/// Sends a signal by number; one to a process that is gone is no error.
+/// Sends a signal. It is not an error if the process has ended.
 pub fn kill(pid: Pid, signal: c_int) {
     // SAFETY: takes plain integers.
     unsafe { libc::kill(pid.as_raw_nonzero().get(), signal) };
 }
 
-/// A child that has ended and was not waited for yet; it stays so.
+/// Finds a child that has ended and was not waited for, without reaping it.
 pub fn dead_child() -> Option<Pid> {
     // SAFETY: `siginfo_t` is plain data, valid when zeroed; waitid writes one.
     let mut info: libc::siginfo_t = unsafe { MaybeUninit::zeroed().assume_init() };

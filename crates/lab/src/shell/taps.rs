@@ -1,4 +1,4 @@
-//! Captures of what enters links.
+//! Passes copies of packets that enter links to captures.
 
 use super::{engine::Packet, pcap};
 use std::{
@@ -17,12 +17,12 @@ pub struct Taps {
 }
 
 impl Taps {
-    /// None.
+    /// Creates the state without captures.
     pub fn new() -> Self {
         Self { by_link: HashMap::new(), missed: 0 }
     }
 
-    /// Starts one.
+    /// Starts a capture of the packets that enter `link`.
     pub fn add(
         &mut self,
         network: &mut Network<Packet>,
@@ -33,9 +33,9 @@ impl Taps {
         self.by_link.entry(link).or_default().push(sink);
     }
 
-    /// Passes on what entered since the last turn; `epoch` is the network's time zero.
+    /// Passes on the packets that entered since the last turn. `epoch` is the network's time zero.
     ///
-    /// A capture that cannot keep up misses packets, which are counted: the network does not wait.
+    /// The network does not wait for a slow capture: the packets that it misses are counted.
     pub fn pass_on(&mut self, network: &mut Network<Packet>, epoch: Instant) {
         if self.by_link.is_empty() {
             return;

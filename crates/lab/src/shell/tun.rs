@@ -1,25 +1,25 @@
-//! TUN devices: where packets leave a host and come back into it.
+//! TUN devices, through which packets leave and enter a host.
 
 use super::sys;
 use rustix::fs::{Mode, OFlags, open};
 use std::{env, io, os::fd::OwnedFd};
 
-/// Names another device node, for tests of the rootless lab.
+/// The environment variable that names another device node, for tests of the rootless lab.
 const DEVICE_VARIABLE: &str = "THALWEG_TUN";
 
-/// Packets that the kernel keeps for the emulator between two of its turns.
+/// The most packets that the kernel queues for the emulator between two of its turns.
 ///
-/// At 1 Gbit/s of 1500-byte packets 2,000 are 24 ms, ten times its worst pause.
+/// 2,000 packets of 1500 bytes are 24 ms at 1 Gbit/s, ten times the emulator's longest pause.
 pub const QUEUE_PACKETS: u32 = 2_000;
 
 fn device() -> String {
     env::var(DEVICE_VARIABLE).unwrap_or_else(|_| "/dev/net/tun".into())
 }
 
-/// Opens the device node; a device is made of it by [`create`].
+/// Opens the device node, from which [`create`] makes a device.
 ///
 /// # Errors
-/// When it is absent or closed to this user; the message says what to do.
+/// If the node is absent or not accessible to this user; the message says what to do.
 pub fn open_device() -> anyhow::Result<OwnedFd> {
     let path = device();
     open(&path, OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).map_err(|e| {
@@ -39,10 +39,10 @@ pub fn open_device() -> anyhow::Result<OwnedFd> {
     })
 }
 
-/// Makes the device `name` in this thread's network namespace.
+/// Creates the device `name` in this thread's network namespace.
 ///
 /// # Errors
-/// When the name is taken or the namespace is not ours.
+/// If the name is taken or the namespace is not ours.
 pub fn create(name: &str) -> anyhow::Result<OwnedFd> {
     let device = open_device()?;
     sys::name_tun(&device, name)

@@ -1,4 +1,4 @@
-//! Datagrams as they came in at the sink.
+//! The datagrams that a sink receives, with timestamps.
 
 use super::{
     net, sys,
@@ -9,41 +9,41 @@ use std::{io, net::UdpSocket};
 /// One received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Number of its train.
+    /// The number of its train.
     pub train: u32,
-    /// Number within the train.
+    /// Its number within the train.
     pub seq: u32,
-    /// When the source sent it, CLOCK_REALTIME, ns.
+    /// The time at which the source sent it, `CLOCK_REALTIME`, ns.
     pub sent_ns: u64,
-    /// When this kernel received it, CLOCK_REALTIME, ns.
+    /// The time at which this kernel received it, `CLOCK_REALTIME`, ns.
     pub received_ns: u64,
 }
 
-/// All that came in of one measurement, in the order of arrival.
+/// The received datagrams of one measurement, in the order of arrival.
 #[derive(Debug)]
 pub struct Arrivals {
     /// The datagrams.
     pub list: Vec<Arrival>,
-    /// Datagrams that this host's socket dropped: its buffer was full, which is
-    /// no loss of the path and spoils the measurement, or a checksum was wrong.
+    /// Datagrams that this host's socket dropped, because its buffer was full or a checksum was wrong. A full buffer is
+    /// not a loss of the path and invalidates the measurement.
     pub host_drops: u32,
-    /// The socket's count when the measurement began.
+    /// The socket's drop counter when the measurement began.
     drops_before: Option<u32>,
-    /// More than this are not kept: duplicates beyond it are a fault, not data.
+    /// The most datagrams that are kept: more duplicates are a fault, not data.
     limit: usize,
 }
 
 impl Arrivals {
-    /// Nothing yet, of what `plan` announces; duplicates may double it.
+    /// Creates an empty list for the datagrams of `plan`. Duplicates may double their number.
     pub fn expecting(plan: &DatagramPlan) -> Self {
         let limit = (plan.trains as usize).saturating_mul(plan.packets as usize).saturating_mul(2);
         Self { list: Vec::new(), host_drops: 0, drops_before: None, limit }
     }
 
-    /// Takes in all datagrams of `session` that are waiting; true if there was one.
+    /// Receives all waiting datagrams. Returns whether any belonged to `session`.
     ///
     /// # Errors
-    /// What `recvmsg` says.
+    /// The error of `recvmsg`.
     pub fn drain(&mut self, socket: &UdpSocket, session: u64) -> io::Result<bool> {
         let (mut buffer, mut any) = ([0u8; Header::LEN], false);
         loop {

@@ -1,4 +1,4 @@
-//! `udp-blast`: sends datagrams at a rate to count losses.
+//! `udp-blast`: sends datagrams at a constant rate to count losses.
 
 use super::{
     net, pace,
@@ -9,10 +9,10 @@ use anyhow::bail;
 use std::time::{Duration, Instant};
 use thalweg_units::{ByteSize, Rate};
 
-/// Datagrams that may be owed after a late wake-up; more are left to the next
-/// one, so that a stalled host does not burst into the first queue.
+/// The most datagrams sent after a late wake-up. The rest is left to the next wake-up, so that a stalled host does not
+/// send a burst into the first queue.
 const BATCH_MAX: u32 = 32;
-/// Between wake-ups.
+/// The shortest time between wake-ups.
 const TICK: Duration = Duration::from_millis(1);
 
 /// Arguments of `udp-blast`.
@@ -35,7 +35,7 @@ pub struct Args {
     settle: Duration,
 }
 
-/// Sends; prints the sink's report.
+/// Sends the datagrams and prints the sink's report.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let to = net::resolve(&args.to)?;
     let gap = args.rate.time_for(ByteSize::from_bytes(u64::from(args.size)));

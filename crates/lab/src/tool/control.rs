@@ -1,4 +1,4 @@
-//! The control connection between a source and its sink: JSON, one value a line.
+//! The control connection between a source and its sink: one JSON value per line.
 
 use super::wire::Turn;
 use anyhow::{Context, bail};
@@ -9,20 +9,19 @@ use std::{
     time::Duration,
 };
 
-/// The longest line taken. A report with bins of 100 ms over an hour for 100
-/// flows is about 30 MB.
+/// The longest line accepted, bytes. A report with bins of 100 ms over an hour for 100 flows has about 30 MB.
 const LINE_MAX: u64 = 64 << 20;
 
-/// A connection that carries JSON lines both ways.
+/// A connection that carries JSON lines in both directions.
 pub struct Control {
     stream: BufReader<TcpStream>,
 }
 
 impl Control {
-    /// Takes over `stream`; a peer that is silent for `patience` is given up.
+    /// Takes over `stream`. Operations fail if the peer is silent for `patience`.
     ///
     /// # Errors
-    /// When the socket's options cannot be set.
+    /// If the socket options cannot be set.
     pub fn new(stream: TcpStream, patience: Duration) -> anyhow::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(patience))?;
@@ -33,7 +32,7 @@ impl Control {
     /// Sends one value.
     ///
     /// # Errors
-    /// When the peer is gone or too slow.
+    /// If the peer has closed the connection or is too slow.
     pub fn send(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
         let mut text = serde_json::to_vec(value)?;
         text.push(b'\n');
@@ -46,7 +45,7 @@ impl Control {
     /// Receives one value.
     ///
     /// # Errors
-    /// When the peer is gone, silent, or says something else.
+    /// If the peer has closed the connection, is silent, or sends anything other than a `T`.
     pub fn receive<T: DeserializeOwned>(&mut self) -> anyhow::Result<T> {
         let mut text = Vec::new();
         (&mut self.stream)
@@ -59,26 +58,25 @@ impl Control {
         serde_json::from_slice(&text).context("the other end is not the tool that was expected")
     }
 
-    /// Waits until the other side says `turn`.
+    /// Waits until the peer sends `turn`.
     ///
     /// # Errors
-    /// As [`Self::receive`], and when it says something else.
+    /// As for [`Self::receive`], and if the peer sends another turn.
     pub fn expect(&mut self, turn: Turn) -> anyhow::Result<()> {
         let said: Turn = self.receive()?;
         if said == turn { Ok(()) } else { bail!("the other end said {said:?} instead of {turn:?}") }
     }
 
-    /// The socket, to wait on.
+    /// The socket, to poll.
     pub fn socket(&self) -> &TcpStream {
         self.stream.get_ref()
     }
 }
 
-/// Reads the first line of a fresh connection byte by byte, so that nothing
-/// after it is taken.
+/// Reads the first line of a fresh connection byte by byte, so that no byte after it is consumed.
 ///
 /// # Errors
-/// When it is longer than 4 kB, ends early, or is no `T`.
+/// If the line is longer than 4 kB, ends early, or is not a `T`.
 pub fn read_hello<T: DeserializeOwned>(stream: &mut TcpStream) -> anyhow::Result<T> {
     let (mut text, mut byte) = (Vec::new(), [0]);
     while text.len() < 4096 {

@@ -1,7 +1,7 @@
-//! `train-sink`: receives measured datagrams and analyses them.
+//! `train-sink`: receives the datagrams of measurements and analyses them.
 //!
-//! A TCP control connection on the same port carries the plan and the report;
-//! measurements are served one after the other.
+//! A TCP control connection on the same port carries the plan and the report. Measurements are served one after the
+//! other.
 
 use super::{
     arrivals::Arrivals,
@@ -16,11 +16,11 @@ use std::{
 };
 use thalweg_console::note;
 
-/// Datagrams of one measurement; 32 bytes are kept of each, 128 MB in all.
+/// The most datagrams of one measurement: 32 bytes are kept of each, 128 MB in all.
 const PACKETS_MAX: u64 = 4_000_000;
-/// A source that says nothing and sends nothing for this long is given up.
+/// A measurement fails if the source is silent for this long.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// UDP and TCP ports are handed out apart; this often a pair is tried.
+/// How many ports to try. The system assigns UDP and TCP ports separately, so that the UDP port may be in use.
 const PORT_TRIES: u32 = 32;
 
 /// Arguments of `train-sink`.
@@ -75,7 +75,7 @@ fn serve(mut control: Control, socket: &UdpSocket) -> anyhow::Result<serde_json:
     if !(1..=PACKETS_MAX).contains(&packets) {
         bail!("a measurement has 1 to {PACKETS_MAX} datagrams, not {packets}");
     }
-    // What an earlier, broken measurement left behind.
+    // Discard datagrams that an earlier, aborted measurement left behind.
     Arrivals::expecting(&plan).drain(socket, plan.session)?;
     control.send(&Turn::Ready)?;
     let (arrivals, sent) = collect(&mut control, socket, &plan)?;
@@ -87,7 +87,7 @@ fn serve(mut control: Control, socket: &UdpSocket) -> anyhow::Result<serde_json:
     Ok(report)
 }
 
-/// Receives until the source has sent all and nothing came for the settling time.
+/// Receives until the source has sent all datagrams and none has arrived for the settling time.
 fn collect(
     control: &mut Control,
     socket: &UdpSocket,

@@ -1,4 +1,4 @@
-//! What trains show: the rate from their dispersion, and how true gaps stayed. Pure.
+//! Analyses received packet trains: the rate from their dispersion, and the errors of their gaps. Pure.
 
 use super::{
     arrivals::{Arrival, Arrivals},
@@ -10,33 +10,32 @@ use serde::Serialize;
 /// One train at the sink.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Train {
-    /// Its number.
+    /// The train's number.
     pub train: u32,
-    /// Datagrams that came, duplicates left out.
+    /// Datagrams received, without duplicates.
     pub received: u32,
-    /// 8·L·(n−1)/(t_n−t_1), bit/s, over all n packets of L bytes; `None`
-    /// unless all came, in order, with n ≥ 2.
+    /// 8·L·(n−1)/(t_n−t_1), bit/s, over all n packets of L bytes; `None` unless n ≥ 2 and all packets arrived in order.
     pub rate: Option<f64>,
-    /// The same without the first packet, as pathload computes it (ADR): 8·L·(n−2)/(t_n−t_2).
+    /// The rate without the first packet, as pathload computes it (ADR): 8·L·(n−2)/(t_n−t_2), bit/s.
     pub rate_without_first: Option<f64>,
-    /// The rate at which the source sent it, by the same formula.
+    /// The rate at which the source sent the train, by the formula of `rate`, bit/s.
     pub sent_rate: Option<f64>,
 }
 
-/// What the sink reports of a measurement with trains.
+/// The sink's report on a measurement with trains.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Dropped by this host's socket: its buffer was full, or a checksum wrong.
+    /// Datagrams dropped by this host's socket, because its buffer was full or a checksum was wrong.
     pub host_drops: u32,
-    /// Trains of which every packet came in order.
+    /// Trains of which every packet arrived, in order.
     pub complete: usize,
-    /// Over the complete trains' rates.
+    /// Summary of the complete trains' rates.
     pub rate: Option<Summary>,
-    /// Over the complete trains' rates without the first packet.
+    /// Summary of the complete trains' rates without the first packet.
     pub rate_without_first: Option<Summary>,
-    /// Over the complete trains' sending rates.
+    /// Summary of the complete trains' sending rates.
     pub sent_rate: Option<Summary>,
-    /// |received gap − sent gap| of neighbours that both came.
+    /// Summary of |received gap − sent gap| of neighbours that both arrived.
     pub gap_error: Option<Summary>,
     /// Each train.
     pub trains: Vec<Train>,
@@ -65,7 +64,7 @@ impl Report {
     }
 }
 
-/// The arrivals of each train, in the order of arrival, each seq once.
+/// The arrivals of each train, in the order of arrival, without duplicates.
 fn by_train(list: &[Arrival]) -> Vec<(u32, Vec<Arrival>)> {
     let mut trains: Vec<(u32, Vec<Arrival>)> = Vec::new();
     let mut sorted = list.to_vec();
@@ -102,7 +101,7 @@ impl Train {
     }
 }
 
-/// By how much each gap between neighbours changed under way, µs.
+/// The change of each gap between neighbours on the path, µs.
 fn gap_errors(train: &[Arrival]) -> impl Iterator<Item = f64> {
     train.windows(2).filter(|w| w[0].seq.wrapping_add(1) == w[1].seq).map(|w| {
         let received = w[1].received_ns as f64 - w[0].received_ns as f64;
@@ -123,7 +122,7 @@ mod tests {
         DatagramPlan { session: 1, trains: 1, packets, size: 1250, report, settle_ns: 0 }
     }
 
-    /// Sent 0.5 ms apart, received `gap` apart.
+    /// Packets sent 0.5 ms apart and received `gap` ns apart.
     fn spaced(n: u32, gap: u64) -> Vec<Arrival> {
         let at = |seq| Arrival {
             train: 0,
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_1250_bytes_a_millisecond_apart_are_10_mbit() {
+    fn packets_of_1250_bytes_one_millisecond_apart_are_10_mbit() {
         let r = report(&plan(5), spaced(5, MS));
         let train = &r.trains[0];
         assert_eq!((train.rate, train.sent_rate), (Some(1e7), Some(2e7)));
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_packet_alone_being_late_changes_only_the_full_rate() {
+    fn a_late_first_packet_changes_only_the_full_rate() {
         let mut list = spaced(5, MS);
         list[0].received_ns += MS / 2;
         let train = report(&plan(5), list).trains[0].clone();
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_train_with_a_hole_or_out_of_order_has_no_rate_but_a_duplicate_does_not_matter() {
+    fn loss_or_reordering_leaves_a_train_without_a_rate_and_duplicates_are_ignored() {
         let mut hole = spaced(5, MS);
         hole.remove(2);
         assert_eq!(report(&plan(5), hole).complete, 0);

@@ -1,8 +1,7 @@
-//! `http`: a static file server, from tower-http's `ServeDir` over hyper.
+//! `http`: a static file server, built on tower-http's `ServeDir` and hyper.
 //!
-//! `ServeDir` does GET, HEAD, Range, ETag, Last-Modified, If-(None-)Match and
-//! If-(Un)modified-Since, and stays inside its directory. If-Range (RFC 9110
-//! §13.1.5) is added here: without it a resumed download could mix two
+//! `ServeDir` handles GET, HEAD, Range, ETag, Last-Modified, If-(None-)Match and If-(Un)modified-Since, and serves only
+//! files in its directory. This module adds If-Range (RFC 9110 §13.1.5): without it a resumed download could mix two
 //! versions of a file.
 
 use super::{net, output};
@@ -20,11 +19,11 @@ use thalweg_console::note;
 use tokio::sync::Semaphore;
 use tower_http::services::{ServeDir, fs::ServeFileSystemResponseBody};
 
-/// Connections at once; far more than any experiment opens, well below 1024 open files.
+/// The most simultaneous connections: far more than any experiment opens, well below 1024 open files.
 const CONNECTIONS_MAX: usize = 256;
-/// A client has this long to send a request's head.
+/// How long a client may take to send the head of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Bytes read from the file at once.
+/// Bytes read from a file at once.
 const CHUNK: usize = 256 * 1024;
 
 /// Arguments of `http`.
@@ -76,7 +75,7 @@ async fn serve_all(listener: TcpListener, files: ServeDir) -> anyhow::Result<()>
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEADER_TIMEOUT)
                 .serve_connection(TokioIo::new(stream), answer);
-            // A client that goes away early is nothing to report.
+            // It is not an error if a client disconnects early.
             let _ = connection.await;
             drop(place);
         });
@@ -102,8 +101,8 @@ fn failed(e: std::io::Error) -> Answer {
     response
 }
 
-/// Whether If-Range names the version that is there now: the same strong
-/// entity tag or exactly the same date (RFC 9110 §13.1.5).
+/// Whether If-Range matches the present version of the file: the same strong entity tag or exactly the same date (RFC
+/// 9110 §13.1.5).
 async fn is_current(
     files: &mut ServeDir,
     request: &Request<Incoming>,

@@ -1,24 +1,24 @@
-//! What a blast shows: losses, their bursts, duplicates and reordering. Pure.
+//! Analyses a received blast: losses, their bursts, duplicates and reordering. Pure.
 
 use super::{arrivals::Arrivals, output::Measured};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What the sink reports of a blast.
+/// The sink's report on a blast.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Datagrams that the source sent.
     pub sent: u64,
-    /// Different ones that came.
+    /// Different datagrams that arrived.
     pub received: u64,
-    /// Sent and never received; a corrupted one is among them, because the
-    /// kernel drops what fails the UDP checksum.
+    /// Datagrams that never arrived, including corrupted ones, because the kernel drops datagrams with a wrong UDP
+    /// checksum.
     pub lost: u64,
     /// Copies beyond the first.
     pub duplicated: u64,
-    /// First copies that came after a later one.
+    /// First copies that arrived after a datagram with a higher number.
     pub reordered: u64,
-    /// Dropped by this host's socket: its buffer was full, or a checksum wrong.
+    /// Datagrams dropped by this host's socket, because its buffer was full or a checksum was wrong.
     pub host_drops: u32,
     /// lost / sent.
     pub loss: Measured,
@@ -26,7 +26,7 @@ pub struct Report {
     pub bursts: u64,
     /// lost / bursts.
     pub mean_burst: Measured,
-    /// How many bursts have each length.
+    /// The number of bursts of each length.
     pub burst_lengths: BTreeMap<u64, u64>,
 }
 
@@ -66,7 +66,7 @@ impl Report {
     }
 }
 
-/// How many maximal runs of `false` have each length.
+/// The number of maximal runs of `false` of each length.
 fn runs_of_losses(seen: &[bool]) -> BTreeMap<u64, u64> {
     let mut lengths = BTreeMap::new();
     for run in seen.chunk_by(|a, b| a == b).filter(|run| !run[0]) {
@@ -102,14 +102,14 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_and_late_ones_are_told_apart_from_losses() {
+    fn duplicates_and_late_datagrams_are_not_losses() {
         let r = report(4, &[0, 2, 1, 1, 3]);
         assert_eq!((r.lost, r.duplicated, r.reordered), (0, 1, 1));
         assert_eq!((r.bursts, r.mean_burst.value, r.loss.value), (0, None, Some(0.0)));
     }
 
     #[test]
-    fn nothing_received_is_one_burst_and_numbers_never_sent_are_ignored() {
+    fn total_loss_is_one_burst_and_unknown_numbers_are_ignored() {
         assert_eq!(report(5, &[]).burst_lengths, BTreeMap::from([(5, 1)]));
         assert_eq!(report(1, &[0, 8]).received, 1);
     }

@@ -1,12 +1,10 @@
-//! Small programs that make and measure traffic inside the lab's hosts.
+//! Small programs that generate and measure traffic inside the lab's hosts.
 //!
-//! All use ordinary kernel sockets, so what they see is what any program
-//! sees. Each one ends by itself: it has a deadline, and every queue and table
-//! in it a bound. Servers print `{"ready":{"address":…}}` as soon as they
-//! listen, so that nobody waits by sleeping; results are one JSON object a line.
+//! All use ordinary kernel sockets, so that they measure what any program experiences. Each tool ends by itself: it has
+//! a deadline, and all its queues and tables are bounded. Servers print `{"ready":{"address":…}}` as soon as they
+//! listen, so that no caller has to sleep; results are one JSON object per line.
 //!
-//! The process stays single-threaded until a tool starts; only `http` makes a
-//! tokio runtime, its own.
+//! The process stays single-threaded until a tool starts; only `http` creates a tokio runtime.
 
 mod arrivals;
 mod blast;
@@ -74,7 +72,7 @@ enum Tool {
 /// Runs one tool to its end.
 ///
 /// # Errors
-/// What failed, on which address or path, in words for the user.
+/// If the tool fails; the message names the address or path.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.tool {
         Tool::TcpSink(a) => tcp_sink::run(&a),

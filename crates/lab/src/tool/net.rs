@@ -1,4 +1,4 @@
-//! Sockets and command-line values that several tools need.
+//! Socket helpers and command-line values that several tools use.
 
 use anyhow::{Context, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -20,23 +20,22 @@ pub struct Listening {
     pub max: Duration,
 }
 
-/// How long a connection may take to open: three lost SYNs (1 + 2 + 4 s) and
-/// the answer over a slow emulated path.
+/// How long a connection may take to open: three lost SYNs (1 + 2 + 4 s) and the answer over a slow emulated path.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// CLOCK_REALTIME in ns.
+/// The time of `CLOCK_REALTIME`, ns.
 ///
-/// Kernel receive stamps are of this clock, so what is compared with them has
-/// to be as well; a step of the clock during a measurement spoils it.
+/// Kernel receive timestamps use this clock, so times that are compared with them must too. A step of the clock
+/// invalidates a measurement.
 pub fn realtime_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The first address that `text` ("IP:PORT" or "NAME:PORT") means.
+/// Resolves `text` ("IP:PORT" or "NAME:PORT") to its first address.
 ///
 /// # Errors
-/// When it is not such a text or the name is unknown.
+/// If the text is invalid or the name is unknown.
 pub fn resolve(text: &str) -> anyhow::Result<SocketAddr> {
     let mut found = text
         .to_socket_addrs()
@@ -47,27 +46,27 @@ pub fn resolve(text: &str) -> anyhow::Result<SocketAddr> {
 /// Listens for TCP at `text`.
 ///
 /// # Errors
-/// When the address is wrong or taken.
+/// If the address is invalid or in use.
 pub fn listen(text: &str) -> anyhow::Result<TcpListener> {
     let address = resolve(text)?;
     TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))
 }
 
-/// Binds a UDP socket to `address` with the largest receive buffer allowed.
+/// Binds a UDP socket to `address` with a receive buffer of 4 MB, or as much as is allowed.
 ///
 /// # Errors
-/// When the address is wrong or taken.
+/// If the address is invalid or in use.
 pub fn bind_udp(address: SocketAddr) -> anyhow::Result<UdpSocket> {
     let socket = UdpSocket::bind(address).with_context(|| format!("cannot bind UDP {address}"))?;
-    // 4 MB: 40 ms at 800 Mbit/s; the kernel gives less where rmem_max is less.
+    // 4 MB are 40 ms at 800 Mbit/s; the kernel gives less if rmem_max is less.
     let _ = socket2::SockRef::from(&socket).set_recv_buffer_size(4 << 20);
     Ok(socket)
 }
 
-/// A UDP socket of any local port connected to `to`.
+/// Opens a UDP socket at any local port and connects it to `to`.
 ///
 /// # Errors
-/// When there is no route.
+/// If there is no route.
 pub fn connect_udp(to: SocketAddr) -> anyhow::Result<UdpSocket> {
     let any: IpAddr = if to.is_ipv4() { [0; 4].into() } else { [0u16; 8].into() };
     let socket = bind_udp(SocketAddr::new(any, 0))?;
@@ -80,14 +79,14 @@ pub fn connect_udp(to: SocketAddr) -> anyhow::Result<UdpSocket> {
 pub struct TcpOptions {
     /// Local address to send from.
     pub from: Option<IpAddr>,
-    /// Congestion control; `None` is what the route or the kernel says.
+    /// Congestion control; `None`: that of the route or the kernel's default.
     pub congestion: Option<String>,
 }
 
 /// Connects to `to`.
 ///
 /// # Errors
-/// When the congestion control is unknown here or nobody answers.
+/// If the congestion control or the local address is not available, or the connection fails.
 pub fn connect_tcp(to: SocketAddr, options: &TcpOptions) -> anyhow::Result<TcpStream> {
     use socket2::{Domain, Protocol, Socket, Type};
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))
@@ -110,24 +109,25 @@ pub fn connect_tcp(to: SocketAddr, options: &TcpOptions) -> anyhow::Result<TcpSt
     Ok(socket.into())
 }
 
-/// True for errors of a datagram socket that say nothing about the next
-/// datagram: a full local queue, an interruption, an ICMP answer to an earlier one.
+/// Whether an error of a datagram socket does not affect the next datagram: a full local queue, an interrupted call, or
+/// an ICMP error for an earlier datagram.
 pub fn is_transient(e: &io::Error) -> bool {
     use io::ErrorKind as K;
     let full = e.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error());
     full || matches!(e.kind(), K::ConnectionRefused | K::HostUnreachable | K::Interrupted)
 }
 
-/// Closes `stream` with a reset, so that nothing more of it travels.
+/// Closes `stream` with a reset, so that no queued bytes are sent.
 pub fn reset(stream: TcpStream) {
-    // Failing to set it only means that the queued bytes still go out.
+    // If this fails, the queued bytes are still sent.
     let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
 }
 
-/// Waits until one of `sources` can be read, or `deadline`; true if one can.
+/// Waits until one of `sources` is readable or `deadline` has passed. Returns whether one is readable; `false` also if
+/// the call is interrupted.
 ///
 /// # Errors
-/// What `poll` says; an interruption counts as "not yet".
+/// The error of `poll`.
 pub fn wait_readable(sources: &[&dyn AsFd], deadline: Instant) -> io::Result<bool> {
     let left = deadline.saturating_duration_since(Instant::now());
     let timeout = Timespec {
@@ -143,10 +143,10 @@ pub fn wait_readable(sources: &[&dyn AsFd], deadline: Instant) -> io::Result<boo
     }
 }
 
-/// Accepts a connection before `deadline`; `None` when it passes first.
+/// Accepts a connection; `None` if `deadline` passes first.
 ///
 /// # Errors
-/// What `accept` says.
+/// The error of `poll` or `accept`.
 pub fn accept_until(
     listener: &TcpListener,
     deadline: Instant,
@@ -159,11 +159,10 @@ pub fn accept_until(
     Ok(None)
 }
 
-/// A duration that a tool may run: more than nothing, at most a day, so that
-/// nothing forgotten runs for ever.
+/// Parses a duration that a tool may run: more than 0, and at most a day, so that no forgotten tool runs for ever.
 ///
 /// # Errors
-/// When it is no duration or out of range.
+/// If it is not a duration or out of range.
 pub fn parse_span(text: &str) -> anyhow::Result<Duration> {
     let span = thalweg_units::parse_duration(text)?;
     if span.is_zero() || span > Duration::from_secs(86_400) {
@@ -172,10 +171,10 @@ pub fn parse_span(text: &str) -> anyhow::Result<Duration> {
     Ok(span)
 }
 
-/// A duration for cross traffic: as [`parse_span`], an hour at most.
+/// Parses a duration for cross traffic: like [`parse_span`], but at most an hour.
 ///
 /// # Errors
-/// When it is no duration or out of range.
+/// If it is not a duration or out of range.
 pub fn at_most_an_hour(text: &str) -> anyhow::Result<Duration> {
     let span = parse_span(text)?;
     if span > Duration::from_secs(3600) {

@@ -1,4 +1,4 @@
-//! What a tool prints: one JSON object a line on stdout, flushed at once.
+//! The output of tools: one JSON object per line on stdout, flushed at once.
 
 use anyhow::Context;
 use serde::Serialize;
@@ -7,7 +7,7 @@ use std::{io::Write, net::SocketAddr};
 /// Prints `value` as one line of JSON.
 ///
 /// # Errors
-/// When stdout is closed or `value` cannot be serialised.
+/// If stdout is closed or `value` cannot be serialised.
 pub fn line(value: &impl Serialize) -> anyhow::Result<()> {
     let mut text = serde_json::to_vec(value).context("cannot write the result as JSON")?;
     text.push(b'\n');
@@ -15,15 +15,15 @@ pub fn line(value: &impl Serialize) -> anyhow::Result<()> {
     out.write_all(&text).and_then(|()| out.flush()).context("cannot write to stdout")
 }
 
-/// Says that a server listens on `address`: `{"ready":{"address":"IP:PORT"}}`.
+/// Reports that a server listens on `address`: `{"ready":{"address":"IP:PORT"}}`.
 ///
 /// # Errors
-/// As [`line`].
+/// As for [`line`].
 pub fn ready(address: SocketAddr) -> anyhow::Result<()> {
     line(&serde_json::json!({ "ready": { "address": address.to_string() } }))
 }
 
-/// A measured value with its unit, as every result carries it.
+/// A measured value with its unit, as in every report.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Measured {
     /// The unit's symbol: "bit/s", "ms", "1" …
@@ -33,7 +33,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// `value` in `unit`.
+    /// Creates a value in `unit`.
     pub fn new(unit: &'static str, value: impl Into<Option<f64>>) -> Self {
         Self { unit, value: value.into() }
     }

@@ -1,4 +1,4 @@
-//! Waiting for points in time, as exactly as an ordinary process can.
+//! Waits until points in time as precisely as an ordinary process can.
 
 use std::{
     hint,
@@ -7,17 +7,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Sleep ends this long before the deadline; the rest is spun away. A sleeping
-/// process was measured to wake up to about 70 µs late on an idle host.
+/// Sleep ends this long before the deadline, and the rest is a spin loop. On an idle host a sleeping process was
+/// measured to wake up about 70 µs late at most.
 const SPIN: Duration = Duration::from_micros(100);
 
-/// Asks the kernel to wake this thread when it said, not up to 50 µs later.
+/// Asks the kernel to wake this thread on time and not up to 50 µs later.
 pub fn sharpen_timers() {
-    // Without it waits are coarser, never wrong: what was achieved is reported.
+    // If this fails, waits are less precise but results stay correct: the achieved times are reported.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }
 
-/// Sleeps until `deadline`; may be some ten microseconds late.
+/// Sleeps until `deadline`; may wake up some ten microseconds late.
 pub fn sleep_until(deadline: Instant) {
     thread::sleep(deadline.saturating_duration_since(Instant::now()));
 }

@@ -1,4 +1,4 @@
-//! `udp-echo` and `udp-ping`: round-trip times with kernel receive stamps.
+//! `udp-echo` and `udp-ping`: measure round-trip times with kernel receive timestamps.
 
 use super::{net, output, pace, statistics::Summary, sys, wire};
 use anyhow::Context;
@@ -9,8 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A ping starts with: session, seq, then the echo's stamps of arrival and
-/// departure, all u64 little-endian. The echo gives anything shorter back as it is.
+/// The length of a ping's header: session, sequence number, and the echo's timestamps of arrival and departure, all u64
+/// little-endian. The echo returns shorter datagrams unchanged.
 const LEN: usize = 32;
 
 /// Arguments of `udp-echo`.
@@ -33,17 +33,17 @@ fn echo_until(socket: &UdpSocket, deadline: Instant) -> anyhow::Result<()> {
     let mut buffer = vec![0; 65_536];
     while Instant::now() < deadline {
         if net::wait_readable(&[socket], deadline)? {
-            // A lost answer is what the other side measures.
+            // A lost answer is part of what the other side measures.
             let _ = echo_one(socket, &mut buffer);
         }
     }
     Ok(())
 }
 
-/// Sends one datagram back, with the stamps of its arrival and its departure,
-/// so that the time it spends in this host can be taken out.
+/// Sends one datagram back with the timestamps of its arrival and departure, so that the time in this host can be
+/// subtracted.
 fn echo_one(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<usize> {
-    // There is one reader: what is peeked at is what is then received.
+    // There is only one reader, so the next call receives the datagram that was peeked at.
     let (_, from) = socket.peek_from(&mut [])?;
     let stamped = sys::recv_stamped(socket, buffer)?;
     let answer = &mut buffer[..stamped.len];
@@ -75,21 +75,20 @@ pub struct PingArgs {
     timeout: Duration,
 }
 
-/// What `udp-ping` prints.
+/// The report that `udp-ping` prints.
 #[derive(Serialize)]
 struct Report {
     sent: u32,
     lost: u32,
-    /// Copies of answers beyond the first.
+    /// Duplicates of answers.
     duplicated: u32,
-    /// From just before the send call to the kernel's receive stamp, less the
-    /// time that the echo took.
+    /// The time from just before the send call to the kernel's receive timestamp, less the echo's turnaround.
     rtt: Option<Summary>,
-    /// The time that the echo took from its receive stamp to its send call.
+    /// The time in the echo from its receive timestamp to its send call.
     turnaround: Option<Summary>,
 }
 
-/// Pings; prints one report.
+/// Sends the pings and prints a report.
 pub fn run_ping(args: &PingArgs) -> anyhow::Result<()> {
     let to = net::resolve(&args.to)?;
     let socket = net::connect_udp(to)?;
@@ -106,13 +105,13 @@ pub fn run_ping(args: &PingArgs) -> anyhow::Result<()> {
     output::line(&pings.report(args))
 }
 
-/// The pings under way and the answers so far.
+/// The pings in flight and the answers so far.
 struct Pings {
     session: u64,
     payload: Vec<u8>,
-    /// When each was sent, ns.
+    /// The time at which each ping was sent, ns.
     sent: Vec<u64>,
-    /// Round-trip time and turnaround of each answered one, ns.
+    /// Round-trip time and turnaround of each answered ping, ns.
     answers: Vec<Option<(u64, u64)>>,
     answered: u32,
     duplicated: u32,
@@ -141,7 +140,7 @@ impl Pings {
         }
     }
 
-    /// Takes answers in until `deadline`, or until all are there.
+    /// Receives answers until `deadline`, or until all have arrived.
     fn listen(&mut self, socket: &UdpSocket, deadline: Instant) -> anyhow::Result<()> {
         let all = self.answers.len() as u32;
         while Instant::now() < deadline && self.answered < all {
@@ -154,7 +153,7 @@ impl Pings {
 
     fn receive(&mut self, socket: &UdpSocket) {
         let mut buffer = [0; LEN];
-        // An error here is an ICMP answer to an earlier ping, which stays lost.
+        // An error here is an ICMP error for an earlier ping, which counts as lost.
         let Ok(stamped) = sys::recv_stamped(socket, &mut buffer) else { return };
         if stamped.len < LEN {
             return;

@@ -1,5 +1,5 @@
-//! The three system calls that no safe library has: `recvmsg` with kernel
-//! receive stamps, the socket options that ask for them, and `TCP_INFO`.
+//! Socket calls that have no safe wrapper: `recvmsg` with kernel receive timestamps, the socket options that request
+//! them, and `TCP_INFO`.
 #![allow(unsafe_code)]
 
 use std::{
@@ -8,24 +8,22 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
-/// A received datagram: its length, when the kernel took it in, and how many
-/// the socket had dropped by then.
+/// A received datagram: its length, its receive timestamp, and the socket's drops up to then.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamped {
     /// Bytes written to the buffer.
     pub len: usize,
-    /// CLOCK_REALTIME at which the kernel received it, ns; `None` without a stamp.
+    /// The time at which the kernel received it, `CLOCK_REALTIME`, ns; `None` without a timestamp.
     pub received_ns: Option<u64>,
-    /// Datagrams that the socket dropped since it was made, because its buffer
-    /// was full or their checksum wrong; `None` while there are none.
+    /// Datagrams that the socket has dropped since its creation, because its buffer was full or their checksum was
+    /// wrong; `None` while there are none.
     pub drops: Option<u32>,
 }
 
-/// Asks the kernel to stamp datagrams (SO_TIMESTAMPNS) and to count those
-/// that the socket drops (SO_RXQ_OVFL).
+/// Makes the kernel timestamp received datagrams (`SO_TIMESTAMPNS`) and count dropped ones (`SO_RXQ_OVFL`).
 ///
 /// # Errors
-/// What `setsockopt` says.
+/// The error of `setsockopt`.
 pub fn stamp_datagrams(socket: &UdpSocket) -> io::Result<()> {
     set_flag(socket, libc::SO_TIMESTAMPNS)?;
     set_flag(socket, libc::SO_RXQ_OVFL)
@@ -50,10 +48,10 @@ fn set_flag(socket: &UdpSocket, option: libc::c_int) -> io::Result<()> {
 #[repr(C, align(8))]
 struct Ancillary([u8; 128]);
 
-/// Receives one datagram without waiting, with its stamp; needs [`stamp_datagrams`].
+/// Receives one datagram with its timestamp, without waiting. Requires [`stamp_datagrams`].
 ///
 /// # Errors
-/// What `recvmsg` says; `WouldBlock` when there is none.
+/// The error of `recvmsg`; `WouldBlock` if there is no datagram.
 pub fn recv_stamped(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Stamped> {
     let mut ancillary = Ancillary([0; 128]);
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
@@ -71,7 +69,7 @@ pub fn recv_stamped(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Stamped
     Ok(Stamped { len, received_ns, drops })
 }
 
-/// Takes the stamp and the count of drops out of a message that `recvmsg` filled.
+/// Extracts the timestamp and the number of drops from a message that `recvmsg` filled.
 fn read_ancillary(message: &libc::msghdr) -> (Option<u64>, Option<u32>) {
     let (mut stamp, mut drops) = (None, None);
     // SAFETY: `message` was filled by the kernel, so that its control buffer is
@@ -97,10 +95,10 @@ fn read_ancillary(message: &libc::msghdr) -> (Option<u64>, Option<u32>) {
     (stamp, drops)
 }
 
-/// The kernel's account of a TCP connection; fields that it does not know are 0.
+/// The kernel's `TCP_INFO` of a connection. Fields that the kernel does not know are 0.
 ///
 /// # Errors
-/// What `getsockopt` says.
+/// The error of `getsockopt`.
 pub fn tcp_info(socket: &impl AsFd) -> io::Result<libc::tcp_info> {
     // SAFETY: `tcp_info` holds integers only, so all-zero is a valid value.
     let mut info: libc::tcp_info = unsafe { mem::zeroed() };

@@ -19,7 +19,7 @@ use std::{
 
 /// Bytes per write.
 const CHUNK: usize = 64 * 1024;
-/// A blocked write looks at the clock this often.
+/// The write timeout, after which a blocked writer checks the time.
 const WRITE_SLICE: Duration = Duration::from_millis(20);
 
 /// Arguments of `tcp-flood`.
@@ -48,7 +48,7 @@ pub struct Args {
     congestion: Option<String>,
 }
 
-/// What `tcp-flood` prints.
+/// The report that `tcp-flood` prints.
 #[derive(Serialize)]
 struct Report {
     seconds: f64,
@@ -56,7 +56,7 @@ struct Report {
     flows: Vec<Sender>,
 }
 
-/// Floods until the time is over; prints each flow's account.
+/// Sends for the given duration and prints the statistics of each flow.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let to = net::resolve(&args.to)?;
     let options = TcpOptions { from: None, congestion: args.congestion.clone() };
@@ -121,7 +121,7 @@ impl Periods {
         self.off.map(|mean| mean.mul_f64(self.exponential()))
     }
 
-    /// An exponential variate of mean 1: −ln of a uniform one in (0, 1], by inversion.
+    /// An exponential variate with mean 1, by inversion: −ln of a uniform variate in (0, 1].
     fn exponential(&mut self) -> f64 {
         let uniform = ((self.random.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
         -uniform.ln()
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn periods_have_the_mean_asked_for_and_repeat_with_the_seed() {
+    fn periods_have_the_given_mean_and_depend_only_on_the_seed() {
         let seconds = Duration::from_secs;
         let periods = || Periods {
             random: Xoshiro256PlusPlus::seed_from_u64(7),

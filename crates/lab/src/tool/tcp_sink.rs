@@ -19,13 +19,13 @@ use std::{
 };
 use thalweg_console::note;
 
-/// Threads at once; a lab of 50 hosts with 10 flows each needs 500.
+/// The most simultaneous connections, each with a thread; a lab of 50 hosts with 10 flows each needs 500.
 const CONNECTIONS_MAX: usize = 1024;
-/// Bins of one measurement: 100 flows over an hour in steps of 100 ms, 29 MB.
+/// The most bins of one measurement: 100 flows over an hour in steps of 100 ms, 29 MB.
 const BINS_MAX: u64 = 3_600_000;
-/// A flow that is silent this long is given up; so is a source.
+/// Flows and control connections are closed after this time without data.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes thrown away at once.
+/// Bytes discarded at once.
 const BUFFER: usize = 256 * 1024;
 
 /// Arguments of `tcp-sink`.
@@ -38,7 +38,7 @@ pub struct Args {
     sessions: usize,
 }
 
-/// Serves until `--sessions` or `--max`; prints each measurement's counts.
+/// Serves until `--sessions` or `--max`, and prints the counts of each measurement.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let deadline = Instant::now() + args.at.max;
     let listener = net::listen(&args.at.listen)?;
@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 type Ended = anyhow::Result<TcpCount>;
 
-/// What the threads of the sink share.
+/// The state shared by the sink's threads.
 #[derive(Clone)]
 struct Sink {
     sessions: Arc<Mutex<BTreeMap<u64, Arc<Session>>>>,
@@ -128,10 +128,10 @@ impl Sink {
     }
 }
 
-/// Throws away all that arrives, telling `count` how much it was.
+/// Discards all received bytes, and passes their number to `count`.
 ///
-/// MSG_TRUNC lets the kernel drop the bytes uncopied (tcp(7)), so that the
-/// receiver takes as little CPU from the emulator as it can.
+/// With `MSG_TRUNC` the kernel discards the bytes without copying (tcp(7)), so that the receiver takes as little CPU
+/// time from the emulator as possible.
 fn discard(stream: &TcpStream, mut count: impl FnMut(usize)) {
     let mut buffer = vec![0u8; BUFFER];
     while let Ok((_, n)) = rustix::net::recv(stream, &mut buffer[..], rustix::net::RecvFlags::TRUNC)
@@ -167,7 +167,7 @@ impl Session {
         })
     }
 
-    /// Adds `n` bytes of `flow` to the bin of now; before and after the measurement to none.
+    /// Adds `n` bytes of `flow` to the present bin. Does nothing before and after the measurement.
     fn count(&self, flow: usize, n: usize, stream: &TcpStream) {
         let Some(bin) =
             self.started.get().map(|t| t.elapsed().as_nanos() / u128::from(self.plan.bin_ns))
@@ -192,8 +192,8 @@ impl Session {
         thread::sleep(Duration::from_nanos(self.plan.duration_ns));
         let count = self.report();
         control.send(&count)?;
-        // The source sends a little longer than we count, and its flows are
-        // not to break because this process ended with its last measurement.
+        // The source sends a little longer than this side counts. Waiting for it keeps this process, which may end with
+        // its last measurement, from breaking the flows.
         control.expect(Turn::Done)?;
         Ok(count)
     }

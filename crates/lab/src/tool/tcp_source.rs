@@ -1,4 +1,4 @@
-//! `tcp-source`: sends flows for a time and reports the goodput at the sink.
+//! `tcp-source`: sends flows for a given time and reports the goodput at the sink.
 
 use super::{
     control::Control,
@@ -20,12 +20,12 @@ use thalweg_units::Rate;
 
 /// Bytes per write.
 const CHUNK: usize = 128 * 1024;
-/// A blocked write looks at the clock this often.
+/// The write timeout, after which a blocked writer checks the time.
 const WRITE_SLICE: Duration = Duration::from_millis(50);
-/// A flow with a rate sends what is due this often.
+/// How long a flow with a rate waits if no bytes are due.
 const STEP: Duration = Duration::from_millis(5);
-/// What the control connection may take besides the measurement: it shares the
-/// path's queue, and may lose packets.
+/// How much longer than the measurement to wait on the control connection: it shares the queue of the path and may lose
+/// packets.
 const CONTROL_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Arguments of `tcp-source`.
@@ -74,7 +74,7 @@ impl Args {
     }
 }
 
-/// Measures; prints one report.
+/// Runs the measurement and prints a report.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let plan = args.plan()?;
     let to = net::resolve(&args.to)?;
@@ -98,7 +98,7 @@ fn open_control(
     plan: TcpPlan,
     duration: Duration,
 ) -> anyhow::Result<Control> {
-    // The measured flows alone use the congestion control that was asked for.
+    // Only the measured flows use the requested congestion control.
     let options = TcpOptions { congestion: None, ..options.clone() };
     let mut control = Control::new(net::connect_tcp(to, &options)?, duration + CONTROL_PATIENCE)?;
     control.send(&Greeting::Measure(plan))?;
@@ -119,7 +119,7 @@ fn open_flows(
     (0..plan.flows).map(open).collect()
 }
 
-/// The first line of a flow.
+/// Encodes the first line of a connection.
 pub fn greeting(greeting: &Greeting) -> anyhow::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(greeting)?;
     line.push(b'\n');
@@ -139,17 +139,17 @@ fn send_all(
     threads.into_iter().map(join).collect()
 }
 
-/// What a flow has to send, and since when.
+/// The rate of a flow and the time at which it began.
 #[derive(Clone, Copy)]
 struct Pace {
     begin: Instant,
-    /// `None`: more than TCP can take.
+    /// `None`: unlimited.
     rate: Option<Rate>,
 }
 
 impl Pace {
-    /// Bytes that are due now beyond those `sent`. What TCP did not take in time stays due, as in
-    /// a player's queue.
+    /// The bytes that are due now and not `sent` yet. Bytes that TCP did not accept in time stay due, as in a player's
+    /// queue.
     fn due(&self, sent: u64) -> usize {
         let Some(rate) = self.rate else { return usize::MAX };
         let due = rate.as_bps() as f64 / 8.0 * self.begin.elapsed().as_secs_f64();
@@ -157,8 +157,7 @@ impl Pace {
     }
 }
 
-/// Fills the flow until `deadline`, then takes the kernel's account of it,
-/// while it is still running, and resets it.
+/// Sends for `duration`, samples the kernel's statistics of the flow while it is still running, and resets it.
 fn send_until(mut stream: TcpStream, pace: &Pace, duration: Duration) -> anyhow::Result<Sender> {
     stream.set_write_timeout(Some(WRITE_SLICE))?;
     let chunk = vec![0x5a; CHUNK];
@@ -177,7 +176,7 @@ fn send_until(mut stream: TcpStream, pace: &Pace, duration: Duration) -> anyhow:
     sender
 }
 
-/// Writes what fits within [`WRITE_SLICE`], and says how much; that it may be nothing is no error.
+/// Writes as much as fits within the stream's write timeout. Returns the number of bytes; a timeout counts as 0.
 pub fn write_some(stream: &mut TcpStream, chunk: &[u8]) -> std::io::Result<usize> {
     match stream.write(chunk) {
         Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(0),
@@ -185,22 +184,22 @@ pub fn write_some(stream: &mut TcpStream, chunk: &[u8]) -> std::io::Result<usize
     }
 }
 
-/// The sending side of a flow, as the kernel accounts for it.
+/// The kernel's statistics of the sending side of a flow.
 #[derive(Debug, Serialize)]
 pub struct Sender {
     /// The congestion control in use.
     congestion_control: String,
-    /// SO_SNDBUF as autotuned, bytes.
+    /// `SO_SNDBUF` as autotuned, bytes.
     send_buffer: usize,
-    /// Segments sent again.
+    /// Segments retransmitted.
     retransmitted_segments: u32,
-    /// All data segments sent, these included.
+    /// Data segments sent, including retransmitted ones.
     data_segments: u32,
     /// Bytes that the receiver acknowledged.
     pub acknowledged_bytes: u64,
     /// The smoothed round-trip time, µs.
     rtt_us: u32,
-    /// The smallest seen, µs.
+    /// The smallest round-trip time, µs.
     min_rtt_us: u32,
     /// The congestion window, segments.
     congestion_window: u32,
@@ -236,12 +235,12 @@ impl Sender {
     }
 }
 
-/// What `tcp-source` prints.
+/// The report that `tcp-source` prints.
 #[derive(Debug, Serialize)]
 struct Report {
-    /// Of all flows together.
+    /// The goodput of all flows together.
     goodput: Measured,
-    /// The time that it is of: seconds since the start, in whole bins.
+    /// The interval of the goodput in whole bins, seconds since the start.
     from_s: f64,
     to_s: f64,
     /// Jain's index over the flows' goodputs.
@@ -254,7 +253,7 @@ struct Report {
 #[derive(Debug, Serialize)]
 struct Flow {
     goodput: Measured,
-    /// Of all bins, the warm-up's included.
+    /// Bytes of all bins, including the warm-up.
     received_bytes: u64,
     receive_buffer: u64,
     #[serde(flatten)]

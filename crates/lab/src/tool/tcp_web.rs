@@ -1,10 +1,9 @@
-//! `tcp-web`: TCP cross traffic in the manner of the web, for a bounded time.
+//! `tcp-web`: TCP cross traffic like that of the web, for a bounded time.
 //!
-//! Flows arrive by a Poisson process, are short for the most part, and at most ten are under way: the
-//! cross traffic WEB of MGRP (Papageorgiou, McCann and Hicks 2009, §4.1). The paper names the
-//! generator (NTools), the range of sizes, 64 KB to 5 MB "weighted toward flows in the 64-200 KB
-//! range", and the ten connections, and no mean rate; here sizes are of a bounded Pareto
-//! distribution ([`SHAPE`]), and the mean rate is an argument.
+//! Flows arrive in a Poisson process, most of them are short, and at most ten are active: the cross traffic WEB of MGRP
+//! (Papageorgiou, McCann and Hicks 2009, §4.1). The paper gives the generator (NTools), the range of sizes, 64 KB to 5
+//! MB "weighted toward flows in the 64-200 KB range", and the ten connections, but no mean rate. Here sizes have a
+//! bounded Pareto distribution ([`SHAPE`]), and the mean rate is an argument.
 
 use super::{
     net::{self, TcpOptions},
@@ -31,11 +30,12 @@ use thalweg_units::Rate;
 /// The smallest and the largest flow, bytes.
 const SMALLEST: f64 = 64e3;
 const LARGEST: f64 = 5e6;
-/// Of the sizes' Pareto tail: nearly three quarters of the flows are below 200 kB, and the mean is 225 kB.
+/// The shape of the Pareto distribution of sizes: nearly three quarters of the flows are below 200 kB, and the mean is
+/// 225 kB.
 const SHAPE: f64 = 1.2;
 /// Bytes per write.
 const CHUNK: usize = 64 * 1024;
-/// A flow that moves nothing for this long is given up.
+/// A flow fails after this time without progress.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Arguments of `tcp-web`.
@@ -58,22 +58,22 @@ pub struct Args {
     seed: u64,
 }
 
-/// What `tcp-web` prints.
+/// The report that `tcp-web` prints.
 #[derive(Serialize)]
 struct Report {
     seconds: f64,
     seed: u64,
     /// Flows that arrived.
     flows: u64,
-    /// Of them not sent, as too many were under way.
+    /// Flows that were not sent because too many were active.
     left_out: u64,
-    /// Of them broken before their end.
+    /// Flows that broke before their end.
     broken: u64,
-    /// Bytes that flows delivered whole.
+    /// Bytes of completely delivered flows.
     bytes: u64,
 }
 
-/// Sends until the time is over and all flows have ended; prints what it came to.
+/// Sends until the time is over and all flows have ended, and prints a report.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.rate == Rate::ZERO {
         bail!("--rate must be above 0: nothing would ever arrive");
@@ -95,10 +95,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     output::line(&web.report(begin.elapsed(), args.seed))
 }
 
-/// What all flows share.
+/// The state shared by all flows.
 #[derive(Default)]
 struct Web {
-    under_way: AtomicUsize,
+    active: AtomicUsize,
     flows: AtomicU64,
     left_out: AtomicU64,
     broken: AtomicU64,
@@ -106,7 +106,7 @@ struct Web {
 }
 
 impl Web {
-    /// A flow of `bytes`, unless `most` are under way.
+    /// Starts a flow of `bytes`, unless `most` flows are active.
     fn begin(
         self: &Arc<Self>,
         to: SocketAddr,
@@ -114,11 +114,11 @@ impl Web {
         most: usize,
     ) -> Option<thread::JoinHandle<()>> {
         self.flows.fetch_add(1, Ordering::Relaxed);
-        if self.under_way.load(Ordering::Relaxed) >= most {
+        if self.active.load(Ordering::Relaxed) >= most {
             self.left_out.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        self.under_way.fetch_add(1, Ordering::Relaxed);
+        self.active.fetch_add(1, Ordering::Relaxed);
         let web = Arc::clone(self);
         Some(thread::spawn(move || web.flow(to, bytes)))
     }
@@ -129,7 +129,7 @@ impl Web {
             Err(_) => (&self.broken, 1),
         };
         count.0.fetch_add(count.1, Ordering::Relaxed);
-        self.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.active.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn report(&self, took: Duration, seed: u64) -> Report {
@@ -145,7 +145,7 @@ impl Web {
     }
 }
 
-/// One flow, until the sink has all of it and closes.
+/// Sends one flow and waits until the sink has received it and closes the connection.
 fn send(to: SocketAddr, bytes: u64) -> anyhow::Result<()> {
     let mut stream = net::connect_tcp(to, &TcpOptions::default())?;
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -163,17 +163,17 @@ fn send(to: SocketAddr, bytes: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// When a flow begins, and what it has to send.
+/// The start time and size of a flow.
 #[derive(Debug, PartialEq)]
 struct Arrival {
     at: Duration,
     bytes: u64,
 }
 
-/// The flows in the order of their arrival, without end.
+/// An endless sequence of flows in the order of their arrival.
 struct Arrivals {
     random: Xoshiro256PlusPlus,
-    /// Mean time between two.
+    /// The mean time between two arrivals.
     between: Duration,
     at: Duration,
 }
@@ -202,8 +202,7 @@ impl Iterator for Arrivals {
     }
 }
 
-/// The size that a share `u` of all flows reaches or exceeds, bytes: the bounded Pareto
-/// distribution's inverse.
+/// The size that a share `u` of all flows reaches or exceeds, bytes: the inverse of the bounded Pareto distribution.
 fn size(u: f64) -> f64 {
     let tail = (SMALLEST / LARGEST).powf(SHAPE);
     SMALLEST * (u * (1.0 - tail) + tail).powf(-1.0 / SHAPE)
@@ -221,14 +220,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_those_of_the_paper() {
+    fn sizes_match_the_paper() {
         assert_eq!(size(1.0).round(), SMALLEST);
         assert_eq!(size(0.0).round(), LARGEST);
         assert!(size(0.26) < 200e3, "74 % are below 200 kB: {}", size(0.26));
     }
 
     #[test]
-    fn what_arrives_has_the_rate_asked_for_and_repeats_with_the_seed() {
+    fn arrivals_have_the_given_rate_and_depend_only_on_the_seed() {
         let rate = "3Mbit/s".parse().expect("a rate");
         let flows: Vec<Arrival> = Arrivals::new(rate, 7).take(100_000).collect();
         assert!(flows.iter().zip(Arrivals::new(rate, 7)).all(|(a, b)| *a == b));

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What the control connection may take besides sending.
+/// How long to wait on the control connection.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Arguments of `train-source`.
@@ -41,7 +41,7 @@ pub struct Args {
     settle: Duration,
 }
 
-/// Sends the trains; prints the sink's report.
+/// Sends the trains and prints the sink's report.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let to = net::resolve(&args.to)?;
     let plan = DatagramPlan {
@@ -72,7 +72,7 @@ fn send_train(outlet: &mut Outlet, train: u32, args: &Args) -> anyhow::Result<()
     Ok(())
 }
 
-/// The sending end of a measurement by datagrams.
+/// The sending side of a measurement with datagrams.
 pub struct Outlet {
     plan: DatagramPlan,
     control: Control,
@@ -85,7 +85,7 @@ impl Outlet {
     /// Announces `plan` to the sink at `to`.
     ///
     /// # Errors
-    /// When the sink does not answer or refuses.
+    /// If the sink does not answer or refuses.
     pub fn open(to: SocketAddr, plan: DatagramPlan) -> anyhow::Result<Self> {
         let mut control = Control::new(net::connect_tcp(to, &TcpOptions::default())?, PATIENCE)?;
         control.send(&plan)?;
@@ -94,11 +94,11 @@ impl Outlet {
         Ok(Self { plan, control, socket: net::connect_udp(to)?, payload, sent: 0 })
     }
 
-    /// Sends packet `seq` of `train` now. A full local queue counts as sent:
-    /// the sink will miss it.
+    /// Sends packet `seq` of `train` now. A packet that a full local queue drops counts as sent, so that the sink
+    /// misses it.
     ///
     /// # Errors
-    /// When there is no route or the packet is too long.
+    /// If there is no route or the packet is too long.
     pub fn send(&mut self, train: u32, seq: u32) -> anyhow::Result<()> {
         let session = self.plan.session;
         Header { session, train, seq, sent_ns: net::realtime_ns() }.put(&mut self.payload);
@@ -110,10 +110,10 @@ impl Outlet {
         }
     }
 
-    /// Says that all is sent; prints the sink's report.
+    /// Tells the sink that all datagrams are sent, and prints its report.
     ///
     /// # Errors
-    /// When the sink is gone.
+    /// If the sink does not answer.
     pub fn finish(mut self) -> anyhow::Result<()> {
         self.control.send(&Sent { packets: self.sent })?;
         output::line(&self.control.receive::<serde_json::Value>()?)

@@ -1,5 +1,5 @@
-//! What sources and sinks say to each other: greetings and reports as JSON
-//! lines over TCP, and the header of each measured datagram.
+//! The protocol between sources and sinks: greetings and reports as JSON lines over TCP, and the header of each
+//! measured datagram.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,80 +9,80 @@ use serde::{Deserialize, Serialize};
 pub enum Greeting {
     /// This is the control connection of a measurement.
     Measure(TcpPlan),
-    /// What follows is flow number `flow` of measurement `session`.
+    /// The connection is flow number `flow` of measurement `session`.
     Flow {
         /// The measurement.
         session: u64,
         /// From 0.
         flow: usize,
     },
-    /// What follows is to be thrown away uncounted.
+    /// The bytes are to be discarded without counting.
     Discard,
 }
 
-/// What `tcp-sink` is to count.
+/// A measurement for `tcp-sink`.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct TcpPlan {
-    /// Chosen by the source; unlike all others at one sink.
+    /// Chosen by the source; unique at the sink.
     pub session: u64,
-    /// How many flows will come.
+    /// The number of flows.
     pub flows: usize,
-    /// How long to count, ns.
+    /// The time to count, ns.
     pub duration_ns: u64,
     /// Width of a bin, ns.
     pub bin_ns: u64,
 }
 
 impl TcpPlan {
-    /// Whole bins within the duration.
+    /// The number of whole bins within the duration.
     pub fn bins(&self) -> u64 {
         self.duration_ns / self.bin_ns.max(1)
     }
 }
 
-/// What `tcp-sink` counted.
+/// The counts of `tcp-sink`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TcpCount {
-    /// The plan that was followed.
+    /// The plan of the measurement.
     pub plan: TcpPlan,
     /// Bytes that the application received: `bytes[flow][bin]`.
     pub bytes: Vec<Vec<u64>>,
-    /// SO_RCVBUF of each flow at its last byte counted.
+    /// `SO_RCVBUF` of each flow in the last bin with data, bytes.
     pub receive_buffers: Vec<u64>,
 }
 
-/// The sides of a control connection take turns with this.
+/// Messages by which the two sides of a control connection synchronise.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Turn {
-    /// Sink: the plan is taken, send the flows.
+    /// From the sink: the plan is accepted; send the flows.
     Ready,
-    /// Source: all flows are connected, count from now on.
+    /// From the source: all flows are connected; count from now on.
     Go,
-    /// Sink: counting.
+    /// From the sink: it has started counting.
     Started,
-    /// Source: all flows are ended and the count is here.
+    /// From the source: all flows have ended and the counts have arrived.
     Done,
 }
 
-/// What the datagram sink is to expect.
+/// A measurement for the datagram sink.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct DatagramPlan {
     /// Chosen by the source.
     pub session: u64,
-    /// How many trains; 1 for a blast.
+    /// The number of trains; 1 for a blast.
     pub trains: u32,
     /// Datagrams in each train.
     pub packets: u32,
-    /// Length of each on the wire: the IP packet, bytes.
+    /// The length of each IP packet, bytes.
     pub size: u32,
-    /// What to make of it.
+    /// The kind of report.
     pub report: ReportKind,
-    /// How long after the last arrival nothing more is to be expected, ns.
+    /// The measurement ends this long after the last arrival, ns.
     pub settle_ns: u64,
 }
 
-/// Which analysis the sink is to send back.
+/// The analysis that the sink sends back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReportKind {
@@ -92,7 +92,7 @@ pub enum ReportKind {
     Losses,
 }
 
-/// Said by the source when it has sent all.
+/// From the source: it has sent all datagrams.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Sent {
     /// Datagrams sent.
@@ -108,7 +108,7 @@ pub struct Header {
     pub train: u32,
     /// Number within the train, from 0.
     pub seq: u32,
-    /// CLOCK_REALTIME just before it was sent, ns.
+    /// The time just before it was sent, `CLOCK_REALTIME`, ns.
     pub sent_ns: u64,
 }
 
@@ -116,7 +116,7 @@ impl Header {
     /// Length in bytes.
     pub const LEN: usize = 24;
 
-    /// Writes the header to the start of `payload`, at least [`Self::LEN`] bytes long.
+    /// Writes the header to the start of `payload`, which must have at least [`Self::LEN`] bytes.
     pub fn put(&self, payload: &mut [u8]) {
         payload[..8].copy_from_slice(&self.session.to_le_bytes());
         payload[8..12].copy_from_slice(&self.train.to_le_bytes());
@@ -134,7 +134,7 @@ impl Header {
     }
 }
 
-/// IP and UDP headers before the payload, bytes.
+/// The length of the IP and UDP headers, bytes.
 pub fn overhead(is_ipv6: bool) -> u32 {
     if is_ipv6 { 48 } else { 28 }
 }
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_goes_both_ways_and_a_short_one_is_refused() {
+    fn a_header_survives_a_round_trip_and_a_short_one_is_rejected() {
         let h = Header { session: 1 << 60, train: 7, seq: 9, sent_ns: u64::MAX };
         let mut bytes = [0; Header::LEN];
         h.put(&mut bytes);

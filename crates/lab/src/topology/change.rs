@@ -1,40 +1,39 @@
-//! What changes on a link at run time.
+//! Changes of a link at run time.
 
 use super::{Loss, Probability, Queue, Reorder, TopologyError, text};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, time::Duration};
 use thalweg_units::{ParseError, Rate, parse_duration};
 
-/// A change of a link at run time; absent parts stay as they are.
+/// A change of a link at run time. Absent properties stay as they are.
 ///
-/// As words (`lab set`): `rate=20Mbit/s delay=10ms loss=1% queue=100kB
-/// reorder=1%,5ms duplicate=0.1% corrupt=0.1%`, `up` or `down`; `none` ends an
-/// impairment.
+/// As words (`lab set`): `rate=20Mbit/s delay=10ms loss=1% queue=100kB reorder=1%,5ms duplicate=0.1% corrupt=0.1%`,
+/// `up` or `down`; `none` turns an impairment off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkChange {
-    /// The new rate, > 0. What is queued leaves at the new rate. Ends a trace.
+    /// The new rate, > 0, also for queued packets. Ends a trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
-    /// The new size of the queue; what is queued stays. A BDP is of the rate after the change.
+    /// The new size of the queue; queued packets stay. A BDP is computed from the rate after the change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<Queue>,
-    /// The new delay, for packets that enter from now on; order is kept.
+    /// The new delay for packets that enter from now on; order is kept.
     #[serde(default, with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub delay: Option<Duration>,
-    /// The new loss model, from its initial state.
+    /// The new loss model, which starts in its initial state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
     /// The new reordering.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reorder: Option<Reorder>,
-    /// The new probability of a second copy.
+    /// The new probability of duplication.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplicate: Option<Probability>,
     /// The new probability of a flipped bit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrupt: Option<Probability>,
-    /// Up or down. Down loses what is queued and in flight.
+    /// Up or down. Taking the link down drops packets that are queued or in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up: Option<bool>,
 }
@@ -53,10 +52,10 @@ impl LinkChange {
         Self { up: Some(up), ..Self::default() }
     }
 
-    /// Reads the words of `lab set LINK …`.
+    /// Parses the words of `lab set LINK …`.
     ///
     /// # Errors
-    /// No word at all, an unknown key (with the nearest one), a value that is none.
+    /// If there is no word, a key is unknown (the message names the nearest one) or given twice, or a value is invalid.
     pub fn parse<S: AsRef<str>>(words: &[S]) -> Result<Self, TopologyError> {
         let mut change = Self::default();
         let mut seen = BTreeSet::new();
@@ -129,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_read_as_a_change() {
+    fn words_are_parsed_into_a_change() {
         let words = [
             "rate=20Mbit/s",
             "delay=10 ms",
@@ -150,13 +149,13 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_refused() {
+    fn contradictory_words_are_rejected() {
         assert!(LinkChange::parse(&["up", "down"]).is_err());
         assert!(LinkChange::parse(&["rate=1Mbit/s", "rate=2Mbit/s"]).is_err());
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn parse_errors_name_the_cause() {
         let error = |word: &str| LinkChange::parse(&[word]).unwrap_err().to_string();
         assert!(error("rat=1Mbit/s").contains("did you mean `rate`"), "{}", error("rat=1Mbit/s"));
         assert!(error("rate=5").contains("unit is missing"));

@@ -1,4 +1,4 @@
-//! Classes of traffic, for which the ground truth counts bytes apart.
+//! Traffic classes, whose bytes the ground truth counts separately.
 
 use super::TopologyError;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClassSpec {
-    /// Its name in the ground truth.
+    /// The name in the ground truth.
     pub name: String,
     /// The protocol; absent: any.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,17 +29,18 @@ pub enum Protocol {
     Icmp,
 }
 
-/// A class of the resolved network: a packet belongs to the first that matches.
+/// A class of the resolved network. A packet belongs to the first class that matches.
 pub type ClassPlan = ClassSpec;
 
-/// Most classes: the ground truth has a counter per class and time bin.
+/// The most classes: the ground truth has a counter per class and time bin.
 const CLASSES_MAX: usize = 64;
-/// Names of the classes that every network has.
+/// The name of the class of packets that no other class matches.
 pub(crate) const OTHER: &str = "other";
+/// The name of the class of cross traffic.
 pub(crate) const CROSS: &str = "cross";
 
 impl Protocol {
-    /// Whether this is the protocol with that number (IANA).
+    /// Whether this is the protocol with that IANA number.
     pub const fn is(self, number: u8) -> bool {
         match self {
             Self::Tcp => number == 6,
@@ -50,7 +51,7 @@ impl Protocol {
 }
 
 impl ClassSpec {
-    /// Whether a packet with this protocol number and these ports belongs to it.
+    /// Whether a packet with this protocol number and these ports belongs to the class.
     pub fn matches(&self, protocol: u8, source: u16, destination: u16) -> bool {
         self.protocol.is_none_or(|p| p.is(protocol))
             && self.port.is_none_or(|p| p == source || p == destination)
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn taken_names_are_refused() {
+    fn reserved_and_duplicate_names_are_rejected() {
         assert!(check(&[class("a", None, None), class("b", None, None)]).is_ok());
         assert!(check(&[class("a", None, None), class("a", None, None)]).is_err());
         assert!(check(&[class("cross", None, None)]).is_err());

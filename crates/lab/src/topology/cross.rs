@@ -1,4 +1,4 @@
-//! Traffic inside a link: as written, and as it goes into the emulator.
+//! Cross traffic: as written in a topology, and as the emulator gets it.
 
 use super::{Steps, TopologyError, steps::pairs, text};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use thalweg_units::{ByteSize, Rate};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CrossSpec {
-    /// A link (both halves, each with its own draws) or a half of one.
+    /// A link (both directions, each with its own random draws) or one direction of it.
     pub link: String,
     /// Its shape over time.
     pub kind: CrossKind,
@@ -34,10 +34,10 @@ pub struct CrossSpec {
     /// `steps`: the period of repetition.
     #[serde(default, with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub every: Option<Duration>,
-    /// When it begins, from the lab's start; default 0.
+    /// The start, since the lab's start; default 0.
     #[serde(default, with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub start: Option<Duration>,
-    /// When it ends, from the lab's start; default never.
+    /// The end, since the lab's start; default never.
     #[serde(default, with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub stop: Option<Duration>,
 }
@@ -56,27 +56,27 @@ pub enum CrossKind {
     Steps,
 }
 
-/// Cross traffic, complete and checked: what the emulator gets.
+/// Validated cross traffic with all defaults applied, as the emulator gets it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CrossConfig {
     /// Its shape over time.
     pub shape: CrossShape,
     /// Bytes per packet, > 0.
     pub size: u32,
-    /// When it begins, from the link's start.
+    /// The start, since the link's start.
     pub start: Duration,
-    /// When it ends.
+    /// The end, since the link's start; `None`: never.
     pub stop: Option<Duration>,
 }
 
-/// How cross traffic varies over time; all rates > 0 but those of steps.
+/// How cross traffic varies over time. All rates are > 0 except those of steps.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CrossShape {
     /// Constant bit rate.
     Cbr(Rate),
     /// Poisson arrivals with this mean rate.
     Poisson(Rate),
-    /// On–off: both periods are Pareto (Willinger et al. 1997, self-similar in the sum).
+    /// On–off with Pareto periods (Willinger et al. 1997: the sum of such sources is self-similar).
     Pareto {
         /// The rate within a burst.
         rate: Rate,
@@ -91,18 +91,18 @@ pub enum CrossShape {
     Steps(Steps),
 }
 
-/// The largest IP packet.
+/// The size of the largest IP packet, bytes.
 const SIZE_MAX_BYTES: u64 = 65_535;
 const SIZE_DEFAULT: ByteSize = ByteSize::from_bytes(1000);
-/// Slower traffic is none; the time to the next packet stays below ten minutes.
+/// The lowest mean rate, which keeps the time to the next packet below ten minutes.
 const RATE_MIN: Rate = Rate::from_bps(1000);
-/// More packets a second than this would take a processor by themselves.
+/// The most packets a second; more would fully load a processor.
 const PACKETS_PER_S_MAX: u64 = 1_000_000;
-/// Shorter bursts than this hold no packet and cost time all the same.
+/// The shortest mean burst or silence; shorter bursts contain no packet but still cost CPU time.
 const PERIOD_MIN: Duration = Duration::from_millis(1);
 
 impl CrossSpec {
-    /// Traffic of this kind and mean rate on `link`, else default.
+    /// Traffic of this kind and mean rate on `link`, with defaults for the rest.
     pub fn new(link: &str, kind: CrossKind, rate: Rate) -> Self {
         Self {
             link: link.to_owned(),
@@ -119,10 +119,10 @@ impl CrossSpec {
         }
     }
 
-    /// Checks what this kind needs; `at` names the table in errors.
+    /// Checks the keys of this kind and applies defaults. `at` names the table in errors.
     ///
     /// # Errors
-    /// A missing key, one that belongs to another kind, a value out of range.
+    /// If a key is missing or belongs to another kind, or a value is out of range.
     pub(crate) fn config(&self, at: &str) -> Result<CrossConfig, TopologyError> {
         let size = self.size.unwrap_or(SIZE_DEFAULT);
         if !(1..=SIZE_MAX_BYTES).contains(&size.as_bytes()) {
@@ -180,7 +180,7 @@ impl CrossSpec {
 
     fn tail(&self, at: &str) -> Result<f64, TopologyError> {
         let shape = self.shape.unwrap_or(1.5);
-        // At 1 and below the mean is infinite and "mean period" means nothing.
+        // At 1 and below the mean is infinite, so that a mean period has no meaning.
         if shape > 1.0 && shape <= 100.0 {
             return Ok(shape);
         }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_says_what_it_lacks() {
+    fn invalid_keys_of_each_kind_are_named() {
         assert!(pareto().config("cross 1").is_ok());
         let refused = |change: &dyn Fn(&mut CrossSpec), word: &str| {
             let mut spec = pareto();

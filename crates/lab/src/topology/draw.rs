@@ -1,16 +1,16 @@
-//! Random draws from a seed: the same on every machine and in every version.
+//! Random draws from a seed, which are the same on every machine and in every version.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// A seeded generator with the few distributions the lab needs.
+/// A seeded random generator with the distributions that the lab needs.
 ///
-/// The formulas are written out here, not taken from a library, because a
-/// recorded seed must give the same network after an update as before.
+/// The distributions are implemented here and not taken from a library, because a recorded seed must give the same
+/// network after an update.
 #[derive(Clone, Debug)]
 pub struct Draws(Xoshiro256PlusPlus);
 
-/// A seed for the part called `label`, so that adding a part leaves the others as they were.
+/// Derives the seed of the part called `label`, so that adding a part does not change the others.
 ///
 /// FNV-1a over the label, then the finaliser of SplitMix64.
 pub fn derive_seed(seed: u64, label: &str) -> u64 {
@@ -22,7 +22,7 @@ pub fn derive_seed(seed: u64, label: &str) -> u64 {
 }
 
 impl Draws {
-    /// The generator of this seed.
+    /// Creates the generator of this seed.
     pub fn new(seed: u64) -> Self {
         Self(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_of_parts_differ_and_repeat() {
+    fn derived_seeds_differ_by_label_and_are_repeatable() {
         assert_eq!(derive_seed(1, "core.fwd"), derive_seed(1, "core.fwd"));
         assert_ne!(derive_seed(1, "core.fwd"), derive_seed(1, "core.rev"));
         assert_ne!(derive_seed(1, "core.fwd"), derive_seed(2, "core.fwd"));

@@ -1,15 +1,15 @@
-//! What can be wrong with a topology, said so that it can be put right.
+//! Errors of topologies, with messages that help to correct them.
 
 use thalweg_units::likeness::{self, nearest};
 use thiserror::Error;
 
-/// Why a topology, or a change to one, was refused.
+/// A topology, or a change to one, is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TopologyError {
-    /// The text is not TOML, or a key or a value in it is not known.
+    /// The text is not TOML, or a key or value in it is unknown.
     #[error("{0}")]
     Syntax(String),
-    /// A name that nothing has.
+    /// An unknown name.
     #[error("{at}: there is no {kind} `{name}`{}", hint(nearest.as_deref()))]
     Unknown {
         /// The place: `path 2`, `cross 1`, `lab set` …
@@ -21,7 +21,7 @@ pub enum TopologyError {
         /// The nearest name that exists.
         nearest: Option<String>,
     },
-    /// A value out of range, or one that does not fit the others.
+    /// A value that is out of range or does not fit the others.
     #[error("{key} = {value}: {why}")]
     Value {
         /// The key with its table: `link.access.rate`.
@@ -31,7 +31,7 @@ pub enum TopologyError {
         /// What is wrong, and what to write instead.
         why: String,
     },
-    /// Two statements that cannot both hold, or one that lacks its other half.
+    /// Contradictory keys, or a key without another one that it needs.
     #[error("{at}: {why}")]
     Conflict {
         /// The place.
@@ -54,7 +54,7 @@ impl TopologyError {
         Self::Conflict { at: at.into(), why: why.into() }
     }
 
-    /// `name` is none of `known`.
+    /// Creates the error that `name` is not among `known`.
     pub(crate) fn unknown<'a>(
         at: impl Into<String>,
         kind: &'static str,
@@ -65,7 +65,7 @@ impl TopologyError {
         Self::Unknown { at: at.into(), kind, name: name.to_owned(), nearest }
     }
 
-    /// What the TOML reader says, with the nearest key where one is unknown.
+    /// Converts an error of the TOML parser, and adds the nearest key if one is unknown.
     pub(crate) fn from_toml(error: &toml::de::Error) -> Self {
         let hint = likeness::hint(error.message());
         Self::Syntax(format!("{}{hint}", error.to_string().trim_end()))

@@ -1,14 +1,13 @@
-//! A link as written, and as it goes into the emulator.
+//! Links: as written in a topology, and as the emulator gets them.
 
 use super::{Loss, Probability, Steps, TopologyError, text};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::{fmt, str::FromStr, time::Duration};
 use thalweg_units::{ByteSize, ParseError, Rate, parse_duration};
 
-/// A link as written in a topology: only what is said; the rest has defaults.
+/// A link as written in a topology; absent properties have defaults.
 ///
-/// Duplex unless `simplex`: two halves with the same properties, except where
-/// `rev` says otherwise.
+/// Duplex unless `simplex`: two directions with the same properties, except those given in `rev`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkSpec {
@@ -18,31 +17,31 @@ pub struct LinkSpec {
     /// The drop-tail queue; default 1 BDP of 100 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<Queue>,
-    /// Propagation one way; default 0.
+    /// One-way propagation delay; default 0.
     #[serde(default, with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub delay: Option<Duration>,
     /// Random loss after the queue; default none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
-    /// Packets held back so that others overtake; default none.
+    /// Reordering; default none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reorder: Option<Reorder>,
-    /// Probability of a second copy; default 0.
+    /// Probability of duplication; default 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duplicate: Option<Probability>,
-    /// Probability that one bit past the IP header flips; default 0.
+    /// Probability that one bit after the IP header is flipped; default 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub corrupt: Option<Probability>,
-    /// Whether the link carries anything; default true.
+    /// Whether the link is up; default true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub up: Option<bool>,
-    /// One way only: no reverse half.
+    /// Whether the link has only the forward direction.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub simplex: bool,
     /// The rate over time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<Steps>,
-    /// What differs in the reverse half. A `rate` here replaces a `trace` outside.
+    /// The properties that differ in the reverse direction. A `rate` here replaces the `trace` of the link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rev: Option<Box<LinkSpec>>,
 }
@@ -50,55 +49,55 @@ pub struct LinkSpec {
 /// The size of a drop-tail queue; as text `"100 kB"` or `"1 BDP of 40 ms"`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Queue {
-    /// So many bytes.
+    /// A size in bytes.
     Bytes(ByteSize),
-    /// So many times what the link's rate moves in this round trip.
+    /// A multiple of the bandwidth-delay product of the link's rate and a round-trip time.
     Bdp {
         /// The multiple, ≥ 0.
         times: f64,
-        /// The round trip.
+        /// The round-trip time.
         rtt: Duration,
     },
 }
 
-/// Packets held back so that others overtake them.
+/// Reordering: packets are held back so that others overtake them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reorder {
-    /// Share of the packets that are held back.
+    /// The probability that a packet is held back.
     pub probability: Probability,
-    /// For how long.
+    /// How long it is held back.
     #[serde(with = "text::duration")]
     pub by: Duration,
 }
 
-/// One half of a link, complete: what the emulator gets.
+/// One direction of a link with all defaults applied, as the emulator gets it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkConfig {
-    /// Bits per second, > 0; `None`: no limit and no queue, so only the senders bound what is under
-    /// way. A link that carries floods needs a rate.
+    /// Bits per second, > 0; `None`: no limit and no queue, so that only the senders bound the packets in flight. A
+    /// link that carries floods needs a rate.
     pub rate: Option<Rate>,
-    /// The drop-tail queue; sized for `rate`, or the peak of `trace` where there is no rate.
+    /// The drop-tail queue, sized for `rate` or, without a rate, for the peak of `trace`.
     pub queue: Queue,
-    /// Propagation one way.
+    /// One-way propagation delay.
     pub delay: Duration,
     /// Random loss after the queue.
     pub loss: Loss,
-    /// Packets held back.
+    /// Reordering.
     pub reorder: Reorder,
-    /// Probability of a second copy.
+    /// Probability of duplication.
     pub duplicate: Probability,
     /// Probability of a flipped bit.
     pub corrupt: Probability,
-    /// Whether the link carries anything.
+    /// Whether the link is up.
     pub up: bool,
     /// The rate over time, all rates > 0.
     pub trace: Option<Steps>,
 }
 
-/// A full-size packet.
+/// The size of a full packet.
 const PACKET_BYTES: u64 = 1500;
-/// A queue below two full-size packets would drop every back-to-back pair.
+/// The smallest queue from a BDP: with less than two full-size packets every back-to-back pair would lose one.
 const QUEUE_MIN_BYTES: u64 = 2 * PACKET_BYTES;
 
 impl Queue {
@@ -107,7 +106,7 @@ impl Queue {
         Self::Bdp { times, rtt }
     }
 
-    /// Refuses a queue that would drop every full-size packet; the one in service counts in it.
+    /// Rejects a queue that would drop every full-size packet; the packet in service counts as queued.
     pub(super) fn check(&self, key: &str) -> Result<(), TopologyError> {
         match self {
             Self::Bytes(size) if size.as_bytes() < PACKET_BYTES => {
@@ -140,7 +139,7 @@ impl Default for Queue {
 impl fmt::Display for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Sizes print rounded; only whole bytes read back as they were.
+            // `ByteSize` prints rounded values; whole bytes are exact.
             Self::Bytes(size) => write!(f, "{} B", size.as_bytes()),
             Self::Bdp { times, rtt } => write!(f, "{times} BDP of {}", text::exact_duration(*rtt)),
         }
@@ -180,14 +179,14 @@ impl<'de> Deserialize<'de> for Queue {
 }
 
 impl LinkSpec {
-    /// A link with this rate and delay, else default.
+    /// A link with this rate and delay, and defaults for the rest.
     pub fn new(rate: Rate, delay: Duration) -> Self {
         Self { rate: Some(rate), delay: Some(delay), ..Self::default() }
     }
 
-    /// This with `over` written over it, as `rev` is over its link.
+    /// This link with its properties overridden by those of `over`, as by `rev`.
     ///
-    /// A `rate` without a `trace` in `over` also ends the trace below it.
+    /// A `rate` without a `trace` in `over` also removes the trace of this link.
     pub fn overlaid(&self, over: &Self) -> Self {
         let (a, b) = (self, over);
         let trace = if b.rate.is_some() { None } else { a.trace.clone() };
@@ -206,10 +205,10 @@ impl LinkSpec {
         }
     }
 
-    /// The halves: forward, and reverse unless simplex. `key` names the link in errors.
+    /// The two directions: forward, and reverse unless simplex. `key` names the link in errors.
     ///
     /// # Errors
-    /// A rate of zero, a trace out of order, `rev` where there is no reverse half.
+    /// If a rate is zero, a trace is out of order, a queue is too small, or `rev` is given for a simplex link.
     pub(crate) fn halves(
         &self,
         key: &str,
@@ -256,9 +255,9 @@ impl LinkSpec {
 }
 
 impl LinkConfig {
-    /// The largest rate it ever has by itself; `None` where it is ever unlimited.
+    /// The largest rate that the link has without changes at run time; `None` if it is unlimited at any time.
     ///
-    /// A trace whose first step is not at 0 leaves `rate` valid before it.
+    /// If the first step of the trace is not at 0, `rate` applies before it.
     pub fn peak_rate(&self) -> Option<Rate> {
         let Some(trace) = &self.trace else { return self.rate };
         let covered = trace.steps.first().is_some_and(|s| s.0.is_zero());
@@ -268,7 +267,7 @@ impl LinkConfig {
         }
     }
 
-    /// The rate its queue is sized for.
+    /// The rate for which the queue is sized.
     pub fn nominal_rate(&self) -> Option<Rate> {
         self.rate.or_else(|| self.trace.as_ref().and_then(Steps::peak))
     }
@@ -296,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queues_read_as_bytes_or_as_a_product() {
+    fn queues_are_parsed_as_bytes_or_as_a_bdp() {
         let rate = Rate::from_mbps(8.0);
         let bytes = |text: &str| text.parse::<Queue>().map(|q| q.bytes(rate));
         assert_eq!(bytes("100 kB"), Ok(100_000));
@@ -310,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reverse_half_differs_only_in_what_is_said() {
+    fn the_reverse_direction_differs_only_in_given_properties() {
         let mut link = LinkSpec::new(Rate::from_mbps(20.0), Duration::from_millis(10));
         link.loss = Some(Loss::random(0.01));
         let rev = LinkSpec { rate: Some(Rate::from_mbps(2.0)), ..LinkSpec::default() };
@@ -326,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_of_zero_is_refused() {
+    fn a_rate_of_zero_is_rejected() {
         let link = LinkSpec::new(Rate::ZERO, Duration::ZERO);
         let e = link.halves("link.core").unwrap_err().to_string();
         assert!(e.contains("link.core.rate") && e.contains("up = false"), "{e}");

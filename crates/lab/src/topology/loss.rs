@@ -10,21 +10,20 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Loss {
-    /// Every packet is kept.
+    /// No packet is lost.
     #[default]
     #[serde(serialize_with = "never")]
     None,
     /// Each packet is lost with this probability, independently.
     Random(Probability),
-    /// Loss comes in bursts.
+    /// Packets are lost in bursts.
     Gilbert(Gilbert),
 }
 
 /// A two-state Markov chain that steps once per packet (Gilbert 1960, Elliott 1963).
 ///
-/// A packet is lost with the probability of the state it finds; then the
-/// chain steps. The mean stay in the bad state is `1 / bad_to_good` packets,
-/// the share of packets that meet it `good_to_bad / (good_to_bad + bad_to_good)`.
+/// A packet is lost with the probability of the present state; then the chain steps. The mean stay in the bad state is
+/// `1 / bad_to_good` packets, and the share of packets in it `good_to_bad / (good_to_bad + bad_to_good)`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gilbert {
@@ -32,10 +31,10 @@ pub struct Gilbert {
     pub good_to_bad: Probability,
     /// Probability of a step from bad to good.
     pub bad_to_good: Probability,
-    /// Loss in the bad state; default 100 %.
+    /// Probability of loss in the bad state; default 100 %.
     #[serde(default = "always")]
     pub in_bad: Probability,
-    /// Loss in the good state; default 0.
+    /// Probability of loss in the good state; default 0.
     #[serde(default)]
     pub in_good: Probability,
 }
@@ -52,7 +51,7 @@ impl Gilbert {
     /// The share of packets that are lost in the long run.
     pub fn mean_loss(&self) -> f64 {
         let (p, r) = (self.good_to_bad.get(), self.bad_to_good.get());
-        // A chain that never moves stays good, where it starts.
+        // A chain without transitions stays in the good state, in which it starts.
         let bad = if p + r > 0.0 { p / (p + r) } else { 0.0 };
         bad * self.in_bad.get() + (1.0 - bad) * self.in_good.get()
     }
@@ -73,8 +72,7 @@ impl Loss {
         }
     }
 
-    /// Reads a word of `lab set`: `1%`, `none`, or
-    /// `gilbert:GOOD_TO_BAD,BAD_TO_GOOD[,IN_BAD[,IN_GOOD]]`.
+    /// Parses a word of `lab set`: `1%`, `none`, or `gilbert:GOOD_TO_BAD,BAD_TO_GOOD[,IN_BAD[,IN_GOOD]]`.
     pub(crate) fn from_word(word: &str) -> Result<Self, TopologyError> {
         let fail = |why: String| TopologyError::value("loss", word, why);
         let number = |t: &str| t.parse::<Probability>().map_err(|e| fail(e.to_string()));
@@ -134,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_the_command_line_read_as_models() {
+    fn command_line_words_are_parsed_into_models() {
         assert_eq!(Loss::from_word("1%"), Ok(Loss::random(0.01)));
         assert_eq!(Loss::from_word("none"), Ok(Loss::None));
         let Ok(Loss::Gilbert(g)) = Loss::from_word("gilbert:0.1%,10%") else { panic!() };

@@ -1,9 +1,8 @@
-//! What a network is: as text (a TOML file, see docs/lab.md) and resolved.
+//! The description of a network: as text (a TOML file, see docs/lab.md) and resolved.
 //!
-//! [`Topology`] is what a user writes, or a test builds. [`Topology::resolve`]
-//! expands its generator, splits duplex links into halves and lays out the
-//! path table; the result, [`Resolved`], is dense indices only, and is what
-//! [`emu`](crate::emu) emulates. Nothing here touches the machine.
+//! [`Topology`] is written by a user or built by a test. [`Topology::resolve`] expands its generator, splits duplex
+//! links into two directions and builds the path table. The result, [`Resolved`], has only dense indices, and is what
+//! [`emu`](crate::emu) emulates. This module has no side effects on the machine.
 
 mod change;
 mod classes;

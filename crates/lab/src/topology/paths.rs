@@ -1,9 +1,9 @@
-//! The path table: which links lead from which interface to which.
+//! The path table: the links from each interface to each other one.
 
 use super::{DefaultPath, PathSpec, TopologyError, plan::InterfacePlan};
 use std::collections::BTreeMap;
 
-/// Path numbers per ordered pair of interfaces: `table[from][to]`, n×n, row-major.
+/// The path number of each ordered pair of interfaces: `table[from][to]`, n×n, row-major.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathTable {
     n: usize,
@@ -17,7 +17,7 @@ impl PathTable {
         Self { n, cells: vec![NO_PATH; n * n] }
     }
 
-    /// The path from one interface to another; `None` where none leads, or out of range.
+    /// The path from one interface to another; `None` if there is none or an index is out of range.
     pub fn get(&self, from: usize, to: usize) -> Option<usize> {
         if from >= self.n || to >= self.n {
             return None;
@@ -26,35 +26,36 @@ impl PathTable {
         (path != NO_PATH).then_some(path as usize)
     }
 
-    /// Number of interfaces n.
+    /// The number of interfaces n.
     pub fn interfaces(&self) -> usize {
         self.n
     }
 }
 
-/// The halves of the link of that name: indices of forward and reverse.
+/// The indices of the forward and reverse directions of each link, by name.
 pub(super) type Halves = BTreeMap<String, (usize, Option<usize>)>;
 
-/// Lays paths into a table, the more specific over the less.
+/// Builds the path table; more specific paths replace less specific ones.
 pub(super) struct Layout<'a> {
     interfaces: &'a [InterfacePlan],
-    /// Host name → its interfaces.
+    /// The interfaces of each host, by name.
     hosts: BTreeMap<&'a str, &'a [usize]>,
     halves: &'a Halves,
     paths: Vec<Vec<usize>>,
     known: BTreeMap<Vec<usize>, u32>,
     table: PathTable,
-    /// How specific the statement was that filled the cell.
+    /// How specific the path was that set each cell.
     ranks: Vec<u8>,
 }
 
-/// A path's two ways as link indices; `None`: no way back.
+/// The links of a path in both directions as indices; `None`: no return path.
 struct Ways {
     there: Vec<usize>,
     back: Option<Vec<usize>>,
 }
 
-/// Where a path was written: the more specific statement wins, equals conflict.
+/// The origin of a path: a written path takes precedence over a generated one. Of two written paths the more specific
+/// one wins, and equally specific ones conflict.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
     Generated,
@@ -79,7 +80,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Lays one path and its way back. `at` names it in errors.
+    /// Adds a path and its return path. `at` names it in errors.
     pub(super) fn lay(
         &mut self,
         spec: &PathSpec,
@@ -107,7 +108,7 @@ impl<'a> Layout<'a> {
         Ok(())
     }
 
-    /// Fills what is left between different hosts.
+    /// Sets the default path for all pairs of interfaces of different hosts that have no path.
     pub(super) fn lay_default(&mut self, spec: &DefaultPath) -> Result<(), TopologyError> {
         let ways = self.ways(&spec.links, spec.back.as_deref(), false, "default")?;
         let there = self.intern(ways.there);
@@ -155,7 +156,7 @@ impl<'a> Layout<'a> {
         })
     }
 
-    /// The interfaces `host` or `host:k` stands for, never none, and whether k was given.
+    /// The interfaces that `host` or `host:k` names (at least one), and whether k was given.
     fn endpoint(&self, text: &str, at: &str) -> Result<(&'a [usize], bool), TopologyError> {
         let (name, k) = match text.split_once(':') {
             Some((name, k)) => (name, Some(k)),
@@ -194,7 +195,7 @@ impl<'a> Layout<'a> {
         Ok(Ways { there, back })
     }
 
-    /// The other halves, backwards.
+    /// The opposite directions of these links in reverse order.
     fn reversed(&self, links: &[String], at: &str) -> Result<Vec<usize>, TopologyError> {
         let other = |name: &String| {
             let half = match (name.strip_suffix(".fwd"), name.strip_suffix(".rev")) {
@@ -214,8 +215,8 @@ impl<'a> Layout<'a> {
         links.iter().rev().map(other).collect()
     }
 
-    /// The index of a link by name; of a duplex one without `.fwd` or `.rev` the reverse
-    /// half if `reverse`.
+    /// The index of a link by name. For a duplex link without `.fwd` or `.rev` it is the reverse direction if
+    /// `reverse`, else the forward one.
     fn half(&self, name: &str, reverse: bool, at: &str) -> Result<usize, TopologyError> {
         if let Some(&(fwd, rev)) = self.halves.get(name) {
             return Ok(if reverse { rev.unwrap_or(fwd) } else { fwd });

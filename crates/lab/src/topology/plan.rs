@@ -1,4 +1,4 @@
-//! A topology resolved: dense indices only, and what can be asked of them.
+//! The resolved topology: dense indices, and queries on them.
 
 use super::{ClassPlan, CrossConfig, LinkConfig, PathTable, TopologyError};
 use std::{
@@ -7,30 +7,30 @@ use std::{
 };
 use thalweg_units::Rate;
 
-/// A network ready to be built and emulated.
+/// A network that is ready to be built and emulated.
 ///
 /// Interfaces, links and paths are numbered from 0 over the whole network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resolved {
     /// Seed of every random draw.
     pub seed: u64,
-    /// Congestion control of all routes; `None`: the kernel's.
+    /// Congestion control of all routes; `None`: the kernel's default.
     pub congestion: Option<String>,
-    /// Width of the ground truth's time bins.
+    /// Width of the bins in the ground truth.
     pub bin: Duration,
-    /// Hosts: those written first, then those generated.
+    /// Hosts: first the written ones, then the generated ones.
     pub hosts: Vec<HostPlan>,
     /// Interfaces, host by host.
     pub interfaces: Vec<InterfacePlan>,
-    /// Halves of links: `x.fwd` and `x.rev`, or `x` for a simplex one.
+    /// The directions of links: `x.fwd` and `x.rev`, or `x` for a simplex link.
     pub links: Vec<LinkPlan>,
-    /// Different sequences of links; an empty one delivers at once.
+    /// The distinct sequences of links; an empty one delivers at once.
     pub paths: Vec<Vec<usize>>,
-    /// Which path leads from which interface to which.
+    /// The path between each ordered pair of interfaces.
     pub table: PathTable,
-    /// Traffic inside links.
+    /// Cross traffic.
     pub cross: Vec<CrossPlan>,
-    /// Classes of traffic; a packet belongs to the first that matches.
+    /// Traffic classes; a packet belongs to the first class that matches.
     pub classes: Vec<ClassPlan>,
 }
 
@@ -39,16 +39,16 @@ pub struct Resolved {
 pub struct HostPlan {
     /// Its name.
     pub name: String,
-    /// Its further names.
+    /// Its additional names.
     pub names: Vec<String>,
-    /// Its interfaces, as numbers of [`Resolved::interfaces`]; `wan0` is the first.
+    /// Its interfaces, as indices into [`Resolved::interfaces`]; `wan0` is the first.
     pub interfaces: Vec<usize>,
 }
 
 /// An interface with its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfacePlan {
-    /// Number of its host, from 0.
+    /// The index of its host.
     pub host: usize,
     /// Its number k within the host, from 0.
     pub index: usize,
@@ -58,25 +58,25 @@ pub struct InterfacePlan {
     pub v6: Ipv6Addr,
 }
 
-/// One half of a link.
+/// One direction of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkPlan {
-    /// Its name with the half: `core.fwd`.
+    /// The link's name with the direction: `core.fwd`.
     pub name: String,
-    /// What the emulator gets.
+    /// The configuration for the emulator.
     pub config: LinkConfig,
-    /// Seed of its own generator.
+    /// Seed of its random generator.
     pub seed: u64,
 }
 
-/// Traffic inside one half of a link.
+/// Cross traffic on one direction of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CrossPlan {
-    /// Which link.
+    /// The index of the link.
     pub link: usize,
-    /// What the emulator gets.
+    /// The configuration for the emulator.
     pub config: CrossConfig,
-    /// Seed of its own generator.
+    /// Seed of its random generator.
     pub seed: u64,
 }
 
@@ -99,10 +99,10 @@ impl Resolved {
         host.interfaces.get(k.checked_sub(1)?).copied()
     }
 
-    /// The interface `host:k` or `host` (its first) stands for.
+    /// The interface that `host:k` or `host` (its first interface) names.
     ///
     /// # Errors
-    /// [`TopologyError::Unknown`] with the nearest host, or an interface out of range.
+    /// [`TopologyError::Unknown`] with the nearest host, or [`TopologyError::Conflict`] if k is out of range.
     pub fn interface_named(&self, text: &str) -> Result<usize, TopologyError> {
         let (name, k) = text.split_once(':').unwrap_or((text, "0"));
         let at = || format!("interface {text}");
@@ -115,7 +115,7 @@ impl Resolved {
         found.copied().ok_or_else(|| TopologyError::conflict(at(), why()))
     }
 
-    /// The halves a name stands for: `core` both, `core.fwd` or `core.rev` one.
+    /// The directions that a name means: both for `core`, one for `core.fwd` or `core.rev`.
     ///
     /// # Errors
     /// [`TopologyError::Unknown`] with the nearest name.
@@ -129,23 +129,22 @@ impl Resolved {
         Err(TopologyError::unknown("link", "link", name, names))
     }
 
-    /// The links from one interface to another; `None` where no path leads.
+    /// The links from one interface to another; `None` without a path.
     pub fn path_links(&self, from: usize, to: usize) -> Option<&[usize]> {
         self.table.get(from, to).map(|p| self.paths[p].as_slice())
     }
 
-    /// The most that can flow from one interface to another: the smallest rate on the path.
+    /// The highest possible rate from one interface to another: the smallest rate on the path.
     ///
-    /// A link with a trace counts with its largest rate. Zero where no path
-    /// leads; `None` where nothing limits it.
+    /// A link with a trace counts with its largest rate. Zero without a path; `None` without a limit.
     pub fn physical_limit(&self, from: usize, to: usize) -> Option<Rate> {
         let Some(links) = self.path_links(from, to) else { return Some(Rate::ZERO) };
         links.iter().filter_map(|&l| self.links[l].config.peak_rate()).min()
     }
 
-    /// The round trip without queues: the delays of the way there and back.
+    /// The round-trip time without queues: the sum of the delays in both directions.
     ///
-    /// `None` where either way is missing.
+    /// `None` if either path is missing.
     pub fn rtt(&self, from: usize, to: usize) -> Option<Duration> {
         let one_way = |a, b| -> Option<Duration> {
             Some(self.path_links(a, b)?.iter().map(|&l| self.links[l].config.delay).sum())
@@ -154,7 +153,7 @@ impl Resolved {
     }
 }
 
-/// `core` of `core.fwd`.
+/// The link's name without the direction: `core` for `core.fwd`.
 fn base_name(name: &str) -> &str {
     name.strip_suffix(".fwd").or_else(|| name.strip_suffix(".rev")).unwrap_or(name)
 }

@@ -1,4 +1,4 @@
-//! From a topology as written to dense indices.
+//! Resolves a written topology to dense indices.
 
 use super::{
     CrossPlan, HostPlan, HostSpec, InterfacePlan, LinkPlan, LinkSpec, PathSpec, Resolved, Topology,
@@ -14,16 +14,16 @@ use std::{
     time::Duration,
 };
 
-/// In all: the path table has a cell of five bytes for each pair, 125 MB at this number.
+/// The most interfaces of a network: the path table has five bytes for each pair, 125 MB at this number.
 const INTERFACES_TOTAL_MAX: usize = 5_000;
-/// Interfaces are numbered by one byte of the address, from 1.
+/// The most interfaces of a host: one byte of the address is the interface number, from 1.
 const INTERFACES_MAX: usize = 254;
-/// A label of a host name (RFC 1035 §2.3.4).
+/// The longest label of a host name (RFC 1035 §2.3.4).
 const NAME_MAX: usize = 63;
-/// Finer bins than this would be finer than the emulator's own quantum allows.
+/// The smallest width of bins; the emulator's quantum allows no finer ones.
 const BIN_MIN: Duration = Duration::from_millis(1);
 
-/// The written and the generated parts together.
+/// The written and the generated parts merged.
 struct Merged {
     hosts: IndexMap<String, HostSpec>,
     links: IndexMap<String, LinkSpec>,
@@ -31,12 +31,12 @@ struct Merged {
 }
 
 impl Topology {
-    /// Expands the generator and all defaults, and checks everything against each other.
+    /// Expands the generator and all defaults, and checks that everything is consistent.
     ///
     /// Deterministic: the same topology gives the same result.
     ///
     /// # Errors
-    /// [`TopologyError`]: the place, what is wrong and what to write instead.
+    /// [`TopologyError`]; the message says where the error is, what it is and what to write instead.
     pub fn resolve(&self) -> Result<Resolved, TopologyError> {
         self.check_settings()?;
         let merged = self.merge()?;
@@ -86,7 +86,8 @@ impl Topology {
         classes::check(&self.classes)
     }
 
-    /// A written host or link with a generated one's name is laid over it.
+    /// Merges the written topology with the generated one. A written host or link overrides the generated one of the
+    /// same name.
     fn merge(&self) -> Result<Merged, TopologyError> {
         let Generated { hosts, links, paths } = match &self.generate {
             Some(generate) => generate.expand(self.seed)?,
@@ -182,7 +183,8 @@ fn plan_hosts(
     Ok((hosts, interfaces))
 }
 
-/// Both numbers fit: they were checked against their maxima.
+/// The interface `index` of `host`, with its addresses. Both numbers were checked against their maxima, so the casts
+/// are lossless.
 fn interface(host: usize, index: usize) -> InterfacePlan {
     let (h, k) = ((host + 1) as u16, (index + 1) as u8);
     let [high, low] = h.to_be_bytes();

@@ -1,23 +1,23 @@
-//! A topology as a user writes it, or a test builds it.
+//! A topology as written by a user or built by a test.
 
 use super::{ClassSpec, CrossSpec, Generate, LinkSpec, TopologyError, text};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// A network as written; the TOML form is described in docs/lab.md.
+/// A network as written; docs/lab.md describes the TOML form.
 ///
-/// Hosts and links keep the order of the file: it gives hosts their addresses.
+/// Hosts and links keep the order of the file, which determines the addresses of hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
     /// Seed of every random draw; default 1.
     #[serde(default = "default_seed")]
     pub seed: u64,
-    /// Congestion control of all routes; absent: the kernel's.
+    /// Congestion control of all routes; absent: the kernel's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
-    /// Width of the ground truth's time bins; default 100 ms, at least 1 ms.
+    /// Width of the bins in the ground truth; default 100 ms, at least 1 ms.
     #[serde(default = "default_bin", with = "text::duration")]
     pub bin: Duration,
     /// Hosts by name.
@@ -26,19 +26,19 @@ pub struct Topology {
     /// Links by name.
     #[serde(rename = "link", default, skip_serializing_if = "IndexMap::is_empty")]
     pub links: IndexMap<String, LinkSpec>,
-    /// Which links lead from where to where.
+    /// Paths between hosts.
     #[serde(rename = "path", default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathSpec>,
-    /// The path of every pair that has none of its own.
+    /// The path of every pair without an explicit one.
     #[serde(rename = "default", skip_serializing_if = "Option::is_none")]
     pub default_path: Option<DefaultPath>,
-    /// Traffic inside links.
+    /// Cross traffic.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cross: Vec<CrossSpec>,
-    /// Classes of traffic that are counted apart.
+    /// Traffic classes that are counted separately.
     #[serde(rename = "class", default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassSpec>,
-    /// Hosts, links and paths by rule.
+    /// Generates hosts, links and paths.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generate: Option<Generate>,
 }
@@ -47,10 +47,10 @@ pub struct Topology {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostSpec {
-    /// How many interfaces; default 1.
+    /// The number of interfaces; default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interfaces: Option<usize>,
-    /// Further names besides its own.
+    /// Additional names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
 }
@@ -61,21 +61,21 @@ pub struct HostSpec {
 pub struct PathSpec {
     /// `host` (all its interfaces) or `host:interface`.
     pub from: String,
-    /// The same.
+    /// As for `from`.
     pub to: String,
-    /// Links in the order of travel; of a duplex link its `.fwd`, unless a half is named.
+    /// Links in the order of travel. A duplex link means its `.fwd`, unless a direction is named.
     pub links: Vec<String>,
-    /// Links of the way back in the order of travel; of a duplex link its `.rev`.
-    /// Absent: the other halves of `links`, backwards.
+    /// Links of the return path in the order of travel. A duplex link means its `.rev`. Absent: the opposite directions
+    /// of `links` in reverse order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub back: Option<Vec<String>>,
-    /// No way back.
+    /// Whether there is no return path.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub oneway: bool,
 }
 
-/// `[default]`: between every two interfaces of different hosts without a path
-/// of their own, written from the host that comes first to the later one.
+/// `[default]`: the path between any two interfaces of different hosts without an explicit path, from the host that
+/// comes first to the later one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DefaultPath {
@@ -113,17 +113,17 @@ impl Default for Topology {
 }
 
 impl Topology {
-    /// Reads a topology file. What it means together is checked by [`resolve`](Self::resolve).
+    /// Parses a topology file. [`resolve`](Self::resolve) checks whether it is consistent.
     ///
     /// # Errors
-    /// [`TopologyError::Syntax`] with line, the key or value and the nearest right key.
+    /// [`TopologyError::Syntax`] with the line, the key or value, and the nearest valid key.
     pub fn from_toml(text: &str) -> Result<Self, TopologyError> {
         toml::from_str(text).map_err(|e| TopologyError::from_toml(&e))
     }
 
-    /// Writes a topology file that [`from_toml`](Self::from_toml) reads back.
+    /// Formats a topology file that [`from_toml`](Self::from_toml) parses.
     ///
-    /// Rates are written to three decimals of their unit.
+    /// Rates have three decimals of their unit.
     ///
     /// # Errors
     /// [`TopologyError::Syntax`] for a seed beyond 2^63 − 1.
@@ -152,7 +152,7 @@ impl Topology {
         self
     }
 
-    /// Adds a path, both ways.
+    /// Adds a path in both directions.
     pub fn path(mut self, from: &str, to: &str, links: &[&str]) -> Self {
         self.paths.push(PathSpec::new(from, to, links));
         self
@@ -160,7 +160,7 @@ impl Topology {
 }
 
 impl PathSpec {
-    /// A path, both ways.
+    /// A path in both directions.
     pub fn new(from: &str, to: &str, links: &[&str]) -> Self {
         Self {
             from: from.to_owned(),

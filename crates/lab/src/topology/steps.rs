@@ -1,15 +1,14 @@
-//! A rate over time as a step function.
+//! Step functions: rates over time.
 
 use super::{TopologyError, text};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::time::Duration;
 use thalweg_units::{Rate, parse_duration};
 
-/// A rate over time: `steps[k] = (from when, rate)`, times from the lab's start.
+/// A rate over time: `steps[k] = (start, rate)`, with times since the lab's start.
 ///
-/// Each step holds until the next. With `every` the whole repeats with that
-/// period, and before the first step of a later round the last one holds on;
-/// before the first step of the first round there is no value.
+/// Each step lasts until the next. With `every` the sequence repeats with that period, and the last step lasts until
+/// the first step of the next round. Before the very first step there is no value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Steps {
@@ -21,7 +20,7 @@ pub struct Steps {
     pub every: Option<Duration>,
 }
 
-/// Shorter periods would be finer than any bin, and each change costs time.
+/// The shortest period: shorter ones would be finer than any bin, and each change costs CPU time.
 const EVERY_MIN: Duration = Duration::from_millis(1);
 
 impl Steps {
@@ -51,13 +50,13 @@ impl Steps {
         }
     }
 
-    /// The step changes from a time on, in order: O(1) each, no allocation.
+    /// The changes in order, at O(1) each and without allocation.
     pub fn walk(&self) -> StepWalk {
         StepWalk { steps: self.clone(), next: 0, round: 0 }
     }
 }
 
-/// Walks along the changes of [`Steps`], round after round.
+/// Iterates over the changes of [`Steps`], round after round.
 #[derive(Clone, Debug)]
 pub struct StepWalk {
     steps: Steps,
@@ -66,19 +65,19 @@ pub struct StepWalk {
 }
 
 impl StepWalk {
-    /// The next change, nanoseconds from the lab's start, and the rate from then on.
+    /// The next change, ns since the lab's start, and the rate from then on.
     pub fn peek(&self) -> Option<(u64, Rate)> {
         let (at, rate) = self.steps.steps.get(self.next)?;
         let base = self.steps.every.map_or(0, nanos).saturating_mul(self.round);
         Some((base.saturating_add(nanos(*at)), *rate))
     }
 
-    /// Whether no step has any rate.
+    /// Whether all rates are zero.
     pub fn is_silent(&self) -> bool {
         self.steps.steps.iter().all(|s| s.1 == Rate::ZERO)
     }
 
-    /// Goes past the change that [`peek`](Self::peek) shows.
+    /// Moves past the change that [`peek`](Self::peek) returns.
     pub fn advance(&mut self) {
         self.next += 1;
         if self.next == self.steps.steps.len() && self.steps.every.is_some() {
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeating_walk_goes_round() {
+    fn a_repeating_walk_starts_over() {
         let mut walk = steps(Some(60)).walk();
         let mut seen = Vec::new();
         for _ in 0..5 {
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn disorder_and_short_periods_are_refused() {
+    fn unordered_steps_and_short_periods_are_rejected() {
         assert!(steps(Some(60)).check("trace").is_ok());
         assert!(steps(Some(30)).check("trace").is_err());
         let mut backwards = steps(None);

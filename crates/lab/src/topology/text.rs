@@ -1,4 +1,4 @@
-//! How quantities stand in a topology's text.
+//! The text forms of quantities in a topology.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::{fmt, str::FromStr, time::Duration};
@@ -9,12 +9,12 @@ use thalweg_units::{ParseError, format_duration, parse_duration, parse_probabili
 pub struct Probability(f64);
 
 impl Probability {
-    /// It never happens.
+    /// Probability 0.
     pub const NEVER: Self = Self(0.0);
-    /// It always happens.
+    /// Probability 1.
     pub const ALWAYS: Self = Self(1.0);
 
-    /// The probability `p`, brought into 0..=1; not a number counts as 0.
+    /// The probability `p`, clamped to 0..=1; NaN counts as 0.
     pub fn new(p: f64) -> Self {
         Self(if p.is_nan() { 0.0 } else { p.clamp(0.0, 1.0) })
     }
@@ -27,7 +27,7 @@ impl Probability {
 
 impl fmt::Display for Probability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Through percent and back can miss the last bit; then print it plain.
+        // The conversion to percent and back may lose the last bit; then print the plain number.
         let percent = format!("{} %", self.0 * 100.0);
         let exact = parse_probability(&percent) == Ok(self.0);
         if exact { f.pad(&percent) } else { f.pad(&self.0.to_string()) }
@@ -79,13 +79,13 @@ impl de::Visitor<'_> for ProbabilityVisitor {
     }
 }
 
-/// A duration as text that reads back as the same, to the nanosecond.
+/// A duration as text from which it can be parsed back exactly.
 pub(crate) fn exact_duration(d: Duration) -> String {
     let text = format_duration(d);
     if parse_duration(&text) == Ok(d) { text } else { format!("{} ns", d.as_nanos()) }
 }
 
-/// `#[serde(with = "text::duration")]`
+/// For `#[serde(with = "text::duration")]`.
 pub(crate) mod duration {
     use super::*;
 
@@ -98,7 +98,7 @@ pub(crate) mod duration {
     }
 }
 
-/// `#[serde(with = "text::optional_duration", default)]`
+/// For `#[serde(with = "text::optional_duration", default)]`.
 pub(crate) mod optional_duration {
     use super::*;
 
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_and_probabilities_survive_text() {
+    fn durations_and_probabilities_survive_a_round_trip_through_text() {
         for ns in [0, 1, 999, 1_000, 12_345_678, 1_000_000_000, 123_456_789_012] {
             let d = Duration::from_nanos(ns);
             assert_eq!(parse_duration(&exact_duration(d)).unwrap(), d);

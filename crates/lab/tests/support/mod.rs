@@ -1,4 +1,4 @@
-//! What the lab's tests share: a lab where one is possible, and waiting for a condition.
+//! Helpers of the lab's tests: a lab if one is possible, and waiting for a condition.
 
 #![allow(dead_code, clippy::unwrap_used)] // each test file uses its part; tests may panic
 
@@ -11,15 +11,14 @@ use thalweg_lab::{client::Lab, topology::Topology};
 /// The program under test.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_thalweg-lab");
 
-/// Says why a test shows nothing here. Where CI runs everything must be shown:
-/// there it fails, unless THALWEG_SKIP is set.
+/// Reports why a test is skipped. In CI a skipped test fails, unless `THALWEG_SKIP` is set.
 pub fn skip(why: &str) {
     let set = |name| std::env::var_os(name).is_some();
     assert!(!set("CI") || set("THALWEG_SKIP"), "cannot be tested here: {why}");
     eprintln!("skipped: {why}");
 }
 
-/// Whether this machine lets us make a lab; says why not.
+/// Whether a lab is possible on this machine. Reports the reason if not.
 pub fn possible() -> bool {
     let open = std::fs::File::options().read(true).write(true).open("/dev/net/tun");
     if let Err(e) = &open {
@@ -28,25 +27,25 @@ pub fn possible() -> bool {
     open.is_ok()
 }
 
-/// A running lab, or `None` where none is possible.
+/// Starts a lab; `None` if labs are not possible here.
 pub fn lab(topology: &str) -> Option<Lab> {
     let topology = Topology::from_toml(topology).unwrap();
     possible().then(|| Lab::start(&topology).unwrap_or_else(|e| panic!("the lab: {e}")))
 }
 
-/// The command's output, whatever its exit code.
+/// Runs a command. Returns its output for any exit code.
 pub fn output(command: &mut Command) -> Output {
     command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"))
 }
 
-/// What a command that succeeds prints, trimmed.
+/// Runs a command that must succeed. Returns its trimmed output.
 pub fn text(command: &mut Command) -> String {
     let out = output(command);
     assert!(out.status.success(), "{command:?}: {}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8_lossy(&out.stdout).trim().to_owned()
 }
 
-/// Polls until `condition` holds; fails after half a minute.
+/// Polls until `condition` holds, and fails after half a minute.
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !condition() {

@@ -1,4 +1,4 @@
-//! Starts the lab's tools over loopback and reads what they print.
+//! Starts the lab's tools over loopback and reads their output.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use serde_json::Value;
@@ -7,37 +7,37 @@ use std::{
     process::{Child, ChildStdout, Command, Stdio},
 };
 
-/// `thalweg-lab tool ARGS`.
+/// The command `thalweg-lab tool ARGS`.
 pub fn tool(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg-lab"));
     command.arg("tool").args(args).stdin(Stdio::null());
     command
 }
 
-/// Runs a tool to its end; its one line of JSON.
+/// Runs a tool to its end. Returns its report.
 pub fn run(args: &[&str]) -> Value {
     let output = tool(args).stderr(Stdio::inherit()).output().unwrap();
     assert!(output.status.success(), "{args:?} failed");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// What a tool that must fail prints on stderr.
+/// Runs a tool that must fail. Returns its standard error.
 pub fn fail(args: &[&str]) -> String {
     let output = tool(args).output().unwrap();
     assert!(!output.status.success(), "{args:?} did not fail");
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// A listening tool; ended when dropped.
+/// A running server tool; killed when dropped.
 pub struct Server {
     child: Child,
     stdout: BufReader<ChildStdout>,
-    /// Where it listens.
+    /// The address at which it listens.
     pub address: String,
 }
 
 impl Server {
-    /// Starts it and waits for its ready line.
+    /// Starts a server tool and waits for its ready line.
     pub fn start(args: &[&str]) -> Self {
         let mut child = tool(args).stdout(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
@@ -46,14 +46,14 @@ impl Server {
         server
     }
 
-    /// The next line that it prints.
+    /// Reads the next line that it prints.
     pub fn line(&mut self) -> Value {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap_or_else(|e| panic!("`{line}`: {e}"))
     }
 
-    /// Waits until it ends by itself; whether it was content.
+    /// Waits until it ends by itself. Returns whether it succeeded.
     pub fn end(&mut self) -> bool {
         self.child.wait().unwrap().success()
     }

@@ -1,4 +1,4 @@
-//! Frequencies of random events against their probabilities, within three standard errors.
+//! Frequencies of random events agree with their probabilities within three standard errors.
 
 use super::{KIND, us};
 use crate::{
@@ -59,21 +59,20 @@ fn a_gilbert_chain_has_its_frequency_and_its_bursts() {
         };
         let arrived = arrived(Loss::Gilbert(chain), seed);
         let share = lost(&arrived) as f64 / N as f64;
-        // Successive states correlate by 1 − p − r: the variance of the mean
-        // grows by (1 + ρ) / (1 − ρ).
+        // Successive states have the correlation ρ = 1 − p − r: the variance of the mean grows by (1 + ρ) / (1 − ρ).
         let rho = 1.0 - p - r;
         let mean = chain.mean_loss();
         let sigma = deviation(mean) * ((1.0 + rho) / (1.0 - rho)).sqrt();
         within_3_sigma("Gilbert loss", seed, share, mean, sigma);
         let bursts = arrived.windows(2).filter(|w| w[0] && !w[1]).count() as f64;
-        // A stay in the bad state is geometric with mean 1 / r.
+        // The length of a stay in the bad state is geometric with mean 1 / r.
         let sigma = (1.0 - r).sqrt() / r / bursts.sqrt();
         within_3_sigma("mean burst", seed, lost(&arrived) as f64 / bursts, 1.0 / r, sigma);
     }
 }
 
 #[test]
-fn a_chain_may_lose_in_both_states() {
+fn a_gilbert_chain_can_lose_in_both_states() {
     let seed = 31;
     let chain = Gilbert {
         good_to_bad: Probability::new(0.3),
@@ -84,7 +83,7 @@ fn a_chain_may_lose_in_both_states() {
     let share = lost(&arrived(Loss::Gilbert(chain), seed)) as f64 / N as f64;
     let mean = (0.5 + 2.0 * 0.1) / 3.0;
     assert!((chain.mean_loss() - mean).abs() < 1e-12);
-    // ρ = 0.1 holds for the states, less for the losses: an upper bound.
+    // States have ρ = 0.1 and losses less, so this is an upper bound.
     within_3_sigma("loss in both states", seed, share, mean, deviation(mean) * 1.1);
 }
 
@@ -115,7 +114,7 @@ fn other_impairments_have_their_frequencies() {
 }
 
 #[test]
-fn the_same_seed_loses_the_same_packets_and_another_others() {
+fn losses_depend_only_on_the_seed() {
     let loss = Loss::random(0.1);
     assert_eq!(arrived(loss, 5), arrived(loss, 5));
     assert_ne!(arrived(loss, 5), arrived(loss, 6));

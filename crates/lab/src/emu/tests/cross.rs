@@ -1,4 +1,4 @@
-//! Cross traffic: mean rates, and what it leaves to others.
+//! Cross traffic: mean rates, and the capacity that it leaves to other traffic.
 
 use super::{KIND, config, ms, us};
 use crate::{
@@ -16,7 +16,7 @@ fn source(shape: CrossShape) -> CrossConfig {
     CrossConfig { shape, size: 1000, start: Duration::ZERO, stop: None }
 }
 
-/// The record of a fast link after `seconds` of this traffic.
+/// The record of a fast link after `seconds` of this traffic alone.
 fn alone(cross: &CrossConfig, seed: u64, seconds: u64) -> LinkTruth {
     let link = Link::<()>::new(&config(1000.0, 0, 1_000_000), 1, Time::ZERO);
     let mut link = link.with_cross(cross, seed).with_series(Duration::from_secs(1), 2);
@@ -30,7 +30,7 @@ fn pareto(shape: f64) -> CrossShape {
 
 #[test]
 fn constant_traffic_is_exact() {
-    // 4 Mbit/s of 1000 bytes: 500 a second, whatever the phase.
+    // 4 Mbit/s in packets of 1000 bytes are 500 a second for any phase.
     let truth = alone(&source(CrossShape::Cbr(mbps(4.0))), 3, 100);
     assert_eq!((truth.cross_packets, truth.packets), (50_000, 0));
     assert!(truth.bins.iter().all(|b| b.bytes == [0, 500_000]), "one bin differs");
@@ -52,8 +52,8 @@ fn poisson_traffic_has_its_mean_and_variance() {
 
 #[test]
 fn pareto_traffic_has_its_mean_and_its_bursts() {
-    // 20 of 80 ms at 8 Mbit/s: 2 Mbit/s, 250 packets a second. Light tails
-    // (3) average out; with 1.5 the variance is infinite, so the bound is loose.
+    // 20 of 80 ms at 8 Mbit/s: 2 Mbit/s, 250 packets a second. Light tails (3) average out; with 1.5 the variance is
+    // infinite, so the bound is loose.
     for (seed, shape, tolerance) in [(5, 3.0, 0.03), (6, 1.5, 0.3)] {
         let truth = alone(&source(pareto(shape)), seed, 2000);
         let rate = truth.cross_packets as f64 / 2000.0;
@@ -74,12 +74,12 @@ fn stepped_traffic_follows_its_steps() {
     };
     let truth = alone(&source(CrossShape::Steps(steps)), 7, 10);
     let kilobytes: Vec<_> = truth.bins.iter().map(|b| b.bytes[1] / 1000).collect();
-    // The packet that is made up right at a step's end enters in the next bin.
+    // The packet that is complete exactly at the end of a step enters in the next bin.
     assert_eq!(kilobytes, [249, 250, 1000, 1000, 1, 249, 250, 1000, 1000, 1]);
 }
 
 #[test]
-fn steps_that_end_at_zero_end() {
+fn no_traffic_follows_a_last_step_of_zero() {
     let step = |at, rate| (Duration::from_secs(at), mbps(rate));
     for every in [None, Some(Duration::from_secs(9))] {
         let silent = Steps { steps: vec![step(0, 0.0)], every };
@@ -101,7 +101,7 @@ fn traffic_keeps_to_its_start_and_stop() {
     assert_eq!(kilobytes, [0, 0, 1000, 1000, 1000, 0, 0, 0]);
 }
 
-/// A flow that keeps half the queue full, for `seconds`: its rate in Mbit/s and the record.
+/// Runs a flow that keeps half the queue full for `seconds`. Returns its rate in Mbit/s and the record.
 fn saturate(cross: &[CrossConfig], seconds: u64) -> (f64, LinkTruth) {
     let link = Link::new(&config(10.0, 5, 100_000), 1, Time::ZERO);
     let mut link = link.with_series(Duration::from_millis(100), 2);
@@ -128,7 +128,7 @@ fn a_saturating_flow_gets_what_cross_traffic_leaves() {
     let two = [source(CrossShape::Cbr(mbps(1.0))), source(CrossShape::Poisson(mbps(3.0)))];
     let (rate, truth) = saturate(&two, 60);
     let residual = truth.residual(0.0, 60.0).unwrap().as_mbps();
-    // Poisson's deviation over 60 s: √(375 · 60) packets of 8000 bits = 0.02 Mbit/s.
+    // The standard deviation of the Poisson source over 60 s: √(375 · 60) packets of 8000 bits = 0.02 Mbit/s.
     assert!((rate - 6.0).abs() < 0.06 && (rate - residual).abs() < 0.01, "{rate} {residual}");
 }
 
@@ -149,7 +149,7 @@ fn cross_traffic_fills_the_queue_and_is_dropped_there() {
 }
 
 #[test]
-fn cross_traffic_is_the_same_whatever_passes() {
+fn cross_traffic_does_not_depend_on_other_packets() {
     let cross = source(CrossShape::Poisson(mbps(4.0)));
     let quiet = alone(&cross, 9, 20);
     let link = Link::new(&config(1000.0, 0, 1_000_000), 1, Time::ZERO);

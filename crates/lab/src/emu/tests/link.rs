@@ -1,4 +1,4 @@
-//! Exact arithmetic of one link, and changes at run time.
+//! Exact times of one link, and changes at run time.
 
 use super::{KIND, arrivals, config, link, ms, us};
 use crate::topology::{LinkChange, LinkConfig, Loss, Probability, Queue, Reorder, Steps};
@@ -24,7 +24,7 @@ fn a_packet_leaves_after_its_own_time_and_arrives_after_the_delay() {
 }
 
 #[test]
-fn the_queue_drops_what_does_not_fit_to_the_byte() {
+fn the_queue_limit_is_exact_to_the_byte() {
     let mut link = link(&config(8.0, 0, 3000));
     let accepted: Vec<_> = (0..4).map(|i| link.enter(ms(0), 1000, KIND, i)).collect();
     assert_eq!(accepted, [true, true, true, false]);
@@ -57,12 +57,12 @@ fn a_late_caller_gets_the_same_times() {
 }
 
 #[test]
-fn a_new_rate_serves_what_is_queued() {
+fn queued_packets_are_served_at_a_new_rate() {
     let mut link = link(&config(8.0, 10, 100_000));
     for packet in 0..4 {
         link.enter(ms(0), 1000, KIND, packet);
     }
-    // At 1.5 ms one is out and one half out; 2.5 ms of work at 8 are 10 ms at 2 Mbit/s.
+    // At 1.5 ms one and a half packets have left; 2.5 ms of work at 8 Mbit/s take 10 ms at 2 Mbit/s.
     link.set(us(1500), &LinkChange::rate(Rate::from_mbps(2.0)));
     assert_eq!(link.backlog(us(1500)), 2500);
     let times: Vec<_> = arrivals(&mut link, ms(100)).iter().map(|a| a.0 / 1000).collect();
@@ -74,7 +74,7 @@ fn a_new_rate_serves_what_is_queued() {
 }
 
 #[test]
-fn a_first_rate_brings_a_queue() {
+fn a_link_that_gets_a_rate_gets_a_queue() {
     let mut link = link(&LinkConfig::default());
     link.set(ms(1), &LinkChange::rate(Rate::from_mbps(8.0)));
     assert_eq!(link.queue_limit(), 100_000);
@@ -88,7 +88,7 @@ fn a_first_rate_brings_a_queue() {
 }
 
 #[test]
-fn a_link_that_goes_down_loses_what_is_under_way() {
+fn a_link_that_goes_down_loses_packets_in_flight() {
     let mut link = link(&config(8.0, 10, 10_000));
     for packet in 0..4 {
         link.enter(ms(0), 1000, KIND, packet);
@@ -101,7 +101,7 @@ fn a_link_that_goes_down_loses_what_is_under_way() {
     assert!(link.enter(ms(20), 1000, KIND, 5));
     assert_eq!(arrivals(&mut link, ms(100)), [(31 * MS, 5)]);
     let truth = link.truth(ms(100), false);
-    // All four had left the queue; three of them were in the delay line.
+    // All four packets had left the queue; three of them were in the delay line.
     assert_eq!((truth.packets, truth.down_drops, truth.drops()), (5, 4, 4));
     assert_eq!(truth.episodes.len(), 1);
 }
@@ -128,7 +128,7 @@ fn a_trace_changes_the_rate_by_itself() {
         queue: Queue::Bytes(ByteSize::from_bytes(100_000)),
         ..LinkConfig::default()
     });
-    // 9.5 to 10 at 8 Mbit/s serve 500 bytes, 4 ms at 1 the rest of the first.
+    // The first packet: 9.5 to 10 ms at 8 Mbit/s serve 500 bytes, and 4 ms at 1 Mbit/s the rest.
     for packet in 0..4 {
         link.enter(us(9_500), 1000, KIND, packet);
     }
@@ -136,7 +136,7 @@ fn a_trace_changes_the_rate_by_itself() {
     while let Some(at) = link.next_arrival() {
         seen.extend(arrivals(&mut link, at).iter().map(|a| a.0 / 1000));
     }
-    // The second: 14 to 20 at 1 Mbit/s serve 750 bytes, 0.25 ms at 8 the rest.
+    // The second packet: 14 to 20 ms at 1 Mbit/s serve 750 bytes, and 0.25 ms at 8 Mbit/s the rest.
     assert_eq!(seen, [14_000, 20_250, 21_250, 22_250]);
     link.set(ms(30), &LinkChange::rate(Rate::from_mbps(4.0)));
     link.enter(ms(45), 1000, KIND, 9);
@@ -153,7 +153,7 @@ fn a_held_packet_is_overtaken() {
         link.enter(ms(0), 1000, KIND, packet);
     }
     let order: Vec<_> = arrivals(&mut link, ms(100)).iter().map(|a| a.1).collect();
-    // It arrives at 16 ms with the sixth; one that kept its place goes first.
+    // It arrives at 16 ms, together with packet 5; a packet in order goes first.
     assert_eq!(order, [1, 2, 3, 4, 5, 0, 6]);
     assert_eq!(link.truth(ms(100), false).reordered, 1);
 }
@@ -174,7 +174,7 @@ fn copies_and_flipped_bits_are_made_and_counted() {
 }
 
 #[test]
-fn certain_loss_takes_all_after_the_queue() {
+fn random_loss_happens_after_the_queue() {
     let mut link = link(&LinkConfig { loss: Loss::random(1.0), ..config(8.0, 0, 2000) });
     let accepted: Vec<_> = (0..3).map(|i| link.enter(ms(0), 1000, KIND, i)).collect();
     assert_eq!(accepted, [true, true, false]);
@@ -184,7 +184,7 @@ fn certain_loss_takes_all_after_the_queue() {
 }
 
 #[test]
-fn time_that_goes_back_counts_as_the_latest() {
+fn an_earlier_time_counts_as_the_latest_one() {
     let mut link = link(&config(8.0, 0, 10_000));
     link.enter(ms(5), 1000, KIND, 0);
     link.enter(ms(3), 1000, KIND, 1);

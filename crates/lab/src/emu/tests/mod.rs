@@ -1,4 +1,4 @@
-//! The emulation as its callers see it.
+//! Tests of the emulation through its public interface.
 
 mod chance;
 mod cross;
@@ -22,7 +22,7 @@ fn ms(ms: u64) -> Time {
     us(ms * 1000)
 }
 
-/// A link of this rate and delay with this queue in bytes.
+/// A link with this rate, delay and queue in bytes.
 fn config(mbps: f64, delay_ms: u64, queue: u64) -> LinkConfig {
     LinkConfig {
         rate: Some(Rate::from_mbps(mbps)),
@@ -36,7 +36,7 @@ fn link<P: Clone>(config: &LinkConfig) -> Link<P> {
     Link::new(config, 1, Time::ZERO)
 }
 
-/// Everything that has arrived by `now`: (arrival in ns, packet).
+/// The packets that have arrived by `now`: (arrival in ns, packet).
 fn arrivals<P: Clone>(link: &mut Link<P>, now: Time) -> Vec<(u64, P)> {
     std::iter::from_fn(|| link.pop(now)).map(|a| (a.at.as_nanos(), a.packet)).collect()
 }

@@ -1,4 +1,4 @@
-//! Properties of a link under anything, and against a model that serves bit by bit.
+//! Properties of a link under random steps, and a comparison with a model that serves bit by bit.
 
 use super::{KIND, config};
 use crate::{
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::{collections::VecDeque, time::Duration};
 use thalweg_units::{Rate, Time};
 
-/// What happens after a pause of so many microseconds.
+/// An event on the link; it follows a pause in microseconds.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Enter(u32),
@@ -26,7 +26,7 @@ fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
     prop::collection::vec((0..3000_u64, step), 1..200)
 }
 
-/// Plays the steps; returns (arrival, number) of what came out, and what was accepted.
+/// Plays the steps. Returns the arrivals (ns, step number) and the step numbers of accepted packets.
 fn play(link: &mut Link<usize>, steps: &[(u64, Step)]) -> (Vec<(u64, usize)>, Vec<usize>) {
     let (mut now, mut out, mut accepted) = (0, Vec::new(), Vec::new());
     for (i, (pause, step)) in steps.iter().enumerate() {
@@ -48,7 +48,8 @@ fn play(link: &mut Link<usize>, steps: &[(u64, Step)]) -> (Vec<(u64, usize)>, Ve
     (out, accepted)
 }
 
-/// A queue served bit by bit in the pauses: (departure in ns, number), and what was accepted.
+/// A queue served bit by bit in the pauses. Returns the departures (ns, step number) and the step numbers of accepted
+/// packets.
 fn served(mut rate: f64, queue: f64, steps: &[(u64, Step)]) -> (Vec<(f64, usize)>, Vec<usize>) {
     let (mut now, mut out, mut accepted) = (0.0, Vec::new(), Vec::new());
     let mut waiting: VecDeque<(f64, usize)> = VecDeque::new();
@@ -86,9 +87,8 @@ fn served(mut rate: f64, queue: f64, steps: &[(u64, Step)]) -> (Vec<(f64, usize)
 }
 
 proptest! {
-    /// Departures and drops are those of a queue that is served bit by bit,
-    /// whatever the rate does meanwhile: to the nanoseconds that rounding at
-    /// each change may cost.
+    /// Departures and drops are those of a queue that is served bit by bit, for any changes of the rate, except for the
+    /// nanoseconds that rounding may cost at each change.
     #[test]
     fn departures_are_those_of_a_queue_served_bit_by_bit(steps in steps(), mbps in 1..20_u32) {
         let steps: Vec<_> = steps.into_iter().filter(|s| !matches!(s.1, Step::Delay(_))).collect();
@@ -104,7 +104,7 @@ proptest! {
         }
     }
 
-    /// Order is kept whatever rate and delay do, and nothing is lost or made.
+    /// For any changes of rate and delay, order is kept and no packet is lost or duplicated.
     #[test]
     fn order_is_kept(steps in steps()) {
         let mut link = Link::new(&config(10.0, 5, 30_000), 1, Time::ZERO);
@@ -114,10 +114,9 @@ proptest! {
         prop_assert!(out.windows(2).all(|w| w[0].0 <= w[1].0));
     }
 
-    /// Between any two arrivals no more bits come out than the rate gives, and
-    /// from the first entry on no more than the rate plus nothing: the queue only delays.
+    /// Between any two arrivals no more bits come out than the rate allows, and the queue only delays or drops.
     #[test]
-    fn no_more_comes_out_than_the_rate_gives(steps in steps(), mbps in 1..20_u32) {
+    fn output_never_exceeds_the_rate(steps in steps(), mbps in 1..20_u32) {
         let steps: Vec<_> = steps.into_iter().filter(|s| matches!(s.1, Step::Enter(_))).collect();
         let config = config(f64::from(mbps), 7, 20_000);
         let mut link = Link::new(&config, 1, Time::ZERO);
@@ -136,7 +135,7 @@ proptest! {
         prop_assert_eq!(offered == delivered, truth.queue_drops == 0);
     }
 
-    /// Every packet is counted in one place, with all impairments at once.
+    /// With all impairments at once, every packet is counted exactly once.
     #[test]
     fn every_packet_is_accounted_for(steps in steps(), seed in any::<u64>()) {
         let p = Probability::new(0.2);

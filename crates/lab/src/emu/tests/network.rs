@@ -1,4 +1,4 @@
-//! Packets over several links: order, sharing, capture.
+//! Networks of several links: order, sharing, capture.
 
 use super::{KIND, ms, us};
 use crate::{
@@ -16,7 +16,7 @@ fn spec(mbps: f64, delay_ms: u64) -> LinkSpec {
     LinkSpec::new(Rate::from_mbps(mbps), Duration::from_millis(delay_ms))
 }
 
-/// a and b reach c over their own links and one they share.
+/// Hosts a and b reach c over a link of their own and a shared one.
 fn shared() -> Topology {
     Topology::default()
         .host("a")
@@ -50,7 +50,8 @@ fn packets_of_two_paths_share_a_link() {
     net.inject(ms(0), 1, 2, 1000, KIND, 2).unwrap();
     net.inject(us(2900), 0, 2, 1000, KIND, 3).unwrap();
     net.inject(us(2900), 2, 0, 1000, KIND, 4).unwrap();
-    // 1: 0.1 + 1, core 1 + 5. 2: 3.1, core to 4.1. 3: 2.9 + 1.1 = 4, waits for 2 until 4.1.
+    // In ms. Packet 1: 0.1 + 1, core 1 + 5. Packet 2: 3.1, core until 4.1. Packet 3: 2.9 + 1.1 = 4, waits for 2 until
+    // 4.1.
     let seen = times(&delivered(&mut net, ms(100)));
     assert_eq!(seen, [(7_100, 2, 1), (9_100, 2, 2), (10_000, 0, 4), (10_100, 2, 3)]);
     assert_eq!((net.next_event(), net.in_flight()), (None, 0));
@@ -80,13 +81,13 @@ fn a_path_without_links_delivers_at_once_and_no_path_not_at_all() {
 }
 
 #[test]
-fn changes_take_effect_on_what_is_queued() {
+fn changes_apply_to_queued_packets() {
     let mut net = network(&shared());
     for packet in 0..3 {
         net.inject(ms(0), 0, 2, 1000, KIND, packet).unwrap();
     }
     let core = shared().resolve().unwrap().link_indices("core.fwd").unwrap();
-    // At 1.6 ms: half of the first and the others are queued: 2500 bytes.
+    // At 1.6 ms half of the first packet and the two others are queued: 2500 bytes.
     net.set(us(1_600), &core, &LinkChange::rate(Rate::from_mbps(80.0)));
     let seen = times(&delivered(&mut net, ms(100)));
     assert_eq!(seen.iter().map(|s| s.0).collect::<Vec<_>>(), [6_650, 6_750, 6_850]);
@@ -113,7 +114,7 @@ fn a_rising_trace_brings_arrivals_forward() {
 }
 
 #[test]
-fn packets_are_classed_and_counted_apart() {
+fn packets_are_counted_by_class() {
     let class = |name: &str, protocol, port| ClassSpec { name: name.into(), protocol, port };
     let mut topology = shared();
     topology.classes = vec![
@@ -136,7 +137,7 @@ fn packets_are_classed_and_counted_apart() {
 }
 
 #[test]
-fn a_tap_copies_what_enters_its_link_when_it_does() {
+fn a_tap_copies_packets_when_they_enter_its_link() {
     let mut net = network(&shared());
     let core = 4;
     net.tap(core, true);
@@ -152,7 +153,7 @@ fn a_tap_copies_what_enters_its_link_when_it_does() {
     assert!(net.take_tapped().0.is_empty());
 }
 
-/// Many hosts around a core with everything that may happen to packets.
+/// Five hosts around a core link with all kinds of impairments.
 fn busy(seed: u64) -> Resolved {
     let mut core = spec(20.0, 4);
     core.loss = Some(Loss::random(0.05));
@@ -178,8 +179,8 @@ fn busy(seed: u64) -> Resolved {
     topology.resolve().unwrap()
 }
 
-/// Injects 2000 packets at times of a seed; delivers after each `patience`-th.
-fn play(net: &Resolved, seed: u64, patience: usize) -> Vec<Delivery<u32>> {
+/// Injects 2000 packets at random times, and delivers after every `interval`-th packet.
+fn play(net: &Resolved, seed: u64, interval: usize) -> Vec<Delivery<u32>> {
     let mut draws = Draws::new(seed);
     let (mut network, mut now, mut out) = (Network::new(net, Time::ZERO), 0, Vec::new());
     for packet in 0..2000 {
@@ -188,7 +189,7 @@ fn play(net: &Resolved, seed: u64, patience: usize) -> Vec<Delivery<u32>> {
         let len = 40 + draws.below(1460) as u32;
         let at = Time::from_nanos(now);
         network.inject(at, from, (from + step) % 5, len, KIND, packet).unwrap();
-        if (packet as usize).is_multiple_of(patience) {
+        if (packet as usize).is_multiple_of(interval) {
             network.deliver(at, &mut |d| out.push(d));
         }
     }
@@ -197,7 +198,7 @@ fn play(net: &Resolved, seed: u64, patience: usize) -> Vec<Delivery<u32>> {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_run_and_another_another() {
+fn a_run_depends_only_on_the_seed() {
     assert_eq!(play(&busy(1), 9, 1), play(&busy(1), 9, 1));
     assert_ne!(play(&busy(1), 9, 1), play(&busy(2), 9, 1));
 }
@@ -205,12 +206,12 @@ fn the_same_seed_gives_the_same_run_and_another_another() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// A caller who asks rarely sees what one who asks always sees, in the
-    /// order of logical time.
+    /// A caller who asks rarely gets the same deliveries as one who asks after every packet, in the order of logical
+    /// time.
     #[test]
-    fn lateness_changes_nothing(seed in any::<u64>(), patience in 2..400_usize) {
+    fn lateness_changes_nothing(seed in any::<u64>(), interval in 2..400_usize) {
         let net = busy(seed);
-        let (prompt, late) = (play(&net, seed, 1), play(&net, seed, patience));
+        let (prompt, late) = (play(&net, seed, 1), play(&net, seed, interval));
         prop_assert!(prompt.len() > 1000);
         prop_assert!(prompt.windows(2).all(|w| w[0].at <= w[1].at));
         prop_assert_eq!(prompt, late);

@@ -1,4 +1,4 @@
-//! Ground truth: bins, queue over time, episodes, bounds.
+//! The record of a link: bins, queue over time, episodes, bounds.
 
 use super::{KIND, config, ms, us};
 use crate::{
@@ -15,7 +15,7 @@ fn recorded(config: &LinkConfig, bin_ms: u64) -> Link<()> {
 #[test]
 fn bins_hold_capacity_bytes_by_class_and_the_queue() {
     let mut link = recorded(&config(8.0, 10, 100_000), 10);
-    // 20 kB at once at 5 ms: a triangle of 20 ms.
+    // 20 kB at once at 5 ms: the queue over time is a triangle of 20 ms.
     for i in 0..20 {
         link.enter(ms(5), 1000, ClassId(i % 2), ());
     }
@@ -24,12 +24,12 @@ fn bins_hold_capacity_bytes_by_class_and_the_queue() {
     let capacity: Vec<_> = truth.bins.iter().map(|b| b.capacity_bits).collect();
     assert_eq!(capacity, [Some(80_000); 4]);
     let bytes: Vec<_> = truth.bins.iter().map(|b| b.bytes.clone()).collect();
-    // Departures at 6, 7 … 25 ms; one on an edge opens the next bin.
+    // Departures at 6, 7 … 25 ms; one on the edge of a bin counts in the next.
     assert_eq!(bytes, [[2000, 2000, 0], [5000, 5000, 0], [3000, 3000, 0], [0, 0, 0]]);
     let max: Vec<_> = truth.bins.iter().map(|b| b.queue_max_bytes).collect();
     assert_eq!(max, [20_000, 0, 0, 0]);
     let mean: Vec<_> = truth.bins.iter().map(|b| b.queue_mean_bytes.round() as u64).collect();
-    // (20 + 15)/2 kB for half of the bin; 15 to 5; 5 to 0 for half of it.
+    // (20 + 15)/2 kB for half of the first bin; 15 to 5 kB in the second; 5 to 0 kB for half of the third.
     assert_eq!(mean, [8750, 10_000, 1250, 0]);
 }
 
@@ -69,7 +69,7 @@ fn capacity_follows_rate_and_state() {
 }
 
 #[test]
-fn an_idle_link_keeps_nothing_but_its_first_use_counts_from_the_start() {
+fn an_idle_link_stores_no_bins_until_its_first_use() {
     let mut link = recorded(&config(8.0, 0, 10_000), 100);
     link.advance(ms(5000));
     assert!(link.truth(ms(5000), true).bins.is_empty());
@@ -117,7 +117,7 @@ fn episodes_past_the_bound_are_counted() {
 }
 
 #[test]
-fn what_never_left_the_queue_is_no_traffic() {
+fn packets_that_never_left_the_queue_do_not_count_as_traffic() {
     let mut link = recorded(&config(8.0, 0, 10_000), 100);
     for _ in 0..4 {
         link.enter(ms(0), 1000, KIND, ());

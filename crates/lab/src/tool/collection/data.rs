@@ -1,4 +1,4 @@
-//! The sources' files: random bytes, so that nothing compresses, the same for a seed.
+//! Writes the files of the sources: random bytes, which do not compress, determined by a seed.
 
 use crate::tool::output;
 use anyhow::Context;
@@ -15,7 +15,7 @@ use thalweg_sim::{
 };
 use thalweg_units::ByteSize;
 
-/// Sources, as in the paper.
+/// The number of sources, as in the paper.
 const SOURCES: usize = 7;
 
 /// Arguments of `collection data`.
@@ -35,7 +35,7 @@ pub struct Args {
     into: PathBuf,
 }
 
-/// Writes them; prints what each source has.
+/// Writes the files and prints the bytes of each source.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let sizes = amounts(args.seed, SOURCES + 1, args.total.as_bytes() as f64);
     let sizes: Vec<u64> = sizes.iter().take(SOURCES).map(|bytes| bytes.round() as u64).collect();
@@ -54,7 +54,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     output::line(&json!({ "bytes": sizes }))
 }
 
-/// `bytes` over so many files: equal ones, and what is left in the last.
+/// Divides `bytes` into files of equal size; the last one gets the remainder.
 fn shares(bytes: u64, files: u32) -> Vec<u64> {
     let (each, rest) = (bytes / u64::from(files), bytes % u64::from(files));
     let size = |file| each + if file + 1 == files { rest } else { 0 };
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_files_hold_what_the_source_has() {
+    fn the_files_add_up_to_the_total() {
         let dir = tempfile::tempdir().unwrap();
         let total = ByteSize::from_bytes(700_001);
         run(&Args { seed: 3, total, files: 3, into: dir.path().into() }).unwrap();

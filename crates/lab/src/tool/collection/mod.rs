@@ -1,12 +1,12 @@
-//! `collection …`: data, background traffic and capacities for the experiments of coordinated
-//! collection, in the network of `[generate] kind = "collection"`.
+//! `collection …`: data, background traffic and capacities for experiments with coordinated collection, in the network
+//! of `[generate] kind = "collection"`.
 //!
-//! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004) §VI. What is
-//! drawn from the seed is drawn by the simulator's code, so that a seed means the same there.
+//! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004) §VI. The simulator's code
+//! makes all random draws, so that a seed gives the same results in both.
 //!
 //! - [`data`]: the files of the seven sources;
-//! - [`background`]: other traffic from domain B to domain A, and what it attains;
-//! - [`capacity`]: what one TCP connection attains between each two bistros.
+//! - [`background`]: other traffic from domain B to domain A, and its goodput;
+//! - [`capacity`]: the rate of one TCP connection between any two bistros.
 
 mod background;
 mod capacity;
@@ -39,10 +39,10 @@ enum Tool {
     Capacity(capacity::MeasureArgs),
 }
 
-/// Runs one of them to its end.
+/// Runs one of the tools to its end.
 ///
 /// # Errors
-/// What failed, on which address or path.
+/// If the tool fails; the message names the address or path.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.tool {
         Tool::Data(a) => data::run(a),
@@ -64,7 +64,7 @@ struct Scene {
     pace: f64,
 }
 
-/// The IPv4 address of a host of the lab: its headers are those of the paper's packets.
+/// The IPv4 address of a host of the lab. The paper's packets have IPv4 headers.
 fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
     let unknown = || format!("there is no host `{host}` here");
     let mut found = (host, port).to_socket_addrs().with_context(unknown)?;

@@ -1,7 +1,7 @@
-//! `relay-faults`: a SOCKS5 relay that alters a byte, falls silent, or breaks off.
+//! `relay-faults`: a SOCKS5 relay that alters a byte, stalls, or resets its connections.
 //!
-//! It counts the bytes that it gives to all its clients together, answers of servers alone, and
-//! does what it is told when so many have gone. Each connection has two threads.
+//! It counts the bytes of servers' answers that it relays to all clients together, and injects the fault at the given
+//! count. Each connection has two threads.
 
 mod session;
 
@@ -18,7 +18,7 @@ use std::{
 };
 use thalweg_units::ByteSize;
 
-/// Connections at once.
+/// The most simultaneous connections.
 const CONNECTIONS_MAX: usize = 256;
 
 /// Arguments of `relay-faults`.
@@ -47,7 +47,7 @@ impl Args {
             (Some(at), ..) => Fate::Corrupts(at.as_bytes()),
             (_, Some(at), _) => Fate::Stalls(at.as_bytes()),
             (.., Some(at)) => Fate::Resets(at.as_bytes()),
-            // Clap asks for one of them.
+            // Clap requires one of them.
             _ => Fate::Corrupts(u64::MAX),
         }
     }
@@ -68,7 +68,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
         let (session, open) = (session.clone(), Arc::clone(&open));
         thread::spawn(move || {
-            // Whoever goes away early is nothing to report.
+            // It is not an error if either side disconnects early.
             _ = session.run(client);
             open.fetch_sub(1, Ordering::Relaxed);
         });

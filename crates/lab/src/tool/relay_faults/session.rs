@@ -1,4 +1,4 @@
-//! One connection through the relay.
+//! Serves one connection through the relay.
 
 use crate::tool::net::{self, TcpOptions};
 use anyhow::{Context, bail};
@@ -15,18 +15,18 @@ use std::{
 /// Bytes relayed at once.
 const CHUNK: usize = 16 * 1024;
 
-/// What becomes of the bytes to clients.
+/// The fault of the bytes to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// A bit of the byte at this offset is flipped.
+    /// Flips a bit of the byte at this offset.
     Corrupts(u64),
-    /// After so many nothing comes.
+    /// Sends no more after this many bytes.
     Stalls(u64),
-    /// After so many every connection is reset.
+    /// Resets every connection after this many bytes.
     Resets(u64),
 }
 
-/// What all connections share.
+/// The state shared by all connections.
 #[derive(Clone, Debug)]
 pub struct Session {
     fate: Fate,
@@ -35,7 +35,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// For connections of this fate, to `to` or wherever the client wishes.
+    /// Creates the state for connections with this fault, to `to` or else to the address that the client requests.
     pub fn new(fate: Fate, to: Option<SocketAddr>) -> Self {
         Self { fate, to, given: Arc::default() }
     }
@@ -43,9 +43,9 @@ impl Session {
     /// Serves a client until either side ends.
     ///
     /// # Errors
-    /// When it speaks no SOCKS5, or its server cannot be reached.
+    /// If the client does not speak SOCKS5, the server cannot be reached, or the connection breaks.
     pub fn run(self, mut client: TcpStream) -> anyhow::Result<()> {
-        let to = self.to.map_or_else(|| wish(&mut client), Ok)?;
+        let to = self.to.map_or_else(|| read_request(&mut client), Ok)?;
         let server = net::connect_tcp(to, &TcpOptions::default())?;
         if self.to.is_none() {
             client.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0])?;
@@ -70,7 +70,7 @@ impl Session {
         done.map(|_| ()).context("the connection broke")
     }
 
-    /// Server to client.
+    /// Relays from server to client.
     fn down(&self, mut server: &TcpStream, mut client: &TcpStream) -> io::Result<Ended> {
         let mut buffer = vec![0; CHUNK];
         loop {
@@ -96,20 +96,20 @@ impl Session {
     }
 }
 
-/// How the bytes to a client ended.
+/// How the relaying to a client ended.
 enum Ended {
-    /// The server was done.
+    /// The server closed its side.
     InOrder,
-    /// The client gave up.
+    /// The client closed the connection after a stall.
     Silent,
-    /// As it was to be.
+    /// The connection is to be reset.
     Reset,
 }
 
-/// Waits until the client ends; what it still says is relayed by the other thread.
+/// Waits until the client ends. The other thread still relays the bytes that it sends.
 fn wait_for_end(client: &TcpStream) -> io::Result<()> {
     use rustix::event::{PollFd, PollFlags, poll};
-    // No readiness is asked for: an error or an end comes unasked.
+    // Only RDHUP is requested; errors and hang-ups are always reported.
     let mut fds = [PollFd::new(client, PollFlags::RDHUP)];
     loop {
         match poll(&mut fds, None) {
@@ -119,8 +119,8 @@ fn wait_for_end(client: &TcpStream) -> io::Result<()> {
     }
 }
 
-/// Where the client wants to go (RFC 1928, no authentication, CONNECT).
-fn wish(client: &mut TcpStream) -> anyhow::Result<SocketAddr> {
+/// Reads a SOCKS5 CONNECT request without authentication (RFC 1928). Returns the destination.
+fn read_request(client: &mut TcpStream) -> anyhow::Result<SocketAddr> {
     let [version, methods] = bytes(client)?;
     client.read_exact(&mut vec![0; methods.into()])?;
     client.write_all(&[5, 0])?;

@@ -1,4 +1,4 @@
-//! The right answer to a request, and how it is spoilt.
+//! Builds the correct answer to a request, and injects faults into it.
 
 use super::{
     fault::{Refusal, What},
@@ -8,10 +8,10 @@ use super::{
 };
 use std::ops::Range;
 
-/// What parts of a `multipart/byteranges` body are told apart by.
+/// The boundary between the parts of a `multipart/byteranges` body.
 const BOUNDARY: &str = "thalweg-web-faults";
 
-/// A stretch of a body.
+/// A part of a body.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Piece {
     /// These bytes.
@@ -43,15 +43,15 @@ pub struct Answer {
     pub status: u16,
     /// Field lines besides Content-Length.
     pub fields: Vec<String>,
-    /// What Content-Length says.
+    /// The value of Content-Length.
     pub length: u64,
     /// The length of the file.
     of: u64,
     /// The body.
     pub pieces: Vec<Piece>,
-    /// What becomes of the connection.
+    /// The fate of the connection after the answer.
     pub after: After,
-    /// Nothing more comes, and the connection stays until the client has ended.
+    /// The answer stalls after its pieces: the connection stays open until the client ends it.
     pub stalls: bool,
 }
 
@@ -61,13 +61,13 @@ impl Answer {
         Self { status, fields, length, of: 0, pieces, after: After::Goes, stalls: false }
     }
 
-    /// A refusal.
+    /// Creates the answer for a refusal.
     pub fn refused(refusal: Refusal) -> Self {
         let fields = refusal.retry_after.map(|s| format!("Retry-After: {s}"));
         Self::new(refusal.status, fields.into_iter().collect(), Vec::new())
     }
 
-    /// What a server in order says (RFC 9110 §13, §14, §15.3.7).
+    /// Creates the answer of a correct server (RFC 9110 §13, §14, §15.3.7).
     pub fn right(request: &Request, version: &Version, ignores_ranges: bool) -> Self {
         let mut answer = Self::found(request, version, ignores_ranges);
         answer.of = version.length;
@@ -99,7 +99,7 @@ impl Answer {
         }
     }
 
-    /// Makes it wrong; false if the fault does not concern it.
+    /// Injects a fault. Returns `false` if the fault does not apply to this answer.
     pub fn spoil(&mut self, what: What) -> bool {
         if !matches!(self.status, 200 | 206) {
             return false;
@@ -132,7 +132,7 @@ impl Answer {
         true
     }
 
-    /// How many bytes of the body come before this byte of the file; `None` if it is not in it.
+    /// The position in the body of the byte at offset `at` of the file; `None` if the body does not contain it.
     fn position_of(&self, at: u64) -> Option<u64> {
         let mut before = 0;
         for piece in &self.pieces {

@@ -1,9 +1,9 @@
-//! What can be wrong, as a URL says it.
+//! The faults that a URL can name.
 
 use anyhow::{Context, bail};
 use thalweg_units::Rate;
 
-/// For `--help`.
+/// The help text about faults.
 pub const HELP: &str = "\
 URLs are /FAULT[,FAULT…]/NAME[?TEXT]; each counts for itself. Faults:
 
@@ -25,12 +25,12 @@ URLs are /FAULT[,FAULT…]/NAME[?TEXT]; each counts for itself. Faults:
 AT is bytes, or a part of the file like 0.99. A fault happens K times: once for `reset` and
 `stall`, else always, 4 times for `busy`.";
 
-/// Where in the file.
+/// A position in the file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum At {
     /// Bytes from the start.
     Byte(u64),
-    /// Part of the length, from 0 to 1.
+    /// A fraction of the length, from 0 to 1.
     Part(f64),
 }
 
@@ -55,10 +55,10 @@ impl At {
     }
 }
 
-/// A refusal.
+/// An error status instead of the file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Refusal {
-    /// 429, 503 …
+    /// The status: 429, 503 …
     pub status: u16,
     /// `Retry-After`, in seconds.
     pub retry_after: Option<u32>,
@@ -79,46 +79,46 @@ impl Refusal {
     }
 }
 
-/// One thing that is wrong.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
-    /// All answers together are not faster.
+    /// A limit on the rate of all answers together.
     Rate(Rate),
     /// No entity tag.
     NoValidator,
-    /// The whole file, whatever is asked for.
+    /// The whole file, ignoring Range.
     IgnoreRange,
-    /// Another file after so many bytes.
+    /// Another file after this many bytes.
     Change(At),
-    /// Content-Length and the body are so much less than Content-Range says.
+    /// Content-Length and the body are this many bytes less than Content-Range says.
     Length(u64),
-    /// The body is so much less than Content-Length says.
+    /// The body is this many bytes shorter than Content-Length says.
     Short(u64),
-    /// The body is so much more.
+    /// The body is this many bytes longer than Content-Length says.
     Long(u64),
-    /// A reset there.
+    /// A reset at this position.
     Reset(At),
-    /// Silence from there on.
+    /// No bytes from this position on; the connection stays open.
     Stall(At),
-    /// No answer to any but the first request.
+    /// A refusal of all requests except the first one.
     Busy(Refusal),
-    /// No answer to more at once.
+    /// A refusal of requests beyond this number of simultaneous ones.
     Parallel(usize, Refusal),
 }
 
-/// A thing that is wrong, and how often.
+/// A fault and how often it happens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fault {
-    /// What.
+    /// The kind of fault.
     pub what: What,
-    /// How many times; [`u32::MAX`] is always.
+    /// How many times it happens; [`u32::MAX`]: always.
     pub times: u32,
 }
 
-/// Reads `FAULT[,FAULT…]`.
+/// Parses `FAULT[,FAULT…]`.
 ///
 /// # Errors
-/// Which one cannot be read, and why.
+/// If a fault is invalid; the message names it and says why.
 pub fn parse_all(text: &str) -> anyhow::Result<Vec<Fault>> {
     let faults = text.split(',').filter(|f| *f != "honest");
     faults.map(|f| parse(f).with_context(|| format!("`{f}`"))).collect()
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_are_read() {
+    fn faults_are_parsed() {
         let found = parse_all("honest,reset@0.99x3,busy=503:2,rate=8Mbps,short=10").unwrap();
         let busy = Refusal { status: 503, retry_after: Some(2) };
         let wanted = [
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_fault_is_named() {
+    fn an_invalid_fault_is_named_in_the_error() {
         for bad in ["", "change", "reset@2.0", "busy=200", "long=", "short=1xy", "late@1"] {
             let error = format!("{:#}", parse_all(bad).unwrap_err());
             assert!(error.starts_with(&format!("`{bad}`: ")), "{error}");

@@ -1,11 +1,9 @@
-//! `web-faults`: a static file server that fails in the ways that servers fail.
+//! `web-faults`: a static file server with faults of real servers.
 //!
-//! What is wrong is part of the URL: `/FAULT[,FAULT…]/NAME`, see [`fault`]. Each URL, its query
-//! included, counts for itself, so that one server does for many trials; `/counts/FAULT…/NAME`
-//! says what was asked and given under it, as JSON.
+//! The faults are part of the URL: `/FAULT[,FAULT…]/NAME`, see [`fault`]. Each URL, including its query, has its own
+//! state, so that one server serves many trials; `/counts/FAULT…/NAME` returns its counters as JSON.
 //!
-//! HTTP is written by hand here: a library would keep the very framing that is to be broken.
-//! Each connection has a thread.
+//! HTTP is implemented here because a library would not allow broken framing. Each connection has a thread.
 
 mod answer;
 mod fault;
@@ -26,10 +24,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Connections at once; far more than any experiment opens.
+/// The most simultaneous connections: far more than any experiment opens.
 const CONNECTIONS_MAX: usize = 256;
 
-/// A client that asks for nothing, or takes nothing, is let go after this time.
+/// A connection is closed after this time without a request or without progress in sending.
 const IDLE: Duration = Duration::from_secs(120);
 
 /// The most bytes that wait in a socket to be sent. The server counts bytes when it writes them to the socket; without
@@ -64,7 +62,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
         let (sites, open) = (Arc::clone(&sites), Arc::clone(&open));
         thread::spawn(move || {
-            // A client that goes away early is nothing to report.
+            // It is not an error if a client disconnects early.
             _ = serve(stream, &sites);
             open.fetch_sub(1, Ordering::Relaxed);
         });
@@ -72,7 +70,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Answers one request after the other.
+/// Answers the requests of a connection one after the other.
 fn serve(stream: TcpStream, sites: &site::Sites) -> anyhow::Result<()> {
     stream.set_nodelay(true)?;
     socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_MAX)?;

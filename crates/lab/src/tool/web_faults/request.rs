@@ -1,4 +1,4 @@
-//! Requests, as far as a file server has to understand them (RFC 9112, RFC 9110 §14).
+//! Parses the parts of requests that a file server needs (RFC 9112, RFC 9110 §14).
 
 use anyhow::{Context, bail};
 use std::{
@@ -7,17 +7,17 @@ use std::{
     ops::Range,
 };
 
-/// The longest head; longer ones are refused.
+/// The longest head accepted, bytes.
 const HEAD_MAX: u64 = 64 * 1024;
 
 /// One request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request {
-    /// `GET` or `HEAD`; others are refused.
+    /// The method. Only `HEAD` is handled specially.
     pub method: String,
     /// Path and query.
     pub target: String,
-    /// Names in small letters, values without space around.
+    /// Names in lower case, and values without surrounding whitespace.
     fields: Vec<(String, String)>,
 }
 
@@ -27,8 +27,8 @@ impl Request {
         self.fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
-    /// The ranges that are asked for, in a file of this length: `None` if there are none to
-    /// obey, an empty list if none of them can be satisfied.
+    /// The requested ranges of a file of this length. `None` if there is no valid Range field; an empty list if no
+    /// range can be satisfied.
     pub fn ranges(&self, length: u64) -> Option<Vec<Range<u64>>> {
         let list = self.field("range")?.strip_prefix("bytes=")?;
         let ranges: Option<Vec<Range<u64>>> = list.split(',').map(|r| range(r, length)).collect();
@@ -36,7 +36,7 @@ impl Request {
     }
 }
 
-/// `a-b`, `a-` or `-n`, cut to the file; `None` if it is none of them.
+/// Parses `a-b`, `a-` or `-n` and clips it to the file; `None` if it is invalid.
 fn range(text: &str, length: u64) -> Option<Range<u64>> {
     let (from, to) = text.trim().split_once('-')?;
     if from.is_empty() {
@@ -46,19 +46,19 @@ fn range(text: &str, length: u64) -> Option<Range<u64>> {
     Some(from.parse().ok()?..end.min(length))
 }
 
-/// Requests of one connection.
+/// Reads the requests of one connection.
 pub struct Reader(BufReader<TcpStream>);
 
 impl Reader {
-    /// Of this connection.
+    /// Creates the reader of a connection.
     pub fn new(stream: TcpStream) -> Self {
         Self(BufReader::new(stream))
     }
 
-    /// The next one; `None` when the client has ended.
+    /// Reads the next request; `None` if the client has closed the connection. Bodies are not supported.
     ///
     /// # Errors
-    /// When it is no request, has a body, or the connection breaks.
+    /// If the request is invalid or its head too long, or the connection breaks.
     pub fn next(&mut self) -> anyhow::Result<Option<Request>> {
         let mut head = self.0.by_ref().take(HEAD_MAX);
         let mut line = String::new();
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_cut_to_the_file() {
+    fn ranges_are_clipped_to_the_file() {
         assert_eq!(asked("bytes=10-19, 90-200"), Some(vec![10..20, 90..100]));
         assert_eq!(asked("bytes=-5,95-"), Some(vec![95..100, 95..100]));
         assert_eq!(asked("bytes=100-"), Some(Vec::new()));

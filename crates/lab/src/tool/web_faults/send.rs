@@ -1,4 +1,4 @@
-//! Answers on their way.
+//! Sends answers.
 
 use super::{
     answer::{Answer, Piece},
@@ -14,24 +14,24 @@ use std::{
     time::Instant,
 };
 
-/// Bytes that are sent at once: at 1 Mbit/s an eighth of a second.
+/// Bytes sent at once: an eighth of a second at 1 Mbit/s.
 const CHUNK: usize = 16 * 1024;
 
-/// What becomes of the connection.
+/// The fate of the connection after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
-    /// The next request may come.
+    /// It stays open for the next request.
     Goes,
-    /// It is closed in order.
+    /// It is closed normally.
     Closes,
     /// It is reset.
     Resets,
 }
 
-/// Answers in words: what was found, or why not with status 400.
+/// Answers with text: `said`, or its error with status 400.
 ///
 /// # Errors
-/// When the connection breaks.
+/// If the connection breaks.
 pub fn text(
     mut stream: &TcpStream,
     request: &Request,
@@ -50,10 +50,10 @@ pub fn text(
     Ok(After::Goes)
 }
 
-/// Answers as the site's faults will have it.
+/// Answers a request with the faults of its site.
 ///
 /// # Errors
-/// When the connection breaks, or the file cannot be read.
+/// If the connection breaks or the file cannot be read.
 pub fn answer(mut stream: &TcpStream, request: &Request, site: &Site) -> anyhow::Result<After> {
     let (_open, refusal) = site.begin();
     let version = site.version()?;
@@ -72,7 +72,7 @@ pub fn answer(mut stream: &TcpStream, request: &Request, site: &Site) -> anyhow:
         }
     }
     if answer.stalls {
-        // Until the client has ended, or waits no longer than we do.
+        // Wait until the client closes the connection or the read timeout expires.
         _ = stream.read(&mut [0])?;
     }
     Ok(answer.after)
@@ -84,7 +84,7 @@ fn head(answer: &Answer) -> String {
     format!("HTTP/1.1 {status} -\r\nContent-Length: {length}\r\n{fields}\r\n")
 }
 
-/// Sends a piece; false if the file was replaced meanwhile.
+/// Sends a piece. Returns `false` if the file was replaced in the meantime.
 fn send(stream: &TcpStream, piece: &Piece, site: &Site, version: &Version) -> io::Result<bool> {
     match piece {
         Piece::Bytes(bytes) => chunk(stream, bytes, site, version),

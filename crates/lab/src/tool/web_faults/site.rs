@@ -1,4 +1,4 @@
-//! What is served under each URL, and what has happened there.
+//! The sites: the file, faults and counters of each URL.
 
 use super::{
     answer::Answer,
@@ -17,7 +17,7 @@ use std::{
 };
 use thalweg_units::Rate;
 
-/// URLs that are told apart: a tool for trials, not for the world.
+/// The most URLs. The tool is for trials, not for public use.
 const URLS_MAX: usize = 4096;
 
 /// All URLs.
@@ -33,36 +33,36 @@ pub struct Site {
     state: Mutex<State>,
 }
 
-/// The file as it is at a moment.
+/// The present version of a site's file.
 pub struct Version {
-    /// Open for reading.
+    /// The file, open for reading.
     pub file: File,
-    /// In bytes.
+    /// Its length, bytes.
     pub length: u64,
-    /// With its quotes, unless none is shown.
+    /// The entity tag with its quotes; `None` if the site sends none.
     pub tag: Option<String>,
-    /// Whether it is the second one.
+    /// Whether it is the second version.
     changed: bool,
 }
 
-/// What has happened under a URL.
+/// The counters and state of a URL.
 #[derive(Debug, Default)]
 struct State {
     requests: u64,
     refused: u64,
-    /// Bytes of bodies that the sockets took.
+    /// Bytes of bodies written to sockets.
     bytes: u64,
-    /// Answers under way.
+    /// Answers in progress.
     open: usize,
-    /// The file was replaced.
+    /// Whether the file was replaced.
     changed: bool,
     /// How often each fault has happened.
     happened: Vec<u32>,
-    /// When the next byte may go.
+    /// When the next byte may be sent.
     next: Option<Instant>,
 }
 
-/// An answer under way; it counts until dropped.
+/// An answer in progress; it counts until dropped.
 pub struct Open<'a>(&'a Site);
 
 impl Drop for Open<'_> {
@@ -72,7 +72,7 @@ impl Drop for Open<'_> {
 }
 
 impl Sites {
-    /// Serves this directory.
+    /// Creates the sites of a directory.
     pub fn new(directory: &Path) -> Self {
         Self { directory: directory.to_owned(), known: Mutex::default() }
     }
@@ -80,7 +80,7 @@ impl Sites {
     /// Answers a request.
     ///
     /// # Errors
-    /// When the connection breaks.
+    /// If the connection breaks or the file cannot be read.
     pub fn answer(&self, request: &Request, stream: &TcpStream) -> anyhow::Result<After> {
         if let Some(target) = request.target.strip_prefix("/counts") {
             let counts = self.site(target).map(|site| site.counts());
@@ -128,7 +128,7 @@ impl Site {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What has happened so far, as JSON.
+    /// The counters as JSON.
     fn counts(&self) -> String {
         let State { requests, refused, bytes, changed, .. } = &*self.state();
         let counts = serde_json::json!({
@@ -137,7 +137,7 @@ impl Site {
         counts.to_string()
     }
 
-    /// Counts a request in; a refusal, if that is what it gets.
+    /// Counts a request. Returns the refusal with which it is to be answered, if any.
     pub fn begin(&self) -> (Open<'_>, Option<Refusal>) {
         let mut state = self.state();
         let first = state.requests == 0;
@@ -156,10 +156,10 @@ impl Site {
         (Open(self), refusal.map(|(_, refusal)| refusal))
     }
 
-    /// The file as it is now.
+    /// Opens the present version of the file.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub fn version(&self) -> anyhow::Result<Version> {
         let changed = self.state().changed;
         let mut name = self.file.clone().into_os_string();
@@ -178,7 +178,7 @@ impl Site {
         self.faults.iter().any(|f| f.what == What::IgnoreRange)
     }
 
-    /// Spoils an answer, by each fault that still happens.
+    /// Injects each fault that still happens into an answer.
     pub fn spoil(&self, answer: &mut Answer) {
         let mut state = self.state();
         for (i, fault) in self.faults.iter().enumerate() {
@@ -188,7 +188,7 @@ impl Site {
         }
     }
 
-    /// How long `n` bytes must wait for their turn, and that they go then.
+    /// Reserves a time slot for `n` bytes. Returns when they may be sent; `None` without a rate limit.
     pub fn reserve(&self, n: usize) -> Option<Instant> {
         let rate = self.faults.iter().find_map(|f| match f.what {
             What::Rate(rate) if rate > Rate::ZERO => Some(rate),
@@ -201,7 +201,7 @@ impl Site {
         Some(turn)
     }
 
-    /// Counts bytes of this version that went; false if it is replaced now.
+    /// Counts `n` sent bytes of this version. Returns `false` if the file is replaced now.
     pub fn went(&self, n: usize, version: &Version) -> bool {
         let mut state = self.state();
         state.bytes += n as u64;

@@ -4,10 +4,10 @@ use super::{Generated, access_name, check_count, down, pairs, up};
 use crate::topology::{LinkSpec, TopologyError};
 use serde::{Deserialize, Serialize};
 
-/// `kind = "dumbbell"`: hosts `l1` … and `r1` …, every path between the groups
-/// over `bottleneck`, whose forward half leads from left to right.
+/// `kind = "dumbbell"`: hosts `l1` … and `r1` …; every path between the groups uses `bottleneck`, whose forward
+/// direction is from left to right.
 ///
-/// With `access`, every host has a link `NAME.access` (forward is up) on all its paths.
+/// With `access`, every host has a link `NAME.access` (forward is from the host) on all its paths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dumbbell {
@@ -15,10 +15,10 @@ pub struct Dumbbell {
     pub left: usize,
     /// Number of hosts on the right.
     pub right: usize,
-    /// Every host's link; absent: hosts stand right at the bottleneck.
+    /// Every host's link; absent: hosts are directly at the bottleneck.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access: Option<LinkSpec>,
-    /// The link all share.
+    /// The shared link.
     pub bottleneck: LinkSpec,
 }
 
@@ -42,7 +42,7 @@ impl Dumbbell {
         Ok(out)
     }
 
-    /// `a` comes before `b`, so that only left to right crosses the bottleneck.
+    /// The links from `a` to `b`. `a` comes before `b`, so that only paths from left to right cross the bottleneck.
     fn route(&self, a: &str, b: &str) -> Vec<String> {
         let crosses = a.starts_with('l') && b.starts_with('r');
         let (first, last) = match self.access {

@@ -1,4 +1,4 @@
-//! A matrix: every pair has a link with its own rate and round trip.
+//! A matrix: every pair of hosts has a link with its own rate and round-trip time.
 
 use super::{Generated, Hosts, access_name, down, planetlab, up};
 use crate::topology::{LinkSpec, Loss, Probability, Queue, TopologyError};
@@ -6,11 +6,10 @@ use serde::{Deserialize, Serialize};
 use std::{fmt::Display, str::FromStr, time::Duration};
 use thalweg_units::{Rate, parse_duration};
 
-/// `kind = "matrix"`: a duplex link `a_b` for each pair, a before b.
+/// `kind = "matrix"`: a duplex link `a_b` for each pair of hosts, a before b.
 ///
-/// Matrices are n×n from row to column, as text with units; the diagonal is
-/// ignored. One way takes half of `rtt[i][j]`. Either they are written out or
-/// drawn (`synthetic`), then `rtt`, `rate` and `loss` are absent.
+/// Matrices are n×n from row to column, as text with units; the diagonal is ignored. The delay from i to j is half of
+/// `rtt[i][j]`. Matrices are either written out or drawn (`synthetic`); then `rtt`, `rate` and `loss` are absent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Matrix {
@@ -19,7 +18,7 @@ pub struct Matrix {
     /// `rate[i][j]`, bits per second; absent: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Vec<Vec<String>>>,
-    /// `rtt[i][j]`; half of it is the delay from i to j.
+    /// `rtt[i][j]`, of which the delay from i to j is half.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt: Option<Vec<Vec<String>>>,
     /// `loss[i][j]`, probability; absent: none.
@@ -28,8 +27,8 @@ pub struct Matrix {
     /// The queue of every pair's link; default 1 BDP of 100 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<Queue>,
-    /// A link `NAME.access` of every host, shared by all its pairs (forward is up);
-    /// adds to the round trip.
+    /// A link `NAME.access` of every host, shared by all its pairs (forward is from the host); its delay adds to the
+    /// round-trip time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access: Option<LinkSpec>,
     /// Draw the matrices, and access links unless given, from the topology's seed.
@@ -40,7 +39,7 @@ pub struct Matrix {
     pub scale: Option<f64>,
 }
 
-/// Models that matrices are drawn from.
+/// Models from which matrices are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Synthetic {
@@ -48,16 +47,16 @@ pub enum Synthetic {
     Planetlab,
 }
 
-/// The two directions' properties of each pair, and each host's access link.
+/// The properties of each pair in both directions, and the access link of each host.
 pub(super) struct Drawn {
     /// `pairs[i][j]`, n×n, from i to j; the diagonal is not read.
     pub(super) pairs: Vec<Vec<LinkSpec>>,
-    /// `access[i]`, forward is up.
+    /// `access[i]`; forward is from the host.
     pub(super) access: Vec<Option<LinkSpec>>,
 }
 
 impl Matrix {
-    /// A drawn matrix of these hosts.
+    /// A matrix of these hosts drawn from the PlanetLab model.
     pub fn synthetic(hosts: Hosts) -> Self {
         Self {
             hosts,
@@ -141,7 +140,7 @@ fn route(out: &Generated, a: &str, b: &str) -> Vec<String> {
     }
 }
 
-/// Reads an n×n matrix of text; the diagonal becomes `None`.
+/// Parses an n×n matrix of text. The diagonal becomes `None`.
 fn cells<T, E: Display>(
     n: usize,
     key: &str,

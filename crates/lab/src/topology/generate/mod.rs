@@ -1,7 +1,7 @@
-//! Networks by rule: hosts, links and paths from a few numbers.
+//! Generates networks: hosts, links and paths from a few parameters.
 //!
-//! A generator writes what a user could have written, so that a written host
-//! or link with the same name is laid over the generated one.
+//! A generator produces what a user could have written. A host or link that the topology gives explicitly overrides the
+//! properties of the generated one with the same name.
 
 mod collection;
 mod dumbbell;
@@ -22,53 +22,53 @@ use super::{HostSpec, LinkSpec, PathSpec, TopologyError};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-/// `[generate]`: one of the kinds, each with its own keys.
+/// `[generate]`: the kind of network, each with its own keys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Generate {
     /// Two groups of hosts on either side of one link.
     Dumbbell(Dumbbell),
-    /// Hosts around a core that limits nothing.
+    /// Hosts around an unlimited core.
     Star(Star),
-    /// A link per pair, with its own rate and round trip.
+    /// A link per pair, with its own rate and round-trip time.
     Matrix(Matrix),
     /// Transit routers, stub networks, hosts.
     TransitStub(Box<TransitStub>),
     /// The network of the evaluation of coordinated collection.
     Collection(Collection),
-    /// One client with several interfaces, one server.
+    /// A client with several interfaces, and a server.
     Multihomed(Multihomed),
 }
 
-/// What a generator wrote.
+/// The output of a generator.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Generated {
     /// Hosts by name, in order.
     pub hosts: IndexMap<String, HostSpec>,
     /// Links by name, in order.
     pub links: IndexMap<String, LinkSpec>,
-    /// Paths; each pair of hosts once, with its way back.
+    /// Paths; each pair of hosts once, with its return path.
     pub paths: Vec<PathSpec>,
 }
 
-/// So many hosts, or hosts of these names.
+/// A number of hosts, or their names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "a number of hosts or a list of their names")]
 pub enum Hosts {
-    /// `h1`, `h2` …
+    /// This many hosts: `h1`, `h2` …
     Count(usize),
-    /// These.
+    /// Hosts with these names.
     Names(Vec<String>),
 }
 
-/// All pairs of more hosts than this would take gigabytes while they are laid out.
+/// The most hosts; all pairs of more would take gigabytes during generation.
 const HOSTS_MAX: usize = 1_000;
 
 impl Generate {
-    /// Writes out the network; `seed` is the topology's.
+    /// Generates the network; `seed` is the topology's.
     ///
     /// # Errors
-    /// Numbers of hosts out of range, matrices that are not n×n, values that cannot be read.
+    /// If the number of hosts is out of range, a matrix is not n×n, or a value is invalid.
     pub fn expand(&self, seed: u64) -> Result<Generated, TopologyError> {
         match self {
             Self::Dumbbell(d) => d.expand(),
@@ -121,7 +121,7 @@ fn check_count(key: &str, n: usize) -> Result<(), TopologyError> {
     Err(TopologyError::value(format!("generate.{key}"), n, why))
 }
 
-/// The link from a host to the network; its forward half carries what the host sends.
+/// The name of the link from a host to the network; forward is from the host.
 fn access_name(host: &str) -> String {
     format!("{host}.access")
 }
@@ -134,7 +134,7 @@ fn down(host: &str) -> String {
     format!("{host}.access.rev")
 }
 
-/// All pairs (a, b) with a before b.
+/// All pairs (a, b) of names with a before b.
 fn pairs(names: &[String]) -> impl Iterator<Item = (&str, &str)> {
     let later = move |i: usize| names[i + 1..].iter().map(move |b| (names[i].as_str(), b.as_str()));
     (0..names.len()).flat_map(later)

@@ -1,4 +1,4 @@
-//! A client with several interfaces and a server.
+//! Multihomed: a client with several interfaces, and a server.
 
 use super::Generated;
 use crate::topology::{HostSpec, LinkSpec, PathSpec, TopologyError};
@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// `kind = "multihomed"`: host `client` with one interface per link, host `server` with one.
 ///
-/// Links `wan0`, `wan1` …, forward from the client; `server_access`, if
-/// given, is the link `server.access` that all paths share, forward from the server.
+/// The links are `wan0`, `wan1` …, forward from the client. With `server_access` all paths share the link
+/// `server.access`, forward from the server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Multihomed {

@@ -1,37 +1,34 @@
-//! A drawn matrix of PlanetLab-like paths.
+//! Draws a matrix of PlanetLab-like paths.
 //!
-//! Shaped after what UKAIRO §2 reports of 201 university hosts in 2010, one per
-//! site. The rate of a path is a product, so that a good host is good for many
-//! paths and ranking detours means something:
+//! The model follows what UKAIRO §2 reports of 201 university hosts in 2010, one per site. The rate of a path is a
+//! product, so that a good host is good for many paths and a ranking of detours is meaningful:
 //!
 //! rate = 17.5 Mbit/s × quality of both hosts × pair factor × (100 ms / RTT)^0.75,
-//! at most what the two hosts' access links let through.
+//! and at most the rate of the two hosts' access links.
 //!
-//! The distributions, all from the seed:
+//! All distributions are drawn from the seed:
 //!
-//! - A host is in one of five regions (weights and places below), 4 ms (one
-//!   deviation, one way) around its centre on a plane whose unit is a
-//!   millisecond of one-way delay.
-//! - Round trip of a pair, the same both ways: 2 × distance × inflation + the
-//!   two hosts' last miles, at least 2 ms. Inflation is log-normal (median 1.25,
-//!   σ 0.03: a larger σ makes more detours shorter than was measured); a tenth
-//!   of the pairs go a further 1.4 to 2.2 times as far, by policy, so that the
+//! - A host is in one of five regions (weights and centres below), with a standard deviation of 4 ms (one way) around
+//!   its centre, on a plane whose unit is a millisecond of one-way delay.
+//! - Round-trip time of a pair, the same in both directions: 2 × distance × inflation + the two hosts' last miles, at
+//!   least 2 ms. Inflation is log-normal (median 1.25, σ 0.03: a larger σ makes more detours shorter than was
+//!   measured). For a tenth of the pairs it is a further 1.4 to 2.2 times as large, as by routing policy, so that the
 //!   triangle inequality does not hold. A last mile is log-normal (median 1.5 ms, σ 0.7).
 //! - Quality of a host: log-normal (σ 0.15), the same in and out.
-//! - Pair factor of an ordered pair: log-normal (σ 0.45). It makes the best
-//!   detour another one for each path, which is why 50 detours are not enough for all.
-//! - Distance: TCP's rate falls with the round trip, by the window and by loss
-//!   (exponent 1); less here, as not every path is limited so. This term keeps the
-//!   best detours near the way. Round trips below 10 ms count as 10 ms.
-//! - Access of a host: 82 % have 100 Mbit/s both ways; the rest log-uniform
-//!   from 10 to 100 Mbit/s down, and a half to all of that up. No detour gets
-//!   past the access links of the ends: they decide how many paths gain nothing.
-//! - Loss of an ordered pair: none for three quarters, else log-uniform from a
-//!   hundredth to a quarter of what TCP Reno bears at this rate and round trip, at most
-//!   0.3 %. So the path's limit is its rate, as for the paper's figures, which iperf measured.
+//! - Pair factor of an ordered pair: log-normal (σ 0.45). Because of it each path has a different best detour, so that
+//!   50 detours are not enough for all paths.
+//! - Distance: TCP's rate falls with the round-trip time, because of its window and of loss (exponent 1). The exponent
+//!   is smaller here because not every path is limited by that. This term favours detours close to the direct route.
+//!   Round trips below 10 ms count as 10 ms.
+//! - Access of a host: 82 % have 100 Mbit/s in both directions; the rest is log-uniform from 10 to 100 Mbit/s down, and
+//!   a half to all of that up. Every detour shares the access links of the ends, which therefore determine how many
+//!   paths gain nothing.
+//! - Loss of an ordered pair: none for three quarters, else log-uniform from a hundredth to a quarter of the loss that
+//!   TCP Reno tolerates at this rate and round-trip time, at most 0.3 %. So the path's limit is its rate, as for the
+//!   paper's figures, which were measured with iperf.
 //!
-//! Fitted by random search at 201 hosts. Reached by seeds 1 to 10, the first 50
-//! hosts as the detour set, the other 151 as clients, rates as median over their pairs:
+//! The parameters were fitted by random search at 201 hosts. Results for the seeds 1 to 10, with the first 50 hosts as
+//! detours and the other 151 as clients, and rates as the median over their pairs:
 //!
 //! | What | Paper | Mean of the seeds | Range |
 //! |---|---|---|---|
@@ -52,22 +49,21 @@
 //! | client-specific-5 (Eq. 4), Mbit/s | more still | 28.6 | 26.7–30.3 |
 //! | Best of 50, Mbit/s | little more | 31.3 | 29.5–32.7 |
 //!
-//! Where it differs from PlanetLab: the median of the round trips through the best
-//! detours is 18 ms (12 to 22) above that of the direct ones, more than 10.9 ms, if that is
-//! what the paper means; detours chosen for latency alone lose rate on about a third
-//! of the paths, in the paper's Figure 5 on more than half.
+//! Differences from PlanetLab: the median of the round trips through the best detours is 18 ms (12 to 22) above that of
+//! the direct ones; in the paper it is 10.9 ms, if that is the quantity it means. Detours chosen for latency alone lose
+//! rate on about a third of the paths; in the paper's Figure 5 on more than half.
 //!
-//! Every host and pair has a generator of its own, so that the first n hosts
-//! of a larger network are the network of n hosts.
+//! Every host and pair has its own random generator, so that the first n hosts of a larger network are the network of n
+//! hosts.
 
 use super::matrix::Drawn;
 use crate::topology::{Draws, LinkSpec, Loss, derive_seed};
 use std::time::Duration;
 use thalweg_units::Rate;
 
-/// Share of hosts and centre (ms one way): North America west and east, Europe,
-/// East Asia, South America. Distances give the usual round trips: 60 ms
-/// across North America, 85 over the Atlantic, 120 over the Pacific.
+/// The share of hosts and centre (ms one way) of each region: North America west and east, Europe, East Asia, South
+/// America. The distances give the usual round trips: 60 ms across North America, 85 over the Atlantic, 120 over the
+/// Pacific.
 const REGIONS: [(f64, [f64; 2]); 5] = [
     (0.17, [0.0, 0.0]),
     (0.28, [30.0, 0.0]),
@@ -75,9 +71,9 @@ const REGIONS: [(f64, [f64; 2]); 5] = [
     (0.16, [-55.0, -20.0]),
     (0.06, [40.0, 60.0]),
 ];
-/// No two hosts share a machine room.
+/// The smallest round-trip time: no two hosts share a site.
 const RTT_MIN_MS: f64 = 2.0;
-/// A packet's payload in bits: 1,460 bytes.
+/// The payload of a packet, bits: 1,460 bytes.
 const SEGMENT_BITS: f64 = 11_680.0;
 
 struct Host {
@@ -134,7 +130,7 @@ fn access(draws: &mut Draws, scale: f64) -> LinkSpec {
     LinkSpec { rev: Some(Box::new(spec(down))), ..spec(up) }
 }
 
-/// The same for both orders of the pair.
+/// The round-trip time of a pair, the same for both orders.
 fn rtt_ms(seed: u64, i: usize, j: usize, hosts: &[Host]) -> f64 {
     let (a, b) = (i.min(j), i.max(j));
     let mut draws = Draws::new(derive_seed(seed, &format!("planetlab pair {a} {b}")));
@@ -148,13 +144,14 @@ fn rtt_ms(seed: u64, i: usize, j: usize, hosts: &[Host]) -> f64 {
     (2.0 * distance * inflation + last_miles).max(RTT_MIN_MS)
 }
 
-/// Before access links; `quality` is that of both hosts.
+/// The rate without access links; `quality` is the product of both hosts' qualities.
 fn rate_mbps(draws: &mut Draws, quality: f64, rtt_ms: f64) -> f64 {
     let distance = (100.0 / rtt_ms.max(10.0)).powf(0.75);
     (17.5 * quality * distance * draws.lognormal(1.0, 0.45)).clamp(0.5, 200.0)
 }
 
-/// At most a quarter of the loss at which Reno just reaches this rate: it could reach twice as much.
+/// Loss of at most a quarter of that at which Reno just reaches this rate, so that Reno could reach at least twice the
+/// rate.
 ///
 /// Mathis et al. 1997 (UKAIRO's reference \[27\]): rate = segment / RTT × √(3 / 2p), solved for p.
 fn loss(draws: &mut Draws, mbps: f64, rtt_ms: f64) -> Loss {
@@ -170,12 +167,12 @@ fn log_uniform(draws: &mut Draws, low: f64, high: f64) -> f64 {
     draws.between(low.ln(), high.ln()).exp()
 }
 
-/// Whole kilobits, so that the text form is exact.
+/// A rate in whole kbit/s, so that the text form is exact.
 fn kbps(mbps: f64) -> Rate {
     Rate::from_bps(((mbps * 1e3).round() as u64).max(1) * 1000)
 }
 
-/// Whole microseconds.
+/// A duration in whole microseconds, so that the text form is exact.
 fn ms(ms: f64) -> Duration {
     Duration::from_micros((ms * 1e3).round() as u64)
 }

@@ -1,12 +1,12 @@
-//! A star: every host on its own access link to a core that limits nothing.
+//! A star: every host has its own access link to an unlimited core.
 
 use super::{Generated, Hosts, access_name, down, pairs, up};
 use crate::topology::{LinkSpec, TopologyError};
 use serde::{Deserialize, Serialize};
 
-/// `kind = "star"`: a path is the sender's access link up and the receiver's down.
+/// `kind = "star"`: a path is the sender's access link upstream and the receiver's downstream.
 ///
-/// Links `NAME.access`; forward is up (from the host), reverse is down.
+/// The links are `NAME.access`; forward is upstream (from the host), reverse is downstream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Star {

@@ -1,4 +1,4 @@
-//! Transit-stub: routers of transit providers, stub networks on them, hosts in those.
+//! Transit-stub: routers of transit providers, stub networks at the routers, and hosts in the stub networks.
 
 use super::{Generated, access_name, check_count, down, pairs, up};
 use crate::topology::{Draws, LinkSpec, TopologyError, derive_seed};
@@ -7,13 +7,11 @@ use std::time::Duration;
 
 /// `kind = "transit-stub"` (after Zegura, Calvert, Bhattacharjee 1996).
 ///
-/// Transit routers `t1` … form a ring; every further pair is joined with
-/// probability 0.3. The links are `t1_t2`, with `transit_link.delay` × a
-/// uniform draw from 0.5 to 1.5. Each transit router has `stubs` stub networks
-/// `t1s1` … on links `t1s1.uplink` (forward is up), each stub network `hosts`
-/// hosts `t1s1h1` … on links `t1s1h1.access` (forward is up). A path takes the
-/// transit links with the smallest delay in sum; within a stub it takes the two
-/// access links alone.
+/// Transit routers `t1` … form a ring; every other pair is linked with probability 0.3. The links are `t1_t2` …, with a
+/// delay of `transit_link.delay` × a uniform draw from 0.5 to 1.5. Each transit router has `stubs` stub networks `t1s1`
+/// … on links `t1s1.uplink`, and each stub network has `hosts` hosts `t1s1h1` … on links `t1s1h1.access`; forward is
+/// upstream in both. A path takes the transit links with the smallest total delay; within a stub network it takes only
+/// the two access links.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TransitStub {
@@ -32,13 +30,13 @@ pub struct TransitStub {
 }
 
 const CHORD_PROBABILITY: f64 = 0.3;
-/// Shortest paths take T³ steps.
+/// The most transit routers: computing the shortest paths takes T³ steps.
 const TRANSIT_MAX: usize = 200;
 
-/// Where a host is, from 0: transit router, stub on it.
-type Place = (usize, usize);
+/// A stub network: the transit router and the number of the stub at it, both from 0.
+type Stub = (usize, usize);
 
-/// All-pairs shortest paths: `next[i][j]` is the router after i towards j, T×T.
+/// All-pairs shortest paths: `next[i][j]`, T×T, is the router after i towards j.
 struct Core {
     next: Vec<Vec<usize>>,
 }
@@ -55,26 +53,26 @@ impl TransitStub {
         }
         let mut out = Generated::default();
         let core = self.core(seed, &mut out);
-        let places = self.stubs_and_hosts(&mut out);
+        let stubs_of_hosts = self.stubs_and_hosts(&mut out);
         let names: Vec<_> = out.hosts.keys().cloned().collect();
         for (a, b) in pairs(&names) {
             let (Some(from), Some(to)) = (out.hosts.get_index_of(a), out.hosts.get_index_of(b))
             else {
                 continue;
             };
-            out.path(a, b, core.route((a, places[from]), (b, places[to])));
+            out.path(a, b, core.route((a, stubs_of_hosts[from]), (b, stubs_of_hosts[to])));
         }
         Ok(out)
     }
 
-    /// The transit links and the shortest paths over them.
+    /// Adds the transit links. Returns the shortest paths over them.
     fn core(&self, seed: u64, out: &mut Generated) -> Core {
         let t = self.transit;
         let mut draws = Draws::new(derive_seed(seed, "transit-stub"));
         let mut delay = vec![vec![None; t]; t];
         for (i, j) in (0..t).flat_map(|i| (i + 1..t).map(move |j| (i, j))) {
             let ring = j == i + 1 || (i == 0 && j == t - 1);
-            // Drawn for every pair, so that the sequence does not hang on the ring.
+            // Drawn for every pair, so that the sequence of draws does not depend on the ring.
             let (chord, stretch) = (draws.chance(CHORD_PROBABILITY), draws.between(0.5, 1.5));
             if ring || chord {
                 let mut link = self.transit_link.clone();
@@ -87,25 +85,26 @@ impl TransitStub {
         Core::shortest(&delay)
     }
 
-    fn stubs_and_hosts(&self, out: &mut Generated) -> Vec<Place> {
-        let mut places = Vec::new();
+    fn stubs_and_hosts(&self, out: &mut Generated) -> Vec<Stub> {
+        let mut stubs_of_hosts = Vec::new();
         for (t, s) in (0..self.transit).flat_map(|t| (0..self.stubs).map(move |s| (t, s))) {
             out.link(uplink((t, s)), &self.stub_link);
             for h in 1..=self.hosts {
                 let name = format!("t{}s{}h{h}", t + 1, s + 1);
                 out.host(&name);
                 out.link(access_name(&name), &self.access);
-                places.push((t, s));
+                stubs_of_hosts.push((t, s));
             }
         }
-        places
+        stubs_of_hosts
     }
 }
 
 impl Core {
-    /// Floyd and Warshall. `delay[i][j]`, T×T, `None` = no link.
+    /// Computes the shortest paths (Floyd–Warshall). `delay[i][j]`, T×T; `None`: no link.
     ///
-    /// A link costs a nanosecond besides its delay: of equal delays the fewest hops.
+    /// The cost of a link is its delay and a nanosecond, so that of paths with equal delay the one with the fewest hops
+    /// is chosen.
     fn shortest(delay: &[Vec<Option<Duration>>]) -> Self {
         let t = delay.len();
         let cost = |d: &Option<Duration>| d.map_or(u128::MAX / 4, |d| d.as_nanos() + 1);
@@ -124,7 +123,7 @@ impl Core {
         Self { next }
     }
 
-    fn route(&self, (a, from): (&str, Place), (b, to): (&str, Place)) -> Vec<String> {
+    fn route(&self, (a, from): (&str, Stub), (b, to): (&str, Stub)) -> Vec<String> {
         let mut links = vec![up(a)];
         if from != to {
             links.push(format!("{}.fwd", uplink(from)));
@@ -141,7 +140,7 @@ impl Core {
     }
 }
 
-fn uplink((t, s): Place) -> String {
+fn uplink((t, s): Stub) -> String {
     format!("t{}s{}.uplink", t + 1, s + 1)
 }
 

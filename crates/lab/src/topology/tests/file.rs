@@ -1,4 +1,4 @@
-//! Reading and writing topology files.
+//! Parsing and formatting topology files.
 
 use super::{refused, resolved};
 use crate::topology::{CrossKind, Gilbert, LinkSpec, Loss, Probability, Queue, Reorder, Topology};
@@ -14,7 +14,7 @@ fn example() -> String {
 }
 
 #[test]
-fn the_example_of_the_documentation_reads_and_resolves() {
+fn the_documented_example_is_parsed_and_resolved() {
     let topology = Topology::from_toml(&example()).unwrap();
     assert_eq!(topology.seed, 1);
     assert_eq!(topology.bin, Duration::from_millis(100));
@@ -29,7 +29,7 @@ fn the_example_of_the_documentation_reads_and_resolves() {
 }
 
 #[test]
-fn what_is_written_out_reads_back_the_same() {
+fn a_topology_survives_a_round_trip_through_text() {
     let topology = Topology::from_toml(&example()).unwrap();
     let text = topology.to_toml().unwrap();
     assert_eq!(Topology::from_toml(&text).unwrap_or_else(|e| panic!("{e}\n{text}")), topology);
@@ -45,7 +45,7 @@ fn hosts_and_links_keep_the_order_of_the_file() {
 }
 
 #[test]
-fn every_form_of_loss_and_queue_reads() {
+fn every_form_of_loss_and_queue_is_parsed() {
     let net = resolved(
         "[link.a]\nloss = \"1 %\"\nqueue = \"1 BDP of 40 ms\"\n\
          [link.b]\nloss = { good_to_bad = \"0.1 %\", bad_to_good = 0.1 }\nqueue = \"64 kB\"\n\
@@ -79,7 +79,7 @@ fn an_unknown_key_is_named_with_its_line_and_the_nearest_key() {
 }
 
 #[test]
-fn a_bad_value_is_shown_with_a_right_one() {
+fn an_error_shows_the_invalid_value_and_a_valid_example() {
     for (toml, shown, example) in [
         ("[link.core]\nrate = \"40\"\n", "40", "40 Mbit/s"),
         ("[link.core]\ndelay = \"5 parsec\"\n", "5 parsec", "5 ms"),
@@ -94,7 +94,7 @@ fn a_bad_value_is_shown_with_a_right_one() {
 }
 
 proptest! {
-    /// Whatever is done to the text, it is accepted or refused, never a panic.
+    /// Any change of the text is accepted or rejected without a panic.
     #[test]
     fn a_damaged_file_is_refused_or_read(
         at in 0..1000_usize,
@@ -111,7 +111,7 @@ proptest! {
         }
     }
 
-    /// A link built in code means the same after a file.
+    /// A link built in code is the same after a round trip through a file.
     #[test]
     fn any_link_survives_the_file(
         kbps in 1..100_000_u64,

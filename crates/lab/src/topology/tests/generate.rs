@@ -1,4 +1,4 @@
-//! Every generator resolves, joins all pairs, and repeats itself.
+//! Every generator gives a valid network that joins all pairs and depends only on the seed.
 
 mod collection;
 mod planetlab;
@@ -52,7 +52,7 @@ fn every_kind_joins_all_pairs_with_rate_and_delay() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_network_and_another_another() {
+fn a_network_depends_only_on_the_seed() {
     for keys in kinds() {
         assert_eq!(generated(&keys), generated(&keys), "{keys}");
     }
@@ -74,7 +74,7 @@ fn a_dumbbell_crosses_its_bottleneck_only_between_the_groups() {
 }
 
 #[test]
-fn a_star_goes_up_and_down() {
+fn a_star_path_uses_both_access_links() {
     let net = generated(&kinds()[2]);
     assert_eq!(route(&net, "z", "x"), ["z.access.fwd", "x.access.rev"]);
 }
@@ -87,7 +87,7 @@ fn a_multihomed_client_reaches_the_server_over_each_link() {
 }
 
 #[test]
-fn what_is_written_is_laid_over_what_is_generated() {
+fn written_properties_override_generated_ones() {
     let net = resolved(
         "[host.extra]\n[host.y]\nnames = [\"www.example\"]\n\
          [link.\"x.access\"]\nrate = \"1 Mbit/s\"\nrev = { loss = \"1 %\" }\n\
@@ -119,7 +119,7 @@ fn a_written_matrix_is_taken_from_row_to_column() {
 }
 
 #[test]
-fn a_wrong_matrix_or_number_is_told() {
+fn an_invalid_matrix_or_number_is_named_in_the_error() {
     let generate = |keys: &str| refused(&format!("[generate]\n{keys}\n"));
     for (keys, word) in [
         ("kind = \"matrix\"\nhosts = 2", "rtt"),
@@ -146,8 +146,8 @@ fn transit_paths_are_shortest_by_delay() {
         let links = net.path_links(a, b).unwrap().iter();
         links.map(|&l| net.links[l].config.delay).sum::<Duration>()
     };
-    // Shortest paths hold the triangle inequality over the transit core: what a
-    // third host adds is at least its own stub and access link, twice.
+    // Shortest paths obey the triangle inequality over the transit core: a detour by a third host adds at least that
+    // host's stub and access links, twice.
     let own = 2 * (Duration::from_millis(5) + Duration::from_millis(5));
     let stub = |host: usize| host / 2;
     let triples = (0..36).flat_map(|a| (0..36).flat_map(move |b| (0..36).map(move |c| (a, b, c))));

@@ -1,4 +1,4 @@
-//! Whole topologies, as users write them.
+//! Tests of whole topologies as users write them.
 
 mod file;
 mod generate;
@@ -6,12 +6,12 @@ mod resolve;
 
 use super::{Resolved, Topology};
 
-/// The topology of a file that is right.
+/// The resolved topology of a valid file.
 fn resolved(toml: &str) -> Resolved {
     Topology::from_toml(toml).and_then(|t| t.resolve()).unwrap_or_else(|e| panic!("{e}\n{toml}"))
 }
 
-/// What a file that is wrong is told, by the reader or by `resolve`.
+/// The error of an invalid file, from the parser or from `resolve`.
 fn refused(toml: &str) -> String {
     match Topology::from_toml(toml).and_then(|t| t.resolve()) {
         Ok(_) => panic!("accepted:\n{toml}"),

@@ -1,4 +1,4 @@
-//! From names to indices: addresses, paths, halves, defaults.
+//! Resolving names to indices: addresses, paths, directions, defaults.
 
 use super::{refused, resolved, route};
 use crate::topology::{LinkSpec, PathSpec, Topology};
@@ -33,14 +33,14 @@ fn addresses_follow_host_and_interface_numbers() {
 }
 
 #[test]
-fn a_path_leads_back_over_the_other_halves() {
+fn the_return_path_uses_the_opposite_directions() {
     let net = resolved(&with("[[path]]\nfrom = \"a\"\nto = \"b\"\nlinks = [\"x\", \"y.rev\"]\n"));
     assert_eq!(route(&net, "a", "b"), ["x.fwd", "y.rev"]);
     assert_eq!(route(&net, "b", "a"), ["y.fwd", "x.rev"]);
 }
 
 #[test]
-fn a_way_back_of_its_own_takes_reverse_halves() {
+fn an_explicit_return_path_uses_reverse_directions() {
     let path = "[[path]]\nfrom = \"a\"\nto = \"b\"\nlinks = [\"one\"]\nback = [\"y\", \"x.fwd\"]\n";
     let net = resolved(&with(path));
     assert_eq!(route(&net, "a", "b"), ["one"]);
@@ -48,7 +48,7 @@ fn a_way_back_of_its_own_takes_reverse_halves() {
 }
 
 #[test]
-fn one_way_paths_have_no_way_back() {
+fn one_way_paths_have_no_return_path() {
     let path = "[[path]]\nfrom = \"a\"\nto = \"b\"\nlinks = [\"one\"]\noneway = true\n";
     let net = resolved(&with(path));
     assert_eq!(net.path_links(1, 0), None);
@@ -89,7 +89,7 @@ fn two_paths_for_one_pair_conflict_unless_equal() {
 }
 
 #[test]
-fn unknown_names_are_told_with_the_nearest() {
+fn an_unknown_name_is_reported_with_the_nearest_one() {
     for (toml, nearest) in [
         ("[host.server]\n[host.b]\n[[path]]\nfrom = \"sever\"\nto = \"b\"\nlinks = []\n", "server"),
         (
@@ -110,7 +110,7 @@ fn unknown_names_are_told_with_the_nearest() {
 }
 
 #[test]
-fn contradictions_are_refused() {
+fn invalid_and_contradictory_keys_are_rejected() {
     for (toml, word) in [
         ("[host.a]\n[[path]]\nfrom = \"a\"\nto = \"a\"\nlinks = []\n", "itself"),
         ("[host.a]\nnames = [\"b\"]\n[host.b]\n", "another host"),
@@ -152,7 +152,7 @@ fn limits_and_round_trips_follow_the_path() {
 }
 
 #[test]
-fn seeds_of_links_hang_on_their_names_alone() {
+fn seeds_of_links_depend_only_on_their_names() {
     let base = Topology::default().link("a", LinkSpec::default()).resolve().unwrap();
     let more = Topology::default().link("z", LinkSpec::default()).link("a", LinkSpec::default());
     let more = more.resolve().unwrap();

@@ -1,8 +1,8 @@
 //! Background traffic as real flows: infinite TCP downloads, and on–off streams of UDP.
 //!
-//! "Each background flow is an infinite FTP with a probability of 0.75. Otherwise, it is an on-off CBR UDP
-//! flow" (§VI). One program sends all flows of domain B, another one receives them in domain A: host
-//! `bg-b` and `bg-a` have an interface at every node where a flow may end.
+//! "Each background flow is an infinite FTP with a probability of 0.75. Otherwise, it is an on-off CBR UDP flow" (§VI).
+//! One program sends all flows in domain B, another one receives them in domain A: the hosts `bg-b` and `bg-a` have an
+//! interface at every node where a flow may end.
 
 mod receive;
 mod send;
@@ -14,12 +14,12 @@ pub use send::{Args as SendArgs, run as send};
 use super::Scene;
 use thalweg_sim::collection::{Background, OnOff, Topology, background_ends};
 
-/// TCP and UDP port of the receiver. A topology's classes name it.
+/// The receiver's TCP and UDP port. Traffic classes of topologies refer to it.
 const PORT: u16 = 9100;
 
 /// Which flows there are.
 #[derive(Clone, Copy, Debug, clap::Args)]
-struct Which {
+struct FlowArgs {
     #[command(flatten)]
     scene: Scene,
     /// How many; a quarter crosses the first peering point
@@ -27,7 +27,7 @@ struct Which {
     flows: u32,
 }
 
-/// The first peering point's share to the second's: the paper's headline.
+/// The ratio of the flows over the first peering point to those over the second: that of the paper's main result.
 const RATIO: (u32, u32) = (1, 3);
 
 /// A flow between interfaces `bg-b:from` and `bg-a:to`.
@@ -35,11 +35,11 @@ const RATIO: (u32, u32) = (1, 3);
 struct Flow {
     from: usize,
     to: usize,
-    /// At the pace of the scene; absent: an infinite download.
+    /// A UDP stream at the pace of the scene; `None`: an infinite download.
     stream: Option<OnOff>,
 }
 
-impl Which {
+impl FlowArgs {
     fn drawn(&self) -> Vec<Flow> {
         let Scene { seed, pace } = self.scene;
         let net = Topology::transit_stub(seed);
@@ -56,7 +56,7 @@ impl Which {
     }
 }
 
-/// The name of an interface of `bg-a` or `bg-b`, as the lab gives it.
+/// The lab's name of an interface of `bg-a` or `bg-b`.
 fn interface(host: &str, at: usize) -> String {
     if at == 0 { host.to_owned() } else { format!("{host}.wan{at}") }
 }

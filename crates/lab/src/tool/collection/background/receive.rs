@@ -1,6 +1,6 @@
-//! The receiving end of all background flows: counts, and writes the goodput of each over time.
+//! Receives all background flows, and writes the bytes of each over time.
 
-use super::{PORT, Which};
+use super::{FlowArgs, PORT};
 use crate::tool::{collection::now, net, output};
 use anyhow::Context;
 use serde_json::json;
@@ -17,14 +17,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bytes thrown away at once.
+/// Bytes read and discarded at once.
 const BUFFER: usize = 64 * 1024;
 
 /// Arguments of `collection background-receive`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
+    which: FlowArgs,
     /// Writes JSON lines: `{"at": s since 1970, "bytes": [of each flow since the line before]}`; the
     /// first line is `{"streams": [whether a flow is a UDP stream]}`
     #[arg(long, value_name = "FILE")]
@@ -37,10 +37,10 @@ pub struct Args {
     duration: Duration,
 }
 
-/// Bytes by flow.
+/// Bytes received by each flow.
 type Counts = Arc<[AtomicU64]>;
 
-/// Receives until the end.
+/// Receives for the given duration.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let deadline = Instant::now() + args.duration;
     let flows = args.which.drawn();
@@ -63,13 +63,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         thread::sleep(at.saturating_duration_since(Instant::now()));
         let bytes: Vec<u64> = counts.iter().map(|c| c.swap(0, Ordering::Relaxed)).collect();
         writeln!(out, "{}", json!({ "at": now(), "bytes": bytes }))?;
-        // Others read while it is written.
+        // Other programs read the file while it is written.
         out.flush()?;
     }
     Ok(())
 }
 
-/// A thread for each connection; there are no more than flows, but for those that are made anew.
+/// Starts a thread for each connection. There are as many connections as TCP flows, and those that replace broken ones.
 fn accept_all(listener: &TcpListener, counts: &Counts) {
     while let Ok((stream, _)) = listener.accept() {
         let counts = counts.clone();

@@ -1,6 +1,6 @@
-//! The sending end of all background flows.
+//! Sends all background flows.
 
-use super::{Flow, PORT, Which, interface, udp};
+use super::{Flow, FlowArgs, PORT, interface, udp};
 use crate::tool::{
     collection::resolve,
     net::{self, TcpOptions},
@@ -18,16 +18,16 @@ use thalweg_sim::random;
 
 /// Bytes per write.
 const CHUNK: usize = 64 * 1024;
-/// A blocked write looks at the clock this often.
+/// The write timeout, after which a blocked writer checks the deadline.
 const WRITE_SLICE: Duration = Duration::from_millis(200);
-/// Between a connection that broke and the next.
+/// The pause between a broken connection and the next one.
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// Arguments of `collection background-send`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
+    which: FlowArgs,
     /// End after this time
     #[arg(long = "for", value_name = "TIME", default_value = "1h", value_parser = net::parse_span)]
     duration: Duration,
@@ -38,19 +38,19 @@ pub struct Args {
 
 /// A flow with its addresses.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Placed {
+pub(super) struct FlowEnds {
     pub number: u16,
     pub from: IpAddr,
     pub to: SocketAddr,
 }
 
-/// Sends until the end.
+/// Sends for the given duration.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let deadline = Instant::now() + args.duration;
     let flows = args.which.drawn();
     let mut threads = Vec::new();
     for (number, flow) in flows.iter().enumerate() {
-        let placed = place(number, flow)?;
+        let placed = resolve_addresses(number, flow)?;
         let (stream, packet) = (flow.stream, usize::from(args.packet));
         let random = random::stream(args.which.scene.seed, "on and off", number as u64);
         threads.push(thread::spawn(move || match stream {
@@ -68,14 +68,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn place(number: usize, flow: &Flow) -> anyhow::Result<Placed> {
+fn resolve_addresses(number: usize, flow: &Flow) -> anyhow::Result<FlowEnds> {
     let from = resolve(&interface("bg-b", flow.from), 0)?.ip();
     let to = resolve(&interface("bg-a", flow.to), PORT)?;
-    Ok(Placed { number: u16::try_from(number)?, from, to })
+    Ok(FlowEnds { number: u16::try_from(number)?, from, to })
 }
 
-/// An infinite download. A connection that breaks on its crowded way is made anew.
-fn download(flow: Placed, deadline: Instant) -> anyhow::Result<()> {
+/// Sends an infinite download. A connection that breaks on its congested path is replaced.
+fn download(flow: FlowEnds, deadline: Instant) -> anyhow::Result<()> {
     let options = TcpOptions { from: Some(flow.from), congestion: None };
     while Instant::now() < deadline {
         if let Err(e) = one_connection(flow, &options, deadline) {
@@ -86,7 +86,7 @@ fn download(flow: Placed, deadline: Instant) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn one_connection(flow: Placed, options: &TcpOptions, deadline: Instant) -> anyhow::Result<()> {
+fn one_connection(flow: FlowEnds, options: &TcpOptions, deadline: Instant) -> anyhow::Result<()> {
     let mut stream = net::connect_tcp(flow.to, options)?;
     stream.set_write_timeout(Some(WRITE_SLICE))?;
     stream.write_all(&flow.number.to_be_bytes())?;

@@ -1,6 +1,6 @@
-//! An on–off stream of UDP at a constant rate while it is on.
+//! A UDP stream that is on and off by turns, with a constant rate while it is on.
 
-use super::send::Placed;
+use super::send::FlowEnds;
 use crate::tool::{net, pace};
 use std::{
     net::{SocketAddr, UdpSocket},
@@ -11,13 +11,13 @@ use thalweg_sim::{
     random::{self, Stream},
 };
 
-/// Periods are no shorter: a sleep is not exact to less.
+/// The shortest period: sleeps are not more precise.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// Sends datagrams of `packet` bytes until `deadline`. Times on and off are exponential with the means of
-/// `stream`, as in the simulator.
+/// Sends datagrams of `packet` bytes until `deadline`. The lengths of on and off periods are exponential with the means
+/// of `stream`, as in the simulator.
 pub(super) fn stream(
-    flow: Placed,
+    flow: FlowEnds,
     stream: OnOff,
     packet: usize,
     mut random: Stream,

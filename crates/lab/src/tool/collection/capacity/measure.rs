@@ -1,4 +1,4 @@
-//! The measurement of all pairs.
+//! Measures the capacity between all pairs of hosts.
 
 use super::{DATA, ORDERS, Order, Outcome};
 use crate::tool::{
@@ -23,7 +23,7 @@ use thalweg_sim::{
 };
 use thalweg_units::ByteSize;
 
-/// Between the end of its patience with a bistro and that of the bistro.
+/// How much longer than the limit of a measurement to wait for a bistro's result.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// Arguments of `collection capacity`.
@@ -51,7 +51,7 @@ pub struct Args {
     measured: Option<PathBuf>,
 }
 
-/// An ordered pair of hosts, and the links it uses.
+/// An ordered pair of hosts, and the links between them.
 #[derive(Clone, Debug)]
 struct Pair {
     from: String,
@@ -59,7 +59,7 @@ struct Pair {
     links: BTreeSet<u32>,
 }
 
-/// Measures and writes.
+/// Measures or reads the capacities and writes them, with errors if asked to.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let rates = match &args.measured {
         Some(file) => read(file)?,
@@ -90,8 +90,8 @@ fn read(file: &std::path::Path) -> anyhow::Result<Rates> {
     Ok(text.lines().filter_map(line).collect())
 }
 
-/// All pairs, several at a time where they share no link, so that none is "traffic corresponding
-/// to other bistro pairs" to another.
+/// Measures all pairs, several at a time if they share no link, so that no measurement is "traffic corresponding to
+/// other bistro pairs" for another one.
 fn measure(args: &Args) -> anyhow::Result<Rates> {
     let pairs = pairs(args.scene.seed);
     let state = Mutex::new(State { waiting: pairs, busy: BTreeSet::new(), done: Vec::new() });
@@ -107,10 +107,10 @@ fn measure(args: &Args) -> anyhow::Result<Rates> {
     Ok(rates)
 }
 
-/// Eight hosts form no more pairs at a time that share none, with both directions.
+/// The most simultaneous measurements: eight hosts form at most eight ordered pairs that share no link.
 const AT_ONCE: usize = 8;
-/// How often a worker looks for a pair whose links are free.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often a worker looks for a pair whose links are unused.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 struct State {
     waiting: Vec<Pair>,
@@ -129,7 +129,7 @@ fn work(state: &Mutex<State>, args: &Args) -> anyhow::Result<()> {
             state.take()
         };
         let Some(pair) = next else {
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
             continue;
         };
         let rate = order(&pair, args);
@@ -146,7 +146,7 @@ fn work(state: &Mutex<State>, args: &Args) -> anyhow::Result<()> {
 }
 
 impl State {
-    /// The first pair that shares no link with one that is being measured.
+    /// Takes the first pair that shares no link with the pairs being measured.
     fn take(&mut self) -> Option<Pair> {
         let free = |pair: &Pair| pair.links.is_disjoint(&self.busy);
         let at = self.waiting.iter().position(free)?;
@@ -156,7 +156,7 @@ impl State {
     }
 }
 
-/// Every ordered pair but those from the destination, which has nothing to send.
+/// Every ordered pair of hosts except those from the destination, which sends nothing.
 fn pairs(seed: u64) -> Vec<Pair> {
     let net = Topology::transit_stub(seed);
     let nodes = bistros(&net, seed);
@@ -171,7 +171,7 @@ fn pairs(seed: u64) -> Vec<Pair> {
     all.filter(|(from, to)| from != to).map(pair).collect()
 }
 
-/// Has a pair measured; bit/s.
+/// Asks a host to measure a pair. Returns the rate, bit/s.
 fn order(pair: &Pair, args: &Args) -> anyhow::Result<f64> {
     let to = resolve(&pair.to, DATA)?;
     let at = resolve(&pair.from, ORDERS)?;
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_capacities_are_the_measured_ones_within_the_bound() {
+    fn wrong_capacities_differ_from_measured_ones_within_the_bound() {
         let dir = tempfile::tempdir().unwrap();
         let (right, wrong) = (dir.path().join("right.csv"), dir.path().join("wrong.csv"));
         let table: String = (1..=7).map(|s| format!("s{s},d,1000000\n")).collect();

@@ -1,4 +1,4 @@
-//! What one TCP connection attains between two bistros: the capacities of G_H (§VI).
+//! The rate of one TCP connection between two bistros: the capacities of G_H (§VI).
 //!
 //! "… by measuring the TCP throughput between each pair of bistros separately while sending a 5 MByte file
 //! between these bistros. We repeat the measurement 10 times and take the average."
@@ -12,26 +12,28 @@ pub use serve::{Args as ServeArgs, run as serve};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
-/// Where a bistro takes orders, and where it takes the data of others.
+/// The port at which a bistro accepts orders.
 const ORDERS: u16 = 9200;
+/// The port at which a bistro accepts the data of others.
 const DATA: u16 = 9201;
 
-/// What a bistro is to do.
+/// A measurement that a bistro is asked to make.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Order {
     to: SocketAddr,
-    /// Of each transfer.
+    /// Bytes of each transfer.
     bytes: u64,
     times: u32,
-    /// What is not over by then counts as far as it came, s.
+    /// The time limit of the measurement, s; a transfer that is not complete by then counts with the bytes that
+    /// arrived.
     longest: f64,
 }
 
-/// What came of it.
+/// The result of a measurement.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Outcome {
     /// Bytes that arrived.
     bytes: u64,
-    /// From the first connection's start to the last one's end.
+    /// The time from the start of the first connection to the end of the last one.
     seconds: f64,
 }

@@ -1,4 +1,4 @@
-//! A bistro's end: sends as it is told, and takes what others send.
+//! A bistro's part of the measurement: sends as ordered, and receives from others.
 
 use super::{DATA, ORDERS, Order, Outcome};
 use crate::tool::{
@@ -16,10 +16,10 @@ use thalweg_console::note;
 
 /// Bytes per write.
 const CHUNK: usize = 64 * 1024;
-/// A blocked write looks at the clock this often.
+/// The write timeout, after which a blocked writer checks the deadline.
 const WRITE_SLICE: Duration = Duration::from_millis(50);
-/// An order may be as long in coming.
-const PATIENCE: Duration = Duration::from_secs(3600);
+/// How long to wait for an order on a connection.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Arguments of `collection capacity-serve`.
 #[derive(Debug, clap::Args)]
@@ -29,32 +29,32 @@ pub struct Args {
     duration: Duration,
 }
 
-/// Serves until the end.
+/// Serves for the given duration.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let data = net::listen(&format!("0.0.0.0:{DATA}"))?;
     let orders = net::listen(&format!("0.0.0.0:{ORDERS}"))?;
     output::ready(orders.local_addr()?)?;
-    thread::spawn(move || each(&data, take));
-    thread::spawn(move || each(&orders, obey));
+    thread::spawn(move || serve_connections(&data, take));
+    thread::spawn(move || serve_connections(&orders, carry_out_order));
     thread::sleep(args.duration);
     Ok(())
 }
 
-fn each(listener: &TcpListener, serve: fn(TcpStream) -> anyhow::Result<()>) {
+fn serve_connections(listener: &TcpListener, serve: fn(TcpStream) -> anyhow::Result<()>) {
     while let Ok((stream, _)) = listener.accept() {
         thread::spawn(move || serve(stream).unwrap_or_else(|e| note!("capacity: {e:#}")));
     }
 }
 
-/// Takes a transfer to its end, and says so.
+/// Receives a transfer and confirms its end.
 fn take(mut stream: TcpStream) -> anyhow::Result<()> {
     let mut buffer = vec![0; CHUNK];
     while stream.read(&mut buffer)? > 0 {}
     Ok(stream.write_all(&[1])?)
 }
 
-fn obey(stream: TcpStream) -> anyhow::Result<()> {
-    let mut control = Control::new(stream, PATIENCE)?;
+fn carry_out_order(stream: TcpStream) -> anyhow::Result<()> {
+    let mut control = Control::new(stream, ORDER_TIMEOUT)?;
     let order: Order = control.receive()?;
     let begun = Instant::now();
     let deadline = begun + Duration::from_secs_f64(order.longest);
@@ -67,7 +67,7 @@ fn obey(stream: TcpStream) -> anyhow::Result<()> {
     control.send(&Outcome { bytes, seconds: begun.elapsed().as_secs_f64() })
 }
 
-/// One transfer; how much of it arrived.
+/// Makes one transfer. Returns the number of bytes that arrived.
 fn transfer(order: &Order, deadline: Instant) -> anyhow::Result<u64> {
     let mut stream = net::connect_tcp(order.to, &TcpOptions::default())?;
     stream.set_write_timeout(Some(WRITE_SLICE))?;

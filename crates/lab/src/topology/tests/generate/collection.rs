@@ -10,7 +10,7 @@ fn rate(net: &crate::topology::Resolved, link: &str) -> Rate {
 }
 
 #[test]
-fn it_has_the_papers_rates_and_round_trips() {
+fn the_network_has_the_rates_and_round_trips_of_the_paper() {
     let net = generated("kind = \"collection\"");
     assert_eq!(rate(&net, "a0_b0.rev"), Rate::from_bps(5_000_000));
     assert_eq!(rate(&net, "a1_b1.fwd"), Rate::from_bps(5_000_000));
@@ -22,7 +22,7 @@ fn it_has_the_papers_rates_and_round_trips() {
 }
 
 #[test]
-fn a_faster_pace_is_the_same_network_in_less_time() {
+fn a_faster_pace_scales_rates_and_delays_only() {
     let (once, tenfold) = ("kind = \"collection\"", "kind = \"collection\"\npace = 10.0");
     let (once, tenfold) = (generated(once), generated(tenfold));
     assert_eq!(rate(&tenfold, "a0_b0.rev"), Rate::from_bps(50_000_000));

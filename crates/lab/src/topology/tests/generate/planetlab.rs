@@ -1,4 +1,4 @@
-//! Drawn PlanetLab paths have what UKAIRO §2 found, at its number of hosts.
+//! Drawn PlanetLab paths have the properties that UKAIRO §2 reports, at its number of hosts.
 
 use crate::topology::{
     Generate, Resolved, Topology,
@@ -7,13 +7,13 @@ use crate::topology::{
 use std::ops::Range;
 
 const HOSTS: usize = 201;
-/// Hosts are drawn alike, so that the first ones are a random set.
+/// The detours. Hosts are independent draws, so the first ones are a random set.
 const DETOURS: Range<usize> = 0..50;
 const CLIENTS: Range<usize> = 50..HOSTS;
 
-/// What a user sees of the network, n×n from row to column.
+/// The network as a user would measure it, n×n from row to column.
 struct Measured {
-    /// Mbit/s, access links included; 0 from a host to itself.
+    /// Mbit/s, including access links; 0 from a host to itself.
     rate: Vec<Vec<f64>>,
     rtt_ms: Vec<Vec<f64>>,
 }
@@ -40,7 +40,7 @@ fn pairs(hosts: Range<usize>) -> impl Iterator<Item = (usize, usize)> {
 }
 
 impl Measured {
-    /// Mbit/s through `l`, the smaller of the two legs; 0 if `l` is an end.
+    /// The rate through `l`, Mbit/s: the smaller rate of the two legs; 0 if `l` is an end.
     fn via(&self, i: usize, l: usize, j: usize) -> f64 {
         self.rate[i][l].min(self.rate[l][j])
     }
@@ -63,7 +63,7 @@ impl Measured {
         gains.iter().sum::<f64>() / gains.len() as f64
     }
 
-    /// The five detours of the highest score.
+    /// The five detours with the highest scores.
     fn top(score: impl Fn(usize) -> f64) -> Vec<usize> {
         let mut scored: Vec<_> = DETOURS.map(|l| (l, score(l))).collect();
         scored.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -75,12 +75,12 @@ impl Measured {
         Self::top(|l| pairs(DETOURS).map(|(i, j)| self.gain(i, l, j)).sum())
     }
 
-    /// Client-specific, Eq. 4: what client `i` measured to the detours.
+    /// Client-specific, Eq. 4: from the measurements of client `i` to the detours.
     fn specific(&self, i: usize) -> Vec<usize> {
         Self::top(|l| DETOURS.map(|j| self.gain(i, l, j)).sum())
     }
 
-    /// Rate of each pair of clients over the direct path or the best of the first client's detours.
+    /// The rate of each pair of clients over the direct path or the best of the first client's detours.
     fn obtained(&self, detours: impl Fn(usize) -> Vec<usize>) -> Vec<f64> {
         let of_client = |i: usize| {
             let own = detours(i);
@@ -102,7 +102,7 @@ fn share(values: impl Iterator<Item = bool> + Clone) -> f64 {
     values.filter(|&v| v).count() as f64 / all as f64
 }
 
-/// A statistic and what it may be. The ranges cover the scatter between seeds.
+/// A statistic, its value and its allowed range. The ranges cover the variation between seeds.
 type Seen = (&'static str, f64, Range<f64>);
 
 fn hold(seed: u64, seen: &[Seen]) {
@@ -112,10 +112,10 @@ fn hold(seed: u64, seen: &[Seen]) {
     }
 }
 
-/// §2.1 and §2.2.1: 80.2 % of the paths gain 20 % and 1 Mbit/s, 15.6 % get a smaller round
-/// trip, which grows by 8.3 % or 10.9 ms at the median; §4: 85 % are below about 40 Mbit/s.
+/// §2.1 and §2.2.1: 80.2 % of the paths gain 20 % and 1 Mbit/s; 15.6 % get a smaller round-trip time; at the median it
+/// grows by 8.3 % or 10.9 ms. §4: 85 % are below about 40 Mbit/s.
 #[test]
-fn most_paths_have_a_faster_detour_that_is_little_longer() {
+fn most_paths_have_a_faster_detour_with_little_more_delay() {
     for seed in 1..=5 {
         let m = measured(seed);
         let best: Vec<_> = pairs(0..HOSTS).map(|(i, j)| (i, m.best(i, j, 0..HOSTS), j)).collect();
@@ -142,17 +142,17 @@ fn most_paths_have_a_faster_detour_that_is_little_longer() {
     }
 }
 
-/// Figure 1: 50 detours keep 71.4 % of the gain. Figure 9: five at random improve the median
-/// path by 20 %, five ranked by Eq. 3 by more than 50 %. Figure 2: by Eq. 4 nearly as the best do.
+/// Figure 1: 50 detours keep 71.4 % of the gain. Figure 9: five random detours improve the median path by 20 %, five
+/// ranked by Eq. 3 by more than 50 %. Figure 2: five ranked by Eq. 4 are nearly as good as the best.
 #[test]
-fn a_ranking_finds_better_detours_than_chance() {
+fn ranked_detours_are_better_than_random_ones() {
     for seed in 1..=5 {
         let m = measured(seed);
         let rest = 150..HOSTS;
         let of_150 = m.mean_gain(rest.clone(), DETOURS) / m.mean_gain(rest, 0..150);
         let of_all = m.mean_gain(CLIENTS, DETOURS) / m.mean_gain(CLIENTS, 0..HOSTS);
         let direct = m.obtained(|_| Vec::new());
-        // Median rate, and median of each path's rate over its direct one.
+        // The median rate, and the median of the ratios of each path's rate to its direct rate.
         let medians = |rates: Vec<f64>| {
             let gains = rates.iter().zip(&direct).map(|(r, d)| r / d).collect();
             (quantile(rates, 0.5), quantile(gains, 0.5))
@@ -183,9 +183,9 @@ fn a_ranking_finds_better_detours_than_chance() {
     }
 }
 
-/// The rate is the limit: at the drawn loss Reno alone reaches it (Mathis et al. 1997).
+/// The rate and not the loss is the limit: at the drawn loss a single Reno flow reaches the rate (Mathis et al. 1997).
 #[test]
-fn loss_leaves_the_rate_within_reach() {
+fn reno_reaches_the_rate_at_the_drawn_loss() {
     let net = drawn(50, 1);
     let lossy = net.links.iter().filter(|l| l.config.loss.mean() > 0.0).count();
     assert!(lossy > 400, "{lossy} of 2450");
