@@ -115,8 +115,8 @@ impl Trains {
         _ = self.0.carrier.set(carrier);
     }
 
-    /// Sets this host's calibration, which is valid for ten minutes (10 s if the host is not calm). Without it the host is
-    /// calibrated when that is first needed.
+    /// Sets this host's calibration, which is valid for ten minutes (10 s if the host is not calm). Without it the host
+    /// is calibrated when that is first needed.
     pub fn calibrated_as(&self, host: Calibration) {
         *self.0.calibration.lock().unwrap_or_else(PoisonError::into_inner) =
             Some((Instant::now(), host));
