@@ -4,9 +4,9 @@
 //! |---|---|
 //! | `GET /v1/status` | [`super::NodeStatus`] |
 //! | `GET /v1/roster` | the roster, as JSON |
-//! | `GET /v1/drop-boxes` | what is counted of drop boxes, and their settings; null without any |
-//! | `POST /v1/drop-boxes/strike` | [`StrikeReply`]: what was struck from a box |
-//! | `GET /v1/carrier` | [`thalweg_probe::carrier::CarrierReport`]; null where nothing is carried |
+//! | `GET /v1/drop-boxes` | counters and settings of drop boxes; null if there are none |
+//! | `POST /v1/drop-boxes/strike` | [`StrikeReply`]: the number of struck submissions, and their bytes |
+//! | `GET /v1/carrier` | [`thalweg_probe::carrier::CarrierReport`]; null if nothing is carried |
 //! | `GET /v1/oracle` | the oracle's [`StatusReply`] |
 //! | `POST /v1/tokens`, `POST /v1/revoke` | as at the oracle, asked in this node's name |
 //!

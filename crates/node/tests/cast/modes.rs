@@ -86,8 +86,8 @@ async fn killed_midway(scene: &mut Scene, request: Request) -> BTreeMap<(u8, u8)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tree_that_nobody_may_write_lands() {
-    if ran_as_another("a_tree_that_nobody_may_write_lands") {
+async fn a_tree_that_nobody_may_write_is_delivered() {
+    if ran_as_another("a_tree_that_nobody_may_write_is_delivered") {
         return;
     }
     let scene = Scene::new(1).await;
@@ -103,8 +103,8 @@ async fn a_tree_that_nobody_may_write_lands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_its_modes_and_not_its_name_is_gone_on_with() {
-    if ran_as_another("what_has_its_modes_and_not_its_name_is_gone_on_with") {
+async fn an_object_with_its_modes_but_without_its_name_is_resumed() {
+    if ran_as_another("an_object_with_its_modes_but_without_its_name_is_resumed") {
         return;
     }
     let mut scene = Scene::new(1).await;
@@ -121,8 +121,8 @@ async fn what_has_its_modes_and_not_its_name_is_gone_on_with() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_its_name_and_not_its_modes_gets_them() {
-    if ran_as_another("what_has_its_name_and_not_its_modes_gets_them") {
+async fn an_object_with_its_name_but_without_its_modes_gets_them() {
+    if ran_as_another("an_object_with_its_name_but_without_its_modes_gets_them") {
         return;
     }
     let mut scene = Scene::new(1).await;
@@ -144,8 +144,8 @@ async fn what_has_its_name_and_not_its_modes_gets_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_nobody_may_write_can_be_thrown_away() {
-    if ran_as_another("what_nobody_may_write_can_be_thrown_away") {
+async fn a_read_only_object_can_be_removed() {
+    if ran_as_another("a_read_only_object_can_be_removed") {
         return;
     }
     let mut scene = Scene::new(1).await;
@@ -164,8 +164,8 @@ async fn what_nobody_may_write_can_be_thrown_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_thrown_away_is_said_to_be_there() {
-    if ran_as_another("what_cannot_be_thrown_away_is_said_to_be_there") {
+async fn an_object_that_cannot_be_removed_is_reported_as_kept() {
+    if ran_as_another("an_object_that_cannot_be_removed_is_reported_as_kept") {
         return;
     }
     let mut scene = Scene::new(1).await;
@@ -187,8 +187,8 @@ async fn what_cannot_be_thrown_away_is_said_to_be_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_read_is_named_and_left_out() {
-    if ran_as_another("what_cannot_be_read_is_named_and_left_out") {
+async fn unreadable_entries_are_named_and_left_out() {
+    if ran_as_another("unreadable_entries_are_named_and_left_out") {
         return;
     }
     for dry_run in [true, false] {
@@ -264,7 +264,7 @@ async fn a_copy_that_is_not_completed_keeps_its_modes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_vanishes_while_the_object_is_read_is_named_and_left_out() {
+async fn entries_that_vanish_while_they_are_read_are_named_and_left_out() {
     for dry_run in [true, false] {
         let scene = Scene::new(1).await;
         fs::create_dir_all(scene.path("set/d")).unwrap();

@@ -28,7 +28,7 @@ pub enum Standing {
     Before,
     /// It carries packets.
     Up(Arc<dyn Delivers>),
-    /// It is gone, for this reason.
+    /// There is no device, for this reason.
     Gone(String),
 }
 
