@@ -8,13 +8,13 @@ use thalweg_net::{Rides, source_for};
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::PORT;
 
-/// What is routed to the device: one network a mesh.
+/// The length of the prefix that is routed to the device: one network per mesh.
 pub const PREFIX: u8 = 48;
 
-/// A mesh's overlay network: unique local addresses (RFC 4193), whose 40 bits of "global ID" are a hash of the
-/// mesh's key. A node's last 64 bits are a hash of its own.
+/// The overlay network of a mesh: unique local addresses (RFC 4193), whose 40 bits of "global ID" are a hash of the
+/// mesh's key. The last 64 bits of a node's address are a hash of the node's key.
 ///
-/// Of 10,000 nodes two share an address with a probability of 3 in 10^12; then the first by name has it.
+/// Among 10,000 nodes two share an address with a probability of 3 in 10^12; then the first by name has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     head: [u8; 8],
@@ -30,16 +30,16 @@ impl Network {
         Self { head }
     }
 
-    /// Whether it is an address of this network.
+    /// Whether this is an address of the network.
     pub fn has(&self, ip: IpAddr) -> bool {
         matches!(ip, IpAddr::V6(ip) if ip.octets()[..6] == self.head[..6])
     }
 
-    /// An address of it that is no node's.
+    /// An address of the network that belongs to no node.
     pub fn any(&self) -> IpAddr {
         let mut address = [0; 16];
         address[..8].copy_from_slice(&self.head);
-        // Not the network's own, which no program may send to (RFC 4291 §2.6.1).
+        // Not the network's own address, to which no program may send (RFC 4291 §2.6.1).
         address[15] = 1;
         address.into()
     }
@@ -58,7 +58,7 @@ impl Network {
 const NONE: &str = "this host has no carrier: that takes `[carrier] enabled = true` in the settings of its node, and the \
                     node running, with CAP_NET_ADMIN (`thalweg carrier status`)";
 
-/// Connections of explicitly carried routes (`%ride`): TCP to members' overlay addresses.
+/// Connections of routes that ride explicitly (`%ride`): TCP to members' overlay addresses.
 ///
 /// Any process of a host whose node has a carrier can make them.
 #[derive(Clone, Copy, Debug)]
@@ -67,12 +67,12 @@ pub struct CarriedLegs {
 }
 
 impl CarriedLegs {
-    /// In the mesh with this key.
+    /// Connections in the mesh with this key.
     pub fn of(mesh: &NodeId) -> Self {
         Self { network: Network::of(mesh) }
     }
 
-    /// In this overlay network.
+    /// Connections in this overlay network.
     pub fn in_network(network: Network) -> Self {
         Self { network }
     }
@@ -80,9 +80,9 @@ impl CarriedLegs {
     /// Checks that this host has a carrier.
     ///
     /// # Errors
-    /// What it lacks.
+    /// What this host lacks.
     pub fn check(&self) -> io::Result<()> {
-        // What leaves for there from another address leaves by no carrier.
+        // Packets that would leave from another address go through no carrier.
         match source_for(self.network.any()).is_ok_and(|own| self.network.has(own)) {
             true => Ok(()),
             false => Err(io::Error::new(io::ErrorKind::NetworkUnreachable, NONE)),
@@ -109,9 +109,9 @@ mod tests {
         NodeId::from_bytes([byte; 32])
     }
 
-    /// Nodes of different versions must agree: these never change.
+    /// Nodes of different versions must agree, so addresses never change.
     #[test]
-    fn an_address_follows_from_both_keys_and_stays() {
+    fn an_address_follows_from_both_keys_and_never_changes() {
         let network = Network::of(&key(1));
         let address = network.address(&key(2));
         assert!(address.is_unique_local());

@@ -1,4 +1,4 @@
-//! One timer for all who wait for the roster's end (decision 0018).
+//! One timer for all tasks that wait for the roster's expiry (decision 0018).
 
 use super::membership::Inner;
 use std::{
@@ -7,14 +7,13 @@ use std::{
 };
 use tokio::{sync::watch, task::JoinHandle, time::sleep};
 
-/// How often the wall clock is asked whether the roster still holds: it may jump, and
-/// timers do not follow it.
+/// How often the wall clock is compared with the roster's expiry: it may jump, and timers do not follow it.
 const CLOCK_CHECK: Duration = Duration::from_secs(1);
 
-/// Wakes those who wait for the roster's end.
+/// Wakes the tasks that wait for the roster's expiry.
 ///
-/// A timer for each of 8,000 idle connections would wake 8,000 tasks a second, a few per
-/// cent of a core; this is one task.
+/// A timer for each of 8,000 idle connections would wake 8,000 tasks a second, a few per cent of a core; this is one
+/// task.
 #[derive(Debug, Default)]
 pub(super) struct Guard {
     lapsed: watch::Sender<()>,
@@ -22,19 +21,19 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Told at least once a second while the roster does not hold. The task that tells
-    /// runs in the runtime of the first who asks, as long as the membership lives.
+    /// A receiver that is notified at least once a second while the roster is not valid. The task that notifies it runs
+    /// in the runtime of the first caller, as long as the membership lives.
     pub(super) fn watch(&self, membership: &Arc<Inner>) -> watch::Receiver<()> {
         let lapsed = self.lapsed.subscribe();
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
-            *task = Some(tokio::spawn(look(Arc::downgrade(membership))));
+            *task = Some(tokio::spawn(notify_while_invalid(Arc::downgrade(membership))));
         }
         lapsed
     }
 }
 
-async fn look(membership: Weak<Inner>) {
+async fn notify_while_invalid(membership: Weak<Inner>) {
     while let Some(inner) = membership.upgrade() {
         let left = inner.time_left();
         if left.is_none() {

@@ -1,11 +1,11 @@
-//! Becoming a member of a mesh.
+//! Makes this host a member of a mesh.
 //!
 //! ```text
 //! token ─ keys made and synced ─ POST /v1/join ─ roster verified and kept ─ mesh.json
 //! ```
 //!
-//! Whatever breaks off on the way, joining again with the same token goes on from
-//! there: the keys are kept, and the oracle knows them again.
+//! If joining is interrupted, it can be repeated with the same token: the keys are kept, and the oracle recognizes
+//! them.
 
 use super::{
     ClockSkew, Membership, MeshFile, Oracle, OracleClient, OracleError, RosterError, State,
@@ -22,32 +22,32 @@ use thalweg_wire::{
 };
 use thiserror::Error;
 
-/// What the joining host wants to be.
+/// What the joining host asks for.
 #[derive(Clone, Debug)]
 pub struct Wish {
-    /// Its name; none: the host's.
+    /// Its name; `None`: the host's.
     pub name: Option<Name>,
-    /// Where its daemon's port is reached; must be given for relays.
+    /// The addresses of its daemon's port; required for relays.
     pub addresses: Vec<Destination>,
     /// Whether a daemon will run. Without one, only the command line's key joins.
     pub daemon: bool,
 }
 
-/// This host is a member now.
+/// The result of joining.
 #[derive(Clone, Debug)]
 pub struct Joined {
-    /// What it knows of its mesh.
+    /// What this host knows of its mesh.
     pub mesh: MeshFile,
     /// The roster that it joined with.
     pub roster: Arc<Roster>,
-    /// The clocks, if they differ by more than a minute.
+    /// The difference of the clocks, if it exceeds a minute.
     pub skew: Option<ClockSkew>,
 }
 
-/// This host is no member (but may be what it was before).
+/// Why this host has not joined. It may still be what it was before.
 #[derive(Debug, Error)]
 pub enum JoinError {
-    /// It is in another mesh, and a state directory holds one.
+    /// It is in another mesh, and a state directory holds only one.
     #[error(
         "this host is `{name}` in another mesh ({}); give another --state DIR, or move that \
          directory away to leave the mesh", dir.display()
@@ -58,32 +58,32 @@ pub enum JoinError {
         /// The state directory.
         dir: PathBuf,
     },
-    /// The host's own name makes none.
+    /// The host's own name is no valid member's name.
     #[error("this host's name cannot be a member's name; give one with --name")]
     NoName,
-    /// The state directory.
+    /// The state directory cannot be used.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The oracle.
+    /// The oracle cannot be reached, or refuses.
     #[error("{0}")]
     Oracle(#[from] OracleError),
-    /// What the oracle sent is not the mesh's roster.
+    /// The oracle's roster is not the mesh's.
     #[error("the oracle's roster is not accepted: {0}")]
     Roster(#[from] RosterError),
-    /// The answer contradicts itself.
+    /// The oracle's answer contradicts itself.
     #[error("the oracle let this host in, but {0}; join again with the same token")]
     Answer(&'static str),
-    /// The system.
+    /// The system cannot use the key.
     #[error("cannot use the key: {0}")]
     Key(#[source] std::io::Error),
 }
 
-/// Joins the token's mesh; the state directory's lock is held meanwhile.
+/// Joins the token's mesh; holds the lock of the state directory meanwhile.
 ///
 /// A member of the same mesh may join again, e.g. with another token after it was revoked.
 ///
 /// # Errors
-/// [`JoinError`]. The keys stay, so that the same token can be tried again.
+/// [`JoinError`]. The keys are kept, so that the same token can be tried again.
 pub async fn join(
     state: &State,
     token: &Token,
@@ -116,7 +116,7 @@ fn refuse_other_mesh(state: &State, token: &Token) -> Result<(), JoinError> {
     }
 }
 
-/// Verifies the roster with the token's mesh key and keeps it.
+/// Verifies the roster with the token's mesh key, and stores it.
 fn keep(
     state: &State,
     token: &Token,
@@ -131,7 +131,7 @@ fn keep(
     roster.ok_or(JoinError::Answer("its roster does not list this host"))
 }
 
-/// The oracles of the roster; the token's as long as it lists none.
+/// The oracles of the roster, or that of the token if the roster lists none.
 fn oracles(token: &Token, roster: &Roster) -> Vec<Oracle> {
     let listed = Oracle::of(roster, None);
     match listed.is_empty() {
@@ -152,7 +152,7 @@ impl Keys {
         Ok(Self { node, client: state.make_client_key()? })
     }
 
-    /// The key that the connection is authenticated with.
+    /// The key that authenticates the connection.
     fn joining(&self) -> &PrivateKey {
         self.node.as_ref().unwrap_or(&self.client)
     }
@@ -171,13 +171,13 @@ impl Keys {
     }
 }
 
-/// The host's name as a member's: its first label, other characters replaced by `-`.
+/// The host's name as a member's: its first label, with other characters replaced by `-`.
 fn host_name() -> Option<Name> {
     let system = rustix::system::uname();
     member_name(system.nodename().to_str().ok()?)
 }
 
-/// The first label of a host's name, as a member's name; `None` if nothing of it is left.
+/// The first label of a host's name, as a member's name; `None` if nothing is left of it.
 pub fn member_name(host: &str) -> Option<Name> {
     let label = host.split('.').next().unwrap_or_default().to_ascii_lowercase();
     let good = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '-' };
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hosts_name_becomes_a_members() {
+    fn a_host_name_becomes_a_member_name() {
         for (host, name) in [
             ("fra-1.example.net", Some("fra-1")),
             ("MyLaptop", Some("mylaptop")),

@@ -1,5 +1,5 @@
-//! The file that keeps the newest roster, and the thread that writes it: a roster is in
-//! force before it is on disk (decision 0017).
+//! Stores the newest roster in a file, by a thread of its own: a roster is in force before it is on disk (decision
+//! 0017).
 
 use super::{
     Membership, Offered, RosterError,
@@ -18,10 +18,10 @@ use thalweg_net::Ed25519;
 use thalweg_units::NodeId;
 use thalweg_wire::{Signable as _, Signed, mesh::Roster};
 
-/// How long after a failed write the next is tried: a full disk is seldom emptied sooner.
+/// The pause after a failed write: a full disk is seldom emptied sooner.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// The kept roster was torn or altered, and was set aside; a new one is to be fetched.
+/// The stored roster was torn or altered, and was moved away; a new one must be fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// Where the damaged file is now.
@@ -42,11 +42,11 @@ impl std::fmt::Display for Damage {
     }
 }
 
-/// Takes rosters at once and has them kept by a thread of its own.
+/// Puts rosters in force at once, and has a thread of its own store them.
 ///
-/// A roster is in force when [`Keeper::take`] returns, however busy the disk or the
-/// runtime's pool of blocking threads is. One wake-up waits at most, and the thread always
-/// writes the newest roster: what came in between is never written. It ends with the keeper.
+/// A roster is in force when [`Keeper::take`] returns, however busy the disk or the runtime's pool of blocking threads
+/// is. At most one wake-up waits, and the thread always writes the newest roster, so that rosters in between are never
+/// written. The thread ends with the keeper.
 #[derive(Debug)]
 pub struct Keeper {
     membership: Membership,
@@ -54,27 +54,27 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Starts the thread; `failed` is called there for each roster that cannot be kept.
+    /// Starts the thread, which calls `failed` for each roster that cannot be stored.
     pub fn start(membership: Membership, failed: impl Fn(RosterError) + Send + 'static) -> Self {
-        // One: whoever wakes the thread again before it looked wants the same of it.
+        // One is enough: a second message before the thread looks would ask for the same.
         let (wake, woken) = sync_channel(1);
         let kept = membership.clone();
-        // Without a thread `take` says that nothing is kept.
+        // Without a thread `take` reports that nothing is stored.
         _ = thread::Builder::new()
             .name("roster".to_owned())
             .spawn(move || keep_all(&kept, &woken, failed));
         Self { membership, wake }
     }
 
-    /// Takes a signed roster, as [`Membership::offer`], without waiting for the disk.
+    /// Puts a signed roster in force, as [`Membership::offer`], without waiting for the disk.
     ///
     /// # Errors
-    /// [`RosterError`]; after [`RosterError::Keep`] it is in force.
+    /// [`RosterError`]; after [`RosterError::Keep`] the roster is in force.
     pub fn take(&self, signed: &[u8]) -> Result<Offered, RosterError> {
         let offered = self.membership.publish(signed)?;
         match self.wake.try_send(()) {
             Err(TrySendError::Disconnected(())) => {
-                Err(self.membership.0.unkept()(io::Error::other(
+                Err(self.membership.0.keep_error()(io::Error::other(
                     "the thread that stores it has \
                                                                  ended",
                 )))
@@ -100,7 +100,7 @@ fn keep_all(membership: &Membership, woken: &Receiver<()>, failed: impl Fn(Roste
 }
 
 impl Membership {
-    /// Writes the newest roster to the file, unless that has it, or a newer one.
+    /// Writes the newest roster to the file, unless the file has that or a newer one.
     fn keep(&self) -> Result<(), RosterError> {
         let _turn = self.0.turn()?;
         self.0.write(self.0.catch_up())
@@ -108,15 +108,15 @@ impl Membership {
 }
 
 impl Inner {
-    /// Waits for the turn among all who write the file, of whatever process or thread.
+    /// Waits for the turn among all processes and threads that write the file.
     pub(super) fn turn(&self) -> Result<Option<File>, RosterError> {
-        self.file.as_deref().map(durable::turn).transpose().map_err(self.unkept())
+        self.file.as_deref().map(durable::turn).transpose().map_err(self.keep_error())
     }
 
-    /// Takes what another process of this host has kept meanwhile, if it is newer; gives
-    /// the version and the bytes that are in the file.
+    /// Puts in force what another process of this host has stored meanwhile, if it is newer. Returns the version and
+    /// the bytes in the file.
     pub(super) fn catch_up(&self) -> Option<(u64, Vec<u8>)> {
-        // What cannot be read is about to be replaced.
+        // A file that cannot be read is about to be replaced.
         let (roster, signed) = read(&self.mesh, self.file.as_deref()?).ok()??;
         let (version, mut newest) = (roster.version, self.lock());
         if self.is_newer(version).is_ok() {
@@ -125,7 +125,7 @@ impl Inner {
         Some((version, signed))
     }
 
-    /// Puts the newest roster in place of what was `found`; in one's turn.
+    /// Replaces the file's content, which is `found`, by the newest roster. The caller has the turn.
     pub(super) fn write(&self, found: Option<(u64, Vec<u8>)>) -> Result<(), RosterError> {
         let Some(file) = self.file.as_deref() else { return Ok(()) };
         let Newest { signed: Some(signed), kept: false } = self.lock().clone() else {
@@ -136,14 +136,14 @@ impl Inner {
             Some((version, _)) if matches!(self.is_newer(version), Err(RosterError::Forked(_))) => {
                 return Err(RosterError::Forked(version));
             }
-            _ => durable::replace(file, &signed).map_err(self.unkept())?,
+            _ => durable::replace(file, &signed).map_err(self.keep_error())?,
         }
         let mut newest = self.lock();
         newest.kept |= newest.signed.as_deref() == Some(&*signed);
         Ok(())
     }
 
-    fn unkept(&self) -> impl Fn(io::Error) -> RosterError + use<> {
+    fn keep_error(&self) -> impl Fn(io::Error) -> RosterError + use<> {
         let file = self.file.clone().unwrap_or_default();
         move |source| RosterError::Keep { file: file.clone(), source }
     }
@@ -157,7 +157,7 @@ pub(super) fn verify(mesh: &NodeId, signed: &[u8]) -> Result<Roster, RosterError
     Ok(signed.into_value())
 }
 
-/// The kept roster and its signed bytes.
+/// The stored roster and its signed bytes.
 pub(super) fn read(mesh: &NodeId, file: &Path) -> Result<Option<(Roster, Vec<u8>)>, RosterError> {
     // The envelope adds a hundred bytes to the roster.
     let found = durable::read(file, Roster::MAX_BYTES + 128);

@@ -1,7 +1,6 @@
-//! A host's part in a mesh: its keys, the roster it believes, and channels to other members.
+//! A host's part in a mesh: its keys, the roster that it trusts, and channels to other members.
 //!
-//! In go tokens, signed rosters and names of members; out come who may do what, and authenticated
-//! channels.
+//! Inputs are tokens, signed rosters and names of members; outputs are the members' rights and authenticated channels.
 //!
 //! ```text
 //! token  ─► join             ─► State       keys and the mesh's key, on disk

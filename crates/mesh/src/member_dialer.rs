@@ -16,48 +16,48 @@ pub struct MemberDialer {
     membership: Membership,
     dialer: Dialer,
     terms: Terms,
-    /// Whether first legs ride, and go no other way.
+    /// Whether first legs ride; then they use no other way.
     rides: bool,
 }
 
 impl MemberDialer {
-    /// As the member `me`, with its client's (or its node's) identity.
+    /// Creates a dialer for the member `me`, with the identity of its client or its node.
     ///
-    /// Relays are asked for open legs: what passes is sealed between the two ends.
+    /// Relays are asked for open legs, because the two ends seal the channel themselves.
     pub fn new(me: Name, membership: Membership, identity: Connector, dial: DialOptions) -> Self {
         let dialer = Dialer::with_identity(dial, identity);
         let terms = Terms { leg: LegKind::Open, ..Terms::default() };
         Self { me, membership, dialer, terms, rides: false }
     }
 
-    /// The same, with other terms for the relays, such as tags to avoid.
+    /// Sets other terms for the relays, such as tags to avoid.
     #[must_use]
     pub fn with_terms(self, terms: Terms) -> Self {
         Self { terms, ..self }
     }
 
-    /// The same, whose first legs may be this carrier's.
+    /// Lets this carrier carry first legs.
     #[must_use]
     pub fn carried_by(self, carrier: Arc<dyn Carrier>) -> Self {
         Self { dialer: self.dialer.carried_by(carrier), ..self }
     }
 
-    /// The same without a carrier: each channel is one connection.
+    /// Uses no carrier: each channel is one connection.
     #[must_use]
     pub fn uncarried(self) -> Self {
         Self { dialer: self.dialer.uncarried(), ..self }
     }
 
-    /// The same, whose first legs ride where this chooses it.
+    /// Lets first legs ride where `rides` chooses that.
     #[must_use]
     pub fn riding_by(self, rides: Arc<dyn Rides>) -> Self {
         Self { dialer: self.dialer.riding_by(rides), ..self }
     }
 
-    /// The same, all of whose first legs ride: that to the first relay, or to the node itself. Nothing goes another way.
+    /// Makes all first legs ride: those to the first relay, or to the node itself. They use no other way.
     ///
     /// # Errors
-    /// This host has no carrier, and what it takes to have one.
+    /// This host has no carrier; the error says what it takes to have one.
     pub fn riding(self) -> io::Result<Self> {
         let legs = CarriedLegs::of(&self.membership.mesh());
         legs.check()?;
@@ -69,7 +69,7 @@ impl MemberDialer {
         &self.me
     }
 
-    /// The roster that holds now, if there is one.
+    /// The current roster, if there is a valid one.
     ///
     /// # Errors
     /// Why there is none.
@@ -93,7 +93,7 @@ impl MemberDialer {
         Ok(if self.rides { route.riding() } else { route })
     }
 
-    /// A channel to `node`, through these relays, the nearest to this host first; none: directly.
+    /// Opens a channel to `node` through these relays, the nearest to this host first, or directly if there are none.
     ///
     /// # Errors
     /// [`DialMemberError`].
@@ -115,7 +115,7 @@ impl MemberDialer {
         opened.map_err(|why| DialMemberError::Dial { node: node.clone(), why: Box::new(why) })
     }
 
-    /// Whether relays connect to it: the gate of `thalweg_relay::MeshRelay` applies the same rule.
+    /// Whether relays connect to this node: the gate of `thalweg_relay::MeshRelay` applies the same rule.
     fn is_relayed_to(&self, node: &Name) -> bool {
         let roster = self.roster();
         let member = roster.as_ref().ok().and_then(|roster| roster.by_name(node));
@@ -131,24 +131,24 @@ impl MemberDialer {
     }
 }
 
-/// A node cannot be reached.
+/// Why a node cannot be reached.
 #[derive(Debug, Error)]
 pub enum DialMemberError {
-    /// No such node, or no such relays.
+    /// The node or a relay is not known.
     #[error(transparent)]
     Name(#[from] RouteNameError),
-    /// Relays connect to other relays and to oracles alone.
+    /// Relays connect only to other relays and to oracles.
     #[error(
         "node {0} cannot be reached through relays: it has neither of the roles relay and oracle in \
          the roster; go directly"
     )]
     Unrelayed(Name),
-    /// No channel.
+    /// No channel could be opened.
     #[error("node {node}: {why}")]
     Dial {
-        /// Which.
+        /// The node.
         node: Name,
-        /// What failed.
+        /// The cause.
         #[source]
         why: Box<DialError>,
     },

@@ -1,4 +1,4 @@
-//! The roster that this host believes, and those who watch it.
+//! The roster that this host trusts, and the tasks that watch it.
 
 use super::{
     MeshPeer, RosterError,
@@ -17,55 +17,54 @@ use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::mesh::{Member, Roster, RosterFault, Tag};
 use tokio::sync::watch;
 
-/// The newest roster of a mesh, shared by all who ask it; cheap to clone.
+/// The newest roster of a mesh, shared by all who use it; cheap to clone.
 ///
-/// Contract: versions only grow, also across restarts and among the processes
-/// of one host (the newest is kept in a file, written beside, synced and renamed);
-/// a roster with a bad signature, a lower version, or of another mesh changes
-/// nothing. An expired roster admits nobody, nor does one whose time has not come.
+/// Contract: versions only grow, also across restarts and among the processes of one host (the newest roster is kept in
+/// a file, which is written beside the old one, synced and renamed). A roster with a bad signature, a lower version, or
+/// of another mesh changes nothing. An expired roster admits nobody, nor does one that is not valid yet.
 #[derive(Clone, Debug)]
 pub struct Membership(pub(super) Arc<Inner>);
 
-/// What its clones share.
+/// What clones of a membership share.
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) mesh: NodeId,
     pub(super) file: Option<PathBuf>,
-    /// This host's own key, once somebody has said it.
+    /// This host's own key, once it has been set.
     own: OnceLock<NodeId>,
     clock: WallClock,
     current: watch::Sender<Option<Arc<Roster>>>,
-    /// Held while offers are compared, never while the disk is waited for.
+    /// Held while offers are compared, never while waiting for the disk.
     newest: Mutex<Newest>,
-    /// What was wrong with the kept file.
+    /// What was wrong with the stored file.
     damage: Option<Damage>,
     pub(super) guard: Guard,
 }
 
-/// The newest roster as it was signed.
+/// The newest roster, as it was signed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Newest {
     pub(super) signed: Option<Arc<[u8]>>,
-    /// Whether the file holds it.
+    /// Whether the file has it.
     pub(super) kept: bool,
 }
 
-/// What became of an offered roster.
+/// What happened to an offered roster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offered {
-    /// It is newer and is the current one now.
+    /// It is newer, and is the current one now.
     Accepted,
-    /// It is the one that was there.
+    /// It is the current one already.
     Same,
 }
 
 impl Membership {
-    /// Without a roster yet, kept in `file` if there is one; it is read at the first offer.
+    /// Creates a membership without a roster, stored in `file` if there is one, which is read at the first offer.
     pub fn new(mesh: NodeId, file: Option<PathBuf>) -> Self {
         Self::with_clock(mesh, file, WallClock::default())
     }
 
-    /// The same by another clock.
+    /// As [`Membership::new`], with another clock.
     pub fn with_clock(mesh: NodeId, file: Option<PathBuf>, clock: WallClock) -> Self {
         let (current, newest) = (watch::Sender::new(None), Mutex::default());
         let guard = Guard::default();
@@ -73,9 +72,9 @@ impl Membership {
         Self(Arc::new(Inner { mesh, file, own, clock, current, newest, damage: None, guard }))
     }
 
-    /// Reads the kept roster, whatever its age; a missing file is none.
+    /// Reads the stored roster, whatever its age; without a file there is none.
     ///
-    /// A torn or altered one is set aside, which [`Membership::damage`] tells.
+    /// A torn or altered file is moved away, which [`Membership::damage`] reports.
     ///
     /// # Errors
     /// [`RosterError`] if the file is another mesh's or cannot be read.
@@ -83,7 +82,7 @@ impl Membership {
         Self::load_with_clock(mesh, file, WallClock::default())
     }
 
-    /// The same by another clock.
+    /// As [`Membership::load`], with another clock.
     ///
     /// # Errors
     /// As [`Membership::load`].
@@ -109,7 +108,7 @@ impl Membership {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// What was wrong with the kept file when it was loaded, to be told to the operator.
+    /// What was wrong with the stored file when it was loaded, for the operator.
     pub fn damage(&self) -> Option<&Damage> {
         self.0.damage.as_ref()
     }
@@ -119,7 +118,7 @@ impl Membership {
         self.0.mesh
     }
 
-    /// The date, by the clock that the rosters are judged by.
+    /// The date, by the clock against which rosters are checked.
     pub fn now(&self) -> WallTime {
         self.0.clock.now()
     }
@@ -134,51 +133,52 @@ impl Membership {
         self.0.lock().signed.clone()
     }
 
-    /// Told of each new roster.
+    /// Subscribes to new rosters.
     pub fn subscribe(&self) -> watch::Receiver<Option<Arc<Roster>>> {
         self.0.current.subscribe()
     }
 
-    /// Told at least once a second while the roster does not hold; within a tokio runtime.
+    /// A receiver that is notified at least once a second while the roster is not valid. Needs a tokio runtime.
     pub(super) fn lapses(&self) -> watch::Receiver<()> {
         self.0.guard.watch(&self.0)
     }
 
-    /// How long the roster still holds; `None` if it does not, or there is none.
+    /// How long the roster is still valid; `None` if it is not, or there is none.
     pub fn time_left(&self) -> Option<Duration> {
         self.0.time_left()
     }
 
-    /// Says which key is this host's own; the first one that is said stays.
+    /// Sets this host's own key; only the first call has an effect.
     ///
-    /// From then on a roster without it ends all sessions of this host, see
-    /// [`MeshPeer::revoked`]: a relay that was revoked relays for nobody.
+    /// From then on a roster without this key ends all sessions of this host, see [`MeshPeer::revoked`]: a revoked
+    /// relay relays for nobody.
     pub fn set_own(&self, key: NodeId) {
         _ = self.0.own.set(key);
-        // Those who wait look again.
+        // Waiting tasks check again.
         self.0.current.send_modify(|_| {});
     }
 
-    /// Takes a signed roster (`Signed::<Roster>::encode`d) and keeps it in the file, if it
-    /// is newer; waits for the disk. [`super::Keeper::take`] does not.
+    /// Takes a signed roster (`Signed::<Roster>::encode`d) and stores it in the file, if it is newer; waits for the
+    /// disk. [`super::Keeper::take`] does not.
     ///
-    /// Its dates do not matter here: whom it leaves out is revoked even if it has expired.
+    /// Its dates do not matter here: a member that it leaves out is revoked even if the roster has expired.
     ///
     /// # Errors
-    /// [`RosterError`]. After [`RosterError::Keep`] it is the current one, but not in
-    /// the file: a revocation does not wait for a full disk. The next offer tries again.
+    /// [`RosterError`]. After [`RosterError::Keep`] the roster is the current one, but not in the file: a revocation
+    /// does not wait for a full disk. The next offer tries again.
     pub fn offer(&self, signed: &[u8]) -> Result<Offered, RosterError> {
         let turn = self.0.turn();
-        // What another process of the host has kept meanwhile may be newer.
+        // Another process of the host may have stored a newer roster meanwhile.
         let found = self.0.catch_up();
         let offered = self.publish(signed)?;
         turn.and_then(|_turn| self.0.write(found)).map(|()| offered)
     }
 
-    /// The same in memory alone: it is in force when this returns, and no disk is waited for.
+    /// As [`Membership::offer`], but only in memory: the roster is in force when this returns, without waiting for a
+    /// disk.
     ///
     /// # Errors
-    /// [`RosterError`], but for [`RosterError::Keep`].
+    /// [`RosterError`], except [`RosterError::Keep`].
     pub(super) fn publish(&self, signed: &[u8]) -> Result<Offered, RosterError> {
         let inner = &*self.0;
         let roster = kept::verify(&inner.mesh, signed)?;
@@ -191,15 +191,14 @@ impl Membership {
         Ok(Offered::Accepted)
     }
 
-    /// Ends when the roster lacks this key, or does not hold; never otherwise.
+    /// Ends when the roster lacks this key or is not valid; never otherwise.
     ///
-    /// For sessions *to* that member: whoever goes through a relay lets go when the relay
-    /// is revoked. To be awaited within a tokio runtime.
+    /// For sessions *to* that member: a session through a relay ends when the relay is revoked. Needs a tokio runtime.
     pub fn left(&self, key: NodeId) -> impl Future<Output = ()> + Send + use<> {
         self.left_any(vec![key])
     }
 
-    /// Ends when the roster lacks any of these keys, or does not hold; never otherwise.
+    /// Ends when the roster lacks any of these keys or is not valid; never otherwise.
     pub fn left_any(&self, keys: Vec<NodeId>) -> impl Future<Output = ()> + Send + use<> {
         let membership = self.clone();
         async move {
@@ -208,9 +207,9 @@ impl Membership {
         }
     }
 
-    /// Ends when there is no roster that holds, or when `ended` says so of it.
+    /// Ends when there is no valid roster, or when `ended` is true for it.
     pub(super) async fn until(&self, ended: impl Fn(&Roster) -> bool + Send) {
-        // We hold the senders: `changed` does not fail.
+        // The senders are held here: `changed` does not fail.
         let (mut rosters, mut lapses) = (self.subscribe(), self.lapses());
         loop {
             if rosters.borrow_and_update().as_ref().is_none_or(|r| ended(r)) {
@@ -228,19 +227,19 @@ impl Membership {
         }
     }
 
-    /// Whether this host's own key is known and not in the roster.
+    /// Whether this host's own key has been set and is not in the roster.
     pub(super) fn disowned(&self, roster: &Roster) -> bool {
         self.0.own.get().is_some_and(|own| roster.by_key(own).is_none())
     }
 
-    /// The peer with this key, if the roster holds at `now` and has it.
+    /// The peer with this key, if the roster is valid at `now` and lists it.
     pub fn peer(&self, key: &NodeId, now: WallTime) -> Option<MeshPeer> {
         let roster = self.current().filter(|r| r.check(now).is_ok())?;
         let member = roster.by_key(key)?.clone();
         Some(MeshPeer::new(*key, member, self.clone()))
     }
 
-    /// Why nobody is admitted now; `None` while the roster holds, or if there is none.
+    /// Why nobody is admitted now; `None` while the roster is valid, or if there is none.
     pub fn fault(&self) -> Option<RosterFault> {
         self.current().and_then(|r| r.check(self.now()).err())
     }
@@ -262,7 +261,7 @@ impl Inner {
     }
 
     pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, Newest> {
-        // A panic in between leaves whole values behind.
+        // A panic while the lock was held left whole values.
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -271,7 +270,7 @@ impl Inner {
         self.current.send_replace(Some(Arc::new(roster)));
     }
 
-    /// Refuses what is not above the version that is there.
+    /// Refuses a version that is not above the current one.
     pub(super) fn is_newer(&self, offered: u64) -> Result<(), RosterError> {
         match self.current.borrow().as_ref().map(|r| r.version) {
             Some(have) if offered < have => Err(RosterError::Rollback { offered, have }),
@@ -282,8 +281,8 @@ impl Inner {
 }
 
 impl Admission for Membership {
-    /// Members for all but `Join`, whom everybody may ask; by this host's clock. Only
-    /// daemons measure: a key of the command line does not.
+    /// Admits members by this host's clock, and everybody for `Join`. For `Measure` only daemons are admitted, not the
+    /// keys of command lines.
     fn admits(&self, key: &NodeId, protocol: Protocol) -> bool {
         let fits = |m: &Member| protocol != Protocol::Measure || m.node == Some(*key);
         let holds =

@@ -6,7 +6,7 @@ use thalweg_net::{Peer, channel::Channel};
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::{Member, Roster};
 
-/// The exporter's label (RFC 8446 §7.5) of the secret that all others are derived from.
+/// The exporter's label (RFC 8446 §7.5) of the secret from which all others are derived.
 const EXPORTER_LABEL: &[u8] = b"EXPORTER-thalweg peer 1";
 
 /// A member at the other end of a channel; see [`thalweg_net::Peer`].
@@ -39,7 +39,7 @@ impl MeshPeer {
         self.key
     }
 
-    /// Its entry, as it was when it was admitted.
+    /// Its roster entry at the time of admission.
     pub fn member(&self) -> &Member {
         &self.member
     }
@@ -49,11 +49,11 @@ impl MeshPeer {
         &self.membership
     }
 
-    /// Ends when a newer roster lacks the key, or this host's own
-    /// ([`Membership::set_own`]), or the roster expires; never otherwise.
+    /// Ends when a newer roster lacks the peer's key or this host's own ([`Membership::set_own`]), or when the roster
+    /// expires; never otherwise.
     ///
-    /// A lost role does not end it: roles are asked when work is begun. A renewed
-    /// roster moves the end. To be awaited within a tokio runtime.
+    /// A lost role does not end it: roles are checked when work begins. A renewed roster postpones the end. Needs a
+    /// tokio runtime.
     pub fn revoked(&self) -> impl Future<Output = ()> + Send + use<> {
         let (key, membership) = (self.key, self.membership.clone());
         async move {
@@ -62,10 +62,10 @@ impl MeshPeer {
         }
     }
 
-    /// Does the work, but not a step more once the peer is [`revoked`](Self::revoked).
+    /// Does the work, and stops it at once when the peer is [`revoked`](Self::revoked).
     ///
     /// # Errors
-    /// [`Revoked`], if that came first; what the work held is dropped then.
+    /// [`Revoked`] if that came first; the work is then dropped.
     pub async fn unless_revoked<T>(&self, work: impl Future<Output = T>) -> Result<T, Revoked> {
         tokio::select! {
             biased;
@@ -75,7 +75,7 @@ impl MeshPeer {
     }
 }
 
-/// The peer was revoked while something was done for it.
+/// The peer was revoked during the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the peer is revoked")]
 pub struct Revoked;
@@ -103,8 +103,8 @@ impl Peer for MeshPeer {
         &self.member
     }
 
-    /// Derived with keyed BLAKE3 from one exported secret, so that it outlives the
-    /// TLS session (an open leg leaves it). `Unsupported` without [`MeshPeer::on`].
+    /// Derived with keyed BLAKE3 from one exported secret, so that it outlives the TLS session, which an open leg
+    /// leaves. `Unsupported` without [`MeshPeer::on`].
     fn exporter_secret(&self, label: &[u8], context: &[u8], secret: &mut [u8]) -> io::Result<()> {
         let master = self.secret.ok_or(io::ErrorKind::Unsupported)?;
         let mut hasher = blake3::Hasher::new_keyed(&master);

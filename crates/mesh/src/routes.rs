@@ -8,20 +8,19 @@ use thalweg_wire::{
 };
 use thiserror::Error;
 
-/// At the end of a route's text: its first leg is a bond's. Behind it may stand the routes that the bond's
-/// links go by, each after a `%`.
+/// The end of a route whose first leg uses a bond. The routes of the bond's links may follow, each after a `%`.
 pub const BOND: &str = "%bond";
 
-/// At the end of a route's text: its first leg rides in probe trains (docs/carrier.md).
+/// The end of a route whose first leg rides in probe trains (docs/carrier.md).
 pub const RIDE: &str = "%ride";
 
-/// The most routes of a bond's links: with two interfaces they make as many links as a far end takes.
+/// The most routes of a bond's links: with two interfaces they make as many links as a far end accepts.
 pub const MAX_BOND_ROUTES: usize = 8;
 
-/// The texts of all routes in one: the route itself, and those of its bond's links.
+/// The texts of all routes in a text: the route itself, and those of its bond's links.
 ///
 /// # Errors
-/// [`RouteNameError::Words`]: behind it stands something else than it may.
+/// [`RouteNameError::Words`] if anything else follows the route.
 pub fn routes_in(text: &str) -> Result<Vec<&str>, RouteNameError> {
     if let Some((route, links)) = bond_in(text) {
         return Ok(std::iter::once(route).chain(links).collect());
@@ -33,7 +32,7 @@ pub fn routes_in(text: &str) -> Result<Vec<&str>, RouteNameError> {
     }
 }
 
-/// A route and those of its bond's links, if it has a bond.
+/// The route and those of its bond's links, if it has a bond.
 fn bond_in(text: &str) -> Option<(&str, Vec<&str>)> {
     let (route, links) = text.split_once(BOND).filter(|(route, _)| !route.contains('%'))?;
     match links.strip_prefix('%') {
@@ -42,47 +41,47 @@ fn bond_in(text: &str) -> Option<(&str, Vec<&str>)> {
     }
 }
 
-/// What names on routes are looked up in.
+/// Looks up the names in routes.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a> {
-    /// The roster, if there is one that holds now; why not, else.
+    /// The roster, if there is a valid one; else why there is none.
     pub roster: Result<&'a Roster, &'a str>,
     /// This host's name; it is never a hop of its own routes.
     pub me: Option<&'a Name>,
 }
 
-/// A text names no route that can be gone.
+/// Why a text names no usable route.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RouteNameError {
-    /// A name, and no roster to look it up in.
+    /// There is no roster in which to look up the name.
     #[error("`{name}` names a node, and {why}; a relay without a mesh is written HOST:PORT")]
     NoRoster {
         /// The name.
         name: Name,
-        /// Why there is none.
+        /// Why there is no roster.
         why: String,
     },
-    /// Nobody has this name.
+    /// No member has this name.
     #[error("no member of the mesh is named `{name}`{}", did_you_mean(nearest))]
     Unknown {
         /// The name.
         name: Name,
-        /// A member's name that is much like it.
+        /// The member's name that resembles it most.
         nearest: Option<Name>,
     },
-    /// It does not relay.
+    /// The member is no relay.
     #[error("member `{0}` does not relay; `thalweg mesh members` shows who does")]
     NoRelay(Name),
-    /// It relays, but has not told where.
+    /// The relay has no address in the roster.
     #[error(
         "relay `{0}` has no address in the roster; it has to join again with --address \
              HOST:PORT"
     )]
     NoAddress(Name),
-    /// It is a member, and no daemon runs there.
+    /// The member runs no daemon.
     #[error("member `{0}` runs no node (`thalweg node` on it, then it can be reached)")]
     NoNode(Name),
-    /// It has told the mesh no address.
+    /// The node has no address in the roster.
     #[error(
         "node `{0}` has no address in the roster: only relays have one. Revoke it (`thalweg mesh \
          revoke {0}`), and let it join again with a new state directory, `--address HOST:PORT` \
@@ -92,7 +91,7 @@ pub enum RouteNameError {
     /// It is this host.
     #[error("`{0}` is this host itself; leave it out")]
     Myself(Name),
-    /// It has a tag that is to be avoided.
+    /// The relay has a tag that is to be avoided.
     #[error("relay `{name}` is tagged `{tag}`, which is to be avoided")]
     Avoided {
         /// The relay.
@@ -100,26 +99,26 @@ pub enum RouteNameError {
         /// The tag.
         tag: Tag,
     },
-    /// Behind a route stands something that means nothing there.
+    /// The end of the route has no meaning.
     #[error(
         "`{0}`: a route may end in `{BOND}` and the routes of the bond's links \
          (`fra{BOND}%direct%nyc`), or in `{RIDE}`, but not in both; an interface has an option \
          of its own"
     )]
     Words(String),
-    /// What rides leads to a node of the mesh.
+    /// The first relay of a riding route is no member of the mesh.
     #[error(
         "`{0}{RIDE}`: the first relay must be a member of the mesh, because the leg to it \
              rides in probe trains"
     )]
     NoRide(String),
-    /// A bond leads to nodes of the mesh alone.
+    /// The first relay of a bond is no member of the mesh.
     #[error(
         "`{0}{BOND}`: the first relay must be a member of the mesh, because the bond ends \
              there"
     )]
     NoBond(String),
-    /// A link would go through the node that it leads to.
+    /// A link would pass through the node where the bond ends.
     #[error(
         "`{link}{BOND}…%{link}`: a link of a bond cannot pass through the node where the bond \
          ends"
@@ -128,19 +127,19 @@ pub enum RouteNameError {
         /// The link's route.
         link: String,
     },
-    /// A link is to go by a route that another goes by.
+    /// Two links have the same route.
     #[error("the bond has two links over `{0}`")]
     LinkTwice(String),
-    /// Too many; holds how many.
+    /// The links have too many routes, namely this many.
     #[error("the links of a bond have at most {MAX_BOND_ROUTES} routes, not {0}")]
     TooManyLinks(usize),
-    /// Neither a name nor `HOST:PORT`.
+    /// It is neither a name nor `HOST:PORT`.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// No `HOST:PORT`.
+    /// It is no valid `HOST:PORT`.
     #[error(transparent)]
     Destination(#[from] DestinationError),
-    /// Too many hops, or one twice.
+    /// It has too many hops, or the same hop twice.
     #[error(transparent)]
     Route(#[from] RouteError),
 }
@@ -153,11 +152,10 @@ fn did_you_mean(nearest: &Option<Name>) -> String {
 }
 
 impl Names<'_> {
-    /// The route that `text` names: relays' names or `HOST:PORT`s joined by `+`, the first
-    /// the nearest; `direct` is none. The same terms go to each relay of the mesh. With
-    /// [`BOND`] at the end all interfaces are used up to the first relay, and with routes behind that,
-    /// `%nyc%ber+ams` or `%direct`, all these routes to it as well. With [`RIDE`] at the end the leg to
-    /// the first relay goes by the carrier.
+    /// The route that `text` names: relays' names or `HOST:PORT`s joined by `+`, the nearest first; `direct` has no
+    /// relays. Each relay of the mesh gets the same terms. With [`BOND`] at the end all interfaces are used up to the
+    /// first relay; with routes after it, such as `%nyc%ber+ams` or `%direct`, all these routes to the first relay are
+    /// used as well. With [`RIDE`] at the end the leg to the first relay goes through the carrier.
     ///
     /// # Errors
     /// [`RouteNameError`].
@@ -195,7 +193,7 @@ impl Names<'_> {
         if links.len() > MAX_BOND_ROUTES {
             return Err(RouteNameError::TooManyLinks(links.len()));
         }
-        // What links carry is sealed by the ends of its streams.
+        // The ends of the streams seal what the links carry.
         let terms = Terms { leg: LegKind::Open, ..terms.clone() };
         let mut by = Vec::new();
         for link in links {
@@ -214,8 +212,8 @@ impl Names<'_> {
         Ok(route.bonded_by(by))
     }
 
-    /// The relays that `me` may use under these terms and the roster's rules, in the roster's
-    /// order, at most `most`, each a route of its own; none without a roster.
+    /// The relays that `me` may use under these terms and the roster's rules, in the roster's order, at most `most`,
+    /// each as a route of its own; none without a roster.
     pub fn candidates(&self, terms: &Terms, most: usize) -> Vec<(Name, Route)> {
         let Ok(roster) = self.roster else { return Vec::new() };
         let mine = self.me.and_then(|me| roster.by_name(me)).map(|m| m.tags.clone());
@@ -231,8 +229,8 @@ impl Names<'_> {
         open.filter_map(route).take(most).collect()
     }
 
-    /// Any member that runs a node, as the far end of a channel ([`thalweg_net::Dialer::channel`]);
-    /// it need not be a relay, and may be this host.
+    /// A member's node as the far end of a channel ([`thalweg_net::Dialer::channel`]). It need not be a relay, and may
+    /// be this host.
     ///
     /// # Errors
     /// [`RouteNameError`].
@@ -294,7 +292,7 @@ fn common(a: &BTreeSet<Tag>, b: &BTreeSet<Tag>) -> Option<Tag> {
     a.intersection(b).next().cloned()
 }
 
-/// The member whose name is most like `name`, if one is like it at all.
+/// The member whose name resembles `name` most, if any does.
 fn nearest(name: &Name, roster: &Roster) -> Option<Name> {
     let known = roster.members.iter().map(|m| m.name.as_str());
     thalweg_units::likeness::nearest(name.as_str(), known)?.parse().ok()
@@ -344,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_is_its_members_addresses_keys_and_terms_in_order() {
+    fn a_chain_has_its_members_addresses_keys_and_terms_in_order() {
         let roster = roster();
         let route = with(&roster, "home", |n| n.route("fra+10.9.9.9:1080+nyc", &terms(&["x"])));
         let route = route.unwrap();
@@ -357,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bonds_links_go_by_routes_that_are_named_behind_it() {
+    fn the_links_of_a_bond_use_the_routes_named_after_it() {
         let mut roster = roster();
         roster.members[2].roles.insert(Role::Relay);
         let sealed = Terms { leg: LegKind::Sealed, ..Terms::default() };
@@ -384,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leg_rides_or_is_a_bonds_and_never_both() {
+    fn a_leg_rides_or_uses_a_bond_but_not_both() {
         let mut roster = roster();
         let ask = |roster: &Roster, text: &str| {
             with(roster, "home", |names| names.route(text, &terms(&[])))
@@ -413,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hop_has_all_addresses_of_its_member_in_their_order() {
+    fn a_hop_has_all_addresses_of_its_member_in_order() {
         let mut roster = roster();
         let all: Vec<Destination> =
             ["[2001:db8::1]:7", "fra.example:7", "10.0.0.1:7"].map(|a| a.parse().unwrap()).into();
@@ -423,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_gone_is_refused_with_what_to_do() {
+    fn unusable_routes_are_refused_with_a_hint() {
         let roster = roster();
         for (text, says) in [
             ("frra", "did you mean `fra`?"),
@@ -450,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_an_address_is_told_how_to_get_one() {
+    fn the_error_for_a_node_without_an_address_says_how_to_get_one() {
         let mut roster = roster();
         roster.members[2].addresses.clear();
         let error = with(&roster, "home", |n| n.node(&"laptop".parse().unwrap()));
@@ -459,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn candidates_are_the_relays_that_neither_terms_nor_rules_forbid() {
+    fn candidates_are_the_relays_that_terms_and_rules_permit() {
         let mut roster = roster();
         let names = |roster: &Roster, me: &str, avoid: &[&str]| {
             let found = with(roster, me, |n| n.candidates(&terms(avoid), 8));

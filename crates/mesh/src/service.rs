@@ -1,6 +1,6 @@
-//! What a daemon is assembled from: traits of the services that it hands channels to.
+//! Traits of the services that a daemon passes channels to.
 //!
-//! The daemon knows services, and the oracle, by these alone (decision 0083).
+//! The daemon knows services, and the oracle, only by these traits (decision 0083).
 
 use crate::MeshPeer;
 use futures_util::future::BoxFuture;
@@ -13,12 +13,12 @@ use thalweg_wire::mesh::{
 };
 use tokio::net::TcpStream;
 
-/// Who asks, on a channel.
+/// The sender of requests on a channel to the oracle.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
     /// The proven key; a member's unless the protocol is [`Protocol::Join`].
     pub key: NodeId,
-    /// Where the connection comes from.
+    /// The source of the connection.
     pub address: SocketAddr,
     /// `Api` or `Join`.
     pub protocol: Protocol,
@@ -26,8 +26,8 @@ pub struct Caller {
 
 /// Serves members' channels of one protocol: a relay, a prober, files, casts, or a fake in tests.
 pub trait MemberService: Send + Sync + fmt::Debug {
-    /// Serves one channel to its end, which comes at once when the peer is revoked.
-    /// Dropping the future cuts it; a relay resets both legs.
+    /// Serves one channel to its end, which comes at once when the peer is revoked. Dropping the future cuts the
+    /// channel; a relay resets both legs.
     fn serve(
         &self,
         channel: Channel<TcpStream>,
@@ -35,13 +35,13 @@ pub trait MemberService: Send + Sync + fmt::Debug {
         from: SocketAddr,
     ) -> BoxFuture<'static, ()>;
 
-    /// Where the member really is whose stream this service leads to the node's own port from this address; `None` if
-    /// it leads none from there.
+    /// The true address of the member whose stream this service passes on to the node's own port from the address
+    /// `_from`; `None` if it passes on none from there.
     fn origin(&self, _from: SocketAddr) -> Option<SocketAddr> {
         None
     }
 
-    /// Its counts, and a relay's quotas, for `thalweg status`; null: it has none.
+    /// Its counters, and a relay's quotas, for `thalweg status`; null if it has none.
     fn report(&self) -> serde_json::Value {
         serde_json::Value::Null
     }
@@ -52,7 +52,7 @@ pub trait SubmitService: Send + Sync + fmt::Debug {
     /// Whether a key that is in no roster may open a channel. Never blocks.
     fn admits(&self, key: &NodeId) -> bool;
 
-    /// Serves one channel to its end or to a member's revocation. Dropping the future cuts it.
+    /// Serves one channel to its end or to a member's revocation. Dropping the future cuts the channel.
     fn serve(
         &self,
         channel: Channel<TcpStream>,
@@ -60,24 +60,24 @@ pub trait SubmitService: Send + Sync + fmt::Debug {
         from: SocketAddr,
     ) -> BoxFuture<'static, ()>;
 
-    /// Its counts for `thalweg status`, and its settings for `thalweg drop-box`.
+    /// Its counters for `thalweg status`, and its settings for `thalweg drop-box`.
     fn report(&self) -> serde_json::Value;
 
     /// Strikes submissions and keys from a drop box.
     fn strike(&self, request: StrikeRequest) -> BoxFuture<'_, Result<StrikeReply, ApiError>>;
 }
 
-/// The oracle's end of the channels `api` and `join`; there on oracles alone.
+/// The oracle's end of the channels `api` and `join`; only oracles have one.
 pub trait ApiService: Send + Sync + fmt::Debug {
-    /// Serves one channel to its end. Dropping the future cuts it.
+    /// Serves one channel to its end. Dropping the future cuts the channel.
     fn serve(&self, channel: Channel<TcpStream>, caller: Caller) -> BoxFuture<'static, ()>;
 }
 
-/// Who answers what only an oracle can: the one inside, or a client of one elsewhere.
+/// Answers requests that only an oracle can answer: the oracle in this process, or a client of another one.
 ///
-/// The local API asks in this node's name; it is open to the node's owner alone.
+/// The local API asks in this node's name; only the node's owner can open it.
 pub trait Control: Send + Sync + fmt::Debug {
-    /// A new join token.
+    /// Creates a join token.
     fn token(&self, request: TokenRequest) -> BoxFuture<'_, Result<TokenReply, ApiError>>;
     /// Revokes a member.
     fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeReply, ApiError>>;

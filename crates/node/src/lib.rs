@@ -1,7 +1,7 @@
 //! The daemon of a host: its configuration, its one port, and the local API.
 //!
-//! In go the settings file and connections; out come channels handed to the services that they are
-//! for, status and metrics.
+//! Inputs are the settings file and connections; outputs are channels passed to the services that they are for, status
+//! and metrics.
 //!
 //! ```text
 //! settings file ─► config ─► Settings of each service

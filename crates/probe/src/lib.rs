@@ -1,6 +1,6 @@
-//! Measuring between members: bulk flows, probe trains, and packets that ride in their padding (MGRP).
+//! Measurements between members: bulk flows, probe trains, and packets that ride in the padding of trains (MGRP).
 //!
-//! In go the oracle's orders, trains and packets; out come reports, arrivals of probes and delivered
+//! Inputs are the oracle's orders, trains and packets; outputs are reports, arrival times of probes and delivered
 //! packets.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! One connection to an oracle, and requests on it one by one.
+//! One connection to an oracle, for one request after the other.
 
 use super::{Attempt, OracleError};
 use crate::Oracle;
@@ -24,18 +24,18 @@ use thalweg_net::{
 use thalweg_units::WallTime;
 use tokio::{net::TcpStream, task::AbortHandle, time::timeout};
 
-/// For TLS at one address, before the next is tried: two round trips of the slowest
-/// satellite path, and below half of the time for all addresses.
+/// The time for TLS at one address, before the next is tried: two round trips of the slowest satellite path, and below
+/// half of the time for all addresses.
 const HANDSHAKE: Duration = Duration::from_secs(4);
 
-/// With which key and options connections are made.
+/// The key and the options with which connections are made.
 #[derive(Clone)]
-pub(super) struct Way {
+pub(super) struct ConnectSettings {
     pub(super) connector: Connector,
     pub(super) dial: DialOptions,
 }
 
-/// Closes when dropped, also in the middle of an answer.
+/// A connection to an oracle. It closes when dropped, also in the middle of an answer.
 pub(super) struct Connection {
     send: SendRequest<Full<Bytes>>,
     driver: AbortHandle,
@@ -52,11 +52,11 @@ pub(super) struct Answer {
     pub(super) body: Bytes,
 }
 
-/// The request for `path`. The host's name says nothing: the channel's key does.
+/// Creates a request for `path`. The name in `Host` has no meaning: the channel's key identifies the oracle.
 pub(super) fn request(method: Method, path: &str, body: Bytes) -> Asked {
     let mut request = Request::new(Full::new(body));
     *request.method_mut() = method;
-    // Paths are ours: they always read.
+    // Paths come from this crate, and always parse.
     *request.uri_mut() = path.parse().unwrap_or_default();
     request.headers_mut().insert(HOST, HeaderValue::from_static("oracle"));
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -64,18 +64,18 @@ pub(super) fn request(method: Method, path: &str, body: Bytes) -> Asked {
 }
 
 impl Connection {
-    /// Connects to the oracle at whichever of its addresses it is first found.
+    /// Connects to the oracle, at the first of its addresses at which it answers.
     ///
     /// # Errors
-    /// What came of each address.
+    /// Why each address failed.
     pub(super) async fn open(
-        way: &Way,
+        settings: &ConnectSettings,
         oracle: &Oracle,
         protocol: Protocol,
     ) -> Result<Self, Vec<Attempt>> {
         let mut tried = Vec::new();
-        let limit = way.dial.deadline;
-        match timeout(limit, channel(way, oracle, protocol, &mut tried)).await {
+        let limit = settings.dial.deadline;
+        match timeout(limit, channel(settings, oracle, protocol, &mut tried)).await {
             Ok(Some(channel)) => return Self::over(channel).await,
             Ok(None) => {}
             Err(_) => {
@@ -96,17 +96,17 @@ impl Connection {
             let attempt = |at: SocketAddr| Attempt { address: at.into(), why: e.to_string() };
             at.map(attempt).into_iter().collect::<Vec<_>>()
         })?;
-        // Its failures come out of the answer that they spoil.
+        // Its errors show in the answer that they interrupt.
         let driver = tokio::spawn(async move { _ = connection.await }).abort_handle();
         Ok(Self { send, driver })
     }
 
-    /// False once the oracle has closed it.
+    /// False once the oracle has closed the connection.
     pub(super) fn is_open(&self) -> bool {
         !self.send.is_closed()
     }
 
-    /// Sends the request and takes the whole answer, of `max` bytes at most.
+    /// Sends the request and reads the whole answer, of at most `max` bytes.
     pub(super) async fn ask(&mut self, request: Asked, max: usize) -> Result<Answer, OracleError> {
         let sent = self.send.ready().await;
         sent.map_err(|e| failed(&e))?;
@@ -124,22 +124,22 @@ impl Drop for Connection {
     }
 }
 
-/// A channel to whoever proves the oracle's key; what fails goes into `tried`.
+/// Opens a channel to the host that proves the oracle's key; failures go into `tried`.
 ///
-/// All addresses race. Behind one of them may be another host, e.g. where two private
-/// networks have the same addresses: then the rest races on.
+/// All addresses race. Behind one of them may be another host, e.g. if two private networks have the same addresses:
+/// then the others race on.
 async fn channel(
-    way: &Way,
+    settings: &ConnectSettings,
     oracle: &Oracle,
     protocol: Protocol,
     tried: &mut Vec<Attempt>,
 ) -> Option<Channel<TcpStream>> {
     let mut addresses = addresses(oracle, tried).await;
     while !addresses.is_empty() {
-        let tcp = match connect(&addresses, None, &way.dial).await {
+        let tcp = match connect(&addresses, None, &settings.dial).await {
             Ok(tcp) => tcp,
             Err(cause) => {
-                // One reason for all of them: that of the first that failed.
+                // One reason for all addresses: that of the first that failed.
                 let failed = |address: &SocketAddr| (*address).into();
                 let of = |address| Attempt { address, why: cause.to_string() };
                 tried.extend(addresses.iter().map(failed).map(of));
@@ -147,7 +147,7 @@ async fn channel(
             }
         };
         let at = tcp.peer_addr().ok();
-        let handshake = timeout(HANDSHAKE, way.connector.connect(tcp, oracle.key, protocol));
+        let handshake = timeout(HANDSHAKE, settings.connector.connect(tcp, oracle.key, protocol));
         let why = match handshake.await {
             Ok(Ok(channel)) => return Some(channel),
             Ok(Err(error)) => error.to_string(),
@@ -173,8 +173,8 @@ async fn addresses(oracle: &Oracle, tried: &mut Vec<Attempt>) -> Vec<SocketAddr>
     all
 }
 
-/// A refusal of our key shows here as a rule: in TLS 1.3 a client is done before the
-/// server has seen it.
+/// If the oracle refuses this host's key, that usually shows here: in TLS 1.3 a client is done before the server has
+/// seen the key.
 fn failed(error: &(dyn Error + 'static)) -> OracleError {
     let causes = || std::iter::successors(Some(error), |&e| e.source());
     let refused = |e: &(dyn Error + 'static)| {

@@ -1,43 +1,43 @@
-//! Why an oracle did not do what was asked.
+//! Errors of requests to an oracle.
 
 use std::{fmt, time::Duration};
 use thalweg_net::Destination;
 use thalweg_wire::mesh::ApiError;
 use thiserror::Error;
 
-/// No oracle did what was asked.
+/// Why no oracle did what was asked.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum OracleError {
-    /// Nobody answered at any of the addresses.
+    /// No oracle answered at any of the addresses.
     #[error("no oracle could be reached: {}", list(.0))]
     Unreachable(Vec<Attempt>),
-    /// It does not know this host's key.
+    /// The oracle does not know this host's key.
     #[error(
         "the oracle does not admit this host: it was revoked, or the oracle is not of this \
          mesh any more; to come back, move node.key and client.key away and `thalweg mesh join` \
          with a new token"
     )]
     NotAdmitted,
-    /// The oracle's own words.
+    /// The oracle refused, for this reason.
     #[error("{}", thalweg_console::field(&.0.message))]
     Refused(ApiError),
-    /// It failed without saying why.
+    /// The oracle failed without a reason.
     #[error("the oracle answered with status {0} and no reason; its log has more")]
     Status(u16),
-    /// It took the request and said nothing.
+    /// The oracle accepted the request, and did not answer.
     #[error("the oracle gave no answer within {0:?}")]
     Silent(Duration),
-    /// The connection broke, or the answer is not readable.
+    /// The connection broke, or the answer cannot be read.
     #[error("the oracle's answer broke off or is not readable: {0}")]
     Broken(String),
 }
 
-/// One address that was tried.
+/// An address that was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// The oracle's address.
     pub address: Destination,
-    /// What came of it.
+    /// Why it failed.
     pub why: String,
 }
 
@@ -61,7 +61,7 @@ fn list(attempts: &[Attempt]) -> String {
 }
 
 impl From<OracleError> for ApiError {
-    /// As the local API passes it on.
+    /// The error as the local API passes it on.
     fn from(error: OracleError) -> Self {
         let code = match error {
             OracleError::Refused(refused) => return refused,

@@ -9,7 +9,7 @@ pub use skew::ClockSkew;
 
 use crate::{Oracle, service::Control};
 use bytes::Bytes;
-use connection::{Answer, Connection, Way};
+use connection::{Answer, ConnectSettings, Connection};
 use futures_util::future::BoxFuture;
 use hyper::{Method, StatusCode};
 use serde::{Serialize, de::DeserializeOwned};
@@ -37,50 +37,49 @@ use thalweg_wire::{
 };
 use tokio::time::timeout;
 
-/// For an answer, beyond what it was asked to wait: three round trips and a slow disk.
+/// How long an answer may take, beyond the wait that was asked for: three round trips and a slow disk.
 const ANSWER: Duration = Duration::from_secs(15);
 
-/// The greatest answer: a roster in hexadecimal, and what JSON adds.
+/// The largest answer, bytes: a roster in hexadecimal, and what JSON adds.
 const MAX_ANSWER: usize = 2 * Roster::MAX_BYTES + 4096;
 
-/// The most pages: a million legs, which 10,000 nodes have with one pair of 100 measured.
+/// The most pages: a million legs, as many as 10,000 nodes have if one pair in 100 is measured.
 const MAX_PAGES: usize = 20;
 
-/// The greatest answer about paths: a full matrix of 500 nodes, 120 bytes of JSON a leg.
+/// The largest answer about paths, bytes: a full matrix of 500 nodes, with 120 bytes of JSON per leg.
 const MAX_PATHS: usize = 32 * 1024 * 1024;
 
-/// The code of an oracle's refusal where one of several is elected and it is another.
+/// The code with which an oracle refuses if another one is elected.
 const NOT_ELECTED: &str = "not_elected";
 
 /// A client of the mesh's oracles, with one of this host's keys; cheap to clone.
 ///
-/// Requests for the roster and the status go over one connection, kept between
-/// them; what changes something is asked once, over one of its own, so that it
-/// never happens twice.
+/// Requests for the roster and the status go over one connection, which is kept between them. A request that changes
+/// something is sent once, over a connection of its own, so that it never takes effect twice.
 #[derive(Clone)]
 pub struct OracleClient(Arc<Inner>);
 
 struct Inner {
-    way: Way,
+    settings: ConnectSettings,
     clock: WallClock,
-    /// Shared with those beside.
+    /// Shared with the clients that [`OracleClient::beside`] created.
     oracles: Arc<Mutex<Vec<Oracle>>>,
-    /// Which of them is asked first, counted round.
+    /// The index of the oracle that is asked first, modulo their number.
     first: AtomicUsize,
     kept: Mutex<Option<Connection>>,
     skew: Mutex<Option<ClockSkew>>,
 }
 
 impl OracleClient {
-    /// A client that proves `key` to these oracles, tried in their order.
+    /// Creates a client that proves `key` to these oracles, which are tried in order.
     ///
     /// # Errors
-    /// If TLS does not take the key; not expected.
+    /// TLS does not accept the key; not expected.
     pub fn new(key: &PrivateKey, oracles: Vec<Oracle>, clock: WallClock) -> io::Result<Self> {
         Self::dialling(key, oracles, clock, DialOptions::default())
     }
 
-    /// The same, whose connections are made with these options.
+    /// As [`OracleClient::new`], with these options for connections.
     ///
     /// # Errors
     /// As [`OracleClient::new`].
@@ -90,21 +89,21 @@ impl OracleClient {
         clock: WallClock,
         dial: DialOptions,
     ) -> io::Result<Self> {
-        let way = Way { connector: Connector::new(key)?, dial };
+        let settings = ConnectSettings { connector: Connector::new(key)?, dial };
         let (kept, skew) = (Mutex::default(), Mutex::default());
         let oracles = Arc::new(Mutex::new(oracles));
         let first = AtomicUsize::new(0);
-        Ok(Self(Arc::new(Inner { way, clock, oracles, first, kept, skew })))
+        Ok(Self(Arc::new(Inner { settings, clock, oracles, first, kept, skew })))
     }
 
-    /// Another client of the same oracles, whose long polls hold another connection.
+    /// Another client of the same oracles, whose long polls use another connection.
     #[must_use]
     pub fn beside(&self) -> Self {
-        let Inner { way, clock, oracles, .. } = &*self.0;
-        let (way, clock, oracles) = (way.clone(), clock.clone(), Arc::clone(oracles));
+        let Inner { settings, clock, oracles, .. } = &*self.0;
+        let (settings, clock, oracles) = (settings.clone(), clock.clone(), Arc::clone(oracles));
         let (kept, skew) = (Mutex::default(), Mutex::default());
         let first = AtomicUsize::new(0);
-        Self(Arc::new(Inner { way, clock, oracles, first, kept, skew }))
+        Self(Arc::new(Inner { settings, clock, oracles, first, kept, skew }))
     }
 
     /// The oracles that are asked.
@@ -112,13 +111,12 @@ impl OracleClient {
         lock(&self.0.oracles).clone()
     }
 
-    /// Asks these from now on. A kept connection to another goes on until it closes.
+    /// Sets the oracles. A kept connection to another one is used until it closes.
     pub fn set_oracles(&self, oracles: Vec<Oracle>) {
         *lock(&self.0.oracles) = oracles;
     }
 
-    /// How far this host's clock was off the oracle's at the last answer, if by more
-    /// than a minute.
+    /// How far this host's clock was off the oracle's at the last answer, if by more than a minute.
     pub fn skew(&self) -> Option<ClockSkew> {
         *lock(&self.0.skew)
     }
@@ -130,12 +128,12 @@ impl OracleClient {
     pub async fn join(&self, request: &JoinRequest) -> Result<JoinReply, OracleError> {
         let answer = self.post(Protocol::Join, "/v1/join", request).await?;
         let reply: JoinReply = read(&answer)?;
-        self.note(ClockSkew::between(self.0.clock.now(), reply.time));
+        self.set_skew(ClockSkew::between(self.0.clock.now(), reply.time));
         Ok(reply)
     }
 
-    /// The signed roster's bytes, once it has a version above `after`; `None` if it has
-    /// not after `wait` (whole seconds).
+    /// The bytes of the signed roster, once its version is above `after`; `None` if that does not happen within `wait`
+    /// (whole seconds).
     ///
     /// # Errors
     /// [`OracleError`].
@@ -151,11 +149,11 @@ impl OracleClient {
     /// [`OracleError`].
     pub async fn status(&self) -> Result<StatusReply, OracleError> {
         let reply: StatusReply = read(&self.get("/v1/status", Duration::ZERO).await?)?;
-        self.note(ClockSkew::between(self.0.clock.now(), reply.time));
+        self.set_skew(ClockSkew::between(self.0.clock.now(), reply.time));
         Ok(reply)
     }
 
-    /// A new join token; for admins.
+    /// Requests a join token; for admins.
     ///
     /// # Errors
     /// [`OracleError`].
@@ -184,7 +182,7 @@ impl OracleClient {
         self.repeat(|| connection::request(Method::GET, path, Bytes::new()), wait, most).await
     }
 
-    /// Asks what may be asked twice: over the kept connection; once more over a new one if that has gone meanwhile.
+    /// Sends a request that may be sent twice: over the kept connection, and over a new one if that fails.
     async fn repeat(
         &self,
         request: impl Fn() -> connection::Asked,
@@ -196,12 +194,12 @@ impl OracleClient {
             && let Ok(answer) = self.ask(&mut connection, request(), wait, most).await
         {
             *lock(&self.0.kept) = Some(connection);
-            return self.judge(answer);
+            return self.check(answer);
         }
         let mut connection = self.open(Protocol::Api).await?;
         let answer = self.ask(&mut connection, request(), wait, most).await?;
         *lock(&self.0.kept) = Some(connection);
-        self.judge(answer)
+        self.check(answer)
     }
 
     async fn post<T: Serialize + Sync>(
@@ -214,17 +212,17 @@ impl OracleClient {
         let mut connection = self.open(protocol).await?;
         let request = connection::request(Method::POST, path, body.into());
         let answer = self.ask(&mut connection, request, Duration::ZERO, MAX_ANSWER).await?;
-        self.judge(answer)
+        self.check(answer)
     }
 
-    /// A connection to the first oracle that can be reached.
+    /// Connects to the first oracle that can be reached.
     async fn open(&self, protocol: Protocol) -> Result<Connection, OracleError> {
         let mut tried = Vec::new();
         let mut oracles = self.oracles();
         let first = self.0.first.load(Ordering::Relaxed) % oracles.len().max(1);
         oracles.rotate_left(first);
         for oracle in oracles {
-            match Connection::open(&self.0.way, &oracle, protocol).await {
+            match Connection::open(&self.0.settings, &oracle, protocol).await {
                 Ok(connection) => return Ok(connection),
                 Err(attempts) => tried.extend(attempts),
             }
@@ -246,10 +244,10 @@ impl OracleClient {
         }
     }
 
-    /// An answer of success, or the oracle's refusal.
-    fn judge(&self, answer: Answer) -> Result<Answer, OracleError> {
+    /// A successful answer, or the oracle's refusal as an error.
+    fn check(&self, answer: Answer) -> Result<Answer, OracleError> {
         if let Some(theirs) = answer.date {
-            self.note(ClockSkew::between(self.0.clock.now(), theirs));
+            self.set_skew(ClockSkew::between(self.0.clock.now(), theirs));
         }
         if answer.status.is_success() {
             return Ok(answer);
@@ -259,14 +257,14 @@ impl OracleClient {
         Err(OracleError::Refused(error))
     }
 
-    fn note(&self, skew: Option<ClockSkew>) {
+    fn set_skew(&self, skew: Option<ClockSkew>) {
         *lock(&self.0.skew) = skew;
     }
 }
 
-/// What nodes and clients ask an oracle about measurements: see [`thalweg_wire::mesh::measure`].
+/// Requests of nodes and clients about measurements: see [`thalweg_wire::mesh::measure`].
 impl OracleClient {
-    /// Measurements that this node is to make; none came within `wait` (whole seconds) if empty.
+    /// The measurements that this node is to make; empty if there are none within `wait` (whole seconds).
     ///
     /// # Errors
     /// [`OracleError`].
@@ -275,14 +273,14 @@ impl OracleClient {
         let mut oracles = self.oracles().len();
         loop {
             match self.get(&path, wait).await.and_then(|answer| read(&answer)) {
-                Err(error) if oracles > 1 && self.turns(&error) => oracles -= 1,
+                Err(error) if oracles > 1 && self.turns_to_next(&error) => oracles -= 1,
                 done => return done,
             }
         }
     }
 
-    /// Tells what was measured, received and seen. Asked once: a report that fails may have
-    /// arrived, and the oracle knows an order's second report by its number.
+    /// Reports what was measured, received and observed. It is sent once: a report that fails may have arrived, and the
+    /// oracle recognizes an order's second report by its number.
     ///
     /// # Errors
     /// [`OracleError`].
@@ -292,14 +290,14 @@ impl OracleClient {
         loop {
             let answer = self.post(Protocol::Api, path, reports).await;
             match answer.and_then(|answer| read(&answer)) {
-                Err(error) if oracles > 1 && self.turns(&error) => oracles -= 1,
+                Err(error) if oracles > 1 && self.turns_to_next(&error) => oracles -= 1,
                 done => return done,
             }
         }
     }
 
     /// Whether another oracle is elected to do this; then the next one is asked first from now on.
-    fn turns(&self, error: &OracleError) -> bool {
+    fn turns_to_next(&self, error: &OracleError) -> bool {
         let is_another = matches!(error, OracleError::Refused(e) if e.code == NOT_ELECTED);
         if is_another {
             self.0.first.fetch_add(1, Ordering::Relaxed);
@@ -308,7 +306,7 @@ impl OracleClient {
         is_another
     }
 
-    /// At most `m` relays for whoever asks, by this rule or the oracle's own, the better first.
+    /// At most `m` relays for the caller, by this rule or the oracle's own, the better first.
     ///
     /// # Errors
     /// [`OracleError`].
@@ -322,7 +320,7 @@ impl OracleClient {
         read(&self.get(&path, Duration::ZERO).await?)
     }
 
-    /// All that the oracle knows of paths, page by page; the first `MAX_PAGES` of them.
+    /// All that the oracle knows of paths, page by page, but at most `MAX_PAGES` pages.
     ///
     /// # Errors
     /// [`OracleError`].
@@ -332,7 +330,7 @@ impl OracleClient {
             let Some(after) = all.next.take() else { break };
             let page = self.page(Some(after)).await?;
             if page.nodes != all.nodes {
-                // Somebody came or went: the indices may mean others. What came so far is sound.
+                // The set of nodes has changed: the indices may mean others. The legs so far are sound.
                 break;
             }
             all.legs.extend(page.legs);
@@ -347,7 +345,7 @@ impl OracleClient {
     }
 }
 
-/// What nodes ask an oracle about streams: see [`thalweg_wire::stream::plan`].
+/// Requests of nodes about streams: see [`thalweg_wire::stream::plan`].
 impl OracleClient {
     /// Reports this node's streams. A report replaces the last one, so it may arrive twice.
     ///
@@ -361,14 +359,14 @@ impl OracleClient {
         loop {
             let answer = self.repeat(request, Duration::ZERO, MAX_ANSWER).await;
             match answer.and_then(|answer| read(&answer)) {
-                Err(error) if oracles > 1 && self.turns(&error) => oracles -= 1,
+                Err(error) if oracles > 1 && self.turns_to_next(&error) => oracles -= 1,
                 done => return done,
             }
         }
     }
 
-    /// This node's plan for streams, once it has another version than `after`; `None` if it has not after `wait` (whole
-    /// seconds).
+    /// This node's plan for streams, once its version differs from `after`; `None` if that does not happen within
+    /// `wait` (whole seconds).
     ///
     /// # Errors
     /// [`OracleError`].
@@ -383,7 +381,7 @@ impl OracleClient {
             match self.get(&path, wait).await {
                 Ok(answer) if answer.status == StatusCode::NO_CONTENT => return Ok(None),
                 Ok(answer) => return read(&answer).map(Some),
-                Err(error) if oracles > 1 && self.turns(&error) => oracles -= 1,
+                Err(error) if oracles > 1 && self.turns_to_next(&error) => oracles -= 1,
                 Err(error) => return Err(error),
             }
         }
@@ -395,7 +393,7 @@ fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T, OracleError> {
 }
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Only whole values are put in.
+    // Values are only replaced as a whole.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -433,7 +431,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_is_asked_for_by_the_word_that_its_json_has() {
+    fn a_rule_has_the_same_word_in_queries_and_in_json() {
         for rule in
             [Strategy::Oblivious, Strategy::Balanced, Strategy::Specific, Strategy::LoadAware]
         {

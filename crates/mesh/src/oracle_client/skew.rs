@@ -1,22 +1,22 @@
-//! How far two hosts' clocks are apart.
+//! How far the clocks of two hosts differ.
 
 use std::{fmt, time::Duration};
 use thalweg_units::{WallTime, format_duration};
 
-/// Clocks that differ by more than a minute: one of them is wrong.
+/// The difference of two clocks, if it exceeds a minute: one of them is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockSkew {
-    /// By how much, in whole seconds.
+    /// The difference, in whole seconds.
     pub off: Duration,
-    /// Whether this host's is the later one.
+    /// Whether this host's clock is ahead.
     pub ahead: bool,
 }
 
 impl ClockSkew {
-    /// What hosts without NTP differ by, and the oracle's answer takes, is below it.
+    /// A smaller difference is ignored: hosts without NTP differ by less, with the time that the oracle's answer takes.
     pub const ALIKE: Duration = Duration::from_secs(60);
 
-    /// How far `ours` is off `theirs`; `None` if they are alike.
+    /// How far `ours` differs from `theirs`; `None` if by no more than [`Self::ALIKE`].
     pub fn between(ours: WallTime, theirs: WallTime) -> Option<Self> {
         let (a, b) = (ours.as_unix_nanos(), theirs.as_unix_nanos());
         let off = Duration::from_secs(a.abs_diff(b) / 1_000_000_000);
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_more_than_a_minute_is_told_and_in_which_direction() {
+    fn only_a_difference_above_a_minute_is_reported_with_its_direction() {
         let at = |s: u64| WallTime::from_unix_nanos(s * 1_000_000_000);
         assert_eq!(ClockSkew::between(at(1000), at(1060)), None);
         assert_eq!(ClockSkew::between(at(1060), at(1000)), None);

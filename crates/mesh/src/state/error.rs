@@ -1,4 +1,4 @@
-//! Why the state directory cannot be used.
+//! Errors of the state directory.
 
 use crate::RosterError;
 use std::{
@@ -8,16 +8,16 @@ use std::{
 use thalweg_net::KeyError;
 use thiserror::Error;
 
-/// The state directory, or a file in it, cannot be used.
+/// Why the state directory, or a file in it, cannot be used.
 #[derive(Debug, Error)]
 pub enum StateError {
-    /// There is no such directory: this host never had a part in a mesh.
+    /// There is no such directory: this host was never in a mesh.
     #[error(
         "{} does not exist: this host is in no mesh; found one with `thalweg mesh init` or \
          join one with `thalweg mesh join TOKEN`", .0.display()
     )]
     Absent(PathBuf),
-    /// The directory is there, and the host in no mesh.
+    /// The directory exists, but the host is in no mesh.
     #[error(
         "this host is in no mesh ({} has no mesh.json); found one with `thalweg mesh init` or \
          join one with `thalweg mesh join TOKEN`", .0.display()
@@ -34,15 +34,15 @@ pub enum StateError {
         /// What they should be.
         right: u32,
     },
-    /// It is another user's.
+    /// It belongs to another user.
     #[error("{} belongs to the user with id {owner}, and this is the user with id {me}: run \
         this as its owner, or take another --state DIR", dir.display())]
     Owner {
         /// The directory.
         dir: PathBuf,
-        /// Whose it is.
+        /// The user id of its owner.
         owner: u32,
-        /// Who we are.
+        /// The user id of this process.
         me: u32,
     },
     /// Another process uses the directory.
@@ -51,10 +51,10 @@ pub enum StateError {
     Busy {
         /// The directory.
         dir: PathBuf,
-        /// The other's process id, if it has said so.
+        /// The id of the other process, if it has written it.
         pid: Option<u32>,
     },
-    /// `mesh.json` was altered.
+    /// `mesh.json` is damaged.
     #[error(
         "{} is damaged: {why}; restore it from a copy, or move it away and join anew \
          with a token (the keys are kept)", file.display()
@@ -65,20 +65,20 @@ pub enum StateError {
         /// What is wrong.
         why: String,
     },
-    /// A key.
+    /// A key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The roster.
+    /// The roster cannot be used.
     #[error(transparent)]
     Roster(#[from] RosterError),
-    /// The system's answer.
+    /// The system refused.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
         /// What was tried.
         what: &'static str,
-        /// With what.
+        /// The file or directory.
         path: PathBuf,
-        /// The answer.
+        /// The system's error.
         source: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! One daemon per state directory.
+//! The lock of a state directory, for one process at a time.
 
 use super::StateError;
 use rustix::fs::{FlockOperation, flock};
@@ -9,9 +9,9 @@ use std::{
     path::Path,
 };
 
-/// The state directory is this process's while it lives.
+/// Reserves the state directory for this process.
 ///
-/// The kernel frees it with the process, however that ends; the file stays.
+/// The kernel frees the lock when the process ends, however that happens; the file stays.
 #[derive(Debug)]
 pub struct StateLock {
     _held: File,
@@ -30,14 +30,14 @@ impl StateLock {
             }
             taken => taken.map_err(|e| failed(e.into()))?,
         }
-        // For people alone: the lock holds without it.
+        // The id is for people; the lock holds without it.
         let written = held.set_len(0).and_then(|()| held.rewind());
         written.and_then(|()| writeln!(held, "{}", std::process::id())).map_err(failed)?;
         Ok(Self { _held: held })
     }
 }
 
-/// The process id in the file; none while its owner is just writing it.
+/// The process id in the file; `None` while its owner is just writing it.
 fn pid(file: File) -> Option<u32> {
     let mut text = String::new();
     file.take(16).read_to_string(&mut text).ok()?;

@@ -8,11 +8,11 @@ use thalweg_net::Destination;
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::{Member, Name, Role, Roster};
 
-/// The greatest `mesh.json`: a few oracles of a few addresses, many times over.
+/// The largest `mesh.json`, bytes: many times a few oracles with a few addresses.
 const MAX_BYTES: usize = 1 << 20;
 
-/// What a host knows of its mesh without a roster. Unknown fields are ignored, so that
-/// the next version's file is read.
+/// What a host knows of its mesh without a roster. Unknown fields are ignored, so that files of later versions can be
+/// read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeshFile {
     /// The mesh's key, which signs rosters; pinned when the host joined.
@@ -23,17 +23,17 @@ pub struct MeshFile {
     pub oracles: Vec<Oracle>,
 }
 
-/// An oracle: whose key to expect, and where.
+/// An oracle's key and addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Oracle {
     /// Its node's key.
     pub key: NodeId,
-    /// Where its port is reached, the best first.
+    /// The addresses of its port, best first.
     pub addresses: Vec<Destination>,
 }
 
 impl Oracle {
-    /// The oracles of a roster that can be reached, but for the host that is called `me`.
+    /// The oracles of a roster that have an address, except the host named `me`.
     pub fn of(roster: &Roster, me: Option<&Name>) -> Vec<Self> {
         let other = |m: &&Member| m.is(Role::Oracle) && Some(&m.name) != me;
         let oracle = |m: &Member| {
@@ -45,7 +45,7 @@ impl Oracle {
 }
 
 impl MeshFile {
-    /// Reads its JSON.
+    /// Parses the JSON.
     ///
     /// # Errors
     /// What is wrong, with line and column.
@@ -53,9 +53,9 @@ impl MeshFile {
         serde_json::from_str(text).map_err(|e| e.to_string())
     }
 
-    /// Its JSON, for people too.
+    /// The JSON, laid out for people.
     pub fn to_json(&self) -> String {
-        // Writing these types to a string fails for no value.
+        // Writing these types to a string never fails.
         let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
         text.push('\n');
         text
@@ -72,7 +72,7 @@ impl MeshFile {
     }
 }
 
-/// It holds no secret, but whoever writes it says whom this host trusts.
+/// The file holds no secret, but its writer decides whom this host trusts.
 fn check_mode(file: &Path) -> Result<(), StateError> {
     let mode = match fs::metadata(file) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -1,4 +1,4 @@
-//! The state directory: a host's keys, its mesh, the roster.
+//! The state directory: a host's keys, its mesh, and the roster.
 //!
 //! ```text
 //! node.key client.key   private keys, mode 0600
@@ -12,8 +12,8 @@
 //! spool/                others' data on its way between them (`thalweg_files::spool`)
 //! ```
 //!
-//! `mesh.json` is written last: a host whose joining broke off is no member yet,
-//! and joins again with the keys that it has.
+//! `mesh.json` is written last: a host whose joining was interrupted is no member yet, and joins again with the keys
+//! that it has.
 
 mod error;
 mod lock;
@@ -40,7 +40,7 @@ pub struct State {
 }
 
 impl State {
-    /// Makes the directory, and those above it, unless it is there; then as [`State::open`].
+    /// Creates the directory, and those above it, unless it exists; then as [`State::open`].
     ///
     /// # Errors
     /// [`StateError`].
@@ -50,7 +50,7 @@ impl State {
         Self::open(dir)
     }
 
-    /// Opens a directory that is there.
+    /// Opens an existing directory.
     ///
     /// # Errors
     /// [`StateError::Absent`], [`StateError::Owner`] if it is another user's,
@@ -83,7 +83,7 @@ impl State {
         self.mesh_file().exists()
     }
 
-    /// Where the day's bytes for measurements are counted.
+    /// The file with the bytes that measurements have cost today.
     pub fn measured_file(&self) -> PathBuf {
         self.dir.join("measured")
     }
@@ -91,7 +91,7 @@ impl State {
     /// What this host knows of its mesh.
     ///
     /// # Errors
-    /// [`StateError::NoMesh`] if it is in none; the file's faults.
+    /// [`StateError::NoMesh`] if it is in none; errors of the file.
     pub fn mesh(&self) -> Result<MeshFile, StateError> {
         MeshFile::read(&self.mesh_file())?.ok_or_else(|| StateError::NoMesh(self.dir.clone()))
     }
@@ -105,10 +105,10 @@ impl State {
         durable::replace(&file, mesh.to_json().as_bytes()).map_err(StateError::io("write", &file))
     }
 
-    /// The roster as it was kept, whatever its age; see [`Membership::load`].
+    /// The stored roster, whatever its age; see [`Membership::load`].
     ///
     /// # Errors
-    /// [`StateError::NoMesh`], the roster's faults.
+    /// [`StateError::NoMesh`]; errors of the roster.
     pub fn membership(&self) -> Result<Membership, StateError> {
         Ok(Membership::load(self.mesh()?.mesh, self.roster_file())?)
     }
@@ -129,7 +129,7 @@ impl State {
         Ok(PrivateKey::load(&self.dir.join("client.key"))?)
     }
 
-    /// The daemon's key; a new one, durable, if there is none.
+    /// The daemon's key; creates it, durably, if there is none.
     ///
     /// # Errors
     /// [`KeyError`].
@@ -137,7 +137,7 @@ impl State {
         make_key(&self.dir.join("node.key"))
     }
 
-    /// The command line's key; a new one, durable, if there is none.
+    /// The command line's key; creates it, durably, if there is none.
     ///
     /// # Errors
     /// [`KeyError`].
@@ -145,30 +145,30 @@ impl State {
         make_key(&self.dir.join("client.key"))
     }
 
-    /// Takes the directory for one daemon, `init` or `join`, as long as the lock is held.
+    /// Locks the directory for one daemon, `init` or `join`, as long as the lock is held.
     ///
     /// # Errors
-    /// [`StateError::Busy`] with the other's process id.
+    /// [`StateError::Busy`] with the other process's id.
     pub fn lock(&self) -> Result<StateLock, StateError> {
         StateLock::take(&self.dir.join("lock"))
     }
 
-    /// Where the roster is kept.
+    /// The file with the roster.
     pub fn roster_file(&self) -> PathBuf {
         self.dir.join("roster")
     }
 
-    /// Where the daemon's local API listens.
+    /// The socket of the daemon's local API.
     pub fn socket(&self) -> PathBuf {
         self.dir.join("node.sock")
     }
 
-    /// Where the daemon takes streams from programs, and gives them.
+    /// The socket where programs give the daemon streams, and take them.
     pub fn stream_socket(&self) -> PathBuf {
         self.dir.join("stream.sock")
     }
 
-    /// Where the daemon takes probe trains from other programs.
+    /// The socket where other programs give the daemon probe trains.
     pub fn probe_socket(&self) -> PathBuf {
         self.dir.join("probe.sock")
     }
@@ -183,8 +183,8 @@ impl State {
     }
 }
 
-/// Whoever owns the directory reads the keys in it and says whom this host trusts; root,
-/// who may enter any, would leave files there that their user cannot use.
+/// The owner of the directory can read its keys and decides whom this host trusts. Root, who may enter any directory,
+/// would leave files there that their user cannot use.
 fn check_owner(dir: &Path, owner: u32, me: u32) -> Result<(), StateError> {
     if owner == me { Ok(()) } else { Err(StateError::Owner { dir: dir.to_owned(), owner, me }) }
 }

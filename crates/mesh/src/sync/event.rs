@@ -1,34 +1,33 @@
-//! What an operator should know of the roster.
+//! Events about the roster, for the operator.
 
 use crate::{ClockSkew, OracleError, RosterError};
 use std::{fmt, time::Duration};
 use thalweg_units::format_duration;
 use thalweg_wire::mesh::RosterFault;
 
-/// Something about the roster, told as it happens; what lasts is told again every
-/// ten minutes.
+/// An event about the roster, reported as it happens. A condition that lasts is reported again every ten minutes.
 #[derive(Debug)]
 pub enum SyncEvent {
     /// There is a newer roster.
     Updated {
         /// Its version.
         version: u64,
-        /// How many members it has.
+        /// The number of its members.
         members: usize,
     },
-    /// No oracle was reached, or it did not answer; what is cached goes on.
+    /// No oracle was reached, or it did not answer; the cached roster stays in use.
     Unreached(OracleError),
-    /// It answers again.
+    /// An oracle answers again.
     Reached,
-    /// What it sent is not accepted: a rollback, a bad signature, or the disk is full.
+    /// The oracle's roster is not accepted: a rollback, a bad signature, or the disk is full.
     Rejected(RosterError),
     /// The newest roster does not list this host: it was revoked.
     NotListed,
-    /// The roster ends soon, and no oracle has renewed it.
+    /// The roster expires soon, and no oracle has renewed it.
     NearExpiry(Duration),
-    /// The roster does not hold: nobody is admitted.
+    /// The roster is not valid: nobody is admitted.
     NotValid(RosterFault),
-    /// The clocks are apart.
+    /// The clocks differ.
     Skew(ClockSkew),
     /// `mesh.json` could not be written.
     NotKept(crate::StateError),
@@ -51,11 +50,11 @@ impl SyncEvent {
         }
     }
 
-    /// Whether somebody has to act.
+    /// Whether the operator has to act.
     pub fn is_alert(&self) -> bool {
         match self {
             Self::Updated { .. } | Self::Reached => false,
-            // An oracle may be absent for a while; a revocation is for good.
+            // An oracle may be absent for a while; a revocation is final.
             Self::Unreached(error) => *error == OracleError::NotAdmitted,
             _ => true,
         }

@@ -14,27 +14,27 @@ use thalweg_units::NodeId;
 use thalweg_wire::mesh::Roster;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long a request waits at the oracle: below what NATs and firewalls forget
-/// connections after, and 15 requests a second from 300 nodes that have no news.
+/// How long a request waits at the oracle: less than the time after which NATs and firewalls forget connections. 300
+/// nodes without news then send 15 requests a second.
 const WAIT: Duration = Duration::from_secs(20);
 
-/// The longest pause after a failure; the first is [`LEAST`], and each is twice the last.
+/// The longest pause after a failure; the first is [`LEAST`], and each is twice the one before.
 const MOST: Duration = Duration::from_secs(5);
 
 /// The shortest pause after a failure, and the least time between two answers without news.
 const LEAST: Duration = Duration::from_millis(250);
 
-/// What lasts is told again after this time.
+/// How often a condition that lasts is reported again.
 const AGAIN: Duration = Duration::from_secs(600);
 
-/// A roster that ends sooner should have been renewed long ago: oracles renew it when
-/// a third of its time has passed.
+/// A roster that expires sooner should have been renewed long ago: oracles renew it when a third of its time has
+/// passed.
 const NEAR: Duration = Duration::from_secs(24 * 3600);
 
-/// Told of what happens; called in place, so it must not block.
+/// Called with each event, in place, so it must not block.
 pub type Reporter = Arc<dyn Fn(&SyncEvent) + Send + Sync>;
 
-/// The task that keeps one host's roster new.
+/// The task that keeps the roster of one host current.
 pub struct RosterSync {
     client: OracleClient,
     membership: Membership,
@@ -43,14 +43,13 @@ pub struct RosterSync {
     key: NodeId,
     state: Option<State>,
     report: Reporter,
-    told: BTreeMap<&'static str, Instant>,
+    reported: BTreeMap<&'static str, Instant>,
     failures: u32,
 }
 
 impl RosterSync {
-    /// The task of the host that is called `mesh.name` and asks with `key`, which is said
-    /// to be its own ([`Membership::set_own`]); `state` keeps the oracles' addresses when
-    /// they change.
+    /// Creates the task of the host named `mesh.name`, which asks with `key` and makes that its own key
+    /// ([`Membership::set_own`]). `state` stores the oracles' addresses when they change.
     pub fn new(
         client: OracleClient,
         membership: Membership,
@@ -58,11 +57,12 @@ impl RosterSync {
         state: Option<State>,
         report: Reporter,
     ) -> Self {
-        let (told, failures) = (BTreeMap::new(), 0);
+        let (reported, failures) = (BTreeMap::new(), 0);
         membership.set_own(key);
-        let unkept = Arc::clone(&report);
-        let keeper = Keeper::start(membership.clone(), move |e| unkept(&SyncEvent::Rejected(e)));
-        Self { client, membership, keeper, mesh, key, state, report, told, failures }
+        let report_failure = Arc::clone(&report);
+        let keeper =
+            Keeper::start(membership.clone(), move |e| report_failure(&SyncEvent::Rejected(e)));
+        Self { client, membership, keeper, mesh, key, state, report, reported, failures }
     }
 
     /// Runs for ever; drop the future to end it.
@@ -71,7 +71,7 @@ impl RosterSync {
             self.follow(&roster);
         }
         loop {
-            self.look_at_the_time();
+            self.check_validity();
             let pause = match self.client.oracles().is_empty() {
                 true => self.wait_for_an_oracle().await,
                 false => self.ask().await,
@@ -80,7 +80,7 @@ impl RosterSync {
         }
     }
 
-    /// One request; gives the pause before the next.
+    /// Sends one request. Returns the pause before the next.
     async fn ask(&mut self) -> Duration {
         let after = self.membership.current().map_or(0, |r| r.version);
         let began = Instant::now();
@@ -94,10 +94,10 @@ impl RosterSync {
         }
     }
 
-    /// Without an oracle elsewhere: this host is the only one, or knows none.
+    /// Waits if there is no other oracle: this host is the only one, or knows none.
     async fn wait_for_an_oracle(&mut self) -> Duration {
         let mut rosters = self.membership.subscribe();
-        // Seconds pass between looks at the clock; whoever offers is seen at once.
+        // The clock is checked after the wait; a roster that is offered meanwhile is noticed at once.
         if let Ok(Ok(())) = timeout(WAIT, rosters.changed()).await
             && let Some(roster) = self.membership.current()
         {
@@ -108,26 +108,26 @@ impl RosterSync {
 
     fn take(&mut self, signed: &[u8]) -> Duration {
         self.reached();
-        // In force when it returns: no disk, and no pool that others fill, holds it up.
+        // The roster is in force when this returns: neither a disk nor a full thread pool delays it.
         let offered = self.keeper.take(signed);
         let roster = self.membership.current();
         if let Err(error) = offered {
-            self.tell(SyncEvent::Rejected(error));
+            self.report_condition(SyncEvent::Rejected(error));
             self.failures += 1;
             return self.pause();
         }
-        self.told.remove("roster_rejected");
+        self.reported.remove("roster_rejected");
         let Some(roster) = roster else { return MOST };
         let (version, members) = (roster.version, roster.members.len());
-        self.tell_now(&SyncEvent::Updated { version, members });
+        self.report_event(&SyncEvent::Updated { version, members });
         self.follow(&roster);
         Duration::ZERO
     }
 
-    /// Takes over what the roster says of oracles and of this host.
+    /// Applies what the roster says of oracles and of this host.
     fn follow(&mut self, roster: &Roster) {
         if roster.by_key(&self.key).is_none() {
-            self.tell(SyncEvent::NotListed);
+            self.report_condition(SyncEvent::NotListed);
         }
         let oracles = Oracle::of(roster, Some(&self.mesh.name));
         let known = self.client.oracles();
@@ -138,29 +138,29 @@ impl RosterSync {
         self.mesh.oracles = oracles;
         let kept = self.state.as_ref().map(|state| state.set_mesh(&self.mesh));
         if let Some(Err(error)) = kept {
-            self.tell(SyncEvent::NotKept(error));
+            self.report_condition(SyncEvent::NotKept(error));
         }
     }
 
     fn reached(&mut self) {
         self.failures = 0;
-        if self.told.remove("oracle_unreached").is_some() {
-            self.tell_now(&SyncEvent::Reached);
+        if self.reported.remove("oracle_unreached").is_some() {
+            self.report_event(&SyncEvent::Reached);
         }
         match self.client.skew() {
-            Some(skew) => self.tell(SyncEvent::Skew(skew)),
-            None => _ = self.told.remove("clock_skew"),
+            Some(skew) => self.report_condition(SyncEvent::Skew(skew)),
+            None => _ = self.reported.remove("clock_skew"),
         }
     }
 
     fn unreached(&mut self, error: OracleError) -> Duration {
         self.failures += 1;
-        self.tell(SyncEvent::Unreached(error));
+        self.report_condition(SyncEvent::Unreached(error));
         self.pause()
     }
 
-    /// Grows with the failures in a row, and half of it is chance, so that the nodes of a
-    /// mesh do not return to their oracle all at once.
+    /// The pause grows with the failures in a row, and half of it is random, so that the nodes of a mesh do not return
+    /// to their oracle all at once.
     fn pause(&self) -> Duration {
         let full = LEAST.saturating_mul(1 << self.failures.min(8)).min(MOST);
         let mut chance = [0; 2];
@@ -169,36 +169,36 @@ impl RosterSync {
         full.mul_f64(0.5 + f64::from(u16::from_be_bytes(chance)) / f64::from(u16::MAX) / 2.0)
     }
 
-    fn look_at_the_time(&mut self) {
+    fn check_validity(&mut self) {
         let (Some(roster), now) = (self.membership.current(), self.membership.now()) else {
             return;
         };
         if let Err(fault) = roster.check(now) {
-            return self.tell(SyncEvent::NotValid(fault));
+            return self.report_condition(SyncEvent::NotValid(fault));
         }
-        self.told.remove("roster_not_valid");
+        self.reported.remove("roster_not_valid");
         let left = roster.expiry.as_unix_nanos().saturating_sub(now.as_unix_nanos());
         let all = roster.expiry.as_unix_nanos().saturating_sub(roster.not_before.as_unix_nanos());
         // A roster made for less than three days is near its end in its last third.
         match Duration::from_nanos(left) {
             left if left < NEAR.min(Duration::from_nanos(all / 3)) => {
-                self.tell(SyncEvent::NearExpiry(left));
+                self.report_condition(SyncEvent::NearExpiry(left));
             }
-            _ => _ = self.told.remove("roster_near_expiry"),
+            _ => _ = self.reported.remove("roster_near_expiry"),
         }
     }
 
-    /// Tells what lasts, now and every [`AGAIN`].
-    fn tell(&mut self, event: SyncEvent) {
+    /// Reports a condition that lasts, now and every [`AGAIN`].
+    fn report_condition(&mut self, event: SyncEvent) {
         let now = Instant::now();
-        let lately = self.told.get(event.name()).is_some_and(|t| now - *t < AGAIN);
+        let lately = self.reported.get(event.name()).is_some_and(|t| now - *t < AGAIN);
         if !lately {
-            self.told.insert(event.name(), now);
-            self.tell_now(&event);
+            self.reported.insert(event.name(), now);
+            self.report_event(&event);
         }
     }
 
-    fn tell_now(&self, event: &SyncEvent) {
+    fn report_event(&self, event: &SyncEvent) {
         (self.report)(event);
     }
 }

@@ -1,4 +1,4 @@
-//! Channels that come to a test's own listener.
+//! Accepts channels at a listener of a test.
 
 use thalweg_net::channel::{Acceptor, Channel};
 use tokio::{
@@ -6,7 +6,7 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Serves each channel on a task of its own, until it is aborted.
+/// Serves each channel on a task of its own, until this is aborted.
 pub async fn accept<A, S>(listener: TcpListener, acceptor: Acceptor, serve: A)
 where
     A: Fn(Channel<TcpStream>) -> S + Clone + Send + 'static,
@@ -16,7 +16,7 @@ where
     loop {
         let (tcp, _) = listener.accept().await.unwrap();
         let (acceptor, serve) = (acceptor.clone(), serve.clone());
-        // Those that are refused, or break, are the tests' own doing.
+        // Channels that are refused or break are what a test provokes.
         channels.spawn(async move {
             if let Ok(channel) = acceptor.accept(tcp).await {
                 serve(channel).await;

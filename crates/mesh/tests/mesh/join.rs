@@ -1,4 +1,4 @@
-//! Joining: what is sent, what is kept, and that it can be tried again.
+//! Joining: what is sent, what is stored, and that it can be repeated.
 
 use crate::{
     oracle::{Fake, SEED},
@@ -114,7 +114,7 @@ async fn a_refused_host_stays_outside_and_keeps_its_keys() {
 }
 
 #[tokio::test]
-async fn a_roster_that_the_tokens_mesh_did_not_sign_makes_no_member() {
+async fn a_roster_that_the_tokens_mesh_did_not_sign_is_refused() {
     let fake = Fake::start(&[], BEGIN).await;
     let (_dir, state) = fresh();
     let good = roster_with(&state, &fake);
@@ -132,7 +132,7 @@ async fn a_roster_that_the_tokens_mesh_did_not_sign_makes_no_member() {
 }
 
 #[tokio::test]
-async fn an_oracle_that_is_not_there_is_told_by_its_addresses() {
+async fn the_error_for_an_absent_oracle_names_its_addresses() {
     let fake = Fake::start(&[], BEGIN).await;
     let (_dir, state) = fresh();
     let token = token(&fake);

@@ -1,4 +1,4 @@
-//! A host's part in a mesh, on real files, channels and clocks of the tests' own.
+//! A host's part in a mesh, with real files and channels, and clocks that the tests set.
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 

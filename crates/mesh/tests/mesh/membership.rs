@@ -1,4 +1,4 @@
-//! Which rosters are believed, by whom they were signed, and what a restart keeps.
+//! Which rosters are trusted, who must have signed them, and what survives a restart.
 
 use crate::scene::{BEGIN, HOLDS, HandClock, at, id, key, mesh, roster, signed};
 use std::{
@@ -58,13 +58,13 @@ fn forged_rosters_and_those_of_other_meshes_change_nothing() {
     let foreign = Signed::sign(roster(9, &["a", "z"]), &key(251)).encode();
     let refused = membership.offer(&foreign);
     assert!(matches!(refused, Err(RosterError::Signer { .. })), "{refused:?}");
-    // The other mesh's roster that says it were signed by this mesh's key.
+    // The other mesh's roster, which claims to be signed by this mesh's key.
     let mut forged = foreign;
     forged[..32].copy_from_slice(mesh().id().as_bytes());
     let refused = membership.offer(&forged);
     let signature = |e| matches!(e, Err(RosterError::Signed(SignedError::Signature { .. })));
     assert!(signature(refused));
-    // Every seventh byte: each takes two checks of a signature.
+    // Every seventh byte, because each takes two checks of a signature.
     for at in (0..good.len()).step_by(7) {
         let mut altered = signed(roster(2, &["a"]));
         altered[at] ^= 1;
@@ -76,7 +76,7 @@ fn forged_rosters_and_those_of_other_meshes_change_nothing() {
 }
 
 #[test]
-fn the_kept_roster_of_another_mesh_is_refused_and_left_alone() {
+fn the_stored_roster_of_another_mesh_is_refused_and_left_alone() {
     let (_dir, file) = file();
     let foreign = Signed::sign(roster(9, &["a"]), &key(251)).encode();
     fs::write(&file, &foreign).unwrap();
@@ -135,7 +135,7 @@ fn a_roster_admits_its_members_only_within_its_time() {
 }
 
 #[test]
-fn of_many_offers_at_once_the_highest_stays() {
+fn of_many_concurrent_offers_the_highest_version_stays() {
     let (_dir, file) = file();
     let membership = load(&file, &HandClock::at(BEGIN));
     let start = Arc::new(Barrier::new(8));
@@ -172,26 +172,26 @@ fn a_disk_that_fails_does_not_hold_up_a_revocation() {
     let (dir, file) = file();
     let membership = load(&file, &HandClock::at(BEGIN));
     membership.offer(&signed(roster(1, &["a", "b"]))).unwrap();
-    // A directory where the new file would be written: not even root replaces that.
-    let way = dir.path().join("roster.new");
-    fs::create_dir(&way).unwrap();
+    // A directory blocks the path of the new file: not even root can replace it.
+    let blocker = dir.path().join("roster.new");
+    fs::create_dir(&blocker).unwrap();
     let second = signed(roster(2, &["a"]));
     let refused = membership.offer(&second);
     assert!(matches!(refused, Err(RosterError::Keep { .. })), "{refused:?}");
     assert!(!membership.admits(&id(2), Protocol::Relay), "b is revoked all the same");
-    fs::remove_dir(&way).unwrap();
+    fs::remove_dir(&blocker).unwrap();
     assert_eq!(membership.offer(&second).unwrap(), Offered::Same);
     assert_eq!(fs::read(&file).unwrap(), second, "the next offer keeps it");
 }
 
-/// A keeper whose failures are told to the receiver.
+/// A keeper that reports its failures to the receiver.
 fn keeper(membership: &Membership) -> (Keeper, mpsc::Receiver<String>) {
     let (failed, failures) = mpsc::sync_channel(8);
     let told = move |e: RosterError| failed.send(e.to_string()).unwrap();
     (Keeper::start(membership.clone(), told), failures)
 }
 
-fn until_kept(file: &std::path::Path, signed: &[u8]) {
+fn until_stored(file: &std::path::Path, signed: &[u8]) {
     while fs::read(file).ok().as_deref() != Some(signed) {
         thread::yield_now();
     }
@@ -203,7 +203,7 @@ fn a_disk_that_hangs_does_not_hold_up_a_revocation() {
     let membership = load(&file, &HandClock::at(BEGIN));
     let first = signed(roster(1, &["a", "b"]));
     membership.offer(&first).unwrap();
-    // Who has this lock is the one to write: the keeper waits as for a disk.
+    // Only the holder of this lock may write: the keeper waits for it as for a disk.
     let turn = fs::File::open(dir.path()).unwrap();
     turn.lock().unwrap();
     let (keeper, _failures) = keeper(&membership);
@@ -215,27 +215,27 @@ fn a_disk_that_hangs_does_not_hold_up_a_revocation() {
     assert_eq!(membership.signed().as_deref(), Some(&third[..]));
     assert_eq!(fs::read(&file).unwrap(), first);
     turn.unlock().unwrap();
-    until_kept(&file, &third);
+    until_stored(&file, &third);
 }
 
 #[test]
-fn a_keeper_tells_what_it_cannot_keep_and_keeps_the_next() {
+fn a_keeper_reports_a_failed_write_and_stores_the_next_roster() {
     let (dir, file) = file();
     let membership = load(&file, &HandClock::at(BEGIN));
-    let way = dir.path().join("roster.new");
-    fs::create_dir(&way).unwrap();
+    let blocker = dir.path().join("roster.new");
+    fs::create_dir(&blocker).unwrap();
     let (keeper, failures) = keeper(&membership);
     keeper.take(&signed(roster(1, &["a", "b"]))).unwrap();
     let told = failures.recv().unwrap();
     assert!(told.contains("cannot keep the roster"), "{told}");
-    fs::remove_dir(&way).unwrap();
+    fs::remove_dir(&blocker).unwrap();
     let second = signed(roster(2, &["a"]));
     keeper.take(&second).unwrap();
-    until_kept(&file, &second);
+    until_stored(&file, &second);
 }
 
 #[test]
-fn a_keeper_leaves_what_another_process_kept_first() {
+fn a_keeper_leaves_a_roster_that_another_process_stored_first() {
     let (_dir, file) = file();
     let clock = HandClock::at(BEGIN);
     let (daemon, command) = (load(&file, &clock), load(&file, &clock));
@@ -256,7 +256,7 @@ fn a_keeper_leaves_what_another_process_kept_first() {
 }
 
 #[test]
-fn what_a_broken_off_write_left_is_no_hindrance() {
+fn the_leftover_of_an_interrupted_write_does_no_harm() {
     let (dir, file) = file();
     fs::write(dir.path().join("roster.new"), "half of a roster").unwrap();
     let membership = load(&file, &HandClock::at(BEGIN));
@@ -268,7 +268,7 @@ fn what_a_broken_off_write_left_is_no_hindrance() {
 }
 
 proptest::proptest! {
-    /// Any bytes are refused, in a file and when offered; none panics.
+    /// Any bytes are refused, in a file and when offered, without a panic.
     #[test]
     fn any_bytes_are_no_roster(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {
         let (_dir, file) = file();

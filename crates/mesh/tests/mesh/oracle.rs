@@ -1,4 +1,4 @@
-//! A small oracle on loopback: real channels and HTTP, scripted answers.
+//! A small oracle on loopback, with real channels and HTTP, and scripted answers.
 
 #[path = "accepting.rs"]
 mod accepting;
@@ -35,9 +35,9 @@ pub const SEED: u8 = 90;
 pub struct Script {
     /// The newest roster's bytes and version.
     pub roster: watch::Sender<(u64, Vec<u8>)>,
-    /// The keys that speak the API.
+    /// The keys that may use the API.
     pub members: Mutex<BTreeSet<NodeId>>,
-    /// Told instead of any other answer.
+    /// Sent instead of any other answer.
     pub refusal: Mutex<Option<ApiError>>,
     /// The requests to join.
     pub joins: Mutex<Vec<(NodeId, JoinRequest)>>,
@@ -78,7 +78,7 @@ impl Admission for Gate {
     }
 }
 
-/// The running fake; gone when dropped.
+/// The running fake; it stops when dropped.
 pub struct Fake {
     pub address: SocketAddr,
     pub script: Arc<Script>,
@@ -116,13 +116,13 @@ impl Fake {
         Self { address, script, accepting }
     }
 
-    /// Ends it, with its connections and its listener.
+    /// Stops it, with its connections and its listener.
     pub async fn stop(mut self) {
         self.accepting.abort();
         assert!((&mut self.accepting).await.unwrap_err().is_cancelled());
     }
 
-    /// How clients find it.
+    /// Its key and address, for clients.
     pub fn oracle(&self) -> Oracle {
         Oracle { key: id(SEED), addresses: vec![self.address.into()] }
     }
@@ -161,7 +161,7 @@ async fn newer(query: &str, script: &Script) -> Response<Full<Bytes>> {
     let after: u64 =
         query.strip_prefix("after=").unwrap().split('&').next().unwrap().parse().unwrap();
     let mut rosters = script.roster.subscribe();
-    // Others than `after`, so that a test can offer an older one.
+    // Versions other than `after`, so that a test can offer an older one.
     let newest = rosters.wait_for(|(version, _)| *version != 0 && *version != after).await.unwrap();
     let bytes = newest.1.clone();
     drop(newest);

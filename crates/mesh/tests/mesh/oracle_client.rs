@@ -1,4 +1,4 @@
-//! What the client asks of an oracle, and what it says when that fails.
+//! What the client asks an oracle, and what it reports when that fails.
 
 use crate::{
     oracle::{Fake, SEED},
@@ -31,14 +31,14 @@ async fn the_roster_comes_once_there_is_a_newer_one() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_not_admitted_is_told_so() {
+async fn a_key_that_is_not_admitted_gets_an_error_that_says_so() {
     let fake = Fake::start(&[id(1)], BEGIN).await;
     let error = client(2, vec![fake.oracle()]).status().await.unwrap_err();
     assert_eq!(error, OracleError::NotAdmitted, "{error}");
 }
 
 #[tokio::test]
-async fn the_oracles_words_come_through() {
+async fn the_reason_of_the_oracle_is_passed_on() {
     let fake = Fake::start(&[id(1)], BEGIN).await;
     let refusal = ApiError { code: "not_admin".into(), message: "only admins revoke".into() };
     *fake.script.refusal.lock().unwrap() = Some(refusal.clone());
@@ -49,29 +49,29 @@ async fn the_oracles_words_come_through() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_none_is_told_by_its_status() {
+async fn an_answer_without_a_reason_is_reported_by_its_status() {
     let fake = Fake::start(&[id(1)], BEGIN).await;
     let revoke = RevokeRequest { member: "b".into() };
     let error = client(1, vec![fake.oracle()]).revoke(&revoke).await.unwrap_err();
     assert_eq!(error, OracleError::Status(404));
 }
 
-/// An address where nobody listens: of a listener that is gone.
+/// An address where nothing listens: that of a closed listener.
 async fn nobody() -> std::net::SocketAddr {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
 }
 
 #[tokio::test]
-async fn all_addresses_are_tried_and_told() {
+async fn all_addresses_are_tried_and_named_in_the_error() {
     let (a, b) = (nobody().await, nobody().await);
     let gone = Oracle { key: id(SEED), addresses: vec![a.into(), b.into()] };
     let error = client(1, vec![gone.clone()]).status().await.unwrap_err().to_string();
     let told = error.contains(&a.to_string()) && error.contains(&b.to_string());
     assert!(told && error.contains("refuses connections"), "{error}");
-    // Another oracle stands in.
+    // Another oracle serves instead.
     let fake = Fake::start(&[id(1)], BEGIN).await;
     client(1, vec![gone.clone(), fake.oracle()]).status().await.unwrap();
-    // And another address of the same.
+    // And so does another address of the same oracle.
     let addresses = vec![a.into(), fake.address.into()];
     client(1, vec![Oracle { key: id(SEED), addresses }]).status().await.unwrap();
     let none = client(1, Vec::new()).status().await.unwrap_err().to_string();
@@ -84,7 +84,7 @@ async fn another_host_at_the_oracles_address_gets_no_request() {
     let other = Oracle { key: id(201), addresses: vec![fake.address.into()] };
     let error = client(1, vec![other.clone()]).status().await.unwrap_err().to_string();
     assert!(error.contains("another node than"), "{error}");
-    // The right one at the next address is found behind it.
+    // The right host, at the next address, is found nevertheless.
     let second = Fake::start_at("127.0.0.2:0".parse().unwrap(), &[id(1)], BEGIN).await;
     let both =
         Oracle { key: id(SEED), addresses: vec![fake.address.into(), second.address.into()] };
@@ -92,7 +92,7 @@ async fn another_host_at_the_oracles_address_gets_no_request() {
 }
 
 #[tokio::test]
-async fn clocks_that_are_apart_are_told_with_the_distance() {
+async fn a_difference_of_the_clocks_is_reported_with_its_size() {
     let fake = Fake::start(&[id(1)], BEGIN).await;
     let client = client(1, vec![fake.oracle()]);
     client.status().await.unwrap();
@@ -104,7 +104,7 @@ async fn clocks_that_are_apart_are_told_with_the_distance() {
 }
 
 #[tokio::test]
-async fn a_kept_connection_that_has_gone_is_replaced() {
+async fn a_kept_connection_that_was_closed_is_replaced() {
     let fake = Fake::start(&[id(1)], BEGIN).await;
     let client = client(1, vec![fake.oracle()]);
     client.status().await.unwrap();
@@ -116,7 +116,7 @@ async fn a_kept_connection_that_has_gone_is_replaced() {
 }
 
 #[tokio::test]
-async fn an_address_that_takes_connections_and_says_nothing_does_not_hide_the_next() {
+async fn a_silent_address_does_not_hide_the_next_one() {
     let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let fake = Fake::start(&[id(1)], BEGIN).await;
     let addresses = vec![mute.local_addr().unwrap().into(), fake.address.into()];

@@ -1,4 +1,4 @@
-//! When a member's sessions are cut: the clock of timers is the test's, and so is the date.
+//! When a member's sessions are cut. The tests control both the timers' clock and the date.
 
 use crate::scene::{BEGIN, HOLDS, HandClock, at, id, mesh, roster, signed};
 use std::{pin::pin, time::Duration};
@@ -14,7 +14,7 @@ fn admitted(clock: &HandClock) -> (Membership, MeshPeer) {
     (membership, peer)
 }
 
-/// Whether the future is still waiting after some turns of the clock check.
+/// Whether the future still waits after several checks of the clock.
 async fn lasts(revoked: &mut (impl Future<Output = ()> + Unpin)) -> bool {
     timeout(Duration::from_secs(5), revoked).await.is_err()
 }
@@ -55,7 +55,7 @@ async fn an_expired_roster_cuts_within_a_second_of_the_date() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewed_roster_moves_the_end() {
+async fn a_renewed_roster_postpones_the_end() {
     let clock = HandClock::at(BEGIN);
     let (membership, peer) = admitted(&clock);
     let mut revoked = pin!(peer.revoked());
@@ -92,7 +92,7 @@ async fn a_client_key_of_a_member_is_cut_like_the_daemons() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_jumps_there_and_back_cuts_who_waited_and_admits_again() {
+async fn a_clock_that_jumps_cuts_waiting_sessions_and_admits_again_once_it_is_back() {
     let clock = HandClock::at(BEGIN);
     let (membership, peer) = admitted(&clock);
     let mut first = pin!(peer.revoked());
@@ -108,7 +108,7 @@ async fn a_clock_that_jumps_there_and_back_cuts_who_waited_and_admits_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_that_left_the_roster_itself_ends_all_its_sessions() {
+async fn a_host_that_is_no_longer_listed_ends_all_its_sessions() {
     let (membership, peer) = admitted(&HandClock::at(BEGIN));
     let mut revoked = pin!(peer.revoked());
     membership.set_own(id(1));
@@ -121,7 +121,7 @@ async fn a_host_that_left_the_roster_itself_ends_all_its_sessions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_that_says_its_key_late_ends_its_sessions_then() {
+async fn a_host_that_sets_an_unlisted_key_ends_its_sessions() {
     let (membership, peer) = admitted(&HandClock::at(BEGIN));
     let mut revoked = pin!(peer.revoked());
     assert!(lasts(&mut revoked).await);
@@ -130,7 +130,7 @@ async fn a_host_that_says_its_key_late_ends_its_sessions_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_goes_through_a_relay_is_told_when_it_leaves() {
+async fn sessions_through_a_relay_end_when_it_is_no_longer_listed() {
     let clock = HandClock::at(BEGIN);
     let (membership, _) = admitted(&clock);
     let (mut a, mut b) = (pin!(membership.left(id(1))), pin!(membership.left(id(2))));

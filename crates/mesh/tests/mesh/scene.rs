@@ -1,4 +1,4 @@
-//! A mesh to test with: a key that signs, members, a clock that is set by hand.
+//! A mesh for tests: a key that signs, members, and a clock that is set by hand.
 
 use std::sync::{
     Arc,
@@ -12,9 +12,9 @@ use thalweg_wire::{
     mesh::{Member, Role, Roster},
 };
 
-/// The seconds since 1970 at which the scene's rosters begin.
+/// When the scene's rosters begin, seconds since 1970.
 pub const BEGIN: u64 = 1_800_000_000;
-/// How long they hold, in seconds.
+/// How long the rosters are valid, seconds.
 pub const HOLDS: u64 = 3600;
 
 pub fn key(seed: u8) -> PrivateKey {
@@ -41,7 +41,7 @@ pub fn member(name: &str, seed: u8) -> Member {
     }
 }
 
-/// The roster of these members, whose seeds are their places from 1 on.
+/// A roster of these members. A member's seed is the place of its first letter in the alphabet.
 pub fn roster(version: u64, names: &[&str]) -> Roster {
     let place = |name: &&str| 1 + name.bytes().next().unwrap() - b'a';
     let members = names.iter().map(|name| member(name, place(name))).collect();
@@ -58,7 +58,7 @@ pub fn signed(roster: Roster) -> Vec<u8> {
     Signed::sign(roster, &mesh()).encode()
 }
 
-/// A clock that stands where it was set.
+/// A clock that stays where it was set.
 #[derive(Clone)]
 pub struct HandClock(Arc<AtomicU64>);
 

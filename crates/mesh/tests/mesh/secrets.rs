@@ -1,4 +1,4 @@
-//! Keying material that both ends of a channel have, and nobody else.
+//! Keying material that only the two ends of a channel have.
 
 use crate::scene::{BEGIN, HandClock, at, id, key, mesh, roster, signed};
 use std::{io, sync::Arc};

@@ -1,4 +1,4 @@
-//! The state directory: who may enter, what is in it, and what is said when it is not right.
+//! The state directory: who may enter it, what is in it, and the errors when something is wrong.
 
 use crate::scene::id;
 use proptest::prelude::*;
@@ -27,7 +27,7 @@ fn chmod(path: &Path, mode: u32) {
 }
 
 #[test]
-fn all_of_it_is_its_owners_alone() {
+fn everything_is_open_to_its_owner_alone() {
     let (_dir, state) = fresh();
     assert_eq!(mode(state.dir()), 0o700);
     let (node, client) = (state.make_node_key().unwrap(), state.make_client_key().unwrap());
@@ -47,7 +47,7 @@ fn all_of_it_is_its_owners_alone() {
 #[test]
 fn the_directory_of_another_user_is_refused() {
     let (_dir, state) = fresh();
-    // Root gives the directory away; others have `/`, which is root's.
+    // Root gives the directory away; other users take `/`, which is root's.
     let foreign = match std::os::unix::fs::chown(state.dir(), Some(12_345), None) {
         Ok(()) => state.dir(),
         Err(_) => Path::new("/"),
@@ -60,7 +60,7 @@ fn the_directory_of_another_user_is_refused() {
 }
 
 #[test]
-fn what_others_may_enter_or_change_is_refused_with_the_remedy() {
+fn files_that_are_open_to_others_are_refused_with_the_remedy() {
     let (_dir, state) = fresh();
     state.make_node_key().unwrap();
     state.set_mesh(&mesh_file()).unwrap();
@@ -79,7 +79,7 @@ fn what_others_may_enter_or_change_is_refused_with_the_remedy() {
 }
 
 #[test]
-fn a_second_process_is_refused_and_told_which_is_the_first() {
+fn a_second_process_is_refused_and_told_the_id_of_the_first() {
     let (_dir, state) = fresh();
     let lock = state.lock().unwrap();
     let busy = state.lock();
@@ -91,13 +91,13 @@ fn a_second_process_is_refused_and_told_which_is_the_first() {
 }
 
 #[test]
-fn a_key_that_is_gone_is_told_by_its_file() {
+fn the_error_for_a_missing_key_names_its_file() {
     let (_dir, state) = fresh();
     let told = state.client_key().unwrap_err().to_string();
     assert!(told.contains("client.key"), "{told}");
 }
 
-/// The errors' words, with the directory's name taken out.
+/// The error messages, without the directory's name.
 #[test]
 fn errors_say_what_to_try() {
     let (dir, state) = fresh();

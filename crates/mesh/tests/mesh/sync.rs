@@ -1,4 +1,4 @@
-//! The roster is kept new, through absences and attacks.
+//! The roster is kept current, through outages and attacks.
 
 use crate::{
     oracle::{Fake, SEED},
@@ -13,7 +13,7 @@ use thalweg_wire::{
 };
 use tokio::{sync::mpsc, task::JoinHandle};
 
-/// A host `a` (seed 1) that keeps its roster new.
+/// A host `a` (seed 1) that keeps its roster current.
 struct Host {
     membership: Membership,
     clock: HandClock,
@@ -34,7 +34,7 @@ impl Host {
         let client = OracleClient::new(&key(1), oracles.clone(), clock.clock()).unwrap();
         let (told, events) = mpsc::channel(256);
         let report: Reporter = Arc::new(move |event: &SyncEvent| {
-            // The last ones of a test have no reader.
+            // The last events of a test have no reader.
             _ = told.try_send((event.name(), event.to_string()));
         });
         let mesh = MeshFile { mesh: mesh().id(), name: "a".parse().unwrap(), oracles };
@@ -42,7 +42,7 @@ impl Host {
         Self { membership, clock, events, running: tokio::spawn(sync.run()) }
     }
 
-    /// Waits for the event with this name, past others, and gives its words.
+    /// Waits for the event with this name, skips others, and returns its text.
     async fn event(&mut self, wanted: &str) -> String {
         loop {
             let (name, text) = self.events.recv().await.unwrap();
@@ -93,7 +93,7 @@ fn a_revocation_needs_no_blocking_thread() {
         .build()
         .unwrap();
     let (free, freed) = std::sync::mpsc::sync_channel::<()>(1);
-    // The only one waits, as for the answer of a name server that has none.
+    // The only blocking thread waits, as for a name server that does not answer.
     runtime.spawn_blocking(move || freed.recv());
     runtime.block_on(async {
         let fake = Fake::start(&[id(1)], BEGIN).await;
@@ -121,7 +121,7 @@ async fn a_host_that_was_revoked_cuts_its_sessions() {
 }
 
 #[tokio::test]
-async fn an_oracle_that_comes_late_is_found() {
+async fn an_oracle_that_starts_late_is_found() {
     let fake = Fake::start(&[id(1)], BEGIN).await;
     let (address, oracle) = (fake.address, fake.oracle());
     fake.stop().await;
@@ -153,7 +153,7 @@ async fn rollbacks_and_forgeries_are_alerts_and_change_nothing() {
 }
 
 #[tokio::test]
-async fn expiry_is_told_before_and_after_and_the_next_roster_heals_it() {
+async fn expiry_is_reported_before_and_after_and_ends_with_the_next_roster() {
     let fake = Fake::start(&[id(1)], BEGIN).await;
     let mut host = Host::start(vec![fake.oracle()], None);
     host.clock.set(BEGIN + HOLDS - 60);
@@ -173,7 +173,7 @@ async fn expiry_is_told_before_and_after_and_the_next_roster_heals_it() {
 }
 
 #[tokio::test]
-async fn oracles_that_move_are_followed_and_kept() {
+async fn oracles_that_move_are_followed_and_stored() {
     let (first, second) = (Fake::start(&[id(1)], BEGIN).await, Fake::start(&[id(1)], BEGIN).await);
     let (_dir, state) = fresh();
     let mut host = Host::start(vec![first.oracle()], Some(state.clone()));
@@ -187,7 +187,7 @@ async fn oracles_that_move_are_followed_and_kept() {
     });
     first.script.publish(moved.clone());
     host.version(1).await;
-    // The long poll at the first ends with it.
+    // The long poll at the first oracle ends with it.
     first.stop().await;
     second.script.publish(thalweg_wire::mesh::Roster { version: 2, ..moved });
     host.version(2).await;
@@ -195,7 +195,7 @@ async fn oracles_that_move_are_followed_and_kept() {
 }
 
 #[tokio::test]
-async fn a_host_that_was_revoked_says_so() {
+async fn a_host_that_was_revoked_reports_that() {
     let fake = Fake::start(&[id(1)], BEGIN).await;
     let mut host = Host::start(vec![fake.oracle()], None);
     fake.script.publish(roster(1, &["a", "b"]));
@@ -206,7 +206,7 @@ async fn a_host_that_was_revoked_says_so() {
 }
 
 #[tokio::test]
-async fn a_host_without_another_oracle_waits_for_news_from_within() {
+async fn a_host_without_another_oracle_waits_for_rosters_offered_to_itself() {
     let mut host = Host::start(Vec::new(), None);
     host.membership.offer(&signed(roster(1, &["b"]))).unwrap();
     host.event("not_listed").await;

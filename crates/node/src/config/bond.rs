@@ -1,10 +1,10 @@
-//! `[bond]`: bonds of other members, whose streams use several of their interfaces at once.
+//! `[bond]`: bonds of other members, whose streams use several interfaces at once.
 
 use super::{Problem, text};
 use serde::Deserialize;
 use thalweg_units::ByteSize;
 
-/// The least that lets one member's streams move: 32 windows of 1 MB.
+/// The least memory with which one member's streams move: 32 windows of 1 MB.
 const LEAST_MEMORY: ByteSize = ByteSize::from_bytes(32_000_000);
 
 /// The settings of [`thalweg_uplinks::bond::Bonds`].
@@ -13,9 +13,9 @@ const LEAST_MEMORY: ByteSize = ByteSize::from_bytes(32_000_000);
 pub struct BondSection {
     /// Whether members may bond to this node at all.
     pub enabled: bool,
-    /// Bonds at a time, of all members.
+    /// The most bonds at a time, of all members together.
     pub max_bonds: usize,
-    /// For what is under way in them, all together; no member has more than half of it.
+    /// The memory for data under way in all bonds together; no member gets more than half of it.
     #[serde(deserialize_with = "text::one")]
     pub memory: ByteSize,
 }
@@ -26,7 +26,7 @@ impl Default for BondSection {
     }
 }
 
-/// What is well-formed, and yet cannot be meant.
+/// Reports values that are well-formed but make no sense.
 pub(super) fn check(bond: &BondSection, problems: &mut Vec<Problem>) {
     if bond.max_bonds == 0 {
         let what = "0 means that there are no bonds; to turn them off, write `enabled = false`";

@@ -8,20 +8,20 @@ use thalweg_probe::carrier::{CarrierSettings, Doors};
 use thalweg_units::Rate;
 use thalweg_wire::mesh::{MemberPattern, PortRange};
 
-/// TCP takes a packet that is later than that for lost, where the path is short (RFC 6298's least is 200 ms).
+/// TCP takes a packet that is later for lost, if the path is short (RFC 6298's minimum is 200 ms).
 const LONGEST_HOLD: Duration = Duration::from_millis(100);
 
-/// The least path that has room for a packet and what is around it (RFC 791).
+/// The smallest path MTU with room for a packet and the bytes around it (RFC 791).
 const LEAST_PATH: u16 = 576;
 
-/// Which connections of the node's own go by the carrier.
+/// Which of the node's own connections use the carrier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LegsChoice {
     /// Those whose route says so (`RELAY%ride`).
     #[default]
     Named,
-    /// Those as well to members to or from which probe trains go again and again ([`LegRule`]).
+    /// Also those to members with frequent probe trains to or from them ([`LegRule`]).
     Measured,
 }
 
@@ -29,7 +29,7 @@ pub enum LegsChoice {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CarrierSection {
-    /// Whether this node has a device at all, and takes riders.
+    /// Whether this node has a carrier device and accepts riders.
     pub enabled: bool,
     /// The device's name.
     pub device: String,
@@ -38,21 +38,21 @@ pub struct CarrierSection {
     /// How long a packet waits for a train that is under way or due.
     #[serde(deserialize_with = "text::one")]
     pub hold: Duration,
-    /// Whether packets wait also where no train is under way or due: the paper's way.
+    /// Whether packets wait even if no train is under way or due, as in the paper.
     pub always_hold: bool,
-    /// Whether padding that is left carries again what the train carried before.
+    /// Whether padding that is left repeats what the train carried before.
     pub repeats: bool,
-    /// The largest share of a train that carries riders: its first part.
+    /// The largest share of a train that carries riders, from its beginning.
     #[serde(deserialize_with = "text::one")]
     pub share: Share,
-    /// The most probes of a train that carry riders: its first ones.
+    /// The most probes of a train that carry riders, from its beginning.
     pub probes: Option<usize>,
-    /// Whether a train carries no more than the riding TCP flows would have under way.
+    /// Whether a train carries no more than the riding TCP flows would have in flight.
     pub follow_tcp: bool,
-    /// Trains below this rate are not cut by that.
+    /// The rate below which trains are not limited in this way.
     #[serde(deserialize_with = "text::one")]
     pub harmless: Rate,
-    /// TCP and UDP from or to these ports may ride.
+    /// TCP and UDP ports, of either end, whose packets may ride.
     #[serde(deserialize_with = "text::list")]
     pub ports: Vec<PortRange>,
     /// Packets with these differentiated services code points may ride.
@@ -66,9 +66,9 @@ pub struct CarrierSection {
     /// TCP's congestion control over the device; absent: the host's own.
     #[serde(deserialize_with = "text::option")]
     pub congestion: Option<String>,
-    /// Which connections of the node's own go by the carrier.
+    /// Which of the node's own connections use the carrier.
     pub legs: LegsChoice,
-    /// With `legs = "measured"`, where these trains are no faster than this.
+    /// With `legs = "measured"`, connections ride only if these trains are no faster than this.
     #[serde(deserialize_with = "text::one")]
     pub legs_below: Rate,
 }
@@ -99,7 +99,7 @@ impl Default for CarrierSection {
 }
 
 impl CarrierSection {
-    /// For [`thalweg_probe::carrier::Carrier`].
+    /// The settings of [`thalweg_probe::carrier::Carrier`].
     pub fn settings(&self) -> CarrierSettings {
         CarrierSettings {
             device: self.device.clone(),
@@ -134,7 +134,7 @@ impl CarrierSection {
     }
 }
 
-/// What is well-formed, and yet cannot be meant.
+/// Reports values that are well-formed but make no sense.
 pub(super) fn check(carrier: &CarrierSection, problems: &mut Vec<Problem>) {
     let mut of = |key: &str, what: &str| {
         problems.push(Problem::of(format!("carrier.{key}"), what));

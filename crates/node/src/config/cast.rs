@@ -1,4 +1,4 @@
-//! `[cast]`: what other members may push here.
+//! `[cast]`: casts that this node receives and forwards.
 
 use super::{Problem, text};
 use serde::Deserialize;
@@ -11,32 +11,31 @@ use thalweg_wire::mesh::MemberPattern;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CastSection {
-    /// Where casts land, and whose; the first that fits is taken.
+    /// Where casts are stored, and from whom; the first match counts.
     pub inbox: Vec<InboxSection>,
-    /// What stays free on an inbox's file system.
+    /// Free space to leave on an inbox's file system.
     #[serde(deserialize_with = "text::one")]
     pub keep_free: ByteSize,
-    /// Casts that are not complete, at a time.
+    /// The most incomplete casts at a time.
     pub max_casts: usize,
-    /// Whether this node hands casts on to others that are not for it: it keeps nothing of them but
-    /// what is on its way.
+    /// Whether this node forwards casts that are not for it. It keeps only data that is on its way.
     pub relay: bool,
-    /// The most memory that all of them take: rings, manifests and digests, as far as offers say. A ring
-    /// gets what there is; a cast for whose digests there is none is told to come later.
+    /// The most memory for all of these casts: rings, manifests and digests, as far as offers tell their sizes. A ring
+    /// gets the memory that is left; a cast for whose digests there is none is told to come later.
     #[serde(deserialize_with = "text::one")]
     pub relay_memory: ByteSize,
 }
 
-/// A directory where casts land.
+/// A directory where casts are stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct InboxSection {
-    /// Absolute.
+    /// An absolute path.
     pub path: PathBuf,
-    /// From whom.
+    /// The members that may send casts.
     #[serde(deserialize_with = "text::list")]
     pub from: Vec<MemberPattern>,
-    /// The most of one cast; absent: what the disk takes.
+    /// The most bytes of one cast; absent: bounded only by the disk.
     #[serde(deserialize_with = "text::option")]
     pub max_bytes: Option<ByteSize>,
     /// Whether sources may set owners and groups of files (`cast --owner`, `--group`); requires that this node runs as
@@ -73,7 +72,7 @@ impl From<&CastSection> for Settings {
 }
 
 impl CastSection {
-    /// What this host cannot open: `thalweg node` would not start with it.
+    /// Directories that this host cannot open: `thalweg node` would not start with them.
     pub fn check_here(&self) -> Vec<Problem> {
         let refused = |(i, inbox): (usize, &InboxSection)| {
             let path = &inbox.path;
@@ -89,7 +88,7 @@ impl CastSection {
     }
 }
 
-/// What is well-formed, and yet cannot be meant.
+/// Reports values that are well-formed but make no sense.
 pub(super) fn check(cast: &CastSection, problems: &mut Vec<Problem>) {
     for (i, inbox) in (1..).zip(&cast.inbox) {
         let of = |part: &str, what: String| Problem::of(format!("cast.inbox.{i}.{part}"), what);
@@ -118,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inboxes_that_are_not_there_are_told() {
+    fn missing_inboxes_are_reported() {
         let here = tempfile::tempdir().unwrap();
         let file = here.path().join("file");
         std::fs::write(&file, "").unwrap();

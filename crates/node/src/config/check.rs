@@ -1,4 +1,4 @@
-//! Values that are well-formed, and yet cannot be meant.
+//! Reports values that are well-formed but make no sense.
 
 use super::{
     Config, MeasureSection, OracleSection, Problem, QuotaSection, RelaySection, RuleSection,
@@ -10,7 +10,7 @@ use thalweg_relay::SMTP;
 use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::mesh::{Member, Name, PortRange, Roster};
 
-/// Longer than any use; beyond it timers would overflow.
+/// Longer than anybody needs; beyond it timers would overflow.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 pub(super) fn config(config: &Config) -> Vec<Problem> {
@@ -64,11 +64,11 @@ fn listeners(config: &Config, problems: &mut Vec<Problem>) {
         );
         problems.push(Problem::of("metrics.listen", what));
     }
-    twice(config, problems);
+    duplicate_addresses(config, problems);
 }
 
-/// One address for two purposes.
-fn twice(config: &Config, problems: &mut Vec<Problem>) {
+/// Reports an address that has two purposes.
+fn duplicate_addresses(config: &Config, problems: &mut Vec<Problem>) {
     let mut seen = BTreeSet::new();
     let mesh = config.listen.iter().map(|a| ("listen", *a));
     let socks = config.socks.listen.map(|a| ("socks.listen", a));
@@ -175,7 +175,7 @@ fn socks(config: &Config, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Whether the text has the form of a route; whether its relays exist only the roster says.
+/// Checks that the text has the form of a route. Only the roster tells whether its relays exist.
 fn route(text: &str) -> Result<(), String> {
     if text == "direct" {
         return Ok(());

@@ -1,4 +1,4 @@
-//! `[[drop_box]]`: submissions that this node takes.
+//! `[[drop_box]]`: submissions that this node accepts.
 
 use super::{Problem, text};
 use serde::Deserialize;
@@ -11,43 +11,44 @@ use thalweg_wire::{bistro::Sheet, mesh::Name};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DropBoxSection {
-    /// What it is called.
+    /// The name of the box.
     #[serde(deserialize_with = "text::option")]
     pub name: Option<Name>,
-    /// Whose box it is, on a node that only takes data for it; absent: this node's own.
+    /// The member that owns the box, if this node only takes data for it; absent: this node.
     #[serde(deserialize_with = "text::option")]
     pub destination: Option<Name>,
-    /// The deadline of commitments; for own boxes.
+    /// The deadline of commitments; only for own boxes.
     #[serde(deserialize_with = "text::option")]
     pub until: Option<WallTime>,
-    /// The members whose nodes take data for it; empty: this node itself. For own boxes.
+    /// The members whose nodes take data for the box; empty: this node itself. Only for own boxes.
     #[serde(deserialize_with = "text::list")]
     pub nodes: Vec<Name>,
-    /// Whether any key may submit, members' or not.
+    /// Whether any key may submit, not only those of members.
     pub open: bool,
     /// Whether members may submit.
     pub members: bool,
-    /// Keys that may submit although they are no members'.
+    /// Keys that may submit although they do not belong to members.
     #[serde(deserialize_with = "text::list")]
     pub keys: BTreeSet<NodeId>,
     /// The most bytes of one submission.
     #[serde(deserialize_with = "text::one")]
     pub max_bytes: ByteSize,
-    /// The most bytes of all commitments (own boxes), and of the data that is kept here.
+    /// The most bytes of all commitments (own boxes), and of the data that is stored here.
     #[serde(deserialize_with = "text::one")]
     pub max_total: ByteSize,
-    /// Submissions of one key.
+    /// The most submissions of one key.
     pub max_per_key: u64,
-    /// The most submissions of one key where a key must not have a choice after the deadline; absent: `max_per_key`.
+    /// The most submissions of one key if it must not have a choice after the deadline; absent: `max_per_key`.
     pub versions: Option<u64>,
-    /// Bytes of all commitments of one key; absent: see [`Settings::bytes_per_key`].
+    /// The most bytes of all commitments of one key; absent: see [`Settings::bytes_per_key`].
     #[serde(deserialize_with = "text::option")]
     pub max_bytes_per_key: Option<ByteSize>,
-    /// Submissions of all keys.
+    /// The most submissions of all keys.
     pub max_submissions: u64,
-    /// Commitments and pushes a second that one address may begin, for long; ten times as many at once.
+    /// The sustained rate of commitments and pushes that one address may begin, per second; ten times as many may begin
+    /// at once.
     pub max_rate: u32,
-    /// Where data is kept; absent: below the state directory.
+    /// Where data is stored; absent: below the state directory.
     pub directory: Option<PathBuf>,
 }
 
@@ -129,7 +130,7 @@ impl From<&DropBoxSection> for Settings {
     }
 }
 
-/// What is wrong with them.
+/// Reports what is wrong with the boxes.
 pub(super) fn check(boxes: &[DropBoxSection], problems: &mut Vec<Problem>) {
     let mut names = BTreeSet::new();
     for (i, one) in boxes.iter().enumerate() {

@@ -16,13 +16,13 @@ pub struct FilesSection {
     pub offer: Vec<OfferSection>,
     /// Directories that members may write new files into.
     pub accept: Vec<AcceptSection>,
-    /// For what this node holds on its way between other members.
+    /// The space for data that this node holds on its way between other members.
     #[serde(deserialize_with = "text::one")]
     pub spool_bytes: ByteSize,
     /// Free space to leave on the disks of the spool and of the accepting directories; absent: the default.
     #[serde(deserialize_with = "text::option")]
     pub keep_free: Option<ByteSize>,
-    /// Channels at a time.
+    /// The most channels at a time.
     pub max_channels: usize,
 }
 
@@ -30,9 +30,9 @@ pub struct FilesSection {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OfferSection {
-    /// Absolute.
+    /// An absolute path.
     pub path: PathBuf,
-    /// Who.
+    /// The members that may read it.
     #[serde(deserialize_with = "text::list")]
     pub to: Vec<MemberPattern>,
 }
@@ -41,14 +41,14 @@ pub struct OfferSection {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AcceptSection {
-    /// Absolute.
+    /// An absolute path.
     pub path: PathBuf,
-    /// Who.
+    /// The members that may write there.
     #[serde(deserialize_with = "text::list")]
     pub from: Vec<MemberPattern>,
-    /// Whether they may replace files that are there (`send --replace`).
+    /// Whether they may replace existing files (`send --replace`).
     pub replace: bool,
-    /// Whether they may remove what is there (`send --delete`).
+    /// Whether they may remove existing files (`send --delete`).
     pub remove: bool,
     /// Whether they may set owners and groups of files (`send --owner`, `--group`); requires that this node runs as
     /// root.
@@ -129,7 +129,7 @@ impl FilesSection {
         kept_free(self.keep_free)
     }
 
-    /// What this host cannot open: `thalweg node` would not start with it.
+    /// Directories that this host cannot open: `thalweg node` would not start with them.
     pub fn check_here(&self) -> Vec<Problem> {
         let offers = (1..).zip(&self.offer).map(|(i, o)| (format!("offer.{i}"), &o.path));
         let accepts = (1..).zip(&self.accept).map(|(i, a)| (format!("accept.{i}"), &a.path));
@@ -145,7 +145,7 @@ impl FilesSection {
     }
 }
 
-/// What is well-formed, and yet cannot be meant.
+/// Reports values that are well-formed but make no sense.
 pub(super) fn check(files: &FilesSection, problems: &mut Vec<Problem>) {
     let offers = (1..).zip(&files.offer).map(|(i, o)| (format!("offer.{i}"), &o.path, "to", &o.to));
     let accepts = (1..).zip(&files.accept);
@@ -166,7 +166,7 @@ pub(super) fn check(files: &FilesSection, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Why this directory is none that can be opened to others.
+/// Why this directory cannot be opened to others.
 fn unfit(path: &Path) -> Option<&'static str> {
     if path.as_os_str().is_empty() {
         return Some("is no path; give `path`");

@@ -1,4 +1,4 @@
-//! `[interfaces]`: what a user allows of this host's interfaces, and how connections are assigned.
+//! `[interfaces]`: how this host's interfaces may be used, and how connections are assigned to them.
 
 use super::{
     Problem,
@@ -17,22 +17,22 @@ const LONGEST_NAME: usize = 15;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct InterfacesSection {
-    /// Who gets the next connection.
+    /// How an interface is chosen for a connection.
     pub schedule: ConnectionMethod,
-    /// How long after its last connection a destination keeps to its interface; zero: not.
+    /// How long after its last connection a destination stays with its interface; zero: it does not.
     #[serde(deserialize_with = "text::one")]
     pub affinity: Duration,
-    /// Whether hosts of this host's own networks are assigned as well.
+    /// Whether connections to hosts of this host's own networks are assigned as well.
     pub near: bool,
-    /// Files, `http://…`, a little of which is fetched by interfaces of which no traffic tells.
+    /// Files, `http://…`, of which a part is fetched over interfaces without traffic.
     #[serde(deserialize_with = "text::list")]
     pub probe: Vec<ProbeServer>,
-    /// The most that probes may cost in a day.
+    /// The most bytes that probes may cost in a day.
     #[serde(deserialize_with = "text::one")]
     pub probe_budget: ByteSize,
-    /// Interfaces, by name.
+    /// Policies of interfaces, by name.
     pub policy: Vec<PolicySection>,
-    /// For single programs and destinations; the first that fits counts.
+    /// Rules for single programs and destinations; the first match counts.
     pub rule: Vec<WaySection>,
 }
 
@@ -53,22 +53,22 @@ pub struct PolicySection {
     pub name: String,
     /// When it is used.
     pub tier: Tier,
-    /// Its most, both ways together.
+    /// Its highest rate, both directions together.
     #[serde(deserialize_with = "text::option")]
     pub rate_limit: Option<Rate>,
-    /// Its most in a month, both ways together.
+    /// Its most bytes in a month, both directions together.
     #[serde(deserialize_with = "text::option")]
     pub cap: Option<ByteSize>,
     /// The day on which a month begins, from 1.
     pub reset_day: Option<u8>,
-    /// Its bytes cost.
+    /// Whether its bytes cost.
     pub metered: bool,
-    /// It may be probed and carry second copies all the same.
+    /// Whether it may be probed and carry second copies nevertheless.
     pub spend: bool,
-    /// What its bytes cost.
+    /// The price of its bytes.
     #[serde(deserialize_with = "text::one")]
     pub price: Price,
-    /// It is used where a tunnel (a VPN) is the way into the world, which it bypasses then.
+    /// Whether it is used although a tunnel (a VPN) has the default route; it then bypasses the tunnel.
     pub beside_tunnel: bool,
 }
 
@@ -76,29 +76,29 @@ pub struct PolicySection {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WaySection {
-    /// The program's name; a `*` at its end stands for anything.
+    /// The program's name; a `*` at its end matches anything.
     pub process: Option<String>,
     /// The destination's port.
     pub port: Option<u16>,
-    /// The destination's name or address; `*.example.org` stands for all below.
+    /// The destination's name or address; `*.example.org` matches all names below.
     pub destination: Option<String>,
-    /// These interfaces alone.
+    /// The only interfaces to use.
     #[serde(deserialize_with = "text::list")]
     pub only: Vec<String>,
-    /// These first.
+    /// The interfaces to use first.
     #[serde(deserialize_with = "text::list")]
     pub prefer: Vec<String>,
-    /// Not these.
+    /// The interfaces not to use.
     #[serde(deserialize_with = "text::list")]
     pub avoid: Vec<String>,
 }
 
-/// What a gigabyte costs, in millionths of whatever the user counts in.
+/// The price of a gigabyte, in millionths of the user's currency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Price(u64);
 
 impl Price {
-    /// For a gigabyte.
+    /// The price of a gigabyte.
     pub fn per_gigabyte(self) -> f64 {
         self.0 as f64 / 1e6
     }
@@ -127,7 +127,7 @@ impl Text for Price {
 }
 
 impl InterfacesSection {
-    /// As the table of interfaces takes them.
+    /// The settings of the table of interfaces.
     pub fn settings(&self) -> Settings {
         let policy = |section: &PolicySection| (section.name.clone(), section.policy());
         Settings {
@@ -157,10 +157,10 @@ impl PolicySection {
 }
 
 impl WaySection {
-    /// The rule that it describes.
+    /// The rule that the section describes.
     ///
     /// # Errors
-    /// What cannot be meant, in words.
+    /// Why the section makes no sense.
     pub fn checked(&self) -> Result<Rule, String> {
         let mut problems = Vec::new();
         way("rule", self, &mut problems);
@@ -189,7 +189,7 @@ impl WaySection {
     }
 }
 
-/// What is well-formed, and yet cannot be meant.
+/// Reports values that are well-formed but make no sense.
 pub(super) fn check(interfaces: &InterfacesSection, problems: &mut Vec<Problem>) {
     for (i, policy) in interfaces.policy.iter().enumerate() {
         let key = format!("interfaces.policy.{}", i + 1);

@@ -11,20 +11,20 @@ use thalweg_units::{ByteSize, Rate};
 pub struct MeasureSection {
     /// Whether this node measures, is measured, and reports at all.
     pub enabled: bool,
-    /// For flows that are only measured, both directions together, in a UTC day.
+    /// The bytes per UTC day for flows that only measure, both directions together.
     #[serde(deserialize_with = "text::one")]
     pub max_bytes_per_day: ByteSize,
-    /// The fastest such a flow may be; absent: as fast as it goes.
+    /// The highest rate of such a flow; absent: as fast as possible.
     #[serde(deserialize_with = "text::option")]
     pub max_rate: Option<Rate>,
-    /// Whether transfers that this node relays for members, and with an overlay serves to them, are reported as well.
+    /// Whether to report transfers as well that this node relays for members, or serves to them if it has an overlay.
     pub passive: bool,
-    /// Whether this node measures its links by trains, unasked.
+    /// Whether this node measures its links with trains of its own accord.
     pub overlay: bool,
-    /// The share of the day's bytes that this may take.
+    /// The share of the day's bytes for these trains.
     #[serde(deserialize_with = "text::one")]
     pub overlay_share: Share,
-    /// What this node can relay, told to the oracle; absent: the most that was seen.
+    /// The rate that this node can relay, reported to the oracle; absent: the highest rate seen.
     #[serde(deserialize_with = "text::option")]
     pub relay_capacity: Option<Rate>,
 }
@@ -37,7 +37,7 @@ impl Default for MeasureSection {
             max_bytes_per_day: ByteSize::from_bytes(2_000_000_000),
             max_rate: None,
             passive: true,
-            // It sends unasked, as fast as links are: who wants that says so.
+            // The overlay sends unasked, as fast as links are, so it has to be turned on explicitly.
             overlay: false,
             overlay_share: Share::of_millionths(250_000),
             relay_capacity: None,
@@ -46,7 +46,7 @@ impl Default for MeasureSection {
 }
 
 impl MeasureSection {
-    /// How the overlay is run, if it is.
+    /// The settings of the overlay, if it is on.
     pub fn overlay_run(&self) -> Option<OverlayRun> {
         let share = self.overlay_share.fraction();
         self.overlay.then(|| OverlayRun { share, ..OverlayRun::default() })

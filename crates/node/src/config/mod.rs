@@ -1,8 +1,7 @@
 //! The settings of a node: one TOML file, every value with its unit.
 //!
-//! All keys have defaults: without a file a node runs too. Unknown keys are refused
-//! with the nearest right name, and all problems are told at once, each with its line
-//! and column. The keys, one by one, are in [`Config::example`].
+//! All keys have defaults, so that a node runs without a file. Unknown keys are refused with the nearest known name,
+//! and all problems are reported at once, each with its line and column. [`Config::example`] explains all keys.
 
 mod bond;
 mod carrier;
@@ -49,18 +48,18 @@ use thalweg_wire::mesh::PORT;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where the mesh's port is bound; all addresses of both families by default.
+    /// The addresses of the mesh's port; by default all addresses of both families.
     #[serde(deserialize_with = "text::list")]
     pub listen: Vec<SocketAddr>,
     /// The relay.
     pub relay: RelaySection,
-    /// Measuring.
+    /// Measurements.
     pub measure: MeasureSection,
     /// Submissions with a deadline.
     pub drop_box: Vec<DropBoxSection>,
     /// Files for other members.
     pub files: FilesSection,
-    /// What members may push here.
+    /// Casts that members may send here.
     pub cast: CastSection,
     /// Live media.
     pub stream: StreamSection,
@@ -104,7 +103,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The greatest file: 256 rules of a kilobyte, and more.
+    /// The largest file, bytes: 256 rules of a kilobyte, and more.
     pub const MAX_BYTES: usize = 1 << 20;
 
     /// Reads the file, and checks it.
@@ -123,7 +122,7 @@ impl Config {
         Self::parse(&text).map_err(wrong)
     }
 
-    /// The settings of the service for files, which knows the directories of others.
+    /// The settings of the file service, which must know the directories of the other services.
     pub fn files(&self) -> thalweg_files::Settings {
         let inboxes = self.cast.inbox.iter().map(|inbox| inbox.path.clone());
         let boxes = self.drop_box.iter().filter_map(|one| one.directory.clone());
@@ -131,7 +130,7 @@ impl Config {
         thalweg_files::Settings { protected, ..(&self.files).into() }
     }
 
-    /// Reads the file if it is there; the defaults if it is not.
+    /// Reads the file if it exists; otherwise returns the defaults.
     ///
     /// # Errors
     /// As [`Config::load`].
@@ -147,23 +146,22 @@ impl Config {
     /// Reads the text, and checks it.
     ///
     /// # Errors
-    /// All that is wrong, in the order of the lines.
+    /// All problems, in the order of their lines.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         read::config(text)
     }
 
-    /// What is wrong with values that are each well-formed; positions are not known here.
+    /// Problems of values that are each well-formed; positions are not known here.
     pub fn check(&self) -> Vec<Problem> {
         check::config(self)
     }
 
-    /// What this host cannot open: `thalweg node` would not start with it; positions are not known here.
+    /// Directories that this host cannot open: `thalweg node` would not start with them. Positions are not known here.
     pub fn check_here(&self) -> Vec<Problem> {
         [self.files.check_here(), self.cast.check_here()].concat()
     }
 
-    /// A file with all keys, each explained and with its default; those that have none
-    /// are commented out.
+    /// A file with all keys, each explained and with its default; keys without a default are commented out.
     pub fn example() -> &'static str {
         include_str!("example.toml")
     }

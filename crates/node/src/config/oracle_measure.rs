@@ -17,26 +17,26 @@ pub enum ScheduleName {
     #[default]
     #[serde(rename = "algorithm-1")]
     Algorithm1,
-    /// Ours: fewer measurements for the same gain.
+    /// Thalweg's own: fewer measurements for the same gain.
     Thrifty,
-    /// What UKAIRO compares with.
+    /// At random, with which UKAIRO compares.
     Random,
 }
 
-/// A share of all, in millionths.
+/// A share, in millionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share(u32);
 
 impl Share {
-    /// All of it.
+    /// A share of 100 %.
     pub const ALL: Self = Self(1_000_000);
 
-    /// So many millionths, a million at most.
+    /// This many millionths, at most a million.
     pub(super) const fn of_millionths(millionths: u32) -> Self {
         Self(millionths)
     }
 
-    /// From 0 to 1.
+    /// The share as a fraction from 0 to 1.
     pub fn fraction(self) -> f64 {
         f64::from(self.0) / 1e6
     }
@@ -50,33 +50,33 @@ impl Text for Share {
     }
 }
 
-/// `[oracle.measure]`
+/// The settings of measurements that the oracle orders.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OracleMeasureSection {
-    /// Whether measurements are ordered.
+    /// Whether the oracle orders measurements.
     pub enabled: bool,
-    /// Which legs first.
+    /// Which legs are measured first.
     pub schedule: ScheduleName,
-    /// Algorithm 1: pairs that each relay is known to detour before its second phase.
+    /// Algorithm 1: how many pairs each relay is known to detour before its second phase.
     pub t: u32,
-    /// The share of all legs that is measured; then they are kept fresh.
+    /// The share of all legs that is measured, and then kept fresh.
     #[serde(deserialize_with = "text::one")]
     pub p: Share,
-    /// Of one node, sent and received.
+    /// The most bytes that one node sends and receives per day.
     #[serde(deserialize_with = "text::one")]
     pub bytes_per_day: ByteSize,
-    /// Of one measurement.
+    /// The most bytes of one measurement.
     #[serde(deserialize_with = "text::one")]
     pub test_bytes: ByteSize,
-    /// Of one measurement.
+    /// The longest measurement.
     #[serde(deserialize_with = "text::one")]
     pub test_time: Duration,
-    /// Measurements at a time in the whole mesh.
+    /// The most measurements at a time in the whole mesh.
     pub at_once: u32,
     /// The deployment's congestion control; absent: each host's own.
     pub congestion_control: Option<String>,
-    /// How candidates are chosen for who does not say.
+    /// How candidates are chosen for a client that does not say.
     pub strategy: Strategy,
 }
 
@@ -97,7 +97,7 @@ impl Default for OracleMeasureSection {
     }
 }
 
-/// What is well-formed, and yet cannot be meant.
+/// Reports values that are well-formed but make no sense.
 pub(super) fn check(measure: &OracleMeasureSection, problems: &mut Vec<Problem>) {
     let mut of = |key: &str, what: &str| {
         problems.push(Problem::of(format!("oracle.measure.{key}"), what));

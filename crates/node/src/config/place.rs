@@ -1,4 +1,4 @@
-//! Where settings and state are looked for (XDG Base Directory Specification 0.8).
+//! Finds the settings and the state directory (XDG Base Directory Specification 0.8).
 
 use std::{
     ffi::OsString,
@@ -6,7 +6,7 @@ use std::{
 };
 use thiserror::Error;
 
-/// Neither a path was given nor the user's directory is known.
+/// No path was given, and the user's directory is not known.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("there is no place for the {what}: neither {variables} nor HOME is set; give {option}")]
 pub struct NoPlace {
@@ -24,8 +24,8 @@ pub fn state_directory(given: Option<&Path>) -> Result<PathBuf, NoPlace> {
     state_directory_by(given, |name| std::env::var_os(name))
 }
 
-/// The settings' file: the given one, else `thalweg/config.toml` in `$XDG_CONFIG_HOME`
-/// or in `~/.config`, which need not exist; `None` if there is no such directory.
+/// The settings file: the given one, else `thalweg/config.toml` in `$XDG_CONFIG_HOME` or in `~/.config`, which need not
+/// exist; `None` if there is no such directory.
 pub fn config_file(given: Option<&Path>) -> Option<PathBuf> {
     config_file_by(given, |name| std::env::var_os(name))
 }
@@ -54,13 +54,13 @@ fn config_file_by(
     given.map(Path::to_owned).or_else(|| Some(below()?.join("thalweg/config.toml")))
 }
 
-/// The specification has relative paths in its variables ignored.
+/// The specification requires relative paths in its variables to be ignored.
 fn below_home(variable: Variable<'_>, xdg: &str, otherwise: &str) -> Option<PathBuf> {
     let home = || Some(set(variable, "HOME")?.join(otherwise));
     set(variable, xdg).filter(|p| p.is_absolute()).or_else(home)
 }
 
-/// An empty variable is none.
+/// An empty variable counts as unset.
 fn set(variable: Variable<'_>, name: &str) -> Option<PathBuf> {
     variable(name).filter(|v| !v.is_empty()).map(PathBuf::from)
 }
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_word_on_the_state_directory_holds() {
+    fn the_most_specific_state_directory_is_used() {
         const ALL: &[(&str, &str)] =
             &[("THALWEG_STATE", "/t"), ("XDG_STATE_HOME", "/x"), ("HOME", "/h")];
         assert_eq!(state(Some("g"), ALL).as_deref(), Some("g"));

@@ -1,12 +1,12 @@
-//! What is wrong with the settings, and where.
+//! Problems of the settings, and their positions.
 
 use std::{fmt, io, path::PathBuf};
 use thiserror::Error;
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
-    /// Line and column, from 1, in characters; `None` if it is about what is not there.
+    /// Line and column, from 1, in characters; `None` if something is missing.
     pub at: Option<(usize, usize)>,
     /// The key, e.g. `relay.idle` or `oracle.rule.2.ports`; empty if unknown.
     pub key: String,
@@ -33,7 +33,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The settings cannot be used.
+/// Why the settings cannot be used.
 #[derive(Debug, Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -41,10 +41,10 @@ pub enum ConfigError {
     Read {
         /// The file.
         file: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// All that is wrong in it.
+    /// The settings have problems.
     #[error("{}", lines(file, problems))]
     Problems {
         /// The file.
@@ -54,7 +54,7 @@ pub enum ConfigError {
     },
 }
 
-/// `FILE:LINE:COLUMN: …`, a line each, as editors understand it.
+/// `FILE:LINE:COLUMN: …`, one line per problem, as editors understand it.
 fn lines(file: &std::path::Path, problems: &[Problem]) -> String {
     let file = file.display();
     let line = |p: &Problem| match p.at {

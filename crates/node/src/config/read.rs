@@ -1,8 +1,8 @@
-//! Reading all of the text, and all that is wrong with it.
+//! Reads the whole text, and finds all problems in it.
 //!
-//! Serde stops at the first fault. So the value at fault is taken out of the tree
-//! and the rest is read again, until nothing is wrong: what was taken out has its
-//! default then, and the values can be checked against each other as well.
+//! Serde stops at the first error. So the value in error is removed from the tree and the rest is read again, until
+//! there are no more errors. The removed values then have their defaults, and the values can be checked against each
+//! other as well.
 
 use super::{Config, Problem};
 use serde::Deserialize as _;
@@ -10,16 +10,16 @@ use std::ops::Range;
 use thalweg_units::likeness::nearest_expected;
 use toml::de::{DeTable, DeValue, Deserializer, Error};
 
-/// Faults that are told; whoever has more begins with these.
+/// The most problems that are reported; whoever has more begins with these.
 const MOST: usize = 50;
 
-/// What is said where a table is expected.
+/// Replacements for Serde's words where a table is expected.
 const TABLES: [(&str, &str); 2] = [
     ("expected struct OfferSection", "expected { path = \"/data\", to = [\"fra\"] }"),
     ("expected struct AcceptSection", "expected { path = \"/inbox\", from = [\"fra\"] }"),
 ];
 
-/// What is said of counts.
+/// The replacement for Rust's names of counts.
 const WHOLE: &str = "expected a whole number from 0 on";
 
 pub(super) fn config(text: &str) -> Result<Config, Vec<Problem>> {
@@ -27,7 +27,7 @@ pub(super) fn config(text: &str) -> Result<Config, Vec<Problem>> {
     let syntax = |e: &Error| Problem { at: at(text, e.span()), ..Problem::of("", message(e)) };
     let mut problems: Vec<Problem> = faults.iter().take(MOST).map(syntax).collect();
     if !problems.is_empty() {
-        // What the reader made of the rest would only mislead.
+        // What the parser made of the rest would only mislead.
         return Err(problems);
     }
     let mut rest = whole.clone();
@@ -48,7 +48,7 @@ pub(super) fn config(text: &str) -> Result<Config, Vec<Problem>> {
         }
     };
     let sense = config.iter().flat_map(Config::check);
-    // What was taken out is not there only because it is wrong.
+    // A value that was removed is missing only because it is wrong.
     let sense: Vec<_> = sense.filter(|p| !problems.iter().any(|q| is_within(q, p))).collect();
     let placed = |p: Problem| Problem { at: at(text, span_of(whole.get_ref(), &p.key)), ..p };
     problems.extend(sense.into_iter().map(placed));
@@ -59,7 +59,7 @@ pub(super) fn config(text: &str) -> Result<Config, Vec<Problem>> {
     }
 }
 
-/// Serde's words, made for people: `unknown key; did you mean `idle`?`.
+/// Serde's message in words for people: `unknown key; did you mean `idle`?`.
 fn message(error: &Error) -> String {
     let message = error.message().trim_end();
     let mut quoted = message.split('`').skip(1).step_by(2);
@@ -77,7 +77,7 @@ fn message(error: &Error) -> String {
     }
 }
 
-/// What is said where one table stands for a list of them.
+/// The message if one table stands for a list of tables.
 fn listed(key: &str, message: String) -> String {
     match message.starts_with("invalid type: map, expected a sequence") {
         true => format!("a list is expected: write [{{ … }}], or a table [[{key}]]"),
@@ -85,7 +85,7 @@ fn listed(key: &str, message: String) -> String {
     }
 }
 
-/// Without the names that Rust has for counts.
+/// Replaces Rust's names of counts and tables.
 fn counted(message: &str) -> String {
     let whole = |message: String, of| message.replace(of, WHOLE);
     let message = ["expected usize", "expected u32"].into_iter().fold(message.to_owned(), whole);
@@ -93,7 +93,7 @@ fn counted(message: &str) -> String {
     TABLES.into_iter().fold(message, table)
 }
 
-/// Takes the entry whose key or value is at `span` out of the table, and gives its key.
+/// Removes the entry whose key or value is at `span` from the table. Returns its key.
 fn take_out(table: &mut DeTable<'_>, span: &Range<usize>) -> Option<String> {
     let within = |outer: Range<usize>| outer.start <= span.start && span.end <= outer.end;
     let found = table.iter().find(|(key, value)| {
@@ -117,7 +117,7 @@ fn holds_tables(value: &DeValue<'_>) -> bool {
 fn take_out_of(value: &mut DeValue<'_>, span: &Range<usize>) -> Option<String> {
     match value {
         DeValue::Table(table) => take_out(table, span),
-        // Of lists of values the whole list is taken out; lists of tables are searched.
+        // A list of values is removed as a whole; lists of tables are searched.
         DeValue::Array(array) => array.iter_mut().enumerate().find_map(|(i, entry)| {
             let DeValue::Table(table) = entry.get_mut() else { return None };
             Some(join(&(i + 1).to_string(), &take_out(table, span)?))
@@ -136,7 +136,7 @@ fn is_within(inner: &Problem, outer: &Problem) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Where the key stands; else the nearest table around it that is in the text.
+/// The position of the key, or of the nearest table around it that is in the text.
 fn span_of(table: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
     let (first, rest) = key.split_once('.').unwrap_or((key, ""));
     let (found, value) = table.iter().find(|(k, _)| k.get_ref().as_ref() == first)?;

@@ -1,4 +1,4 @@
-//! `[relay]`: what this node does for other members.
+//! `[relay]`: relaying for other members.
 
 use super::text;
 use ipnet::IpNet;
@@ -14,30 +14,30 @@ use thalweg_wire::mesh::{PortRange, Quota};
 pub struct RelaySection {
     /// Whether this node relays, if the roster gives it the role.
     pub enabled: bool,
-    /// Connections at a time.
+    /// The most connections at a time.
     pub max_connections: usize,
-    /// For the handshake: TLS, then SOCKS5, each.
+    /// The time limit of TLS and then of SOCKS5, each.
     #[serde(deserialize_with = "text::one")]
     pub handshake: Duration,
-    /// For a name and a connection.
+    /// The time limit for resolving a name and connecting.
     #[serde(deserialize_with = "text::one")]
     pub connect: Duration,
-    /// Without progress in either direction.
+    /// How long a connection may make no progress in either direction.
     #[serde(deserialize_with = "text::one")]
     pub idle: Duration,
-    /// The same once one direction has ended.
+    /// The same, once one direction has ended.
     #[serde(deserialize_with = "text::one")]
     pub linger: Duration,
-    /// Sent data without any acknowledgement.
+    /// How long sent data may go without any acknowledgement.
     #[serde(deserialize_with = "text::one")]
     pub black_hole: Duration,
-    /// What live connections have on shutdown.
+    /// How long live connections may go on after shutdown begins.
     #[serde(deserialize_with = "text::one")]
     pub drain: Duration,
-    /// Networks beyond public addresses that it connects to.
+    /// Networks besides public addresses that it connects to.
     #[serde(deserialize_with = "text::list")]
     pub allow_to: Vec<IpNet>,
-    /// Networks that it never connects to; stronger than `allow_to`.
+    /// Networks that it never connects to; they override `allow_to`.
     #[serde(deserialize_with = "text::list")]
     pub deny_to: Vec<IpNet>,
     /// Ports that it connects to.
@@ -47,16 +47,16 @@ pub struct RelaySection {
     pub quota: QuotaSection,
 }
 
-/// What one member may use at one relay; what is absent has no limit of its own.
+/// What one member may use at one relay; an absent value sets no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct QuotaSection {
-    /// Connections at a time.
+    /// The most connections at a time.
     pub connections: Option<u32>,
-    /// Both directions together.
+    /// The highest rate, both directions together.
     #[serde(deserialize_with = "text::option")]
     pub rate: Option<Rate>,
-    /// Both directions together.
+    /// The most bytes in a day, both directions together.
     #[serde(deserialize_with = "text::option")]
     pub bytes_per_day: Option<ByteSize>,
 }
@@ -83,7 +83,7 @@ impl Default for RelaySection {
 }
 
 impl RelaySection {
-    /// The relay with these settings, for the mesh or listening at `listen`.
+    /// The configuration of a relay with these settings, for the mesh or listening at `listen`.
     pub fn to_relay(&self, listen: SocketAddr) -> RelayConfig {
         let egress = EgressPolicy::new(self.allow_to.clone(), self.ports.clone());
         RelayConfig {

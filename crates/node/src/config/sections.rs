@@ -1,4 +1,4 @@
-//! The other sections.
+//! The other sections of the settings.
 
 use super::{OracleMeasureSection, QuotaSection, text};
 use ipnet::IpNet;
@@ -12,18 +12,18 @@ use thalweg_wire::mesh::{LegKind, PortRange, Rule, Tag, Terms};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SocksSection {
-    /// A loopback address; absent: no SOCKS5.
+    /// The loopback address to listen at; absent: no SOCKS5.
     #[serde(deserialize_with = "text::option")]
     pub listen: Option<SocketAddr>,
-    /// Routes by name, the first that works is taken; empty: straight from this host.
+    /// Routes by name, of which the first that works is used; empty: directly from this host.
     #[serde(deserialize_with = "text::list")]
     pub via: Vec<String>,
-    /// How the legs to the relays are carried.
+    /// The kind of the legs to the relays.
     pub legs: LegKind,
-    /// Tags that no relay on the way may carry.
+    /// Tags of relays that routes avoid.
     #[serde(deserialize_with = "text::list")]
     pub avoid: BTreeSet<Tag>,
-    /// Without progress in either direction.
+    /// How long a connection may make no progress in either direction.
     #[serde(deserialize_with = "text::one")]
     pub idle: Duration,
 }
@@ -41,7 +41,7 @@ impl Default for SocksSection {
 }
 
 impl SocksSection {
-    /// What is asked of each relay.
+    /// The terms for each relay.
     pub fn terms(&self) -> Terms {
         Terms { leg: self.legs, avoid: self.avoid.clone() }
     }
@@ -51,12 +51,12 @@ impl SocksSection {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MetricsSection {
-    /// Where; absent: nowhere. A loopback address: nobody is asked who they are.
+    /// The loopback address to listen at; absent: there are no metrics. Clients are not authenticated.
     #[serde(deserialize_with = "text::option")]
     pub listen: Option<SocketAddr>,
 }
 
-/// How the log is written.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
@@ -76,25 +76,25 @@ impl From<LogFormat> for thalweg_base::log::LogFormat {
     }
 }
 
-/// `[log]`
+/// The settings of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogSection {
-    /// How lines are written.
+    /// The format of its lines.
     pub format: LogFormat,
 }
 
-/// `[oracle]`: on the host that is one; others ignore it.
+/// `[oracle]`: the settings of the oracle; other hosts ignore them.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OracleSection {
-    /// How long a roster holds without the oracle.
+    /// How long a roster is valid without the oracle.
     #[serde(deserialize_with = "text::one")]
     pub validity: Duration,
-    /// How long a join token can be used, unless `thalweg mesh token --valid` says otherwise.
+    /// How long a join token is valid, unless `thalweg mesh token --valid` says otherwise.
     #[serde(deserialize_with = "text::one")]
     pub token_validity: Duration,
-    /// Where the oracle keeps its state; absent: in a file of its directory.
+    /// The database for the oracle's state; absent: a file in its directory.
     #[serde(deserialize_with = "text::option")]
     pub database: Option<DatabaseUrl>,
     /// A file with the password, so that it is not in the settings.
@@ -110,7 +110,7 @@ pub struct OracleSection {
 pub struct DatabaseUrl(String);
 
 impl DatabaseUrl {
-    /// With its secrets.
+    /// The URL with its secrets.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -125,7 +125,7 @@ impl fmt::Debug for DatabaseUrl {
 impl FromStr for DatabaseUrl {
     type Err = &'static str;
 
-    /// Its form alone; the rest is read where it is used.
+    /// Checks only the beginning; the rest is parsed where it is used.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
             true => Ok(Self(text.to_owned())),
@@ -150,7 +150,7 @@ impl Default for OracleSection {
 }
 
 impl OracleSection {
-    /// The rules, as the roster holds them.
+    /// The rules in the form of a roster's.
     pub fn rules(&self) -> Vec<Rule> {
         self.rule.iter().map(Rule::from).collect()
     }
@@ -160,16 +160,16 @@ impl OracleSection {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RuleSection {
-    /// The tag of the clients that it is about; absent: all.
+    /// The tag of the clients that the rule applies to; absent: all.
     #[serde(deserialize_with = "text::option")]
     pub client: Option<Tag>,
-    /// The tag of the relays at which it holds; absent: all.
+    /// The tag of the relays that the rule applies to; absent: all.
     #[serde(deserialize_with = "text::option")]
     pub relay: Option<Tag>,
-    /// Networks that these clients are not connected to.
+    /// Networks to which these clients are not connected.
     #[serde(deserialize_with = "text::list")]
     pub deny_to: Vec<IpNet>,
-    /// If not empty: the only ports that they are connected to.
+    /// The only ports to which they are connected; empty: any.
     #[serde(deserialize_with = "text::list")]
     pub ports: Vec<PortRange>,
     /// Tags of relays that do not serve them.

@@ -1,4 +1,4 @@
-//! Values as text with their unit, and what is said when the unit is missing.
+//! Values as text with their unit, and the errors if the unit is missing.
 
 use super::DatabaseUrl;
 use ipnet::IpNet;
@@ -12,15 +12,15 @@ use thalweg_wire::{
     mesh::{Name, PortRange},
 };
 
-/// A type of values that settings write as text.
+/// A type whose values the settings write as text.
 pub(super) trait Text: Sized {
     /// What is expected, with an example.
     const EXPECTED: &'static str;
 
-    /// Reads it; the error says what is wrong and gives an example.
+    /// Parses the text; the error says what is wrong and gives an example.
     fn read(text: &str) -> Result<Self, String>;
 
-    /// Reads a plain number, where one can be meant.
+    /// Converts a plain number, if that makes sense.
     fn from_number(_: i64) -> Option<Self> {
         None
     }
@@ -86,17 +86,17 @@ impl Text for PortRange {
     }
 }
 
-/// `#[serde(deserialize_with = "text::one")]`
+/// A single value: `#[serde(deserialize_with = "text::one")]`.
 pub(super) fn one<'de, T: Text, D: Deserializer<'de>>(d: D) -> Result<T, D::Error> {
     Value::deserialize(d).map(|value| value.0)
 }
 
-/// `#[serde(deserialize_with = "text::option")]`: a key that may be absent.
+/// A key that may be absent: `#[serde(deserialize_with = "text::option")]`.
 pub(super) fn option<'de, T: Text, D: Deserializer<'de>>(d: D) -> Result<Option<T>, D::Error> {
     one(d).map(Some)
 }
 
-/// `#[serde(deserialize_with = "text::list")]`: a list; one value alone is one of one.
+/// A list, or a single value as a list of one: `#[serde(deserialize_with = "text::list")]`.
 pub(super) fn list<'de, T, C, D>(d: D) -> Result<C, D::Error>
 where
     T: Text,

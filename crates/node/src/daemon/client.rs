@@ -1,4 +1,4 @@
-//! The command line's end of the local API.
+//! The client of the local API, for the command line.
 
 use super::NodeStatus;
 use bytes::Bytes;
@@ -21,37 +21,37 @@ use thalweg_wire::mesh::{
 use thiserror::Error;
 use tokio::{net::UnixStream, time::timeout};
 
-/// For a whole request: the node itself waits 10 s at most for an oracle elsewhere, and for
-/// several addresses of it one after another.
+/// The time for a whole request: the node waits at most 10 s for an oracle on another host, and for several of its
+/// addresses in turn.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// The longest reply: a roster of 3000 members as JSON.
+/// The longest reply, bytes: a roster of 3000 members as JSON.
 const MAX_REPLY: usize = 16 * 1024 * 1024;
 
-/// Asks the daemon of this state directory.
+/// A client of the daemon of one state directory.
 #[derive(Clone, Debug)]
 pub struct LocalClient {
     socket: PathBuf,
 }
 
-/// The daemon did not do it.
+/// Why the daemon did not do what was asked.
 #[derive(Debug, Error)]
 pub enum LocalError {
-    /// None listens.
+    /// No daemon listens.
     #[error("no daemon answers at {0}; start it with `thalweg node`")]
     NoDaemon(PathBuf),
     /// The socket is another user's.
     #[error("{0} is another user's; run this as the user that `thalweg node` runs as")]
     NotOurs(PathBuf),
-    /// The connection broke, or the reply is not readable.
+    /// The connection broke, or the reply cannot be read.
     #[error("the daemon at {socket} failed: {why}")]
     Broken {
         /// Its socket.
         socket: PathBuf,
-        /// How.
+        /// The cause.
         why: String,
     },
-    /// It, or the oracle behind it, refused.
+    /// The daemon, or the oracle behind it, refused.
     #[error("{}", .0.message)]
     Refused(ApiError),
 }
@@ -66,7 +66,7 @@ impl LocalClient {
         client.connect().await.map(|_| client)
     }
 
-    /// The node's state.
+    /// The node's status.
     ///
     /// # Errors
     /// [`LocalError`].
@@ -74,7 +74,7 @@ impl LocalClient {
         self.ask(Method::GET, "/v1/status", &()).await
     }
 
-    /// The node's drop boxes, as [`thalweg_mesh::service::SubmitService::report`] tells them.
+    /// The node's drop boxes, as [`thalweg_mesh::service::SubmitService::report`] shows them.
     ///
     /// # Errors
     /// [`LocalError`].
@@ -90,7 +90,7 @@ impl LocalClient {
         self.ask(Method::POST, "/v1/drop-boxes/strike", request).await
     }
 
-    /// The node's carrier; `None`: it carries nothing.
+    /// The state of the node's carrier; `None` if it carries nothing.
     ///
     /// # Errors
     /// [`LocalError`].
@@ -162,7 +162,7 @@ impl LocalClient {
             let body = Limited::new(reply.into_body(), MAX_REPLY).collect().await;
             Ok((status, body.map_err(|e| self.broken(e))?.to_bytes()))
         };
-        // The connection moves the bytes; it ends after the exchange, or breaks it.
+        // The connection moves the bytes; it ends after the exchange, or interrupts it.
         let mut exchange = std::pin::pin!(exchange);
         tokio::select! {
             done = &mut exchange => return done,

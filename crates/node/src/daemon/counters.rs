@@ -1,4 +1,4 @@
-//! What the daemon counts, for `GET /metrics` and `thalweg status`.
+//! The daemon's counters, for `GET /metrics` and `thalweg status`.
 
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
@@ -10,7 +10,7 @@ use thalweg_net::channel::Protocol;
 /// One label and its value.
 type Label = [(&'static str, &'static str); 1];
 
-/// The daemon's counts; cheap to clone.
+/// The daemon's counters; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
     accepted: Counter,
@@ -22,12 +22,12 @@ pub struct Counters {
     local: Counter,
 }
 
-/// The counts at one moment, as the local API gives them.
+/// The counters at one moment, as the local API shows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Connections that were accepted.
     pub accepted: u64,
-    /// Connections that came to no channel: strangers, broken and drawn-out handshakes.
+    /// Connections that got no channel: unknown keys, broken and slow handshakes.
     pub strangers: u64,
     /// Channels that are open now, of all protocols.
     pub channels: u64,
@@ -35,14 +35,14 @@ pub struct Counts {
     pub local: u64,
 }
 
-/// Why a connection came to no channel.
+/// Why a connection got no channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strange {
     /// TLS failed: no key, another protocol, a broken connection.
     Handshake,
     /// The key is not admitted.
     Key,
-    /// Too many relays before this one.
+    /// The channel has come through too many relays.
     Depth,
     /// The handshake took too long.
     Slow,
@@ -65,7 +65,7 @@ impl Strange {
     }
 }
 
-/// The protocols that can be open.
+/// The protocols that a node can serve.
 const SERVED: [Protocol; 10] = [
     Protocol::Api,
     Protocol::Join,
@@ -100,10 +100,10 @@ pub const fn word(protocol: Protocol) -> &'static str {
 }
 
 impl Counters {
-    /// Counts at zero, made known to `registry`.
+    /// Creates counters at zero, and registers them.
     pub fn register(registry: &mut Registry) -> Self {
         let new = Self::default();
-        // At zero from the start, so that a first stranger is seen as an increase.
+        // At zero from the start, so that the first one is seen as an increase.
         for why in Strange::ALL {
             drop(new.strangers.get_or_create(&[("why", why.word())]));
         }
@@ -123,32 +123,32 @@ impl Counters {
         new
     }
 
-    /// One more connection.
+    /// Counts a connection.
     pub fn accepted(&self) {
         self.accepted.inc();
     }
 
-    /// One more failed accept.
+    /// Counts a failed accept.
     pub fn accept_failed(&self) {
         self.accept_failures.inc();
     }
 
-    /// One more connection that came to no channel.
+    /// Counts a connection that got no channel.
     pub fn stranger(&self, why: Strange) {
         self.strangers.get_or_create(&[("why", why.word())]).inc();
     }
 
-    /// One more connection of a local program.
+    /// Counts a connection of a local program.
     pub fn local(&self) {
         self.local.inc();
     }
 
-    /// Handshakes in progress now.
+    /// Sets the number of handshakes in progress.
     pub fn handshakes(&self, now: usize) {
         self.handshakes.set(i64::try_from(now).unwrap_or(i64::MAX));
     }
 
-    /// A channel that is open until the guard is dropped.
+    /// Counts a channel, which is open until the guard is dropped.
     pub fn open(&self, protocol: Protocol) -> Open {
         self.channels.get_or_create(&label(protocol)).inc();
         let live = self.live.get_or_create_owned(&label(protocol));
@@ -156,7 +156,7 @@ impl Counters {
         Open(live)
     }
 
-    /// The counts now.
+    /// The counters now.
     pub fn counts(&self) -> Counts {
         let strangers = |why: &Strange| self.strangers.get_or_create(&[("why", why.word())]).get();
         let live = |p: &Protocol| self.live.get_or_create(&label(*p)).get().max(0).unsigned_abs();
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_counted_is_shown_from_zero_on() {
+    fn counters_are_shown_from_zero_on() {
         let mut registry = Registry::default();
         let counters = Counters::register(&mut registry);
         let shown = |registry: &Registry| {

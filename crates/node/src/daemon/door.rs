@@ -1,4 +1,4 @@
-//! The one TCP port: from accept to a channel of a member, and to who serves it.
+//! The mesh's TCP port: from accept to a member's channel, and to the service of its protocol.
 //!
 //! ```text
 //! accept ─ place? ─ preamble, TLS ─ key admitted? ─ room? ─┬ relay: a session of thalweg_relay
@@ -10,13 +10,13 @@
 //!                                                          └ api, join: the oracle, where one is
 //! ```
 //!
-//! Whoever does not get through has had no byte but TLS's own, is counted, and
-//! named in at most one line a second.
+//! A connection that is not admitted gets no byte but TLS's own. It is counted, and logged in at most one line a
+//! second.
 
 use super::{
     counters::{Counters, Strange, word},
     gate::{Gate, Place},
-    looking::Looks,
+    looking::LegObserver,
     rooms::{self, Rooms},
 };
 use futures_util::future::BoxFuture;
@@ -46,40 +46,40 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// For the answer that is under way to a member that is revoked: the roster without it.
-/// A relay that never got it would serve until its old roster expires. What it asks
-/// meanwhile is refused, since each request is judged by the newest roster.
+/// The time for an answer that is under way to a member that is revoked: the roster without it. A relay that never got
+/// it would serve until its old roster expires. Requests that it makes meanwhile are refused, because each request is
+/// checked against the newest roster.
 const LAST_ROSTER: Duration = Duration::from_secs(2);
 
-/// Wait after accept fails for want of descriptors or memory: short enough to
-/// use what frees up, long enough not to spin.
+/// The pause after accept fails for want of descriptors or memory: short enough to use what becomes free, long enough
+/// not to spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Who serves the channels.
+/// The services for channels.
 #[derive(Clone, Debug, Default)]
 pub struct Services {
-    /// Relays for members; none: this node does not relay.
+    /// Relays for members; `None`: this node does not relay.
     pub relay: Option<Arc<dyn MemberService>>,
-    /// The oracle inside; none: this node is none.
+    /// The oracle in this process; `None`: this node is no oracle.
     pub oracle: Option<Arc<dyn ApiService>>,
-    /// Receives measurements; none: this node takes part in none.
+    /// Receives measurements; `None`: this node takes part in none.
     pub measure: Option<Arc<dyn MemberService>>,
-    /// Files for members; none: this node offers none and passes none on.
+    /// Files for members; `None`: this node offers none and passes none on.
     pub files: Option<Arc<dyn MemberService>>,
-    /// One-to-many delivery; none: this node takes and hands on none.
+    /// One-to-many delivery; `None`: this node receives and forwards none.
     pub cast: Option<Arc<dyn MemberService>>,
-    /// Bonds of members; none: this node is no far end of any.
+    /// Bonds of members; `None`: this node is no far end of any.
     pub bond: Option<Arc<dyn MemberService>>,
-    /// Probe trains; none: this node takes and sends none.
+    /// Probe trains; `None`: this node receives and sends none.
     pub probe: Option<Arc<dyn MemberService>>,
-    /// Live media; none: this node takes part in none.
+    /// Live media; `None`: this node takes part in none.
     pub stream: Option<Arc<dyn MemberService>>,
-    /// Drop boxes; none: this node has none.
+    /// Drop boxes; `None`: this node has none.
     pub submit: Option<Arc<dyn SubmitService>>,
 }
 
 impl Services {
-    /// What is served; whoever asks for another protocol gets an alert.
+    /// The protocols that are served; a request for another one gets an alert.
     pub fn protocols(&self) -> Vec<Protocol> {
         let relay = self.relay.iter().map(|_| Protocol::Relay);
         let oracle = self.oracle.iter().flat_map(|_| [Protocol::Api, Protocol::Join]);
@@ -95,7 +95,7 @@ impl Services {
     }
 }
 
-/// Takes connections in; shared by all listeners.
+/// Admits connections; shared by all listeners.
 #[derive(Debug)]
 pub struct Door {
     pub(super) acceptor: Acceptor,
@@ -103,43 +103,43 @@ pub struct Door {
     pub(super) services: Services,
     pub(super) gate: Gate,
     pub(super) rooms: Rooms,
-    /// Turns for the key work of handshakes, by source.
+    /// Turns for the key operations of handshakes, by source.
     pub(super) keys: Turns,
-    /// For a preamble and the handshake.
+    /// The time limit of a preamble and the handshake.
     pub(super) handshake: Duration,
     pub(super) log: Log,
     pub(super) counters: Counters,
     pub(super) strangers: Throttle,
     pub(super) failures: Throttle,
-    /// Where what transfers move to members is noted; none: nobody asks.
+    /// Records the bytes that transfers move to members; `None`: nobody needs them.
     pub(super) legs: Option<Legs>,
     pub(super) ends: Ends,
 }
 
-/// The places that a channel holds until it ends.
+/// What a channel holds until it ends: its place, and the observer of its leg.
 #[derive(Debug)]
 struct Held {
     room: Option<rooms::Place>,
-    looks: Option<Looks>,
+    leg_observer: Option<LegObserver>,
 }
 
-/// How all of it comes to an end.
+/// How the daemon's channels are ended.
 #[derive(Clone, Debug, Default)]
 pub struct Ends {
-    /// Nothing more is accepted; handshakes in progress end.
+    /// Stops accepting, and ends handshakes in progress.
     pub stop: CancellationToken,
-    /// Channels of the API are cut.
+    /// Cuts all channels that are not relayed.
     pub cut_api: CancellationToken,
-    /// Relayed connections are cut: reset.
+    /// Cuts relayed connections: they are reset.
     pub cut_relay: CancellationToken,
-    /// Channels of the API.
+    /// All channels that are not relayed: those of the API and of transfers.
     pub api: TaskTracker,
-    /// Relayed connections, those of local programs as well.
+    /// Relayed connections, including those of local programs.
     pub relay: TaskTracker,
 }
 
 impl Door {
-    /// Accepts until [`Ends::stop`]; survives every error of accept.
+    /// Accepts until [`Ends::stop`]; continues after every error of accept.
     pub async fn listen(self: Arc<Self>, listener: TcpListener) {
         loop {
             tokio::select! {
@@ -152,7 +152,7 @@ impl Door {
         }
     }
 
-    /// Most often EMFILE or ENFILE: a connection that ends gives descriptors back.
+    /// Most often EMFILE or ENFILE: a connection that ends frees descriptors.
     async fn accept_failed(&self, e: &io::Error) {
         let of_one_client = [io::ErrorKind::ConnectionAborted, io::ErrorKind::Interrupted];
         if of_one_client.contains(&e.kind()) {
@@ -175,10 +175,10 @@ impl Door {
         }
     }
 
-    /// The handshake, within its deadline and as long as it may keep its place.
+    /// Does the handshake, within its deadline and as long as it may keep its place.
     async fn admit(self: Arc<Self>, tcp: TcpStream, from: SocketAddr, place: Place) {
         self.counters.handshakes(self.gate.inside());
-        // A client that has left already makes this fail; its reads will tell.
+        // If the client has left already, this fails, and so will reads.
         _ = leg_options().apply(SockRef::from(&tcp));
         let who = PeerKey::Address(source_of(from.ip()));
         let queue = Queue { turns: &self.keys, who, has_left };
@@ -196,19 +196,19 @@ impl Door {
         }
     }
 
-    /// Hands a channel to who serves its protocol, as a task of its own: a session then
-    /// does not carry the handshake's memory along.
+    /// Passes a channel to the service of its protocol, on a task of its own, so that a session does not keep the
+    /// handshake's memory.
     fn dispatch(self: &Arc<Self>, channel: Channel<TcpStream>, from: SocketAddr) {
         let (key, protocol) = (channel.peer(), channel.protocol());
         let peer = self.membership.peer(&key, self.membership.now());
         let bond = self.services.bond.as_ref();
         let origin = bond.and_then(|bond| bond.origin(from));
-        // A bond's stream comes from this host itself; its member does not have the rights of what is local.
+        // A bond's stream comes from this host itself, but its member does not have the rights of local programs.
         let (at, from) = (from, origin.unwrap_or(from));
         let Ok(room) = self.rooms.enter(protocol, peer.as_ref(), from.ip()) else {
             return self.stranger(from, Strange::Crowded, "too many channels at a time");
         };
-        let held = Held { room, looks: self.looks(&channel, peer.as_ref(), at) };
+        let held = Held { room, leg_observer: self.leg_observer(&channel, peer.as_ref(), at) };
         match (protocol, peer, &self.services) {
             (Protocol::Relay, Some(peer), Services { relay: Some(relay), .. }) => {
                 self.relay(Arc::clone(relay), channel, peer, from);
@@ -234,14 +234,14 @@ impl Door {
             (Protocol::Stream, Some(peer), Services { stream: Some(stream), .. }) => {
                 self.transfer(Protocol::Stream, stream.serve(channel, peer, from), held);
             }
-            // Whether a stranger may was asked in the handshake.
+            // The handshake has checked whether a stranger may submit.
             (Protocol::Submit, peer, Services { submit: Some(submit), .. }) => {
                 self.transfer(Protocol::Submit, submit.serve(channel, peer, from), held);
             }
             (Protocol::Join, _, Services { oracle: Some(oracle), .. }) => {
                 self.api(Arc::clone(oracle), channel, None, from);
             }
-            // Admitted a moment ago and revoked since.
+            // The key was admitted a moment ago, and has been revoked since.
             _ => self.stranger(from, Strange::Key, &format!("key {key:?} is not admitted")),
         }
     }
@@ -262,15 +262,15 @@ impl Door {
         }));
     }
 
-    /// On shutdown it ends as the API does: nobody waits for a measurement, and who fetches
-    /// files goes on elsewhere or later.
+    /// On shutdown it ends as the API does: nobody waits for a measurement, and a transfer of files continues elsewhere
+    /// or later.
     fn transfer(&self, protocol: Protocol, serving: BoxFuture<'static, ()>, held: Held) {
         let open = self.counters.open(protocol);
         let cut = self.ends.cut_api.clone();
         self.ends.api.spawn(watched(word(protocol), async move {
-            let looking = async {
-                match &held.looks {
-                    Some(looks) => looks.keep().await,
+            let observing = async {
+                match &held.leg_observer {
+                    Some(leg_observer) => leg_observer.keep().await,
                     None => std::future::pending().await,
                 }
             };
@@ -278,23 +278,23 @@ impl Door {
                 () = cut.cancelled() => {}
                 () = rooms::evicted(held.room.as_ref()) => {}
                 () = serving => {}
-                () = looking => {}
+                () = observing => {}
             }
             drop((open, held));
         }));
     }
 
-    /// Looks at a channel over which a transfer of a member goes. Relays look at theirs themselves, and what only
-    /// measures is no use of a link.
-    fn looks(
+    /// Observes a channel of a member's transfer. Relays observe their channels themselves, and a mere measurement does
+    /// not count as use of a link.
+    fn leg_observer(
         &self,
         channel: &Channel<TcpStream>,
         peer: Option<&MeshPeer>,
         from: SocketAddr,
-    ) -> Option<Looks> {
+    ) -> Option<LegObserver> {
         let moves = [Protocol::Object, Protocol::Cast, Protocol::Bond, Protocol::Submit];
         let legs = self.legs.as_ref().filter(|_| moves.contains(&channel.protocol()))?;
-        Looks::at(legs, channel, peer?, from)
+        LegObserver::at(legs, channel, peer?, from)
     }
 
     /// A member's channel ends with its membership; a joining host has none.
@@ -356,9 +356,8 @@ fn kind(error: &AcceptError) -> Strange {
 
 /// The options of accepted connections.
 ///
-/// No TCP_USER_TIMEOUT: it would end connections to slow readers, see
-/// [`SocketOptions::user_timeout`]; whoever serves them watches instead. Keepalive
-/// at 60 s keeps 8,000 idle connections at 270 packets a second.
+/// There is no TCP_USER_TIMEOUT, which would end connections to slow readers, see [`SocketOptions::user_timeout`]; the
+/// services watch their connections instead. With keepalive at 60 s, 8,000 idle connections cost 270 packets a second.
 fn leg_options() -> SocketOptions {
     SocketOptions {
         user_timeout: None,

@@ -1,20 +1,20 @@
-//! Why a daemon does not start.
+//! Errors at the start of a daemon.
 
 use std::{io, net::SocketAddr, path::PathBuf};
 use thalweg_relay::BindError;
 use thiserror::Error;
 
-/// A daemon cannot start.
+/// Why a daemon cannot start.
 #[derive(Debug, Error)]
 pub enum DaemonError {
-    /// One of its listeners.
+    /// It cannot listen at one of its addresses.
     #[error("cannot listen on {address} ({what}): {source}")]
     Listen {
         /// What it is for, e.g. `[node] listen`.
         what: &'static str,
         /// The address asked for.
         address: SocketAddr,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A listener for this host's own programs would be reachable from others.
@@ -25,18 +25,18 @@ pub enum DaemonError {
         /// The address asked for.
         address: SocketAddr,
     },
-    /// The local API's socket.
+    /// It cannot listen at the local API's socket.
     #[error("cannot listen on {socket}: {source}")]
     Socket {
         /// Its path.
         socket: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// TLS does not take the node's key.
+    /// TLS does not accept the node's key.
     #[error("TLS does not take this node's key: {0}")]
     Key(#[source] io::Error),
-    /// The relay for local programs, without a route.
+    /// The relay for local programs, without a route, cannot be bound.
     #[error(transparent)]
     Relay(#[from] BindError),
 }

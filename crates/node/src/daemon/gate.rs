@@ -1,12 +1,11 @@
-//! How many handshakes may be in progress: in all, and from one source.
+//! Limits the handshakes in progress, in total and from one source.
 //!
-//! A handshake that its peer draws out (slowloris) holds a place, a descriptor and about
-//! 20 kB. So the places are bounded, each is held for a deadline at most, and
-//! when all are taken, a newcomer gets one of the source that holds the most ([`Crowd`]). Among sources that hold
-//! equally many, the oldest place is evicted, if it is as old as [`Limits::grace`]: a well-behaved handshake takes two
-//! round trips.
+//! A handshake that its peer draws out (slowloris) holds a place, a descriptor and about 20 kB. So the places are
+//! limited, and each is held for a deadline at most. When all are taken, a newcomer gets one of the source that holds
+//! the most ([`Crowd`]). Among sources that hold equally many, the oldest place is evicted, if it is as old as
+//! [`Limits::grace`]: a well-behaved handshake takes two round trips.
 //!
-//! Pure but for its lock: times are arguments.
+//! Pure except for its lock: times are arguments.
 
 use std::{
     net::IpAddr,
@@ -17,16 +16,15 @@ use thalweg_base::{
     peer_source::source_of,
 };
 
-/// The bounds.
+/// The limits of handshakes.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Handshakes in progress, 2048 by default: with 20 kB each 40 MB.
+    /// The most handshakes in progress, 2048 by default: with 20 kB each they take 40 MB.
     pub total: usize,
-    /// Of one source (an IPv4 address, an IPv6 /64), 512 by default: a relay in front
-    /// of us brings all its clients from one address, and four sources fill the total.
+    /// The most of one source (an IPv4 address, an IPv6 /64), 512 by default: a relay in front of this node brings all
+    /// its clients from one address, and four sources fill the total.
     pub per_source: usize,
-    /// For how long nobody takes a place away: 2 s, two round trips of the longest path and
-    /// one repetition.
+    /// How long a place cannot be taken away: 2 s, two round trips of the longest path and one retransmission.
     pub grace: Duration,
 }
 
@@ -36,7 +34,7 @@ impl Default for Limits {
     }
 }
 
-/// Counts the handshakes in progress; cheap to clone.
+/// Admits handshakes within the limits; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Gate {
     places: Crowd<IpAddr>,
@@ -46,7 +44,7 @@ pub struct Gate {
 pub type Place = Seat<IpAddr>;
 
 impl Gate {
-    /// A gate with these bounds.
+    /// Creates a gate with these limits.
     pub fn new(limits: Limits) -> Self {
         let Limits { total: all, per_source: each, grace } = limits;
         let places = Crowd::new(Bounds { all, each, grace: Some(grace) });
@@ -59,7 +57,7 @@ impl Gate {
         self.places.enter(source_of(ip), 1, now)
     }
 
-    /// Handshakes in progress.
+    /// The number of handshakes in progress.
     pub fn inside(&self) -> usize {
         self.places.len()
     }
@@ -97,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_draws_it_out_loses_the_place_to_who_comes() {
+    async fn a_drawn_out_handshake_loses_its_place_to_a_newcomer() {
         let (gate, now) = (Gate::new(LIMITS), Instant::now());
         let held: Vec<_> = (0..5).map(|n| gate.enter(ip(n), now).unwrap()).collect();
         assert!(gate.enter(ip(9), now + Duration::from_millis(1999)).is_none());

@@ -4,9 +4,9 @@
 //! |---|---|
 //! | `GET /v1/status` | [`super::NodeStatus`] |
 //! | `GET /v1/roster` | the roster, as JSON |
-//! | `GET /v1/drop-boxes` | what is counted of drop boxes, and their settings; null without any |
-//! | `POST /v1/drop-boxes/strike` | [`StrikeReply`]: what was struck from a box |
-//! | `GET /v1/carrier` | [`thalweg_probe::carrier::CarrierReport`]; null where nothing is carried |
+//! | `GET /v1/drop-boxes` | counters and settings of drop boxes; null if there are none |
+//! | `POST /v1/drop-boxes/strike` | [`StrikeReply`]: the number of struck submissions, and their bytes |
+//! | `GET /v1/carrier` | [`thalweg_probe::carrier::CarrierReport`]; null if nothing is carried |
 //! | `GET /v1/oracle` | the oracle's [`StatusReply`] |
 //! | `POST /v1/tokens`, `POST /v1/revoke` | as at the oracle, asked in this node's name |
 //!
@@ -36,9 +36,8 @@ const MAX_BODY: usize = 64 * 1024;
 
 /// Binds the socket, mode 0600, in place of one that a daemon left behind.
 ///
-/// Only whoever holds the state directory's lock may call it: a living daemon's
-/// socket would be taken away. The directory is its owner's alone (0700), so that
-/// nobody connects before the mode is set.
+/// The caller must hold the state directory's lock; otherwise the socket of a running daemon would be taken away. Only
+/// its owner can enter the directory (0700), so that nobody connects before the mode is set.
 ///
 /// # Errors
 /// The system's.
@@ -66,11 +65,11 @@ pub async fn serve(listener: UnixListener, subject: Subject, stop: CancellationT
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(Arc::new(subject));
     let serving = axum::serve(Owners(listener), router);
-    // It ends only when told to, and never with an error.
+    // Serving ends only when told to, and never with an error.
     _ = serving.with_graceful_shutdown(stop.cancelled_owned()).await;
 }
 
-/// Lets in the user that this process runs as, and root; others are closed without a byte.
+/// Admits the user that this process runs as, and root; others are closed without a byte.
 struct Owners(UnixListener);
 
 impl Listener for Owners {

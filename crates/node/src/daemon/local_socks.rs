@@ -1,8 +1,7 @@
-//! SOCKS5 for the programs of this host, by the mesh: `curl -x socks5h://127.0.0.1:1080 URL`.
+//! SOCKS5 for the programs of this host, through the mesh: `curl -x socks5h://127.0.0.1:1080 URL`.
 //!
-//! Each connection goes by the first of the routes that works, in the given order.
-//! Names are resolved by the last relay; this node applies no egress policy of its own,
-//! the relays do.
+//! Each connection uses the first of the routes that works, in the given order. The last relay resolves names. This
+//! node applies no egress policy of its own; the relays do.
 
 use super::{counters::Counters, door::Ends};
 use std::{future::pending, net::SocketAddr, sync::Arc, time::Duration};
@@ -30,22 +29,22 @@ use tokio::{
     time::sleep,
 };
 
-/// Local connections at a time; more wait in the kernel's queue. Two descriptors each, and
-/// the pump's buffers while bytes move.
+/// The most local connections at a time; more wait in the kernel's queue. Each takes two descriptors, and the pump's
+/// buffers while bytes move.
 const MAX_LOCAL: usize = 4096;
 
-/// For a program's two messages, which do not leave the host: as the relay's.
+/// The time for a program's two messages, which do not leave the host: the same as at the relay.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// Wait after accept fails, as at the door.
+/// The pause after a failed accept, as at the mesh port.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How local programs reach the world.
+/// How connections of local programs are routed.
 #[derive(Clone, Debug)]
 pub struct Ways {
     /// Routes by name, in order; at least one. See [`Names::route`].
     pub via: Vec<String>,
-    /// What is asked of each relay.
+    /// The terms for each relay.
     pub terms: Terms,
     /// Dials with the node's key.
     pub dialer: Dialer,
@@ -56,29 +55,29 @@ pub struct Ways {
 /// The SOCKS5 server of the host's own programs.
 #[derive(Debug)]
 pub struct LocalSocks {
-    /// How they go.
+    /// How connections are routed.
     pub ways: Ways,
-    /// Where names are looked up.
+    /// The roster in which names are looked up.
     pub membership: Membership,
     /// This node's name.
     pub me: Name,
-    /// For failures.
+    /// Receives failures.
     pub log: Log,
-    /// For counts.
+    /// Counts connections.
     pub counters: Counters,
 }
 
-/// No way led there.
+/// Why no route led to the destination.
 #[derive(Debug, Error)]
-enum NoWay {
+enum RouteFailure {
     #[error("{0}")]
     Name(#[from] RouteNameError),
     #[error("{0}")]
     Dial(#[from] DialError),
 }
 
-impl NoWay {
-    /// What the program is told (RFC 1928 §6).
+impl RouteFailure {
+    /// The reply to the program (RFC 1928 §6).
     fn reply(&self) -> Reply {
         match self {
             Self::Name(RouteNameError::Avoided { .. }) => Reply::NotAllowed,
@@ -89,15 +88,15 @@ impl NoWay {
         }
     }
 
-    /// Whether another route may do better: not if the destination itself said no, and not
-    /// if rules did, which another route would only get around.
-    fn may_go_on(&self) -> bool {
+    /// Whether another route may do better: not if the destination itself refused, and not if rules did, which another
+    /// route would only circumvent.
+    fn allows_another_route(&self) -> bool {
         !matches!(self.reply(), Reply::ConnectionRefused | Reply::NotAllowed)
     }
 }
 
 impl LocalSocks {
-    /// Serves until told to stop; live connections are tracked with the relayed ones.
+    /// Serves until told to stop; live connections are tracked with relayed ones.
     pub async fn listen(self: Arc<Self>, listener: TcpListener, ends: Ends) {
         let places = Arc::new(Semaphore::new(MAX_LOCAL));
         loop {
@@ -127,9 +126,9 @@ impl LocalSocks {
     }
 
     async fn serve(&self, client: TcpStream, from: SocketAddr) {
-        // Whatever cuts it short, the program sees a reset, never an end.
+        // If the connection is cut short, the program sees a reset, never an orderly end.
         let mut client = Resetting::new(client);
-        // A program that has left already makes this fail; its reads will tell.
+        // If the program has left already, this fails, and so will reads.
         _ = client.set_nodelay(true);
         let to = match read_request(&mut *client, HANDSHAKE).await {
             Ok(to) => to,
@@ -140,12 +139,12 @@ impl LocalSocks {
                 Ok(()) => return,
                 Err(e) => Event::new("local_broken").with("why", e),
             },
-            Err(no_way) => {
-                let message = socks5::encode_reply(no_way.reply(), NOWHERE);
-                // A program that is gone by now does not miss it.
+            Err(failure) => {
+                let message = socks5::encode_reply(failure.reply(), NOWHERE);
+                // A program that is gone by now does not miss the reply.
                 _ = client.write_all(&message).await;
                 client.close();
-                Event::new("local_failed").with("why", no_way)
+                Event::new("local_failed").with("why", failure)
             }
         };
         self.log.put(event.with("client", from).with("to", to));
@@ -157,28 +156,28 @@ impl LocalSocks {
         self.log.put(Event::new("local_refused").with("client", from).with("why", why));
     }
 
-    /// By the first way that works.
-    async fn dial(&self, to: &Destination) -> Result<Stream, NoWay> {
+    /// Connects over the first route that works.
+    async fn dial(&self, to: &Destination) -> Result<Stream, RouteFailure> {
         let mut last = None;
         for way in &self.ways.via {
             let dialled = match self.route(way) {
-                Ok(route) => self.ways.dialer.dial(&route, to).await.map_err(NoWay::Dial),
-                Err(e) => Err(NoWay::Name(e)),
+                Ok(route) => self.ways.dialer.dial(&route, to).await.map_err(RouteFailure::Dial),
+                Err(e) => Err(RouteFailure::Name(e)),
             };
             match dialled {
                 Ok(stream) => return Ok(stream),
-                Err(e) if !e.may_go_on() => return Err(e),
+                Err(e) if !e.allows_another_route() => return Err(e),
                 Err(e) => last = Some(e),
             }
         }
-        // At least one way was tried; without any, the direct one is meant.
+        // At least one route was tried; if none is configured, the direct one is used.
         match last {
             Some(e) => Err(e),
             None => Ok(self.ways.dialer.dial(&Route::direct(), to).await?),
         }
     }
 
-    /// The route by the roster of this moment: members come and go while we run.
+    /// The route by the present roster: members come and go while the node runs.
     fn route(&self, way: &str) -> Result<Route, RouteNameError> {
         let roster = self.membership.current();
         let fault = roster.as_ref().and_then(|r| r.check(self.membership.now()).err());
@@ -191,7 +190,7 @@ impl LocalSocks {
         Names { roster, me: Some(&self.me) }.route(way, &self.ways.terms)
     }
 
-    /// Both legs are reset unless both directions end well.
+    /// Carries both directions. Both legs are reset unless both directions end well.
     async fn carry(&self, mut client: Resetting, stream: Stream) -> Result<(), Stopped> {
         let (moved, limits) = (Moved::default(), self.limits(stream.route()));
         let terms = pump::Terms::new(limits, &moved);
@@ -205,7 +204,7 @@ impl LocalSocks {
         }
     }
 
-    /// Ends when a relay of the route is revoked, or no roster holds; never without relays.
+    /// Ends when a relay of the route is revoked, or no roster is valid; never without relays.
     fn left(&self, route: &Route) -> impl Future<Output = ()> + Send + use<> {
         let key = |hop: &Hop| match &hop.speech {
             Speech::Mesh { key, .. } => Some(*key),
@@ -221,8 +220,8 @@ impl LocalSocks {
         }
     }
 
-    /// Behind relays we see our own leg alone: once one direction has ended, a relay may
-    /// still have much to deliver to a slow reader. It sees that, and lingers itself.
+    /// With relays, this node sees only its own leg: once one direction has ended, a relay may still have much to
+    /// deliver to a slow reader. The relay sees that, and lingers itself.
     fn limits(&self, route: &Route) -> Limits {
         let limits = self.ways.limits;
         match route.is_direct() {
@@ -232,6 +231,6 @@ impl LocalSocks {
     }
 }
 
-/// No address: RFC 1928 §6 leaves open what a reply says it bound.
+/// No address: RFC 1928 §6 leaves open which bound address a reply contains.
 const NOWHERE: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);

@@ -1,4 +1,4 @@
-//! What channels of transfers show of this node's legs to members.
+//! Observes what channels of transfers show of this node's legs to members.
 
 use std::{
     net::SocketAddr,
@@ -11,24 +11,25 @@ use thalweg_net::{TcpInfo, channel::Channel};
 use thalweg_wire::{Destination, Host, mesh::Member};
 use tokio::{net::TcpStream, time::sleep};
 
-/// Between two looks, as relays have it at most.
+/// The pause between two observations; that of relays is at most this long.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Looks at the connection of a channel while somebody serves it, whatever becomes of the channel; when it is
-/// dropped, for the last time.
+/// Observes the connection of a channel while it is served, whatever happens to the channel, and a last time when
+/// dropped.
 ///
-/// It has a descriptor of its own, so it must go when the serving is over: the connection ends with the last one.
+/// It has a descriptor of its own, so it must be dropped when serving is over: the connection ends with its last
+/// descriptor.
 #[derive(Debug)]
-pub(super) struct Looks {
+pub(super) struct LegObserver {
     socket: OwnedFd,
     leg: Watched,
 }
 
-impl Looks {
-    /// At a channel whose other end is that of its connection, as members' transfers have it.
+impl LegObserver {
+    /// Observes a channel whose other end is that of its connection, as for transfers of members.
     ///
-    /// `None`: it came by a relay, which tells of its leg itself; or on this host, from a bond, whose links are looked
-    /// at; or the process has no descriptor left.
+    /// `None` if the channel came through a relay, which reports its leg itself; or from a bond on this host, whose
+    /// links are observed; or if the process has no descriptor left.
     pub fn at(
         legs: &Legs,
         channel: &Channel<TcpStream>,
@@ -39,33 +40,33 @@ impl Looks {
         let is_straight = channel.depth() == 0 && !is_inward(member, from, tcp.local_addr().ok()?);
         let socket = is_straight.then(|| tcp.as_fd().try_clone_to_owned().ok()).flatten()?;
         let leg = legs.watch(Some(member.name.clone()), None);
-        let looks = Self { socket, leg };
-        looks.look();
-        Some(looks)
+        let observer = Self { socket, leg };
+        observer.observe();
+        Some(observer)
     }
 
-    /// For ever.
+    /// Observes for ever.
     pub async fn keep(&self) {
         loop {
             sleep(PAUSE).await;
-            self.look();
+            self.observe();
         }
     }
 
-    fn look(&self) {
+    fn observe(&self) {
         if let Ok(info) = TcpInfo::of(&self.socket) {
             self.leg.saw(&info, &TcpInfo::default());
         }
     }
 }
 
-impl Drop for Looks {
+impl Drop for LegObserver {
     fn drop(&mut self) {
-        self.look();
+        self.observe();
     }
 }
 
-/// Whether a connection was made on this host, by somebody else than a member that is on this host.
+/// Whether a connection was made on this host, but not by a member that is on this host.
 fn is_inward(member: &Member, from: SocketAddr, here: SocketAddr) -> bool {
     let ip = from.ip().to_canonical();
     let lives_here = |at: &Destination| matches!(at.host, Host::Ip(at) if at.to_canonical() == ip);

@@ -1,4 +1,4 @@
-//! `GET /metrics` in the OpenMetrics text format, which Prometheus reads; on loopback alone.
+//! `GET /metrics` in the OpenMetrics text format, which Prometheus reads; only on loopback.
 
 use axum::{
     Router,
@@ -94,7 +94,7 @@ async fn page(State(registry): State<Arc<Registry>>) -> Response {
     }
 }
 
-/// The roster's version and expiry, read when they are asked for.
+/// The roster's version and expiry, read when metrics are collected.
 #[derive(Debug)]
 pub struct RosterMetrics(pub Membership);
 

@@ -7,8 +7,8 @@
 //! loopback, if wanted      ── local_socks, metrics
 //! ```
 //!
-//! It ends in order: nothing more is accepted, requests of the API are finished,
-//! relayed connections get a time to end by themselves, and the rest is reset.
+//! It ends in order: accepting stops, requests of the API are finished, relayed connections get time to end by
+//! themselves, and the rest is reset.
 
 mod client;
 mod counters;
@@ -67,28 +67,28 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// What requests of the API that are being answered have to end. Waiting ones
-/// (`GET /v1/roster?wait_s=…`) are cut then: they are asked again by themselves.
+/// How long requests of the API that are being answered may take on shutdown. Waiting requests (`GET
+/// /v1/roster?wait_s=…`) are then cut: their clients repeat them.
 const API_GRACE: Duration = Duration::from_secs(1);
 
 /// How often to check for free memory that the allocator keeps.
-const LOOKED: Duration = Duration::from_secs(10);
+const MEMORY_PAUSE: Duration = Duration::from_secs(10);
 
-/// Where a daemon listens, and how long things take.
+/// A daemon's addresses and time limits.
 #[derive(Clone, Debug)]
 pub struct DaemonConfig {
     /// The mesh's port, on one address or several; port 0 takes a free one.
     pub listen: Vec<SocketAddr>,
-    /// The same port for what comes by the carrier, where there is one: at an address that this host has only while its
-    /// device is there.
+    /// The same port for connections over the carrier, if there is one: at an address that this host has only while its
+    /// device exists.
     pub riding: Option<SocketAddr>,
-    /// For a preamble and TLS: 10 s, five round trips of the slowest satellite path.
+    /// The time limit of a preamble and TLS: 10 s, five round trips of the slowest satellite path.
     pub handshake: Duration,
     /// How many handshakes may be in progress.
     pub limits: Limits,
-    /// On shutdown, what relayed connections have to end; then they are reset.
+    /// How long relayed connections may go on after shutdown begins; then they are reset.
     pub drain: Duration,
-    /// Where `GET /metrics` is answered, on loopback.
+    /// The loopback address of `GET /metrics`.
     pub metrics: Option<SocketAddr>,
     /// The local API's socket.
     pub socket: PathBuf,
@@ -99,13 +99,13 @@ pub struct DaemonConfig {
 /// SOCKS5 for local programs.
 #[derive(Clone, Debug)]
 pub enum SocksConfig {
-    /// Straight from this host, as `thalweg relay` does, on `RelayConfig::listen`.
+    /// Directly from this host, as `thalweg relay` does, on `RelayConfig::listen`.
     Direct(Box<RelayConfig>),
-    /// By the mesh.
+    /// Through the mesh.
     Mesh {
         /// A loopback address.
         listen: SocketAddr,
-        /// By which routes.
+        /// The routes.
         ways: Box<Ways>,
     },
 }
@@ -117,21 +117,21 @@ pub struct Node {
     pub name: Name,
     /// The daemon's key.
     pub key: PrivateKey,
-    /// What it believes.
+    /// Its membership.
     pub membership: Membership,
-    /// Who serves the protocols.
+    /// The services of the protocols.
     pub services: Services,
-    /// Who answers for the oracle.
+    /// Answers requests that only an oracle can answer.
     pub control: Arc<dyn Control>,
     /// Metrics of the services; the daemon adds its own.
     pub registry: Registry,
-    /// Where what transfers move to members is noted; none: nobody asks.
+    /// Records the bytes that transfers move to members; `None`: nobody needs them.
     pub legs: Option<Legs>,
-    /// Where events go.
+    /// Receives events.
     pub log: Log,
 }
 
-/// A daemon that is bound to its addresses; must run within a tokio runtime.
+/// A daemon that is bound to its addresses; needs a tokio runtime.
 #[derive(Debug)]
 pub struct Daemon {
     door: Arc<Door>,
@@ -152,10 +152,10 @@ enum Socks {
     Mesh(TcpListener, Arc<LocalSocks>),
 }
 
-/// What a daemon did in its life.
+/// What a daemon did while it ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Its counts at the end.
+    /// Connections that got no channel.
     pub strangers: u64,
     /// Relayed connections that were reset because draining took too long.
     pub cut: usize,
@@ -226,7 +226,7 @@ impl Daemon {
             ends: Ends::default(),
         });
         let socks = bind_socks(config.socks, &subject, &door.log).await?;
-        // Last: a start that fails for another reason takes no socket away.
+        // Last, so that a start that fails for another reason takes no socket away.
         let socket = config.socket;
         let bound = local_api::bind(&socket);
         let local =
@@ -240,7 +240,7 @@ impl Daemon {
         &self.subject.listen
     }
 
-    /// The address for local programs, if it serves them.
+    /// The address of SOCKS5 for local programs, if it is served.
     pub fn socks_addr(&self) -> Option<SocketAddr> {
         match &self.socks {
             Some(Socks::Direct(relay)) => relay.local_addr().ok(),
@@ -249,12 +249,12 @@ impl Daemon {
         }
     }
 
-    /// The address of the metrics, if it gives any.
+    /// The address of the metrics, if they are served.
     pub fn metrics_addr(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().and_then(|listener| listener.local_addr().ok())
     }
 
-    /// Serves until `shutdown` ends, then drains; cuts what is left once `at_once` ends.
+    /// Serves until `shutdown` ends, then drains; cuts the rest once `at_once` ends.
     pub async fn run(
         self,
         shutdown: impl Future<Output = ()>,
@@ -290,7 +290,7 @@ impl Daemon {
         door.log.put(Event::new("draining").with("live", ends.relay.len()));
         let cut = end(&ends, drain, at_once).await;
         tasks.shutdown().await;
-        // Gone already, or left for the next start to remove.
+        // It is gone already, or is left for the next start to remove.
         _ = fs::remove_file(socket);
         let strangers = door.counters.counts().strangers;
         door.log.put(Event::new("stopped").with("strangers", strangers).with("cut", cut));
@@ -301,13 +301,13 @@ impl Daemon {
 /// Returns memory to the system after peaks. Runs until the future is dropped.
 async fn give_memory_back() {
     loop {
-        sleep(LOOKED).await;
+        sleep(MEMORY_PAUSE).await;
         // `give_back` takes the allocator's locks for a moment, and cannot fail.
         _ = spawn_blocking(memory::give_back).await;
     }
 }
 
-/// Waits for all channels, each kind for its time, and cuts the rest; how many relayed ones.
+/// Waits for all channels, each kind for its time, and cuts the rest. Returns how many of these were relayed.
 async fn end(ends: &Ends, drain: Duration, at_once: impl Future<Output = ()>) -> usize {
     ends.api.close();
     ends.relay.close();
@@ -353,13 +353,13 @@ fn listen(what: &'static str, address: SocketAddr) -> Result<TcpListener, Daemon
     bind_tcp(address, false).map_err(|source| DaemonError::Listen { what, address, source })
 }
 
-/// Whether who listens here takes what comes for `at` as well.
+/// Whether a listener at `own` also gets connections to `at`.
 fn takes(own: &SocketAddr, at: &SocketAddr) -> bool {
     let is_all = own.is_ipv6() == at.is_ipv6() && own.ip().is_unspecified();
     own.port() == at.port() && (is_all || own.ip() == at.ip())
 }
 
-/// Whether all of IPv6 was meant, and this host has none.
+/// Whether all of IPv6 was meant, and this host has no IPv6.
 fn lacks_family(address: &SocketAddr, e: &io::Error) -> bool {
     let unsupported = rustix::io::Errno::AFNOSUPPORT.raw_os_error();
     let none = e.raw_os_error() == Some(unsupported) || e.kind() == io::ErrorKind::AddrNotAvailable;
@@ -373,12 +373,12 @@ fn listen_local(what: &'static str, address: SocketAddr) -> Result<TcpListener, 
     listen(what, address)
 }
 
-/// The kernel's queue of connections that nobody has accepted yet: a burst of some thousand,
-/// as many as `net.core.somaxconn` allows.
+/// The kernel's queue of connections that were not accepted yet: a burst of some thousand, as many as
+/// `net.core.somaxconn` allows.
 const BACKLOG: i32 = 4096;
 
-/// An IPv6 listener takes IPv6 alone, so that `0.0.0.0` and `::` can stand side by side. `is_free`: this host need not
-/// have the address now.
+/// Binds a listener. For IPv6 it accepts only IPv6, so that `0.0.0.0` and `::` can be bound side by side. `is_free`:
+/// this host need not have the address yet.
 fn bind_tcp(address: SocketAddr, is_free: bool) -> io::Result<TcpListener> {
     use socket2::{Domain, Socket, Type};
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), None)?;
@@ -392,7 +392,7 @@ fn bind_tcp(address: SocketAddr, is_free: bool) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// The roster, and the settings of drop boxes.
+/// Admits keys by the roster and the settings of drop boxes.
 #[derive(Debug)]
 struct Doorman {
     pub membership: Membership,
@@ -411,14 +411,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_listens_at_all_of_ipv6_hears_the_carrier_too() {
+    fn a_listener_at_all_of_ipv6_gets_the_carriers_connections() {
         let hears = |own: &str| takes(&own.parse().unwrap(), &"[fd00::1]:7373".parse().unwrap());
         assert!(hears("[::]:7373") && hears("[fd00::1]:7373"));
         assert!(!hears("[::]:7374") && !hears("0.0.0.0:7373") && !hears("[fd00::2]:7373"));
     }
 
     #[tokio::test]
-    async fn an_address_that_is_still_to_come_can_be_listened_at() {
+    async fn an_address_that_the_host_does_not_have_yet_can_be_bound() {
         let at = "[fd54:1::1]:0".parse().unwrap();
         assert!(bind_tcp(at, false).is_err());
         assert_eq!(bind_tcp(at, true).unwrap().local_addr().unwrap().ip(), at.ip());
@@ -430,7 +430,7 @@ mod tests {
         let lacks = |address: &str, e: &io::Error| lacks_family(&address.parse().unwrap(), e);
         assert!(lacks("[::]:7373", &unsupported()));
         assert!(lacks("[::]:7373", &io::ErrorKind::AddrNotAvailable.into()));
-        // Addresses that somebody has named must be there, and IPv4 is not optional.
+        // Addresses that were named explicitly must exist, and IPv4 is not optional.
         assert!(!lacks("[2001:db8::1]:7373", &io::ErrorKind::AddrNotAvailable.into()));
         assert!(!lacks("0.0.0.0:7373", &unsupported()));
         assert!(!lacks("[::]:7373", &io::ErrorKind::AddrInUse.into()));

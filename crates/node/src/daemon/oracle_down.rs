@@ -1,7 +1,7 @@
-//! In the oracle's place while it cannot run: members still get the last signed roster.
+//! Takes the place of an oracle that cannot run: members still get the last signed roster.
 //!
-//! Nothing is signed here, so no roster becomes newer, nobody joins and nobody is revoked;
-//! the rest of the mesh goes on until the roster expires.
+//! Nothing is signed here, so there is no newer roster, nobody joins and nobody is revoked; the rest of the mesh goes
+//! on until the roster expires.
 
 use axum::{
     Json, Router,
@@ -27,20 +27,20 @@ use thalweg_wire::mesh::{
 };
 use tokio::{net::TcpStream, sync::Semaphore, time::timeout};
 
-/// Connections at a time, as many waiting requests as an oracle has places for; further
-/// ones are closed, and their nodes ask again.
+/// The most connections, as many as an oracle has places for waiting requests; further ones are closed, and their nodes
+/// ask again.
 const PLACES: usize = 1024;
 
 /// The longest wait of a request for a newer roster; nodes ask for 20 s.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// For a request's head.
+/// The time limit of a request's head.
 const HEAD_TIME: Duration = Duration::from_secs(30);
 
-/// The longest that a connection is served; then a node connects anew and proves its key.
+/// The longest that a connection is served; then the node connects again and proves its key.
 const LONGEST: Duration = Duration::from_secs(12 * 3600);
 
-/// Answers for an oracle that does not run; cheap to clone.
+/// Answers in place of an oracle that does not run; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct OracleDown {
     membership: Membership,
@@ -54,7 +54,7 @@ impl OracleDown {
         Self { membership, why: why.into(), places: Arc::new(Semaphore::new(PLACES)) }
     }
 
-    /// Why it does not run, and what to do.
+    /// Why the oracle does not run, and what to do.
     pub fn why(&self) -> &str {
         &self.why
     }
@@ -74,7 +74,7 @@ impl OracleDown {
         }
     }
 
-    /// The roster once it is above `after`; none if that does not happen in time.
+    /// The roster once its version is above `after`; `None` if that does not happen in time.
     async fn newer(&self, after: u64, wait: Duration) -> Option<Arc<[u8]>> {
         let mut rosters = self.membership.subscribe();
         let newer = rosters.wait_for(|r| r.as_ref().is_some_and(|r| r.version > after));
@@ -83,7 +83,7 @@ impl OracleDown {
     }
 }
 
-/// As the oracle's own `GET /v1/roster`.
+/// The query of `GET /v1/roster`, as at the oracle.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Newer {
@@ -126,7 +126,7 @@ impl ApiService for OracleDown {
                 .keep_alive(member)
                 .serve_connection(TokioIo::new(channel), service);
             let longest = if member { LONGEST } else { HEAD_TIME };
-            // A connection that breaks is its caller's trouble, who asks again.
+            // If a connection breaks, its caller asks again.
             _ = timeout(longest, served).await;
         })
     }

@@ -1,4 +1,4 @@
-//! What a node says of itself to its owner.
+//! The status of a node, for its owner.
 
 use super::counters::{Counters, Counts};
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 /// How long the oracle may take to answer before it counts as not reached.
 const ORACLE: Duration = Duration::from_secs(5);
 
-/// One node's state: the reply to `GET /v1/status` of the local API.
+/// The status of a node: the reply to `GET /v1/status` of the local API.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeStatus {
     /// Its name.
@@ -28,59 +28,60 @@ pub struct NodeStatus {
     pub mesh: NodeId,
     /// The program's version.
     pub program: String,
-    /// Since the daemon started.
+    /// The time since the daemon started.
     #[serde(with = "serde_duration")]
     pub up: Duration,
-    /// Where its port is bound.
+    /// The addresses of its port.
     pub listen: Vec<SocketAddr>,
-    /// The roster it goes by; none: it never got one.
+    /// The roster that it uses; `None` if it never got one.
     pub roster: Option<RosterStatus>,
     /// What it knows of the oracle.
     pub oracle: OracleStatus,
-    /// Its connections.
+    /// The counters of its connections.
     pub counts: Counts,
     /// The relay's own counts and quotas; null if it does not relay.
     pub relay: serde_json::Value,
-    /// Files served: what is counted, and how many directories are offered; null if none are served.
+    /// Files served: counters, and how many directories are offered; null if none are served.
     #[serde(default)]
     pub files: serde_json::Value,
-    /// Drop boxes: what is counted, and their `settings`; null if there are none.
+    /// Drop boxes: counters, and their `settings`; null if there are none.
     #[serde(default)]
     pub drop_boxes: serde_json::Value,
-    /// Casts: those that land here, and what was handed on; null if it takes part in none.
+    /// Casts: those that are received here, and what was forwarded; null if it takes part in none.
     #[serde(default)]
     pub casts: serde_json::Value,
-    /// Streams: each with its legs, and what is counted; null if it takes part in none.
+    /// Streams: each with its legs, and counters; null if it takes part in none.
     #[serde(default)]
     pub streams: serde_json::Value,
     /// The carrier, as [`thalweg_probe::carrier::CarrierReport`]; null if nothing is carried.
     #[serde(default)]
     pub carrier: serde_json::Value,
-    /// What calibration found of this host, for probe trains: `is_valid`, `gap_error_ns` (half of all gaps were off by
-    /// less, and 99 of 100), `shortest_gap_ns`, `honest_bps`, `send_ns`, `receive_ns`, `age_seconds`; null before the first one.
+    /// The calibration of this host for probe trains: `is_valid`, `gap_error_ns` (half of all gaps were off by less,
+    /// and 99 of 100), `shortest_gap_ns`, `honest_bps`, `send_ns`, `receive_ns`, `age_seconds`; null before the first
+    /// one.
     #[serde(default)]
     pub calibration: serde_json::Value,
     /// Links that the measurement overlay measured, by outcome, and its bytes; null if it is off.
     #[serde(default)]
     pub overlay: serde_json::Value,
-    /// Why the daemon should be started anew; none: it is as it should be.
+    /// Why the daemon should be restarted; `None` if it need not be.
     #[serde(default)]
     pub restart: Option<String>,
 }
 
-/// The roster that a node goes by.
+/// The roster that a node uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RosterStatus {
     /// Its version.
     pub version: u64,
-    /// Not valid from this date on.
+    /// The date from which on it is not valid.
     pub expiry: WallTime,
-    /// How long it still holds; none if it does not.
+    /// How long it is still valid; `None` if it is not.
     #[serde(default, with = "serde_duration::option")]
     pub left: Option<Duration>,
-    /// How many members it has.
+    /// The number of its members.
     pub members: usize,
-    /// Why it does not hold now.
+    /// Why it is not valid now.
     #[serde(default)]
     pub fault: Option<String>,
 }
@@ -88,36 +89,36 @@ pub struct RosterStatus {
 /// What a node knows of the oracle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OracleStatus {
-    /// Whether this node is it.
+    /// Whether this node is the oracle.
     pub inside: bool,
-    /// Whether it answered just now.
+    /// Whether the oracle answered just now.
     pub reached: bool,
     /// Why not.
     #[serde(default)]
     pub error: Option<String>,
-    /// The version of its roster.
+    /// The version of the oracle's roster.
     #[serde(default)]
     pub version: Option<u64>,
-    /// Its clock against this host's, in seconds: above zero, ours is behind.
+    /// How far the oracle's clock is ahead of this host's, in seconds.
     #[serde(default)]
     pub clock_ahead_s: Option<f64>,
-    /// When it last heard of each member.
+    /// When the oracle last heard of each member.
     #[serde(default)]
     pub members: Vec<MemberStatus>,
 }
 
-/// What a status is made of.
+/// The parts of a node from which its status is made.
 #[derive(Clone, Debug)]
 pub struct Subject {
     /// The node's name.
     pub name: Name,
     /// Its key.
     pub key: NodeId,
-    /// What it believes.
+    /// Its membership.
     pub membership: Membership,
-    /// Who answers for the oracle.
+    /// Answers requests that only an oracle can answer.
     pub control: Arc<dyn Control>,
-    /// Whether that is this node.
+    /// Whether this node is the oracle.
     pub is_oracle: bool,
     /// The relay, if it relays.
     pub relay: Option<Arc<dyn MemberService>>,
@@ -131,11 +132,11 @@ pub struct Subject {
     pub stream: Option<Arc<dyn MemberService>>,
     /// Probe trains, if it takes any.
     pub probe: Option<Arc<dyn MemberService>>,
-    /// Who measures, if anybody does.
+    /// The prober, if the node measures.
     pub measure: Option<Arc<dyn MemberService>>,
-    /// What the daemon counts.
+    /// The daemon's counters.
     pub counters: Counters,
-    /// Where its port is bound.
+    /// The addresses of its port.
     pub listen: Vec<SocketAddr>,
     /// The roles that it serves by: those it had when it started.
     pub duties: BTreeSet<Role>,
@@ -144,7 +145,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// The state now; asks the oracle, for 5 s at most.
+    /// The status now; asks the oracle, for at most 5 s.
     pub async fn status(&self) -> NodeStatus {
         NodeStatus {
             name: self.name.clone(),
@@ -162,7 +163,7 @@ impl Subject {
             casts: self.cast.as_ref().map(|c| c.report()).unwrap_or_default(),
             streams: self.stream.as_ref().map(|s| s.report()).unwrap_or_default(),
             carrier: self.carrier(),
-            calibration: self.probed("calibration"),
+            calibration: self.part_of_probe_report("calibration"),
             overlay: self.measure.as_ref().map(|m| m.report()).unwrap_or_default(),
             restart: self.restart(),
         }
@@ -170,11 +171,11 @@ impl Subject {
 
     /// The carrier's report.
     pub fn carrier(&self) -> serde_json::Value {
-        self.probed("carrier")
+        self.part_of_probe_report("carrier")
     }
 
-    /// Of what the service of probe trains reports.
-    fn probed(&self, what: &str) -> serde_json::Value {
+    /// A part of the report of the service for probe trains.
+    fn part_of_probe_report(&self, what: &str) -> serde_json::Value {
         let report = self.probe.as_ref().map(|p| p.report());
         report.and_then(|mut report| Some(report.get_mut(what)?.take())).unwrap_or_default()
     }
@@ -207,8 +208,8 @@ impl Subject {
     }
 }
 
-/// The roles of the member with this key, but for `client`, which changes nothing that a
-/// daemon does; empty if there is none.
+/// The roles of the member with this key, except `client`, which changes nothing that a daemon does; empty if there is
+/// no such member.
 pub(super) fn duties(membership: &Membership, key: &NodeId) -> BTreeSet<Role> {
     let roster = membership.current();
     let member = roster.as_ref().and_then(|r| r.by_key(key));

@@ -1,4 +1,4 @@
-//! A bond to a real daemon: in its streams are channels, as they would be over TCP.
+//! A bond to a real daemon: its streams contain channels, as TCP connections do.
 
 #[path = "../fixtures/members.rs"]
 #[allow(dead_code, reason = "not all of it is needed here")]
@@ -30,7 +30,7 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Gives back what comes.
+/// Echoes all bytes.
 #[derive(Debug)]
 struct Echo;
 
@@ -50,7 +50,7 @@ impl MemberService for Echo {
     }
 }
 
-/// Tells where its channels come from.
+/// Reports the source of its channels.
 #[derive(Debug)]
 struct Seen(mpsc::Sender<SocketAddr>);
 
@@ -101,7 +101,7 @@ async fn scene() -> Scene {
 }
 
 impl Scene {
-    /// Of `n0`, by loopback, so many times over.
+    /// A bond of `n0`, with this many links over loopback.
     fn bond(&self, links: u32) -> Bond {
         let identity = Connector::new(&key(100)).unwrap();
         let dialer = Dialer::with_identity(DialOptions::default(), identity);
@@ -127,7 +127,7 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_channel_goes_by_a_bond_as_it_goes_over_tcp() {
+async fn a_channel_works_over_a_bond_as_over_tcp() {
     let scene = scene().await;
     let bond = scene.bond(1);
     let stream = soon(bond.open()).await.unwrap();
@@ -150,9 +150,9 @@ async fn a_channel_goes_by_a_bond_as_it_goes_over_tcp() {
     assert_eq!(scene.bonds.count(), 1);
 }
 
-/// The oracle lets who is on its host name addresses of loopback, which other members would then connect to.
+/// The oracle lets clients on its host name loopback addresses, to which other members would then connect.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_by_a_bond_does_not_come_from_the_node_itself() {
+async fn a_member_over_a_bond_does_not_count_as_the_node_itself() {
     let mut scene = scene().await;
     let bond = scene.bond(1);
     let stream = soon(bond.open()).await.unwrap();
@@ -161,7 +161,7 @@ async fn a_member_by_a_bond_does_not_come_from_the_node_itself() {
     let from = soon(scene.seen.recv()).await.unwrap();
     assert_eq!(scene.bonds.origin(from), None, "the stream's own connection to the node's port");
     drop(channel);
-    // One over TCP comes from where it comes from.
+    // A channel over TCP comes from its own address.
     let tcp = TcpStream::connect(scene.at).await.unwrap();
     let local = tcp.local_addr().unwrap();
     let _channel = soon(connector.connect(tcp, key(1).id(), Protocol::Cast)).await.unwrap();
@@ -175,7 +175,7 @@ async fn a_revoked_member_has_no_bond() {
     let mut stream = soon(bond.open()).await.unwrap();
     let members = vec![member(1, Some(scene.at), &[Role::Client])];
     scene.membership.offer(&signed(2, members)).unwrap();
-    // Who writes is told: at the latest when the link is dialled anew, and not admitted.
+    // Writing fails, at the latest when the link is dialled again and not admitted.
     soon(async { while stream.write_all(&[0; 1000]).await.is_ok() {} }).await;
     soon(async {
         while scene.bonds.count() > 0 {
@@ -185,7 +185,7 @@ async fn a_revoked_member_has_no_bond() {
     .await;
 }
 
-/// A link by hand, with whatever greeting: the connection, or why not.
+/// Opens a link by hand, with any greeting: the connection, or why it was refused.
 async fn link(scene: &Scene, key: &PrivateKey, hello: &Hello) -> Result<TcpStream, Refusal> {
     let identity = Connector::new(key).unwrap();
     let tcp = TcpStream::connect(scene.at).await.unwrap();
@@ -216,11 +216,11 @@ async fn nobody_joins_anothers_bond() {
     let scene = scene().await;
     let mut own = link(&scene, &key(100), &hello(7, 0, false)).await.unwrap();
     assert_eq!(link(&scene, &key(100), &hello(7, 0, true)).await.err(), Some(Refusal::Number));
-    // A member who has learnt the name, and says that he was there before.
+    // Another member, who has learnt the name, and claims to continue the bond.
     let thief = link(&scene, &key(102), &hello(7, 1, true)).await;
     assert_eq!(thief.err(), Some(Refusal::Unknown));
     assert_eq!(scene.bonds.count(), 1);
-    // As the first link it begins a bond of his own.
+    // As the first link it begins a bond of its own.
     let mut thief = link(&scene, &key(102), &hello(7, 0, false)).await.unwrap();
     assert_eq!(scene.bonds.count(), 2);
     own.write_all(&Frame::word(&open(0))).await.unwrap();
@@ -229,7 +229,7 @@ async fn nobody_joins_anothers_bond() {
     {
         thief.write_all(&Frame::word(&word)).await.unwrap();
     }
-    // His ends; the owner's stream is led to the node.
+    // Its link ends; the owner's stream is passed to the node.
     soon(async { while thief.read(&mut [0; 100]).await.is_ok_and(|n| n > 0) {} }).await;
     soon(async {
         while scene.bonds.count() > 1 {
@@ -246,10 +246,10 @@ fn open(stream: u32) -> Word {
     Word::Open { stream, to: Target::Service("node".into()) }
 }
 
-/// All the bonds and streams that a member may have, in none of which a word is said: they hold places for
-/// handshakes at the node's port, which has all bonds' streams from one source.
+/// All the bonds and streams that a member may have, all of them silent: they hold places for handshakes at the node's
+/// port, for which all streams of bonds come from one source.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_takes_all_it_may_leaves_others_theirs() {
+async fn a_member_that_takes_all_it_may_leaves_others_their_share() {
     let scene = scene().await;
     let mut links = Vec::new();
     for bond in 0..8 {
@@ -260,7 +260,7 @@ async fn a_member_that_takes_all_it_may_leaves_others_theirs() {
     }
     assert_eq!(link(&scene, &key(102), &hello(8, 0, false)).await.err(), Some(Refusal::Busy));
     let report = || scene.bonds.report()["memory"].as_u64().unwrap();
-    // Half of what all may hold, and not a byte more.
+    // Half of the total, and not a byte more.
     soon(async {
         while report() < LIMITS.memory / 2 {
             tokio::task::yield_now().await;

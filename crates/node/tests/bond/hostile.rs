@@ -1,4 +1,4 @@
-//! A peer that does not keep to the protocol: the bond ends and says why, within bounded memory.
+//! Peers that violate the protocol: the bond ends with a reason, within bounded memory.
 
 use crate::soon;
 use bytes::Bytes;
@@ -14,13 +14,13 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// All that streams of these bonds may hold.
+/// The memory for all streams of these bonds.
 const MEMORY: u64 = 64 << 20;
 
-/// Streams of a bond at a time.
+/// The most streams of a bond at a time.
 const STREAMS: usize = 512;
 
-/// The end that behaves, and the connection of the one that does not.
+/// The end that behaves well, and the connection of the one that does not.
 struct Scene {
     far: Arc<Engine>,
     memory: Memory,
@@ -37,7 +37,8 @@ impl Scene {
         let memory = Memory::new(memory);
         let far = Engine::within(settings, settings.first_window(), false, memory.clone());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        // What is not read is soon felt; afterwards a window would shrink that was promised.
+        // Unread bytes are soon noticed; if the buffer were set later, a window that was already announced would
+        // shrink.
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(4096).unwrap();
         let dial = socket.connect(listener.local_addr().unwrap());
@@ -53,12 +54,12 @@ impl Scene {
         self.tcp.write_all(&Frame::word(word)).await.unwrap();
     }
 
-    /// Reads what has come.
+    /// Reads what has arrived.
     fn drain(&self) {
         while matches!(self.tcp.try_read(&mut [0; 4096]), Ok(1..)) {}
     }
 
-    /// Why the bond ended.
+    /// Waits for the reason why the bond ended.
     async fn ended(self) -> String {
         match soon(self.running).await.unwrap() {
             Ended::Hostile(why) => why,
@@ -82,7 +83,7 @@ fn chunk(stream: u32, offset: u64, bytes: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What the peer sends once stream 0 is there, and what the end of the bond says.
+/// What the peer sends once stream 0 exists, and the reason for the end of the bond.
 fn faults() -> Vec<(&'static str, Vec<u8>)> {
     let word = |word: &Word| Frame::word(word);
     let ends = [word(&Word::End { stream: 0, at: 10 }), chunk(0, 5, &[0; 6])].concat();
@@ -111,13 +112,13 @@ fn faults() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_cannot_be_ends_the_bond_and_is_named() {
+async fn protocol_violations_end_the_bond_and_are_named() {
     for (expected, bytes) in faults() {
         let mut scene = Scene::new(Settings::default()).await;
         scene.say(&open(0)).await;
         let (stream, _) = soon(scene.far.next()).await.unwrap();
         let mut stream = scene.far.accept(stream);
-        // It may be refused before all of it is written.
+        // The connection may end before all of it is written.
         _ = scene.tcp.write_all(&bytes).await;
         let (far, memory) = (Arc::clone(&scene.far), scene.memory.clone());
         let why = scene.ended().await;
@@ -130,7 +131,7 @@ async fn whatever_cannot_be_ends_the_bond_and_is_named() {
     }
 }
 
-/// Streams of an honest end too many: each is refused, and the others go on.
+/// More streams than allowed of an honest end: each further one is refused, and the others continue.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_too_many_is_refused_alone() {
     let mut scene = Scene::within(Settings::default(), 1 << 30).await;
@@ -155,7 +156,7 @@ async fn a_stream_too_many_is_refused_alone() {
     assert_eq!(&read, b"all right");
     let left = async {
         while scene.far.streams() > STREAMS {
-            // What has been said of a stream is looked at when a word comes.
+            // Reports on a stream are processed when a word arrives.
             scene.say(&Word::Ping(1)).await;
             tokio::task::yield_now().await;
         }
@@ -164,7 +165,7 @@ async fn a_stream_too_many_is_refused_alone() {
     assert_eq!(scene.far.streams(), STREAMS);
 }
 
-/// Each stream ends before the next one begins: there is no end of them, and nothing remains.
+/// Each stream ends before the next one begins: any number of them leaves nothing behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_without_end_are_forgotten_one_by_one() {
     let mut scene = Scene::new(Settings::default()).await;
@@ -182,9 +183,9 @@ async fn streams_without_end_are_forgotten_one_by_one() {
     assert!(matches!(soon(scene.running).await.unwrap(), Ended::Bye));
 }
 
-/// Streams that nobody reads, up to what may be held; one more is refused, and the bond goes on.
+/// Streams that nobody reads, up to the bound of memory; one more is refused, and the bond continues.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_sent_to_nobody_stays_within_the_memory_there_is() {
+async fn data_that_nobody_reads_stays_within_the_bound_of_memory() {
     let mut scene = Scene::new(Settings::default()).await;
     let mut all = Vec::new();
     let full = vec![0; 128 << 10];
@@ -194,7 +195,7 @@ async fn what_is_sent_to_nobody_stays_within_the_memory_there_is() {
             panic!("stream {n}: {why}: {:?}; {}", scene.running.await, scene.far.account());
         }
         scene.drain();
-        // Refused ones are not offered.
+        // Refused streams are not offered.
         if 2 * n < 2 * 128 {
             let (stream, _) = soon(scene.far.next()).await.unwrap();
             all.push(scene.far.accept(stream));
@@ -207,7 +208,7 @@ async fn what_is_sent_to_nobody_stays_within_the_memory_there_is() {
     assert!(got == full);
 }
 
-/// It asks for an answer again and again, and reads none.
+/// The peer asks for an answer again and again, and reads none.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_that_nobody_reads_do_not_pile_up() {
     let mut scene = Scene::new(Settings::default()).await;
@@ -219,7 +220,7 @@ async fn answers_that_nobody_reads_do_not_pile_up() {
     }
     let over = async {
         while scene.far.streams() > 0 {
-            // What has been said of a stream is looked at when a word comes.
+            // Reports on a stream are processed when a word arrives.
             scene.say(&Word::Ping(1)).await;
             scene.drain();
             tokio::task::yield_now().await;
@@ -243,7 +244,7 @@ async fn answers_that_nobody_reads_do_not_pile_up() {
     assert!(words <= 64, "{account}");
 }
 
-/// A peer that reads nothing cannot hold on to what a bond that was broken off had taken.
+/// A peer that reads nothing cannot keep what a bond held that was broken off.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_jammed_link_ends_with_its_bond() {
     let mut scene = Scene::new(Settings::default()).await;
@@ -252,7 +253,7 @@ async fn a_jammed_link_ends_with_its_bond() {
     let mut stream = scene.far.accept(stream);
     soon(stream.write_all(&[0; 200 << 10])).await.unwrap();
     let jams = async {
-        // A chunk is longer than both ends' buffers.
+        // A chunk is longer than the buffers of both ends.
         while scene.far.links()[0].sent == 0 || !scene.far.account().contains("writer at work") {
             tokio::task::yield_now().await;
         }
@@ -266,9 +267,9 @@ async fn a_jammed_link_ends_with_its_bond() {
     drop(tcp);
 }
 
-/// A stream's first word comes again where a link broke: it is led to one place all the same.
+/// The first word of a stream is repeated if a link breaks; the stream is passed on only once.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_is_opened_again_is_offered_once() {
+async fn a_stream_that_is_opened_twice_is_offered_once() {
     let mut scene = Scene::new(Settings::default()).await;
     scene.say(&open(0)).await;
     assert_eq!(soon(scene.far.next()).await.unwrap().0, 0);
@@ -277,9 +278,9 @@ async fn a_stream_that_is_opened_again_is_offered_once() {
     assert_eq!(soon(scene.far.next()).await.unwrap().0, 2);
 }
 
-/// The word that a stream was refused was lost with its link: whoever still asks is told again.
+/// The refusal of a stream was lost with its link: a peer that still asks gets it again.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_asks_for_a_stream_that_broke_is_told_again() {
+async fn the_refusal_of_a_broken_stream_is_repeated_on_request() {
     let mut scene = Scene::new(Settings::default()).await;
     scene.say(&open(0)).await;
     let (stream, _) = soon(scene.far.next()).await.unwrap();
@@ -287,7 +288,7 @@ async fn who_asks_for_a_stream_that_broke_is_told_again() {
     assert!(matches!(soon(word(&mut scene.tcp)).await, Word::Refused { stream: 0, .. }));
     let over = async {
         while scene.far.streams() > 0 {
-            // What has been said of a stream is looked at when a word comes.
+            // Reports on a stream are processed when a word arrives.
             scene.say(&Word::Ping(1)).await;
             tokio::task::yield_now().await;
         }
@@ -300,7 +301,7 @@ async fn who_asks_for_a_stream_that_broke_is_told_again() {
     }
 }
 
-/// The next word that is no answer to a question.
+/// The next word that is no answer to a ping.
 async fn word(tcp: &mut TcpStream) -> Word {
     loop {
         let mut head = [0; FRAME_HEAD];
@@ -352,7 +353,7 @@ fn any_frame() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The failing frames are printed by their values, and the seed with them.
+    /// The values of failing frames are printed, with the seed.
     #[test]
     fn no_frames_make_an_end_panic_or_hold_more_than_it_may(
         frames in prop::collection::vec(any_frame(), 1..120),
@@ -362,7 +363,7 @@ proptest! {
 }
 
 impl Scene {
-    /// Takes what the peer opens, writes something into it, and reads it to its end.
+    /// Accepts the streams that the peer opens, writes something into each, and reads it to its end.
     fn serves(&self) -> JoinHandle<()> {
         let far = Arc::clone(&self.far);
         tokio::spawn(async move {
@@ -394,7 +395,7 @@ async fn bears(frames: Vec<Vec<u8>>) {
         assert!(far.streams() <= STREAMS && memory.used() <= MEMORY);
     }
     drop(write);
-    // Whatever it was, the link's end is one, not a panic.
+    // In any case the link ends without a panic.
     soon(running).await.unwrap();
     far.break_off("the test is over");
     soon(async { tokio::join!(serving, watching, reading) }).await.0.unwrap();

@@ -1,4 +1,4 @@
-//! Bonds over real connections: what is written arrives once, in order, whatever links do.
+//! Bonds over real connections: written bytes arrive once, in order, whatever links do.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod daemon;
@@ -17,7 +17,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Whatever is waited for comes sooner, on the busiest machine.
+/// Longer than any wait on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn soon<T>(what: impl Future<Output = T>) -> T {
@@ -56,7 +56,7 @@ impl Bond {
         self.links.push((pipe, running.0, running.1));
     }
 
-    /// A stream, and its other end.
+    /// Opens a stream; returns both of its ends.
     async fn stream(&self) -> (BondStream, BondStream) {
         let to = Target::Server("echo".into(), 7);
         let accept = async {
@@ -72,7 +72,7 @@ impl Bond {
     }
 }
 
-/// Bytes that repeat nowhere near.
+/// Bytes without near repetitions.
 fn text(length: usize) -> Vec<u8> {
     let mut state = 0x9E37_79B9_7F4A_7C15u64;
     let next = |state: &mut u64| {
@@ -82,7 +82,7 @@ fn text(length: usize) -> Vec<u8> {
     (0..length).map(|_| next(&mut state)).collect()
 }
 
-/// Sends a text from one end to the other; whether it arrives as it was.
+/// Sends a text from one end to the other, and checks that it arrives unchanged.
 async fn sends(from: &mut BondStream, to: &mut BondStream, length: usize) {
     let text = text(length);
     let send = async {
@@ -99,7 +99,7 @@ async fn sends(from: &mut BondStream, to: &mut BondStream, length: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_goes_over_all_links_both_ways() {
+async fn a_stream_uses_all_links_in_both_directions() {
     for method in [
         StripeMethod::RoundRobin,
         StripeMethod::WeightedRoundRobin,
@@ -110,7 +110,8 @@ async fn a_stream_goes_over_all_links_both_ways() {
         sends(&mut near, &mut far, 8 << 20).await;
         sends(&mut far, &mut near, 8 << 20).await;
         let sent = bond.near.sent();
-        // Ours may find that fewer do; and so may weights, which over loopback are whatever the kernel timed.
+        // Thalweg's own method may find that fewer links suffice; and so may weights, which over loopback are whatever
+        // the kernel timed.
         let in_turn = method == StripeMethod::RoundRobin;
         assert!(!in_turn || sent.values().all(|sent| *sent > 0), "{method:?}: {sent:?}");
         assert!(sent.values().sum::<u64>() >= 8 << 20);
@@ -130,7 +131,7 @@ async fn a_link_that_dies_loses_nothing() {
     let receiving = async {
         let (first, rest) = got.split_at_mut(4 << 20);
         far.read_exact(first).await.unwrap();
-        // What it held is lost with it.
+        // The data that it held is lost with it.
         let (pipe, ..) = bond.links.remove(0);
         pipe.cut();
         let (second, rest) = rest.split_at_mut(4 << 20);
@@ -144,7 +145,7 @@ async fn a_link_that_dies_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_that_falls_silent_is_gone_round_and_comes_back() {
+async fn a_silent_link_is_bypassed_and_used_again_later() {
     let bond = Bond::new(Settings::default(), 2).await;
     let (mut near, mut far) = bond.stream().await;
     let text = text(24 << 20);
@@ -163,16 +164,16 @@ async fn a_link_that_falls_silent_is_gone_round_and_comes_back() {
         panic!("it stands still: {}{}", bond.near.account(), bond.far.account());
     }
     assert!(got == text);
-    // What it still held comes twice, and is of no use; then it serves again, alone if need be.
+    // Data that it still held arrives twice, and is discarded; then the link serves again, alone if need be.
     bond.links[0].0.pause(false);
     bond.links[1].0.pause(true);
     let (mut near, mut far) = bond.stream().await;
     sends(&mut near, &mut far, 4 << 20).await;
 }
 
-/// As where an interface goes: no word of its connection reaches the far end.
+/// As when an interface disappears: the far end gets no word over its connection.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_that_broke_at_one_end_is_told_of_by_another() {
+async fn a_link_that_broke_at_one_end_is_reported_over_another() {
     let bond = Bond::new(Settings::default(), 1).await;
     let (pipe, near, far) = Pipe::new().await;
     pipe.pause(true);
@@ -216,7 +217,7 @@ async fn many_streams_share_a_bond() {
         }
     })
     .await;
-    // A stream that is over is forgotten at both ends.
+    // A finished stream is forgotten at both ends.
     soon(async {
         while bond.near.streams() + bond.far.streams() > 0 {
             tokio::task::yield_now().await;
@@ -239,7 +240,7 @@ async fn a_stream_that_leads_nowhere_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_went_away_is_told_to_the_writer() {
+async fn the_writer_learns_that_the_reader_has_gone() {
     let bond = Bond::new(Settings::default(), 2).await;
     let (mut near, far) = bond.stream().await;
     drop(far);
@@ -255,7 +256,7 @@ async fn a_reader_that_went_away_is_told_to_the_writer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_peer_that_goes_beyond_its_window_breaks_the_bond() {
+async fn a_peer_that_exceeds_its_window_breaks_the_bond() {
     let settings = Settings { window: 1000, ..Settings::default() };
     let far = Engine::new(settings, 1000, false);
     let (_pipe, mut near, tcp) = Pipe::new().await;

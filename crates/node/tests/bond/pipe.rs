@@ -1,4 +1,4 @@
-//! A connection between two ends through a hand that can pause it, and cut it.
+//! A connection between two ends that can be paused and cut.
 
 use std::time::Duration;
 use tokio::{
@@ -11,10 +11,10 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Copies until it is dropped.
+/// Copies bytes until it is dropped.
 pub struct Pipe {
     paused: watch::Sender<bool>,
-    /// Ends with this.
+    /// The copying tasks, which end when this is dropped.
     _copying: JoinSet<()>,
 }
 
@@ -26,7 +26,7 @@ async fn pair() -> (TcpStream, TcpStream) {
 }
 
 impl Pipe {
-    /// A pipe and its two ends.
+    /// Creates a pipe and its two ends.
     pub async fn new() -> (Self, TcpStream, TcpStream) {
         let ((near, left), (right, far)) = tokio::join!(pair(), pair());
         let paused = watch::Sender::new(false);
@@ -38,12 +38,12 @@ impl Pipe {
         (Self { paused, _copying: copying }, near, far)
     }
 
-    /// Nothing passes while it is paused, and nobody is told.
+    /// Lets nothing pass while it is paused; neither end is told.
     pub fn pause(&self, paused: bool) {
         self.paused.send_replace(paused);
     }
 
-    /// What it holds is lost; both ends learn that it is gone.
+    /// Drops the bytes that it holds; both ends learn that it is gone.
     pub fn cut(self) {}
 }
 
@@ -57,7 +57,7 @@ async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut paused: watch
             return;
         }
     }
-    // The other end learns of the end in its own time.
+    // The other end learns of the end after the pause.
     if paused.wait_for(|paused| !paused).await.is_ok() {
         _ = tokio::time::timeout(Duration::from_secs(1), to.shutdown()).await;
     }

@@ -1,4 +1,4 @@
-//! Carriers over real sockets: what goes into one device comes out of the other, once and unaltered.
+//! Carriers over real sockets: packets into one device come out of the other, once and unaltered.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../fixtures/members.rs"]
@@ -16,7 +16,7 @@ fn settings() -> CarrierSettings {
     CarrierSettings::default()
 }
 
-/// Two nodes that carry.
+/// Two nodes with carriers.
 async fn pair() -> (Node, Node) {
     let mut nodes = mesh(vec![Some(settings()), Some(settings())]).await;
     let two = nodes.pop().unwrap();
@@ -24,18 +24,18 @@ async fn pair() -> (Node, Node) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn packets_go_at_once_both_ways_and_none_waits_for_a_train() {
+async fn packets_are_sent_at_once_both_ways_and_none_waits_for_a_train() {
     let (mut one, mut two) = pair().await;
     for n in 0..200 {
         one.send(packet(one.overlay(), two.overlay(), n, 60 + n as usize * 6)).await;
-        // Back by the session that the first packet opened.
+        // Back over the session that the first packet opened.
         let came = two.next().await;
         assert_eq!(number(&came, &one, &two), n);
         two.send(packet(two.overlay(), one.overlay(), n, came.len())).await;
         assert_eq!(number(&one.next().await, &two, &one), n);
     }
     for node in [&one, &two] {
-        // What came is in the device before it is counted.
+        // A packet is in the device before it is counted.
         node.until("all is counted", |report| {
             (report.counts.own_datagrams, report.counts.received_packets) == (200, 200)
         })
@@ -49,7 +49,7 @@ async fn packets_go_at_once_both_ways_and_none_waits_for_a_train() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_longer_than_the_path_takes_is_cut_and_comes_whole() {
+async fn packets_longer_than_the_path_mtu_are_cut_and_arrive_whole() {
     let narrow = CarrierSettings { path_mtu: 576, ..settings() };
     assert_eq!((settings().mtu(), narrow.mtu()), (1413, 1280));
     let mut nodes = mesh(vec![Some(narrow), Some(settings())]).await;
@@ -63,7 +63,7 @@ async fn what_is_longer_than_the_path_takes_is_cut_and_comes_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_sends_as_somebody_else() {
+async fn no_member_sends_in_the_name_of_another() {
     let mut nodes = mesh(vec![Some(settings()), Some(settings()), Some(settings())]).await;
     let third = nodes.pop().unwrap();
     let (mut two, one) = (nodes.pop().unwrap(), nodes.pop().unwrap());
@@ -83,7 +83,7 @@ async fn nobody_sends_as_somebody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_carries_nothing_says_so_and_who_is_gone_is_let_go() {
+async fn a_member_without_a_carrier_says_so_and_one_that_is_gone_is_forgotten() {
     let mut nodes = mesh(vec![Some(settings()), None, Some(settings())]).await;
     let mut third = nodes.pop().unwrap();
     let (two, one) = (nodes.pop().unwrap(), nodes.pop().unwrap());
@@ -101,7 +101,7 @@ async fn who_carries_nothing_says_so_and_who_is_gone_is_let_go() {
             report.members.iter().any(|member| member.session == "open")
         })
         .await;
-    // Without one.
+    // Without that member.
     let rest = [&two, &third].map(|node| member(node.n, Some(node.at), &[Role::Relay]));
     third.membership.offer(&signed(2, rest.into())).unwrap();
     let gone = third.overlay();
@@ -122,7 +122,7 @@ async fn a_command_lines_key_has_no_riders() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_device_that_disappears_is_told_and_the_node_goes_on() {
+async fn a_device_that_disappears_is_reported_and_the_node_continues() {
     let (mut one, mut two) = pair().await;
     one.send(packet(one.overlay(), two.overlay(), 1, 100)).await;
     two.next().await;
@@ -130,14 +130,14 @@ async fn a_device_that_disappears_is_told_and_the_node_goes_on() {
     one.until("it is gone", |report| !report.is_up).await;
     let report = one.report();
     assert!(report.why.as_ref().unwrap().contains("somebody deleted it"), "{report:?}");
-    // Its session ends, and its door still opens, although for no riders.
+    // Its session ends; its port still accepts channels, but not for riders.
     two.until("two hears of it", |report| report.members[0].session != "open").await;
     two.send(packet(two.overlay(), one.overlay(), 2, 100)).await;
     two.until("two is refused", |report| report.members[0].session.contains("its device is gone"))
         .await;
 }
 
-/// Numbers that came, none twice.
+/// The numbers that arrived, none of them twice.
 fn once(numbers: impl IntoIterator<Item = u32>) -> BTreeSet<u32> {
     let mut all = BTreeSet::new();
     for number in numbers {

@@ -1,4 +1,4 @@
-//! Nodes `n1`, `n2`, … in this process, whose carriers have a device of the test's instead of a TUN.
+//! Nodes `n1`, `n2`, … in this process, whose carriers have a device of the test instead of a TUN.
 
 use crate::members::{
     ANYWHERE, config, dialer, key, member, membership, name, nothing, served, signed,
@@ -28,13 +28,13 @@ use tokio::{
     time::timeout,
 };
 
-/// Whatever is waited for comes sooner, on the busiest machine.
+/// Longer than any wait on the busiest machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Packets that wait in a device.
+/// The most packets that wait in a device.
 const QUEUE: usize = 10_000;
 
-/// A device of the test's.
+/// A device of the test.
 #[derive(Debug)]
 struct Fake {
     from_programs: Mutex<mpsc::Receiver<Vec<u8>>>,
@@ -56,7 +56,7 @@ impl Device for Fake {
     }
 }
 
-/// A node with a carrier, whose programs are the test.
+/// A node with a carrier; the test plays its programs.
 pub struct Node {
     pub n: u8,
     pub at: SocketAddr,
@@ -64,7 +64,7 @@ pub struct Node {
     pub endpoint: Arc<Endpoint>,
     pub membership: Membership,
     pub dialer: MemberDialer,
-    /// What its programs send; gone: the device is.
+    /// Packets that its programs send; `None`: the device is gone.
     pub sends: Option<mpsc::Sender<Vec<u8>>>,
     came: mpsc::Receiver<Vec<u8>>,
     _tasks: JoinSet<()>,
@@ -72,7 +72,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node; with settings it carries.
+    /// Starts a node; with settings it has a carrier.
     pub async fn start(n: u8, settings: Option<CarrierSettings>) -> Self {
         let (dir, membership, log) = (TempDir::new().unwrap(), membership(), Log::to_queue().0);
         let purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(1 << 40));
@@ -109,12 +109,12 @@ impl Node {
         Network::of(&self.membership.mesh()).address(&key(self.n).id())
     }
 
-    /// A program sends this.
+    /// Sends a packet of a program.
     pub async fn send(&self, packet: Vec<u8>) {
         self.sends.as_ref().unwrap().send(packet).await.unwrap();
     }
 
-    /// What its programs get next.
+    /// The next packet for its programs.
     pub async fn next(&mut self) -> Vec<u8> {
         timeout(PATIENCE, self.came.recv())
             .await
@@ -122,7 +122,7 @@ impl Node {
             .expect("the device is there")
     }
 
-    /// What its programs got and have not taken.
+    /// Packets for its programs that have arrived and were not read.
     pub fn rest(&mut self) -> Vec<Vec<u8>> {
         std::iter::from_fn(|| self.came.try_recv().ok()).collect()
     }
@@ -131,7 +131,7 @@ impl Node {
         self.carrier.as_ref().unwrap().report()
     }
 
-    /// Waits until its carrier is so.
+    /// Waits until the report of its carrier is so.
     pub async fn until(&self, what: &str, is_so: impl Fn(&CarrierReport) -> bool) {
         let waits = async {
             while !is_so(&self.report()) {
@@ -143,7 +143,7 @@ impl Node {
     }
 }
 
-/// Nodes that know each other, with these settings.
+/// Nodes that know each other, with these settings and all ports open.
 pub async fn mesh(all: Vec<Option<CarrierSettings>>) -> Vec<Node> {
     let opened = |settings| CarrierSettings { doors: Doors::all(), ..settings };
     as_set(all.into_iter().map(|settings| settings.map(opened)).collect()).await
@@ -168,7 +168,7 @@ pub fn named(node: &Node) -> thalweg_wire::mesh::Name {
     name(node.n)
 }
 
-/// A UDP packet with this number and length, at least 60; the rest follows from the number.
+/// A UDP packet with this number and length, at least 60; its bytes follow from the number.
 pub fn packet(from: Ipv6Addr, to: Ipv6Addr, number: u32, length: usize) -> Vec<u8> {
     let mut bytes = vec![0x60, 0, 0, 0];
     bytes.extend(((length - 40) as u16).to_be_bytes());
@@ -181,7 +181,7 @@ pub fn packet(from: Ipv6Addr, to: Ipv6Addr, number: u32, length: usize) -> Vec<u
     bytes
 }
 
-/// The number of such a packet, which must be as it was sent.
+/// The number of such a packet, which must be unaltered.
 pub fn number(packet_that_came: &[u8], from: &Node, to: &Node) -> u32 {
     let number = u32::from_be_bytes(packet_that_came[48..52].try_into().unwrap());
     let sent = packet(from.overlay(), to.overlay(), number, packet_that_came.len());
@@ -189,5 +189,5 @@ pub fn number(packet_that_came: &[u8], from: &Node, to: &Node) -> u32 {
     number
 }
 
-/// Where a node's channels lead.
+/// The address of the nodes' channels.
 pub const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

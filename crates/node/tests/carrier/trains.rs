@@ -1,4 +1,4 @@
-//! With trains under way: packets ride in their probes.
+//! Trains under way: packets ride in their probes.
 
 use crate::{
     once,
@@ -21,7 +21,7 @@ use thalweg_probe::{
 use thalweg_units::Time;
 use thalweg_wire::probe::Refusal;
 
-/// A session for trains from one node to another, in which riders go.
+/// A session for trains from one node to another, with riders.
 async fn session(from: &Node, to: &Node) -> Session<Stream> {
     let channel = from.dialer.channel(&named(to), &[], Protocol::Probe).await.unwrap();
     let mut session = opened(channel, from).await;
@@ -34,7 +34,7 @@ async fn session(from: &Node, to: &Node) -> Session<Stream> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_all_its_sessions_for_trains_still_carries() {
+async fn a_member_with_all_its_sessions_for_trains_still_carries() {
     let mut nodes = mesh(vec![Some(settings()), Some(settings())]).await;
     let [one, two] = &mut nodes[..] else { unreachable!() };
     let terms = Terms::found(true).await.unwrap();
@@ -52,7 +52,7 @@ async fn who_has_all_its_sessions_for_trains_still_carries() {
     assert_eq!(number(&two.next().await, one, two), 7);
 }
 
-/// Rides with the beginnings of packets whose ends never come.
+/// Rides with the beginnings of packets whose ends never arrive.
 #[derive(Debug)]
 struct Beginnings;
 
@@ -89,7 +89,7 @@ impl Riding for Beginnings {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn packets_that_never_become_whole_are_given_up_and_counted() {
+async fn incomplete_packets_are_given_up_and_counted() {
     let nodes = mesh(vec![None, Some(settings())]).await;
     let [one, two] = &nodes[..] else { unreachable!() };
     let channel = one.dialer.channel(&named(two), &[], Protocol::Probe).await.unwrap();
@@ -105,19 +105,19 @@ async fn packets_that_never_become_whole_are_given_up_and_counted() {
     assert_eq!(two.report().counts.received_packets, 0);
 }
 
-/// Whatever this host's calibration says: how busy it is is nothing to riders.
+/// Accepts whatever calibration this host has: riders do not depend on how busy it is.
 async fn opened(channel: Channel<Stream>, from: &Node) -> Session<Stream> {
     let terms = Terms::found(true).await.unwrap();
     Session::open(channel, HERE, &from.endpoint, terms).await.unwrap()
 }
 
-/// So many probes of 400 bytes, 5 ms apart: whatever else runs here, such a train is true.
+/// Probes of 400 bytes, 5 ms apart: such a train keeps its gaps whatever else runs here.
 fn train(probes: usize, may_carry: bool) -> Train {
     let gap = Duration::from_millis(5);
     Train::uniform(Probe { size: 400, header: 0, gap, may_carry }, probes).unwrap()
 }
 
-/// Packets with these numbers and of this length go, spread over the train.
+/// Sends packets with these numbers and of this length, spread over the train.
 async fn flown(
     session: &mut Session<Stream>,
     train: Train,
@@ -159,10 +159,10 @@ async fn pair(settings: CarrierSettings) -> (Node, Node) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn packets_ride_in_a_train_and_come_once() {
+async fn packets_ride_in_a_train_and_arrive_once() {
     let (one, mut two) = pair(settings()).await;
     let mut session = session(&one, &two).await;
-    // One of 300 bytes fits a probe whole; what is left has room for the beginning of the next.
+    // A packet of 300 bytes fits a probe whole; the rest has room for the beginning of the next.
     let flight = flown(&mut session, train(60, true), (&one, &two), 0..60, 300).await;
     assert_eq!(came(&one, &mut two, 60).await, (0..60).collect());
     let (counts, tally) = (one.report().counts, flight.tally);
@@ -175,7 +175,7 @@ async fn packets_ride_in_a_train_and_come_once() {
     assert!(tally.hidden_bytes <= tally.carried_bytes && tally.hidden_bytes > 0);
     assert!(counts.carrying_probes + counts.empty_probes == 60);
     two.until("all is counted", |report| report.counts.received_bytes == 60 * 300).await;
-    // Over: nothing waits.
+    // After the train nothing waits.
     let before = one.report().counts.timed_out_packets;
     one.send(packet(one.overlay(), two.overlay(), 99, 300)).await;
     assert_eq!(came(&one, &mut two, 1).await, [99].into());
@@ -183,7 +183,7 @@ async fn packets_ride_in_a_train_and_come_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn probes_that_may_not_carry_none_and_packets_still_come() {
+async fn probes_that_must_not_carry_stay_empty_and_packets_still_arrive() {
     let regulators = vec![Regulator::First(5), Regulator::Share(0.5)];
     for (settings, may_carry, most) in [
         (settings(), false, 0),
@@ -200,9 +200,9 @@ async fn probes_that_may_not_carry_none_and_packets_still_come() {
     }
 }
 
-/// Probes that are longer than the path takes, between others.
+/// Probes that exceed the path MTU, between others.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_boarded_a_probe_that_does_not_leave_goes_by_itself() {
+async fn riders_of_a_probe_that_cannot_be_sent_go_as_ordinary_datagrams() {
     let hold = HoldSettings { repeats: true, ..HoldSettings::default() };
     let (one, mut two) = pair(CarrierSettings { hold, ..settings() }).await;
     let mut session = session(&one, &two).await;
@@ -222,7 +222,7 @@ async fn what_boarded_a_probe_that_does_not_leave_goes_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_selected_does_not_wait() {
+async fn packets_that_are_not_selected_do_not_wait() {
     let selection = Selection { ports: vec![80..=80], dscp: Vec::new() };
     let (one, mut two) = pair(CarrierSettings { selection, ..settings() }).await;
     let mut session = session(&one, &two).await;
@@ -232,9 +232,9 @@ async fn what_is_not_selected_does_not_wait() {
     assert_eq!((flight.tally.carriers, counts.timed_out_packets), (0, 0), "{counts:?}");
 }
 
-/// The tests' packets have code point 0.
+/// The packets of these tests have code point 0.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_a_selected_code_point_rides_by_any_port() {
+async fn packets_with_a_selected_code_point_ride_with_any_port() {
     let selection = Selection { ports: vec![80..=80], dscp: vec![0] };
     let (one, mut two) = pair(CarrierSettings { selection, ..settings() }).await;
     let mut session = session(&one, &two).await;
@@ -244,14 +244,14 @@ async fn what_has_a_selected_code_point_rides_by_any_port() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_papers_way_holds_without_a_train_and_repeats_come_once() {
+async fn the_papers_method_holds_without_a_train_and_repeats_arrive_once() {
     let hold = HoldSettings { is_unconditional: true, repeats: true, ..HoldSettings::default() };
     let (one, mut two) = pair(CarrierSettings { hold, ..settings() }).await;
     one.send(packet(one.overlay(), two.overlay(), 0, 300)).await;
     assert_eq!(came(&one, &mut two, 1).await, [0].into());
     assert_eq!(one.report().counts.timed_out_packets, 1);
     let mut session = session(&one, &two).await;
-    // Half the probes' padding is left for what was carried before.
+    // Half of the probes' padding is left for repeats.
     flown(&mut session, train(60, true), (&one, &two), 1..61, 120).await;
     assert_eq!(came(&one, &mut two, 60).await, (1..61).collect());
     let (sent, received) = (one.report().counts, two.report().counts);
@@ -260,7 +260,7 @@ async fn the_papers_way_holds_without_a_train_and_repeats_come_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn trains_of_a_member_without_a_carrier_carry_none() {
+async fn trains_to_a_member_without_a_carrier_carry_nothing() {
     let nodes = mesh(vec![Some(settings()), None]).await;
     let (one, two) = (&nodes[0], &nodes[1]);
     let channel = one.dialer.channel(&named(two), &[], Protocol::Probe).await.unwrap();

@@ -1,4 +1,4 @@
-//! What counts as received of a copy that somebody has touched, and who is served from one.
+//! Which altered copies count as received, and which nodes serve from them.
 
 use crate::{
     parents::{LENGTH, request},
@@ -12,19 +12,19 @@ use std::{
 };
 use thalweg_cast::source::{Event, Outcome};
 
-/// Whether it is taken for what is cast.
+/// What becomes of a copy in the inbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taken {
-    /// It is, and nothing comes.
+    /// It counts as the object, and nothing is sent.
     AsItIs,
-    /// It is another's, and stays as it is.
+    /// It counts as another object, and stays as it is.
     ForAnother,
-    /// It is not there: all of it comes.
+    /// It counts as missing: the whole object is sent.
     Anew,
 }
 use Taken::{Anew, AsItIs, ForAnother};
 
-/// Does something to a file and gives it its old time back, as a disk does that forgets.
+/// Changes a file and restores its time of modification, as a faulty disk would.
 fn quietly(file: &Path, change: impl FnOnce(&Path)) {
     let modified = fs::metadata(file).unwrap().modified().unwrap();
     change(file);
@@ -54,10 +54,10 @@ fn remove(path: &Path) {
     }
 }
 
-/// In words, in deed, and what becomes of it.
+/// A description, the change, and its result.
 type Touched = (&'static str, fn(&Path), Taken);
 
-/// What happens to a delivered tree `set` of `a` (1.5 MB) and `d/b`, and what becomes of it.
+/// What happens to a delivered tree `set` with `a` (1.5 MB) and `d/b`, and the result.
 const TOUCHED: [Touched; 15] = [
     ("nothing", |_| {}, AsItIs),
     ("a byte, old time", |set| quietly(&set.join("a"), |a| flip(a, 1_400_000)), ForAnother),
@@ -161,7 +161,7 @@ async fn a_copy_counts_as_received_only_if_it_is_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_holds_when_the_node_was_started_anew() {
+async fn the_same_holds_after_a_restart_of_the_node() {
     touched(true).await;
 }
 
@@ -181,7 +181,7 @@ async fn a_copy_that_was_there_before_serves_its_children() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_that_is_altered_is_not_given_to_children() {
+async fn an_altered_copy_is_not_sent_to_children() {
     let scene = Scene::new(2).await;
     let content = scene.file("image", LENGTH);
     let mut first = request(&scene);

@@ -1,4 +1,4 @@
-//! Dry runs: receivers are asked, and say what they would say to the cast itself; nothing is begun.
+//! Dry runs: receivers answer as they would to the cast itself, and nothing is begun.
 
 use crate::scene::{Scene, name};
 use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 const LENGTH: usize = 1_500_000;
 
-/// What is wrong with `n2`: its settings, what is done to it, what it says, and how it ends.
+/// What is wrong with `n2`: its settings, what is done to it, its answer, and the outcome.
 struct Case {
     what: &'static str,
     set: fn(&mut Settings),
@@ -83,7 +83,7 @@ fn dry(scene: &Scene) -> Request {
     Request { dry_run: true, patience: Duration::ZERO, ..scene.request("image") }
 }
 
-/// What was said by whom since so many events.
+/// The receivers and texts of events after the first `since`.
 fn said(scene: &Scene, since: usize) -> Vec<(Name, String)> {
     let said = |event: &Event| match event {
         Event::Refused { receiver, why, .. } | Event::Unreached { receiver, why } => {
@@ -94,7 +94,7 @@ fn said(scene: &Scene, since: usize) -> Vec<(Name, String)> {
     scene.events.all()[since..].iter().filter_map(said).collect()
 }
 
-/// All that is in the inboxes, and in the source's directory.
+/// Everything in the inboxes and in the source's directory.
 fn there(scene: &Scene) -> Vec<String> {
     let inboxes = scene.nodes.iter().map(|node| node.inbox(""));
     let all = inboxes.flat_map(|inbox| fs::read_dir(inbox).unwrap());
@@ -108,7 +108,7 @@ fn ends(totals: &Totals) -> (Outcome, usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn receivers_say_what_they_would_say_to_the_cast() {
+async fn receivers_answer_as_they_would_to_the_cast() {
     for Case { what, set, make, says, ends: wanted } in CASES {
         let mut scene = Scene::with(2, |n, settings| {
             if n == 2 {
@@ -137,7 +137,7 @@ async fn receivers_say_what_they_would_say_to_the_cast() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_is_away_is_named_and_one_that_has_it_would_take_it() {
+async fn an_absent_receiver_is_named_and_one_that_has_the_object_would_accept_it() {
     let mut scene = Scene::new(2).await;
     scene.file("image", LENGTH);
     let mut first = scene.request("image");
@@ -152,7 +152,7 @@ async fn one_that_is_away_is_named_and_one_that_has_it_would_take_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_read_here_ends_a_dry_run_as_well() {
+async fn an_unreadable_source_ends_a_dry_run_as_well() {
     let scene = Scene::new(1).await;
     scene.file("image", LENGTH);
     let mut gone = dry(&scene);
@@ -168,7 +168,7 @@ async fn what_cannot_be_read_here_ends_a_dry_run_as_well() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_one_at_work_is_said() {
+async fn another_running_command_is_reported() {
     let mut scene = Scene::new(1).await;
     scene.file("image", LENGTH);
     scene.nodes[0].kill().await;

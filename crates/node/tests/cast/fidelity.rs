@@ -392,18 +392,18 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, (u64, Vec<u8>)> {
     all
 }
 
-/// What becomes of a copy in the inbox.
+/// The result for a copy in the inbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Copied {
     /// It is the object.
     Counts,
-    /// It gets what it lacks.
+    /// It gets the missing parts.
     Completed,
-    /// It is another's, and the cast is refused.
+    /// It is another object, and the cast is refused.
     Refused,
 }
 
-/// How a copy in the inbox was changed, and what becomes of it.
+/// How a copy in the inbox was changed, and the result.
 type Copy = (&'static str, fn(&Path), Copied);
 
 const COPIED: [Copy; 17] = [
@@ -462,7 +462,7 @@ const COPIED: [Copy; 17] = [
         |set| {
             fs::remove_file(set.join("b")).unwrap();
             let file = File::options().write(true).open(set.join("a")).unwrap();
-            // In the symbol that has the end of this file and the beginning of the next one.
+            // In the symbol that holds the end of this file and the beginning of the next one.
             file.write_all_at(&[0xee; 3], 999_990).unwrap();
         },
         Copied::Refused,

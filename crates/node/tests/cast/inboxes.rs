@@ -1,4 +1,4 @@
-//! What becomes of deliveries that somebody touches, and of names that are there already.
+//! Deliveries that are altered afterwards, and names that exist already.
 
 use crate::{
     parents::{LENGTH, first_to_n1, request, ways},
@@ -18,7 +18,7 @@ fn reasons(scene: &Scene) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delivery_that_was_altered_is_not_taken_for_what_is_cast() {
+async fn an_altered_delivery_does_not_count_as_the_object() {
     let scene = Scene::new(1).await;
     let content = scene.file("image", 3_000_000);
     assert_eq!(scene.cast(scene.request("image")).await.unwrap().outcome, Outcome::Complete);
@@ -36,7 +36,7 @@ async fn a_delivery_that_was_altered_is_not_taken_for_what_is_cast() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_there_already_byte_for_byte_need_not_come() {
+async fn an_identical_copy_in_the_inbox_is_not_sent_again() {
     let scene = Scene::new(2).await;
     fs::create_dir(scene.path("set")).unwrap();
     let content = scene.file("set/a", 3_000_000);
@@ -55,7 +55,7 @@ async fn what_is_there_already_byte_for_byte_need_not_come() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_no_bytes_and_many_entries_takes_room_too() {
+async fn entries_without_bytes_count_against_the_limit() {
     let scene = Scene::with(2, |n, settings| {
         let most = if n == 1 { 1_000_000 } else { 2_000_000 };
         settings.inbox[0].max_bytes = Some(ByteSize::from_bytes(most));
@@ -75,7 +75,7 @@ async fn what_has_no_bytes_and_many_entries_takes_room_too() {
     assert_eq!(fs::read_dir(scene.nodes[1].inbox("set")).unwrap().count(), 300);
 }
 
-/// Files that this process holds open and that have no name there any more.
+/// Files that this process holds open and that no longer have a name in this directory.
 fn held_without_a_name(path: &Path) -> usize {
     let all = fs::read_dir("/proc/self/fd").unwrap().flatten();
     let gone = format!("{} (deleted)", path.display());
@@ -84,7 +84,7 @@ fn held_without_a_name(path: &Path) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_taken_out_of_the_inbox_holds_no_room() {
+async fn files_taken_out_of_the_inbox_hold_no_space() {
     let scene = Scene::new(1).await;
     for path in ["image", "other"] {
         scene.file(path, 3_000_000);
@@ -98,7 +98,7 @@ async fn what_was_taken_out_of_the_inbox_holds_no_room() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_commands_for_the_same_receiver_do_not_tear_it_to_and_fro() {
+async fn two_commands_for_the_same_receiver_do_not_disturb_each_other() {
     let scene = Scene::new(3).await;
     let content = scene.file("image", LENGTH);
     let _ways = ways(&scene, &[(0, 1, 4_000_000), (0, 2, 4_000_000), (0, 3, 4_000_000)]).await;
@@ -120,7 +120,7 @@ async fn two_commands_for_the_same_receiver_do_not_tear_it_to_and_fro() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_settings_do_not_allow_any_more_does_not_land() {
+async fn a_cast_that_the_settings_no_longer_allow_is_not_completed() {
     let mut scene = Scene::new(2).await;
     scene.file("image", LENGTH);
     first_to_n1(&scene).await;
@@ -142,7 +142,7 @@ async fn what_the_settings_do_not_allow_any_more_does_not_land() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_refused_a_cast_needs_not_be_told_that_it_is_given_up() {
+async fn a_receiver_that_refused_a_cast_need_not_be_told_that_it_is_forgotten() {
     let scene = Scene::with(2, |n, settings| {
         if n == 2 {
             settings.inbox[0].max_bytes = Some(ByteSize::from_bytes(1000));

@@ -31,7 +31,7 @@ use thalweg_cast::source::{Event, Outcome};
 use thalweg_paths::estimates::Estimates;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_comes_to_all_once() {
+async fn each_receiver_gets_a_file_once() {
     let scene = Scene::new(3).await;
     let content = scene.file("image", 9_000_001);
     let totals = scene.cast(scene.request("image")).await.unwrap();
@@ -48,7 +48,7 @@ async fn a_file_comes_to_all_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_open_legs_as_well() {
+async fn a_cast_works_over_open_legs_as_well() {
     let scene = Scene::new(2).await;
     let content = scene.file("image", 3_000_000);
     let mut request = scene.request("image");
@@ -60,7 +60,7 @@ async fn on_open_legs_as_well() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn along_a_chain_the_source_sends_it_once() {
+async fn the_source_of_a_chain_sends_a_file_once() {
     let scene = Scene::new(3).await;
     let content = scene.file("image", 5_000_000);
     let rates = "from,to,rate\nn0,n1,90 Mbit/s\nn1,n2,80 Mbit/s\nn2,n3,70 Mbit/s\n";
@@ -92,7 +92,7 @@ async fn along_a_chain_the_source_sends_it_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_and_a_byte_and_a_few_mebibytes() {
+async fn files_of_any_length_are_delivered() {
     let scene = Scene::new(2).await;
     for length in [0, 1, 1023, 1024, 1025, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 8 << 20] {
         let path = format!("f{length}");
@@ -106,7 +106,7 @@ async fn nothing_and_a_byte_and_a_few_mebibytes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_directory_with_all_that_is_kept_of_it() {
+async fn a_directory_is_delivered_with_its_metadata() {
     let scene = Scene::new(2).await;
     fs::create_dir_all(scene.path("set/a/deep")).unwrap();
     fs::create_dir_all(scene.path("set/none")).unwrap();

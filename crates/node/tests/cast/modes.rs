@@ -1,6 +1,6 @@
 //! Trees that not even their owner may write, at nodes without root's privileges.
 //!
-//! Root may write everywhere, so each test runs itself once more as somebody else if it is root's.
+//! Root may write everywhere, so each test runs itself again as another user if it runs as root.
 
 use crate::{
     parents::{LENGTH, ways},
@@ -17,10 +17,10 @@ use std::{
 use thalweg_cast::source::{Event, Fidelity, Outcome, Request};
 use tokio_util::sync::CancellationToken;
 
-/// `nobody`, by custom.
+/// `nobody`, by convention.
 const NOBODY: u32 = 65534;
 
-/// Runs a test of this file as another user; whether it did, as this one is root.
+/// Runs a test of this file as another user. Returns whether it did so, i.e. whether this user is root.
 fn ran_as_another(test: &str) -> bool {
     if !rustix::process::geteuid().is_root() {
         return false;
@@ -54,7 +54,7 @@ fn lock(set: &Path) {
     }
 }
 
-/// So that the directories of the test can be removed.
+/// Makes the directories of the test removable.
 fn unlock(set: &Path) {
     for path in ["", "in"] {
         _ = fs::set_permissions(set.join(path), Permissions::from_mode(0o755));
@@ -66,13 +66,13 @@ fn check_set(set: &Path, content: &[u8]) {
     assert!(fs::read(set.join("in/f")).unwrap() == content);
 }
 
-/// What n1 has of its only cast.
+/// The directory in n1's inbox of its only cast.
 fn home(node: &Node) -> PathBuf {
     let mut all = fs::read_dir(node.inbox("")).unwrap().map(|entry| entry.unwrap().path());
     all.find(|path| path.to_string_lossy().contains(".thalweg-cast-")).unwrap()
 }
 
-/// n1 is killed as it has a part of it.
+/// Kills n1 when it has a part of the object.
 async fn killed_midway(scene: &mut Scene, request: Request) -> BTreeMap<(u8, u8), Way> {
     let ways = ways(scene, &[(0, 1, 300_000)]).await;
     let stop = CancellationToken::new();
@@ -86,8 +86,8 @@ async fn killed_midway(scene: &mut Scene, request: Request) -> BTreeMap<(u8, u8)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tree_that_nobody_may_write_lands() {
-    if ran_as_another("a_tree_that_nobody_may_write_lands") {
+async fn a_tree_that_nobody_may_write_is_delivered() {
+    if ran_as_another("a_tree_that_nobody_may_write_is_delivered") {
         return;
     }
     let scene = Scene::new(1).await;
@@ -103,8 +103,8 @@ async fn a_tree_that_nobody_may_write_lands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_its_modes_and_not_its_name_is_gone_on_with() {
-    if ran_as_another("what_has_its_modes_and_not_its_name_is_gone_on_with") {
+async fn an_object_with_its_modes_but_without_its_name_is_resumed() {
+    if ran_as_another("an_object_with_its_modes_but_without_its_name_is_resumed") {
         return;
     }
     let mut scene = Scene::new(1).await;
@@ -121,8 +121,8 @@ async fn what_has_its_modes_and_not_its_name_is_gone_on_with() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_its_name_and_not_its_modes_gets_them() {
-    if ran_as_another("what_has_its_name_and_not_its_modes_gets_them") {
+async fn an_object_with_its_name_but_without_its_modes_gets_them() {
+    if ran_as_another("an_object_with_its_name_but_without_its_modes_gets_them") {
         return;
     }
     let mut scene = Scene::new(1).await;
@@ -130,7 +130,7 @@ async fn what_has_its_name_and_not_its_modes_gets_them() {
     let totals = scene.cast(scene.request("set")).await.unwrap();
     assert_eq!(totals.outcome, Outcome::Complete, "{:?}", scene.events.all());
     scene.nodes[0].kill().await;
-    // As it is when the process is killed right after the object has got its name.
+    // The state after a kill right after the object has got its name.
     let set = scene.nodes[0].inbox("set");
     unlock(&set);
     let home = home(&scene.nodes[0]);
@@ -144,8 +144,8 @@ async fn what_has_its_name_and_not_its_modes_gets_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_nobody_may_write_can_be_thrown_away() {
-    if ran_as_another("what_nobody_may_write_can_be_thrown_away") {
+async fn a_read_only_object_can_be_removed() {
+    if ran_as_another("a_read_only_object_can_be_removed") {
         return;
     }
     let mut scene = Scene::new(1).await;
@@ -154,7 +154,7 @@ async fn what_nobody_may_write_can_be_thrown_away() {
     let _ways = killed_midway(&mut scene, request).await;
     let home = home(&scene.nodes[0]);
     lock(&home.join("made/set"));
-    // The worker would open it again.
+    // Otherwise the worker would open it again.
     fs::remove_file(home.join("layout")).unwrap();
     scene.nodes[0].start().await;
     let told = scene.forget("set").await.unwrap().told;
@@ -164,8 +164,8 @@ async fn what_nobody_may_write_can_be_thrown_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_thrown_away_is_said_to_be_there() {
-    if ran_as_another("what_cannot_be_thrown_away_is_said_to_be_there") {
+async fn an_object_that_cannot_be_removed_is_reported_as_kept() {
+    if ran_as_another("an_object_that_cannot_be_removed_is_reported_as_kept") {
         return;
     }
     let mut scene = Scene::new(1).await;
@@ -174,21 +174,21 @@ async fn what_cannot_be_thrown_away_is_said_to_be_there() {
     let _ways = killed_midway(&mut scene, request).await;
     let home = home(&scene.nodes[0]);
     scene.nodes[0].start().await;
-    // Nothing can be taken out of the inbox.
+    // Nothing can be removed from the inbox.
     set_mode(&scene.nodes[0].inbox(""), 0o555);
     let told = scene.forget("image").await.unwrap().told;
     set_mode(&scene.nodes[0].inbox(""), 0o755);
     let why = told[0].why.clone().unwrap_or_default();
     assert!(why.contains("permission denied"), "{told:?}");
     assert!(home.exists());
-    // It is still known, and thrown away as soon as that can be.
+    // It is still known, and is removed as soon as that is possible.
     let told = scene.forget("image").await.unwrap().told;
     assert!(told[0].why.is_none() && !home.exists(), "{told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_read_is_named_and_left_out() {
-    if ran_as_another("what_cannot_be_read_is_named_and_left_out") {
+async fn unreadable_entries_are_named_and_left_out() {
+    if ran_as_another("unreadable_entries_are_named_and_left_out") {
         return;
     }
     for dry_run in [true, false] {
@@ -220,7 +220,7 @@ async fn what_cannot_be_read_is_named_and_left_out() {
         for path in ["set/shut", "set/secret"] {
             set_mode(&scene.path(path), 0o755);
         }
-        // What was added there in the meantime stays.
+        // A file that was added there in the meantime stays.
         if !dry_run {
             fs::write(scene.nodes[0].inbox("set/open/notes"), "notes").unwrap();
         }
@@ -264,7 +264,7 @@ async fn a_copy_that_is_not_completed_keeps_its_modes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_vanishes_while_the_object_is_read_is_named_and_left_out() {
+async fn entries_that_vanish_while_they_are_read_are_named_and_left_out() {
     for dry_run in [true, false] {
         let scene = Scene::new(1).await;
         fs::create_dir_all(scene.path("set/d")).unwrap();

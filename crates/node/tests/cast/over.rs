@@ -1,4 +1,4 @@
-//! Casts that are over: given up, or too old.
+//! Casts that were forgotten or have expired.
 
 use crate::{
     parents::{LENGTH, check, first_to_n1, request, ways},
@@ -15,7 +15,7 @@ fn found(node: &Node) -> Vec<String> {
     all
 }
 
-/// Waits until there is nothing but this in the inbox.
+/// Waits until the inbox contains only these names.
 async fn until_only(node: &Node, names: &[&str]) {
     let began = Instant::now();
     while found(node) != names {
@@ -25,7 +25,7 @@ async fn until_only(node: &Node, names: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_given_up_is_thrown_away_and_may_be_cast_again() {
+async fn a_forgotten_cast_is_removed_and_can_be_cast_again() {
     let scene = Scene::new(2).await;
     let content = scene.file("image", LENGTH);
     first_to_n1(&scene).await;
@@ -50,7 +50,7 @@ async fn what_was_given_up_is_thrown_away_and_may_be_cast_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_others_may_ask_for_goes_with_the_offer_and_what_came_a_week_later() {
+async fn served_data_expires_with_the_offer_and_received_data_a_week_later() {
     let mut scene = Scene::new(2).await;
     scene.file("image", LENGTH);
     first_to_n1(&scene).await;
@@ -63,7 +63,7 @@ async fn what_others_may_ask_for_goes_with_the_offer_and_what_came_a_week_later(
     for node in &mut scene.nodes {
         assert!(found(node)[0].starts_with(".thalweg-cast-"));
         node.kill().await;
-        // The offer holds for a day.
+        // The offer is valid for a day.
         node.start_later(2).await;
     }
     until_only(&scene.nodes[0], &["image"]).await;

@@ -1,4 +1,4 @@
-//! Parents that are slow, die, or come into being later: over real sockets, through slow ways.
+//! Parents that are slow, die, or start later, over real sockets and slow links.
 
 use crate::{
     scene::{Scene, name},
@@ -12,13 +12,13 @@ use tokio_util::sync::CancellationToken;
 
 pub const LENGTH: usize = 12 << 20;
 
-/// n2 is to get it from n1, and may turn to the source.
+/// n2 gets the object from n1, and may turn to the source.
 const RATES: &str = "from,to,rate\nn0,n1,90 Mbit/s\nn1,n2,80 Mbit/s\nn0,n2,40 Mbit/s\n";
 
-/// One percent of the object, as the issue has it.
+/// One per cent of the object.
 const TWICE: u64 = LENGTH as u64 / 100;
 
-/// Ways from one node to another, by their numbers; those that are not named are as they are.
+/// Links between nodes, by their numbers; links that are not named are unchanged.
 pub async fn ways(scene: &Scene, rates: &[(u8, u8, u64)]) -> BTreeMap<(u8, u8), Way> {
     let mut ways = BTreeMap::new();
     for (from, to, rate) in rates {
@@ -37,14 +37,14 @@ pub fn request(scene: &Scene) -> Request {
     request
 }
 
-/// n1 has it already.
+/// Sends the object to n1 first.
 pub async fn first_to_n1(scene: &Scene) {
     let mut first = request(scene);
     first.to = vec![name(1)];
     assert_eq!(scene.cast(first).await.unwrap().outcome, Outcome::Complete);
 }
 
-/// Bytes that n2 got from somebody.
+/// Bytes that n2 got from this parent.
 fn from(scene: &Scene, parent: u8) -> u64 {
     let report = scene.nodes[1].report();
     let parents = report["parents"].as_array().cloned().unwrap_or_default();
@@ -52,7 +52,7 @@ fn from(scene: &Scene, parent: u8) -> u64 {
     its.and_then(|one| one["bytes"].as_u64()).unwrap_or(0)
 }
 
-/// All is there, and next to nothing came twice.
+/// All nodes have the object, and next to nothing was sent twice.
 pub fn check(scene: &Scene, totals: &Totals, content: &[u8]) {
     assert_eq!(totals.outcome, Outcome::Complete, "{:?}", scene.events.all());
     assert!(fs::read(scene.nodes[1].inbox("image")).unwrap() == content);
@@ -73,7 +73,7 @@ fn left(scene: &Scene) -> Vec<(Name, Fault)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_parent_is_left_for_one_that_gives_more() {
+async fn a_slow_parent_is_left_for_a_faster_one() {
     let scene = Scene::new(2).await;
     let content = scene.file("image", LENGTH);
     first_to_n1(&scene).await;
@@ -85,7 +85,7 @@ async fn a_slow_parent_is_left_for_one_that_gives_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_parent_that_becomes_slow_is_left_and_what_it_gave_is_kept() {
+async fn a_parent_that_becomes_slow_is_left_and_its_data_is_kept() {
     let scene = Scene::new(2).await;
     let content = scene.file("image", LENGTH);
     first_to_n1(&scene).await;
@@ -100,7 +100,7 @@ async fn a_parent_that_becomes_slow_is_left_and_what_it_gave_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_parent_that_dies_midway_is_replaced_and_what_it_gave_is_kept() {
+async fn a_parent_that_dies_midway_is_replaced_and_its_data_is_kept() {
     let mut scene = Scene::new(2).await;
     let content = scene.file("image", LENGTH);
     first_to_n1(&scene).await;
@@ -115,7 +115,7 @@ async fn a_parent_that_dies_midway_is_replaced_and_what_it_gave_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_can_be_dialled_only_later_joins_and_gets_all() {
+async fn a_receiver_that_is_reachable_only_later_gets_the_object() {
     let mut scene = Scene::new(2).await;
     let content = scene.file("image", LENGTH);
     scene.nodes[1].kill().await;
@@ -130,7 +130,7 @@ async fn who_can_be_dialled_only_later_joins_and_gets_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_parent_that_comes_into_being_later_is_used() {
+async fn a_parent_that_starts_later_is_used() {
     let mut scene = Scene::new(2).await;
     let content = scene.file("image", LENGTH);
     scene.nodes[0].kill().await;

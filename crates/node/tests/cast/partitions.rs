@@ -1,4 +1,4 @@
-//! Hosts that are cut off for a while, and come back.
+//! Hosts that are cut off for a while.
 
 use crate::{
     parents::{LENGTH, check, request, ways},
@@ -9,7 +9,7 @@ use std::{fs, time::Instant};
 use thalweg_cast::source::{Event, Forwarding};
 use tokio_util::sync::CancellationToken;
 
-/// n2 is cut off from the source and from n1 with a quarter of it; n1 gets all meanwhile.
+/// Cuts n2 off from the source and from n1 when it has a quarter of the object; meanwhile n1 gets all of it.
 async fn heals(by_rings: bool) {
     let scene = Scene::new(2).await;
     let content = scene.file("image", LENGTH);

@@ -1,4 +1,4 @@
-//! Parents that keep what they have, and do not keep to what is asked of them.
+//! Parents that store the object and violate the protocol.
 
 use crate::{
     ring_liars::{accept, pages, read, stay_silent},
@@ -18,10 +18,10 @@ use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 
 const LENGTH: usize = 9 << 20;
 
-/// n1 is to give it to n2, and n0 might.
+/// n1 should serve n2; n0 could.
 const RATES: &str = "from,to,rate\nn0,n1,90 Mbit/s\nn1,n2,80 Mbit/s\nn0,n2,10 Mbit/s\n";
 
-/// Has all, it says; whoever asks for anything gets the first symbol, again and again.
+/// Claims to have the object, and answers any request with the first symbol, again and again.
 #[derive(Clone, Debug)]
 struct Replayer(Arc<Vec<u8>>);
 
@@ -44,7 +44,7 @@ impl Replayer {
         let size = geometry.symbol_bytes();
         let head = SymbolHead { block: 0, esi: 0, length: size };
         let symbol = [&Frame::Symbol(head).encode()[..], &self.0[..size as usize]].concat();
-        // Until it is hung up on.
+        // Until the other end closes the channel.
         loop {
             channel.write_all(&symbol).await?;
             channel.flush().await?;

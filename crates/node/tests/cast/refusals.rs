@@ -1,4 +1,4 @@
-//! What receivers do not take, and what sources cannot give.
+//! Casts that receivers refuse, and objects that sources cannot send.
 
 use crate::scene::{Scene, name};
 use std::fs;
@@ -14,7 +14,7 @@ fn reasons(scene: &Scene) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn policy_size_room_and_names() {
+async fn refusals_by_policy_size_space_and_name() {
     let scene = Scene::with(4, |n, settings| match n {
         1 => settings.inbox[0].from = vec!["n3".parse().unwrap()],
         2 => settings.inbox[0].max_bytes = Some(ByteSize::from_bytes(1000)),
@@ -46,7 +46,7 @@ async fn policy_size_room_and_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_cast_is_said_at_once() {
+async fn an_object_that_cannot_be_cast_is_refused_at_once() {
     let scene = Scene::new(1).await;
     let missing = scene.cast(scene.request("missing")).await.unwrap_err();
     assert!(matches!(missing, CastError::Survey(_)), "{missing}");
@@ -67,7 +67,7 @@ async fn a_source_file_that_changes_ends_the_cast_and_nothing_gets_a_name() {
     let scene = Scene::new(1).await;
     let content = scene.file("image", 3_000_000);
     let request = scene.request("image");
-    // Described once, so that the next call need not read it; then nobody is there yet.
+    // The object is described once, so that the next cast need not read it; no receiver is there yet.
     let mut absent = request.clone();
     absent.patience = std::time::Duration::ZERO;
     assert_eq!(scene.cast(absent).await.unwrap().outcome, Outcome::Complete);
@@ -76,7 +76,7 @@ async fn a_source_file_that_changes_ends_the_cast_and_nothing_gets_a_name() {
     let path = scene.path("image");
     let changed = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let casting = {
-        // It changes after it was described and before it is given: the plan is told in between.
+        // The file changes after it was described and before it is sent: the plan is reported in between.
         let changed = changed.clone();
         let change = move |event: &Event| {
             if matches!(event, Event::Planned { .. }) {

@@ -1,4 +1,4 @@
-//! Sources and receivers that are killed, and go on.
+//! Sources and receivers that are killed, and continue.
 
 use crate::{
     parents::{LENGTH as PART, ways},
@@ -15,13 +15,13 @@ use tokio_util::sync::CancellationToken;
 const LENGTH: usize = 64 << 20;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_that_was_killed_goes_on_with_what_it_has() {
+async fn a_killed_receiver_continues_with_what_it_has() {
     let mut scene = Scene::new(1).await;
     let content = scene.file("image", PART);
-    // The journal is written once a second: this takes some.
+    // The journal is written once a second, so the transfer has to take a while.
     let _ways = ways(&scene, &[(0, 1, 3_000_000)]).await;
     let casting = tokio::spawn(scene.cast_until(scene.request("image"), CancellationToken::new()));
-    // Until something is in the journal.
+    // Waits until something is in the journal.
     let began = Instant::now();
     let journal = loop {
         let found = fs::read_dir(scene.nodes[0].inbox("")).unwrap().flatten().next();
@@ -46,7 +46,7 @@ async fn a_receiver_that_was_killed_goes_on_with_what_it_has() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_source_that_was_killed_goes_on_with_the_same_command() {
+async fn a_killed_source_continues_with_the_same_command() {
     let scene = Scene::new(2).await;
     let content = scene.file("image", LENGTH);
     let stop = CancellationToken::new();
@@ -63,12 +63,12 @@ async fn a_source_that_was_killed_goes_on_with_the_same_command() {
         let came = report["received_bytes"].as_u64().unwrap();
         assert!(came < LENGTH as u64 * 102 / 100, "n{}: {report}", node.n);
     }
-    // What they held is not sent again by anybody.
+    // Nobody sends again what the receivers had.
     assert!(totals.served_bytes <= 2 * LENGTH as u64 * 102 / 100 - before, "{before}, {totals:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn digests_that_a_power_loss_took_from_the_source_are_made_again() {
+async fn digests_that_the_source_lost_in_a_power_failure_are_computed_again() {
     let scene = Scene::new(1).await;
     let content = scene.file("image", 5_000_000);
     assert_eq!(scene.cast(scene.request("image")).await.unwrap().outcome, Outcome::Complete);
@@ -77,7 +77,7 @@ async fn digests_that_a_power_loss_took_from_the_source_are_made_again() {
     let is_pages = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "pages");
     let pages: Vec<PathBuf> = kept.filter(is_pages).collect();
     assert_eq!(pages.len(), 1, "{pages:?}");
-    // The file has its length, and the last half of it never came to the disk.
+    // The file has its length, but its last half never reached the disk.
     let mut bytes = fs::read(&pages[0]).unwrap();
     let half = bytes.len() / 2;
     bytes[half..].fill(0);
@@ -89,13 +89,13 @@ async fn digests_that_a_power_loss_took_from_the_source_are_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn receivers_go_on_without_the_source() {
+async fn receivers_continue_without_the_source() {
     let scene = Scene::new(2).await;
     let content = scene.file("image", 5_000_000);
     let mut first = scene.request("image");
     first.to = vec![name(1)];
     assert_eq!(scene.cast(first).await.unwrap().outcome, Outcome::Complete);
-    // The second one is told of the cast, and the source goes.
+    // The second receiver is told of the cast, and the source stops.
     let stop = CancellationToken::new();
     let casting = tokio::spawn(scene.cast_until(scene.request("image"), stop.clone()));
     let began = Instant::now();

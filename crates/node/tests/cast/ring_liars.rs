@@ -1,4 +1,4 @@
-//! Relays that corrupt, forge and replay what they hand on, and children that take nothing.
+//! Relays that corrupt, forge and replay what they forward, and children that read nothing.
 
 use crate::scene::{Scene, name};
 use futures_util::future::BoxFuture;
@@ -26,33 +26,34 @@ use tokio::{
 
 const LENGTH: usize = 9 << 20;
 
-/// The liar is n1; n2 is to get it from there, n3 from the source.
+/// The liar is n1; n2 gets the object from it, n3 from the source.
 const RATES: &str = "from,to,rate\nn0,n1,90 Mbit/s\nn1,n2,80 Mbit/s\nn0,n2,10 Mbit/s\n\
     n0,n3,90 Mbit/s\n";
 
-/// What a relay does wrong.
+/// The protocol violation of a relay.
 #[derive(Clone, Copy, Debug)]
 enum Lie {
-    /// A byte of a symbol is another.
+    /// A symbol with an altered byte.
     Corrupt,
     /// Digests that do not add up.
     Page,
-    /// Digests of repair symbols that it has signed itself.
+    /// Digests of repair symbols, signed by the relay itself.
     Sheet,
     /// A symbol without any digests.
     Bare,
     /// The same symbol, again and again.
     Replay,
-    /// A symbol twice, and then it goes: that is no lie.
+    /// A symbol twice, and then the end; this is no violation.
     Twice,
 }
 
-/// A relay that hands on nothing but lies; towards a source it is silent.
+/// A relay that forwards only lies; to a source it is silent.
 #[derive(Clone, Debug)]
 pub struct Liar {
     lie: Lie,
     content: Arc<Vec<u8>>,
-    /// Made before anybody asks: who has to wait for a lie leaves the liar as slow, and never hears it.
+    /// Made before they are needed: a child that has to wait for a lie would leave the liar as too slow, and never get
+    /// it.
     pages: Arc<Vec<SourcePage>>,
 }
 
@@ -64,12 +65,12 @@ impl MemberService for Liar {
         _: SocketAddr,
     ) -> BoxFuture<'static, ()> {
         let liar = self.clone();
-        // Whoever it lies to ends the channel.
+        // Its victims end the channel.
         Box::pin(async move { _ = liar.lie(channel).await })
     }
 }
 
-/// A message of at most so many bytes.
+/// Reads a message of at most `most` bytes.
 pub async fn read<T: serde::de::DeserializeOwned>(
     channel: &mut (impl AsyncRead + Unpin),
     most: usize,
@@ -91,7 +92,7 @@ async fn drain(channel: &mut Channel<TcpStream>) {
     while channel.read(&mut buffer).await.is_ok_and(|n| n > 0) {}
 }
 
-/// What a source hears of a receiver that is there, and tells it no more.
+/// Accepts, and then sends nothing more to the source.
 pub async fn stay_silent(mut channel: Channel<TcpStream>) -> std::io::Result<()> {
     accept(&mut channel).await?;
     let needs = Report::Needs { manifest: false, layout: false };
@@ -115,7 +116,7 @@ impl Liar {
         Self { lie, content: Arc::new(content.to_vec()), pages }
     }
 
-    /// Whoever asks it gets nothing of use, and the source hears no more than that it is there.
+    /// Sends its children nothing of use, and the source only that it is there.
     pub fn silent() -> Self {
         Self { lie: Lie::Bare, content: Arc::default(), pages: Arc::default() }
     }
@@ -128,7 +129,7 @@ impl Liar {
                 channel.write_all(&self.said(cast)).await?;
                 channel.flush().await?;
                 if matches!(self.lie, Lie::Twice) {
-                    // It reads on, so that what it said is not lost with a reset.
+                    // It reads on, so that a reset does not lose what it sent.
                     channel.shutdown().await?;
                 }
             }
@@ -191,7 +192,7 @@ fn corrupt(all: &[Event]) -> Vec<(Name, Name, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_relay_that_lies_is_named_and_left_and_others_are_unharmed() {
+async fn a_lying_relay_is_named_and_left_and_others_are_unharmed() {
     let lies = [
         (Lie::Corrupt, "wrong content"),
         (Lie::Page, "does not add up"),
@@ -208,10 +209,10 @@ async fn a_relay_that_lies_is_named_and_left_and_others_are_unharmed() {
     }
 }
 
-/// Who was named in a cast with this liar; the others have what was cast.
+/// The nodes that were named in a cast with this liar; the others have the object.
 ///
-/// On a machine without time to spare n2 may have all of it from the source before the liar says a
-/// word, or leave it as slow: then it is begun anew.
+/// On a busy machine n2 may get the whole object from the source before the liar sends anything, or leave it as too
+/// slow: then the cast is repeated.
 async fn named(lie: Lie) -> Vec<(Name, Name, String)> {
     for _ in 0..4 {
         let mut scene = Scene::new(3).await;
@@ -238,7 +239,7 @@ async fn named(lie: Lie) -> Vec<(Name, Name, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_symbol_that_comes_twice_is_counted_and_does_no_harm() {
+async fn a_symbol_received_twice_is_counted_and_does_no_harm() {
     let mut scene = Scene::new(3).await;
     let content = scene.file("image", LENGTH);
     scene.nodes[0].serve_as(Arc::new(Liar::new(Lie::Twice, &content))).await;
@@ -255,7 +256,7 @@ async fn a_symbol_that_comes_twice_is_counted_and_does_no_harm() {
     }
     let received = scene.events.received();
     let (_, bytes, beyond) = received.iter().find(|one| one.0 == name(2)).unwrap();
-    // No more than the first of its two was new; not even that if the source was quicker.
+    // At most the first of the two symbols was new; not even that if the source was quicker.
     assert!(*beyond >= 16 << 10, "{beyond} of no use: {all:?}");
     let report = scene.nodes[1].report();
     let parents = report["parents"].as_array().unwrap();
@@ -264,7 +265,7 @@ async fn a_symbol_that_comes_twice_is_counted_and_does_no_harm() {
     assert_eq!(bytes - beyond, LENGTH as u64);
 }
 
-/// A receiver that calls for a stream and reads none of it.
+/// A receiver that asks for a stream and reads none of it.
 #[derive(Clone, Debug)]
 struct Deaf;
 
@@ -288,7 +289,7 @@ impl MemberService for Deaf {
                 }
             };
             if channel.write_all(&said).await.is_ok() && channel.flush().await.is_ok() {
-                // It stays, and takes nothing.
+                // It stays, and reads nothing.
                 std::future::pending::<()>().await;
             }
         })
@@ -296,7 +297,7 @@ impl MemberService for Deaf {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_child_that_takes_nothing_holds_nobody_up() {
+async fn a_child_that_reads_nothing_holds_nobody_up() {
     let mut scene = Scene::new(3).await;
     let content = scene.file("image", 40 << 20);
     scene.nodes[0].serve_as(Arc::new(Deaf)).await;
@@ -311,7 +312,7 @@ async fn a_child_that_takes_nothing_holds_nobody_up() {
     let received = Arc::new(std::sync::Mutex::new(0));
     let casting = {
         let (end, received) = (stop.clone(), received.clone());
-        // Once both have it the deaf one is given up.
+        // Once both others have the object, the deaf one is forgotten.
         let told = move |event: &Event| {
             if matches!(event, Event::Received { .. }) {
                 let mut received = received.lock().unwrap();
@@ -326,7 +327,7 @@ async fn a_child_that_takes_nothing_holds_nobody_up() {
     let totals = casting.await.unwrap();
     let all = scene.events.all();
     assert_eq!((totals.complete, *received.lock().unwrap()), (2, 2), "{all:?}");
-    // They had it while the deaf one was waited for, and not because it was given up.
+    // They got it while the deaf one was waited for, and not because it was forgotten.
     let gone = |event: &Event| matches!(event, Event::Unreached { receiver, .. } if receiver.as_str() == "n1");
     let last = all.iter().rposition(|event| matches!(event, Event::Received { .. })).unwrap_or(0);
     assert!(!all[..=last].iter().any(gone), "{all:?}");

@@ -1,4 +1,4 @@
-//! Whose repair symbols a receiver gives that holds the object.
+//! Which repair symbols a receiver sends that holds the object.
 
 use crate::{
     members::{key, name},
@@ -33,21 +33,21 @@ use tokio_util::sync::CancellationToken;
 
 const LENGTH: usize = 9 << 20;
 
-/// n1 is to give it to n3 and n2 to n4: they are neighbours, whose repair symbols differ.
+/// n1 serves n3 and n2 serves n4: n1 and n2 are neighbours, whose repair symbols differ.
 const RATES: &str = "from,to,rate\nn0,n1,90 Mbit/s\nn0,n2,80 Mbit/s\nn1,n3,40 Mbit/s\n\
     n2,n4,40 Mbit/s\n";
 
-/// A child that is silent for two minutes is let go.
+/// A child that is silent for two minutes is disconnected.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(20);
 
-/// Of the first block it will be said that so many symbols are lacking.
+/// How many symbols of the first block the child claims to lack.
 const NEED: u32 = 20;
 
-/// What came to a child: a symbol, without its bytes, or a message.
+/// What a child received: a symbol, without its bytes, or a message.
 type Heard = Arc<Mutex<Vec<Result<SymbolHead, Said>>>>;
 
-/// What a child of a node sees: this test, in the name of n3. It reads all the while, since who
-/// takes nothing for long is let go, and says now and then that it is there.
+/// A child of a node, played by this test in the name of n3. It reads all the time, because a child that reads nothing
+/// for long is disconnected, and sends a sign of life now and then.
 struct Child {
     wishes: mpsc::Sender<Vec<Wish>>,
     heard: Heard,
@@ -55,7 +55,7 @@ struct Child {
 }
 
 impl Child {
-    /// Says what it wishes before it is sent anything.
+    /// Sends its wishes before it receives anything.
     async fn begin<S>(mut channel: Channel<S>, cast: CastId) -> Self
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -98,7 +98,7 @@ impl Child {
         }
     }
 
-    /// Those of the first block; none came twice.
+    /// The repair symbols of the first block so far; none came twice.
     fn repairs_so_far(&self, geometry: &Geometry) -> BTreeSet<u32> {
         let first = geometry.source_symbols_of(0);
         let heard = self.heard.lock().unwrap();
@@ -155,7 +155,7 @@ fn cast_id(all: &[Event]) -> CastId {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_holds_it_makes_repair_symbols_that_no_neighbour_makes() {
+async fn receivers_with_the_object_make_repair_symbols_that_no_neighbour_makes() {
     let mut scene = Scene::new(4).await;
     let content = scene.file("image", LENGTH);
     for n in [2, 3] {
@@ -172,7 +172,7 @@ async fn who_holds_it_makes_repair_symbols_that_no_neighbour_makes() {
         scene.nodes[usize::from(n) - 1].holds(0).await;
         let channel = scene.dialer(3).channel(&name(n), &[], Protocol::Cast).await.unwrap();
         let child = Child::begin(channel, cast_id(&scene.events.all())).await;
-        // It comes from the source, through n1 or n2, and is kept there.
+        // The sheet comes from the source, through n1 or n2, and is kept there.
         until(&scene, || child.has_sheet()).await;
         children.push(child);
     }

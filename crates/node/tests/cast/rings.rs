@@ -22,7 +22,7 @@ fn by_rings(scene: &Scene, rates: &str) -> Request {
     request
 }
 
-/// A count, over all casts of these nodes.
+/// The sum of a counter over all casts of these nodes.
 fn counted(scene: &Scene, what: &str, nodes: impl Iterator<Item = usize>) -> u64 {
     let of_node = |n: usize| {
         let report = scene.nodes[n].casts.as_ref().unwrap().report();
@@ -32,7 +32,7 @@ fn counted(scene: &Scene, what: &str, nodes: impl Iterator<Item = usize>) -> u64
     nodes.map(of_node).sum()
 }
 
-/// Symbols that rings of these nodes did not hand on.
+/// Symbols that the rings of these nodes did not forward.
 fn missed(scene: &Scene, nodes: impl Iterator<Item = usize>) -> u64 {
     counted(scene, "missed_symbols", nodes)
 }
@@ -43,7 +43,7 @@ fn solved(scene: &Scene, nodes: impl Iterator<Item = usize>) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_brings_it_once_and_nothing_is_solved() {
+async fn a_stream_delivers_the_object_once_and_no_block_is_decoded() {
     let scene = Scene::new(1).await;
     let content = scene.file("image", 30_000_001);
     let totals = scene.cast(by_rings(&scene, LINE)).await.unwrap();
@@ -56,7 +56,7 @@ async fn a_stream_brings_it_once_and_nothing_is_solved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn small_things_stream_as_well() {
+async fn small_objects_are_streamed_as_well() {
     let scene = Scene::new(2).await;
     for length in [0, 1, 1023, 1025, (1 << 20) + 1] {
         let path = format!("f{length}");
@@ -71,7 +71,7 @@ async fn small_things_stream_as_well() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn along_a_chain_of_rings_the_source_sends_it_about_once() {
+async fn the_source_of_a_chain_of_rings_sends_the_object_about_once() {
     let scene = Scene::new(3).await;
     let content = scene.file("image", 24 << 20);
     for open in [false, true] {
@@ -109,14 +109,14 @@ async fn sent_about_once(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_small_ring_loses_comes_all_the_same_and_hardly_twice() {
+async fn symbols_that_a_small_ring_loses_still_arrive_and_hardly_twice() {
     let scene = Scene::new(3).await;
     let content = scene.file("image", 16 << 20);
-    // Mostly the first time; whoever is always there at once misses none.
+    // Usually in the first turn; a node that always reads at once misses none.
     for turn in 0..5 {
         let mut request = by_rings(&scene, LINE);
         request.name = Some(format!("image-{turn}").into_bytes());
-        // Six symbols: whoever is not there at once misses some.
+        // Six symbols: a node that does not read at once misses some.
         request.forwarding.ring_bytes = 100_000;
         let totals = scene.cast(request).await.unwrap();
         assert_eq!(totals.outcome, Outcome::Complete, "{:?}", scene.events.all());
@@ -134,11 +134,11 @@ async fn what_a_small_ring_loses_comes_all_the_same_and_hardly_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_block_of_which_little_was_lost_is_solved_from_repair_symbols() {
+async fn a_block_with_few_losses_is_decoded_from_repair_symbols() {
     let scene = Scene::new(2).await;
     let content = scene.file("image", 32 << 20);
-    // n2 takes four fifths of what n1 takes, so that it misses less of a block than there are
-    // repair symbols, a quarter; as soon as what the kernel holds for it is full.
+    // n2 reads at four fifths of the rate of n1, so that it misses less of a block than there are repair symbols, a
+    // quarter, as soon as the kernel's buffer for it is full.
     let _ways = ways(&scene, &[(0, 1, 8_000_000), (0, 2, 6_600_000)]).await;
     for turn in 0..3 {
         let mut request = by_rings(&scene, "from,to,rate\nn0,n1,64 Mbit/s\nn0,n2,53 Mbit/s\n");
@@ -156,8 +156,8 @@ async fn a_block_of_which_little_was_lost_is_solved_from_repair_symbols() {
     panic!("nothing was solved: {:?}", scene.events.all());
 }
 
-/// What the source heard of the only relay's ring, and what it says of its own: never more than the ring
-/// and a symbol for each child, with its head.
+/// The peak of the only relay's ring as the source was told, and that of the source's own ring: never more than the
+/// ring and a symbol for each child, with its head.
 fn peaks(scene: &Scene, of_relay: u64) {
     let all = scene.events.all();
     let peaks = |event: &Event| match event {
@@ -174,7 +174,7 @@ fn peaks(scene: &Scene, of_relay: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_relay_hands_on_and_keeps_nothing() {
+async fn a_relay_forwards_and_stores_nothing() {
     let scene = Scene::with(3, |n, settings| {
         settings.relay = n == 1;
         if n == 1 {
@@ -193,21 +193,21 @@ async fn a_relay_hands_on_and_keeps_nothing() {
         assert!(fs::read(node.inbox("image")).unwrap() == content);
     }
     assert!(fs::read_dir(scene.nodes[0].inbox("")).unwrap().next().is_none());
-    // Once to the relay, from there to both; and again what one of them missed there.
+    // The object goes once to the relay and from there to both; and again whatever one of them missed there.
     let report = scene.nodes[0].casts.as_ref().unwrap().report();
     peaks(&scene, report["relayed"][0]["ring_peak_bytes"].as_u64().unwrap());
     let missed = report["relayed"][0]["missed_symbols"].as_u64().unwrap();
     let most = content.len() as u64 * 102 / 100 + missed * (16 << 10);
     assert!(totals.served_bytes <= most, "{missed} missed: {totals:?}");
     for (name, bytes, beyond) in scene.events.received() {
-        // Repair symbols that another one needed come to both.
+        // Both get the repair symbols that either of them needs.
         let most = bytes / 100 + missed * (16 << 10);
         assert!(beyond <= most, "{name}: {beyond} of {bytes} of no use, {missed} missed");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_does_not_want_to_relay_is_gone_around() {
+async fn a_node_that_does_not_relay_is_bypassed() {
     let scene = Scene::new(3).await;
     let content = scene.file("image", 3_000_000);
     let mut request = by_rings(&scene, STAR);

@@ -25,10 +25,10 @@ use thalweg_wire::mesh::{Member, Name, Role};
 use tokio::{net::TcpSocket, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-/// Whatever is waited for comes sooner, on the busiest machine.
+/// Longer than any wait on the busiest machine.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A node; it can be stopped and started again.
+/// A node that can be stopped and started again.
 pub struct Node {
     pub n: u8,
     pub at: SocketAddr,
@@ -42,7 +42,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Not running yet; its port is kept for it.
+    /// A node that does not run yet; its port is reserved.
     fn new(n: u8, change: impl Fn(&mut Settings)) -> Self {
         let dir = TempDir::new().unwrap();
         for made in ["inbox", "state"] {
@@ -55,8 +55,8 @@ impl Node {
         let mut settings = Settings { inbox, keep_free, ..Settings::default() };
         change(&mut settings);
         let membership = membership();
-        // Bound and never listening, so that the port stays this node's while it does not run: Linux
-        // lets another socket listen there if both say that they reuse addresses.
+        // Bound but never listening, so that the port stays reserved while the node does not run: Linux lets another
+        // socket listen there if both allow the reuse of addresses.
         let port = TcpSocket::new_v4().unwrap();
         port.set_reuseaddr(true).unwrap();
         port.bind(ANYWHERE).unwrap();
@@ -90,7 +90,7 @@ impl Node {
         self.casts = Some(casts);
     }
 
-    /// Is a node that does this instead.
+    /// Runs this service in place of the node's own.
     pub async fn serve_as(&mut self, service: Arc<dyn MemberService>) {
         self.kill().await;
         let services = Services { cast: Some(service), ..nothing() };
@@ -103,7 +103,7 @@ impl Node {
         });
     }
 
-    /// Starts it so many days later, by its own clock.
+    /// Starts the node this many days later, by its own clock.
     pub async fn start_later(&mut self, days: u64) {
         let now = WallClock::default().now().as_unix_nanos();
         let then = WallTime::from_unix_nanos(now + days * 24 * 3600 * 1_000_000_000);
@@ -114,12 +114,12 @@ impl Node {
         self.start().await;
     }
 
-    /// Its settings from the next start on.
+    /// Changes the settings for the next start.
     pub fn set(&mut self, change: impl FnOnce(&mut Settings)) {
         change(&mut self.settings);
     }
 
-    /// As if it were killed: nothing is said to anybody.
+    /// Stops the node as a kill would: it tells nobody.
     pub async fn kill(&mut self) {
         self.casts = None;
         self.end.cancel();
@@ -134,12 +134,12 @@ impl Node {
         self.dir.path().join("inbox").join(path)
     }
 
-    /// What it says of its only cast.
+    /// The node's report on its only cast.
     pub fn report(&self) -> serde_json::Value {
         self.casts.as_ref().map(|casts| casts.report()["casts"][0].clone()).unwrap_or_default()
     }
 
-    /// Waits until it holds more than so many bytes.
+    /// Waits until the node holds more than this many bytes.
     pub async fn holds(&self, bytes: u64) {
         let began = Instant::now();
         while self.report()["held_bytes"].as_u64().unwrap_or(0) <= bytes {
@@ -153,7 +153,7 @@ impl Node {
     }
 }
 
-/// Events, as they come.
+/// Events, in order.
 #[derive(Debug, Default)]
 pub struct Events(Mutex<Vec<Event>>);
 
@@ -163,7 +163,7 @@ impl EventSink for Events {
     }
 }
 
-/// Events, and somebody else.
+/// Passes events to two recipients.
 struct Both(Arc<Events>, Box<dyn Fn(&Event) + Send + Sync>);
 
 impl EventSink for Both {
@@ -178,7 +178,7 @@ impl Events {
         self.0.lock().unwrap().clone()
     }
 
-    /// Of each receiver that has it: bytes that came, and those of no use.
+    /// For each receiver that has the object: the bytes that it received, and how many of them were of no use.
     pub fn received(&self) -> Vec<(Name, u64, u64)> {
         let received = |event: &Event| match event {
             Event::Received { receiver, received_bytes, duplicate_bytes, .. } => {
@@ -201,7 +201,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// So many nodes, all running.
+    /// Starts this many nodes.
     pub async fn new(nodes: u8) -> Self {
         Self::with(nodes, |_, _| {}).await
     }
@@ -222,7 +222,7 @@ impl Scene {
         Self { nodes, dir, events, membership }
     }
 
-    /// From now on some are found elsewhere: from whom, to whom.
+    /// Sets other addresses for some nodes, by the asking and the asked node.
     pub fn lead(&self, way: impl Fn(u8, u8) -> Option<SocketAddr>) {
         let roster = |from: u8| {
             let at = |node: &Node| Some(way(from, node.n).unwrap_or(node.at));
@@ -237,12 +237,12 @@ impl Scene {
         }
     }
 
-    /// Opens nodes' ports in the name of the node `n`.
+    /// Opens ports of nodes in the name of the node `n`.
     pub fn dialer(&self, n: u8) -> MemberDialer {
         dialer(n, &key(n), &self.nodes[usize::from(n) - 1].membership)
     }
 
-    /// Gives a cast up.
+    /// Forgets a cast.
     pub async fn forget(&self, what: &str) -> Result<Forgotten, ForgetError> {
         let dialer = dialer(0, &key(100), &self.membership);
         forget(&self.path("kept"), what, &dialer, &key(100)).await
@@ -252,7 +252,7 @@ impl Scene {
         self.dir.path().join(path)
     }
 
-    /// A file of so many bytes to cast, and its content.
+    /// Creates a file of this length to cast, and returns its content.
     pub fn file(&self, path: &str, length: usize) -> Vec<u8> {
         let mut content = vec![0; length];
         let mut hasher = blake3::Hasher::new();
@@ -262,7 +262,7 @@ impl Scene {
         content
     }
 
-    /// To all nodes, as the command does without options.
+    /// A request for all nodes, as the command makes it without options.
     pub fn request(&self, path: &str) -> Request {
         Request {
             path: self.path(path),
@@ -284,7 +284,7 @@ impl Scene {
         self.cast_until(request, CancellationToken::new()).await
     }
 
-    /// Tells each event to somebody else as well.
+    /// Casts, and passes each event to another recipient as well.
     pub fn cast_telling(
         &self,
         request: Request,

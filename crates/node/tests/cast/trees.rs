@@ -1,4 +1,4 @@
-//! Receivers that serve each other, and what happens to bad ones.
+//! Receivers that serve each other, and how bad ones are treated.
 
 use crate::{
     parents::ways,
@@ -33,14 +33,14 @@ async fn a_dead_parent_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_parent_that_lies_is_named_and_dropped_and_does_no_harm() {
+async fn a_lying_parent_is_named_and_dropped_and_does_no_harm() {
     let scene = Scene::new(2).await;
     let content = scene.file("image", 3_000_000);
     let mut first = scene.request("image");
     first.to = vec![name(1)];
     assert_eq!(scene.cast(first).await.unwrap().outcome, Outcome::Complete);
 
-    // As soon as it has said that it has it already, what it has is not what it was, and looks as if it were.
+    // Once n1 has reported that it has the object, its copy is altered without a visible trace.
     let path = scene.nodes[0].inbox("image");
     let alter = move || {
         let before = fs::metadata(&path).unwrap().modified().unwrap();
@@ -48,7 +48,7 @@ async fn a_parent_that_lies_is_named_and_dropped_and_does_no_harm() {
         file.write_all_at(&vec![0xaa; 3_000_000], 0).unwrap();
         file.set_times(fs::FileTimes::new().set_modified(before)).unwrap();
     };
-    // By then the other one has not got all of it from there.
+    // By then n2 has not got all of it from n1.
     let _ways = ways(&scene, &[(2, 1, 300_000), (0, 2, 3_000_000)]).await;
 
     let mut second = scene.request("image");
@@ -73,7 +73,7 @@ async fn a_parent_that_lies_is_named_and_dropped_and_does_no_harm() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_casts_at_once_share_the_ways_and_do_not_mix() {
+async fn two_simultaneous_casts_share_the_links_and_do_not_mix() {
     let scene = Scene::new(2).await;
     let _ways = ways(&scene, &[(0, 1, 2_000_000), (0, 2, 2_000_000)]).await;
     let contents = ["one", "two"].map(|path| (path, scene.file(path, 4_000_000)));
@@ -83,7 +83,7 @@ async fn two_casts_at_once_share_the_ways_and_do_not_mix() {
     let (first, second) = tokio::join!(first, second);
     assert_eq!(first.unwrap().outcome, Outcome::Complete, "{:?}", scene.events.all());
     assert_eq!(second.unwrap().outcome, Outcome::Complete, "{:?}", scene.events.all());
-    // Neither waited for the other one's end.
+    // Neither waited for the other's end.
     let all = scene.events.all();
     let before = all.iter().take_while(|event| !matches!(event, Event::Received { .. }));
     let accepted = before.filter(|event| matches!(event, Event::Accepted { .. })).count();
@@ -96,7 +96,7 @@ async fn two_casts_at_once_share_the_ways_and_do_not_mix() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_late_receiver_gets_it_from_one_that_has_it() {
+async fn a_late_receiver_is_served_by_one_that_has_the_object() {
     let scene = Scene::new(2).await;
     let content = scene.file("image", 3_000_000);
     let mut first = scene.request("image");

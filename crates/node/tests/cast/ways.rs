@@ -1,4 +1,4 @@
-//! Ways to a node that are as slow as a test wants, and break when it wants.
+//! Links to a node that are as slow as a test wants, and break when it wants.
 
 use std::{
     io,
@@ -20,13 +20,13 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// What passes at once: little, so that slow ways are slow from the first byte.
+/// The most bytes that pass at once: few, so that slow links are slow from the first byte.
 const PIECE: usize = 16 << 10;
 
-/// Forwards connections to a node; all together are as fast as `pace` says.
+/// Forwards connections to a node, at the rate of `pace` for all of them together.
 #[derive(Debug)]
 pub struct Way {
-    /// Where it listens.
+    /// The address where it listens.
     pub at: SocketAddr,
     pace: Arc<Pace>,
     cut: watch::Sender<bool>,
@@ -35,16 +35,16 @@ pub struct Way {
 
 #[derive(Debug)]
 struct Pace {
-    /// Bytes a second, there and back together.
+    /// Bytes a second, both directions together.
     rate: AtomicU64,
     next: Mutex<Instant>,
 }
 
 impl Way {
-    /// To this address, at so many bytes a second.
+    /// Forwards to this address, at this many bytes a second.
     pub async fn to(target: SocketAddr, rate: u64) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
-        // What waits in the kernel is not held back: as little as it allows.
+        // Data in the kernel's buffers is not held back, so these are as small as possible.
         socket.set_recv_buffer_size(PIECE as u32).unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let listener = socket.listen(64).unwrap();
@@ -57,7 +57,7 @@ impl Way {
         Self { at, pace, cut, _work: work }
     }
 
-    /// Breaks all connections, and all that come, until it is healed.
+    /// Breaks all connections, present and future ones, until it is healed.
     pub fn cut(&self) {
         self.cut.send_replace(true);
     }
@@ -67,7 +67,7 @@ impl Way {
         self.cut.send_replace(false);
     }
 
-    /// From now on.
+    /// Changes the rate.
     pub fn set(&self, rate: u64) {
         self.pace.rate.store(rate, Relaxed);
     }
@@ -83,7 +83,7 @@ async fn accept(
     while let Ok((from, _)) = listener.accept().await {
         let (pace, mut cut) = (Arc::clone(&pace), cut.clone());
         connections.spawn(async move {
-            // A connection that breaks ends for both.
+            // A connection that breaks ends at both ends.
             tokio::select! {
                 biased;
                 _ = cut.wait_for(|is_cut| *is_cut) => {}

@@ -1,4 +1,4 @@
-//! The settings' file: the example, mistakes, and what is said of them.
+//! The settings file: the example, mistakes, and the errors that they cause.
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 

@@ -4,17 +4,17 @@ use crate::values::full;
 use proptest::prelude::*;
 use thalweg_node::config::{Config, Problem};
 
-/// The lines of `text` with a key or a table in them: number, the key's range, the key.
+/// The keys and tables in `text`: the number of the line, the key's range in it, and the key.
 fn keys(text: &str) -> Vec<(usize, std::ops::Range<usize>, &str)> {
     let mut found = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let ends = |from: usize| line[from..].find(|c| !word(c)).map_or(line.len(), |n| from + n);
         let starts: Vec<usize> = match line.chars().next() {
-            // Of `[relay.quota]` and `[[oracle.rule]]` the last name.
+            // The last name in `[relay.quota]` or `[[oracle.rule]]`.
             Some('[') => vec![line.rfind(['.', '[']).unwrap() + 1],
             Some('#') | None => vec![],
-            // Those of an inline table too.
+            // Also the keys of an inline table.
             Some(_) => line
                 .match_indices(" = ")
                 .map(|(at, _)| line[..at].rfind(|c| !word(c)).map_or(0, |n| n + 1))
@@ -37,7 +37,7 @@ fn with_key(
 }
 
 #[test]
-fn every_mistyped_key_is_told_with_its_place_and_the_right_one() {
+fn every_mistyped_key_is_reported_with_its_position_and_the_right_one() {
     let text = full();
     let keys = keys(&text);
     assert!(keys.len() > 35, "the example has all keys: {}", keys.len());
@@ -88,7 +88,7 @@ fn a_value_without_its_unit_is_refused_with_an_example() {
 }
 
 #[test]
-fn all_problems_are_told_at_once() {
+fn all_problems_are_reported_at_once() {
     let text = r#"
 listne = ["0.0.0.0:7373"]
 [relay]
@@ -114,7 +114,7 @@ fn told(text: &str) -> Vec<Problem> {
 }
 
 proptest! {
-    /// Any text is read or refused; positions lie in it.
+    /// Any text is read or refused, and positions of problems are within it.
     #[test]
     fn any_text_is_read_or_refused(text in "[\\[\\]a-z_.=\"'{},#0-9 \n\u{e9}]{0,200}") {
         for problem in told(&text) {

@@ -1,4 +1,4 @@
-//! The words of errors, as people read them.
+//! The text of errors, as people read it.
 
 use thalweg_node::config::Config;
 

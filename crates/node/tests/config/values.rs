@@ -1,4 +1,4 @@
-//! What right files mean.
+//! The meaning of correct files.
 
 use std::time::Duration;
 use thalweg_base::space::KeepFree;
@@ -8,7 +8,7 @@ use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::mesh::MemberPattern;
 use thalweg_wire::mesh::{LegKind, PortRange, Quota, Rule};
 
-/// The example with all that is commented out for want of a default put in.
+/// The example, with the lines that are commented out for lack of a default.
 pub fn full() -> String {
     let uncommented = |line: &str| match line.strip_prefix("# ") {
         Some(key) if key.contains(" = ") || key.starts_with("[[") => key.to_owned(),
@@ -26,7 +26,7 @@ fn the_example_is_the_defaults() {
 }
 
 #[test]
-fn what_the_example_leaves_out_is_right_too() {
+fn the_commented_lines_of_the_example_are_correct_too() {
     let config = Config::parse(&full()).unwrap();
     let (mbps, gb) = (1_000_000, 1_000_000_000);
     let quota = Quota::from(config.relay.quota);
@@ -53,7 +53,7 @@ fn what_the_example_leaves_out_is_right_too() {
 }
 
 #[test]
-fn measuring_is_turned_off_or_bounded_and_never_both_in_one() {
+fn turning_measurements_off_and_limiting_them_are_separate_settings() {
     let off = Config::parse("[measure]\nenabled = false\npassive = false").unwrap().measure;
     assert!(!off.enabled && !off.passive);
     let both = Config::parse("[measure]\nenabled = false\noverlay = true").unwrap_err();
@@ -72,7 +72,7 @@ fn measuring_is_turned_off_or_bounded_and_never_both_in_one() {
 }
 
 #[test]
-fn a_relay_is_made_of_its_section() {
+fn a_relay_is_configured_by_its_section() {
     let text = r#"
         [relay]
         max_connections = 7
@@ -99,7 +99,7 @@ fn a_relay_is_made_of_its_section() {
 }
 
 #[test]
-fn socks_is_told_its_terms() {
+fn socks_gets_its_terms() {
     let text = r#"
         [socks]
         listen = "[::1]:1080"
@@ -121,7 +121,7 @@ fn a_list_of_one_needs_no_brackets() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_the_defaults_only_where_it_may_be() {
+fn a_missing_file_means_the_defaults_only_if_it_may_be_missing() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("config.toml");
     assert_eq!(Config::load_or_default(&file).unwrap(), Config::default());
@@ -173,7 +173,7 @@ fn files_are_offered_to_members_by_name_by_tag_or_to_all() {
     }
 }
 
-/// The example's text of each table: its key, and all lines up to the next one.
+/// The text of each table in the example: its key, and all lines up to the next table.
 fn tables() -> Vec<(String, String)> {
     let mut found = vec![(String::new(), String::new())];
     for line in Config::example().lines() {
@@ -189,7 +189,7 @@ fn tables() -> Vec<(String, String)> {
     found
 }
 
-/// The keys that there are in a table, as the reader lists them for one that is not.
+/// The keys of a table, as the reader lists them for an unknown one.
 fn known(table: &str, is_list: bool) -> Vec<String> {
     let head = match (table, is_list) {
         ("", _) => String::new(),

@@ -17,7 +17,7 @@ async fn served(node: &Fixture, key: &PrivateKey) -> io::Result<impl Sized + use
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_member_has_so_many_channels_of_a_protocol_and_leaves_others_room() {
+async fn the_channels_of_a_member_are_bounded_and_leave_others_room() {
     let node = Fixture::start().await;
     let mut held = Vec::new();
     // The member's two keys count as one member.
@@ -34,7 +34,7 @@ async fn one_member_has_so_many_channels_of_a_protocol_and_leaves_others_room() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_to_the_metrics_that_say_nothing_keep_nobody_out() {
+async fn idle_connections_to_the_metrics_keep_nobody_out() {
     let node = Fixture::start().await;
     let mut idle = Vec::new();
     for _ in 0..100 {

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_accepts_no_more_and_lets_what_lives_end_by_itself() {
+async fn a_stopping_daemon_accepts_nothing_and_lets_live_connections_end() {
     let mut node = Fixture::start().await;
     let mut channel = node.relay_channel(&key(2)).await.unwrap();
     channel.write_all(b"a").await.unwrap();
@@ -30,7 +30,7 @@ async fn it_accepts_no_more_and_lets_what_lives_end_by_itself() {
 }
 
 #[tokio::test]
-async fn what_does_not_end_in_time_is_cut() {
+async fn connections_that_do_not_end_in_time_are_cut() {
     let mut node = Fixture::with(Limits::default(), Duration::from_millis(50)).await;
     let mut channel = node.relay_channel(&key(2)).await.unwrap();
     channel.write_all(b"a").await.unwrap();
@@ -42,7 +42,7 @@ async fn what_does_not_end_in_time_is_cut() {
 }
 
 #[tokio::test]
-async fn a_second_wish_cuts_at_once() {
+async fn a_second_request_to_stop_cuts_at_once() {
     let mut node = Fixture::start().await;
     let mut channel = node.relay_channel(&key(2)).await.unwrap();
     channel.write_all(b"a").await.unwrap();

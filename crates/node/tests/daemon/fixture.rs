@@ -1,4 +1,4 @@
-//! A daemon with an echo service in place of its relay and of its casts, in a mesh of three nodes.
+//! A daemon in a mesh of three nodes, with an echo service in place of its relay and of its casts.
 
 use futures_util::future::BoxFuture;
 use std::{
@@ -61,7 +61,7 @@ impl Fixture {
         Self::with(Limits::default(), Duration::from_secs(60)).await
     }
 
-    /// So many handshakes at a time, each of which may be pushed out at once.
+    /// Starts it with this many simultaneous handshakes, each of which may be evicted at once.
     pub async fn with_limits(most: usize) -> Self {
         let limits = Limits { total: most, per_source: most, grace: Duration::ZERO };
         Self::with(limits, Duration::from_secs(60)).await
@@ -122,7 +122,7 @@ impl Fixture {
         }
     }
 
-    /// A channel of the relay's protocol, with this key.
+    /// Opens a channel of the relay's protocol with this key.
     pub async fn relay_channel(&self, key: &PrivateKey) -> io::Result<Channel<TcpStream>> {
         self.channel(key, Protocol::Relay).await
     }
@@ -138,12 +138,12 @@ impl Fixture {
         connector.connect(tcp, self.key, protocol).await.map_err(io::Error::other)
     }
 
-    /// The daemon hears of a new roster with these members.
+    /// Gives the daemon a new roster with these members.
     pub fn publish(&self, version: u64, members: &[u8]) {
         self.membership.offer(&roster(version, members)).unwrap();
     }
 
-    /// What the metrics' page says.
+    /// The page of metrics.
     pub async fn page(&self) -> String {
         let mut tcp = TcpStream::connect(self.metrics).await.unwrap();
         let request = b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
@@ -153,7 +153,7 @@ impl Fixture {
         text
     }
 
-    /// Looks at the metrics until this line is there.
+    /// Reads the metrics until this line is there.
     pub async fn until(&self, line: &str) {
         let look = async {
             while !self.page().await.lines().any(|l| l == line) {
@@ -169,17 +169,17 @@ impl Fixture {
         LocalClient::find(&self.socket).await.unwrap()
     }
 
-    /// Asks it to end.
+    /// Asks it to stop.
     pub fn stop(&mut self) {
         self.stop.take().unwrap().send(()).unwrap();
     }
 
-    /// Asks it to end at once.
+    /// Asks it to stop at once.
     pub fn cut(&mut self) {
         self.cut.take().unwrap().send(()).unwrap();
     }
 
-    /// What it did, once it has ended. The wish to cut must not be dropped before.
+    /// Waits until it has ended, and returns its summary. The sender that cuts must not be dropped before.
     pub async fn ended(self) -> Summary {
         let Self { running, cut: _cut, stop: _stop, .. } = self;
         running.await.unwrap()
@@ -206,7 +206,7 @@ fn roster(version: u64, members: &[u8]) -> Vec<u8> {
     Signed::sign(roster, &key(MESH)).encode()
 }
 
-/// Sends back what comes until the peer ends or is revoked.
+/// Echoes all bytes until the peer ends or is revoked.
 #[derive(Debug)]
 struct Echo;
 
@@ -234,7 +234,7 @@ impl MemberService for Echo {
     }
 }
 
-/// An oracle that makes tokens, and knows nobody that could be revoked.
+/// An oracle that creates tokens, and knows nobody to revoke.
 #[derive(Debug)]
 struct FarOracle;
 

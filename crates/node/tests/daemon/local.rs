@@ -1,4 +1,4 @@
-//! What a node tells its owner.
+//! What a node reports to its owner.
 
 use super::fixture::Fixture;
 use std::{os::unix::fs::PermissionsExt as _, time::Duration};
@@ -7,7 +7,7 @@ use thalweg_node::daemon::{LocalClient, LocalError};
 use thalweg_wire::mesh::{RevokeRequest, TokenRequest};
 
 #[tokio::test]
-async fn its_owner_sees_its_state_and_asks_the_oracle_through_it() {
+async fn the_owner_sees_the_status_and_asks_the_oracle_through_the_node() {
     let node = Fixture::start().await;
     let mode = std::fs::metadata(&node.socket).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -34,7 +34,7 @@ async fn its_owner_sees_its_state_and_asks_the_oracle_through_it() {
 }
 
 #[tokio::test]
-async fn without_a_daemon_it_says_how_to_start_one() {
+async fn without_a_daemon_the_error_says_how_to_start_one() {
     let dir = tempfile::tempdir().unwrap();
     let none = LocalClient::find(&dir.path().join("node.sock")).await.unwrap_err();
     assert!(matches!(none, LocalError::NoDaemon(_)));
@@ -42,12 +42,12 @@ async fn without_a_daemon_it_says_how_to_start_one() {
 }
 
 #[tokio::test]
-async fn a_daemon_whose_roles_have_changed_asks_to_be_started_anew() {
+async fn a_daemon_whose_roles_have_changed_asks_for_a_restart() {
     let node = Fixture::start().await;
     let local = node.local().await;
     node.publish(2, &[1, 2, 3]);
     assert_eq!(local.node_status().await.unwrap().restart, None);
-    // It is no member any more: with that its role as a relay.
+    // It is no longer a member, and so it has lost its role as a relay.
     node.publish(3, &[2, 3]);
     let why = local.node_status().await.unwrap().restart.unwrap();
     assert!(why.contains("were client, relay when it started"), "{why}");

@@ -1,4 +1,4 @@
-//! The daemon from outside: members, strangers, whoever draws a handshake out, its owner.
+//! The daemon from outside: members, strangers, drawn-out handshakes, and its owner.
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
@@ -24,21 +24,21 @@ async fn a_member_is_served_and_the_others_get_no_byte_but_tls() {
     channel.read_exact(&mut echo).await.unwrap();
     assert_eq!(&echo, b"hello");
 
-    // An unknown key: refused in the handshake; it shows at the first read at the latest.
+    // An unknown key is refused in the handshake, which shows at the first read at the latest.
     let stranger = async {
         let mut channel = node.relay_channel(&key(66)).await?;
         channel.read_u8().await.map(drop)
     };
     stranger.await.unwrap_err();
-    // SOCKS before authentication, HTTP, a preamble and nothing after it.
+    // SOCKS before authentication, HTTP, and a preamble with nothing after it.
     for bytes in [&b"\x05\x01\x00"[..], b"GET / HTTP/1.1\r\n\r\n", b"TW1\x01"] {
         let mut tcp = TcpStream::connect(node.at).await.unwrap();
         tcp.write_all(bytes).await.unwrap();
         tcp.shutdown().await.unwrap();
         let mut got = Vec::new();
-        // It may be reset, too: bytes of ours were not read.
+        // The connection may also be reset, because bytes of this test were not read.
         _ = tcp.read_to_end(&mut got).await;
-        // A TLS alert record is type 21 and at most seven bytes; nothing else is said.
+        // A TLS alert record has type 21 and at most seven bytes; nothing else is sent.
         assert!(got.is_empty() || (got[0] == 21 && got.len() == 7), "{got:?}");
     }
     node.until("thalweg_node_strangers_total{why=\"handshake\"} 3").await;
@@ -46,7 +46,7 @@ async fn a_member_is_served_and_the_others_get_no_byte_but_tls() {
 }
 
 #[tokio::test]
-async fn what_is_not_served_here_is_no_protocol() {
+async fn protocols_that_are_not_served_are_refused() {
     let node = Fixture::start().await;
     for protocol in [Protocol::Api, Protocol::Join, Protocol::Object] {
         let tcp = TcpStream::connect(node.at).await.unwrap();
@@ -56,8 +56,8 @@ async fn what_is_not_served_here_is_no_protocol() {
 }
 
 #[tokio::test]
-async fn who_draws_the_handshake_out_does_not_keep_members_out() {
-    // Four handshakes at a time, and each may be pushed out at once.
+async fn drawn_out_handshakes_do_not_keep_members_out() {
+    // Four simultaneous handshakes, each of which may be evicted at once.
     let node = Fixture::with_limits(4).await;
     let mut slow = Vec::new();
     for _ in 0..20 {
@@ -68,7 +68,7 @@ async fn who_draws_the_handshake_out_does_not_keep_members_out() {
     let mut channel = node.relay_channel(&key(2)).await.unwrap();
     channel.write_all(b"!").await.unwrap();
     assert_eq!(channel.read_u8().await.unwrap(), b'!');
-    // The first ones were closed, without a byte.
+    // The first ones were closed without a byte.
     let ended = slow[0].read(&mut [0; 1]).await;
     assert!(
         matches!(ended, Ok(0)) || ended.is_err_and(|e| e.kind() == io::ErrorKind::ConnectionReset)
@@ -82,7 +82,7 @@ async fn a_revoked_member_is_cut_and_kept_out() {
     channel.write_all(b"!").await.unwrap();
     assert_eq!(channel.read_u8().await.unwrap(), b'!');
     node.publish(2, &[1, 3]);
-    // The echo that stands for the relay ends with the peer; then nobody lets it in.
+    // The echo service, in place of the relay, ends with the peer; then the peer is not admitted.
     channel.read_u8().await.unwrap_err();
     let again = async { node.relay_channel(&key(2)).await?.read_u8().await };
     again.await.unwrap_err();

@@ -1,4 +1,4 @@
-//! What is killed or breaks in between.
+//! Nodes that are killed, and connections that break, in between.
 
 use crate::scene::{BEFORE, Client, Host, introduce, others, own, pair};
 use std::io::Cursor;
@@ -6,11 +6,11 @@ use thalweg_dropbox::push;
 use thalweg_wire::bistro::{Answer, Ask, StampId};
 
 #[tokio::test]
-async fn a_destination_that_is_killed_knows_all_that_it_has_stamped() {
+async fn a_killed_destination_knows_all_that_it_has_stamped() {
     let (mut one, _two) = pair().await;
     let client = Client::member(b"data");
     let stamp = client.commit(&one).await.unwrap();
-    // Its clock is an hour behind afterwards: dates go on all the same.
+    // Its clock is an hour behind afterwards; dates continue to grow nevertheless.
     one.set_clock(BEFORE - 3_600_000_000_000);
     one.start(own(&["n2"])).await;
     assert_eq!(client.commit(&one).await.unwrap(), stamp);
@@ -20,7 +20,7 @@ async fn a_destination_that_is_killed_knows_all_that_it_has_stamped() {
 }
 
 #[tokio::test]
-async fn receipts_reach_a_destination_that_was_away_and_a_node_that_was_killed() {
+async fn receipts_arrive_after_an_absence_of_the_destination_and_a_kill_of_the_node() {
     let (mut one, mut two) = pair().await;
     let client = Client::member(b"data");
     let stamp = client.commit(&one).await.unwrap();
@@ -32,14 +32,14 @@ async fn receipts_reach_a_destination_that_was_away_and_a_node_that_was_killed()
     let view = one.view(|view| view.arrivals.len() == 1).await;
     assert_eq!(view.arrivals[&1][0].receipt, receipt);
     two.view(|view| view.here.untold == 0).await;
-    // Not told again after another start.
+    // Not reported again after another start.
     two.start(others()).await;
     assert_eq!(two.view(|_| true).await.here.untold, 0);
     assert_eq!(client.push(&two, &stamp).await.unwrap(), receipt);
 }
 
 #[tokio::test]
-async fn a_push_goes_on_where_it_broke() {
+async fn a_push_continues_where_it_broke() {
     let (one, mut two) = pair().await;
     let client = Client::member(&(0..5_000_000_u32).map(|n| n as u8).collect::<Vec<_>>());
     let stamp = client.commit(&one).await.unwrap();
@@ -62,7 +62,7 @@ async fn a_push_goes_on_where_it_broke() {
     });
     broken.await.unwrap_err();
     drop(line);
-    // The node notices, and keeps what came; then it is killed.
+    // The node notices, and keeps what arrived; then it is killed.
     let part = two.files().data().join("part").join(StampId::of(&stamp).text());
     while std::fs::metadata(&part).map_or(0, |m| m.len()) < 2_000_000 {
         tokio::task::yield_now().await;
@@ -73,7 +73,7 @@ async fn a_push_goes_on_where_it_broke() {
     assert!(from >= 2_000_000, "{from}");
     drop(line);
     let receipt = loop {
-        // Until the node has noticed that the last try is gone.
+        // Until the node has noticed that the last attempt is gone.
         match client.push(&two, &stamp).await {
             Err(thalweg_dropbox::PushError::Refused(thalweg_wire::bistro::Refusal::Busy)) => {}
             done => break done.unwrap(),
@@ -85,12 +85,12 @@ async fn a_push_goes_on_where_it_broke() {
 }
 
 #[tokio::test]
-async fn a_damaged_beginning_is_pushed_anew() {
+async fn a_damaged_part_is_pushed_again() {
     let (one, two) = pair().await;
     let client = Client::member(&vec![3; 2_000_000]);
     let stamp = client.commit(&one).await.unwrap();
     let part = two.files().data().join("part").join(StampId::of(&stamp).text());
-    // As a power loss leaves it: the right length of something else.
+    // As a power failure leaves it: the right length of other bytes.
     std::fs::write(&part, vec![0; 1_000_000]).unwrap();
     let mut line = client.line(&two).await.unwrap();
     let node = two.sheet_node();
@@ -115,11 +115,11 @@ async fn data_that_was_complete_when_the_node_was_killed_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn a_full_disk_at_a_node_is_told_and_the_node_goes_on() {
+async fn a_full_disk_at_a_node_is_reported_and_the_node_continues() {
     let (mut one, mut two) = (Host::new(1).await, Host::new(2).await);
     introduce(&[&one, &two]);
     one.start(own(&["n2"])).await;
-    // A filesystem of a quarter of a megabyte, or nearly: what is kept may not grow beyond it.
+    // A box of a quarter of a megabyte stands for a small file system: what is stored may not grow beyond it.
     let small = thalweg_units::ByteSize::from_bytes(250_000);
     let settings = || thalweg_dropbox::Settings { max_total: small, ..others() };
     two.start(settings()).await;
@@ -128,7 +128,7 @@ async fn a_full_disk_at_a_node_is_told_and_the_node_goes_on() {
     first.push(&two, &stamps.0).await.unwrap();
     let no_room = thalweg_wire::bistro::Refusal::NoRoom(200_000);
     assert_eq!(second.refused(&two, &stamps.1).await, no_room);
-    // Restarted, it knows what it holds.
+    // After a restart it knows what it holds.
     two.start(settings()).await;
     assert_eq!(second.refused(&two, &stamps.1).await, no_room);
     let third = Client::member(&[3; 50_000]);

@@ -1,4 +1,4 @@
-//! What is refused, and what is said of it.
+//! What is refused, and with which errors.
 
 use crate::scene::{BEFORE, Client, Host, UNTIL, introduce, key, name, others, own, pair};
 use thalweg_dropbox::Settings;
@@ -15,7 +15,7 @@ use thalweg_wire::{
 };
 
 #[tokio::test]
-async fn who_comes_late_is_told_the_clock_and_the_deadline() {
+async fn a_late_client_is_told_the_time_and_the_deadline() {
     let (one, _two) = pair().await;
     let (early, late) = (Client::member(b"early"), Client::member(b"late"));
     let stamp = early.commit(&one).await.unwrap();
@@ -25,23 +25,23 @@ async fn who_comes_late_is_told_the_clock_and_the_deadline() {
     assert!(matches!(&refused, Refusal::Late { now, until: u } if *now >= until && *u == until));
     let said = refused.to_string();
     assert!(said.contains("2033-05-18T03:33:20") && said.contains("too late"), "{said}");
-    // The answer was lost: the same commitment has its stamp, however late it is asked for.
+    // The answer was lost: the same commitment gets its stamp however late it is requested.
     assert_eq!(early.commit(&one).await.unwrap(), stamp);
     assert!(matches!(late.commit(&one).await, Err(Refusal::Late { .. })));
 }
 
 #[tokio::test]
-async fn one_wrong_reading_of_the_clock_closes_no_box_for_ever() {
+async fn one_wrong_reading_of_the_clock_does_not_close_a_box_for_ever() {
     let (one, _two) = pair().await;
     let before = Client::member(b"before").commit(&one).await.unwrap();
-    // An hour too late for one question, by which nobody gets a stamp.
+    // An hour too late for one request, by which nobody gets a stamp.
     one.set_clock(UNTIL + 3_600_000_000_000);
     let client = Client::member(b"in time");
     assert!(matches!(client.commit(&one).await, Err(Refusal::Late { .. })));
     one.set_clock(BEFORE + 5_000_000_000);
     let stamp = client.commit(&one).await.unwrap();
     assert_eq!(stamp.value().time.as_unix_nanos(), BEFORE + 5_000_000_000);
-    // What was stamped stays earlier than what is stamped later.
+    // Earlier stamps remain earlier than later ones.
     one.set_clock(BEFORE - 5_000_000_000);
     let after = Client::member(b"after").commit(&one).await.unwrap();
     assert!(before.value().time < stamp.value().time && stamp.value().time < after.value().time);
@@ -71,7 +71,7 @@ async fn strangers_get_no_channel_unless_the_settings_say_so() {
             }
         }
     }
-    // Another stranger than the listed one.
+    // A stranger other than the listed one.
     let mut line = Client::stranger(2, b"").line(&one).await.unwrap();
     line.ask(&Ask::Sheet(name("taxes"))).await.unwrap_err();
 }
@@ -100,19 +100,19 @@ async fn data_that_does_not_match_is_refused_and_named() {
     assert_eq!(other(6, b"data").refused(&two, &stamp).await, Refusal::Mismatch);
     let settled = two.view(|_| true).await.here;
     assert_eq!((settled.held, settled.bytes), (0, 0));
-    // None of it spoils the right one.
+    // None of this affects the right data.
     client.push(&two, &stamp).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_stamp_is_good_for_its_own_key_box_and_destination() {
+async fn a_stamp_is_valid_only_for_its_key_box_and_destination() {
     let (one, two) = pair().await;
     let client = Client::member(b"data");
     let stamp = client.commit(&one).await.unwrap();
     let mut thief = Client::member(b"data");
     thief.connector = thalweg_net::channel::Connector::new(&key(1)).unwrap();
     assert_eq!(thief.refused(&two, &stamp).await, Refusal::NotYours);
-    // A stamp by another key than the destination's.
+    // A stamp signed by another key than the destination's.
     let own = Signed::sign(stamp.value().clone(), &key(109));
     assert!(
         matches!(client.refused(&two, &own).await, Refusal::Forged(why) if why.contains("not the destination's"))
@@ -130,7 +130,7 @@ async fn a_stamp_is_good_for_its_own_key_box_and_destination() {
 }
 
 #[tokio::test]
-async fn what_is_asked_of_the_wrong_node_says_which_is_right() {
+async fn the_wrong_node_refuses_and_names_the_right_one() {
     let (one, two) = pair().await;
     let client = Client::member(b"data");
     let (drop_box, destination) = (name("taxes"), name("n1"));
@@ -144,13 +144,13 @@ async fn what_is_asked_of_the_wrong_node_says_which_is_right() {
     assert_eq!(asked, Answer::Refused(Refusal::NoBox(name("nothing"))));
 }
 
-/// What an envelope of so many bytes is to a node: that many bytes, and some around.
+/// An envelope of this many bytes as a node sees it: these bytes, and some around them.
 fn envelope(size: u64, of: u8) -> Vec<u8> {
     vec![of; envelope_size(size) as usize]
 }
 
 #[tokio::test]
-async fn what_a_box_takes_is_bounded() {
+async fn the_contents_of_a_box_are_bounded() {
     let mut one = Host::new(1).await;
     introduce(&[&one]);
     let bytes = ByteSize::from_bytes;
@@ -195,7 +195,7 @@ async fn one_key_fills_no_more_of_a_box_than_its_share() {
     let settings = Settings {
         open: true,
         max_bytes: bytes(5),
-        // As nothing is set: a twentieth.
+        // As without a setting: a twentieth.
         max_total: bytes(20 * share),
         ..own(&[])
     };
@@ -210,11 +210,11 @@ async fn one_key_fills_no_more_of_a_box_than_its_share() {
     assert_eq!(commit(&one, 1, b"12").await, Err(Refusal::TooMuch(share)));
     assert_eq!(commit(&one, 1, b"1").await, Ok(()), "all of its share");
     assert_eq!(commit(&one, 2, &envelope(5, 0)).await, Ok(()), "another key's is untouched");
-    // Its book has it, after a restart too.
+    // The count is still known after a restart.
     one.start(settings).await;
     assert_eq!(commit(&one, 1, b"2").await, Err(Refusal::TooMuch(share)));
     assert_eq!(commit(&one, 1, &envelope(5, 0)).await, Ok(()), "the same again is no more");
-    // One submission of the size that may be always has room.
+    // There is always room for one submission of the largest size.
     let large = Settings { max_total: bytes(900), max_bytes: bytes(50), ..own(&[]) };
     assert_eq!(
         (large.bytes_per_key(), own(&[]).bytes_per_key()),
@@ -223,7 +223,7 @@ async fn one_key_fills_no_more_of_a_box_than_its_share() {
 }
 
 #[tokio::test]
-async fn who_asks_too_often_is_told_when_to_come_again() {
+async fn a_client_that_asks_too_often_is_told_when_to_retry() {
     let mut one = Host::new(1).await;
     introduce(&[&one]);
     one.start(Settings { max_rate: 1, ..own(&[]) }).await;
@@ -238,7 +238,7 @@ async fn who_asks_too_often_is_told_when_to_come_again() {
 }
 
 #[tokio::test]
-async fn only_a_box_s_nodes_bring_receipts_of_their_own() {
+async fn only_the_nodes_of_a_box_deliver_receipts_and_only_their_own() {
     let (one, _two) = pair().await;
     let client = Client::member(b"data");
     let stamp = client.commit(&one).await.unwrap();
@@ -278,7 +278,7 @@ async fn only_a_box_s_nodes_bring_receipts_of_their_own() {
 }
 
 #[tokio::test]
-async fn only_the_destination_has_data_thrown_away() {
+async fn only_the_destination_may_have_data_removed() {
     let (one, two) = pair().await;
     let client = Client::member(b"data");
     let stamp = client.commit(&one).await.unwrap();
@@ -294,12 +294,12 @@ async fn only_the_destination_has_data_thrown_away() {
     assert_eq!(forget(1).await, Answer::Forgot(0));
     let here = two.view(|_| true).await.here;
     assert_eq!((here.held, here.bytes, here.gone), (0, 0, 1));
-    // Its receipt is what it was.
+    // Its receipt is unchanged.
     client.push(&two, &stamp).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_box_of_another_key_is_not_gone_on_with() {
+async fn a_box_of_another_key_is_not_continued() {
     let mut one = Host::new(1).await;
     introduce(&[&one]);
     one.start(own(&[])).await;
@@ -318,7 +318,7 @@ async fn a_box_of_another_key_is_not_gone_on_with() {
 }
 
 #[tokio::test]
-async fn a_strangers_first_question_is_short() {
+async fn a_strangers_first_request_is_short() {
     let mut one = Host::new(1).await;
     introduce(&[&one]);
     one.start(Settings { open: true, ..own(&[]) }).await;
@@ -333,7 +333,7 @@ async fn a_strangers_first_question_is_short() {
     let long = Ask::Commit(name("taxes"), intents(&stranger));
     let mut line = stranger.line(&one).await.unwrap();
     line.ask(&long).await.unwrap_err();
-    // A refused question does not lift the limit.
+    // A refused request does not lift the limit.
     let mut line = stranger.line(&one).await.unwrap();
     let asked = line.ask(&Ask::Sheet(name("nothing"))).await.unwrap();
     assert!(matches!(asked, Answer::Refused(_)));
@@ -341,7 +341,7 @@ async fn a_strangers_first_question_is_short() {
     let mut line = stranger.line(&one).await.unwrap();
     assert!(matches!(line.ask(&Ask::Sheet(name("taxes"))).await.unwrap(), Answer::Sheet(_)));
     assert!(matches!(line.ask(&long).await.unwrap(), Answer::Stamps(stamps) if stamps.len() == 40));
-    // The library's client keeps to the limit; a member may ask long questions at once.
+    // The library's client keeps to the limit; a member may send long requests at once.
     let other = Client::stranger(2, b"data");
     let mut line = other.line(&one).await.unwrap();
     let stamps = one.target().commit(&mut line, other.id(), &intents(&other)).await.unwrap();
@@ -374,15 +374,15 @@ async fn a_struck_submission_loses_its_data_and_its_key_cannot_submit() {
     assert_eq!((view.arrivals.len(), view.here.held, view.stamps[0].number), (1, 1, 2));
     assert_eq!(first.refused(&one, &stamps[0]).await, Refusal::NotAdmitted);
     assert_eq!(third.commit(&one).await, Err(Refusal::NotAdmitted));
-    // Other submissions of a key are unaffected if one of them is struck.
+    // Other submissions of a key are not affected if one of them is struck.
     assert!(Client::stranger(1, b"other").commit(&one).await.is_ok());
     let none = StrikeRequest { drop_box: name("nothing"), ..request };
     assert!(local.strike(&none).await.unwrap_err().to_string().contains("no drop box"));
 }
 
-/// The node in between cannot refuse in the destination's name: its signature would be missing.
+/// The node in between cannot refuse in the destination's name: the signature would be missing.
 #[tokio::test]
-async fn what_the_destination_refuses_a_node_tells_the_client_in_the_destination_s_words() {
+async fn a_node_passes_on_the_destination_s_refusal_with_its_signature() {
     let (one, mut two) = pair().await;
     let client = Client::member(b"data");
     let stamp = client.commit(&one).await.unwrap();

@@ -43,7 +43,7 @@ pub fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
 
-/// A box of the node itself, with data at these.
+/// A box of the node itself, with data at these nodes.
 pub fn own(nodes: &[&str]) -> Settings {
     Settings {
         name: Some(name("taxes")),
@@ -58,7 +58,7 @@ pub fn others() -> Settings {
     Settings { name: Some(name("taxes")), destination: Some(name("n1")), ..Settings::default() }
 }
 
-/// A host: its directory outlives its daemon.
+/// A host, whose directory outlives its daemon.
 pub struct Host {
     pub n: u8,
     dir: TempDir,
@@ -69,7 +69,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// One that does not run yet, at a port of its own.
+    /// A host that does not run yet, at a port of its own.
     pub async fn new(n: u8) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
@@ -82,7 +82,7 @@ impl Host {
         self.clock.store(nanos, Ordering::SeqCst);
     }
 
-    /// Starts the daemon; one that runs is killed.
+    /// Starts the daemon, and kills a running one before.
     pub async fn start(&mut self, settings: Settings) {
         self.kill().await;
         let clock = self.clock.clone();
@@ -139,7 +139,7 @@ impl Host {
         self.running = Some(running);
     }
 
-    /// Ends it where it is, as `kill -9` does.
+    /// Kills it, as `kill -9` does.
     pub async fn kill(&mut self) {
         if let Some(mut running) = self.running.take() {
             running.shutdown().await;
@@ -158,7 +158,7 @@ impl Host {
         self.dir.path()
     }
 
-    /// Its books, once they are as wanted.
+    /// Waits until its books are as wanted, and returns them.
     pub async fn view(&self, wanted: impl Fn(&View) -> bool) -> View {
         loop {
             let view = View::read(&self.files()).unwrap();
@@ -191,7 +191,7 @@ pub fn member(n: u8, at: Option<SocketAddr>) -> Member {
     }
 }
 
-/// Shows all hosts the roster of them and of `n9`, who has no host.
+/// Gives all hosts a roster of them and of `n9`, who has no host.
 pub fn introduce(hosts: &[&Host]) -> Signed<Roster> {
     let members = hosts.iter().map(|host| host.member()).chain([member(9, None)]).collect();
     let roster = Roster {
@@ -206,7 +206,7 @@ pub fn introduce(hosts: &[&Host]) -> Signed<Roster> {
     signed
 }
 
-/// `n1`, whose box it is, and `n2`, which takes its data.
+/// `n1`, which owns the box, and `n2`, which takes its data.
 pub async fn pair() -> (Host, Host) {
     let (mut one, mut two) = (Host::new(1).await, Host::new(2).await);
     introduce(&[&one, &two]);
@@ -215,7 +215,7 @@ pub async fn pair() -> (Host, Host) {
     (one, two)
 }
 
-/// Somebody with a key and data.
+/// A client with a key and data.
 pub struct Client {
     key: PrivateKey,
     pub connector: Connector,
@@ -229,7 +229,7 @@ impl Client {
         Self::with(key(109), data)
     }
 
-    /// Nobody whom a roster has.
+    /// A client in no roster.
     pub fn stranger(n: u8, data: &[u8]) -> Self {
         Self::with(PrivateKey::from_seed(&[n, 77].repeat(16).try_into().unwrap()), data)
     }
@@ -278,7 +278,7 @@ impl Client {
         push((&mut line, &node), stamp, self.nonce, &mut Cursor::new(&self.data)).await
     }
 
-    /// What the node says no to.
+    /// The refusal of a push by the node.
     pub async fn refused(&self, host: &Host, stamp: &Signed<Stamp>) -> Refusal {
         match self.push(host, stamp).await {
             Err(PushError::Refused(refusal)) => refusal,

@@ -1,4 +1,4 @@
-//! What is to work.
+//! The steps of a submission.
 
 use crate::scene::{BEFORE, Client, Host, UNTIL, introduce, key, name, others, own, pair};
 use std::io::Cursor;
@@ -14,7 +14,7 @@ use thalweg_wire::{
 };
 
 #[tokio::test]
-async fn a_submission_is_stamped_received_and_told_to_the_destination() {
+async fn a_submission_is_stamped_received_and_reported_to_the_destination() {
     let (one, two) = pair().await;
     let client = Client::member(&vec![7; 3_000_000]);
     let stamp = client.commit(&one).await.unwrap();
@@ -24,7 +24,7 @@ async fn a_submission_is_stamped_received_and_told_to_the_destination() {
 
     let receipt = client.push(&two, &stamp).await.unwrap();
     assert_eq!((receipt.value().node.as_str(), receipt.signer()), ("n2", key(2).id()));
-    // Pushed again, it is the same receipt, and nothing is sent.
+    // If it is pushed again, the receipt is the same, and nothing is sent.
     assert_eq!(client.push(&two, &stamp).await.unwrap(), receipt);
 
     let view = one.view(|view| view.arrivals.len() == 1).await;
@@ -35,7 +35,7 @@ async fn a_submission_is_stamped_received_and_told_to_the_destination() {
     let kept = std::fs::read(String::from_utf8(sources[0].paths().remove(0)).unwrap()).unwrap();
     assert!(kept == client.data);
 
-    // What `gather` would bring is checked; it is data that no client of this version has encrypted.
+    // Data as `gather` would bring it is checked; no client of this version has encrypted it.
     let into = tempfile::tempdir().unwrap();
     let landed = into.path().join(arrival.id().text());
     let box_key = BoxKey::of(&key(1), &name("taxes")).unwrap();
@@ -49,7 +49,7 @@ async fn a_submission_is_stamped_received_and_told_to_the_destination() {
 }
 
 #[tokio::test]
-async fn what_a_node_keeps_is_readable_at_the_destination_alone() {
+async fn data_stored_by_a_node_is_readable_only_at_the_destination() {
     let (one, two) = pair().await;
     let data = [&b"the secret of the bid"[..], &[7; 200_000]].concat();
     let mut client = Client::member(&[]);
@@ -73,7 +73,7 @@ async fn what_a_node_keeps_is_readable_at_the_destination_alone() {
         std::fs::write(&landed, &kept).unwrap();
         settle(arrival, into.path(), into.path(), key).outcome
     };
-    // The node that keeps it has another key.
+    // The node that stores it has another key.
     let nodes_own = BoxKey::of(&key(2), &name("taxes")).unwrap();
     let refused = settled(&nodes_own).unwrap_err();
     assert!(refused.contains("not encrypted to this box's key"), "{refused}");
@@ -89,7 +89,7 @@ async fn what_a_node_keeps_is_readable_at_the_destination_alone() {
 }
 
 #[tokio::test]
-async fn its_evidence_convinces_who_has_the_destination_s_key() {
+async fn evidence_is_verifiable_with_the_destination_s_key() {
     let (one, two) = pair().await;
     let client = Client::member(b"data");
     let stamp = client.commit(&one).await.unwrap();
@@ -107,7 +107,7 @@ async fn its_evidence_convinces_who_has_the_destination_s_key() {
 }
 
 #[tokio::test]
-async fn many_at_once_get_numbers_and_times_of_their_own() {
+async fn simultaneous_submissions_get_distinct_numbers_and_times() {
     let (one, _two) = pair().await;
     let clients: Vec<_> = (0..50).map(|n| Client::member(&[n])).collect();
     let stamps = clients.iter().map(|client| client.commit(&one));
@@ -124,7 +124,7 @@ async fn many_at_once_get_numbers_and_times_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_box_without_other_nodes_takes_data_itself() {
+async fn the_destination_takes_data_itself_if_a_box_has_no_other_nodes() {
     let mut one = Host::new(1).await;
     introduce(&[&one]);
     one.start(own(&[])).await;

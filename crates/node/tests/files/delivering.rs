@@ -1,4 +1,4 @@
-//! Sending to a node's inbox: trees, names, what is there already, and what the settings allow.
+//! Sending to a node's inbox: trees, names, existing files, and what the settings allow.
 
 use crate::scene::{Node, introduce, name};
 use std::{
@@ -21,7 +21,7 @@ use thalweg_wire::object::{
     Snapshot,
 };
 
-/// Events as they were told.
+/// Events, in order.
 #[derive(Debug, Default)]
 struct Told(Mutex<Vec<Event>>);
 
@@ -89,7 +89,7 @@ impl Pair {
         self.try_send(request).await.unwrap()
     }
 
-    /// What the last call said at its beginning that it would change, besides files.
+    /// The changes besides files that the last call announced at its beginning.
     fn planned(&self) -> Option<Changes> {
         let told = self.told.0.lock().unwrap();
         told.iter().rev().find_map(|event| match event {
@@ -98,7 +98,7 @@ impl Pair {
         })
     }
 
-    /// All that was said of failures and as remarks.
+    /// All failures and remarks.
     pub fn said(&self) -> String {
         let told = self.told.0.lock().unwrap();
         let said = told.iter().filter_map(|event| match event {
@@ -125,7 +125,7 @@ fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Paths below, with kind, mode, time, and content or target.
+/// Paths below `root`, with kind, mode, time, and content or target.
 fn shape(root: &Path) -> Vec<String> {
     fn walk(path: &Path, below: &str, all: &mut Vec<String>) {
         let found = fs::symlink_metadata(path).unwrap();
@@ -168,7 +168,7 @@ fn tree(pair: &Pair) {
 }
 
 #[tokio::test]
-async fn a_tree_comes_whole_and_a_second_time_nothing_does() {
+async fn a_tree_is_delivered_whole_and_a_second_call_sends_nothing() {
     let pair = Pair::new().await;
     tree(&pair);
     let totals = pair.send(pair.request(&["run"], "/new/dir")).await;
@@ -176,7 +176,7 @@ async fn a_tree_comes_whole_and_a_second_time_nothing_does() {
     let Changes { links, directories, attributes } = totals.changes;
     assert_eq!((totals.files, links, directories, attributes), (3, 2, 7, 0));
     let there = pair.to.inbox.join("new/dir/run");
-    // Bits that give somebody's rights stay here.
+    // The set-id bits stay here.
     chmod(&pair.path("run/b"), 0o775);
     age(&pair.path("run/b"), 6);
     age(&pair.path("run"), 7);
@@ -185,14 +185,14 @@ async fn a_tree_comes_whole_and_a_second_time_nothing_does() {
     assert_eq!((again.outcome, again.files, again.bytes), (Outcome::Complete, 0, 0));
     assert_eq!((again.present_files, again.files), (3, 0));
     assert!(again.changes.is_empty(), "{again:?}");
-    // The same by its content, into a directory that is new.
+    // The same by content, into a new directory.
     let totals = pair.send(pair.request(&["run/."], "/content")).await;
     assert_eq!(totals.outcome, Outcome::Complete, "{}", pair.said());
     assert_eq!(shape(&pair.to.inbox.join("content")), shape(&pair.path("run")));
 }
 
 #[tokio::test]
-async fn what_is_private_here_is_never_wider_there() {
+async fn private_modes_are_never_wider_at_the_receiver() {
     let pair = Pair::new().await;
     let private = pair.put("p/private/key", "secret");
     chmod(private.parent().unwrap(), 0o700);
@@ -206,18 +206,18 @@ async fn what_is_private_here_is_never_wider_there() {
         assert_eq!(mode(directory), 0o700, "{paths} {into}: {}", pair.said());
         assert!(pair.said().is_empty(), "{}", pair.said());
     }
-    // One that is there keeps its mode, and that is said.
+    // An existing directory keeps its mode, and that is reported.
     let open = pair.to.inbox.join("open/private");
     fs::create_dir_all(&open).unwrap();
     chmod(&open, 0o755);
     let totals = pair.send(pair.request(&["p/private"], "/open")).await;
     assert_eq!((totals.outcome, mode("open/private")), (Outcome::Complete, 0o755));
     assert!(pair.said().contains("keeps its mode 755"), "{}", pair.said());
-    // A crash left one unfinished: it gets its mode with the next call.
+    // A crash left an unfinished directory: it gets its mode with the next call.
     chmod(&open, 0o1700);
     pair.send(pair.request(&["p/private"], "/open")).await;
     assert_eq!(mode("open/private"), 0o700);
-    // Who may replace may also narrow.
+    // A sender that may replace may also narrow modes.
     let lenient = Pair::of(Node::lenient(1).await).await;
     let key = lenient.put("private/key", "secret");
     chmod(key.parent().unwrap(), 0o700);
@@ -230,7 +230,7 @@ async fn what_is_private_here_is_never_wider_there() {
 }
 
 #[tokio::test]
-async fn a_single_file_has_the_name_that_it_is_given() {
+async fn a_single_file_gets_the_given_name() {
     let pair = Pair::new().await;
     pair.put("a.bin", "content");
     pair.put("VERSION", "v");
@@ -259,7 +259,7 @@ async fn a_single_file_has_the_name_that_it_is_given() {
 }
 
 #[tokio::test]
-async fn what_is_there_is_told_by_its_content_and_replaced_only_if_both_ends_say_so() {
+async fn existing_files_are_compared_and_replaced_only_if_both_ends_allow_it() {
     for (lenient, replace, checksum, old, age_there, outcome) in [
         (false, false, false, "version 1", 1_000_000_000, Outcome::Partial),
         (false, true, false, "version 1", 1_000_000_000, Outcome::Partial),
@@ -285,7 +285,7 @@ async fn what_is_there_is_told_by_its_content_and_replaced_only_if_both_ends_say
         let is_new = outcome == Outcome::Complete;
         let wanted = if is_new { "version 2" } else { old };
         assert_eq!(fs::read_to_string(&there).unwrap(), wanted, "{case:?}");
-        // What a dry run says is what comes.
+        // A dry run reports what the real call does.
         put(&there, old);
         age(&there, age_there);
         let dry = SendRequest { replace, checksum, dry_run: true, ..request };
@@ -313,7 +313,7 @@ async fn a_large_file_replaces_one_of_the_same_length_and_time() {
 }
 
 #[tokio::test]
-async fn a_replaced_file_that_is_removed_or_altered_there_is_sent_again() {
+async fn a_replaced_file_that_was_removed_or_altered_is_sent_again() {
     let pair = Pair::of(Node::lenient(1).await).await;
     let (new, old) = ("n".repeat(3_000_000), "o".repeat(3_000_000));
     pair.put("big", &new);
@@ -334,7 +334,7 @@ async fn a_replaced_file_that_is_removed_or_altered_there_is_sent_again() {
 }
 
 #[tokio::test]
-async fn what_is_not_here_is_removed_only_if_both_ends_say_so() {
+async fn extraneous_files_are_removed_only_if_both_ends_allow_it() {
     let make = |pair: &Pair| {
         pair.put("set/kept", "1");
         pair.put("set/in/kept", "2");
@@ -376,7 +376,7 @@ async fn what_is_not_here_is_removed_only_if_both_ends_say_so() {
     assert_eq!(names(""), ["beside", "set"], "only in what was sent");
     assert_eq!(names("set"), ["in", "kept", "skipped.o"], "what is left out is left alone");
     assert_eq!(names("set/in"), ["kept"]);
-    // What could not be read might be what is there.
+    // Unreadable entries here might be the ones that are there.
     put(&pair.to.inbox.join("set/precious"), "x");
     let mut half = request(&pair);
     half.files.push(pair.path("unmounted"));
@@ -411,7 +411,7 @@ fn kind_of(path: &Path) -> char {
     }
 }
 
-/// What rsync makes of it, and whether it succeeds; `None` where it is not installed.
+/// What rsync makes of it, and whether it succeeds; `None` if it is not installed.
 fn by_rsync(sent: char, there: char, delete: bool) -> Option<(char, bool)> {
     let directory = TempDir::new().unwrap();
     let [from, to] = ["from", "to"].map(|name| directory.path().join(name));
@@ -426,7 +426,7 @@ fn by_rsync(sent: char, there: char, delete: bool) -> Option<(char, bool)> {
 }
 
 #[tokio::test]
-async fn what_is_of_another_kind_gives_way_as_with_rsync() {
+async fn entries_of_another_kind_are_replaced_as_by_rsync() {
     let pair = Pair::of(Node::lenient(1).await).await;
     let mut number = 0;
     for sent in ['f', 'L', 'l', 'e', 'n'] {
@@ -475,7 +475,7 @@ async fn what_is_of_another_kind_gives_way_as_with_rsync() {
 }
 
 #[tokio::test]
-async fn a_directory_with_content_gives_way_only_where_the_settings_let_it() {
+async fn a_directory_with_content_is_replaced_only_if_the_settings_allow_it() {
     let accept = thalweg_files::AcceptPlace { replace: true, ..Default::default() };
     let pair = Pair::of(Node::accepting(1, accept).await).await;
     pair.put("set/x", "x");
@@ -562,7 +562,7 @@ async fn a_link_never_leads_out_of_the_inbox() {
     ] {
         let path = pair.path("set").join(link);
         symlink(target, &path).unwrap();
-        // A dry run, before the link is there, says the same.
+        // A dry run, before the link is there, reports the same.
         let dry = SendRequest { dry_run: true, ..pair.request(&["set"], "") };
         let failed = pair.send(dry).await.failed_files;
         assert_eq!(failed, u64::from(!is_taken), "{link}: {}", pair.said());
@@ -574,7 +574,7 @@ async fn a_link_never_leads_out_of_the_inbox() {
         assert_eq!(pair.said().contains("out of the inbox"), !is_taken, "{}", pair.said());
         fs::remove_file(&path).unwrap();
     }
-    // Nothing is written through one that is there.
+    // Nothing is written through an existing link.
     pair.put("set/through/file", "x");
     symlink(&pair.to.data, pair.to.inbox.join("set/through")).unwrap();
     assert_eq!(pair.send(pair.request(&["set"], "")).await.outcome, Outcome::Partial);
@@ -582,7 +582,7 @@ async fn a_link_never_leads_out_of_the_inbox() {
 }
 
 #[tokio::test]
-async fn many_small_files_come_in_batches_and_one_bad_one_stops_no_other() {
+async fn many_small_files_are_sent_in_batches_and_a_bad_one_stops_no_other() {
     let pair = Pair::new().await;
     for n in 0..3000 {
         put(&pair.path(&format!("set/{}/f{n}", n % 50)), &format!("content {n}"));
@@ -602,7 +602,7 @@ async fn many_small_files_come_in_batches_and_one_bad_one_stops_no_other() {
 }
 
 #[tokio::test]
-async fn two_files_of_one_name_are_refused_before_anything_moves() {
+async fn two_files_of_one_name_are_refused_before_anything_is_sent() {
     let pair = Pair::new().await;
     pair.put("a/VERSION", "1");
     pair.put("b/VERSION", "2");
@@ -622,7 +622,7 @@ fn of_size(size: u64) -> Kind {
 }
 
 #[tokio::test]
-async fn what_a_hostile_member_orders_is_refused() {
+async fn requests_of_a_hostile_member_are_refused() {
     let pair = Pair::new().await;
     let into = pair.to.inbox.as_os_str().as_bytes();
     let mut remote = pair.from.open(&pair.to, &[]).await;
@@ -632,13 +632,13 @@ async fn what_a_hostile_member_orders_is_refused() {
         entries: all.into_iter().map(Described).collect(),
         owners: Default::default(),
     };
-    // Bytes that are not those of the files.
+    // Bytes that do not match the files.
     for (size, bytes) in [(5, "four"), (3, "four"), (u64::MAX, "four")] {
         let all = vec![entry("a", of_size(size))];
         remote.ask_put(delivery(into, all), bytes.into()).await.unwrap();
         assert!(remote.delivered().await.unwrap_err().to_string().contains("lengths"));
     }
-    // Where nothing is accepted.
+    // Directories where nothing is accepted.
     for other in [&b"/tmp"[..], b"/", b"", pair.to.data.as_os_str().as_bytes()] {
         let all = vec![entry("a", of_size(1))];
         remote.ask_put(delivery(other, all.clone()), "1".into()).await.unwrap();
@@ -650,7 +650,7 @@ async fn what_a_hostile_member_orders_is_refused() {
             assert!(why.to_string().contains("does not offer"), "{why}");
         }
     }
-    // Names that are ours, special things, and what replaces without a right to.
+    // Reserved names, special files, and replacements without the right to replace.
     put(&pair.to.inbox.join("there"), "kept");
     let all = vec![
         entry(".a.thalweg-part", of_size(1)),
@@ -677,7 +677,7 @@ async fn what_a_hostile_member_orders_is_refused() {
 }
 
 #[tokio::test]
-async fn a_delivery_stays_within_the_directory_s_bounds_and_says_which() {
+async fn a_delivery_stays_within_the_bounds_of_the_directory_and_names_them() {
     let limits = thalweg_files::Limits { max_entries: 5, max_depth: 2, ..Default::default() };
     let accept = thalweg_files::AcceptPlace { limits, ..Default::default() };
     let pair = Pair::of(Node::accepting(1, accept).await).await;
@@ -696,7 +696,7 @@ async fn a_delivery_stays_within_the_directory_s_bounds_and_says_which() {
         entry("h", Kind::Directory),
         entry("m", Kind::Symlink { target: b"f".to_vec() }),
         entry("i/j", of_size(1)),
-        // The file already exists.
+        // A file with this name exists.
         entry("a", Kind::Directory),
         entry("a/b/d", Kind::Directory),
     ];
@@ -718,9 +718,9 @@ async fn a_delivery_stays_within_the_directory_s_bounds_and_says_which() {
     assert_eq!(fs::read_dir(&pair.to.inbox).unwrap().count(), 3);
 }
 
-/// Directories, links, empty files and extended attributes take room on the disk.
+/// Directories, links, empty files and extended attributes take space on the disk.
 #[tokio::test]
-async fn what_has_no_content_takes_room_as_well() {
+async fn entries_without_content_take_space_as_well() {
     let max_bytes = Some(thalweg_units::ByteSize::from_bytes(4 * 4096));
     let limits = thalweg_files::Limits { max_bytes, ..Default::default() };
     let accept = thalweg_files::AcceptPlace { limits, ..Default::default() };
@@ -753,14 +753,14 @@ async fn what_has_no_content_takes_room_as_well() {
         entry("e", Kind::Directory),
         entry("g", Kind::Directory),
         entry("h", of_size(0)),
-        // It is there already.
+        // This link exists already.
         link(),
     ];
     assert_eq!(put(all).await, [4, 5]);
 }
 
 #[tokio::test]
-async fn only_its_maker_finishes_a_private_directory() {
+async fn only_its_creator_finishes_a_private_directory() {
     let [to, maker, other] =
         [Node::start(1, &["*"]).await, Node::start(2, &[]).await, Node::start(3, &[]).await];
     introduce(&[&to, &maker, &other]);
@@ -778,7 +778,7 @@ async fn only_its_maker_finishes_a_private_directory() {
         remote.ask_put(delivery, Default::default()).await.unwrap();
         assert_eq!(remote.delivered().await.unwrap().by_number().count(), 0);
     }
-    // The sticky bit marks a directory that is not finished.
+    // The sticky bit marks an unfinished directory.
     assert_eq!([mode(made), mode(deep)], [0o1700; 2]);
     let mut stranger = other.open(&to, &[]).await;
     for delivery in all() {
@@ -796,7 +796,7 @@ async fn only_its_maker_finishes_a_private_directory() {
 }
 
 #[tokio::test]
-async fn what_one_request_lets_hash_is_bounded() {
+async fn the_bytes_that_one_request_hashes_are_bounded() {
     let pair = Pair::new().await;
     let create = |name: &str, size| {
         let path = pair.to.inbox.join(name);

@@ -1,4 +1,4 @@
-//! Nodes that answer what nobody asked for, without an end, or in far too many words.
+//! Nodes that send unrequested, endless or excessively long answers.
 
 use crate::scene::{Node, Script, introduce, name};
 use std::{
@@ -16,7 +16,7 @@ use thalweg_wire::object::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// A node that says these bytes, and a channel to it.
+/// A node that sends these bytes, and a channel to it.
 async fn liar(said: Vec<u8>) -> ([Node; 2], Remote) {
     let (one, two) = (Node::scripted(1, Script(said)).await, Node::start(2, &[]).await);
     introduce(&[&one, &two]);
@@ -44,7 +44,7 @@ fn lost<T: std::fmt::Debug>(ended: Result<T, RemoteError>) -> String {
 }
 
 #[tokio::test]
-async fn other_bytes_than_were_asked_for_end_the_channel() {
+async fn bytes_that_were_not_requested_end_the_channel() {
     for said in [&b"12345"[..], b"1"] {
         let (_nodes, mut remote) = liar(sent(said)).await;
         let mut got = Vec::new();
@@ -64,14 +64,14 @@ async fn other_bytes_than_were_asked_for_end_the_channel() {
 }
 
 #[tokio::test]
-async fn who_only_says_that_it_is_at_work_is_given_up() {
+async fn a_node_that_only_claims_to_be_at_work_is_given_up() {
     let (_nodes, mut remote) = liar(encode(&Reply::Wait).repeat(100_000)).await;
     let why = lost(remote.check(vec![part(3).file]).await);
     assert!(why.contains("node n1") && why.contains("at work"), "{why}");
 }
 
 #[tokio::test]
-async fn a_listing_takes_so_much_memory_and_no_more() {
+async fn the_memory_of_a_listing_is_bounded() {
     let entry = Entry {
         root: 0,
         path: FilePath::new(vec![b'a'; 1000]).unwrap(),
@@ -92,7 +92,7 @@ async fn a_listing_takes_so_much_memory_and_no_more() {
 }
 
 #[tokio::test]
-async fn no_more_than_the_begin_of_a_long_reason_is_kept() {
+async fn only_the_beginning_of_a_long_reason_is_kept() {
     let long = Failure::System("x".repeat(1_000_000));
     let (_nodes, mut remote) = liar(encode(&Reply::Failed(long))).await;
     match remote.read(part(3), &mut Vec::new()).await {
@@ -101,7 +101,7 @@ async fn no_more_than_the_begin_of_a_long_reason_is_kept() {
     }
 }
 
-/// Sources that were left out, and why.
+/// Sources that were left out, and the reasons.
 #[derive(Debug, Default)]
 struct LeftOut(Mutex<Vec<(String, String)>>);
 
@@ -114,7 +114,7 @@ impl EventSink for LeftOut {
 }
 
 #[tokio::test]
-async fn who_never_ends_its_listing_is_left_out_and_the_rest_comes() {
+async fn a_source_with_an_endless_listing_is_left_out_and_the_rest_arrives() {
     let (honest, me) = (Node::start(1, &["*"]).await, Node::start(3, &[]).await);
     let at_work = encode(&Reply::Wait).repeat(3);
     let liar = Node::scripted(2, Script(at_work)).await;

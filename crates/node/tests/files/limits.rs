@@ -1,4 +1,4 @@
-//! Bounds: channels at a time, sizes of messages.
+//! Bounds: channels at a time, and sizes of messages.
 
 use crate::scene::{Node, introduce, list, the_file};
 use thalweg_files::remote::RemoteError;
@@ -20,7 +20,7 @@ async fn raw(from: &Node, to: &Node) -> Channel<Stream> {
 }
 
 #[tokio::test]
-async fn beyond_the_most_channels_one_waits_until_a_place_is_free() {
+async fn a_channel_beyond_the_limit_waits_until_a_place_is_free() {
     let (one, two) = (Node::limited(1, &["*"], 1).await, Node::start(2, &[]).await);
     introduce(&[&one, &two]);
     one.put("file", b"1");
@@ -30,7 +30,7 @@ async fn beyond_the_most_channels_one_waits_until_a_place_is_free() {
     let mut got = Vec::new();
     {
         let mut read = std::pin::pin!(second.read_all(vec![file], &mut got));
-        // It asks, and nothing comes as long as the first has the place.
+        // The second channel sends its request, and gets nothing as long as the first has the place.
         assert!(futures_util::poll!(&mut read).is_pending());
         first.close().await;
         read.await.unwrap()[0].as_ref().unwrap();
@@ -75,7 +75,7 @@ async fn no_pattern_is_compiled_without_read_rights() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hashing_ends_when_its_peer_has_left() {
+async fn hashing_ends_when_the_peer_has_left() {
     let (one, two) = (Node::start(1, &["*"]).await, Node::start(2, &[]).await);
     introduce(&[&one, &two]);
     put_hole(&one, "file");

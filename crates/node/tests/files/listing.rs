@@ -34,13 +34,13 @@ async fn entries_say_what_rsync_would_keep() {
     assert_eq!(listed.modified.as_nanos(), 1_000_000_000_123_456_789);
     let Kind::File { snapshot } = listed.kind else { panic!("{listed:?}") };
     assert_eq!((snapshot.size, snapshot.inode), (7, found.ino()));
-    // The link itself, and not what a `/` would lead to.
+    // The link itself, and not its target, which a final `/` would request.
     let (entries, failures) = list(&mut remote, &[&one.root("/set/link")], &[]).await;
     assert!(matches!(entries[0].kind, Kind::Symlink { .. }) && failures.is_empty());
 }
 
 #[tokio::test]
-async fn roots_are_directories_their_contents_files_and_patterns() {
+async fn roots_may_be_directories_their_contents_files_and_patterns() {
     let [one, _two, three] = three().await;
     for path in ["a/x.log", "a/y.txt", "a/.hidden", "b/deep/er/z.log", "b/w.log", "c.log"] {
         one.put(path, path.as_bytes());
@@ -75,7 +75,7 @@ async fn roots_are_directories_their_contents_files_and_patterns() {
         assert_eq!(names(&entries), found, "{root} without {exclude:?}");
         assert_eq!(failures, [], "{root}");
     }
-    // Several at once are told apart by their numbers.
+    // Several roots at once are told apart by their numbers.
     let roots = [one.root("/a/x.log"), one.root("/none"), one.root("/c.log"), one.root("/x*")];
     let roots: Vec<&[u8]> = roots.iter().map(Vec::as_slice).collect();
     let (entries, failures) = list(&mut remote, &roots, &[]).await;
@@ -91,7 +91,7 @@ async fn roots_are_directories_their_contents_files_and_patterns() {
 }
 
 #[tokio::test]
-async fn a_pattern_that_is_none_refuses_the_request() {
+async fn an_invalid_pattern_refuses_the_request() {
     let [one, _two, three] = three().await;
     let mut remote = three.open(&one, &[]).await;
     let request = ListRequest { roots: vec![one.root("")], exclude: vec![b"- ".to_vec()] };
@@ -102,7 +102,7 @@ async fn a_pattern_that_is_none_refuses_the_request() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_named_and_the_rest_goes_on() {
+async fn unreadable_entries_are_named_and_the_rest_is_listed() {
     let [one, _two, three] = three().await;
     one.put("set/closed/file", b"1");
     one.put("set/open/file", b"2");
@@ -122,7 +122,7 @@ async fn what_cannot_be_read_is_named_and_the_rest_goes_on() {
 }
 
 #[tokio::test]
-async fn many_files_come_in_parts() {
+async fn many_files_are_listed_in_parts() {
     let [one, _two, three] = three().await;
     for i in 0..3000 {
         one.put(&format!("d{}/f{i}", i % 3), b"");
@@ -139,7 +139,7 @@ async fn many_files_come_in_parts() {
     assert!(parts > 10, "{parts}");
 }
 
-/// With 1,500 directories one in the other, one match brings all of them: 2 MB of paths.
+/// With 1,500 nested directories, one match brings all of them: 2 MB of paths.
 #[tokio::test]
 async fn deep_trees_and_many_failures_come_in_replies_that_can_be_sent() {
     let [one, _two, three] = three().await;
@@ -157,7 +157,7 @@ async fn deep_trees_and_many_failures_come_in_replies_that_can_be_sent() {
     // Below the first of them, which is the pattern's base.
     assert_eq!(entries.len(), 1500);
     assert_eq!(entries.last().unwrap().path.as_bytes().len(), 1499 * 2 + "leaf".len());
-    // What is asked for comes back with each failure, once as it is and once escaped.
+    // Each failure repeats the request, once as it is and once escaped.
     let bad: Vec<Vec<u8>> = (0..150).map(|_| [b"/".to_vec(), vec![1; 5000]].concat()).collect();
     let bad: Vec<&[u8]> = bad.iter().map(Vec::as_slice).collect();
     let (_, failures) = list(&mut remote, &bad, &[]).await;

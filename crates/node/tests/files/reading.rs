@@ -1,4 +1,4 @@
-//! Lists and reads, directly and by relays.
+//! Lists and reads, directly and through relays.
 
 use crate::scene::{Node, file, introduce, list, names, the_file, three};
 use futures_util::future::BoxFuture;
@@ -8,7 +8,7 @@ use thalweg_files::{
 };
 use thalweg_wire::object::{Failure, ReadRequest, Request};
 
-/// Bytes that are not the same anywhere.
+/// Bytes without repetitions.
 fn noise(length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     blake3::Hasher::new().finalize_xof().fill(&mut bytes);
@@ -16,7 +16,7 @@ fn noise(length: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_file_is_listed_and_read_directly_and_by_relays() {
+async fn a_file_is_listed_and_read_directly_and_through_relays() {
     let [one, two, three] = three().await;
     let four = Node::start(4, &[]).await;
     introduce(&[&one, &two, &three, &four]);
@@ -39,7 +39,7 @@ async fn a_file_is_listed_and_read_directly_and_by_relays() {
 }
 
 #[tokio::test]
-async fn reads_asked_for_ahead_come_in_their_order() {
+async fn pipelined_reads_are_answered_in_order() {
     let [one, _two, three] = three().await;
     let content = noise(3_000_000);
     one.put("file", &content);
@@ -59,7 +59,7 @@ async fn reads_asked_for_ahead_come_in_their_order() {
 }
 
 #[tokio::test]
-async fn a_file_that_changed_is_refused_and_the_channel_goes_on() {
+async fn a_file_that_changed_is_refused_and_the_channel_continues() {
     let [one, _two, three] = three().await;
     one.put("file", b"before");
     one.put("other", b"other");
@@ -77,7 +77,7 @@ async fn a_file_that_changed_is_refused_and_the_channel_goes_on() {
     assert!(results[0].is_err() && results[1].is_ok() && got == b"other", "{results:?}");
 }
 
-/// Cuts the file short as soon as bytes of it come.
+/// Truncates the file as soon as bytes of it arrive.
 struct Cutting(std::path::PathBuf, u64);
 
 impl Sink for Cutting {
@@ -94,7 +94,7 @@ impl Sink for Cutting {
 }
 
 #[tokio::test]
-async fn a_file_cut_short_while_it_is_read_gives_all_bytes_and_is_not_believed() {
+async fn a_file_truncated_while_it_is_read_is_padded_and_not_trusted() {
     let [one, _two, three] = three().await;
     let length = 40_000_000;
     one.put("file", &noise(length as usize));
@@ -107,7 +107,7 @@ async fn a_file_cut_short_while_it_is_read_gives_all_bytes_and_is_not_believed()
     let failed = remote.read(read, &mut cutting).await.unwrap_err();
     assert!(matches!(&failed, RemoteError::Refused { why: Failure::Changed, .. }), "{failed}");
     assert_eq!(cutting.1, length);
-    // The channel is where it should be.
+    // The channel is in the right state.
     let mut got = Vec::new();
     remote.read_all(vec![other], &mut got).await.unwrap()[0].as_ref().unwrap();
     assert_eq!(got, b"other");
@@ -133,7 +133,7 @@ impl Sink for Picky {
 }
 
 #[tokio::test]
-async fn what_cannot_be_kept_costs_its_file_and_a_full_disk_the_channel() {
+async fn a_failed_write_costs_its_file_and_a_full_disk_the_channel() {
     let [one, _two, three] = three().await;
     let mut remote = three.open(&one, &[]).await;
     let mut files = Vec::new();
@@ -155,7 +155,7 @@ async fn what_cannot_be_kept_costs_its_file_and_a_full_disk_the_channel() {
 }
 
 #[tokio::test]
-async fn what_is_no_file_is_not_opened() {
+async fn only_regular_files_are_opened() {
     let [one, _two, three] = three().await;
     one.put("file", b"1");
     rustix::fs::mkfifoat(rustix::fs::CWD, one.data.join("fifo"), 0o600.into()).unwrap();
@@ -164,14 +164,14 @@ async fn what_is_no_file_is_not_opened() {
     file.root = one.root("/fifo");
     let said = remote.read_all(vec![file.clone()], &mut Vec::new()).await.unwrap();
     assert!(said[0].as_ref().unwrap_err().to_string().contains("no regular file"), "{said:?}");
-    // Beyond the end there is nothing, and that is no file of the listing.
+    // Nothing is beyond the end, and the file is not the listed one.
     file.root = one.root("/file");
     let beyond = ReadRequest { file, from: 1, bytes: u64::MAX };
     assert!(remote.read(beyond, &mut Vec::new()).await.is_err());
 }
 
 #[tokio::test]
-async fn hashes_are_had_without_the_bytes() {
+async fn hashes_are_sent_without_the_bytes() {
     let [one, _two, three] = three().await;
     let content = noise(3_000_000);
     one.put("a", &content);

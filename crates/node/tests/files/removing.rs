@@ -1,4 +1,4 @@
-//! What `send --delete` keeps: what is excluded, what the settings name, and what is being stored.
+//! What `send --delete` keeps: excluded paths, directories that the settings name, and unfinished files.
 
 use crate::{delivering::Pair, scene::Node};
 use std::{
@@ -38,7 +38,7 @@ fn paths(root: &Path) -> Vec<String> {
     all
 }
 
-/// What rsync leaves of `to`; `None` where it is not installed.
+/// What rsync leaves of `to`; `None` if it is not installed.
 fn by_rsync(from: &Path, to: &Path, patterns: &[&str]) -> Option<Vec<String>> {
     let mut rsync = Command::new("rsync");
     let rsync =
@@ -49,7 +49,7 @@ fn by_rsync(from: &Path, to: &Path, patterns: &[&str]) -> Option<Vec<String>> {
 }
 
 #[tokio::test]
-async fn what_is_excluded_stays_at_every_depth_as_with_rsync() {
+async fn excluded_paths_stay_at_every_depth_as_with_rsync() {
     for patterns in [
         &["*.log"][..],
         &["/p/logs/x.log"],
@@ -88,7 +88,7 @@ async fn what_is_excluded_stays_at_every_depth_as_with_rsync() {
 }
 
 #[tokio::test]
-async fn a_dry_run_tells_what_then_goes() {
+async fn a_dry_run_reports_what_is_then_removed() {
     let pair = Pair::of(Node::lenient(1).await).await;
     for path in ["p/all/a", "p/all/b", "p/some/a", "p/some/in/b", "p/some/c.log"] {
         put(&pair.to.inbox.join(path));
@@ -146,7 +146,7 @@ async fn configured_directories_and_unfinished_files_stay() {
     }
     let left = ["narrow", kept[0], "old", kept[1], "old/in", kept[2]];
     assert_eq!(paths(inbox), left);
-    // Nor do they give way to a file, and nothing else in their directory is gone then.
+    // They do not give way to a file either, and nothing else in their directory is removed then.
     put(&inbox.join("old/a"));
     for name in ["old", "narrow"] {
         put(&pair.path(name));
@@ -157,13 +157,13 @@ async fn configured_directories_and_unfinished_files_stay() {
 }
 
 #[tokio::test]
-async fn inboxes_of_casts_stay_with_all_that_is_in_them() {
+async fn inboxes_of_casts_stay_with_their_contents() {
     let node = Node::lenient_with(1, |inbox, settings| {
         let [casts, own] = ["a/casts", "own"].map(|below| inbox.join(below));
         for path in [&casts, &own] {
             fs::create_dir_all(path).unwrap();
         }
-        // What the settings allow for this very directory is allowed.
+        // The settings of this very directory apply to it.
         let whole = settings.accept[0].clone();
         settings.accept.push(AcceptPlace { path: own.clone(), ..whole });
         settings.protected = vec![casts, own];
@@ -243,7 +243,7 @@ async fn nothing_in_an_inbox_of_casts_is_replaced() {
         assert_eq!(fs::read(there(path)).unwrap(), b"x", "{path}");
     }
     assert!(there("a/empty").is_dir());
-    // New files are taken, and directories that are there keep their modes.
+    // New files are accepted, and existing directories keep their modes.
     for (path, into) in [("set", "/a/casts"), ("casts", "/a")] {
         let totals = pair.send(request(path, into)).await;
         assert_eq!(totals.outcome, Outcome::Complete, "{path}: {}", pair.said());
@@ -251,7 +251,7 @@ async fn nothing_in_an_inbox_of_casts_is_replaced() {
         assert_eq!(kept & 0o777, 0o755, "{path}");
     }
     assert!(there("a/casts/set/new").exists());
-    // Beside it replacements are allowed.
+    // Outside of it replacements are allowed.
     for path in ["small", "large", "link"] {
         assert_eq!(pair.send(request(path, "")).await.outcome, Outcome::Complete, "{path}");
         assert_ne!(fs::read(there(path)).unwrap(), b"x", "{path}");
@@ -281,7 +281,7 @@ async fn a_read_only_directory_keeps_its_mode() {
     assert!(there.join("gone").exists());
 }
 
-/// `nobody`, by custom.
+/// `nobody`, by convention.
 const NOBODY: u32 = 65534;
 
 #[tokio::test]
@@ -297,7 +297,7 @@ async fn a_second_call_writes_into_read_only_directories_that_are_sent() {
     let chmod =
         |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
-    // The second is not sent whole.
+    // The second one is not sent whole.
     for length in [3, 3 << 20] {
         for (source, into) in [("d/", "/t"), ("d", "/t")] {
             let pair = Pair::of(Node::lenient(1).await).await;

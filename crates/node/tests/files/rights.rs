@@ -1,4 +1,4 @@
-//! Who may read what: nobody but those who are named, and nothing but what is offered.
+//! Read rights: only named members can read, and only offered directories.
 
 use crate::scene::{Node, introduce, list, name, names, signed, the_file, three};
 use std::{os::unix::fs::symlink, path::PathBuf};
@@ -13,7 +13,7 @@ use thalweg_wire::{
     object::{Failure, FilePath, FileRef, ReadRequest, Request},
 };
 
-/// What a read of this file gives.
+/// The refusal of a read of this file.
 async fn refused(node: &Node, from: &Node, file: FileRef) -> Failure {
     let mut remote = node.open(from, &[]).await;
     let mut got = Vec::new();
@@ -43,18 +43,18 @@ async fn only_members_that_are_named_see_anything() {
     let mut remote = others[2].open(&one, &[]).await;
     let (entries, failures) = list(&mut remote, &[&root, &one.root("/none")], &[]).await;
     assert!(entries.is_empty(), "{entries:?}");
-    // What is there and what is not look the same to it.
+    // Existing and missing files look the same to it.
     assert!(failures.iter().all(|(_, why)| why.contains("does not offer")), "{failures:?}");
     assert_eq!(failures.len(), 2);
     let why = refused(&others[2], &one, file.clone()).await;
     assert!(matches!(why, Failure::NotOffered(_)), "{why:?}");
-    // Neither by its hash.
+    // Nor can it be read by its hash.
     let hashes = remote.check(vec![file]).await.unwrap();
     assert!(hashes[0].is_err());
 }
 
 #[tokio::test]
-async fn nothing_leads_out_of_what_is_offered() {
+async fn nothing_leads_out_of_the_offered_directories() {
     let [one, _two, three] = three().await;
     std::fs::write(one.dir.path().join("secret"), b"secret").unwrap();
     one.put("in/file", b"inside");
@@ -64,7 +64,7 @@ async fn nothing_leads_out_of_what_is_offered() {
     symlink("loop", one.data.join("loop")).unwrap();
     symlink("/proc/self/root", one.data.join("magic")).unwrap();
     let mut remote = three.open(&one, &[]).await;
-    // Links are listed as such, and what is behind them is not.
+    // Links are listed as links, and their targets are not.
     let (entries, failures) = list(&mut remote, &[&one.root("/")], &[]).await;
     assert_eq!(
         names(&entries),
@@ -100,7 +100,7 @@ async fn nothing_leads_out_of_what_is_offered() {
     }
     let (_, failures) = list(&mut remote, &[b"/etc/passwd", b"etc", b""], &[]).await;
     assert!(failures.iter().all(|(_, why)| why.contains("does not offer")), "{failures:?}");
-    // A link that stays inside is followed where it is asked for with a `/`.
+    // A link that stays inside is followed if it is requested with a final `/`.
     let (entries, _) = list(&mut remote, &[&one.root("/within/")], &[]).await;
     assert_eq!(names(&entries), ["", "file"]);
 }
@@ -111,7 +111,7 @@ async fn revocation_cuts_a_transfer_and_keeps_the_member_out() {
     one.put("file", &vec![7; 50_000_000]);
     let mut remote = three.open(&one, &[]).await;
     let file = the_file(&mut remote, &one.root("/file")).await;
-    // Asked for and not read: the sender waits.
+    // Requested but not read, so that the sender waits.
     let read = ReadRequest { file: file.clone(), from: 0, bytes: 50_000_000 };
     remote.ask(&Request::Read(read.clone())).await.unwrap();
     let roster = signed(9, vec![one.member(), two.member()]);
@@ -122,7 +122,7 @@ async fn revocation_cuts_a_transfer_and_keeps_the_member_out() {
     assert!(matches!(remote.receive(0, &mut got).await, Err(RemoteError::Lost { .. })));
     assert!(got.len() < 50_000_000);
     assert!(matches!(remote.read(read, &mut got).await, Err(RemoteError::Lost { .. })));
-    // It is not let in again: that shows at the first answer.
+    // The member is not admitted again, which shows at the first answer.
     let again = async {
         let mut remote =
             Remote::open(&three.dialer(), &name(1), &[]).await.map_err(|e| e.to_string())?;

@@ -39,9 +39,9 @@ pub struct Node {
     pub n: u8,
     pub at: SocketAddr,
     pub membership: Membership,
-    /// What it offers.
+    /// The directory that it offers.
     pub data: PathBuf,
-    /// Where it accepts files.
+    /// The directory where it accepts files.
     pub inbox: PathBuf,
     pub dir: TempDir,
     log: Receiver<Event>,
@@ -49,23 +49,23 @@ pub struct Node {
 }
 
 impl Node {
-    /// One that offers `data` to these, and accepts files of theirs into `inbox`.
+    /// Starts a node that offers `data` to these members, and accepts files of theirs into `inbox`.
     pub async fn start(n: u8, whom: &[&str]) -> Self {
         Self::limited(n, whom, 8).await
     }
 
-    /// The same, with so many channels at a time.
+    /// The same, with this many channels at a time.
     pub async fn limited(n: u8, whom: &[&str], max_channels: usize) -> Self {
         Self::with(n, whom, AcceptPlace::default(), max_channels).await
     }
 
-    /// One that lets all replace and remove what is in its inbox.
+    /// A node that lets all members replace and remove what is in its inbox.
     pub async fn lenient(n: u8) -> Self {
         let accept = AcceptPlace { replace: true, remove: true, ..AcceptPlace::default() };
         Self::with(n, &["*"], accept, 8).await
     }
 
-    /// One whose inbox all may use by these rights.
+    /// A node whose inbox all members may use with these rights.
     pub async fn accepting(n: u8, accept: AcceptPlace) -> Self {
         Self::with(n, &["*"], accept, 8).await
     }
@@ -130,7 +130,7 @@ impl Node {
         Self::serving(n, Arc::new(files), dir, membership, (log, queue)).await
     }
 
-    /// One that says what a test wants it to.
+    /// A node that sends what a test specifies.
     pub async fn scripted(n: u8, script: Script) -> Self {
         let dir = TempDir::new().unwrap();
         let membership = membership();
@@ -167,30 +167,30 @@ impl Node {
         Member { tags: [format!("tag{}", self.n).parse().unwrap()].into(), ..member }
     }
 
-    /// Puts a file into what is offered.
+    /// Puts a file into the offered directory.
     pub fn put(&self, path: &str, bytes: &[u8]) {
         let path = self.data.join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, bytes).unwrap();
     }
 
-    /// The absolute path, as a root to ask for.
+    /// The absolute path, as a root of a request.
     pub fn root(&self, below: &str) -> Vec<u8> {
         [self.data.as_os_str().as_bytes(), below.as_bytes()].concat()
     }
 
-    /// Opens others' files as this host's command line.
+    /// Opens files of others as this host's command line.
     pub fn dialer(&self) -> MemberDialer {
         dialer(self.n, &key(self.n + 100), &self.membership)
     }
 
-    /// The files of `to`, by these relays.
+    /// Opens the files of `to`, through these relays.
     pub async fn open(&self, to: &Self, via: &[&Self]) -> Remote {
         let via: Vec<Name> = via.iter().map(|node| name(node.n)).collect();
         Remote::open(&self.dialer(), &name(to.n), &via).await.unwrap()
     }
 
-    /// The next line of its log that has this text.
+    /// The next line of its log that contains this text.
     pub async fn line(&self, text: &str) -> String {
         loop {
             match self.log.try_recv() {
@@ -217,7 +217,7 @@ impl MemberService for Script {
         let said = self.0.clone();
         Box::pin(async move {
             let mut head = [0; 4];
-            // However a connection ends, it is what this node does.
+            // However a connection ends, that is what this node does.
             while channel.read_exact(&mut head).await.is_ok() {
                 let mut body = vec![0; u32::from_be_bytes(head) as usize];
                 _ = channel.read_exact(&mut body).await;
@@ -232,7 +232,7 @@ impl MemberService for Script {
     }
 }
 
-/// Shows all nodes the roster of them.
+/// Gives all nodes a roster of them.
 pub fn introduce(nodes: &[&Node]) {
     let signed = signed(nodes.len() as u64, nodes.iter().map(|node| node.member()).collect());
     for node in nodes {
@@ -240,7 +240,7 @@ pub fn introduce(nodes: &[&Node]) {
     }
 }
 
-/// `n1` that offers its files to all, `n2`, `n3`.
+/// `n1`, which offers its files to all, `n2` and `n3`.
 pub async fn three() -> [Node; 3] {
     let nodes =
         [Node::start(1, &["*"]).await, Node::start(2, &[]).await, Node::start(3, &[]).await];
@@ -248,7 +248,7 @@ pub async fn three() -> [Node; 3] {
     nodes
 }
 
-/// What is at `roots`, in the order of the paths, and what could not be read.
+/// The entries at `roots`, in the order of paths, and the failures.
 pub async fn list(
     remote: &mut Remote,
     roots: &[&[u8]],
@@ -259,7 +259,7 @@ pub async fn list(
     let mut entries = Vec::new();
     let request = ListRequest { roots, exclude };
     let failures = remote.list(request, |part| entries.extend(part)).await.unwrap();
-    // Parents come first, whatever the order else.
+    // Parents come first, whatever the order is otherwise.
     for (i, entry) in entries.iter().enumerate() {
         let path = Path::new(std::ffi::OsStr::from_bytes(entry.path.as_bytes()));
         let parent = path.parent().map(|p| p.as_os_str().as_bytes());
@@ -274,7 +274,7 @@ pub async fn list(
     (entries, failures.into_iter().map(|(path, why)| (path, why.to_string())).collect())
 }
 
-/// The names of entries.
+/// The paths of entries.
 pub fn names(entries: &[Entry]) -> Vec<String> {
     entries.iter().map(|entry| entry.path.to_string()).collect()
 }

@@ -1,4 +1,4 @@
-//! Files that are left at another node.
+//! Files that are stored at another node.
 
 use crate::scene::{Node, introduce};
 use bytes::Bytes;
@@ -29,7 +29,7 @@ fn entry(path: &str, size: u64) -> Entry {
     }
 }
 
-/// `n1` that accepts files, `n2` that sends, and a channel from it.
+/// `n1`, which accepts files, `n2`, which sends, and a channel from it.
 async fn pair(whom: &[&str]) -> (Node, Node, Remote, Vec<u8>) {
     let (one, two) = (Node::start(1, whom).await, Node::start(2, &[]).await);
     introduce(&[&one, &two]);
@@ -52,14 +52,14 @@ fn refused<T: std::fmt::Debug>(result: Result<T, RemoteError>) -> Failure {
 }
 
 #[tokio::test]
-async fn a_file_in_parts_has_its_name_once_all_are_there() {
+async fn a_file_gets_its_name_when_all_its_parts_have_arrived() {
     let (one, two, mut remote, into) = pair(&["n2"]).await;
     let content = noise(5_000_000);
     let file = entry("new/dir/file", 5_000_000);
     let path = one.inbox.join("new/dir/file");
     let part = |from: usize, to: usize| Bytes::copy_from_slice(&content[from..to]);
     assert_eq!(remote.held(&into, &file).await.unwrap(), []);
-    // The second part first, by another channel.
+    // The second part first, over another channel.
     let mut other = two.open(&one, &[]).await;
     other.store(&into, &file, 4_000_000, &content[4_000_000..]).await.unwrap();
     assert_eq!(remote.held(&into, &file).await.unwrap(), only(4_000_000..5_000_000));
@@ -73,20 +73,20 @@ async fn a_file_in_parts_has_its_name_once_all_are_there() {
     assert_eq!(found.mode() & 0o7777, 0o640, "no bits that give somebody's rights");
     assert_eq!(found.mtime_nsec() + found.mtime() * 1_000_000_000, MODIFIED);
     assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing is left");
-    // Once more: it is there.
+    // Another call finds the file there.
     assert_eq!(remote.held(&into, &file).await.unwrap(), only(0..5_000_000));
     remote.store(&into, &file, 0, &content[..9]).await.unwrap();
 }
 
 #[tokio::test]
-async fn an_empty_file_is_one_part_of_none() {
+async fn an_empty_file_is_one_part_without_bytes() {
     let (one, _two, mut remote, into) = pair(&["*"]).await;
     remote.store(&into, &entry("empty", 0), 0, b"").await.unwrap();
     assert_eq!(std::fs::metadata(one.inbox.join("empty")).unwrap().len(), 0);
 }
 
 #[tokio::test]
-async fn what_was_stored_outlives_the_channel() {
+async fn stored_parts_outlive_the_channel() {
     let (one, two, mut remote, into) = pair(&["*"]).await;
     let content = noise(100_000);
     let file = entry("file", 100_000);
@@ -94,7 +94,7 @@ async fn what_was_stored_outlives_the_channel() {
     remote.close().await;
     one.line("event=files").await;
     let mut remote = two.open(&one, &[]).await;
-    // Its part is written out after the channel's end.
+    // Its part is written out after the end of the channel.
     while remote.held(&into, &file).await.unwrap() != only(10_000..60_000) {
         tokio::task::yield_now().await;
     }
@@ -113,7 +113,7 @@ async fn an_interrupted_file_continues_where_only_its_rest_fits() {
     let into = one.inbox.as_os_str().as_bytes().to_vec();
     let (content, file) = (noise(1_000_000), entry("file", 1_000_000));
     let mut remote = two.open(&one, &[]).await;
-    // A piece that is sent again takes no further room.
+    // A piece that is sent again takes no more space.
     for _ in 0..4 {
         remote.store(&into, &file, 0, &content[..500_000]).await.unwrap();
     }
@@ -127,7 +127,7 @@ async fn an_interrupted_file_continues_where_only_its_rest_fits() {
     assert!(std::fs::read(one.inbox.join("file")).unwrap() == content);
 }
 
-/// A lower bound, or a tree that local programs made, must not end its updates.
+/// A lowered bound, or a tree that local programs made, must not prevent its updates.
 #[tokio::test]
 async fn directories_that_exist_may_be_deeper_than_new_ones() {
     let limits = Limits { max_depth: 2, ..Limits::default() };
@@ -154,7 +154,7 @@ async fn directories_that_exist_may_be_deeper_than_new_ones() {
 }
 
 #[tokio::test]
-async fn nothing_that_is_there_is_replaced() {
+async fn existing_files_are_not_replaced() {
     let (one, _two, mut remote, into) = pair(&["*"]).await;
     std::fs::write(one.inbox.join("file"), b"kept").unwrap();
     let why = refused(remote.store(&into, &entry("file", 4), 0, b"new!").await);
@@ -163,7 +163,7 @@ async fn nothing_that_is_there_is_replaced() {
 }
 
 #[tokio::test]
-async fn files_come_only_from_whom_and_to_where_the_settings_say() {
+async fn files_are_accepted_only_from_and_into_what_the_settings_name() {
     let (one, _two, mut remote, into) = pair(&["n7"]).await;
     let not_offered = |why: Failure| assert!(matches!(why, Failure::NotOffered(_)), "{why:?}");
     not_offered(refused(remote.store(&into, &entry("file", 1), 0, b"1").await));
@@ -174,7 +174,7 @@ async fn files_come_only_from_whom_and_to_where_the_settings_say() {
     not_offered(refused(remote.store(data, &entry("file", 1), 0, b"1").await));
     let up = [&into[..], b"/.."].concat();
     not_offered(refused(remote.store(&up, &entry("file", 1), 0, b"1").await));
-    // By a link out of it neither.
+    // Nor through a link that leads out of it.
     std::os::unix::fs::symlink(&two.data, two.inbox.join("link")).unwrap();
     let why = refused(remote.store(&into, &entry("link/file", 1), 0, b"1").await);
     assert!(why.to_string().contains("irectory") || why.to_string().contains("link"), "{why}");
@@ -182,11 +182,11 @@ async fn files_come_only_from_whom_and_to_where_the_settings_say() {
     assert!(why.to_string().contains("name"), "{why}");
     assert_eq!(std::fs::read_dir(&two.data).unwrap().count(), 0);
     assert_eq!(std::fs::read_dir(&one.inbox).unwrap().count(), 0);
-    // The channel goes on after all of it.
+    // The channel continues after all of that.
     remote.store(&into, &entry("file", 1), 0, b"1").await.unwrap();
 }
 
-/// One range; an array of one reads like a typing mistake to clippy.
+/// One range; clippy takes an array of one range for a mistake.
 fn only(range: std::ops::Range<u64>) -> Vec<std::ops::Range<u64>> {
     std::iter::once(range).collect()
 }

@@ -1,11 +1,11 @@
-//! All of the data comes, whole.
+//! All of the data arrives, whole.
 
 use crate::scene::{Scene, bytes, collect};
 use std::time::Duration;
 use thalweg_gather::{Event, fluid::Outcome};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_and_many_small_files_come_directly_and_by_the_relay() {
+async fn large_and_many_small_files_arrive_directly_and_through_the_relay() {
     let scene = Scene::new().await;
     scene.node(0).put("large", &bytes(20_000_003, 1));
     for n in 0..1_500 {
@@ -20,7 +20,7 @@ async fn large_and_many_small_files_come_directly_and_by_the_relay() {
     let by_relay = |event: &Event| matches!(event, Event::WayOpened { via, .. } if via.len() == 1);
     let directly = |event: &Event| matches!(event, Event::WayOpened { via, .. } if via.is_empty());
     assert!(scene.events.has(by_relay) && scene.events.has(directly));
-    // A copy at the very end may come twice, no more.
+    // A copy at the very end may arrive twice, but no more.
     let all: u64 = inventory.amounts(4).iter().sum();
     assert!(land.came() >= all && land.came() <= all + (8 << 20), "{} of {all}", land.came());
 }
@@ -34,7 +34,7 @@ async fn nothing_to_fetch_is_done_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_changed_is_given_up_and_the_others_come() {
+async fn a_changed_file_is_given_up_and_the_others_arrive() {
     let scene = Scene::new().await;
     for path in ["a", "b", "c"] {
         scene.node(0).put(path, &bytes(300_000, 7));
@@ -54,7 +54,7 @@ async fn a_file_that_changed_is_given_up_and_the_others_come() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wish_to_end_is_heard_while_nothing_moves() {
+async fn a_request_to_stop_is_noticed_while_nothing_moves() {
     let scene = Scene::new().await;
     scene.node(0).put("large", &bytes(20_000_000, 1));
     let inventory = scene.inventory().await;

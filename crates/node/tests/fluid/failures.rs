@@ -1,4 +1,4 @@
-//! Who fails costs only its own data.
+//! A failing node costs only its own data.
 
 use crate::scene::{Scene, bytes, collect};
 use thalweg_gather::Event;

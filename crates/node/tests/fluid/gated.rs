@@ -1,4 +1,4 @@
-//! A landing in memory that can hold its breath.
+//! A landing in memory that can be stopped.
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -12,7 +12,7 @@ use thalweg_files::{
 };
 use tokio::sync::watch;
 
-/// Files in memory; after `gate` bytes nothing more is taken until it is opened.
+/// Files in memory; after `gate` bytes nothing more is accepted until the gate is opened.
 #[derive(Debug)]
 pub struct Gated {
     files: Mutex<Vec<Vec<u8>>>,
@@ -24,7 +24,7 @@ pub struct Gated {
 }
 
 impl Gated {
-    /// Files of these sizes, nothing of which is here.
+    /// Creates empty files of these sizes.
     pub fn new(sizes: impl Iterator<Item = u64>, gate: u64) -> Self {
         Self {
             files: Mutex::new(sizes.map(|size| vec![0; size as usize]).collect()),
@@ -36,7 +36,7 @@ impl Gated {
         }
     }
 
-    /// Until the gate is reached.
+    /// Waits until the gate is reached.
     pub async fn reached(&self) {
         self.reached.subscribe().wait_for(|reached| *reached).await.unwrap();
     }

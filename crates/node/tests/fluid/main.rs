@@ -1,5 +1,4 @@
-//! The fluid plan carried out by real daemons on loopback: two sources, a relay, and this host as the
-//! destination.
+//! The fluid plan carried out by real daemons on loopback: two sources, a relay, and this host as the destination.
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 

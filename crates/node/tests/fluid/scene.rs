@@ -19,7 +19,7 @@ use thalweg_units::Rate;
 use thalweg_wire::object::{FileRef, Kind};
 use tokio::runtime::{Builder, Runtime};
 
-/// Events, as they come.
+/// Events, in order.
 #[derive(Debug, Default)]
 pub struct Events(Mutex<Vec<Event>>);
 
@@ -35,7 +35,7 @@ impl Events {
     }
 }
 
-/// Each node has a runtime of its own, so that it can be killed with all it does.
+/// Each node has a runtime of its own, so that it can be killed with all its tasks.
 pub struct Scene {
     nodes: [Node; 4],
     runtimes: [Option<Runtime>; 4],
@@ -54,7 +54,7 @@ async fn start(n: u8, whom: &'static [&'static str]) -> (Node, Option<Runtime>) 
     (node, Some(runtime))
 }
 
-/// Bytes that repeat nowhere near.
+/// Bytes without near repetitions.
 pub fn bytes(length: usize, seed: u64) -> Vec<u8> {
     let mut out = vec![0; length];
     blake3::Hasher::new().update(&seed.to_be_bytes()).finalize_xof().fill(&mut out);
@@ -100,13 +100,13 @@ impl Scene {
         Inventory { files }
     }
 
-    /// A landing for it all.
+    /// A landing for the whole inventory.
     pub fn land(inventory: &Inventory, gate: u64) -> Arc<Gated> {
         let sizes = inventory.files.iter().map(|wanted| wanted.file.snapshot.size);
         Arc::new(Gated::new(sizes, gate))
     }
 
-    /// What a collection needs; the first source's own leg is said to be slow, the relay's not.
+    /// The context of a collection, in which the first source's own leg is given as slow, and the relay's not.
     pub fn errand(&self, inventory: Inventory, land: Arc<Gated>) -> Errand {
         let mut rates = Graph::new(4);
         for (from, to, mbps) in [(0, 3, 100.0), (0, 2, 300.0), (2, 3, 300.0), (1, 3, 400.0)] {
@@ -129,7 +129,7 @@ impl Scene {
         }
     }
 
-    /// That all files of these sources are here, as they are there.
+    /// Checks that all files of these sources are here, as they are there.
     pub fn check(&self, sources: &[usize], inventory: &Inventory, land: &Gated) {
         for (number, wanted) in inventory.files.iter().enumerate() {
             let source = wanted.source as usize;
@@ -142,7 +142,7 @@ impl Scene {
     }
 }
 
-/// Quick to decide, so that tests are quick.
+/// Settings that decide quickly, so that tests are short.
 pub fn settings() -> Settings {
     Settings {
         interval: Some(Duration::from_millis(100)),

@@ -1,4 +1,4 @@
-//! Overlays on machines that are not calm: what they find is taken all the same, and held against nothing.
+//! Overlays on machines that may not be calm: their results are accepted nevertheless, and compared with nothing.
 
 use std::{
     sync::{
@@ -15,7 +15,7 @@ use thalweg_probe::{
 use thalweg_units::{NodeId, Rate};
 use thalweg_wire::mesh::Name;
 
-/// A host that keeps gaps, whatever the machine of this test does; slow enough for it.
+/// A host that keeps gaps, whatever machine the test runs on; slow enough for any.
 pub fn calm() -> Calibration {
     let us = Duration::from_micros;
     Calibration {
@@ -27,18 +27,18 @@ pub fn calm() -> Calibration {
     }
 }
 
-/// An overlay that hardly waits, and takes what this machine can tell.
+/// An overlay with short pauses that accepts whatever this machine can measure.
 pub fn quick() -> OverlayRun {
     let pause = Duration::from_millis(20);
     OverlayRun { pause, accepts_busy: true, ..OverlayRun::default() }
 }
 
-/// Counts of a carrier, without one.
+/// A carrier's counters, without a carrier.
 #[derive(Debug)]
 pub struct Sends(Name, AtomicU64);
 
 impl Sends {
-    /// To this member.
+    /// Bytes sent to this member.
     pub fn to(name: Name) -> Self {
         Self(name, AtomicU64::new(0))
     }

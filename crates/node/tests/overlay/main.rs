@@ -1,4 +1,4 @@
-//! The measurement overlay: two nodes on loopback, and an oracle that hears what the one found.
+//! The measurement overlay: two nodes on loopback, and an oracle that gets the results of one of them.
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
@@ -16,7 +16,7 @@ use thalweg_measure::overlay::OverlaySettings;
 use thalweg_probe::overlay::OverlayRun;
 use thalweg_wire::mesh::measure::Probed;
 
-/// What the oracle hears of trains.
+/// What trains reported to the oracle.
 async fn heard(scene: &Scene) -> Probed {
     loop {
         if let Some(probed) = scene.oracle.report().await.probed.pop() {
@@ -26,13 +26,13 @@ async fn heard(scene: &Scene) -> Probed {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_that_is_used_is_measured_and_the_oracle_told() {
+async fn a_link_in_use_is_measured_and_reported_to_the_oracle() {
     let scene = Scene::start(Host::Uses, calm(), quick()).await;
     let found = heard(&scene).await;
     println!("{found:?}\n{}", scene.counts.report());
     assert_eq!(found.to, members::name(1));
     assert!(found.id > 0 && found.high_bps >= found.low_bps && found.high_bps > 0.0);
-    // Pathload's trains: a range of a used link wants them.
+    // Pathload's trains, because a link in use needs a range.
     assert!(found.bytes > 10_000, "{found:?}");
     let spent = PER_DAY - scene.purse.left().as_bytes();
     assert!(spent >= found.bytes, "{spent} of the day's bytes were paid");
@@ -42,15 +42,15 @@ async fn a_link_that_is_used_is_measured_and_the_oracle_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_daemon_serves_makes_a_link_used() {
-    // A link without traffic has no share of the bytes, and is not measured.
+async fn a_link_over_which_the_daemon_serves_files_is_in_use() {
+    // A link without traffic gets no share of the bytes, and is not measured.
     let core = OverlaySettings { share: 0.0, ..OverlaySettings::default() };
     let scene = Scene::start(Host::Serves, calm(), OverlayRun { core, ..quick() }).await;
     scene.until_by("Trains").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn links_without_traffic_are_looked_at_as_well() {
+async fn links_without_traffic_are_measured_as_well() {
     let scene = Scene::start(Host::Idles, calm(), quick()).await;
     assert_eq!(heard(&scene).await.to, members::name(1));
 }
@@ -65,7 +65,7 @@ async fn a_host_that_is_not_calm_sends_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_gone_is_a_failure_and_costs_nothing() {
+async fn an_absent_member_is_a_failure_and_costs_nothing() {
     let mut scene = Scene::start(Host::Uses, calm(), quick()).await;
     scene.far_leaves().await;
     scene.until("it failed", |report| report["failed"].as_u64() >= Some(1)).await;

@@ -1,4 +1,4 @@
-//! `n0`, whose overlay runs, `n1`, to which its links lead, and the oracle that `n0` tells.
+//! `n0`, which runs the overlay; `n1`, to which its links lead; and the oracle to which `n0` reports.
 
 pub use crate::{
     calm::{Sends, calm, quick},
@@ -40,27 +40,27 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Whatever is waited for comes sooner, on the busiest machine.
+/// Longer than any wait on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A day's bytes.
+/// The bytes of a day.
 pub const PER_DAY: u64 = 1 << 34;
 
-/// One that does not.
+/// A host that does not keep gaps.
 pub fn busy() -> Calibration {
     let gap_error = [Duration::from_micros(300), Duration::from_millis(7)];
     Calibration { gap_error, honest: Rate::ZERO, is_valid: false, ..calm() }
 }
 
-/// No oracle orders anything here.
+/// The oracle orders nothing here.
 pub fn signed_ticket(_: u64, _: u8, _: u8) -> String {
     unreachable!("nothing is ordered")
 }
 
-/// What programs of `n0` do.
+/// What `n0` does.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Host {
-    /// They send to `n1` by the carrier.
+    /// Its programs send to `n1` over the carrier.
     Uses,
     /// Its daemon serves `n1` files.
     Serves,
@@ -68,7 +68,7 @@ pub enum Host {
     Idles,
 }
 
-/// Serves each channel a megabyte.
+/// Serves a megabyte on each channel.
 #[derive(Debug)]
 struct Pours;
 
@@ -82,7 +82,7 @@ impl MemberService for Pours {
         Box::pin(async move {
             channel.write_all(&[7; POURED]).await.unwrap();
             channel.shutdown().await.unwrap();
-            // Its end is the word that all has come.
+            // The end of the channel shows that all bytes have arrived.
             _ = channel.read_u8().await;
         })
     }
@@ -91,7 +91,7 @@ impl MemberService for Pours {
 /// Bytes that `n0` serves.
 const POURED: usize = 1_000_000;
 
-/// Has `n0` serve `n1`, again and again.
+/// Makes `n0` serve `n1`, again and again.
 async fn fetch_often(dialer: MemberDialer) {
     loop {
         let mut channel = dialer.channel(&name(0), &[], Protocol::Object).await.unwrap();
@@ -101,12 +101,12 @@ async fn fetch_often(dialer: MemberDialer) {
     }
 }
 
-/// All of it; it ends when it is dropped.
+/// The whole scene; it ends when it is dropped.
 pub struct Scene {
     pub oracle: Fake,
     pub counts: OverlayCounts,
     pub purse: Arc<Purse>,
-    /// How the overlay has measured, in its own words.
+    /// The methods of the overlay's measurements, by their names in the log.
     hows: Arc<Mutex<Vec<String>>>,
     far: JoinSet<()>,
     _tasks: JoinSet<()>,
@@ -114,7 +114,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// With both hosts as calibrated so.
+    /// Starts both hosts with this calibration.
     pub async fn start(host: Host, is: Calibration, run: OverlayRun) -> Self {
         let (dirs, oracle) =
             ([TempDir::new().unwrap(), TempDir::new().unwrap()], Fake::start().await);
@@ -123,7 +123,7 @@ impl Scene {
         let (log, told) = Log::to_queue();
         let hows = Arc::<Mutex<Vec<String>>>::default();
         let noted = Arc::clone(&hows);
-        // What went wrong is in the output of a test that failed.
+        // The output of a failed test shows what went wrong.
         std::thread::spawn(move || {
             for event in told {
                 println!("{event:?}");
@@ -160,19 +160,19 @@ impl Scene {
         Self { oracle, counts, purse, hows, far, _tasks: tasks, _dirs: dirs }
     }
 
-    /// `n1` is gone.
+    /// Stops `n1`.
     pub async fn far_leaves(&mut self) {
         self.far.shutdown().await;
     }
 
-    /// Waits until a link was measured so.
+    /// Waits until a link was measured with this method.
     pub async fn until_by(&self, how: &str) {
         let word = format!("how={how}");
         let was = |line: &String| line.contains(&word) && line.contains("bps=");
         self.until(how, |_| self.hows.lock().unwrap().iter().any(was)).await;
     }
 
-    /// Waits until the counts are so.
+    /// Waits until `is_so` holds for the counters.
     pub async fn until(&self, what: &str, is_so: impl Fn(&serde_json::Value) -> bool) {
         let waits = async {
             while !is_so(&self.counts.report()) {
@@ -184,7 +184,7 @@ impl Scene {
     }
 }
 
-/// A daemon that takes trains.
+/// A daemon that accepts trains.
 async fn serve(
     n: u8,
     (membership, legs): (&Membership, Option<Legs>),

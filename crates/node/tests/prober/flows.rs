@@ -1,4 +1,4 @@
-//! Senders that do otherwise than agreed.
+//! Senders that violate the protocol.
 
 use crate::scene::{Node, Set, introduce, key, signed, signed_ticket};
 use std::{
@@ -36,7 +36,7 @@ pub async fn read<M: Message>(from: &mut (impl AsyncRead + Unpin)) -> io::Result
 /// Numbers of orders, each used once.
 static ORDER: AtomicU64 = AtomicU64::new(1000);
 
-/// What the node says to a hello of node `seed` with an order of its own, and the channel.
+/// The node's answer to a hello of node `seed` with an order of its own, and the channel.
 pub async fn greet(node: &Node, seed: u8, limits: Limits) -> (Answer, Channel<TcpStream>) {
     let order = ORDER.fetch_add(1, Ordering::Relaxed);
     show(node, seed, &signed_ticket(order, seed, node.n), limits).await
@@ -73,7 +73,7 @@ async fn two() -> (Node, Node) {
 }
 
 #[tokio::test]
-async fn only_members_daemons_measure() {
+async fn only_the_daemons_of_members_may_measure() {
     let (one, _two) = two().await;
     // A stranger, and the key of a member's command line.
     for seed in [77, 102] {
@@ -84,7 +84,7 @@ async fn only_members_daemons_measure() {
 }
 
 #[tokio::test]
-async fn whatever_is_asked_for_the_nodes_own_bounds_hold() {
+async fn the_nodes_own_bounds_apply_whatever_is_asked_for() {
     let poor = Set { per_day: 1_000_000, ..Set::default() };
     let rich = Set { per_day: u64::MAX, ..Set::default() };
     let (one, two) = (Node::start(1, poor).await, Node::start(2, rich).await);
@@ -97,7 +97,7 @@ async fn whatever_is_asked_for_the_nodes_own_bounds_hold() {
     assert_eq!(answer, Answer::Accepted(Limits { bytes: 1_000_000, millis }));
     let (tcp, _) = cut_over(channel).await.unwrap();
     let (mut hear, mut pour) = tcp.into_split();
-    // It pours on and on, whatever the receiver says.
+    // It goes on sending, whatever the receiver says.
     let pouring = tokio::spawn(async move { while pour.write_all(&[7; 65536]).await.is_ok() {} });
     let verdict = async {
         loop {
@@ -121,7 +121,7 @@ async fn a_second_flow_is_refused_while_one_is_under_way() {
     assert!(matches!(first, Answer::Accepted(_)), "{first:?}");
     let (second, _) = greet(&one, 2, ALL).await;
     assert_eq!(second, Answer::Refused(Refusal::Busy));
-    // The place is free again once the first has gone.
+    // The permit is free again once the first flow has gone.
     drop(held);
     one.line("event=measured_by").await;
     while let (Answer::Refused(_), _) = greet(&one, 2, ALL).await {}
@@ -141,7 +141,7 @@ async fn revocation_cuts_a_flow() {
 }
 
 #[tokio::test]
-async fn little_bytes_and_an_early_end_get_a_verdict_of_what_came() {
+async fn a_short_flow_gets_a_verdict_on_what_arrived() {
     let (one, _two) = two().await;
     let (_, channel) = greet(&one, 2, ALL).await;
     let (mut tcp, _) = cut_over(channel).await.unwrap();
@@ -151,7 +151,7 @@ async fn little_bytes_and_an_early_end_get_a_verdict_of_what_came() {
     assert_eq!((told.bytes, told.steady), (1000, false));
     one.line("bytes=1000").await;
     assert_eq!(one.spent(), 1000);
-    // One that sends nothing at all.
+    // A flow without any bytes.
     let (_, channel) = greet(&one, 2, ALL).await;
     let (mut tcp, _) = cut_over(channel).await.unwrap();
     tcp.shutdown().await.unwrap();
@@ -160,7 +160,7 @@ async fn little_bytes_and_an_early_end_get_a_verdict_of_what_came() {
 }
 
 #[tokio::test]
-async fn a_hello_that_is_none_ends_the_channel() {
+async fn an_invalid_hello_ends_the_channel() {
     let (one, _two) = two().await;
     let mut channel = channel(&one, 2).await;
     channel.write_all(&[0xff; 300]).await.unwrap();

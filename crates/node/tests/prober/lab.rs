@@ -1,4 +1,4 @@
-//! Over an emulated link, against what another tool finds there.
+//! A measurement over an emulated link, compared with the result of another tool.
 
 use crate::{
     oracle::Fake,
@@ -29,8 +29,8 @@ to = "b"
 links = ["there"]
 "#;
 
-/// The lab; where none is possible `None`, with the reason printed. CI must be able to, unless
-/// THALWEG_SKIP is set.
+/// The lab; `None`, with the reason printed, if there cannot be one. In CI there must be one, unless THALWEG_SKIP is
+/// set.
 fn lab() -> Option<Lab> {
     let open = fs::File::options().read(true).write(true).open("/dev/net/tun");
     let started = match open {
@@ -46,11 +46,11 @@ fn lab() -> Option<Lab> {
         .ok()
 }
 
-/// Says to this test, run inside the lab, which of its hosts it is.
+/// Tells this test, when it runs inside the lab, which of its hosts it is.
 const PART: &str = "THALWEG_TEST_PART";
 const NAME: &str = "lab::a_measured_rate_is_what_a_long_flow_reaches";
 
-/// Where `n2` listens in its host.
+/// The port of `n2` on its host.
 const PORT: u16 = 7373;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,12 +82,12 @@ async fn a_measured_rate_is_what_a_long_flow_reaches() {
     };
     let (bps, took) = (number("bps="), number("took="));
     println!("measured {bps:.0} bit/s in {took:.2} s; the long flow reached {truth:.0}");
-    // 10 % is the aim; a busy machine's emulator is late.
+    // The aim is 10 %; the emulator is late on a busy machine.
     assert!((bps / truth - 1.0).abs() <= 0.2, "{bps} and {truth}");
     assert!(bps < 20e6, "more than the link carries: {bps}");
 }
 
-/// The goodput of five seconds after the first of six, bit/s.
+/// The goodput of the last five of six seconds, bit/s.
 fn truth(lab: &Lab) -> f64 {
     let mut sink = lab.tool("b", &["tcp-sink", "--listen", "[::]:0", "--sessions", "1"]);
     let mut sink = sink.stdout(Stdio::piped()).spawn().unwrap();
@@ -112,7 +112,7 @@ fn everywhere() -> SocketAddr {
 
 async fn receive() {
     let node = Node::start(2, Set { listen: everywhere(), ..Set::default() }).await;
-    // The receiver need not know where the sender is.
+    // The receiver need not know the sender's address.
     node.membership.offer(&signed(1, vec![member(1, everywhere()), node.member()])).unwrap();
     println!("ready");
     std::future::pending().await

@@ -1,4 +1,4 @@
-//! A receiver that says other things than what came.
+//! Receivers that report something other than what arrived.
 
 use crate::{
     oracle::Fake,
@@ -28,7 +28,7 @@ impl Admission for Everybody {
     }
 }
 
-/// Takes a flow as `n2`, reads a megabyte of it, and says this.
+/// Accepts a flow as `n2`, reads a megabyte of it, and sends `says`.
 async fn lie(says: Vec<u8>) -> (SocketAddr, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
@@ -55,7 +55,7 @@ async fn lie(says: Vec<u8>) -> (SocketAddr, JoinSet<()>) {
     (at, lying)
 }
 
-/// What `n1` reports to the oracle of the flow with such a receiver; and the node.
+/// What `n1` reports to the oracle of a flow to such a receiver; and the node.
 async fn reported(says: Vec<u8>) -> (Outcome, Node) {
     let (at, _lying) = lie(says).await;
     let mut one = Node::start(1, Set::default()).await;
@@ -76,14 +76,14 @@ const HONEST: Verdict = Verdict {
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_senders_report_is_its_own_count_whatever_the_receiver_says() {
+async fn the_sender_reports_its_own_count_whatever_the_receiver_says() {
     for says in [9e10, 1.0] {
         let verdict = Verdict { bps: says, ..HONEST };
         let (outcome, one) = reported(Said::Verdict(verdict).encode()).await;
         let Outcome::Measured { bps, bytes, steady, at_least, took, .. } = outcome else {
             panic!("{outcome:?}")
         };
-        // A megabyte in one millisecond at least: the shortest time that a rate is made of.
+        // A megabyte in at least one millisecond, the shortest time from which a rate is computed.
         println!("the receiver says {says:e}, the sender {bps:e} in {took:?}");
         assert!(bps > 1.25 && bps * 1.25 < 9e10, "{bps}");
         assert!(!steady && at_least && bytes >= 1_000_000, "{outcome:?}");
@@ -93,7 +93,7 @@ async fn the_senders_report_is_its_own_count_whatever_the_receiver_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn numbers_that_no_flow_has_are_no_measurement() {
+async fn impossible_numbers_are_no_measurement() {
     let claims = [
         Verdict { bps: 5e12, ..HONEST },
         Verdict { micros: u64::MAX, ..HONEST },

@@ -1,4 +1,4 @@
-//! Measuring between real nodes: on an oracle's order, by real channels and flows.
+//! Measurements between real nodes, on an oracle's order, with real channels and flows.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod flows;

@@ -1,4 +1,4 @@
-//! A small oracle on loopback: orders as a test gives them, and the reports that come.
+//! A small oracle on loopback, with orders that a test gives it, and the reports that arrive.
 
 #[path = "../../../mesh/tests/mesh/accepting.rs"]
 mod accepting;
@@ -52,15 +52,15 @@ struct Script {
     orders: Mutex<BTreeMap<NodeId, VecDeque<Order>>>,
     news: Notify,
     reports: mpsc::Sender<Reports>,
-    /// So many reports are cut off before they are answered.
+    /// How many more reports are cut off before they are answered.
     deaf: AtomicUsize,
-    /// It cannot read what has this order's end in it.
+    /// Reports with the outcome of this order cannot be read.
     poison: AtomicU64,
-    /// Another oracle is elected.
+    /// Whether another oracle is elected.
     deposed: AtomicBool,
 }
 
-/// The running oracle; gone when dropped.
+/// The running oracle; it ends when it is dropped.
 pub struct Fake {
     at: SocketAddr,
     seed: u8,
@@ -80,7 +80,7 @@ impl Fake {
         Self::start_as(SEED).await
     }
 
-    /// One of several, each with a key of its own.
+    /// Starts one of several, each with a key of its own.
     pub async fn start_as(seed: u8) -> Self {
         let (sender, reports) = mpsc::channel(64);
         let script = Arc::new(Script {
@@ -104,7 +104,7 @@ impl Fake {
         Oracle { key: key(self.seed).id(), addresses: vec![self.at.into()] }
     }
 
-    /// Orders node `n` to do it; signs it for the pair, unless it has a ticket.
+    /// Orders node `n` to do it; signs the order for the pair, unless it has a ticket.
     pub fn order(&self, n: u8, mut order: Order) {
         if order.ticket.is_empty() {
             let to = order.to.as_str()[1..].parse().unwrap();
@@ -114,17 +114,17 @@ impl Fake {
         self.script.news.notify_waiters();
     }
 
-    /// Cuts the next reports off.
+    /// Cuts off the next reports.
     pub fn be_deaf(&self, times: usize) {
         self.script.deaf.store(times, Ordering::SeqCst);
     }
 
-    /// Cannot read what has the end of this order in it.
+    /// Makes reports with the outcome of this order unreadable.
     pub fn choke_on(&self, order: u64) {
         self.script.poison.store(order, Ordering::SeqCst);
     }
 
-    /// Another is elected from now on.
+    /// From now on another oracle is elected.
     pub fn be_deposed(&self) {
         self.script.deposed.store(true, Ordering::SeqCst);
         self.script.news.notify_waiters();
@@ -134,7 +134,7 @@ impl Fake {
         self.reports.lock().await.recv().await.unwrap()
     }
 
-    /// The next order's end.
+    /// The next outcome of an order.
     pub async fn done(&self) -> Done {
         loop {
             if let Some(done) = self.report().await.done.pop() {
@@ -143,7 +143,7 @@ impl Fake {
         }
     }
 
-    /// The end of an order and what its receiver says of it, in whichever order they come.
+    /// The outcome of an order and its receiver's report, in whichever order they arrive.
     pub async fn both(&self) -> (Done, Received) {
         let (mut done, mut received) = (None, None);
         loop {
@@ -175,7 +175,7 @@ async fn serve(channel: Channel<TcpStream>, script: Arc<Script>) {
             }
         }
     });
-    // It breaks off where a test wants it to.
+    // The connection breaks if a test wants that.
     _ = http1::Builder::new().serve_connection(TokioIo::new(channel), answer).await;
 }
 
@@ -212,7 +212,7 @@ async fn take(
         return Ok(refusal(StatusCode::BAD_REQUEST, "bad_request", "a field is not readable"));
     }
     let accepted = reports.done.len() + reports.received.len() + reports.probed.len();
-    // One by one: a busy node tells of several at once.
+    // One by one: a busy node reports several at once.
     for done in reports.done {
         let one = Reports { done: vec![done], ..Reports::default() };
         script.reports.send(one).await.unwrap();

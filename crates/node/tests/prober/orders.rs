@@ -1,4 +1,4 @@
-//! Orders and what is reported of them.
+//! Orders, and the reports on them.
 
 use crate::{
     oracle::Fake,
@@ -21,7 +21,7 @@ pub fn order(id: u64, to: &str) -> Order {
     }
 }
 
-/// Why it failed, and whether the node is said to be down.
+/// Why the order failed, and whether the node is reported as down.
 async fn failure(oracle: &Fake, id: u64) -> (String, bool) {
     let done = oracle.done().await;
     assert_eq!(done.id, id);
@@ -33,7 +33,7 @@ async fn failure(oracle: &Fake, id: u64) -> (String, bool) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_end_reports_what_it_counted_itself_and_is_charged() {
-    // So slow that both count the same second or two; an order of five megabytes is over at once.
+    // Slow enough for both to count the same second or two; an order of five megabytes is over at once.
     let slow = Set { max_rate: Some(Rate::from_mbps(20.0)), ..Set::default() };
     let (oracle, one, two) = pair(slow, Set::default()).await;
     oracle.order(1, Order { congestion_control: Some("reno".into()), ..order(7, "n2") });
@@ -43,11 +43,11 @@ async fn each_end_reports_what_it_counted_itself_and_is_charged() {
     };
     assert_eq!((done.id, received.id, received.from.as_str()), (7, 7, "n1"));
     assert_ne!(bps, received.bps, "neither copies the other's");
-    // They count the same bytes; when, a busy machine may shift a little.
+    // They count the same bytes; a busy machine may shift the times a little.
     let apart = bps.max(received.bps) / bps.min(received.bps);
     assert!(apart <= 2.0 && rtt_s.is_some(), "{bps} {}", received.bps);
     assert!(took > Duration::ZERO && took <= Duration::from_secs(8));
-    // What the receiver counts when it judges, the sender has sent.
+    // The sender has sent what the receiver counts when it judges.
     assert!(received.bytes <= bytes && bytes <= 5_000_000, "{} {bytes}", received.bytes);
     let line = one.line("event=measured ").await;
     assert!(line.contains("to=n2") && line.contains("order=7"), "{line}");
@@ -56,7 +56,7 @@ async fn each_end_reports_what_it_counted_itself_and_is_charged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_is_not_there_is_down_and_others_are_not() {
+async fn an_absent_node_is_down_and_others_are_not() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let oracle = Fake::start().await;
     let mut one = Node::start(1, Set::default()).await;
@@ -96,7 +96,7 @@ async fn another_host_at_its_address_means_that_it_is_down() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_congestion_control_that_cannot_be_had_is_told_by_name() {
+async fn an_unavailable_congestion_control_is_named() {
     let (oracle, _one, two) = pair(Set::default(), Set::default()).await;
     for (id, control, says) in [(1, "no-such", "`no-such`"), (2, "../x y", "is no name")] {
         oracle.order(1, Order { congestion_control: Some(control.into()), ..order(id, "n2") });
@@ -107,7 +107,7 @@ async fn a_congestion_control_that_cannot_be_had_is_told_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operators_rate_holds_at_either_end_and_is_no_steady_rate() {
+async fn an_operators_rate_applies_at_either_end_and_is_no_steady_rate() {
     let slow = Set { max_rate: Some(Rate::from_mbps(8.0)), ..Set::default() };
     for (first, second) in [(slow, Set::default()), (Set::default(), slow)] {
         let (oracle, _one, _two) = pair(first, second).await;
@@ -117,8 +117,8 @@ async fn an_operators_rate_holds_at_either_end_and_is_no_steady_rate() {
         let Outcome::Measured { bps, steady, at_least, .. } = done.outcome else {
             panic!("{done:?}")
         };
-        // It can be slower on a busy machine. The sender's count runs ahead of the receiver's by
-        // what the kernels hold: a fifth of two seconds at this rate.
+        // It can be slower on a busy machine. The sender's count is ahead of the receiver's by what the kernels hold: a
+        // fifth of two seconds at this rate.
         assert!(bps <= 1e7 && (!steady || bps < 7.2e6), "{bps} {steady}");
         assert!(at_least || bps < 7.2e6, "{bps}: the leg may be faster");
     }
@@ -140,7 +140,7 @@ async fn the_days_bytes_bound_what_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_report_that_did_not_arrive_is_told_again() {
+async fn a_report_that_did_not_arrive_is_sent_again() {
     let (oracle, _one, _two) = pair(Set::default(), Set::default()).await;
     oracle.be_deaf(2);
     oracle.order(1, order(1, "n2"));
@@ -148,13 +148,13 @@ async fn a_report_that_did_not_arrive_is_told_again() {
     assert_eq!((done.id, received.id), (1, 1));
 }
 
-/// The oracle cannot read one report: it is dropped and told of, and all others arrive.
+/// The oracle cannot read one report: it is dropped and logged, and all others arrive.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_report_that_cannot_be_read_takes_no_other_with_it() {
+async fn an_unreadable_report_does_not_affect_others() {
     let oracle = Fake::start().await;
     let mut one = Node::start(1, Set::default()).await;
     one.membership.offer(&signed(1, vec![one.member()])).unwrap();
-    // They wait together, since the first is cut off.
+    // They wait together, because the first is cut off.
     oracle.be_deaf(2);
     oracle.choke_on(5);
     (1..=12).for_each(|id| oracle.order(1, order(id, "n9")));
@@ -170,7 +170,7 @@ async fn one_report_that_cannot_be_read_takes_no_other_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_that_are_ordered_to_each_other_at_once_refuse_or_measure_one_by_one() {
+async fn nodes_with_simultaneous_orders_to_each_other_refuse_or_take_turns() {
     let (oracle, _one, _two) = pair(Set::default(), Set::default()).await;
     oracle.order(1, order(1, "n2"));
     oracle.order(2, order(2, "n1"));
@@ -184,7 +184,7 @@ async fn nodes_that_are_ordered_to_each_other_at_once_refuse_or_measure_one_by_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_orders_come_one_after_the_other() {
+async fn many_orders_are_carried_out_one_after_the_other() {
     let (mut one, two) =
         (Node::start(1, Set::default()).await, Node::start(2, Set::default()).await);
     let three = Node::start(3, Set::default()).await;
@@ -200,13 +200,13 @@ async fn many_orders_come_one_after_the_other() {
         assert!(matches!(done.outcome, Outcome::Measured { .. }), "{done:?}");
         ids.push(done.id);
     }
-    // Reports are requests of their own; in which order they are read is not promised.
+    // Reports are requests of their own, whose order is not guaranteed.
     ids.sort_unstable();
     assert_eq!(ids, [1, 2, 3, 4]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_several_oracles_the_elected_one_is_obeyed_and_told() {
+async fn of_several_oracles_the_elected_one_gives_orders_and_gets_reports() {
     let (first, second) = (Fake::start().await, Fake::start_as(91).await);
     let (mut one, mut two) =
         (Node::start(1, Set::default()).await, Node::start(2, Set::default()).await);

@@ -54,19 +54,19 @@ pub fn signed(version: u64, members: Vec<Member>) -> Vec<u8> {
     Signed::sign(roster, &key(MESH)).encode()
 }
 
-/// The oracle's word that `from` may measure to `to`, for a minute.
+/// The oracle's permission for `from` to measure to `to`, for a minute.
 pub fn ticket(order: u64, from: u8, to: u8) -> Ticket {
     let now = WallClock::default().now().as_unix_nanos();
     let expiry = WallTime::from_unix_nanos(now + 60_000_000_000);
     Ticket { order, from: key(from).id(), to: key(to).id(), bytes: u64::MAX, expiry }
 }
 
-/// Signed with the mesh's key.
+/// The ticket, signed with the mesh's key.
 pub fn signed_ticket(order: u64, from: u8, to: u8) -> String {
     ticket(order, from, to).sign(&key(MESH))
 }
 
-/// What a node's operator has set.
+/// The settings of a node's operator.
 #[derive(Clone, Copy)]
 pub struct Set {
     pub listen: SocketAddr,
@@ -108,7 +108,7 @@ impl Node {
         let prober = prober.unwrap();
         let measure = set.measures.then(|| Arc::new(prober.clone()) as Arc<dyn MemberService>);
         let down = Arc::new(OracleDown::new(membership.clone(), "it is elsewhere"));
-        // With an oracle's place, the door serves something where measuring is off.
+        // With something in place of an oracle, the door serves a protocol even if measurements are off.
         let services = Services {
             relay: None,
             oracle: Some(down.clone()),
@@ -153,12 +153,12 @@ impl Node {
         member(self.n, self.at)
     }
 
-    /// From now on it does what the oracle says.
+    /// From now on it carries out the oracle's orders.
     pub fn obey(&mut self, oracle: &Fake) {
         self.obey_elected(&[oracle]);
     }
 
-    /// From now on it does what the elected of these says.
+    /// From now on it carries out the orders of the elected one of these.
     pub fn obey_elected(&mut self, oracles: &[&Fake]) {
         let oracles = oracles.iter().map(|oracle| oracle.oracle()).collect();
         let client = OracleClient::new(&key(self.n), oracles, WallClock::default()).unwrap();
@@ -170,7 +170,7 @@ impl Node {
         self.budget.spent(Scope::purpose(Purpose::Probe)).as_bytes()
     }
 
-    /// How many lines with the one text its log has until one with the other.
+    /// The number of log lines with `text`, until one with `end`.
     pub async fn lines_until(&self, text: &str, end: &str) -> usize {
         let mut lines = 0;
         loop {
@@ -182,7 +182,7 @@ impl Node {
         }
     }
 
-    /// The next line of its log that has this text.
+    /// The next line of its log that contains this text.
     pub async fn line(&self, text: &str) -> String {
         loop {
             match self.log.try_recv() {
@@ -195,7 +195,7 @@ impl Node {
     }
 }
 
-/// Shows all nodes the roster of them.
+/// Gives all nodes a roster of them.
 pub fn introduce(nodes: &[&Node]) {
     let signed = signed(1, nodes.iter().map(|node| node.member()).collect());
     for node in nodes {
@@ -203,7 +203,7 @@ pub fn introduce(nodes: &[&Node]) {
     }
 }
 
-/// `n1` that obeys a new oracle, and `n2`, as they are set.
+/// `n1`, which obeys a new oracle, and `n2`, with these settings.
 pub async fn pair(first: Set, second: Set) -> (Fake, Node, Node) {
     let (mut one, mut two) = (Node::start(1, first).await, Node::start(2, second).await);
     introduce(&[&one, &two]);

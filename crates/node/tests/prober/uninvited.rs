@@ -23,11 +23,11 @@ async fn three() -> (Node, Node, Node) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_measured_with_without_the_oracles_order_for_just_this_pair() {
+async fn no_flow_is_received_without_the_oracles_order_for_this_pair() {
     let (_one, two, _three) = three().await;
     let past = Ticket { expiry: WallTime::from_unix_nanos(1), ..ticket(5, 3, 2) };
     let never = Ticket { expiry: WallTime::from_unix_nanos(u64::MAX), ..ticket(6, 3, 2) };
-    // The mesh's key is 200, as of the roster.
+    // The mesh's key is 200, as for the roster.
     for (shown, why) in [
         (String::new(), Void::Unsigned),
         (ticket(1, 3, 2).sign(&key(3)), Void::Unsigned),
@@ -44,7 +44,7 @@ async fn nobody_is_measured_with_without_the_oracles_order_for_just_this_pair() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_order_is_good_for_one_flow_of_so_many_bytes() {
+async fn an_order_is_valid_for_one_flow_of_its_bytes() {
     let (_one, two, _three) = three().await;
     let small = Ticket { bytes: 100_000, ..ticket(7, 3, 2) }.sign(&key(200));
     let (answer, channel) = show(&two, 3, &small, ALL).await;
@@ -64,7 +64,7 @@ async fn a_flow_without_bytes_ends_by_itself() {
     let (_one, two, _three) = three().await;
     let (_, channel) = greet(&two, 3, ALL).await;
     let (mut tcp, _) = cut_over(channel).await.unwrap();
-    // It is told so and left, although it never closes its end.
+    // It gets its verdict and is left, although it never closes its end.
     loop {
         if let Said::Verdict(verdict) = read(&mut tcp).await.unwrap() {
             assert_eq!(verdict.bytes, 0);
@@ -78,7 +78,7 @@ async fn a_flow_without_bytes_ends_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refused_hellos_fill_no_log_and_hold_nobody_up() {
+async fn refused_hellos_neither_fill_the_log_nor_delay_others() {
     let (mut one, two, _three) = three().await;
     let oracle = Fake::start().await;
     one.obey(&oracle);
@@ -93,11 +93,11 @@ async fn refused_hellos_fill_no_log_and_hold_nobody_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_in_another_flow_is_told_as_busy() {
+async fn a_receiver_in_another_flow_is_reported_as_busy() {
     let (mut one, two, _three) = three().await;
     let oracle = Fake::start().await;
     one.obey(&oracle);
-    // It goes on for five seconds; on a machine that is slower than that, once more.
+    // It lasts five seconds; on a machine that is slower than that, it is repeated.
     for id in 1.. {
         let (answer, channel) = greet(&two, 3, ALL).await;
         assert!(matches!(answer, Answer::Accepted(_)), "{answer:?}");

@@ -1,4 +1,4 @@
-//! A source whose file breaks off while it is read fills the part up with zeros, and says so behind it.
+//! A source whose file becomes shorter while it is read fills the part with zeros, and says so after it.
 
 use crate::{
     fake::{Fake, Vice},
@@ -20,7 +20,7 @@ const SIZE: usize = 3_000_000;
 
 async fn source(vice: Vice) -> (Scene, Inventory, Vec<u8>) {
     let content = bytes(SIZE, 5);
-    // None of the content is what zeros would be taken for.
+    // No chunk of the content could be taken for zeros.
     assert!(content.chunks(64).all(|chunk| chunk.iter().any(|byte| *byte != 0)));
     let fake = Sort::Fake(Box::new(Fake::source(vice, content.clone())));
     let scene = Scene::new(&[fake, Sort::open(), Sort::open()]).await;
@@ -54,7 +54,7 @@ fn is_given_up(land: &Arc<Memory>, content: &[u8]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_of_a_part_that_broke_off_lands_and_it_is_asked_for_again() {
+async fn nothing_of_an_interrupted_part_is_kept_and_it_is_requested_again() {
     let (scene, inventory, content) = source(Vice::Breaks).await;
     let (errand, land) = scene.errand(inventory.clone());
     by_the_fluid_plan(&errand).await;
@@ -66,7 +66,7 @@ async fn nothing_of_a_part_that_broke_off_lands_and_it_is_asked_for_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_of_a_file_that_shrinks_while_it_is_read_lands() {
+async fn nothing_of_a_file_that_shrinks_while_it_is_read_is_kept() {
     let (scene, inventory, content) = source(Vice::Shrinks).await;
     let (errand, land) = scene.errand(inventory.clone());
     by_the_fluid_plan(&errand).await;
@@ -77,7 +77,7 @@ async fn nothing_of_a_file_that_shrinks_while_it_is_read_lands() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_source_that_always_puts_off_is_given_up() {
+async fn a_source_that_always_asks_for_another_request_is_given_up() {
     let (scene, inventory, content) = source(Vice::PutsOff).await;
     let (errand, land) = scene.errand(inventory);
     let (interval, patience) = (Some(Duration::from_millis(100)), Duration::from_millis(500));

@@ -1,4 +1,4 @@
-//! Who fails costs only its own data, and who lies is caught.
+//! A failing node costs only its own data, and a lying one is caught.
 
 use crate::{
     fake::{Fake, Vice},
@@ -24,7 +24,7 @@ async fn by(sort: Sort) -> (Scene, Outcome) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_intermediate_that_sends_other_bytes_is_named_and_none_of_them_is_kept() {
+async fn an_intermediate_that_sends_wrong_bytes_is_named_and_none_of_them_is_kept() {
     for vice in [Vice::Sends, Vice::Tells] {
         let (scene, outcome) = by(Sort::Fake(Box::new(Fake::new(vice)))).await;
         assert_eq!(outcome.liars, [2], "{vice:?}");
@@ -41,7 +41,7 @@ async fn an_intermediate_that_says_that_files_changed_is_not_believed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_dead_intermediate_was_to_pass_on_comes_another_way() {
+async fn the_data_of_a_dead_intermediate_takes_another_path() {
     let (scene, outcome) = by(Sort::Fake(Box::new(Fake::new(Vice::Dies)))).await;
     assert!(outcome.left_over > 0 && outcome.storage.is_empty());
     assert!(format!("{:?}", scene.events).contains("node n2 is left out from here on"));
@@ -67,7 +67,7 @@ async fn a_dead_source_costs_its_own_data_alone() {
     let timetable = planned(&scene).await;
     let inventory = scene.inventory().await;
     let mut scene = scene;
-    // Its roster entry still names the port, where nobody is any more.
+    // Its roster entry still names the port, where nothing listens any more.
     let dead = crate::scene::Node::start(9, Sort::Absent).await;
     drop(std::mem::replace(&mut scene.nodes[1], dead));
     let ended = scene.gather_these(Scheme::Paths(timetable, Rule::Sync(0.95)), inventory).await;
@@ -98,9 +98,9 @@ async fn a_file_that_changed_is_given_up_and_the_rest_goes_on() {
     }
 }
 
-/// As after a crash of the destination: the intermediate holds what nobody asks for any more.
+/// As after a crash of the destination: the intermediate holds data that nobody requests any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_held_for_an_earlier_session_is_dropped() {
+async fn data_held_for_an_earlier_session_is_dropped() {
     let scene = scene(&[Sort::open(), Sort::open(), Sort::open()]).await;
     let spool = scene.nodes[2].spool.clone().unwrap();
     let owner = crate::scene::key(103).id();

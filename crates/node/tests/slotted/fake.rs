@@ -1,4 +1,4 @@
-//! A node that passes data on, and is not honest about it.
+//! A dishonest intermediate.
 
 use futures_util::future::BoxFuture;
 use std::{
@@ -22,33 +22,33 @@ use tokio::{
     net::TcpStream,
 };
 
-/// What it does.
+/// What the node does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vice {
-    /// It tells the right hashes and sends other bytes.
+    /// It reports the right hashes and sends wrong bytes.
     Sends,
-    /// It tells the hashes of the other bytes too.
+    /// It also reports the hashes of the wrong bytes.
     Tells,
-    /// It says that nothing came.
+    /// It claims that nothing has arrived.
     Denies,
-    /// It breaks off when it is asked to fetch.
+    /// It disconnects when it is asked to fetch.
     Dies,
-    /// The first parts that it reads break off in the middle: what is left of them comes as zeros,
-    /// and behind the last that they are to be asked for again.
+    /// The first parts that it reads are interrupted in the middle: the rest of them is zeros, and after the last one
+    /// it says that they must be requested again.
     Breaks,
-    /// The same, of all parts: its file is cut off while it is read.
+    /// The same for all parts: its file is truncated while it is read.
     Shrinks,
-    /// It sends everything, and says behind each part that it is to be asked for again.
+    /// It sends everything, and says after each part that it must be requested again.
     PutsOff,
 }
 
-/// The node.
+/// The dishonest node.
 #[derive(Clone, Debug)]
 pub struct Fake {
     vice: Vice,
     dialer: Option<MemberDialer>,
     held: Arc<Mutex<BTreeMap<SpoolId, Vec<Vec<u8>>>>>,
-    /// Of its own file.
+    /// The content of its own file.
     content: Arc<Vec<u8>>,
     read: Arc<AtomicU64>,
 }
@@ -112,7 +112,7 @@ impl Fake {
             for _ in 0..remote.parts().await.unwrap() {
                 let mut bytes = Vec::new();
                 let came = remote.part(&mut bytes).await.unwrap();
-                // The first byte of each part is another one.
+                // The first byte of each part is altered.
                 bytes[0] ^= 1;
                 told.push(match self.vice {
                     Vice::Sends => came,
@@ -179,7 +179,7 @@ impl MemberService for Fake {
         _: SocketAddr,
     ) -> BoxFuture<'static, ()> {
         let this = self.clone();
-        // However a connection ends, it is what this node does.
+        // However a connection ends, that is what this node does.
         Box::pin(async move { _ = this.run(channel).await })
     }
 

@@ -14,31 +14,31 @@ use tokio::sync::watch;
 pub struct Memory {
     files: Mutex<Vec<Vec<Option<u8>>>>,
     given_up: Mutex<Vec<(FileNo, String)>>,
-    /// Bytes written.
+    /// The number of bytes written.
     came: watch::Sender<u64>,
-    /// After so many bytes whoever writes waits.
+    /// Writers wait after this many bytes.
     most: watch::Sender<u64>,
 }
 
 impl Memory {
-    /// Files of these sizes, nothing of which is here.
+    /// Creates empty files of these sizes.
     pub fn new(sizes: &[u64]) -> Self {
         let files = sizes.iter().map(|size| vec![None; *size as usize]).collect();
         let (came, most) = (watch::Sender::new(0), watch::Sender::new(u64::MAX));
         Self { files: Mutex::new(files), given_up: Mutex::default(), came, most }
     }
 
-    /// From now on who writes waits once so many bytes are here.
+    /// From now on writers wait once this many bytes have been written.
     pub fn stop_at(&self, most: u64) {
         self.most.send_replace(most);
     }
 
-    /// Waits until so many bytes are here.
+    /// Waits until this many bytes have been written.
     pub async fn has(&self, bytes: u64) {
         self.came.subscribe().wait_for(|came| *came >= bytes).await.unwrap();
     }
 
-    /// What is missing of a file.
+    /// The missing ranges of a file.
     pub fn missing(&self, file: usize) -> Vec<Range<u64>> {
         let files = self.files.lock().unwrap();
         let mut missing: Vec<Range<u64>> = Vec::new();
@@ -56,7 +56,7 @@ impl Memory {
         self.files.lock().unwrap()[file].iter().copied().collect()
     }
 
-    /// Whether all that was ever written of a file is of this content.
+    /// Whether all bytes that were written of a file are of this content.
     pub fn is_of(&self, file: usize, content: &[u8]) -> bool {
         let files = self.files.lock().unwrap();
         files[file].iter().zip(content).all(|(here, there)| here.is_none_or(|here| here == *there))

@@ -1,5 +1,4 @@
-//! Schedules carried out by real daemons on loopback: two sources, an intermediate, and this host
-//! as the destination.
+//! Schedules carried out by real daemons on loopback: two sources, an intermediate, and this host as the destination.
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 

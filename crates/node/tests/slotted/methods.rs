@@ -1,4 +1,4 @@
-//! Each method brings all of the data, in the order that it promises.
+//! Each method delivers all of the data, in the order that it promises.
 
 use crate::scene::{Scene, Sort, UNIT};
 use std::time::Duration;
@@ -9,14 +9,14 @@ use thalweg_plan::{
 };
 use thalweg_units::{ByteSize, Rate};
 
-/// Bytes that repeat nowhere near.
+/// Bytes without near repetitions.
 pub fn bytes(length: usize, seed: u64) -> Vec<u8> {
     let mut out = vec![0; length];
     blake3::Hasher::new().update(&seed.to_be_bytes()).finalize_xof().fill(&mut out);
     out
 }
 
-/// Two sources with large and small files, an intermediate.
+/// Two sources with large and small files, and an intermediate.
 pub async fn scene(sorts: &[Sort]) -> Scene {
     let scene = Scene::new(sorts).await;
     scene.nodes[0].put("large", &bytes(3_000_007, 1));
@@ -26,14 +26,14 @@ pub async fn scene(sorts: &[Sort]) -> Scene {
     scene
 }
 
-/// Everybody honest.
+/// A scene of honest nodes.
 pub async fn honest() -> Scene {
     scene(&[Sort::open(), Sort::open(), Sort::open()]).await
 }
 
 const GRID: Grid = Grid { slot: Duration::from_millis(100), unit: ByteSize::from_bytes(UNIT) };
 
-/// What c′ says: the first source's own way is slow, that by the intermediate is not.
+/// The capacities c′: the first source's direct path is slow, that through the intermediate is not.
 fn graph() -> Graph {
     let mut graph = Graph::new(4);
     for (from, to, mbps) in [(0, 3, 16.0), (0, 2, 64.0), (2, 3, 48.0), (1, 3, 32.0), (1, 2, 16.0)] {
@@ -58,7 +58,7 @@ fn of_path(outcome: &Outcome, path: usize) -> Vec<&TransferTime> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_rule_of_a_timetable_brings_all_and_leaves_nothing_behind() {
+async fn each_rule_of_a_timetable_delivers_everything_and_leaves_nothing_behind() {
     let scene = honest().await;
     let timetable = planned(&scene).await;
     let slot = Duration::from_millis(20);
@@ -74,7 +74,7 @@ async fn each_rule_of_a_timetable_brings_all_and_leaves_nothing_behind() {
         assert!(to_here.sum::<u64>() <= of_paths);
         assert!(outcome.transfers.iter().all(|t| t.failed.is_none()), "{rule:?}");
         for (path, timed) in timetable.paths.iter().enumerate() {
-            // A best path that is direct is one transfer, whatever its parcels were to be.
+            // A direct best path is one transfer, whatever its parcels were planned to be.
             let most = if rule == Rule::Chain { of_paths } else { timed.units * UNIT };
             assert!(of_path(&outcome, path).iter().all(|t| t.bytes <= most));
         }
@@ -82,7 +82,7 @@ async fn each_rule_of_a_timetable_brings_all_and_leaves_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_full_synchronisation_no_step_begins_before_the_one_before_is_over() {
+async fn with_full_synchronisation_each_step_waits_for_the_previous_one() {
     let scene = honest().await;
     let timetable = planned(&scene).await;
     let ended = scene.gather(Scheme::Paths(timetable.clone(), Rule::Sync(1.0))).await;
@@ -94,7 +94,7 @@ async fn with_full_synchronisation_no_step_begins_before_the_one_before_is_over(
         let begins = step(slot).map(|t| t.began).min();
         assert!(begins.is_none() || before <= begins, "step {slot}: {before:?} {begins:?}");
     }
-    // And on each path one hop after the other.
+    // And on each path the hops follow one after the other.
     for path in 0..timetable.paths.len() {
         let hops = of_path(&outcome, path);
         assert!(
@@ -104,7 +104,7 @@ async fn with_full_synchronisation_no_step_begins_before_the_one_before_is_over(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn delayed_data_leaves_its_source_at_its_time_and_goes_on_at_once() {
+async fn delayed_data_leaves_its_source_on_time_and_is_forwarded_at_once() {
     let scene = honest().await;
     let timetable = planned(&scene).await;
     let slot = Duration::from_millis(50);
@@ -153,7 +153,7 @@ async fn a_direct_best_path_streams_and_another_has_two_parcels_in_flight() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn data_goes_over_two_others_and_a_source_can_be_one() {
+async fn data_passes_two_intermediates_of_which_one_may_be_a_source() {
     let scene = honest().await;
     let units = amounts(&scene).await.into_iter().map(|bytes| GRID.units(bytes));
     let units: Vec<u64> = units.collect();
@@ -175,7 +175,7 @@ async fn data_goes_over_two_others_and_a_source_can_be_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_direct_method_brings_all() {
+async fn each_direct_method_delivers_everything() {
     let scene = honest().await;
     let slot = Duration::from_millis(30);
     for (method, over) in [

@@ -1,5 +1,4 @@
-//! The destination is killed, and started anew: what others hold of it does not leave its source
-//! a second time.
+//! The destination is killed and restarted: data that others hold does not leave its source again.
 
 use crate::{
     land::Memory,
@@ -12,10 +11,10 @@ use thalweg_gather::slotted::{Course, Outcome, Scheme, run};
 use thalweg_plan::collection::{Rule, TimedPath, Timetable};
 use thalweg_units::ByteSize;
 
-/// Requests, listings and hashes of a session.
+/// The bytes of requests, listings and hashes of a session.
 const MESSAGES: u64 = 30_000;
 
-/// Of both sources some by way of n2, of the first some by way of n1; the rest in hours.
+/// Some data of both sources by way of n2, some of the first source by way of n1; the rest in hours.
 fn begun() -> Timetable {
     let path =
         |source, start, via: &[u32], units| TimedPath { source, start, via: via.into(), units };
@@ -29,7 +28,7 @@ fn begun() -> Timetable {
     Timetable { slots: 1_000_002, paths }
 }
 
-/// A session until others hold those, and about `landed` bytes are here; then it is killed.
+/// Runs a session until the others hold that data and about `landed` bytes are here, and then kills it.
 async fn killed(scene: &Scene, landed: u64) -> (Inventory, Arc<Memory>) {
     let inventory = scene.inventory().await;
     let (errand, land) = scene.errand(inventory.clone());
@@ -48,7 +47,7 @@ fn course(scheme: Scheme, resumed: bool) -> Course {
     Course { scheme, unit: ByteSize::from_bytes(UNIT), job: JOB, resumed, seed: 1 }
 }
 
-/// The next session, where all that landed before is kept.
+/// Runs the next session, which has kept all that was stored before.
 async fn again(scene: &Scene, inventory: Inventory, before: &Memory) -> (Outcome, Arc<Memory>) {
     let scheme = Scheme::Paths(planned(scene).await, Rule::Sync(0.95));
     let mut inventory = inventory;
@@ -64,7 +63,7 @@ async fn again(scene: &Scene, inventory: Inventory, before: &Memory) -> (Outcome
     (outcome, land)
 }
 
-/// That both sessions together have all as it is at the sources.
+/// Checks that both sessions together have everything as it is at the sources.
 fn check(scene: &Scene, inventory: &Inventory, sessions: [&Memory; 2]) {
     for (number, wanted) in inventory.files.iter().enumerate() {
         let path = std::str::from_utf8(wanted.file.path.as_bytes()).unwrap();
@@ -82,20 +81,20 @@ fn amounts(inventory: &Inventory) -> [u64; 2] {
     inventory.amounts(2).try_into().unwrap()
 }
 
-/// Bytes that a session lacked at its end.
+/// The bytes that a session lacked at its end.
 fn missing(land: &Memory, inventory: &Inventory) -> u64 {
     let lacks = (0..inventory.files.len()).flat_map(|number| land.missing(number));
     lacks.map(|range| range.end - range.start).sum()
 }
 
-/// The files of what a node holds.
+/// The files of the data that a node holds.
 fn held(scene: &Scene, node: usize) -> Vec<PathBuf> {
     let spool = scene.nodes[node].dir.path().join("state/spool");
     std::fs::read_dir(spool).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_others_hold_leaves_its_source_once() {
+async fn data_that_others_hold_leaves_its_source_once() {
     let scene = honest().await;
     let (inventory, before) = killed(&scene, 300_000).await;
     assert!(!held(&scene, 2).is_empty());
@@ -107,11 +106,11 @@ async fn what_others_hold_leaves_its_source_once() {
     let [first, second] = amounts(&inventory);
     let sent = [scene.nodes[0].sent(), scene.nodes[1].sent()];
     assert!((first..first + MESSAGES).contains(&sent[0]), "{sent:?} {first}");
-    // It passed some of the first's on, perhaps again.
+    // It forwarded some of the first source's data, perhaps again.
     assert!(sent[1] < second + 2 * held_by_n1 + MESSAGES, "{sent:?} {second}");
     let adopted = outcome.transfers.iter().filter(|t| t.path.is_none());
     let adopted: u64 = adopted.map(|t| t.bytes).sum();
-    // All that it held when the first call was killed, but for what had landed by then and the records.
+    // All that it held when the first call was killed, except what had been stored by then and the records.
     let landed = amounts(&inventory).iter().sum::<u64>() - missing(&before, &inventory);
     println!("n2 held {held_by_n2}, {adopted} were taken from there, {landed} had landed");
     assert!(adopted > 0 && adopted + landed + MESSAGES >= held_by_n2, "{outcome:?}");
@@ -120,12 +119,12 @@ async fn what_others_hold_leaves_its_source_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_disk_between_has_lost_comes_from_its_source() {
+async fn data_lost_by_an_intermediate_s_disk_comes_from_its_source() {
     let scene = honest().await;
     let (inventory, before) = killed(&scene, 1).await;
     for entry in held(&scene, 2) {
         let mut content = std::fs::read(&entry).unwrap();
-        // Some of each part in the first half of its data; behind all of that is its label.
+        // Some of each part in the first half of its data; its label comes after all of the data.
         let half = content.len() / 2;
         content[..half].iter_mut().step_by(500).for_each(|byte| *byte ^= 1);
         std::fs::write(entry, content).unwrap();
@@ -137,11 +136,11 @@ async fn what_a_disk_between_has_lost_comes_from_its_source() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_a_file_that_changed_since_nothing_is_taken() {
+async fn nothing_is_kept_of_a_file_that_has_changed_since() {
     let scene = honest().await;
     let (_, _) = killed(&scene, 1).await;
     scene.nodes[0].put("large", &bytes(2_000_000, 99));
-    // All anew: nothing of it was kept.
+    // A new inventory, of which nothing was kept.
     let inventory = scene.inventory().await;
     let sizes: Vec<u64> = inventory.files.iter().map(|w| w.file.snapshot.size).collect();
     let before = Memory::new(&sizes);
@@ -154,7 +153,7 @@ async fn of_a_file_that_changed_since_nothing_is_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_stopped_finds_what_others_hold_when_it_comes_back() {
+async fn a_stopped_destination_uses_what_others_hold_when_it_returns() {
     let scene = honest().await;
     let inventory = scene.inventory().await;
     let (errand, before) = scene.errand(inventory.clone());
@@ -168,6 +167,6 @@ async fn who_is_stopped_finds_what_others_hold_when_it_comes_back() {
     let (_, land) = again(&scene, inventory.clone(), &before).await;
     check(&scene, &inventory, [&before, &land]);
     let [first, _] = amounts(&inventory);
-    // What was on its way to n1 may not have come there.
+    // Data on its way to n1 may not have arrived there.
     assert!(scene.nodes[0].sent() < first + 10 * UNIT + MESSAGES);
 }

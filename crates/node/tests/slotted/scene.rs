@@ -1,4 +1,4 @@
-//! Nodes `n0`, `n1`, … that serve files and pass data on, and a destination without a node.
+//! Nodes `n0`, `n1`, … that serve files and forward data, and a destination without a node.
 
 pub use crate::members::{dialer, key, name};
 use crate::{
@@ -36,28 +36,28 @@ use thalweg_wire::{
 };
 use tokio::{sync::Notify, task::JoinSet};
 
-/// The job of all collections here.
+/// The job of all collections in these tests.
 pub const JOB: JobId = JobId([9; 16]);
 
 /// The data unit of the timetables.
 pub const UNIT: u64 = 65_536;
 
-/// All may pass data on.
+/// All nodes may forward data.
 const ROLES: [Role; 2] = [Role::Client, Role::Relay];
 
-/// What a node is like.
+/// The kind of a node.
 #[derive(Clone, Debug)]
 pub enum Sort {
-    /// It offers its data to these, and holds so much of others'.
+    /// It offers its data to these members, and holds at most `spool` bytes of others'.
     Honest { to: Vec<&'static str>, spool: u64 },
-    /// It does what a test says.
+    /// It does what a test specifies.
     Fake(Box<Fake>),
-    /// Nobody is at its address.
+    /// Nothing listens at its address.
     Absent,
 }
 
 impl Sort {
-    /// It offers its data to all.
+    /// Offers its data to all.
     pub fn open() -> Self {
         Self::Honest { to: vec!["*"], spool: 1 << 30 }
     }
@@ -70,7 +70,7 @@ pub struct Node {
     pub membership: Membership,
     pub dir: TempDir,
     pub spool: Option<Spool>,
-    /// What it serves, for its counts; an honest one's.
+    /// The service of an honest node, for its counters.
     files: Option<Files>,
     _tasks: JoinSet<()>,
 }
@@ -110,13 +110,13 @@ impl Node {
         report["sent_bytes"].as_u64().unwrap()
     }
 
-    /// Puts a file into what is offered.
+    /// Puts a file into the offered directory.
     pub fn put(&self, path: &str, bytes: &[u8]) {
         std::fs::write(self.dir.path().join("data").join(path), bytes).unwrap();
     }
 }
 
-/// A port that nobody listens at.
+/// A port where nothing listens.
 fn closed() -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap()
@@ -159,7 +159,7 @@ async fn serve(
     (at, tasks)
 }
 
-/// Events, as they come.
+/// Events, in order.
 #[derive(Debug, Default)]
 pub struct Events(Mutex<Vec<Event>>, Notify);
 
@@ -171,7 +171,7 @@ impl EventSink for Events {
 }
 
 impl Events {
-    /// Waits until so many transfers have come to a participant.
+    /// Waits until a participant has received this many transfers.
     pub async fn transfers(&self, receiver: &Name, count: usize) {
         let is_one = |event: &&Event| matches!(event, Event::Transfer { to, why: None, .. } if to == receiver);
         loop {
@@ -184,7 +184,7 @@ impl Events {
     }
 }
 
-/// All of a collection.
+/// A whole collection.
 pub struct Scene {
     pub nodes: Vec<Node>,
     pub membership: Membership,
@@ -193,7 +193,7 @@ pub struct Scene {
     sources: usize,
 }
 
-/// What a collection came to.
+/// The result of a collection.
 pub struct Ended {
     pub outcome: Result<Outcome, LandError>,
     pub land: Arc<Memory>,
@@ -201,7 +201,7 @@ pub struct Ended {
 }
 
 impl Scene {
-    /// Two sources, and nodes that pass on.
+    /// Creates two sources, and nodes that forward.
     pub async fn new(sorts: &[Sort]) -> Self {
         let mut nodes = Vec::new();
         for (n, sort) in (0..).zip(sorts) {
@@ -218,13 +218,13 @@ impl Scene {
         Self { nodes, membership, events: Arc::default(), sources: 2 }
     }
 
-    /// Opens others' files as the destination's command line.
+    /// Opens files of others as the destination's command line does.
     pub fn dialer(&self) -> MemberDialer {
         let n = self.nodes.len() as u8;
         dialer(n, &key(n + 100), &self.membership)
     }
 
-    /// All files of the sources that can be reached, as they are now.
+    /// The present files of all sources that can be reached.
     pub async fn inventory(&self) -> Inventory {
         let mut files = Vec::new();
         for source in 0..self.sources {
@@ -247,7 +247,7 @@ impl Scene {
         Inventory { files }
     }
 
-    /// Carries a schedule out.
+    /// Carries out a schedule.
     pub async fn gather(&self, scheme: Scheme) -> Ended {
         let inventory = self.inventory().await;
         self.gather_these(scheme, inventory).await
@@ -261,7 +261,7 @@ impl Scene {
         Ended { outcome, land, inventory: errand.inventory }
     }
 
-    /// A collection, and where it lands.
+    /// A collection, and where it is stored.
     pub fn errand(&self, inventory: Inventory) -> (Errand, Arc<Memory>) {
         let sizes: Vec<u64> = inventory.files.iter().map(|w| w.file.snapshot.size).collect();
         let (land, inventory) = (Arc::new(Memory::new(&sizes)), Arc::new(inventory));
@@ -284,7 +284,7 @@ impl Scene {
         (errand, land)
     }
 
-    /// That these files are all here, and as they are at their sources.
+    /// Checks that these files are all here, as they are at their sources.
     pub fn check(&self, ended: &Ended) {
         for (number, wanted) in ended.inventory.files.iter().enumerate() {
             let path = std::str::from_utf8(wanted.file.path.as_bytes()).unwrap();

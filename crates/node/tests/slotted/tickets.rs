@@ -1,4 +1,4 @@
-//! Tickets lend what their owner may read, to whom it says, and nothing else.
+//! Tickets lend what their owner may read, to the node that they name, and nothing else.
 
 use crate::scene::{JOB, Scene, Sort, dialer, key, name};
 use thalweg_files::remote::{Remote, RemoteError};
@@ -23,7 +23,7 @@ async fn reads(scene: &Scene) -> Vec<ReadRequest> {
     inventory.files.into_iter().map(read).collect()
 }
 
-/// Redeems at the first node as node `n`, with its own key.
+/// Redeems a ticket at the first node as node `n`, with that node's key.
 async fn redeem(scene: &Scene, n: u8, ticket: Ticket) -> Result<Vec<u8>, Failure> {
     let dialer = dialer(n, &key(n), &scene.membership);
     let mut remote = Remote::open(&dialer, &name(0), &[]).await.unwrap();
@@ -42,8 +42,8 @@ async fn redeem(scene: &Scene, n: u8, ticket: Ticket) -> Result<Vec<u8>, Failure
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_ticket_is_for_one_node_and_once_and_its_owner_hears_what_was_sent() {
-    // Its files are for the destination alone.
+async fn a_ticket_is_valid_once_for_one_node_and_its_owner_learns_what_was_sent() {
+    // The node's files are only for the destination.
     let first = Sort::Honest { to: vec!["n3"], spool: 1 << 20 };
     let scene = Scene::new(&[first, Sort::open(), Sort::open()]).await;
     scene.nodes[0].put("a", b"secret");
@@ -57,7 +57,7 @@ async fn a_ticket_is_for_one_node_and_once_and_its_owner_hears_what_was_sent() {
     assert_eq!(redeem(&scene, 2, ticket).await, Ok(b"secret".to_vec()));
     assert_eq!(redeem(&scene, 2, ticket).await, Err(Failure::Ticket), "it is spent");
     let check = Some(Check(*blake3::hash(b"secret").as_bytes()));
-    // It is noted once its last byte has left, which may be a moment after that was read.
+    // A ticket is recorded once its last byte has been sent, which may be a moment after that was read.
     let told = loop {
         let told = remote.request(&sent(ticket)).await.unwrap();
         if told != unsent {
@@ -65,7 +65,7 @@ async fn a_ticket_is_for_one_node_and_once_and_its_owner_hears_what_was_sent() {
         }
     };
     assert_eq!(told, Reply::Checks(vec![Some(vec![check])]));
-    // The intermediate may carry it, and neither read nor lend it by itself.
+    // The intermediate may carry the ticket, but neither read the file nor lend it by itself.
     let own = dialer(2, &key(2), &scene.membership);
     let mut own = Remote::open(&own, &name(0), &[]).await.unwrap();
     let denied = tickets(&mut own, 1, reads.clone()).await.unwrap_err();
@@ -73,7 +73,7 @@ async fn a_ticket_is_for_one_node_and_once_and_its_owner_hears_what_was_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_held_is_its_owners_alone() {
+async fn held_data_is_open_to_its_owner_alone() {
     let scene = Scene::new(&[Sort::open(), Sort::open(), Sort::open()]).await;
     scene.nodes[0].put("a", b"data");
     let mut source = Remote::open(&scene.dialer(), &name(0), &[]).await.unwrap();

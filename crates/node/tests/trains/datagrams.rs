@@ -1,4 +1,4 @@
-//! What becomes of a train whose datagrams are lost, doubled, overtaken, cut, replayed and forged on the way.
+//! Trains whose datagrams are lost, duplicated, reordered, truncated, replayed and forged.
 
 use crate::{
     mangler::Mangle,
@@ -17,14 +17,14 @@ use thalweg_probe::trains::Refused;
 
 const GAP: Duration = Duration::from_micros(200);
 
-/// The places of those that came.
+/// The indices of the probes that arrived.
 fn came(flight: &Flight) -> Vec<usize> {
     let arrived = flight.arrived.iter().enumerate();
     arrived.filter(|(_, at)| at.is_some()).map(|(place, _)| place).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_passes_unharmed_is_all_there_in_both_directions() {
+async fn unharmed_trains_arrive_whole_in_both_directions() {
     let scene = Scene::clean().await;
     let mut session = scene.session(CALM()).await.unwrap();
     for _ in 0..3 {
@@ -39,7 +39,7 @@ async fn what_passes_unharmed_is_all_there_in_both_directions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_lost_are_missing_the_doubled_count_once_and_the_overtaken_keep_their_places() {
+async fn lost_probes_are_missing_duplicates_count_once_and_reordered_ones_keep_their_places() {
     let mut held = None;
     let mangle = Mangle::by(move |n, datagram| match n % 10 {
         3 => vec![],
@@ -66,13 +66,13 @@ async fn the_lost_are_missing_the_doubled_count_once_and_the_overtaken_keep_thei
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_cut_the_forged_and_the_replayed_are_nothing() {
+async fn truncated_forged_and_replayed_datagrams_are_dropped() {
     let mut first: Option<Vec<u8>> = None;
     let mangle = Mangle::by(move |n, datagram| {
         let mut pass = Vec::new();
         pass.extend(first.clone());
         first.get_or_insert_with(|| datagram.clone());
-        // Before the true one: had it been believed, the true one would come too late.
+        // Before the genuine one: if it were accepted, the genuine one would count as a replay.
         for length in [0, 11, 12, 28, datagram.len() / 2, datagram.len() - 1] {
             pass.push(datagram[..length].to_vec());
         }
@@ -91,15 +91,15 @@ async fn the_cut_the_forged_and_the_replayed_are_nothing() {
     assert_eq!(came(&flight), (0..50).collect::<Vec<_>>());
     assert!(!flight.is_reordered());
     let refused = |why| scene.far.endpoint.refused(why);
-    // Cut: four of six have no room for what is outside and a tag. Forged: one names another session; one of another
-    // number may name one that came. All of it is nothing.
+    // Truncated: four of six are too short for the outer head and a tag. Forged: one names another session; one with
+    // another number may name a probe that arrived. All of them are dropped.
     let all = [Refused::Stranger, Refused::Forged, Refused::Replayed, Refused::Unread].map(refused);
     assert_eq!(all.iter().sum::<u64>(), 50 * 13 - 1, "{all:?}");
     assert!(all[0] >= 50 * 4 && all[1] >= 50 * 3 && all[2] >= 49 && all[3] == 0, "{all:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_receives_pays_for_the_bytes_that_came_also_of_trains_nobody_asks_for() {
+async fn the_receiver_pays_for_all_bytes_that_arrive_even_of_unreported_trains() {
     let mut scene = Scene::clean().await;
     let mut session = scene.session(CALM()).await.unwrap();
     session.send(train(50, 300, GAP)).await.unwrap();
@@ -111,12 +111,12 @@ async fn who_receives_pays_for_the_bytes_that_came_also_of_trains_nobody_asks_fo
         came.recv().await.unwrap();
     }
     session.close().await;
-    // Its daemon ends with all sessions.
+    // Its daemon ends together with all sessions.
     scene.far.kill().await;
     assert_eq!(PLENTY - scene.far.purse.left().as_bytes(), 50 * 328 + 20 * 1028);
 }
 
-/// Those of thousands of probes are kept for programs that are slow to take them.
+/// The headers of thousands of probes are kept for programs that are slow to read them.
 #[tokio::test(flavor = "multi_thread")]
 async fn probes_with_long_headers_are_not_kept() {
     let scene = Scene::clean().await;
@@ -131,7 +131,7 @@ async fn probes_with_long_headers_are_not_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn by_chance_exactly_what_came_intact_has_come() {
+async fn of_random_damage_exactly_the_intact_probes_arrive() {
     let seed = std::process::id().into();
     println!("seed {seed}");
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);

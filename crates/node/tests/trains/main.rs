@@ -1,5 +1,5 @@
-//! Probe trains between two members, over loopback: what the network does to datagrams, what hosts refuse, and
-//! trains of other programs.
+//! Probe trains between two members, over loopback: what the network does to datagrams, what hosts refuse, and trains
+//! of other programs.
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 

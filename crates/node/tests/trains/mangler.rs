@@ -1,4 +1,4 @@
-//! A relay of datagrams that does to them what networks and strangers do.
+//! A relay that treats datagrams as networks and strangers do.
 
 use crate::scene::BETWEEN;
 use std::{
@@ -10,17 +10,17 @@ use std::{
 };
 use tokio::{net::UdpSocket, task::JoinSet};
 
-/// What becomes of the datagram with this number (from 0, of those that are long): what is passed on.
+/// Decides what is passed on in place of the datagram with this number (from 0, counting only long ones).
 type Fate = dyn FnMut(usize, Vec<u8>) -> Vec<Vec<u8>> + Send;
 
-/// What is done to datagrams of trains; shorter ones, by which a session begins, pass.
+/// What is done to datagrams of trains; shorter ones, with which a session begins, pass.
 pub struct Mangle {
     fate: Box<Fate>,
-    /// Whose address they then come from.
+    /// The source address of the datagrams that are passed on.
     from: IpAddr,
 }
 
-/// Datagrams of trains are longer.
+/// Datagrams of trains are longer than this.
 const SHORT: usize = 64;
 
 impl Mangle {
@@ -32,20 +32,20 @@ impl Mangle {
         Self { fate: Box::new(fate), from: Ipv4Addr::LOCALHOST.into() }
     }
 
-    /// They come from that address, as if a NAT or somebody who forges had put it there.
+    /// Sets the source address, as a NAT or a forger would.
     pub fn from(self, from: IpAddr) -> Self {
         Self { from, ..self }
     }
 }
 
-/// It runs until dropped.
+/// The running relay; it ends when it is dropped.
 pub struct Mangler {
     passed: Arc<AtomicU64>,
     _tasks: JoinSet<()>,
 }
 
 impl Mangler {
-    /// At the same port of another address of loopback, before this one.
+    /// Starts it in front of `far`, at the same port of another loopback address.
     pub async fn before(far: SocketAddr, mangle: Mangle) -> Self {
         let front = Arc::new(UdpSocket::bind((BETWEEN, far.port())).await.unwrap());
         let back = Arc::new(UdpSocket::bind((mangle.from, 0)).await.unwrap());

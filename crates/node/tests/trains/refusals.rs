@@ -1,4 +1,4 @@
-//! What is refused, and what is told when it fails on the way.
+//! What is refused, and what is reported when something fails on the way.
 
 use crate::{
     mangler::Mangle,
@@ -38,11 +38,11 @@ async fn a_busy_host_refuses_unless_it_is_accepted_and_then_the_result_is_doubte
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn so_does_the_other_host_for_trains_that_it_is_to_send() {
+async fn the_member_s_host_refuses_as_well_if_it_is_busy() {
     let scene = Scene::clean().await;
     scene.far.trains.calibrated_as(busy());
     let mut session = scene.session(CALM()).await.unwrap();
-    // A client that did not look would be told by the host itself.
+    // A client that did not check would get the refusal from the host itself.
     let refused = session.receive(train(10, 300, GAP)).await.unwrap_err();
     assert!(matches!(refused, SessionError::Dishonest(Dishonest::Invalid(_))), "{refused}");
     assert_eq!(session.send(train(10, 300, GAP)).await.unwrap().lost(), 0.0, "it only receives");
@@ -59,7 +59,7 @@ async fn probes_that_are_too_short_or_too_long_are_named() {
     let headers = vec![vec![], vec![1; 20]];
     let short = session.send_with(train(2, 64, GAP), headers).await.unwrap_err();
     assert!(matches!(short, SessionError::Small { at: 1, least: 65, .. }), "{short}");
-    // What no MTU carries; loopback's is 64 KiB.
+    // Longer than any MTU; that of loopback is 64 KiB.
     let long = session.send(train(3, 65_530, Duration::ZERO)).await.unwrap_err();
     assert!(matches!(long, SessionError::Mtu { size: 65_530, overhead: 28 }), "{long}");
     assert!(long.to_string().contains("MTU"), "{long}");
@@ -72,7 +72,7 @@ async fn probes_that_are_too_short_or_too_long_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_does_not_pass_because_of_its_length_is_found_out_by_shorter_ones() {
+async fn the_longest_probe_that_passes_is_found_by_shorter_ones() {
     let mangle = Mangle::by(|_, datagram| match datagram.len() {
         ..=1400 => vec![datagram],
         _ => vec![],
@@ -83,7 +83,7 @@ async fn what_does_not_pass_because_of_its_length_is_found_out_by_shorter_ones()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_days_bytes_are_the_end() {
+async fn no_train_goes_beyond_the_bytes_of_the_day() {
     let scene = Scene::with(20_000, Mangle::nothing()).await;
     let mut session = scene.session(CALM()).await.unwrap();
     session.receive(train(40, 300, GAP)).await.unwrap();
@@ -92,7 +92,7 @@ async fn a_days_bytes_are_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_s_share_of_sessions_is_its_end_and_it_is_told() {
+async fn the_sessions_of_a_member_are_bounded_and_further_ones_refused() {
     let scene = Scene::clean().await;
     let mut open = Vec::new();
     for _ in 0..16 {
@@ -104,7 +104,7 @@ async fn a_member_s_share_of_sessions_is_its_end_and_it_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_set_max_rate_bounds_what_members_order_also_of_a_busy_host() {
+async fn a_max_rate_bounds_trains_that_members_request_even_of_a_busy_host() {
     let scene = Scene::clean().await;
     scene.far.trains.no_faster_than(Rate::from_mbps(10.0));
     let mut session = scene.session(CALM()).await.unwrap();
@@ -114,16 +114,16 @@ async fn a_set_max_rate_bounds_what_members_order_also_of_a_busy_host() {
     let refused = session.receive(train(10, 1472, GAP)).await.unwrap_err();
     assert!(matches!(refused, SessionError::Dishonest(Dishonest::Gap { .. })), "{refused}");
     assert!(refused.to_string().contains("max_rate"), "{refused}");
-    // Taken as it is, the host itself keeps the bound.
+    // Even if it is accepted as busy, the host itself keeps the bound.
     session.accept_busy(true);
     let refused = session.receive(train(10, 1472, GAP)).await.unwrap_err();
     assert!(matches!(refused, SessionError::Refused(Refusal::Train(_))), "{refused}");
     assert!(refused.to_string().contains("max_rate"), "{refused}");
 }
 
-/// Who could write any address as a datagram's sender could else have trains sent to any host.
+/// Otherwise anybody who can forge a source address could have trains sent to any host.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_train_goes_where_only_datagrams_say_the_member_is() {
+async fn no_train_goes_to_an_address_that_only_datagrams_come_from() {
     let third = "127.0.0.3".parse().unwrap();
     let scene = Scene::with(PLENTY, Mangle::nothing().from(third)).await;
     let mut session = scene.session(CALM()).await.unwrap();
@@ -138,10 +138,10 @@ async fn no_train_goes_where_only_datagrams_say_the_member_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_port_that_takes_no_datagrams_is_named() {
+async fn a_port_that_gets_no_datagrams_is_named() {
     let scene = Scene::clean().await;
     let channel = scene.dialer.channel(&members::name(1), &[], Protocol::Probe).await.unwrap();
-    // Nobody is at that address.
+    // Nothing is at that address.
     let at = "127.0.0.9".parse().unwrap();
     let shut = Session::open(channel, at, &scene.near, CALM()).await.err().unwrap();
     assert!(matches!(shut, SessionError::Shut(..)), "{shut}");
@@ -149,7 +149,7 @@ async fn a_port_that_takes_no_datagrams_is_named() {
     assert!(shut.to_string().contains(&port.to_string()), "{shut}");
 }
 
-/// Three trains of pk1.
+/// Measures with three trains of pk1.
 async fn measure(
     session: &mut Session<Stream>,
     way: Way,
@@ -159,7 +159,7 @@ async fn measure(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_vanishes_between_trains_ends_it_with_what_was_known() {
+async fn a_member_that_vanishes_between_trains_ends_a_measurement_with_its_progress() {
     let mut scene = Scene::clean().await;
     let mut session = scene.session(CALM()).await.unwrap();
     let mut told = |event: Event| {
@@ -167,7 +167,7 @@ async fn a_member_that_vanishes_between_trains_ends_it_with_what_was_known() {
             scene.far.stop();
         }
     };
-    // More than it can have time for.
+    // More than there is time for.
     let mut tool = PK1.times(u32::MAX);
     let why = run(&mut session, &mut tool, Way::There, FAR, &mut told).await.unwrap_err();
     assert!(matches!(&why, MeasureError::Session { so_far, .. } if so_far.trains >= 2), "{why}");
@@ -175,7 +175,7 @@ async fn a_member_that_vanishes_between_trains_ends_it_with_what_was_known() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_vanishes_while_a_train_goes_is_told_of_as_well() {
+async fn a_member_that_vanishes_during_a_train_is_reported_as_well() {
     for way in [Way::There, Way::Back] {
         let mut scene = Scene::clean().await;
         let mut session = scene.session(CALM()).await.unwrap();
@@ -188,7 +188,7 @@ async fn one_that_vanishes_while_a_train_goes_is_told_of_as_well() {
             }
         };
         let mut flying = std::pin::pin!(flying);
-        // Until it is under way: what comes back is not counted, so there it is asked for at least.
+        // Waits until the train is under way: what the member sends is not counted, so only the way there is checked.
         while way == Way::There && scene.passed() < passed + 3 {
             let turn = tokio::task::yield_now();
             tokio::select! { biased; _ = &mut flying => panic!("{way:?}: it ended"), () = turn => {} }
@@ -203,7 +203,7 @@ async fn one_that_vanishes_while_a_train_goes_is_told_of_as_well() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hops_are_no_member_s_to_send() {
+async fn a_train_with_hop_limits_cannot_be_requested_from_a_member() {
     let scene = Scene::clean().await;
     let mut session = scene.session(CALM()).await.unwrap();
     let probe = Probe { size: 100, header: 0, gap: Duration::ZERO, may_carry: false };
@@ -211,7 +211,7 @@ async fn hops_are_no_member_s_to_send() {
     let limited = Train::new(vec![probe]).unwrap().limited(vec![limit]).unwrap();
     let refused = session.receive(limited.clone()).await.unwrap_err();
     assert!(matches!(refused, SessionError::Hops), "{refused}");
-    // Over loopback no router is on the way: it arrives, and nobody says anything.
+    // On loopback there is no router: the probe arrives, and nobody reports anything.
     let flight = session.send(limited).await.unwrap();
     assert_eq!((flight.lost(), flight.expired), (0.0, vec![None]));
 }

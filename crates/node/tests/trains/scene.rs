@@ -1,4 +1,4 @@
-//! `n1`, whose daemon takes trains, and the command line of `n0`.
+//! `n1`, whose daemon accepts trains, and the command line of `n0`.
 
 use crate::{
     mangler::{Mangle, Mangler},
@@ -25,7 +25,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-/// A host that keeps gaps, whatever the machine of this test does.
+/// A host that keeps gaps, whatever machine the test runs on.
 pub fn calm() -> Calibration {
     let us = Duration::from_micros;
     Calibration {
@@ -37,7 +37,7 @@ pub fn calm() -> Calibration {
     }
 }
 
-/// One that does not.
+/// A host that does not keep gaps.
 pub fn busy() -> Calibration {
     let gap_error = [Duration::from_micros(300), Duration::from_millis(7)];
     Calibration { gap_error, honest: Rate::ZERO, is_valid: false, ..calm() }
@@ -50,7 +50,7 @@ pub fn train(count: usize, size: u16, gap: Duration) -> Train {
     Train::uniform(Probe { size, header: 0, gap, may_carry: false }, count).unwrap()
 }
 
-/// A member whose daemon takes trains; all of it ends when it is dropped.
+/// A member whose daemon accepts trains; all of it ends when it is dropped.
 pub struct Far {
     pub at: SocketAddr,
     pub trains: Trains,
@@ -59,11 +59,11 @@ pub struct Far {
     pub purse: Arc<Purse>,
     pub tasks: JoinSet<()>,
     pub dir: TempDir,
-    /// Dropped to end the daemon, and how it ended.
+    /// The sender is dropped to end the daemon; the task ends with it.
     daemon: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
-/// A day's bytes.
+/// The bytes of a day.
 pub const PLENTY: u64 = 1 << 40;
 
 impl Far {
@@ -95,7 +95,7 @@ impl Far {
         Self { at, trains, endpoint, membership, purse, tasks, dir, daemon }
     }
 
-    /// Its daemon ends, and with it all channels.
+    /// Ends its daemon, and with it all channels.
     pub async fn kill(&mut self) {
         if let Some((stop, daemon)) = self.daemon.take() {
             drop(stop);
@@ -103,13 +103,13 @@ impl Far {
         }
     }
 
-    /// The same, soon.
+    /// Ends it without waiting.
     pub fn stop(&mut self) {
         self.daemon = None;
     }
 }
 
-/// Both ends, and what is between them.
+/// Both ends, and the relay between them.
 pub struct Scene {
     pub far: Far,
     pub near: Arc<Endpoint>,
@@ -119,12 +119,12 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Datagrams come as they are.
+    /// Starts a scene in which datagrams pass unchanged.
     pub async fn clean() -> Self {
         Self::with(PLENTY, Mangle::nothing()).await
     }
 
-    /// `n1` may spend so much, and datagrams to it are mangled so.
+    /// Starts a scene in which `n1` may spend this much per day, and datagrams to it are mangled.
     pub async fn with(per_day: u64, mangle: Mangle) -> Self {
         let far = Far::start(1, per_day).await;
         let members = vec![members::member(0, None, &[]), members::member(1, Some(far.at), &[])];
@@ -135,23 +135,23 @@ impl Scene {
         let near = Arc::new(Endpoint::bind(ANYWHERE).await.unwrap());
         let (receiving, mut tasks) = (Arc::clone(&near), JoinSet::new());
         tasks.spawn(async move { receiving.run().await });
-        // The key of n0's command line: it has no daemon.
+        // The key of n0's command line; n0 has no daemon.
         let dialer = members::dialer(0, &members::key(100), &membership);
         let mangler = Mangler::before(far.endpoint.local_addr().unwrap(), mangle).await;
         Self { far, near, dialer, mangler, _tasks: tasks }
     }
 
-    /// A session whose datagrams pass the mangler.
+    /// Opens a session whose datagrams pass the mangler.
     pub async fn session(&self, terms: Terms) -> Result<Session<Stream>, SessionError> {
         let channel = self.dialer.channel(&members::name(1), &[], Protocol::Probe).await.unwrap();
         Session::open(channel, self.mangler.ip(), &self.near, terms).await
     }
 
-    /// How many datagrams it has passed on intact.
+    /// The number of datagrams that were passed on intact.
     pub fn passed(&self) -> u64 {
         self.mangler.passed()
     }
 }
 
-/// Where manglers are: the same ports as at 127.0.0.1, and other sockets.
+/// The address of manglers: the same ports as at 127.0.0.1, with other sockets.
 pub const BETWEEN: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));

@@ -56,7 +56,7 @@ async fn pair(per_day: u64) -> [Node; 2] {
     met([Node::start(0, per_day).await, Node::start(1, per_day).await])
 }
 
-/// Both know each other.
+/// Gives both nodes a roster with both.
 fn met(nodes: [Node; 2]) -> [Node; 2] {
     let member = |node: &Node| members::member(node.n, Some(node.far.at), &[]);
     let signed = members::signed(1, nodes.iter().map(member).collect());
@@ -96,7 +96,7 @@ fn three() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_train_is_sent_whole_and_both_programs_get_what_is_theirs() {
+async fn a_train_is_sent_whole_and_both_programs_get_their_reports() {
     let nodes = pair(PLENTY).await;
     let mut receiver = Program::at(&nodes[1]).await;
     let wanted = json!({ "receive": { "from": "n0", "prefix": "aa" } });
@@ -119,7 +119,7 @@ async fn a_train_is_sent_whole_and_both_programs_get_what_is_theirs() {
 }
 
 /// Checks that the program receives those of the four probes of [`three`] that begin with the requested bytes. Returns
-/// how long before their departure, in nanoseconds, they were said to leave.
+/// how long before their departure, in nanoseconds, their stated send times were.
 async fn check_train(report: &Value, receiver: &mut Program) -> Vec<u64> {
     let sent: Vec<u64> =
         report["sent_ns"].as_array().unwrap().iter().map(|at| at.as_u64().unwrap()).collect();
@@ -141,7 +141,7 @@ async fn check_train(report: &Value, receiver: &mut Program) -> Vec<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn over_ipv6_probes_are_shorter_and_cost_what_its_headers_do() {
+async fn over_ipv6_probes_are_shorter_and_its_headers_are_charged() {
     let anywhere = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
     if let Err(why) = std::net::TcpListener::bind(anywhere) {
         println!("skipped: this host has no IPv6: {why}");
@@ -161,7 +161,7 @@ async fn over_ipv6_probes_are_shorter_and_cost_what_its_headers_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_does_not_ask_for_arrivals_hears_of_them_at_the_member_s() {
+async fn arrivals_that_were_not_requested_are_seen_at_the_member() {
     let nodes = pair(PLENTY).await;
     let mut receiver = Program::at(&nodes[1]).await;
     receiver.ask(json!({ "receive": {} })).await;
@@ -182,7 +182,7 @@ async fn who_does_not_ask_for_arrivals_hears_of_them_at_the_member_s() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn words_that_make_no_sense_are_answered_and_the_connection_goes_on() {
+async fn invalid_requests_are_answered_and_the_connection_continues() {
     let nodes = pair(PLENTY).await;
     let mut program = Program::at(&nodes[0]).await;
     program.say("{").await;
@@ -203,7 +203,7 @@ async fn words_that_make_no_sense_are_answered_and_the_connection_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_busy_host_s_trains_go_only_when_that_is_accepted_and_are_doubted() {
+async fn trains_of_a_busy_host_are_sent_only_if_accepted_and_are_doubted() {
     let nodes = pair(PLENTY).await;
     nodes[0].far.trains.calibrated_as(busy());
     let mut program = Program::at(&nodes[0]).await;
@@ -217,7 +217,7 @@ async fn a_busy_host_s_trains_go_only_when_that_is_accepted_and_are_doubted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn programs_spend_the_node_s_bytes_of_the_day() {
+async fn programs_are_charged_to_the_node_s_bytes_of_the_day() {
     let nodes = pair(20_000).await;
     let mut program = Program::at(&nodes[0]).await;
     let ten = json!({ "send": { "to": name(1), "probes": [{ "size": 1000, "count": 10 }] } });
@@ -227,7 +227,7 @@ async fn programs_spend_the_node_s_bytes_of_the_day() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_refused_costs_nothing() {
+async fn refused_trains_cost_nothing() {
     let nodes = pair(20_000).await;
     let mut program = Program::at(&nodes[0]).await;
     for (probe, why) in [
@@ -245,7 +245,7 @@ async fn what_is_refused_costs_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn trying_how_long_probes_may_be_is_paid_for_as_well() {
+async fn finding_the_longest_probe_is_charged_as_well() {
     let nodes = pair(20_000).await;
     let mut program = Program::at(&nodes[0]).await;
     let open = json!({ "open": { "to": "n1" } });
@@ -270,7 +270,7 @@ async fn a_train_waits_until_no_bulk_flow_is_under_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_set_max_rate_bounds_programs_also_where_they_accept_a_busy_host() {
+async fn a_max_rate_bounds_programs_even_if_they_accept_a_busy_host() {
     let nodes = pair(PLENTY).await;
     nodes[0].far.trains.no_faster_than(Rate::from_mbps(10.0));
     let mut program = Program::at(&nodes[0]).await;
@@ -284,9 +284,9 @@ async fn a_set_max_rate_bounds_programs_also_where_they_accept_a_busy_host() {
     assert_eq!(opened["hosts"][0]["honest_bps"], 10_000_000, "{opened}");
 }
 
-/// With as many as a member takes of one, and trains that would go in an hour.
+/// With as many programs as a member has sessions for, and trains that would be sent in an hour.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leaves_before_its_train_goes_keeps_no_place() {
+async fn a_program_that_disconnects_before_its_train_is_sent_keeps_no_place() {
     let nodes = pair(PLENTY).await;
     let mut later = three();
     later["send"]["after_us"] = json!(3_600_000_000_u32);
@@ -298,7 +298,7 @@ async fn who_leaves_before_its_train_goes_keeps_no_place() {
     }
     drop(waiting);
     let served = async {
-        // Until those have been seen to be gone the member has as many sessions as it takes.
+        // Until the node has noticed that they have disconnected, the member has all the sessions it allows.
         loop {
             let said = Program::at(&nodes[0]).await.ask(three()).await;
             if said["report"].is_object() {
@@ -311,7 +311,7 @@ async fn who_leaves_before_its_train_goes_keeps_no_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_said_all_and_waits_for_its_report_gets_it() {
+async fn a_program_that_has_closed_its_writing_side_gets_its_report() {
     let nodes = pair(PLENTY).await;
     let mut program = Program::at(&nodes[0]).await;
     let mut later = three();
@@ -322,14 +322,14 @@ async fn who_has_said_all_and_waits_for_its_report_gets_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_socket_is_its_owner_s_alone() {
+async fn only_the_owner_can_open_the_socket() {
     let [node, _] = pair(PLENTY).await;
     let mode = std::fs::metadata(&node.socket).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_vanishes_is_told_and_one_that_is_back_is_reached_anew() {
+async fn a_vanished_member_is_reported_and_reached_again_when_it_is_back() {
     let nodes = pair(PLENTY).await;
     let mut program = Program::at(&nodes[0]).await;
     assert!(program.ask(three()).await["report"].is_object());
@@ -337,7 +337,7 @@ async fn a_member_that_vanishes_is_told_and_one_that_is_back_is_reached_anew() {
     far.far.kill().await;
     let gone = program.ask(three()).await;
     assert!(gone["error"].is_string(), "{gone}");
-    // It comes back at another port.
+    // It returns at another port.
     let back = Node::start(1, PLENTY).await;
     let members = [&near, &back].map(|node| members::member(node.n, Some(node.far.at), &[]));
     let signed = members::signed(2, members.to_vec());

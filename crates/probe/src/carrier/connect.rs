@@ -1,4 +1,4 @@
-//! The session that this node opens to a member that its packets go to.
+//! Opens a session to a member when this node has packets for it.
 
 use super::{partner::Partner, shared::Shared};
 use crate::trains::{Carrying, SessionError, Trains};
@@ -6,13 +6,13 @@ use std::{sync::Arc, time::Duration};
 use thalweg_base::log::Event;
 use thalweg_net::{Stream, channel::Protocol};
 
-/// A session that no packet used for so long is closed; the next packet opens another.
-const RESTS: Duration = Duration::from_secs(600);
+/// A session that no packet has used for this long is closed; the next packet opens another.
+const UNUSED: Duration = Duration::from_secs(600);
 
-/// Why the session to a member that may not have one is over.
+/// Why a session ended whose member is no longer in a valid roster.
 const GONE: &str = "it is revoked, or the roster expired";
 
-/// Opens one and keeps it up, until it rests or ends.
+/// Opens a session and keeps it up, until it is unused for too long or fails.
 pub async fn connect(shared: Arc<Shared>, partner: Arc<Partner>, trains: Trains) {
     let opened = open(&shared, &partner, &trains).await;
     let event = |name| Event::new(name).with("member", &partner.name);
@@ -26,7 +26,7 @@ pub async fn connect(shared: Arc<Shared>, partner: Arc<Partner>, trains: Trains)
     partner.opened();
     shared.log.put(event("carrier_session").with("address", partner.address));
     let ended = tokio::select! {
-        ended = session.keep(|| partner.rests(RESTS)) => ended.err().map(|why| why.to_string()),
+        ended = session.keep(|| partner.is_unused_for(UNUSED)) => ended.err().map(|why| why.to_string()),
         () = shared.membership.left(partner.key) => Some(GONE.to_owned()),
     };
     let told = event("carrier_session_ended");

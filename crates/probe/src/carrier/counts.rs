@@ -1,11 +1,11 @@
-//! What is counted of riders.
+//! Counters of riders.
 
 use serde::{Deserialize, Serialize};
 use std::ops::AddAssign;
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What went to a member and came from it, since the daemon started.
+        /// What was sent to a member and received from it, since the daemon started.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default)]
         pub struct Counts {
@@ -21,40 +21,40 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Packets that this host's programs sent to it.
+    /// Packets that this host's programs sent to the member.
     sent_packets,
-    /// Bytes of them, IP's headers included.
+    /// Bytes of these packets, IP headers included.
     sent_bytes,
-    /// Packets whose end rode in a probe.
+    /// Packets whose last byte rode in a probe.
     ridden_packets,
-    /// Pieces of packets that rode.
+    /// Fragments of packets that rode.
     ridden_fragments,
     /// Bytes that rode.
     ridden_bytes,
-    /// Bytes that rode a second time, where repeats are wanted.
+    /// Bytes that rode a second time, if repeats are enabled.
     repeated_bytes,
-    /// Probes that carried any of them.
+    /// Probes that carried fragments.
     carrying_probes,
-    /// Probes that might have, and carried nothing.
+    /// Probes that could have carried fragments, but carried none.
     empty_probes,
     /// Datagrams with packets alone, without a probe.
     own_datagrams,
-    /// Packets of which the rest went by itself since it had waited long enough, or its train was over.
+    /// Packets whose rest was sent by itself, because it had waited long enough or its train was over.
     timed_out_packets,
-    /// Packets that went nowhere: no session came about, or the kernel took none.
+    /// Packets that were dropped, because no session could be opened or the kernel accepted none.
     dropped_packets,
-    /// Packets that came and were given to this host's programs.
+    /// Packets that arrived and were delivered to this host's programs.
     received_packets,
-    /// Bytes of them.
+    /// Bytes of these packets.
     received_bytes,
-    /// Pieces of packets that came.
+    /// Fragments that arrived.
     received_fragments,
-    /// Pieces that came twice or too late, or fit nothing.
+    /// Fragments that arrived twice or too late, or fit no packet.
     refused_fragments,
-    /// Packets that were given up since pieces were missing for too long.
+    /// Packets that were given up, because fragments were missing for too long.
     expired_packets,
-    /// Packets that were none of its own, or not for this host.
+    /// Packets whose source is not the member's address, or whose destination is not this host's.
     strange_packets,
-    /// Packets that are not replies and are for ports that are not open to their sender.
+    /// Packets that are no replies, for ports that are not open to their sender.
     unasked_packets,
 }

@@ -1,30 +1,30 @@
-//! Packets without a probe: cut and put together so that each datagram fits the path.
+//! Packets without a probe: cut and combined so that each datagram fits the path.
 
 use thalweg_measure::riders::{FRAGMENT_HEADER, Fragment};
 use thalweg_wire::probe::{OUTER, TAG};
 
-/// IPv6's and UDP's headers, the datagram's own, its seal, and a byte that says that riders are in it.
+/// The bytes around fragments: the headers of IPv6, UDP and the datagram, its seal, and a byte that announces riders.
 const AROUND: u16 = 40 + 8 + OUTER as u16 + TAG as u16 + 1;
 
-/// Each path takes packets of so many bytes (RFC 791).
+/// Every path takes packets of this many bytes (RFC 791).
 const LEAST_PATH: u16 = 576;
 
-/// What fragments may take of a datagram on a path whose longest packets have so many bytes.
+/// The bytes that fragments may take of a datagram, on a path whose longest packets have `path_mtu` bytes.
 pub const fn room(path_mtu: u16) -> usize {
     path_mtu.saturating_sub(AROUND) as usize
 }
 
-/// The longest packet that goes there whole.
+/// The longest packet that such a path takes whole.
 pub const fn mtu(path_mtu: u16) -> usize {
     room(path_mtu).saturating_sub(FRAGMENT_HEADER)
 }
 
-/// What is tried next where that much does not pass: an eighth less, down to what each path takes.
+/// The size to try next if fragments of `room` bytes do not pass: an eighth less, down to what every path takes.
 pub fn shorter(room: usize) -> usize {
     (room - room / 8).max(self::room(LEAST_PATH)).min(room)
 }
 
-/// Each one's fragments, in their order; `room` has place for more than a header.
+/// Packs the fragments into datagrams, in order; `room` must exceed a fragment's header.
 pub fn pack(fragments: Vec<Fragment>, room: usize) -> Vec<Vec<Fragment>> {
     let mut all: Vec<Vec<Fragment>> = Vec::new();
     let mut left = 0;
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_pass_is_cut_shorter_each_time_to_what_always_does() {
+    fn sizes_shrink_in_steps_to_the_one_that_always_passes() {
         let mut tries = vec![room(1500)];
         while let Some(next) =
             tries.last().map(|last| shorter(*last)).filter(|n| *n < tries[tries.len() - 1])
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn short_ones_share_a_datagram_and_long_ones_are_cut() {
+    fn short_fragments_share_a_datagram_and_long_ones_are_cut() {
         let all = pack(vec![packet(1, 40), packet(2, 40), packet(3, 40)], 100);
         assert_eq!(shown(&all), [vec![(1, 0, 40), (2, 0, 40)], vec![(3, 0, 40)]]);
         let all = pack(vec![packet(1, 200), packet(2, 30)], 100);

@@ -1,15 +1,15 @@
-//! Who is at which overlay address: the roster's nodes, and those that packets go to.
+//! Which node has which overlay address: the nodes of the roster, and the partners among them.
 
 use super::{partner::Partner, shared::Shared};
 use std::{collections::BTreeMap, io, net::Ipv6Addr, sync::Arc};
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::{Name, Roster};
 
-/// Members that packets are under way to or from: each may hold three quarters of a megabyte, of packets that wait and of
-/// those of two lives that are not whole. Packets to further members are not sent.
+/// The most partners. Each may hold three quarters of a megabyte of waiting packets and of incomplete packets of two
+/// epochs. Packets to further members are not sent.
 const MOST: usize = 256;
 
-/// By address, for the roster of this version.
+/// Nodes and partners by address, by the roster of this version.
 #[derive(Debug, Default)]
 pub struct Directory {
     version: Option<u64>,
@@ -27,7 +27,7 @@ struct Node {
 }
 
 impl Directory {
-    /// The partner at this address; `None`: it is no other node's, or there are too many.
+    /// The partner at this address; `None` if it belongs to no other node, or there are too many partners.
     pub(super) fn at(&mut self, address: Ipv6Addr, shared: &Arc<Shared>) -> Option<Arc<Partner>> {
         self.renew(shared);
         if let Some(known) = self.partners.get(&address) {
@@ -48,12 +48,12 @@ impl Directory {
         Some(partner)
     }
 
-    /// All that packets went to or came from.
+    /// All members that packets went to or came from.
     pub(super) fn partners(&self) -> impl Iterator<Item = &Arc<Partner>> {
         self.partners.values()
     }
 
-    /// Goes by the newest roster.
+    /// Follows the newest roster.
     fn renew(&mut self, shared: &Shared) {
         let Some(roster) = shared.membership.current() else { return };
         if self.version == Some(roster.version) {
@@ -76,7 +76,7 @@ fn nodes(roster: &Roster, shared: &Shared) -> BTreeMap<Ipv6Addr, Node> {
     let from = &shared.local.settings.doors.from;
     let mut all = BTreeMap::new();
     for (key, member) in nodes.filter(|(key, _)| *key != shared.me) {
-        // The first by name has an address that two would have.
+        // If two nodes had the same address, the first by name has it.
         all.entry(shared.network.address(&key)).or_insert_with(|| Node {
             key,
             name: member.name.clone(),

@@ -5,8 +5,8 @@
 //! sent. The settings open further ports.
 //!
 //! TCP needs no state: without an initial segment (SYN) there is no connection. For UDP the filter remembers where this
-//! host's programs sent datagrams, and the first fragments that it admitted. Of ICMPv6 it admits errors and echoes; neighbour and router discovery have no
-//! meaning on this device.
+//! host's programs sent datagrams, and the first fragments that it admitted. Of ICMPv6 it admits errors and echoes;
+//! neighbour and router discovery have no meaning on this device.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -53,14 +53,14 @@ const REPLIES: Duration = Duration::from_secs(180);
 /// The most port pairs that are remembered for one member; if there are more, the oldest are forgotten.
 const MOST: usize = 4_096;
 
-/// The most packets of one member that are put together at a time, and for how long (RFC 8200, section 4.5). Members can
-/// send more at a time, but then lose the older ones.
+/// The most fragmented packets of one member that are admitted at a time, and for how long (RFC 8200, section 4.5).
+/// Members can send more at a time, but then lose the older ones.
 const FRAGMENTED: (usize, Duration) = (64, Duration::from_secs(60));
 
 /// What is admitted from one member as a consequence of earlier packets.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
-    /// The local and remote ports between which this host's programs have sent datagrams, with the time of the last one.
+    /// The local and remote ports between which this host's programs have sent datagrams, and the time of the last one.
     ports: BTreeMap<(u16, u16), Time>,
     /// The identifications of packets whose first fragments were admitted; the newest last.
     fragmented: VecDeque<(u32, Time)>,

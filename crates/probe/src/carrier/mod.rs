@@ -8,10 +8,10 @@
 //! programs ── TUN ── Partner: put together, delivered once ── trains ── UDP
 //! ```
 //!
-//! Each node has an IPv6 address that follows from the mesh's key and its own ([`Network`]), so that nobody hands
-//! them out and a roster is all that one has to have. A packet to such an address opens a session to that node
-//! (protocol `probe`, [`crate::trains::Carrying`]), which both ends then use. What comes from a member must have that
-//! member's address, and be a reply or be for a port that is open to members (`filter`).
+//! The IPv6 address of each node follows from the mesh's key and its own ([`Network`]): nobody has to assign addresses,
+//! and the roster tells them all. A packet to such an address opens a session to that node (protocol `probe`,
+//! [`crate::trains::Carrying`]), which both ends then use. A packet from a member must have that member's address as
+//! its source, and be a reply or be for a port that is open to members (`filter`).
 
 mod connect;
 mod counts;
@@ -50,12 +50,12 @@ use thalweg_units::NodeId;
 use thalweg_wire::mesh::Name;
 use tokio::task::JoinSet;
 
-/// The longest packet that a device gives.
+/// The longest packet of a device, bytes.
 const LONGEST: usize = 65_535;
 
-/// Where packets come from and go to: a [`Tun`], or a test's.
+/// Where packets come from and go to: a [`Tun`], or a test's device.
 pub trait Device: Delivers + 'static {
-    /// The next packet of this host; its length.
+    /// Reads the next packet of this host. Returns its length.
     ///
     /// # Errors
     /// The device is gone.
@@ -74,12 +74,13 @@ impl Device for Tun {
     }
 }
 
-/// A node's carrier; cheap to clone.
+/// The carrier of a node; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Carrier(Arc<Shared>);
 
 impl Carrier {
-    /// For the node with this key, which opens channels as that node; nothing is carried before [`Self::run`].
+    /// Creates the carrier of the node with this key, as which `dialer` opens channels. Nothing is carried before
+    /// [`Self::run`].
     pub fn new(
         settings: CarrierSettings,
         me: NodeId,
@@ -98,7 +99,7 @@ impl Carrier {
         self.0.local.own
     }
 
-    /// What the device is to be.
+    /// The settings of the device.
     pub fn tun(&self) -> TunSettings {
         let CarrierSettings { device, congestion, .. } = &self.0.local.settings;
         let (name, congestion) = (device.clone(), congestion.clone());
@@ -111,7 +112,7 @@ impl Carrier {
         }
     }
 
-    /// Makes the device and carries until it is gone; the node goes on without.
+    /// Creates the device and carries packets until it is gone; the node continues without it.
     pub async fn serve(self, trains: Trains) {
         match Tun::create(&self.tun()) {
             Ok(tun) => {
@@ -124,7 +125,7 @@ impl Carrier {
         }
     }
 
-    /// Carries until the device is gone, by the endpoints of these trains, which are running.
+    /// Carries packets until the device is gone, by the endpoints of these trains, which must be running.
     pub async fn run(self, device: impl Device, trains: Trains) {
         let device = Arc::new(device);
         *self.0.local.standing() = Standing::Up(Arc::clone(&device) as Arc<dyn Delivers>);
@@ -137,7 +138,7 @@ impl Carrier {
             };
             let shared = &self.0;
             let Some(partner) = shared.send(&packet[..length]) else { continue };
-            // Those that ended need not be kept.
+            // Sessions that have ended need not be kept.
             while sessions.try_join_next().is_some() {}
             sessions.spawn(connect::connect(Arc::clone(shared), partner, trains.clone()));
         };
@@ -153,9 +154,9 @@ impl Carrier {
     }
 }
 
-/// What a carrier says of itself, for `thalweg carrier status`.
+/// The state of a carrier, for `thalweg carrier status`.
 impl Carrier {
-    /// How it is now.
+    /// The current state.
     pub fn report(&self) -> CarrierReport {
         let partners: Vec<_> = self.0.directory().partners().cloned().collect();
         let one = |partner: &std::sync::Arc<partner::Partner>| {
@@ -184,9 +185,9 @@ impl Carrier {
     }
 }
 
-/// Thalweg's own connections by the carrier: when they are chosen although the route says nothing.
+/// Chooses which of Thalweg's own connections ride although their routes do not say so.
 impl Carrier {
-    /// Whether a connection to the node with this key that begins now is to ride although its route says nothing.
+    /// Whether a connection to the node with this key that begins now is to ride although its route does not say so.
     fn chooses(&self, node: NodeId) -> bool {
         let Some(rule) = self.0.local.settings.legs else { return false };
         if !matches!(*self.0.local.standing(), Standing::Up(_)) {
@@ -200,10 +201,10 @@ impl Carrier {
 }
 
 impl Shared {
-    /// Sends a packet of this host's; the partner, if a session to it is to be opened.
+    /// Sends a packet of this host. Returns the partner if a session to it is to be opened.
     fn send(self: &Arc<Self>, packet: &[u8]) -> Option<Arc<partner::Partner>> {
         let head = PacketHead::read(packet)?;
-        // Multicast and what is nobody's: the kernel asks for neighbours and routers on any device.
+        // Drops multicast and packets for unknown addresses: the kernel looks for neighbours and routers on any device.
         let IpAddr::V6(to) = head.destination else { return None };
         let partner = self.directory().at(to, self)?;
         partner.send(packet.to_vec(), &head).then_some(partner)
@@ -236,7 +237,7 @@ impl Carries for Carrier {
     }
 }
 
-/// Where nodes are for connections that this node's carrier takes.
+/// Tells which connections ride in this node's carrier, and at which addresses.
 #[derive(Clone, Debug)]
 pub struct Legs {
     explicit: CarriedLegs,
@@ -244,7 +245,7 @@ pub struct Legs {
 }
 
 impl Legs {
-    /// By this node's carrier: those whose route says so, and those that its settings choose.
+    /// Connections ride in this node's carrier if their routes say so, or if its settings choose them.
     pub fn of(carrier: Carrier) -> Self {
         Self { explicit: CarriedLegs::in_network(carrier.0.network), carrier }
     }

@@ -1,4 +1,4 @@
-//! One member: what waits for its trains, what came of its riders, and by which sessions.
+//! A member to which packets are carried: its waiting packets, its riders and its sessions.
 
 use super::{
     counts::Counts,
@@ -30,15 +30,15 @@ use thalweg_units::{NodeId, Time};
 use thalweg_wire::{mesh::Name, probe::Payload};
 use tokio::time::sleep;
 
-/// Packets that wait for a session to come about: what TCP and `ping` send meanwhile, and little more. Of
-/// more the oldest is dropped and counted.
+/// The most packets that wait until a session is open: what TCP and `ping` send meanwhile, and little more. Beyond that
+/// the oldest is dropped and counted.
 const WAITING: usize = 64;
 
-/// Lives of the member's process of which riders are put together: this one, and the one before it.
+/// The number of epochs of the member's process whose riders are reassembled: the current one, and the one before it.
 const EPOCHS: usize = 2;
 
-/// What is kept of riders that are not whole: a window of 40 packets for each of several trains.
-/// Beyond that the oldest rider is given up and counted.
+/// The bounds of incomplete riders: a window of 40 packets for each of several trains. Beyond that the oldest rider is
+/// given up and counted.
 const LIMITS: ReassemblyLimits = ReassemblyLimits {
     bytes: 256 << 10,
     riders: 512,
@@ -46,10 +46,10 @@ const LIMITS: ReassemblyLimits = ReassemblyLimits {
     longest: LONGEST,
 };
 
-/// Members' devices may take longer packets than this node's: jumbo frames, unless it takes longer ones itself.
+/// The longest packet from members, bytes: jumbo frames, even if this node's device takes only shorter ones.
 const LONGEST: usize = 9000;
 
-/// After a session came to nothing, the next is tried so much later, doubled each time.
+/// The pause before the next attempt after a failed session: the first one, which doubles each time, and the longest.
 const RETRY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 
 /// A member that packets go to or come from.
@@ -58,7 +58,7 @@ pub struct Partner {
     pub(super) key: NodeId,
     pub(super) name: Name,
     pub(super) address: Ipv6Addr,
-    /// Its riders are numbered from 0 in each of its lives.
+    /// Identifies the numbering of the riders sent to it, which begins at 0.
     epoch: u64,
     local: Arc<Local>,
     /// Whether the ports in the setting `open` are open to it.
@@ -66,7 +66,7 @@ pub struct Partner {
     state: Mutex<State>,
 }
 
-/// What changes.
+/// The mutable part of a partner.
 #[derive(Debug)]
 pub struct State {
     pub(super) hold: Hold,
@@ -78,17 +78,17 @@ pub struct State {
     attached: u64,
     waiting: VecDeque<Fragment>,
     incoming: Vec<(u64, Reassembly)>,
-    /// Given up in what is no longer there.
+    /// Packets given up in epochs that are no longer kept.
     expired: u64,
     trains: usize,
     has_timer: bool,
     used: Time,
     session: Session,
-    /// When the last train went there or came from there that speaks for riding connections.
+    /// When the last train to or from the member ended that permits connections to ride.
     measured: Option<Time>,
-    /// What is kept of what comes.
+    /// The bounds of incomplete riders.
     limits: ReassemblyLimits,
-    /// What fragments may take of a datagram; less once the kernel has learnt that the path takes less.
+    /// The bytes that fragments may take of a datagram; fewer once the kernel has learnt that the path takes less.
     room: usize,
 }
 
@@ -102,7 +102,7 @@ enum Session {
 }
 
 impl Partner {
-    /// Nothing went there yet.
+    /// Creates a partner without sessions.
     ///
     /// # Errors
     /// The kernel gives no random number.
@@ -137,7 +137,7 @@ impl Partner {
         Ok(Self { key, name, address, epoch, local, is_let_in, state: Mutex::new(state) })
     }
 
-    /// Whether the ports in the setting `open` are open to this member.
+    /// Sets whether the ports in the setting `open` are open to this member.
     pub(super) fn set_let_in(&self, is_let_in: bool) {
         self.is_let_in.store(is_let_in, Relaxed);
     }
@@ -146,7 +146,7 @@ impl Partner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A packet of this host's for it; whether a session is to be opened now. Within a runtime.
+    /// Sends a packet of this host to the member. Returns whether a session is to be opened now. Needs a runtime.
     pub(super) fn send(self: &Arc<Self>, packet: Vec<u8>, head: &PacketHead) -> bool {
         let settings = &self.local.settings;
         let now = now();
@@ -172,7 +172,7 @@ impl Partner {
         wants_session
     }
 
-    /// Sends by itself what no longer waits, until nothing does.
+    /// Sends packets without a probe when they have waited long enough, until none waits.
     async fn let_go_in_time(self: Arc<Self>) {
         loop {
             let deadline = {
@@ -187,7 +187,7 @@ impl Partner {
         }
     }
 
-    /// Sends by itself what has waited long enough, or for probes that will not come.
+    /// Sends packets without a probe that have waited long enough, or wait for probes that will not come.
     pub(super) fn let_go(&self) {
         let mut state = self.lock();
         let due = state.hold.let_go(now());
@@ -196,7 +196,7 @@ impl Partner {
         self.put(due);
     }
 
-    /// Sends these without a probe, or keeps them for the session that is to come.
+    /// Sends these without a probe, or keeps them until a session is open.
     pub(super) fn put(&self, fragments: Vec<Fragment>) {
         if fragments.is_empty() {
             return;
@@ -229,7 +229,7 @@ impl Partner {
         Some(&self.local.settings.doors).filter(|_| self.is_let_in.load(Relaxed))
     }
 
-    /// Gives a packet that came from it to this host.
+    /// Delivers a packet from the member to this host.
     fn deliver(&self, packet: &[u8]) {
         let head = PacketHead::read(packet);
         let is_its = head
@@ -253,17 +253,17 @@ impl Partner {
         }
     }
 
-    /// The rules for trains to it.
+    /// The rules for trains to the member.
     pub(super) fn regulators(&self) -> &[Regulator] {
         &self.local.settings.regulators
     }
 
-    /// How the TCP flows that ride are.
+    /// The state of the TCP flows that ride.
     pub(super) fn flows(&self) -> FlowState {
         self.lock().flows.state(now())
     }
 
-    /// A train is over.
+    /// Notes the end of a train.
     pub(super) fn train_ended(&self, trip: Trip) {
         let mut state = self.lock();
         state.trains = state.trains.saturating_sub(1);
@@ -272,12 +272,12 @@ impl Partner {
         self.let_go();
     }
 
-    /// The session that was to be opened is there.
+    /// Notes that the session was opened.
     pub(super) fn opened(&self) {
         self.lock().session = Session::Open;
     }
 
-    /// It came to an end, or to nothing.
+    /// Notes that the session ended, or could not be opened.
     pub(super) fn closed(&self, why: Option<String>) {
         let mut state = self.lock();
         let before = match &state.session {
@@ -295,19 +295,19 @@ impl Partner {
         }
     }
 
-    /// Whether nothing went there or came for so long.
-    pub(super) fn rests(&self, long: Duration) -> bool {
+    /// Whether nothing was sent or received for this long.
+    pub(super) fn is_unused_for(&self, long: Duration) -> bool {
         now().since(self.lock().used) >= long
     }
 
-    /// Whether it can be forgotten: there is no session, and nothing is under way.
+    /// Whether the partner can be forgotten: it has no session, and nothing is under way.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.lock();
         let is_calm = !matches!(state.session, Session::Opening | Session::Open);
         is_calm && state.outlets.is_empty() && state.hold.packets() == 0 && state.trains == 0
     }
 
-    /// Whether a connection to it that begins now is to ride, by this rule.
+    /// Whether this rule lets a connection to the member ride that begins now.
     pub(super) fn is_measured(&self, rule: &LegRule) -> bool {
         let state = self.lock();
         !state.outlets.is_empty() && rule.rides(state.measured, now())
@@ -319,10 +319,10 @@ impl Partner {
         }
     }
 
-    /// Its counts, and the words for its session.
+    /// The counters, and a description of the session.
     pub(super) fn report(&self) -> (Counts, String) {
         let mut state = self.lock();
-        // Where nothing comes any more nobody else looks at what is left.
+        // If nothing arrives any more, nobody else expires incomplete riders.
         state.incoming.iter_mut().for_each(|(_, all)| all.expire(now()));
         let mut counts = state.counts;
         let lost = |(_, all): &(u64, Reassembly)| all.lost();
@@ -433,7 +433,7 @@ impl Riders for Partner {
     }
 }
 
-/// What riders may have of a probe.
+/// The bytes that riders may have of a probe.
 fn padding(probe: &Probe) -> Option<usize> {
     Payload::padding(probe.size, probe.header)
 }

@@ -1,11 +1,11 @@
-//! What a carrier says of itself, for `thalweg carrier status`.
+//! The state of a carrier, for `thalweg carrier status`.
 
 use super::Counts;
 use serde::{Deserialize, Serialize};
 use std::net::Ipv6Addr;
 use thalweg_wire::mesh::Name;
 
-/// A node's carrier: the reply to `GET /v1/carrier` of the local API.
+/// The state of a node's carrier: the reply to `GET /v1/carrier` of the local API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CarrierReport {
     /// The device's name.
@@ -16,26 +16,26 @@ pub struct CarrierReport {
     pub mtu: u16,
     /// The longest that a packet waits for a train, milliseconds.
     pub hold_ms: u64,
-    /// Whether packets come and go.
+    /// Whether packets are carried.
     pub is_up: bool,
-    /// Why not.
+    /// Why they are not.
     #[serde(default)]
     pub why: Option<String>,
-    /// All members together.
+    /// The sums over all members.
     pub counts: Counts,
-    /// Those that packets went to or came from.
+    /// The members that packets went to or came from.
     pub members: Vec<PartnerReport>,
 }
 
-/// One member.
+/// The state of one member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartnerReport {
     /// Its name.
     pub name: Name,
     /// Its address.
     pub address: Ipv6Addr,
-    /// How the session to it is: `open`, `opening`, or `none` and why.
+    /// The state of the session: `open`, `opening`, or `none` and the reason.
     pub session: String,
-    /// What went there and came from there.
+    /// What was sent to the member and received from it.
     pub counts: Counts,
 }

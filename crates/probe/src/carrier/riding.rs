@@ -1,4 +1,4 @@
-//! What rides in one train.
+//! The riders of one train.
 
 use super::partner::Partner;
 use crate::trains::Riding;
@@ -13,13 +13,13 @@ use thalweg_net::probe::now;
 pub struct InTrain {
     partner: Arc<Partner>,
     trip: Trip,
-    /// What regulators are asked of each of its probes.
+    /// What the regulators decide on for each probe.
     rides: Vec<Option<Ride>>,
-    /// Packets and bytes that waited when it began: without it they had gone before.
+    /// Packets and bytes that waited when the train began: without the train they would have been sent before it.
     held: (u64, u64),
     packets: u64,
     tally: Tally,
-    /// What boarded the last probe: packets, and bytes that had not ridden before.
+    /// The riders of the last probe: packets that ended in it, and bytes that had not ridden before.
     last: (u64, u64),
 }
 
@@ -49,7 +49,7 @@ impl Riding for InTrain {
         let may_carry = self.may_carry(place);
         let mut state = self.partner.lock();
         if !may_carry {
-            // What waits for it waits no more.
+            // Packets that wait for this probe wait no longer.
             return state.hold.board(self.trip, place, 0, now());
         }
         let before = (state.hold.packets(), state.hold.bytes());
@@ -88,7 +88,7 @@ impl Riding for InTrain {
         self.packets -= packets;
         self.tally.carriers -= 1;
         self.tally.carried_bytes -= bytes;
-        // What is repeated stands behind what is new, and has ridden before.
+        // Repeated fragments follow the new ones, and have ridden before.
         let mut new = 0;
         fragments.retain(|fragment| {
             new += fragment.bytes.len() as u64;

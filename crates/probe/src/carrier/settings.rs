@@ -1,27 +1,27 @@
-//! What a carrier is told.
+//! The settings of a carrier.
 
 use super::{Doors, datagrams};
 use thalweg_measure::riders::{HoldSettings, LegRule, ReassemblyLimits, Regulator, Selection};
 
-/// Below it the kernel takes IPv6 from a device (RFC 8200 §5).
+/// With a smaller MTU the kernel does not accept IPv6 on a device (RFC 8200 §5).
 const LEAST_MTU: u16 = 1280;
 
-/// What a carrier is told.
+/// The settings of a carrier.
 #[derive(Clone, Debug)]
 pub struct CarrierSettings {
     /// The device's name.
     pub device: String,
     /// The longest packet that the paths to members take whole, bytes.
     pub path_mtu: u16,
-    /// How long and how much is held.
+    /// How long packets are held, and how many.
     pub hold: HoldSettings,
-    /// Which probes may carry: all of these have to allow it.
+    /// Which probes may carry packets: all of these must allow it.
     pub regulators: Vec<Regulator>,
     /// Which packets may ride.
     pub selection: Selection,
     /// TCP's congestion control over the device; `None`: the host's own.
     pub congestion: Option<String>,
-    /// Which connections of this node's own ride without having been told to; `None`: none.
+    /// Which of this node's own connections ride although their routes do not say so; `None`: none.
     pub legs: Option<LegRule>,
     /// Ports of this host that are open to members at the device.
     pub doors: Doors,
@@ -43,7 +43,7 @@ impl Default for CarrierSettings {
 }
 
 impl CarrierSettings {
-    /// The device's: a packet by itself fits the path whole, but where IPv6 has to have more than that.
+    /// The MTU of the device: a packet without a probe fits the path whole, unless IPv6 requires a larger MTU.
     pub fn mtu(&self) -> u16 {
         (datagrams::mtu(self.path_mtu) as u16).max(LEAST_MTU)
     }
@@ -52,7 +52,7 @@ impl CarrierSettings {
         datagrams::room(self.path_mtu)
     }
 
-    /// Packets as long as this device's are taken in any case.
+    /// The bounds for incomplete riders, raised so that packets as long as this device's are accepted.
     pub(super) fn limits(&self, all: ReassemblyLimits) -> ReassemblyLimits {
         ReassemblyLimits { longest: all.longest.max(self.mtu().into()), ..all }
     }

@@ -1,4 +1,4 @@
-//! What all of a carrier's parts go by.
+//! What the parts of a carrier share.
 
 use super::{CarrierSettings, directory::Directory};
 use std::{
@@ -11,24 +11,24 @@ use thalweg_mesh::carrier_network::Network;
 use thalweg_mesh::{Membership, member_dialer::MemberDialer};
 use thalweg_units::NodeId;
 
-/// Gives this host packets.
+/// Delivers packets to this host.
 pub trait Delivers: Send + Sync {
-    /// One packet; never waits.
+    /// Delivers one packet; never waits.
     ///
     /// # Errors
     /// The device's.
     fn deliver(&self, packet: &[u8]) -> io::Result<()>;
 }
 
-/// How the device is.
+/// The state of the device.
 #[derive(Clone, Default)]
 pub enum Standing {
-    /// Not made yet.
+    /// It has not been created yet.
     #[default]
     Before,
-    /// Packets come and go.
+    /// It carries packets.
     Up(Arc<dyn Delivers>),
-    /// There is none; why.
+    /// There is no device, for this reason.
     Gone(String),
 }
 
@@ -42,8 +42,8 @@ impl fmt::Debug for Standing {
     }
 }
 
-/// This host's end. Partners hold it, and not [`Shared`], which holds them: a ring would outlive the node, with its log and
-/// its device.
+/// This host's end. Partners hold it instead of [`Shared`], which holds them: a cycle would outlive the node, with its
+/// log and its device.
 #[derive(Debug)]
 pub struct Local {
     pub(super) settings: CarrierSettings,
@@ -52,7 +52,7 @@ pub struct Local {
     standing: Mutex<Standing>,
 }
 
-/// What all of a carrier's parts go by.
+/// What the parts of a carrier share.
 #[derive(Debug)]
 pub struct Shared {
     pub(super) local: Arc<Local>,
@@ -74,7 +74,7 @@ impl Local {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives this host a packet; whether it took it.
+    /// Delivers a packet to this host. Returns whether the device accepted it.
     pub(super) fn write(&self, packet: &[u8]) -> bool {
         let device = match &*self.standing() {
             Standing::Up(device) => Arc::clone(device),

@@ -1,4 +1,4 @@
-//! A tool's trains, which the host's node sends, so that what its programs send to the member rides in them.
+//! Sends a tool's trains through the local node, so that packets of the host's programs ride in them.
 
 use super::{Order, Service};
 use crate::trains::{
@@ -10,7 +10,7 @@ use thalweg_measure::estimators::Ends;
 use thalweg_measure::train::{Calibration, Doubt, End, Flight, Probe, Train};
 use tokio::task::block_in_place;
 
-/// So many probes show whether any of a size passes.
+/// How many probes of a size are sent to see whether any passes.
 const SHOWN: usize = 5;
 
 /// A connection to the node's probe service, with a session to one member.
@@ -23,48 +23,49 @@ pub struct ByNode {
 }
 
 impl ByNode {
-    /// By this service. `accepts_busy`: trains go although a host is too busy to time them, and results are doubted then.
+    /// Opens a session through this service. `accepts_busy`: trains are sent although a host is too busy to time them,
+    /// and the results are then in doubt.
     ///
     /// # Errors
-    /// The service's: it is gone, or the member is not reached.
+    /// The service's: it is gone, or the member cannot be reached.
     pub fn open(mut service: Service, accepts_busy: bool) -> anyhow::Result<Self> {
         let opened = service.open()?;
         Ok(Self { service, opened, accepts_busy, rides: true, is_gone: false })
     }
 
-    /// The same where nothing is to ride: trains are not said ahead.
+    /// The same for trains without riders, which are not announced.
     #[must_use]
     pub fn without_riders(self) -> Self {
         Self { rides: false, ..self }
     }
 
-    /// Whether the node no longer answers: nothing more will come of this connection.
+    /// Whether the node no longer answers, and the connection is of no more use.
     pub fn is_gone(&self) -> bool {
         self.is_gone
     }
 
-    /// The connection, for trains that are no tool's.
+    /// The connection, for trains that belong to no tool.
     pub fn service(&mut self) -> &mut Service {
         &mut self.service
     }
 
-    /// The path, as tools are told of it.
+    /// The path as tools need it.
     pub fn ends(&self) -> Ends {
         let [sender, receiver] = self.hosts();
         let Opened { largest, overhead, .. } = self.opened;
         Ends { sender, receiver, rtt: self.opened.rtt(), largest, overhead }
     }
 
-    /// What this host and the member's can do, as trains are held against it.
+    /// The calibrations of this host and the member's, against which trains are checked.
     fn hosts(&self) -> [Calibration; 2] {
         let judged = |host: Calibration| if self.accepts_busy { host.as_it_is() } else { host };
         self.opened.calibrations().map(judged)
     }
 
-    /// That a probe of this size passes.
+    /// Checks that a probe of this size passes.
     ///
     /// # Errors
-    /// [`SessionError::Mtu`]: it does not; else the train's.
+    /// [`SessionError::Mtu`] if it does not; else the train's.
     pub async fn passes(&mut self, size: u16) -> Result<(), SessionError> {
         let probe = Probe { size, header: 0, gap: Duration::ZERO, may_carry: false };
         let train =
@@ -75,15 +76,15 @@ impl ByNode {
         flight.passed().next().map(drop).ok_or(SessionError::Mtu { size, overhead })
     }
 
-    /// One train, after this pause, with all that the node says of it.
+    /// Sends one train after this pause. Returns the node's whole report.
     ///
     /// # Errors
-    /// This host cannot send it truthfully; the node does not send it, or is gone.
+    /// This host cannot send it truthfully, the node refuses to send it, or the node is gone.
     pub fn told(&mut self, train: &Train, after: Duration) -> Result<Report, SessionError> {
         self.hosts()[0].check(train)?;
         let order =
             Order { train, after, header: &[], awaits: true, accepts_busy: self.accepts_busy };
-        // Beside it nothing but Ctrl-C is waited for.
+        // Meanwhile the program waits for nothing else but Ctrl-C.
         let told = block_in_place(|| self.service.send(&order));
         let told = told.map_err(|gone| {
             self.is_gone = true;

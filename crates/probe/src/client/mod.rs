@@ -18,34 +18,34 @@ use std::{
 use thalweg_measure::train::{Probe, Train};
 use thalweg_wire::mesh::Name;
 
-/// An answer comes so soon: the longest train, its round trip, and a session that is opened anew.
+/// How soon an answer comes: the longest train, its round trip, and the opening of a new session.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// A connection to it, for trains to one member.
+/// A connection to the probe service, for trains to one member.
 pub struct Service {
     lines: BufReader<UnixStream>,
     to: Name,
 }
 
-/// How a train is to go.
+/// A train to send.
 pub struct Order<'a> {
-    /// It.
+    /// The train.
     pub train: &'a Train,
-    /// It goes so much later.
+    /// How much later to send it.
     pub after: Duration,
-    /// The tool's bytes of each probe.
+    /// The tool's bytes in each probe.
     pub header: &'a [u8],
-    /// Whether its report waits for arrivals.
+    /// Whether the report waits for arrivals.
     pub awaits: bool,
-    /// Whether it goes although a host is too busy to time probes.
+    /// Whether to send it although a host is too busy to time probes.
     pub accepts_busy: bool,
 }
 
 impl Service {
-    /// At this socket, for trains to that member.
+    /// Connects to the socket, for trains to this member.
     ///
     /// # Errors
-    /// When nobody is there, or that is no name.
+    /// Nobody listens at the socket, or `to` is no valid name.
     pub fn at(socket: &Path, to: &str) -> anyhow::Result<Self> {
         let to = to.parse()?;
         let stream = UnixStream::connect(socket);
@@ -77,10 +77,10 @@ impl Service {
         }
     }
 
-    /// Sends a train; what came of it, or why nothing did.
+    /// Sends a train. Returns its report, or why the service refused it.
     ///
     /// # Errors
-    /// When the service is gone.
+    /// The service is gone.
     pub fn send(&mut self, order: &Order<'_>) -> anyhow::Result<Result<Report, String>> {
         match self.ask(&Asked::Send(words(&self.to, order)))? {
             Said::Report(report) => Ok(Ok(*report)),
@@ -89,22 +89,22 @@ impl Service {
         }
     }
 
-    /// From now on it only tells probes that come whose headers begin so.
+    /// Subscribes to received probes whose headers begin with `prefix`. Nothing else can be requested afterwards.
     ///
     /// # Errors
     /// The service's.
     pub fn receive(&mut self, prefix: &[u8]) -> anyhow::Result<()> {
         match self.ask(&Asked::Receive(Receive { from: None, prefix: hex(prefix) }))? {
-            // However long none comes.
+            // Probes may come at any time.
             Said::Receiving {} => Ok(self.lines.get_ref().set_read_timeout(None)?),
             other => bail!("the probe service answered {other:?}"),
         }
     }
 
-    /// The next one; `None`: the connection was closed.
+    /// The next probe; `None` if the connection was closed.
     ///
     /// # Errors
-    /// When the service lost some, as this end was too slow.
+    /// The service dropped probes, because this end read too slowly.
     pub fn heard(&mut self) -> anyhow::Result<Option<Arrival>> {
         let mut line = String::new();
         if self.lines.read_line(&mut line)? == 0 {
@@ -117,7 +117,7 @@ impl Service {
         }
     }
 
-    /// When shut down, [`Self::heard`] ends.
+    /// A handle of the connection: once it is shut down, [`Self::heard`] ends.
     ///
     /// # Errors
     /// The kernel's.
@@ -126,7 +126,7 @@ impl Service {
     }
 }
 
-/// A train in the service's words: runs of equal probes; gaps are whole microseconds there.
+/// The train as a request: runs of equal probes, with gaps in whole microseconds.
 fn words(to: &Name, order: &Order<'_>) -> SendTrain {
     let header = hex(order.header);
     let run = |run: &[Probe]| Probes {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_train_is_said_as_documented() {
+    fn a_fixed_train_is_written_as_documented() {
         let said = said(&PK2.train().unwrap(), &[1, 0xab]);
         // The first probe of a train has no gap before it.
         let count: u16 = said.probes.iter().map(|run| run.count.get()).sum();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn trains_of_any_shape_are_said_as_documented() {
+    fn trains_of_any_shape_are_written_as_documented() {
         let mut tool = Pathchirp::new(PathchirpSettings::default());
         let Step::Send { train, .. } = tool.next() else { panic!("no chirp") };
         let chirp = said(&train, &[]);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_told_what_calibration_found() {
+    fn tools_get_the_calibrations() {
         let host = r#"{"send_ns":3000,"receive_ns":2000,"gap_error_ns":[5,7],"honest_bps":20,"is_valid":true}"#;
         let line = format!(
             r#"{{"opened":{{"rtt_us":41000,"largest":1472,"overhead":28,"shortest_gap_us":1.0,"is_valid":true,"hosts":[{host},{host}]}}}}"#

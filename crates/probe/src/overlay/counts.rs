@@ -1,4 +1,4 @@
-//! What the overlay counts, for status and `GET /metrics`. No label names a peer.
+//! Counters of the overlay, for the status report and `GET /metrics`. No label names a peer.
 
 use prometheus_client::{
     metrics::{counter::Counter, family::Family},
@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 /// How a measurement ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// A range that was reported.
+    /// A range was found and reported.
     Measured,
-    /// At least so much, reported as that.
+    /// A lower bound was found and reported.
     AtLeast,
-    /// Something spoke against it: not reported.
+    /// There are doubts about the result, which is not reported.
     Doubtful,
-    /// This host, or the other, was not calm: nothing was sent.
+    /// One of the two hosts was too busy to time probes: nothing was sent.
     Busy,
-    /// The member was not reached, or nothing could be told.
+    /// The member could not be reached, or nothing was found.
     Failed,
 }
 
@@ -43,13 +43,13 @@ pub struct OverlayCounts {
 }
 
 impl OverlayCounts {
-    /// One more, which cost so much.
+    /// Counts a measurement and the bytes it cost.
     pub(super) fn ended(&self, how: Ended, bytes: u64) {
         self.ended.get_or_create(&[("outcome", how.word())]).inc();
         self.bytes.inc_by(bytes);
     }
 
-    /// Makes them known as `thalweg_overlay_…`.
+    /// Registers the counters as `thalweg_overlay_…`.
     pub fn register(&self, registry: &mut Registry) {
         for (_, word) in Ended::ALL {
             // At zero from the start, so that the first one is seen as an increase.
@@ -60,7 +60,7 @@ impl OverlayCounts {
         at.register("bytes", "Bytes of these trains", self.bytes.clone());
     }
 
-    /// For `GET /v1/status` of the local API: each outcome's count, and `bytes`.
+    /// The counters for `GET /v1/status` of the local API: the count of each outcome, and `bytes`.
     pub fn report(&self) -> Value {
         let mut report = json!({ "bytes": self.bytes.get() });
         for (_, word) in Ended::ALL {
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outcomes_have_their_words() {
+    fn outcomes_are_counted_under_their_labels() {
         for (ended, word) in Ended::ALL {
             assert_eq!(ended.word(), word);
         }

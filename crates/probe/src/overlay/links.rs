@@ -1,4 +1,4 @@
-//! What is known of the links from this node, and which of them the core is asked about.
+//! What this node knows of its links, and which of them are candidates for a measurement.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -12,43 +12,43 @@ use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::mesh::Name;
 use tokio::time::Instant;
 
-/// What travels on a link is the mean of so long: two of the relay's looks at its legs.
+/// The time over which a link's traffic is averaged: two of the intervals at which the relay reads its legs.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Of members without traffic, so many are looked at: half an hour holds as many of pathchirp's measurements easily.
+/// How many members without traffic are candidates: as many measurements by pathchirp easily fit in half an hour.
 const SAMPLE: usize = 8;
 
-/// After a failure a link rests; twice as long each time, [`LONGEST_REST`] at most.
+/// How long a link rests after a failure. The rest doubles each time, up to [`LONGEST_REST`].
 const FIRST_REST: Duration = Duration::from_secs(60);
 const LONGEST_REST: Duration = Duration::from_secs(3600);
 
-/// All links that were heard of.
+/// The known links, by member.
 #[derive(Debug, Default)]
-pub(super) struct Links(BTreeMap<Name, Seen>);
+pub(super) struct Links(BTreeMap<Name, LinkState>);
 
-/// One.
+/// What is known of one link.
 #[derive(Debug, Default)]
-struct Seen {
-    /// Bytes that went, and what of them may ride in trains.
+struct LinkState {
+    /// When bytes were sent, how many, and how many of them may ride in trains.
     uses: VecDeque<(Instant, u64, u64)>,
     known: Option<(Instant, Known)>,
-    /// The most that TCP reached, bit/s.
+    /// The highest rate that TCP reached, bit/s.
     tcp: f64,
-    /// Bytes that the last trains there cost.
+    /// Bytes that the latest trains on this link cost.
     paid: u64,
-    /// Not before then, and how long it rested.
+    /// Until when the link rests, and how long that rest is in total.
     rests: Option<(Instant, Duration)>,
 }
 
 impl Links {
-    /// So many bytes went there, of which so many may ride.
+    /// Counts bytes sent over the link, of which `riding` may ride in trains.
     pub fn used(&mut self, to: &Name, bytes: u64, riding: u64, now: Instant) {
         if bytes > 0 {
             self.0.entry(to.clone()).or_default().uses.push_back((now, bytes, riding));
         }
     }
 
-    /// This was found out, so long ago as it says. A bound that somebody's traffic shows takes no range's place.
+    /// Notes a result. A lower bound that ordinary traffic shows does not replace a range that was measured.
     pub fn found(&mut self, to: &Name, known: Known, now: Instant) {
         let seen = self.0.entry(to.clone()).or_default();
         if known.how == How::Passive {
@@ -64,28 +64,29 @@ impl Links {
         }
     }
 
-    /// So much it has cost, whatever came of it; what a light tool costs says nothing of the others.
+    /// Notes the cost of a measurement, whatever its result. The cost of a sparse tool is ignored, because it says
+    /// nothing about the other tools.
     pub fn paid(&mut self, to: &Name, how: How, bytes: u64) {
         if how != How::Sparse && bytes > 0 {
             self.0.entry(to.clone()).or_default().paid = bytes;
         }
     }
 
-    /// Nothing was found out.
+    /// Notes a measurement without a result: the link rests.
     pub fn failed(&mut self, to: &Name, now: Instant) {
         let seen = self.0.entry(to.clone()).or_default();
         let rest = seen.rests.map_or(FIRST_REST, |(_, last)| (last * 2).min(LONGEST_REST));
         seen.rests = Some((now + rest, rest));
     }
 
-    /// What the core is asked about: the used ones of these members and a sample of the others, but for those that rest.
+    /// The candidates: members with traffic and a sample of the others, except links that rest.
     pub fn asked(&mut self, me: &Name, members: &[Name], now: Instant) -> Vec<(Name, Link)> {
         self.0.retain(|name, _| members.contains(name));
         self.0.values_mut().for_each(|seen| seen.forget(now));
         let is_used = |name: &&Name| self.0.get(*name).is_some_and(|seen| !seen.uses.is_empty());
         let (mut asked, mut others): (Vec<&Name>, Vec<&Name>) =
             members.iter().filter(|name| *name != me).partition(is_used);
-        // By a hash of both ends: each node looks at others, and always at the same.
+        // Sorted by a hash of both ends: each node samples other members, but always the same ones.
         others.sort_by_key(|name| *blake3::hash(format!("{me} {name}").as_bytes()).as_bytes());
         asked.extend(others.into_iter().take(SAMPLE));
         let rests = |name: &Name| self.0.get(name).is_some_and(|seen| seen.rests_at(now));
@@ -95,7 +96,7 @@ impl Links {
     }
 }
 
-impl Seen {
+impl LinkState {
     fn forget(&mut self, now: Instant) {
         while self.uses.front().is_some_and(|(at, ..)| now.duration_since(*at) > WINDOW) {
             self.uses.pop_front();
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn used_links_are_asked_for_and_a_sample_of_the_others() {
+    fn used_links_and_a_sample_of_the_others_are_candidates() {
         let (mut links, now) = (Links::default(), Instant::now());
         links.used(&name(30), 750_000, 75_000, now);
         let asked = links.asked(&name(0), &names(40), now);
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn knowledge_ages_and_bounds_of_traffic_do_not_replace_ranges() {
+    fn results_age_and_bounds_from_traffic_do_not_replace_ranges() {
         let (mut links, now) = (Links::default(), Instant::now());
         links.found(&name(1), known(How::Trains, Bound::Exact), now);
         links.found(&name(1), known(How::Passive, Bound::AtLeast), now);
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tcp_reached_and_what_trains_cost_is_kept() {
+    fn the_rate_of_tcp_and_the_cost_of_trains_are_kept() {
         let (mut links, now) = (Links::default(), Instant::now());
         links.found(&name(1), known(How::Passive, Bound::AtLeast), now);
         links.found(&name(1), known(How::Trains, Bound::Exact), now);
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_fail_rest_longer_and_longer() {
+    fn the_rest_of_a_failing_link_doubles() {
         let (mut links, now) = (Links::default(), Instant::now());
         links.failed(&name(1), now);
         assert_eq!(link(&mut links, 1, now), None);

@@ -1,14 +1,15 @@
-//! The measurement overlay (MGRP §3.2): this node measures the links that it uses, and a sample of the
-//! others, by probe trains, and reports the results to the oracle.
+//! The measurement overlay (MGRP §3.2): this node measures the links that it uses, and a sample of the others, with
+//! probe trains, and reports the results to the oracle.
 //!
 //! ```text
 //! legs of transfers, carrier ── what travels ──→ Links ──→ thalweg_measure::overlay::next ── which link, and how
 //! oracle ←── outbox of the prober ←── range, age ←── trains::run, over a session ←──────┘
 //! ```
 //!
-//! One measurement at a time, each train within this host's one lane and beside no bulk flow, paid from the purse of
-//! [`crate::prober`] and no more than a share of it; none while a host is not calm. Links on which the oracle's ranking
-//! hinges are not asked for here: it orders bulk flows itself.
+//! It measures one link at a time. Each train takes the host's only lane for trains and is never sent beside a bulk
+//! flow. Its bytes are charged to the purse of [`crate::prober`], of which the overlay uses at most a share. Nothing is
+//! measured while a host is too busy to time probes. Links that decide the oracle's ranking are not chosen here: the
+//! oracle orders bulk flows for them itself.
 
 mod counts;
 mod follow;
@@ -39,26 +40,27 @@ use thalweg_units::ByteSize;
 use thalweg_wire::mesh::{Member, Name};
 use tokio::time::{Instant, sleep};
 
-/// How it is run.
+/// Settings of the overlay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OverlayRun {
-    /// When knowledge is too old.
+    /// When results are too old.
     pub core: OverlaySettings,
     /// The share of the prober's bytes of a day, from 0 to 1.
     pub share: f64,
-    /// Between two looks at what is to be done.
+    /// The pause between two checks for a link to measure; a random part of at most the same length is added.
     pub pause: Duration,
-    /// While a host is not calm, so long.
+    /// The pause after a host was too busy to time probes.
     pub busy: Duration,
-    /// The longest measurement.
+    /// The longest time of a measurement.
     pub longest: Duration,
     /// Whether results count although a host was too busy to time probes; for tests.
     pub accepts_busy: bool,
 }
 
 impl Default for OverlayRun {
-    /// A quarter of the bytes: the oracle's orders come first. Five seconds and a minute: a calibration of a busy host
-    /// takes 1.5 s of a thread. A minute, as `thalweg measure` has it.
+    /// The share is a quarter, because the oracle's orders come first. The pauses are five seconds and a minute,
+    /// because the calibration of a busy host takes 1.5 s of a thread. A measurement takes at most a minute, as in
+    /// `thalweg measure`.
     fn default() -> Self {
         let (pause, minute) = (Duration::from_secs(5), Duration::from_secs(60));
         let (busy, longest, core) = (minute, minute, OverlaySettings::default());
@@ -66,7 +68,7 @@ impl Default for OverlayRun {
     }
 }
 
-/// The overlay's part of this node; cheap to clone, and to be run once.
+/// The measurement overlay of a node. Cheap to clone; run it once.
 #[derive(Clone, Debug)]
 pub struct Overlay {
     run: OverlayRun,
@@ -79,7 +81,7 @@ pub struct Overlay {
 }
 
 impl Overlay {
-    /// Measures by these trains, pays and reports by this prober.
+    /// Creates an overlay that measures with `trains`, and charges and reports through `prober`.
     pub fn new(
         run: OverlayRun,
         prober: Prober,
@@ -93,19 +95,19 @@ impl Overlay {
         Self { run, prober, trains, dialer, ration, counts, log }
     }
 
-    /// What is counted.
+    /// The overlay's counters.
     pub fn counts(&self) -> OverlayCounts {
         self.counts.clone()
     }
 
-    /// For ever, by endpoints that are running; drop the future to end it.
+    /// Measures for ever; the endpoints must be running. Drop the future to stop it.
     pub async fn run(self) {
         let (mut links, mut sent) = (Links::default(), BTreeMap::new());
         let mut transfers = self.prober.transfers();
         loop {
             sleep(self.spread()).await;
             let now = Instant::now();
-            // Whoever falls behind has missed what is old by now.
+            // Results lost by falling behind would be out of date by now.
             while let Ok(seen) = transfers.try_recv() {
                 let bound = if seen.at_least { Bound::AtLeast } else { Bound::Exact };
                 let (low, high, how, age) = (seen.bps, seen.bps, How::Passive, seen.age);
@@ -116,15 +118,15 @@ impl Overlay {
             }
             for (to, bytes) in self.trains.carried() {
                 let last = sent.insert(to.clone(), bytes).unwrap_or(0);
-                // Since a member's counts began anew all are news.
+                // The member's counter has been reset: all its bytes are new.
                 let more = bytes.checked_sub(last).unwrap_or(bytes);
                 links.used(&to, more, more, now);
             }
-            self.look(&mut links, now).await;
+            self.measure_next(&mut links, now).await;
         }
     }
 
-    /// Not at the same moments as all others that were started together.
+    /// The pause and a random part, so that nodes started together do not measure at the same moments.
     fn spread(&self) -> Duration {
         let mut random = [0];
         // Without randomness the pause is the shortest.
@@ -132,8 +134,8 @@ impl Overlay {
         self.run.pause.mul_f64(1.0 + f64::from(random[0]) / 256.0)
     }
 
-    /// Measures what is most worth it now, if anything is.
-    async fn look(&self, links: &mut Links, now: Instant) {
+    /// Measures the link that is most worth it now, if any is.
+    async fn measure_next(&self, links: &mut Links, now: Instant) {
         let members = self.members();
         let asked = links.asked(self.dialer.me(), &members, now);
         let all: Vec<_> = asked.iter().map(|(_, link)| *link).collect();
@@ -156,7 +158,7 @@ impl Overlay {
         self.ration.spend(bytes);
         let ended = Ended::of(&found);
         self.counts.ended(ended, bytes);
-        self.tell(to, &order, &found, ended, bytes);
+        self.log_result(to, &order, &found, ended, bytes);
         links.paid(to, order.how, bytes);
         let now = Instant::now();
         match found {
@@ -168,7 +170,7 @@ impl Overlay {
         }
     }
 
-    /// Other members' nodes that told of an address.
+    /// Other members that run a node and have an address in the roster.
     fn members(&self) -> Vec<Name> {
         let Ok(roster) = self.dialer.roster() else { return Vec::new() };
         let has_node = |member: &&Member| member.node.is_some() && !member.addresses.is_empty();
@@ -185,7 +187,7 @@ impl Overlay {
         Some(Payer::new(self.trains.clone(), key, self.prober.lane()).at_most(most))
     }
 
-    fn tell(
+    fn log_result(
         &self,
         to: &Name,
         order: &Order,

@@ -1,4 +1,4 @@
-//! One link, measured once.
+//! Measures one link once.
 
 use crate::trains::{
     MeasureError, OpenError, Payer, Session, SessionError, Trains, Way, open, run,
@@ -15,31 +15,31 @@ use thalweg_units::Rate;
 use thalweg_wire::mesh::Name;
 use thiserror::Error;
 
-/// Nothing was found out.
+/// Why a measurement has no result.
 #[derive(Debug, Error)]
 pub(super) enum Unprobed {
-    /// This host or the other is not calm.
+    /// One of the two hosts is too busy to time probes.
     #[error("{0}")]
     Busy(String),
-    /// The tool has said something, against which something speaks.
+    /// The tool has a result, about which there is a doubt.
     #[error("{0}")]
     Doubtful(Doubt),
-    /// No session.
+    /// No session could be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The session, or the tool.
+    /// The session or the tool failed.
     #[error(transparent)]
     Measure(#[from] MeasureError),
-    /// That is no method of trains.
+    /// The method does not use trains.
     #[error("{0:?} is not done by trains")]
     Trainless(How),
-    /// The tool told of something else.
+    /// The tool found another quantity.
     #[error("the tool found no available bandwidth")]
     Nothing,
 }
 
 impl Unprobed {
-    /// Whether there is no connection to the node.
+    /// Whether no connection to the node could be made.
     pub fn is_unreachable(&self) -> bool {
         matches!(self, Self::Open(OpenError::Dial(DialMemberError::Dial { .. })))
     }
@@ -54,7 +54,7 @@ impl From<SessionError> for Unprobed {
     }
 }
 
-/// Which link, how, and for how long at most.
+/// Which link to measure, how, and for how long at most.
 pub(super) struct Task<'a> {
     pub to: &'a Name,
     pub how: How,
@@ -64,7 +64,7 @@ pub(super) struct Task<'a> {
     pub payer: Payer,
 }
 
-/// Has it measured; what was found, and the bytes that it cost, whatever came of it.
+/// Measures the link. Returns the result, and the bytes spent in any case.
 pub(super) async fn probe(
     dialer: &MemberDialer,
     trains: &Trains,
@@ -107,13 +107,13 @@ fn tool(
     largest: u16,
 ) -> Result<Box<dyn Estimator + Send>, Unprobed> {
     let mut ends = session.ends(Way::There, largest);
-    // Who bounds the rate of measurements bounds that of trains: what they find then is a lower bound.
+    // The operator's bound on the rate of measurements applies to trains as well; the result is then a lower bound.
     ends.sender.honest = task.most.map_or(ends.sender.honest, |most| ends.sender.honest.min(most));
     Ok(match task.how {
         How::Sparse => Box::new(ends.pathchirp(false)),
         How::Riding => Box::new(ends.pathload(Pace::Fast, true)),
         How::Trains => Box::new(ends.pathload(Pace::Fast, false)),
-        // The prober's and the kernel's: nobody orders them here, where no link has rivals.
+        // Passive and bulk measurements belong to the prober. They are never chosen here, because no link has rivals.
         how @ (How::Passive | How::Bulk) => return Err(Unprobed::Trainless(how)),
     })
 }

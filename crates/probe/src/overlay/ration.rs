@@ -1,40 +1,40 @@
-//! The overlay's share of what measuring may cost in a day.
+//! The overlay's share of the bytes that measurements may cost in a day.
 
 use crate::prober::Purse;
 use std::sync::{Arc, Mutex, PoisonError};
 use thalweg_units::ByteSize;
 
-/// A share of a [`Purse`]. Trains themselves are charged to the purse; here it is only counted how much of it they were,
-/// by the purse's day. A node that is started anew has its share anew, and still no more than the purse has left.
+/// A share of a [`Purse`]. The trains themselves are charged to the purse; the ration only counts the overlay's part of
+/// it, by the purse's day. After a restart the count begins at zero again, but the purse still bounds what is left.
 #[derive(Debug)]
 pub(super) struct Ration {
     purse: Arc<Purse>,
     most: u64,
-    /// The day, and what was spent on it.
+    /// The number of the day, and the bytes spent on it.
     spent: Mutex<(u64, u64)>,
 }
 
 impl Ration {
-    /// This share, from 0 to 1.
+    /// Creates a ration: the share, from 0 to 1, of the purse's bytes per day.
     pub fn new(purse: Arc<Purse>, share: f64) -> Self {
         let most = purse.per_day().as_bytes() as f64 * share.clamp(0.0, 1.0);
         Self { purse, most: most as u64, spent: Mutex::default() }
     }
 
-    /// What is left of today.
+    /// The bytes left today.
     pub fn left(&self) -> ByteSize {
         let spent = self.note(0);
         self.purse.left().min(ByteSize::from_bytes(self.most.saturating_sub(spent)))
     }
 
-    /// So much of the purse was the overlay's.
+    /// Counts bytes that the overlay spent.
     pub fn spend(&self, bytes: u64) {
         self.note(bytes);
     }
 
     fn note(&self, bytes: u64) -> u64 {
         let today = self.purse.day();
-        // A thread that panicked in here left whole numbers.
+        // A thread that panicked while it held the lock left valid numbers.
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         if spent.0 != today {
             *spent = (today, 0);
@@ -51,7 +51,7 @@ mod tests {
     use thalweg_units::NodeId;
 
     #[test]
-    fn the_share_is_of_the_day_and_never_more_than_the_purse_has() {
+    fn the_share_is_per_day_and_bounded_by_the_purse() {
         let purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(1000));
         let purse = Arc::new(purse);
         let ration = Ration::new(Arc::clone(&purse), 0.25);

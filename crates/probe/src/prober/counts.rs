@@ -1,4 +1,4 @@
-//! What the prober counts, for `GET /metrics`. No label names a peer.
+//! Counters of the prober, for `GET /metrics`. No label names a peer.
 
 use super::Purse;
 use prometheus_client::{
@@ -10,28 +10,28 @@ use prometheus_client::{
 use std::{fmt, sync::Arc};
 use thalweg_wire::mesh::measure::Outcome;
 
-/// Role and outcome.
+/// The role and the outcome of a flow.
 type Labels = [(&'static str, &'static str); 2];
 
 /// How a flow ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// Judged, steady or not.
+    /// The flow was judged, whether its rate was steady or not.
     Measured,
-    /// The leg is at least as fast.
+    /// The leg is at least as fast as measured.
     AtLeast,
-    /// The other end, or this one, did not want to.
+    /// One of the two ends refused.
     Refused,
     /// The other end could not be reached at all.
     Down,
-    /// It broke.
+    /// The flow broke.
     Failed,
 }
 
 impl Ended {
     const ALL: [Self; 5] = [Self::Measured, Self::AtLeast, Self::Refused, Self::Down, Self::Failed];
 
-    /// Of an order that this node carried out.
+    /// The end of an order that this node carried out.
     pub fn of(outcome: &Outcome) -> Self {
         match outcome {
             Outcome::Measured { at_least: true, .. } => Self::AtLeast,
@@ -74,24 +74,24 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// One more flow.
+    /// Counts a flow.
     pub fn ended(&self, is_sender: bool, ended: Ended) {
         self.0.get_or_create(&labels(is_sender, ended)).inc();
     }
 
-    /// Makes them and the purse known as `thalweg_measure_…`.
+    /// Registers the counters and the purse as `thalweg_measure_…`.
     pub fn register(&self, purse: &Arc<Purse>, registry: &mut Registry) {
         let at = registry.sub_registry_with_prefix("thalweg_measure");
         at.register("flows", "Bulk flows by role and outcome", self.0.clone());
-        registry.register_collector(Box::new(Spent(Arc::clone(purse))));
+        registry.register_collector(Box::new(PurseMetrics(Arc::clone(purse))));
     }
 }
 
-/// The day's bytes, read when they are asked for.
+/// Reads the bytes of the day when metrics are collected.
 #[derive(Debug)]
-struct Spent(Arc<Purse>);
+struct PurseMetrics(Arc<Purse>);
 
-impl Collector for Spent {
+impl Collector for PurseMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for (name, help, value) in [
             ("thalweg_measure_bytes_left", "Left of the day's bytes", self.0.left()),

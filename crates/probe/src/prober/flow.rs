@@ -1,20 +1,20 @@
-//! Messages of a measurement, off and onto a connection.
+//! Messages of a measurement flow, and its time limits.
 
 use std::{io, time::Duration};
 use thalweg_wire::mesh::measure_flow::Message;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-/// For each step before bytes flow: five round trips of the slowest satellite path.
+/// The time for each step before bytes flow: five round trips of the slowest satellite path.
 pub(super) const STEP: Duration = Duration::from_secs(5);
 
-/// What the receiver has left for the verdict, and the sender for hearing it, after the
-/// longest time: a queue that takes so long is none that anybody would use.
+/// The time after the longest flow in which the receiver sends its verdict and the sender receives it. A queue that
+/// delays it for longer would be of no use to anybody.
 pub(super) const AFTER: Duration = Duration::from_secs(3);
 
-/// How often the receiver tells its count.
+/// How often the receiver reports its count.
 pub(super) const COUNTS: Duration = Duration::from_millis(250);
 
-/// Reads one message, and not a byte more.
+/// Reads one message, and no byte beyond it.
 ///
 /// # Errors
 /// The connection's; `InvalidData` if it is no message.

@@ -1,4 +1,4 @@
-//! The day's count, in a file.
+//! Keeps the bytes that measurements cost today in a file.
 
 use std::{
     io,
@@ -11,15 +11,15 @@ use std::{
 };
 use thalweg_base::durable;
 
-/// Two numbers, and room for those of any day.
+/// The longest file, bytes: two numbers of any day fit.
 const LONGEST: usize = 64;
 
-/// The day's number since 1970, and bytes.
+/// The day's number since 1970, and its bytes.
 type Count = (u64, u64);
 
-/// Writes the newest count by a thread of its own; and when it is dropped, at last.
+/// Writes the newest count on a thread of its own, and once more when dropped.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct SavedCount {
     shared: Arc<Shared>,
     wake: SyncSender<()>,
 }
@@ -27,16 +27,16 @@ pub(super) struct Kept {
 #[derive(Debug)]
 struct Shared {
     file: PathBuf,
-    /// Not written yet.
+    /// The count that has not been written yet.
     newest: Mutex<Option<Count>>,
-    /// Held while it is written.
+    /// Held while the file is written.
     turn: Mutex<()>,
 }
 
-/// The count in this file; none if there is no file.
+/// The count in this file; `None` if there is no file.
 ///
 /// # Errors
-/// The system's, and `InvalidData` if it holds none.
+/// The system's, and `InvalidData` if the file holds no count.
 pub(super) fn read(file: &Path) -> io::Result<Option<Count>> {
     let Some(bytes) = durable::read(file, LONGEST)? else { return Ok(None) };
     let text = String::from_utf8_lossy(&bytes);
@@ -54,31 +54,31 @@ pub(super) fn read(file: &Path) -> io::Result<Option<Count>> {
     parsed.map(Some).ok_or_else(wrong)
 }
 
-impl Kept {
-    /// Starts the thread; `failed` is told of the first of failures that follow each other.
+impl SavedCount {
+    /// Starts the thread; `failed` is called with the first of several failures in a row.
     pub fn start(file: PathBuf, failed: impl Fn(io::Error) + Send + 'static) -> Self {
-        // One: whoever wakes the thread again before it looked wants the same of it.
+        // One is enough: a second message before the thread looks would ask for the same.
         let (wake, woken) = sync_channel(1);
         let shared = Arc::new(Shared { file, newest: Mutex::new(None), turn: Mutex::new(()) });
         let own = Arc::clone(&shared);
-        // Without a thread it is written when this is dropped.
+        // Without a thread the count is written when this is dropped.
         _ = thread::Builder::new()
             .name("measured".to_owned())
             .spawn(move || own.write_all(&woken, failed));
         Self { shared, wake }
     }
 
-    /// From now on this is the count. Does not wait for the disk.
+    /// Sets the count. Does not wait for the disk.
     pub fn put(&self, day: u64, bytes: u64) {
         *self.shared.newest.lock().unwrap_or_else(PoisonError::into_inner) = Some((day, bytes));
-        // Full: it is about to look.
+        // If it is full, the thread is about to look.
         _ = self.wake.try_send(());
     }
 }
 
-impl Drop for Kept {
+impl Drop for SavedCount {
     fn drop(&mut self) {
-        // The count was told before; there is nobody left to tell that it is lost.
+        // A failure can no longer be reported to anybody.
         _ = self.shared.write();
     }
 }

@@ -1,32 +1,32 @@
-//! How loaded this node's relay is.
+//! The load of this node's relay.
 
 use thalweg_relay::RelayMetrics;
 use thalweg_units::Rate;
 use thalweg_wire::mesh::measure::Load;
 use tokio::time::Instant;
 
-/// What is known of the relay of this node.
+/// What is known of this node's relay.
 #[derive(Clone, Debug)]
 pub struct RelayView {
-    /// Its counts, and what it sees of legs.
+    /// The relay's counters, and what it sees of legs.
     pub metrics: RelayMetrics,
     /// The most sessions.
     pub max_sessions: u64,
-    /// What it can relay, if the operator says so. The most that was seen would be no limit: a
-    /// relay that nobody has used yet is not full at its first megabit.
+    /// The rate that it can relay, if the operator has set it. The highest rate seen so far would be no limit: a relay
+    /// that nobody has used yet is not full at its first megabit.
     pub capacity: Option<Rate>,
     /// Whether members' transfers are reported as passive measurements.
     pub passive: bool,
 }
 
-/// Readings of the relay's bytes, and the rates between them.
+/// Computes rates from readings of the relay's bytes.
 #[derive(Debug)]
 pub(super) struct LoadMeter {
     last: (Instant, u64),
 }
 
 impl LoadMeter {
-    /// Counts from now on.
+    /// Begins to count now.
     pub fn new(view: &RelayView) -> Self {
         Self { last: (Instant::now(), view.metrics.bytes()) }
     }
@@ -53,7 +53,7 @@ mod tests {
     use thalweg_wire::mesh::LegKind;
 
     #[tokio::test(start_paused = true)]
-    async fn a_limit_is_told_only_if_the_operator_says_one() {
+    async fn a_limit_is_reported_only_if_the_operator_sets_one() {
         let (metrics, moved) = (RelayMetrics::default(), Arc::default());
         let _flow = metrics.flow(LegKind::Open, &moved);
         let mut view = RelayView { metrics, max_sessions: 9, capacity: None, passive: true };

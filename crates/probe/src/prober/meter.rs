@@ -1,8 +1,8 @@
-//! What a sender counts by itself: bytes that the receiver's TCP has acknowledged.
+//! The sender's own count of a flow: bytes that the receiver's TCP has acknowledged.
 //!
-//! A receiver can say any rate; to have more acknowledged than it takes, its kernel would have
-//! to acknowledge what has not come (Savage et al., "TCP Congestion Control with a Misbehaving
-//! Receiver", 1999), and then the sender does send as fast.
+//! A receiver can report any rate. For more to be acknowledged than arrives, its kernel would have to acknowledge bytes
+//! that have not arrived (Savage et al., "TCP Congestion Control with a Misbehaving Receiver", 1999), and then the
+//! sender does send as fast.
 
 use std::{
     io,
@@ -21,30 +21,30 @@ use tokio::{
 /// How often the kernel's counter is read: a tenth of the shortest bin.
 const EACH: Duration = Duration::from_millis(10);
 
-/// Looks that are kept: those of the longest flow, and of what follows it.
+/// The most readings that are kept: those of the longest flow, and of what follows it.
 const MOST: usize = 1000;
 
-/// Counts one flow.
+/// Counts the acknowledged bytes of one flow.
 #[derive(Debug)]
 pub(super) struct Meter {
-    /// The same connection; both halves of the other handle are in use.
+    /// A second handle of the connection, because both halves of the first one are in use.
     socket: OwnedFd,
     bulk: Bulk,
-    /// Time and bytes at each look.
+    /// The time and the bytes of each reading.
     samples: Vec<(Duration, u64)>,
-    /// Acknowledged before the flow.
+    /// Bytes acknowledged before the flow.
     before: u64,
     began: Instant,
-    /// The first acknowledgement comes so long after the first byte: the receiver counts from
-    /// when that came, and so does this.
+    /// The first acknowledgement comes this long after the first byte was sent. The receiver counts from the arrival of
+    /// that byte, and so does this.
     round_trip: Duration,
 }
 
 impl Meter {
-    /// Begins to count; from now on bytes are poured.
+    /// Begins to count; the caller then begins to send.
     ///
     /// # Errors
-    /// No file descriptor is left, or the connection is none.
+    /// No file descriptor is left, or the connection is gone.
     pub fn start(tcp: &TcpStream, limits: Limits) -> io::Result<Self> {
         let (socket, info) = (tcp.as_fd().try_clone_to_owned()?, TcpInfo::of(tcp)?);
         let round_trip = if info.min_rtt == Duration::MAX { Duration::ZERO } else { info.min_rtt };
@@ -55,14 +55,14 @@ impl Meter {
         Ok(Self { socket, bulk, samples, before, began: Instant::now(), round_trip })
     }
 
-    /// When to look.
+    /// The ticks at which to read the counter.
     pub fn looks() -> Interval {
         let mut looks = interval(EACH);
         looks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         looks
     }
 
-    /// Reads the counter. A connection that is gone counts no more.
+    /// Reads the counter. A lost connection adds nothing.
     pub fn look(&mut self) {
         let acknowledged = TcpInfo::of(&self.socket).map_or(0, |info| info.acknowledged);
         let bytes = acknowledged.saturating_sub(self.before);
@@ -73,7 +73,7 @@ impl Meter {
         }
     }
 
-    /// What it has come to, over the time that the receiver judged; `None`: nothing.
+    /// The result over the time that the receiver judged; `None` if nothing was acknowledged.
     pub fn found(&self, verdict: &Verdict) -> Option<Found> {
         self.bulk.beside(&self.samples, verdict.steady)
     }

@@ -1,5 +1,4 @@
-//! Measuring by bulk flows that the oracle orders, and by users' own transfers, which cost nothing
-//! extra.
+//! Measures by bulk flows that the oracle orders, and by users' own transfers, which cost nothing extra.
 //!
 //! ```text
 //! oracle ── GET orders (long poll) ──→ orders ── one flow at a time ──→ another member
@@ -7,11 +6,10 @@
 //!    └── POST reports ←── outbox ←───────┴──── net::legs, load ─────     └→ its own report
 //! ```
 //!
-//! The receiver judges ([`thalweg_measure::bulk`]) and ends the flow as soon as its rate is
-//! steady. Each end reports what it counted itself: the sender what was acknowledged, the
-//! receiver what came. Nobody is received from without the oracle's signed order. A node takes
-//! part in one measurement at a time, as sender or receiver, whatever the oracle or a peer says
-//! (UKAIRO §2.1), and within its own bytes a day. `docs/measure.md` lists the settings and says
+//! The receiver judges the flow ([`thalweg_measure::bulk`]) and ends it as soon as its rate is steady. Each end reports
+//! its own count: the sender what was acknowledged, the receiver what arrived. A node receives a flow only with an
+//! order that the oracle has signed. It takes part in one measurement at a time, as sender or receiver, whatever the
+//! oracle or a peer says (UKAIRO §2.1), and within its own bytes per day. `docs/measure.md` lists the settings and says
 //! what is sent when.
 
 mod counts;
@@ -40,7 +38,7 @@ use orders::Orders;
 use outbox::Outbox;
 use pace::Pace;
 use prometheus_client::registry::Registry;
-use quiet::Quiet;
+use quiet::LogLimiter;
 use reporter::Reporter;
 use std::{
     collections::BTreeMap,
@@ -74,33 +72,34 @@ use tokio::{
     net::TcpStream,
     sync::{Semaphore, SemaphorePermit, broadcast},
 };
-use used::Used;
+use used::UsedOrders;
 
-/// The longest flow, whoever asks for more (UKAIRO §3.2.1).
+/// The longest flow, whatever is asked for (UKAIRO §3.2.1).
 pub const MAX_TIME: Duration = Duration::from_secs(5);
 
-/// The most bytes of one flow, whoever asks for more: 5 s at 1.7 Gbit/s.
+/// The most bytes of one flow, whatever is asked for: 5 s at 1.7 Gbit/s.
 pub const MAX_BYTES: ByteSize = ByteSize::from_bytes(1 << 30);
 
-/// A flow of fewer bytes shows slow start alone; with no more left of the day, none is begun.
+/// The fewest bytes of a flow: fewer show only slow start. If less is left of the day, no flow is begun.
 const LEAST_BYTES: ByteSize = ByteSize::from_bytes(64 * 1024);
 
-/// Legs of relayed transfers that the overlay may be behind: all that a relay remembers. When the
-/// overlay is further behind, the oldest are dropped.
+/// The most legs of relayed transfers by which the overlay may lag behind: all that a relay remembers. If it lags
+/// further behind, the oldest are dropped.
 const TRANSFERS: usize = 1024;
 
-/// Channels that are heard at a time, of which one at most is accepted: each waits 5 s at most for its hello.
-/// Those beyond are closed, and their senders report that.
+/// The most channels at a time that wait for a hello, each for at most 5 s, or have been accepted, of which there is at
+/// most one. Further channels are closed, and their senders report that.
 const HEARD: usize = 16;
 
-/// Of one peer: its flow, and the next one's hello while that ends. So no member takes up all.
+/// The most of these channels per peer: its flow, and the hello of the next one while the flow ends. So no member takes
+/// all.
 const HEARD_EACH: usize = 2;
 
-/// How this node measures; cheap to clone.
+/// The prober of a node; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Prober(Arc<Shared>);
 
-/// What all parts need.
+/// What the prober's parts share.
 #[derive(Debug)]
 struct Shared {
     /// This node's name and key.
@@ -110,28 +109,28 @@ struct Shared {
     connector: Connector,
     purse: Arc<Purse>,
     counts: Counts,
-    /// The most that this node sends or receives for measuring.
+    /// The highest rate at which this node sends or receives for measurements.
     max_rate: Option<Rate>,
-    /// One place: a second flow beside would halve both.
+    /// One permit: a second flow at the same time would halve both.
     lane: Arc<Semaphore>,
-    /// What was seen of users' transfers, for the overlay.
+    /// What was observed of users' transfers, for the overlay.
     transfers: broadcast::Sender<SeenLeg>,
-    /// Where it is seen, also on a node that relays nothing; and whether it is reported.
+    /// Where transfers are observed, also on a node that relays nothing; and whether they are reported.
     legs: OnceLock<(Legs, bool)>,
-    /// The overlay's counts, where there is one.
+    /// The overlay's counters, if there is one.
     overlay: OnceLock<OverlayCounts>,
     hearing: Shares<NodeId>,
-    used: Used,
-    quiet: Quiet,
+    used: UsedOrders,
+    quiet: LogLimiter,
     outbox: Outbox,
     log: Log,
 }
 
 impl Prober {
-    /// The prober of the node `name` with this key.
+    /// Creates the prober of the node `name` with this key.
     ///
     /// # Errors
-    /// If TLS does not take the key; not expected.
+    /// TLS does not accept the key; not expected.
     pub fn new(
         (name, key): (Name, &PrivateKey),
         membership: Membership,
@@ -154,64 +153,64 @@ impl Prober {
             legs: OnceLock::new(),
             overlay: OnceLock::new(),
             hearing: Shares::new(HEARD, HEARD_EACH),
-            used: Used::default(),
-            quiet: Quiet::default(),
+            used: UsedOrders::default(),
+            quiet: LogLimiter::default(),
             outbox: Outbox::default(),
             log,
         };
         Ok(Self(Arc::new(shared)))
     }
 
-    /// What measuring may cost, for others who measure.
+    /// The bytes that measurements may cost, for this node's other measurements.
     pub fn purse(&self) -> Arc<Purse> {
         Arc::clone(&self.0.purse)
     }
 
-    /// The place that each flow has; whoever holds it measures beside none.
+    /// The permit that each flow holds. While another measurement holds it, there is no flow.
     pub fn lane(&self) -> Arc<Semaphore> {
         Arc::clone(&self.0.lane)
     }
 
-    /// The most that this node sends for measuring.
+    /// The highest rate at which this node sends for measurements.
     pub(crate) fn max_rate(&self) -> Option<Rate> {
         self.0.max_rate
     }
 
-    /// What this node's own transfers show of its legs is noted there, and reported if it may be; the first word
-    /// counts. Without it what its relay sees is, alone.
+    /// Sets where this node's own transfers are observed, and whether they are reported; only the first call has an
+    /// effect. Without it only what the node's relay sees is reported.
     pub fn sees(&self, legs: Legs, passive: bool) {
         _ = self.0.legs.set((legs, passive));
     }
 
-    /// Bytes that transfers moved to each member since this was last asked.
+    /// Bytes that transfers moved to each member since the last call.
     pub(crate) fn moved(&self) -> BTreeMap<Name, u64> {
         self.0.legs.get().map(|(legs, _)| legs.moved()).unwrap_or_default()
     }
 
-    /// What transfers show of legs to members, from now on.
+    /// Subscribes to what transfers show of legs to members.
     pub(crate) fn transfers(&self) -> broadcast::Receiver<SeenLeg> {
         self.0.transfers.subscribe()
     }
 
-    /// The oracle is told what trains found on the leg to this member.
+    /// Tells the oracle what trains found on the leg to this member.
     pub(crate) fn probed(&self, to: Name, found: &Finding, bytes: u64) {
         let [low_bps, high_bps] = [found.low, found.high].map(|end| end.clamp(0.0, MOST_BPS));
         let (at_least, age) = (found.is_lower_bound, Duration::ZERO);
         self.0.outbox.probed(Probed { id: 0, to, low_bps, high_bps, at_least, bytes, age });
     }
 
-    /// The overlay's counts are shown with this one's; the first word counts.
+    /// Shows the overlay's counters with this prober's; only the first call has an effect.
     pub(crate) fn shows(&self, overlay: OverlayCounts) {
         _ = self.0.overlay.set(overlay);
     }
 
-    /// Makes known to `registry` what is counted, as `thalweg_measure_…`.
+    /// Registers the counters as `thalweg_measure_…`.
     pub fn register(&self, registry: &mut Registry) {
         self.0.counts.register(&self.0.purse, registry);
     }
 
-    /// Carries out the oracle's orders and reports, on `relay` as well if this node has one,
-    /// for ever; drop the future to end it.
+    /// Carries out the oracle's orders and reports, also on `relay` if this node has one, for ever; drop the future to
+    /// end it.
     pub async fn run(self, client: OracleClient, relay: Option<RelayView>) {
         // One client: reports go to the oracle that gives the orders.
         let client = client.beside();
@@ -222,7 +221,7 @@ impl Prober {
 }
 
 impl Shared {
-    /// What this node itself allows now; `None` if the day's bytes are used up.
+    /// The limits that this node itself sets for a flow now; `None` if the day's bytes are used up.
     fn limits(&self) -> Option<Limits> {
         let left = self.purse.left();
         let millis = MAX_TIME.as_millis() as u32;
@@ -235,26 +234,30 @@ impl Shared {
     }
 }
 
-/// The serving side: others' flows, as they come to the node's port.
+/// The serving side: flows of other members, which arrive at the node's port.
 impl Shared {
-    async fn receive(&self, mut channel: Channel<TcpStream>, peer: &MeshPeer) -> io::Result<Ended> {
+    async fn receive(
+        &self,
+        mut channel: Channel<TcpStream>,
+        peer: &MeshPeer,
+    ) -> io::Result<FlowEnd> {
         let heard = self.hearing.enter(peer.key());
         let _heard = heard.ok_or_else(|| io::Error::other("too many channels at a time"))?;
         let hello = receive::hello(&mut channel).await?;
         match self.admit(&hello, peer) {
             Ok((ticket, limits, _place)) => {
                 let found = self.judge(channel, peer, limits).await?;
-                Ok(found.map_or(Ended::Nothing, |found| Ended::Found(ticket.order, found)))
+                Ok(found.map_or(FlowEnd::Nothing, |found| FlowEnd::Found(ticket.order, found)))
             }
             Err(refusal) => {
                 receive::refuse(channel, refusal).await?;
-                Ok(Ended::Refused(refusal))
+                Ok(FlowEnd::Refused(refusal))
             }
         }
     }
 
-    /// The order, what it may cost, and the lane's place. Nothing is touched for whom the oracle
-    /// has not sent; who finds this node busy may come again with the same order.
+    /// Returns the order, its limits, and the permit of the lane. Nothing changes if the oracle has not sent the peer.
+    /// A peer that finds this node busy may come again with the same order.
     fn admit(
         &self,
         hello: &Hello,
@@ -283,17 +286,17 @@ impl Shared {
     ) -> io::Result<Option<Verdict>> {
         let (tcp, early) = receive::accept(channel, limits).await?;
         let pace = Pace::new(self.max_rate);
-        // Charged also when the future is dropped on the way.
+        // Charged also if the future is dropped meanwhile.
         let mut flow =
             Charged { flow: receive::Flow::new(tcp, &early, limits, pace), shared: self, peer };
         let found = flow.flow.judge(limits.time()).await;
         let verdict = self.verdict(found);
-        flow.flow.tell(verdict).await;
+        flow.flow.send_verdict(verdict).await;
         Ok(found.map(|_| verdict))
     }
 
-    /// What the sender is told; of nothing: a rate of 0. A rate that this node's own setting
-    /// holds back is no steady rate of the path.
+    /// The verdict for the sender; its rate is 0 if nothing arrived. A rate that this node's own setting limits is no
+    /// steady rate of the path.
     fn verdict(&self, found: Option<Found>) -> Verdict {
         let Some(found) = found else {
             let (spread_bps, steady, at_least) = (None, false, true);
@@ -310,33 +313,33 @@ impl Shared {
         }
     }
 
-    fn tell_received(&self, peer: &MeshPeer, from: SocketAddr, ended: io::Result<Ended>) {
+    fn log_received(&self, peer: &MeshPeer, from: SocketAddr, ended: io::Result<FlowEnd>) {
         let name = &peer.member().name;
         self.counts.ended(false, counted(&ended));
         let event = Event::new("measured_by").with("peer", name).with("client", from);
-        if let Ok(Ended::Found(order, found)) = ended {
+        if let Ok(FlowEnd::Found(order, found)) = ended {
             self.outbox.received(order, name.clone(), &found);
             let event = event.with_number("order", order).with_number("bps", found.bps as u64);
             return self.log.put(event.with_number("bytes", found.bytes));
         }
-        // Whoever is a member can cause these as often as it likes.
+        // A member can cause these as often as it likes.
         let Some(unsaid) = self.quiet.passes(peer.key()) else { return };
         let event = if unsaid > 0 { event.with_number("unsaid", unsaid) } else { event };
         self.log.put(match ended {
-            Ok(Ended::Refused(why)) => event.with("refused", why),
+            Ok(FlowEnd::Refused(why)) => event.with("refused", why),
             Ok(_) => event.with("why", "nothing came"),
             Err(e) => event.with("why", e),
         });
     }
 }
 
-/// What came of a flow that was received.
-enum Ended {
-    /// This order's, judged.
+/// How a received flow ended.
+enum FlowEnd {
+    /// It belonged to this order, and was judged.
     Found(u64, Verdict),
-    /// Not wanted.
+    /// It was refused.
     Refused(Refusal),
-    /// Accepted, and nothing came.
+    /// It was accepted, and nothing arrived.
     Nothing,
 }
 
@@ -350,22 +353,22 @@ impl MemberService for Prober {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
             let ended = peer.unless_revoked(shared.receive(channel, &peer)).await;
-            shared.tell_received(&peer, from, ended.unwrap_or_else(|e| Err(e.into())));
+            shared.log_received(&peer, from, ended.unwrap_or_else(|e| Err(e.into())));
         })
     }
 
-    /// The overlay's; null where there is none.
+    /// The overlay's report; null if there is none.
     fn report(&self) -> serde_json::Value {
         self.0.overlay.get().map(OverlayCounts::report).unwrap_or_default()
     }
 }
 
-fn counted(ended: &io::Result<Ended>) -> counts::Ended {
+fn counted(ended: &io::Result<FlowEnd>) -> counts::Ended {
     match ended {
-        Ok(Ended::Found(_, found)) if found.at_least => counts::Ended::AtLeast,
-        Ok(Ended::Found(..)) => counts::Ended::Measured,
-        Ok(Ended::Refused(_)) => counts::Ended::Refused,
-        Ok(Ended::Nothing) | Err(_) => counts::Ended::Failed,
+        Ok(FlowEnd::Found(_, found)) if found.at_least => counts::Ended::AtLeast,
+        Ok(FlowEnd::Found(..)) => counts::Ended::Measured,
+        Ok(FlowEnd::Refused(_)) => counts::Ended::Refused,
+        Ok(FlowEnd::Nothing) | Err(_) => counts::Ended::Failed,
     }
 }
 

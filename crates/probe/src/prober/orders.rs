@@ -1,4 +1,4 @@
-//! The oracle's orders, one after the other.
+//! Carries out the oracle's orders, one after the other.
 
 use super::{
     LEAST_BYTES, MAX_TIME, Shared,
@@ -33,36 +33,35 @@ use tokio::{
     time::{Instant, sleep, timeout, timeout_at},
 };
 
-/// How long a request waits at the oracle, as that for the roster.
+/// How long a request waits at the oracle, as for the roster.
 const WAIT: Duration = Duration::from_secs(20);
 
-/// Pauses after failures: the first, twice the last each time, and the longest.
+/// Pauses after failures: the first one, which doubles each time, and the longest.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// The least time between two answers without orders, should an oracle not wait.
+/// The least time between two answers without orders, in case an oracle does not wait.
 const LEAST: Duration = Duration::from_millis(250);
 
-/// The most orders of one answer; an oracle gives one or two.
+/// The most orders that are taken from one answer; an oracle gives one or two.
 const MOST: usize = 16;
 
-/// Names of congestion controls in Linux are shorter (`TCP_CA_NAME_MAX`).
+/// The longest name of a congestion control in Linux, bytes (`TCP_CA_NAME_MAX`).
 const CONTROL_BYTES: usize = 15;
 
-/// Two rates are the same if the greater is at most so many times the lower, as the oracle takes
-/// it.
+/// Two rates agree if the greater is at most this many times the lower; the oracle uses the same factor.
 const AGREE: f64 = 1.25;
 
 const OWN_BUDGET: &str = "this node's bytes for measurements are used up for today";
 
-/// What carries the oracle's orders out.
+/// Carries out the oracle's orders.
 pub(super) struct Orders<'a> {
     pub(super) shared: &'a Shared,
     pub(super) client: OracleClient,
 }
 
 impl Orders<'_> {
-    /// For ever: asks, carries out, puts the outcome into the outbox.
+    /// Asks for orders, carries them out, and puts the outcomes into the outbox, for ever.
     pub(super) async fn run(self) {
         let mut pause = FIRST;
         loop {
@@ -84,7 +83,7 @@ impl Orders<'_> {
                     }
                 }
                 Err(error) => {
-                    self.tell_unasked(&error, pause);
+                    self.log_failed_request(&error, pause);
                     sleep(pause).await;
                     pause = (pause * 2).min(LONGEST);
                 }
@@ -92,27 +91,27 @@ impl Orders<'_> {
         }
     }
 
-    /// Once for each time that asking begins to fail: whoever waits long is quiet.
-    fn tell_unasked(&self, error: &OracleError, pause: Duration) {
+    /// Logs only the first of several failures in a row.
+    fn log_failed_request(&self, error: &OracleError, pause: Duration) {
         if pause == FIRST {
             self.shared.log.put(Event::new("no_orders").with("why", error));
         }
     }
 
-    /// Measures as ordered, which came at `answered`; tells the log and the outbox.
+    /// Carries out an order that came at `answered`, and puts the outcome into the log and the outbox.
     async fn carry_out(&self, order: Order, answered: Instant) {
         let until = answered + order.valid_for.min(LONGEST);
         let (id, to) = (order.id, order.to.clone());
         let outcome = self.measure(&order, until).await;
-        self.hint(&order.to, &outcome);
+        self.tell_overlay(&order.to, &outcome);
         let event = Event::new("measured").with("to", to).with_number("order", id);
-        self.shared.log.put(told_in(event, &outcome));
+        self.shared.log.put(with_outcome(event, &outcome));
         self.shared.counts.ended(true, Ended::of(&outcome));
         self.shared.outbox.done(Done { id, outcome });
     }
 
-    /// The overlay, if there is one, hears what TCP got, as of a member's own transfer.
-    fn hint(&self, to: &Name, outcome: &Outcome) {
+    /// Tells the overlay, if there is one, the rate that TCP reached, as for a member's own transfer.
+    fn tell_overlay(&self, to: &Name, outcome: &Outcome) {
         if let Outcome::Measured { bps, at_least, bytes, age, .. } = *outcome {
             _ = self.shared.transfers.send(SeenLeg { to: to.clone(), bps, at_least, bytes, age });
         }
@@ -123,7 +122,7 @@ impl Orders<'_> {
             Ok(partner) => partner,
             Err(why) => return unreached(&why),
         };
-        // It may be receiving just now.
+        // This node may be receiving just now.
         let place = timeout_at(until, self.shared.lane.acquire()).await;
         let (Ok(Ok(place)), true) = (place, Instant::now() < until) else {
             return Outcome::Busy;
@@ -144,7 +143,7 @@ impl Orders<'_> {
         }
     }
 
-    /// With the lane's place, to the flow's end.
+    /// Runs the flow to its end, with the permit of the lane.
     async fn flow(
         &self,
         _place: SemaphorePermit<'_>,
@@ -161,7 +160,7 @@ impl Orders<'_> {
         match send::send(channel, hello, || Pace::new(self.shared.max_rate)).await {
             Ok(sent) => {
                 self.shared.purse.charge(key, sent.bytes);
-                self.judged(order, &sent)
+                self.outcome_of(order, &sent)
             }
             Err(send::Failed { why: send::Why::Refused(Refusal::Busy), .. }) => Outcome::Busy,
             Err(error) => {
@@ -171,10 +170,10 @@ impl Orders<'_> {
         }
     }
 
-    /// The rate is this node's own: the receiver's word ended the flow, and says whether its rate
-    /// was steady, but is passed on by nobody. Where the two do not agree, this end's alone counts
-    /// here, and the oracle hears both.
-    fn judged(&self, order: &Order, sent: &send::Sent) -> Outcome {
+    /// The outcome of a flow. Its rate is this node's own: the receiver's verdict ended the flow and says whether its
+    /// rate was steady, but the verdict's rate is not passed on. If the two rates disagree, this end alone decides
+    /// whether its rate is steady, and the oracle hears both rates.
+    fn outcome_of(&self, order: &Order, sent: &send::Sent) -> Outcome {
         let verdict = sent.verdict;
         let own = match sent.own {
             Some(own) if verdict.bytes > 0 => own,
@@ -222,7 +221,7 @@ impl Orders<'_> {
         }
     }
 
-    /// A channel to it, its connection under this congestion control from the start of data.
+    /// Opens a channel to the member, over a connection that uses this congestion control from the first data on.
     async fn reach(
         &self,
         member: &Member,
@@ -230,7 +229,7 @@ impl Orders<'_> {
         control: Option<&str>,
     ) -> Result<Channel<TcpStream>, Unreached> {
         let options = options(control)?;
-        // All steps together end within the half minute that an order is valid.
+        // All steps together end within the half minute for which an order is valid.
         let dial = DialOptions { deadline: STEP, ..DialOptions::default() };
         let connecting = async { connect(&addresses(member).await?, None, &dial).await };
         let late = || Err(Cause::TimedOut(dial.deadline));
@@ -241,7 +240,7 @@ impl Orders<'_> {
         let handshake = self.shared.connector.connect(tcp, key, Protocol::Measure);
         match timeout(STEP, handshake).await {
             Ok(Ok(channel)) => Ok(channel),
-            // Somebody else has its address, or nobody speaks there.
+            // Another host has its address, or nothing answers there.
             Ok(Err(e @ ChannelError::WrongKey(_))) => Err(Unreached::Down(e.to_string())),
             Ok(Err(e)) => Err(Unreached::Declined(e)),
             Err(_) => Err(Unreached::Down(format!("it sent nothing for {STEP:?}"))),
@@ -257,7 +256,7 @@ fn unreached(why: &Unreached) -> Outcome {
     Outcome::Failed { why: why.to_string(), is_down: why.is_down(), bytes: 0 }
 }
 
-fn told_in(event: Event, outcome: &Outcome) -> Event {
+fn with_outcome(event: Event, outcome: &Outcome) -> Event {
     match outcome {
         Outcome::Measured { bps, bytes, took, steady, at_least, .. } => event
             .with_number("bps", *bps as u64)
@@ -272,19 +271,19 @@ fn told_in(event: Event, outcome: &Outcome) -> Event {
     }
 }
 
-/// No channel to the member.
+/// Why there is no channel to the member.
 #[derive(Debug, Error)]
 enum Unreached {
-    /// Not in the roster, or it cannot be asked.
+    /// The roster has no such node, or no address for it.
     #[error("{0}")]
     Nobody(&'static str),
-    /// The host or the settings of this one.
+    /// This host or its settings do not permit it.
     #[error("{0}")]
     Here(String),
-    /// No connection to any of its addresses, or another host is there.
+    /// None of its addresses accepts a connection, or another host is there.
     #[error("{0}")]
     Down(String),
-    /// It lives, and does not want to.
+    /// It is alive, but refuses.
     #[error("{0}")]
     Declined(#[source] ChannelError),
 }
@@ -296,7 +295,7 @@ impl Unreached {
     }
 }
 
-/// The oracle names the control; the kernel alone decides whether it may be used.
+/// The oracle names the congestion control; the kernel alone decides whether it may be used.
 fn options(control: Option<&str>) -> Result<SocketOptions, Unreached> {
     let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b);
     let is_name = |c: &&str| (1..=CONTROL_BYTES).contains(&c.len()) && c.bytes().all(letter);
@@ -307,7 +306,7 @@ fn options(control: Option<&str>) -> Result<SocketOptions, Unreached> {
     Ok(SocketOptions { congestion, ..SocketOptions::default() })
 }
 
-/// All addresses of a member, in their order; names that do not resolve are left out.
+/// All addresses of a member, in order, without names that do not resolve.
 async fn addresses(member: &Member) -> Result<Vec<SocketAddr>, Cause> {
     let mut all = Vec::new();
     let mut failed = Cause::NoAddress;

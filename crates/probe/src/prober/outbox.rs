@@ -1,4 +1,4 @@
-//! What waits to be reported to the oracle.
+//! Entries that wait to be reported to the oracle.
 
 use super::part::{Entry, Part};
 use std::{
@@ -15,11 +15,11 @@ use thalweg_wire::mesh::{
 };
 use tokio::{sync::Notify, time::Instant};
 
-/// Entries of each kind that wait: a quarter of an hour of one measurement after another, and
-/// half a minute of transfers over so many legs. The oldest are dropped first.
+/// The most entries of each kind that wait: a quarter of an hour of one measurement after another, or half a minute of
+/// transfers over as many legs. The oldest are dropped first.
 const MOST: usize = 512;
 
-/// Entries that wait; cheap to clone.
+/// The entries that wait; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outbox(Arc<Inner>);
 
@@ -27,22 +27,22 @@ pub(super) struct Outbox(Arc<Inner>);
 struct Inner {
     waiting: Mutex<Waiting>,
     news: Notify,
-    /// Of the next passive entry.
+    /// The id of the next passive or probed entry.
     next_id: AtomicU64,
 }
 
 impl Default for Inner {
-    /// Ids begin anywhere, so that those of two runs of a node are not the same.
+    /// Ids begin at random, so that those of two runs of a node differ.
     fn default() -> Self {
         let mut first = [0; 8];
-        // Without randomness the second run's first entries may count as told before.
+        // Without randomness the second run's first entries may be taken for repetitions.
         _ = getrandom::fill(&mut first);
         let next_id = AtomicU64::new(u64::from_le_bytes(first));
         Self { waiting: Mutex::default(), news: Notify::new(), next_id }
     }
 }
 
-/// Entries with the times at which their ages were right.
+/// Entries, each with the time at which its age was right.
 #[derive(Debug, Default)]
 struct Waiting {
     done: VecDeque<(Instant, Done)>,
@@ -52,13 +52,13 @@ struct Waiting {
 }
 
 impl Outbox {
-    /// An order's end.
+    /// Adds the outcome of an order.
     pub(super) fn done(&self, done: Done) {
         push(&mut self.lock().done, done);
         self.0.news.notify_one();
     }
 
-    /// What came in a measurement that `from` sent.
+    /// Adds what arrived in a measurement that `from` sent.
     pub(super) fn received(&self, order: u64, from: Name, found: &Verdict) {
         let (age, Verdict { bps, bytes, at_least, .. }) = (std::time::Duration::ZERO, *found);
         let received = Received { id: order, from, bps, bytes, at_least, age };
@@ -66,31 +66,32 @@ impl Outbox {
         self.0.news.notify_one();
     }
 
-    /// What a user's own transfer showed; waits for the next regular report. It gets its id
-    /// here, and keeps it however often it is told.
+    /// Adds what a user's own transfer showed, for the next regular report. The entry gets its id here, and keeps it
+    /// however often it is reported.
     pub(super) fn watched(&self, watched: Watched) {
         let id = self.0.next_id.fetch_add(1, Ordering::Relaxed).max(1);
         push(&mut self.lock().passive, Watched { id, ..watched });
     }
 
-    /// What trains found; told at once, since it does not hold for long. It gets its id here.
+    /// Adds what trains found, which is reported at once, since it does not stay valid for long. The entry gets its id
+    /// here.
     pub(super) fn probed(&self, probed: Probed) {
         let id = self.0.next_id.fetch_add(1, Ordering::Relaxed).max(1);
         push(&mut self.lock().probed, Probed { id, ..probed });
         self.0.news.notify_one();
     }
 
-    /// Ends when there is something that the oracle waits for.
+    /// Waits until there is an entry that the oracle waits for.
     pub(super) async fn news(&self) {
         self.0.news.notified().await;
     }
 
-    /// Ends the waits of [`Outbox::news`], since what was put back waits as well.
+    /// Ends the waits of [`Outbox::news`], because entries that were put back wait as well.
     pub(super) fn wake(&self) {
         self.0.news.notify_one();
     }
 
-    /// Takes so many out at most: what the oracle waits for first.
+    /// Takes at most `most` entries, first those that the oracle waits for.
     pub(super) fn take(&self, most: usize) -> Part {
         let (mut waiting, mut part) = (self.lock(), Part::default());
         let Waiting { done, received, passive, probed } = &mut *waiting;
@@ -101,8 +102,8 @@ impl Outbox {
         part
     }
 
-    /// Puts back what could not be delivered, before what came since. A load is not: the next
-    /// is as good.
+    /// Puts back entries that could not be delivered, before newer ones. A load is not put back: the next one is as
+    /// good.
     pub(super) fn put_back(&self, part: Part) {
         let mut waiting = self.lock();
         for (at, entry) in part.0.into_iter().rev() {
@@ -121,7 +122,7 @@ impl Outbox {
         bound(probed);
     }
 
-    /// A thread that panicked in here left whole entries.
+    /// A thread that panicked while it held the lock left whole entries.
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn ages_grow_while_entries_wait_and_what_failed_comes_first_again() {
+    async fn entries_age_while_they_wait_and_return_before_newer_ones() {
         let outbox = Outbox::default();
         let found = Verdict {
             bps: 1e6,
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_passive_entry_keeps_its_id_when_it_is_told_again() {
+    async fn a_passive_entry_keeps_its_id_when_it_is_reported_again() {
         let outbox = Outbox::default();
         let watched = Watched {
             id: 0,
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn so_many_wait_and_the_oldest_go() {
+    async fn the_oldest_entries_are_dropped_beyond_the_limit() {
         let outbox = Outbox::default();
         (0..MOST as u64 + 3).for_each(|id| outbox.done(failed(id)));
         let done = all(&outbox).reports().done;
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn parts_have_so_many_and_orders_come_first() {
+    async fn parts_are_bounded_and_orders_come_first() {
         let outbox = Outbox::default();
         let watched = |n: u64| Watched {
             id: 0,
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn halves_come_back_in_their_order() {
+    async fn halves_are_put_back_in_order() {
         let outbox = Outbox::default();
         (0..5).for_each(|id| outbox.done(failed(id)));
         let (first, second) = all(&outbox).halves().unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 use thalweg_units::Rate;
 use tokio::time::{Instant, sleep_until};
 
-/// So much may be moved at once ahead of the rate: a piece is 20 ms of it.
+/// The duration of a piece at the given rate, i.e. how far ahead of it bytes may be moved at once.
 const PIECE: Duration = Duration::from_millis(20);
 
 /// The pace of one flow.
@@ -15,18 +15,18 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// From now on at this rate, or as fast as it goes.
+    /// Starts a flow now, at this rate, or as fast as possible.
     pub fn new(rate: Option<Rate>) -> Self {
         Self { rate, began: Instant::now() }
     }
 
-    /// How many bytes to move at once, `most` at most.
+    /// How many bytes to move at once, at most `most`.
     pub fn piece(&self, most: usize) -> usize {
         let piece = |rate: Rate| rate.bytes_in(PIECE).as_bytes() as usize;
         self.rate.map_or(most, |rate| piece(rate).clamp(1448.min(most), most))
     }
 
-    /// Waits until `moved` bytes in all are not ahead of the rate. Cancel-safe.
+    /// Waits until `moved` bytes in total are not ahead of the rate. Cancel-safe.
     pub async fn wait(&self, moved: u64) {
         let Some(bps) = self.rate.map(Rate::as_bps).filter(|bps| *bps > 0) else { return };
         let due = Duration::from_secs_f64(moved as f64 * 8.0 / bps as f64);
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn bytes_take_their_time() {
+    async fn bytes_are_held_to_the_rate() {
         let pace = Pace::new(Some(Rate::from_mbps(8.0)));
         let began = Instant::now();
         pace.wait(1_000_000).await;

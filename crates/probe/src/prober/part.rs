@@ -1,4 +1,4 @@
-//! A part of what waits, as large as one report may be.
+//! A part of the waiting entries, as large as one report may be.
 
 use std::fmt;
 use thalweg_wire::mesh::measure::{
@@ -6,7 +6,7 @@ use thalweg_wire::mesh::measure::{
 };
 use tokio::time::Instant;
 
-/// One thing to say.
+/// An entry of a report.
 #[derive(Clone, Debug)]
 pub(super) enum Entry {
     Done(Done),
@@ -16,17 +16,17 @@ pub(super) enum Entry {
     Load(Load),
 }
 
-/// Entries with the times at which their ages were right.
+/// Entries, each with the time at which its age was right.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Part(pub Vec<(Instant, Entry)>);
 
 impl Part {
-    /// Whether there is nothing to say.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Its two halves; `None` if it is one entry, or none.
+    /// Splits it into two halves; `Err` with the part itself if it has fewer than two entries.
     pub fn halves(mut self) -> Result<(Self, Self), Self> {
         if self.0.len() < 2 {
             return Err(self);
@@ -35,7 +35,7 @@ impl Part {
         Ok((self, Self(second)))
     }
 
-    /// As it is told now, each entry as much older as it has waited.
+    /// The report of these entries now, each older by the time it has waited.
     pub fn reports(&self) -> Reports {
         let mut reports = Reports::default();
         for (at, entry) in &self.0 {
@@ -44,9 +44,9 @@ impl Part {
         reports
     }
 
-    /// Whether an oracle takes so much at a time.
+    /// Whether an oracle accepts this many entries and bytes at a time.
     pub fn fits(&self, reports: &Reports) -> bool {
-        // What cannot be written as JSON is not longer than allowed: the oracle says what is wrong.
+        // A report that cannot be written as JSON is not too long: the oracle says what is wrong.
         let length = serde_json::to_vec(reports).map_or(0, |json| json.len());
         self.0.len() <= MOST_ENTRIES && length <= MOST_BYTES
     }

@@ -1,6 +1,6 @@
-//! The bytes that a node spends on measuring in a day.
+//! The bytes that a node may spend on measurements in a day.
 
-use super::kept::Kept;
+use super::kept::SavedCount;
 use std::{
     io,
     path::PathBuf,
@@ -11,25 +11,25 @@ use thalweg_base::budget::{Budget, PeerKey, Purpose, Scope};
 use thalweg_relay::today;
 use thalweg_units::{ByteSize, NodeId};
 
-/// Counts both directions in [`Budget`] as [`Purpose::Probe`], by the UTC day.
+/// Counts the bytes of both directions in [`Budget`] as [`Purpose::Probe`], by the UTC day.
 ///
-/// A clock that is set back renews nothing. After one that was far ahead and is set right there
-/// are new bytes every 24 hours of steady time, since no date tells. The count is kept in a file, if there is one, so
-/// that a node that is started anew goes on with it.
+/// A clock that is set back renews nothing. If a clock was far ahead and is set right, no date tells when a day ends,
+/// so the bytes are renewed every 24 hours of the steady clock. The count is kept in a file, if there is one, so that a
+/// restarted node continues it.
 #[derive(Debug)]
 pub struct Purse {
     budget: Arc<Budget>,
     per_day: ByteSize,
     day: Mutex<Day>,
-    kept: Option<Kept>,
+    kept: Option<SavedCount>,
 }
 
-/// The day that counts.
+/// The current day.
 #[derive(Clone, Copy, Debug)]
 struct Day {
-    /// Since 1970.
+    /// Its number since 1970.
     number: u64,
-    /// Its bytes are new since then.
+    /// When its bytes were renewed.
     since: Instant,
 }
 
@@ -39,15 +39,15 @@ const LENGTH: Duration = Duration::from_secs(86_400);
 const PROBE: Scope = Scope::purpose(Purpose::Probe);
 
 impl Purse {
-    /// At most so many bytes a day, counted in `budget`; the count ends with the process.
+    /// Creates a purse of `per_day` bytes, counted in `budget`; the count ends with the process.
     pub fn new(budget: Arc<Budget>, per_day: ByteSize) -> Self {
         budget.set_limit(PROBE, Some(per_day));
         Self { budget, per_day, day: Mutex::new(Day::new(today().0)), kept: None }
     }
 
-    /// The same, with the count of today that `file` has, and kept there from now on by a
-    /// thread of its own. `failed` is told when that begins to fail, and of a file that cannot
-    /// be read, or holds no count: then it begins at zero.
+    /// As [`Purse::new`], with the count of today in `file`, where a thread of its own keeps it from now on. `failed`
+    /// is called when writing begins to fail, and if the file cannot be read or holds no count; the count then begins
+    /// at zero.
     pub fn kept(
         budget: Arc<Budget>,
         per_day: ByteSize,
@@ -57,34 +57,34 @@ impl Purse {
         let (found, today) = (super::kept::read(&file), today().0);
         let found = found.map_err(&failed).ok().flatten();
         let mut purse = Self::new(budget, per_day);
-        // A day that is farther ahead was a clock's mistake: it counts as today's, or nothing
-        // could be measured until then.
+        // A day that is further ahead was a clock's mistake. It counts as tomorrow at the latest, or nothing could be
+        // measured until that day.
         if let Some((day, spent)) = found.filter(|(day, _)| *day >= today) {
             purse.budget.charge(PROBE, ByteSize::from_bytes(spent));
             purse.day = Mutex::new(Day::new(day.min(today + 1)));
         }
-        purse.kept = Some(Kept::start(file, failed));
+        purse.kept = Some(SavedCount::start(file, failed));
         purse
     }
 
-    /// What is left of today.
+    /// The bytes left today.
     pub fn left(&self) -> ByteSize {
         self.turn(today().0, Instant::now());
         let spent = self.budget.spent(PROBE).as_bytes();
         ByteSize::from_bytes(self.per_day.as_bytes().saturating_sub(spent))
     }
 
-    /// The day that counts now: its number since 1970, or a later one where the clock was ahead.
+    /// The number of the current day since 1970, or of a later day if the clock was ahead.
     pub fn day(&self) -> u64 {
         self.turn(today().0, Instant::now())
     }
 
-    /// The most of a day.
+    /// The most bytes of a day.
     pub fn per_day(&self) -> ByteSize {
         self.per_day
     }
 
-    /// Counts what was moved to or from this node; it was within [`Purse::left`] before.
+    /// Counts bytes that were moved to or from this node, within what was [`Purse::left`] before.
     pub fn charge(&self, peer: NodeId, bytes: u64) {
         let day = self.turn(today().0, Instant::now());
         let scope = Scope { peer: Some(PeerKey::Node(peer)), ..PROBE };
@@ -94,9 +94,9 @@ impl Purse {
         }
     }
 
-    /// The number of the day that counts now.
+    /// Begins a new day if it is due. Returns the number of the current day.
     fn turn(&self, today: u64, now: Instant) -> u64 {
-        // A thread that panicked in here left whole numbers.
+        // A thread that panicked while it held the lock left valid numbers.
         let mut day = self.day.lock().unwrap_or_else(PoisonError::into_inner);
         let was_ahead = today < day.number && now.duration_since(day.since) >= LENGTH;
         if today > day.number || was_ahead {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_has_its_bytes_and_only_a_later_one_has_new_ones() {
+    fn bytes_are_renewed_only_on_a_later_day() {
         let budget = Arc::new(Budget::new());
         let purse = Purse::new(budget.clone(), MOST);
         purse.charge(PEER, 900);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_days_count_outlives_the_process_and_not_the_day() {
+    fn the_count_survives_a_restart_but_not_the_day() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("measured");
         let purse = kept(&file);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_cannot_be_read_is_told_with_its_file_and_begins_anew() {
+    fn an_unreadable_count_is_reported_with_its_file_and_begins_at_zero() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("measured");
         for text in ["", "1", "x 2", "1 2 3", "-1 5"] {

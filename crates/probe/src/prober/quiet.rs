@@ -1,4 +1,4 @@
-//! Log lines that a peer can cause as often as it likes.
+//! Limits log lines that a peer can cause as often as it likes.
 
 use std::{
     collections::BTreeMap,
@@ -8,35 +8,35 @@ use std::{
 use thalweg_units::NodeId;
 use tokio::time::Instant;
 
-/// Between two lines about one peer.
+/// The time between two lines about one peer.
 const EACH: Duration = Duration::from_secs(60);
 
-/// Peers that get a line in this time; those beyond are in the metrics alone.
+/// The most peers that get a line in this time; further peers appear only in the metrics.
 const PEERS: usize = 256;
 
-/// One line a minute about each peer, so that nobody fills the log, or hides another in it.
+/// Permits one line a minute about each peer, so that no peer fills the log or hides another in it.
 #[derive(Debug, Default)]
-pub(super) struct Quiet(Mutex<BTreeMap<NodeId, (Instant, u64)>>);
+pub(super) struct LogLimiter(Mutex<BTreeMap<NodeId, (Instant, u64)>>);
 
-impl Quiet {
-    /// Whether to write a line about this peer now; with how many were not since the last.
+impl LogLimiter {
+    /// Whether to write a line about this peer now; if so, the number of lines that were suppressed since the last one.
     pub fn passes(&self, peer: NodeId) -> Option<u64> {
         let now = Instant::now();
-        // A thread that panicked in here left whole entries.
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A thread that panicked while it held the lock left whole entries.
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = |since: Instant| now.duration_since(since) >= EACH;
-        let unsaid = match told.get_mut(&peer) {
-            Some((since, unsaid)) if !is_due(*since) => {
-                *unsaid += 1;
+        let suppressed = match lines.get_mut(&peer) {
+            Some((since, suppressed)) if !is_due(*since) => {
+                *suppressed += 1;
                 return None;
             }
-            Some((_, unsaid)) => *unsaid,
+            Some((_, suppressed)) => *suppressed,
             None => 0,
         };
-        told.retain(|_, (since, _)| !is_due(*since));
-        let fits = told.len() < PEERS;
-        fits.then(|| told.insert(peer, (now, 0)));
-        fits.then_some(unsaid)
+        lines.retain(|_, (since, _)| !is_due(*since));
+        let fits = lines.len() < PEERS;
+        fits.then(|| lines.insert(peer, (now, 0)));
+        fits.then_some(suppressed)
     }
 }
 
@@ -51,8 +51,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_line_a_minute_and_peer_says_how_many_there_were() {
-        let quiet = Quiet::default();
+    async fn a_peer_gets_one_line_a_minute_with_the_number_suppressed() {
+        let quiet = LogLimiter::default();
         assert_eq!(quiet.passes(id(1)), Some(0));
         assert!((0..400).all(|_| quiet.passes(id(1)).is_none()));
         assert_eq!(quiet.passes(id(2)), Some(0), "another's are not hidden");
@@ -61,8 +61,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_peers_get_so_many_lines() {
-        let quiet = Quiet::default();
+    async fn the_number_of_peers_with_a_line_is_bounded() {
+        let quiet = LogLimiter::default();
         let lines = || (0..2 * PEERS as u16).filter(|n| quiet.passes(id(*n)).is_some()).count();
         assert_eq!((lines(), lines()), (PEERS, 0));
         tokio::time::advance(EACH).await;

@@ -1,4 +1,4 @@
-//! The receiving end of one flow: it counts, judges, and ends it.
+//! The receiving end of a flow: it counts, judges, and ends the flow.
 
 use super::{
     flow::{AFTER, COUNTS, STEP, read},
@@ -19,25 +19,25 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, sleep_until, timeout},
 };
 
-/// What is read at once: four turns a millisecond at 8 Gbit/s.
+/// The most bytes of one read: four reads a millisecond at 8 Gbit/s.
 const BUFFER: usize = 256 * 1024;
 
-/// A sender that has left TLS begins at once: after so long without a byte there is no flow.
+/// How long to wait for the first byte, since a sender that has left TLS begins at once.
 const FIRST: Duration = Duration::from_secs(1);
 
-/// What may still come after the verdict: 1 Gbit/s over 250 ms. Who sends more goes on
-/// whatever it is told.
+/// The most bytes that may still arrive after the verdict: 1 Gbit/s over 250 ms. A sender of more ignores what it is
+/// told.
 const ON_THE_WAY: u64 = 32_000_000;
 
-/// Hears the hello.
+/// Reads the sender's hello.
 ///
 /// # Errors
-/// The connection's; a message that is none.
+/// The connection's; an invalid message.
 pub(super) async fn hello(channel: &mut Channel<TcpStream>) -> io::Result<Hello> {
     within(STEP, "hello", read(channel)).await
 }
 
-/// Tells the sender that there will be nothing.
+/// Tells the sender that it is refused.
 ///
 /// # Errors
 /// The connection's.
@@ -49,10 +49,10 @@ pub(super) async fn refuse(mut channel: Channel<TcpStream>, why: Refusal) -> io:
     .await
 }
 
-/// Accepts with these limits and leaves TLS: GO is our last byte in it, GO-ACK the sender's.
+/// Accepts with these limits and leaves TLS: GO is this end's last byte in it, GO-ACK the sender's.
 ///
 /// # Errors
-/// The connection's; a sender that does otherwise than agreed.
+/// The connection's; a sender that violates the protocol.
 pub(super) async fn accept(
     mut channel: Channel<TcpStream>,
     limits: Limits,
@@ -74,16 +74,16 @@ pub(super) async fn accept(
 pub(super) struct Flow {
     tcp: TcpStream,
     bulk: Bulk,
-    /// All bytes that came, also after the verdict.
+    /// All bytes that arrived, also after the verdict.
     pub bytes: u64,
     first: Option<Instant>,
     pace: Pace,
-    /// The rest of a count that the connection had no room for.
-    unsaid: Vec<u8>,
+    /// The rest of a count for which the connection had no room.
+    unsent: Vec<u8>,
 }
 
 impl Flow {
-    /// The flow whose first bytes were read already.
+    /// Creates the flow, whose first bytes were read already.
     pub fn new(tcp: TcpStream, early: &[u8], limits: Limits, pace: Pace) -> Self {
         let round_trip = TcpInfo::of(&tcp).unwrap_or_default().min_rtt;
         let round_trip = if round_trip == Duration::MAX { Duration::ZERO } else { round_trip };
@@ -92,10 +92,10 @@ impl Flow {
             bulk::Limits { time: limits.time(), bytes: ByteSize::from_bytes(limits.bytes) };
         let bulk = Bulk::new(limits, round_trip);
         let first = (bytes > 0).then(Instant::now);
-        Self { tcp, bulk, bytes, first, pace, unsaid: Vec::new() }
+        Self { tcp, bulk, bytes, first, pace, unsent: Vec::new() }
     }
 
-    /// Receives to the end; `None` if nothing came. What breaks the flow ends it.
+    /// Receives to the end; `None` if nothing arrived. An error of the connection ends the flow.
     pub async fn judge(&mut self, longest: Duration) -> Option<Found> {
         let began = Instant::now();
         let mut ticks = interval((self.bulk.width() / 2).min(COUNTS / 2));
@@ -117,7 +117,7 @@ impl Flow {
             }
             if counted.elapsed() >= COUNTS {
                 counted = Instant::now();
-                self.tell_count();
+                self.send_count();
             }
             self.pace.wait(self.bytes).await;
         }
@@ -140,25 +140,25 @@ impl Flow {
         }
     }
 
-    /// Also of bytes that came with the cut-over and that no sample has seen.
+    /// Includes bytes that came with the cut-over, which no sample has seen.
     fn finish(&mut self, end: End) -> Option<Found> {
         self.sample().or_else(|| self.bulk.finish(end))
     }
 
-    /// Never waits: a sender that does not listen hears of fewer counts.
-    fn tell_count(&mut self) {
-        if self.unsaid.is_empty() {
+    /// Never waits: a sender that does not read gets fewer counts.
+    fn send_count(&mut self) {
+        if self.unsent.is_empty() {
             let micros = self.since_first().as_micros() as u64;
-            self.unsaid = Said::Count { bytes: self.bytes, micros }.encode();
+            self.unsent = Said::Count { bytes: self.bytes, micros }.encode();
         }
-        let said = self.tcp.try_write(&self.unsaid).unwrap_or(0);
-        self.unsaid.drain(..said);
+        let said = self.tcp.try_write(&self.unsent).unwrap_or(0);
+        self.unsent.drain(..said);
     }
 
-    /// Tells the verdict, and takes what is on its way until the sender has closed; of a sender
-    /// that sent nothing nothing is.
-    pub async fn tell(&mut self, verdict: Verdict) {
-        let mut last = std::mem::take(&mut self.unsaid);
+    /// Sends the verdict, and reads what is still on its way until the sender has closed. From a sender that sent
+    /// nothing, nothing is read.
+    pub async fn send_verdict(&mut self, verdict: Verdict) {
+        let mut last = std::mem::take(&mut self.unsent);
         last.extend(Said::Verdict(verdict).encode());
         let mut bin = vec![0; BUFFER];
         let telling = async {
@@ -166,7 +166,7 @@ impl Flow {
             if self.bytes == 0 {
                 return Ok(());
             }
-            // Closed with bytes unread, the connection would be reset and the verdict lost.
+            // If this end closed with bytes unread, the connection would be reset and the verdict lost.
             let most = self.bytes + ON_THE_WAY;
             while let n @ 1.. = self.tcp.read(&mut bin).await? {
                 self.bytes += n as u64;
@@ -176,7 +176,7 @@ impl Flow {
             }
             Ok::<(), io::Error>(())
         };
-        // A sender that has gone already needs no verdict.
+        // A sender that is gone needs no verdict.
         _ = timeout(AFTER, telling).await;
     }
 }
@@ -195,9 +195,9 @@ mod tests {
 
     const LIMITS: Limits = Limits { bytes: 1 << 20, millis: 5000 };
 
-    /// On the clock of the test, which goes on as soon as nobody has anything to do.
+    /// Uses the test's clock, which advances as soon as every task waits.
     #[tokio::test(start_paused = true)]
-    async fn a_sender_that_sends_nothing_is_waited_for_a_second_and_told_at_once() {
+    async fn a_sender_that_sends_nothing_gets_a_verdict_after_a_second() {
         let (mut sender, mut flow) = flow(LIMITS).await;
         let began = Instant::now();
         assert_eq!(flow.judge(LIMITS.time()).await, None);
@@ -209,10 +209,10 @@ mod tests {
             steady: false,
             at_least: true,
         };
-        flow.tell(verdict).await;
+        flow.send_verdict(verdict).await;
         assert_eq!(began.elapsed().as_secs_f64().round(), FIRST.as_secs_f64());
         drop(flow);
-        // It still has its end open: that holds nobody.
+        // The sender's end is still open, which must not hold anybody up.
         loop {
             match read::<Said>(&mut sender).await.unwrap() {
                 Said::Count { bytes, .. } => assert_eq!(bytes, 0),

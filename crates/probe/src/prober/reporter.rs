@@ -1,4 +1,4 @@
-//! Reports to the oracle: at once what it waits for, the rest every half minute.
+//! Reports to the oracle: what it waits for at once, the rest every half minute.
 
 use super::{
     Shared,
@@ -11,13 +11,13 @@ use thalweg_mesh::{OracleClient, OracleError};
 use thalweg_wire::mesh::measure::{Load, MOST_ENTRIES, Watched};
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// Between two regular reports.
+/// The time between two regular reports.
 const REGULAR: Duration = Duration::from_secs(30);
 
-/// After a failure; twice as much each time, [`REGULAR`] at most.
+/// The pause after a failure; doubled each time, up to [`REGULAR`].
 const FIRST: Duration = Duration::from_secs(1);
 
-/// Tells the oracle what waits in the outbox.
+/// Reports the entries of the outbox to the oracle.
 pub(super) struct Reporter<'a> {
     pub(super) shared: &'a Shared,
     pub(super) client: OracleClient,
@@ -25,7 +25,7 @@ pub(super) struct Reporter<'a> {
 }
 
 impl Reporter<'_> {
-    /// For ever: delivers what is in the outbox.
+    /// Delivers the entries of the outbox for ever.
     pub(super) async fn run(self) {
         let mut meter = self.relay.as_ref().map(LoadMeter::new);
         let (mut next, mut pause) = (Instant::now() + REGULAR, FIRST);
@@ -56,7 +56,7 @@ impl Reporter<'_> {
         }
     }
 
-    /// All that waits, part by part. What is not delivered when this fails waits again.
+    /// Delivers all waiting entries, part by part. If this fails, those not delivered wait again.
     async fn deliver(&self, load: Option<Load>) -> Result<(), OracleError> {
         let mut load = load.map(|load| (Instant::now(), Entry::Load(load)));
         loop {
@@ -69,8 +69,8 @@ impl Reporter<'_> {
         }
     }
 
-    /// Halves what the oracle does not take, until the entry that it cannot read is alone: that
-    /// one is dropped, and told of.
+    /// Halves a part that the oracle does not accept, until the entry that it cannot read is alone. That entry is
+    /// dropped, and logged.
     async fn deliver_part(&self, part: Part) -> Result<(), OracleError> {
         let mut parts = vec![part];
         while let Some(part) = parts.pop() {
@@ -79,7 +79,7 @@ impl Reporter<'_> {
                 false => "longer than an oracle takes".to_owned(),
                 true => match self.client.report(&reports).await {
                     Ok(reply) => {
-                        self.tell_refused(&reply.refused);
+                        self.log_refused(&reply.refused);
                         continue;
                     }
                     Err(error) if is_unreadable(&error) => error.to_string(),
@@ -92,13 +92,14 @@ impl Reporter<'_> {
             };
             match part.halves() {
                 Ok((first, second)) => parts.extend([second, first]),
-                Err(alone) => self.tell_dropped(&alone, &why),
+                Err(alone) => self.log_dropped(&alone, &why),
             }
         }
         Ok(())
     }
 
-    /// What was seen of legs to members goes into the outbox, if it may, and to the overlay, if there is one.
+    /// Passes on what was observed of legs to members: to the outbox, if it may be reported, and to the overlay, if
+    /// there is one.
     fn collect(&self) {
         let own = || self.shared.legs.get().map(|(legs, passive)| (legs, *passive));
         let relays = self.relay.as_ref().map(|view| (view.metrics.legs(), view.passive));
@@ -120,14 +121,14 @@ impl Reporter<'_> {
         }
     }
 
-    fn tell_dropped(&self, part: &Part, why: &str) {
+    fn log_dropped(&self, part: &Part, why: &str) {
         for (_, entry) in &part.0 {
             self.shared.log.put(Event::new("report_dropped").with("entry", entry).with("why", why));
         }
     }
 
-    /// The first reason: the others are most often the same.
-    fn tell_refused(&self, refused: &[String]) {
+    /// Logs the first reason; the others are most often the same.
+    fn log_refused(&self, refused: &[String]) {
         if let Some(first) = refused.first() {
             let event = Event::new("report_refused").with_number("entries", refused.len());
             self.shared.log.put(event.with("why", first));
@@ -135,7 +136,7 @@ impl Reporter<'_> {
     }
 }
 
-/// Whether the oracle cannot read what it was told, or all of it: it would say so again.
+/// Whether the oracle cannot read the report, or not all of it: it would answer the same again.
 fn is_unreadable(error: &OracleError) -> bool {
     match error {
         OracleError::Refused(refusal) => {

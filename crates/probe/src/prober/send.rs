@@ -1,4 +1,4 @@
-//! The sending end of one flow.
+//! The sending end of a flow.
 
 use super::{
     flow::{AFTER, STEP, read},
@@ -31,10 +31,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// The receiver tells its count four times a second: after so long in silence it is gone.
+/// How long the receiver, which reports its count four times a second, may be silent before it counts as gone.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// What is sent, again and again. No link that compresses gains anything by it.
+/// The bytes to send, over and over. They are random, so that a link that compresses gains nothing.
 static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut noise = vec![0; 256 * 1024];
     // Without randomness the measurement goes on with zeros.
@@ -42,12 +42,12 @@ static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     noise
 });
 
-/// What came of it.
+/// The result of a flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
-    /// The receiver's word.
+    /// The receiver's verdict.
     pub verdict: Verdict,
-    /// What this end counted in the same time; `None`: nothing was acknowledged.
+    /// This end's own count over the same time; `None` if nothing was acknowledged.
     pub own: Option<Found>,
     /// Bytes that have left this host.
     pub bytes: u64,
@@ -55,23 +55,23 @@ pub(super) struct Sent {
     pub round_trip: Option<Duration>,
 }
 
-/// A flow that came to no verdict.
+/// A flow without a verdict.
 #[derive(Debug, Error)]
 #[error("{why}")]
 pub(super) struct Failed {
-    /// Why.
+    /// The reason.
     pub why: Why,
     /// Bytes that have left this host nevertheless.
     pub bytes: u64,
 }
 
-/// Why there was no verdict.
+/// Why there is no verdict.
 #[derive(Debug, Error)]
 pub(super) enum Why {
-    /// The other end does not want to.
+    /// The other end refuses.
     #[error("it refuses: {0}")]
     Refused(#[from] Refusal),
-    /// The channel did not come to its open leg.
+    /// The channel could not be changed to a plain connection.
     #[error("{0}")]
     CutOver(#[from] Cause),
     /// The connection broke or fell silent.
@@ -79,7 +79,7 @@ pub(super) enum Why {
     Broken(#[from] io::Error),
 }
 
-/// Says hello, sends until the receiver has heard enough, and hears its verdict.
+/// Sends hello, then bytes until the receiver has enough, and waits for its verdict.
 ///
 /// # Errors
 /// [`Failed`].
@@ -93,7 +93,7 @@ pub(super) async fn send(
     let cutting = timeout(STEP, cut_over(channel)).await;
     let cut = cutting.unwrap_or(Err(Cause::TimedOut(STEP))).map_err(|e| unsent(e.into()))?;
     let (mut tcp, early) = cut;
-    // A receiver that goes beyond what was asked gets no more.
+    // A receiver cannot raise the limits that were asked for.
     let limits = limits.tightest(hello.limits);
     let mut meter = Meter::start(&tcp, limits).map_err(|e| unsent(e.into()))?;
     let written = AtomicU64::new(0);
@@ -103,7 +103,7 @@ pub(super) async fn send(
         exchange(hear, &early, pouring, &mut meter, limits.time() + AFTER).await
     };
     let info = TcpInfo::of(&tcp).unwrap_or_default();
-    // What is still queued is thrown away: the verdict stands.
+    // What is still queued is discarded: the verdict is final.
     _ = SockRef::from(&tcp).set_linger(Some(Duration::ZERO));
     let bytes = written.load(Ordering::Relaxed).saturating_sub(info.unsent.into());
     let known = |d: &Duration| !d.is_zero() && *d < Duration::MAX;
@@ -116,7 +116,7 @@ pub(super) async fn send(
     }
 }
 
-/// Hello, and the answer.
+/// Sends hello, and reads the answer.
 async fn greet(channel: &mut Channel<TcpStream>, hello: &Hello) -> Result<Limits, Why> {
     let greeting = async {
         channel.write_all(&hello.encode()).await?;
@@ -129,7 +129,7 @@ async fn greet(channel: &mut Channel<TcpStream>, hello: &Hello) -> Result<Limits
     }
 }
 
-/// Pours, listens and counts at once, until the verdict.
+/// Sends, reads and counts at once, until the verdict.
 async fn exchange(
     mut hear: ReadHalf<'_>,
     early: &[u8],
@@ -150,20 +150,20 @@ async fn exchange(
     let (mut looks, mut has_poured) = (Meter::looks(), false);
     loop {
         tokio::select! {
-            // Pouring last: where the connection always has room it would keep the others waiting.
+            // Sending comes last: where the connection always has room, it would keep the others waiting.
             biased;
             said = &mut verdict => {
                 meter.look();
                 return said;
             }
             _ = looks.tick() => meter.look(),
-            // A write that fails says less than what the receiver may have said before.
+            // A failed write tells less than what the receiver may have sent before.
             _ = &mut pouring, if !has_poured => has_poured = true,
         }
     }
 }
 
-/// Sends noise within the limits. Stops silently: the receiver knows the limits as well.
+/// Sends noise within the limits. It stops silently, because the receiver knows the limits as well.
 async fn pour_until(
     mut to: WriteHalf<'_>,
     limits: Limits,
@@ -180,7 +180,7 @@ async fn pour_until(
             written.store(sent, Ordering::Relaxed);
             pace.wait(sent).await;
         }
-        // The end of our bytes, for a receiver that waits for more.
+        // Ends this direction, for a receiver that waits for more.
         to.shutdown().await
     };
     tokio::select! { done = pouring => done, () = sleep(limits.time()) => Ok(()) }

@@ -1,4 +1,4 @@
-//! Orders that were carried out: each is good for one flow.
+//! Orders that have been used: each is valid for one flow.
 
 use std::{
     collections::BTreeMap,
@@ -8,26 +8,25 @@ use std::{
 use thalweg_wire::mesh::measure_ticket::{CLOCKS_APART, LONGEST};
 use tokio::time::Instant;
 
-/// Numbers that are remembered: two a second for [`KEPT`]. A flow takes longer, and there is
-/// one at a time. The oracle's orders alone get here, so nobody else can fill it. If it were full,
-/// a further order would be refused.
+/// The most numbers that are remembered: two a second for [`KEPT`]. A flow takes longer, and there is one at a time.
+/// Only the oracle's orders get here, so nobody else can fill this. If it were full, a further order would be refused.
 const MOST: usize = 4096;
 
-/// From its first use on, an order cannot be valid for longer by this host's clock. Counted on
-/// the steady clock: a date that jumps makes no order good again.
+/// From its first use on, an order cannot be valid for longer than this by this host's clock. The time is counted on
+/// the steady clock: a date that jumps makes no order valid again.
 const KEPT: Duration = LONGEST.saturating_add(CLOCKS_APART).saturating_add(CLOCKS_APART);
 
-/// The numbers of used orders. A restart forgets them, and a dozen orders of half a minute.
+/// The numbers of used orders. A restart forgets them: a dozen orders, of half a minute each.
 #[derive(Debug, Default)]
-pub(super) struct Used(Mutex<BTreeMap<u64, Instant>>);
+pub(super) struct UsedOrders(Mutex<BTreeMap<u64, Instant>>);
 
-impl Used {
-    /// Whether there was a flow with this order.
+impl UsedOrders {
+    /// Whether this order has been used.
     pub fn has(&self, order: u64) -> bool {
         self.lock().contains_key(&order)
     }
 
-    /// Notes that there is one now; false if there was one before, or no room for the number.
+    /// Marks the order as used. Returns false if it was used before, or there is no room for its number.
     pub fn spend(&self, order: u64) -> bool {
         let (now, mut used) = (Instant::now(), self.lock());
         used.retain(|_, since| now.duration_since(*since) < KEPT);
@@ -36,7 +35,7 @@ impl Used {
         is_new
     }
 
-    /// A thread that panicked in here left whole entries.
+    /// A thread that panicked while it held the lock left whole entries.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Instant>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -47,8 +46,8 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn each_is_good_once_until_it_can_be_valid_no_more() {
-        let used = Used::default();
+    async fn an_order_is_valid_once_and_remembered_until_it_has_expired() {
+        let used = UsedOrders::default();
         assert!(!used.has(7) && used.spend(7));
         assert!(used.has(7) && !used.spend(7) && !used.has(8));
         tokio::time::advance(KEPT - Duration::from_secs(1)).await;
@@ -59,8 +58,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_cannot_be_remembered_is_not_taken() {
-        let used = Used::default();
+    async fn an_order_that_cannot_be_remembered_is_refused() {
+        let used = UsedOrders::default();
         assert!((0..MOST as u64).all(|order| used.spend(order)));
         assert!(!used.spend(MOST as u64));
         tokio::time::advance(KEPT).await;

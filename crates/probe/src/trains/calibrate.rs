@@ -1,4 +1,4 @@
-//! What this host can send and receive truthfully, found over its own loopback (decision 0051).
+//! Finds out what this host can send and receive truthfully, over its own loopback (decision 0051).
 
 use std::{
     io,
@@ -10,20 +10,20 @@ use thalweg_measure::train::{CALM, Calibration, KEPT, LARGEST, OVERHEAD, rate_of
 use thalweg_net::probe::{Pacer, now, prepare, receive};
 use thalweg_units::Rate;
 
-/// Probes of each try.
+/// Probes per attempt.
 const PROBES: usize = 100;
 
-/// Gaps that are tried, µs, the longest first: as long as they are kept.
+/// The gaps to try, µs, longest first, until one is not kept.
 const GAPS: [u64; 9] = [2000, 1000, 500, 200, 100, 50, 25, 16, 12];
 
-/// A host that is not calm is calibrated so often: a moment says little of it, and trains are held against
-/// what was asked for once more when they are flown.
+/// How often a host that is not calm is calibrated: one moment says little about it. Trains are compared with their
+/// plan again when they are sent.
 const TRIES: usize = 3;
 
-/// The longest that a probe takes over loopback.
+/// The longest time of a probe over loopback.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Calibrates this host; takes about half a second of a thread of its own, three times as long where it is not calm.
+/// Calibrates this host; occupies a thread for about half a second, or three times as long if the host is not calm.
 ///
 /// # Errors
 /// The kernel's.
@@ -70,7 +70,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// The median times that sending and receiving one take.
+    /// The median times to send and to receive a probe.
     fn latencies(&self) -> io::Result<[Duration; 2]> {
         let (mut sent, mut received) = (Vec::new(), Vec::new());
         let mut buffer = [0; 2048];
@@ -88,7 +88,7 @@ impl Bench {
         }))
     }
 
-    /// How far gaps are off where probes arrive, sorted.
+    /// The errors of gaps between arriving probes, sorted.
     fn errors(&self, gap: Duration) -> io::Result<Vec<Duration>> {
         let send = |()| self.from.send(&[0; LARGEST as usize]).map(drop);
         self.pacer.send(&[gap; PROBES], |_, _| (), send);
@@ -114,9 +114,9 @@ impl Bench {
 mod tests {
     use super::*;
 
-    /// What comes out is the machine's; that it hangs together is ours.
+    /// The values depend on the machine; this checks that they are consistent.
     #[test]
-    fn a_calibration_hangs_together() {
+    fn a_calibration_is_consistent() {
         let found = calibrate().unwrap();
         println!("{found:?}");
         assert!(found.gap_error[0] <= found.gap_error[1]);

@@ -1,9 +1,9 @@
-//! Sessions that carry riders: those of trains, and those that are for riders alone.
+//! Sessions with riders: the sessions of trains, and sessions for riders alone.
 
 use super::{
-    endpoint::{Endpoint, Place},
+    endpoint::{Endpoint, SessionEntry},
     error::SessionError,
-    fly::Way,
+    fly::ProbeSender,
     riders::{Attached, Outlet, Riders},
     session::{PATIENCE, ask, secrets, show},
 };
@@ -22,24 +22,24 @@ use tokio::{
     time::sleep,
 };
 
-/// Between two signs of life: NATs forget UDP after half a minute (RFC 4787 asks for two), and the other
-/// end believes that who asks nothing for long has left.
-const SIGN: Duration = Duration::from_secs(25);
+/// The interval of keep-alives. Some NATs forget UDP mappings after half a minute (RFC 4787 requires two minutes), and
+/// the other end takes a session without requests for abandoned.
+const KEEP_ALIVE: Duration = Duration::from_secs(25);
 
-/// A session for riders alone, from the end that asked for it.
+/// A session for riders alone, at the end that opened it.
 pub struct Carrying<IO> {
     channel: Channel<IO>,
-    way: Way,
-    _place: Place,
+    sender: ProbeSender,
+    _entry: SessionEntry,
     _attached: Attached,
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> Carrying<IO> {
-    /// Opens one on a channel of the protocol `probe`, whose node is at this address; the endpoint is running.
-    /// Nobody is calibrated: no train goes here.
+    /// Opens a session on a channel of the protocol `probe`; `at` is the address of its node, and the endpoint must be
+    /// running. No host is calibrated, because the session has no trains.
     ///
     /// # Errors
-    /// [`SessionError`]: among others, that the node carries nothing, or that datagrams do not pass.
+    /// [`SessionError`], e.g. if the node has no carrier, or datagrams do not pass.
     pub async fn open(
         mut channel: Channel<IO>,
         at: IpAddr,
@@ -52,53 +52,53 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Carrying<IO> {
             return Err(SessionError::Protocol("another answer than was asked for"));
         };
         let [own, others] = secrets(&channel, session)?;
-        let place = endpoint.enter(session, Opener::new(&others)?, None, at);
-        let place = place.ok_or(SessionError::Protocol("a session's number twice"))?;
+        let entry = endpoint.enter(session, Opener::new(&others)?, None, at);
+        let entry = entry.ok_or(SessionError::Protocol("a session's number twice"))?;
         let sealer = Arc::new(Mutex::new(Sealer::new(&own, session)?));
         let (socket, to) = (Arc::new(endpoint.sender()?), SocketAddr::new(at, port));
-        let way = Way { socket, to, sealer, riders: None };
-        show(&mut channel, &way).await?;
-        place.incoming.carry(Arc::clone(&riders), epoch);
-        let attached = riders.attach(Outlet::new(way.clone(), Arc::clone(&place.incoming)));
-        Ok(Self { channel, way, _place: place, _attached: attached })
+        let sender = ProbeSender { socket, to, sealer, riders: None };
+        show(&mut channel, &sender).await?;
+        entry.incoming.carry(Arc::clone(&riders), epoch);
+        let attached = riders.attach(Outlet::new(sender.clone(), Arc::clone(&entry.incoming)));
+        Ok(Self { channel, sender, _entry: entry, _attached: attached })
     }
 
-    /// Keeps it up until `unused` says that it may end, which is asked every 25 s.
+    /// Keeps the session open until `unused` returns true; it is called every 25 s.
     ///
     /// # Errors
-    /// The other end's, or the channel's: the session is over.
+    /// The other end's, or the channel's; the session is over.
     pub async fn keep(mut self, mut unused: impl FnMut() -> bool) -> Result<(), SessionError> {
-        let sign = Ask::Arrivals { train: NO_TRAIN, probes: 1, wait: 0 };
+        let keep_alive = Ask::Arrivals { train: NO_TRAIN, probes: 1, wait: 0 };
         loop {
-            // The channel's end is heard of at once, and not only at the next sign.
+            // Notice the end of the channel at once, not only at the next keep-alive.
             tokio::select! {
-                () = sleep(SIGN) => {}
+                () = sleep(KEEP_ALIVE) => {}
                 () = ended(&mut self.channel) => return Err(SessionError::Protocol("it left")),
             }
             if unused() {
                 return Ok(());
             }
-            self.way.show()?;
-            ask(&mut self.channel, &sign, PATIENCE).await?;
+            self.sender.show()?;
+            ask(&mut self.channel, &keep_alive, PATIENCE).await?;
         }
     }
 }
 
-/// Ends when the channel does: nobody speaks there without having been asked.
+/// Returns when the channel ends. The other end sends nothing on it unasked.
 async fn ended<IO: AsyncRead + Unpin>(channel: &mut Channel<IO>) {
     use tokio::io::AsyncReadExt as _;
     _ = channel.read(&mut [0]).await;
 }
 
-/// Has riders go in this session as well.
+/// Lets riders use this session as well.
 pub(super) fn attach(
-    way: &mut Way,
-    place: &Place,
+    sender: &mut ProbeSender,
+    entry: &SessionEntry,
     riders: Arc<dyn Riders>,
     epoch: u64,
 ) -> Attached {
-    place.incoming.carry(Arc::clone(&riders), epoch);
-    let outlet = Outlet::new(way.clone(), Arc::clone(&place.incoming));
-    way.riders = Some(Arc::clone(&riders));
+    entry.incoming.carry(Arc::clone(&riders), epoch);
+    let outlet = Outlet::new(sender.clone(), Arc::clone(&entry.incoming));
+    sender.riders = Some(Arc::clone(&riders));
     riders.attach(outlet)
 }

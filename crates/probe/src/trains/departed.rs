@@ -1,26 +1,26 @@
-//! Trains that have left.
+//! Trains that were sent.
 
-use super::{SessionError, fly::Flown};
+use super::{SessionError, fly::SentTrain};
 use std::time::Duration;
 use thalweg_measure::train::{Flight, Stamp, Tally};
 use thalweg_units::Time;
 
-/// A train that has left for the member, and of which nobody has asked what arrived.
+/// A train that was sent to the member, and whose arrivals have not been requested.
 pub struct Departed {
     pub(super) number: u32,
     pub(super) probes: usize,
-    pub(super) flown: Flown,
+    pub(super) sent_train: SentTrain,
 }
 
 impl Departed {
-    /// Riders' bytes in each probe, what was repeated included.
+    /// Riders' bytes in each probe, repeats included.
     pub fn carried(&self) -> &[u32] {
-        &self.flown.carried
+        &self.sent_train.carried
     }
 
-    /// What this end knows of it: nothing of arrivals.
+    /// The flight as this end knows it, without arrivals.
     pub fn unasked(self) -> Flight {
-        joined(self.flown, vec![None; self.probes], 0)
+        joined(self.sent_train, vec![None; self.probes], 0)
     }
 }
 
@@ -30,28 +30,28 @@ impl std::fmt::Debug for Departed {
     }
 }
 
-/// A train that the member sent: what rode in it only the member knows.
-pub(super) fn there(sent: Vec<Option<u64>>, took: Duration) -> Flown {
+/// A train that the member sent. Only the member knows its riders.
+pub(super) fn sent_by_member(sent: Vec<Option<u64>>, took: Duration) -> SentTrain {
     let carried = vec![0; sent.len()];
     let sent = sent.into_iter().map(|at| at.map(Time::from_nanos)).collect();
     let (expired, failed, tally) = (Vec::new(), None, Tally::default());
-    Flown { sent, expired, failed, took, tally, carried }
+    SentTrain { sent, expired, failed, took, tally, carried }
 }
 
-/// Both ends' words together.
+/// Joins the reports of both ends.
 pub(super) fn flight(
-    flown: Flown,
+    sent_train: SentTrain,
     (arrived, dropped): (Vec<Option<u64>>, u32),
     probes: usize,
 ) -> Result<Flight, SessionError> {
-    if flown.sent.len() != probes || arrived.len() != probes {
+    if sent_train.sent.len() != probes || arrived.len() != probes {
         return Err(SessionError::Protocol("it reports more or fewer probes than were sent"));
     }
-    Ok(joined(flown, arrived, dropped))
+    Ok(joined(sent_train, arrived, dropped))
 }
 
-fn joined(flown: Flown, arrived: Vec<Option<u64>>, dropped: u32) -> Flight {
-    let Flown { sent, expired, took, tally, .. } = flown;
+fn joined(sent_train: SentTrain, arrived: Vec<Option<u64>>, dropped: u32) -> Flight {
+    let SentTrain { sent, expired, took, tally, .. } = sent_train;
     let arrived = arrived.into_iter().map(|at| at.map(Stamp::from_unix_nanos)).collect();
     let tally = Tally { transmitted: took, ..tally };
     Flight { sent, arrived, expired, tally, dropped: dropped.into() }

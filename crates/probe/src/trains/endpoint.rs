@@ -1,4 +1,4 @@
-//! The UDP socket of a process, and the sessions whose datagrams come by it.
+//! The UDP socket of a process, and the sessions that receive datagrams by it.
 
 use super::riders::Riders;
 use std::{
@@ -26,126 +26,128 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// What the kernel is asked to hold of what comes, bytes: a train of the longest probes, at once.
-/// When it is full, the kernel drops datagrams, which the result says.
+/// The receive buffer that the kernel is asked for, bytes: a train of the longest probes at once. If it is full, the
+/// kernel drops datagrams, and the result says so.
 const BUFFER: usize = 4 << 20;
 
-/// Sessions at a time: 256 that carry, whoever opened them, 64 for members' trains (`serve.rs`), and of this host's own
-/// programs 256 (32 with 8 each); 64 for what begins before its like has ended. A further session
-/// is refused as busy.
+/// The most sessions: 256 of carriers, whoever opened them; 64 for members' trains (`serve.rs`); 256 of this host's own
+/// programs (32 with 8 each); 64 for sessions that begin before their predecessors have ended. A further session is
+/// refused as busy.
 const MAX_SESSIONS: usize = 640;
 
-/// Trains of a session of which arrivals are kept: the last ones. Older trains are forgotten.
+/// The number of trains of a session whose arrivals are kept. Older trains are forgotten.
 const KEPT: usize = 4;
 
-/// Probes that wait for a program that is slow to take them: a whole train. Of more the oldest are
-/// dropped and counted.
+/// The most probes that wait for a program that is slow to read them: a whole train. Beyond that the oldest are dropped
+/// and counted.
 const WAITING: usize = MAX_PROBES;
 
-/// Once a train has left, what has not come when nothing of it came for so long, or for three times its longest gap so far, is lost.
+/// Once a train has been sent, its missing probes are lost if none arrived for this long and for three times its
+/// longest gap so far.
 const QUIET: Duration = Duration::from_millis(50);
 
-/// Wait after receiving fails, e.g. by an ICMP error of somebody's.
+/// The pause after a failed receive, e.g. because of an ICMP error.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A socket, and who receives by it.
+/// A UDP socket, and the sessions that receive by it.
 #[derive(Debug)]
 pub struct Endpoint {
     socket: UdpSocket,
     sessions: Mutex<BTreeMap<u32, Arc<Incoming>>>,
     refused: [AtomicU64; 4],
-    /// As the kernel counts them.
+    /// The kernel's count.
     dropped: AtomicU32,
     came: broadcast::Sender<Arc<Came>>,
 }
 
-/// A probe that came with bytes of a tool's.
+/// A received probe with a tool's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Came {
     /// The member that sent it.
     pub from: Name,
-    /// Where it belongs, and when it was to leave by the sender's clock ([`ProbeHead::sent`]).
+    /// Its train and index, and its send time by the sender's clock ([`ProbeHead::sent`]).
     pub head: ProbeHead,
-    /// Of its datagram, all included.
+    /// The size of the whole datagram, bytes.
     pub size: u16,
-    /// The tool's bytes, 256 at most.
+    /// The tool's bytes, at most 256.
     pub header: Vec<u8>,
-    /// When it came, ns by this host's wall clock (the kernel's stamp).
+    /// When it arrived, ns by this host's wall clock (the kernel's timestamp).
     pub at: u64,
 }
 
-/// Why a datagram was nothing; nobody is told.
+/// Why a datagram was dropped. Its sender is not told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It is too short, or nobody's.
+    /// It is too short, or of an unknown session.
     Stranger,
-    /// It was altered, or none of its session's.
+    /// It was altered, or belongs to another session.
     Forged,
-    /// It came before.
+    /// It has been received before.
     Replayed,
-    /// It is true, and says nothing, or more of its own than is taken ([`MAX_HEADER`]).
+    /// Its seal is good, but it cannot be read, or has more than [`MAX_HEADER`] bytes of a tool.
     Unread,
 }
 
-/// Why nothing is sent to the other end of a session.
+/// Why nothing can be sent to the other end of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub(super) enum Unshown {
-    /// No datagram came.
+pub(super) enum NoReturnAddress {
+    /// No datagram has arrived.
     #[error("no datagram has come from there yet")]
     Silent,
-    /// Anybody can write such an address as a datagram's sender, that of a third host as well.
+    /// Datagrams come from another address than the channel. Anybody can forge a datagram's source, even as that of a
+    /// third host.
     #[error(
         "its datagrams come from {from}, but its channel from {peer}; trains go only to the \
          channel's address, so that nobody gets what they did not ask for: let UDP and TCP of \
          that host leave by one address"
     )]
     Elsewhere {
-        /// The channel's.
+        /// The channel's address.
         peer: IpAddr,
-        /// The datagrams'.
+        /// The datagrams' address.
         from: IpAddr,
     },
 }
 
-/// What came for a session.
+/// What a session has received.
 pub(super) struct Incoming {
-    state: Mutex<State>,
+    state: Mutex<SessionState>,
     changed: Notify,
 }
 
-struct State {
+struct SessionState {
     opener: Opener,
-    /// The member, where it is known who sends.
+    /// The member, if the sender is known.
     who: Option<Name>,
-    /// The address that the channel leads to: no other one is sent to, since a datagram's sender can be forged.
+    /// The channel's address. Nothing is sent to another one, because the source of a datagram can be forged.
     peer: IpAddr,
-    /// Where its last true datagram from there came from.
+    /// The source of the last genuine datagram from that address.
     from: Option<SocketAddr>,
-    /// Another address that true ones came from.
+    /// Another address that genuine datagrams came from.
     elsewhere: Option<IpAddr>,
     trains: BTreeMap<u32, Arrivals>,
     has_shown: bool,
-    /// Bytes of trains' datagrams since that was last asked, IP's and UDP's headers included.
+    /// Bytes of trains' datagrams that were not charged yet, IP and UDP headers included.
     unpaid: u64,
-    /// Datagrams that the socket had dropped when that was last told.
-    told: u32,
-    /// Who takes riders, and of which life of the other end they are.
+    /// The socket's count of dropped datagrams at the last report.
+    reported: u32,
+    /// The recipient of riders, and the epoch of the other end under which they are numbered.
     riders: Option<(Arc<dyn Riders>, u64)>,
 }
 
-/// A train's probes.
+/// The probes of a train that arrived.
 #[derive(Default)]
 struct Arrivals {
-    /// When each came, ns by the kernel's stamp.
+    /// When each probe arrived, ns by the kernel's timestamp.
     at: Vec<Option<u64>>,
-    /// Of the datagrams that came.
+    /// Bytes of the datagrams that arrived.
     bytes: u64,
-    /// When the last one was taken.
+    /// When the last datagram was read.
     last: Option<Instant>,
 }
 
 impl Arrivals {
-    /// How long after the last one nothing more is expected.
+    /// How long after the last arrival no more are expected.
     fn quiet(&self) -> Duration {
         let mut stamps: Vec<u64> = self.at.iter().flatten().copied().collect();
         stamps.sort_unstable();
@@ -153,7 +155,7 @@ impl Arrivals {
         QUIET.max(Duration::from_nanos(longest.unwrap_or(0)) * 3)
     }
 
-    /// How many came, and the time from the first to the last.
+    /// The number of probes that arrived, and the time from the first to the last.
     fn span(&self) -> (usize, Duration) {
         let stamps = || self.at.iter().flatten();
         let took = stamps().max().zip(stamps().min()).map_or(0, |(last, first)| last - first);
@@ -167,16 +169,17 @@ impl std::fmt::Debug for Incoming {
     }
 }
 
-/// A session's place at its endpoint; gone when dropped.
+/// The entry of a session at its endpoint; removed when dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct SessionEntry {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) number: u32,
     pub(super) incoming: Arc<Incoming>,
 }
 
-impl Place {
-    /// As [`Incoming::arrivals`], and how many datagrams, of anybody's, the socket has dropped since that was last told.
+impl SessionEntry {
+    /// As [`Incoming::arrivals`], with the number of datagrams, of any session, that the socket has dropped since the
+    /// last call.
     pub(super) async fn arrivals(
         &self,
         train: u32,
@@ -185,19 +188,20 @@ impl Place {
     ) -> (Vec<Option<u64>>, u32) {
         let arrived = self.incoming.arrivals(train, probes, wait).await;
         let dropped = self.endpoint.dropped.load(Ordering::Relaxed);
-        let told = std::mem::replace(&mut self.incoming.lock().told, dropped);
-        (arrived, dropped.wrapping_sub(told))
+        let reported = std::mem::replace(&mut self.incoming.lock().reported, dropped);
+        (arrived, dropped.wrapping_sub(reported))
     }
 }
 
-impl Drop for Place {
+impl Drop for SessionEntry {
     fn drop(&mut self) {
         self.endpoint.lock().remove(&self.number);
     }
 }
 
 impl Endpoint {
-    /// At this address; port 0 takes a free one. Within a runtime; nothing is received before [`Self::run`].
+    /// Binds a socket to this address; port 0 takes a free port. Needs a runtime; nothing is received before
+    /// [`Self::run`].
     ///
     /// # Errors
     /// The kernel's.
@@ -205,7 +209,8 @@ impl Endpoint {
         Self::with(at, broadcast::channel(WAITING).0).await
     }
 
-    /// At another address of the same node: what comes by either is told by both ([`Self::came`]).
+    /// Binds a socket to another address of the same node. Probes that arrive at either are published by both
+    /// ([`Self::came`]).
     ///
     /// # Errors
     /// The kernel's.
@@ -217,7 +222,7 @@ impl Endpoint {
         use socket2::{Domain, Socket, Type};
         let socket = Socket::new(Domain::for_address(at), Type::DGRAM.nonblocking(), None)?;
         if at.is_ipv6() {
-            // As the node's TCP port: IPv4 has a listener of its own.
+            // As for the node's TCP port: IPv4 has a socket of its own.
             socket.set_only_v6(true)?;
         }
         socket.bind(&at.into())?;
@@ -227,17 +232,17 @@ impl Endpoint {
         Ok(Self { socket, sessions, refused, dropped, came })
     }
 
-    /// Probes with bytes of a tool's, from now on; a receiver that falls behind loses the oldest, and learns how many.
+    /// Subscribes to probes with a tool's bytes. A receiver that falls behind loses the oldest, and learns how many.
     pub fn came(&self) -> broadcast::Receiver<Arc<Came>> {
         self.came.subscribe()
     }
 
-    /// How many datagrams were nothing, for this reason.
+    /// The number of datagrams dropped for this reason.
     pub fn refused(&self, why: Refused) -> u64 {
         self.refused[why as usize].load(Ordering::Relaxed)
     }
 
-    /// Where it is.
+    /// The socket's address.
     ///
     /// # Errors
     /// The kernel's.
@@ -257,29 +262,40 @@ impl Endpoint {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a session of this number, whose channel leads to that address; `None`: it is taken, or there are too many.
+    /// Registers a session with this number, whose channel leads to the address `peer`; `None` if the number is taken
+    /// or there are too many sessions.
     pub(super) fn enter(
         self: &Arc<Self>,
         number: u32,
         opener: Opener,
         who: Option<Name>,
         peer: IpAddr,
-    ) -> Option<Place> {
+    ) -> Option<SessionEntry> {
         let mut sessions = self.lock();
         if sessions.len() >= MAX_SESSIONS || sessions.contains_key(&number) {
             return None;
         }
         let (peer, from, elsewhere, trains) = (peer.to_canonical(), None, None, BTreeMap::new());
-        let told = self.dropped.load(Ordering::Relaxed);
+        let reported = self.dropped.load(Ordering::Relaxed);
         let (has_shown, unpaid, riders) = Default::default();
-        let state =
-            State { opener, who, peer, from, elsewhere, trains, has_shown, unpaid, told, riders };
+        let state = SessionState {
+            opener,
+            who,
+            peer,
+            from,
+            elsewhere,
+            trains,
+            has_shown,
+            unpaid,
+            reported,
+            riders,
+        };
         let incoming = Arc::new(Incoming { state: Mutex::new(state), changed: Notify::new() });
         sessions.insert(number, Arc::clone(&incoming));
-        Some(Place { endpoint: Arc::clone(self), number, incoming })
+        Some(SessionEntry { endpoint: Arc::clone(self), number, incoming })
     }
 
-    /// Takes what comes; never ends.
+    /// Receives datagrams; never returns.
     pub async fn run(&self) {
         let mut buffer = vec![0; MAX_DATAGRAM];
         loop {
@@ -294,16 +310,16 @@ impl Endpoint {
         }
     }
 
-    /// What is nobody's, or not true, is nothing.
+    /// Drops datagrams of unknown sessions or with a bad seal, and counts why.
     fn take(&self, datagram: &[u8], at: Option<u64>, from: Option<SocketAddr>, dropped: u32) {
         self.dropped.store(dropped, Ordering::Relaxed);
-        let taken = self.taken(datagram, at, from);
-        if let Err(why) = taken {
+        let processed = self.process(datagram, at, from);
+        if let Err(why) = processed {
             self.refused[why as usize].fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    fn taken(
+    fn process(
         &self,
         datagram: &[u8],
         at: Option<u64>,
@@ -327,7 +343,7 @@ impl Endpoint {
                 if let (Some(from), Some(at), false) = (&state.who, at, header.is_empty()) {
                     let size = u16::try_from(datagram.len()).unwrap_or(u16::MAX);
                     let from = from.clone();
-                    // Nobody may be there to take it.
+                    // There may be no subscriber.
                     _ = self.came.send(Arc::new(Came { from, head, size, header, at }));
                 }
                 incoming.changed.notify_waiters();
@@ -343,8 +359,8 @@ impl Endpoint {
     }
 }
 
-impl State {
-    /// A true datagram came from there: its port may be any, behind NATs.
+impl SessionState {
+    /// Notes the source of a genuine datagram; behind a NAT its port may be any.
     fn seen(&mut self, from: Option<SocketAddr>) {
         match from {
             Some(from) if from.ip().to_canonical() == self.peer => self.from = Some(from),
@@ -378,54 +394,54 @@ impl State {
 }
 
 impl Incoming {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SessionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Riders that come from now on are for this one, and of that life of the other end.
+    /// Sets the recipient of riders from now on, numbered under this epoch of the other end.
     pub(super) fn carry(&self, riders: Arc<dyn Riders>, epoch: u64) {
         self.lock().riders = Some((riders, epoch));
     }
 
-    /// What trains' datagrams took since this was last asked, bytes with IP's and UDP's headers.
+    /// Takes the bytes of trains' datagrams since the last call, IP and UDP headers included.
     pub(super) fn unpaid(&self) -> u64 {
         std::mem::take(&mut self.lock().unpaid)
     }
 
-    /// Where datagrams may go to it: where its own come from.
+    /// The address to which datagrams may be sent: the source of the other end's own.
     ///
     /// # Errors
-    /// [`Unshown`]: it has not shown where that is.
-    pub(super) fn from(&self) -> Result<SocketAddr, Unshown> {
+    /// [`NoReturnAddress`] if that is not known.
+    pub(super) fn from(&self) -> Result<SocketAddr, NoReturnAddress> {
         let state = self.lock();
         let peer = state.peer;
         let unshown = match state.elsewhere {
-            Some(from) => Unshown::Elsewhere { peer, from },
-            None => Unshown::Silent,
+            Some(from) => NoReturnAddress::Elsewhere { peer, from },
+            None => NoReturnAddress::Silent,
         };
         state.from.ok_or(unshown)
     }
 
-    /// Waits until one came that is no train's, or so long; whether it did.
+    /// Waits up to `wait` for a datagram that belongs to no train. Returns whether one has arrived.
     pub(super) async fn shown(&self, wait: Duration) -> bool {
         self.until(wait, |state| state.has_shown).await;
         self.lock().has_shown
     }
 
-    /// When each of a train's probes came, once all are there, or nothing comes any more, or after so long; it has left
-    /// when this is asked.
+    /// When each probe of a train arrived. Call it after the train was sent: it waits until all probes have arrived, no
+    /// more are expected, or `wait` has passed.
     pub(super) async fn arrivals(
         &self,
         train: u32,
         probes: usize,
         wait: Duration,
     ) -> Vec<Option<u64>> {
-        let all = |state: &State| {
+        let all = |state: &SessionState| {
             state.trains.get(&train).is_some_and(|of| of.at.iter().flatten().count() >= probes)
         };
         let asked = Instant::now();
         let mut next = wait;
-        // What comes meanwhile says how long the rest may take.
+        // What arrives meanwhile tells how long the rest may take.
         while !next.is_zero() && !self.until(next.min(QUIET), all).await {
             next = self.awaited(train, asked, wait);
         }
@@ -442,7 +458,7 @@ impl Incoming {
         arrived
     }
 
-    /// How much longer a train's probes are waited for, since then and so long at most.
+    /// How much longer to wait for a train's probes, at most `wait` since `asked`.
     fn awaited(&self, train: u32, asked: Instant, wait: Duration) -> Duration {
         let left = wait.saturating_sub(asked.elapsed());
         let state = self.lock();
@@ -453,8 +469,8 @@ impl Incoming {
         left.min(quiet)
     }
 
-    /// Waits until that is so, or so long; whether it was.
-    async fn until(&self, wait: Duration, is_so: impl Fn(&State) -> bool) -> bool {
+    /// Waits up to `wait` until `is_so`. Returns whether that came true.
+    async fn until(&self, wait: Duration, is_so: impl Fn(&SessionState) -> bool) -> bool {
         let waiting = async {
             loop {
                 let mut changed = std::pin::pin!(self.changed.notified());

@@ -1,71 +1,71 @@
-//! Why a session fails.
+//! Errors of sessions.
 
 use std::{io, net::IpAddr, time::Duration};
 use thalweg_measure::train::Dishonest;
 use thalweg_wire::probe::Refusal;
 use thiserror::Error;
 
-/// What came in between.
+/// Why a session or a train failed.
 #[derive(Debug, Error)]
 pub enum SessionError {
-    /// The channel.
+    /// The channel failed.
     #[error("the connection to the member failed: {0}")]
     Channel(#[from] io::Error),
-    /// It does not.
+    /// The member refused.
     #[error("the member refuses: {0}")]
     Refused(#[from] Refusal),
-    /// It answered nothing for so long.
+    /// The member did not answer for this long.
     #[error(
         "no answer from the member for {} s: it, or the path to it, is gone, or too slow; try again",
         .0.as_secs()
     )]
     Silent(Duration),
-    /// It answered something else.
+    /// The member gave an answer that violates the protocol.
     #[error("the member does not keep to the protocol: {0}")]
     Protocol(&'static str),
-    /// Datagrams do not pass.
+    /// No datagrams pass to this address and UDP port.
     #[error("no datagram reaches UDP port {1} of {0}: does a firewall let it through?")]
     Shut(IpAddr, u16),
-    /// This host, or the member's, cannot.
+    /// This host or the member's cannot send the train truthfully.
     #[error("{0}")]
     Dishonest(#[from] Dishonest),
-    /// A probe is too short for what each one needs.
+    /// A probe is too short for its header.
     #[error("probe {at} has {size} bytes; with its header it needs {least}")]
     Small {
-        /// Its place.
+        /// The probe's index.
         at: usize,
-        /// Its size.
+        /// Its size, bytes.
         size: u16,
-        /// The least.
+        /// The minimum size, bytes.
         least: u16,
     },
-    /// It is too long to pass.
+    /// The probe exceeds the path MTU.
     #[error(
         "no probe of {size} bytes passes: the path's MTU is below {}; try smaller probes",
         u32::from(*.size) + .overhead
     )]
     Mtu {
-        /// Its size.
+        /// Its size, bytes.
         size: u16,
-        /// What IP and UDP add, bytes.
+        /// IP and UDP header bytes per probe.
         overhead: u32,
     },
-    /// This host's own network.
+    /// This host's network sent no probe.
     #[error("no probe could be sent: {0}")]
     Unsent(io::Error),
-    /// The settings' bound.
+    /// The bytes that the settings allow per day are used up.
     #[error("this node's bytes for measurements are used up for today (`max_bytes_per_day`)")]
     Budget,
-    /// A node that was to send the train does not; what it says.
+    /// The node that was to send the train refused, for this reason.
     #[error("the local node refused to send the train: {0}")]
     Node(String),
-    /// Routers answer the sender alone.
+    /// Routers report to the sender alone, so a train with hop limits cannot be requested.
     #[error("only paths from this host can be measured hop by hop")]
     Hops,
 }
 
 impl SessionError {
-    /// Whether the channel is of no more use.
+    /// Whether the channel can no longer be used.
     pub fn is_end(&self) -> bool {
         matches!(self, Self::Channel(_) | Self::Silent(_) | Self::Protocol(_))
     }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_falls_silent_has_not_broken_the_protocol() {
+    fn silence_is_no_protocol_error_but_ends_the_session() {
         let silent = SessionError::Silent(Duration::from_secs(10));
         assert!(silent.to_string().starts_with("no answer from the member for 10 s"), "{silent}");
         assert!(silent.is_end() && !SessionError::Budget.is_end());

@@ -1,6 +1,6 @@
 //! Sends a train, on a thread of its own.
 
-use super::riders::{Aboard, Riders};
+use super::riders::{Riders, TrainRiders};
 use std::{
     cell::RefCell,
     fmt, io,
@@ -18,64 +18,64 @@ use thalweg_units::Time;
 use thalweg_wire::probe::{NO_TRAIN, Outer, Payload, ProbeHead};
 use tokio::sync::oneshot;
 
-/// The size of a datagram that shows where this end is: what each probe needs, and no more.
+/// The size of a datagram that shows this end's address, bytes: what each probe needs, and no more.
 const LEAST: u16 = 64;
 
-/// What is sent by, and to whom.
+/// Sends datagrams of a session to its other end.
 #[derive(Clone)]
-pub(super) struct Way {
+pub(super) struct ProbeSender {
     pub(super) socket: Arc<UdpSocket>,
     pub(super) to: SocketAddr,
     pub(super) sealer: Arc<Mutex<Sealer>>,
-    /// Who rides in trains; set by [`Ask::Carry`](thalweg_wire::probe::Ask::Carry).
+    /// The riders of trains; set by [`Ask::Carry`](thalweg_wire::probe::Ask::Carry).
     pub(super) riders: Option<Arc<dyn Riders>>,
 }
 
-impl fmt::Debug for Way {
+impl fmt::Debug for ProbeSender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Way").field("to", &self.to).finish_non_exhaustive()
+        f.debug_struct("ProbeSender").field("to", &self.to).finish_non_exhaustive()
     }
 }
 
-/// A train that is to go.
-pub(super) struct Volley {
+/// A train to send.
+pub(super) struct OutgoingTrain {
     pub(super) number: u32,
     pub(super) train: Train,
-    /// The tool's bytes of each probe; empty: none has any.
+    /// The tool's bytes in each probe; empty if no probe has any.
     pub(super) headers: Vec<Vec<u8>>,
-    /// Not before; packets wait for it that long.
+    /// The earliest time to send it; riders wait until then.
     pub(super) at: Time,
 }
 
-/// A train that went.
-pub(super) struct Flown {
-    /// When each of its probes left.
+/// A train that was sent.
+pub(super) struct SentTrain {
+    /// When each probe was sent; `None` if it was not.
     pub(super) sent: Vec<Option<Time>>,
-    /// What routers said of those that were limited; empty where none was.
+    /// What routers reported of probes with a hop limit; empty if there are none.
     pub(super) expired: Vec<Option<Expired>>,
-    /// Why the first of those that did not leave did not.
+    /// Why the first of the unsent probes was not sent.
     pub(super) failed: Option<io::Error>,
-    /// From its first probe to its last.
+    /// The time from the first probe to the last.
     pub(super) took: Duration,
-    /// What rode in it.
+    /// The riders in total.
     pub(super) tally: Tally,
-    /// Riders' bytes in each of its probes.
+    /// Riders' bytes in each probe.
     pub(super) carried: Vec<u32>,
 }
 
-impl Volley {
+impl OutgoingTrain {
     fn header(&self, place: usize) -> Vec<u8> {
         self.headers.get(place).cloned().unwrap_or_default()
     }
 }
 
-impl Way {
-    /// What IP and UDP add to each probe that goes there, bytes.
+impl ProbeSender {
+    /// IP and UDP header bytes per probe.
     pub(super) fn overhead(&self) -> u32 {
         overhead(self.to.ip())
     }
 
-    /// A datagram of no train, which shows where this end is.
+    /// Sends a datagram that belongs to no train, and shows this end's address.
     pub(super) fn show(&self) -> io::Result<()> {
         let probe = Probe { size: LEAST, header: 0, gap: Duration::ZERO, may_carry: false };
         let head = ProbeHead { train: NO_TRAIN, place: 0, sent: now().as_nanos() };
@@ -83,7 +83,7 @@ impl Way {
         self.socket.send_to(&datagram?, self.to).map(drop)
     }
 
-    /// Riders without a probe, at once.
+    /// Sends riders without a probe, at once.
     pub(super) fn send_riders(&self, to: SocketAddr, riders: Vec<Fragment>) -> io::Result<()> {
         let datagram = self.seal(&Payload::Riders(riders))?;
         self.socket.send_to(&datagram, to).map(drop)
@@ -93,7 +93,7 @@ impl Way {
         self.sealer.lock().unwrap_or_else(PoisonError::into_inner).seal(&payload.encode())
     }
 
-    /// A probe's datagram, and the riders in it once more.
+    /// Seals the datagram of a probe. Returns its riders as well, in case it cannot be sent.
     fn datagram(
         &self,
         head: ProbeHead,
@@ -108,58 +108,62 @@ impl Way {
         (datagram, riders)
     }
 
-    /// All of a train. Routers' words, if it asks for any, are waited for so long after it.
+    /// Sends a whole train. If probes have a hop limit, waits up to `wait` after it for routers' reports.
     ///
     /// # Errors
-    /// The thread's; of single probes none: those did not leave.
-    pub(super) async fn fly(&self, volley: Volley, wait: Duration) -> io::Result<Flown> {
-        let (way, (done, flown)) = (self.clone(), oneshot::channel());
+    /// The thread's. A probe that cannot be sent is no error; [`SentTrain::sent`] shows it.
+    pub(super) async fn fly(
+        &self,
+        outgoing: OutgoingTrain,
+        wait: Duration,
+    ) -> io::Result<SentTrain> {
+        let (sender, (done, sent_train)) = (self.clone(), oneshot::channel());
         let work = move || {
-            let flown = match volley.train.is_limited() {
-                false => way.fly_here(&volley),
-                true => way.fly_limited(&volley, wait),
+            let sent_train = match outgoing.train.is_limited() {
+                false => sender.fly_unlimited(&outgoing),
+                true => sender.fly_limited(&outgoing, wait),
             };
-            // Nobody waits any more.
-            _ = done.send(flown);
+            // Nobody may wait any more.
+            _ = done.send(sent_train);
         };
         std::thread::Builder::new().name("train".to_owned()).spawn(work)?;
-        flown.await.map_err(io::Error::other)?
+        sent_train.await.map_err(io::Error::other)?
     }
 
-    fn fly_here(&self, volley: &Volley) -> io::Result<Flown> {
-        self.paced(volley, |_, datagram, _| self.socket.send_to(datagram, self.to).map(drop))
+    fn fly_unlimited(&self, outgoing: &OutgoingTrain) -> io::Result<SentTrain> {
+        self.paced(outgoing, |_, datagram, _| self.socket.send_to(datagram, self.to).map(drop))
     }
 
-    /// By a socket of its own, whose errors are routers' words.
-    fn fly_limited(&self, volley: &Volley, wait: Duration) -> io::Result<Flown> {
+    /// Uses a socket of its own, whose errors are the routers' reports.
+    fn fly_limited(&self, outgoing: &OutgoingTrain, wait: Duration) -> io::Result<SentTrain> {
         let socket = HopSocket::to(self.to)?;
-        let mut numbers = vec![None; volley.train.probes().len()];
-        let mut flown = self.paced(volley, |place, datagram, hops| {
+        let mut numbers = vec![None; outgoing.train.probes().len()];
+        let mut sent_train = self.paced(outgoing, |place, datagram, hops| {
             let number = Outer::read(datagram).map(|outer| outer.number);
             numbers[place] = number.filter(|_| hops.is_some());
             socket.send(datagram, hops.map(NonZeroU8::get))
         })?;
-        flown.expired = words(&socket, &numbers, wait)?;
-        Ok(flown)
+        sent_train.expired = expirations(&socket, &numbers, wait)?;
+        Ok(sent_train)
     }
 
     fn paced(
         &self,
-        volley: &Volley,
+        outgoing: &OutgoingTrain,
         mut put: impl FnMut(usize, &[u8], Option<NonZeroU8>) -> io::Result<()>,
-    ) -> io::Result<Flown> {
+    ) -> io::Result<SentTrain> {
         let pacer = Pacer::of_this_thread()?;
-        let probes = volley.train.probes();
+        let probes = outgoing.train.probes();
         let gaps: Vec<_> = probes.iter().map(|probe| probe.gap).collect();
-        pacer.wait(volley.at);
-        let aboard = RefCell::new(Aboard::of(self.riders.as_ref(), &volley.train));
+        pacer.wait(outgoing.at);
+        let train_riders = RefCell::new(TrainRiders::of(self.riders.as_ref(), &outgoing.train));
         let ready = |place: usize, leaves: Time| {
-            let (train, sent) = (volley.number, leaves.as_nanos());
+            let (train, sent) = (outgoing.number, leaves.as_nanos());
             let head = ProbeHead { train, place: place as u16, sent };
-            let (header, probe) = (volley.header(place), probes[place]);
-            let riders = match volley.train.hops(place) {
-                None => aboard.borrow_mut().fill(place, probe, &header),
-                // What does not reach the member takes nobody there.
+            let (header, probe) = (outgoing.header(place), probes[place]);
+            let riders = match outgoing.train.hops(place) {
+                None => train_riders.borrow_mut().fill(place, probe, &header),
+                // A probe with a hop limit does not reach the member, and neither would its riders.
                 Some(_) => Vec::new(),
             };
             (place, self.datagram(head, probe, header, riders))
@@ -167,43 +171,43 @@ impl Way {
         let mut failed = None;
         let began = now();
         let sent = pacer.send(&gaps, ready, |(place, (datagram, riders))| {
-            let hops = volley.train.hops(place);
+            let hops = outgoing.train.hops(place);
             datagram.and_then(|datagram| put(place, &datagram, hops)).inspect_err(|why| {
-                aboard.borrow_mut().stayed(place, riders);
+                train_riders.borrow_mut().stayed(place, riders);
                 failed.get_or_insert_with(|| copy(why));
             })
         });
         let (took, expired) = (now().since(began), Vec::new());
-        let (tally, carried) = aboard.into_inner().end();
-        Ok(Flown { sent, expired, failed, took, tally, carried })
+        let (tally, carried) = train_riders.into_inner().end();
+        Ok(SentTrain { sent, expired, failed, took, tally, carried })
     }
 }
 
-/// The same error once more.
+/// A copy of the error, which is not `Clone`.
 fn copy(of: &io::Error) -> io::Error {
     let same = of.raw_os_error().map(io::Error::from_raw_os_error);
     same.unwrap_or_else(|| io::Error::new(of.kind(), of.to_string()))
 }
 
-/// What routers say of the datagrams with these numbers, until all have been spoken of or so long.
-fn words(
+/// Waits for routers' reports about the datagrams with these numbers, until all have come or `wait` has passed.
+fn expirations(
     socket: &HopSocket,
     numbers: &[Option<u64>],
     wait: Duration,
 ) -> io::Result<Vec<Option<Expired>>> {
-    let mut words = vec![None; numbers.len()];
+    let mut expirations = vec![None; numbers.len()];
     let mut missing = numbers.iter().flatten().count();
     let until = now() + wait;
     while missing > 0 {
-        let Some(word) = socket.expired(until)? else { break };
-        // Who quotes too little cannot be understood.
-        let number = Outer::read(&word.quoted).map(|outer| outer.number);
+        let Some(report) = socket.expired(until)? else { break };
+        // A report that quotes too little of the datagram cannot be assigned.
+        let number = Outer::read(&report.quoted).map(|outer| outer.number);
         let place = numbers.iter().position(|one| number.is_some() && *one == number);
-        if let Some(place) = place.filter(|place| words[*place].is_none()) {
-            let at = Stamp::from_unix_nanos(word.at.as_unix_nanos());
-            words[place] = Some(Expired { by: word.by, at });
+        if let Some(place) = place.filter(|place| expirations[*place].is_none()) {
+            let at = Stamp::from_unix_nanos(report.at.as_unix_nanos());
+            expirations[place] = Some(Expired { by: report.by, at });
             missing -= 1;
         }
     }
-    Ok(words)
+    Ok(expirations)
 }

@@ -1,4 +1,4 @@
-//! Probe trains between members (MGRP §2): sent with their gaps, and timestamped by the receiving kernel.
+//! Probe trains between members (MGRP §2): sent with exact gaps, and timestamped by the receiving kernel.
 //!
 //! ```text
 //! tool (thalweg_measure::estimators)
@@ -7,10 +7,10 @@
 //!   └────── datagrams: UDP, sealed under the channel's keys ──→ Endpoint
 //! ```
 //!
-//! A train that this host, or the one that is to send it, cannot send truthfully is refused before any byte leaves
-//! ([`thalweg_measure::train::Calibration`]). Whoever sends charges its own budget; whoever receives sends nothing
-//! but answers on the channel. Datagrams go to the address that the channel leads to, and no other: a datagram's sender can be
-//! forged, and nobody is to have any sent to a third host.
+//! A train that its sender cannot send truthfully is refused before any byte leaves
+//! ([`thalweg_measure::train::Calibration`]). The sending node charges its own budget; the receiving node sends only
+//! answers on the channel. Datagrams go to the channel's address and no other: the source of a datagram can be forged,
+//! and must not direct traffic to a third host.
 
 mod calibrate;
 mod carry;

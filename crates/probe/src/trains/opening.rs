@@ -1,4 +1,4 @@
-//! From a member's name to a session of this node's daemon.
+//! Opens a session with a member, given its name.
 
 use super::{Session, SessionError, Terms, Trains};
 use std::io;
@@ -9,28 +9,28 @@ use thalweg_units::NodeId;
 use thalweg_wire::mesh::Name;
 use thiserror::Error;
 
-/// There is no session.
+/// Why no session could be opened.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// The channel.
+    /// The channel failed.
     #[error("{0}")]
     Dial(#[from] DialMemberError),
-    /// The session itself.
+    /// The session failed.
     #[error("{0}")]
     Session(#[from] SessionError),
-    /// This host's own network, or its calibration.
+    /// This host's network or calibration failed.
     #[error("this host: {0}")]
     Here(#[from] io::Error),
-    /// It is this host.
+    /// The member is this host.
     #[error("`{0}` is this host: name another member, to which a path leads")]
     Oneself(Name),
-    /// Whoever it is.
+    /// No member of this name has a node.
     #[error("no member of the roster is `{0}`, or it has no node")]
     Nobody(Name),
 }
 
-/// Opens a session with the member, and whose it is; the endpoints are running. With `carries` packets ride in its
-/// trains where both carry.
+/// Opens a session with the member. Returns it with the key of the member's node; the endpoints must be running. With
+/// `carries`, packets ride in its trains if both nodes have a carrier.
 ///
 /// # Errors
 /// [`OpenError`].
@@ -46,7 +46,7 @@ pub async fn open(
     let nobody = || OpenError::Nobody(to.clone());
     let roster = dialer.roster().map_err(|_| nobody())?;
     let key = roster.by_name(to).and_then(|member| member.node).ok_or_else(nobody)?;
-    // Before the channel, which is not to be silent meanwhile.
+    // Calibrates before the channel is opened, because the channel must not stay silent meanwhile.
     let here = trains.calibrated().await?;
     let channel = dialer.channel(to, &[], Protocol::Probe).await?;
     let tcp = channel.get_ref().tcp().ok_or(io::ErrorKind::NotConnected);
@@ -57,7 +57,7 @@ pub async fn open(
     let mut session = Session::open(channel, at, &endpoint, terms).await?;
     if let Some(riders) = trains.riders(key).filter(|_| carries) {
         match session.carry(riders).await {
-            // Who carries nothing is still measured.
+            // A member without a carrier is measured all the same.
             Ok(()) | Err(SessionError::Refused(_)) => {}
             Err(why) => return Err(why.into()),
         }

@@ -1,4 +1,4 @@
-//! Who pays for a session's trains, and when they may go.
+//! Charges the trains of a session, and makes them wait for their turn.
 
 use super::{SessionError, Trains, endpoint::Incoming};
 use crate::prober::Purse;
@@ -10,19 +10,20 @@ use thalweg_measure::train::Train;
 use thalweg_units::{ByteSize, NodeId};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Has each train wait for this host's lane, and until no bulk flow is under way, and pays for it from the day's bytes;
-/// cheap to clone.
+/// Makes each train wait for this host's lane and for the end of bulk flows, and charges it to the day's bytes; cheap
+/// to clone.
 #[derive(Clone, Debug)]
 pub struct Payer {
     trains: Trains,
     to: NodeId,
     flows: Arc<Semaphore>,
     spent: Arc<AtomicU64>,
-    /// Bytes, of all its trains together.
+    /// The most bytes of all its trains together.
     most: u64,
 }
 
-/// What came in a member's session, paid for when it is told of, and what nobody asked for when the session ends.
+/// Charges what arrives in a member's session: at each report of arrivals, and the unreported rest when the session
+/// ends.
 #[derive(Debug)]
 pub(super) struct Bill {
     pub(super) incoming: Arc<Incoming>,
@@ -31,7 +32,7 @@ pub(super) struct Bill {
 }
 
 impl Bill {
-    /// Pays for what came since the last time.
+    /// Charges what arrived since the last call.
     pub(super) fn pay(&self) {
         match self.incoming.unpaid() {
             0 => {}
@@ -46,30 +47,30 @@ impl Drop for Bill {
     }
 }
 
-/// A train's turn, until it is dropped.
+/// The turn of a train, until it is dropped.
 pub(super) struct Turn<'a> {
     _lane: SemaphorePermit<'a>,
     _alone: SemaphorePermit<'a>,
 }
 
 impl Payer {
-    /// For trains to this node; bulk flows have places of this semaphore.
+    /// Creates the payer of trains to this node. Bulk flows hold permits of `flows`.
     pub fn new(trains: Trains, to: NodeId, flows: Arc<Semaphore>) -> Self {
         Self { trains, to, flows, spent: Arc::default(), most: u64::MAX }
     }
 
-    /// The same, for no more than this: a train that would cost more does not go.
+    /// Limits the bytes of all trains together: a train that would exceed the limit is not sent.
     #[must_use]
     pub fn at_most(self, most: ByteSize) -> Self {
         Self { most: most.as_bytes(), ..self }
     }
 
-    /// What was paid so far, bytes.
+    /// The bytes charged so far.
     pub fn spent(&self) -> u64 {
         self.spent.load(Ordering::Relaxed)
     }
 
-    /// Waits for the train's turn.
+    /// Waits for the train's turn, and charges it.
     pub(super) async fn turn(&self, train: &Train) -> Result<Turn<'_>, SessionError> {
         if self.spent().saturating_add(train.bytes()) > self.most {
             return Err(SessionError::Budget);

@@ -1,4 +1,4 @@
-//! What calibration found of this host, for its owner: status and metrics.
+//! The calibration of this host, shown to its owner in status and metrics.
 
 use super::Trains;
 use prometheus_client::{
@@ -15,14 +15,14 @@ use std::{
 use thalweg_measure::train::Calibration;
 
 impl Trains {
-    /// For `GET /v1/status` of the local API; null before the first calibration.
+    /// The calibration for `GET /v1/status` of the local API; null before the first one.
     pub fn published(&self) -> Value {
         self.known().map(report).unwrap_or_default()
     }
 
-    /// Makes it known as `thalweg_trains_…`; there is nothing before the first calibration.
+    /// Registers the calibration as `thalweg_trains_…`; before the first one there is nothing.
     pub fn register(&self, registry: &mut Registry) {
-        registry.register_collector(Box::new(Found(self.clone())));
+        registry.register_collector(Box::new(CalibrationMetrics(self.clone())));
     }
 }
 
@@ -39,11 +39,11 @@ fn report((at, host): (Instant, Calibration)) -> Value {
     })
 }
 
-/// The calibration, read when it is asked for.
+/// Reads the calibration when metrics are collected.
 #[derive(Debug)]
-struct Found(Trains);
+struct CalibrationMetrics(Trains);
 
-impl Collector for Found {
+impl Collector for CalibrationMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let Some((_, host)) = self.0.known() else { return Ok(()) };
         let [half, most] = host.gap_error.map(|error| error.as_secs_f64());
@@ -79,7 +79,7 @@ mod tests {
     use thalweg_units::{ByteSize, Rate};
 
     #[test]
-    fn what_calibration_found_is_shown() {
+    fn the_calibration_is_shown_in_status_and_metrics() {
         let purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(1000));
         let trains = Trains::new(Arc::new(purse), Log::to_queue().0);
         let (mut registry, mut text) = (Registry::default(), String::new());

@@ -1,7 +1,7 @@
-//! Riders of trains (MGRP §2.2): what the trains' code asks of whoever has packets for a member, and where those
-//! go by themselves.
+//! Riders of trains (MGRP §2.2): the interface between trains and the source of packets for a member, and the way out
+//! for packets without a train.
 
-use super::{endpoint::Incoming, fly::Way};
+use super::{endpoint::Incoming, fly::ProbeSender};
 use std::{fmt, io, sync::Arc, time::Duration};
 use thalweg_measure::{
     riders::Fragment,
@@ -10,51 +10,53 @@ use thalweg_measure::{
 use thalweg_units::{NodeId, Time};
 use thalweg_wire::{mesh::Name, probe::Payload};
 
-/// Who has riders for members: [`crate::carrier`].
+/// A source of riders for members, i.e. [`crate::carrier`].
 pub trait Carries: Send + Sync + fmt::Debug {
-    /// The riders for the node with this key; `None`: it is no member's daemon, or nothing is carried here.
+    /// The riders for the node with this key; `None` if it is no member's daemon, or nothing is carried here.
     fn riders(&self, node: NodeId) -> Option<Arc<dyn Riders>>;
 
-    /// Whether nothing is carried any more, as the device is gone.
+    /// Whether nothing is carried any more because the device is gone.
     fn is_gone(&self) -> bool;
 
-    /// The bytes that this host's programs have sent to each member, whether they rode or not.
+    /// Bytes that this host's programs have sent to each member, whether they rode or not.
     fn sent(&self) -> Vec<(Name, u64)>;
 
-    /// How it is, for `thalweg carrier status`.
+    /// The carrier's state, for `thalweg carrier status`.
     fn report(&self) -> serde_json::Value;
 }
 
-/// Riders for one member, and from it.
+/// The riders to and from one member.
 pub trait Riders: Send + Sync + fmt::Debug {
-    /// A number of this life of who numbers them: riders are counted anew in the next.
+    /// Identifies the numbering of riders by this process. The next process numbers them anew, under another epoch.
     fn epoch(&self) -> u64;
 
-    /// Datagrams to the member may go that way, until what is returned is dropped.
+    /// Adds a way for datagrams to the member, until the returned value is dropped.
     fn attach(self: Arc<Self>, outlet: Outlet) -> Attached;
 
-    /// These came from the member, of that life of its process.
+    /// Takes fragments that came from the member, numbered under this epoch of its process.
     fn arrived(&self, epoch: u64, fragments: Vec<Fragment>);
 
-    /// A train came from the member: so many probes that arrived, their bytes, and the time from the first to the last.
+    /// Takes note of a train from the member: the probes that arrived, their bytes, and the time from the first to the
+    /// last.
     fn passed(&self, probes: usize, bytes: u64, took: Duration);
 
-    /// A train to the member begins then: what comes shortly before may wait for it.
+    /// Announces a train to the member that begins at this time: packets that come shortly before may wait for it.
     fn due(&self, at: Time, train: &Train);
 
-    /// A train to the member begins.
+    /// Begins a train to the member.
     fn begin(self: Arc<Self>, train: &Train) -> Box<dyn Riding>;
 }
 
-/// What rides in one train. It is over when this is dropped.
+/// The riders of one train. The train ends when this is dropped.
 pub trait Riding: Send {
-    /// What rides in the probe at this place, which has so much room.
+    /// The fragments that ride in the probe at this index, which has `room` bytes for them.
     fn fill(&mut self, place: usize, probe: Probe, room: usize) -> Vec<Fragment>;
 
-    /// The probe that was filled last did not leave: what was to ride in it goes by itself, and is counted so.
+    /// Takes back the riders of the probe that was filled last, which was not sent: they are sent as ordinary
+    /// datagrams, and counted as such.
     fn stayed(&mut self, fragments: Vec<Fragment>);
 
-    /// The train is over; what rode in it (§2.4 b and c).
+    /// Ends the train. Returns what rode in it (§2.4 b and c).
     fn end(self: Box<Self>) -> Tally;
 }
 
@@ -62,7 +64,7 @@ pub trait Riding: Send {
 pub struct Attached(Option<Box<dyn FnOnce() + Send + Sync>>);
 
 impl Attached {
-    /// Does that when dropped.
+    /// Creates the guard, which calls `undo` when dropped.
     pub fn new(undo: impl FnOnce() + Send + Sync + 'static) -> Self {
         Self(Some(Box::new(undo)))
     }
@@ -82,52 +84,52 @@ impl fmt::Debug for Attached {
     }
 }
 
-/// Takes riders to a member without a train.
+/// Sends riders to a member without a train.
 #[derive(Clone)]
 pub struct Outlet {
-    way: Way,
-    /// Where the member's datagrams come from is where it is, if any came.
+    sender: ProbeSender,
+    /// Knows the source address of the member's datagrams, if any have arrived.
     incoming: Arc<Incoming>,
 }
 
 impl fmt::Debug for Outlet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outlet").field("to", &self.way.to).finish_non_exhaustive()
+        f.debug_struct("Outlet").field("to", &self.sender.to).finish_non_exhaustive()
     }
 }
 
 impl Outlet {
-    pub(super) fn new(way: Way, incoming: Arc<Incoming>) -> Self {
-        Self { way, incoming }
+    pub(super) fn new(sender: ProbeSender, incoming: Arc<Incoming>) -> Self {
+        Self { sender, incoming }
     }
 
-    /// Sends them in one datagram; never waits.
+    /// Sends the fragments in one datagram; never waits.
     ///
     /// # Errors
-    /// The kernel's; `NotConnected`: the member has not shown where it is.
+    /// The kernel's; `NotConnected` if the member's address is not known yet.
     pub fn send(&self, fragments: Vec<Fragment>) -> io::Result<()> {
-        let to = self.incoming.from().unwrap_or(self.way.to);
+        let to = self.incoming.from().unwrap_or(self.sender.to);
         if to.port() == 0 {
             return Err(io::ErrorKind::NotConnected.into());
         }
-        self.way.send_riders(to, fragments)
+        self.sender.send_riders(to, fragments)
     }
 }
 
 /// The riders of a train, if any may ride in it.
-pub(super) struct Aboard {
+pub(super) struct TrainRiders {
     riding: Option<Box<dyn Riding>>,
-    /// Riders' bytes in each of its probes.
+    /// Riders' bytes in each probe.
     carried: Vec<u32>,
 }
 
-impl Aboard {
+impl TrainRiders {
     pub(super) fn of(riders: Option<&Arc<dyn Riders>>, train: &Train) -> Self {
         let riding = riders.map(|riders| Arc::clone(riders).begin(train));
         Self { riding, carried: vec![0; train.probes().len()] }
     }
 
-    /// What rides in the probe at this place.
+    /// The fragments that ride in the probe at this index.
     pub(super) fn fill(&mut self, place: usize, probe: Probe, header: &[u8]) -> Vec<Fragment> {
         let own = u16::try_from(header.len()).unwrap_or(u16::MAX);
         let room = Payload::padding(probe.size, own).filter(|_| probe.may_carry);
@@ -137,7 +139,7 @@ impl Aboard {
         riders
     }
 
-    /// That probe, the last one filled, did not leave.
+    /// Takes back the riders of the probe that was filled last, which was not sent.
     pub(super) fn stayed(&mut self, place: usize, riders: Vec<Fragment>) {
         self.carried[place] = 0;
         if let Some(riding) = self.riding.as_mut().filter(|_| !riders.is_empty()) {
@@ -145,7 +147,7 @@ impl Aboard {
         }
     }
 
-    /// What rode, and in which of the probes.
+    /// The riders' tally, and their bytes in each probe.
     pub(super) fn end(self) -> (Tally, Vec<u32>) {
         (self.riding.map(|riding| riding.end()).unwrap_or_default(), self.carried)
     }

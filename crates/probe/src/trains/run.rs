@@ -1,4 +1,4 @@
-//! A tool at work over a session.
+//! Runs a measurement tool over a session.
 
 use super::{Session, SessionError, session::READY};
 use std::{
@@ -15,10 +15,10 @@ use tokio::{
     time::sleep,
 };
 
-/// A train is said so long before it goes where packets may ride in it: the carrier's `hold`, unless that is set.
+/// How long before it is sent a train is announced if packets may ride in it: the default of the carrier's `hold`.
 const AHEAD: Duration = Duration::from_millis(10);
 
-/// In which direction a path is measured.
+/// The direction in which a path is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// To the member.
@@ -27,9 +27,9 @@ pub enum Way {
     Back,
 }
 
-/// Who has a tool's trains sent: a session of this process's, or a node by its probe service.
+/// Sends a tool's trains: a session of this process, or the node through its probe service.
 pub trait Flies {
-    /// One train, after this pause.
+    /// Sends one train after this pause.
     fn fly(
         &mut self,
         train: &Train,
@@ -37,10 +37,10 @@ pub trait Flies {
         after: Duration,
     ) -> impl Future<Output = Result<Flight, SessionError>> + Send;
 
-    /// Whether packets may ride in such trains: each is then said 10 ms before it goes, and waits as long.
+    /// Whether packets may ride in trains in this direction. Each train is then announced 10 ms ahead.
     fn rides(&self, way: Way) -> bool;
 
-    /// What the hosts' calibrations say against whatever is found out.
+    /// The doubts that follow from the hosts' calibrations, whatever the result.
     fn doubts(&self, way: Way) -> Vec<Doubt>;
 }
 
@@ -70,55 +70,55 @@ impl<IO: AsyncRead + AsyncWrite + Send + Unpin> Flies for Session<IO> {
     }
 }
 
-/// What a measurement has taken.
+/// The cost of a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Trains.
+    /// The number of trains.
     pub trains: u32,
-    /// Bytes of probes, IP's and UDP's headers included.
+    /// Bytes of probes, IP and UDP headers included.
     pub bytes: u64,
-    /// Of these, riders' (MGRP §2.4 c): they would have been sent without it, too.
+    /// Riders' bytes among them (MGRP §2.4 c), which would have been sent anyway.
     pub rode: u64,
-    /// Time.
+    /// The time since the start.
     pub took: Duration,
 }
 
-/// What happened.
+/// The state of a measurement after a train.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// How far the tool is.
+    /// The tool's progress.
     pub progress: Progress,
-    /// What it has taken so far.
+    /// The cost so far.
     pub cost: Cost,
 }
 
-/// What was found out.
+/// The result of a measurement.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// What the tool says.
+    /// The tool's findings.
     pub findings: Vec<Finding>,
-    /// Why that may be wrong; none: it is valid.
+    /// Doubts about the findings; if there are none, they are valid.
     pub doubts: Vec<Doubt>,
-    /// What it took.
+    /// The cost.
     pub cost: Cost,
 }
 
-/// Nothing was measured.
+/// Why nothing was measured.
 #[derive(Debug, Error)]
 pub enum MeasureError {
-    /// The session.
+    /// The session failed.
     #[error("{why}{}", after(.so_far))]
     Session {
-        /// What failed.
+        /// The cause.
         #[source]
         why: SessionError,
-        /// How far it was.
+        /// The tool's progress until then.
         so_far: Progress,
     },
-    /// The tool.
+    /// The tool found nothing.
     #[error(transparent)]
     Unfound(#[from] Unfound),
-    /// It would take longer.
+    /// The measurement would take longer than allowed.
     #[error("not within {} s; {} trains tell this much: {}", .0.as_secs(), .1.trains, known(.1))]
     Slow(Duration, Progress),
 }
@@ -139,7 +139,7 @@ fn after(so_far: &Progress) -> String {
     }
 }
 
-/// Has the tool measure, for so long at most; `told` hears of each train.
+/// Measures with the tool, for at most `longest`; `told` is called after each train.
 ///
 /// # Errors
 /// [`MeasureError`].
@@ -165,7 +165,7 @@ where
             }
             Step::Send { train, after } => (train, after),
         };
-        // What its report took is of the pause that the tool wants.
+        // The time for the report counts towards the pause that the tool wants.
         let gone = ended.map_or(Duration::ZERO, |at: Instant| at.elapsed());
         let after = after.saturating_sub(gone).max(ahead(session, &train, way));
         if began.elapsed() + after > longest {
@@ -180,7 +180,7 @@ where
         ended = Some(left + flight.tally.transmitted);
         punctuality.note(&train, &flight);
         tool.seen(&flight);
-        // Several may have gone as one.
+        // Several trains may have been sent as one.
         (cost.trains, cost.bytes) = (tool.progress().trains, cost.bytes + train.bytes());
         cost.rode += flight.tally.carried_bytes;
         cost.took = began.elapsed();
@@ -188,7 +188,7 @@ where
     }
 }
 
-/// How long before it goes the train is to be said.
+/// How long before it is sent the train is to be announced.
 fn ahead(session: &impl Flies, train: &Train, way: Way) -> Duration {
     let may_carry = || train.probes().iter().any(|probe| probe.may_carry);
     if session.rides(way) && may_carry() { AHEAD } else { Duration::ZERO }
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
     use thalweg_measure::train::Probe;
 
-    /// Wants a train that carries nothing and two that do, each at once.
+    /// Sends a train without riders and two that may carry some, each at once.
     struct Three(Vec<Flight>);
 
     impl Three {
@@ -242,7 +242,7 @@ mod tests {
         }
     }
 
-    /// Whether anything rides, and how long before each train it was said.
+    /// Whether packets ride, and how long ahead each train was announced.
     struct Fake(bool, Vec<Duration>);
 
     impl Flies for Fake {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn trains_are_said_ahead_where_packets_may_ride_in_them() {
+    async fn trains_in_which_packets_may_ride_are_announced_ahead() {
         for (rides, way, ahead) in [
             (true, Way::There, [Duration::ZERO, AHEAD, AHEAD]),
             (true, Way::Back, [Duration::ZERO; 3]),

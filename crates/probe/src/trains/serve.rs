@@ -1,10 +1,10 @@
-//! The serving end: members' sessions.
+//! The serving end of sessions with members.
 
 use super::{
     calibrate, carry,
-    endpoint::{Endpoint, Place, Unshown},
+    endpoint::{Endpoint, NoReturnAddress, SessionEntry},
     error::SessionError,
-    fly::{Volley, Way},
+    fly::{OutgoingTrain, ProbeSender},
     payer::Bill,
     riders::{Attached, Carries, Riders},
     session::{big_enough, can, secrets},
@@ -40,29 +40,29 @@ use tokio::{
     time::timeout,
 };
 
-/// A client that asks nothing for so long has left.
+/// A client that requests nothing for this long has left.
 const IDLE: Duration = Duration::from_secs(300);
 
-/// A calibration is good for so long.
+/// How long a calibration is valid.
 const FRESH: Duration = Duration::from_secs(600);
 
-/// One of a busy host so long: it may be calm soon.
+/// How long the calibration of a busy host is valid: the host may be calm soon.
 const BUSY: Duration = Duration::from_secs(10);
 
-/// The longest that probes are waited for.
+/// The longest wait for probes.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// A client says at once what it wants.
+/// How long a new channel may take to send its first request.
 const FIRST: Duration = Duration::from_secs(30);
 
-/// Channels that have not said yet what they want, at a time, and those of one member; one too many is closed.
+/// The most channels without a first request, in total and per member. A further one is closed.
 const SILENT: (usize, usize) = (256, 16);
 
-/// Channels for trains at a time, and those of one member: so none takes up all.
+/// The most channels for trains, in total and per member, so that no member takes all of them.
 const MEASURING: (usize, usize) = (64, 16);
 
-/// Channels that only carry: as many as a carrier has members; each has one, and new ones before the old ones' end is
-/// seen.
+/// The most channels for riders alone, in total and per member: a carrier has as many members, each with one channel,
+/// and a new channel may open before the end of the old one is noticed.
 const CARRYING: (usize, usize) = (256, 4);
 
 /// The service `probe` of a daemon.
@@ -73,7 +73,7 @@ pub struct Trains(Arc<Shared>);
 struct Shared {
     endpoints: OnceLock<Vec<Arc<Endpoint>>>,
     carrier: OnceLock<Arc<dyn Carries>>,
-    /// The operator's bound.
+    /// The operator's bound on the rate.
     most: OnceLock<Rate>,
     calibration: Mutex<Option<(Instant, Calibration)>>,
     /// One train at a time leaves this host.
@@ -86,7 +86,8 @@ struct Shared {
 }
 
 impl Trains {
-    /// Trains for members are paid from this purse. Nothing is served before [`Self::receive_at`].
+    /// Creates the service. Trains that members request are charged to this purse. Nothing is served before
+    /// [`Self::receive_at`].
     pub fn new(purse: Arc<Purse>, log: Log) -> Self {
         let (endpoints, carrier, most, calibration) = Default::default();
         let of = |(all, each)| Shares::new(all, each);
@@ -104,45 +105,46 @@ impl Trains {
         }))
     }
 
-    /// Datagrams come by these endpoints; the first word counts.
+    /// Sets the endpoints that receive datagrams; only the first call has an effect.
     pub fn receive_at(&self, endpoints: Vec<Arc<Endpoint>>) {
         _ = self.0.endpoints.set(endpoints);
     }
 
-    /// Riders are this one's; the first word counts.
+    /// Sets the carrier, whose packets ride; only the first call has an effect.
     pub fn carry_for(&self, carrier: Arc<dyn Carries>) {
         _ = self.0.carrier.set(carrier);
     }
 
-    /// What this host can do is that, for ten minutes; without a word it is found out when it is first asked for.
+    /// Sets this host's calibration, which is valid for ten minutes (10 s if the host is not calm). Without it the host
+    /// is calibrated when that is first needed.
     pub fn calibrated_as(&self, host: Calibration) {
         *self.0.calibration.lock().unwrap_or_else(PoisonError::into_inner) =
             Some((Instant::now(), host));
     }
 
-    /// Trains have no gaps that are faster than this, whoever wants them; the first word counts.
+    /// Sets the highest rate within trains, whoever requests them; only the first call has an effect.
     pub fn no_faster_than(&self, most: Rate) {
         _ = self.0.most.set(most);
     }
 
-    /// Calibrates this host, so that it is known what it can do before anybody asks; the endpoints are there.
+    /// Calibrates this host before anybody needs it.
     pub async fn calibrate(&self) {
         if let Err(why) = self.calibrated().await {
             self.0.log.put(Event::new("no_calibration").with("why", why));
         }
     }
 
-    /// What the last calibration found, and when it was.
+    /// The last calibration, and when it was found.
     pub(super) fn known(&self) -> Option<(Instant, Calibration)> {
         self.0.known()
     }
 
-    /// What this host can do, and may.
+    /// This host's calibration, within the operator's bound.
     pub(crate) async fn calibrated(&self) -> io::Result<Calibration> {
         self.0.calibrated().await
     }
 
-    /// The endpoint from which a member at this address is reached.
+    /// The endpoint that sends to this address: one of the same family.
     pub fn towards(&self, to: IpAddr) -> Option<Arc<Endpoint>> {
         let all = self.0.endpoints.get()?;
         let is_of = |one: &&Arc<Endpoint>| {
@@ -151,21 +153,21 @@ impl Trains {
         all.iter().find(is_of).cloned()
     }
 
-    /// Who may ride in trains to the node with this key.
+    /// The riders for trains to the node with this key.
     pub(super) fn riders(&self, node: NodeId) -> Option<Arc<dyn Riders>> {
         self.0.carrier.get()?.riders(node)
     }
 
-    /// What this host's programs have sent to members by the carrier, if there is one: bytes, since it began.
+    /// Bytes that this host's programs have sent to each member through the carrier, if there is one, since it began.
     pub(crate) fn carried(&self) -> Vec<(Name, u64)> {
         self.0.carrier.get().map(|carrier| carrier.sent()).unwrap_or_default()
     }
 
-    /// This host's turn to send a train to the member, paid for.
+    /// Waits until this host may send a train to the member, and charges it.
     ///
     /// # Errors
-    /// [`SessionError::Budget`]: the day's bytes are used up; [`SessionError::Dishonest`]: it is faster than it may be,
-    /// also where a busy host was accepted.
+    /// [`SessionError::Budget`] if the day's bytes are used up; [`SessionError::Dishonest`] if the train is faster than
+    /// the operator allows, even if a busy host is accepted.
     pub(super) async fn lane(
         &self,
         to: NodeId,
@@ -199,7 +201,7 @@ impl MemberService for Trains {
         })
     }
 
-    /// The carrier's, and what calibration found; each is null where there is none.
+    /// The reports of the carrier and the calibration; each is null if there is none.
     fn report(&self) -> serde_json::Value {
         let carrier = self.0.carrier.get().map(|carrier| carrier.report());
         serde_json::json!({ "carrier": carrier, "calibration": self.published() })
@@ -208,15 +210,15 @@ impl MemberService for Trains {
 
 /// An open session.
 struct Open {
-    place: Place,
-    way: Way,
-    /// While riders go in it.
+    place: SessionEntry,
+    sender: ProbeSender,
+    /// Set while riders use the session.
     attached: Option<Attached>,
     bill: Bill,
 }
 
 impl Shared {
-    /// A session, if there is a place for what the client wants first.
+    /// Serves a session, if the limit for its first request allows.
     async fn admit(&self, mut channel: Channel<TcpStream>, peer: &MeshPeer) -> io::Result<u64> {
         let crowded = || io::Error::other("too many sessions of trains at a time");
         let who = &peer.member().name;
@@ -234,7 +236,7 @@ impl Shared {
         self.session(channel, peer, first).await
     }
 
-    /// Until the client leaves; how many trains there were.
+    /// Serves requests until the client leaves. Returns the number of trains.
     async fn session(
         &self,
         mut channel: Channel<TcpStream>,
@@ -262,8 +264,8 @@ impl Shared {
                 }
                 (Ask::Send { train, probes, accepts_busy }, Some(open)) => {
                     trains += 1;
-                    let wanted = Wanted { train, probes, accepts_busy };
-                    let sent = self.send(open, peer.key(), wanted).await;
+                    let request = TrainRequest { train, probes, accepts_busy };
+                    let sent = self.send(open, peer.key(), request).await;
                     sent.map_or_else(Tell::Refused, Tell::Sent)
                 }
                 _ => Tell::Refused(Refusal::Session),
@@ -287,14 +289,14 @@ impl Shared {
         }))
     }
 
-    /// A new session, and the port that takes its datagrams.
+    /// Opens a session. Returns it with the port that receives its datagrams.
     fn place(
         &self,
         channel: &Channel<TcpStream>,
         peer: &MeshPeer,
     ) -> io::Result<Result<(Open, u16), Refusal>> {
         if channel.depth() > 0 {
-            // Its address would be the relay's.
+            // The address would be the relay's.
             return Ok(Err(no(
                 "channels for trains come from the member itself, through no relay",
             )));
@@ -313,15 +315,15 @@ impl Shared {
         let sealer = Arc::new(Mutex::new(Sealer::new(&own, session)?));
         let port = endpoint.local_addr()?.port();
         let socket = Arc::new(endpoint.sender()?);
-        // Its port is not known before its first datagram; nothing is sent before.
+        // The client's port is unknown before its first datagram; nothing is sent before.
         let to = SocketAddr::new(address, 0);
-        let way = Way { socket, to, sealer, riders: None };
+        let sender = ProbeSender { socket, to, sealer, riders: None };
         let (incoming, purse) = (Arc::clone(&place.incoming), Arc::clone(&self.purse));
         let bill = Bill { incoming, purse, from: peer.key() };
-        Ok(Ok((Open { place, way, attached: None, bill }, port)))
+        Ok(Ok((Open { place, sender, attached: None, bill }, port)))
     }
 
-    /// Riders as well, in the session that is open or in a new one.
+    /// Lets riders use the open session, or a new one.
     fn carry(
         &self,
         channel: &Channel<TcpStream>,
@@ -343,12 +345,12 @@ impl Shared {
             },
         };
         let port = opened.place.endpoint.local_addr()?.port();
-        opened.attached = Some(carry::attach(&mut opened.way, &opened.place, riders, epoch));
+        opened.attached = Some(carry::attach(&mut opened.sender, &opened.place, riders, epoch));
         let session = open.insert(opened).place.number;
         Ok(Ok(Tell::Carrying { session, port, epoch: own }))
     }
 
-    /// The one at this address of the host, or at all of its family.
+    /// The endpoint at this address of the host, or else at all addresses of its family.
     fn endpoint(&self, at: IpAddr) -> Option<&Arc<Endpoint>> {
         let all = self.endpoints.get()?;
         let of = |is: &dyn Fn(IpAddr) -> bool| {
@@ -359,14 +361,14 @@ impl Shared {
         of(&|ip| ip == at).or_else(|| of(&is_all))
     }
 
-    /// What this host can do, and may: what it says of itself, and what trains are held against.
+    /// This host's calibration within the operator's bound: what the node reports, and checks trains against.
     async fn calibrated(&self) -> io::Result<Calibration> {
         let found = self.found().await?;
         let honest = self.most.get().map_or(found.honest, |most| found.honest.min(*most));
         Ok(Calibration { honest, ..found })
     }
 
-    /// Whether a train keeps the operator's bound.
+    /// Checks that a train keeps to the operator's bound.
     fn allows(&self, train: &Train) -> Result<(), Dishonest> {
         self.most.get().map_or(Ok(()), |most| train.within(*most))
     }
@@ -375,7 +377,7 @@ impl Shared {
         *self.calibration.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known, unless it is too old.
+    /// The last calibration, unless it is too old.
     fn fresh(&self) -> Option<Calibration> {
         let (at, host) = self.known()?;
         (at.elapsed() < if host.is_valid { FRESH } else { BUSY }).then_some(host)
@@ -385,15 +387,15 @@ impl Shared {
         if let Some(known) = self.fresh() {
             return Ok(known);
         }
-        // Not beside a train of this host's: each would measure the other. What is known lasts until the train has left,
-        // so that members who request trains do not make others wait.
+        // Not while this host sends a train: each would disturb the other. Until the train has been sent the last
+        // calibration serves, so that members who request trains do not make others wait.
         let lane = self.lane.try_acquire().ok();
         let _lane = match (lane, self.known()) {
             (Some(lane), _) => lane,
             (None, Some((_, known))) => return Ok(known),
             (None, None) => self.lane.acquire().await.map_err(io::Error::other)?,
         };
-        // Somebody else may have asked meanwhile.
+        // Somebody else may have calibrated meanwhile.
         if let Some(known) = self.fresh() {
             return Ok(known);
         }
@@ -407,13 +409,13 @@ impl Shared {
         &self,
         open: &Open,
         peer: NodeId,
-        wanted: Wanted,
+        request: TrainRequest,
     ) -> Result<Vec<Option<u64>>, Refusal> {
         let host = self.calibrated().await.map_err(no)?;
-        let host = if wanted.accepts_busy { host.as_it_is() } else { host };
+        let host = if request.accepts_busy { host.as_it_is() } else { host };
         let (overhead, most, number) =
-            (open.way.overhead(), self.most.get().copied(), wanted.train);
-        let checking = move || checked(&wanted.probes, overhead, &host, most);
+            (open.sender.overhead(), self.most.get().copied(), request.train);
+        let checking = move || checked(&request.probes, overhead, &host, most);
         let train = costly::run(PeerKey::Node(peer), checking).await.map_err(no)??;
         let to = open.place.incoming.from().map_err(no)?;
         let _lane = self.lane.try_acquire().map_err(|_| Refusal::Busy)?;
@@ -421,19 +423,19 @@ impl Shared {
             return Err(Refusal::Budget);
         }
         self.purse.charge(peer, train.bytes());
-        let way = Way { to, ..open.way.clone() };
-        let volley = Volley { number, train, headers: Vec::new(), at: Time::ZERO };
-        let flown = way.fly(volley, Duration::ZERO).await.map_err(no)?;
-        Ok(flown.sent.into_iter().map(|at| at.map(|at| at.as_nanos())).collect())
+        let sender = ProbeSender { to, ..open.sender.clone() };
+        let outgoing = OutgoingTrain { number, train, headers: Vec::new(), at: Time::ZERO };
+        let sent_train = sender.fly(outgoing, Duration::ZERO).await.map_err(no)?;
+        Ok(sent_train.sent.into_iter().map(|at| at.map(|at| at.as_nanos())).collect())
     }
 }
 
-/// What came of a train, which is paid for.
+/// The arrivals of a train, which are charged.
 async fn arrivals(open: &Open, (train, probes): (u32, u16), wait: Duration) -> Tell {
     if train == NO_TRAIN {
         let shown = open.place.incoming.shown(wait).await;
-        // Whose riders could not be answered is told at once.
-        if let (Some(_), Err(why @ Unshown::Elsewhere { .. })) =
+        // If the member's riders could not be answered, it is told at once.
+        if let (Some(_), Err(why @ NoReturnAddress::Elsewhere { .. })) =
             (&open.attached, open.place.incoming.from())
         {
             return Tell::Refused(no(why));
@@ -446,7 +448,7 @@ async fn arrivals(open: &Open, (train, probes): (u32, u16), wait: Duration) -> T
     Tell::Arrivals { arrived, dropped }
 }
 
-/// What the client asks next; `None`: it has left.
+/// Reads the client's next request; `None` if it has left.
 async fn asked(
     channel: &mut Channel<TcpStream>,
     peer: NodeId,
@@ -457,14 +459,14 @@ async fn asked(
     Ok(read.map(|(ask, _)| ask))
 }
 
-/// A train that a member wants to be sent.
-struct Wanted {
+/// A train that a member requests.
+struct TrainRequest {
     train: u32,
     probes: Vec<Planned>,
     accepts_busy: bool,
 }
 
-/// The train of these probes, if it may be sent. Thousands of probes take milliseconds.
+/// Builds and checks the train. Thousands of probes take milliseconds.
 fn checked(
     probes: &[Planned],
     overhead: u32,

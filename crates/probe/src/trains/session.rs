@@ -1,11 +1,11 @@
-//! A session with a member: trains to it and from it.
+//! A session with a member, for trains to it and from it.
 
 use super::{
     calibrate, carry,
     departed::{self, Departed},
-    endpoint::{Endpoint, Place},
+    endpoint::{Endpoint, SessionEntry},
     error::SessionError,
-    fly::{Volley, Way},
+    fly::{OutgoingTrain, ProbeSender},
     payer::Payer,
     riders::{Attached, Riders},
     run,
@@ -33,33 +33,33 @@ use tokio::{
     time::timeout,
 };
 
-/// The thread that sends a train is there so long before its time: packets wait for the time that was said, and would go by
-/// themselves if the train were later by what a timer is.
+/// The thread that sends a train starts this long before the announced time. Packets wait until that time, and would be
+/// sent without the train if a timer delayed it.
 pub(super) const READY: Duration = Duration::from_millis(3);
 
-/// Datagrams that show that any pass; one may be lost.
+/// How many datagrams are sent to test whether any pass; some may be lost.
 const SHOWN: u16 = 5;
 
-/// The other end answers so soon, beyond what a train takes.
+/// How soon the other end answers, beyond the duration of a train.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A goodbye takes no longer.
+/// The longest time for a goodbye.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// Beyond the round trip, how long probes may be under way: queues of half a second are seen.
+/// How long probes may be under way beyond the round trip: queues of half a second can be seen.
 const LATEST: Duration = Duration::from_millis(500);
 
-/// How this end takes part.
+/// How this end takes part in a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// What this host can do.
+    /// The calibration of this host.
     pub here: Calibration,
-    /// Whether trains go although a host is too busy to time them: see [`Session::doubts`].
+    /// Whether trains are sent although a host is too busy to time them; see [`Session::doubts`].
     pub accepts_busy: bool,
 }
 
 impl Terms {
-    /// As [`calibrate`] finds this host; off the runtime's threads.
+    /// Calibrates this host with [`calibrate`], outside the runtime's threads.
     ///
     /// # Errors
     /// The kernel's.
@@ -69,7 +69,8 @@ impl Terms {
     }
 }
 
-/// Keys of both directions, as the channel gives them: the client's datagrams', and the other's.
+/// Derives the secrets of both directions from the channel: that of the client's datagrams, then that of the other
+/// end's.
 pub(super) fn secrets<IO>(channel: &Channel<IO>, session: u32) -> io::Result<[[u8; SECRET]; 2]> {
     let of = |direction: u8| {
         let [a, b, c, d] = session.to_be_bytes();
@@ -101,11 +102,11 @@ fn calibration(of: &Can) -> Calibration {
     }
 }
 
-/// A session, from the end that asks.
+/// A session, at the end that opened it.
 pub struct Session<IO> {
     channel: Channel<IO>,
-    place: Place,
-    way: Way,
+    entry: SessionEntry,
+    sender: ProbeSender,
     terms: Terms,
     there: Calibration,
     rtt: Duration,
@@ -116,10 +117,11 @@ pub struct Session<IO> {
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
-    /// Opens one on a channel of the protocol `probe`, whose member is at this address; the endpoint is running.
+    /// Opens a session on a channel of the protocol `probe`; `at` is the address of its member, and the endpoint must
+    /// be running.
     ///
     /// # Errors
-    /// [`SessionError`]: among others, that datagrams do not pass.
+    /// [`SessionError`], e.g. if datagrams do not pass.
     pub async fn open(
         mut channel: Channel<IO>,
         at: IpAddr,
@@ -133,19 +135,19 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         };
         let mut rtt = began.elapsed();
         let [own, others] = secrets(&channel, number)?;
-        let place = endpoint.enter(number, Opener::new(&others)?, None, at);
-        let place = place.ok_or(SessionError::Protocol("a session's number twice"))?;
+        let entry = endpoint.enter(number, Opener::new(&others)?, None, at);
+        let entry = entry.ok_or(SessionError::Protocol("a session's number twice"))?;
         let sealer = Arc::new(Mutex::new(Sealer::new(&own, number)?));
         let to = SocketAddr::new(at, port);
-        let way = Way { socket: Arc::new(endpoint.sender()?), to, sealer, riders: None };
+        let sender = ProbeSender { socket: Arc::new(endpoint.sender()?), to, sealer, riders: None };
         let began = Instant::now();
-        show(&mut channel, &way).await?;
+        show(&mut channel, &sender).await?;
         rtt = rtt.min(began.elapsed());
         let asked = Instant::now();
         Ok(Self {
             channel,
-            place,
-            way,
+            entry,
+            sender,
             terms,
             there,
             rtt,
@@ -156,15 +158,15 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         })
     }
 
-    /// From now on these ride in trains to the member, which is a node that carries as well.
+    /// From now on these riders use trains to the member, whose node must have a carrier as well.
     ///
     /// # Errors
-    /// [`SessionError`]: among others, that it does not.
+    /// [`SessionError`], e.g. if it has none.
     pub async fn carry(&mut self, riders: Arc<dyn Riders>) -> Result<(), SessionError> {
         let epoch = riders.epoch();
         match ask(&mut self.channel, &Ask::Carry { epoch }, PATIENCE).await? {
             Tell::Carrying { epoch, .. } => {
-                self.attached = Some(carry::attach(&mut self.way, &self.place, riders, epoch));
+                self.attached = Some(carry::attach(&mut self.sender, &self.entry, riders, epoch));
                 Ok(())
             }
             _ => Err(SessionError::Protocol("another answer than was asked for")),
@@ -173,37 +175,37 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
 
     /// Whether packets may ride in trains to the member.
     pub(super) fn carries(&self) -> bool {
-        self.way.riders.is_some()
+        self.sender.riders.is_some()
     }
 
-    /// A train is to go after this pause: riders that come shortly before may wait for it. When that is, for
-    /// [`Self::depart_at`].
+    /// Announces a train that is sent after this pause: riders that come shortly before may wait for it. Returns its
+    /// time, for [`Self::depart_at`].
     pub fn announce(&self, train: &Train, after: Duration) -> Time {
         let at = now() + after;
-        if let Some(riders) = &self.way.riders {
+        if let Some(riders) = &self.sender.riders {
             riders.due(at, train);
         }
         at
     }
 
-    /// From now on each train to the member waits for its turn, and is paid for.
+    /// From now on each train to the member waits for its turn, and is charged.
     pub fn pay_by(&mut self, payer: Payer) {
         self.payer = Some(payer);
     }
 
-    /// The channel's round trip, at the most.
+    /// An upper bound of the channel's round trip.
     pub fn rtt(&self) -> Duration {
         self.rtt
     }
 
-    /// What this host and the member's can do, as trains are held against it.
+    /// The calibrations of this host and the member's, against which trains are checked.
     pub fn hosts(&self) -> [Calibration; 2] {
         let judged =
             |host: Calibration| if self.terms.accepts_busy { host.as_it_is() } else { host };
         [self.terms.here, self.there].map(judged)
     }
 
-    /// The path that way, as tools are told of it, on which probes of `largest` bytes pass.
+    /// The path in this direction as tools need it, if probes of `largest` bytes pass.
     pub fn ends(&self, way: run::Way, largest: u16) -> Ends {
         let [here, there] = self.hosts();
         let [sender, receiver] = match way {
@@ -213,22 +215,22 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         Ends { sender, receiver, rtt: self.rtt, largest, overhead: self.overhead() }
     }
 
-    /// What IP and UDP add to each probe of this session, bytes.
+    /// IP and UDP header bytes per probe.
     pub fn overhead(&self) -> u32 {
-        self.way.overhead()
+        self.sender.overhead()
     }
 
-    /// What this host's calibration found, and what the member's says.
+    /// The calibrations of this host and the member's, as they were found.
     pub fn calibrations(&self) -> [Calibration; 2] {
         [self.terms.here, self.there]
     }
 
-    /// From now on trains go, or do not, although a host is too busy to time them.
+    /// Sets whether trains are sent although a host is too busy to time them.
     pub fn accept_busy(&mut self, accepts: bool) {
         self.terms.accepts_busy = accepts;
     }
 
-    /// What the hosts' calibrations say against whatever is found out; nothing unless [`Terms::accepts_busy`].
+    /// The doubts that follow from the hosts' calibrations, whatever the result; none unless [`Terms::accepts_busy`].
     pub fn doubts(&self, way: run::Way) -> Vec<Doubt> {
         let (sender, receiver) = match way {
             run::Way::There => (&self.terms.here, &self.there),
@@ -238,20 +240,20 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         of.into_iter().filter_map(|(end, host)| Doubt::of_host(end, host)).collect()
     }
 
-    /// The longest probe of these sizes, the longest first, of which any arrives.
+    /// The longest probe of these sizes, longest first, of which any arrives.
     ///
     /// # Errors
-    /// [`SessionError::Mtu`] of the first if none does.
+    /// [`SessionError::Mtu`] of the first size if none arrives.
     pub async fn fitting(&mut self, way: run::Way, sizes: &[u16]) -> Result<u16, SessionError> {
         let gap = Duration::ZERO;
         for size in sizes {
             let probe = Probe { size: *size, header: 0, gap, may_carry: false };
             let Ok(train) = Train::uniform(probe, usize::from(SHOWN)) else { continue };
-            let flown = match way {
+            let result = match way {
                 run::Way::There => self.send(train).await,
                 run::Way::Back => self.receive(train).await,
             };
-            match flown {
+            match result {
                 Ok(flight) if flight.arrived.iter().any(Option::is_some) => return Ok(*size),
                 Ok(_) | Err(SessionError::Mtu { .. }) => {}
                 Err(why) => return Err(why),
@@ -261,7 +263,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         Err(SessionError::Mtu { size, overhead: self.overhead() })
     }
 
-    /// A train to the member.
+    /// Sends a train to the member and waits for its arrivals.
     ///
     /// # Errors
     /// [`SessionError`].
@@ -269,8 +271,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         self.send_with(train, Vec::new()).await
     }
 
-    /// The same, whose probes carry these bytes of the tool's own, which programs at the member's can take
-    /// ([`super::Service`]); none: no probe has any.
+    /// As [`Self::send`], with bytes of the tool's own in each probe, which programs at the member can receive
+    /// ([`super::Service`]). If `headers` is empty, no probe has any.
     ///
     /// # Errors
     /// [`SessionError`].
@@ -283,7 +285,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         self.arrivals(departed).await
     }
 
-    /// A train to the member, whose arrival nobody asks for: [`Self::arrivals`] does, of one of the last few.
+    /// Sends a train to the member without requesting its arrivals. [`Self::arrivals`] does that, for one of the last
+    /// few trains.
     ///
     /// # Errors
     /// [`SessionError`].
@@ -295,7 +298,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         self.depart_at(train, headers, now()).await
     }
 
-    /// The same, and not before then, to the microsecond.
+    /// As [`Self::depart`], but not before `at`, to the microsecond.
     ///
     /// # Errors
     /// [`SessionError`].
@@ -315,19 +318,20 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
             Some(payer) => Some(payer.turn(&train).await?),
             None => None,
         };
-        let flown = self.way.fly(Volley { number, train, headers, at }, self.wait()).await?;
-        if flown.sent.iter().all(Option::is_none) {
-            return Err(unsent(flown.failed, size, self.overhead()));
+        let sent_train =
+            self.sender.fly(OutgoingTrain { number, train, headers, at }, self.wait()).await?;
+        if sent_train.sent.iter().all(Option::is_none) {
+            return Err(unsent(sent_train.failed, size, self.overhead()));
         }
-        Ok(Departed { number, probes, flown })
+        Ok(Departed { number, probes, sent_train })
     }
 
-    /// What came of it.
+    /// Requests the arrivals of a train.
     ///
     /// # Errors
     /// [`SessionError`].
     pub async fn arrivals(&mut self, of: Departed) -> Result<Flight, SessionError> {
-        let Departed { number, probes, flown } = of;
+        let Departed { number, probes, sent_train } = of;
         let wait = self.wait().as_millis() as u16;
         let ask_for = Ask::Arrivals { train: number, probes: probes as u16, wait };
         self.asked = Instant::now();
@@ -335,20 +339,20 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         let Tell::Arrivals { arrived, dropped } = told else {
             return Err(SessionError::Protocol("another answer than was asked for"));
         };
-        departed::flight(flown, (arrived, dropped), probes)
+        departed::flight(sent_train, (arrived, dropped), probes)
     }
 
-    /// For so long the member was asked nothing; after five minutes it believes that this end has left.
+    /// How long ago the member was last asked for anything. After five minutes it assumes that this end has left.
     pub fn silence(&self) -> Duration {
         self.asked.elapsed()
     }
 
-    /// So long probes and routers' words may be under way.
+    /// How long probes and routers' reports may be under way.
     fn wait(&self) -> Duration {
         self.rtt + LATEST
     }
 
-    /// A train from the member.
+    /// Requests a train from the member, and waits for it.
     ///
     /// # Errors
     /// [`SessionError`].
@@ -376,15 +380,15 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
             return Err(SessionError::Protocol("another answer than was asked for"));
         };
         let arrivals = match sent.iter().any(Option::is_some) {
-            true => self.place.arrivals(number, probes, LATEST).await,
+            true => self.entry.arrivals(number, probes, LATEST).await,
             false => (vec![None; probes], 0),
         };
-        departed::flight(departed::there(sent, train.takes()), arrivals, probes)
+        departed::flight(departed::sent_by_member(sent, train.takes()), arrivals, probes)
     }
 
-    /// Ends it in order.
+    /// Closes the session in order.
     pub async fn close(mut self) {
-        // Whoever has left already needs no goodbye.
+        // If the member has left already, no goodbye is needed.
         _ = timeout(GOODBYE, self.channel.shutdown()).await;
     }
 
@@ -395,25 +399,25 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
     }
 }
 
-/// Shows the member where this end is, and sees that datagrams pass.
+/// Shows this end's address to the member, and checks that datagrams pass.
 pub(super) async fn show<IO: AsyncRead + AsyncWrite + Unpin>(
     channel: &mut Channel<IO>,
-    way: &Way,
+    sender: &ProbeSender,
 ) -> Result<(), SessionError> {
     for _ in 0..SHOWN {
-        // What the network says of single datagrams is said by their absence as well.
-        _ = way.show();
+        // If the network reports an error for a datagram, its absence shows that as well.
+        _ = sender.show();
     }
     let wait = LATEST.as_millis() as u16;
     let asked = Ask::Arrivals { train: NO_TRAIN, probes: 1, wait };
     match ask(channel, &asked, PATIENCE).await? {
         Tell::Arrivals { arrived, .. } if arrived.first().is_some_and(Option::is_some) => Ok(()),
-        Tell::Arrivals { .. } => Err(SessionError::Shut(way.to.ip(), way.to.port())),
+        Tell::Arrivals { .. } => Err(SessionError::Shut(sender.to.ip(), sender.to.port())),
         _ => Err(SessionError::Protocol("another answer than was asked for")),
     }
 }
 
-/// Whether each probe has room for what all need and for its tool's bytes.
+/// Checks that each probe has room for its head and the tool's bytes.
 pub(super) fn big_enough(train: &Train, has: impl Fn(usize) -> usize) -> Result<(), SessionError> {
     for (at, probe) in train.probes().iter().enumerate() {
         let header = u16::try_from(has(at)).unwrap_or(u16::MAX);

@@ -1,7 +1,7 @@
 //! Probe trains for other programs (MGRP §2.1's Probe API): a Unix socket that only the node's owner can open.
 //!
-//! A program submits a train whole and reads its report; a program at the member's gets each probe's own bytes with both
-//! timestamps. `docs/probe-service.md` has the protocol.
+//! A program submits a whole train and reads its report. A program at the receiving member gets the header of each
+//! probe with both timestamps. `docs/probe-service.md` describes the protocol.
 
 pub mod words;
 
@@ -32,21 +32,22 @@ use tokio::{
 };
 use words::{Arrival, Asked, Opened, Report, Said, SendTrain, Wanted, WordsError};
 
-/// The longest line: a train of 4,096 probes that differ.
+/// The longest line: a train of 4,096 different probes.
 const MAX_LINE: u64 = 1 << 20;
 
-/// Programs at a time. With [`SESSIONS`] each they have 256 sessions, their part of an endpoint's;
-/// a further program's connection is closed.
+/// The most programs at a time. With [`SESSIONS`] each they have 256 sessions, their part of an endpoint's; a further
+/// program's connection is closed.
 const PROGRAMS: usize = 32;
 
-/// Members that a program can send to over one connection. A further one is an error.
+/// The most members that a program can send to over one connection. A further one is an error.
 const SESSIONS: usize = 8;
 
-/// A member that is asked for no arrivals is asked once in so long, to see that somebody is there.
+/// A member that was asked for nothing this long is asked for arrivals even if the program does not want them, to check
+/// that it is still there.
 const SILENT: Duration = Duration::from_secs(60);
 
-/// Of a program whose train goes later it is looked at so often whether it is still there: it may have said more already, or
-/// said that it says no more, and wait for its report, so that reading tells nothing.
+/// How often a program whose train is sent later is checked for a disconnect. Reading would not show one: the program
+/// may have sent more requests already, or have closed its writing side and be waiting for the report.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The service of one node.
@@ -55,14 +56,14 @@ pub struct Service {
     trains: Trains,
     endpoint: Arc<Endpoint>,
     dialer: MemberDialer,
-    /// Bulk flows have places of it.
+    /// Bulk flows hold permits of this semaphore.
     flows: Arc<Semaphore>,
     log: Log,
 }
 
-/// Why a program is not served.
+/// Why a request fails.
 #[derive(Debug, Error)]
-enum Unserved {
+enum RequestError {
     #[error("not understood: {0}")]
     Json(#[from] serde_json::Error),
     #[error("{0}")]
@@ -79,15 +80,15 @@ enum Unserved {
     Many,
 }
 
-/// A member's session, and its key when it was opened.
+/// A session with a member, and the key that the member had when it was opened.
 struct Open {
     session: Session<Stream>,
     key: NodeId,
 }
 
 impl Service {
-    /// Of these trains, whose datagrams come by endpoints of which this is one; members are reached so. Bulk flows have
-    /// places of `flows`: no train goes beside one.
+    /// Creates the service. `endpoint` is one of those that receive the datagrams of `trains`. Bulk flows hold permits
+    /// of `flows`, so that no train is sent beside one.
     pub fn new(
         trains: Trains,
         endpoint: Arc<Endpoint>,
@@ -98,7 +99,7 @@ impl Service {
         Self { trains, endpoint, dialer, flows, log }
     }
 
-    /// Serves programs of this node's owner, and root's; never ends.
+    /// Serves programs of this node's owner and of root; never returns.
     pub async fn run(self, listener: UnixListener) {
         let me = rustix::process::geteuid().as_raw();
         let places = Arc::new(Semaphore::new(PROGRAMS));
@@ -107,7 +108,7 @@ impl Service {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) if is_owner(&stream, me) => {
-                        // One too many is closed without a word.
+                        // A connection beyond the limit is closed without an answer.
                         let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
                         let service = self.clone();
                         programs.spawn(async move {
@@ -116,7 +117,7 @@ impl Service {
                         });
                     }
                     Ok(_) => {}
-                    // As for TCP: without descriptors, wait for some.
+                    // As for TCP: without free descriptors, wait for some.
                     Err(_) => sleep(Duration::from_millis(100)).await,
                 },
                 Some(_) = programs.join_next() => {}
@@ -135,9 +136,9 @@ impl Service {
             };
             let said = match self.answer(&line, &mut sessions, &write).await {
                 Ok(Answer::Say(said)) => said,
-                Ok(Answer::Pour(wanted)) => {
-                    // The program has left.
-                    _ = self.pour(&wanted, &mut read, &mut write).await;
+                Ok(Answer::Subscribe(wanted)) => {
+                    // An error means that the program has disconnected.
+                    _ = self.stream_probes(&wanted, &mut read, &mut write).await;
                     return;
                 }
                 Err(why) => {
@@ -156,11 +157,11 @@ impl Service {
         line: &str,
         sessions: &mut BTreeMap<Name, Open>,
         program: &OwnedWriteHalf,
-    ) -> Result<Answer, Unserved> {
+    ) -> Result<Answer, RequestError> {
         match serde_json::from_str(line)? {
             Asked::Open(open) => {
                 let session = self.session(&open.to, sessions).await?;
-                // How long a probe may be is no matter of timing.
+                // Whether a probe passes does not depend on timing.
                 session.accept_busy(true);
                 let largest = session.fitting(Way::There, &sizes(session.overhead())).await?;
                 let way = (largest, session.overhead());
@@ -171,24 +172,24 @@ impl Service {
                 let report = self.send(&send, sessions, program).await?;
                 Ok(Answer::Say(Said::Report(Box::new(report))))
             }
-            Asked::Receive(receive) => Ok(Answer::Pour(receive.wanted()?)),
+            Asked::Receive(receive) => Ok(Answer::Subscribe(receive.wanted()?)),
         }
     }
 
-    /// The member's session; one that failed is opened anew.
+    /// The session with the member; a failed one is replaced.
     async fn session<'a>(
         &self,
         to: &Name,
         sessions: &'a mut BTreeMap<Name, Open>,
-    ) -> Result<&'a mut Session<Stream>, Unserved> {
-        let nobody = || Unserved::Nobody(to.clone());
+    ) -> Result<&'a mut Session<Stream>, RequestError> {
+        let nobody = || RequestError::Nobody(to.clone());
         let roster = self.dialer.roster().map_err(|_| nobody())?;
         let key = roster.by_name(to).and_then(|member| member.node).ok_or_else(nobody)?;
-        // Who was revoked, or is another one now, is not sent to.
+        // Nothing is sent to a member that was revoked or replaced.
         sessions.retain(|name, open| name != to || open.key == key);
         if !sessions.contains_key(to) {
             if sessions.len() >= SESSIONS {
-                return Err(Unserved::Many);
+                return Err(RequestError::Many);
             }
             let (mut session, key) = open(&self.trains, &self.dialer, to, true).await?;
             session.pay_by(Payer::new(self.trains.clone(), key, Arc::clone(&self.flows)));
@@ -202,24 +203,24 @@ impl Service {
         send: &SendTrain,
         sessions: &mut BTreeMap<Name, Open>,
         program: &OwnedWriteHalf,
-    ) -> Result<Report, Unserved> {
+    ) -> Result<Report, RequestError> {
         let (train, headers) = send.train()?;
         let session = self.session(&send.to, sessions).await?;
         let train = train.over(session.overhead());
         session.accept_busy(send.accept_busy);
         let after = Duration::from_micros(send.after_us.into());
         let at = session.announce(&train, after);
-        stays(program, after.saturating_sub(READY)).await?;
-        let sent = fly(session, send, (train, at), headers).await;
-        // What the hosts or the train forbid leaves the channel as it was.
+        wait_while_connected(program, after.saturating_sub(READY)).await?;
+        let sent = send_and_report(session, send, (train, at), headers).await;
+        // If the hosts or the train forbid it, the channel is still usable.
         if sent.as_ref().is_err_and(SessionError::is_end) {
             sessions.remove(&send.to);
         }
         Ok(sent?)
     }
 
-    /// Probes to a program until it leaves.
-    async fn pour(
+    /// Sends probes to a program until it disconnects.
+    async fn stream_probes(
         &self,
         wanted: &Wanted,
         read: &mut BufReader<OwnedReadHalf>,
@@ -235,7 +236,7 @@ impl Service {
                     Err(RecvError::Lagged(missed)) => Said::Missed(missed),
                     Err(RecvError::Closed) => return Ok(()),
                 },
-                // It has nothing more to ask: a word or the end is the end.
+                // The program has no more requests: a line or the end of the connection ends this.
                 _ = line(read) => return Ok(()),
             };
             say(write, &said).await?;
@@ -243,8 +244,11 @@ impl Service {
     }
 }
 
-/// Waits so long, while the program is there.
-async fn stays(program: &OwnedWriteHalf, after: Duration) -> Result<(), Unserved> {
+/// Waits this long, or until the program disconnects.
+async fn wait_while_connected(
+    program: &OwnedWriteHalf,
+    after: Duration,
+) -> Result<(), RequestError> {
     let until = Instant::now() + after;
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -253,12 +257,12 @@ async fn stays(program: &OwnedWriteHalf, after: Duration) -> Result<(), Unserved
             return Ok(());
         }
         if has_left(program) {
-            return Err(Unserved::Left);
+            return Err(RequestError::Left);
         }
     }
 }
 
-/// Whether its end is closed, and not only for what it says.
+/// Whether the program has closed the connection, and not only its writing side.
 fn has_left(program: &OwnedWriteHalf) -> bool {
     let stream: &UnixStream = program.as_ref();
     let mut asked = [PollFd::new(stream, PollFlags::empty())];
@@ -266,8 +270,8 @@ fn has_left(program: &OwnedWriteHalf) -> bool {
     found.is_ok() && asked[0].revents().contains(PollFlags::HUP)
 }
 
-/// A train, in its turn and paid for, and what came of it.
-async fn fly(
+/// Sends a train in its turn, charges it, and returns its report.
+async fn send_and_report(
     session: &mut Session<Stream>,
     send: &SendTrain,
     (train, at): (Train, Time),
@@ -285,13 +289,13 @@ async fn fly(
     Ok(Report::of(&train, &flight, carried, &doubts))
 }
 
-/// What comes of a question.
+/// What a request leads to.
 enum Answer {
     Say(Said),
-    Pour(Wanted),
+    Subscribe(Wanted),
 }
 
-/// The next line; `None` at the end.
+/// Reads the next line; `None` at the end.
 async fn line(from: &mut BufReader<OwnedReadHalf>) -> io::Result<Option<String>> {
     let mut line = String::new();
     let read = from.take(MAX_LINE).read_line(&mut line).await?;

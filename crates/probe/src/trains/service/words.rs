@@ -1,5 +1,5 @@
-//! What a program and the service say to each other: one JSON object a line (docs/probe-service.md). Both ends are written with
-//! these.
+//! The messages between a program and the service: one JSON object per line (docs/probe-service.md). Both ends use
+//! these types.
 
 use super::super::Came;
 use data_encoding::HEXLOWER_PERMISSIVE;
@@ -10,15 +10,15 @@ use thalweg_units::{Rate, Time};
 use thalweg_wire::{mesh::Name, probe::MAX_HEADER};
 use thiserror::Error;
 
-/// What a program asks.
+/// A program's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Asked {
-    /// What can be sent to a member.
+    /// Asks what can be sent to a member.
     Open(Open),
-    /// That a train is sent.
+    /// Sends a train.
     Send(SendTrain),
-    /// Probes that come from now on, as long as the connection lasts.
+    /// Subscribes to probes that arrive from now on, while the connection lasts.
     Receive(Receive),
 }
 
@@ -38,33 +38,33 @@ pub struct SendTrain {
     pub to: Name,
     /// The train's probes, in order.
     pub probes: Vec<Probes>,
-    /// Whether it goes although a host is too busy to time it.
+    /// Whether to send it although a host is too busy to time it.
     #[serde(default)]
     pub accept_busy: bool,
-    /// It goes so much later, µs: packets of the last milliseconds before wait to ride in it.
+    /// How much later to send it, µs: packets of the last milliseconds before wait to ride in it.
     #[serde(default)]
     pub after_us: u32,
-    /// Whether the report waits for what the member says of arrivals.
+    /// Whether the report waits for the arrivals that the member reports.
     #[serde(default = "yes")]
     pub await_arrivals: bool,
 }
 
-/// Some equal probes.
+/// A number of equal probes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Probes {
-    /// Bytes of each one's datagram.
+    /// The size of each datagram, bytes.
     pub size: u16,
-    /// From the one before, µs; a train's very first goes at once.
+    /// The gap after the previous probe, µs; ignored for the first probe of a train.
     #[serde(default)]
     pub gap_us: u64,
-    /// The program's own bytes in each, in hexadecimal digits.
+    /// The program's own bytes in each probe, hexadecimal.
     #[serde(default)]
     pub header: String,
-    /// Whether their padding may carry riders.
+    /// Whether the padding may carry riders.
     #[serde(default)]
     pub may_carry: bool,
-    /// How many.
+    /// The number of probes.
     #[serde(default = "one")]
     pub count: NonZeroU16,
 }
@@ -81,60 +81,60 @@ const fn one() -> NonZeroU16 {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Receive {
-    /// From this member alone.
+    /// Only probes from this member.
     pub from: Option<Name>,
-    /// Whose headers begin so, in hexadecimal digits.
+    /// Only probes whose headers begin with these bytes, hexadecimal.
     #[serde(default)]
     pub prefix: String,
 }
 
-/// What the service answers.
+/// An answer of the service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Said {
-    /// To [`Asked::Open`].
+    /// The answer to [`Asked::Open`].
     Opened(Opened),
-    /// To [`Asked::Send`].
+    /// The answer to [`Asked::Send`].
     Report(Box<Report>),
-    /// To [`Asked::Receive`], once; probes follow.
+    /// The answer to [`Asked::Receive`], once; probes follow.
     Receiving {},
-    /// One that came.
+    /// A received probe.
     Probe(Arrival),
-    /// So many came that this program did not take in time.
+    /// The number of probes that were dropped because this program reads too slowly.
     Missed(u64),
-    /// It does not.
+    /// The request failed.
     Error(String),
 }
 
 /// What can be sent to a member.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Opened {
-    /// The round trip, at the most.
+    /// An upper bound of the round trip, µs.
     pub rtt_us: u64,
-    /// The longest probe that passes.
+    /// The longest probe that passes, bytes.
     pub largest: u16,
-    /// What IP and UDP add to each probe, bytes.
+    /// IP and UDP header bytes per probe.
     pub overhead: u32,
-    /// The shortest gap, but none at all.
+    /// The shortest gap that this host keeps, µs; 0 is always possible.
     pub shortest_gap_us: f64,
-    /// Whether this host and the member's were calm when they were calibrated.
+    /// Whether this host and the member's were calm at their calibration.
     pub is_valid: bool,
-    /// What calibration found of this host, and of the member's.
+    /// The calibrations of this host and the member's.
     pub hosts: [Found; 2],
 }
 
-/// What calibration found of a host.
+/// The calibration of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
-    /// What sending a probe takes.
+    /// How long sending a probe takes.
     pub send_ns: u64,
-    /// What taking one takes.
+    /// How long receiving a probe takes.
     pub receive_ns: u64,
-    /// Half of all gaps were off by less, and 99 of 100.
+    /// The errors of gaps: half of all gaps were off by less than the first, 99 of 100 by less than the second.
     pub gap_error_ns: [u64; 2],
     /// The highest rate of the longest probes.
     pub honest_bps: u64,
-    /// Whether it was calm.
+    /// Whether the host was calm.
     pub is_valid: bool,
 }
 
@@ -163,12 +163,12 @@ impl From<Found> for Calibration {
     }
 }
 
-/// What is known of a train (§2.4).
+/// The report of a train (§2.4).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// When each probe left, by a clock of this host.
+    /// When each probe was sent, by a clock of this host.
     pub sent_ns: Vec<Option<u64>>,
-    /// When each came, by the member's wall clock.
+    /// When each probe arrived, by the member's wall clock.
     pub arrived_ns: Vec<Option<u64>>,
     /// (a) How long sending took.
     pub transmitted_us: u64,
@@ -180,49 +180,49 @@ pub struct Report {
     pub carriers: u64,
     /// (c) Riders' bytes in them.
     pub carried_bytes: u64,
-    /// Riders' bytes in each probe, what was repeated included.
+    /// Riders' bytes in each probe, repeats included.
     pub carried: Vec<u32>,
-    /// What the train cost, IP's and UDP's headers included.
+    /// The train's bytes, IP and UDP headers included.
     pub bytes: u64,
-    /// Datagrams, of anybody's, that the member's host dropped since that was last told.
+    /// Datagrams, of any session, that the member's host dropped since the last report.
     pub dropped: u64,
-    /// Whether nothing speaks against it.
+    /// Whether there is no doubt about the report.
     pub is_valid: bool,
-    /// What does.
+    /// The doubts.
     pub doubts: Vec<String>,
 }
 
-/// A probe that came.
+/// A received probe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrival {
-    /// From this member.
+    /// The member that sent it.
     pub from: Name,
-    /// Its train.
+    /// The number of its train.
     pub train: u32,
-    /// Its place in it.
+    /// Its index in the train.
     pub place: u16,
-    /// Bytes of its datagram.
+    /// The size of its datagram, bytes.
     pub size: u16,
-    /// The other program's bytes.
+    /// The sending program's bytes, hexadecimal.
     pub header: String,
-    /// When it left, by the sender's clock.
+    /// When it was sent, by the sender's clock.
     pub sent_ns: u64,
-    /// When it came, by this host's wall clock.
+    /// When it arrived, by this host's wall clock.
     pub arrived_ns: u64,
 }
 
-/// Why words make no sense.
+/// Why a request is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum WordsError {
-    /// Not hexadecimal digits.
+    /// A header is no hexadecimal number.
     #[error("`{0}` is not an even number of hexadecimal digits")]
     Hex(String),
-    /// More than members take.
+    /// A header is longer than members accept.
     #[error(
         "a header of {0} bytes: a probe's own are {MAX_HEADER} at most; longer probes have a larger `size`"
     )]
     Header(usize),
-    /// No train.
+    /// The probes are no valid train.
     #[error(transparent)]
     Train(#[from] TrainError),
 }
@@ -233,7 +233,7 @@ fn bytes(hex: &str) -> Result<Vec<u8>, WordsError> {
 }
 
 impl SendTrain {
-    /// The train, and its probes' headers.
+    /// The train, and the headers of its probes.
     ///
     /// # Errors
     /// [`WordsError`].
@@ -251,7 +251,7 @@ impl SendTrain {
                 probes.push(probe);
                 headers.push(own.clone());
             }
-            // Whoever asks for far too many is not given the memory for them.
+            // A request for far too many probes does not get the memory for them.
             if probes.len() > thalweg_measure::train::MAX_PROBES {
                 return Err(TrainError::Long(probes.len()).into());
             }
@@ -263,7 +263,7 @@ impl SendTrain {
     }
 }
 
-/// Whether a probe that came is one of those that are wanted.
+/// Selects the received probes that a program wants.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     from: Option<Name>,
@@ -271,7 +271,7 @@ pub struct Wanted {
 }
 
 impl Receive {
-    /// Which ones.
+    /// The selection.
     ///
     /// # Errors
     /// [`WordsError::Hex`].
@@ -281,7 +281,7 @@ impl Receive {
 }
 
 impl Wanted {
-    /// Whether this is one.
+    /// Whether this probe is selected.
     pub fn has(&self, came: &Came) -> bool {
         let is_from = self.from.as_ref().is_none_or(|from| *from == came.from);
         is_from && came.header.starts_with(&self.prefix)
@@ -303,7 +303,7 @@ impl From<&Came> for Arrival {
 }
 
 impl Report {
-    /// Of this flight.
+    /// Creates the report of this flight.
     pub fn of(train: &Train, flight: &Flight, carried: Vec<u32>, doubts: &[Doubt]) -> Self {
         let tally = flight.tally;
         Self {
@@ -322,7 +322,7 @@ impl Report {
         }
     }
 
-    /// As tools see it; doubts are but words here.
+    /// The flight as tools see it, without the doubts, which are only texts here.
     pub fn flight(&self) -> Flight {
         let tally = Tally {
             transmitted: Duration::from_micros(self.transmitted_us),
@@ -338,7 +338,8 @@ impl Report {
 }
 
 impl Opened {
-    /// Of what both hosts can do, with the longest probe and what is added to each.
+    /// Creates the answer from the calibrations of both hosts, the longest probe that passes, and the header bytes per
+    /// probe.
     pub fn of(rtt: Duration, (largest, overhead): (u16, u32), hosts: [Calibration; 2]) -> Self {
         Self {
             rtt_us: rtt.as_micros() as u64,
@@ -350,12 +351,12 @@ impl Opened {
         }
     }
 
-    /// The round trip.
+    /// An upper bound of the round trip.
     pub fn rtt(&self) -> Duration {
         Duration::from_micros(self.rtt_us)
     }
 
-    /// What calibration found of this host, and of the member's.
+    /// The calibrations of this host and the member's.
     pub fn calibrations(&self) -> [Calibration; 2] {
         self.hosts.map(Calibration::from)
     }
@@ -388,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_train_is_refused_with_the_reason() {
+    fn invalid_trains_are_refused_with_the_reason() {
         let said = |probes| train(probes).unwrap_err();
         assert!(said("[]").contains("at least one probe"));
         assert!(said(r#"[{"size": 100, "header": "abc"}]"#).contains("hexadecimal"));
@@ -404,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_gets_what_it_asked_for() {
+    fn a_program_gets_the_probes_that_it_selected() {
         let head = thalweg_wire::probe::ProbeHead { train: 1, place: 2, sent: 3 };
         let header = vec![0xca, 0xfe, 7];
         let came = Came { from: "nyc".parse().unwrap(), head, size: 99, header, at: 4 };
