@@ -599,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_succeeds_is_the_whole_object() {
+    fn any_success_status_to_a_plain_request_is_the_whole_object() {
         let html = ("content-type", "text/html; charset=utf-8");
         let identity = ("transfer-encoding", "identity");
         let (nine, part) = (("content-length", "9"), ("content-range", "bytes 0-8/9"));
@@ -663,7 +663,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_must_be_what_was_asked_of_the_same_object() {
+    fn a_segment_must_have_the_requested_range_and_version() {
         let pinned = resource(Some(Validator::Etag("\"1\"".into())), &[TAG]);
         let right = ("content-range", "bytes 10-19/1000");
         let check = |status, fields: &[(&str, &str)], by_hash| {

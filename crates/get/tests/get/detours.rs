@@ -107,7 +107,7 @@ async fn the_share_of_a_relay_that_dies_in_sampling_goes_to_the_others() {
 }
 
 #[tokio::test]
-async fn with_all_relays_down_the_direct_path_does_it() {
+async fn with_all_relays_down_the_direct_path_delivers_the_file() {
     let version = Version::new(1, LENGTH);
     let server = Server::honest(&version).await;
     let gone = Directed::start(server.address, End::Never).await.address;
@@ -259,7 +259,7 @@ async fn a_part_that_is_shorter_or_longer_than_stated_is_requested_again() {
 }
 
 #[tokio::test]
-async fn a_list_that_breaks_off_is_continued_where_it_was() {
+async fn a_list_that_breaks_off_is_continued_where_it_stopped() {
     // The first of three remainders arrives whole, and a part of the second, which is discarded: only the delimiter
     // after it would prove its length.
     let (slow, winner, trial) =

@@ -34,7 +34,7 @@ async fn a_relay_that_states_another_length_is_dropped_and_named() {
 }
 
 #[tokio::test]
-async fn tags_that_differ_between_paths_leave_one_path() {
+async fn if_tags_differ_between_paths_only_one_path_is_used() {
     let version = Version::new(1, LENGTH);
     let server = Server::honest(&version).await;
     let edge = Version { etag: Some("\"edge\"".into()), ..version.clone() };
@@ -217,7 +217,7 @@ async fn a_login_page_on_one_relay_is_dropped_and_named() {
 }
 
 #[tokio::test]
-async fn segments_that_are_not_what_was_asked_for_drop_the_path() {
+async fn segments_other_than_requested_drop_the_path() {
     let shift = |reply: &mut crate::server::Reply| reply.set("content-range", "bytes 5-14/2000000");
     let code = |reply: &mut crate::server::Reply| reply.set("content-encoding", "gzip");
     let whole = |reply: &mut crate::server::Reply| reply.whole(vec![7; LENGTH].into());
@@ -288,7 +288,7 @@ async fn a_server_that_always_contradicts_itself_is_asked_without_ranges() {
 }
 
 #[tokio::test]
-async fn a_file_that_changes_midway_is_begun_anew_once() {
+async fn a_file_that_changes_midway_causes_one_restart() {
     let (old, new) = (Version::new(1, LENGTH), Version::new(2, LENGTH + 100_000));
     // The answer breaks off; the rest is requested after the change.
     let server = Server::start(&old, |ask, reply| {
@@ -304,7 +304,7 @@ async fn a_file_that_changes_midway_is_begun_anew_once() {
 }
 
 #[tokio::test]
-async fn a_file_whose_conditions_never_hold_comes_in_one_piece() {
+async fn a_file_whose_conditions_never_hold_is_fetched_with_one_answer() {
     let version = Version::new(1, LENGTH);
     let server = Server::start(&version, |ask, reply| {
         if !ask.is_probe() && !ask.ranges.is_empty() {
@@ -403,7 +403,7 @@ async fn without_a_validator_one_answer_is_used() {
 }
 
 #[tokio::test]
-async fn without_a_validator_a_break_starts_over() {
+async fn without_a_validator_a_broken_answer_causes_a_restart() {
     let version = Version::new(1, LENGTH).without_validator();
     static BREAKS: AtomicUsize = AtomicUsize::new(0);
     let server = Server::start(&version, |ask, reply| {

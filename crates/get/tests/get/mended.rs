@@ -29,7 +29,7 @@ async fn scene(version: &Version) -> (Server, Server, Directed) {
 }
 
 #[tokio::test]
-async fn a_relay_that_alters_bytes_is_named_and_the_file_mended() {
+async fn a_relay_that_alters_bytes_is_named_and_the_file_is_repaired() {
     let version = Version::new(1, LENGTH);
     let (server, liar, relay) = scene(&version).await;
     // The server sends no more than the head until the relay has delivered some of its share.

@@ -630,12 +630,12 @@ async fn all_deliver(table: &[(&str, Answer)], digest: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_its_ranges_do_the_file_is_delivered() {
+async fn the_file_is_delivered_despite_faulty_ranges() {
     all_deliver(RANGES, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_its_versions_do_the_file_is_delivered() {
+async fn the_file_is_delivered_despite_unreliable_versions() {
     all_deliver(VERSIONS, false).await;
     all_deliver(VERSIONS, true).await;
 }

@@ -38,7 +38,7 @@ async fn the_server_names_the_file_and_never_leaves_the_directory() {
 }
 
 #[tokio::test]
-async fn hostile_names_stay_inside_and_visible() {
+async fn hostile_names_stay_inside_the_directory_and_visible() {
     let version = Version::new(1, 1000);
     for disposition in [
         "attachment; filename=\"..\"",
@@ -64,7 +64,7 @@ async fn hostile_names_stay_inside_and_visible() {
 }
 
 #[tokio::test]
-async fn what_is_there_is_not_replaced_by_a_name_that_the_server_chose() {
+async fn an_existing_file_is_not_replaced_under_a_name_that_the_server_chose() {
     let version = Version::new(1, 1000);
     let server = named(&version, "attachment; filename=a").await;
     let mut trial = Trial::new(&server, &[]);

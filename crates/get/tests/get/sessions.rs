@@ -80,7 +80,7 @@ async fn an_interrupted_download_is_resumed_where_it_stopped() {
 }
 
 #[tokio::test]
-async fn a_file_that_changed_between_two_sessions_is_begun_anew() {
+async fn a_file_that_changed_between_two_sessions_is_fetched_again() {
     let (old, new) = (Version::new(1, LENGTH), Version::new(2, LENGTH));
     let server = hangs_after(&old, 600_000).await;
     let mut trial = Trial::new(&server, &[]);
@@ -108,7 +108,7 @@ async fn bytes_altered_on_the_disk_are_fetched_again() {
 }
 
 #[tokio::test]
-async fn without_a_validator_the_next_session_starts_from_nothing() {
+async fn without_a_validator_the_next_session_starts_again() {
     let version = Version::new(1, LENGTH).without_validator();
     let holds = Arc::new(AtomicBool::new(true));
     let is_held = Arc::clone(&holds);

@@ -70,7 +70,7 @@ async fn a_server_that_is_busy_from_the_start_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_server_that_stays_busy_is_given_up_and_named() {
+async fn a_server_that_stays_busy_is_an_error_that_names_the_status() {
     let version = Version::new(1, LENGTH);
     let server = Server::start(&version, |ask, reply| {
         if !ask.is_probe() {
@@ -199,7 +199,7 @@ async fn signed(version: &Version, second: &'static str) -> Server {
 }
 
 #[tokio::test]
-async fn a_signed_url_that_expires_midway_is_asked_for_anew() {
+async fn a_signed_url_that_expires_midway_is_refreshed() {
     let version = Version::new(1, LENGTH);
     let server = signed(&version, "/second").await;
     let trial = Trial::new(&server, &[]).in_segments();
@@ -211,7 +211,7 @@ async fn a_signed_url_that_expires_midway_is_asked_for_anew() {
 }
 
 #[tokio::test]
-async fn a_signed_url_that_cannot_be_had_anew_keeps_what_is_there() {
+async fn if_a_signed_url_cannot_be_refreshed_the_received_bytes_are_kept() {
     let version = Version::new(1, LENGTH);
     let server = signed(&version, "/first").await;
     let trial = Trial::new(&server, &[]).in_segments();
@@ -221,7 +221,7 @@ async fn a_signed_url_that_cannot_be_had_anew_keeps_what_is_there() {
 }
 
 #[tokio::test]
-async fn a_new_url_that_leads_to_another_file_is_no_help() {
+async fn a_refreshed_url_that_leads_to_another_file_causes_a_restart() {
     let (version, other) = (Version::new(1, LENGTH), Version::new(2, LENGTH));
     let server = signed(&version, "/second").await;
     // By then it is another file, which does not change any more, so it is fetched whole.

@@ -28,7 +28,7 @@ async fn ignores_ranges(version: &Version, spoil: fn(&mut Reply)) -> Server {
 }
 
 #[tokio::test]
-async fn a_server_that_ignores_ranges_gives_one_stream_from_the_start() {
+async fn a_server_that_ignores_ranges_delivers_the_file_with_its_first_answer() {
     let version = Version::new(1, LENGTH);
     let server = ignores_ranges(&version, |_| {}).await;
     let relay = Directed::start(server.address, End::Never).await;
@@ -39,7 +39,7 @@ async fn a_server_that_ignores_ranges_gives_one_stream_from_the_start() {
 }
 
 #[tokio::test]
-async fn chunks_without_a_length_end_where_the_framing_says() {
+async fn chunks_without_a_length_end_at_the_last_chunk() {
     let version = Version::new(1, LENGTH);
     let server = ignores_ranges(&version, |reply| reply.unset("content-length")).await;
     Trial::new(&server, &[]).gets(&version).await;
@@ -129,7 +129,7 @@ async fn a_server_with_unknown_range_support_is_waited_for_as_long_as_one_withou
 }
 
 #[tokio::test]
-async fn streams_that_break_off_leave_no_file() {
+async fn answers_that_always_break_off_leave_no_file() {
     let version = Version::new(1, LENGTH);
     let with_length = |reply: &mut Reply| reply.after_bytes(500_000, Step::Cut);
     let chunked = |reply: &mut Reply| {
@@ -161,7 +161,7 @@ async fn an_answer_that_breaks_off_is_requested_again() {
 }
 
 #[tokio::test]
-async fn a_compressed_stream_is_saved_as_it_comes_and_said_to_be_so() {
+async fn a_compressed_answer_is_saved_as_received_and_reported() {
     let version = Version::new(1, LENGTH);
     let server = ignores_ranges(&version, |reply| reply.set("content-encoding", "gzip")).await;
     let trial = Trial::new(&server, &[]);
@@ -198,7 +198,7 @@ async fn raw(answer: &'static [u8]) -> String {
 }
 
 #[tokio::test]
-async fn an_answer_without_an_end_mark_ends_with_the_connection_unless_a_relay_may_have_cut_it() {
+async fn an_answer_without_an_end_mark_ends_with_the_connection_unless_it_was_relayed() {
     let url = raw(b"HTTP/1.0 200 OK\r\n\r\nhalf a fi").await;
     let trial = Trial::of(&url, &[]);
     assert_eq!(trial.run().await.unwrap().length.as_bytes(), 9);

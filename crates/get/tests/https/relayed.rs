@@ -34,7 +34,7 @@ async fn a_relay_sees_neither_the_request_nor_the_file() {
 }
 
 #[tokio::test]
-async fn a_relay_that_alters_a_byte_is_found_out_and_the_file_is_right() {
+async fn a_relay_that_alters_a_byte_is_detected_and_the_file_is_correct() {
     let authority = Authority::new();
     let tls = authority.server(&["localhost"], &["h2", "http/1.1"]);
     let server = Server::start(Some(tls), Site::File(file())).await;

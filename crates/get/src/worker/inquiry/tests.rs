@@ -42,7 +42,7 @@ fn is_plain(inquiry: &Inquiry, step: &Step) -> bool {
 }
 
 #[test]
-fn whatever_may_be_due_to_the_range_leads_to_one_plain_question() {
+fn an_error_that_the_range_may_have_caused_leads_to_one_plain_request() {
     let server = ServerTraits::default();
     for error in [
         status(400),
