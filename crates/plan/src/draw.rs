@@ -1,4 +1,4 @@
-//! Random draws, from the generator that the caller gives: for all who plan or simulate.
+//! Random draws from the caller's generator, for planning and simulation.
 
 use rand_core::Rng;
 
@@ -23,7 +23,7 @@ pub fn weighted(weights: &[f64], random: &mut (impl Rng + ?Sized)) -> Option<usi
         }
         left -= weight;
     }
-    // Rounding left a crumb.
+    // Rounding can leave a tiny rest.
     positive().next_back().map(|(at, _)| at)
 }
 

@@ -86,7 +86,7 @@ impl RemainingFlow {
             (Some(to), Some((slot, units))) if *to > host => (*slot, *units, true),
             (Some(_), _) => (ready, at_once, false),
             (None, Some((slot, units))) => (*slot, *units, true),
-            // A destination's own supply for another: it stays without a transfer.
+            // The supply of a host that is itself a destination: it stays without a transfer.
             (None, None) if at_once > 0 => (ready, at_once, false),
             (None, None) => return None,
         };
