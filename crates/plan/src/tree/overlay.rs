@@ -236,7 +236,8 @@ impl Overlay<'_> {
     ///
     /// # Errors
     ///
-    /// [`SeveralError::TooLarge`] beyond [`MOST_LEGS`](super::several::MOST_LEGS); [`SeveralError::Unsolved`] if the solver gives up.
+    /// [`SeveralError::TooLarge`] beyond [`MOST_LEGS`](super::several::MOST_LEGS); [`SeveralError::Unsolved`] if the
+    /// solver gives up.
     pub fn several(&self, keep: usize, tree: Option<&Tree>) -> Result<Several, SeveralError> {
         several::several(self, keep, tree)
     }
