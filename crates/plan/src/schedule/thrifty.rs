@@ -116,8 +116,9 @@ impl Thrifty {
             // The other direction of a measured leg tells less about two nodes than a new pair.
             let reverse_known =
                 |other: usize| usize::from(self.ledger.covers(known, pair_back(pair(other))));
-            let least =
-                |other: &usize| (if is_out { ins[*other] } else { outs[*other] }, reverse_known(*other));
+            let least = |other: &usize| {
+                (if is_out { ins[*other] } else { outs[*other] }, reverse_known(*other))
+            };
             free.min_by_key(least).map(pair)
         })
     }

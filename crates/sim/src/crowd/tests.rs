@@ -86,7 +86,8 @@ fn each_download_moves_the_whole_file() {
         ..SETTINGS
     };
     for relays in [vec![], vec![2], vec![2, 3]] {
-        let outcomes = run(&world(), &settings, &[programme(1, &[0, 0, 0])], &mut FixedRelays(relays));
+        let outcomes =
+            run(&world(), &settings, &[programme(1, &[0, 0, 0])], &mut FixedRelays(relays));
         for o in &outcomes {
             assert!((o.rate * (o.ended - o.began) - settings.size).abs() < 1e-6, "{o:?}");
         }

@@ -28,8 +28,12 @@ const GAIN: f64 = 0.25;
 /// The round trips that the coordinates predict, ms.
 pub(super) fn predicted(rtt: &Matrix, random: &mut Stream) -> Matrix {
     let n = rtt.nodes();
-    let begin =
-        |_| Coordinates { x: random::normal(random), y: random::normal(random), height: 1.0, error: 1.0 };
+    let begin = |_| Coordinates {
+        x: random::normal(random),
+        y: random::normal(random),
+        height: 1.0,
+        error: 1.0,
+    };
     let mut places: Vec<Coordinates> = (0..n).map(begin).collect();
     for _ in 0..ROUNDS {
         for node in 0..n {
