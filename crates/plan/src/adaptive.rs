@@ -32,8 +32,7 @@ pub enum Draw {
 pub struct Known {
     /// Its name.
     pub relay: String,
-    /// Its score: the oracle's, then the mean of itself and each new d_l(i,j).
-    /// From 0 to [`MOST_GAIN`].
+    /// Its score: the oracle's, then the mean of itself and each new d_l(i,j). From 0 to [`MOST_GAIN`].
     pub score: f64,
     /// The number of downloads in which it was tried.
     pub tried: u64,

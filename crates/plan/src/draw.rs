@@ -27,8 +27,7 @@ pub fn weighted(weights: &[f64], random: &mut (impl Rng + ?Sized)) -> Option<usi
     positive().next_back().map(|(at, _)| at)
 }
 
-/// The first `m` of the items in a uniformly random order (all, if there are no more): a
-/// partial Fisher–Yates shuffle.
+/// The first `m` of the items in a uniformly random order (all, if there are no more): a partial Fisher–Yates shuffle.
 pub fn distinct<T>(mut items: Vec<T>, m: usize, random: &mut (impl Rng + ?Sized)) -> Vec<T> {
     for at in 0..m.min(items.len()) {
         let other = at + below(items.len() - at, random);

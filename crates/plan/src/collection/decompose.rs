@@ -19,10 +19,9 @@ struct FoundPath {
     held: bool,
 }
 
-/// The paths of a flow, by the smallest index: "We start from a source host which has the
-/// smallest index number. Consider now all hosts that receive non-zero flows from it. Among
-/// those we then choose the one with the smallest index number … until the virtual
-/// destination is reached."
+/// The paths of a flow, by the smallest index: "We start from a source host which has the smallest index number.
+/// Consider now all hosts that receive non-zero flows from it. Among those we then choose the one with the smallest
+/// index number … until the virtual destination is reached."
 ///
 /// A host that holds its data back counts as receiving from itself. Of several vertices of one host, which the paper
 /// leaves open, the earliest is taken. Each path carries the least flow along it.

@@ -11,17 +11,15 @@ pub enum Direct {
     AllAtOnce,
     /// One host at a time, drawn from those left.
     OneByOne,
-    /// Spread-in-time-GT: at the beginning of each time slot of this length a group of this size is
-    /// drawn and begins, "regardless of whether the data transfers from the previous time slot
-    /// have completed".
+    /// Spread-in-time-GT: at the beginning of each time slot of this length a group of this size is drawn and begins,
+    /// "regardless of whether the data transfers from the previous time slot have completed".
     SpreadInTime {
         /// G, at least 1.
         group: usize,
         /// T.
         slot: Duration,
     },
-    /// Concurrent-G: always this many at a time; "as soon as one of these hosts completes", another
-    /// is drawn.
+    /// Concurrent-G: always this many at a time; "as soon as one of these hosts completes", another is drawn.
     Concurrent(usize),
 }
 

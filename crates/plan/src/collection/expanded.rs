@@ -3,8 +3,8 @@
 //! Host u has vertices u(0) … u(T), and D′ is the virtual destination behind all destinations. Edges:
 //!
 //! - u(i) → v(i+1) for each leg, t·c′(u,v) units, cost C₁ − C₂·c′(u,v);
-//! holdover u(0) → u(i) where u has data, cost i; there are none from u(i), i > 0, so that data under way is forwarded
-//! at once and not stored;
+//! - holdover u(0) → u(i) where u has data, cost i; there are none from u(i), i > 0, so that data under way is
+//!   forwarded at once and not stored;
 //! - D(i) → D′, cost 0.
 //!
 //! Differs where a problem asks for what the paper only names: data that becomes ready in slot r has a vertex of its

@@ -113,8 +113,7 @@ impl Problem {
     ///
     /// # Errors
     ///
-    /// [`ProblemError`] if a host is unknown, supplies and demands differ, or there are more
-    /// than 2⁵⁰ units.
+    /// [`ProblemError`] if a host is unknown, supplies and demands differ, or there are more than 2⁵⁰ units.
     pub fn new(
         hosts: u32,
         legs: &[Leg],

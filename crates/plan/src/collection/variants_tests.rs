@@ -225,7 +225,7 @@ fn a_set_without_capacity_is_refused_with_a_reason() {
     let shut = problem.clone().with_shared(&[(0, 1)], 0);
     assert_eq!(shut.fluid(), Err(PlanError::Shut));
     assert_eq!(shut.timetable(), Err(PlanError::Shut));
-    // Without data, the set is in nobody's way.
+    // Without data, the set does not matter.
     let idle = Problem::collect(&[0, 0], 1, &[leg(0, 1, 3)]).unwrap().with_shared(&[(0, 1)], 0);
     assert_eq!(idle.fluid().unwrap().slots, 0.0);
     assert_eq!(idle.timetable().unwrap().slots, 0);

@@ -25,8 +25,8 @@ const BAD: f64 = 0.1;
 ///
 /// 1. Each leg moves the model by a factor of 4 at most (Huber's M-estimator).
 /// 2. As a relay, a node counts for what remains when the leg that speaks best of it is left out, in either direction:
-///    one accomplice lifts nobody. k colluding nodes that measure only with each other lift the predictions for each by
-///    at most 100^((k−2)/8).
+///    one accomplice cannot lift it. k colluding nodes that measure only with each other lift the predictions for each
+///    by at most 100^((k−2)/8).
 /// 3. RTTs that a relay reports are no evidence for it. An RTT is what a leg's sender saw, and a predicted leg takes
 ///    the RTT of the reverse leg. So RTTs count for legs from a relay, not for legs to one.
 /// 4. The score is the least of the means that remain when the pairs of one node, as a source or as a sink, are left

@@ -129,8 +129,7 @@ impl Graph {
         Some(self.rate(i, l)?.min(self.rate(l, j)?))
     }
 
-    /// The relays with both legs from `i` to `j` measured, each with its
-    /// [`Graph::detour_rate`]; ascending. O(d).
+    /// The relays with both legs from `i` to `j` measured, each with its [`Graph::detour_rate`]; ascending. O(d).
     pub fn detours(&self, i: usize, j: usize) -> impl Iterator<Item = (usize, Rate)> {
         let rows = self.rates.row_out(i).zip(self.rates.row_in(j));
         rows.into_iter().flat_map(|(a, b)| a.shared(b)).map(|(l, a, b)| (l, a.min(b)))

@@ -167,11 +167,10 @@ impl Ranking {
     ///
     /// Downwards, a node that changes its claims about measured legs moves a relay's score by at most `most` times the
     /// node's share of the pairs, 2/(n−2) of them when all is measured. If more than a tenth of all nodes collude with
-    /// a relay,
-    /// 4. fails, and the bound is `most` times their share.
+    /// a relay, bound 4 fails, and the bound is `most` times their share.
     ///
     /// The reporter of a leg must be one of its ends; the caller ensures that. With fewer than four nodes, no node can
-    /// be left out, and only 1. and 2. hold. A relay of which one node knows all pairs has score 0.
+    /// be left out, and only bounds 1 and 2 hold. A relay of which one node knows all pairs has score 0.
     ///
     /// Time as [`Ranking::oblivious`].
     pub fn robust(graph: &Graph, most: f64, sole: impl Fn(usize, usize) -> Option<usize>) -> Self {

@@ -114,11 +114,10 @@ impl Thrifty {
             let pair = |other| if is_out { (node, other) } else { (other, node) };
             let free = others.filter(|other| self.ledger.is_free(known, pair(*other)));
             // The other direction of a measured leg tells less about two nodes than a new pair.
-            let reverse_known =
+            let reverse =
                 |other: usize| usize::from(self.ledger.covers(known, pair_back(pair(other))));
-            let least = |other: &usize| {
-                (if is_out { ins[*other] } else { outs[*other] }, reverse_known(*other))
-            };
+            let least =
+                |other: &usize| (if is_out { ins[*other] } else { outs[*other] }, reverse(*other));
             free.min_by_key(least).map(pair)
         })
     }

@@ -68,7 +68,8 @@ use thalweg_units::{PathId, Rate, Time};
 /// A further path is used only if it adds at least this part to the sum of those before: what it takes from other users
 /// must be worth it.
 const ADDS: f64 = 0.15;
-/// The same for a path with another link of this host's own, which takes from nobody: less is not worth a connection.
+/// The same for a path with another link of this host's own, which takes from no other user: less is not worth a
+/// connection.
 const OWN_ADDS: f64 = 0.02;
 /// The measured sum of several paths must be this many times the best one's rate alone.
 const BETTER: f64 = 1.05;

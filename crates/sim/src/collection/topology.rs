@@ -42,8 +42,7 @@ impl Topology {
         self.nodes
     }
 
-    /// A node's name: `a0` … `b3` are transit nodes, `a0s1n2` is the third node of the second
-    /// stub domain of `a0`.
+    /// A node's name: `a0` … `b3` are transit nodes, `a0s1n2` is the third node of the second stub domain of `a0`.
     pub fn name(&self, node: usize) -> String {
         let transit =
             |at: usize| format!("{}{}", if at < TRANSIT { "a" } else { "b" }, at % TRANSIT);
@@ -166,8 +165,7 @@ impl Topology {
         self.ends.iter().position(|link| *link == ends).map(|link| link as u32)
     }
 
-    /// A node of the stub domain that is the `which`-th (0 to 2) of a transit node; domain 0
-    /// is A, 1 is B.
+    /// A node of the stub domain that is the `which`-th (0 to 2) of a transit node; domain 0 is A, 1 is B.
     pub fn stub_node(&self, domain: usize, at: usize, which: usize, node: usize) -> usize {
         stub_members(transit(domain, at) * STUBS + which)[node % STUB_NODES]
     }

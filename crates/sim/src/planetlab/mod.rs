@@ -1,8 +1,7 @@
 //! A synthetic PlanetLab: 201 sites, their round trips, and TCP rates that drift over days.
 //!
 //! The rate from i to j is the least of what i's access sends, what j's access receives, and what the way between them
-//! gives to one TCP connection:
-//! `base · (RTT/100 ms)^−power · exp(out_i + in_j + pair_ij + drift(t))`.
+//! gives to one TCP connection: `base · (RTT/100 ms)^−power · exp(out_i + in_j + pair_ij + drift(t))`.
 //! docs/simulation.md states each parameter, the reason for its value, and the results.
 
 mod geography;

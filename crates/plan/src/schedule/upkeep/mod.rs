@@ -24,12 +24,11 @@ const LEAST_QUEUED: usize = 16;
 
 /// Repeats old measurements. Needs [`Known::age_s`], and asks for nothing without it.
 ///
-/// UKAIRO §2.1: "measurements for detour discovery have to be repeated roughly every 2 weeks".
-/// We model a rate's drift as one that forgets within the period (Ornstein and Uhlenbeck), so what measuring again can
-/// tell grows as `1 − e^(−2·age/period)`. This is multiplied by what the leg can change: the order of relays around the
-/// last of a client's candidates, and its own pair's choice between direct path and detour. A leg of mean value is due
-/// at three quarters of the period, as every leg is at the latest; one that matters three times as much is due at about
-/// a fifth.
+/// UKAIRO §2.1: "measurements for detour discovery have to be repeated roughly every 2 weeks". We model a rate's drift
+/// as one that forgets within the period (Ornstein and Uhlenbeck), so what measuring again can tell grows as `1 −
+/// e^(−2·age/period)`. This is multiplied by what the leg can change: the order of relays around the last of a client's
+/// candidates, and its own pair's choice between direct path and detour. A leg of mean value is due at three quarters
+/// of the period, as every leg is at the latest; one that matters three times as much is due at about a fifth.
 #[derive(Clone, Debug)]
 pub struct Upkeep {
     period_s: f64,
