@@ -51,15 +51,15 @@ impl MaxFlow {
     }
 
     fn put(&mut self, (from, to, capacity): (u32, u32, u64)) {
-        let there = self.free(from);
-        let back = self.free(to);
+        let there = self.take_slot(from);
+        let back = self.take_slot(to);
         (self.to[there], self.to[back]) = (to, from);
         (self.twin[there], self.twin[back]) = (back as u32, there as u32);
         self.room[there] = capacity;
         self.place.push(there as u32);
     }
 
-    fn free(&mut self, node: u32) -> usize {
+    fn take_slot(&mut self, node: u32) -> usize {
         let next = &mut self.next[node as usize];
         *next += 1;
         *next as usize - 1

@@ -33,7 +33,7 @@ pub struct Transfer {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum Stage {
     Waiting,
     Begun,
     Done,
@@ -46,7 +46,7 @@ enum State {
 pub struct Release {
     rule: Rule,
     transfers: Vec<Transfer>,
-    state: Vec<State>,
+    state: Vec<Stage>,
     /// The transfers that must be done before each one: its previous hop, and with [`Rule::Chain`] the previous parcel.
     after: Vec<[Option<usize>; 2]>,
     /// By step: the number of transfers, and how many of them are done.
@@ -84,7 +84,7 @@ impl Release {
             }
         }
         release.left = release.transfers.len();
-        release.state = vec![State::Waiting; release.left];
+        release.state = vec![Stage::Waiting; release.left];
         release.open();
         release
     }
@@ -98,17 +98,17 @@ impl Release {
     pub fn due(&mut self, now: Duration) -> Vec<usize> {
         let may = |index: &usize| self.may_begin(*index, now);
         let due: Vec<usize> = (0..self.transfers.len()).filter(may).collect();
-        due.iter().for_each(|index| self.state[*index] = State::Begun);
+        due.iter().for_each(|index| self.state[*index] = Stage::Begun);
         due
     }
 
     /// Records that a transfer is complete. Repeated and unknown indices are ignored.
     pub fn done(&mut self, transfer: usize) {
-        let Some(state) = self.state.get_mut(transfer).filter(|state| **state != State::Done)
+        let Some(state) = self.state.get_mut(transfer).filter(|state| **state != Stage::Done)
         else {
             return;
         };
-        *state = State::Done;
+        *state = Stage::Done;
         self.steps[self.transfers[transfer].slot as usize].1 += 1;
         self.left -= 1;
         self.open();
@@ -123,14 +123,14 @@ impl Release {
     pub fn wakes(&self, now: Duration) -> Option<Duration> {
         let Rule::Delay(slot) = self.rule else { return None };
         let first =
-            |index: &usize| self.state[*index] == State::Waiting && self.after[*index][0].is_none();
+            |index: &usize| self.state[*index] == Stage::Waiting && self.after[*index][0].is_none();
         let at = |index: usize| slot * self.transfers[index].slot;
         (0..self.transfers.len()).filter(first).map(at).filter(|at| *at > now).min()
     }
 
     fn may_begin(&self, index: usize, now: Duration) -> bool {
         let before = self.after[index].iter().flatten();
-        if self.state[index] != State::Waiting || before.into_iter().any(|b| !self.is_done(*b)) {
+        if self.state[index] != Stage::Waiting || before.into_iter().any(|b| !self.is_done(*b)) {
             return false;
         }
         match self.rule {
@@ -144,7 +144,7 @@ impl Release {
     }
 
     fn is_done(&self, index: usize) -> bool {
-        self.state[index] == State::Done
+        self.state[index] == Stage::Done
     }
 
     /// Opens each step whose previous step is complete enough.

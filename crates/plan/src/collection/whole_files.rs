@@ -127,14 +127,14 @@ impl<'a> Loads<'a> {
             let mut on: Vec<usize> =
                 (0..ways.len()).filter(|file| ways[*file].contains(&worst)).collect();
             on.sort_by_key(|file| files[*file].1);
-            if !on.into_iter().any(|file| self.moves(files[file], to, &mut ways[file])) {
+            if !on.into_iter().any(|file| self.try_move(files[file], to, &mut ways[file])) {
                 return;
             }
         }
     }
 
     /// Moves a file to the path on which it ends soonest, if the makespan falls. Returns whether it did.
-    fn moves(&mut self, (host, units): (u32, u64), to: u32, way: &mut Vec<usize>) -> bool {
+    fn try_move(&mut self, (host, units): (u32, u64), to: u32, way: &mut Vec<usize>) -> bool {
         let before = self.slots();
         way.iter().for_each(|arc| self.load[*arc] -= units);
         let found = self.rounding.soonest(host, to, |arc| self.takes(arc, units));

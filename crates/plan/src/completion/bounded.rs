@@ -44,7 +44,7 @@ pub fn bounded(graph: &Graph, rtt_s: Option<&dyn RttOf>) -> Ranking {
         return Ranking::from_scores((0..graph.nodes()).map(none).collect());
     }
     let relays = as_relays(&fitted, &legs, ridge);
-    let seen_back = rtt_s.map(Back);
+    let seen_back = rtt_s.map(ReverseRtt);
     let far = seen_back.as_ref().map(|back| back as &dyn RttOf);
     let model = Completion::of(graph, far, fitted);
     Ranking::from_scores(Sums::of(&model, &relays).scores(graph))
@@ -52,9 +52,9 @@ pub fn bounded(graph: &Graph, rtt_s: Option<&dyn RttOf>) -> Ranking {
 
 /// The RTT that the reverse leg's sender saw.
 #[derive(Debug)]
-struct Back<'a>(&'a dyn RttOf);
+struct ReverseRtt<'a>(&'a dyn RttOf);
 
-impl RttOf for Back<'_> {
+impl RttOf for ReverseRtt<'_> {
     fn rtt_s(&self, (i, j): (usize, usize)) -> Option<f64> {
         self.0.rtt_s((j, i))
     }
@@ -66,8 +66,8 @@ fn as_relays(fitted: &Fit, legs: &[Leg], ridge: f64) -> [Vec<f64>; 2] {
     let mut votes = [vec![LegVotes::default(); n], vec![LegVotes::default(); n]];
     for leg in legs {
         let rest = leg.y - fitted.slope * leg.x;
-        votes[0][leg.i].add(near(rest - fitted.into[leg.j], fitted.out[leg.i]));
-        votes[1][leg.j].add(near(rest - fitted.out[leg.i], fitted.into[leg.j]));
+        votes[0][leg.i].add(clamp_near(rest - fitted.into[leg.j], fitted.out[leg.i]));
+        votes[1][leg.j].add(clamp_near(rest - fitted.out[leg.i], fitted.into[leg.j]));
     }
     let [out, into] = votes;
     [(out, &fitted.out), (into, &fitted.into)].map(|(votes, factors)| {
@@ -84,7 +84,7 @@ fn bad(factors: &[f64]) -> f64 {
     sorted.get(at).copied().unwrap_or(0.0).min(0.0)
 }
 
-fn near(says: f64, of: f64) -> f64 {
+fn clamp_near(says: f64, of: f64) -> f64 {
     says.clamp(of - ODD, of + ODD)
 }
 
@@ -202,7 +202,7 @@ impl Completion<'_> {
 
     /// The rate from each relay to node `j`, bit/s.
     fn sent_by_relays(&self, j: usize, out: &[f64]) -> Vec<f64> {
-        let far = |l| self.far((l, j));
+        let far = |l| self.rtt_effect((l, j));
         let of = |(l, out): (usize, &f64)| (self.mean + out + self.into[j] + far(l)).exp();
         let mut all: Vec<f64> = out.iter().enumerate().map(of).collect();
         self.graph.ins(j).for_each(|(l, rate)| all[l] = rate.as_bps() as f64);

@@ -103,12 +103,12 @@ impl<'a> Completion<'a> {
     fn bps(&self, i: usize, j: usize) -> f64 {
         match self.graph.rate(i, j) {
             Some(rate) => rate.as_bps() as f64,
-            None => (self.mean + self.out[i] + self.into[j] + self.far((i, j))).exp(),
+            None => (self.mean + self.out[i] + self.into[j] + self.rtt_effect((i, j))).exp(),
         }
     }
 
     /// The effect of the RTT on ln rate; 0 if the RTT is unknown.
-    fn far(&self, pair: Pair) -> f64 {
+    fn rtt_effect(&self, pair: Pair) -> f64 {
         let far = self.rtt_s.and_then(|rtt| rtt.rtt_s(pair)).and_then(fit::ln_rtt);
         far.map_or(0.0, |far| self.slope * (far - self.middle))
     }

@@ -270,17 +270,17 @@ impl Dispatch {
         self.stuck = false;
         match (how, down) {
             (Ended::Measured(_), _) => self.failures.forgive(given.pair),
-            (Ended::Busy, _) => self.put_off(wanted, now),
+            (Ended::Busy, _) => self.postpone(wanted, now),
             (_, Some(node)) => {
                 self.rests.insert(node, now + self.limits.rest);
                 self.drop_excluded(now);
             }
-            _ => self.again(wanted, now),
+            _ => self.retry(wanted, now),
         }
         Some(given)
     }
 
-    fn again(&mut self, wanted: Wanted, now: Time) {
+    fn retry(&mut self, wanted: Wanted, now: Time) {
         let failed = self.failures.count(wanted.pair, now);
         let until = now + wait(failed);
         if failed > self.limits.retries {
@@ -290,7 +290,7 @@ impl Dispatch {
         }
     }
 
-    fn put_off(&mut self, wanted: Wanted, now: Time) {
+    fn postpone(&mut self, wanted: Wanted, now: Time) {
         let busy = wanted.busy.saturating_add(1);
         let not_before = now + busy_wait(busy);
         self.requeue(Wanted { busy, not_before, ..Wanted::new(wanted.pair) });

@@ -10,7 +10,7 @@ const SMALLEST_BLOCK: usize = 16;
 
 /// Whether an arc is in the tree, or empty or full outside of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ArcState {
     InTree,
     Empty,
     Full,
@@ -25,7 +25,7 @@ struct Simplex {
     capacity: Vec<u64>,
     cost: Vec<i64>,
     flow: Vec<u64>,
-    state: Vec<State>,
+    state: Vec<ArcState>,
     tree: Tree,
     /// The number of the problem's arcs. The artificial ones, which never enter again, come after.
     real: usize,
@@ -75,7 +75,7 @@ impl Simplex {
             cost: mixed().map(|arc| arc.cost).collect(),
             order,
             flow: vec![0; arcs.len()],
-            state: vec![State::Empty; arcs.len()],
+            state: vec![ArcState::Empty; arcs.len()],
             tree: Tree::new(nodes),
             real: arcs.len(),
             next: 0,
@@ -94,7 +94,7 @@ impl Simplex {
         self.capacity.push(u64::MAX);
         self.cost.push(dear);
         self.flow.push(supply.unsigned_abs());
-        self.state.push(State::InTree);
+        self.state.push(ArcState::InTree);
         self.tree.plant(node, root, arc, up, if up { -dear } else { dear });
     }
 
@@ -112,9 +112,9 @@ impl Simplex {
             let arc = self.next;
             self.next = if arc + 1 == self.real { 0 } else { arc + 1 };
             let gain = match self.state[arc] {
-                State::InTree => 0,
-                State::Empty => -self.reduced_cost(arc),
-                State::Full => self.reduced_cost(arc),
+                ArcState::InTree => 0,
+                ArcState::Empty => -self.reduced_cost(arc),
+                ArcState::Full => self.reduced_cost(arc),
             };
             if gain > most {
                 (best, most) = (Some(arc), gain);
@@ -127,14 +127,14 @@ impl Simplex {
     }
 
     fn pivot(&mut self, arc: usize) {
-        let fills = self.state[arc] == State::Empty;
+        let fills = self.state[arc] == ArcState::Empty;
         let (from, to) = (self.from[arc], self.to[arc]);
         let (start, end) = if fills { (from, to) } else { (to, from) };
         let join = self.tree.join(start, end);
         let blocking = self.blocking(arc, fills, (start, end), join);
         self.augment(arc, fills, (start, end), join, blocking.amount);
         if blocking.node == NONE {
-            self.state[arc] = if fills { State::Full } else { State::Empty };
+            self.state[arc] = if fills { ArcState::Full } else { ArcState::Empty };
         } else {
             self.exchange(arc, (start, end), &blocking);
         }
@@ -193,8 +193,9 @@ impl Simplex {
     /// Puts the entering arc into the tree in place of the leaving one.
     fn exchange(&mut self, arc: usize, ends: (u32, u32), blocking: &Blocking) {
         let leaving = self.tree.at(blocking.node).arc as usize;
-        self.state[leaving] = if self.flow[leaving] == 0 { State::Empty } else { State::Full };
-        self.state[arc] = State::InTree;
+        self.state[leaving] =
+            if self.flow[leaving] == 0 { ArcState::Empty } else { ArcState::Full };
+        self.state[arc] = ArcState::InTree;
         let (inside, outside) = if blocking.before { ends } else { (ends.1, ends.0) };
         let up = self.from[arc] == inside;
         let reduced = self.reduced_cost(arc);

@@ -46,7 +46,7 @@ impl Plan {
 
 impl Plan {
     /// The next legs other than those on which an order hinges.
-    fn rest(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Vec<Pair> {
+    fn other_legs(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Vec<Pair> {
         let pairs = self.first.next(known, random);
         if !pairs.is_empty() {
             return pairs;
@@ -55,7 +55,7 @@ impl Plan {
         if both.is_empty() { self.upkeep.next(known, random) } else { both }
     }
 
-    fn decide(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Vec<Pair> {
+    fn next_hinge(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Vec<Pair> {
         let pair = self.hinge.next(known, random);
         self.others = if pair.is_some() { 0 } else { self.others };
         pair.into_iter().collect()
@@ -65,14 +65,14 @@ impl Plan {
 impl Schedule for Plan {
     fn next(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Vec<Pair> {
         if self.others >= OTHERS {
-            let pairs = self.decide(known, random);
+            let pairs = self.next_hinge(known, random);
             if !pairs.is_empty() {
                 return pairs;
             }
         }
-        let pairs = self.rest(known, random);
+        let pairs = self.other_legs(known, random);
         if pairs.is_empty() {
-            return self.decide(known, random);
+            return self.next_hinge(known, random);
         }
         self.others = self.others.saturating_add(1);
         pairs

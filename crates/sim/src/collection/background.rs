@@ -43,7 +43,7 @@ pub struct OnOff {
 struct Source {
     ends: (usize, usize),
     links: Vec<u32>,
-    kind: Kind,
+    kind: SourceKind,
     running: Option<FlowId>,
     /// Mbit that its ended flows moved.
     moved: f64,
@@ -51,7 +51,7 @@ struct Source {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum SourceKind {
     Ftp,
     /// Rate while on, average times on and off, when it changes next.
     Stream {
@@ -102,8 +102,8 @@ impl Background {
     pub fn drawn(&self) -> Vec<Drawn> {
         let drawn = |source: &Source| {
             let stream = match source.kind {
-                Kind::Ftp => None,
-                Kind::Stream { rate, on, off, .. } => Some(OnOff { rate, on, off }),
+                SourceKind::Ftp => None,
+                SourceKind::Stream { rate, on, off, .. } => Some(OnOff { rate, on, off }),
             };
             Drawn { from: source.ends.0, to: source.ends.1, stream }
         };
@@ -123,8 +123,8 @@ impl Background {
     /// The next time at which a stream starts or pauses, s.
     pub fn changes(&self) -> f64 {
         let at = |source: &Source| match source.kind {
-            Kind::Ftp => f64::INFINITY,
-            Kind::Stream { changes, .. } => changes,
+            SourceKind::Ftp => f64::INFINITY,
+            SourceKind::Stream { changes, .. } => changes,
         };
         self.sources.iter().map(at).fold(f64::INFINITY, f64::min)
     }
@@ -133,7 +133,7 @@ impl Background {
     pub fn change(&mut self, engine: &mut Engine) {
         let now = engine.now();
         for source in &mut self.sources {
-            if let Kind::Stream { changes, .. } = source.kind
+            if let SourceKind::Stream { changes, .. } = source.kind
                 && changes <= now
             {
                 source.toggle(engine);
@@ -166,7 +166,7 @@ impl Background {
         for source in &mut self.sources {
             let Some(flow) = source.running.take() else { continue };
             let left = engine.stop(&[flow])[0];
-            if matches!(source.kind, Kind::Ftp) {
+            if matches!(source.kind, SourceKind::Ftp) {
                 moved += ENDLESS - left;
                 ftps += 1;
             }
@@ -175,7 +175,7 @@ impl Background {
     }
 }
 
-impl Kind {
+impl SourceKind {
     const fn limit(self) -> f64 {
         match self {
             Self::Ftp => f64::INFINITY,
@@ -194,19 +194,19 @@ impl Source {
         mut random: Stream,
     ) -> Self {
         let kind = if ftp {
-            Kind::Ftp
+            SourceKind::Ftp
         } else {
             let mut time = || SHORTEST + (LONGEST - SHORTEST) * random::unit(&mut random);
             let (on, off) = (time(), time());
             let mean = 5.0 * STREAMS / streams as f64;
             let rate = mean * (on + off) / on;
-            Kind::Stream { rate, on, off, changes: random::exponential(&mut random, on) }
+            SourceKind::Stream { rate, on, off, changes: random::exponential(&mut random, on) }
         };
         Self { ends, links, kind, running: None, moved: 0.0, random }
     }
 
     fn toggle(&mut self, engine: &mut Engine) {
-        let Kind::Stream { rate, on, off, changes } = &mut self.kind else { return };
+        let SourceKind::Stream { rate, on, off, changes } = &mut self.kind else { return };
         let mean = if let Some(flow) = self.running.take() {
             self.moved += ENDLESS - engine.stop(&[flow])[0];
             *off

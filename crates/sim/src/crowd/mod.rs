@@ -242,7 +242,7 @@ impl Crowd<'_> {
 
     fn begin(&mut self, programme: usize, paths: Vec<Path>) {
         let share = self.settings.size / paths.len() as f64;
-        let tries: Vec<Try> = paths.into_iter().map(|path| self.try_of(path, share)).collect();
+        let tries: Vec<Attempt> = paths.into_iter().map(|path| self.try_of(path, share)).collect();
         let download = self.downloads.len();
         for (path, each) in tries.iter().enumerate() {
             self.timers.push(Reverse((moment(each.first), Timer::First { download, path })));
@@ -257,10 +257,10 @@ impl Crowd<'_> {
         self.downloads.push(Download { programme, began, tries, chosen, over: false, sampled });
     }
 
-    fn try_of(&self, path: Path, share: f64) -> Try {
+    fn try_of(&self, path: Path, share: f64) -> Attempt {
         let factors = self.settings.noise.factors(self.world, path);
         let first = self.connected(path);
-        Try { path, factors, flow: None, first, left: share, share, until: None }
+        Attempt { path, factors, flow: None, first, left: share, share, until: None }
     }
 
     /// The time from which the bytes of a connection made now arrive at its full rate: the loss by slow start is taken
@@ -325,7 +325,7 @@ impl Crowd<'_> {
         self.halt(download);
         let now = self.engine.now();
         let here = &mut self.downloads[download];
-        let rate = |each: &Try| {
+        let rate = |each: &Attempt| {
             let took = each.until.unwrap_or(now) - here.began;
             if took > 0.0 { (each.share - each.left) / took } else { 0.0 }
         };
@@ -410,7 +410,7 @@ impl Noise {
 }
 
 /// One path of a download.
-struct Try {
+struct Attempt {
     path: Path,
     /// Factors on its rate: while it is sampled, and afterwards.
     factors: [f64; 2],
@@ -428,7 +428,7 @@ struct Try {
 struct Download {
     programme: usize,
     began: f64,
-    tries: Vec<Try>,
+    tries: Vec<Attempt>,
     /// The path that fetches the rest, once sampling is over.
     chosen: Option<usize>,
     over: bool,

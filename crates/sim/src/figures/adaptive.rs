@@ -47,12 +47,12 @@ struct Learner<'a> {
     client: usize,
     learning: Vec<usize>,
     tested: Vec<usize>,
-    state: State<'a>,
+    state: LearnerState<'a>,
     downloads: u64,
 }
 
 /// A client's list, and how the client uses it.
-struct State<'a> {
+struct LearnerState<'a> {
     adaptive: Adaptive,
     cast: &'a Cast,
     draw: Draw,
@@ -71,7 +71,7 @@ impl<'a> Learner<'a> {
         let mut adaptive = Adaptive::default();
         adaptive.follow(&list.collect::<Vec<_>>());
         let random = random::stream(seed, "learner", client as u64);
-        let state = State { adaptive, cast, draw, testing: false, learnt: false, random };
+        let state = LearnerState { adaptive, cast, draw, testing: false, learnt: false, random };
         let servers = &cast.others[CLIENTS.min(cast.others.len())..];
         let mut learning: Vec<usize> = servers.iter().take(SERVERS).copied().collect();
         let mut random = random::stream(seed, "tested servers", client as u64);
@@ -123,7 +123,7 @@ impl<'a> Learner<'a> {
     }
 }
 
-impl Choice for State<'_> {
+impl Choice for LearnerState<'_> {
     fn relays(&mut self, _: &Ask<'_>) -> Vec<usize> {
         let names: Vec<String> = if self.testing && self.learnt {
             self.adaptive.known().iter().take(CANDIDATES).map(|k| k.relay.clone()).collect()

@@ -12,7 +12,7 @@ const FOLLOWED: usize = 100;
 pub fn compute(input: &Input, seed: u64) -> Report {
     let mut report = Report::default();
     let nodes: Vec<usize> = (0..input.inside).collect();
-    let found = found(&input.planned, &nodes);
+    let found = best_detours(&input.planned, &nodes);
     benefit(input, &found, &mut report);
     latency(input, &found, &mut report);
     match &input.days {
@@ -29,7 +29,7 @@ struct BestDetour {
     best: Option<(usize, f64)>,
 }
 
-fn found(rates: &Matrix, nodes: &[usize]) -> Vec<BestDetour> {
+fn best_detours(rates: &Matrix, nodes: &[usize]) -> Vec<BestDetour> {
     let known = pairs(nodes).filter(|&(i, j)| rates.get(i, j).is_some());
     known.map(|(i, j)| BestDetour { i, j, best: best(rates, nodes, i, j) }).collect()
 }
@@ -69,7 +69,7 @@ fn longevity(mut days: PlanetLab, seed: u64, report: &mut Report) {
     let mut random = random::stream(seed, "followed", 0);
     let all = days.inside();
     let nodes = random::sample(&mut random, all, FOLLOWED.min(all));
-    let found = found(&days.measured(), &nodes);
+    let found = best_detours(&days.measured(), &nodes);
     for (after, name) in [(1, "1"), (14, "14"), (28, "28")] {
         days.advance(after - days.day());
         validity(&days.measured(), &found, name, report);

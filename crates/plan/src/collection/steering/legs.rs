@@ -124,7 +124,7 @@ impl Legs {
 
     /// What one more connection over this leg may get, bytes/s: the least over the leg and its sets of what is left, or
     /// of a fair share among the existing connections, whichever is more.
-    pub(super) fn room(&self, leg: Leg, used: &Used) -> f64 {
+    pub(super) fn room(&self, leg: Leg, used: &LegLoad) -> f64 {
         let own = share(self.rate(leg), used.load(leg), used.count(leg));
         let hosts = [2 * leg.1 as usize, 2 * leg.0 as usize + 1];
         let hosts = hosts.iter().filter_map(|host| self.hosts.get(*host));
@@ -148,14 +148,14 @@ fn load_of(set: &SharedSet, loads: &BTreeMap<Leg, f64>) -> f64 {
 
 /// The load that the open ways put on the legs.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Used {
+pub(super) struct LegLoad {
     /// Bytes/s by leg.
     pub(super) loads: BTreeMap<Leg, f64>,
     /// Connections by leg.
     pub(super) counts: BTreeMap<Leg, u32>,
 }
 
-impl Used {
+impl LegLoad {
     pub(super) fn put(&mut self, leg: Leg, rate: f64) {
         *self.loads.entry(leg).or_default() += rate;
         *self.counts.entry(leg).or_default() += 1;

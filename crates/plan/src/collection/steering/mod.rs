@@ -28,7 +28,7 @@ pub use open::{Opening, Way, WayId};
 
 use super::{Limits, Problem, RatedPath};
 use crate::Graph;
-use legs::{Leg, Legs, Used};
+use legs::{Leg, LegLoad, Legs};
 use open::Open;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -261,18 +261,18 @@ impl Steering {
         self.remaining[source as usize] > 0 && !self.lost[source as usize]
     }
 
-    fn of(&self, source: u32) -> impl Iterator<Item = &Open> {
+    fn open_of(&self, source: u32) -> impl Iterator<Item = &Open> {
         self.open.iter().filter(move |open| open.way.source == source)
     }
 
     /// The rate that a source gets now, bytes/s.
     fn rate(&self, source: u32) -> f64 {
-        self.of(source).map(Open::rate).sum()
+        self.open_of(source).map(Open::rate).sum()
     }
 
     fn opening(&self, open: &Open) -> Opening {
-        let all: f64 = self.of(open.way.source).map(Open::weight).sum();
-        let count = self.of(open.way.source).count() as f64;
+        let all: f64 = self.open_of(open.way.source).map(Open::weight).sum();
+        let count = self.open_of(open.way.source).count() as f64;
         let weight = if all > 0.0 { open.weight() / all } else { 1.0 / count };
         Opening { id: open.id, way: open.way.clone(), weight, expected: open.weight() }
     }
@@ -289,7 +289,7 @@ impl Steering {
             let ways = own.filter_map(|path| self.way(path));
             let ways: Vec<Way> = ways.take(self.settings.ways.max(1)).collect();
             ways.into_iter().for_each(|way| self.add(way, false));
-            if self.is_waiting(source) && self.of(source).next().is_none() {
+            if self.is_waiting(source) && self.open_of(source).next().is_none() {
                 self.add(Way { source, via: Vec::new() }, false);
             }
         }
@@ -381,7 +381,7 @@ impl Steering {
         let source = self.open[at].way.source;
         let carried = self.open[at].rate();
         self.learn_set(id, &before);
-        let siblings = || self.of(source).filter(|open| open.id != id);
+        let siblings = || self.open_of(source).filter(|open| open.id != id);
         let taken = |open: &Open| before.get(&open.id).map_or(0.0, |was| was - open.rate());
         let own = 1.0 - siblings().map(taken).sum::<f64>().max(0.0) / carried.max(1e-9);
         let forecast = self.forecast(None);
@@ -389,7 +389,7 @@ impl Steering {
             && forecast.ends[source as usize] >= LAST * forecast.last();
         let much = carried >= 0.03 * self.rate(source);
         let is_worth = much && own >= WORTH && (gain >= WORTH || late && gain >= -WORTH);
-        if is_worth || self.of(source).count() <= 1 {
+        if is_worth || self.open_of(source).count() <= 1 {
             return false;
         }
         self.close(id);
@@ -486,12 +486,12 @@ impl Steering {
 
     /// Tries one more way, or another in place of the slowest. Returns whether it did.
     fn widen(&mut self, source: u32) -> bool {
-        if self.of(source).any(|open| open.trial.is_some()) {
+        if self.open_of(source).any(|open| open.trial.is_some()) {
             return false;
         }
         let next = self.next_planned(source).or_else(|| self.best_untried(source));
         let Some((way, expected)) = next else { return false };
-        let count = self.of(source).count();
+        let count = self.open_of(source).count();
         if count < self.settings.ways.max(1) {
             if count > 0 && expected < LEAST * self.rate(source) {
                 return false;
@@ -510,7 +510,7 @@ impl Steering {
     fn narrow(&mut self, source: u32, last: f64) -> bool {
         let Some(slowest) = self.slowest(source) else { return false };
         let (id, is_settled) = (slowest.id, slowest.seen() >= self.settings.samples);
-        if self.of(source).count() < 2 || !is_settled {
+        if self.open_of(source).count() < 2 || !is_settled {
             return false;
         }
         let without = self.forecast(Some(id));
@@ -525,7 +525,7 @@ impl Steering {
     /// pause ends first.
     fn keep_reachable(&mut self) {
         for source in 0..self.remaining.len() as u32 {
-            if !self.is_waiting(source) || self.of(source).next().is_some() {
+            if !self.is_waiting(source) || self.open_of(source).next().is_some() {
                 continue;
             }
             let untried = self.best_untried(source).map(|(way, _)| way);
@@ -565,7 +565,7 @@ impl Steering {
         let own = self.planned.iter().filter(|(way, _)| way.source == source);
         let free = own.filter(|(way, _)| self.may_open(way));
         let (way, rate) = free.max_by(|a, b| a.1.total_cmp(b.1))?;
-        let is_full = self.of(source).count() >= self.settings.ways.max(1);
+        let is_full = self.open_of(source).count() >= self.settings.ways.max(1);
         let slowest = self.slowest(source).map_or(0.0, |open| open.rate());
         (!is_full || *rate > BETTER * slowest).then(|| (way.clone(), *rate))
     }
@@ -574,8 +574,8 @@ impl Steering {
 /// Chooses the way that a source tries next.
 impl Steering {
     /// The load that the open ways put on the legs.
-    fn used(&self) -> Used {
-        let mut used = Used::default();
+    fn used(&self) -> LegLoad {
+        let mut used = LegLoad::default();
         for open in &self.open {
             for leg in open.way.legs(self.destination) {
                 used.put(leg, open.weight());
@@ -589,7 +589,7 @@ impl Steering {
         self.expected_with(way, &self.used())
     }
 
-    fn expected_with(&self, way: &Way, used: &Used) -> f64 {
+    fn expected_with(&self, way: &Way, used: &LegLoad) -> f64 {
         let legs = way.legs(self.destination);
         legs.into_iter().map(|leg| self.legs.room(leg, used)).fold(f64::INFINITY, f64::min)
     }
@@ -613,13 +613,13 @@ impl Steering {
 
     /// Whether the way is neither open nor benched.
     fn may_open(&self, way: &Way) -> bool {
-        let is_open = self.of(way.source).any(|open| open.way == *way);
+        let is_open = self.open_of(way.source).any(|open| open.way == *way);
         !is_open && self.benched.get(way).is_none_or(|benched| benched.until <= self.ticks)
     }
 
     /// The way of a source that carries least.
     fn slowest(&self, source: u32) -> Option<&Open> {
-        self.of(source).min_by(|a, b| a.rate().total_cmp(&b.rate()))
+        self.open_of(source).min_by(|a, b| a.rate().total_cmp(&b.rate()))
     }
 }
 

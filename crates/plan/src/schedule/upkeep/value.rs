@@ -37,7 +37,7 @@ impl<'g> Values<'g> {
         let Some(leg) = self.graph.rate(i, j) else { return 0.0 };
         let mut scores = 0.0;
         for (l, detour) in self.graph.detours(i, j) {
-            scores += self.relevance[l] * moves(leg, detour);
+            scores += self.relevance[l] * sensitivity(leg, detour);
         }
         for (_, direct, second) in self.graph.shared_outs(i, j) {
             scores += self.relevance[j] * bottleneck(direct, leg, second);
@@ -60,7 +60,7 @@ impl<'g> Values<'g> {
 }
 
 /// ∂d/∂ln b for the direct path's rate b: 1 + d if the detour gains.
-fn moves(direct: Rate, detour: Rate) -> f64 {
+fn sensitivity(direct: Rate, detour: Rate) -> f64 {
     match gain(direct, detour).min(MOST_GAIN) {
         gain if gain > 0.0 => 1.0 + gain,
         _ => 0.0,
@@ -69,5 +69,5 @@ fn moves(direct: Rate, detour: Rate) -> f64 {
 
 /// The same for a detour's leg: only the slower one counts.
 fn bottleneck(direct: Rate, leg: Rate, other: Rate) -> f64 {
-    if leg <= other { moves(direct, leg) } else { 0.0 }
+    if leg <= other { sensitivity(direct, leg) } else { 0.0 }
 }

@@ -161,8 +161,10 @@ impl Growing<'_, '_> {
 
     fn augment(&mut self, node: usize) -> bool {
         let mut seen = BTreeSet::new();
-        let parent =
-            self.parents_of(node).into_iter().find(|p| self.free(node, *p, MOVES, &mut seen));
+        let parent = self
+            .parents_of(node)
+            .into_iter()
+            .find(|p| self.make_room_at(node, *p, MOVES, &mut seen));
         parent.inspect(|parent| self.hang(node, *parent)).is_some()
     }
 
@@ -175,7 +177,13 @@ impl Growing<'_, '_> {
     }
 
     /// Makes room for the node at that parent. Returns whether it did.
-    fn free(&mut self, node: usize, parent: usize, moves: u32, seen: &mut BTreeSet<usize>) -> bool {
+    fn make_room_at(
+        &mut self,
+        node: usize,
+        parent: usize,
+        moves: u32,
+        seen: &mut BTreeSet<usize>,
+    ) -> bool {
         let wants = self.aim.wants(node);
         if self.left[parent] >= wants {
             return true;
@@ -191,7 +199,7 @@ impl Growing<'_, '_> {
                 let elsewhere = other != parent && !self.tree.is_above(child, other);
                 // Moves in the recursion may have put `other` below the child.
                 if elsewhere
-                    && self.free(child, other, moves - 1, seen)
+                    && self.make_room_at(child, other, moves - 1, seen)
                     && !self.tree.is_above(child, other)
                     && self.tree.parent(child) == Some(parent)
                 {

@@ -39,13 +39,13 @@ impl<'a, 'b> Search<'a, 'b> {
     /// beyond.
     pub fn look_beyond(&mut self, tree: Tree) -> (Tree, Score) {
         let mut best = self.improve(tree);
-        while let Some(better) = self.beyond(&best) {
+        while let Some(better) = self.search_beyond(&best) {
             best = better;
         }
         best
     }
 
-    fn beyond(&mut self, best: &(Tree, Score)) -> Option<(Tree, Score)> {
+    fn search_beyond(&mut self, best: &(Tree, Score)) -> Option<(Tree, Score)> {
         for node in self.slowest_first(&best.0) {
             for parent in self.parents(node) {
                 if self.effort == 0 {

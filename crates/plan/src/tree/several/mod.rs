@@ -89,7 +89,7 @@ pub(super) fn several(
     keep: usize,
     tree: Option<&Tree>,
 ) -> Result<Several, SeveralError> {
-    let legs = kept(overlay, keep, tree);
+    let legs = kept_legs(overlay, keep, tree);
     if legs.len() > MOST_LEGS {
         return Err(SeveralError::TooLarge { legs: legs.len(), most: MOST_LEGS });
     }
@@ -107,12 +107,12 @@ pub(super) fn several(
 
 /// See [`Overlay::alone`].
 pub(super) fn alone(overlay: &Overlay<'_>) -> Vec<Rate> {
-    let legs = kept(overlay, usize::MAX, None);
+    let legs = kept_legs(overlay, usize::MAX, None);
     let flow = |node| Rate::from_bps(largest_flow(overlay, &legs, node) as u64);
     (0..overlay.nodes()).map(flow).collect()
 }
 
-fn kept(overlay: &Overlay<'_>, keep: usize, tree: Option<&Tree>) -> Vec<Leg> {
+fn kept_legs(overlay: &Overlay<'_>, keep: usize, tree: Option<&Tree>) -> Vec<Leg> {
     let mut legs = Vec::new();
     for to in (0..overlay.nodes()).filter(|node| overlay.takes_part(*node)) {
         let mut ins: Vec<(usize, f64)> = overlay.ins(to).collect();

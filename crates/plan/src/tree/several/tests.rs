@@ -58,7 +58,7 @@ fn with_limited_egress_only_it_is_mutualcast_s_rate() {
 
 /// The largest rate for all receivers, with a flow for each instead of cuts.
 fn level_by_flows(overlay: &Overlay<'_>) -> f64 {
-    let legs = kept(overlay, usize::MAX, None);
+    let legs = kept_legs(overlay, usize::MAX, None);
     let mut variables = ProblemVariables::new();
     let mut per_leg = |most: bool| -> Vec<_> {
         let within = |leg: &Leg| if most { leg.rate / 1e6 } else { f64::INFINITY };
