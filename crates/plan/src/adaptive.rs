@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The longest list: more relays than a client can try, and a bound on what it stores.
 pub const MOST_KNOWN: usize = 1_024;
 
-/// What every relay's weight gets in a draw, as a fraction of the mean score.
+/// The weight that every relay gets on top of its score in a draw, as a fraction of the mean score.
 ///
-/// Differs: UKAIRO draws in proportion to score alone. But a mean with a gain of 0 halves a
-/// score, and a relay that the oracle gave 0 would never be drawn, nor one that failed some
-/// times ever again. With this, each relay of n is drawn with a probability of at least
-/// `EXPLORE/(1 + EXPLORE)/n`, some 1/21 of a uniform draw's; if all scores are 0, uniformly.
+/// Differs from UKAIRO, which draws in proportion to score alone. There, the mean with a gain of 0 halves a score, so a
+/// relay to which the oracle gave 0 would never be drawn, nor one that failed several times. Here, each of n relays is
+/// drawn with a probability of at least `EXPLORE/(1 + EXPLORE)/n`, about 1/21 of a uniform draw's. If all scores are 0,
+/// the draw is uniform.
 pub const EXPLORE: f64 = 0.05;
 
 /// How the s candidates are taken from the list. The paper's text and its algorithm differ.
@@ -32,17 +32,16 @@ pub enum Draw {
 pub struct Known {
     /// Its name.
     pub relay: String,
-    /// Its score: the oracle's, then the mean of itself and each new d_l(i,j).
-    /// From 0 to [`MOST_GAIN`].
+    /// Its score: the oracle's, then the mean of itself and each new d_l(i,j). From 0 to [`MOST_GAIN`].
     pub score: f64,
-    /// How many downloads it was tried in.
+    /// The number of downloads in which it was tried.
     pub tried: u64,
 }
 
 /// The list L of one client and its test detour.
 ///
-/// It is read from files that others may have changed: scores out of range are clipped,
-/// doubles dropped, and a test detour that is not listed forgotten.
+/// It is read from files that others may have changed: scores out of range are clipped, duplicates are dropped, and a
+/// test detour that is not in the list is cleared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Stored")]
 pub struct Adaptive {
@@ -50,7 +49,7 @@ pub struct Adaptive {
     test: Option<String>,
 }
 
-/// An [`Adaptive`] as it was read.
+/// An [`Adaptive`] as read from a file, before it is validated.
 #[derive(Deserialize)]
 struct Stored {
     #[serde(default)]
@@ -68,9 +67,9 @@ impl From<Stored> for Adaptive {
 }
 
 impl Adaptive {
-    /// Takes the oracle's list over: new relays with their scores; those that it no longer
-    /// lists go; what was learnt of the others stays. Scores that were never tried are the
-    /// oracle's newest. Beyond [`MOST_KNOWN`] the lowest scores are left out.
+    /// Takes over the oracle's list. New relays get the oracle's scores, relays that it no longer lists are removed,
+    /// and what was learnt of the others stays. A relay that was never tried gets the oracle's newest score. Beyond
+    /// [`MOST_KNOWN`] relays, those with the lowest scores are left out.
     pub fn follow(&mut self, ranked: &[(String, f64)]) {
         let learnt = self.known.drain(..).filter(|k| k.tried > 0).map(|k| (k.relay.clone(), k));
         let mut learnt: BTreeMap<String, Known> = learnt.collect();
@@ -82,7 +81,7 @@ impl Adaptive {
         self.tidy();
     }
 
-    /// Restores what always holds.
+    /// Restores the invariants: no duplicates, valid scores in descending order, a bounded list, a listed test detour.
     fn tidy(&mut self) {
         let mut seen = BTreeSet::new();
         self.known.retain(|k| seen.insert(k.relay.clone()));
@@ -94,12 +93,12 @@ impl Adaptive {
         self.test = self.test.take().filter(|t| self.known.iter().any(|k| k.relay == *t));
     }
 
-    /// Line 5. Equal scores stay in the order that they had: the oracle's, at first.
+    /// Sorts by score (line 5). Ties keep their order, which at first is the oracle's.
     fn rank(&mut self) {
         self.known.sort_by(|a, b| b.score.total_cmp(&a.score));
     }
 
-    /// The list, the best first.
+    /// The list, the highest score first.
     pub fn known(&self) -> &[Known] {
         &self.known
     }
@@ -112,10 +111,9 @@ impl Adaptive {
     /// The candidates for a download: `s` relays and the test detour, all distinct, the test
     /// detour last; fewer if the list is shorter.
     ///
-    /// The test detour stays the same until it loses. With [`Draw::Proportional`] the others
-    /// are drawn without it. With [`Draw::Top`] one that has risen to the top s is taken
-    /// there, and another one is drawn to test: else a test detour that keeps winning would
-    /// end all exploration.
+    /// The test detour stays the same until it loses. With [`Draw::Proportional`] the others are drawn without it. With
+    /// [`Draw::Top`], a test detour that has risen into the top s counts as one of those, and another relay is drawn as
+    /// test detour: otherwise a test detour that keeps winning would end all exploration.
     pub fn candidates(
         &mut self,
         s: usize,
@@ -125,8 +123,8 @@ impl Adaptive {
         self.candidates_among(s, draw, |_| true, random)
     }
 
-    /// As [`Adaptive::candidates`], of the relays that are `usable` in this download: terms,
-    /// rules or a quarantine may forbid others. A test detour that is not usable is redrawn.
+    /// As [`Adaptive::candidates`], but only from the relays that are `usable` in this download: terms, rules or a
+    /// quarantine may forbid others. A test detour that is not usable is redrawn.
     pub fn candidates_among(
         &mut self,
         s: usize,
@@ -159,7 +157,7 @@ impl Adaptive {
         taken
     }
 
-    /// One that is not taken, with probability in proportion to score (and see [`EXPLORE`]).
+    /// Draws a relay that is not in `taken`, with probability in proportion to its score (and see [`EXPLORE`]).
     fn drawn(&self, taken: &[String], random: &mut (impl Rng + ?Sized)) -> Option<String> {
         let sum: f64 = self.known.iter().map(|k| k.score).sum();
         let least = match sum * EXPLORE / self.known.len() as f64 {
@@ -172,12 +170,12 @@ impl Adaptive {
         self.known.get(at).map(|k| k.relay.clone())
     }
 
-    /// What a download saw: each relay's gain `d_l(i,j)` over the direct path, from 0 up; 0 too
-    /// for one that failed. `score ← mean(score, gain)`, clipped at [`MOST_GAIN`]; relays that
-    /// are not listed and numbers that are none are passed over.
+    /// Updates the scores with the gains that a download measured: `d_l(i,j)` of each tried relay over the direct path,
+    /// from 0 up, and 0 for a relay that failed. `score ← mean(score, gain)`, clipped at [`MOST_GAIN`]. Relays that are
+    /// not listed and gains that are not numbers are ignored.
     ///
-    /// The test detour is redrawn in proportion to score if it did not beat the direct path
-    /// (lines 7–8): another one, if there is one.
+    /// If the test detour did not beat the direct path (lines 7–8), another relay is drawn in proportion to score; if
+    /// there is no other, it stays.
     pub fn learn(&mut self, gains: &[(String, f64)], random: &mut (impl Rng + ?Sized)) {
         let mut lost = false;
         for (relay, gain) in gains {
@@ -195,7 +193,7 @@ impl Adaptive {
     }
 }
 
-/// A score in its range; `None` if it is no number.
+/// Clamps a score to its range; `None` for NaN.
 fn valid(score: f64) -> Option<f64> {
     (!score.is_nan()).then(|| score.clamp(0.0, MOST_GAIN))
 }

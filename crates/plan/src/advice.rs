@@ -1,47 +1,46 @@
 //! Where one more relay would help most (ours; UKAIRO leaves open which hosts join).
 //!
-//! The model: a *relay like X* is a new relay that stands where node X stands now, and whose
-//! legs have X's measured rates. The detour by it from i to j is as fast as the slower of X's
-//! two legs (UKAIRO §2.1), and counts for what it adds to the best of the direct path and the
-//! detours that present relays give already. For a member that does not relay that is the
-//! gain of letting it. For one that does, a second one at its place adds room and no rate: there
-//! is told what the mesh has by it alone, and how many pairs depend on it.
+//! The model: a *relay like X* is a new relay at the place of node X, whose legs have X's measured rates. Its detour
+//! from i to j is as fast as the slower of X's two legs (UKAIRO §2.1). It counts for what it adds to the best of the
+//! direct path and the detours by present relays. For a member that does not relay, that is the gain of letting it
+//! relay. For a member that does, a second relay at its place would add capacity but no rate; for these, the advice
+//! says what the mesh gains by this relay alone, and how many pairs depend on it.
 //!
-//! What the model leaves out: rates are those measured with little load; a host elsewhere at
-//! the same provider has other paths; pairs that are not measured count as gaining nothing, so
-//! that gains are lower bounds; and all pairs count alike, whoever uses them.
+//! Limits of the model: rates are measured under little load; another host at the same provider has other paths; pairs
+//! that are not measured count as gaining nothing, so gains are lower bounds; and all pairs count alike, however much
+//! they are used.
 
 use crate::{Graph, ranking::MOST_GAIN};
 use std::collections::BTreeMap;
 use thalweg_units::Rate;
 
-/// What UKAIRO calls a detour worth having (§2.1): 20 % and 1 Mbit/s more.
+/// UKAIRO's definition of a detour worth having (§2.1): 20 % and 1 Mbit/s more than the direct path.
 pub const GOOD_GAIN: f64 = 0.2;
 /// See [`GOOD_GAIN`].
 pub const GOOD_MORE: Rate = Rate::from_bps(1_000_000);
 
-/// What a relay like one node would bring, or does.
+/// What a relay at the place of one node would bring, or what the relay there brings now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Site {
     /// The node's index.
     pub node: usize,
     /// Whether it relays now.
     pub is_relay: bool,
-    /// The mean over all measured pairs without an end here of what a relay like it adds to
-    /// the present best, a fraction of the direct rate from 0 up; 0 for relays.
+    /// The mean of what a relay like this node adds to the present best, as a fraction of the direct rate, from 0 up.
+    /// The mean is over all measured pairs without an end at this node. 0 for relays.
     pub adds: f64,
-    /// How many pairs it would give a good detour that have none.
+    /// The number of pairs without a good detour to which it would give one.
     pub helps: u64,
-    /// For relays: the mean over the same pairs of what would be lost without it; else 0.
+    /// For relays: the mean, over the same pairs, of what would be lost without this relay; otherwise 0.
     pub gives: f64,
-    /// For relays: how many pairs have their best detour, a good one, by it.
+    /// For relays: the number of pairs whose best detour goes by this relay and is good.
     pub carries: u64,
-    /// Of how many pairs (i,j) without an end here all three legs are measured.
+    /// The number of pairs (i,j) without an end at this node of which all three legs are measured.
     pub evidence: u64,
 }
 
 impl Site {
-    /// [`Site::adds`] or [`Site::gives`]: how much this place is worth to a relay.
+    /// [`Site::adds`] or [`Site::gives`]: the worth of a relay at this node.
     pub fn worth(&self) -> f64 {
         if self.is_relay { self.gives } else { self.adds }
     }
@@ -56,29 +55,29 @@ pub struct Poor {
     pub to: usize,
     /// The direct rate.
     pub direct: Rate,
-    /// The best detour by a present relay; `None`: none is measured.
+    /// The rate of the best detour by a present relay; `None` if none is measured.
     pub detour: Option<Rate>,
-    /// The node of which a relay would be the fastest good detour, and that detour's rate.
+    /// The node that would give the fastest good detour if it relayed, and that detour's rate.
     pub cure: Option<(usize, Rate)>,
 }
 
-/// All of it.
+/// The advice for a whole mesh.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Advice {
-    /// The measured pairs.
+    /// The number of measured pairs.
     pub pairs: u64,
-    /// Of these, with a good detour by a present relay.
+    /// The number of measured pairs with a good detour by a present relay.
     pub good: u64,
-    /// The mean over the pairs of what the best present detour gains.
+    /// The mean gain of the best present detour over the measured pairs.
     pub gain: f64,
-    /// All nodes: those that do not relay first, by what they would add, then the relays by
-    /// what they give; among equals the lowest index.
+    /// All nodes. Nodes that do not relay come first, sorted by what they would add, then the relays, sorted by what
+    /// they give. Ties go to the lower index.
     pub sites: Vec<Site>,
     /// Pairs without a good detour, the slowest direct path first.
     pub poor: Vec<Poor>,
 }
 
-/// Places with something in common, e.g. a tag.
+/// Nodes that have something in common, e.g. a tag.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Neighbourhood {
     /// What they have in common.
@@ -89,10 +88,10 @@ pub struct Neighbourhood {
     pub worth: f64,
 }
 
-/// Judges every node as a place for a relay, by what is measured.
+/// Judges every node as a place for a relay, from measured rates.
 ///
-/// `is_relay(l)` says who relays now. At most `most` poor pairs are listed. O(Σ d) over all
-/// measured pairs for d legs at a node: in a full mesh n³.
+/// `is_relay(l)` says whether node l relays now. At most `most` poor pairs are listed. O(Σ d) over all measured pairs
+/// for d legs at a node: n³ in a full mesh.
 pub fn advise(graph: &Graph, is_relay: impl Fn(usize) -> bool, most: usize) -> Advice {
     let mut tally = Tally::new(graph.nodes());
     let mut poor = Vec::new();
@@ -106,8 +105,8 @@ pub fn advise(graph: &Graph, is_relay: impl Fn(usize) -> bool, most: usize) -> A
     tally.advice(&is_relay, poor)
 }
 
-/// The means of what places with the same tag are worth, the most first; `tags` are node
-/// indices by tag. A tag of a single node says no more than the node, and is left out.
+/// The mean worth of the nodes of each tag, the highest first; `tags` are node indices by tag. A tag of a single node
+/// says no more than the node and is left out.
 pub fn neighbourhoods(advice: &Advice, tags: &BTreeMap<String, Vec<usize>>) -> Vec<Neighbourhood> {
     let worth: BTreeMap<usize, f64> = advice.sites.iter().map(|s| (s.node, s.worth())).collect();
     let mean = |nodes: &[usize]| {
@@ -153,12 +152,12 @@ impl Pair {
         pair
     }
 
-    /// What a client gets now: the better of the direct path and the best detour.
+    /// The rate that a client gets now: the better of the direct path and the best detour.
     fn now(&self) -> Rate {
         self.best.map_or(self.direct, |(_, rate)| rate.max(self.direct))
     }
 
-    /// How much more that is than the direct path, as a fraction of it.
+    /// The gain of `rate` over the direct path, as a fraction of the direct rate, at most [`MOST_GAIN`].
     fn gain(&self, rate: Rate) -> f64 {
         crate::graph::gain(self.direct, rate).min(MOST_GAIN)
     }
@@ -181,12 +180,12 @@ impl Pair {
     }
 }
 
-/// Sums for each node.
+/// Running sums over all pairs and for each node.
 struct Tally {
     pairs: u64,
     good: u64,
     gain: f64,
-    /// Measured pairs with an end at the node.
+    /// The number of measured pairs with an end at the node.
     own: Vec<u64>,
     sites: Vec<Site>,
 }
@@ -257,27 +256,27 @@ mod tests {
         Graph::from_matrix(&rows)
     }
 
-    /// 0 and 1 are far from each other; 2 relays poorly, 3 would relay well.
+    /// The path between 0 and 1 is slow; 2 is a poor relay, 3 would be a good one.
     fn mesh() -> Graph {
         graph(&[&[0, 10, 12, 40], &[10, 0, 12, 40], &[12, 12, 0, 12], &[40, 40, 12, 0]])
     }
 
     #[test]
-    fn a_member_that_would_give_the_best_detour_is_named_first_with_what_it_adds() {
+    fn the_member_with_the_best_detour_comes_first_with_its_gain() {
         let advice = advise(&mesh(), |l| l == 2, 8);
         assert_eq!((advice.pairs, advice.good), (12, 2));
         let site = advice.sites[0];
-        // 0→1 and 1→0 from 12 to 40 by it, of six pairs without an end at it.
+        // Node 3 raises 0→1 and 1→0 from 12 to 40, of six pairs without an end at it.
         assert_eq!((site.node, site.is_relay, site.evidence), (3, false, 6));
         assert!((site.adds - 2.0 * 2.8 / 6.0).abs() < 1e-9, "{site:?}");
         let relay = advice.sites.iter().find(|s| s.node == 2).unwrap();
-        // The same pairs from 10 to 12 by it.
+        // Relay 2 raises the same pairs from 10 to 12.
         assert!((relay.gives - 2.0 * 0.2 / 6.0).abs() < 1e-9, "{relay:?}");
         assert_eq!((relay.carries, relay.adds), (2, 0.0));
     }
 
     #[test]
-    fn pairs_without_a_good_detour_are_listed_with_what_would_cure_them() {
+    fn pairs_without_a_good_detour_are_listed_with_their_cure() {
         let advice = advise(&mesh(), |_| false, 1);
         let poor = advice.poor[0];
         let cure = Some((3, Rate::from_mbps(40.0)));
@@ -287,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbourhoods_are_told_by_the_mean_of_their_places() {
+    fn neighbourhoods_are_sorted_by_mean_worth() {
         let advice = advise(&mesh(), |l| l == 2, 8);
         let tags = [("near", vec![2, 3]), ("far", vec![0, 1]), ("one", vec![3])];
         let tags = tags.map(|(name, nodes)| (name.to_owned(), nodes)).into();
@@ -297,16 +296,16 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_is_no_advice() {
+    fn without_measurements_there_is_no_advice() {
         let advice = advise(&Graph::new(3), |_| true, 8);
         assert_eq!((advice.pairs, advice.gain, advice.poor.len()), (0, 0.0, 0));
         assert!(advice.sites.iter().all(|s| s.worth() == 0.0));
     }
 
     proptest! {
-        /// What a place adds is what the mesh gains once it relays: computed anew.
+        /// What a node is said to add equals what the mesh gains once it relays, computed anew.
         #[test]
-        fn what_is_promised_comes_true(
+        fn the_predicted_gain_equals_the_gain_once_the_node_relays(
             rates in prop::collection::vec(0u64..50, 36), relays in any::<u8>(), new in 0usize..6
         ) {
             let rows: Vec<&[u64]> = rates.chunks(6).collect();

@@ -1,4 +1,4 @@
-//! Random draws, from the generator that the caller gives: for all who plan or simulate.
+//! Random draws from the caller's generator, for planning and simulation.
 
 use rand_core::Rng;
 
@@ -23,12 +23,11 @@ pub fn weighted(weights: &[f64], random: &mut (impl Rng + ?Sized)) -> Option<usi
         }
         left -= weight;
     }
-    // Rounding left a crumb.
+    // Rounding can leave a tiny rest.
     positive().next_back().map(|(at, _)| at)
 }
 
-/// The first `m` of the items in a uniformly random order (all, if there are no more): a
-/// partial Fisher–Yates shuffle.
+/// The first `m` of the items in a uniformly random order (all, if there are no more): a partial Fisher–Yates shuffle.
 pub fn distinct<T>(mut items: Vec<T>, m: usize, random: &mut (impl Rng + ?Sized)) -> Vec<T> {
     for at in 0..m.min(items.len()) {
         let other = at + below(items.len() - at, random);

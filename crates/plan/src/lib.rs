@@ -1,6 +1,6 @@
 //! Plans from estimates (pure): paths, relays, flows, trees, and what to measure next.
 //!
-//! In go estimates of legs, events of transfers, and the time; out come actions and plans.
+//! Input: estimates of legs, events of transfers, and the time. Output: actions and plans.
 //!
 //! ```text
 //! estimates ─► Graph ─┬─► ranking, completion, assignment ─► relays that a client is offered
@@ -12,8 +12,8 @@
 //! events of a path ─► selection ─► which range of an object comes by which path
 //! ```
 //!
-//! The drawing shows the modules. None of them reads a clock or draws from a global generator: time
-//! and random numbers are arguments.
+//! The drawing shows the main modules. None of them reads a clock or draws from a global generator: time and random
+//! numbers are arguments.
 
 pub mod adaptive;
 pub mod advice;

@@ -1,19 +1,21 @@
-//! The largest flow between two nodes, and the smallest cut.
+//! The maximum flow between two nodes, and the minimum cut.
 //!
-//! Source: Dinic's blocking flows in level graphs (Ahuja, Magnanti, Orlin, *Network Flows*
-//! (1993) §7.5). In a time-expanded graph there are as many phases as path lengths, few.
+//! Source: Dinic's blocking flows in level graphs (Ahuja, Magnanti, Orlin, *Network Flows* (1993) §7.5). In a
+//! time-expanded graph there are as many phases as different path lengths, which are few.
 
 /// A directed network with capacities, and the flow found in it so far.
 #[derive(Clone, Debug)]
 pub struct MaxFlow {
-    /// Where each node's arcs begin in the arrays below; one more at the end.
+    /// The position of each node's first arc in the arrays below, and the end of the last one's.
     first: Vec<u32>,
     to: Vec<u32>,
-    /// The same arc seen from its other end.
+    /// The same arc as seen from its other end.
     twin: Vec<u32>,
+    /// Residual capacity.
     room: Vec<u64>,
-    /// Where each given arc is, in the order given.
+    /// The position of each given arc, in the order given.
     place: Vec<u32>,
+    /// Distance from the source over arcs with room, or `UNSEEN`.
     level: Vec<u32>,
     /// The next arc of each node to try.
     next: Vec<u32>,
@@ -22,7 +24,7 @@ pub struct MaxFlow {
 const UNSEEN: u32 = u32::MAX;
 
 impl MaxFlow {
-    /// A network of `nodes` nodes and arcs (from, to, capacity), without flow.
+    /// Creates a network of `nodes` nodes and arcs (from, to, capacity), without flow.
     ///
     /// O(nodes + arcs) time; 40 bytes an arc. Ends are below `nodes`.
     pub fn new(nodes: usize, arcs: &[(u32, u32, u64)]) -> Self {
@@ -49,21 +51,21 @@ impl MaxFlow {
     }
 
     fn put(&mut self, (from, to, capacity): (u32, u32, u64)) {
-        let there = self.free(from);
-        let back = self.free(to);
+        let there = self.take_slot(from);
+        let back = self.take_slot(to);
         (self.to[there], self.to[back]) = (to, from);
         (self.twin[there], self.twin[back]) = (back as u32, there as u32);
         self.room[there] = capacity;
         self.place.push(there as u32);
     }
 
-    fn free(&mut self, node: u32) -> usize {
+    fn take_slot(&mut self, node: u32) -> usize {
         let next = &mut self.next[node as usize];
         *next += 1;
         *next as usize - 1
     }
 
-    /// Sends as much more as possible from `source` to `sink`; how much.
+    /// Sends as much more as possible from `source` to `sink`. Returns how much.
     pub fn run(&mut self, source: u32, sink: u32) -> u64 {
         let mut sent = 0;
         while source != sink && self.levels(source, sink) {
@@ -76,21 +78,21 @@ impl MaxFlow {
 
     /// The units on the arc that was given at this position.
     pub fn on(&self, arc: usize) -> u64 {
-        // What the arc carries is the room of the way back.
+        // The flow on an arc is the room of its twin.
         self.room[self.twin[self.place[arc] as usize] as usize]
     }
 
-    /// Makes room for `more` units on the arc that was given at this position.
+    /// Raises the capacity of the arc that was given at this position by `more` units.
     pub fn widen(&mut self, arc: usize, more: u64) {
         self.room[self.place[arc] as usize] += more;
     }
 
-    /// The source's side of the smallest cut, after [`run`](Self::run).
+    /// Whether a node is on the source's side of the minimum cut, after [`run`](Self::run).
     pub fn near_source(&self, node: u32) -> bool {
         self.level[node as usize] != UNSEEN
     }
 
-    /// Distances from the source by arcs with room; is the sink in reach?
+    /// Computes distances from the source over arcs with room. Returns whether the sink is in reach.
     fn levels(&mut self, source: u32, sink: u32) -> bool {
         self.level.fill(UNSEEN);
         self.level[source as usize] = 0;
@@ -113,7 +115,7 @@ impl MaxFlow {
         self.first[node as usize] as usize..self.first[node as usize + 1] as usize
     }
 
-    /// Advances along levels, pushes at the sink, retreats from dead ends.
+    /// Finds a blocking flow: advances along levels, pushes at the sink, retreats from dead ends.
     fn blocking_flow(&mut self, source: u32, sink: u32) -> u64 {
         let (mut sent, mut way) = (0, Vec::new());
         let mut at = source;
@@ -133,7 +135,7 @@ impl MaxFlow {
         }
     }
 
-    /// The node's next arc with room that leads one level on.
+    /// The node's next arc with room that leads to the next level.
     fn advance(&mut self, node: u32) -> Option<usize> {
         let end = self.first[node as usize + 1];
         while self.next[node as usize] < end {
@@ -156,7 +158,7 @@ impl MaxFlow {
         amount
     }
 
-    /// Shortens the way to before its first full arc; the node it ends at then.
+    /// Shortens the way to before its first full arc. Returns the node where it then ends.
     fn back_to_room(&mut self, way: &mut Vec<usize>) -> u32 {
         let full = way.iter().position(|arc| self.room[*arc] == 0).unwrap_or(0);
         let at = self.to[self.twin[way[full]] as usize];
@@ -170,7 +172,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// All cuts of a small network: the smallest is the largest flow.
+    /// The minimum over all cuts of a small network, which is its maximum flow.
     fn smallest_cut(nodes: u32, arcs: &[(u32, u32, u64)]) -> u64 {
         let cut = |side: u32| {
             let crosses =
@@ -183,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_flow_is_as_large_as_the_smallest_cut(
+        fn the_flow_equals_the_minimum_cut(
             arcs in prop::collection::vec((0_u32..6, 0_u32..6, 0_u64..9), 0..25),
         ) {
             let mut flow = MaxFlow::new(6, &arcs);
@@ -197,7 +199,7 @@ mod tests {
         }
 
         #[test]
-        fn widened_it_goes_on_from_where_it_was(
+        fn a_widened_network_continues_from_its_flow(
             arcs in prop::collection::vec((0_u32..5, 0_u32..5, 1_u64..9), 1..20), more in 1_u64..9,
         ) {
             let mut flow = MaxFlow::new(5, &arcs);

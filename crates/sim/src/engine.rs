@@ -1,8 +1,7 @@
-//! Flows that begin and end on shared links, event by event.
+//! Flows that start and end on shared links, event by event.
 //!
-//! Between events rates are constant: those of [`fair::shares`]. A flow
-//! that comes or goes changes only flows that it shares a link with, directly or over
-//! others; only those are computed anew.
+//! Between events rates are constant: those of [`fair::shares`]. A flow that starts or ends changes only the flows with
+//! which it shares a link, directly or through others; only those are computed anew.
 
 use crate::fair::{self, Demand};
 use std::{
@@ -10,21 +9,21 @@ use std::{
     collections::{BTreeMap, BinaryHeap},
 };
 
-/// A flow's name; not used again.
+/// A flow's id; it is not used again.
 pub type FlowId = u64;
 
-/// What a flow asks for.
+/// What a flow demands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
     /// The links it uses, each once.
     pub links: Vec<u32>,
     /// The most it takes, Mbit/s.
     pub limit: f64,
-    /// How much it moves, Mbit.
+    /// Its size, Mbit.
     pub size: f64,
 }
 
-/// A moment, s; finite or infinite, never NaN.
+/// A time, s; finite or infinite, never NaN.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Moment(f64);
 
@@ -50,13 +49,13 @@ struct Running {
     left: f64,
     since: f64,
     rate: f64,
-    /// Events of an earlier rate are void.
+    /// Events with an older version are void.
     version: u64,
 }
 
 impl Running {
     fn left_at(&self, now: f64) -> f64 {
-        // Not `rate · 0`, which of an infinite rate is no number.
+        // Not `rate · 0`, which is NaN for an infinite rate.
         if now <= self.since {
             self.left
         } else {
@@ -78,7 +77,7 @@ pub struct Engine {
     slots: Vec<Option<Running>>,
     slot_of: BTreeMap<FlowId, u32>,
     free: Vec<u32>,
-    /// Ends, some void; each with slot and version.
+    /// End events, some of them void; each with slot and version.
     ends: BinaryHeap<Reverse<(Moment, FlowId, u32, u64)>>,
     now: f64,
     next: FlowId,
@@ -87,7 +86,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Idle links of these capacities, Mbit/s, at time 0.
+    /// Creates idle links of these capacities, Mbit/s, at time 0.
     pub fn new(capacity: Vec<f64>) -> Self {
         let on = vec![Vec::new(); capacity.len()];
         Self {
@@ -103,17 +102,17 @@ impl Engine {
         }
     }
 
-    /// The time, s.
+    /// The present time, s.
     pub const fn now(&self) -> f64 {
         self.now
     }
 
-    /// How many flows there are.
+    /// The number of flows.
     pub fn flows(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// What a link carries now, Mbit/s.
+    /// The rate that a link carries now, Mbit/s.
     pub fn load(&self, link: u32) -> f64 {
         self.on[link as usize]
             .iter()
@@ -122,7 +121,7 @@ impl Engine {
             .sum()
     }
 
-    /// Begins flows at once, and returns their names in order.
+    /// Starts flows at the same time. Returns their ids in order.
     pub fn start(&mut self, flows: impl IntoIterator<Item = Flow>) -> Vec<FlowId> {
         let slots: Vec<u32> = flows.into_iter().map(|flow| self.place(flow)).collect();
         self.share(&slots);
@@ -130,7 +129,7 @@ impl Engine {
         slots.iter().map(id).collect()
     }
 
-    /// Ends flows before their time; returns what each has not moved, Mbit. Unknown ones: 0.
+    /// Stops flows. Returns what each has left, Mbit; 0 for unknown ones.
     pub fn stop(&mut self, flows: &[FlowId]) -> Vec<f64> {
         let slots: Vec<Option<u32>> =
             flows.iter().map(|id| self.slot_of.get(id).copied()).collect();
@@ -143,14 +142,14 @@ impl Engine {
         left
     }
 
-    /// What a flow has not moved, Mbit; unknown ones: 0.
+    /// What a flow has left, Mbit; 0 for unknown ones.
     pub fn left(&self, flow: FlowId) -> f64 {
         let slot = self.slot_of.get(&flow);
         let running = slot.and_then(|slot| self.slots[*slot as usize].as_ref());
         running.map_or(0.0, |running| running.left_at(self.now))
     }
 
-    /// When the next flow ends by itself, if nothing else happens; infinite: never.
+    /// When the next flow ends by itself if nothing else happens; infinite if never.
     pub fn next_end(&mut self) -> f64 {
         while let Some(&Reverse((at, _, slot, version))) = self.ends.peek() {
             let valid = self.slots[slot as usize].as_ref().is_some_and(|r| r.version == version);
@@ -162,8 +161,7 @@ impl Engine {
         f64::INFINITY
     }
 
-    /// Lets time pass until `then`, or until the first flow ends: returns those that
-    /// ended at that moment.
+    /// Lets time pass until `then`, or until the first flow ends. Returns the flows that ended at that time.
     pub fn advance(&mut self, then: f64) -> Vec<FlowId> {
         let end = self.next_end();
         if end > then {
@@ -212,7 +210,7 @@ impl Engine {
         self.share(&beside);
     }
 
-    /// Computes the rates of these flows and of all they share links with.
+    /// Computes the rates of these flows and of all flows with which they share links.
     fn share(&mut self, from: &[u32]) {
         let (together, links) = self.together(from);
         let capacity: Vec<f64> = links.iter().map(|&link| self.capacity[link as usize]).collect();
@@ -251,8 +249,8 @@ impl Engine {
         }
     }
 
-    /// The flows that share a link with one of these, directly or over others; and these. And all
-    /// their links. Both in rising order.
+    /// The flows that share a link with one of these, directly or through others, and these themselves; and all their
+    /// links. Both ascending.
     fn together(&self, from: &[u32]) -> (Vec<u32>, Vec<u32>) {
         let mut seen = vec![false; self.slots.len()];
         let mut linked = vec![false; self.capacity.len()];
@@ -304,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_flow_says_what_it_had_left_and_frees_its_share() {
+    fn a_stopped_flow_returns_what_it_had_left_and_frees_its_share() {
         let mut engine = Engine::new(vec![10.0]);
         let ids = engine.start([flow(&[0], 100.0), flow(&[0], 10.0)]);
         assert_eq!(engine.advance(1.0), []);
@@ -314,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shares_nothing_is_not_touched() {
+    fn flows_without_shared_links_are_not_computed_anew() {
         let mut engine = Engine::new(vec![10.0, 10.0]);
         let a = engine.start([flow(&[0], 10.0)]);
         let version = engine.slots[0].as_ref().unwrap().version;
@@ -341,7 +339,7 @@ mod tests {
         while engine.next_end() < FREE {
             engine.advance(FREE);
         }
-        // 40 links of 100 Mbit/s, each flow on 3: no faster than all of them full.
+        // 40 links of 100 Mbit/s, each flow on 3: at best, all links are always full.
         assert!(engine.now() >= moved * 3.0 / 4_000.0, "{} {began}", engine.now());
         assert_eq!(engine.flows(), 0);
     }

@@ -1,24 +1,23 @@
 //! Max-min fair shares of links, by progressive filling ("water-filling").
 //!
-//! All flows grow alike; those on the link that is full first stop there, and the others go
-//! on (Bertsekas and Gallager, Data Networks, §6.5.2). A flow's own limit counts as a link
-//! that nobody else uses.
+//! All flows grow alike. The flows on the link that is full first stop there, and the others continue (Bertsekas and
+//! Gallager, Data Networks, §6.5.2). A flow's own limit counts as a link that no other flow uses.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-/// One flow, for [`shares`].
+/// The demand of one flow, for [`shares`].
 #[derive(Clone, Copy, Debug)]
 pub struct Demand<'a> {
     /// The links it uses, as indices of the capacities; each once.
     pub links: &'a [u32],
-    /// The most it takes, Mbit/s; infinite: whatever there is.
+    /// The most that it takes, Mbit/s; infinite without limit.
     pub limit: f64,
 }
 
-/// The max-min fair rate of each flow, Mbit/s. `capacity[l]` is of link l, Mbit/s, from 0 up.
+/// The max-min fair rate of each flow, Mbit/s. `capacity[l]` is that of link l, Mbit/s, from 0 up.
 ///
-/// A flow without link and limit gets an infinite rate. O(uses · log uses) time, where
-/// uses are the pairs of a flow and one of its links.
+/// A flow without link and limit gets an infinite rate. O(uses · log uses) time, where a use is a pair of a flow and
+/// one of its links.
 pub fn shares(capacity: &[f64], flows: &[Demand<'_>]) -> Vec<f64> {
     Filling::new(capacity, flows).run()
 }
@@ -41,7 +40,7 @@ impl Ord for Level {
     }
 }
 
-/// What stops growing: a link with its flows, or a flow by its own limit.
+/// What stops flows from growing: a full link, or a flow's own limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stop {
     Link(u32),
@@ -50,12 +49,12 @@ enum Stop {
 
 struct Filling<'a> {
     flows: &'a [Demand<'a>],
-    /// What is left of each link for its growing flows.
+    /// The capacity of each link that is left for its growing flows.
     left: Vec<f64>,
     growing: Vec<u32>,
     on: Vec<Vec<u32>>,
     rate: Vec<Option<f64>>,
-    /// Levels may be out of date: a link's level only rises, so it is looked at anew.
+    /// Levels may be out of date: a link's level only rises, so it is checked again when it is taken.
     heap: BinaryHeap<Reverse<(Level, Stop)>>,
 }
 
@@ -65,7 +64,7 @@ impl<'a> Filling<'a> {
         let mut heap = BinaryHeap::new();
         for (flow, demand) in (0_u32..).zip(flows) {
             demand.links.iter().for_each(|&link| on[link as usize].push(flow));
-            // One without a limit stops with a link, if it has one.
+            // A flow without a limit stops with a link, if it has one.
             if demand.limit.is_finite() || demand.links.is_empty() {
                 heap.push(Reverse((Level(demand.limit), Stop::Flow(flow))));
             }
@@ -88,7 +87,7 @@ impl<'a> Filling<'a> {
         self.rate.into_iter().map(|rate| rate.unwrap_or(0.0)).collect()
     }
 
-    /// The link is full at this level, unless flows left it since: then later.
+    /// Stops the link's flows at this level, unless flows left it since: then it is full at a higher level.
     fn fill(&mut self, link: u32, level: f64) {
         let count = self.growing[link as usize];
         if count == 0 {
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_limited_flow_leaves_goes_to_the_others() {
+    fn capacity_that_a_limited_flow_leaves_goes_to_the_others() {
         assert_eq!(of(&[9.0], &[(&[0], 1.0), (&[0], FREE), (&[0], FREE)]), [1.0, 4.0, 4.0]);
         assert_eq!(of(&[], &[(&[], 3.0)]), [3.0]);
         assert_eq!(of(&[0.0], &[(&[0], FREE)]), [0.0]);

@@ -1,4 +1,4 @@
-//! What a figure is computed on.
+//! The data on which a figure is computed.
 
 use crate::{
     crowd::{Noise, Settings},
@@ -8,20 +8,20 @@ use crate::{
     world::{Trunks, World},
 };
 
-/// The pairs between which detours are looked for (UKAIRO §4: "only for direct paths with
-/// bandwidth below" 40 Mbit/s, which "we cannot sustain").
+/// Only direct paths slower than this are detoured, Mbit/s (UKAIRO §4: "only for direct paths with bandwidth below" 40
+/// Mbit/s, which "we cannot sustain").
 pub const PLANETLAB_LIMIT: f64 = 40.0;
 
 /// A data set, real or synthetic.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// What planning knows, Mbit/s.
+    /// The rates that planning knows, Mbit/s.
     pub planned: Matrix,
-    /// What plans are judged by where nothing is downloaded, Mbit/s: the same, or later.
+    /// The rates by which plans are judged where nothing is downloaded, Mbit/s: the same, or later ones.
     pub judged: Matrix,
-    /// What downloads meet.
+    /// The network in which downloads run.
     pub world: World,
-    /// Nodes from here on only serve files.
+    /// Nodes from this index on only serve files.
     pub inside: usize,
     /// Only direct paths slower than this are detoured, Mbit/s; infinite: all.
     pub limit: f64,
@@ -31,22 +31,22 @@ pub struct Input {
     pub days: Option<PlanetLab>,
 }
 
-/// Some nodes in their roles, none in two.
+/// Nodes by role; no node has two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cast {
-    /// Measured among each other; they relay.
+    /// The relays, which are measured among each other.
     pub detours: Vec<usize>,
     /// All others, in random order.
     pub others: Vec<usize>,
 }
 
 impl Input {
-    /// The synthetic PlanetLab of this seed, with so many outside servers.
+    /// The synthetic PlanetLab of this seed, with this many outside servers.
     pub fn planetlab(seed: u64, outside: usize) -> Self {
         Self::of_planetlab(Parameters { outside, ..Parameters::default() }, seed)
     }
 
-    /// A synthetic PlanetLab of other parameters.
+    /// A synthetic PlanetLab with other parameters.
     pub fn of_planetlab(parameters: Parameters, seed: u64) -> Self {
         let settings = Settings {
             size: 320.0,
@@ -76,10 +76,10 @@ impl Input {
         Self { planned, judged, world, inside, limit, settings, days: Some(days) }
     }
 
-    /// Measured rates (Mbit/s) to plan with and to judge by, and round trips (ms).
+    /// An input of measured rates (Mbit/s) to plan with and to judge by, and of round trips (ms).
     ///
-    /// A file is as large as the median pair moves in 21 s (as 40 MB on PlanetLab's); rates
-    /// vary from one download to the next by `noise`; all direct paths may be detoured.
+    /// A file is as large as what the median pair moves in 21 s (as 40 MB on PlanetLab); rates vary from one download
+    /// to the next by `noise`; all direct paths may be detoured.
     pub fn of_matrices(
         planned: Matrix,
         judged: Matrix,
@@ -95,7 +95,7 @@ impl Input {
         Self { planned, judged, world, inside, limit, settings, days: None }
     }
 
-    /// Roles for a draw of this seed: `detours` of the inside nodes relay.
+    /// Draws roles from this seed: `detours` of the inside nodes relay.
     pub fn cast(&self, seed: u64, draw: u64, detours: usize) -> Cast {
         let mut random = random::stream(seed, "cast", draw);
         let mut detours_first = random::sample(&mut random, self.inside, self.inside);
@@ -103,13 +103,13 @@ impl Input {
         Cast { detours: detours_first, others }
     }
 
-    /// The paper's number of its 201 nodes, of as many as there are here.
+    /// The number of nodes here that corresponds to this many of the paper's 201.
     pub fn of_201(&self, nodes: usize) -> usize {
         (nodes * self.inside + 100) / 201
     }
 
-    /// Lets the links between areas carry `headroom` times what the direct ways of `pairs`
-    /// together want of them; nothing happens where there are no areas.
+    /// Gives the links between areas `headroom` times the rate that the direct paths of `pairs` together want of them;
+    /// does nothing without areas.
     pub fn add_trunks(&mut self, pairs: &[(usize, usize)], headroom: f64) {
         let Some(days) = &self.days else { return };
         let area = days.areas().to_vec();
@@ -123,10 +123,10 @@ impl Input {
     }
 }
 
-/// Slow start on a path that nothing else slows down loses about so many round trips.
+/// The number of round trips that slow start costs on a path that nothing else slows down, approximately.
 const RAMP: f64 = 4.0;
 
-/// UKAIRO §3.2.1 and §4.
+/// The settings of UKAIRO §3.2.1 and §4.
 const SETTINGS: Settings = Settings {
     size: 320.0,
     sampling: 5.0,

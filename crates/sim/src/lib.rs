@@ -1,7 +1,6 @@
 //! A flow-level simulator that drives the product's own planning code (pure).
 //!
-//! In go networks, workloads and a seed; out come the figures of the papers. The same seed gives
-//! the same figures.
+//! Input: networks, workloads and a seed. Output: the figures of the papers. The same seed gives the same figures.
 //!
 //! ```text
 //! grid of rates, or planetlab(seed) ─► input, matrix ─► figures ── thalweg_plan: rankings, schedules

@@ -12,12 +12,12 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// `n` nodes of which nothing is known.
+    /// Creates a matrix of `nodes` nodes without values.
     pub fn unknown(nodes: usize) -> Self {
         Self { nodes, cells: vec![f64::NAN; nodes * nodes] }
     }
 
-    /// The value of each pair by `value(from, to)`; the diagonal stays unknown.
+    /// Creates a matrix with the value of each pair by `value(from, to)`; the diagonal stays unknown.
     pub fn of(nodes: usize, mut value: impl FnMut(usize, usize) -> Option<f64>) -> Self {
         let mut matrix = Self::unknown(nodes);
         for from in 0..nodes {
@@ -38,35 +38,35 @@ impl Matrix {
         Some(self.raw(from, to)).filter(|value| !value.is_nan())
     }
 
-    /// The same, NaN where unknown: for the inner loops, in which NaN loses every comparison.
+    /// The value, or NaN if unknown: for inner loops, in which NaN loses every comparison.
     pub fn raw(&self, from: usize, to: usize) -> f64 {
         self.cells[from * self.nodes + to]
     }
 
-    /// Enters a value, or that it is unknown; the diagonal stays unknown.
+    /// Sets a value, or marks it as unknown; the diagonal stays unknown.
     pub fn set(&mut self, from: usize, to: usize, value: Option<f64>) {
         if from != to {
             self.cells[from * self.nodes + to] = value.unwrap_or(f64::NAN);
         }
     }
 
-    /// The pairs with a known value, with it.
+    /// The known values, as (from, to, value).
     pub fn known(&self) -> impl Iterator<Item = (usize, usize, f64)> + '_ {
         let cells = self.cells.iter().enumerate().filter(|(_, value)| !value.is_nan());
         cells.map(|(at, &value)| (at / self.nodes, at % self.nodes, value))
     }
 
-    /// The values among some nodes, in their order.
+    /// The values among these nodes, in their order.
     pub fn among(&self, nodes: &[usize]) -> Self {
         Self::of(nodes.len(), |from, to| self.get(nodes[from], nodes[to]))
     }
 
-    /// The same values the other way round.
+    /// The same values in the other direction.
     pub fn transposed(&self) -> Self {
         Self::of(self.nodes, |from, to| self.get(to, from))
     }
 
-    /// The graph that plans are made on; the values are rates in Mbit/s.
+    /// The graph on which plans are made; the values are rates in Mbit/s.
     pub fn graph(&self) -> Graph {
         let row = |from| (0..self.nodes).map(move |to| self.get(from, to).map(Rate::from_mbps));
         Graph::from_matrix(&(0..self.nodes).map(|from| row(from).collect()).collect::<Vec<_>>())

@@ -1,31 +1,32 @@
-//! Collection problems of a wanted size, to see what planning them costs.
+//! Collection problems of a given size, for measuring the cost of planning them.
 
 use crate::random;
 use thalweg_plan::collection::{Leg, PlanError, Problem, ProblemError};
 
-/// Data units a slot of the slowest and the fastest leg. In the paper "typical values of T, b, and C
-/// are 150, 8, and 30"; 2.5 Mbit/s moves 38 units of 64 KiB in 8 s.
+/// Data units a slot of the slowest leg. In the paper "typical values of T, b, and C are 150, 8, and 30"; 2.5 Mbit/s
+/// moves 38 units of 64 KiB in 8 s.
 const SLOWEST: f64 = 2.0;
+/// Data units a slot of the fastest leg.
 const FASTEST: f64 = 38.0;
 
-/// A host has half to one and a half times the mean, as in the paper (25 to 75 MB).
+/// A host's amount is half to one and a half times the mean, as in the paper (25 to 75 MB).
 const SPREAD: (f64, f64) = (0.5, 1.5);
 
-/// No problem of this size came about.
+/// Why there is no problem of this size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanningError {
-    /// It cannot be stated.
+    /// The problem cannot be stated.
     #[error(transparent)]
     Problem(#[from] ProblemError),
-    /// Or not be planned.
+    /// The problem cannot be planned.
     #[error(transparent)]
     Plan(#[from] PlanError),
 }
 
 /// A collection from `hosts` − 1 sources at the last host whose smallest T is about `slots`.
 ///
-/// All pairs have a leg, rates are spread evenly on a logarithmic scale; amounts are such that
-/// the fluid plan ends two slots before, which a time-expanded one needs for its staging.
+/// All pairs have a leg, with rates spread evenly on a logarithmic scale. Amounts are such that the fluid plan ends two
+/// slots before, which a time-expanded plan needs for its staging.
 ///
 /// # Errors
 ///

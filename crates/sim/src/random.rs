@@ -1,7 +1,6 @@
 //! Reproducible randomness: one stream for each purpose of a seed.
 //!
-//! A purpose that draws more or less does not shift what another draws: arms of one seed
-//! meet the same network.
+//! How much one purpose draws does not affect what another draws, so that arms of one seed get the same network.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -11,7 +10,7 @@ pub use thalweg_plan::draw::unit;
 /// The generator of all streams.
 pub type Stream = Xoshiro256PlusPlus;
 
-/// The stream of `seed` for a purpose, and for the `index`-th thing of it.
+/// The stream of `seed` for a purpose, and for its `index`-th item.
 pub fn stream(seed: u64, purpose: &str, index: u64) -> Stream {
     // FNV-1a over the purpose, then SplitMix64 steps: seeds differ in a few low bits only.
     let hash = purpose.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -27,18 +26,18 @@ const fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Uniform among `0..below`; `below` ≥ 1.
+/// A uniform number among `0..below`; `below` ≥ 1.
 pub fn index(random: &mut (impl Rng + ?Sized), below: usize) -> usize {
     draw::below(below, random)
 }
 
-/// Of the normal distribution with mean 0 and deviation 1 (Box and Muller).
+/// A number from the normal distribution with mean 0 and deviation 1 (Box and Muller).
 pub fn normal(random: &mut (impl Rng + ?Sized)) -> f64 {
     let radius = (-2.0 * (1.0 - unit(random)).ln()).sqrt();
     radius * (std::f64::consts::TAU * unit(random)).cos()
 }
 
-/// Of the exponential distribution with this mean.
+/// A number from the exponential distribution with this mean.
 pub fn exponential(random: &mut (impl Rng + ?Sized), mean: f64) -> f64 {
     -mean * (1.0 - unit(random)).ln()
 }

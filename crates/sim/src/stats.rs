@@ -1,29 +1,29 @@
-//! Numbers about many numbers.
+//! Statistics of many values.
 
-/// The value below which this share (0 to 1) of the values is; NaN of none.
+/// The value below which this share (0 to 1) of the values lies; NaN without values.
 pub fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
     let at = share.clamp(0.0, 1.0) * last as f64;
     let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
-    // Equal neighbours may be infinite: no difference of them.
+    // Equal neighbours may be infinite, and their difference NaN.
     if low == high { low } else { low + (high - low) * at.fract() }
 }
 
-/// The value in the middle; NaN of none.
+/// The median; NaN without values.
 pub fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// The mean; NaN of none.
+/// The mean; NaN without values.
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The percentage of values that are so; NaN of none.
-pub fn percent(values: &[f64], so: impl Fn(f64) -> bool) -> f64 {
-    100.0 * values.iter().filter(|&&value| so(value)).count() as f64 / values.len() as f64
+/// The percentage of values for which `holds` is true; NaN without values.
+pub fn percent(values: &[f64], holds: impl Fn(f64) -> bool) -> f64 {
+    100.0 * values.iter().filter(|&&value| holds(value)).count() as f64 / values.len() as f64
 }
 
 /// The distribution as (value, share of values up to it), at 101 evenly spaced shares.
@@ -37,8 +37,8 @@ pub fn distribution(values: &[f64]) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// The rising values that are closest to these by squares: neighbours that fall are pooled
-/// into their mean (isotonic regression).
+/// The non-decreasing values that are closest to these by squares: falling neighbours are pooled into their mean
+/// (isotonic regression).
 pub fn rising(values: &[f64]) -> Vec<f64> {
     let mut pools: Vec<(f64, usize)> = Vec::new();
     for &value in values {
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_falls_is_pooled() {
+    fn falling_values_are_pooled() {
         assert_eq!(rising(&[1.0, 2.0, 3.0]), [1.0, 2.0, 3.0]);
         assert_eq!(rising(&[1.0, 5.0, 3.0, 1.0, 9.0]), [1.0, 3.0, 3.0, 3.0, 9.0]);
         assert_eq!(rising(&[4.0, 3.0, 2.0]), [3.0; 3]);

@@ -1,5 +1,5 @@
-//! The network that downloads run in: access links, relays' forwarding, trunks, and what one
-//! connection gets on the way between two nodes.
+//! The network in which downloads run: access links, relays' forwarding, trunks, and the rate of one connection between
+//! two nodes.
 
 use crate::{engine::Engine, matrix::Matrix};
 
@@ -15,8 +15,8 @@ pub struct Trunks {
 /// A network at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct World {
-    /// Mbit/s that one connection gets between two nodes, its fair share against all the
-    /// traffic that is not simulated; unknown: they cannot reach each other.
+    /// The rate of one connection between two nodes, Mbit/s: its fair share against all traffic that is not simulated;
+    /// unknown: they cannot reach each other.
     pub way: Matrix,
     /// Round trips, ms; unknown: no delay.
     pub rtt: Matrix,
@@ -26,24 +26,24 @@ pub struct World {
     pub down: Vec<f64>,
     /// Mbit/s that each node can forward for others.
     pub forward: Vec<f64>,
-    /// What several areas' traffic shares, if that is modelled.
+    /// The links that areas share, if they are modelled.
     pub trunks: Option<Trunks>,
 }
 
-/// One download's way: from the server, by a relay or directly, to the client.
+/// The path of a download: from the server, by a relay or directly, to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// Who sends.
+    /// The sender.
     pub server: usize,
-    /// Who forwards, if anybody.
+    /// The relay, if any.
     pub relay: Option<usize>,
-    /// Who receives.
+    /// The receiver.
     pub client: usize,
 }
 
 impl World {
-    /// A network of which only rates are known: a node's access is taken to be as fast as
-    /// its fastest pair, and it forwards as fast as the slower of its two directions.
+    /// Creates a network of which only rates are known: a node's access is as fast as its fastest pair, and it forwards
+    /// as fast as the slower of its two directions.
     pub fn of_matrix(way: Matrix, rtt: Matrix) -> Self {
         let n = way.nodes();
         let fastest = |pairs: &Matrix, node| {
@@ -61,8 +61,8 @@ impl World {
         self.way.nodes()
     }
 
-    /// What one connection over this path gets alone, Mbit/s: the slowest leg's way, the
-    /// access links and the relay's forwarding; 0 if a leg does not exist.
+    /// The rate of one connection alone over this path, Mbit/s: the least of the legs' ways, the access links and the
+    /// relay's forwarding; 0 if a leg does not exist.
     pub fn alone(&self, path: Path) -> f64 {
         let leg = |from: usize, to: usize| {
             let way = self.way.get(from, to).unwrap_or(0.0);
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// What one connection over this path gets of the ways alone, Mbit/s.
+    /// The rate of one connection over the ways of this path alone, Mbit/s.
     pub fn way_of(&self, path: Path) -> f64 {
         let way = |from, to| self.way.get(from, to).unwrap_or(0.0);
         match path.relay {
@@ -85,9 +85,8 @@ impl World {
         }
     }
 
-    /// How long until the first byte, s: 2 round trips directly (TCP's handshake and the
-    /// request), by a relay 4 to it and 2 beyond (both handshakes, SOCKS's two questions,
-    /// the request).
+    /// The time until the first byte, s: directly 2 round trips (TCP's handshake and the request), by a relay 4 to it
+    /// and 2 beyond (both handshakes, SOCKS's two questions, the request).
     pub fn delay(&self, path: Path) -> f64 {
         let rtt = |a, b| self.rtt.get(a, b).unwrap_or(0.0) / 1000.0;
         match path.relay {
@@ -96,7 +95,7 @@ impl World {
         }
     }
 
-    /// The round trip of a path's longer leg, s: with two connections each recovers by its own.
+    /// The round trip of a path's longer leg, s: of two connections, each recovers by its own.
     pub fn longer_leg(&self, path: Path) -> f64 {
         let rtt = |a, b| self.rtt.get(a, b).unwrap_or(0.0) / 1000.0;
         match path.relay {
@@ -105,7 +104,7 @@ impl World {
         }
     }
 
-    /// The shared links as an engine, all idle.
+    /// Creates an engine of the shared links, all idle.
     pub fn engine(&self) -> Engine {
         let nodes = [&self.up, &self.down, &self.forward];
         let mut capacity: Vec<f64> = nodes.into_iter().flatten().copied().collect();
@@ -133,7 +132,7 @@ impl World {
         links
     }
 
-    /// The engine's link that is a node's forwarding.
+    /// The engine's link for a node's forwarding.
     pub fn forward_link(&self, node: usize) -> u32 {
         (2 * self.nodes() + node) as u32
     }

@@ -1,33 +1,32 @@
-//! What is left of the gains by a relay when it has little room.
+//! How much of a relay's gain remains when it has little free capacity ("room").
 
 use crate::{Graph, graph::gain, ranking::ROBUST_MOST_GAIN};
 use thalweg_units::Rate;
 
-/// Pairs that are looked at: all, in meshes of up to 32 nodes.
+/// The number of measured pairs that are sampled: all, in meshes of up to 32 nodes.
 const PAIRS: usize = 1_024;
 
-/// Rooms that are tabulated: powers of √2 from 1/16 Mbit/s to 64 Gbit/s.
+/// The number of tabulated rooms: powers of √2 from 1/16 Mbit/s; the last, 64 Gbit/s, stands for no limit.
 const ROOMS: usize = 41;
 
-/// The gains of all relays together count beside a relay's own as much as these, in units of
-/// one pair that is doubled.
+/// The weight of the gains of all relays together beside a relay's own, in units of one pair whose rate is doubled.
 const PRIOR: f64 = 4.0;
 
-/// The gains of some detours, as functions of the room they find, and their rates.
+/// The summed gains of some detours as functions of the room that they find, and their rates.
 #[derive(Clone, Debug)]
 struct Curve {
-    /// The sum of gains with each room; the last is without limit.
+    /// The sum of gains at each tabulated room; the last is without limit.
     gains: [f64; ROOMS],
     pairs: f64,
     gaining: f64,
-    /// Sum over those that gain, Mbit/s.
+    /// The sum of the rates of the detours that gain, Mbit/s.
     rates: f64,
 }
 
 impl Curve {
     const NONE: Self = Self { gains: [0.0; ROOMS], pairs: 0.0, gaining: 0.0, rates: 0.0 };
 
-    /// Adds a detour to all rooms, as differences from each room to the next.
+    /// Adds a detour to all rooms, as the difference from each room to the next.
     fn add(&mut self, direct: Rate, detour: Rate) {
         self.pairs += 1.0;
         if detour <= direct {
@@ -47,14 +46,14 @@ impl Curve {
         }
     }
 
-    /// From differences to sums.
+    /// Turns differences into sums.
     fn finish(&mut self) {
         for at in 1..ROOMS {
             self.gains[at] += self.gains[at - 1];
         }
     }
 
-    /// The sum of gains with this room, Mbit/s, between the tabulated ones in proportion.
+    /// The sum of gains at this room, Mbit/s, interpolated between the tabulated ones.
     fn at(&self, mbps: f64) -> f64 {
         let at = index(mbps);
         let Some(above) = self.gains.get(at + 1) else { return self.all() };
@@ -69,27 +68,27 @@ impl Curve {
     }
 }
 
-/// The tabulated room; the last is without limit.
+/// The tabulated room at an index; the last is without limit.
 fn room(at: usize) -> Rate {
     let last = at == ROOMS - 1;
     if last { Rate::from_bps(u64::MAX) } else { Rate::from_mbps((at as f64 / 2.0 - 4.0).exp2()) }
 }
 
-/// The last tabulated room that is no more than this, Mbit/s; the first for less.
+/// The index of the largest tabulated room that is not above this, Mbit/s; 0 for less.
 fn index(mbps: f64) -> usize {
     let at = ((mbps.max(1e-9).log2() + 4.0) * 2.0).floor();
     (at.max(0.0) as usize).min(ROOMS - 1)
 }
 
-/// The curves of all relays.
+/// The gain curves of all relays.
 #[derive(Clone, Debug)]
-pub(super) struct Kept {
+pub(super) struct GainCurves {
     of: Vec<Curve>,
     together: Curve,
 }
 
-impl Kept {
-    /// Every so-manieth leg's detours.
+impl GainCurves {
+    /// Tabulates the detours of evenly spaced measured legs, at most [`PAIRS`] of them.
     pub(super) fn of(graph: &Graph) -> Self {
         let mut kept = Self { of: vec![Curve::NONE; graph.nodes()], together: Curve::NONE };
         let step = graph.measured().div_ceil(PAIRS).max(1);
@@ -103,21 +102,21 @@ impl Kept {
         kept
     }
 
-    /// The part of the gains by `l` that is left with this room, Mbit/s: from 0 to 1. What is
-    /// known of few pairs is filled up with what is known of all relays.
+    /// The part of the gains by `l` that remains with this room, Mbit/s: from 0 to 1. For a relay of which few pairs
+    /// are known, it tends to the part of all relays together.
     pub(super) fn part(&self, l: usize, room: f64) -> f64 {
         let (own, together) = (self.of[l].at(room), self.together.at(room));
         let usual = if self.together.all() > 0.0 { together / self.together.all() } else { 1.0 };
         (own + PRIOR * usual) / (self.of[l].all() + PRIOR)
     }
 
-    /// What a flow by relay `l` moves where it gains, Mbit/s; `otherwise` if it never does.
+    /// The mean rate of a flow by relay `l` where it gains, Mbit/s; `otherwise` if it never gains.
     pub(super) fn usual(&self, l: usize, otherwise: f64) -> f64 {
         let Curve { gaining, rates, .. } = self.of[l];
         if gaining > 0.0 { rates / gaining } else { otherwise }
     }
 
-    /// A score as a part of what the pairs say, 1 at most.
+    /// A score as a fraction of the mean gain that the relay's pairs measured, at most 1.
     pub(super) fn belief(&self, l: usize, score: f64) -> f64 {
         let Curve { pairs, .. } = self.of[l];
         let all = self.of[l].all();

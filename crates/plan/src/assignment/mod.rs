@@ -1,15 +1,13 @@
 //! The load-aware assignment: which relays each client is offered when many clients share them.
 //!
-//! UKAIRO §4.2 has two strategies, of which one collapses under load and the other gives
-//! away gain; this one knows what each relay still has to give. A relay counts as what it
-//! can add with the room that is *left* on it: a flow that finds less room than the
-//! detour's rate gains less, and one that finds none but what it takes from others gains
-//! nothing that they do not lose. While relays are idle that is UKAIRO's ranking, with what is
-//! known of the relays' limits; as they fill, clients are sent on to the next best.
+//! UKAIRO §4.2 has two strategies: one collapses under load, the other gives away gain. This one considers what each
+//! relay still has to give. A relay counts as what it can add with the room that is *left* on it: a flow that finds
+//! less room than the detour's rate gains less, and a flow whose room is all taken from others gains nothing that they
+//! do not lose. While relays are idle, this is UKAIRO's ranking plus what is known of the relays' limits. As they fill,
+//! clients are sent on to the next best relays.
 //!
-//! Tried and not better in simulation: sets whose relays are good for different pairs (greedy
-//! cover of a sample of the measured pairs). What one relay is good at among the measured
-//! nodes says little of clients that are not among them.
+//! Tried and not better in simulation: sets of relays that are good for different pairs (greedy cover of a sample of
+//! the measured pairs). What a relay is good at among the measured nodes says little about clients outside them.
 
 mod kept;
 mod load;
@@ -21,35 +19,35 @@ use crate::{
     graph::gain,
     ranking::{End, ROBUST_MOST_GAIN, Ranking},
 };
-use kept::Kept;
+use kept::GainCurves;
 use load::Room;
 use rand_core::Rng;
 use std::collections::BTreeSet;
 use thalweg_units::Rate;
 
-/// Relays that are looked at for a client: so many of the first of the ranking, so many
-/// that it has a measured leg with, and so many drawn from the better half. All, if there are
-/// no more than the first.
+/// The size of each part of the relays considered for a client: the first ones of the ranking, relays with a measured
+/// leg to or from the client, and relays drawn from the better half. If there are no more relays than this, all are
+/// considered.
 const POOL: usize = 64;
 
-/// A client's own pairs and downloads count one each, the ranking's score as so many.
+/// The weight of the ranking's score; each of a client's own pairs and downloads weighs 1.
 const WEIGHT_OF_RANKING: f64 = 8.0;
 
-/// What a relay adds is multiplied by 1 to 1 + this, at random: so oracles that do not know
-/// of each other's clients spread those over relays that are nearly as good.
+/// What a relay adds is multiplied by a random factor from 1 to 1 + this, so that oracles that do not know of each
+/// other's clients spread them over relays that are nearly as good.
 const JITTER: f64 = 0.1;
 
-/// Who asks for relays.
+/// A client that asks for relays.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Client<'a> {
-    /// Which node of the graph it is, and which end of its pairs; none: a stranger to it, for
-    /// whom the ranking stands.
+    /// Its node in the graph, and its end of the pairs; `None` for a client outside the graph, for which the ranking
+    /// counts.
     pub node: Option<(usize, End)>,
-    /// What it has seen of relays; each at most once.
+    /// Its own experience with relays, at most one entry each.
     pub seen: &'a [Seen],
 }
 
-/// What a client has seen of a relay in its own downloads.
+/// A client's experience with one relay in its own downloads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seen {
     /// The relay's index.
@@ -57,19 +55,18 @@ pub struct Seen {
     /// The mean of `d_l(i,j)` over the downloads that tried it (UKAIRO Eq. 1), from 0 up;
     /// counted up to [`ROBUST_MOST_GAIN`].
     pub gain: f64,
-    /// How many those were.
+    /// The number of those downloads.
     pub tries: u32,
 }
 
 /// The relays for a client: `m` of them, the most promising first; fewer if there are no more.
 ///
-/// `loads[l]` is of relay l; missing ones count as idle. Relays that are not in the ranking
-/// are not offered, and what measurements say of one counts for no more than the ranking
-/// believes of it: with [`Ranking::robust`] liars gain nothing here.
+/// `loads[l]` is the load of relay l; missing ones count as idle. Relays that are not in the ranking are not offered,
+/// and measurements of a relay count for no more than the ranking believes of them: with [`Ranking::robust`] liars gain
+/// nothing here.
 ///
-/// A client of the graph is the source of its pairs, as in UKAIRO Eq. (4); none: a stranger.
-/// This builds an [`Assigner`], which takes either end, and what a client has seen itself; keep
-/// one for many clients.
+/// A client in the graph is the source of its pairs, as in UKAIRO Eq. (4); `None` is a client outside it. This builds
+/// an [`Assigner`], which also takes a client at the other end and its own experience; keep one for many clients.
 pub fn load_aware(
     graph: &Graph,
     ranking: &Ranking,
@@ -82,32 +79,32 @@ pub fn load_aware(
     Assigner::new(graph, ranking).assign(&client, loads, m, random)
 }
 
-/// Assigns relays to clients by one graph and its ranking.
+/// Assigns relays to clients on the basis of one graph and its ranking.
 #[derive(Clone, Debug)]
 pub struct Assigner<'a> {
     graph: &'a Graph,
     ranking: &'a Ranking,
-    kept: Kept,
+    kept: GainCurves,
     nodes: Vec<Node>,
 }
 
-/// What is known of a node as a relay.
+/// A node as a relay.
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    /// Its score; none: the ranking does not list it.
+    /// Its score; `None` if the ranking does not list it.
     score: Option<f64>,
-    /// What it can relay if it does not say, Mbit/s.
+    /// The most that it can relay if it does not report a limit, Mbit/s.
     fastest: f64,
-    /// What one flow by it moves where it gains, Mbit/s.
+    /// The mean rate of a flow by it where it gains, Mbit/s.
     usual: f64,
-    /// Its score as a part of what its measurements say, 0 to 1.
+    /// Its score as a fraction of what its measurements say, 0 to 1.
     belief: f64,
 }
 
 impl<'a> Assigner<'a> {
-    /// Looks at up to 1,024 measured pairs. O(legs + 1,024 · d) for d legs at a node.
+    /// Samples up to 1,024 measured pairs. O(legs + 1,024 · d) for d legs at a node.
     pub fn new(graph: &'a Graph, ranking: &'a Ranking) -> Self {
-        let kept = Kept::of(graph);
+        let kept = GainCurves::of(graph);
         let mut scores = vec![None; graph.nodes()];
         for s in ranking.scores().iter().filter(|s| s.relay < graph.nodes()) {
             scores[s.relay] = Some(s.score);
@@ -137,14 +134,14 @@ impl<'a> Assigner<'a> {
             let room = self.room(l, load, m);
             rated.push((self.adds(client, l, room) * (1.0 + JITTER * draw::unit(random)), l));
         }
-        // Equals, such as those that add nothing, in random order.
+        // Ties, such as relays that add nothing, are in random order.
         let all = rated.len();
         let mut rated = draw::distinct(rated, all, random);
         rated.sort_by(|a, b| b.0.total_cmp(&a.0));
         rated.into_iter().take(m).map(|(_, l)| l).collect()
     }
 
-    /// The relays that are looked at.
+    /// The relays that are considered for a client.
     fn pool(&self, client: &Client<'_>, random: &mut (impl Rng + ?Sized)) -> BTreeSet<usize> {
         let scores = self.ranking.scores();
         let mut pool: BTreeSet<usize> = self.ranking.top(POOL).into_iter().collect();
@@ -171,8 +168,8 @@ impl<'a> Assigner<'a> {
         Room::of(load, self.nodes[l].fastest, self.nodes[l].usual, m).mbps()
     }
 
-    /// The gain that is expected by relay `l` with this room, Mbit/s: the ranking's, and what
-    /// the client's own pairs and downloads say of it.
+    /// The expected gain by relay `l` with this room, Mbit/s: the weighted mean of the ranking's score and of the gains
+    /// in the client's own pairs and downloads.
     fn adds(&self, client: &Client<'_>, l: usize, room: f64) -> f64 {
         let Node { score, belief, .. } = self.nodes[l];
         let general = score.unwrap_or(0.0) * self.kept.part(l, room);
@@ -185,7 +182,7 @@ impl<'a> Assigner<'a> {
         sum / (pairs + tries + WEIGHT_OF_RANKING)
     }
 
-    /// The sum of the gains over the client's own pairs, and how many they are.
+    /// The sum of the gains by relay `l` over the client's own pairs, and the number of those pairs.
     fn own(&self, client: usize, end: End, l: usize, room: f64) -> (f64, f64) {
         let mut sum = (0.0, 0.0);
         let room = Rate::from_mbps(room);

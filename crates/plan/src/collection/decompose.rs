@@ -1,33 +1,32 @@
-//! From a flow over time to paths (§IV, "Splitting the flow into paths").
+//! Splits a flow over time into paths (§IV, "Splitting the flow into paths").
 
 use super::{Problem, TimedPath, expanded::Expanded};
 use crate::mincost::Flow;
 use std::collections::BTreeMap;
 
-/// What is left of a flow: by vertex (host, slot), to whom and how much.
-struct Left {
-    /// Transfers from a vertex, by the receiver's index.
+/// What remains of a flow, by vertex (host, slot).
+struct RemainingFlow {
+    /// Units sent from a vertex, by the receiver's index.
     sent: BTreeMap<(u32, u32), BTreeMap<u32, u64>>,
-    /// What stays at a destination's vertex.
+    /// Units that stay at a destination's vertex.
     stays: BTreeMap<(u32, u32), u64>,
 }
 
-/// A path of the flow before it is taken out.
-struct Found {
+/// A path of the flow before it is subtracted.
+struct FoundPath {
     path: TimedPath,
-    /// Held back until its start.
+    /// Whether the source holds its data back until its start.
     held: bool,
 }
 
-/// The paths of a flow, by the smallest index: "We start from a source host which has the
-/// smallest index number. Consider now all hosts that receive non-zero flows from it. Among
-/// those we then choose the one with the smallest index number … until the virtual
-/// destination is reached."
+/// The paths of a flow, by the smallest index: "We start from a source host which has the smallest index number.
+/// Consider now all hosts that receive non-zero flows from it. Among those we then choose the one with the smallest
+/// index number … until the virtual destination is reached."
 ///
-/// A host that holds its data back receives from itself; of several vertices of one host the
-/// earliest counts, which the paper leaves open. Each path carries the least flow along it.
+/// A host that holds its data back counts as receiving from itself. Of several vertices of one host, which the paper
+/// leaves open, the earliest is taken. Each path carries the least flow along it.
 pub fn decompose(problem: &Problem, expanded: &Expanded, flow: &Flow) -> Vec<TimedPath> {
-    let mut left = Left::new(problem, expanded, flow);
+    let mut left = RemainingFlow::new(problem, expanded, flow);
     let mut held: Vec<BTreeMap<u32, u64>> = vec![BTreeMap::new(); problem.supplies.len()];
     expanded.held(flow).for_each(|(supply, slot, units)| {
         held[supply].insert(slot, units);
@@ -36,7 +35,7 @@ pub fn decompose(problem: &Problem, expanded: &Expanded, flow: &Flow) -> Vec<Tim
     for supply in by_host(problem) {
         let source = problem.supplies[supply];
         let back: u64 = held[supply].values().sum();
-        // What is not held back leaves the source's first vertex at once.
+        // Units that are not held back leave the source's first vertex at once.
         let mut at_once = source.units - back;
         while let Some(found) = left.path(source.host, source.ready, at_once, &held[supply]) {
             left.take(&found.path);
@@ -57,12 +56,12 @@ fn by_host(problem: &Problem) -> Vec<usize> {
     order
 }
 
-impl Left {
+impl RemainingFlow {
     fn new(problem: &Problem, expanded: &Expanded, flow: &Flow) -> Self {
         let mut left = Self { sent: BTreeMap::new(), stays: BTreeMap::new() };
         for (slot, leg, units) in expanded.sent(flow) {
             let leg = &problem.legs[leg];
-            // Parallel legs are one to the schedule.
+            // Parallel legs are one leg to the schedule.
             *left.sent.entry((leg.from, slot)).or_default().entry(leg.to).or_default() += units;
         }
         for (demand, slot, units) in expanded.delivered(flow) {
@@ -71,26 +70,26 @@ impl Left {
         left
     }
 
-    /// The next path from a source: at once, to a smaller index than its own or where nothing
-    /// is held, else after holding.
+    /// The next path from a source. It starts at once if its first receiver has a smaller index than the source or if
+    /// nothing is held back, otherwise after the hold.
     fn path(
         &self,
         host: u32,
         ready: u32,
         at_once: u64,
         held: &BTreeMap<u32, u64>,
-    ) -> Option<Found> {
+    ) -> Option<FoundPath> {
         let first = self.sent.get(&(host, ready)).and_then(|to| to.keys().next());
         let hold = held.iter().next();
         let (start, most, held) = match (first.filter(|_| at_once > 0), hold) {
             (Some(to), Some((slot, units))) if *to > host => (*slot, *units, true),
             (Some(_), _) => (ready, at_once, false),
             (None, Some((slot, units))) => (*slot, *units, true),
-            // A destination's own supply for another: it stays without a transfer.
+            // The supply of a host that is itself a destination: it stays without a transfer.
             (None, None) if at_once > 0 => (ready, at_once, false),
             (None, None) => return None,
         };
-        self.follow(host, start, most).map(|path| Found { path, held })
+        self.follow(host, start, most).map(|path| FoundPath { path, held })
     }
 
     fn follow(&self, source: u32, start: u32, most: u64) -> Option<TimedPath> {
@@ -121,7 +120,7 @@ impl Left {
     }
 }
 
-/// Takes from an entry, which goes when nothing is left.
+/// Subtracts from an entry, and removes it at 0.
 fn subtract<K: Ord>(map: &mut BTreeMap<K, u64>, key: K, units: u64) {
     if let Some(left) = map.get_mut(&key) {
         *left = left.saturating_sub(units);

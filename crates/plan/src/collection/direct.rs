@@ -1,4 +1,4 @@
-//! The direct methods (§V): each host sends to the destination itself; when may it begin?
+//! The direct methods (§V): each host sends to the destination itself. They differ in when a host may begin.
 
 use crate::draw;
 use rand_core::Rng;
@@ -11,21 +11,19 @@ pub enum Direct {
     AllAtOnce,
     /// One host at a time, drawn from those left.
     OneByOne,
-    /// Spread-in-time-GT: at the beginning of each time slot of this length a group of this size is
-    /// drawn and begins, "regardless of whether the data transfers from the previous time slot
-    /// have completed".
+    /// Spread-in-time-GT: at the beginning of each time slot of this length a group of this size is drawn and begins,
+    /// "regardless of whether the data transfers from the previous time slot have completed".
     SpreadInTime {
         /// G, at least 1.
         group: usize,
         /// T.
         slot: Duration,
     },
-    /// Concurrent-G: always this many at a time; "as soon as one of these hosts completes", another
-    /// is drawn.
+    /// Concurrent-G: always this many at a time; "as soon as one of these hosts completes", another is drawn.
     Concurrent(usize),
 }
 
-/// A direct method as it is carried out.
+/// The state of a direct method under way.
 #[derive(Clone, Debug)]
 pub struct DirectRelease {
     method: Direct,
@@ -37,12 +35,12 @@ pub struct DirectRelease {
 }
 
 impl DirectRelease {
-    /// Nothing has begun; `hosts` have data.
+    /// Creates the state before any host has begun; `hosts` have data.
     pub fn new(method: Direct, hosts: Vec<u32>) -> Self {
         Self { method, waiting: hosts, under_way: 0, slot: 0 }
     }
 
-    /// The hosts that begin now, `now` since the start, drawn with `rng`.
+    /// The hosts that begin now, drawn with `rng`; `now` is the time since the start.
     pub fn due(&mut self, now: Duration, rng: &mut impl Rng) -> Vec<u32> {
         let places = self.places(now).min(self.waiting.len());
         self.under_way += places;
@@ -50,17 +48,17 @@ impl DirectRelease {
         (0..places).map(|_| drawn()).collect()
     }
 
-    /// A host's data is all there.
+    /// Records that all data of one host has arrived.
     pub fn done(&mut self) {
         self.under_way = self.under_way.saturating_sub(1);
     }
 
-    /// Everything is there.
+    /// Whether all data has arrived.
     pub fn is_finished(&self) -> bool {
         self.waiting.is_empty() && self.under_way == 0
     }
 
-    /// When [`due`](Self::due) can have more without anything being done.
+    /// The time at which [`due`](Self::due) may return more hosts even if none completes before.
     pub fn wakes(&self) -> Option<Duration> {
         match self.method {
             Direct::SpreadInTime { slot, .. } if !self.waiting.is_empty() => Some(slot * self.slot),
@@ -68,7 +66,7 @@ impl DirectRelease {
         }
     }
 
-    /// How many hosts may begin.
+    /// The number of hosts that may begin now.
     fn places(&mut self, now: Duration) -> usize {
         match self.method {
             Direct::AllAtOnce => self.waiting.len(),

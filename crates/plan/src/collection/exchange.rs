@@ -1,9 +1,9 @@
 //! Several destinations for different data: a multicommodity flow.
 //!
-//! §I: "we can solve the multi-destination problem as well (by employing either multicommodity flow
-//! algorithms, or a single commodity min-cost flow algorithm …, depending on the requirements)". Where any
-//! data serves any destination, [`Problem::new`] is the single commodity. Here each host's data
-//! has its destination, and the fluid plan is a linear program.
+//! §I: "we can solve the multi-destination problem as well (by employing either multicommodity flow algorithms, or a
+//! single commodity min-cost flow algorithm …, depending on the requirements)". If any data serves any destination,
+//! [`Problem::new`] is the single commodity. Here each host's data has its own destination, and the fluid plan is a
+//! linear program.
 
 use super::{
     Fluid, Leg, Limits, PlanError, Problem, ProblemError, Supply,
@@ -11,28 +11,29 @@ use super::{
 };
 use std::collections::BTreeMap;
 
-/// Data of a host for a destination.
+/// Data of one host for one destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parcel {
     /// The host that has it.
     pub from: u32,
     /// The host that wants it.
     pub to: u32,
-    /// How much, in data units.
+    /// The amount in data units.
     pub units: u64,
 }
 
 /// Data for several destinations over common legs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
-    /// All of it, as if it were of one kind.
+    /// The same data as if it were of one kind.
     problem: Problem,
-    /// By destination.
+    /// (source, units) by destination.
     parcels: BTreeMap<u32, Vec<(u32, u64)>>,
 }
 
 impl Exchange {
-    /// These parcels over these legs; what is already where it is wanted is left out.
+    /// Creates an exchange of these parcels over these legs. Parcels that are already at their destination are left
+    /// out.
     ///
     /// # Errors
     ///
@@ -45,7 +46,7 @@ impl Exchange {
         }
         let all = || by.values().flatten();
         let supplies = all().map(|(host, units)| Supply { host: *host, units: *units, ready: 0 });
-        // Summed up in wide numbers: too many are refused below, not wrapped.
+        // Summed as `u128`: too many units are refused below instead of wrapped.
         let demand = |from: &Vec<(u32, u64)>| from.iter().map(|from| u128::from(from.1)).sum();
         let demands = by.iter().map(|(to, from)| {
             let units: u128 = demand(from);
@@ -67,12 +68,11 @@ impl Exchange {
         self
     }
 
-    /// The fastest plan of constant rates in which all parcels arrive: their paths end at their own
-    /// destinations.
+    /// The fastest plan of constant rates in which all parcels arrive. Each path ends at its parcel's destination.
     ///
     /// # Errors
     ///
-    /// [`PlanError::NoPath`] for a host with no way to a destination that wants its data; else as
+    /// [`PlanError::NoPath`] if a host has no path to a destination of its data; otherwise as
     /// [`Problem::fluid_shared`].
     pub fn fluid(&self) -> Result<Fluid, PlanError> {
         for (to, from) in &self.parcels {

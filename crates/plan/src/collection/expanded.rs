@@ -1,39 +1,39 @@
 //! The time-expanded graph G_T (§III).
 //!
-//! Host u has vertices u(0) … u(T), and D′ stands behind all destinations. Edges:
+//! Host u has vertices u(0) … u(T), and D′ is the virtual destination behind all destinations. Edges:
 //!
 //! - u(i) → v(i+1) for each leg, t·c′(u,v) units, cost C₁ − C₂·c′(u,v);
-//! - holdover u(0) → u(i) where u has data, cost i; there are none from u(i), i > 0, so that
-//!   what is under way goes on at once and is not stored;
+//! - holdover u(0) → u(i) where u has data, cost i; there are none from u(i), i > 0, so that data under way is
+//!   forwarded at once and not stored;
 //! - D(i) → D′, cost 0.
 //!
-//! Differs, where a problem asks for what the paper only names: data that gets ready in slot
-//! r has a vertex of its own with edges to u(i), i ≥ r; a host with limits has a vertex before (ingress,
-//! storage) or behind (egress) u(i); several destinations have edges of their own to D′(d).
+//! Differs where a problem asks for what the paper only names: data that becomes ready in slot r has a vertex of its
+//! own with edges to u(i), i ≥ r; a host with limits has a vertex before (ingress, storage) or behind (egress) u(i);
+//! each of several destinations has edges of its own to D′(d).
 
 use super::Problem;
 use crate::mincost::{Arc, Flow, Network, NetworkError};
 
-/// What the plan is cheapest in, among those that end in time.
+/// What the plan minimizes, among the plans that end in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Objective<'a> {
     /// The paper's: few transfers, over legs of high capacity, early.
     Paper,
     /// The mean time at which a unit arrives; ties go to fewer transfers.
     MeanCompletion,
-    /// The price: of a unit on each leg, in the problem's order of [`Problem::legs`].
+    /// The price of a unit on each leg, in the order of [`Problem::legs`].
     Price(&'a [u32]),
 }
 
-/// The time-expanded network for a horizon, and which arc is what.
+/// The time-expanded network for a horizon, and the meaning of its arcs.
 pub struct Expanded {
     pub slots: u32,
     pub network: Network,
-    /// The arcs of the legs come first, slot by slot: so many each.
+    /// The number of legs. Their arcs come first, slot by slot.
     legs: usize,
-    /// Then the holdover arcs: which supply, until when.
+    /// The holdover arcs come next: (supply, slot until which it is held).
     held: Vec<(usize, u32)>,
-    /// Last the arcs to D′, from here on: destination by destination.
+    /// The index of the first arc to D′. These arcs come last, destination by destination.
     ends: usize,
 }
 
@@ -46,9 +46,10 @@ struct Builder<'a> {
     costs: Costs<'a>,
 }
 
-/// C₁ ≫ C₂ ≫ 1, of one unit of data: a transfer more costs it more than the narrowest legs all its way, and a
-/// unit of capacity outweighs being held until the last slot. The order is that of the sum over all units, so it
-/// is not strict for the whole plan: many units' holding can outweigh one's capacity. T is minimal whatever they are.
+/// The costs of one unit of data, C₁ ≫ C₂ ≫ 1: one more transfer costs it more than the narrowest legs all its way, and
+/// a unit of capacity outweighs being held until the last slot. The order applies to the sum over all units, so it is
+/// not strict for the whole plan: holding many units can outweigh one unit's capacity. T is minimal whatever the costs
+/// are.
 struct Costs<'a> {
     objective: Objective<'a>,
     c1: i64,
@@ -61,7 +62,7 @@ impl Costs<'_> {
         let widest = problem.legs.iter().map(|leg| leg.per_slot).max().unwrap_or(1);
         // No leg carries more than everything.
         let widest = widest.min(problem.units());
-        // Saturating: what is out of range is refused by the network.
+        // Saturates: the network refuses costs that are out of range.
         let widest = i64::try_from(widest).unwrap_or(i64::MAX).saturating_add(1);
         let c1 = c2.saturating_mul(widest).saturating_mul(i64::from(problem.hosts) + 1);
         Costs { objective, c1, c2 }
@@ -74,7 +75,7 @@ impl Costs<'_> {
                 self.c1.saturating_sub(self.c2.saturating_mul(prefer))
             }
             Objective::MeanCompletion => 1,
-            // Of equals the one with fewer transfers.
+            // Among equal prices, prefer fewer transfers.
             Objective::Price(of) => i64::from(of.get(leg).copied().unwrap_or(0)) * 1024 + 1,
         }
     }
@@ -83,7 +84,7 @@ impl Costs<'_> {
         if self.objective == Objective::Paper { i64::from(slots) } else { 0 }
     }
 
-    /// An arrival at the end of a slot.
+    /// The cost of an arrival at the end of a slot.
     fn arrived(&self, slot: u32, hosts: u32) -> i64 {
         let late = i64::from(slot) * (i64::from(hosts) + 1);
         if self.objective == Objective::MeanCompletion { late } else { 0 }
@@ -119,7 +120,7 @@ impl Expanded {
         (0..transfers).map(of).filter(|sent| sent.2 > 0)
     }
 
-    /// What each supply holds back until a slot: (supply, slot, units), units above 0.
+    /// The units that each supply holds back until a slot: (supply, slot, units), units above 0.
     pub fn held<'a>(&'a self, flow: &'a Flow) -> impl Iterator<Item = (usize, u32, u64)> + 'a {
         let first = self.legs * self.slots as usize;
         let of = move |(at, (supply, slot)): (usize, &(usize, u32))| {
@@ -135,7 +136,7 @@ impl Expanded {
         let home = |(index, supply): (usize, &super::Supply)| {
             let held = self.held.iter().position(|held| held.0 == index);
             let own = held.map(|at| arcs[first + at].from);
-            // Without holdover arcs it begins at its host.
+            // Without holdover arcs, the supply begins at its host.
             own.unwrap_or(supply.host * (self.slots + 1))
         };
         problem.supplies.iter().enumerate().map(home).collect()
@@ -148,7 +149,7 @@ impl Expanded {
         (0..problem.demands.len()).map(|demand| arcs[demand * each].to).collect()
     }
 
-    /// What stays at a destination: (demand, slot, units), units above 0.
+    /// The units that stay at a destination: (demand, slot, units), units above 0.
     pub fn delivered<'a>(&'a self, flow: &'a Flow) -> impl Iterator<Item = (usize, u32, u64)> + 'a {
         let vertices = self.slots as usize + 1;
         let of = move |at: usize| (at / vertices, (at % vertices) as u32, flow.on[self.ends + at]);
@@ -156,10 +157,10 @@ impl Expanded {
     }
 }
 
-/// A vertex and its supply; negative: its demand.
-type Endowed = (u32, i64);
+/// A vertex and its supply in units; a negative supply is a demand.
+type VertexSupply = (u32, i64);
 
-/// The vertices at which a limited host is entered and left.
+/// The first vertex of the rows through which a limited host is entered and left.
 struct Doors {
     ingress: Vec<Option<u32>>,
     egress: Vec<Option<u32>>,
@@ -189,7 +190,7 @@ impl Builder<'_> {
         doors
     }
 
-    /// What may enter a host in a slot.
+    /// The most units that may enter a host in a slot.
     fn entering(&self, host: u32) -> Option<u64> {
         let limits = self.problem.limits[host as usize];
         let storage = limits.storage.filter(|_| !self.problem.is_destination(host));
@@ -211,11 +212,11 @@ impl Builder<'_> {
         }
     }
 
-    /// Holdover arcs, and the vertices with supplies.
-    fn holdovers(&mut self) -> (Vec<(usize, u32)>, Vec<Endowed>) {
+    /// Adds the holdover arcs. Returns them and the vertices with supplies.
+    fn holdovers(&mut self) -> (Vec<(usize, u32)>, Vec<VertexSupply>) {
         let (mut held, mut supplies) = (Vec::new(), Vec::new());
         for (index, supply) in self.problem.supplies.iter().enumerate() {
-            // From u(0) where the data is ready, else from a vertex of its own.
+            // A holdover starts at u(0) if the data is ready then, otherwise at a vertex of its own.
             let own = supply.ready > 0;
             let home = if own { self.vertices } else { self.at(supply.host, 0) };
             self.vertices += u32::from(own);
@@ -248,8 +249,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Arcs to D′, one for each destination, and its demand.
-    fn deliveries(&mut self) -> Vec<Endowed> {
+    /// Adds the arcs to D′, one vertex for each destination. Returns the demands there.
+    fn deliveries(&mut self) -> Vec<VertexSupply> {
         let mut demands = Vec::new();
         for (host, units) in &self.problem.demands {
             let end = self.vertices;

@@ -1,18 +1,18 @@
-//! The fluid plan: rates instead of slots, for meshes too large for time-expanded graphs.
+//! The fluid plan: rates instead of slots, for meshes that are too large for time-expanded graphs.
 //!
-//! Ours; the paper only has slots. Over a graph that stays as it is, the smallest makespan is
+//! Ours; the paper only has slots. Over a graph that does not change, the smallest makespan is
 //!
 //! ```text
 //! T* = max over sets S of hosts:  demand(S) / maxflow(S → D)
 //! ```
 //!
-//! It is found by Newton's method on T (Radzik, *Parametric flows, weighted means of cuts*, 1993):
-//! if the sources' rates demand/T do not fit, the cut that stops them says the least T that it
-//! lets through; as many largest flows as T has different cuts, which are few.
+//! It is found by Newton's method on T (Radzik, *Parametric flows, weighted means of cuts*, 1993): if the sources'
+//! rates demand/T do not fit, the cut that stops them gives the least T at which its data passes. This takes one
+//! maximum flow for each different cut that T meets, and these are few.
 
 use super::{
     PlanError, Problem, lp,
-    rated::{Left, RatedPath},
+    rated::{FlowSplitter, RatedPath},
 };
 use crate::maxflow::MaxFlow;
 
@@ -21,7 +21,7 @@ use crate::maxflow::MaxFlow;
 pub struct Fluid {
     /// T* in slots: no schedule over these legs is shorter.
     pub slots: f64,
-    /// What each path carries all the time.
+    /// Paths, each with its constant rate.
     pub paths: Vec<RatedPath>,
 }
 
@@ -47,14 +47,14 @@ pub(super) fn fluid_shared(problem: &Problem) -> Result<Fluid, PlanError> {
     Ok(rates.fluid(problem))
 }
 
-/// The overlay graph with a source before all supplies and a sink behind all demands.
+/// The overlay graph with a source in front of all supplies and a sink behind all demands.
 struct Net<'a> {
     problem: &'a Problem,
-    /// A data unit a slot in the flow's whole numbers, so that roundings do not show.
+    /// The whole number that stands for one data unit a slot in the flow, so large that rounding does not show.
     scale: f64,
     nodes: u32,
     arcs: Vec<(u32, u32, u64)>,
-    /// The arcs from here on are the supplies', then the demands'.
+    /// The index of the first arc of a supply; the demands' arcs follow.
     ends: usize,
 }
 
@@ -88,12 +88,12 @@ impl<'a> Net<'a> {
 
     /// T*, by Newton's method from below.
     fn shortest(&mut self) -> f64 {
-        // Every unit crosses a leg: all legs full all the time bound it from below.
+        // Every unit crosses a leg, so all legs full all the time bound T from below.
         let room: u128 = self.problem.legs.iter().map(|leg| u128::from(leg.per_slot)).sum();
         let mut slots = self.problem.units() as f64 / (room.max(1)) as f64;
         loop {
             let (flow, wanted, sent) = self.run(slots);
-            // The cut that stops the flow; none if everything fits.
+            // The cut that stops the flow gives a longer T.
             let longer = if sent < wanted { self.let_through(&flow) } else { None };
             match longer {
                 Some(longer) if longer > slots * (1.0 + 1e-9) => slots = longer,
@@ -102,7 +102,7 @@ impl<'a> Net<'a> {
         }
     }
 
-    /// The largest flow if all sources end at `slots`; how much was wanted, how much went.
+    /// Runs the maximum flow if all sources end at `slots`. Returns it, the wanted flow and the sent flow.
     fn run(&mut self, slots: f64) -> (MaxFlow, u64, u64) {
         let (source, sink) = (self.nodes - 2, self.nodes - 1);
         self.arcs.truncate(self.ends);
@@ -119,7 +119,7 @@ impl<'a> Net<'a> {
         (flow, wanted, sent)
     }
 
-    /// The least T at which the smallest cut lets its side's data through.
+    /// The least T at which the minimum cut lets its side's data through.
     fn let_through(&self, flow: &MaxFlow) -> Option<f64> {
         let near = |node: u32| flow.near_source(node);
         let crosses = |arc: &&(u32, u32, u64)| near(arc.0) && !near(arc.1);
@@ -134,7 +134,7 @@ impl<'a> Net<'a> {
     /// The paths of the flow at T*.
     fn paths(&mut self, slots: f64) -> Vec<RatedPath> {
         let (flow, ..) = self.run(slots);
-        let mut left = Left::new(self.problem.hosts);
+        let mut left = FlowSplitter::new(self.problem.hosts);
         for (arc, leg) in self.problem.legs.iter().enumerate() {
             left.sends(leg.from, leg.to, flow.on(arc));
         }

@@ -1,4 +1,4 @@
-//! From rates and bytes to slots and data units, and back.
+//! Converts rates and bytes to slots and data units, and back.
 
 use super::{Leg, Problem, ProblemError};
 use crate::Graph;
@@ -19,19 +19,19 @@ impl Grid {
     pub const PAPER: Self =
         Self { slot: Duration::from_secs(8), unit: ByteSize::from_bytes(65_536) };
 
-    /// Data units a rate moves in a slot, rounded down: what is planned fits.
+    /// The data units that `rate` moves in a slot, rounded down so that a plan fits.
     pub fn units_per_slot(&self, rate: thalweg_units::Rate) -> u64 {
         let bits = u128::from(rate.as_bps()) * self.slot.as_nanos() / 1_000_000_000;
         let unit = u128::from(self.unit.as_bytes().max(1)) * 8;
         u64::try_from(bits / unit).unwrap_or(u64::MAX)
     }
 
-    /// Data units that hold this much, rounded up: what is left over needs a place too.
+    /// The data units that hold `bytes`, rounded up so that a remainder has a place too.
     pub fn units(&self, bytes: ByteSize) -> u64 {
         bytes.as_bytes().div_ceil(self.unit.as_bytes().max(1))
     }
 
-    /// The collection of `amounts` (per node of `graph`) at `destination`.
+    /// The problem of collecting `amounts` (per node of `graph`) at `destination`.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl Grid {
         Problem::collect(&units, destination, &self.legs(graph))
     }
 
-    /// The legs of a graph that take at least a unit a slot.
+    /// The legs of a graph that carry at least one unit a slot.
     pub fn legs(&self, graph: &Graph) -> Vec<Leg> {
         let leg = |((from, to), rate)| Leg {
             from: from as u32,

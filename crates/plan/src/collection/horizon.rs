@@ -2,13 +2,13 @@
 
 use super::{Objective, PlanError, Problem, expanded::Expanded};
 
-/// A plan with more slots than this has too small a slot: 16 million vertices at 250 hosts.
+/// The most slots of a plan. A plan with more has too small a slot: 16 million vertices at 250 hosts.
 const MOST_SLOTS: u32 = 1 << 16;
 
 /// The fewest slots in which everything arrives.
 ///
-/// "we test sequentially if a feasible flow exists in G_1, G_2, G_4 … until we find a minimum
-/// T* …; then … a binary search in the range T*/2 + 1 and T*". O(log T) largest flows.
+/// "we test sequentially if a feasible flow exists in G_1, G_2, G_4 … until we find a minimum T* …; then … a binary
+/// search in the range T*/2 + 1 and T*". O(log T) maximum flows.
 pub fn smallest(problem: &Problem) -> Result<u32, PlanError> {
     if problem.units() == 0 {
         return Ok(0);
@@ -29,7 +29,7 @@ pub fn smallest(problem: &Problem) -> Result<u32, PlanError> {
     Ok(high)
 }
 
-/// Twice as many slots, while that is not too many.
+/// Doubles the number of slots; an error beyond [`MOST_SLOTS`].
 pub fn doubled(slots: u32) -> Result<u32, PlanError> {
     let more = slots.max(1) * 2;
     if more > MOST_SLOTS { Err(PlanError::TooLong { most: MOST_SLOTS }) } else { Ok(more) }

@@ -1,25 +1,26 @@
-//! Whole units that a plan leaves over: each where it arrives first in what room there is.
+//! Places whole units that a plan leaves over: each goes where it arrives first in the room that remains.
 
 use super::{PlanError, Problem, TimedPath};
 use std::collections::BTreeMap;
 
-/// Slots beyond which there is no room for what is left over.
+/// The number of slots in which leftover units may be placed.
 const MOST_SLOTS: u32 = 1 << 16;
 
-/// What a plan leaves free, slot by slot.
+/// The capacity that a plan leaves free, slot by slot.
 pub struct Leftover<'a> {
     problem: &'a Problem,
-    /// Sets of legs with what they take together: those of the problem, and hosts' limits.
+    /// Sets of legs and what each set carries per slot: the problem's sets, and the hosts' limits.
     sets: Vec<(Vec<usize>, u64)>,
     /// The sets of each leg.
     inside: Vec<Vec<usize>>,
-    /// What is used, by slot and leg, and by slot and set.
+    /// Used units by (slot, leg).
     legs: BTreeMap<(u32, usize), u64>,
+    /// Used units by (slot, set).
     together: BTreeMap<(u32, usize), u64>,
 }
 
 impl<'a> Leftover<'a> {
-    /// The room beside these paths.
+    /// Creates the record of the room that these paths leave.
     pub fn new(problem: &'a Problem, paths: &[TimedPath]) -> Self {
         let mut sets: Vec<(Vec<usize>, u64)> =
             problem.shared.iter().map(|set| (set.legs.clone(), set.per_slot)).collect();
@@ -40,11 +41,11 @@ impl<'a> Leftover<'a> {
         left
     }
 
-    /// Paths for what each supply has left, by supply and destination.
+    /// Paths for the units left of each supply; `left` has an entry for each supply and destination, supplies first.
     ///
     /// # Errors
     ///
-    /// [`PlanError::TooLong`] if there is no room in any reasonable time.
+    /// [`PlanError::TooLong`] if there is no room within the maximum number of slots.
     pub fn paths(&mut self, left: &[u64]) -> Result<Vec<TimedPath>, PlanError> {
         let mut paths = Vec::new();
         let problem = self.problem;
@@ -81,7 +82,7 @@ impl<'a> Leftover<'a> {
             };
             let same: Vec<usize> = legs.filter(ends).collect();
             for leg in same {
-                // Parallel legs are one to a path.
+                // Parallel legs are one leg to a path.
                 let taken = units.min(self.room(slot, leg));
                 units -= taken;
                 *self.legs.entry((slot, leg)).or_default() += taken;
@@ -92,7 +93,7 @@ impl<'a> Leftover<'a> {
         }
     }
 
-    /// The path that arrives first; of equals the one that begins first.
+    /// The path that arrives first; among equals the one that begins first.
     fn first(&self, from: u32, ready: u32, to: u32, units: u64) -> Option<TimedPath> {
         let mut best: Option<TimedPath> = None;
         for start in ready..MOST_SLOTS {
@@ -108,7 +109,7 @@ impl<'a> Leftover<'a> {
         best
     }
 
-    /// The path with fewest legs that begins in this slot: a leg in each.
+    /// The path with the fewest legs that begins in this slot, one leg per slot.
     fn beginning(&self, from: u32, start: u32, to: u32, units: u64) -> Option<TimedPath> {
         let mut before: Vec<Option<usize>> = vec![None; self.problem.hosts as usize];
         let mut layer = vec![from];

@@ -1,17 +1,16 @@
-//! The fluid plan as a linear program: for what largest flows cannot say
-//! (decision 0074).
+//! The fluid plan as a linear program, for problems that maximum flows cannot express (decision 0074).
 //!
-//! Capacities on sets of legs (§III: "one could use Linear Programming"), data that each has its own
-//! destination, and the price as a bound or as what is least.
+//! These are capacities on sets of legs (§III: "one could use Linear Programming"), data with its own destination, and
+//! a price as a bound or as the objective.
 //!
 //! ```text
 //! rates x(k, leg) ≥ 0 of commodity k, and θ = 1/T
 //! out(k, host) − in(k, host) = θ · (supply − demand of k at the host)
 //! Σk x(k, leg) ≤ capacity of the leg, of a set of legs, of a host in and out
-//! largest θ (where Σ price · x ≤ budget · θ), or at a given θ the least Σ price · x
+//! maximize θ (where Σ price · x ≤ budget · θ), or at a given θ minimize Σ price · x
 //! ```
 
-use super::{Fluid, PlanError, Problem, rated::Left};
+use super::{Fluid, PlanError, Problem, rated::FlowSplitter};
 use good_lp::{
     Expression, ProblemVariables, ResolutionError, Solution, SolverModel, Variable,
     solvers::microlp::{MicroLpProblem, microlp},
@@ -23,32 +22,32 @@ use good_lp::{
 pub struct Commodity {
     /// Supplies: (host, units).
     pub from: Vec<(u32, u64)>,
-    /// Demands: (host, units); the sum is the same.
+    /// Demands: (host, units); their sum equals that of the supplies.
     pub to: Vec<(u32, u64)>,
 }
 
-/// What is asked for.
+/// What is optimized.
 #[derive(Clone, Copy)]
 pub enum Goal<'a> {
     /// The least T.
     Fastest,
     /// The least T whose price is at most the budget.
     Within(&'a [f64], f64),
-    /// The least price that ends after so many slots.
+    /// The least price of a plan that ends after this many slots.
     Cheapest(&'a [f64], f64),
 }
 
-/// The answer.
+/// The solution.
 pub struct Rates {
     /// T in slots.
     pub slots: f64,
-    /// Data units a slot, by commodity and leg.
+    /// Rates in data units a slot, by commodity and leg.
     on: Vec<Vec<f64>>,
     commodities: Vec<Commodity>,
 }
 
 impl Commodity {
-    /// All data of a problem: whose it is does not matter.
+    /// All data of a problem as one commodity.
     pub fn of(problem: &Problem) -> Self {
         let from = problem.supplies.iter().map(|supply| (supply.host, supply.units)).collect();
         Self { from, to: problem.demands.clone() }
@@ -67,12 +66,12 @@ impl Commodity {
     }
 }
 
-/// Solves it.
+/// Solves the program for these commodities and this goal.
 ///
 /// # Errors
 ///
-/// [`PlanError::Shut`] if T has no end, [`PlanError::Unsolved`] if the solver finds no answer: at a given
-/// T or budget because there is none.
+/// [`PlanError::Shut`] if T is unbounded, [`PlanError::Unsolved`] if the solver finds no solution; at a given T or
+/// budget, that is because there is none.
 pub fn solve(problem: &Problem, of: &[Commodity], goal: Goal) -> Result<Rates, PlanError> {
     let commodities = of.to_vec();
     let units: u64 = of.iter().map(Commodity::units).sum();
@@ -87,7 +86,7 @@ pub fn solve(problem: &Problem, of: &[Commodity], goal: Goal) -> Result<Rates, P
     let (theta, on) = program.solve()?;
     let slots = match goal {
         Goal::Cheapest(_, slots) => slots,
-        // Below this the solver cannot tell it from nothing.
+        // The solver cannot distinguish smaller values from zero.
         _ if theta < 1e-9 => return Err(PlanError::Shut),
         _ => scale.units / scale.rate / theta,
     };
@@ -174,7 +173,7 @@ impl Program {
         }
     }
 
-    /// What leaves a host, less what comes, is what it has or takes.
+    /// Outflow minus inflow of a host equals what it has (or, if negative, demands) over T.
     fn conserve(&mut self, problem: &Problem, of: usize, balance: &[f64]) {
         let mut hosts: Vec<Expression> =
             balance.iter().map(|units| self.theta * (-units / self.scale.units)).collect();
@@ -182,7 +181,7 @@ impl Program {
             hosts[leg.from as usize].add_mul(1.0, *on);
             hosts[leg.to as usize].add_mul(-1.0, *on);
         }
-        // One of them follows from the others; left in it only makes the program degenerate.
+        // One equation follows from the others; keeping it only makes the program degenerate.
         hosts.pop();
         for host in hosts {
             self.model.add_constraint(host.eq(0.0));
@@ -224,25 +223,25 @@ fn price(on: &[Vec<Variable>], prices: &[f64]) -> Expression {
     sum
 }
 
-/// Paths are taken out of whole numbers: so many are the largest rate.
+/// Paths are split off in whole numbers; this one stands for the largest rate.
 const FINE: f64 = (1_u64 << 40) as f64;
 
 impl Rates {
-    /// Its paths. What a commodity's do not carry for rounding is shared out among them.
+    /// Splits the rates into paths. What rounding takes from a source's paths is shared out among them.
     pub fn fluid(&self, problem: &Problem) -> Fluid {
         let mut paths = Vec::new();
         for (on, Commodity { from, to }) in self.on.iter().zip(&self.commodities) {
             let most = on.iter().copied().fold(0.0, f64::max);
             let scale = FINE / if most > 0.0 { most } else { 1.0 };
             let rate = |units: u64| (units as f64 / self.slots * scale).round() as u64;
-            let mut left = Left::new(problem.hosts);
+            let mut left = FlowSplitter::new(problem.hosts);
             for (leg, on) in problem.legs.iter().zip(on) {
                 left.sends(leg.from, leg.to, (on * scale).round() as u64);
             }
             to.iter().for_each(|(host, units)| left.stays(*host, rate(*units)));
             let own = from.iter().map(|(host, units)| (*host, rate(*units)));
             let mut found = left.paths(own, scale);
-            // Ends of the solver's tolerance are no paths.
+            // Drop paths that are only the solver's tolerance.
             found.retain(|path| path.per_slot * scale > FINE * 1e-7 && !path.via.is_empty());
             for (host, units) in from {
                 let own = |path: &&super::RatedPath| path.source == *host;

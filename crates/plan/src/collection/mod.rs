@@ -1,4 +1,4 @@
-//! Coordinated data collection: data of many hosts to one, as a flow over time.
+//! Coordinated data collection: moves data of many hosts to one, as a flow over time.
 //!
 //! Source: Cheng, Chou, Golubchik, Khuller, Wan, *Large-scale Data Collection: a Coordinated
 //! Approach* (INFOCOM 2004), §III and §IV.
@@ -8,10 +8,10 @@
 //! Timetable ─ Release (PathSync, PathDelay) ─► which transfer may begin now
 //! ```
 //!
-//! [`Problem`] is in *data units* and *slots*; a [`Grid`] makes it from rates and bytes.
-//! [`Problem::timetable`] is the paper's plan, [`Release`] how it is carried out, [`Direct`] the
-//! methods it is compared with, [`Problem::best_paths`] its non-coordinated
-//! rival, and [`Problem::fluid`] the plan without slots, for meshes too large for them.
+//! [`Problem`] is in *data units* and *slots*; a [`Grid`] makes it from rates and bytes. [`Problem::timetable`] is the
+//! paper's plan and [`Release`] carries it out. [`Direct`] holds the methods that it is compared with,
+//! [`Problem::best_paths`] its non-coordinated rival, and [`Problem::fluid`] the plan without slots, for meshes that
+//! are too large for slots.
 
 mod decompose;
 mod direct;

@@ -1,22 +1,21 @@
-//! What a plan costs: the cheapest within a deadline, the fastest within a budget, and the curve.
+//! What a plan costs: the cheapest plan within a deadline, the fastest within a budget, and the time–price curve.
 //!
-//! Ours; the paper says "Modifications to this cost function can be made if other properties are desired".
-//! Over constant rates the least price P(T) falls with T, is convex and made of straight parts, and each
-//! cheapest flow says by its potentials how steep it is there: Newton's method finds the T of a
-//! budget, and tangents all corners of the curve.
+//! Ours; the paper says "Modifications to this cost function can be made if other properties are desired". Over
+//! constant rates, the least price P(T) falls with T, is convex and piecewise linear. The potentials of each cheapest
+//! flow give the slope at its T: Newton's method finds the T of a budget, and tangents find all corners of the curve.
 
-use super::{Fluid, Objective, PlanError, Problem, Timetable, horizon, lp, rated::Left};
+use super::{Fluid, Objective, PlanError, Problem, Timetable, horizon, lp, rated::FlowSplitter};
 use crate::mincost::{Arc, Flow, Network};
 use thiserror::Error;
 
 /// The price of a data unit on each leg, 0 or more, in any currency.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prices {
-    /// By the problem's order of legs.
+    /// In the problem's order of legs.
     on: Vec<f64>,
 }
 
-/// A plan and what it costs.
+/// A plan and its price.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Priced<P> {
     /// The plan.
@@ -55,7 +54,8 @@ pub enum PriceError {
 }
 
 impl Prices {
-    /// The price of a unit on each leg by its ends (from, to); what is below 0 or no number is 0.
+    /// Creates prices from the price of a unit on each leg by its ends (from, to). Negative and non-finite prices count
+    /// as 0.
     pub fn of(problem: &Problem, price: impl Fn(u32, u32) -> f64) -> Self {
         let price = |leg: &super::Leg| price(leg.from, leg.to);
         let sane = |price: f64| if price.is_finite() { price.max(0.0) } else { 0.0 };
@@ -71,7 +71,7 @@ impl Prices {
         problem.legs.iter().position(same).map_or(0.0, |leg| self.on[leg])
     }
 
-    /// What a fluid plan costs.
+    /// The price of a fluid plan.
     pub fn fluid(&self, problem: &Problem, plan: &Fluid) -> f64 {
         let path = |path: &super::RatedPath| {
             let from = std::iter::once(&path.source).chain(&path.via);
@@ -81,7 +81,7 @@ impl Prices {
         plan.paths.iter().map(path).sum()
     }
 
-    /// What a timetable costs.
+    /// The price of a timetable.
     pub fn timetable(&self, problem: &Problem, plan: &Timetable) -> f64 {
         let path = |path: &super::TimedPath| {
             let legs = path.transfers().map(|(_, from, to)| self.of_leg(problem, from, to));
@@ -158,12 +158,12 @@ fn sampled_curve(
 /// See [`Problem::least_price`].
 pub(super) fn least_price(problem: &Problem, prices: &Prices) -> Result<f64, PriceError> {
     problem.check_ways()?;
-    // Every leg takes everything, if it has the time: a set of legs and a host too.
+    // With unlimited time, every leg, set of legs and host can carry everything.
     let flow = Curve::new(problem, prices).cheapest(f64::INFINITY)?;
     Ok(flow.price)
 }
 
-/// The cheapest plan at these slots, which are enough.
+/// The cheapest plan that takes `slots`, which must be enough.
 fn priced(problem: &Problem, slots: f64, prices: &Prices) -> Result<Priced<Fluid>, PriceError> {
     if slots <= 0.0 {
         return Ok(Priced { plan: Fluid { slots: 0.0, paths: Vec::new() }, price: 0.0 });
@@ -220,13 +220,13 @@ pub(super) fn timetable_for(
     Ok(plan)
 }
 
-/// Relative differences below this are roundings.
+/// Relative differences below this are rounding errors.
 const EQUAL: f64 = 1e-9;
 
 /// A curve that stays this close to its chord, relative to the price, is straight.
 const STRAIGHT: f64 = 1e-7;
 
-/// Prices as whole numbers: the dearest leg's is 2²⁴.
+/// Prices as whole numbers; the dearest leg's is 2²⁴.
 fn whole(prices: &Prices) -> Vec<u32> {
     let scale = f64::from(1 << 24) / prices.highest().max(f64::MIN_POSITIVE);
     prices.on.iter().map(|price| (price * scale).round() as u32).collect()
@@ -236,15 +236,16 @@ fn whole(prices: &Prices) -> Vec<u32> {
 struct Curve<'a> {
     problem: &'a Problem,
     prices: &'a Prices,
-    /// Whole numbers of the flow in a data unit, and of its costs in a price.
+    /// Flow units in a data unit. The flow is in whole numbers.
     fine: f64,
+    /// Cost units in a unit of price. The network's costs are whole numbers.
     dear: f64,
 }
 
-/// A point of it, with its flow.
+/// A point of the curve, with its flow.
 struct Point {
     price: f64,
-    /// dP/dT, at most 0: what a slot more would save.
+    /// dP/dT, at most 0: one more slot would save this much.
     slope: f64,
     flow: Flow,
     fine: f64,
@@ -258,23 +259,23 @@ impl<'a> Curve<'a> {
         Self { problem, prices, fine, dear }
     }
 
-    /// What goes through a leg in all.
+    /// The flow units that a leg or limit of `per_slot` lets through in `slots`, at most all data.
     fn room(&self, per_slot: Option<u64>, slots: f64) -> u64 {
         let all = self.problem.units() as f64 * self.fine;
-        // Rounded up, so that what just fits is not refused.
+        // Rounded up, so that flow that just fits is not refused.
         let room = per_slot.map_or(all, |most| (most as f64 * slots * self.fine).ceil());
-        // 0 · ∞ is a host that is shut for good.
+        // 0 · ∞ belongs to a host that is shut for good.
         if room.is_nan() { 0 } else { (room * (1.0 + EQUAL)).min(all) as u64 }
     }
 
-    /// Legs, then hosts' limits in and out. Nodes as in the fluid plan: inside, before, behind.
+    /// The network of the legs, then the hosts' limits in and out. Nodes as in the fluid plan: inside, before, behind.
     fn network(&self, slots: f64) -> Result<Network, PriceError> {
         let hosts = self.problem.hosts;
         let mut arcs = Vec::with_capacity(self.problem.legs.len() + 2 * hosts as usize);
         let shut =
             |leg| self.problem.shared.iter().any(|s| s.per_slot == 0 && s.legs.contains(&leg));
         for (at, (leg, price)) in self.problem.legs.iter().zip(&self.prices.on).enumerate() {
-            // Of equals the way with fewer legs.
+            // Among equal prices, prefer fewer legs.
             let cost = (price * self.dear).round() as i64 + 1;
             let capacity = if shut(at) { 0 } else { self.room(Some(leg.per_slot), slots) };
             arcs.push(Arc { from: 2 * hosts + leg.from, to: hosts + leg.to, capacity, cost });
@@ -305,7 +306,7 @@ impl<'a> Curve<'a> {
         Ok(Point { price, slope, flow, fine: self.fine })
     }
 
-    /// What the full legs and limits would save if they took a slot's worth more.
+    /// dP/dT: what the full legs and limits would save if they carried one more slot's worth.
     fn slope(&self, network: &Network, flow: &Flow) -> f64 {
         let limits = self.problem.limits.iter().flat_map(|at| [at.ingress, at.egress]);
         let capacities = self.problem.legs.iter().map(|leg| Some(leg.per_slot)).chain(limits);
@@ -317,12 +318,12 @@ impl<'a> Curve<'a> {
         network.arcs().iter().zip(capacities).map(saves).sum::<f64>() / self.dear
     }
 
-    /// The least T, from `fastest` on, at which the price is within a budget that is enough.
+    /// The least T, from `fastest` on, at which the price is within a budget. The budget must be enough.
     fn slots_for(&self, fastest: f64, budget: f64) -> Result<f64, PriceError> {
         let most = budget + budget.abs() * EQUAL;
         let mut slots = fastest;
-        // P is convex: the tangent reaches the budget before P does. It has finitely many corners; the
-        // bound is for roundings, which could go on for ever.
+        // P is convex, so the tangent reaches the budget before P does. P has finitely many corners; the bound on the
+        // steps is against rounding, which could go on for ever.
         for _ in 0..MOST_STEPS {
             let point = self.cheapest(slots)?;
             let next = slots - (point.price - budget) / point.slope.min(-f64::MIN_POSITIVE);
@@ -334,8 +335,8 @@ impl<'a> Curve<'a> {
         Ok(slots)
     }
 
-    /// All corners between two ends: where the tangents of two points meet there is one, or another
-    /// straight part below it.
+    /// All corners between two ends. Where the tangents of two points meet, there is a corner, or another straight part
+    /// below it.
     fn corners(&self, first: f64, last: f64) -> Result<Vec<Offer>, PriceError> {
         let ends = [first, last.max(first)];
         let mut found: Vec<(f64, Point)> = Vec::new();
@@ -353,7 +354,8 @@ impl<'a> Curve<'a> {
         Ok(bent_only(offers))
     }
 
-    /// The point under where two tangents meet, unless the curve is straight or bent just there.
+    /// The point of the curve below the point where two tangents meet; `None` if the curve is straight between the two
+    /// or bends only at one of them.
     fn between(
         &self,
         (left, a): &(f64, Point),
@@ -362,7 +364,7 @@ impl<'a> Curve<'a> {
         let bent = b.slope - a.slope;
         let meet = (a.price - b.price + b.slope * right - a.slope * left) / bent;
         let inside = meet > left + (right - left) * 1e-6 && meet < right - (right - left) * 1e-6;
-        // Two slopes of one straight part differ by the roundings of the costs, and would meet anywhere.
+        // The slopes of two points on one straight part differ by the rounding of the costs, and would meet anywhere.
         let tangent = a.price + a.slope * (meet - left);
         let chord = a.price + (b.price - a.price) * (meet - left) / (right - left);
         let deep = chord - tangent > STRAIGHT * a.price.abs().max(b.price.abs());
@@ -373,7 +375,7 @@ impl<'a> Curve<'a> {
     }
 }
 
-/// Points of a convex curve without those on a straight line between their neighbours.
+/// Drops the points of a convex curve that lie on a straight line between their neighbours.
 fn bent_only(offers: impl Iterator<Item = Offer>) -> Vec<Offer> {
     let mut kept: Vec<Offer> = Vec::new();
     for next in offers {
@@ -392,14 +394,14 @@ fn bent_only(offers: impl Iterator<Item = Offer>) -> Vec<Offer> {
     kept
 }
 
-/// Newton's steps; each passes a corner.
+/// The maximum number of Newton steps; each passes a corner.
 const MOST_STEPS: u32 = 200;
-/// Corners of the curve; further ones are left out, and the curve is straight there.
+/// The maximum number of corners; further ones are left out, as if the curve were straight there.
 const MOST_CORNERS: usize = 64;
 
 impl Point {
     fn plan(&self, problem: &Problem, slots: f64) -> Fluid {
-        let mut left = Left::new(problem.hosts);
+        let mut left = FlowSplitter::new(problem.hosts);
         for (leg, on) in problem.legs.iter().zip(&self.flow.on) {
             left.sends(leg.from, leg.to, *on);
         }
@@ -410,13 +412,13 @@ impl Point {
     }
 }
 
-/// A flow of all data, without circles.
+/// A flow of all data, without cycles.
 pub(super) struct WholeFlow {
-    /// (from, to): legs first, then hosts' limits in and out.
+    /// (from, to): the legs first, then the hosts' limits in and out.
     pub arcs: Vec<(u32, u32)>,
-    /// Whole units on each.
+    /// Flow units on each arc.
     pub on: Vec<u64>,
-    /// How many whole units are a data unit.
+    /// Flow units in a data unit.
     pub fine: u64,
 }
 
@@ -425,7 +427,7 @@ pub(super) fn whole_flow(problem: &Problem, slots: f64) -> Result<WholeFlow, Pla
     let free = Prices::of(problem, |_, _| 0.0);
     let curve = Curve::new(problem, &free);
     let network = curve.network(slots).map_err(|_| PlanError::TooFine)?;
-    // Each leg costs something, so that a circle would not be cheapest.
+    // Each leg costs something, so a flow with a cycle is never cheapest.
     let flow = network.cheapest().map_err(|_| PlanError::TooFine)?;
     let arcs = network.arcs().iter().map(|arc| (arc.from, arc.to)).collect();
     Ok(WholeFlow { arcs, on: flow.on, fine: curve.fine as u64 })

@@ -1,4 +1,4 @@
-//! Prices against the linear program, the curve's shape, and by hand.
+//! Tests of plans with prices: against the linear program, the shape of the curve, and by hand.
 
 use super::{lp, *};
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ fn leg(from: u32, to: u32, per_slot: u64) -> Leg {
     Leg { from, to, per_slot }
 }
 
-/// Three sources, one destination; direct legs are dear.
+/// Three sources and one destination, with random amounts, capacities and prices.
 fn problem() -> impl Strategy<Value = (Problem, Vec<u32>)> {
     let amounts = prop::collection::vec(1_u64..30, 3);
     let capacities = prop::collection::vec(1_u64..9, 9);
@@ -33,7 +33,7 @@ fn close(a: f64, b: f64) -> bool {
 
 proptest! {
     #[test]
-    fn the_cheapest_within_a_deadline_is_the_linear_programs(
+    fn the_cheapest_plan_within_a_deadline_equals_the_linear_program(
         (problem, on) in problem(), later in 0.0_f64..3.0,
     ) {
         let prices = prices(&problem, &on);
@@ -42,7 +42,7 @@ proptest! {
         let on: Vec<f64> = on.iter().map(|price| f64::from(*price)).collect();
         let goal = lp::Goal::Cheapest(&on, slots);
         let other = lp::solve(&problem, &[lp::Commodity::of(&problem)], goal);
-        // At the least T itself the program may miss by its tolerance.
+        // At the least T itself, the program may fail by its tolerance.
         if let Ok(other) = other {
             let other = prices.fluid(&problem, &other.fluid(&problem));
             prop_assert!(close(plan.price, other), "{} {other}", plan.price);
@@ -54,7 +54,7 @@ proptest! {
     }
 
     #[test]
-    fn the_fastest_within_a_budget_is_the_linear_programs(
+    fn the_fastest_plan_within_a_budget_equals_the_linear_program(
         (problem, on) in problem(), share in 0.0_f64..1.2,
     ) {
         let prices = prices(&problem, &on);
@@ -74,7 +74,7 @@ proptest! {
     }
 
     #[test]
-    fn the_curve_falls_is_convex_and_has_no_corner_left_out((problem, on) in problem()) {
+    fn the_curve_falls_is_convex_and_has_all_corners((problem, on) in problem()) {
         let prices = prices(&problem, &on);
         let curve = problem.fluid_curve(&prices).unwrap();
         prop_assert!(close(curve[0].slots, problem.fluid().unwrap().slots));
@@ -102,15 +102,15 @@ proptest! {
             let sooner = problem.timetable_cheapest(plan.plan.slots - 1, &prices).unwrap();
             prop_assert!(sooner.price > budget, "{} {budget}", sooner.price);
         }
-        // Constant rates are a bound.
+        // The slots of constant rates are a lower bound.
         let fluid = problem.fluid_for(budget.max(plan.price), &prices).unwrap();
         prop_assert!(fluid.plan.slots <= f64::from(plan.plan.slots) * (1.0 + 1e-6));
     }
 }
 
-/// 8 units: the direct leg takes 4 a slot for 9 each, the way round 4 a slot for 2.
+/// 8 units: the direct leg carries 4 a slot at 9 each, the detour 4 a slot at 2 each.
 #[test]
-fn the_way_round_is_taken_as_far_as_time_allows() {
+fn the_cheap_detour_is_used_as_far_as_time_allows() {
     let legs = [leg(0, 2, 4), leg(0, 1, 4), leg(1, 2, 4)];
     let problem = Problem::collect(&[8, 0, 0], 2, &legs).unwrap();
     let prices = Prices::of(&problem, |from, to| if (from, to) == (0, 2) { 9.0 } else { 1.0 });
@@ -131,12 +131,12 @@ fn shared_capacities_have_a_curve_too() {
     let problem = Problem::collect(&[8, 0, 0], 2, &legs).unwrap();
     let problem = problem.with_shared(&[(0, 2), (0, 1)], 4);
     let prices = Prices::of(&problem, |from, to| if (from, to) == (0, 2) { 9.0 } else { 1.0 });
-    // No faster by the dear leg than by the cheap: the first point is the last.
+    // The dear leg makes the plan no faster than the cheap one, so the first point is the last.
     let curve = problem.fluid_curve(&prices).unwrap();
     assert!(close(curve[0].slots, 2.0) && close(curve[0].price, 16.0), "{curve:?}");
 }
 
-/// Once a curve of 64 points: on one straight part the slopes of two points differed by roundings.
+/// Regression: the curve had 64 points, because the slopes of two points on one straight part differed by rounding.
 #[test]
 fn a_straight_part_has_no_corner() {
     let legs =

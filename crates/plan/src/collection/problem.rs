@@ -1,4 +1,4 @@
-//! What is to be collected, and over which legs.
+//! The data to collect, and the legs over which it can go.
 
 use super::{
     Fluid, Objective, PlanError, Timetable, fluid,
@@ -16,7 +16,7 @@ pub struct Leg {
     pub from: u32,
     /// The receiving host's index.
     pub to: u32,
-    /// t·c′(u,v): data units it takes in a slot; 0 is no leg.
+    /// t·c′(u,v): data units that the leg carries in a slot; 0 means no leg.
     pub per_slot: u64,
 }
 
@@ -25,33 +25,33 @@ pub struct Leg {
 pub struct Supply {
     /// The host's index.
     pub host: u32,
-    /// How much, in data units.
+    /// The amount in data units.
     pub units: u64,
     /// The slot from which it can be sent; the paper's problem has 0.
     pub ready: u32,
 }
 
-/// What a host can do in a slot, in data units; `None` is no limit.
+/// The limits of a host per slot, in data units; `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// The most it sends, over all its legs.
     pub egress: Option<u64>,
     /// The most it receives, over all its legs.
     pub ingress: Option<u64>,
-    /// The most of others' data that it holds at the end of a slot. What comes in a slot goes on in the
-    /// next, so that it is a limit on what it receives; the destinations keep the data and have none.
+    /// The most data of others that it holds at the end of a slot. Data that arrives in a slot is forwarded in the next
+    /// one, so this limits what the host receives; destinations keep their data and have no such limit.
     pub storage: Option<u64>,
 }
 
-/// Legs that slow each other: together they take no more than this.
+/// Legs that slow each other: together they carry no more than this.
 ///
-/// §III: "Such knowledge (if available) could be used to specify a capacity function on sets of edges,
-/// and one could use Linear Programming to obtain an optimal flow under those constraints."
+/// §III: "Such knowledge (if available) could be used to specify a capacity function on sets of edges, and one could
+/// use Linear Programming to obtain an optimal flow under those constraints."
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Shared {
-    /// The legs, as positions in the problem's; each once.
+    /// The positions of the legs in the problem, each once.
     pub legs: Vec<usize>,
-    /// Data units all of them take in a slot.
+    /// Data units that all of them together carry in a slot.
     pub per_slot: u64,
 }
 
@@ -85,14 +85,14 @@ pub enum ProblemError {
     TooManyUnits,
 }
 
-/// 10 TB in bytes are 2⁴³; far enough from the 2⁶⁰ of `mincost` that sums cannot reach it.
+/// 10 TB in bytes is 2⁴³. The bound is far enough below the 2⁶⁰ of `mincost` that sums cannot reach that.
 const MOST_UNITS: u64 = 1 << 50;
 
 impl Problem {
-    /// The paper's problem: all data to one destination, ready at once, no limits at hosts.
+    /// Creates the paper's problem: all data goes to one destination and is ready at once, and hosts have no limits.
     ///
-    /// `amounts[h]` is what host h holds, in data units; what the destination holds is there.
-    /// Legs from the destination and legs that take nothing are left out: they are never used.
+    /// `amounts[h]` is what host h holds, in data units; the destination's own amount is already there. Legs from the
+    /// destination and legs without capacity are left out, because they are never used.
     ///
     /// # Errors
     ///
@@ -107,14 +107,13 @@ impl Problem {
         Self::new(hosts, legs, supplies, vec![(destination, total)])
     }
 
-    /// Data that gets ready at its own time, for one or several destinations.
+    /// Creates a problem in which each supply has its own time to get ready, with one or several destinations.
     ///
-    /// `demands` are destinations with how many units each takes in the end, no matter whose.
+    /// `demands` lists the destinations and the units that each takes in total, no matter whose.
     ///
     /// # Errors
     ///
-    /// [`ProblemError`] if a host is unknown, supplies and demands differ, or there are more
-    /// than 2⁵⁰ units.
+    /// [`ProblemError`] if a host is unknown, supplies and demands differ, or there are more than 2⁵⁰ units.
     pub fn new(
         hosts: u32,
         legs: &[Leg],
@@ -135,14 +134,14 @@ impl Problem {
         let alone = demands.first().filter(|_| demands.len() == 1).map(|demand| demand.0);
         let used = |leg: &&Leg| leg.per_slot > 0 && leg.from != leg.to && Some(leg.from) != alone;
         let mut legs: Vec<Leg> = legs.iter().filter(used).copied().collect();
-        // What moves everything a million times a slot is as good as any faster.
+        // A leg that moves everything a million times a slot is as good as any faster one.
         let most = supplied.max(1).saturating_mul(1 << 20).min(MOST_UNITS);
         legs.iter_mut().for_each(|leg| leg.per_slot = leg.per_slot.min(most));
         let limits = vec![Limits::default(); hosts as usize];
         Ok(Self { hosts, legs, supplies, demands, limits, shared: Vec::new() })
     }
 
-    /// The same with a host's limits; an unknown host is passed over.
+    /// Sets a host's limits; an unknown host is ignored.
     pub fn with_limits(mut self, host: u32, limits: Limits) -> Self {
         if let Some(at) = self.limits.get_mut(host as usize) {
             *at = limits;
@@ -150,10 +149,10 @@ impl Problem {
         self
     }
 
-    /// The same where these legs, (from, to), take no more than `per_slot` data units a slot together.
+    /// Adds a set of legs, (from, to), that together carry no more than `per_slot` data units a slot.
     ///
-    /// A set may be given for any bottleneck, sets may overlap; pairs without a leg are passed over. The
-    /// plans are then those of a linear program (docs/planning.md), for some hundred legs.
+    /// Any bottleneck can have a set, and sets may overlap; pairs without a leg are ignored. A linear program then
+    /// makes the plans (docs/planning.md), for some hundred legs.
     pub fn with_shared(mut self, legs: &[(u32, u32)], per_slot: u64) -> Self {
         let inside = |leg: &Leg| legs.contains(&(leg.from, leg.to));
         let legs: Vec<usize> = (0..self.legs.len()).filter(|at| inside(&self.legs[*at])).collect();
@@ -163,7 +162,7 @@ impl Problem {
         self
     }
 
-    /// All units that are to move.
+    /// The number of units to move.
     pub fn units(&self) -> u64 {
         self.supplies.iter().map(|supply| supply.units).sum()
     }
@@ -173,35 +172,35 @@ impl Problem {
         self.hosts
     }
 
-    /// The legs that can be used, as given.
+    /// The usable legs, in the order given.
     pub fn legs(&self) -> &[Leg] {
         &self.legs
     }
 
-    /// It is a destination of data.
+    /// Whether the host is a destination of data.
     pub(super) fn is_destination(&self, host: u32) -> bool {
         self.demands.iter().any(|demand| demand.0 == host)
     }
 
-    /// The plan of constant rates. Limits of hosts count, but for storage (nothing is stored) and
-    /// times at which data gets ready.
+    /// The plan of constant rates. Hosts' limits apply, except for storage (nothing is stored) and the times at which
+    /// data gets ready.
     ///
-    /// O(log) largest flows on the overlay graph itself; with sets of legs that share a capacity
+    /// Takes O(log) maximum flows on the overlay graph itself; with sets of legs that share a capacity, this is
     /// [`fluid_shared`](Self::fluid_shared).
     ///
     /// # Errors
     ///
-    /// [`PlanError::NoPath`] for a host that has no way, and as `fluid_shared`.
+    /// [`PlanError::NoPath`] for a host with no path, and as `fluid_shared`.
     pub fn fluid(&self) -> Result<Fluid, PlanError> {
         fluid::fluid(self)
     }
 
-    /// The same plan by linear programming, the only way with capacities on sets of legs.
+    /// The same plan by linear programming, the only method for capacities on sets of legs.
     ///
     /// # Errors
     ///
-    /// [`PlanError::NoPath`] for a host that has no way, [`PlanError::Shut`] if a set's capacity of 0
-    /// cuts one off, [`PlanError::Unsolved`] if the solver gives up.
+    /// [`PlanError::NoPath`] for a host with no path, [`PlanError::Shut`] if a set's capacity of 0 cuts one off,
+    /// [`PlanError::Unsolved`] if the solver gives up.
     pub fn fluid_shared(&self) -> Result<Fluid, PlanError> {
         fluid::fluid_shared(self)
     }
@@ -210,7 +209,7 @@ impl Problem {
     ///
     /// # Errors
     ///
-    /// [`PriceError::TooSoon`] if none does, else as [`fluid`](Self::fluid).
+    /// [`PriceError::TooSoon`] if no plan ends in time, otherwise as [`fluid`](Self::fluid).
     pub fn fluid_within(&self, slots: f64, prices: &Prices) -> Result<Priced<Fluid>, PriceError> {
         prices::fluid_within(self, slots, prices)
     }
@@ -219,13 +218,13 @@ impl Problem {
     ///
     /// # Errors
     ///
-    /// [`PriceError::OverBudget`] if none does, else as [`fluid`](Self::fluid).
+    /// [`PriceError::OverBudget`] if no plan is so cheap, otherwise as [`fluid`](Self::fluid).
     pub fn fluid_for(&self, budget: f64, prices: &Prices) -> Result<Priced<Fluid>, PriceError> {
         prices::fluid_for(self, budget, prices)
     }
 
-    /// The time–price curve of constant rates: from the fastest plan to the cheapest, with all corners
-    /// between, 64 at most; straight between two points. With shared capacities 17 points of it.
+    /// The time–price curve of constant rates, from the fastest plan to the cheapest, with all corners between them, at
+    /// most 64. It is straight between two points. With shared capacities, 17 points of it.
     ///
     /// # Errors
     ///
@@ -234,11 +233,11 @@ impl Problem {
         prices::fluid_curve(self, prices)
     }
 
-    /// The price of the cheapest plan that takes as long as it likes.
+    /// The price of the cheapest plan, however long it takes.
     ///
     /// # Errors
     ///
-    /// [`PlanError::NoPath`] for a host that has no way.
+    /// [`PlanError::NoPath`] for a host with no path.
     pub fn least_price(&self, prices: &Prices) -> Result<f64, PriceError> {
         prices::least_price(self, prices)
     }
@@ -247,7 +246,7 @@ impl Problem {
     ///
     /// # Errors
     ///
-    /// [`PlanError::TooShort`] if none does.
+    /// [`PlanError::TooShort`] if no timetable ends in time.
     pub fn timetable_cheapest(
         &self,
         slots: u32,
@@ -256,12 +255,12 @@ impl Problem {
         prices::timetable_cheapest(self, slots, prices)
     }
 
-    /// The timetable with the fewest slots that costs at most `budget`: by doubling and binary search,
-    /// since the least price never rises with the slots.
+    /// The timetable with the fewest slots that costs at most `budget`, by doubling and binary search, since the least
+    /// price never rises with the slots.
     ///
     /// # Errors
     ///
-    /// [`PriceError::OverBudget`] if none does, else as [`timetable`](Self::timetable).
+    /// [`PriceError::OverBudget`] if no timetable is so cheap, otherwise as [`timetable`](Self::timetable).
     pub fn timetable_for(
         &self,
         budget: f64,
@@ -270,12 +269,12 @@ impl Problem {
         prices::timetable_for(self, budget, prices)
     }
 
-    /// For each host with data the path whose slowest leg is fastest, "determined
-    /// independently for each source host"; of equals the shortest.
+    /// For each host with data, the path whose slowest leg is fastest, "determined independently for each source host";
+    /// among equals the shortest.
     ///
     /// # Errors
     ///
-    /// [`PlanError::NoPath`] for the first host with none.
+    /// [`PlanError::NoPath`] for the first host without a path.
     pub fn best_paths(&self) -> Result<Vec<BestPath>, PlanError> {
         rival::best_paths(self)
     }
@@ -284,13 +283,14 @@ impl Problem {
     ///
     /// # Errors
     ///
-    /// [`PlanError::Shut`] or [`PlanError::NoPath`] if there is no way, [`PlanError::TooLarge`] beyond
-    /// 5,000 legs times slots, [`PlanError::Unsolved`] if the solver gives up.
+    /// [`PlanError::Shut`] or [`PlanError::NoPath`] if there is no path, [`PlanError::TooLarge`] beyond 5,000 legs
+    /// times slots, [`PlanError::Unsolved`] if the solver gives up.
     pub(super) fn timetable_shared(&self) -> Result<Timetable, PlanError> {
         shared::timetable_shared(self)
     }
 
-    /// A plan by the program within `slots`, whose whole units may need more; `None` if it has no answer.
+    /// A plan by the linear program within `slots`, which may need more slots in whole units; `None` if the program has
+    /// no solution.
     pub(super) fn shared_within(
         &self,
         slots: u32,
@@ -299,17 +299,17 @@ impl Problem {
         shared::shared_within(self, slots, objective)
     }
 
-    /// The paper's plan: the smallest T, and in it the cheapest flow by [`Objective::Paper`]. With sets
-    /// of legs that share a capacity: for small graphs, T within few slots of the smallest.
+    /// The paper's plan: the smallest T, and for this T the cheapest flow by [`Objective::Paper`]. With sets of legs
+    /// that share a capacity, T is within a few slots of the smallest, and graphs must be small.
     ///
     /// # Errors
     ///
-    /// [`PlanError`] if there is no way, or the grid is too fine.
+    /// [`PlanError`] if there is no path, or the grid is too fine.
     pub fn timetable(&self) -> Result<Timetable, PlanError> {
         timetable::timetable(self)
     }
 
-    /// T: the fewest slots in which all data arrives, 0 if there is none.
+    /// T: the fewest slots in which all data arrives; 0 without data.
     ///
     /// # Errors
     ///
@@ -322,7 +322,7 @@ impl Problem {
     ///
     /// # Errors
     ///
-    /// [`PlanError::TooShort`] if that cannot be, else as [`timetable`](Self::timetable).
+    /// [`PlanError::TooShort`] if no plan ends in time, otherwise as [`timetable`](Self::timetable).
     pub fn timetable_within(
         &self,
         slots: u32,
@@ -331,20 +331,20 @@ impl Problem {
         timetable::timetable_within(self, slots, objective)
     }
 
-    /// Every host with data has a way to a destination.
+    /// Checks that every host with data has a path to a destination.
     pub(super) fn check_ways(&self) -> Result<(), PlanError> {
         timetable::check_ways(self)
     }
 
-    /// A path for each of these files (host, data units); the problem's own supplies do not count.
+    /// Assigns a path to each of these files (host, data units); the problem's own supplies do not count.
     ///
-    /// O(files · legs) time for each round of the rounding and each file moved. Large numbers of small files
-    /// are better split among paths as they are.
+    /// O(files · legs) time for each round of the rounding and each file moved. Large numbers of small files are better
+    /// split among paths directly.
     ///
     /// # Errors
     ///
-    /// [`PlanError::NoPath`] for a host with no way; [`PlanError::OneDestination`] with several, or sets of
-    /// legs that share a capacity.
+    /// [`PlanError::NoPath`] for a host with no path; [`PlanError::OneDestination`] with several destinations, or with
+    /// sets of legs that share a capacity.
     pub fn whole_files(&self, files: &[(u32, u64)]) -> Result<WholeFiles, PlanError> {
         whole_files::whole_files(self, files)
     }

@@ -1,43 +1,45 @@
-//! From a flow of constant rates to paths.
+//! Splits a flow of constant rates into paths.
 
 use std::collections::BTreeMap;
 
-/// A path and its share of the plan.
+/// A path and its rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RatedPath {
     /// The host that has the data.
     pub source: u32,
-    /// The hosts it is sent to, in turn; the last is the destination.
+    /// The hosts to which the data is sent, in order; the last is the destination.
     pub via: Vec<u32>,
     /// Data units a slot, greater than 0.
     pub per_slot: f64,
 }
 
-/// A flow that paths are taken out of.
-pub(super) struct Left {
-    /// By sender: receivers, and what goes there.
+/// A flow of constant rates that is split into paths.
+pub(super) struct FlowSplitter {
+    /// By sender: the receivers and the flow to each.
     sent: Vec<BTreeMap<u32, u64>>,
+    /// The flow that ends at each host.
     stays: Vec<u64>,
 }
 
-impl Left {
+impl FlowSplitter {
     pub fn new(hosts: u32) -> Self {
         Self { sent: vec![BTreeMap::new(); hosts as usize], stays: vec![0; hosts as usize] }
     }
 
-    /// So much goes over a leg.
+    /// Adds flow on a leg.
     pub fn sends(&mut self, from: u32, to: u32, units: u64) {
         if units > 0 {
             *self.sent[from as usize].entry(to).or_default() += units;
         }
     }
 
-    /// So much ends at a host.
+    /// Adds flow that ends at a host.
     pub fn stays(&mut self, host: u32, units: u64) {
         self.stays[host as usize] += units;
     }
 
-    /// All paths, of supplies (host, units) in their order; `scale` units are a data unit a slot.
+    /// Splits off all paths of the supplies `own` (host, units), in their order; `scale` units are one data unit a
+    /// slot.
     pub fn paths(mut self, own: impl Iterator<Item = (u32, u64)>, scale: f64) -> Vec<RatedPath> {
         let mut paths = Vec::new();
         for (source, mut own) in own {
@@ -49,7 +51,7 @@ impl Left {
         paths
     }
 
-    /// The next path from `source`, with at most `own` on it; circles on the way are undone.
+    /// The next path from `source`, with at most `own` on it. Cycles on the way are removed from the flow.
     fn path(&mut self, source: u32, own: u64) -> Option<(Vec<u32>, u64)> {
         if own == 0 {
             return None;
@@ -64,7 +66,7 @@ impl Left {
                 return Some((way.split_off(1), on));
             }
             let Some(to) = self.sent[at as usize].keys().next().copied() else {
-                // Of rounded rates the ends do not meet exactly: what leads nowhere is no flow.
+                // Rounded rates do not match exactly at both ends: flow that leads nowhere is dropped.
                 let before = way.len().checked_sub(2).map(|before| way[before])?;
                 self.sent[before as usize].remove(&at);
                 way.truncate(1);

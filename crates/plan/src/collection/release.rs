@@ -1,24 +1,23 @@
-//! When each transfer may begin: PathSync and PathDelay (§IV), and a host's own best path.
+//! When each transfer may begin: PathSync and PathDelay (§IV), and chains of parcels on a host's own best path.
 
 use super::{BestPath, Timetable};
 use std::{collections::BTreeMap, time::Duration};
 
-/// How much of the plan's timing is kept.
+/// How closely the plan's timing is followed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rule {
-    /// PathSyncX: a step begins when this share of the transfers of the step before is complete, from
-    /// 0 to 1 (X/100), "except, of course, those that are waiting for the previous hop on
-    /// the same path". 1 is PathSync100.
+    /// PathSyncX: a step begins when this share of the previous step's transfers is complete, from 0 to 1 (X/100),
+    /// "except, of course, those that are waiting for the previous hop on the same path". 1 is PathSync100.
     Sync(f64),
-    /// PathDelay: data leaves its source at its step's time, steps of this length, and goes on as
-    /// soon as a hop is complete. A length other than the plan's is the paper's PathDelayX.
+    /// PathDelay: data leaves its source at the time of its step, with steps of this length, and is forwarded as soon
+    /// as a hop is complete. A length other than the plan's is the paper's PathDelayX.
     Delay(Duration),
-    /// Each path's data goes on as soon as it can, one transfer at a time on a leg of a source: how
-    /// the non-coordinated method sends its parcels.
+    /// Each path's data is forwarded as soon as possible, one transfer at a time on a leg of a source. This is how the
+    /// non-coordinated method sends its parcels.
     Chain,
 }
 
-/// One leg of one path: what a single TCP connection carries.
+/// One leg of one path, which a single TCP connection carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     /// The path's index in the timetable.
@@ -34,32 +33,32 @@ pub struct Transfer {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum Stage {
     Waiting,
     Begun,
     Done,
 }
 
-/// A timetable as it is carried out: which transfers may begin.
+/// The state of a timetable that is being carried out: which transfers may begin.
 ///
-/// O(transfers) memory; each call to [`due`](Self::due) looks at the transfers that wait.
+/// O(transfers) memory; each call to [`due`](Self::due) looks at all transfers.
 #[derive(Clone, Debug)]
 pub struct Release {
     rule: Rule,
     transfers: Vec<Transfer>,
-    state: Vec<State>,
-    /// What must be done before a transfer: the hop before, and with [`Rule::Chain`] the parcel
-    /// before.
+    state: Vec<Stage>,
+    /// The transfers that must be done before each one: its previous hop, and with [`Rule::Chain`] the previous parcel.
     after: Vec<[Option<usize>; 2]>,
-    /// Transfers of each step, and how many are done.
+    /// By step: the number of transfers, and how many of them are done.
     steps: Vec<(usize, usize)>,
-    /// Steps up to here may begin.
+    /// Steps up to this one may begin.
     open: usize,
+    /// The number of transfers that are not done.
     left: usize,
 }
 
 impl Release {
-    /// Nothing has begun.
+    /// Creates the state before any transfer has begun.
     pub fn new(timetable: &Timetable, rule: Rule) -> Self {
         let mut release = Self {
             rule,
@@ -85,53 +84,53 @@ impl Release {
             }
         }
         release.left = release.transfers.len();
-        release.state = vec![State::Waiting; release.left];
+        release.state = vec![Stage::Waiting; release.left];
         release.open();
         release
     }
 
-    /// All transfers; their indices name them.
+    /// All transfers; the other methods refer to them by index.
     pub fn transfers(&self) -> &[Transfer] {
         &self.transfers
     }
 
-    /// The transfers that may begin now, `now` since the start; they count as begun.
+    /// The transfers that may begin now; they count as begun. `now` is the time since the start.
     pub fn due(&mut self, now: Duration) -> Vec<usize> {
         let may = |index: &usize| self.may_begin(*index, now);
         let due: Vec<usize> = (0..self.transfers.len()).filter(may).collect();
-        due.iter().for_each(|index| self.state[*index] = State::Begun);
+        due.iter().for_each(|index| self.state[*index] = Stage::Begun);
         due
     }
 
-    /// A transfer is complete; twice is once, and so is one that is not there.
+    /// Records that a transfer is complete. Repeated and unknown indices are ignored.
     pub fn done(&mut self, transfer: usize) {
-        let Some(state) = self.state.get_mut(transfer).filter(|state| **state != State::Done)
+        let Some(state) = self.state.get_mut(transfer).filter(|state| **state != Stage::Done)
         else {
             return;
         };
-        *state = State::Done;
+        *state = Stage::Done;
         self.steps[self.transfers[transfer].slot as usize].1 += 1;
         self.left -= 1;
         self.open();
     }
 
-    /// All transfers are complete.
+    /// Whether all transfers are complete.
     pub fn is_finished(&self) -> bool {
         self.left == 0
     }
 
-    /// The next time after `now` at which [`due`](Self::due) can have more without anything being done.
+    /// The next time after `now` at which [`due`](Self::due) may return more even if no transfer completes before.
     pub fn wakes(&self, now: Duration) -> Option<Duration> {
         let Rule::Delay(slot) = self.rule else { return None };
         let first =
-            |index: &usize| self.state[*index] == State::Waiting && self.after[*index][0].is_none();
+            |index: &usize| self.state[*index] == Stage::Waiting && self.after[*index][0].is_none();
         let at = |index: usize| slot * self.transfers[index].slot;
         (0..self.transfers.len()).filter(first).map(at).filter(|at| *at > now).min()
     }
 
     fn may_begin(&self, index: usize, now: Duration) -> bool {
         let before = self.after[index].iter().flatten();
-        if self.state[index] != State::Waiting || before.into_iter().any(|b| !self.is_done(*b)) {
+        if self.state[index] != Stage::Waiting || before.into_iter().any(|b| !self.is_done(*b)) {
             return false;
         }
         match self.rule {
@@ -145,10 +144,10 @@ impl Release {
     }
 
     fn is_done(&self, index: usize) -> bool {
-        self.state[index] == State::Done
+        self.state[index] == Stage::Done
     }
 
-    /// Opens the steps whose step before is complete enough.
+    /// Opens each step whose previous step is complete enough.
     fn open(&mut self) {
         let Rule::Sync(share) = self.rule else { return };
         while let Some((all, done)) = self.steps.get(self.open)
@@ -161,8 +160,8 @@ impl Release {
 }
 
 impl Timetable {
-    /// The non-coordinated plan as parcels: each host's data in parts of what its path takes in a
-    /// slot, one behind the other. The last parcel is what is left.
+    /// The non-coordinated plan as parcels: each host's data is cut into parts of what its path carries in a slot, sent
+    /// one after the other. The last parcel is the remainder.
     pub fn of_best_paths(paths: &[BestPath], units: &[u64]) -> Self {
         let mut timetable = Self { slots: 0, paths: Vec::new() };
         for (path, units) in paths.iter().zip(units) {

@@ -1,4 +1,4 @@
-//! Which transfers begin when, on the plan of Fig. 3's kind.
+//! Tests of which transfers begin when, on a plan like that of Fig. 3.
 
 use super::*;
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ fn path(source: u32, start: u32, via: &[u32]) -> TimedPath {
     TimedPath { source, start, via: via.to_vec(), units: 4 }
 }
 
-/// Step 0: S1→D, S2→S3, S2→D, S3→D; step 1: S3→D on, S1→D; step 2: S2→S1; step 3: S1→D on.
+/// Step 0: S1→D, S2→S3, S2→D, S3→D; step 1: S3→D (second hop), S1→D; step 2: S2→S1; step 3: S1→D (second hop).
 fn plan() -> Timetable {
     let paths = vec![
         path(0, 0, &[3]),
@@ -44,10 +44,10 @@ fn full_synchronisation_waits_for_every_transfer_of_the_step() {
 }
 
 #[test]
-fn less_synchronisation_goes_on_but_for_what_waits_for_its_hop() {
+fn partial_synchronisation_continues_except_for_data_that_waits_for_its_hop() {
     let mut release = Release::new(&plan(), Rule::Sync(0.75));
     let first = begun(&mut release, Duration::ZERO);
-    // All but S2→S3: what it carries cannot go on, the other transfer of step 1 can.
+    // All but S2→S3 complete: its data cannot be forwarded, but the other transfer of step 1 can begin.
     let slow = release.transfers().iter().position(|t| (t.from, t.to) == (1, 2)).unwrap();
     first.iter().filter(|(_, index)| *index != slow).for_each(|(_, i)| release.done(*i));
     let second = begun(&mut release, Duration::ZERO);
@@ -56,13 +56,13 @@ fn less_synchronisation_goes_on_but_for_what_waits_for_its_hop() {
 }
 
 #[test]
-fn path_delay_holds_data_at_its_source_alone() {
+fn path_delay_holds_data_only_at_its_source() {
     let mut release = Release::new(&plan(), Rule::Delay(SLOT));
     assert_eq!(begun(&mut release, Duration::ZERO).len(), 4);
     assert_eq!(release.wakes(Duration::ZERO), Some(SLOT));
     let hop = release.transfers().iter().position(|t| (t.from, t.to) == (1, 2)).unwrap();
     release.done(hop);
-    // Long before its step the data goes on.
+    // The data is forwarded long before its step.
     assert_eq!(begun(&mut release, Duration::from_secs(1)), [(1, hop + 1)]);
     assert_eq!(begun(&mut release, SLOT), [(1, 5)]);
     assert_eq!(begun(&mut release, SLOT * 2).len(), 1);
@@ -78,12 +78,12 @@ fn parcels_of_one_host_follow_each_other() {
     let mut release = Release::new(&plan, Rule::Chain);
     assert_eq!(release.due(Duration::ZERO), [0]);
     release.done(0);
-    // The first goes on, the second leaves.
+    // The first parcel is forwarded, the second leaves.
     assert_eq!(release.due(Duration::ZERO), [1, 2]);
 }
 
 #[test]
-fn direct_methods_begin_as_many_as_they_say() {
+fn each_direct_method_begins_its_number_of_hosts() {
     let hosts = || (0..5).collect::<Vec<u32>>();
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
     let mut first = |method, now| DirectRelease::new(method, hosts()).due(now, &mut rng).len();
@@ -109,9 +109,9 @@ fn spread_in_time_does_not_wait_for_the_group_before() {
 }
 
 proptest! {
-    /// Whatever order transfers end in, everything is begun once, and never before its hop.
+    /// Each transfer begins exactly once, in whatever order transfers end.
     #[test]
-    fn everything_ends(share in 0.0_f64..=1.0, seed: u64, kind in 0..3) {
+    fn all_transfers_begin_and_end(share in 0.0_f64..=1.0, seed: u64, kind in 0..3) {
         let rule = [Rule::Sync(share), Rule::Delay(SLOT), Rule::Chain][kind as usize];
         let mut release = Release::new(&plan(), rule);
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);

@@ -1,13 +1,13 @@
-//! The non-coordinated method: each host by its own best path (§III, "Remark").
+//! The non-coordinated method: each host uses its own best path (§III, "Remark").
 
 use super::{PlanError, Problem};
 
-/// One host's data and the path all of it takes.
+/// One host's data and the path that all of it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BestPath {
     /// The host that has the data.
     pub source: u32,
-    /// The hosts it is sent to, in turn; the last is the destination.
+    /// The hosts to which the data is sent, in order; the last is the destination.
     pub via: Vec<u32>,
     /// The slowest leg's data units a slot.
     pub per_slot: u64,
@@ -21,7 +21,7 @@ pub(super) fn best_paths(problem: &Problem) -> Result<Vec<BestPath>, PlanError> 
     problem.supplies.iter().map(path).collect()
 }
 
-/// Each host's best rate to a destination, and its next host.
+/// Each host's best rate to a destination, and the next host on that path.
 struct Widest {
     best: Vec<Option<Step>>,
 }
@@ -34,7 +34,7 @@ struct Step {
 }
 
 impl Widest {
-    /// By rounds over all legs (Bellman–Ford): a way has at most one leg per host.
+    /// Works in rounds over all legs (Bellman–Ford): a path has at most one leg per host.
     fn to(problem: &Problem) -> Self {
         let end = |host| {
             let here = Step { per_slot: u64::MAX, hops: 0, next: host };

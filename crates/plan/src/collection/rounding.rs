@@ -1,24 +1,27 @@
-//! A splittable flow made unsplittable: the algorithm of Dinitz, Garg and Goemans.
+//! Makes a splittable flow unsplittable: the algorithm of Dinitz, Garg and Goemans.
 //!
-//! Theirs is of one source and many sinks; here all arcs are the other way round. A file moves over an arc that
-//! carries at least its size, and takes its flow with it. Where no file can, flow is shifted round
-//! an alternating cycle, which empties an arc or fills one to a file's size. Flow is only
-//! ever added to *singular* arcs, those whose start has a single line of arcs before it, and over such an
-//! arc one file goes at most: so no arc gets as much as a largest file more than it had.
+//! Their algorithm has one source and many sinks; here all arcs are reversed. A file moves over an arc that carries at
+//! least its size, and takes its flow with it. If no file can move, flow is shifted around an alternating cycle, which
+//! empties an arc or fills one to a file's size. Flow is only ever added to *singular* arcs, whose start has a single
+//! line of arcs before it, and at most one file goes over such an arc. So each arc gets less than the largest file more
+//! than its flow.
 
-/// Which arcs each file goes over.
+/// Finds the arcs that each file goes over.
 pub struct Rounding {
     arcs: Vec<(u32, u32)>,
-    /// Arcs by the node they leave, and enter.
+    /// Arcs by the node that they leave.
     out: Vec<Vec<usize>>,
+    /// Arcs by the node that they enter.
     into: Vec<Vec<usize>>,
+    /// What remains of the flow on each arc.
     flow: Vec<u64>,
     sizes: Vec<u64>,
-    /// Where each file is, and those that are at each node.
+    /// The node at which each file is.
     at: Vec<u32>,
+    /// The files at each node.
     here: Vec<Vec<usize>>,
     to: u32,
-    /// By file: its arcs, in turn.
+    /// By file: its arcs, in order.
     pub ways: Vec<Vec<usize>>,
 }
 
@@ -26,12 +29,12 @@ pub struct Rounding {
 #[derive(Clone, Copy)]
 struct Step {
     arc: usize,
-    /// Flow is added to it, else taken away.
+    /// Whether flow is added to the arc; otherwise it is removed.
     adds: bool,
 }
 
 impl Rounding {
-    /// Ways for files (node, size) to node `to`, from a flow without circles that carries just them.
+    /// Finds ways for files (node, size) to node `to`, from a flow without cycles that carries exactly these files.
     pub fn run(
         nodes: u32,
         to: u32,
@@ -68,14 +71,14 @@ impl Rounding {
         rounding
     }
 
-    /// Moves files while any can: over arcs that carry them; over singular ones only if that empties them,
-    /// except at first.
+    /// Moves files while any can move, over arcs that carry them. Except at first, a file moves over a singular arc
+    /// only if that empties the arc.
     fn advance(&mut self, first: bool) {
         let mut open: Vec<usize> = (0..self.sizes.len()).collect();
         while let Some(file) = open.pop() {
             while let Some(arc) = self.carrier(file, first) {
                 self.carry(file, arc);
-                // What is left at the start may go now, where an arc became singular or not.
+                // This may make arcs singular for other files at the start, which are tried again after the next shift.
             }
         }
     }
@@ -89,7 +92,7 @@ impl Rounding {
             let flow = self.flow[**arc];
             flow >= size && (first || flow == size || !self.singular(node))
         };
-        // The tightest: what is left on it is of least use to others.
+        // The tightest arc: what is left on it is of least use to others.
         self.out[node as usize].iter().filter(carries).min_by_key(|arc| self.flow[**arc]).copied()
     }
 
@@ -102,12 +105,12 @@ impl Rounding {
         self.ways[file].push(arc);
     }
 
-    /// Arcs with flow into a node, two at most: more do not matter.
+    /// The arcs with flow into a node.
     fn entering(&self, node: u32) -> impl Iterator<Item = usize> + '_ {
         self.into[node as usize].iter().copied().filter(|arc| self.flow[*arc] > 0)
     }
 
-    /// This node, and all before it, have one arc with flow into them or none.
+    /// Whether this node and all nodes before it have at most one arc with flow into them.
     fn singular(&self, mut node: u32) -> bool {
         loop {
             let mut entering = self.entering(node);
@@ -119,8 +122,8 @@ impl Rounding {
         }
     }
 
-    /// Back over arcs to a node that none enter, on from there over singular arcs to one that another
-    /// enters, and so on until a node comes again.
+    /// Finds an alternating cycle: goes back over arcs to a node that no arc enters, then forward over singular arcs to
+    /// a node that another arc enters, and so on until a node repeats.
     fn cycle(&self) -> Option<Vec<Step>> {
         let start = (0..self.arcs.len()).find(|arc| self.flow[*arc] > 0)?;
         let mut node = self.arcs[start].1;
@@ -150,7 +153,7 @@ impl Rounding {
         }
     }
 
-    /// Shifts as much as empties an arc or fills one to a file's size; false if that is nothing.
+    /// Shifts as much flow as empties an arc or fills one to a file's size. Returns whether anything was shifted.
     fn shift(&mut self, cycle: &[Step]) -> bool {
         let room = |step: &Step| {
             let flow = self.flow[step.arc];
@@ -172,7 +175,7 @@ impl Rounding {
         amount > 0
     }
 
-    /// Files that are still on their way, which roundings alone can leave: by the fewest arcs.
+    /// Sends files that are still on their way over the fewest arcs. Only rounding errors can leave such files.
     fn finish(&mut self) {
         for file in 0..self.sizes.len() {
             let rest = self.soonest(self.at[file], self.to, |_| 0.0).unwrap_or_default();
@@ -180,8 +183,8 @@ impl Rounding {
         }
     }
 
-    /// The way from a node to another whose slowest arc is soonest done; of equals the one with fewest
-    /// arcs. By rounds over all arcs (Bellman–Ford).
+    /// The way from a node to another whose slowest arc is done soonest; among equals the one with the fewest arcs.
+    /// Bellman–Ford with a queue.
     pub fn soonest(&self, from: u32, to: u32, takes: impl Fn(usize) -> f64) -> Option<Vec<usize>> {
         let mut best: Vec<Option<(f64, u32, usize)>> = vec![None; self.out.len()];
         best[from as usize] = Some((0.0, 0, usize::MAX));

@@ -1,14 +1,14 @@
-//! The timetable where sets of legs share capacities: for small graphs.
+//! The timetable for small graphs in which sets of legs share capacities.
 //!
-//! §III: "one could use Linear Programming to obtain an optimal flow under those constraints". Over the
-//! time-expanded graph its optimum is not in whole units. So, ours:
+//! §III: "one could use Linear Programming to obtain an optimal flow under those constraints". Over the time-expanded
+//! graph, its optimum is not in whole units. Our method:
 //!
 //! 1. the linear program says what each leg of a set carries in each slot;
-//! 2. each set's slot is shared out in whole units so that every leg keeps up with its sum so far;
-//! 3. with these as capacities the ordinary cheapest flow is found, in whole units, of as much as goes;
-//! 4. what is left over goes one by one where it arrives first (`leftover.rs`).
+//! 2. each set's capacity in a slot is shared out in whole units, so that every leg keeps up with its sum so far;
+//! 3. with these capacities, the ordinary cheapest flow is found, in whole units, for as much data as fits;
+//! 4. each unit left over goes where it arrives first (`leftover.rs`).
 //!
-//! What comes out keeps all capacities; T may be a few slots above the linear program's.
+//! The result keeps all capacities; T may be a few slots above the linear program's.
 
 use super::{
     Objective, PlanError, Problem, TimedPath, Timetable, decompose::decompose, expanded::Expanded,
@@ -20,18 +20,18 @@ use good_lp::{
     variable,
 };
 
-/// Unknowns beyond which the solver takes minutes.
+/// The maximum number of variables; with more, the solver takes minutes.
 const MOST_VARIABLES: usize = 5_000;
 
-/// A slot's capacities in whole units, by slot and leg; legs of no set have their own.
+/// Capacities in whole units, by slot and leg; legs outside all sets keep their own.
 type Allotted = Vec<Vec<u64>>;
 
 /// See [`Problem::timetable_shared`].
 pub(super) fn timetable_shared(problem: &Problem) -> Result<Timetable, PlanError> {
-    // No schedule ends before the constant rates do.
+    // No schedule ends before the plan of constant rates.
     let bound = problem.fluid_shared()?.slots;
     let first = horizon::smallest(problem)?.max((bound * (1.0 - 1e-9)).ceil() as u32);
-    // Staging takes a slot for each host at most, if rates fit.
+    // Staging takes at most one slot for each host, if rates fit.
     let last = 2 * first + problem.hosts;
     for slots in first..=last {
         if let Some(plan) = shared_within(problem, slots, Objective::Paper)? {
@@ -66,7 +66,7 @@ pub(super) fn shared_within(
     Ok(Some(Timetable { slots, paths }))
 }
 
-/// What each leg carries in each slot by the linear program; `None` if it has no answer.
+/// What each leg carries in each slot by the linear program; `None` if it has no solution.
 fn carried(problem: &Problem, network: &Network, slots: u32) -> Option<Vec<Vec<f64>>> {
     let mut variables = ProblemVariables::new();
     let units = problem.units().max(1) as f64;
@@ -101,7 +101,7 @@ fn carried(problem: &Problem, network: &Network, slots: u32) -> Option<Vec<Vec<f
     Some((0..slots as usize).map(slot).collect())
 }
 
-/// Whole units for the legs of sets: in each slot first what a leg is behind by most.
+/// Allots whole units to the legs of sets; in each slot, the legs that are furthest behind come first.
 fn allot(problem: &Problem, carried: &[Vec<f64>]) -> Allotted {
     let inside: Vec<Vec<usize>> = (0..problem.legs.len())
         .map(|leg| {
@@ -131,7 +131,7 @@ fn allot_slot(
     bound().for_each(|leg| {
         allotted[leg] = 0;
         behind[leg] += carried[leg];
-        // The whole units first, of what this slot carries.
+        // First the whole units of what this slot carries.
         let whole = carried[leg].floor() as u64;
         behind[leg] -= give(leg, whole, &mut allotted) as f64;
     });
@@ -144,8 +144,8 @@ fn allot_slot(
     allotted
 }
 
-/// The network with the allotted capacities; its first arcs are the legs, slot by slot. Last an arc
-/// for each supply and destination, for what finds no way: dearer than any.
+/// The network with the allotted capacities. Its first arcs are the legs, slot by slot. Its last arcs, one for each
+/// supply and destination, take units for which there is no room; they cost more than any path.
 fn narrowed(
     problem: &Problem,
     expanded: &Expanded,

@@ -1,4 +1,4 @@
-//! Plans against the paper's example, brute force, and their own rules.
+//! Tests of plans: against the paper's example, brute force, and the rules of a schedule.
 
 use super::*;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ fn leg(from: u32, to: u32, per_slot: u64) -> Leg {
     Leg { from, to, per_slot }
 }
 
-/// Up to five hosts, the last is the destination; every host has some way to it.
+/// Up to five hosts, of which the last is the destination; every host has a path to it.
 fn problem() -> impl Strategy<Value = Problem> {
     (2_u32..6).prop_flat_map(|hosts| {
         let legs = prop::collection::vec((0..hosts, 0..hosts, 0_u64..7), 0..14);
@@ -29,7 +29,7 @@ fn problem() -> impl Strategy<Value = Problem> {
     })
 }
 
-/// Every rule of a schedule, without trusting how it was made.
+/// Checks every rule of a schedule, independently of how it was made.
 fn keeps_the_rules(problem: &Problem, plan: &Timetable) -> Result<(), TestCaseError> {
     let mut sent: BTreeMap<(u32, u32, u32), u64> = BTreeMap::new();
     let mut moved: BTreeMap<u32, u64> = BTreeMap::new();
@@ -56,8 +56,8 @@ fn keeps_the_rules(problem: &Problem, plan: &Timetable) -> Result<(), TestCaseEr
     Ok(())
 }
 
-/// What can be at the destination after so many slots, hosts storing as they like: by trying
-/// all ways to send whole units from hosts, breadth first over what each host holds.
+/// Whether all data can be at the destination after `slots` slots if hosts store without limit. Tries all ways to send
+/// whole units from hosts, breadth first over what each host holds.
 fn reachable_within(problem: &Problem, slots: u32) -> bool {
     let hosts = problem.hosts as usize;
     let mut start = vec![0; hosts];
@@ -108,7 +108,7 @@ proptest! {
     fn the_fluid_plan_is_a_bound_and_keeps_capacities(problem in problem()) {
         let (fluid, plan) = (problem.fluid().unwrap(), problem.timetable().unwrap());
         prop_assert!(fluid.slots <= f64::from(plan.slots) + 1e-6, "{fluid:?}");
-        // Rounded up, and a slot for each host a path can pass.
+        // Rounded up, two slots for each host, and half as much again.
         let most = fluid.slots.ceil() + f64::from(problem.hosts) * 2.0;
         prop_assert!(f64::from(plan.slots) <= most * 1.5, "{} > {most}", plan.slots);
         let mut on: BTreeMap<(u32, u32), f64> = BTreeMap::new();
@@ -153,7 +153,7 @@ proptest! {
     }
 }
 
-/// At most three hosts and five units, or there are too many ways to try them all.
+/// At most three hosts and five units: larger problems have too many ways to try.
 #[test]
 fn t_is_the_smallest_by_brute_force() {
     let mut tried = 0;
@@ -171,13 +171,13 @@ fn t_is_the_smallest_by_brute_force() {
     assert!(tried > 20);
 }
 
-/// Fig. 1(b): 12, 15 and 14 units at S1, S2, S3; S3's way to D is best by way of S2 or S1.
+/// Fig. 1(b): 12, 15 and 14 units at S1, S2, S3; S3 reaches D best by S2 or S1.
 #[test]
 fn staging_over_another_source_ends_sooner_than_direct() {
     let legs = [leg(0, 3, 4), leg(1, 3, 4), leg(2, 3, 2), leg(2, 0, 4), leg(2, 1, 4)];
     let problem = Problem::collect(&[12, 15, 14, 0], 3, &legs).unwrap();
     let plan = problem.timetable().unwrap();
-    // 41 units at 10 a slot; direct alone S3 would take 7.
+    // 41 units at 10 a slot; directly, S3 alone would take 7 slots.
     assert_eq!(plan.slots, 5);
     assert!(plan.paths.iter().any(|path| path.source == 2 && path.via.len() == 2));
     assert_eq!(plan.paths.iter().map(|path| path.units).sum::<u64>(), 41);
@@ -213,7 +213,7 @@ fn several_destinations_get_their_shares() {
 }
 
 #[test]
-fn the_cheap_way_is_taken_where_there_is_time() {
+fn the_cheap_way_is_used_if_there_is_time() {
     let legs = [leg(0, 2, 4), leg(0, 1, 4), leg(1, 2, 4)];
     let problem = Problem::collect(&[8, 0, 0], 2, &legs).unwrap();
     let direct_is_dear = Objective::Price(&[9, 1, 1]);
@@ -235,7 +235,7 @@ fn the_best_path_is_each_hosts_own() {
 }
 
 #[test]
-fn what_cannot_be_planned_is_named() {
+fn impossible_problems_are_refused_with_a_reason() {
     let cut_off = Problem::collect(&[1, 1, 0], 2, &[leg(0, 2, 1)]).unwrap();
     assert_eq!(cut_off.timetable(), Err(PlanError::NoPath(1)));
     assert_eq!(cut_off.fluid(), Err(PlanError::NoPath(1)));
@@ -258,7 +258,7 @@ fn ten_terabytes_are_planned_without_overflow() {
     assert!(plan.slots >= 100);
 }
 
-/// Legs far faster than the data is large: constant rates end within a part of a slot.
+/// The legs are far faster than the data is large, so constant rates end within a part of a slot.
 #[test]
 fn a_small_collection_takes_less_than_a_slot() {
     let problem = Problem::collect(&[1, 1, 0], 2, &[leg(0, 2, 4), leg(1, 2, 8)]).unwrap();

@@ -1,17 +1,17 @@
-//! The plan: which data goes where in which slot.
+//! The coordinated plan: which data goes where in which slot.
 
 use super::{Objective, Problem, decompose::decompose, expanded::Expanded, horizon};
 use crate::mincost::{Infeasible, NetworkError};
 use thiserror::Error;
 
-/// Data that leaves its source in a slot and goes a leg further in each.
+/// Data that leaves its source in one slot and moves one leg further in each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimedPath {
     /// The host that has the data.
     pub source: u32,
-    /// The slot of its first transfer; before, the source holds it.
+    /// The slot of its first transfer; until then, the source holds it.
     pub start: u32,
-    /// The hosts it is sent to, in turn; the last is its destination.
+    /// The hosts to which it is sent, in order; the last is its destination.
     pub via: Vec<u32>,
     /// Data units, at least 1.
     pub units: u64,
@@ -24,12 +24,12 @@ impl TimedPath {
         (self.start..).zip(from).zip(&self.via).map(|((slot, from), to)| (slot, from, *to))
     }
 
-    /// Where it ends.
+    /// The host at which it ends.
     pub fn last(&self) -> u32 {
         self.via.last().copied().unwrap_or(self.source)
     }
 
-    /// The slot at whose beginning all of it is there.
+    /// The slot at whose beginning all of it has arrived.
     pub fn end(&self) -> u32 {
         self.start + self.via.len() as u32
     }
@@ -47,7 +47,7 @@ pub struct Timetable {
 /// Why there is no plan.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PlanError {
-    /// No way leads from a host with data to a destination.
+    /// No path leads from a host with data to a destination.
     #[error(
         "no measured path leads from host {0} to the destination; legs that carry less than a data unit in a slot \
          do not count: take a smaller unit or a longer slot if that is why"
@@ -56,27 +56,27 @@ pub enum PlanError {
     /// More slots than a plan can have.
     #[error("the data needs more than {most} slots: take a longer slot")]
     TooLong {
-        /// The most that are tried.
+        /// The most slots that are tried.
         most: u32,
     },
     /// Costs do not fit 64 bits.
     #[error("the data units are too fine for this many slots: take larger ones")]
     TooFine,
-    /// It cannot be done in the slots that were asked for.
+    /// The data does not arrive in the slots that were asked for.
     #[error("{stranded} data units do not arrive within {slots} slots")]
     TooShort {
         /// The slots asked for.
         slots: u32,
-        /// What is left over.
+        /// The units that do not arrive.
         stranded: u64,
     },
-    /// Files that are not split have one destination, and legs their own capacities.
+    /// Whole files need a single destination, and legs without shared capacities.
     #[error("whole files are planned for one destination, without shared capacities")]
     OneDestination,
-    /// A set of legs that takes nothing cuts data off.
+    /// A set of legs without capacity cuts data off.
     #[error("the capacity that legs share lets nothing through to the destination")]
     Shut,
-    /// A linear program has no answer.
+    /// A linear program has no solution.
     #[error(
         "the linear program was not solved ({0}): leave the shared capacities out, or take larger data units"
     )]
@@ -86,16 +86,16 @@ pub enum PlanError {
         "a timetable with shared capacities has {variables} unknowns, more than {most}: take a longer slot, or the fluid plan"
     )]
     TooLarge {
-        /// Its unknowns.
+        /// The number of variables.
         variables: usize,
-        /// The most that are tried.
+        /// The most variables that are tried.
         most: usize,
     },
 }
 
 impl From<NetworkError> for PlanError {
     fn from(_: NetworkError) -> Self {
-        // A time-expanded graph is balanced and closed; only the range can be left.
+        // A time-expanded graph is balanced and has all its vertices; only its numbers can be out of range.
         Self::TooFine
     }
 }
@@ -138,7 +138,7 @@ pub(super) fn timetable_within(
 pub(super) fn check_ways(problem: &Problem) -> Result<(), PlanError> {
     let mut reaches: Vec<bool> =
         (0..problem.hosts).map(|host| problem.is_destination(host)).collect();
-    // At most one round per host of a way.
+    // A path has at most one leg per host, so this takes at most one round per host.
     for _ in 0..problem.hosts {
         let mut more = false;
         for leg in &problem.legs {
@@ -158,8 +158,7 @@ pub(super) fn check_ways(problem: &Problem) -> Result<(), PlanError> {
 }
 
 impl Timetable {
-    /// Units that each host holds of others' data at the most, at a slot's end; destinations
-    /// hold none. By host.
+    /// The most units of others' data that each host holds at the end of a slot, by host; destinations hold none.
     pub fn storage(&self, hosts: u32) -> Vec<u64> {
         let mut held = vec![std::collections::BTreeMap::<u32, u64>::new(); hosts as usize];
         for path in &self.paths {

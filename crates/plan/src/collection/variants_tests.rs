@@ -1,4 +1,4 @@
-//! Shared capacities, several destinations, whole files; and T by an independent linear program.
+//! Tests of shared capacities, several destinations and whole files; and of T by an independent linear program.
 
 use super::*;
 use good_lp::{
@@ -12,7 +12,7 @@ fn leg(from: u32, to: u32, per_slot: u64) -> Leg {
     Leg { from, to, per_slot }
 }
 
-/// Three sources, one destination, all legs.
+/// Three sources and one destination, with all legs.
 fn problem() -> impl Strategy<Value = Problem> {
     let amounts = prop::collection::vec(0_u64..25, 3);
     (amounts, prop::collection::vec(1_u64..7, 9)).prop_map(|(mut amounts, capacities)| {
@@ -27,7 +27,7 @@ fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-6 * a.abs().max(b.abs()).max(1.0)
 }
 
-/// The most that can be at the destination after so many slots: a program of its own, in which hosts hold
+/// The most units that can be at the destination after `slots` slots, by an independent program in which hosts hold
 /// data at any time, not only at their first vertex.
 fn most_within(problem: &Problem, slots: usize) -> f64 {
     let mut variables = ProblemVariables::new();
@@ -60,7 +60,7 @@ fn most_within(problem: &Problem, slots: usize) -> f64 {
                     next.add_mul(1.0, *x);
                 }
             }
-            // What is sent was there before the slot.
+            // A host only sends what it had before the slot.
             model.add_constraint(left.clone().geq(0.0));
             model.add_constraint((left + next - *then).eq(0.0));
         }
@@ -69,7 +69,7 @@ fn most_within(problem: &Problem, slots: usize) -> f64 {
     answer.value(held[slots][end])
 }
 
-/// What goes over each leg in each slot.
+/// The units on each leg in each slot.
 fn sent(plan: &Timetable) -> BTreeMap<(u32, u32, u32), u64> {
     let mut sent = BTreeMap::new();
     for path in &plan.paths {
@@ -133,7 +133,7 @@ proptest! {
     }
 
     #[test]
-    fn the_linear_program_of_constant_rates_agrees_with_largest_flows(problem in problem()) {
+    fn the_linear_program_of_constant_rates_agrees_with_maximum_flows(problem in problem()) {
         let (flows, program) = (problem.fluid().unwrap(), problem.fluid_shared().unwrap());
         prop_assert!(close(flows.slots, program.slots), "{} {}", flows.slots, program.slots);
         let moved: f64 = program.paths.iter().map(|path| path.per_slot * program.slots).sum();
@@ -153,7 +153,7 @@ proptest! {
     }
 
     #[test]
-    fn sets_that_overlap_are_kept(problem in problem(), a in 1_u64..9, b in 1_u64..9) {
+    fn overlapping_sets_are_respected(problem in problem(), a in 1_u64..9, b in 1_u64..9) {
         let problem = problem
             .with_shared(&[(0, 3), (1, 3), (0, 1)], a)
             .with_shared(&[(1, 3), (2, 3), (2, 1), (7, 7)], b);
@@ -194,9 +194,9 @@ proptest! {
     }
 }
 
-/// Two destinations want what the other's neighbour has; the middle leg is common.
+/// Two sources and two destinations on either side of a common middle leg.
 #[test]
-fn each_host_s_data_goes_where_it_is_wanted() {
+fn each_parcel_goes_to_its_destination() {
     let legs = [leg(0, 2, 6), leg(1, 2, 6), leg(2, 3, 4), leg(3, 4, 6), leg(3, 5, 6), leg(0, 4, 1)];
     let parcels = [
         Parcel { from: 0, to: 4, units: 10 },
@@ -204,7 +204,7 @@ fn each_host_s_data_goes_where_it_is_wanted() {
         Parcel { from: 5, to: 5, units: 9 },
     ];
     let plan = Exchange::new(6, &legs, &parcels).unwrap().fluid().unwrap();
-    // 4 by the middle leg and 1 beside it: 20 units at 5 a slot.
+    // 4 by the middle leg and 1 by the direct leg: 20 units at 5 a slot.
     assert!(close(plan.slots, 4.0), "{plan:?}");
     let to = |from, to| {
         let own = plan.paths.iter().filter(|p| p.source == from && p.via.last() == Some(&to));
@@ -220,12 +220,12 @@ fn each_host_s_data_goes_where_it_is_wanted() {
 }
 
 #[test]
-fn what_a_set_shuts_is_named() {
+fn a_set_without_capacity_is_refused_with_a_reason() {
     let problem = Problem::collect(&[5, 0], 1, &[leg(0, 1, 3)]).unwrap();
     let shut = problem.clone().with_shared(&[(0, 1)], 0);
     assert_eq!(shut.fluid(), Err(PlanError::Shut));
     assert_eq!(shut.timetable(), Err(PlanError::Shut));
-    // Nothing to move, nothing in the way.
+    // Without data, the set does not matter.
     let idle = Problem::collect(&[0, 0], 1, &[leg(0, 1, 3)]).unwrap().with_shared(&[(0, 1)], 0);
     assert_eq!(idle.fluid().unwrap().slots, 0.0);
     assert_eq!(idle.timetable().unwrap().slots, 0);
@@ -238,7 +238,7 @@ fn what_a_set_shuts_is_named() {
 }
 
 #[test]
-fn ten_terabytes_byte_by_byte_do_not_overflow() {
+fn ten_terabytes_in_units_of_a_byte_do_not_overflow() {
     let amount = 10_u64 << 40;
     let legs = [leg(0, 2, amount / 60), leg(1, 2, amount / 50), leg(0, 1, amount / 40)];
     let problem = Problem::collect(&[amount, amount, 0], 2, &legs).unwrap();

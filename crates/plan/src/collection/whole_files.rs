@@ -1,36 +1,36 @@
-//! Files that are not split: each goes over one path.
+//! Plans for files that are not split: each goes over one path.
 //!
-//! §IV: "if we do not want to allow any splitting of the data, we could consider formulating the problem as
-//! an unsplittable flow problem. Unfortunately, unsplittable flow problems are NP-complete. Good heuristics
-//! for these have been developed recently". This is that of Dinitz, Garg and Goemans, *On the single source
-//! unsplittable flow problem* (1999), seen from the destination, where it is the sources that are many:
+//! §IV: "if we do not want to allow any splitting of the data, we could consider formulating the problem as an
+//! unsplittable flow problem. Unfortunately, unsplittable flow problems are NP-complete. Good heuristics for these have
+//! been developed recently". This is the algorithm of Dinitz, Garg and Goemans, *On the single source unsplittable flow
+//! problem* (1999), applied from the destination, because here the sources are many:
 //!
-//! - the best splittable flow is rounded; no leg gets as much as a largest file more than it had:
-//!   makespan < splittable T* + largest file / slowest leg in use;
-//! - then, ours, files leave the legs that end last for the paths on which they end soonest, as long as
-//!   the makespan falls.
+//! - the best splittable flow is rounded; each leg gets less than the largest file more than its flow: makespan <
+//!   splittable T* + largest file / slowest leg in use;
+//! - then, ours, files move from the legs that end last to the paths on which they end soonest, as long as the makespan
+//!   falls.
 
 use super::{PlanError, Problem, prices::whole_flow, rounding::Rounding};
 
 /// A plan of constant rates in which each file has one path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WholeFiles {
-    /// The makespan in slots: the leg, or host's limit, with most to do for its capacity.
+    /// The makespan in slots, which the leg or host limit with the most to carry for its capacity sets.
     pub slots: f64,
-    /// T* if files could be split: no plan is faster.
+    /// T* if files could be split; no plan is faster.
     pub splittable: f64,
-    /// What the makespan is below for certain, in slots.
+    /// A proven upper bound on the makespan, in slots.
     pub bound: f64,
-    /// By file: the hosts it is sent to, in turn; empty if it is at its destination.
+    /// By file: the hosts to which it is sent, in order; empty if it is at its destination.
     pub via: Vec<Vec<u32>>,
 }
 
-/// A network's arcs with what they take in a slot, and the files on them.
+/// A network's arcs with their capacities and the files on them.
 struct Loads<'a> {
     rounding: &'a Rounding,
     /// Files' units by arc.
     load: Vec<u64>,
-    /// By arc, in data units a slot; `None` is no limit.
+    /// Capacity by arc, in data units a slot; `None` is no limit.
     per_slot: Vec<Option<u64>>,
 }
 
@@ -71,7 +71,7 @@ pub(super) fn whole_files(
     })
 }
 
-/// The destination, if there is one only.
+/// The destination, if there is only one.
 fn alone(problem: &Problem) -> Option<u32> {
     problem.demands.first().filter(|_| problem.demands.len() == 1).map(|demand| demand.0)
 }
@@ -100,7 +100,7 @@ impl<'a> Loads<'a> {
         loads
     }
 
-    /// How long an arc takes with so much more, in slots.
+    /// The time that an arc takes with `more` additional units, in slots.
     fn takes(&self, arc: usize, more: u64) -> f64 {
         self.per_slot[arc].map_or(0.0, |per_slot| {
             let units = (self.load[arc] + more) as f64;
@@ -112,13 +112,13 @@ impl<'a> Loads<'a> {
         (0..self.load.len()).map(|arc| self.takes(arc, 0)).fold(0.0, f64::max)
     }
 
-    /// The least capacity of arcs that are used.
+    /// The smallest capacity of the arcs in use.
     fn slowest(&self) -> u64 {
         let used = self.load.iter().zip(&self.per_slot).filter(|(load, _)| **load > 0);
         used.filter_map(|(_, per_slot)| *per_slot).min().unwrap_or(1)
     }
 
-    /// Takes files from the arc that ends last, as long as that helps.
+    /// Moves files away from the arc that ends last, as long as that helps.
     fn improve(&mut self, files: &[(u32, u64)], to: u32, ways: &mut [Vec<usize>]) {
         // Each step is an improvement; the bound keeps large problems quick.
         for _ in 0..files.len() {
@@ -127,14 +127,14 @@ impl<'a> Loads<'a> {
             let mut on: Vec<usize> =
                 (0..ways.len()).filter(|file| ways[*file].contains(&worst)).collect();
             on.sort_by_key(|file| files[*file].1);
-            if !on.into_iter().any(|file| self.moves(files[file], to, &mut ways[file])) {
+            if !on.into_iter().any(|file| self.try_move(files[file], to, &mut ways[file])) {
                 return;
             }
         }
     }
 
-    /// Moves a file to where it ends soonest, if the makespan falls.
-    fn moves(&mut self, (host, units): (u32, u64), to: u32, way: &mut Vec<usize>) -> bool {
+    /// Moves a file to the path on which it ends soonest, if the makespan falls. Returns whether it did.
+    fn try_move(&mut self, (host, units): (u32, u64), to: u32, way: &mut Vec<usize>) -> bool {
         let before = self.slots();
         way.iter().for_each(|arc| self.load[*arc] -= units);
         let found = self.rounding.soonest(host, to, |arc| self.takes(arc, units));

@@ -1,4 +1,4 @@
-//! The completed ranking that liars cannot take over.
+//! The completed ranking with bounds that keep liars from taking it over.
 
 use super::{
     Completion, MOST_GAIN, RttOf,
@@ -10,32 +10,31 @@ use crate::{
     ranking::{Ranking, Score},
 };
 
-/// A leg of which ln rate is further from the model's than this counts as that far: a factor
-/// of 4. Honest paths of the real grids are rarely further off.
+/// The largest deviation of a leg's ln rate from the model: a factor of 4. A larger one counts as this. Honest paths of
+/// the real grids are rarely further off.
 const ODD: f64 = 1.386_294_361_119_890_6;
 
-/// A relay's factor counts as if it had this many legs at least; those that it lacks count
-/// as bad ones: few legs say little, and may all be accomplices'.
+/// The minimum number of legs behind a relay's factor. Legs that it lacks count as bad ones: few legs say little, and
+/// may all belong to accomplices.
 const LEAST_LEGS: f64 = 8.0;
 
-/// As bad as a factor that this share of the nodes does not reach.
+/// The share of the nodes whose factors are below a bad factor.
 const BAD: f64 = 0.1;
 
-/// [`super::ranking`] with bounds on what those who report can do:
+/// [`super::ranking`] with bounds on what reporting nodes can do:
 ///
 /// 1. Each leg moves the model by a factor of 4 at most (Huber's M-estimator).
-/// 2. As a relay a node counts for what stays when the leg that speaks best of it is left out,
-///    in either direction: one accomplice lifts nobody. k in league, who measure with each
-///    other alone, lift what is predicted of each by 100^((k−2)/8) at most.
-/// 3. What a relay says of RTTs is no evidence for it: RTTs are those that a leg's sender
-///    saw, and for a predicted leg the reverse one's sender speaks. So they count for legs from a
-///    relay, not for those to one.
-/// 4. The score is the least of the means that stay when one node's pairs are left out, as a
-///    source or as a sink. Pairs that begin or end at k liars are k parts of the
-///    sample in either direction, and count [`MOST_GAIN`] each at most.
+/// 2. As a relay, a node counts for what remains when the leg that speaks best of it is left out, in either direction:
+///    one accomplice cannot lift it. k colluding nodes that measure only with each other lift the predictions for each
+///    by at most 100^((k−2)/8).
+/// 3. RTTs that a relay reports are no evidence for it. An RTT is what a leg's sender saw, and a predicted leg takes
+///    the RTT of the reverse leg. So RTTs count for legs from a relay, not for legs to one.
+/// 4. The score is the least of the means that remain when the pairs of one node, as a source or as a sink, are left
+///    out. Pairs that begin or end at k liars are k parts of the sample in either direction, and count at most
+///    [`MOST_GAIN`] each.
 ///
-/// `rtt_s((i, j))` is what the sender of (i,j) saw, `graph` has no leg that one end alone
-/// vouches for: that is for their keeper to see to. What is measured is believed as it is.
+/// `rtt_s((i, j))` is what the sender of (i,j) saw. `graph` must not have legs that only one end vouches for; the
+/// caller ensures that. Measured rates are believed as they are.
 ///
 /// Looks at as many pairs as [`super::ranking`]: O(legs + n · sample²).
 pub fn bounded(graph: &Graph, rtt_s: Option<&dyn RttOf>) -> Ranking {
@@ -45,7 +44,7 @@ pub fn bounded(graph: &Graph, rtt_s: Option<&dyn RttOf>) -> Ranking {
         return Ranking::from_scores((0..graph.nodes()).map(none).collect());
     }
     let relays = as_relays(&fitted, &legs, ridge);
-    let seen_back = rtt_s.map(Back);
+    let seen_back = rtt_s.map(ReverseRtt);
     let far = seen_back.as_ref().map(|back| back as &dyn RttOf);
     let model = Completion::of(graph, far, fitted);
     Ranking::from_scores(Sums::of(&model, &relays).scores(graph))
@@ -53,31 +52,31 @@ pub fn bounded(graph: &Graph, rtt_s: Option<&dyn RttOf>) -> Ranking {
 
 /// The RTT that the reverse leg's sender saw.
 #[derive(Debug)]
-struct Back<'a>(&'a dyn RttOf);
+struct ReverseRtt<'a>(&'a dyn RttOf);
 
-impl RttOf for Back<'_> {
+impl RttOf for ReverseRtt<'_> {
     fn rtt_s(&self, (i, j): (usize, usize)) -> Option<f64> {
         self.0.rtt_s((j, i))
     }
 }
 
-/// What each node counts for as a relay: its factors out and in.
+/// Each node's factors as a relay: out and in.
 fn as_relays(fitted: &Fit, legs: &[Leg], ridge: f64) -> [Vec<f64>; 2] {
     let n = fitted.out.len();
-    let mut told = [vec![Told::default(); n], vec![Told::default(); n]];
+    let mut votes = [vec![LegVotes::default(); n], vec![LegVotes::default(); n]];
     for leg in legs {
         let rest = leg.y - fitted.slope * leg.x;
-        told[0][leg.i].hear(near(rest - fitted.into[leg.j], fitted.out[leg.i]));
-        told[1][leg.j].hear(near(rest - fitted.out[leg.i], fitted.into[leg.j]));
+        votes[0][leg.i].add(clamp_near(rest - fitted.into[leg.j], fitted.out[leg.i]));
+        votes[1][leg.j].add(clamp_near(rest - fitted.out[leg.i], fitted.into[leg.j]));
     }
-    let [out, into] = told;
-    [(out, &fitted.out), (into, &fitted.into)].map(|(told, factors)| {
+    let [out, into] = votes;
+    [(out, &fitted.out), (into, &fitted.into)].map(|(votes, factors)| {
         let bad = bad(factors);
-        told.into_iter().map(|told| told.least(ridge, bad)).collect()
+        votes.into_iter().map(|votes| votes.least(ridge, bad)).collect()
     })
 }
 
-/// A bad factor, 0 at most: the mean's.
+/// A bad factor; at most 0, which is the mean.
 fn bad(factors: &[f64]) -> f64 {
     let mut sorted = factors.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -85,43 +84,45 @@ fn bad(factors: &[f64]) -> f64 {
     sorted.get(at).copied().unwrap_or(0.0).min(0.0)
 }
 
-fn near(says: f64, of: f64) -> f64 {
+fn clamp_near(says: f64, of: f64) -> f64 {
     says.clamp(of - ODD, of + ODD)
 }
 
-/// What a node's legs say of its factor.
+/// The values that a node's legs give for its factor.
 #[derive(Clone, Copy, Default)]
-struct Told {
+struct LegVotes {
     sum: f64,
     count: f64,
     best: f64,
 }
 
-impl Told {
-    fn hear(&mut self, says: f64) {
+impl LegVotes {
+    fn add(&mut self, says: f64) {
         self.best = if self.count > 0.0 { self.best.max(says) } else { says };
         self.sum += says;
         self.count += 1.0;
     }
 
-    /// Without the one that says most, and with bad ones for those that it lacks.
+    /// The factor without the largest value, and with bad values for the legs that it lacks.
     fn least(&self, ridge: f64, bad: f64) -> f64 {
         let (sum, count) = (self.sum - self.best, (self.count - 1.0).max(0.0));
         let lacks = (LEAST_LEGS - count).max(0.0);
         let filled = (sum + lacks * bad) / (count + lacks + ridge);
-        // Filling up must lift nobody.
+        // Bad values for missing legs must not lift a node.
         filled.min(sum / (count + ridge))
     }
 }
 
-/// Gains by relay over the sampled pairs.
+/// Sums of gains by relay over the sampled pairs.
 struct Sums {
     all: Vec<f64>,
+    /// Minus the number of sampled pairs with an end at the node.
     pairs: Vec<f64>,
-    /// The greatest of one source's.
+    /// The largest sum of a single source.
     source: Vec<f64>,
-    /// By sink, then by relay.
+    /// Sums by sink, then by relay.
     sinks: Vec<Vec<f64>>,
+    /// The number of sinks.
     each: f64,
     evidence: Vec<u64>,
 }
@@ -149,7 +150,7 @@ impl Sums {
                 if *j == i {
                     continue;
                 }
-                // A dead leg is a bad one, not an infinitely bad one.
+                // A dead leg counts as slow, not as infinitely slow.
                 let direct = model.bps(i, *j).max(1.0);
                 for (((a, b), own), sink) in outs.iter().zip(ins).zip(&mut own).zip(sink) {
                     let gain = (a.min(*b) / direct - 1.0).clamp(0.0, MOST_GAIN);
@@ -189,9 +190,9 @@ impl Sums {
 }
 
 impl Completion<'_> {
-    /// What node `i` sends to each relay, bit/s.
+    /// The rate from node `i` to each relay, bit/s.
     fn sent_to_relays(&self, i: usize, into: &[f64]) -> Vec<f64> {
-        // No RTT: it would be the relay's own word.
+        // Without the RTT, which would be the relay's own report.
         let mut all: Vec<f64> =
             into.iter().map(|into| (self.mean + self.out[i] + into).exp()).collect();
         self.graph.outs(i).for_each(|(l, rate)| all[l] = rate.as_bps() as f64);
@@ -199,9 +200,9 @@ impl Completion<'_> {
         all
     }
 
-    /// What each relay sends to node `j`, bit/s.
+    /// The rate from each relay to node `j`, bit/s.
     fn sent_by_relays(&self, j: usize, out: &[f64]) -> Vec<f64> {
-        let far = |l| self.far((l, j));
+        let far = |l| self.rtt_effect((l, j));
         let of = |(l, out): (usize, &f64)| (self.mean + out + self.into[j] + far(l)).exp();
         let mut all: Vec<f64> = out.iter().enumerate().map(of).collect();
         self.graph.ins(j).for_each(|(l, rate)| all[l] = rate.as_bps() as f64);

@@ -1,31 +1,32 @@
-//! The fit of the completion's model: coordinate descent, factor by factor.
+//! Fits the completion's model by coordinate descent, factor by factor.
 
 use super::RttOf;
 use crate::Graph;
 
-/// Passes over all legs at most; the ridge's weight is estimated anew after every fourth.
+/// The maximum number of passes over all legs.
 const PASSES: usize = 48;
+/// The ridge's weight is estimated anew after this many passes.
 const EACH: usize = 4;
 
-/// With more legs than this there are fewer passes: in a mesh that large each node has so many
-/// that they settle soon.
+/// With more legs than this there are fewer passes: in such a large mesh each node has many legs, and factors settle
+/// soon.
 const MANY: usize = 200_000;
 const PASSES_OF_MANY: usize = 12;
 
-/// It ends early when no factor and no weight moves by more than this.
+/// The fit ends early when no factor and no weight moves by more than this.
 const CLOSE: f64 = 1e-3;
 
-/// Rates count as within this factor of the median.
+/// Rates further than this factor from the median count as that far.
 const FAR: f64 = 100.0;
 
-/// The ridge's weight: a factor counts as seen in so many legs of mean 0 already.
+/// Bounds on the ridge's weight: the number of legs of mean 0 that each factor starts with.
 const LEAST_RIDGE: f64 = 0.05;
 const MOST_RIDGE: f64 = 10.0;
 
-/// So much is taken as seen of the slope already, in squares of ln RTT: at 0.
+/// The weight of the slope's prior at 0, in squares of ln RTT.
 const SLOPE_RIDGE: f64 = 2.0;
 
-/// What was fitted.
+/// The fitted model.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fit {
     pub(super) mean: f64,
@@ -44,13 +45,13 @@ pub(super) struct Leg {
     pub(super) y: f64,
     /// ln RTT, less its mean; 0 if unknown.
     pub(super) x: f64,
-    /// What of x is not explained by the ends.
+    /// The part of x that the ends do not explain.
     own_x: f64,
 }
 
-/// ln RTT of a valid time.
+/// ln RTT; `None` if the time is not valid.
 pub(super) fn ln_rtt(rtt_s: f64) -> Option<f64> {
-    // Below 0.1 ms other things than distance decide.
+    // Below 0.1 ms, other things than distance decide.
     (rtt_s.is_finite() && rtt_s > 0.0).then(|| rtt_s.max(1e-4).ln())
 }
 
@@ -58,8 +59,8 @@ pub(super) fn fit(graph: &Graph, rtt_s: Option<&dyn RttOf>) -> Fit {
     within(graph, rtt_s, f64::INFINITY).0
 }
 
-/// The fit, its legs, and the ridge's weight; a leg that is further than `odd` from the model
-/// counts as that far (Huber 1964).
+/// Returns the fit, its legs, and the ridge's weight. A leg that is further than `odd` from the model counts as that
+/// far (Huber 1964).
 pub(super) fn within(graph: &Graph, rtt_s: Option<&dyn RttOf>, odd: f64) -> (Fit, Vec<Leg>, f64) {
     let n = graph.nodes();
     let (mut legs, mean, middle) = legs(graph, rtt_s);
@@ -94,7 +95,7 @@ pub(super) fn within(graph: &Graph, rtt_s: Option<&dyn RttOf>, odd: f64) -> (Fit
     (fit, legs, ridge)
 }
 
-/// The measured legs, the mean of ln rate and that of ln RTT.
+/// The measured legs, the mean of ln rate, and the mean of ln RTT.
 fn legs(graph: &Graph, rtt_s: Option<&dyn RttOf>) -> (Vec<Leg>, f64, f64) {
     let ln = |((i, j), rate): ((usize, usize), thalweg_units::Rate)| {
         let far = rtt_s.and_then(|rtt| rtt.rtt_s((i, j))).and_then(ln_rtt);
@@ -114,21 +115,21 @@ fn legs(graph: &Graph, rtt_s: Option<&dyn RttOf>) -> (Vec<Leg>, f64, f64) {
     (all.into_iter().map(leg).collect(), mean, middle)
 }
 
-/// 0 of none.
+/// The mean; 0 without values.
 fn average(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0_usize), |(sum, n), value| (sum + value, n + 1));
     sum / count.max(1) as f64
 }
 
-/// Takes the ends' means out of x, for the slope is otherwise found in many small steps:
-/// remote nodes are slow as well.
+/// Takes the ends' means out of x. Otherwise the slope would be found in many small steps, because remote nodes are
+/// slow as well.
 fn own_x(legs: &mut [Leg], n: usize) {
     let out = factors(n, 1.0, legs, |leg| (leg.i, leg.x));
     let into = factors(n, 1.0, legs, |leg| (leg.j, leg.x));
     legs.iter_mut().for_each(|leg| leg.own_x = leg.x - out[leg.i] - into[leg.j]);
 }
 
-/// The mean of what each node's legs say, shrunk towards 0.
+/// The mean of the values that each node's legs give, shrunk towards 0.
 fn factors(n: usize, ridge: f64, legs: &[Leg], says: impl Fn(&Leg) -> (usize, f64)) -> Vec<f64> {
     let mut sums = vec![(0.0, ridge); n];
     for leg in legs {
@@ -143,7 +144,7 @@ fn residual(fit: &Fit, leg: &Leg) -> f64 {
     leg.y - fit.out[leg.i] - fit.into[leg.j] - fit.slope * leg.x
 }
 
-/// What is to be added to the slope.
+/// The amount to add to the slope.
 fn steeper(fit: &Fit, legs: &[Leg], odd: f64) -> f64 {
     let (mut across, mut square) = (0.0, SLOPE_RIDGE);
     for leg in legs {
@@ -153,15 +154,15 @@ fn steeper(fit: &Fit, legs: &[Leg], odd: f64) -> f64 {
     across / square
 }
 
-/// The variance that is left over that of the factors.
+/// The ridge's weight: the variance of the residuals over that of the factors.
 fn weight(fit: &Fit, legs: &[Leg], odd: f64) -> f64 {
     let (n, count) = (fit.out.len() as f64, legs.len() as f64);
     let squares: f64 = legs.iter().map(|leg| residual(fit, leg).clamp(-odd, odd).powi(2)).sum();
-    // Factors use up freedom; with few legs no more than most of it.
+    // Factors use up degrees of freedom; with few legs, at least 30 % are left.
     let left = (squares / (count - n).max(0.3 * count).max(1.0)).max(1e-4);
     let of = |factors: &[f64]| factors.iter().map(|f| f * f).sum::<f64>();
     let seen = ((of(&fit.out) + of(&fit.into)) / (2.0 * n)).max(1e-3);
-    // What shrinking took away.
+    // The variance that shrinking took away.
     let hidden = 1.0 / (1.0 / seen + count / n / left);
     (left / (seen + hidden)).clamp(LEAST_RIDGE, MOST_RIDGE)
 }

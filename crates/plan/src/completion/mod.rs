@@ -1,9 +1,9 @@
 //! Predicted rates of unmeasured legs, from the measured ones (pure).
 //!
 //! The model: `ln rate(i,j) = mean + out_i + in_j + slope · (ln RTT(i,j) − its mean) + e_ij`.
-//! A leg is mostly as fast as what its ends can send and receive, and TCP's rate falls with
-//! the RTT (Mathis et al. 1997). Factors are ridge estimates whose weight follows from the
-//! data (empirical Bayes), so that a node with one odd leg is not believed too much.
+//! A leg is mostly as fast as its ends can send and receive, and TCP's rate falls with the RTT (Mathis et al. 1997).
+//! Factors are ridge estimates whose weight follows from the data (empirical Bayes), so that a node with one odd leg is
+//! not believed too much.
 
 mod bounded;
 mod fit;
@@ -17,38 +17,37 @@ use crate::{
 };
 use thalweg_units::Rate;
 
-/// A ranking looks at this many sources and destinations at most, evenly spread.
+/// The maximum number of sources, and of destinations, that a ranking looks at; they are evenly spread.
 const SAMPLE: usize = 128;
 
-/// And at so many gains in all, n for each pair: in meshes of more than 2,048 nodes at fewer
-/// pairs, 57² of 10,000 nodes.
+/// The maximum number of gains that a ranking computes, n for each pair. In meshes of more than 2,048 nodes, it looks
+/// at fewer pairs: 57² of 10,000 nodes.
 const GAINS: usize = 1 << 25;
 
-/// A pair's gain counts as this at most: four times the direct rate.
+/// The upper bound on a pair's gain: four times the direct rate.
 ///
-/// Differs: UKAIRO has no bound. Predictions are smooth, measured rates are not: one slow
-/// direct path makes gains of relays whose legs are predicted larger than those of relays
-/// whose legs were measured. And clients ask for what most of their paths gain. On the synthetic
-/// PlanetLab the bound adds a point to the median gain of the first five, and takes none
-/// anywhere.
+/// Differs from UKAIRO, which has no bound. Predictions are smooth, measured rates are not: one slow direct path makes
+/// the gains of relays with predicted legs larger than those of relays with measured legs. And clients ask for relays
+/// that gain on most of their paths. On the synthetic PlanetLab the bound adds a point to the median gain of the first
+/// five relays, and costs nothing anywhere.
 pub const MOST_GAIN: f64 = 3.0;
 
-/// Round-trip times between nodes: a few packets each, where a rate costs megabytes.
+/// Round-trip times between nodes. One takes a few packets to measure, where a rate takes megabytes.
 pub trait RttOf: std::fmt::Debug {
-    /// Seconds, > 0; `None` if it is not known: then the mean stands for it.
+    /// Seconds, > 0; `None` if unknown, for which the mean is used.
     fn rtt_s(&self, pair: Pair) -> Option<f64>;
 }
 
-/// The client-oblivious ranking (UKAIRO Eq. 3) on the completed matrix: measured legs as they
-/// are, the others as predicted; gains clipped at [`MOST_GAIN`]. Goes with [`Thrifty`](crate::schedule::Thrifty).
+/// The client-oblivious ranking (UKAIRO Eq. 3) on the completed matrix: measured legs as they are, the others as
+/// predicted; gains are clipped at [`MOST_GAIN`]. Meant for [`Thrifty`](crate::schedule::Thrifty).
 ///
-/// [`Score::evidence`] counts the pairs of which all three legs are really measured, of
-/// those that were looked at. Without any measured leg all scores are 0.
+/// [`Score::evidence`] counts the sampled pairs of which all three legs are measured. Without any measured leg all
+/// scores are 0.
 pub fn ranking(graph: &Graph, rtt_s: Option<&dyn RttOf>) -> Ranking {
     Completion::new(graph, rtt_s).ranking()
 }
 
-/// A graph and predictions for the legs that it lacks.
+/// A graph, and predictions for the legs that it lacks.
 #[derive(Clone, Debug)]
 pub struct Completion<'a> {
     graph: &'a Graph,
@@ -64,8 +63,8 @@ pub struct Completion<'a> {
 impl<'a> Completion<'a> {
     /// Fits the model. O(legs).
     ///
-    /// Rates more than a factor of 100 from the median count as that far: dead legs and
-    /// absurd claims move a factor by little.
+    /// Rates more than a factor of 100 from the median count as that far, so that dead legs and absurd claims move a
+    /// factor only a little.
     pub fn new(graph: &'a Graph, rtt_s: Option<&'a dyn RttOf>) -> Self {
         Self::of(graph, rtt_s, fit::fit(graph, rtt_s))
     }
@@ -75,13 +74,13 @@ impl<'a> Completion<'a> {
         Self { graph, rtt_s, mean, out, into, slope, middle }
     }
 
-    /// By how much ln rate changes with ln RTT, from −2 to 0; 0 if no RTT is known.
+    /// The change of ln rate with ln RTT, from −2 to 0; 0 if no RTT is known.
     pub const fn slope(&self) -> f64 {
         self.slope
     }
 
-    /// The measured rate, or the predicted one; `None` for ends that are equal or out of
-    /// range, and if nothing at all is measured.
+    /// The measured rate, or the predicted one; `None` for ends that are equal or out of range, and if nothing is
+    /// measured.
     pub fn rate(&self, i: usize, j: usize) -> Option<Rate> {
         if i == j || i.max(j) >= self.graph.nodes() || self.graph.measured() == 0 {
             return None;
@@ -100,16 +99,16 @@ impl<'a> Completion<'a> {
         all
     }
 
-    /// Of legs between different nodes.
+    /// The rate of a leg between different nodes, bit/s.
     fn bps(&self, i: usize, j: usize) -> f64 {
         match self.graph.rate(i, j) {
             Some(rate) => rate.as_bps() as f64,
-            None => (self.mean + self.out[i] + self.into[j] + self.far((i, j))).exp(),
+            None => (self.mean + self.out[i] + self.into[j] + self.rtt_effect((i, j))).exp(),
         }
     }
 
-    /// What the RTT does to ln rate; 0 if it is not known.
-    fn far(&self, pair: Pair) -> f64 {
+    /// The effect of the RTT on ln rate; 0 if the RTT is unknown.
+    fn rtt_effect(&self, pair: Pair) -> f64 {
         let far = self.rtt_s.and_then(|rtt| rtt.rtt_s(pair)).and_then(fit::ln_rtt);
         far.map_or(0.0, |far| self.slope * (far - self.middle))
     }
@@ -143,7 +142,7 @@ impl<'a> Completion<'a> {
         Ranking::from_scores(scores)
     }
 
-    /// The legs between one node and each other.
+    /// The legs between one node and all nodes, in one direction.
     fn legs(&self, leg: impl Fn(usize) -> Pair + Clone) -> Legs {
         let all = (0..self.graph.nodes()).map(leg);
         let bps = |(i, j): Pair| if i == j { 0.0 } else { self.bps(i, j) };
@@ -154,11 +153,11 @@ impl<'a> Completion<'a> {
     }
 }
 
-/// The sources and the destinations that are looked at.
+/// The sources and the destinations that a ranking looks at.
 fn sample(n: usize) -> (Vec<usize>, Vec<usize>) {
     let count = n.min(SAMPLE).min((GAINS / n.max(1)).isqrt()).max(1).min(n);
     let sources = (0..count).map(|at| at * n / count).collect();
-    // Others than the sources, if there are others.
+    // Other nodes than the sources, if there are any.
     let sinks = (0..count).map(|at| (at * n + n / 2) / count % n).collect();
     (sources, sinks)
 }

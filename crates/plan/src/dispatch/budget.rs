@@ -1,11 +1,11 @@
-//! What a node spends on measuring, in any 24 hours.
+//! The bytes that a node spends on measuring in any 24 hours.
 
 use std::{collections::VecDeque, time::Duration};
 use thalweg_units::Time;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Spending is kept by the hour: 25 numbers a node at most.
+/// Spending is recorded by the hour: at most 25 numbers a node.
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// One node's spending.
@@ -13,7 +13,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 pub(super) struct Budget {
     /// Hours since the epoch and bytes, the oldest first.
     hours: VecDeque<(u64, u64)>,
-    /// For the measurement that it is in.
+    /// Bytes reserved for the measurement under way.
     reserved: u64,
 }
 
@@ -22,7 +22,7 @@ impl Budget {
         self.reserved = self.reserved.saturating_add(bytes);
     }
 
-    /// Gives back what was reserved and enters what was spent.
+    /// Releases what was reserved and records what was spent.
     pub(super) fn settle(&mut self, reserved: u64, spent: u64, now: Time) {
         self.reserved = self.reserved.saturating_sub(reserved);
         self.hours.retain(|(hour, _)| expires(*hour) > now);
@@ -34,13 +34,13 @@ impl Budget {
         }
     }
 
-    /// Bytes of the last 24 hours, and some of the hour before; reserved ones as well.
+    /// Bytes spent in the last 24 hours, rounded up to whole hours, and bytes reserved.
     pub(super) fn used(&self, now: Time) -> u64 {
         let spent = self.hours.iter().filter(|(hour, _)| expires(*hour) > now);
         spent.fold(self.reserved, |sum, (_, bytes)| sum.saturating_add(*bytes))
     }
 
-    /// When `bytes` more are within `most`, if time alone can bring that.
+    /// The time at which `bytes` more are within `most`; `None` if waiting alone cannot bring that.
     pub(super) fn free_at(&self, bytes: u64, most: u64, now: Time) -> Option<Time> {
         let fits = |at: &Time| self.used(*at).saturating_add(bytes) <= most;
         let ends = self.hours.iter().map(|(hour, _)| expires(*hour)).filter(|at| *at > now);
@@ -48,7 +48,7 @@ impl Budget {
     }
 }
 
-/// When the last byte of that hour is a day old.
+/// The time at which the last byte of that hour is a day old.
 fn expires(hour: u64) -> Time {
     let end = hour.saturating_add(1).saturating_mul(HOUR.as_nanos() as u64);
     Time::from_nanos(end) + DAY

@@ -1,32 +1,32 @@
-//! How long a pair of which nothing came is left alone.
+//! How long a pair is left alone after failed measurements.
 
 use crate::schedule::Pair;
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_units::Time;
 
-/// After a first failure. Each further one waits [`TIMES`] as long: 5 s, 30 s, 3 min, 18 min.
+/// The wait after a first failure. Each further one waits [`TIMES`] as long: 5 s, 30 s, 3 min, 18 min.
 const FIRST: Duration = Duration::from_secs(5);
 const TIMES: u32 = 6;
 
-/// However often it failed.
+/// The longest wait, however often the pair failed.
 const MOST: Duration = Duration::from_secs(3600);
 
-/// However often an end was busy: it is in order, so it is asked again sooner.
+/// The longest wait for a busy end: it works, so it is asked again sooner.
 const MOST_BUSY: Duration = Duration::from_secs(60);
 
-/// How often pairs failed since they were measured last; forgotten two hours after the last one.
+/// How often pairs failed since they were last measured; forgotten two hours after the last failure.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Failures(BTreeMap<Pair, (u32, Time)>);
 
 impl Failures {
-    /// One more: how many they are now.
+    /// Counts a failure. Returns how many there are now.
     pub(super) fn count(&mut self, pair: Pair, now: Time) -> u32 {
         let (times, last) = self.0.entry(pair).or_default();
         (*times, *last) = (times.saturating_add(1), now);
         *times
     }
 
-    /// It was measured.
+    /// Forgets the failures of a pair that was measured.
     pub(super) fn forgive(&mut self, pair: Pair) {
         self.0.remove(&pair);
     }
@@ -36,13 +36,13 @@ impl Failures {
     }
 }
 
-/// How long after so many failures.
+/// The wait after this many failures.
 pub(super) fn wait(failed: u32) -> Duration {
     let times = TIMES.saturating_pow(failed.saturating_sub(1));
     FIRST.saturating_mul(times).min(MOST)
 }
 
-/// How long after an end was busy so many times in a row.
+/// The wait after an end was busy this many times in a row.
 pub(super) fn busy_wait(times: u32) -> Duration {
     let times = 2_u32.saturating_pow(times.saturating_sub(1));
     FIRST.saturating_mul(times).min(MOST_BUSY)

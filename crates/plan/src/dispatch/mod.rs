@@ -1,10 +1,9 @@
-//! From wanted measurements to orders: which nodes may measure now (UKAIRO §2.1: each node is in at
-//! most one measurement at a time), within budgets, deadlines and retries.
+//! Turns wanted measurements into orders: decides which nodes may measure now (UKAIRO §2.1: each node is in at most one
+//! measurement at a time), within budgets, deadlines and retries.
 //!
-//! Orders are given in the order in which they were wanted, as far as their ends are free. One
-//! whose ends were given to later ones [`PATIENCE`] times keeps its ends free from then on,
-//! so that nothing starves. A day's budget is that of any 24 hours, not of a calendar's day:
-//! nobody's clock but the caller's is needed.
+//! Orders are given in the order in which they were wanted, as far as their ends are free. If the ends of a wanted
+//! measurement have gone to later ones [`PATIENCE`] times, they are kept free for it from then on, so that nothing
+//! starves. A day's budget covers any 24 hours, not a calendar day: only the caller's clock is needed.
 
 mod budget;
 mod failures;
@@ -18,15 +17,15 @@ use std::{
 };
 use thalweg_units::{ByteSize, Time};
 
-/// How often an order's ends may go to later ones.
+/// How often the ends of a wanted measurement may go to later ones.
 pub const PATIENCE: u32 = 8;
 
-/// With so many wanted no more are asked for: bounds memory while budgets are used up.
+/// With this many wanted, no more are asked for: bounds memory while budgets are used up.
 pub const MOST_WANTED: usize = 1_024;
 
 /// The limits of measuring.
 ///
-/// With `at_once` 0, or a daily budget below one measurement's bytes, nothing is ever given.
+/// With `at_once` 0, or a daily budget below one measurement's bytes, no order is ever given.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// The most bytes of one measurement.
@@ -35,10 +34,10 @@ pub struct Limits {
     pub test_time: Duration,
     /// The most bytes that one node sends or receives for measuring in a day.
     pub bytes_per_day: ByteSize,
-    /// From an order to its report, at most.
+    /// The longest time from an order to its report.
     pub deadline: Duration,
-    /// How often a failed measurement is tried again by itself; after that, only if the
-    /// schedule wants it again.
+    /// How often a failed measurement is tried again without being asked for; after that, only if the schedule wants it
+    /// again.
     pub retries: u32,
     /// The most measurements at a time in all.
     pub at_once: usize,
@@ -49,11 +48,11 @@ pub struct Limits {
 /// An order that was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Given {
-    /// Names it.
+    /// Its identifier.
     pub id: u64,
     /// Sender and receiver.
     pub pair: Pair,
-    /// Void after this.
+    /// It is void after this time.
     pub until: Time,
 }
 
@@ -64,7 +63,7 @@ pub enum Ended {
     Measured(ByteSize),
     /// Failed, at this cost.
     Failed(ByteSize),
-    /// It did not begin, since an end was in another measurement: no failure, and no cost.
+    /// It did not begin, because an end was in another measurement: no failure, and no cost.
     Busy,
     /// This node of the pair did not answer.
     Down(usize),
@@ -78,7 +77,7 @@ struct Wanted {
     busy: u32,
     /// How often one of its ends was given to a later one.
     passed: u32,
-    /// It failed, and is tried again from then on.
+    /// After a failure, the time from which it may be tried again.
     not_before: Time,
 }
 
@@ -88,30 +87,31 @@ impl Wanted {
     }
 }
 
-/// Wanted measurements and those under way.
+/// The wanted measurements, and the orders under way.
 #[derive(Clone, Debug)]
 pub struct Dispatch {
     limits: Limits,
     next_id: u64,
     queue: VecDeque<Wanted>,
-    /// The queued ones and those under way.
+    /// Pairs that are queued or under way.
     known: BTreeSet<Pair>,
     under_way: BTreeMap<u64, (Given, Wanted)>,
+    /// Nodes that are in a measurement.
     busy: BTreeSet<usize>,
     budgets: BTreeMap<usize, Budget>,
-    /// Nodes that are down, until when they are left alone.
+    /// Nodes that are down, and until when they are left alone.
     rests: BTreeMap<usize, Time>,
-    /// Pairs whose retries are used up, likewise.
+    /// Pairs whose retries are used up, and until when they are left alone.
     given_up: BTreeMap<Pair, Time>,
     failures: Failures,
-    /// The last look found nothing that may be given.
+    /// Whether the last search found no measurement that may be given.
     stuck: bool,
-    /// When a budget, or the wait after a failure, frees what is wanted.
+    /// The time at which a budget, or the wait after a failure, frees a wanted measurement.
     freed: Option<Time>,
 }
 
 impl Dispatch {
-    /// Nothing wanted yet; ids are given from `first_id` on.
+    /// Creates a dispatch without wanted measurements; ids count from `first_id`.
     pub fn new(limits: Limits, first_id: u64) -> Self {
         Self {
             limits,
@@ -129,8 +129,7 @@ impl Dispatch {
         }
     }
 
-    /// Queues measurements behind those wanted before; known ones are passed over, as are
-    /// those between a node and itself.
+    /// Queues measurements behind those wanted before. Known ones, and those between a node and itself, are ignored.
     pub fn want(&mut self, pairs: impl IntoIterator<Item = Pair>) {
         for pair in pairs {
             if pair.0 != pair.1 && self.known.insert(pair) {
@@ -140,8 +139,8 @@ impl Dispatch {
         }
     }
 
-    /// Queues one measurement before all others, and has neither its ends rest nor itself be
-    /// given up any more: whether a node that was down answers again is seen by asking it.
+    /// Queues one measurement before all others. Its ends do not rest any longer and the pair is no longer given up,
+    /// because asking a node that was down is the way to see whether it answers again.
     pub fn probe(&mut self, pair: Pair) {
         if pair.0 == pair.1 || self.under_way().any(|given| given.pair == pair) {
             return;
@@ -154,7 +153,7 @@ impl Dispatch {
         self.stuck = false;
     }
 
-    /// How many are wanted and not under way.
+    /// The number of measurements that are wanted and not under way.
     pub fn wanted(&self) -> usize {
         self.queue.len()
     }
@@ -164,15 +163,15 @@ impl Dispatch {
         self.under_way.values().map(|(given, _)| *given)
     }
 
-    /// The bytes that a node has sent and received for measuring in the last 24 hours, and
-    /// those it may still in the measurement that it is in.
+    /// The bytes that a node has sent and received for measuring in the last 24 hours, and those that it may still use
+    /// in its present measurement.
     pub fn used(&self, node: usize, now: Time) -> ByteSize {
         ByteSize::from_bytes(self.budgets.get(&node).map_or(0, |budget| budget.used(now)))
     }
 
-    /// The next order that may be given now, if one may; it counts as under way.
+    /// The next order that may be given now; it counts as under way.
     ///
-    /// Wanted ones that are excluded by now are dropped. O(wanted).
+    /// Wanted measurements that are excluded by now are dropped. O(wanted).
     pub fn next(&mut self, now: Time) -> Option<Given> {
         self.drop_excluded(now);
         self.freed = None;
@@ -205,10 +204,10 @@ impl Dispatch {
         });
     }
 
-    /// The first in the queue that may be given; those before it that share an end with it
-    /// count that.
+    /// The first queued measurement that may be given. Earlier ones that share an end with it count that it passed
+    /// them.
     fn find(&mut self, now: Time) -> Option<usize> {
-        let mut kept: BTreeSet<usize> = BTreeSet::new();
+        let mut reserved: BTreeSet<usize> = BTreeSet::new();
         let mut found = None;
         for (at, wanted) in self.queue.iter().enumerate() {
             if wanted.not_before > now {
@@ -216,7 +215,7 @@ impl Dispatch {
                 continue;
             }
             let nodes = ends(wanted.pair);
-            let is_free = nodes.iter().all(|n| !self.busy.contains(n) && !kept.contains(n));
+            let is_free = nodes.iter().all(|n| !self.busy.contains(n) && !reserved.contains(n));
             let paid = self.paid_at(wanted.pair, now);
             if is_free && paid == Some(now) {
                 found = Some(at);
@@ -226,7 +225,7 @@ impl Dispatch {
                 self.freed = self.freed.into_iter().chain(paid).min();
             }
             if wanted.passed >= PATIENCE {
-                kept.extend(nodes);
+                reserved.extend(nodes);
             }
         }
         let at = found?;
@@ -238,7 +237,7 @@ impl Dispatch {
         Some(at)
     }
 
-    /// When both ends' budgets allow one more measurement; none: not by time alone.
+    /// When both ends' budgets allow one more measurement; `None` if waiting alone cannot bring that.
     fn paid_at(&self, pair: Pair, now: Time) -> Option<Time> {
         let (bytes, most) =
             (self.limits.test_bytes.as_bytes(), self.limits.bytes_per_day.as_bytes());
@@ -247,13 +246,12 @@ impl Dispatch {
         Some(at(pair.0)?.max(at(pair.1)?))
     }
 
-    /// An order's end; `None` if it was not under way (late, duplicate, unknown).
+    /// Records an order's end. Returns the order; `None` if it was not under way (late, duplicate, unknown).
     ///
-    /// A failed one is wanted again, behind all others and after a while, until its retries are
-    /// used up: then it is excluded for a longer while: 5 s after the first failure, six times
-    /// as long after each further one, an hour at most. One that was busy is wanted again
-    /// after 5 s to a minute. All that is wanted of a node that is down is dropped, and
-    /// the node excluded while it rests. Bytes that were not spent are free again.
+    /// A failed measurement is wanted again, behind all others and after a wait: 5 s after the first failure, six times
+    /// as long after each further one, at most an hour. Once its retries are used up, the pair is excluded for that
+    /// long instead. A busy one is wanted again after 5 s to a minute. If a node is down, all that is wanted of it is
+    /// dropped, and the node is excluded while it rests. Bytes that were not spent are free again.
     pub fn ended(&mut self, id: u64, how: Ended, now: Time) -> Option<Given> {
         let (given, wanted) = self.under_way.remove(&id)?;
         let (cost, down) = match how {
@@ -272,17 +270,17 @@ impl Dispatch {
         self.stuck = false;
         match (how, down) {
             (Ended::Measured(_), _) => self.failures.forgive(given.pair),
-            (Ended::Busy, _) => self.put_off(wanted, now),
+            (Ended::Busy, _) => self.postpone(wanted, now),
             (_, Some(node)) => {
                 self.rests.insert(node, now + self.limits.rest);
                 self.drop_excluded(now);
             }
-            _ => self.again(wanted, now),
+            _ => self.retry(wanted, now),
         }
         Some(given)
     }
 
-    fn again(&mut self, wanted: Wanted, now: Time) {
+    fn retry(&mut self, wanted: Wanted, now: Time) {
         let failed = self.failures.count(wanted.pair, now);
         let until = now + wait(failed);
         if failed > self.limits.retries {
@@ -292,7 +290,7 @@ impl Dispatch {
         }
     }
 
-    fn put_off(&mut self, wanted: Wanted, now: Time) {
+    fn postpone(&mut self, wanted: Wanted, now: Time) {
         let busy = wanted.busy.saturating_add(1);
         let not_before = now + busy_wait(busy);
         self.requeue(Wanted { busy, not_before, ..Wanted::new(wanted.pair) });
@@ -303,14 +301,14 @@ impl Dispatch {
         self.queue.push_back(wanted);
     }
 
-    /// What an ended measurement cost each end beyond what was said at its end.
+    /// Charges each end of a measurement for bytes that were not reported at its end.
     pub fn charge(&mut self, pair: Pair, more: ByteSize, now: Time) {
         for node in ends(pair) {
             self.budgets.entry(node).or_default().settle(0, more.as_bytes(), now);
         }
     }
 
-    /// Ends the orders whose time is over: they failed, and may have cost all they could.
+    /// Ends the orders whose deadline is over: they failed, and may have cost a measurement's full bytes.
     pub fn expire(&mut self, now: Time) -> Vec<Given> {
         let over = |(given, _): &&(Given, Wanted)| given.until <= now;
         let ids: Vec<u64> = self.under_way.values().filter(over).map(|(g, _)| g.id).collect();
@@ -318,12 +316,12 @@ impl Dispatch {
         ids.into_iter().filter_map(|id| self.ended(id, cost, now)).collect()
     }
 
-    /// What is passed over for now: nodes that rest, or whose budget has no room for one
-    /// measurement more; pairs whose retries are used up.
+    /// What a schedule passes over for now: nodes that rest, nodes whose budget has no room for one more measurement,
+    /// and pairs whose retries are used up.
     ///
-    /// What is wanted of a node without budget stays wanted.
+    /// Measurements wanted of a node without budget stay wanted.
     pub fn excluded(&self, now: Time) -> Excluded {
-        // What a measurement under way does not spend is free soon: its ends are not poor.
+        // Bytes that a measurement under way does not spend are free soon, so its ends do not count as out of budget.
         let poor = self.spent(now).into_iter().map(|(node, _)| node);
         let resting = self.rests.iter().filter(|(_, until)| **until > now);
         let nodes = resting.map(|(node, _)| *node);
@@ -332,14 +330,14 @@ impl Dispatch {
         Excluded { nodes, pairs: pairs.map(|(pair, _)| *pair).collect() }
     }
 
-    /// Nodes that rest, since they did not answer, and until when.
+    /// Nodes that rest because they did not answer, and until when.
     pub fn resting(&self, now: Time) -> Vec<(usize, Time)> {
         let rests = self.rests.iter().filter(|(_, until)| **until > now);
         rests.map(|(node, until)| (*node, *until)).collect()
     }
 
-    /// Nodes whose bytes of the day have no room for one measurement more, and when they have.
-    /// None: never, since one measurement is more than a day's bytes.
+    /// Nodes whose daily bytes have no room for one more measurement, and when they will have. `None` means never,
+    /// because one measurement takes more than a day's bytes.
     pub fn spent(&self, now: Time) -> Vec<(usize, Option<Time>)> {
         let (bytes, most) =
             (self.limits.test_bytes.as_bytes(), self.limits.bytes_per_day.as_bytes());
@@ -348,14 +346,14 @@ impl Dispatch {
         free.filter(|(_, at)| *at != Some(now)).collect()
     }
 
-    /// Whether fewer are wanted than could be given soon: more should be asked of the schedule.
+    /// Whether fewer measurements are wanted than could be given soon, so that the schedule should be asked for more.
     pub fn is_hungry(&self) -> bool {
         let room = self.under_way.len() < self.limits.at_once;
         self.queue.len() < MOST_WANTED
             && (self.queue.len() < self.limits.at_once || (self.stuck && room))
     }
 
-    /// When something changes by time alone, if ever: a deadline, a rest's end, a budget.
+    /// The next time at which something changes without a call: a deadline, a rest's end, a budget.
     pub fn wakes(&self) -> Option<Time> {
         let deadlines = self.under_way.values().map(|(given, _)| given.until);
         let rests = self.rests.values().chain(self.given_up.values()).copied();

@@ -1,11 +1,10 @@
 //! One node's measured legs in one direction.
 
-/// A row with at least `1/WIDE` of all nodes in it also has a cell for each of them, so that
-/// looking up is one access; it costs at most `16 · WIDE` bytes for each leg. Shorter rows
-/// are searched, in few steps.
+/// A row that holds at least `1/WIDE` of all nodes also has a cell for each node, so that a look-up is one access; this
+/// costs at most `16 · WIDE` bytes for each leg. Shorter rows are searched in few steps.
 const WIDE: usize = 8;
 
-/// Two rows of which neither is so many times longer are read through in step.
+/// Two rows whose lengths differ by at most this factor are read through in step.
 const EVEN: usize = 8;
 
 /// Legs by their other end, ascending.
@@ -23,7 +22,7 @@ impl<T> Default for Row<T> {
     }
 }
 
-/// The cells are an index alone.
+/// The cells are only an index.
 impl<T: PartialEq> PartialEq for Row<T> {
     fn eq(&self, other: &Self) -> bool {
         self.ends == other.ends && self.values == other.values
@@ -33,7 +32,7 @@ impl<T: PartialEq> PartialEq for Row<T> {
 impl<T: Eq> Eq for Row<T> {}
 
 impl<T: Copy> Row<T> {
-    /// The leg's value.
+    /// The value of the leg to `end`.
     pub(super) fn get(&self, end: usize) -> Option<T> {
         if !self.cells.is_empty() {
             return self.cells.get(end).copied().flatten();
@@ -42,8 +41,8 @@ impl<T: Copy> Row<T> {
         self.values.get(at).copied()
     }
 
-    /// Sets or forgets the leg to `end`, one of `nodes`; what was there before.
-    /// O(length), O(1) amortised at its end.
+    /// Sets or removes the leg to `end`, one of `nodes`. Returns the previous value. O(length), O(1) amortised at the
+    /// row's end.
     pub(super) fn set(&mut self, end: u32, value: Option<T>, nodes: usize) -> Option<T> {
         let at = self.ends.partition_point(|e| *e < end);
         let there = self.ends.get(at) == Some(&end);
@@ -64,7 +63,7 @@ impl<T: Copy> Row<T> {
         before
     }
 
-    /// Keeps the cells in step; with hysteresis, lest they be made anew each time.
+    /// Keeps the cells in step, with hysteresis, so that they are not rebuilt each time.
     fn index(&mut self, end: u32, value: Option<T>, nodes: usize) {
         if let Some(cell) = self.cells.get_mut(end as usize) {
             *cell = value;
@@ -88,7 +87,7 @@ impl<T: Copy> Row<T> {
         &self.ends
     }
 
-    /// Their values.
+    /// The values, in the order of [`ends`](Self::ends).
     pub(super) fn values(&self) -> &[T] {
         &self.values
     }
@@ -97,9 +96,9 @@ impl<T: Copy> Row<T> {
         self.ends.iter().map(|e| *e as usize).zip(self.values.iter().copied())
     }
 
-    /// What two rows have in common: end, own value, other's; ascending.
+    /// The ends that two rows have in common, as (end, own value, other's value), ascending.
     ///
-    /// O(sum of lengths), or the shorter one's look-ups in the other if that is less.
+    /// O(sum of lengths), or the look-ups of the shorter row in the other if that is less.
     pub(super) fn shared(&self, other: &Self) -> impl Iterator<Item = (usize, T, T)> {
         let (mut a, mut b) = (0, 0);
         let lengths = (self.len(), other.len());
@@ -113,7 +112,7 @@ impl<T: Copy> Row<T> {
                     return Some(found);
                 }
                 if is_even {
-                    // No branch that depends on which one is less: nobody could predict it.
+                    // Avoids a branch on which end is less, which no processor could predict.
                     a += usize::from(left < right);
                     b += usize::from(right < left);
                 } else if left < right {
@@ -126,8 +125,8 @@ impl<T: Copy> Row<T> {
     }
 }
 
-/// The first position after `from` that holds at least `wanted`: steps that double, then a
-/// search, so that a short row meets a long one in logarithmic time.
+/// The first position from `from` on that holds at least `wanted`. Steps double, then a search follows, so that a short
+/// row meets a long one in logarithmic time.
 fn gallop(ends: &[u32], from: usize, wanted: u32) -> usize {
     let mut step = 1;
     while ends.get(from + step).is_some_and(|e| *e < wanted) {

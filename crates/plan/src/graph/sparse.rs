@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 /// A value for some of the ordered pairs of `n` nodes, n < 2³².
 ///
-/// Kept are the pairs that have one, by their first node and by their second. A copy shares
-/// all rows with its original until either changes them: it costs O(n), not O(pairs).
+/// Only the pairs that have a value are stored, by their first node and by their second. A copy shares all rows with
+/// its original until either changes them: it costs O(n), not O(pairs).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sparse<T> {
     outs: Vec<Arc<Row<T>>>,
@@ -15,14 +15,14 @@ pub struct Sparse<T> {
 }
 
 impl<T: Copy> Sparse<T> {
-    /// No pair has one.
+    /// Creates a map in which no pair has a value.
     pub fn new(nodes: usize) -> Self {
         let mut empty = Self { outs: vec![], ins: vec![], pairs: 0 };
         empty.grow(nodes);
         empty
     }
 
-    /// Is for so many nodes from now on, if it was for fewer.
+    /// Grows to `nodes` nodes; it does not shrink.
     pub fn grow(&mut self, nodes: usize) {
         let nodes = nodes.max(self.nodes());
         self.outs.resize_with(nodes, Arc::default);
@@ -34,14 +34,14 @@ impl<T: Copy> Sparse<T> {
         self.outs.len()
     }
 
-    /// How many pairs have a value.
+    /// The number of pairs with a value.
     pub const fn pairs(&self) -> usize {
         self.pairs
     }
 
-    /// Sets or forgets the value of (i,j); what was there before.
+    /// Sets or removes the value of (i,j). Returns the previous one.
     ///
-    /// Ends that are equal or out of range are passed over. O(d), d the pairs of these ends.
+    /// Ends that are equal or out of range are ignored. O(d) for d pairs of these ends.
     pub fn set(&mut self, i: usize, j: usize, value: Option<T>) -> Option<T> {
         let nodes = self.nodes();
         let (Ok(from), Ok(to)) = (u32::try_from(i), u32::try_from(j)) else { return None };
@@ -59,12 +59,12 @@ impl<T: Copy> Sparse<T> {
         self.outs.get(i)?.get(j)
     }
 
-    /// The pairs that begin at `i`: their other ends and values; ascending.
+    /// The pairs that begin at `i`, as (other end, value), ascending.
     pub fn outs(&self, i: usize) -> impl Iterator<Item = (usize, T)> {
         self.outs.get(i).into_iter().flat_map(|row| row.iter())
     }
 
-    /// The pairs that end at `j`: their other ends and values; ascending.
+    /// The pairs that end at `j`, as (other end, value), ascending.
     pub fn ins(&self, j: usize) -> impl Iterator<Item = (usize, T)> {
         self.ins.get(j).into_iter().flat_map(|row| row.iter())
     }
@@ -77,8 +77,8 @@ impl<T: Copy> Sparse<T> {
         self.ins.get(j).map(Arc::as_ref)
     }
 
-    /// Whether both have the same pairs that begin at `i`, with the same values: O(1) where
-    /// one is a copy of the other and the row unchanged.
+    /// Whether both have the same pairs that begin at `i`, with the same values: O(1) if one is a copy of the other and
+    /// the row is unchanged.
     pub(super) fn has_same_outs(&self, other: &Self, i: usize) -> bool
     where
         T: PartialEq,
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_stays_what_it_was() {
+    fn a_copy_does_not_change_with_its_original() {
         let mut sparse = Sparse::new(2);
         sparse.set(0, 1, Some(5));
         let copy = sparse.clone();

@@ -1,4 +1,4 @@
-//! From estimates to a graph.
+//! Creates a graph from a table's estimates.
 
 use super::{Graph, MAX_AGE};
 use std::time::Duration;
@@ -12,12 +12,12 @@ use thalweg_units::{Rate, Time};
 struct Leg {
     exact: Option<Estimate>,
     at_least: Option<Estimate>,
-    /// Of available bandwidth.
+    /// The available bandwidth.
     spare: Option<Estimate>,
 }
 
-/// The rate to plan a leg with, of which `exact` and `at_least` are the youngest throughputs and `spare` is the youngest
-/// available bandwidth: see [`planned`].
+/// The rate to plan a leg with. `exact` and `at_least` are its youngest throughputs, `spare` is its youngest available
+/// bandwidth: see [`planned`].
 pub fn leg_rate(
     exact: &Estimate,
     at_least: Option<&Estimate>,
@@ -28,7 +28,7 @@ pub fn leg_rate(
     Some(available(base.rate()?, base.age, spare))
 }
 
-/// The same of a leg that TCP has reached this rate on, so long ago.
+/// The rate to plan a leg with on which TCP reached `rate` this long ago.
 pub fn available(rate: Rate, age: Duration, spare: Option<&Estimate>) -> Rate {
     let bps = planned(rate.as_bps() as f64, age, spare.map(Spare::of));
     Rate::from_bps(bps.round() as u64)
@@ -46,8 +46,8 @@ impl Leg {
         }
     }
 
-    /// Puts the rate to plan with into the graph, if there is one and it beats those of
-    /// the sender's other interfaces.
+    /// Enters the rate to plan with into the graph, if there is one and it exceeds those of the sender's other
+    /// interfaces.
     fn enter(&self, graph: &mut Graph, from: Interface, to: NodeIndex) {
         let Some(exact) = &self.exact else { return };
         let rate = leg_rate(exact, self.at_least.as_ref(), self.spare.as_ref());
@@ -58,7 +58,7 @@ impl Leg {
     }
 }
 
-/// One pass: a table's estimates come in the order of their subjects.
+/// Takes one pass, because a table's estimates come in the order of their subjects.
 pub(super) fn graph(table: &Table, now: Time) -> Graph {
     let mut graph = Graph::new(table.nodes() as usize);
     let mut current: Option<(Interface, NodeIndex, Leg)> = None;

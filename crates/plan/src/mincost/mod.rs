@@ -1,15 +1,14 @@
 //! Minimum-cost flow by the network simplex method.
 //!
-//! Source: Ahuja, Magnanti, Orlin, *Network Flows* (1993), chapter 11: strongly feasible
-//! spanning trees (§11.6), so that it ends; block search for the entering arc (§11.5).
-//! The paper on data collection (§III) uses Goldberg's scaling code for the same problem.
+//! Source: Ahuja, Magnanti, Orlin, *Network Flows* (1993), chapter 11: strongly feasible spanning trees (§11.6), so
+//! that the method terminates; block search for the entering arc (§11.5). The paper on data collection (§III) uses
+//! Goldberg's scaling code for the same problem.
 //!
 //! ```text
 //! all supply over artificial arcs ─► pivot while an arc has a bad reduced cost ─► flow, potentials
 //! ```
 //!
-//! Every answer carries its proof, the potentials: [`Flow::is_optimal_for`] checks it without
-//! trusting the search.
+//! Every answer carries its proof, the potentials: [`Flow::is_optimal_for`] checks it independently of the search.
 
 mod network;
 mod simplex;
@@ -32,15 +31,14 @@ pub struct Flow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{stranded} of the supplied units cannot reach a demand")]
 pub struct Infeasible {
-    /// Supplied units that find no way, at least 1.
+    /// Supplied units that reach no demand, at least 1.
     pub stranded: u64,
 }
 
 impl Network {
     /// The cheapest flow that meets all supplies and demands.
     ///
-    /// O(V·E) time at each of the pivots, far less on average; for 10,000 nodes and 500,000
-    /// arcs some 1 s. 60 bytes an arc.
+    /// O(V·E) time for each pivot, far less on average; some 1 s for 10,000 nodes and 500,000 arcs. 60 bytes an arc.
     ///
     /// # Errors
     ///
@@ -51,16 +49,16 @@ impl Network {
 }
 
 impl Flow {
-    /// The sum of units times cost over all arcs; needs not fit 64 bits.
+    /// The sum of units times cost over all arcs; it may exceed 64 bits.
     pub fn cost(&self, network: &Network) -> i128 {
         let cost = |(arc, on): (&Arc, &u64)| i128::from(arc.cost) * i128::from(*on);
         network.arcs().iter().zip(&self.on).map(cost).sum()
     }
 }
 
-/// Whether a flow is a flow, and the cheapest.
+/// Checks whether a flow is valid, and the cheapest.
 impl Flow {
-    /// It keeps every capacity and meets every supply and demand exactly.
+    /// Whether it keeps every capacity and meets every supply and demand exactly.
     pub fn is_flow_for(&self, network: &Network) -> bool {
         let mut left: Vec<i128> = network.supply().iter().map(|s| i128::from(*s)).collect();
         let mut within = self.on.len() == network.arcs().len();
@@ -72,8 +70,8 @@ impl Flow {
         within && left.iter().all(|left| *left == 0)
     }
 
-    /// No flow is cheaper: by its potentials every arc with room has a reduced cost of at least 0,
-    /// every arc that is used at most 0 (*Network Flows*, theorem 9.3). False if it is no flow.
+    /// Whether no flow is cheaper: by its potentials, every arc with room has a reduced cost of at least 0, and every
+    /// arc that is used of at most 0 (*Network Flows*, theorem 9.3). False if it is not a valid flow.
     pub fn is_optimal_for(&self, network: &Network) -> bool {
         let price = |node: u32| self.potential.get(node as usize).copied().map(i128::from);
         let holds = |(arc, on): (&Arc, &u64)| {

@@ -1,4 +1,4 @@
-//! The problem: nodes with supplies, arcs with capacities and costs.
+//! The minimum-cost flow problem: nodes with supplies, arcs with capacities and costs.
 
 use crate::maxflow::MaxFlow;
 use thiserror::Error;
@@ -17,7 +17,7 @@ pub struct Arc {
     pub to: u32,
     /// The most units on it.
     pub capacity: u64,
-    /// What a unit on it costs; may be negative.
+    /// The cost of a unit on it; may be negative.
     pub cost: i64,
 }
 
@@ -28,13 +28,13 @@ pub struct Network {
     arcs: Vec<Arc>,
 }
 
-/// Why a network is none.
+/// Why a network is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NetworkError {
     /// An arc's end is not among the nodes.
     #[error("arc {arc} ends at a node that is not there")]
     NoSuchNode {
-        /// Its index.
+        /// The arc's index.
         arc: usize,
     },
     /// Supplies and demands differ.
@@ -46,12 +46,12 @@ pub enum NetworkError {
 }
 
 impl Network {
-    /// A network of nodes with these supplies (negative: demands) and these arcs.
+    /// Creates a network of nodes with these supplies (negative: demands) and these arcs.
     ///
     /// # Errors
     ///
-    /// [`NetworkError`] if an arc ends nowhere, the supplies do not sum up to 0, or a number
-    /// is beyond 2⁶⁰ (a cost: 2⁶⁰ / (nodes + 1)). Infinite capacities are written as 2⁶⁰.
+    /// [`NetworkError`] if an arc ends at an unknown node, the supplies do not sum up to 0, or a number is beyond 2⁶⁰
+    /// (a cost: 2⁶⁰ / (nodes + 1)). An infinite capacity is given as 2⁶⁰.
     pub fn new(supply: Vec<i64>, arcs: Vec<Arc>) -> Result<Self, NetworkError> {
         let nodes = supply.len();
         let known = |arc: &Arc| (arc.from as usize) < nodes && (arc.to as usize) < nodes;
@@ -70,7 +70,7 @@ impl Network {
         }
     }
 
-    /// Each node's supply; negative: its demand. Sums up to 0.
+    /// Each node's supply; a negative one is a demand. They sum up to 0.
     pub fn supply(&self) -> &[i64] {
         &self.supply
     }
@@ -80,7 +80,7 @@ impl Network {
         &self.arcs
     }
 
-    /// How many of the supplied units can reach a demand at all.
+    /// How many of the supplied units can reach a demand.
     pub fn movable(&self) -> u64 {
         let (source, sink) = (self.supply.len() as u32, self.supply.len() as u32 + 1);
         let end = |(node, supply): (u32, &i64)| {

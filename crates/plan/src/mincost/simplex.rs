@@ -1,16 +1,16 @@
-//! Pivots: an arc enters, flow goes round its cycle, an arc leaves.
+//! The pivots of the network simplex: an arc enters the tree, flow goes round its cycle, an arc leaves.
 
 use super::{
     Flow, Infeasible, Network,
     tree::{NONE, Tree},
 };
 
-/// The fewest arcs looked at for one entering arc.
+/// The smallest block of arcs that is searched for an entering arc.
 const SMALLEST_BLOCK: usize = 16;
 
-/// Where an arc stands outside of the tree.
+/// Whether an arc is in the tree, or empty or full outside of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ArcState {
     InTree,
     Empty,
     Full,
@@ -18,27 +18,27 @@ enum State {
 
 /// The arcs of the problem in mixed order, then one artificial arc per node to or from the root.
 struct Simplex {
-    /// Which of the problem's arcs stands at each place.
+    /// The problem's arc at each position.
     order: Vec<u32>,
     from: Vec<u32>,
     to: Vec<u32>,
     capacity: Vec<u64>,
     cost: Vec<i64>,
     flow: Vec<u64>,
-    state: Vec<State>,
+    state: Vec<ArcState>,
     tree: Tree,
-    /// Arcs of the problem; the artificial ones, which never enter again, come after.
+    /// The number of the problem's arcs. The artificial ones, which never enter again, come after.
     real: usize,
-    /// Where the search for an entering arc goes on.
+    /// Where the search for an entering arc continues.
     next: usize,
 }
 
-/// How a pivot's flow is bounded.
+/// What bounds the flow of a pivot.
 struct Blocking {
     amount: u64,
     /// The node whose arc to its parent leaves; [`NONE`]: the entering arc itself.
     node: u32,
-    /// It is on the side where the flow comes down, to the entering arc's start.
+    /// Whether that node is on the side where the flow comes down to the entering arc's start.
     before: bool,
 }
 
@@ -50,19 +50,18 @@ pub fn solve(network: &Network) -> Result<Flow, Infeasible> {
     simplex.finish(network.supply().len())
 }
 
-/// Arcs so that one block of the search has some of everywhere: every k-th, then the same from the
-/// next on. Blocks of neighbours (in a time-expanded graph all of one slot) hold arcs that want the
-/// same change: the tree goes to and fro, with eight times the pivots
-/// (experiments/reports/planning.md).
+/// Orders the arcs so that one block of the search has some from everywhere: every k-th arc, then the same from the
+/// next one on. Blocks of neighbours (in a time-expanded graph all of one slot) hold arcs that want the same change:
+/// the tree then goes back and forth, with eight times the pivots (experiments/reports/planning.md).
 fn mixed(arcs: u32) -> Vec<u32> {
     let step = arcs.isqrt().max(1);
     (0..step).flat_map(|first| (first..arcs).step_by(step as usize)).collect()
 }
 
 impl Simplex {
-    /// All supply over artificial arcs, each dearer than any way through the network.
+    /// Starts with all supply on artificial arcs, each dearer than any way through the network.
     ///
-    /// Every tree arc can carry more towards the root: the tree is strongly feasible.
+    /// Every tree arc can carry more towards the root, so the tree is strongly feasible.
     fn start(network: &Network) -> Self {
         let (arcs, nodes) = (network.arcs(), network.supply().len() as u32);
         let dear = arcs.iter().map(|arc| arc.cost.abs()).max().unwrap_or(0) + 1;
@@ -76,7 +75,7 @@ impl Simplex {
             cost: mixed().map(|arc| arc.cost).collect(),
             order,
             flow: vec![0; arcs.len()],
-            state: vec![State::Empty; arcs.len()],
+            state: vec![ArcState::Empty; arcs.len()],
             tree: Tree::new(nodes),
             real: arcs.len(),
             next: 0,
@@ -95,17 +94,17 @@ impl Simplex {
         self.capacity.push(u64::MAX);
         self.cost.push(dear);
         self.flow.push(supply.unsigned_abs());
-        self.state.push(State::InTree);
+        self.state.push(ArcState::InTree);
         self.tree.plant(node, root, arc, up, if up { -dear } else { dear });
     }
 
-    /// Negative for an empty arc: using it would save.
+    /// Cost less the difference in potential; negative for an empty arc that would save cost.
     fn reduced_cost(&self, arc: usize) -> i64 {
         let at = |node: u32| self.tree.potential[node as usize];
         self.cost[arc] + at(self.from[arc]) - at(self.to[arc])
     }
 
-    /// The arc with the most to gain of the next block that has one at all.
+    /// The arc with the most to gain in the next block that has any such arc.
     fn entering(&mut self) -> Option<usize> {
         let block = self.real.isqrt().max(SMALLEST_BLOCK);
         let (mut best, mut most) = (None, 0);
@@ -113,9 +112,9 @@ impl Simplex {
             let arc = self.next;
             self.next = if arc + 1 == self.real { 0 } else { arc + 1 };
             let gain = match self.state[arc] {
-                State::InTree => 0,
-                State::Empty => -self.reduced_cost(arc),
-                State::Full => self.reduced_cost(arc),
+                ArcState::InTree => 0,
+                ArcState::Empty => -self.reduced_cost(arc),
+                ArcState::Full => self.reduced_cost(arc),
             };
             if gain > most {
                 (best, most) = (Some(arc), gain);
@@ -128,22 +127,21 @@ impl Simplex {
     }
 
     fn pivot(&mut self, arc: usize) {
-        let fills = self.state[arc] == State::Empty;
+        let fills = self.state[arc] == ArcState::Empty;
         let (from, to) = (self.from[arc], self.to[arc]);
         let (start, end) = if fills { (from, to) } else { (to, from) };
         let join = self.tree.join(start, end);
         let blocking = self.blocking(arc, fills, (start, end), join);
         self.augment(arc, fills, (start, end), join, blocking.amount);
         if blocking.node == NONE {
-            self.state[arc] = if fills { State::Full } else { State::Empty };
+            self.state[arc] = if fills { ArcState::Full } else { ArcState::Empty };
         } else {
             self.exchange(arc, (start, end), &blocking);
         }
     }
 
-    /// The least that the cycle can still take: down from `join` to the start, over the
-    /// arc, and up from its end. Of several the last on the cycle counts, which keeps the tree
-    /// strongly feasible (*Network Flows* §11.6).
+    /// The smallest room on the cycle: down from `join` to the start, over the arc, and up from its end. Among equals
+    /// the last on the cycle counts, which keeps the tree strongly feasible (*Network Flows* §11.6).
     fn blocking(&self, arc: usize, fills: bool, ends: (u32, u32), join: u32) -> Blocking {
         let own = if fills { self.capacity[arc] - self.flow[arc] } else { self.flow[arc] };
         let mut least = Blocking { amount: own, node: NONE, before: false };
@@ -168,7 +166,7 @@ impl Simplex {
         least
     }
 
-    /// How much more goes along an arc's direction, or against it.
+    /// The room of an arc along its direction, or against it.
     fn room(&self, arc: usize, along: bool) -> u64 {
         if along { self.capacity[arc] - self.flow[arc] } else { self.flow[arc] }
     }
@@ -192,11 +190,12 @@ impl Simplex {
         *flow = if along { *flow + amount } else { *flow - amount };
     }
 
-    /// The entering arc takes the leaving one's place in the tree.
+    /// Puts the entering arc into the tree in place of the leaving one.
     fn exchange(&mut self, arc: usize, ends: (u32, u32), blocking: &Blocking) {
         let leaving = self.tree.at(blocking.node).arc as usize;
-        self.state[leaving] = if self.flow[leaving] == 0 { State::Empty } else { State::Full };
-        self.state[arc] = State::InTree;
+        self.state[leaving] =
+            if self.flow[leaving] == 0 { ArcState::Empty } else { ArcState::Full };
+        self.state[arc] = ArcState::InTree;
         let (inside, outside) = if blocking.before { ends } else { (ends.1, ends.0) };
         let up = self.from[arc] == inside;
         let reduced = self.reduced_cost(arc);

@@ -1,4 +1,4 @@
-//! Against brute force, against the proof, and at sizes that hurt.
+//! Tests against brute force, against the proof of optimality, and with large numbers.
 
 use super::*;
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ fn network() -> impl Strategy<Value = Network> {
     })
 }
 
-/// The largest flow from a super source to a super sink, by single augmenting paths.
+/// The maximum flow from a super source to a super sink, by single augmenting paths.
 fn movable(network: &Network) -> u64 {
     let nodes = network.supply().len();
     let mut room = vec![vec![0_u64; nodes + 2]; nodes + 2];
@@ -55,7 +55,7 @@ fn step(room: &mut [Vec<u64>], at: usize, end: usize, seen: &mut Vec<bool>) -> b
 
 proptest! {
     #[test]
-    fn an_answer_proves_itself(network in network()) {
+    fn an_answer_is_proved_optimal_by_its_potentials(network in network()) {
         let supplied: u64 = network.supply().iter().filter(|s| **s > 0).map(|s| *s as u64).sum();
         match network.cheapest() {
             Ok(flow) => prop_assert!(flow.is_optimal_for(&network), "{flow:?}"),
@@ -67,7 +67,7 @@ proptest! {
 }
 
 #[test]
-fn the_cheaper_way_is_taken_until_it_is_full() {
+fn the_cheaper_way_is_used_until_it_is_full() {
     let arcs = vec![arc(0, 1, 3, 1), arc(1, 2, 9, 1), arc(0, 2, 9, 5)];
     let network = Network::new(vec![5, 0, -5], arcs).unwrap();
     let flow = network.cheapest().unwrap();
@@ -76,13 +76,13 @@ fn the_cheaper_way_is_taken_until_it_is_full() {
 }
 
 #[test]
-fn a_cycle_that_pays_is_filled() {
+fn a_cycle_of_negative_cost_is_filled() {
     let network = Network::new(vec![0, 0], vec![arc(0, 1, 4, -3), arc(1, 0, 2, 1)]).unwrap();
     assert_eq!(network.cheapest().unwrap().on, [2, 2]);
 }
 
 #[test]
-fn what_cannot_leave_is_counted() {
+fn units_that_cannot_leave_are_counted() {
     let network = Network::new(vec![5, -5], vec![arc(0, 1, 3, 0)]).unwrap();
     assert_eq!(network.cheapest(), Err(Infeasible { stranded: 2 }));
 }
@@ -100,7 +100,7 @@ fn ten_terabytes_in_bytes_do_not_overflow() {
 }
 
 #[test]
-fn bad_networks_are_named() {
+fn invalid_networks_are_refused_with_a_reason() {
     let no_node = Network::new(vec![0], vec![arc(0, 1, 1, 1)]);
     assert_eq!(no_node, Err(NetworkError::NoSuchNode { arc: 0 }));
     assert_eq!(Network::new(vec![2, -1], vec![]), Err(NetworkError::Unbalanced(1)));
@@ -109,7 +109,7 @@ fn bad_networks_are_named() {
 }
 
 #[test]
-fn a_flow_that_is_not_the_cheapest_is_seen() {
+fn a_flow_that_is_not_the_cheapest_is_detected() {
     let arcs = vec![arc(0, 1, 5, 1), arc(0, 1, 5, 2)];
     let network = Network::new(vec![5, -5], arcs).unwrap();
     let mut flow = network.cheapest().unwrap();

@@ -1,16 +1,16 @@
-//! The spanning tree of the basis: who hangs below whom, by which arc, at which price.
+//! The spanning tree of the basis: each node's parent, the arc to it, and the node's potential.
 
 /// No node, no arc.
 pub const NONE: u32 = u32::MAX;
 
-/// A node's place in the tree.
+/// A node of the tree.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct TreeNode {
     /// The node above; [`NONE`] at the root.
     pub parent: u32,
     /// The arc to the node above.
     pub arc: u32,
-    /// That arc leads up, from this node to its parent.
+    /// Whether that arc leads up, from this node to its parent.
     pub up: bool,
     /// Steps to the root.
     pub depth: u32,
@@ -22,17 +22,17 @@ pub struct Place {
 /// A rooted spanning tree. Moving a subtree takes time in proportion to its size.
 #[derive(Debug)]
 pub struct Tree {
-    places: Vec<Place>,
-    /// The price of a unit at each node: reduced cost = cost + potential(from) − potential(to).
-    /// Apart from the places: pricing reads nothing else of a node, and these fit a cache.
+    places: Vec<TreeNode>,
+    /// The price of a unit at each node: reduced cost = cost + potential(from) − potential(to). Kept apart from the
+    /// nodes: pricing reads nothing else of a node, and these fit a cache.
     pub potential: Vec<i64>,
     stack: Vec<u32>,
 }
 
 impl Tree {
-    /// A tree of `root` and nothing else yet, with room for the nodes below it (0 to root − 1).
+    /// Creates a tree of `root` alone, with room for the nodes below it (0 to root − 1).
     pub fn new(root: u32) -> Self {
-        let alone = Place {
+        let alone = TreeNode {
             parent: NONE,
             arc: NONE,
             up: false,
@@ -46,11 +46,11 @@ impl Tree {
     }
 
     /// The place of a node.
-    pub fn at(&self, node: u32) -> &Place {
+    pub fn at(&self, node: u32) -> &TreeNode {
         &self.places[node as usize]
     }
 
-    /// Hangs the single `node` under `parent` by `arc`, at this potential; for the first tree.
+    /// Hangs the single `node` under `parent` by `arc`, at this potential; used for the first tree.
     pub fn plant(&mut self, node: u32, parent: u32, arc: u32, up: bool, potential: i64) {
         self.link(node, parent, arc, up);
         let depth = self.at(parent).depth + 1;
@@ -58,15 +58,15 @@ impl Tree {
         self.potential[node as usize] = potential;
     }
 
-    /// Moves the subtree below `top` to under `parent`: `node`, which is in it, becomes its head
-    /// and hangs by `arc`; all its potentials change by `change`.
+    /// Moves the subtree below `top` to under `parent`. `node`, which is in the subtree, becomes its head and hangs by
+    /// `arc`; all potentials in the subtree change by `change`.
     pub fn graft(&mut self, top: u32, node: u32, parent: u32, arc: u32, up: bool, change: i64) {
         self.turn(node, top);
         self.link(node, parent, arc, up);
         self.settle(node, change);
     }
 
-    /// Both ends' lowest common node.
+    /// The lowest common ancestor of two nodes.
     pub fn join(&self, mut a: u32, mut b: u32) -> u32 {
         while a != b {
             if self.at(a).depth >= self.at(b).depth {
@@ -78,7 +78,7 @@ impl Tree {
         a
     }
 
-    /// Cuts the subtree of `top` off, and turns the way from `node` up to `top` round.
+    /// Cuts off the subtree of `top`, and reverses the path from `node` up to `top`.
     fn turn(&mut self, node: u32, top: u32) {
         let (mut child, mut place) = (node, *self.at(node));
         self.cut(child);
@@ -90,9 +90,9 @@ impl Tree {
         }
     }
 
-    /// Takes `node` out of its parent's children.
+    /// Removes `node` from its parent's children.
     fn cut(&mut self, node: u32) {
-        let Place { parent, next, before, .. } = *self.at(node);
+        let TreeNode { parent, next, before, .. } = *self.at(node);
         match before {
             NONE => self.places[parent as usize].first_child = next,
             _ => self.places[before as usize].next = next,
@@ -113,7 +113,7 @@ impl Tree {
         (place.next, place.before) = (next, NONE);
     }
 
-    /// Depths from the parent's, and potentials, of the whole subtree.
+    /// Updates the depths and potentials of a whole subtree.
     fn settle(&mut self, top: u32, change: i64) {
         let mut stack = std::mem::take(&mut self.stack);
         stack.push(top);

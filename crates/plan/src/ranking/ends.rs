@@ -1,27 +1,28 @@
-//! One relay's gains by the ends of its pairs, and what stays without some of them.
+//! One relay's gains by the ends of its pairs, and what remains without some of the ends.
 
 use super::mean::Gains;
 
-/// This share of the ends, rounded up, may be in league with a relay: those who lift it most
-/// do not count.
+/// This share of the ends, rounded up, may collude with a relay: the ends that lift it most do not count.
 const LEAGUE: f64 = 0.1;
 
-/// One relay's pairs, and what each end adds.
+/// One relay's pairs, and the gains at each end.
 pub(super) struct Ends {
     pairs: Vec<(usize, usize, u64)>,
     gains: Vec<Gains>,
+    /// Ends with any pair.
     touched: Vec<usize>,
+    /// Ends that are being left out.
     is_out: Vec<bool>,
 }
 
 impl Ends {
-    /// No pairs, between so many nodes.
+    /// Creates a record without pairs, for `nodes` nodes.
     pub fn new(nodes: usize) -> Self {
         let (gains, is_out) = (vec![Gains::default(); nodes], vec![false; nodes]);
         Self { pairs: vec![], gains, touched: vec![], is_out }
     }
 
-    /// One more pair.
+    /// Adds a pair.
     pub fn add(&mut self, i: usize, j: usize, gain: u64) {
         self.pairs.push((i, j, gain));
         for end in [i, j] {
@@ -32,8 +33,8 @@ impl Ends {
         }
     }
 
-    /// What stays of `all` without the end whose absence lowers the mean most, or without the
-    /// league of ends that lift it most, whichever is less; forgets the pairs.
+    /// What remains of `all` without the end whose absence lowers the mean most, or without the league of ends that
+    /// lift it most, whichever has the lower mean. Forgets the pairs.
     pub fn least(&mut self, all: Gains) -> Gains {
         let mut least = all;
         for end in &self.touched {
@@ -51,7 +52,7 @@ impl Ends {
         least
     }
 
-    /// The pairs that no end of the greatest surplus is in. O(pairs).
+    /// The gains of the pairs without an end in the league, which is the ends with the greatest surplus. O(pairs).
     fn without_league(&mut self, all: Gains) -> Gains {
         let many = (LEAGUE * self.touched.len() as f64).ceil() as usize;
         if many == 0 || many >= self.touched.len() {
@@ -59,7 +60,7 @@ impl Ends {
         }
         let mean = all.mean();
         let surplus = |end: &usize| self.gains[*end].surplus(mean);
-        // Equals by index, whatever the order in which the pairs came.
+        // Ties go by index, in whatever order the pairs came.
         let by_surplus = |a: &usize, b: &usize| surplus(b).total_cmp(&surplus(a)).then(a.cmp(b));
         self.touched.select_nth_unstable_by(many - 1, by_surplus);
         let league = &self.touched[..many];

@@ -1,14 +1,13 @@
-//! The client-oblivious ranking, kept while legs change one by one.
+//! The client-oblivious ranking, updated as legs change one by one.
 
 use super::{MOST_GAIN, Ranking, Score, mean::Gains, units};
 use crate::Graph;
 use thalweg_units::Rate;
 
-/// A graph and its client-oblivious scores (UKAIRO Eq. 3), in step.
+/// A graph and its client-oblivious scores (UKAIRO Eq. 3), kept in step.
 ///
-/// A change of one leg costs O(d) for d measured legs at a node, not O(n·d²), and leaves
-/// exactly what [`Ranking::oblivious`] computes from the whole: gains are added as whole
-/// numbers.
+/// A change of one leg costs O(d) for d measured legs at a node, not O(n·d²). The result is exactly what
+/// [`Ranking::oblivious`] computes from the whole graph, because gains are added as whole numbers.
 #[derive(Clone, Debug)]
 pub struct Incremental {
     graph: Graph,
@@ -16,7 +15,7 @@ pub struct Incremental {
 }
 
 impl Incremental {
-    /// Starts with what is measured. O(n·d²).
+    /// Starts with the measured legs of `graph`. O(n·d²).
     pub fn new(graph: Graph) -> Self {
         let mut gains = vec![Gains::default(); graph.nodes()];
         let mut triples = super::Triples::new(&graph);
@@ -31,7 +30,7 @@ impl Incremental {
         &self.graph
     }
 
-    /// Sets the rate from `i` to `j`, or forgets it, as [`Graph::set`]; what was there before.
+    /// Sets the rate from `i` to `j`, or removes it, as [`Graph::set`]. Returns the previous rate.
     pub fn set(&mut self, i: usize, j: usize, rate: Option<Rate>) -> Option<Rate> {
         if self.graph.rate(i, j) == rate {
             return rate;
@@ -48,13 +47,13 @@ impl Incremental {
         Some(Score { relay, score: gains.mean(), evidence: gains.pairs() })
     }
 
-    /// The ranking now. O(n · log n).
+    /// The present ranking. O(n · log n).
     pub fn ranking(&self) -> Ranking {
         Ranking::of(self.gains.iter().copied().enumerate())
     }
 
-    /// Applies `change` to the gain of each measured triple that the leg (i,j) is part of:
-    /// as its direct path, as its first leg (the relay is j), as its second (the relay is i).
+    /// Applies `change` to the gain of each measured triple that the leg (i,j) is part of: as its direct path, as its
+    /// first leg (the relay is j), or as its second (the relay is i).
     fn touch(&mut self, i: usize, j: usize, change: fn(&mut Gains, u64)) {
         let Some(leg) = self.graph.rate(i, j) else { return };
         for (l, detour) in self.graph.detours(i, j) {

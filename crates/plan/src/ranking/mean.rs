@@ -1,4 +1,4 @@
-//! Means of gains, exact whatever the order in which they are added and taken away.
+//! Means of gains that are exact in whatever order gains are added and removed.
 
 use crate::graph::gain;
 use thalweg_units::Rate;
@@ -6,8 +6,8 @@ use thalweg_units::Rate;
 /// Gains count in units of 2⁻⁴⁰, about 10⁻¹².
 const UNITS: f64 = (1_u64 << 40) as f64;
 
-/// The sum of some pairs' gains, as whole numbers: one leg can be taken out of it again,
-/// and a thousand changes later it is what it would be if computed anew.
+/// The sum of some pairs' gains, as whole numbers: one gain can be removed again, and after a thousand changes the sum
+/// is what it would be if computed anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Gains {
     sum: u128,
@@ -25,18 +25,18 @@ impl Gains {
         self.pairs += 1;
     }
 
-    /// Takes away what was added before.
+    /// Removes a gain that was added before.
     pub(crate) fn remove(&mut self, gain: u64) {
         self.sum -= u128::from(gain);
         self.pairs -= 1;
     }
 
-    /// What stays without `some` of them.
+    /// What remains without `some` of them.
     pub(crate) fn without(self, some: Self) -> Self {
         Self { sum: self.sum - some.sum, pairs: self.pairs - some.pairs }
     }
 
-    /// By how much its sum exceeds that of as many pairs of this mean.
+    /// By how much the sum exceeds that of as many pairs of this mean.
     pub(crate) fn surplus(self, mean: f64) -> f64 {
         self.sum as f64 / UNITS - mean * self.pairs as f64
     }
@@ -45,7 +45,7 @@ impl Gains {
         self.pairs
     }
 
-    /// 0 if there are none.
+    /// The mean gain; 0 without pairs.
     pub(crate) fn mean(self) -> f64 {
         if self.pairs == 0 { 0.0 } else { self.sum as f64 / UNITS / self.pairs as f64 }
     }

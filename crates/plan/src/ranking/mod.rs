@@ -14,16 +14,16 @@ use ends::Ends;
 use mean::Gains;
 use rand_core::Rng;
 
-/// A pair's gain counts as this at most: 101 times the direct rate.
+/// The upper bound on a pair's gain: 101 times the direct rate.
 ///
-/// Differs: UKAIRO has no bound. A direct path that moves nothing makes the gain infinite,
-/// and one such pair would decide the mean for all relays that are measured for it.
+/// Differs from UKAIRO, which has no bound. A direct path that moves nothing makes the gain infinite, and one such pair
+/// would decide the mean of all relays that are measured for it.
 pub const MOST_GAIN: f64 = 100.0;
 
-/// What a pair's gain counts as at most in the robust ranking: ten times the direct rate.
+/// The upper bound on a pair's gain in the robust ranking: ten times the direct rate.
 pub const ROBUST_MOST_GAIN: f64 = 9.0;
 
-/// With fewer nodes, whoever is left out leaves no pair.
+/// With fewer nodes, no pair remains when one node is left out.
 const LEAST_NODES: usize = 4;
 
 /// A relay's score.
@@ -33,21 +33,21 @@ pub struct Score {
     pub relay: usize,
     /// The mean of `d_l(i,j)`, from 0 up, finite.
     pub score: f64,
-    /// Over how many pairs (i,j) with all three legs measured it is a mean.
+    /// The number of pairs (i,j) with all three legs measured over which it is the mean.
     pub evidence: u64,
 }
 
 /// Which end of the pairs (i,j) a client is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum End {
-    /// The pairs that begin at it, (client, j), as UKAIRO writes Eq. (4): it sends.
+    /// The pairs that begin at the client, (client, j), as UKAIRO writes Eq. (4): it sends.
     #[default]
     Source,
-    /// The pairs that end at it, (i, client): it receives, as all who download do.
+    /// The pairs that end at the client, (i, client): it receives, as in every download.
     Sink,
 }
 
-/// Relays, the best first; among equals the lowest index.
+/// Relays, the best first; ties go to the lowest index.
 ///
 /// All nodes are listed; those without evidence have score 0.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -59,8 +59,8 @@ impl Ranking {
     /// Client-oblivious, UKAIRO Eq. (3): `d_l`, the mean of `d_l(i,j)` over the pairs (i,j) of
     /// which all three legs (i,j), (i,l), (l,j) are measured; gains clipped at [`MOST_GAIN`].
     ///
-    /// Differs: pairs with an end at l are left out, where the equation counts them with
-    /// gain 0. Once all is measured that multiplies all scores by the same number.
+    /// Differs: pairs with an end at l are left out, where the equation counts them with gain 0. Once all legs are
+    /// measured, that multiplies all scores by the same number.
     ///
     /// O(n·d²) for d measured legs at a node.
     pub fn oblivious(graph: &Graph) -> Self {
@@ -82,13 +82,13 @@ impl Ranking {
 
     /// [`Ranking::specific`] for a client that is this end of its pairs.
     ///
-    /// UKAIRO draws no difference between sending and receiving; paths have one.
+    /// UKAIRO makes no difference between sending and receiving; paths differ by direction.
     pub fn specific_as(graph: &Graph, client: usize, end: End) -> Self {
         let relays = (0..graph.nodes()).filter(|l| *l != client);
         Self::of(relays.map(|l| (l, client_gains(graph, client, l, end))))
     }
 
-    /// Sorts.
+    /// Sorts relays by their mean gain.
     fn of(relays: impl Iterator<Item = (usize, Gains)>) -> Self {
         let score = |(relay, gains): (_, Gains)| Score {
             relay,
@@ -98,7 +98,7 @@ impl Ranking {
         Self::from_scores(relays.map(score).collect())
     }
 
-    /// A ranking of given scores, which must be finite and from 0 up; others count as 0.
+    /// Creates a ranking of given scores, which must be finite and from 0 up; others count as 0.
     pub fn from_scores(mut scores: Vec<Score>) -> Self {
         for s in &mut scores {
             s.score = if s.score.is_finite() { s.score.max(0.0) } else { 0.0 };
@@ -107,12 +107,12 @@ impl Ranking {
         Self { scores }
     }
 
-    /// Each score times the relay's weight, 0 to 1, and ranked anew: for relays that are
-    /// near their limit, or whose reports disagreed with others'.
+    /// Multiplies each score by the relay's weight, 0 to 1, and ranks anew: for relays that are near their limit, or
+    /// whose reports disagreed with those of others.
     #[must_use]
     pub fn discounted(mut self, weight: impl Fn(usize) -> f64) -> Self {
         for s in &mut self.scores {
-            // clamp passes NaN on; `from_scores` takes it for 0.
+            // `clamp` passes NaN on; `from_scores` turns it into 0.
             s.score *= weight(s.relay).clamp(0.0, 1.0);
         }
         Self::from_scores(self.scores)
@@ -128,9 +128,9 @@ impl Ranking {
         self.scores.iter().take(m).map(|s| s.relay).collect()
     }
 
-    /// The first `m` relays, equal scores in random order.
+    /// The first `m` relays, with equal scores in random order.
     ///
-    /// Without any measurement that is a uniform draw, as UKAIRO §4.3 begins.
+    /// Without any measurement this is a uniform draw, as UKAIRO §4.3 begins.
     pub fn top_of_ties(&self, m: usize, random: &mut (impl Rng + ?Sized)) -> Vec<usize> {
         let ties = self.scores.chunk_by(|a, b| a.score.total_cmp(&b.score).is_eq());
         let mut relays = Vec::new();
@@ -153,26 +153,24 @@ impl Ranking {
 
 /// A ranking that no single liar decides (decision 0058).
 impl Ranking {
-    /// [`Ranking::oblivious`] with three bounds on what those who report can do:
+    /// [`Ranking::oblivious`] with four bounds on what reporting nodes can do:
     ///
-    /// 1. No pair counts as more than `most`, so that no score is above it.
-    /// 2. A relay's own word is no evidence for it: triples with a leg of which
-    ///    `sole(from, to)` says that the relay alone vouches for it do not count.
-    /// 3. The score is the least of the means that stay when one other node's pairs, those
-    ///    that begin or end there, are left out. So no node r, not even in league with
-    ///    the relay, lifts it above what the others' pairs say by themselves.
-    /// 4. Nor is it above the mean that stays without a tenth of the other nodes (rounded up),
-    ///    those that lift the relay most. So a league of no more nodes than that gains little
-    ///    by lies about its own pairs, of which there are many: they are left out.
+    /// 1. No pair counts as more than `most`, so no score is above it.
+    /// 2. A relay's own reports are no evidence for it: triples with a leg for which only the relay vouches, according
+    ///    to `sole(from, to)`, do not count.
+    /// 3. The score is the least of the means that remain when the pairs that begin or end at one other node are left
+    ///    out. So no node r, not even one that colludes with the relay, lifts it above what the others' pairs say by
+    ///    themselves.
+    /// 4. The score is at most the mean that remains without the tenth of the other nodes (rounded up) that lift the
+    ///    relay most. So a league of at most that many nodes gains little by lies about its own pairs, of which there
+    ///    are many: they are left out.
     ///
-    /// Downwards, a node that changes its claims about measured legs moves a relay's score by
-    /// `most` times its share of the pairs at most, 2/(n−2) of them when all is measured.
-    /// With more than a tenth of all in league with a relay 4. fails, and the bound is `most`
-    /// times their share.
+    /// Downwards, a node that changes its claims about measured legs moves a relay's score by at most `most` times the
+    /// node's share of the pairs, 2/(n−2) of them when all is measured. If more than a tenth of all nodes collude with
+    /// a relay, bound 4 fails, and the bound is `most` times their share.
     ///
-    /// Whoever speaks for a leg must be one of its ends; that is for the table's keeper to
-    /// see to. With fewer than four nodes nobody can be left out: 1. and 2. alone hold.
-    /// A relay of which one node knows all pairs has score 0.
+    /// The reporter of a leg must be one of its ends; the caller ensures that. With fewer than four nodes, no node can
+    /// be left out, and only bounds 1 and 2 hold. A relay of which one node knows all pairs has score 0.
     ///
     /// Time as [`Ranking::oblivious`].
     pub fn robust(graph: &Graph, most: f64, sole: impl Fn(usize, usize) -> Option<usize>) -> Self {
@@ -200,8 +198,8 @@ fn client_gains(graph: &Graph, client: usize, l: usize, end: End) -> Gains {
     gains
 }
 
-/// The scores of these relays alone in [`Ranking::robust`], in their order: after a change of
-/// few legs, those of [`touched`]; or a part of all on each of several threads.
+/// The scores in [`Ranking::robust`] of these relays only, in their order: after a change of few legs, those of
+/// [`touched`]; or a part of all relays on each of several threads.
 ///
 /// O(d²) a relay, and O(n).
 pub fn robust_scores(
@@ -228,8 +226,8 @@ pub fn robust_scores(
     relays.collect()
 }
 
-/// The relays of which a triple has this leg, each once or more often: asked of the graph
-/// before and the graph after a change, they are those whose scores it can have moved. O(d).
+/// The relays that have a triple with this leg, each at least once. Taken from the graph before and the graph after a
+/// change, they are those whose scores it can have moved. O(d).
 pub fn touched(graph: &Graph, (i, j): Pair) -> impl Iterator<Item = usize> {
     [i, j].into_iter().chain(graph.detours(i, j).map(|(l, _)| l))
 }

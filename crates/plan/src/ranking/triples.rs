@@ -3,8 +3,8 @@
 use crate::Graph;
 use thalweg_units::Rate;
 
-/// A source's row is searched for a relay's destinations, and not read whole, if it is so many
-/// times longer.
+/// A source's row is searched for a relay's destinations, instead of read whole, if it is more than this many times
+/// longer than the relay's.
 const SEARCHED: usize = 16;
 
 /// One measured triple.
@@ -24,7 +24,7 @@ pub(crate) struct Triple {
 #[derive(Debug)]
 pub(crate) struct Triples<'g> {
     graph: &'g Graph,
-    /// Per node, 1 + the position in the relay's row of legs out; 0: none.
+    /// Per node: 1 + its position in the relay's row of outgoing legs; 0: none.
     position: Vec<u32>,
 }
 
@@ -33,7 +33,7 @@ impl<'g> Triples<'g> {
         Self { graph, position: vec![0; graph.nodes()] }
     }
 
-    /// Tells all triples by way of `l`, by source.
+    /// Calls `tell` with all triples by way of `l`, by source.
     pub(crate) fn of(&mut self, l: usize, mut tell: impl FnMut(Triple)) {
         let graph = self.graph;
         let ends = graph.out_ends(l);

@@ -4,32 +4,31 @@ use super::{Known, Pair, Schedule, frequency::Frequency, ledger::Ledger};
 use crate::{Graph, draw, ranking::Incremental};
 use rand_core::Rng;
 
-/// Draws of a random triple before the rest is searched one by one.
+/// Draws of a random triple before the remaining ones are searched one by one.
 const DRAWS: usize = 64;
 
-/// So many of the rest are searched: all triples of a node in a mesh of 316. A node of which
-/// none of these gives a pair is passed over this time.
+/// The maximum number of triples that are searched: all of a node in a mesh of 316. A node to which none of these gives
+/// a pair is passed over this time.
 const SEARCHED: usize = 100_000;
 
-/// UKAIRO's Algorithm 1, line by line; each step asks for one triple's legs.
+/// UKAIRO's Algorithm 1, line by line; each step asks for the legs of one triple.
 ///
 /// Where the paper leaves room:
 ///
-/// - The *frequency* of a node l is "the smallest count of measured paths (a, b) where (a, l)
-///   and (l, b) are both measured": counted are distinct ordered pairs whose direct path is
-///   measured as well, as "values of d_l(i, j) for t distinct paths (i, j)" (Eq. 1) need it.
+/// - The *frequency* of a node l is "the smallest count of measured paths (a, b) where (a, l) and (l, b) are both
+///   measured": we count distinct ordered pairs whose direct path is measured as well, because "values of d_l(i, j) for
+///   t distinct paths (i, j)" (Eq. 1) need it.
 /// - Line 7 says "that is not (l, j)" and means (l, i).
-/// - "Measures all six paths": those that are measured already are not measured again; a
-///   triple without any left is drawn again, which measures what the loop would measure.
-/// - Nodes with the same frequency come in random order. In phase two (Eq. 3) equal scores
-///   come by index, as in [`Ranking`](crate::ranking::Ranking).
-/// - A node that cannot reach t, since its mesh is too small (n < 7 for t = 25) or since nodes
-///   are down, does not hold up phase one: it ends when no node below t can gain.
-/// - p bounds phase two alone, so that t may measure more than p. A triple's six may
-///   exceed p by five.
-/// - Between two nodes alone, where no detour exists, both paths are measured.
+/// - "Measures all six paths": paths that are measured already are not measured again. A triple without any left is
+///   drawn again, which measures what the loop would measure.
+/// - Nodes with the same frequency come in random order. In phase two (Eq. 3), equal scores come by index, as in
+///   [`Ranking`](crate::ranking::Ranking).
+/// - A node that cannot reach t, because its mesh is too small (n < 7 for t = 25) or because nodes are down, does not
+///   hold up phase one: it ends when no node below t can gain.
+/// - p bounds only phase two, so that t may measure more than p. A triple's six paths may exceed p by five.
+/// - Between only two nodes, where no detour exists, both paths are measured.
 ///
-/// A step costs O(legs) to compare, O(d) for each leg that changed, and O(n · log n).
+/// A step costs O(legs) to compare, O(d) for each changed leg, and O(n · log n).
 #[derive(Clone, Debug)]
 pub struct Biased {
     t: u64,
@@ -43,8 +42,8 @@ impl Biased {
     /// UKAIRO §4.3: "the measurement scheduler with t = 25".
     pub const T: u64 = 25;
 
-    /// `t`: how many pairs each node needs before phase two ([`Biased::T`]); `p`: the share of
-    /// all paths to measure, 0 to 1 (UKAIRO: about 0.4 is good).
+    /// `t`: the number of pairs that each node needs before phase two ([`Biased::T`]); `p`: the share of all paths to
+    /// measure, 0 to 1 (UKAIRO: about 0.4 is good).
     pub fn new(t: u64, p: f64) -> Self {
         let (ledger, frequency) = (Ledger::default(), Frequency::new(0));
         Self { t, p, ledger, frequency, ranked: None }
@@ -68,8 +67,7 @@ impl Biased {
         below.into_iter().find_map(|l| self.triple(known, l, &up, random))
     }
 
-    /// A random triple of nodes that are up which gives l pairs that it has not; `None` if
-    /// there is none.
+    /// A random triple of nodes that are up which gives l a pair that it does not have; `None` if there is none.
     fn triple(
         &self,
         known: &Known<'_>,
@@ -92,14 +90,14 @@ impl Biased {
         })
     }
 
-    /// Whether (i,j) is no pair of l's yet and can become one.
+    /// Whether (i,j) is not yet a pair of l and can become one.
     fn gains(&self, known: &Known<'_>, i: usize, l: usize, j: usize) -> bool {
         let legs = [(i, l), (l, j), (i, j)];
         let open = |leg: &Pair| !self.ledger.covers(known, *leg);
         legs.iter().any(open) && legs.iter().all(|leg| !open(leg) || !known.excluded.contains(*leg))
     }
 
-    /// All six paths between three nodes, but for those that are covered or excluded.
+    /// All six paths between three nodes, without those that are covered or excluded.
     fn six(&self, known: &Known<'_>, i: usize, l: usize, j: usize) -> Vec<Pair> {
         let mut six = vec![(i, l), (l, j), (i, j), (j, l), (l, i), (j, i)];
         six.retain(|leg| self.ledger.is_free(known, *leg));
@@ -120,7 +118,7 @@ impl Biased {
         relays.find_map(|l| self.detour(known, l, random)).unwrap_or_default()
     }
 
-    /// A random triple of a relay that has anything left; `None` if l is fully measured.
+    /// A random triple of a relay that has legs left; `None` if l is fully measured.
     fn detour(&self, known: &Known<'_>, l: usize, random: &mut dyn Rng) -> Option<Vec<Pair>> {
         let n = known.graph.nodes();
         let is_left =
@@ -135,12 +133,12 @@ impl Biased {
     }
 }
 
-/// The first node that is none of these two, of at least three.
+/// The first node that is neither of these two, of at least three nodes.
 fn other(n: usize, l: usize, i: usize) -> usize {
     (0..n).find(|j| *j != l && *j != i).unwrap_or(i)
 }
 
-/// Takes over what changed. O(legs).
+/// Takes over the changes of a graph. O(legs).
 fn follow(ranked: &mut Incremental, graph: &Graph) {
     for i in 0..graph.nodes() {
         if ranked.graph().has_same_outs(graph, i) {

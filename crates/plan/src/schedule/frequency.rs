@@ -1,15 +1,15 @@
-//! How often each node is known as a relay: the frequencies of UKAIRO's Algorithm 1.
+//! The number of measured pairs of each node as a relay: the frequencies of UKAIRO's Algorithm 1.
 
 use super::{Known, Pair, ledger::Ledger};
 use crate::{Graph, ranking::Triples};
 use thalweg_units::Rate;
 
-/// Per node l, of how many ordered pairs (a,b) all of (a,b), (a,l) and (l,b) are covered.
+/// For each node l, the number of ordered pairs (a,b) of which (a,b), (a,l) and (l,b) are all covered.
 ///
-/// A leg more costs O(d) for d legs at its ends.
+/// One more leg costs O(d) for d legs at its ends.
 #[derive(Clone, Debug)]
 pub(super) struct Frequency {
-    /// The covered legs; their rates stand for nothing.
+    /// The covered legs; their rates have no meaning.
     covered: Graph,
     pairs: Vec<u64>,
 }
@@ -19,7 +19,7 @@ impl Frequency {
         Self { covered: Graph::new(nodes), pairs: vec![0; nodes] }
     }
 
-    /// What is measured: O(n·d²), far less than leg by leg.
+    /// Starts with the measured legs: O(n·d²), far less than leg by leg.
     fn of(graph: &Graph) -> Self {
         let mut triples = Triples::new(graph);
         let mut pairs = vec![0; graph.nodes()];
@@ -29,13 +29,13 @@ impl Frequency {
         Self { covered: graph.clone(), pairs }
     }
 
-    /// Of each node.
+    /// The frequency of each node.
     pub(super) fn pairs(&self) -> &[u64] {
         &self.pairs
     }
 
-    /// Takes over what is measured and asked for. O(legs), a comparison of bytes for the
-    /// rows in which nothing changed.
+    /// Takes over the legs that are measured or asked for. O(legs); rows that have not changed cost a comparison of
+    /// bytes.
     pub(super) fn follow(&mut self, known: &Known<'_>, ledger: &Ledger) {
         if self.pairs.len() != known.graph.nodes() || self.covered.measured() == 0 {
             *self = Self::of(known.graph);
@@ -64,8 +64,8 @@ impl Frequency {
         self.covered.set(i, j, None);
     }
 
-    /// Applies `change` for each triple that the leg is part of: as its direct path, as its
-    /// first leg (the relay is j), as its second (the relay is i).
+    /// Applies `change` for each triple that the leg is part of: as its direct path, as its first leg (the relay is j),
+    /// or as its second (the relay is i).
     fn touch(&mut self, (i, j): Pair, change: fn(&mut u64, u64)) {
         for (l, _) in self.covered.detours(i, j) {
             change(&mut self.pairs[l], 1);

@@ -1,4 +1,4 @@
-//! Legs of which TCP has to tell, since trains leave open which of two ways is the better.
+//! Finds legs that TCP must measure because trains leave open which of two ways is better.
 
 use super::{Known, Pair, RangeOf};
 use crate::{Graph, draw};
@@ -12,47 +12,48 @@ use thalweg_measure::{
     overlay::{self, How, Link, OverlaySettings, hinges},
 };
 
-/// Legs that wait to be looked at. The oldest goes: it is told of again with its next range.
+/// The maximum number of legs that wait to be examined. Beyond it the oldest is dropped; its next range brings it back.
 const MOST: usize = 1024;
 
-/// Legs that are looked at in a turn, and pairs of each: O(d) each.
+/// The number of legs that are examined in a turn.
 const LOOKED: usize = 4;
+/// The number of pairs that are examined for a leg, O(d) each.
 const PAIRS: usize = 16;
 
-/// So many ways to one destination are compared, the fastest first: more than the two that may be the best, since
-/// ranges can change their order.
+/// The number of ways to one destination that are compared, the fastest first: more than the two that may be the best,
+/// because ranges can change their order.
 const WAYS: usize = 4;
 
-/// What TCP reached is off by so much, nine times of ten (experiments/reports/mgrp.md).
+/// The relative error of what TCP reached, nine times of ten (experiments/reports/mgrp.md).
 const OFF: f64 = 0.1;
 
-/// None is asked for within this time of its last measurement, s: so long a range counts.
+/// No leg is asked for within this time of its last measurement, s, because a range counts for so long.
 const AGAIN_S: f64 = thalweg_measure::MAX_SPARE_AGE.as_secs() as f64;
 
-/// Legs whose ranges by trains leave open which of the two best ways between two nodes is the better: UKAIRO's table
+/// Finds legs whose ranges by trains leave open which of the two best ways between two nodes is better: UKAIRO's table
 /// has one value of a leg, MGRP's overlay a range (§3.2).
 ///
 /// Needs [`Known::ranges`] and [`Known::age_s`], and finds nothing without them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hinge {
-    /// Trains have told of them, the oldest first.
-    told: VecDeque<Pair>,
-    /// Asked for, and its age then.
+    /// Legs on which trains have reported, the oldest first.
+    reported: VecDeque<Pair>,
+    /// Legs that were asked for, with their ages at that time, s.
     asked: BTreeMap<Pair, f64>,
 }
 
 impl Hinge {
-    /// Trains have told of this leg.
-    pub(super) fn told(&mut self, pair: Pair) {
-        if !self.told.contains(&pair) {
-            self.told.push_back(pair);
+    /// Records that trains have reported on this leg.
+    pub(super) fn reported(&mut self, pair: Pair) {
+        if !self.reported.contains(&pair) {
+            self.reported.push_back(pair);
         }
-        if self.told.len() > MOST {
-            self.told.pop_front();
+        if self.reported.len() > MOST {
+            self.reported.pop_front();
         }
     }
 
-    /// The next leg that TCP has to tell of; `None`: there is none, for now.
+    /// The next leg that TCP must measure; `None` if there is none for now.
     pub(super) fn next(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Option<Pair> {
         let (ages, ranges) = (known.age_s?, known.ranges?);
         self.asked.retain(|pair, before| {
@@ -60,7 +61,7 @@ impl Hinge {
             is_old && !known.excluded.contains(*pair)
         });
         for _ in 0..LOOKED {
-            let leg = self.told.pop_front()?;
+            let leg = self.reported.pop_front()?;
             let age = ages.age_s(leg).filter(|age| *age >= AGAIN_S);
             let Some(age) = age.filter(|_| self.may(leg, known)) else { continue };
             if is_open(leg, known.graph, ranges, random) {
@@ -76,7 +77,7 @@ impl Hinge {
     }
 }
 
-/// Whether the leg is on a way whose order with another one its range leaves open.
+/// Whether the leg is on a way whose order with another one the leg's range leaves open.
 fn is_open(leg: Pair, graph: &Graph, ranges: &dyn RangeOf, random: &mut dyn Rng) -> bool {
     if leg.0.max(leg.1) >= graph.nodes() || ranges.range(leg).is_none() {
         return false;
@@ -89,18 +90,18 @@ fn is_open(leg: Pair, graph: &Graph, ranges: &dyn RangeOf, random: &mut dyn Rng)
     [leg].into_iter().chain(around).any(|pair| is_open_for(leg, pair, graph, ranges))
 }
 
-/// The same of the ways between two nodes.
+/// The same, only for the ways between two nodes.
 fn is_open_for(leg: Pair, pair: Pair, graph: &Graph, ranges: &dyn RangeOf) -> bool {
-    let ways: Vec<Way> =
-        ways(pair, graph).into_iter().map(|legs| Way::new(legs, graph, ranges)).collect();
-    let links: Vec<Link> = ways.iter().map(Way::link).collect();
+    let ways: Vec<RangedWay> =
+        ways(pair, graph).into_iter().map(|legs| RangedWay::new(legs, graph, ranges)).collect();
+    let links: Vec<Link> = ways.iter().map(RangedWay::link).collect();
     let settings = OverlaySettings::default();
-    let matters = |way: &Way| way.hangs_on(leg);
+    let matters = |way: &RangedWay| way.hangs_on(leg);
     let mut open = ways.iter().enumerate().filter(|(_, way)| matters(way));
     open.any(|(at, _)| hinges(at, &links, &settings))
 }
 
-/// The fastest ways between two nodes as they are planned with: the direct one, and by one relay.
+/// The fastest ways between two nodes, as planned: the direct one, and those by one relay.
 fn ways((i, j): Pair, graph: &Graph) -> Vec<Vec<Pair>> {
     let direct = graph.rate(i, j).map(|rate| (rate, vec![(i, j)]));
     let detours = graph.detours(i, j).map(|(by, rate)| (rate, vec![(i, by), (by, j)]));
@@ -110,14 +111,15 @@ fn ways((i, j): Pair, graph: &Graph) -> Vec<Vec<Pair>> {
     ways.into_iter().map(|(_, legs)| legs).collect()
 }
 
-/// A way, and between what and what each of its legs is, bit/s.
+/// A way with the range of each of its legs, bit/s.
 #[derive(Debug)]
-struct Way {
+struct RangedWay {
     legs: Vec<(Pair, (f64, f64))>,
+    /// Whether trains have found the range of any leg.
     by_trains: bool,
 }
 
-impl Way {
+impl RangedWay {
     fn new(legs: Vec<Pair>, graph: &Graph, ranges: &dyn RangeOf) -> Self {
         let found: Vec<_> = legs.iter().map(|leg| ranges.range(*leg)).collect();
         let by_trains = found.iter().any(Option::is_some);
@@ -129,7 +131,7 @@ impl Way {
         Self { legs: legs.collect(), by_trains }
     }
 
-    /// As fast as its slowest leg; where that one's end is open, its own is.
+    /// The way as a link: as fast as its slowest leg. If the upper end of that leg's range is open, so is the way's.
     fn link(&self) -> Link {
         let ends = || self.legs.iter().map(|(_, range)| *range);
         let (low, open) = ends().min_by(|one, other| one.0.total_cmp(&other.0)).unwrap_or_default();
@@ -143,7 +145,7 @@ impl Way {
         Link { known: Some(known), rivals: Some(0), ..Link::default() }
     }
 
-    /// Whether this leg may be its slowest.
+    /// Whether this leg may be the way's slowest.
     fn hangs_on(&self, leg: Pair) -> bool {
         let Some((_, (low, _))) = self.legs.iter().find(|(other, _)| *other == leg) else {
             return false;

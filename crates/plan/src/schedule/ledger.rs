@@ -1,17 +1,17 @@
-//! What was asked for and is not measured yet.
+//! Records the legs that were asked for and are not measured yet.
 
 use super::{Known, Pair};
 use std::collections::BTreeSet;
 
-/// The legs that a schedule asked for, until they are measured or excluded: it must not
-/// ask for them twice, nor wait for them.
+/// The legs that a schedule asked for, until they are measured or excluded: it must neither ask for them twice nor wait
+/// for them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ledger {
     asked: BTreeSet<Pair>,
 }
 
 impl Ledger {
-    /// Forgets what is measured or excluded by now.
+    /// Forgets the legs that are measured or excluded by now.
     pub(super) fn settle(&mut self, known: &Known<'_>) {
         let open = |&(i, j): &Pair| {
             i.max(j) < known.graph.nodes()
@@ -31,12 +31,12 @@ impl Ledger {
         known.graph.rate(i, j).is_some() || self.asked.contains(&(i, j))
     }
 
-    /// Whether the leg can be asked for.
+    /// Whether the leg may be asked for.
     pub(super) fn is_free(&self, known: &Known<'_>, pair: Pair) -> bool {
         pair.0 != pair.1 && !self.covers(known, pair) && !known.excluded.contains(pair)
     }
 
-    /// How many legs are measured or asked for.
+    /// The number of legs that are measured or asked for.
     pub(super) fn covered(&self, known: &Known<'_>) -> usize {
         known.graph.measured() + self.asked.len()
     }
@@ -45,11 +45,11 @@ impl Ledger {
     pub(super) fn reaches(&self, known: &Known<'_>, share: f64) -> bool {
         let n = known.graph.nodes();
         let all = n * n.saturating_sub(1);
-        // A crumb less, lest 0.3 · 90 ask for 28 legs.
+        // Slightly less, so that 0.3 · 90 does not ask for 28 legs.
         self.covered(known) as f64 >= share * all as f64 - 1e-6
     }
 
-    /// Enters what is asked for now, and passes it on.
+    /// Records the legs that are asked for now, and returns them.
     pub(super) fn ask(&mut self, pairs: Vec<Pair>) -> Vec<Pair> {
         self.asked.extend(&pairs);
         pairs

@@ -1,18 +1,17 @@
-//! Which leg to measure next: UKAIRO's Algorithm 1 (§3.1.1), the baselines of the paper, and ours
-//! (decision 0057).
+//! Which leg to measure next: UKAIRO's Algorithm 1 (§3.1.1), the paper's baselines, and ours (decision 0057).
 //!
 //! | Schedule | Source | Ranking that goes with it |
 //! |---|---|---|
-//! | [`Biased`] | UKAIRO Algorithm 1 | [`Ranking::oblivious`](crate::ranking::Ranking::oblivious) on the measured legs |
+//! | [`Biased`] | UKAIRO Algorithm 1 | [`Ranking::oblivious`](crate::ranking::Ranking::oblivious) on measured legs |
 //! | [`Random`] | UKAIRO §4.3 | the same |
 //! | [`Thrifty`] | ours | [`completion::ranking`](crate::completion::ranking), on the completed matrix |
 //! | [`Upkeep`] | ours, for UKAIRO §2.1's two weeks | either |
 //!
-//! [`Plan`] is one of the first three until it is done, and upkeep from then on; before either, legs whose ranges by
-//! trains leave an order open.
+//! [`Plan`] runs one of the first three until it is done, and upkeep from then on. Before either come legs whose ranges
+//! by trains leave an order open.
 //!
-//! A schedule may be asked again before what it asked for is measured: it counts what it asked
-//! for as measured until it is, or is excluded.
+//! A schedule may be asked again before the legs that it asked for are measured: it counts each as measured until it is
+//! measured or excluded.
 
 mod biased;
 mod frequency;
@@ -37,18 +36,18 @@ use std::collections::BTreeSet;
 /// An ordered pair of nodes: the leg from the first to the second.
 pub type Pair = (usize, usize);
 
-/// What is known when the next measurement is chosen.
+/// The known state when the next measurement is chosen.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
     /// Measured legs.
     pub graph: &'a Graph,
-    /// Legs that cannot be measured (a node is down, retries are used up); passed over.
+    /// Legs that cannot be measured (a node is down, retries are used up); they are passed over.
     pub excluded: &'a Excluded,
-    /// How old each measured leg is, s; none: not asked.
+    /// The age of each measured leg, s; `None` if no schedule needs it.
     pub age_s: Option<&'a dyn AgeOf>,
-    /// Round-trip times, s: [`Thrifty`] predicts with them; none: it does without.
+    /// Round-trip times, s, which improve the predictions of [`Thrifty`]; optional.
     pub rtt_s: Option<&'a dyn RttOf>,
-    /// What trains found of legs: [`Plan`] has TCP decide with them; none: it does without.
+    /// The ranges that trains found, from which [`Plan`] derives what TCP must measure; optional.
     pub ranges: Option<&'a dyn RangeOf>,
 }
 
@@ -58,32 +57,32 @@ pub trait AgeOf: std::fmt::Debug {
     fn age_s(&self, pair: Pair) -> Option<f64>;
 }
 
-/// What trains found of a leg.
+/// The ranges of legs that trains found.
 pub trait RangeOf: std::fmt::Debug {
-    /// Between what and what is available there, bit/s, if that is what is planned with; of a lower bound the upper end
-    /// is infinite. `None`: trains say nothing of it, or TCP has spoken later.
+    /// The lowest and the highest available bandwidth, bit/s, if plans use it; the upper end of a lower bound is
+    /// infinite. `None` if trains say nothing of the leg, or TCP has measured it later.
     fn range(&self, pair: Pair) -> Option<(f64, f64)>;
 }
 
-/// A measurement schedule: a state machine, all of whose randomness is given.
+/// A measurement schedule: a state machine that takes all its randomness as arguments.
 pub trait Schedule: std::fmt::Debug + Send {
-    /// The pairs to measure next, together; empty: nothing is left to do for now.
+    /// The pairs to measure next, together; empty if nothing is left to do for now.
     fn next(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Vec<Pair>;
 
-    /// Somebody has ranked what is known: schedules that need a ranking now and then take
-    /// this one from now on, and make none themselves, which takes long in a large mesh.
+    /// Takes a ranking of what is known. Schedules that need a ranking now and then use this one from now on and do not
+    /// make their own, which takes long in a large mesh.
     fn ranked(&mut self, _ranking: &Ranking) {}
 
-    /// Trains have found out what is available on this leg.
+    /// Records that trains have found the available bandwidth of this leg.
     fn probed(&mut self, _pair: Pair) {}
 }
 
 /// Legs that cannot be measured for now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Excluded {
-    /// Nodes that are down: no leg from or to them.
+    /// Nodes that are down: no leg from or to them can be measured.
     pub nodes: BTreeSet<usize>,
-    /// Single legs: their retries are used up.
+    /// Single legs whose retries are used up.
     pub pairs: BTreeSet<Pair>,
 }
 

@@ -1,38 +1,39 @@
-//! First one schedule, then upkeep.
+//! Runs one schedule first, then upkeep.
 
 use super::{Known, Pair, Schedule, Upkeep, hinge::Hinge, ledger::Ledger};
 use crate::ranking::Ranking;
 use rand_core::Rng;
 
-/// A first schedule until it has nothing to do, upkeep from then on; the first one again when
-/// nodes are new, or came back, or legs were forgotten.
+/// Runs a first schedule until it has nothing to do, and upkeep from then on; the first one again when nodes are new or
+/// came back, or legs were forgotten.
 ///
-/// Between two nodes alone no detour exists, and a share of two paths says little: both are
-/// measured before upkeep, whatever the first schedule's share.
+/// Between only two nodes no detour exists, and a share of two paths says little: both are measured before upkeep,
+/// whatever the first schedule's share.
 ///
-/// Legs whose ranges by trains leave open which of two ways is the better ([`Known::ranges`]) come before all that, each
-/// once in an hour at most; while there is other work, four turns of that follow on one of theirs.
+/// Legs whose ranges by trains leave open which of two ways is better ([`Known::ranges`]) come before all that, each at
+/// most once an hour. While there is other work, four turns of that follow each turn for such a leg.
 #[derive(Debug)]
 pub struct Plan {
     first: Box<dyn Schedule>,
     upkeep: Upkeep,
     hinge: Hinge,
-    /// Turns of others since one of the hinge's.
+    /// Turns for other legs since the last one for a leg of `hinge`.
     others: u32,
-    /// Of two nodes alone.
+    /// The legs asked for between the only two nodes.
     both: Ledger,
 }
 
-/// Turns of other legs for one on which an order hinges: a fifth, as the thrifty schedule has it for what it explores.
+/// Turns for other legs for each leg on which an order hinges: such legs get a fifth, as much as the thrifty schedule
+/// explores.
 const OTHERS: u32 = 4;
 
 impl Plan {
-    /// Nothing asked for yet.
+    /// Creates a plan that has asked for nothing yet.
     pub fn new(first: Box<dyn Schedule>, upkeep: Upkeep) -> Self {
         Self { first, upkeep, hinge: Hinge::default(), others: OTHERS, both: Ledger::default() }
     }
 
-    /// The paths between the last two nodes that are there, if they are two.
+    /// The paths between the two nodes that are up, if exactly two are.
     fn both_ways(&mut self, known: &Known<'_>) -> Vec<Pair> {
         self.both.settle(known);
         let there = (0..known.graph.nodes()).filter(|node| !known.excluded.nodes.contains(node));
@@ -44,8 +45,8 @@ impl Plan {
 }
 
 impl Plan {
-    /// What there is to do beside legs on which an order hinges.
-    fn rest(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Vec<Pair> {
+    /// The next legs other than those on which an order hinges.
+    fn other_legs(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Vec<Pair> {
         let pairs = self.first.next(known, random);
         if !pairs.is_empty() {
             return pairs;
@@ -54,7 +55,7 @@ impl Plan {
         if both.is_empty() { self.upkeep.next(known, random) } else { both }
     }
 
-    fn decide(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Vec<Pair> {
+    fn next_hinge(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Vec<Pair> {
         let pair = self.hinge.next(known, random);
         self.others = if pair.is_some() { 0 } else { self.others };
         pair.into_iter().collect()
@@ -64,14 +65,14 @@ impl Plan {
 impl Schedule for Plan {
     fn next(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Vec<Pair> {
         if self.others >= OTHERS {
-            let pairs = self.decide(known, random);
+            let pairs = self.next_hinge(known, random);
             if !pairs.is_empty() {
                 return pairs;
             }
         }
-        let pairs = self.rest(known, random);
+        let pairs = self.other_legs(known, random);
         if pairs.is_empty() {
-            return self.decide(known, random);
+            return self.next_hinge(known, random);
         }
         self.others = self.others.saturating_add(1);
         pairs
@@ -83,6 +84,6 @@ impl Schedule for Plan {
     }
 
     fn probed(&mut self, pair: Pair) {
-        self.hinge.told(pair);
+        self.hinge.reported(pair);
     }
 }

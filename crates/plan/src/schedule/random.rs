@@ -4,13 +4,11 @@ use super::{Known, Pair, Schedule, ledger::Ledger};
 use crate::draw;
 use rand_core::Rng;
 
-/// "Given the set P of paths already measured, we uniformly choose a node i that is the
-/// end-point of a path in P and randomly choose a new path (i, j) to measure such that
-/// (i, j) is not in P": one path a step.
+/// "Given the set P of paths already measured, we uniformly choose a node i that is the end-point of a path in P and
+/// randomly choose a new path (i, j) to measure such that (i, j) is not in P": one path a step.
 ///
-/// The first path is any. The node is drawn uniformly from the nodes, not from the paths; one
-/// of which no path (i, j) is left is drawn again. If no end-point has one left, since the
-/// others are down, any path is taken.
+/// The first path is arbitrary. The node is drawn uniformly from the nodes, not from the paths; a node that has no path
+/// (i, j) left is drawn again. If no end-point has one left, because the others are down, any path is taken.
 #[derive(Clone, Debug)]
 pub struct Random {
     p: f64,

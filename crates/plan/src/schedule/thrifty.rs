@@ -1,34 +1,31 @@
-//! Ours: few legs of every node, then more of those that promise most.
+//! Our schedule: a few legs of every node, then more of the nodes that promise most.
 
 use super::{Known, Pair, Schedule, ledger::Ledger};
 use crate::{completion, draw, ranking::Ranking};
 use rand_core::Rng;
 
-/// How [`Thrifty`] goes on when each node has its first legs.
+/// How [`Thrifty`] continues when each node has its first legs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Design {
     /// Evenly: always the least measured nodes.
     Even,
-    /// The legs of the most promising relays, mostly.
+    /// Mostly the legs of the most promising relays.
     #[default]
     Focused,
-    /// The same, but relays are drawn by chance around their scores each time (Thompson
-    /// sampling, with a deviation of ln score that shrinks with the legs measured).
+    /// As `Focused`, but relays are drawn at random around their scores each time (Thompson sampling, with a deviation
+    /// of ln score that shrinks with the legs measured).
     Thompson,
 }
 
-/// Measures few legs of each node, predicts all others from them, and goes on with the legs of
-/// the relays that are predicted to be the best. Rank with
-/// [`completion::ranking`](crate::completion::ranking), with the same RTTs.
+/// Measures a few legs of each node, predicts all others from them, and continues with the legs of the relays that are
+/// predicted to be the best. Rank with [`completion::ranking`](crate::completion::ranking), with the same RTTs.
 ///
-/// Algorithm 1 needs 25 pairs a node since it knows of a pair only what it measured. But
-/// nodes' own factors and distance say most of a leg's rate, and three legs a node tell them.
-/// A relay is then worth measuring if it may be among the best: what separates two bad ones
-/// does not matter. Some legs still go to the least measured nodes, lest an unlucky first
-/// leg bury a node for good.
+/// Algorithm 1 needs 25 pairs a node, because it knows of a pair only what it measured. But nodes' own factors and
+/// distance explain most of a leg's rate, and three legs a node reveal them. After that, a relay is worth measuring if
+/// it may be among the best: the difference between two bad ones does not matter. Some legs still go to the least
+/// measured nodes, so that an unlucky first leg does not bury a node for good.
 ///
-/// A step costs O(n · log n), and O(legs + n · 128²) each time the measured legs have
-/// grown by a sixteenth.
+/// A step costs O(n · log n), and O(legs + n · 128²) each time the measured legs have grown by a sixteenth.
 #[derive(Clone, Debug)]
 pub struct Thrifty {
     p: f64,
@@ -36,42 +33,42 @@ pub struct Thrifty {
     ledger: Ledger,
     promising: Vec<usize>,
     ranked_at: usize,
-    /// Somebody else ranks.
-    is_told: bool,
+    /// Whether rankings come from the caller.
+    is_ranked: bool,
 }
 
-/// Legs out of and into each node before any is preferred.
+/// Legs out of and into each node before any node is preferred.
 const FIRST: usize = 3;
 
-/// The share of nodes whose legs are measured next, and how many at least: twice the five
-/// candidates of a client.
+/// The share of nodes whose legs are measured next.
 const PROMISING: f64 = 0.24;
+/// The minimum number of those nodes, almost twice the five candidates of a client.
 const LEAST_PROMISING: usize = 8;
 
 /// The share of measurements for the least measured nodes.
 const EXPLORE: f64 = 0.2;
 
-/// Of ln score for a relay with one leg (Thompson).
+/// The deviation of ln score for a relay without legs (Thompson).
 const DEVIATION: f64 = 1.0;
 
 impl Thrifty {
-    /// `p`: the share of all paths to measure at most, 0 to 1 (half of Algorithm 1's: 0.2).
-    /// Three legs a node are measured in any case: less says nothing.
+    /// `p`: the largest share of all paths to measure, 0 to 1 (half of Algorithm 1's: 0.2). Three legs a node are
+    /// measured in any case, because fewer say nothing.
     pub fn new(p: f64) -> Self {
         Self::designed(p, Design::default())
     }
 
-    /// With another design.
+    /// As [`new`](Self::new), with another design.
     pub fn designed(p: f64, design: Design) -> Self {
         let ledger = Ledger::default();
-        Self { p, design, ledger, promising: vec![], ranked_at: 0, is_told: false }
+        Self { p, design, ledger, promising: vec![], ranked_at: 0, is_ranked: false }
     }
 
-    /// The relays whose legs are measured next.
+    /// Updates the relays whose legs are measured next.
     fn refocus(&mut self, known: &Known<'_>, random: &mut dyn Rng) {
         let (n, measured) = (known.graph.nodes(), known.graph.measured());
         let is_fresh = self.promising.iter().all(|l| *l < n)
-            && (self.is_told
+            && (self.is_ranked
                 || (self.ranked_at..self.ranked_at + 8 + self.ranked_at / 16).contains(&measured));
         if is_fresh && !self.promising.is_empty() {
             return;
@@ -93,8 +90,8 @@ impl Thrifty {
         self.promising = first.map(|(_, l)| l).collect();
     }
 
-    /// The least measured leg, in either direction, of the least measured of these nodes that
-    /// has one left; equals in random order.
+    /// The least measured leg, in either direction, of the least measured of these nodes that has a leg left; ties in
+    /// random order.
     fn least(&self, known: &Known<'_>, of: &[usize], random: &mut dyn Rng) -> Option<Pair> {
         let graph = known.graph;
         let mut outs: Vec<usize> = (0..graph.nodes()).map(|i| graph.out_degree(i)).collect();
@@ -116,17 +113,17 @@ impl Thrifty {
             let others = (0..up.len()).map(|at| up[(start + at) % up.len()]);
             let pair = |other| if is_out { (node, other) } else { (other, node) };
             let free = others.filter(|other| self.ledger.is_free(known, pair(*other)));
-            // The other direction of a measured leg tells less of two nodes than a new pair.
-            let told =
+            // The other direction of a measured leg tells less about two nodes than a new pair.
+            let reverse =
                 |other: usize| usize::from(self.ledger.covers(known, pair_back(pair(other))));
             let least =
-                |other: &usize| (if is_out { ins[*other] } else { outs[*other] }, told(*other));
+                |other: &usize| (if is_out { ins[*other] } else { outs[*other] }, reverse(*other));
             free.min_by_key(least).map(pair)
         })
     }
 }
 
-/// How many of so many nodes are preferred.
+/// The number of preferred nodes.
 fn promising(nodes: usize) -> usize {
     ((PROMISING * nodes as f64).ceil() as usize).max(LEAST_PROMISING)
 }
@@ -135,7 +132,7 @@ const fn pair_back((i, j): Pair) -> Pair {
     (j, i)
 }
 
-/// About normal with mean 0 and deviation 1 (the sum of twelve uniform numbers).
+/// Approximately normal with mean 0 and deviation 1 (the sum of twelve uniform numbers).
 fn normal(random: &mut dyn Rng) -> f64 {
     (0..12).map(|_| draw::unit(random)).sum::<f64>() - 6.0
 }
@@ -164,6 +161,6 @@ impl Schedule for Thrifty {
             return;
         }
         self.promising = ranking.top(promising(ranking.scores().len()));
-        self.is_told = true;
+        self.is_ranked = true;
     }
 }

@@ -1,4 +1,4 @@
-//! What a selection tells its caller.
+//! The actions that a selection asks of its caller, and its phases.
 
 use super::Reason;
 use std::ops::Range;
@@ -7,40 +7,39 @@ use thalweg_units::PathId;
 /// What the caller must do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Ask for these bytes on this path, in this order; never while it still owes some.
+    /// Ask for these bytes on this path, in this order. Never issued while the path still owes bytes.
     Fetch {
         /// The path to ask on.
         path: PathId,
-        /// The bytes wanted: at least one range, none empty, ascending, ends exclusive, and
-        /// between two of them a gap.
+        /// The wanted bytes: at least one range, none empty, ascending, ends exclusive, with a gap between any two.
         ranges: Vec<Range<u64>>,
-        /// Another path owes these bytes, too: whichever brings them first counts.
+        /// Whether another path owes these bytes too; the first to deliver them counts.
         hedge: bool,
     },
-    /// Abandon what this path is fetching; bytes of it that were not reported
-    /// to [`Selection::received`](super::Selection::received) belong to others from now on.
+    /// Abandon what this path is fetching. Its bytes that were not reported to
+    /// [`Selection::received`](super::Selection::received) belong to other paths from now on.
     Stop {
         /// The path to stop.
         path: PathId,
-        /// True if it was given up for silence, false if its bytes are wanted no more.
+        /// True if the path was given up for silence, false if its bytes are no longer wanted.
         stalled: bool,
     },
-    /// For the user's eyes: the rest comes over this path.
+    /// For the user: the rest comes over this path.
     Chosen {
-        /// The path chosen; of several ([`Reason::Sum`]), the fastest.
+        /// The chosen path; of several ([`Reason::Sum`]), the fastest.
         path: PathId,
-        /// Why this one.
+        /// Why this path was chosen.
         reason: Reason,
     },
 }
 
-/// Where a selection stands.
+/// The phase of a selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Every path fetches its own share.
     Sampling,
-    /// One path fetches the rest, or several of which this is the fastest; `None` while
-    /// no path can be asked: none has answered yet, or the server wants to be left alone.
+    /// One path fetches the rest, or several of which this is the fastest; `None` while no path can be asked, because
+    /// none has answered yet or the server wants to be left alone.
     Completing(Option<PathId>),
     /// Every byte has been received.
     Done,

@@ -1,27 +1,25 @@
-//! Paths that took from each other in sampling: the direct path is tried alone, afresh
+//! Tries single paths after a sampling in which paths took from each other: the direct path first, on a new connection
 //! (decision 0035).
 //!
-//! Behind one slow access (the server's, say) rates in company tell nothing of what each path
-//! gives alone: whoever comes last, in slow start while the others recover from what it
-//! pushed out, looks best. And what comes out of the crowd has a small window, which CUBIC
-//! grows slowly: alone on an access of 20 Mbit/s a winner was seen to stay at 6 for 10 s, where a
-//! new connection had all of it in half a second. So such a choice is made otherwise:
+//! Behind one slow access link (the server's, say), rates in company say nothing about what each path gives alone: the
+//! path that joined last, in slow start while the others recover from the losses that it caused, looks best. And a
+//! connection that comes out of the crowd has a small window, which CUBIC grows slowly: alone on an access of 20
+//! Mbit/s, a winner was seen to stay at 6 for 10 s, where a new connection had all of it in half a second. So such a
+//! choice is made differently:
 //!
-//! - That they share shows while paths join ([`shared`]): those there were lose
-//!   ([`LOST`]) what the new ones gain, and the sum hardly grows ([`GREW`]). Or it shows
-//!   afterwards: the winner grows well ([`GROWN`]) when the others stop.
-//! - If the winner has most of the sum ([`MOST`]), there is nothing to mend.
-//! - Else the direct path gets the rest, on a new connection: alone it is never slower than itself.
-//! - If it stays well below ([`ROOM`]) what all brought together, the best other gets one trial,
-//!   on a new connection as well; the better of the two carries the rest.
+//! - Sharing shows while paths join ([`shared`]): the paths that were there lose ([`LOST`]) what the new ones gain, and
+//!   the sum hardly grows ([`GREW`]). Or it shows afterwards: the winner grows well ([`GROWN`]) when the others stop.
+//! - If the winner has most of the sum ([`MOST`]), nothing can be gained.
+//! - Otherwise the direct path gets the rest, on a new connection: alone it is never slower than itself.
+//! - If it stays well below ([`ROOM`]) what all brought together, the best other path gets one trial, on a new
+//!   connection as well; the better of the two carries the rest.
 //!
-//! The direct path gets that trial, too, where it had once nearly what the winner has alone
-//! ([`NEAR`]), lost it in company ([`FELL`]), and a long time is left ([`LONG`]): other clients that
-//! sampled by this host at the same time may have held it down, and a download is to be no slower
-//! than direct.
+//! The direct path also gets that trial if it once had nearly what the winner has alone ([`NEAR`]), lost it in company
+//! ([`FELL`]), and a long time is left ([`LONG`]): other clients that sampled through this host at the same time may
+//! have held it down, and a download must not be slower than direct.
 //!
-//! Where else paths share nothing, nothing changes. Drift is not looked for meanwhile; failures,
-//! stalls, new samplings and 429 or 503 end it.
+//! If paths share nothing, nothing changes. Drift is not looked for meanwhile; failures, stalls, new samplings and 429
+//! or 503 end it.
 
 use super::{
     Reason,
@@ -31,48 +29,49 @@ use super::{
 use std::time::Duration;
 use thalweg_units::{PathId, Time};
 
-/// Fewer paths in company do each other little harm.
+/// With fewer paths in company, they do each other little harm.
 const COMPANY: usize = 3;
-/// The early rate is the best of so many slots; the late one that of the last second.
+/// The early rate is the best over this many slots.
 const EARLY: usize = 4;
+/// The late rate is that of this many slots: the last second.
 const LATE: usize = 20;
-/// Those there early keep less than this part of their rate ...
+/// Paths share if those that were there early keep less than this part of their rate ...
 const LOST: f64 = 0.75;
 /// ... and all together have less than this many times as much.
 const GREW: f64 = 1.25;
 /// A winner with this part of the sum in company has nothing to gain.
 const MOST: f64 = 0.6;
-/// The winner grew by this factor when the others stopped: they had shared something.
+/// If the winner grew by this factor when the others stopped, they had shared something.
 const GROWN: f64 = 1.4;
-/// Below this part of what all had brought together there is room for a better one.
+/// Below this part of what all had brought together, another path may be better.
 const ROOM: f64 = 0.8;
-/// For a moment in sampling direct had this part of what the winner has alone, and this many times
-/// what it kept: it may be better by itself.
+/// In a trial for direct: for a moment in sampling, it had this part of what the winner has alone ...
 const NEAR: f64 = 0.8;
+/// ... and this many times what it kept, so it may be better by itself.
 const FELL: f64 = 1.3;
-/// That is found out where the winner would take so long still, in seconds: a trial in vain costs a
-/// tenth of it at most.
+/// Such a trial is made only if the winner would still take this long, in seconds: a trial in vain costs at most a
+/// tenth of it.
 const LONG: f64 = 7.0;
-/// Were the tried path this much slower than all together, the trial must pay still.
+/// A trial must still pay if the tried path is slower than all together by this factor.
 const MARGIN: f64 = 1.1;
-/// The rate is settled if half a window later it is no more than this factor higher ...
+/// The rate is settled if, half a window later, it is no more than this factor higher ...
 const SETTLED: f64 = 1.1;
-/// ... or after so many halves.
+/// ... or after this many half windows.
 const HALVES: u32 = 8;
-/// From direct's rate alone on, as a part of the best, direct is kept.
+/// The direct path is kept if its rate alone is at least this part of the best.
 const TIE: f64 = 0.95;
 
-/// What is remembered of a sampling whose paths shared something, or may have.
+/// The state after a sampling whose paths shared something, or may have.
 #[derive(Debug)]
 pub(super) struct Alone {
-    /// What all brought together, bytes per second.
+    /// The rate of all paths together, bytes per second.
     together: f64,
-    /// What the winner brought of it, if it is not known that they shared.
+    /// The winner's part of it; `None` if paths are known to have shared.
     company: Option<f64>,
-    /// The best of those that were tried alone.
+    /// The best of the paths that were tried alone.
     best: Option<(PathId, f64)>,
     tried: Vec<PathId>,
-    /// When the rate was looked at last, and what it was.
+    /// When the rate was last looked at, and what it was.
     last: Option<(Time, f64)>,
     halves: u32,
 }
@@ -91,7 +90,7 @@ impl Alone {
         self.company.is_none() || !self.tried.is_empty()
     }
 
-    /// The rate of the latest window, once it grows no more.
+    /// The rate of the latest window, once it no longer grows.
     pub(super) fn settled_rate(&mut self, recent: &Recent, now: Time) -> Option<f64> {
         let (rate, half) = (recent.rate()?, recent.window() / 2);
         let Some((at, before)) = self.last else {
@@ -105,8 +104,8 @@ impl Alone {
         (rate < SETTLED * before || self.halves >= HALVES).then_some(rate)
     }
 
-    /// What follows now that the rate of `current` alone is settled: a trial of the next path
-    /// ([`Reason::Trial`]), or the best of those tried, if it is another one.
+    /// What follows when the rate of `current` alone is settled: a trial of the next path ([`Reason::Trial`]), or the
+    /// best of the paths that were tried, if it is another one.
     pub(super) fn next(
         &mut self,
         paths: &mut Paths,
@@ -135,8 +134,7 @@ impl Alone {
         (best != current).then_some((best, Reason::BestAlone))
     }
 
-    /// The next path to be tried alone, if it could save enough: direct first, then the others
-    /// as they were in company.
+    /// The next path to try alone, if it could save enough: direct first, then the others by their rates in company.
     fn worth_a_trial(&self, paths: &Paths, trials: u32, rate: f64, now: Time) -> Option<PathId> {
         if rate >= ROOM * self.together || self.tried.len() > trials as usize {
             return None;
@@ -151,17 +149,17 @@ impl Alone {
         let direct = open.iter().copied().find(|p| *p == PathId::DIRECT);
         let next = direct.or_else(|| open.into_iter().max_by(by_rate))?;
         let rtt = paths[next].rtt().unwrap_or_default();
-        // To connect, and to see a rate.
+        // The time to connect, and to see a rate.
         let cost = (recent::window(rtt) * 3 / 2 + 3 * rtt).as_secs_f64();
         let left = paths.left() as f64;
         (left / rate.max(1.0) > MARGIN * left / self.together + cost).then_some(next)
     }
 }
 
-/// What all paths bring together, bytes per second, if they take it from each other.
+/// The rate of all paths together, bytes per second, if they take it from each other.
 ///
-/// For each moment at which a path had joined: what there was before is compared with the
-/// last second. O(paths² · slots), once.
+/// For each moment at which a path had joined, the rates before are compared with those of the last second. O(paths² ·
+/// slots), once.
 pub(super) fn shared(paths: &Paths, now: Time) -> Option<f64> {
     let lines = || paths.iter().map(|p| &p.timeline);
     let late = lines().next()?.slot(now).checked_sub(LATE)?;
@@ -180,7 +178,7 @@ pub(super) fn shared(paths: &Paths, now: Time) -> Option<f64> {
     (company && joined.iter().skip(1).any(|until| took(*until))).then_some(together)
 }
 
-/// Whether direct gets the rest in place of `winner`, as none has most of what all bring `together`.
+/// Whether direct gets the rest instead of `winner`, because no path has most of what all bring `together`.
 pub(super) fn is_shared_out(paths: &Paths, winner: PathId, together: f64, now: Time) -> bool {
     let direct = paths.direct().is_some_and(|p| p.is_usable(now) && p.strikes() == 0);
     direct && paths.speed(winner) < MOST * together

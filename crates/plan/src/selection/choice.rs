@@ -1,20 +1,19 @@
-//! Which path takes the rest: one, unless several are allowed (decision 0038).
+//! Chooses the path that takes the rest: one, unless several are allowed (decision 0038).
 
 use super::{Config, Ending, path::PathState, paths::Paths};
 use std::{cmp::Reverse, fmt};
 use thalweg_units::{PathId, Time};
 
-/// The direct path is kept where it has at least this part of the best detour's rate ...
+/// The direct path is kept if it has at least this part of the best detour's rate ...
 const TIE: f64 = 0.95;
 /// ... or this part, if their bounds overlap, so that the difference may be noise.
 const NOISE: f64 = 0.90;
 
 /// Why a path was chosen.
 ///
-/// With [`Ending::Paper`] the rate a path is judged by is the bytes of its share that
-/// arrived, over the time from *its own first request sent* to the end of its share or
-/// of sampling: setting up the connection is not paid again. With [`Ending::Clear`] it is
-/// the rate of the part after slow start: a long download is spent there.
+/// With [`Ending::Paper`], a path is judged by the bytes of its share that arrived, over the time from *its own first
+/// request sent* to the end of its share or of sampling: setting up the connection is not paid again. With
+/// [`Ending::Clear`], it is judged by its rate after slow start, where a long download spends its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// Its rate was higher than that of every other path when the shares were complete.
@@ -25,46 +24,44 @@ pub enum Reason {
     SlowStartOver,
     /// Its rate was the highest when [`Config::window`] had passed.
     Window,
-    /// No detour has a higher rate than the direct path ("if none of the detour
-    /// paths have higher bandwidth than the direct path, the download completes
-    /// using the direct path", UKAIRO §3.2.1): ties go to direct. With
-    /// [`Ending::Clear`] a tie is a rate of 95 % of the best, or 90 % if
-    /// the bounds of both overlap.
+    /// No detour has a higher rate than the direct path ("if none of the detour paths have higher bandwidth than the
+    /// direct path, the download completes using the direct path", UKAIRO §3.2.1): ties go to direct. With
+    /// [`Ending::Clear`], a tie is a rate of at least 95 % of the best, or 90 % if the bounds of both overlap.
     DirectNotBeaten,
     /// Several paths: their sum is better than the best alone.
     Sum,
     /// The sum of several paths turned out no better than the best alone.
     SumNotBetter,
-    /// The object is small, and nothing is known that speaks against the direct path.
+    /// The object is small, and nothing that is known speaks against the direct path.
     Small,
     /// The object is small, and earlier transfers were clearly faster over this detour.
     History,
-    /// The object is small, and this path was there while the expected one kept waiting.
+    /// The object is small, and this path had connected while the expected one kept waiting.
     FirstToJoin,
     /// There is no other path, or none that is alive.
     OnlyPath,
     /// The path chosen before failed; this is the next best.
     Failover,
-    /// The path chosen before fell silent, and this one had to help out.
+    /// The path chosen before fell silent, and another one had to help out.
     Stalled,
     /// The path chosen before became slow; this one was better in a new sampling.
     Drift,
-    /// The path became slow, and yet no other was better in a new sampling.
+    /// The path became slow, but no other was better in a new sampling.
     StillBest,
-    /// The paths took from each other in sampling, so their rates tell little of what each gives
-    /// alone: the direct path, on a new connection.
+    /// The paths took from each other in sampling, so their rates say little about what each gives alone: the direct
+    /// path continues, on a new connection.
     Shared,
-    /// Alone the path before stayed well below all together, which had shared something, or the
-    /// direct path had as much before it was in company. This one is tried alone.
+    /// Alone, the path before stayed well below all together, which had shared something; or the direct path once had
+    /// nearly as much before it was in company. This path is tried alone.
     Trial,
-    /// The path tried alone was slower than this one alone.
+    /// The path that was tried alone was slower than this one alone.
     BestAlone,
     /// The server asked for fewer requests: one path at a time from now on.
     Busy,
 }
 
 impl Reason {
-    /// Rates that were measured side by side led to this choice.
+    /// Whether this choice follows from rates that were measured side by side.
     pub const fn sampled(self) -> bool {
         use Reason::{
             Clear, DirectNotBeaten, Drift, Fastest, Shared, SlowStartOver, StillBest, Sum, Window,
@@ -101,9 +98,8 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The best usable path at `now`: unblemished paths before those that failed
-/// before, then by rate, then direct before detours, then by index. After sampling
-/// that ended our way, direct also wins near ties.
+/// The best usable path at `now`: paths without failures before those that failed, then by rate, then direct before
+/// detours, then by index. With [`Ending::Clear`], direct also wins near ties.
 pub(super) fn best(config: &Config, paths: &Paths, now: Time) -> Option<(PathId, Reason)> {
     let usable: Vec<_> =
         (0u32..).map(PathId).zip(paths.iter()).filter(|(_, p)| p.is_usable(now)).collect();

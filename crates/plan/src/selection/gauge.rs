@@ -3,59 +3,63 @@
 use std::time::Duration;
 use thalweg_units::Time;
 
-/// No bin is shorter: deliveries come in bursts of the sender's pacing and of the caller's reads.
+/// The shortest bin: deliveries come in bursts of the sender's pacing and of the caller's reads.
 pub(super) const SHORTEST: Duration = Duration::from_millis(20);
-/// No bin is longer: ten of them fit into the window of 5 s.
+/// The longest bin: ten of them fit into the window of 5 s.
 const LONGEST: Duration = Duration::from_millis(500);
-/// BBR's full-pipe test: the pipe is full if three rounds in turn bring less than 25 % more.
+/// BBR's full-pipe test: the pipe is full if three rounds in a row bring less than 25 % more.
 const GROWTH: f64 = 1.25;
 const ROUNDS: u32 = 3;
-/// Bins before the first of at least this part of the mean from there on are the beginning's:
-/// in a rate that doubles only the last two remain.
+/// The beginning is the bins before the first one of at least this part of the mean from there on: if the rate doubles,
+/// only the last two bins remain.
 const GROWN: f64 = 0.6;
-/// More bins are not kept: the window holds 250 of the shortest.
+/// The most bins that are kept: the window holds 250 of the shortest.
 const MOST: usize = 512;
 /// Bins after slow start from which a bound is computed.
 pub(super) const ENOUGH: usize = 4;
-/// Neighbouring bins are correlated, so the bound is three standard errors wide, and the
-/// bins' standard deviation counts as at least a twentieth of their mean.
+/// The bound is this many standard errors wide, because neighbouring bins are correlated.
 const ERRORS: f64 = 3.0;
+/// The bins' standard deviation counts as at least this part of their mean.
 const LEAST_SPREAD: f64 = 0.05;
 
-/// Rates in bytes per second throughout.
+/// Measures a path's goodput. Rates are in bytes per second throughout.
 #[derive(Clone, Default)]
 pub(super) struct Gauge {
-    /// The first request left.
+    /// When the first request left.
     start: Option<Time>,
+    /// When the clock stopped.
     end: Option<Time>,
     bytes: u64,
-    /// The length of a bin: the first request's time to its first byte, corrected upwards
-    /// while bins in slow start stay empty. Zero before the first byte.
+    /// The length of a bin: the first request's time to its first byte, corrected upwards while bins in slow start stay
+    /// empty. Zero before the first byte.
     width: Duration,
-    /// The current bin began; `None` while the first byte of a request is awaited.
+    /// When the current bin began; `None` while the first byte of a request is awaited.
     open: Option<Time>,
+    /// Bytes in the current bin.
     filling: u64,
     bins: Vec<u64>,
+    /// The highest rate of the full-pipe test.
     peak: f64,
+    /// Bins in a row without growth.
     flat: u32,
     /// The first bin after slow start.
     steady: Option<usize>,
 }
 
 impl Gauge {
-    /// Of a path in the middle of a request, whose round trip is known.
+    /// Creates the gauge of a path in the middle of a request, whose round trip is known.
     pub(super) fn running(width: Duration, now: Time) -> Self {
         let width = width.clamp(SHORTEST, LONGEST);
         Self { start: Some(now), open: Some(now), width, ..Self::default() }
     }
 
-    /// A request leaves: the first one starts the clock.
+    /// Records that a request leaves; the first one starts the clock.
     pub(super) fn sent(&mut self, now: Time) {
         self.start.get_or_insert(now);
         self.rest();
     }
 
-    /// Nothing is owed: the time until the next request's first byte fills no bin.
+    /// Records that nothing is owed: the time until the next request's first byte fills no bin.
     pub(super) fn rest(&mut self) {
         (self.open, self.filling) = (None, 0);
     }
@@ -82,24 +86,24 @@ impl Gauge {
             if self.bins.last() == Some(&0) && self.steady.is_none() && self.width < LONGEST {
                 self.widen();
             } else {
-                self.look(self.bins.len() - 1);
+                self.test_bin(self.bins.len() - 1);
             }
         }
     }
 
-    /// An empty bin in slow start: the round trip is longer than it looked.
+    /// Widens the bins after an empty one in slow start: the round trip is longer than it seemed.
     fn widen(&mut self) {
-        // Whole pairs, counted from the latest bin; an odd first one goes.
+        // Pairs are joined, counted from the latest bin; an odd first one is dropped.
         self.bins = self.bins.rchunks_exact(2).rev().map(|p| p.iter().sum()).collect();
         self.width = (self.width * 2).min(LONGEST);
         (self.peak, self.flat, self.steady) = (0.0, 0, None);
-        (0..self.bins.len()).for_each(|i| self.look(i));
+        (0..self.bins.len()).for_each(|i| self.test_bin(i));
     }
 
-    /// The full-pipe test on bin `i`.
-    fn look(&mut self, i: usize) {
+    /// Applies the full-pipe test to bin `i`.
+    fn test_bin(&mut self, i: usize) {
         if let Some(from) = self.steady {
-            return self.doubt(from, i);
+            return self.recheck(from, i);
         }
         let rate = self.rate_of(i);
         if rate > self.peak * GROWTH {
@@ -112,8 +116,8 @@ impl Gauge {
         }
     }
 
-    /// Two bins well above the steady mean: it was a pause, and the path grows on.
-    fn doubt(&mut self, from: usize, i: usize) {
+    /// Returns to slow start if two bins are well above the steady mean: it was a pause, and the path still grows.
+    fn recheck(&mut self, from: usize, i: usize) {
         let known = &self.bins[from..(i - 1).max(from)];
         let high = |i: usize| self.rate_of(i) >= GROWTH * self.mean(known);
         let grows = known.len() >= 2 && self.flat == ROUNDS && high(i) && high(i - 1);
@@ -130,7 +134,7 @@ impl Gauge {
         bins.iter().sum::<u64>() as f64 / bins.len().max(1) as f64 / self.width.as_secs_f64()
     }
 
-    /// Stops the clock; the first call counts.
+    /// Stops the clock; only the first call counts.
     pub(super) fn close(&mut self, now: Time) {
         self.advance(now);
         self.end.get_or_insert(now);
@@ -147,7 +151,7 @@ impl Gauge {
         (!self.width.is_zero()).then_some(self.width)
     }
 
-    /// Since the first request.
+    /// The time since the first request.
     pub(super) fn age(&self, now: Time) -> Option<Duration> {
         self.start.map(|t| self.end.unwrap_or(now).since(t))
     }
@@ -159,17 +163,16 @@ impl Gauge {
         Some(self.bytes as f64 / took.as_secs_f64())
     }
 
-    /// How many bins are after slow start.
+    /// The number of bins after slow start.
     pub(super) fn steady_bins(&self) -> usize {
         self.steady.map_or(0, |from| self.bins.len() - from)
     }
 
-    /// The rate that the path keeps: the median bin after slow start; in slow start the latest
-    /// bins', as far as one more step of growth from the median bin reaches.
+    /// The rate that the path is expected to keep: the median bin after slow start. In slow start, the rate of the
+    /// latest bins, at most one step of growth above the median bin.
     ///
-    /// The median, not the mean: behind a lost packet bins stay empty until it was sent again,
-    /// and the next one holds what they lack. BBR loses most where its start overshoots, which
-    /// says little of its rate later.
+    /// The median, not the mean: behind a lost packet, bins stay empty until it is sent again, and the next one holds
+    /// what they lack. BBR loses most when its start overshoots, which says little about its rate later.
     pub(super) fn judged(&self, now: Time) -> Option<f64> {
         match self.steady {
             Some(from) => Some(self.median(from)),
@@ -178,7 +181,7 @@ impl Gauge {
         }
     }
 
-    /// The first bin that is no longer small beside itself and those behind it.
+    /// The first bin that is not small compared with the mean of itself and those behind it.
     fn grown(&self) -> usize {
         let high = |i: &usize| self.rate_of(*i) >= GROWN * self.mean(&self.bins[*i..]);
         (0..self.bins.len()).find(high).unwrap_or(0)
@@ -198,7 +201,7 @@ impl Gauge {
         self.mean(&self.bins[from..]).max(last)
     }
 
-    /// Between what the steady rate surely lies; `None` in slow start and shortly after.
+    /// Bounds on the steady rate; `None` in slow start and shortly after.
     pub(super) fn bounds(&self) -> Option<(f64, f64)> {
         let steady = &self.bins[self.steady?..];
         if steady.len() < ENOUGH {
@@ -243,11 +246,11 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_and_what_it_held_back_move_no_rate() {
+    fn a_gap_and_its_backlog_do_not_change_the_rate() {
         let rtt = Duration::from_millis(40);
         let steady = [10, 20, 40, 80, 80, 80, 80, 20, 0, 180, 80, 80].map(|k| k * 1000);
         assert!((fed(&steady, rtt).judged(Time::ZERO).unwrap() - 2e6).abs() < 1e5);
-        // Still without a steady part, and the hole is filled just now.
+        // There is no steady part yet, and the gap has just been filled.
         let young = [10, 20, 40, 80, 80, 5, 155, 155].map(|k| k * 1000);
         let gauge = fed(&young, rtt);
         assert_eq!(gauge.steady_bins(), 0);
@@ -265,7 +268,7 @@ mod tests {
 
     #[test]
     fn bins_widen_while_slow_start_leaves_them_empty() {
-        // Bursts each 160 ms, and a first byte after 1 ms.
+        // Bursts every 160 ms, and a first byte after 1 ms.
         let mut gauge = Gauge::default();
         gauge.sent(Time::ZERO);
         for round in 0..8u64 {

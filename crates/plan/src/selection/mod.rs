@@ -1,42 +1,38 @@
 //! Parallel path selection (UKAIRO §3.2.1) as a pure state machine (decision 0033).
 //!
-//! One object is wanted over several paths; path 0 is the direct one. The
-//! missing bytes are cut into one *share* per path (the paper's chunks of
-//! N/(s+1)). In the **sampling phase** every path fetches its own share; in the
-//! **completion phase** the best path fetches what the others left. A path
-//! that fails at any moment hands back what it had not delivered.
+//! One object is wanted over several paths; path 0 is the direct one. The missing bytes are cut into one *share* per
+//! path (the paper's chunks of N/(s+1)). In the **sampling phase** every path fetches its own share; in the
+//! **completion phase** the best path fetches what the others left. A path that fails at any moment hands back what it
+//! had not delivered.
 //!
-//! The machine does no I/O: the caller reports what happened ([`Selection::joined`],
-//! [`sent`](Selection::sent), [`received`](Selection::received),
-//! [`failed`](Selection::failed), [`busy`](Selection::busy), [`tick`](Selection::tick))
-//! and carries out what [`Selection::next_action`] says. A byte belongs to one path at a
-//! time, and is given to another only after its path was stopped or failed, or will be
-//! stopped in front of it ([`Selection::owes`]). Only a hedge belongs to two.
+//! The machine does no I/O: the caller reports what happened ([`Selection::joined`], [`sent`](Selection::sent),
+//! [`received`](Selection::received), [`failed`](Selection::failed), [`busy`](Selection::busy),
+//! [`tick`](Selection::tick)) and carries out what [`Selection::next_action`] returns. A byte belongs to one path at a
+//! time. It is given to another only after its path was stopped or failed, or if its path will be stopped in front of
+//! it ([`Selection::owes`]). Only in a hedge does a byte belong to two paths.
 //!
-//! As in the paper, the remainders are asked for together, as a list of ranges:
-//! a request for each would cost a round trip for each. The direct path's share is the
-//! first part of what is missing, where its first request already reads.
+//! As in the paper, the remainders are requested together, as a list of ranges, because a request for each would cost a
+//! round trip for each. The direct path's share is the first part of the missing bytes, where its first request already
+//! reads.
 //!
-//! Differs from the paper (with [`Ending::Clear`]; [`Ending::Paper`] has only the first two
-//! and small objects):
-//! - The winner's own request goes on when sampling ends: the same bytes on the
-//!   same path gain nothing from a new request.
+//! Differs from the paper (with [`Ending::Clear`]; [`Ending::Paper`] has only the first two and small objects):
+//! - The winner's own request continues when sampling ends: the same bytes on the same path gain nothing from a new
+//!   request.
 //! - Failures and stalls, on which the paper is silent, lead to the next best path.
-//! - Sampling ends when waiting tells no more: see [`Ending::Clear`]. A path that is done
-//!   takes over part of the slowest's share: the paper's idles, up to 5 s.
-//! - A path is judged by its rate after slow start: over all time, a path of long RTT that
-//!   is the faster one for the rest looks slower.
-//! - Direct wins near ties, too: see [`Reason::DirectNotBeaten`]. A difference of 5 % is
-//!   within what the same path differs by from one second to the next.
-//! - The rest may come over several paths ([`Config::lanes`]), if asked for, or if this host has several
-//!   interfaces ([`Selection::leaves_by`]).
-//! - A winner that becomes slow is compared anew with the best others (`drift`): 5 s tell
-//!   little about the next 5 min.
-//! - Where paths took from each other in sampling, the rest goes directly, on a new connection
-//!   (`alone`): rates in company tell little then, and its connections recover slowly.
-//! - For a stream that is read while it comes the winner begins at its front (`turn_to_front`).
-//! - What is late is asked of a second path, too (`Hedge`), long before a stall counts.
-//! - After a 429 or 503 one path at a time is asked.
+//! - Sampling ends when waiting tells no more: see [`Ending::Clear`]. A path that is done takes over part of the
+//!   slowest's share, where the paper's idles, up to 5 s.
+//! - A path is judged by its rate after slow start: over all time, a path of long RTT that is faster for the rest looks
+//!   slower.
+//! - Direct also wins near ties: see [`Reason::DirectNotBeaten`]. A path's own rate differs by 5 % from one second to
+//!   the next.
+//! - The rest may come over several paths ([`Config::lanes`]), if requested or if this host has several interfaces
+//!   ([`Selection::leaves_by`]).
+//! - A winner that becomes slow is compared anew with the best others (`drift`): 5 s say little about the next 5 min.
+//! - If paths took from each other in sampling, the rest goes directly, on a new connection (`alone`): rates in company
+//!   say little then, and their connections recover slowly.
+//! - For a stream that is read while it arrives, the winner begins at its front (`turn_to_front`).
+//! - Late bytes are also requested from a second path (`Hedge`), long before a stall counts.
+//! - After a 429 or 503, only one path at a time is asked.
 //! - Small objects skip sampling: see [`Config::small`] and `choose_small`.
 
 mod action;
@@ -69,65 +65,67 @@ use sampling::Sampling;
 use std::{collections::VecDeque, ops::Range, time::Duration};
 use thalweg_units::{PathId, Rate, Time};
 
-/// A further path is only used if it adds at least this part to the sum of those
-/// before: what it takes from other users must be worth it.
+/// A further path is used only if it adds at least this part to the sum of those before: what it takes from other users
+/// must be worth it.
 const ADDS: f64 = 0.15;
-/// By another link of this host's own it takes from nobody: less than this is not worth a connection.
+/// The same for a path with another link of this host's own, which takes from no other user: less is not worth a
+/// connection.
 const OWN_ADDS: f64 = 0.02;
-/// The measured sum must be this much better than the best alone was.
+/// The measured sum of several paths must be this many times the best one's rate alone.
 const BETTER: f64 = 1.05;
 
-/// How long the expected path is waited for: four times its usual set-up, or this.
+/// How long the expected path is waited for if its usual set-up time is not known ...
 const GRACE: Duration = Duration::from_secs(1);
+/// ... and if it is known: this many times that.
 const GRACE_SETUPS: u32 = 4;
 
-/// So long the path at the front goes on: a second, and this many round trips of the winner,
-/// which dials (six by a relay), asks, and is in slow start.
+/// How long the path at the front continues: this ...
 const COVER: Duration = Duration::from_secs(1);
+/// ... and this many round trips of the winner, which dials (six by a relay), asks, and is in slow start.
 const COVER_RTTS: u32 = 10;
-/// At least so much: where a rate is not known yet.
+/// The fewest bytes that it keeps, for when its rate is not known yet.
 const LEAST: u64 = 1 << 16;
 
-/// What takes less than max(0.5 s, 4 RTT) is the tail.
+/// Bytes that should take less than max(0.5 s, 4 RTT) are the tail.
 const TAIL: Duration = Duration::from_millis(500);
 const TAIL_RTTS: u32 = 4;
-/// The tail is late after twice the time it should have taken and two round trips.
+/// The tail is late after twice the time that it should have taken and two round trips.
 const LATE: u32 = 2;
-/// In the tail a silence of max(0.2 s, 4 RTT) is too long ...
+/// In the tail, a silence of max(0.2 s, 4 RTT) is too long ...
 const TAIL_SILENCE: Duration = Duration::from_millis(200);
 /// ... elsewhere one of max(1 s, 8 RTT).
 const SILENCE: Duration = Duration::from_secs(1);
 const SILENCE_RTTS: u32 = 8;
-/// All hedges together ask for at most max(1 MiB, 1/16 of the object): no more can come twice.
+/// All hedges together request at most max(1 MiB, 1/16 of the object), so no more can arrive twice.
 const BOUND: u64 = 1 << 20;
 const BOUND_PART: u64 = 16;
 
-/// The longest time for which a path may be silent because its server pauses, if it may not be silent for longer anyway.
+/// The longest silence of a path whose server pauses, unless the path may be silent for longer anyway.
 const LONGEST_PAUSE: Duration = Duration::from_secs(240);
 
 /// Parallel path selection for one object. See the [module](self).
 ///
-/// Memory: O(paths + missing ranges + bins of 5 s). A report of bytes costs O(paths +
-/// missing ranges), and every 10 ms of sampling O(bins); a choice O(paths · ranges).
+/// Memory: O(paths + missing ranges + bins of 5 s). A report of bytes costs O(paths + missing ranges), and O(bins)
+/// every 10 ms of sampling; a choice costs O(paths · ranges).
 pub struct Selection {
     config: Config,
     paths: Paths,
-    /// How many bytes were missing at the beginning.
+    /// The number of bytes missing at the beginning.
     whole: u64,
     sampling: Sampling,
-    /// Too small to sample.
+    /// Whether the object is too small to sample.
     small: bool,
-    /// A path has been chosen once.
+    /// Whether a path has been chosen once.
     begun: bool,
-    /// The server asked for fewer requests: one at a time.
+    /// Whether the server asked for fewer requests: one at a time.
     single: bool,
     phase: Phase,
-    /// The paths chosen: the winner first.
+    /// The chosen paths, the winner first.
     lanes: Vec<PathId>,
-    /// Several were tried and brought no more.
+    /// Whether several paths were tried and brought no more than one.
     single_lane: bool,
     lanes_since: Time,
-    /// New bytes since then.
+    /// New bytes since `lanes_since`.
     lanes_bytes: u64,
     drift: Drift,
     alone: Option<Alone>,
@@ -138,9 +136,9 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// A selection that starts at `now`, over `paths` ≥ 1 paths of which none
-    /// has joined, for the `missing` bytes (disjoint ranges, ascending). What the direct
-    /// path's first request has delivered by then is not among them.
+    /// Creates a selection that starts at `now`, over `paths` ≥ 1 paths of which none has joined, for the `missing`
+    /// bytes (disjoint ranges, ascending). Bytes that the direct path's first request has delivered by then are not
+    /// among them.
     pub fn new(config: Config, paths: u32, missing: &[Range<u64>], now: Time) -> Self {
         let mut missing = missing.to_vec();
         ranges::merge(&mut missing);
@@ -172,33 +170,33 @@ impl Selection {
         }
     }
 
-    /// Where it stands.
+    /// The current phase.
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// Bytes not received yet.
+    /// The number of bytes not received yet.
     pub fn left(&self) -> u64 {
         self.paths.left()
     }
 
-    /// Bytes that `path` was asked for and still owes. The part of a longer delivery behind
-    /// them belongs to another path: the caller cuts it off, and is told to stop the path.
+    /// Bytes that `path` was asked for and still owes. The part of a longer delivery behind them belongs to another
+    /// path: the caller cuts it off and is told to stop the path.
     pub fn owes(&self, path: PathId) -> u64 {
         self.paths.get(path).map_or(0, |p| ranges::total(p.owes()))
     }
 
-    /// What to do next, oldest first; `None` when nothing is to be done until the next event.
+    /// The next action, oldest first; `None` if nothing is to be done until the next event.
     pub fn next_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// The paths that carry the rest together, the best first; one, or none before the choice.
+    /// The paths that carry the rest together, the best first; one path, or none before the choice.
     pub fn lanes(&self) -> &[PathId] {
         &self.lanes
     }
 
-    /// The rate a path is judged by, up to `now`: see [`Reason`]. `None` until it was asked.
+    /// The rate by which a path is judged, up to `now`: see [`Reason`]. `None` until it was asked.
     pub fn rate(&self, path: PathId, now: Time) -> Option<Rate> {
         let state = self.paths.get(path)?;
         let running = || match self.config.ending {
@@ -209,17 +207,17 @@ impl Selection {
         Some(Rate::from_bps((rate * 8.0).round() as u64))
     }
 
-    /// This path takes nothing from anybody but this host's own `link` (an interface), which others
-    /// may have as well; said before it joins. Where lanes have links of their own each adds what
-    /// it brings: see [`Config::lanes`].
+    /// Declares that this path takes capacity from nobody but this host's own `link` (an interface), which others may
+    /// use as well. Called before the path joins. If lanes have links of their own, each adds what it brings: see
+    /// [`Config::lanes`].
     pub fn leaves_by(&mut self, path: PathId, link: u32) {
         if let Some(state) = self.paths.get_mut(path) {
             state.own_link = Some(link);
         }
     }
 
-    /// What earlier transfers tell of this path; said before it joins. It decides for small
-    /// objects; for others it only orders paths of which nothing better is known.
+    /// Sets what earlier transfers tell about this path. Called before it joins. It decides for small objects; for
+    /// others it only orders paths of which nothing better is known.
     pub fn expect(&mut self, path: PathId, prior: Prior) {
         if let Some(state) = self.paths.get_mut(path) {
             state.prior = Some(prior);
@@ -227,9 +225,9 @@ impl Selection {
     }
 }
 
-/// What happens on the paths.
+/// Events on the paths.
 impl Selection {
-    /// The path is connected and its server agrees about the object.
+    /// Records that the path is connected and its server agrees about the object.
     pub fn joined(&mut self, path: PathId, now: Time) {
         let Some(state) = self.paths.get_mut(path) else { return };
         if !state.join() {
@@ -245,7 +243,7 @@ impl Selection {
         }
     }
 
-    /// The first choice without sampling, or the next after a time without any usable path.
+    /// Makes the first choice without sampling, or the next one after a time without any usable path.
     fn begin(&mut self, why: Option<Reason>, now: Time) {
         if self.small && !self.begun && why.is_none() {
             self.choose_small(now);
@@ -254,20 +252,19 @@ impl Selection {
         }
     }
 
-    /// A request for the path's last [`Action::Fetch`] has left: its clocks start.
+    /// Records that a request for the path's last [`Action::Fetch`] has left: its clocks start.
     pub fn sent(&mut self, path: PathId, now: Time) {
         if let Some(state) = self.paths.get_mut(path) {
             state.sent(now);
         }
     }
 
-    /// `n` further bytes of the path's ranges, in their order, arrived and were kept.
+    /// Records that `n` further bytes of the path's ranges, in their order, arrived and were kept.
     ///
-    /// `n` is cut to what the path still [owes](Self::owes); the caller cuts longer
-    /// deliveries, too.
+    /// `n` is cut to what the path still [owes](Self::owes); the caller cuts longer deliveries too.
     ///
-    /// Returns how many of them are new: always the last ones of the `n`. The others came
-    /// over another path before (see [`Action::Fetch`]).
+    /// Returns how many of them are new: always the last ones of the `n`. The others arrived over another path before
+    /// (see [`Action::Fetch`]).
     pub fn received(&mut self, path: PathId, n: u64, now: Time) -> u64 {
         let received = self.paths.receive(path, n, self.config.forgive, now);
         let Some((new, beyond)) = received else { return 0 };
@@ -288,9 +285,9 @@ impl Selection {
         new
     }
 
-    /// `n` further bytes of the path's ranges came that cannot be believed yet: they count for
-    /// its rate and as a sign of life now, and not again once they are
-    /// [`received`](Self::received). If they never are, they are still owed.
+    /// Records that `n` further bytes of the path's ranges arrived that cannot be trusted yet. They count for its rate
+    /// and as a sign of life now, and not again once they are [`received`](Self::received). If they never are, they are
+    /// still owed.
     pub fn coming(&mut self, path: PathId, n: u64, now: Time) {
         let Some(state) = self.paths.get_mut(path) else { return };
         state.come(n, now);
@@ -299,7 +296,7 @@ impl Selection {
         self.watch(now);
     }
 
-    /// Nothing is missing: what still comes is wanted no more.
+    /// Ends the selection: nothing is missing, and what still arrives is no longer wanted.
     fn finish(&mut self) {
         self.phase = Phase::Done;
         for (i, state) in (0u32..).zip(&mut self.paths) {
@@ -310,9 +307,9 @@ impl Selection {
         }
     }
 
-    /// The server asks for fewer requests (429, 503): the path gives back what it owes and is
-    /// asked nothing before `until`. No failure: after `until` it is used as before, but from
-    /// now on no more than one path is asked at a time. The caller has stopped it.
+    /// Records that the server asks for fewer requests (429, 503): the path gives back what it owes and is not asked
+    /// before `until`. This is no failure: after `until` the path is used as before, but from now on at most one path
+    /// is asked at a time. The caller has stopped the path.
     pub fn busy(&mut self, path: PathId, until: Time, now: Time) {
         let over = self.over();
         let Some(state) = self.paths.get_mut(path) else { return };
@@ -323,7 +320,7 @@ impl Selection {
         state.spare(until);
         self.single = true;
         match self.phase {
-            // Another path goes on: it is the only one that is asked.
+            // Another path continues, as the only one that is asked.
             Phase::Completing(Some(winner)) if winner != path && self.lanes.len() <= 1 => {
                 self.hedge = None;
                 self.feed_lanes(now);
@@ -332,7 +329,7 @@ impl Selection {
         }
     }
 
-    /// The path failed; what it had not delivered goes to others. The caller has stopped it.
+    /// Records that the path failed; what it had not delivered goes to others. The caller has stopped it.
     pub fn failed(&mut self, path: PathId, failure: Failure, now: Time) {
         self.fail_because(path, failure, Reason::Failover, now);
     }
@@ -345,7 +342,7 @@ impl Selection {
             return;
         }
         state.fail(failure, strikes, is_last);
-        if self.hedge.is_some_and(|h| h.owner == path || h.by == path) {
+        if self.hedge.is_some_and(|h| h.owner == path || h.helper == path) {
             self.hedge = None;
         }
         match self.phase {
@@ -365,10 +362,9 @@ impl Selection {
     }
 }
 
-/// What happens because nothing happened.
+/// The passing of time.
 impl Selection {
-    /// Lets time pass: ends sampling at its window, asks a second path for what is late,
-    /// gives up stalled paths.
+    /// Lets time pass: ends sampling at its window, requests late bytes from a second path, gives up stalled paths.
     pub fn tick(&mut self, now: Time) {
         for path in self.paths.ids() {
             let silent = self.paths[path].silent_since();
@@ -382,12 +378,12 @@ impl Selection {
             Phase::Completing(None) => self.resume(now),
             _ => {}
         }
-        // Who was chosen just now may have been silent for long.
+        // A path that was chosen just now may have been silent for long.
         self.hedge_if_late(now);
     }
 
-    /// How long a path may be silent. If every path delivers bytes and then stalls, the server pauses: it gets more time
-    /// after each round, because a new request only repeats the pause.
+    /// How long a path may be silent. If every path delivers bytes and then stalls, the server pauses: it gets more
+    /// time after each round, because a new request only repeats the pause.
     fn stall(&self, path: PathId) -> Duration {
         let times = if self.is_last(path) { self.config.alone } else { 1 };
         let asked = self.paths.iter().filter(|p| !p.is_dead() && !p.is_waiting());
@@ -406,8 +402,8 @@ impl Selection {
         self.paths.iter().filter(|p| !p.is_dead()).count() == 1
     }
 
-    /// Goes on when a path that was to be left alone may be asked again, or the expected
-    /// path of a small object has been waited for long enough.
+    /// Continues when a path that was to be left alone may be asked again, or the expected path of a small object has
+    /// been waited for long enough.
     fn resume(&mut self, now: Time) {
         let there = self.paths.iter().any(|p| p.is_usable(now));
         if there {
@@ -415,7 +411,7 @@ impl Selection {
         }
     }
 
-    /// When [`Selection::tick`] is needed at the latest, if nothing else happens.
+    /// The latest time at which [`Selection::tick`] is needed if nothing else happens.
     pub fn deadline(&self) -> Option<Time> {
         let stall = |p: PathId| self.paths[p].silent_since().map(|t| t + self.stall(p));
         let stalls = self.paths.ids().into_iter().filter_map(stall);
@@ -425,15 +421,15 @@ impl Selection {
                 let free = self.paths.iter().filter_map(PathState::free_at).min();
                 free.into_iter().chain(self.next_small(self.sampling.since)).min()
             }
-            // Any time would do: who may help does not hang on it while a path is chosen.
+            // Any time would do: the choice of a helper does not depend on it while a path is chosen.
             Phase::Completing(Some(_)) => self.next_hedge(self.sampling.looked),
             _ => return None,
         };
         stalls.chain(phase).min()
     }
 
-    /// The caller was busy for `d` and no path could have delivered: their clocks,
-    /// and the window's, stand still for so long.
+    /// Records that the caller was busy for `d` and no path could have delivered: the clocks of the paths and of the
+    /// window stand still for that long.
     pub fn paused(&mut self, d: Duration) {
         self.sampling.paused(d);
         self.lanes_since += d;
@@ -443,7 +439,7 @@ impl Selection {
     }
 }
 
-/// When sampling is over.
+/// The end of sampling.
 impl Selection {
     fn end_sampling_if_due(&mut self, now: Time) {
         if self.phase != Phase::Sampling {
@@ -454,15 +450,15 @@ impl Selection {
         }
     }
 
-    /// Gives an idle path something to sample with: its share, or the late part of the
-    /// share that will take longest. Without either it is ready.
+    /// Gives an idle path something to sample with: its share, or the late part of the share that will take longest.
+    /// Without either, its sample is complete.
     fn feed_sample(&mut self, path: PathId, now: Time) {
         let Some(state) = self.paths.get_mut(path) else { return };
         let mut wanted = state.open_share();
         if wanted.is_empty() && self.config.ending == Ending::Clear && state.sampled {
             wanted = self.paths.unowned();
         }
-        // The reader waits for what is now at the front, and this path may be the fastest.
+        // The reader waits for the bytes at the front, and this path may be the fastest.
         let was_front = self.config.in_order && !self.begun && path == PathId::DIRECT;
         if wanted.is_empty() && self.config.ending == Ending::Clear && !was_front {
             wanted = self.steal(path, &self.paths.ids(), false, now);
@@ -476,7 +472,7 @@ impl Selection {
         }
     }
 
-    /// Ends the samples: what they tell is what the paths are judged by.
+    /// Ends the samples: from now on, the paths are judged by their rates.
     fn close_samples(&mut self, now: Time) {
         for state in self.paths.iter_mut().filter(|p| p.sampled) {
             state.gauge.close(now);
@@ -489,8 +485,8 @@ impl Selection {
         }
     }
 
-    /// A new short sampling of what is left between `current`, whose request goes on,
-    /// and `others`, which get equal parts from the end.
+    /// Starts a new short sampling of the rest between `current`, whose request continues, and `others`, which get
+    /// equal parts from the end.
     fn sample_again(&mut self, current: PathId, others: &[PathId], now: Time) {
         (self.phase, self.sampling) = (Phase::Sampling, Sampling::new(now));
         self.alone = None;
@@ -519,7 +515,7 @@ impl Selection {
     }
 }
 
-/// The rest on the best path, or on several whose sum is better.
+/// Completion: the rest on the best path, or on several whose sum is better.
 impl Selection {
     /// Leaves sampling, or replaces a winner: the best usable path takes all that is left.
     fn choose(&mut self, now: Time, why: Option<Reason>) {
@@ -553,7 +549,7 @@ impl Selection {
         }
     }
 
-    /// This path takes the rest, with others if lanes are wanted; everything else stops.
+    /// Gives this path the rest, with others if lanes are wanted; everything else stops.
     fn settle_on(&mut self, pick: Option<(PathId, Reason)>, now: Time) {
         (self.hedge, self.alone) = (None, None);
         self.lanes = pick.map(|(path, _)| self.lanes_beside(path, now)).unwrap_or_default();
@@ -597,7 +593,7 @@ impl Selection {
         self.feed_lanes(now);
     }
 
-    /// The winner and those whose rate adds enough to the sum, best first.
+    /// The winner and the paths whose rate adds enough to the sum, best first.
     fn lanes_beside(&self, winner: PathId, now: Time) -> Vec<PathId> {
         let mut lanes = vec![winner];
         if self.single || self.single_lane || self.config.lanes <= 1 {
@@ -625,14 +621,14 @@ impl Selection {
         lanes
     }
 
-    /// No chosen path idles while there is something for it.
+    /// Keeps each chosen path busy while there is something for it.
     fn feed_lanes(&mut self, now: Time) {
         for path in self.lanes.clone() {
             self.feed(path, now);
         }
     }
 
-    /// Gives an idle path what is its own now.
+    /// Gives an idle path its next bytes.
     fn feed(&mut self, path: PathId, now: Time) {
         let Some(state) = self.paths.get(path) else { return };
         if !state.is_idle() || !state.is_usable(now) {
@@ -653,8 +649,8 @@ impl Selection {
         }
     }
 
-    /// What of the bytes that belong to nobody a lane takes: all if it is the only one or the
-    /// last idle one, else so much that all would end at the same time.
+    /// The part of the unowned bytes that a lane takes: all if it is the only one, else so much that all lanes would
+    /// end at the same time.
     fn portion(&self, path: PathId) -> Vec<Range<u64>> {
         let free = self.paths.unowned();
         if self.lanes.len() <= 1 {
@@ -665,7 +661,7 @@ impl Selection {
         ranges::head(&free, fair.max(self.paths.least_piece(path, self.paths.speed(path))))
     }
 
-    /// As [`Paths::steal`]; nothing is taken from those of which two owe the same bytes.
+    /// As [`Paths::steal`], but takes nothing from two paths that owe the same bytes.
     fn steal(
         &mut self,
         thief: PathId,
@@ -673,7 +669,7 @@ impl Selection {
         judged_rate: bool,
         now: Time,
     ) -> Vec<Range<u64>> {
-        let in_hedge = |p: &PathId| self.hedge.is_some_and(|h| h.owner == *p || h.by == *p);
+        let in_hedge = |p: &PathId| self.hedge.is_some_and(|h| h.owner == *p || h.helper == *p);
         let from: Vec<PathId> = from.iter().copied().filter(|p| !in_hedge(p)).collect();
         self.paths.steal(thief, &from, judged_rate, now)
     }
@@ -685,8 +681,8 @@ impl Selection {
         }
     }
 
-    /// Several paths that bring no more than the best did alone give way to it. Not where each has a link
-    /// of its own: what one brings less then is not taken by the others.
+    /// Goes back to the best path if several bring no more than it did alone. Not if each has a link of its own: then
+    /// the lanes do not take from each other.
     fn weigh_sum(&mut self, new: u64, now: Time) {
         self.lanes_bytes += new;
         let (Phase::Completing(Some(winner)), true) = (self.phase, self.lanes.len() > 1) else {
@@ -718,7 +714,7 @@ impl Selection {
         else {
             return;
         };
-        // Two owe the same bytes: a new sampling would give some of them to a third.
+        // Two paths owe the same bytes: a new sampling would give some of them to a third.
         let hedged = self.hedge.is_some();
         let several = self.lanes.len() > 1;
         // While a path is being tried it is too early to call it slow.
@@ -732,8 +728,8 @@ impl Selection {
         }
     }
 
-    /// After the first sampling: the direct path instead of `pick` where paths shared something
-    /// and none had most of it.
+    /// After the first sampling: settles on the direct path instead of `pick` if paths shared something and none had
+    /// most of it. Returns whether it did.
     fn choose_shared(
         &mut self,
         pick: Option<(PathId, Reason)>,
@@ -749,7 +745,7 @@ impl Selection {
         true
     }
 
-    /// After a choice by rates: whether the winner grows alone is looked at.
+    /// After a choice by rates: watches whether the winner grows alone.
     fn begin_alone(&mut self, steady: bool, together: f64) {
         let Phase::Completing(Some(winner)) = self.phase else { return };
         if self.tries() && steady {
@@ -771,8 +767,8 @@ impl Selection {
         self.settle_on(Some((path, reason)), now);
     }
 
-    /// Looks at the only path's rate until it is settled; then the next is tried, or the best
-    /// of those tried carries the rest.
+    /// Watches the only path's rate until it is settled. Then the next path is tried, or the best of those tried
+    /// carries the rest.
     fn try_alone(&mut self, now: Time) {
         let Phase::Completing(Some(current)) = self.phase else { return };
         if self.hedge.is_some() || self.single {
@@ -791,15 +787,15 @@ impl Selection {
     }
 }
 
-/// Objects too small to be sampled: what earlier transfers tell decides.
+/// Objects too small to be sampled: earlier transfers decide.
 impl Selection {
-    /// Until when the expected path is waited for.
+    /// The time until which the expected path is waited for.
     fn grace(&self, expected: PathId) -> Time {
         let prior = self.paths[expected].prior;
         self.sampling.since + prior.map_or(GRACE, |p| GRACE_SETUPS * p.setup)
     }
 
-    /// When to stop waiting for the expected path, if another is there.
+    /// When to stop waiting for the expected path, if another one is usable.
     fn next_small(&self, now: Time) -> Option<Time> {
         let waits = self.small && self.phase == Phase::Completing(None);
         let there = self.paths.iter().any(|p| p.is_usable(now));
@@ -807,7 +803,7 @@ impl Selection {
         self.paths[expected].is_waiting().then(|| self.grace(expected))
     }
 
-    /// Begins if the expected path is there, or has been waited for long enough.
+    /// Begins if the expected path is usable, or has been waited for long enough.
     fn choose_small(&mut self, now: Time) {
         let Some(expected) = self.paths.expected() else { return self.choose(now, None) };
         let usable = |p: &PathState| p.is_usable(now);
@@ -836,16 +832,15 @@ impl Selection {
     }
 }
 
-/// A stream that is read while it comes: whoever takes the rest begins at its front.
+/// A stream that is read while it arrives: the path that takes the rest begins at its front.
 ///
-/// Sampled shares lie far apart, and a winner that first finished its own, half of the object
-/// ahead, would leave the reader without a byte for as long as that takes. So with
-/// [`Config::in_order`] the winner asks anew from the front on. Until it has connected
-/// and its first bytes are here, the path at the front goes on with what it brings meanwhile:
-/// the reader never gets less than that path, the direct one at first, gave it.
+/// Sampled shares lie far apart. A winner that first finished its own, half of the object ahead, would leave the reader
+/// without a byte for as long as that takes. So with [`Config::in_order`] the winner asks anew from the front on. Until
+/// it has connected and its first bytes arrive, the path at the front continues: the reader never gets less than that
+/// path, the direct one at first, gave it.
 impl Selection {
-    /// Before `winner` takes the rest: it gives up what it fetches further ahead; the path at the
-    /// front, if it is another one that works, keeps its next bytes and is returned.
+    /// Called before `winner` takes the rest. The winner gives up what it fetches further ahead. The path at the front,
+    /// if it is another one that works, keeps its next bytes and is returned.
     fn turn_to_front(&mut self, winner: PathId, now: Time) -> Option<PathId> {
         if !self.config.in_order || self.config.lanes > 1 {
             return None;
@@ -869,25 +864,25 @@ impl Selection {
         let state = &mut self.paths[front];
         let owed = ranges::total(state.owes());
         state.give_back_share();
-        // Nobody's now: the winner takes it.
+        // Unowned now: the winner takes it.
         state.surrender(owed.saturating_sub(kept));
         Some(front)
     }
 
-    /// Whether nobody fetches what the reader waits for.
+    /// Whether no path fetches the bytes that the reader waits for.
     fn is_front_lost(&self) -> bool {
         self.config.in_order && self.paths.at_front().is_none()
     }
 }
 
-/// Bytes that are late are asked of a second path, too (decision 0037).
+/// Late bytes are also requested from a second path (decision 0037).
 impl Selection {
-    /// The most bytes that may come twice.
+    /// The most bytes that may arrive twice.
     pub fn most_duplicates(&self) -> u64 {
         BOUND.max(self.whole / BOUND_PART)
     }
 
-    /// When something this path owes is late enough to ask another for it.
+    /// When something that this path owes is late enough to ask another path for it.
     fn hedge_due(&self, path: PathId, now: Time) -> Option<Time> {
         let allowed = self.config.ending == Ending::Clear && !self.single && self.hedge.is_none();
         let completing = matches!(self.phase, Phase::Completing(Some(_)));
@@ -898,7 +893,7 @@ impl Selection {
         let owed = state.owed.as_ref()?;
         let heard = owed.heard?;
         self.paths.helper(path, now)?;
-        // Unknown before the first byte: then the silence of 1 s decides.
+        // Unknown before the first byte; then the silence of 1 s decides.
         let rtt = state.rtt().unwrap_or_default();
         let anywhere = heard + SILENCE.max(SILENCE_RTTS * rtt);
         let Some((since, expected)) = owed.tail else { return Some(anywhere) };
@@ -910,20 +905,20 @@ impl Selection {
         self.paths.ids().into_iter().filter_map(|p| self.hedge_due(p, now)).min()
     }
 
-    /// Asks a second path for what is late.
+    /// Asks a second path for late bytes.
     fn hedge_if_late(&mut self, now: Time) {
         let late = |p: &PathId| self.hedge_due(*p, now).is_some_and(|t| t <= now);
         let Some(owner) = self.paths.ids().into_iter().find(late) else { return };
-        let Some(by) = self.paths.helper(owner, now) else { return };
+        let Some(helper) = self.paths.helper(owner, now) else { return };
         let owes: Vec<_> = self.paths[owner].owes().cloned().collect();
         let room = self.most_duplicates().saturating_sub(self.hedged);
         let wanted = ranges::head(&owes, room);
         self.hedged += ranges::total(&wanted);
-        self.hedge = Some(Hedge { owner, by, since: now });
-        self.ask(by, wanted, true);
+        self.hedge = Some(Hedge { owner, helper, since: now });
+        self.ask(helper, wanted, true);
     }
 
-    /// Notes when a path enters the tail.
+    /// Records when a path enters the tail.
     fn mark_tail(&mut self, path: PathId, now: Time) {
         if !matches!(self.phase, Phase::Completing(_)) {
             return;
@@ -938,12 +933,12 @@ impl Selection {
         }
     }
 
-    /// After bytes came: whoever owes none that are missing any more is stopped, and an owner
-    /// that was silent all the while has stalled.
+    /// After bytes arrived: stops a path that no longer owes any missing byte. An owner that was silent all the while
+    /// has stalled.
     fn settle_hedge(&mut self, now: Time) {
-        let Some(Hedge { owner, by, since }) = self.hedge else { return };
+        let Some(Hedge { owner, helper, since }) = self.hedge else { return };
         let mut over = false;
-        for path in [owner, by] {
+        for path in [owner, helper] {
             let wanted = !self.paths.owes_nothing_new(path);
             let state = &mut self.paths[path];
             if !state.is_idle() && !wanted {
@@ -965,12 +960,12 @@ impl Selection {
     }
 }
 
-/// Two paths owe the same bytes: `by` was asked for the first of what `owner` owes.
-/// Both bring them in the same order, so what came by either is a prefix.
+/// Two paths owe the same bytes: `helper` was asked for the first bytes that `owner` owes. Both deliver them in the
+/// same order, so the bytes that arrived over either are a prefix.
 #[derive(Clone, Copy)]
 struct Hedge {
     owner: PathId,
-    by: PathId,
+    helper: PathId,
     since: Time,
 }
 
@@ -982,7 +977,7 @@ mod in_order_tests {
 
     const MB: u64 = 1_000_000;
 
-    /// What each path was asked for once the choice was made.
+    /// What was requested after the choice, as (path, first byte).
     fn asked(in_order: bool) -> Vec<(PathId, u64)> {
         let config = Config { in_order, ..Config::default() };
         let scripts = [Script::steady(5.0), Script::steady(50.0)];
@@ -998,13 +993,13 @@ mod in_order_tests {
     }
 
     #[test]
-    fn the_winner_begins_behind_what_the_direct_path_still_brings() {
+    fn the_winner_begins_behind_the_bytes_that_direct_still_brings() {
         let first = asked(true)[0];
         assert!(first.0 == PathId(1) && first.1 < 6 * MB, "{first:?}");
     }
 
     #[test]
-    fn without_a_reader_the_winners_own_request_goes_on() {
+    fn without_a_reader_the_winners_own_request_continues() {
         let later = asked(false);
         assert_eq!(later.len(), 1, "it asks for the remainders when its share is done");
     }

@@ -1,4 +1,4 @@
-//! What a selection knows of one path.
+//! The state of one path in a selection.
 
 use super::{Prior, gauge::Gauge, ranges, recent::Recent, timeline::Timeline};
 use std::{collections::VecDeque, ops::Range, time::Duration};
@@ -7,10 +7,9 @@ use thalweg_units::Time;
 /// How a path failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// It cannot deliver this object: no connection, another object, a refusal.
-    /// Never used again.
+    /// It cannot deliver this object: no connection, another object, a refusal. It is never used again.
     Refused,
-    /// The connection broke or ended early; may be used again if no unblemished path is left.
+    /// The connection broke or ended early. The path may be used again if no path without failures is left.
     Broken,
     /// It owed bytes and delivered none for [`super::Config::stall`]; as `Broken`.
     Stalled,
@@ -33,18 +32,18 @@ enum Health {
 /// What a path was asked for and still owes.
 pub(super) struct Owed {
     ranges: VecDeque<Range<u64>>,
-    /// What was asked for behind that and then given to another path: the caller stops there.
+    /// Ranges that were requested behind those and then given to another path: the caller stops there.
     beyond: Vec<Range<u64>>,
     /// The last sign of life: request sent or bytes received. `None` until sent.
     pub(super) heard: Option<Time>,
-    /// Came, was counted for the rate, and is not believed yet.
+    /// Bytes that arrived and were counted for the rate, but are not trusted yet.
     early: u64,
-    /// When the rest became the last of the object, and how long it should take.
+    /// When the path entered the tail of the object, and how long the tail should take.
     pub(super) tail: Option<(Time, Duration)>,
 }
 
 impl Owed {
-    /// Takes the first `n` bytes off; returns those that there were.
+    /// Takes off the first `n` bytes. Returns their ranges.
     fn take(&mut self, mut n: u64) -> Vec<Range<u64>> {
         let mut taken = Vec::new();
         while let (Some(front), true) = (self.ranges.front_mut(), n > 0) {
@@ -68,7 +67,7 @@ pub(super) struct PathState {
     good: u64,
     /// How often it delivered bytes and then stalled.
     pauses: u32,
-    /// Not asked for yet.
+    /// Own bytes that have not been requested yet.
     share: Vec<Range<u64>>,
     pub(super) owed: Option<Owed>,
     pub(super) gauge: Gauge,
@@ -77,12 +76,13 @@ pub(super) struct PathState {
     /// The rate (bytes per second) of its last sample, and when that ended.
     pub(super) judged: Option<(f64, Time)>,
     pub(super) prior: Option<Prior>,
-    /// The link of this host's own that it leaves by, if that is all it takes from anybody.
+    /// The link of this host's own by which it leaves, if it takes capacity from nothing else.
     pub(super) own_link: Option<u32>,
-    /// Takes part in the current sampling.
+    /// Whether it takes part in the current sampling.
     pub(super) sampled: bool,
+    /// Whether its sample is complete.
     pub(super) share_done: bool,
-    /// The server wants no request before.
+    /// The server wants no request before this time.
     busy: Option<Time>,
 }
 
@@ -92,7 +92,7 @@ impl PathState {
         Self { sampled: !share.is_empty(), share, timeline, ..Self::default() }
     }
 
-    /// True if the path was awaited.
+    /// Marks the path as connected. Returns whether it was awaited.
     pub(super) fn join(&mut self) -> bool {
         let awaited = self.health == Health::Waiting;
         if awaited {
@@ -109,17 +109,17 @@ impl PathState {
         self.health == Health::Dead
     }
 
-    /// Connected, not given up, and not to be left alone.
+    /// Whether it is connected, not given up, and may be asked now.
     pub(super) fn is_usable(&self, now: Time) -> bool {
         self.health == Health::Alive && self.busy.is_none_or(|until| until <= now)
     }
 
-    /// When it may be asked again, if it is usable but for that.
+    /// When it may be asked again, if it is usable except for that.
     pub(super) fn free_at(&self) -> Option<Time> {
         self.busy.filter(|_| self.health == Health::Alive)
     }
 
-    /// Still takes part in sampling.
+    /// Whether it still takes part in sampling.
     pub(super) fn is_hopeful(&self) -> bool {
         self.sampled && self.health != Health::Dead && self.strikes == 0
     }
@@ -136,18 +136,18 @@ impl PathState {
         self.owed.is_none()
     }
 
-    /// In bytes per second: its sample's, or what earlier transfers tell; 0 if nothing is known.
+    /// Bytes per second: the rate of its sample, or of earlier transfers; 0 if nothing is known.
     pub(super) fn speed(&self) -> f64 {
         let prior = || self.prior.map(|p| p.rate.as_bps() as f64 / 8.0);
         self.judged.map(|(rate, _)| rate).or_else(prior).unwrap_or(0.0)
     }
 
-    /// The round trip; where no byte came yet, half a set-up (TCP, then the request).
+    /// The round trip; before the first byte, half of a usual set-up (TCP, then the request).
     pub(super) fn rtt(&self) -> Option<Duration> {
         self.gauge.rtt().or_else(|| self.prior.map(|p| p.setup / 2))
     }
 
-    /// Gives it something to fetch in sampling.
+    /// Gives it a share to fetch in sampling.
     pub(super) fn assign(&mut self, share: Vec<Range<u64>>) {
         (self.share, self.sampled, self.share_done) = (share, true, false);
     }
@@ -168,8 +168,8 @@ impl PathState {
         }
     }
 
-    /// Takes in up to `n` bytes; returns those that were owed, and whether the caller
-    /// must be told to stop behind them.
+    /// Takes in up to `n` bytes. Returns the ranges that were owed, and whether the caller must be told to stop behind
+    /// them.
     pub(super) fn receive(&mut self, n: u64, forgive: u64, now: Time) -> (Vec<Range<u64>>, bool) {
         let Some(owed) = &mut self.owed else { return Default::default() };
         let taken = owed.take(n);
@@ -192,7 +192,7 @@ impl PathState {
         (taken, beyond)
     }
 
-    /// Counts up to `n` bytes of what is owed, for the rate alone.
+    /// Counts up to `n` of the owed bytes, only for the rate.
     pub(super) fn come(&mut self, n: u64, now: Time) {
         let Some(owed) = &mut self.owed else { return };
         let total = ranges::total(&owed.ranges);
@@ -219,36 +219,36 @@ impl PathState {
         self.give_back();
     }
 
-    /// Leaves the path alone until then.
+    /// Leaves the path alone until `until`.
     pub(super) fn spare(&mut self, until: Time) {
         self.busy = Some(until);
         self.give_back();
     }
 
-    /// Gives back all it has not delivered.
+    /// Gives back all that it has not delivered.
     pub(super) fn give_back(&mut self) {
         self.owed = None;
         self.share.clear();
         self.gauge.rest();
     }
 
-    /// Gives back what it has not asked for yet.
+    /// Gives back what it has not requested yet.
     pub(super) fn give_back_share(&mut self) {
         self.share.clear();
     }
 
-    /// All that is its own, asked for or not.
+    /// All ranges of its own, requested or not.
     pub(super) fn holds(&self) -> impl Iterator<Item = &Range<u64>> {
         self.owed.iter().flat_map(|o| &o.ranges).chain(&self.share)
     }
 
-    /// What was asked for and did not come.
+    /// The ranges that were requested and have not arrived.
     pub(super) fn owes(&self) -> impl Iterator<Item = &Range<u64>> {
         self.owed.iter().flat_map(|o| &o.ranges)
     }
 
-    /// Gives up its last `n` bytes, those that were not asked for first. Something of what
-    /// was asked for always stays, so that the path goes on.
+    /// Gives up its last `n` bytes, unrequested ones first. At least one requested byte stays, so that the path goes
+    /// on.
     pub(super) fn surrender(&mut self, n: u64) -> Vec<Range<u64>> {
         let mut given = ranges::cut_tail(&mut self.share, n);
         let more = n - ranges::total(&given);
@@ -264,8 +264,7 @@ impl PathState {
         given
     }
 
-    /// Takes back what it had surrendered and is `free` again, as far as the request
-    /// that is under way goes on without a gap.
+    /// Takes back what it had surrendered and is `free` again, as far as the request under way continues without a gap.
     pub(super) fn extend(&mut self, free: &[Range<u64>]) {
         let Some(owed) = &mut self.owed else { return };
         while let Some(next) = owed.beyond.first().cloned() {
@@ -273,7 +272,7 @@ impl PathState {
             if part.start != next.start {
                 return;
             }
-            // One range, as it was asked for: who helps with it asks for the fewest.
+            // Kept as one range, as it was requested: so a helper requests the fewest ranges.
             match owed.ranges.back_mut() {
                 Some(last) if last.end == part.start => last.end = part.end,
                 _ => owed.ranges.push_back(part.clone()),

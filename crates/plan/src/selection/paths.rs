@@ -1,4 +1,4 @@
-//! The paths of a selection, and which of them owes what of the bytes that are missing.
+//! The paths of a selection, and which path owes which of the missing bytes.
 
 use super::{Prior, path::PathState, ranges};
 use std::{
@@ -9,23 +9,22 @@ use std::{
 };
 use thalweg_units::{PathId, Rate, Time};
 
-/// Nothing smaller is taken over from another path.
+/// The smallest piece that is taken over from another path.
 const PIECE: u64 = 1 << 16;
 
-/// A detour is expected to be clearly faster if it needs less than this part of the
-/// direct path's time ...
+/// A detour is expected to be clearly faster if it needs less than this part of the direct path's time ...
 const CLEARLY: f64 = 0.8;
 /// ... and saves this much.
 const SAVES_SECS: f64 = 0.05;
-/// What is assumed of a path of which nothing is known, to compare it with others when the
-/// expected one is not there: a round trip of 100 ms and 10 Mbit/s.
+/// Assumed for a path of which nothing is known, to compare it with others when the expected one is not usable: a round
+/// trip of 100 ms and 10 Mbit/s.
 const GUESS: Prior = Prior { rate: Rate::from_bps(10_000_000), setup: Duration::from_millis(200) };
 
-/// All paths of one object, by [`PathId`]; and the bytes that did not come over any of them yet.
+/// All paths of one object, by [`PathId`], and the bytes that none of them has delivered yet.
 pub(super) struct Paths {
     states: Vec<PathState>,
     missing: Vec<Range<u64>>,
-    /// How many bytes are missing.
+    /// The number of missing bytes.
     left: u64,
 }
 
@@ -66,13 +65,13 @@ impl Paths {
         (0..self.states.len() as u32).map(PathId).collect()
     }
 
-    /// Bytes per second, as the path was judged last; 0 if it is not known.
+    /// The rate by which the path was last judged, bytes per second; 0 if unknown.
     pub(super) fn speed(&self, path: PathId) -> f64 {
         self.get(path).map_or(0.0, PathState::speed)
     }
 
-    /// Takes `n` further bytes of a path: how many are new, and whether the path goes on
-    /// beyond what it owes. `None`: there is no such path.
+    /// Takes `n` further bytes of a path. Returns how many are new, and whether the path's request goes on beyond what
+    /// it owes; `None` if there is no such path.
     pub(super) fn receive(
         &mut self,
         path: PathId,
@@ -95,12 +94,12 @@ impl Paths {
         free
     }
 
-    /// Whether nothing that the path owes is missing any more.
+    /// Whether no byte that the path owes is missing any more.
     pub(super) fn owes_nothing_new(&self, path: PathId) -> bool {
         ranges::common(&self.missing, self[path].owes()).is_empty()
     }
 
-    /// Who owes the first byte that is missing.
+    /// The path that owes the first missing byte.
     pub(super) fn at_front(&self) -> Option<PathId> {
         let front = self.missing.first()?.start;
         let owes = |p: &PathId| {
@@ -110,14 +109,14 @@ impl Paths {
         self.ids().into_iter().find(owes)
     }
 
-    /// Whether it has a link of this host's own that none of these has.
+    /// Whether it has a link of this host's own that none of the others has.
     pub(super) fn is_apart(&self, path: PathId, from: &[PathId]) -> bool {
         let link = |p: PathId| self[p].own_link;
         let others = from.iter().filter(|p| **p != path);
         link(path).is_some() && others.map(|p| link(*p)).all(|l| l.is_some() && l != link(path))
     }
 
-    /// The best idle path but for `owner`, to help it out.
+    /// The best idle path other than `owner`, to help it out.
     pub(super) fn helper(&self, owner: PathId, now: Time) -> Option<PathId> {
         let fit = |p: &PathState| p.is_usable(now) && p.is_idle();
         let helpers = self.ids().into_iter();
@@ -129,8 +128,8 @@ impl Paths {
         })
     }
 
-    /// The path that should finish first, of those that are not dead: direct, unless a
-    /// detour's past is clearly better than direct's own; without a past of direct, direct.
+    /// The path that should finish first, of those that are not dead: direct, unless a detour's history is clearly
+    /// better than direct's. Without a history of direct, direct.
     pub(super) fn expected(&self) -> Option<PathId> {
         let alive = |p: &PathId| !self[*p].is_dead();
         let time = |p: PathId| self.predicted(p);
@@ -149,21 +148,21 @@ impl Paths {
         self[path].prior.unwrap_or(GUESS).predicts(self.left)
     }
 
-    /// What a path moves in two round trips: less is not worth a request.
+    /// What a path moves in two round trips, at least [`PIECE`]: less is not worth a request.
     pub(super) fn least_piece(&self, path: PathId, rate: f64) -> u64 {
         let rtt = self[path].rtt().unwrap_or_default();
         PIECE.max((rate * 2.0 * rtt.as_secs_f64()) as u64)
     }
 
-    /// The late part of what will take another path longest: so much that both end together by
-    /// their rates, as they were judged (`judged_rate`) or as they are now. At least what the
-    /// path moves in two round trips.
+    /// Takes over the late part of the bytes that will take another path longest: so much that both end together, by
+    /// their rates of the last moments (`judged_rate`) or in the running sample. In sampling, it is at least what the
+    /// thief moves in two round trips.
     ///
-    /// Not half of it: from a path a hundred times slower half is too little to be worth a
-    /// request, and the fast one would end sampling while its rivals still grow.
+    /// The part is not half: from a path a hundred times slower, half is too little to be worth a request, and the fast
+    /// one would end sampling while its rivals still grow.
     ///
-    /// A lane asks a round trip before it is brought anything, in which the other goes on: so much less is
-    /// taken, and then whatever is worth a request.
+    /// A lane waits a round trip for its first byte, in which the other path continues: that much less is taken, and
+    /// then anything of at least [`PIECE`].
     pub(super) fn steal(
         &mut self,
         thief: PathId,
@@ -218,9 +217,8 @@ impl<'a> IntoIterator for &'a mut Paths {
     }
 }
 
-/// `count` shares of `missing`, equal to within one byte, in order; the paper's
-/// N/(s+1) each when nothing is there yet. So the direct path's share is the first
-/// part, which its first request began. O(ranges · count).
+/// Splits `missing` into `count` shares, equal to within one byte, in order; the paper's N/(s+1) each when nothing has
+/// arrived yet. So the direct path's share is the first part, which its first request began. O(ranges · count).
 pub(super) fn split(missing: &[Range<u64>], count: u32) -> Vec<Vec<Range<u64>>> {
     let mut rest: Vec<_> = missing.iter().filter(|r| r.start < r.end).cloned().collect();
     let all = ranges::total(&rest);

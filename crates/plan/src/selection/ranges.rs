@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// How many bytes these are.
+/// The number of bytes in the ranges.
 pub(super) fn total<'a>(ranges: impl IntoIterator<Item = &'a Range<u64>>) -> u64 {
     ranges.into_iter().map(|r| r.end.saturating_sub(r.start)).sum()
 }
@@ -20,7 +20,7 @@ pub(super) fn merge(ranges: &mut Vec<Range<u64>>) {
     });
 }
 
-/// Takes `gone` out of the set; returns how many bytes of it were there. O(ranges).
+/// Removes `gone` from the set. Returns how many of its bytes were there. O(ranges).
 pub(super) fn remove(set: &mut Vec<Range<u64>>, gone: &Range<u64>) -> u64 {
     let from = set.partition_point(|r| r.end <= gone.start);
     let to = from + set[from..].partition_point(|r| r.start < gone.end);
@@ -34,7 +34,7 @@ pub(super) fn remove(set: &mut Vec<Range<u64>>, gone: &Range<u64>) -> u64 {
     removed
 }
 
-/// What is in both.
+/// The bytes that are in both.
 pub(super) fn common<'a>(
     set: &[Range<u64>],
     other: impl IntoIterator<Item = &'a Range<u64>>,
@@ -63,7 +63,7 @@ pub(super) fn head(ranges: &[Range<u64>], mut n: u64) -> Vec<Range<u64>> {
     taken
 }
 
-/// Cuts the last `n` bytes off; returns them.
+/// Cuts off the last `n` bytes and returns them.
 pub(super) fn cut_tail(ranges: &mut Vec<Range<u64>>, n: u64) -> Vec<Range<u64>> {
     let kept = head(ranges, total(ranges.iter()).saturating_sub(n));
     let mut tail = std::mem::replace(ranges, kept);
@@ -102,7 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_are_sets_of_bytes(
+        fn operations_agree_with_sets_of_bytes(
             parts in proptest::collection::vec((0u64..60, 1u64..9), 0..8),
             gone in (0u64..60, 0u64..20),
         ) {

@@ -16,7 +16,7 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    /// Begins at the next byte, over a window of max(1 s, 8 RTT).
+    /// Starts at the next byte, with a window of max(1 s, 8 RTT).
     pub(super) fn new(rtt: Duration) -> Self {
         Self { slot: window(rtt) / SLOTS as u32, ..Self::default() }
     }
@@ -26,7 +26,7 @@ impl Recent {
             return;
         }
         let mut open = *self.open.get_or_insert(now);
-        // A long silence empties all slots; more turns would change nothing.
+        // A long silence empties all slots; further iterations would change nothing.
         for _ in 0..=SLOTS {
             if now.since(open) < self.slot {
                 break;
@@ -45,7 +45,7 @@ impl Recent {
         self.open.iter_mut().for_each(|t| *t += d);
     }
 
-    /// `None` until a whole window is over.
+    /// The rate; `None` until a whole window is over.
     pub(super) fn rate(&self) -> Option<f64> {
         let full = self.slots.len() == SLOTS;
         let secs = self.slot.as_secs_f64() * SLOTS as f64;
@@ -57,7 +57,7 @@ impl Recent {
     }
 }
 
-/// max(1 s, 8 RTT): what is shorter may be one loss and its recovery.
+/// max(1 s, 8 RTT): a shorter change may be one loss and its recovery.
 pub(super) fn window(rtt: Duration) -> Duration {
     Duration::from_secs(1).max(8 * rtt)
 }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_forgets_what_is_older() {
+    fn a_window_forgets_older_bytes() {
         let mut recent = Recent::new(Duration::from_millis(10));
         let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
         (0..=10).for_each(|i| recent.add(1000, at(i * 100)));

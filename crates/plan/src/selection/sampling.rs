@@ -1,4 +1,4 @@
-//! When sampling is over (decision 0034).
+//! Decides when sampling is over (decision 0034).
 
 use super::{Config, Ending, Reason, gauge, path::PathState, paths::Paths};
 use std::time::Duration;
@@ -6,21 +6,21 @@ use thalweg_units::Time;
 
 /// How often the bounds are compared: half of the shortest bin.
 const LOOK: Duration = Duration::from_millis(10);
-/// Slow start counts as over on a path after so many bins without growth: the mean of
-/// fewer is too uncertain to rank paths that are not clearly apart.
+/// Slow start counts as over on a path after this many bins without growth: the mean of fewer is too uncertain to rank
+/// paths that are not clearly apart.
 const SETTLED: usize = 6;
-/// A first window of ten segments, the least that slow start begins with (RFC 6928).
+/// A first window of ten segments, the least with which slow start begins (RFC 6928).
 const FIRST_WINDOW: f64 = 14_600.0;
-/// The least number of round trips from dialling to the first byte by a relay:
-/// TCP, SOCKS greeting and connect, TCP beyond, request. So a path that is not there
-/// after t has an RTT of t/6 at least, or it is late for other reasons.
+/// The least number of round trips from dialling to the first byte by a relay: TCP, SOCKS greeting and connect, TCP
+/// beyond, request. So a path that has not connected after t has an RTT of at least t/6, or it is late for other
+/// reasons.
 const SETUP_RTTS: u32 = 6;
 
 /// The clock of one sampling.
 pub(super) struct Sampling {
-    /// It began.
+    /// When it began.
     pub(super) since: Time,
-    /// The bounds were compared last.
+    /// When the bounds were last compared.
     pub(super) looked: Time,
 }
 
@@ -34,12 +34,12 @@ impl Sampling {
         self.looked += d;
     }
 
-    /// Why it is over, if it is.
+    /// The reason for which it is over, if it is.
     pub(super) fn over(&mut self, paths: &mut Paths, config: &Config, now: Time) -> Option<Reason> {
         let hopeful = || paths.iter().filter(|p| p.is_hopeful());
         let ready = match config.ending {
             Ending::Paper => hopeful().all(|p| p.share_done),
-            // Nothing worth taking over was left for it.
+            // Nothing worth taking over was left for that path.
             Ending::Clear => hopeful().any(|p| p.share_done),
         };
         if ready || hopeful().count() <= 1 {
@@ -56,7 +56,7 @@ impl Sampling {
         self.verdict(paths, now)
     }
 
-    /// Whether the bounds tell who wins, or waiting would tell no more.
+    /// Whether the bounds show a winner, or waiting would show no more.
     fn verdict(&self, paths: &Paths, now: Time) -> Option<Reason> {
         let hopeful = || paths.iter().filter(|p| p.is_hopeful());
         let bounded = hopeful().filter_map(|p| Some((p, p.gauge.bounds()?)));

@@ -1,14 +1,14 @@
-//! What a path brought when, in the first sampling.
+//! The bytes that a path delivered over time, in the first sampling.
 
 use std::time::Duration;
 use thalweg_units::Time;
 
-/// Bursts of deliveries and the holes of lost packets fill each other in four of these.
+/// The length of a slot: over four of them, bursts of deliveries and gaps of lost packets even out.
 pub(super) const SLOT: Duration = Duration::from_millis(50);
-/// 6.4 s: more than the window of a sampling.
+/// The most slots, 6.4 s: more than the window of a sampling.
 const MOST: usize = 128;
 
-/// Bytes in slots from a moment that is the same for all paths.
+/// Bytes by slot, from a start that is the same for all paths.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timeline {
     since: Time,
@@ -28,7 +28,7 @@ impl Timeline {
         }
     }
 
-    /// The slot that `now` lies in; those before are over.
+    /// The slot that contains `now`; earlier ones are over.
     pub(super) fn slot(&self, now: Time) -> usize {
         (now.since(self.since).as_nanos() / SLOT.as_nanos()) as usize
     }
@@ -44,7 +44,7 @@ impl Timeline {
         sum as f64 / (SLOT.as_secs_f64() * count.max(1) as f64)
     }
 
-    /// The best rate in `count` slots in turn.
+    /// The highest rate over `count` consecutive slots.
     pub(super) fn peak(&self, count: usize) -> f64 {
         let starts = 0..=self.slots.len().saturating_sub(count);
         starts.map(|from| self.rate(from, count)).fold(0.0, f64::max)

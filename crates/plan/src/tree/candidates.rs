@@ -1,4 +1,4 @@
-//! The parents that a receiver can turn to, in the order to try them, for graphs of any size.
+//! The parents that a receiver can turn to, in the order in which to try them, for graphs of any size.
 
 use super::{Overlay, Planned, Share};
 use thalweg_units::Rate;
@@ -29,7 +29,7 @@ fn candidates_of(
     let mut others: Vec<(f64, usize)> = overlay.ins(node).filter(other).map(gives).collect();
     others.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     let more = count.saturating_sub(1);
-    // The source is there as long as the cast is.
+    // The source exists as long as the cast does.
     if let Some(at) = others.iter().position(|other| other.1 == overlay.source)
         && more > 0
         && at >= more
@@ -43,7 +43,7 @@ fn candidates_of(
     std::iter::once(first).chain(others.into_iter().map(share)).take(count).collect()
 }
 
-/// What each node could give one more child, bit/s.
+/// The rate that each node could give one more child, bit/s.
 fn spare(overlay: &Overlay<'_>, planned: &Planned) -> Vec<f64> {
     let layout = planned.tree.layout();
     let bps = |node: usize| planned.rates[node].as_bps() as f64;
@@ -66,7 +66,7 @@ mod tests {
     };
 
     #[test]
-    fn the_tree_s_parent_comes_first_and_nobody_from_below() {
+    fn the_tree_s_parent_comes_first_and_descendants_are_left_out() {
         let mbps = |x: f64| Some(Rate::from_mbps(x));
         let graph = Graph::from_matrix(&vec![vec![mbps(50.0); 5]; 5]);
         let mut hosts = [Host::RECEIVER.with_access(mbps(60.0), None); 5];
@@ -84,7 +84,7 @@ mod tests {
         };
         assert_eq!(of(9)[0], []);
         assert_eq!(of(9)[1], [(0, 30.0), (3, 30.0)], "2 and 4 are below it");
-        // The source and 1 would halve what they have for those that they serve: 20 and 30.
+        // One more child would get an equal share of the egress: 20 from the source, 30 from 1.
         assert_eq!(of(9)[4], [(2, 30.0), (1, 30.0), (3, 30.0), (0, 20.0)]);
         assert_eq!(of(2)[4], [(2, 30.0), (0, 20.0)], "the source is always among them");
         assert_eq!(of(1)[4], [(2, 30.0)]);

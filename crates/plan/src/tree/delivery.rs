@@ -1,9 +1,10 @@
-//! When each receiver will be done: a delivery down a tree, from one event to the next.
+//! When each receiver will be done: simulates a delivery down a tree, event by event.
 //!
-//! Between events rates are constant. A node gets what its leg and its share of the parent's egress give, as long
-//! as the parent has what it lacks: a store that is ahead of it, and everybody who is done (ROMA §IV: "encoding
-//! symbols of its own from the full content"); of others what comes to them meanwhile. Who is done takes no share
-//! any more, so that its siblings get more. Events are: somebody joins, is done, or has caught up with its parent.
+//! Between events rates are constant. A node gets what its leg and its share of the parent's egress give, as long as
+//! the parent has data that it lacks: a store that is ahead of it, or any node that is done (ROMA §IV: "encoding
+//! symbols of its own from the full content"). Other parents only pass on what they receive meanwhile. A node that is
+//! done takes no share any more, so its siblings get more. Events are: a node joins, is done, or has caught up with its
+//! parent.
 //!
 //! Simplified: a parent that is behind its child (after a switch) passes on all that it gets; what it has already
 //! counts as known to the child. Delays of legs are left out: children in step are done together.
@@ -16,42 +17,45 @@ use super::{
 use std::time::Duration;
 use thalweg_units::{ByteSize, Rate};
 
-/// How far a node is.
+/// A node's progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// What it has.
+    /// The amount that it has.
     pub has: ByteSize,
-    /// In how much time it joins; zero: it is there. [`Duration::MAX`]: never.
+    /// The time until it joins; zero: it is there. [`Duration::MAX`]: never.
     pub joins: Duration,
 }
 
-/// A delivery under way. Times are since its begin.
+/// A delivery under way. Times are since its start.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// bit.
+    /// Bits.
     length: f64,
-    /// s.
+    /// Seconds.
     now: f64,
     nodes: Vec<Node>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    /// bit.
+    /// Bits.
     has: f64,
+    /// Seconds.
     joins: f64,
-    /// When it had everything; meanwhile never.
+    /// When it had everything, s; `None` until then.
     done: Option<f64>,
-    /// bit it got, and sent, since the begin.
+    /// Bits received since the start.
     got: f64,
+    /// Bits sent since the start.
     sent: f64,
 }
 
-/// Bits that are no difference: rounding of rates times times.
+/// Differences in bits that are only the rounding of rates times times.
 const SLACK: f64 = 1.0;
 
 impl Delivery {
-    /// An object of this length, and how far each node is; of nodes without entry nothing, and they are there.
+    /// Creates a delivery of an object of this length with each node's progress. Nodes without an entry have nothing,
+    /// and are there.
     pub fn new(length: ByteSize, nodes: usize, progress: &[Progress]) -> Self {
         let length = length.as_bits() as f64;
         let node = |at: usize| {
@@ -64,7 +68,7 @@ impl Delivery {
         Self { length, now: 0.0, nodes: (0..nodes).map(node).collect() }
     }
 
-    /// How long it has gone on.
+    /// The time since the start.
     pub fn now(&self) -> Duration {
         Duration::try_from_secs_f64(self.now).unwrap_or(Duration::MAX)
     }
@@ -75,24 +79,24 @@ impl Delivery {
         Some(Duration::try_from_secs_f64(done).unwrap_or(Duration::MAX))
     }
 
-    /// What the node has of the object.
+    /// The amount of the object that the node has.
     pub fn has(&self, node: usize) -> ByteSize {
         bytes(self.nodes.get(node).map_or(0.0, |node| node.has))
     }
 
-    /// What the node has got and sent since the begin.
+    /// The amounts that the node has received and sent since the start.
     pub fn moved(&self, node: usize) -> (ByteSize, ByteSize) {
         self.nodes.get(node).map_or_else(Default::default, |n| (bytes(n.got), bytes(n.sent)))
     }
 
-    /// What each node gets at this moment, by node.
+    /// The present rate of each node, by node.
     pub fn rates(&self, overlay: &Overlay<'_>, tree: &Tree, model: &ChainLoss) -> Vec<Rate> {
         let flows = self.flows(overlay, &tree.layout(), model);
         flows.into_iter().map(|flow| Rate::from_bps(flow.rate.round() as u64)).collect()
     }
 
-    /// Goes on until nothing more happens or `until`. Events that are no farther apart than `grain` count as one,
-    /// which makes them wrong by that at the most for each hop; zero is exact. O(n log n) for each event.
+    /// Continues until nothing more happens or `until`. Events that are no farther apart than `grain` count as one,
+    /// which makes them wrong by at most that for each hop; zero is exact. O(n log n) for each event.
     pub fn run(
         &mut self,
         overlay: &Overlay<'_>,
@@ -106,14 +110,14 @@ impl Delivery {
         while self.now < until && self.step(overlay, tree, &layout, model, until, grain) {}
     }
 
-    /// s, about: the whole object at the rate of the slowest receiver that gets anything now.
+    /// The approximate time of the whole object, s, at the rate of the slowest receiver that gets anything now.
     fn whole(&self, overlay: &Overlay<'_>, tree: &Tree, model: &ChainLoss) -> f64 {
         let flows = self.flows(overlay, &tree.layout(), model);
         let rates = overlay.receivers().map(|node| flows[node].rate).filter(|rate| *rate > 0.0);
         self.length / rates.fold(f64::INFINITY, f64::min)
     }
 
-    /// To the next event; `false` if there is none.
+    /// Advances to the next event; `false` if there is none.
     fn step(
         &mut self,
         overlay: &Overlay<'_>,
@@ -133,7 +137,7 @@ impl Delivery {
         true
     }
 
-    /// What each node gets now.
+    /// The present flow to each node.
     fn flows(&self, overlay: &Overlay<'_>, layout: &Layout, model: &ChainLoss) -> Vec<Flow> {
         let wants = self.wants(overlay, layout);
         overlay.flows_of(layout, model, |parent, child| {
@@ -153,7 +157,7 @@ impl Delivery {
         self.nodes[node].joins <= self.now
     }
 
-    /// Who is there and lacks something, or has somebody below who does.
+    /// The nodes that are there and lack something, or have a descendant that does.
     fn wants(&self, overlay: &Overlay<'_>, layout: &Layout) -> Vec<bool> {
         let mut wants = vec![false; self.nodes.len()];
         for node in layout.order().iter().rev().copied() {
@@ -163,7 +167,7 @@ impl Delivery {
         wants
     }
 
-    /// s until something changes; infinite if nothing will.
+    /// Seconds until something changes; infinite if nothing will.
     fn next(&self, overlay: &Overlay<'_>, tree: &Tree, flows: &[Flow]) -> f64 {
         let mut next = f64::INFINITY;
         for (at, node) in self.nodes.iter().enumerate() {
@@ -198,11 +202,11 @@ impl Delivery {
                 sent[parent] += got;
             }
             if node.done.is_none() && rate > 0.0 && self.length - node.has <= SLACK {
-                // It may have been before the end of the grain.
+                // It may have been done before the end of the grain.
                 node.done = Some((to - took + (self.length - node.has + got) / rate).min(to));
                 node.has = self.length;
             }
-            // A ring has nothing to fall back on, nor do its holes fill: what it has does not matter.
+            // A ring has no older data to fall back on, and its gaps do not fill: what it has does not matter.
             let ring = overlay.host(at).keeps != Keeps::Store && at != overlay.source;
             if ring && !overlay.receives(at) {
                 (node.has, node.done) = (0.0, None);
@@ -232,7 +236,7 @@ pub(super) fn forecast(
     (0..overlay.nodes()).map(|node| delivery.done(node)).collect()
 }
 
-/// Up to so many nodes forecasts are exact: some events for each, and a rate for each node at each event.
+/// Up to this many nodes, forecasts are exact: there are some events per node, and a rate for each node at each event.
 const EXACT: usize = 300;
 
 fn bytes(bits: f64) -> ByteSize {
@@ -285,13 +289,13 @@ mod tests {
         };
         // From 4 s it gets 30 Mbit/s and is level at 6 s; then with its parent until 10 s.
         assert_eq!(times(Keeps::Store), [Some(0), Some(10_000), Some(10_000)]);
-        // Of a ring 60 Mbit until 10 s; then its parent has everything: 40 more at 30 Mbit/s.
+        // From a ring, 60 Mbit until 10 s; then its parent has everything: 40 more at 30 Mbit/s.
         let ring = Keeps::Ring(ByteSize::from_bytes(1 << 20));
         assert_eq!(times(ring), [Some(0), Some(10_000), Some(11_333)]);
     }
 
     #[test]
-    fn who_is_done_leaves_its_share_to_the_others() {
+    fn a_node_that_is_done_leaves_its_share_to_the_others() {
         let graph = Graph::from_matrix(&[vec![None, mbps(50.0), mbps(50.0)], vec![], vec![]]);
         let mut hosts = [Host::RECEIVER; 3];
         hosts[0] = hosts[0].with_access(mbps(50.0), None);
@@ -299,12 +303,12 @@ mod tests {
         let tree = Tree::from_parents(0, vec![None, Some(0), Some(0)]);
         let half = Progress { has: ByteSize::from_bytes(6_250_000), ..Progress::default() };
         let times = overlay.forecast(&tree, &ChainLoss::NONE, LENGTH, &[half, half]);
-        // Both at 25: the second has its half after 2 s, the third then half of its, 50 Mbit, at 50.
+        // Both at 25: node 1 gets its other half in 2 s; then node 2 gets its other 50 Mbit at 50.
         assert_eq!(seconds(&times), [Some(0), Some(2_000), Some(3_000)]);
     }
 
     #[test]
-    fn changes_on_the_way_and_those_that_never_come() {
+    fn rates_may_change_and_absent_nodes_are_never_done() {
         let (mut graph, tree) = line(&[10.0, 10.0, 10.0]);
         let hosts = [Host::RECEIVER; 4];
         let none = ChainLoss::NONE;
@@ -323,8 +327,8 @@ mod tests {
     }
 
     proptest! {
-        /// All begin at once: in the end everybody's mean rate is at least the tree's rate, and no more than its way
-        /// alone gives.
+        /// If all start at once, each node's mean rate in the end is at least the tree's rate, and no more than its
+        /// path alone gives.
         #[test]
         fn finishes_lie_between_the_bounds(
             rates in prop::collection::vec(1.0..100.0_f64, 5), parents in prop::collection::vec(0_usize..5, 5),

@@ -1,24 +1,24 @@
-//! How throughput falls along a chain of rings, by depth and by buffer: ROMA's future work.
+//! How throughput falls along a chain of rings, by depth and by buffer size: ROMA's future work.
 //!
-//! Eq. (2) says that a chain gives what its slowest hop gives. §VI-D measured less: with equal hops and rings
-//! of 3,000 packets of 512 B the second and third receiver had 8 % and 7.7 % less than the one before
-//! (4.27, 3.92, 3.62 Mbit/s); larger buffers lose less (Fig. 17), and over 200 hops throughput falls
-//! "exponentially", shown on log-log axes as well (Fig. 18, 19). The paper gives no formula: these are ours.
+//! Eq. (2) says that a chain gives what its slowest hop gives. §VI-D measured less: with equal hops and rings of 3,000
+//! packets of 512 B, the second and third receiver had 8 % and 7.7 % less than the one before (4.27, 3.92, 3.62
+//! Mbit/s). Larger buffers lose less (Fig. 17), and over 200 hops throughput falls "exponentially", shown on log-log
+//! axes as well (Fig. 18, 19). The paper gives no formula: these are ours.
 //!
-//! What a connection has sent after a time t differs from its mean rate µ times t with the variance `D·µ·t`: D is
-//! its *dispersion*, in bytes (for one whose losses are independent, of the order of packets between losses). A
-//! ring between two connections is empty at times: what the child could have taken then is gone. It is full at
-//! times: what came then is gone for the child. As a random walk between two walls (reflected Brownian motion on
-//! 0..B with drift δ and variance s², Harrison, *Brownian Motion and Stochastic Flow Systems* (1985) §5) it is
-//! empty so often that of two connections with rates u and d the child gets
+//! What a connection has sent after a time t differs from its mean rate µ times t with the variance `D·µ·t`: D is its
+//! *dispersion*, in bytes (for a connection with independent losses, of the order of the packets between losses). A
+//! ring between two connections is sometimes empty: what the child could have taken then is lost. It is sometimes full:
+//! what arrives then is lost to the child. As a random walk between two walls (reflected Brownian motion on 0..B with
+//! drift δ and variance s², Harrison, *Brownian Motion and Stochastic Flow Systems* (1985) §5), it is empty so often
+//! that, of two connections with rates u and d, the child gets
 //!
 //! ```text
 //! T = min(u, d) − |δ| / (exp(2·|δ|·B / s²) − 1),   δ = u − d,   s² = 2·D·µ
 //! ```
 //!
-//! which is Eq. (2) as B grows or the rates differ, and loses the share ε = D/B where they are equal; taken here as
-//! D/(D+B), which is the same for large buffers and 1 for none. How losses add up over equal hops is [`Shape`].
-//! Where nothing is fitted, [`ChainLoss::NONE`] is Eq. (2).
+//! This is Eq. (2) as B grows or the rates differ, and loses the share ε = D/B where they are equal. We take ε as
+//! D/(D+B), which is the same for large buffers and 1 without a buffer. [`Shape`] says how losses add up over equal
+//! hops. Without a fit, [`ChainLoss::NONE`] is Eq. (2).
 
 use thalweg_units::{ByteSize, Rate};
 
@@ -27,62 +27,63 @@ use thalweg_units::{ByteSize, Rate};
 pub enum Shape {
     /// Each hop loses the same share: `T₁·(1−ε)^(k−1)` at depth k (Fig. 18).
     Exponential,
-    /// `T₁·k^−α`, α = −log₂(1−ε), so that depth 2 has the same (Fig. 19's axes).
+    /// `T₁·k^−α`, α = −log₂(1−ε), so that depth 2 loses the same (Fig. 19's axes).
     Power,
-    /// By the walk itself: a hop behind one that lost is faster than what comes, and loses less.
+    /// By the walk itself: a hop behind one that lost is faster than what arrives, and loses less.
     Walk,
 }
 
-/// The model, with what an experiment's fit gives.
+/// The model, with the parameters of an experiment's fit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChainLoss {
     /// How losses add up.
     pub shape: Shape,
-    /// D.
+    /// D, the dispersion.
     pub dispersion: ByteSize,
 }
 
-/// What comes to a node.
+/// The flow that arrives at a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Flow {
-    /// bit/s in the mean.
+    /// The mean rate, bit/s.
     pub rate: f64,
-    /// What Eq. (2) says it would be, bit/s: the slowest hop's rate since the last node that stores.
+    /// The rate by Eq. (2), bit/s: that of the slowest hop since the last node that stores.
     pub width: f64,
-    /// How many hops of about this width it comes over since the last node that stores; from 1 up.
+    /// The number of hops of about this width since the last node that stores; from 1 up.
     pub hops: f64,
 }
 
 impl Flow {
-    /// By a leg of this rate, from a node that has what it sends.
+    /// The flow over a leg of this rate, from a node that has the data that it sends.
     pub const fn first(rate: f64) -> Self {
         Self { rate, width: rate, hops: 1.0 }
     }
 }
 
 impl ChainLoss {
-    /// Nothing is lost: Eq. (2).
+    /// No loss: Eq. (2).
     pub const NONE: Self = Self { shape: Shape::Exponential, dispersion: ByteSize::from_bytes(0) };
 
-    /// What Fig. 15's chain lost (§VI-D: 4.27, 3.92 and 3.62 Mbit/s behind rings of 3,000 packets of 512 B), fitted by
-    /// [`Fit`]: 7.9 % a hop there, 11.7 % behind 1 MB. What a plan counts with as long as nothing better was measured.
+    /// The losses of Fig. 15's chain (§VI-D: 4.27, 3.92 and 3.62 Mbit/s behind rings of 3,000 packets of 512 B), fitted
+    /// by [`Fit`]: 7.9 % a hop there, 11.7 % behind 1 MB. Plans use it as long as nothing better was measured.
     pub const FIGURE_15: Self =
         Self { shape: Shape::Exponential, dispersion: ByteSize::from_bytes(132_000) };
 
-    /// ε: the share lost behind a ring of this size, its children's socket buffers included, where both
-    /// connections have the same rate; 0 to 1.
+    /// ε: the share lost behind a ring of this size, its children's socket buffers included, if both connections have
+    /// the same rate; 0 to 1.
     pub fn at_equal_rates(&self, buffer: ByteSize) -> f64 {
         let (d, b) = (self.dispersion.as_bytes() as f64, buffer.as_bytes() as f64);
         if d > 0.0 { d / (d + b) } else { 0.0 }
     }
 
-    /// The dispersion that a loss at equal rates behind such a ring means: the inverse. `lost` is below 1.
+    /// The dispersion that a loss at equal rates behind such a ring means: the inverse of
+    /// [`at_equal_rates`](Self::at_equal_rates). `lost` is below 1.
     pub fn dispersion(lost: f64, buffer: ByteSize) -> ByteSize {
         let lost = lost.clamp(0.0, 1.0);
         ByteSize::from_bytes((lost / (1.0 - lost) * buffer.as_bytes() as f64).round() as u64)
     }
 
-    /// What a child gets over a leg that alone would give `own` bit/s, from a ring that `up` comes to.
+    /// The flow to a child over a leg that alone would give `own` bit/s, from a ring to which `up` flows.
     pub fn behind(&self, ring: ByteSize, up: Flow, own: f64) -> Flow {
         let lost = self.at_equal_rates(ring);
         let width = up.width.min(own);
@@ -101,12 +102,12 @@ impl ChainLoss {
     }
 }
 
-/// Which part of the loss at equal rates is left where they differ by `apart`, and `scale` is lost at equal ones:
-/// `x/(eˣ−1)`, 1 at x = 0.
+/// The part of the loss at equal rates that remains if the rates differ by `apart`, where `scale` is lost at equal
+/// rates: `x/(eˣ−1)`, 1 at x = 0.
 fn likeness(apart: f64, scale: f64) -> f64 {
     let x = apart / scale;
     match x {
-        // Nothing of nothing, or equal.
+        // 0/0, or equal rates.
         x if x.is_nan() || x < 1e-9 => 1.0,
         // e^x is near infinite.
         x if x > 700.0 => 0.0,
@@ -114,14 +115,14 @@ fn likeness(apart: f64, scale: f64) -> f64 {
     }
 }
 
-/// A straight line through logarithms.
+/// A straight line fitted to logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fit {
-    /// T₁.
+    /// T₁, the rate at depth 1.
     pub first: Rate,
-    /// ε, the share lost at the second hop: negative if it gained.
+    /// ε, the share lost at the second hop; negative if it gained.
     pub lost: f64,
-    /// The share of ln T's variance that the line explains; 1 if there is none.
+    /// The share of ln T's variance that the line explains; 1 without variance.
     pub r_squared: f64,
 }
 
@@ -175,7 +176,7 @@ mod tests {
 
     /// §VI-D: "the performance degradation on adding each additional downstream connection".
     #[test]
-    fn figure_15_s_chain_is_met_within_a_hundredth() {
+    fn the_fit_of_figure_15_is_within_a_hundredth() {
         let fit = Fit::of(Shape::Exponential, &figure_15()).unwrap();
         assert!((0.075..0.085).contains(&fit.lost) && fit.r_squared > 0.999, "{fit:?}");
         let dispersion = ChainLoss::dispersion(fit.lost, RING);
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shapes_are_what_they_are_called() {
+    fn each_shape_falls_as_its_name_says() {
         let of = |shape| ChainLoss { shape, dispersion: ChainLoss::dispersion(0.08, RING) };
         for (depth, rate) in (1..).zip(chain(&of(Shape::Exponential), RING, 20)) {
             assert!((rate - 0.92_f64.powi(depth - 1)).abs() < 1e-6, "{depth}: {rate}");
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn fits_find_what_made_the_numbers() {
+    fn fits_recover_the_parameters() {
         let of = |shape: fn(f64) -> f64| -> Vec<(u32, Rate)> {
             (1..=200).map(|k| (k, Rate::from_mbps(1000.0 * shape(k.into())))).collect()
         };
@@ -221,7 +222,7 @@ mod tests {
         assert_eq!(Fit::of(Shape::Power, &exponential[..1]), None);
     }
 
-    /// A ring between two jittering connections, in steps, against the formula of the walk.
+    /// Simulates a ring between two jittering connections, in steps, against the formula of the walk.
     #[test]
     fn a_simulated_ring_starves_as_the_formula_says() {
         let (mean, deviation, ring) = (100.0, 100.0, 6000.0);
@@ -236,7 +237,7 @@ mod tests {
             for _ in 0..steps {
                 inside = (inside + mean * up + jitter()).min(ring);
                 let wanted = mean + jitter();
-                // What could be taken, not below nothing in the ring; a negative wish puts back.
+                // At most what the ring holds; a negative wish puts data back.
                 let took = wanted.min(inside);
                 taken += took;
                 inside = (inside - took).min(ring);
@@ -258,7 +259,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_more_than_the_slowest_hop_and_all_of_it_in_the_end(
+        fn a_chain_gives_at_most_its_slowest_hop_and_all_of_it_with_huge_rings(
             shape in shapes(), lost in 0.0..0.9_f64,
             legs in prop::collection::vec(1e3..1e9_f64, 1..20),
         ) {

@@ -1,4 +1,4 @@
-//! One-to-many delivery: trees that say from which parent each receiver gets the object, and how fast.
+//! One-to-many delivery: trees that say from which parent each receiver gets the object, and at what rate.
 //!
 //! Source: Kwon and Byers, *Reliable Overlay Multicast with Loosely Coupled TCP Connections*
 //! (ROMA), §V (model) and §VI-C (widest-path tree).
@@ -10,8 +10,8 @@
 //!                         └ rates, min_hop, forecast: what a tree gives, and when all are done
 //! ```
 //!
-//! [`model`] is TCP's throughput over chains (Eq. (1) to (3)), [`depth`] what rings lose by depth and buffer,
-//! [`delivery`] a delivery from event to event.
+//! [`model`] is TCP's throughput over chains (Eq. (1) to (3)), [`depth`] the loss of rings by depth and buffer size,
+//! and [`delivery`] simulates a delivery event by event.
 
 mod bounded;
 mod candidates;

@@ -1,36 +1,36 @@
-//! What TCP gives over a chain of connections: ROMA §V, Eq. (1) to (3).
+//! TCP's throughput over a chain of connections: ROMA §V, Eq. (1) to (3).
 //!
-//! Differs in form: the paper leaves the packet's size out of its shorthand and of Eq. (2) and
-//! (3), which then count packets; here all are in bits a second.
+//! Differs in form: the paper leaves the packet size out of its shorthand and of Eq. (2) and (3), which then count
+//! packets; here all are in bits a second.
 
 use std::time::Duration;
 use thalweg_units::{ByteSize, Rate};
 
-/// What a TCP connection meets on one overlay hop.
+/// The conditions of a TCP connection on one overlay hop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hop {
     /// The round trip.
     pub rtt: Duration,
-    /// The share of packets with which a loss event begins, 0 to 1.
+    /// The share of packets at which a loss event begins, 0 to 1.
     pub loss: f64,
 }
 
 impl Hop {
-    /// A hop of which only the throughput was measured: at the loss rate that this means by Eq. (1), as §VI-B has it.
+    /// Creates a hop of which only the throughput was measured; its loss rate follows by Eq. (1), as in §VI-B.
     ///
-    /// `None` as [`Formula::loss`].
+    /// `None` as for [`Formula::loss`].
     pub fn inferred(packet: ByteSize, rtt: Duration, rate: Rate) -> Option<Self> {
         Some(Self { rtt, loss: Formula::Full.loss(packet, rtt, rate)? })
     }
 }
 
-/// Which formula gives a connection's rate.
+/// The formula for a connection's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Formula {
-    /// Eq. (1), with timeouts (of Padhye et al., the paper's reference 12, with a retransmission timeout of
-    /// four round trips).
+    /// Eq. (1), with timeouts (Padhye et al., the paper's reference 12, with a retransmission timeout of four round
+    /// trips).
     Full,
-    /// §V-A's shorthand, `√1.5 / (rtt·√p)`: no timeouts.
+    /// §V-A's shorthand, `√1.5 / (rtt·√p)`: without timeouts.
     Simple,
 }
 
@@ -48,19 +48,20 @@ impl Formula {
         }
     }
 
-    /// What one connection gives: Eq. (1) or its shorthand.
+    /// The rate of one connection: Eq. (1) or its shorthand.
     ///
-    /// Without loss or round trip nothing bounds it: the largest [`Rate`]. Loss is clamped to 0..1.
+    /// Without loss or round trip, nothing bounds it, and it is the largest [`Rate`]. Loss is clamped to 0..1.
     pub fn throughput(self, packet: ByteSize, hop: Hop) -> Rate {
         let bits = packet.as_bits() as f64 * self.window(hop.loss) / hop.rtt.as_secs_f64();
         // `as` saturates; 0/0 (no packet) is 0.
         Rate::from_bps(bits.round() as u64)
     }
 
-    /// The loss rate that a measured throughput and round trip mean (§VI-B): the inverse.
+    /// The loss rate that follows from a measured throughput and round trip (§VI-B): the inverse of
+    /// [`throughput`](Self::throughput).
     ///
-    /// `None` if no loss rate from 10⁻¹⁸ to 1 gives this throughput. Good to 10⁻⁹ of the loss rate,
-    /// but for the rounding of rates to whole bits.
+    /// `None` if no loss rate from 10⁻¹⁸ to 1 gives this throughput. Accurate to 10⁻⁹ of the loss rate, except for the
+    /// rounding of rates to whole bits.
     pub fn loss(self, packet: ByteSize, rtt: Duration, rate: Rate) -> Option<f64> {
         let wanted = rate.as_bps() as f64 * rtt.as_secs_f64() / packet.as_bits() as f64;
         // ln p; the window falls as p rises.
@@ -80,25 +81,25 @@ impl Formula {
         Some(low.midpoint(high).exp())
     }
 
-    /// What comes out of a chain of loosely coupled connections: the slowest hop's rate, Eq. (2).
+    /// The rate of a chain of loosely coupled connections: that of the slowest hop, Eq. (2).
     ///
-    /// A chain of no hops is bounded by nothing.
+    /// Nothing bounds a chain without hops.
     pub fn chain(self, packet: ByteSize, hops: &[Hop]) -> Rate {
         let rates = hops.iter().map(|hop| self.throughput(packet, *hop));
         rates.min().unwrap_or(Rate::from_bps(u64::MAX))
     }
 
-    /// What one connection over the whole way would give, Eq. (3): the sum of round trips, and the
-    /// loss rate `1 − Π(1 − p)`. It underestimates a chain (§V-B).
+    /// The rate of one connection over the whole path, Eq. (3): with the sum of the round trips, and the loss rate `1 −
+    /// Π(1 − p)`. It underestimates a chain (§V-B).
     pub fn aggregate(self, packet: ByteSize, hops: &[Hop]) -> Rate {
         self.throughput(packet, joined(hops))
     }
 }
 
-/// The way of all hops as one: round trips add up, losses are taken as independent.
+/// All hops as a single one: round trips add up, and losses count as independent.
 pub fn joined(hops: &[Hop]) -> Hop {
     let rtt = hops.iter().map(|hop| hop.rtt).sum();
-    // ln(1 − p) lest small losses vanish.
+    // By ln(1 − p), so that small losses do not vanish.
     let survives: f64 = hops.iter().map(|hop| (-hop.loss.clamp(0.0, 1.0)).ln_1p()).sum();
     Hop { rtt, loss: -survives.exp_m1() }
 }
@@ -112,8 +113,8 @@ mod tests {
         Hop { rtt: Duration::from_secs_f64(ms / 1e3), loss }
     }
 
-    /// Fig. 6's labels are lost from the text. These give its three numbers to the digit:
-    /// 1,500-byte packets, 10 ms each way on both hops, p = 0.0005 and 0.001, Mbit = 2²⁰ bits.
+    /// The labels of Fig. 6 are missing in the text. These values give its three numbers to the digit: 1,500-byte
+    /// packets, 10 ms each way on both hops, p = 0.0005 and 0.001, Mbit = 2²⁰ bits.
     #[test]
     fn figure_6_has_9_0_directly_and_22_2_by_b() {
         let packet = ByteSize::from_bytes(1500);
@@ -126,9 +127,9 @@ mod tests {
         assert_eq!(mbit(simple.aggregate(packet, &hops)), 9.0, "by B, Eq. (3)");
     }
 
-    /// Fig. 11: GT to UIUC gives 37.2 Mbit/s and BU to GT 53.9 (Table 1); the round trips are
-    /// 42.2 ms and the losses 0.0344 % together. The division of the round trip is lost; with §VI's
-    /// 1 KB packets one exists whose losses, by the inverse of Eq. (1), sum up to the paper's.
+    /// Fig. 11: GT to UIUC gives 37.2 Mbit/s and BU to GT 53.9 (Table 1); the round trips are 42.2 ms and the losses
+    /// 0.0344 % together. How the round trip divides is not known; with §VI's 1 KB packets there is a division whose
+    /// losses, by the inverse of Eq. (1), sum up to the paper's.
     #[test]
     fn figure_11_s_losses_follow_from_rates_and_round_trips() {
         let packet = ByteSize::from_bytes(1024);
@@ -151,14 +152,14 @@ mod tests {
 
     /// By hand: p = 0.01, 100 ms, 1,460 B.
     #[test]
-    fn equation_1_by_hand() {
+    fn equation_1_agrees_with_a_calculation_by_hand() {
         // √(0.02/3) = 0.0816497; 12·√0.00375·0.01·1.0032 = 0.0073719; 11680/(0.1·0.0890216).
         let rate = Formula::Full.throughput(ByteSize::from_bytes(1460), hop(100.0, 0.01));
         assert!((rate.as_mbps() - 1.312_041).abs() < 1e-4, "{rate}");
     }
 
     #[test]
-    fn what_nothing_bounds_is_the_largest_rate() {
+    fn unbounded_throughput_is_the_largest_rate() {
         let packet = ByteSize::from_bytes(1460);
         let most = Rate::from_bps(u64::MAX);
         assert_eq!(Formula::Full.throughput(packet, hop(10.0, 0.0)), most);
@@ -172,7 +173,7 @@ mod tests {
         #[test]
         fn the_inverse_finds_the_loss(p in 1e-8..0.9_f64, ms in 0.1..900.0_f64, full: bool) {
             let formula = if full { Formula::Full } else { Formula::Simple };
-            // Large packets, lest rounding to whole bits matter.
+            // Large packets, so that the rounding to whole bits does not matter.
             let packet = ByteSize::from_bytes(1 << 30);
             let rate = formula.throughput(packet, hop(ms, p));
             let found = formula.loss(packet, hop(ms, p).rtt, rate).unwrap();

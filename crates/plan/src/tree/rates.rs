@@ -1,4 +1,4 @@
-//! What each node of a tree gets when all move at once.
+//! The rate of each node of a tree when all nodes receive at once.
 
 use super::{
     Keeps, Layout, Overlay, Tree,
@@ -47,15 +47,15 @@ pub(super) fn flows_of(
         };
         takers.extend(children.filter_map(taker));
         if !takers.is_empty() {
-            let got = handed_on(overlay, node, flows[node], &takers, model);
+            let got = child_flows(overlay, node, flows[node], &takers, model);
             takers.drain(..).zip(got).for_each(|(taker, flow)| flows[taker.child] = flow);
         }
     }
     flows
 }
 
-/// What a node's children get when `up` comes to it.
-fn handed_on(
+/// The flows to a node's children if `up` flows to the node.
+fn child_flows(
     overlay: &Overlay<'_>,
     node: usize,
     up: Flow,
@@ -69,7 +69,7 @@ fn handed_on(
         Keeps::Ring(ring) if takers.iter().any(|taker| taker.offer == Offer::Fresh) => ring,
         _ => return shares_now.into_iter().map(Flow::first).collect(),
     };
-    // How fast each would be if there were always something to send.
+    // The rate of each child if there were always something to send.
     let legs: Vec<f64> = takers.iter().map(|taker| taker.leg).collect();
     let alone = shares(egress, &legs).into_iter().zip(shares_now);
     let flow = |(taker, (alone, share)): (&Taker, (f64, f64))| match taker.offer {
@@ -82,9 +82,9 @@ fn handed_on(
 /// What a parent has for a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Offer {
-    /// More than it can send.
+    /// More data than it can send.
     All,
-    /// What comes to it meanwhile.
+    /// Only the data that arrives at it meanwhile.
     Fresh,
 }
 

@@ -1,4 +1,4 @@
-//! Who is whose parent.
+//! Trees of nodes, and their layout from the source down.
 
 use std::ops::Range;
 
@@ -10,14 +10,14 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The source alone, among `nodes` nodes.
+    /// Creates a tree of the source alone, among `nodes` nodes.
     pub fn new(nodes: usize, source: usize) -> Self {
         Self { source, parent: vec![None; nodes] }
     }
 
-    /// The tree of these parents, by node; `None` where a node has none: the source, and who is not in it.
+    /// Creates the tree of these parents, by node; `None` for the source and for nodes outside the tree.
     ///
-    /// Whoever does not hang on the source, and circles, are left out.
+    /// Nodes that do not hang on the source, and cycles, are left out.
     pub fn from_parents(source: usize, parent: Vec<Option<usize>>) -> Self {
         let mut tree = Self { source, parent };
         if let Some(own) = tree.parent.get_mut(source) {
@@ -34,25 +34,25 @@ impl Tree {
         self.source
     }
 
-    /// How many nodes there are, in the tree or not.
+    /// The number of nodes, in the tree or not.
     pub fn nodes(&self) -> usize {
         self.parent.len()
     }
 
-    /// The node's parent; `None` for the source and for who is not in the tree.
+    /// The node's parent; `None` for the source and for nodes outside the tree.
     pub fn parent(&self, node: usize) -> Option<usize> {
         self.parent.get(node).copied().flatten()
     }
 
-    /// It is the source or below it.
+    /// Whether the node is the source or below it.
     pub fn has(&self, node: usize) -> bool {
         node == self.source || self.parent(node).is_some()
     }
 
-    /// Hangs `node`, with all below it, under `parent`; or takes it out with all below it.
+    /// Hangs `node`, with its subtree, under `parent`; or takes it out with its subtree.
     ///
-    /// Passed over (`false`) if that is no tree: the parent is outside or below the node, or one of them is
-    /// unknown, or the node is the source.
+    /// Does nothing and returns `false` if the result is no tree: the parent is outside or below the node, one of them
+    /// is unknown, or the node is the source.
     pub fn hang(&mut self, node: usize, parent: Option<usize>) -> bool {
         let fits = node != self.source && node < self.nodes();
         let Some(parent) = parent.filter(|_| fits) else {
@@ -69,7 +69,7 @@ impl Tree {
         true
     }
 
-    /// `upper` is `lower` or on the way from the source to it.
+    /// Whether `upper` is `lower` or on the path from the source to it.
     pub fn is_above(&self, upper: usize, lower: usize) -> bool {
         self.way_up(lower).any(|node| node == upper)
     }
@@ -79,12 +79,12 @@ impl Tree {
         std::iter::successors(Some(node), |node| self.parent(*node))
     }
 
-    /// How many hops it is from the source; `None` if it is not in the tree.
+    /// The number of hops from the source; `None` outside the tree.
     pub fn depth(&self, node: usize) -> Option<usize> {
         self.has(node).then(|| self.way_up(node).count() - 1)
     }
 
-    /// Everybody's children, and the order from the source down. O(n).
+    /// All nodes' children, and the order from the source down. O(n).
     pub fn layout(&self) -> Layout {
         Layout::new(self, self.source)
     }
@@ -94,7 +94,7 @@ impl Tree {
         Layout::new(self, node).order
     }
 
-    /// Takes out who neither is wanted nor has anybody wanted below.
+    /// Takes out the nodes that are neither wanted nor have a wanted node below them.
     pub fn prune(&mut self, wanted: impl Fn(usize) -> bool) {
         let mut needed = vec![false; self.nodes()];
         for node in self.layout().order.into_iter().rev().filter(|node| *node != self.source) {
@@ -107,10 +107,10 @@ impl Tree {
     }
 }
 
-/// A tree from the source down.
+/// The layout of a tree from the source down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Where each node's children begin in `below`; one more at the end.
+    /// Where each node's children begin in `below`, and the end of the last one's.
     first: Vec<usize>,
     below: Vec<usize>,
     order: Vec<usize>,
@@ -147,7 +147,7 @@ impl Layout {
         at(node)..at(node + 1)
     }
 
-    /// The node's children, ascending; none of an unknown node.
+    /// The node's children, ascending; empty for an unknown node.
     pub fn children(&self, node: usize) -> &[usize] {
         &self.below[self.range(node)]
     }
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_and_strays_are_left_out() {
+    fn cycles_and_disconnected_nodes_are_left_out() {
         let tree = Tree::from_parents(0, vec![Some(1), Some(0), Some(3), Some(2), Some(9)]);
         assert_eq!(tree.layout().order(), &[0, 1]);
         assert!(tree.has(0) && tree.has(1) && !tree.has(2) && !tree.has(4));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn who_serves_nobody_wanted_is_pruned() {
+    fn nodes_that_serve_no_wanted_node_are_pruned() {
         let mut tree = line();
         tree.prune(|node| node == 2);
         assert_eq!(tree.layout().order(), &[0, 1, 2]);

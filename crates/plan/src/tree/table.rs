@@ -3,11 +3,11 @@
 use crate::Graph;
 use thalweg_units::Rate;
 
-/// Senders of the columns; all but the last are receivers, too.
+/// The senders of the columns; all but the last are receivers as well.
 pub const HOSTS: [&str; 9] =
     ["BU", "UCLA", "UTK", "Arizona", "GT", "Duke", "Cornell", "Berkeley", "UW"];
 
-/// Mbit/s: rows are receivers, columns senders, and the diagonal is between two hosts of a site.
+/// Mbit/s. Rows are receivers, columns are senders, and the diagonal is between two hosts of a site.
 pub const TABLE: [[f64; 9]; 8] = [
     [64.1, 12.6, 19.0, 16.0, 27.0, 39.0, 21.3, 6.9, 8.7],
     [17.9, 88.0, 18.8, 20.3, 20.5, 14.5, 14.3, 38.6, 39.0],
@@ -19,7 +19,7 @@ pub const TABLE: [[f64; 9]; 8] = [
     [10.1, 30.3, 12.6, 17.1, 13.4, 9.4, 11.4, 98.1, 38.4],
 ];
 
-/// What it says of pairs, times `scale`.
+/// The graph of the table's pairs, with its rates times `scale`.
 pub fn table_1(scale: f64) -> Graph {
     let mut graph = Graph::new(HOSTS.len());
     for (to, row) in TABLE.iter().enumerate() {

@@ -5,21 +5,22 @@ use rand_core::Rng;
 use std::{cmp::Reverse, collections::BinaryHeap};
 use thalweg_units::Rate;
 
-/// The widest-path tree, and how wide each way is.
+/// The widest-path tree, and the width of each path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Widest {
-    /// The tree. Relays that nobody's way leads over are not in it.
+    /// The tree, without relays that are on no receiver's path.
     pub tree: Tree,
-    /// By node, what its slowest hop gives, Eq. (2); zero where no way leads, the largest rate at the source.
-    /// Of nodes that were pruned as well.
+    /// By node, the rate of its slowest hop, Eq. (2); zero without a path, the largest rate at the source. Pruned nodes
+    /// have one as well.
     pub width: Vec<Rate>,
 }
 
-/// How good a way is: wide, then by lot, then short, then its last leg wide, then from a low index, itself a low index.
+/// The rank of a path: wide, then by lot, then short, then with a wide last leg, then from a low index, then to a low
+/// index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Way {
+struct PathRank {
     width: u64,
-    /// The same for all where ties are not broken by lot.
+    /// The same for all paths if ties are not broken by lot.
     lot: u64,
     hops: Reverse<usize>,
     leg: u64,
@@ -49,7 +50,7 @@ fn widest_with(overlay: &Overlay<'_>, mut lot: impl FnMut() -> u64) -> Widest {
             let leg = leg as u64;
             let hops = Reverse(hops + 1);
             let (from, to) = (Reverse(node), Reverse(to));
-            ways.push(Way { width: wide.min(leg), lot: lot(), hops, leg, from, to });
+            ways.push(PathRank { width: wide.min(leg), lot: lot(), hops, leg, from, to });
         }
         reached = None;
         while let Some(way) = ways.pop() {
@@ -73,7 +74,7 @@ mod tests {
     use rand_core::SeedableRng;
     use rand_xoshiro::Xoshiro256PlusPlus;
 
-    /// The best of all ways without circle from the source: its width and, at that, its fewest hops.
+    /// The best of all paths without cycles from the source: its width and, for that, its fewest hops.
     fn best(
         overlay: &Overlay<'_>,
         at: usize,
@@ -146,7 +147,7 @@ mod tests {
         }
     }
 
-    /// All legs tie: by fewest hops a star, by lot one of many trees, the same for the same seed.
+    /// All legs tie: by fewest hops this is a star, by lot one of many trees, the same for the same seed.
     #[test]
     fn ties_by_lot_do_not_hang_all_on_the_source() {
         let graph = Graph::from_matrix(&vec![vec![Some(Rate::from_mbps(100.0)); 40]; 40]);
@@ -168,7 +169,7 @@ mod tests {
     fn ties_go_to_fewer_hops_then_the_wider_leg_then_the_lower_index() {
         let rate = |mbps: u32| Some(Rate::from_mbps(mbps.into()));
         let mut graph = Graph::new(5);
-        // 3 is reached with 5 over 1 or 2 (legs 9, 10) or over both; 4 over 1 or 2 alike.
+        // 3 is reached at 5 over 1 or 2 (last legs 9, 10) or over both; 4 over 1 or 2 alike.
         let legs = [(0, 1, 5), (0, 2, 5), (1, 3, 9), (2, 3, 10), (1, 2, 20), (1, 4, 7), (2, 4, 7)];
         for (i, j, mbps) in legs {
             graph.set(i, j, rate(mbps));
@@ -178,8 +179,8 @@ mod tests {
         assert_eq!([1, 2, 3, 4].map(|node| tree.parent(node)), [0, 0, 2, 1].map(Some));
     }
 
-    /// Table 1 rooted at UW: §VI-C's own steps. UCLA by 39 and Berkeley by UCLA or UW at 38.4; all others by
-    /// legs of about 21 from these two, "higher than any other available bandwidth from UW".
+    /// Table 1 rooted at UW, in the steps of §VI-C: UCLA at 39, and Berkeley by UCLA or UW at 38.4; all others by legs
+    /// of about 21 from these two, "higher than any other available bandwidth from UW".
     #[test]
     fn the_paper_s_tree_from_washington() {
         let graph = table_1(1.0);

@@ -1,4 +1,4 @@
-//! Algorithm 2: what always holds, whatever is drawn and learnt.
+//! Tests of Algorithm 2: what always holds, whatever is drawn and learnt.
 
 use super::meshes::seeded;
 use proptest::prelude::*;
@@ -47,7 +47,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn whatever_comes_the_list_is_ranked_and_the_candidates_are_distinct_and_known(
+    fn the_list_is_always_ranked_and_the_candidates_are_distinct_and_known(
         seed in any::<u64>(), steps in prop::collection::vec(step(), 0..40),
     ) {
         let mut random = seeded(seed);
@@ -93,7 +93,7 @@ proptest! {
 }
 
 #[test]
-fn a_score_becomes_the_mean_of_itself_and_what_was_seen() {
+fn a_score_becomes_the_mean_of_itself_and_the_measured_gain() {
     let mut random = seeded(1);
     let mut adaptive = following(&[1.0, 0.5]);
     let seen = |relay: &str, gain| vec![(relay.to_owned(), gain)];
@@ -166,7 +166,7 @@ fn scores_of_zero_do_not_end_exploration() {
             tried.extend(drawn);
         }
         assert_eq!(tried.len(), 30, "{draw:?}");
-        // Also beside one that does well.
+        // Also beside a relay that does well.
         let mut adaptive = following(&[1.0, 0.0, 0.0, 0.0]);
         let mut tried = BTreeSet::new();
         for _ in 0..2_000 {
@@ -183,7 +183,7 @@ fn scores_of_zero_do_not_end_exploration() {
 }
 
 #[test]
-fn the_oracle_brings_relays_and_takes_them_away_and_what_was_learnt_stays() {
+fn the_oracle_adds_and_removes_relays_and_learnt_scores_stay() {
     let mut random = seeded(6);
     let mut adaptive = following(&[0.5, 0.4, 0.3]);
     adaptive.learn(&[("r1".into(), 2.0)], &mut random);
@@ -200,7 +200,7 @@ fn the_oracle_brings_relays_and_takes_them_away_and_what_was_learnt_stays() {
 }
 
 #[test]
-fn a_damaged_file_is_mended() {
+fn a_damaged_file_is_repaired() {
     let text = r#"{"known":[{"relay":"a","score":-3.0,"tried":1},{"relay":"b","score":1e300,"tried":2},
         {"relay":"a","score":1.0,"tried":9}],"test":"gone"}"#;
     let adaptive: Adaptive = serde_json::from_str(text).unwrap();

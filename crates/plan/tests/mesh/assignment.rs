@@ -1,4 +1,4 @@
-//! The load-aware assignment against UKAIRO's two, on a small network with max-min fair shares.
+//! The load-aware assignment against UKAIRO's two strategies, on a small network with max-min fair shares.
 
 use super::meshes::{cells, log_normal, mesh, seeded};
 use proptest::prelude::*;
@@ -16,15 +16,15 @@ const CLIENTS: usize = 20;
 const SERVERS: usize = 20;
 const SET: usize = 5;
 
-/// Relays first, then clients, then servers. A leg is slow by its own luck, Mbit/s; what is
-/// shared is what a relay forwards, and each node's access.
+/// Nodes are relays first, then clients, then servers. Each leg has a rate of its own, Mbit/s; a relay's forwarding and
+/// each node's access are shared.
 struct Network {
     leg: Vec<Vec<f64>>,
     forward: Vec<f64>,
     access: Vec<f64>,
 }
 
-/// A flow: its own limit, and what it shares.
+/// A flow: its own limit, and the capacities that it shares.
 struct Flow {
     limit: f64,
     shared: Vec<usize>,
@@ -40,7 +40,7 @@ impl Network {
         Self { leg, forward, access: (0..nodes).map(|_| 60.0 * log_normal(0.3, random)).collect() }
     }
 
-    /// What is measured among the relays.
+    /// The measured legs among the relays.
     fn graph(&self) -> Graph {
         let cell = |i: usize, j: usize| Some(Rate::from_mbps(self.leg[i][j]));
         let row = |i| (0..RELAYS).map(|j| cell(i, j)).collect();
@@ -59,8 +59,8 @@ impl Network {
         Flow { limit, shared }
     }
 
-    /// Max-min fair rates: the next flow to stop growing is the one whose limit, or whose
-    /// fullest share, comes first.
+    /// Max-min fair rates: the next flow to stop growing is the one whose limit, or whose fullest shared capacity,
+    /// comes first.
     fn rates(&self, flows: &[Flow]) -> Vec<f64> {
         let mut left: Vec<f64> = self.access.iter().chain(&self.forward).copied().collect();
         let mut rates = vec![None; flows.len()];
@@ -91,7 +91,7 @@ enum Arm {
     LoadAware,
 }
 
-/// What a client remembers of the relays it tried: sums of gains, and how many.
+/// A client's record of the relays that it tried: sums of gains, and numbers of tries.
 type Memory = [(f64, u32); RELAYS];
 
 fn seen(memory: &Memory) -> Vec<Seen> {
@@ -101,7 +101,7 @@ fn seen(memory: &Memory) -> Vec<Seen> {
         .collect()
 }
 
-/// The client takes the best of its paths, each as it finds it beside the flows there are.
+/// The client takes the best of its paths, each measured beside the present flows.
 fn select(
     net: &Network,
     flows: &mut Vec<Flow>,
@@ -128,8 +128,8 @@ fn select(
     best
 }
 
-/// Clients come one after the other and download all at once, from one server after the other;
-/// the mean improvement over the idle direct path.
+/// The mean improvement over the idle direct path. Clients come one after the other and download all at once, from one
+/// server after the other.
 fn improvement(net: &Network, arm: Arm, clients: usize, random: &mut impl Rng) -> f64 {
     let graph = net.graph();
     let ranking = Ranking::oblivious(&graph);
@@ -165,11 +165,11 @@ fn improvement(net: &Network, arm: Arm, clients: usize, random: &mut impl Rng) -
 }
 
 #[test]
-fn better_than_both_of_the_paper_s_whatever_the_number_of_clients() {
+fn it_beats_both_of_the_paper_s_for_any_number_of_clients() {
     let mut random = seeded(53);
     let nets: Vec<Network> = (0..40).map(|_| Network::new(&mut random)).collect();
     let mut mean = |arm, clients: usize| {
-        // Few clients are few downloads, and they are quick.
+        // Few clients make few downloads, so more networks are needed, and these are quick.
         let nets = &nets[..(40 / clients).max(4)];
         let each = nets.iter().map(|net| improvement(net, arm, clients, &mut random));
         each.sum::<f64>() / nets.len() as f64
@@ -193,7 +193,7 @@ fn load() -> impl Strategy<Value = RelayLoad> {
 
 proptest! {
     #[test]
-    fn whatever_is_known_relays_are_distinct_listed_and_not_the_client(
+    fn assigned_relays_are_distinct_listed_and_not_the_client(
         m in cells(12),
         loads in prop::collection::vec(load(), 0..14),
         odd in prop::sample::select(vec![0.0, 1.0, f64::NAN, f64::INFINITY, -1.0]),
@@ -223,7 +223,7 @@ proptest! {
 }
 
 #[test]
-fn while_relays_are_idle_the_ranking_s_best_are_given() {
+fn while_relays_are_idle_the_best_of_the_ranking_are_given() {
     let mut random = seeded(59);
     let g = mesh(40, &mut random);
     let ranking = Ranking::oblivious(&g);
@@ -249,7 +249,7 @@ fn a_full_relay_is_offered_less_and_a_free_one_again() {
     let limit = Rate::from_mbps(20.0);
     loads[best] = RelayLoad { used: limit, limit: Some(limit), assigned: 9 };
     assert_eq!(given(&loads), 0, "it is full");
-    // Those who were given it have not begun, and none has reported yet.
+    // The clients that were given it have not begun, and none has reported yet.
     loads[best] = RelayLoad { used: Rate::ZERO, limit: Some(limit), assigned: 60 };
     assert_eq!(given(&loads), 0, "it soon will be full");
     loads[best] = RelayLoad { limit: Some(Rate::from_mbps(500.0)), ..RelayLoad::default() };
@@ -257,7 +257,7 @@ fn a_full_relay_is_offered_less_and_a_free_one_again() {
 }
 
 #[test]
-fn what_the_client_knows_itself_counts() {
+fn the_client_s_own_experience_counts() {
     let mut random = seeded(67);
     let g = mesh(40, &mut random);
     let ranking = Ranking::oblivious(&g);
@@ -266,7 +266,7 @@ fn what_the_client_knows_itself_counts() {
     let seen = [Seen { relay: last, gain: 5.0, tries: 20 }];
     let set = assigner.assign(&Client { node: None, seen: &seen }, &[], 5, &mut random);
     assert_eq!(set[0], last);
-    // A node's own pairs: what is best for it is among what it gets.
+    // A node's own pairs count: the relay that is best for it is among those that it gets.
     let served = (0..40).filter(|client| {
         let node = Some((*client, End::Sink));
         let set = assigner.assign(&Client { node, seen: &[] }, &[], 8, &mut random);

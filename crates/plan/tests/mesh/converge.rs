@@ -14,8 +14,8 @@ const NODES: usize = 100;
 const SET: usize = 5;
 const CLIENTS: usize = 20;
 
-/// Clients and destinations around relays. The client's leg to a relay matters most, as it does
-/// where each client is near to other relays than the next.
+/// Clients and destinations around relays. The client's leg to a relay matters most, as where each client is near to
+/// other relays than the next client.
 fn random_mesh(random: &mut impl Rng) -> Graph {
     let mut g = Graph::new(NODES);
     for (i, j) in (0..NODES).flat_map(|i| (0..NODES).map(move |j| (i, j))) {
@@ -45,7 +45,7 @@ fn first(ranking: &Ranking) -> Vec<usize> {
     ranking.top(NODES).into_iter().filter(|l| *l < RELAYS).take(SET).collect()
 }
 
-/// The client's set after so many downloads from random destinations.
+/// The client's set after this many downloads from random destinations.
 fn learnt(
     g: &Graph,
     oblivious: &Ranking,
@@ -68,8 +68,8 @@ fn learnt(
     adaptive.known().iter().take(SET).map(|k| k.relay.parse().unwrap()).collect()
 }
 
-/// Of the clients: what their sets promise as a fraction of what the client-specific ones do,
-/// and the part of the set that is in the client-specific one.
+/// Means over the clients: what their sets promise as a fraction of what the client-specific ones promise, and the part
+/// of the set that is in the client-specific one.
 fn judge(g: &Graph, set: impl Fn(usize) -> Vec<usize>) -> (f64, f64) {
     let judged = (RELAYS..RELAYS + CLIENTS).map(|client| {
         let (own, set) = (first(&Ranking::specific(g, client)), set(client));
@@ -87,8 +87,7 @@ fn with_both_draws_the_set_converges_to_the_client_specific_one() {
     let oblivious = Ranking::oblivious(&g);
     let at_first = judge(&g, |_| first(&oblivious));
     assert!(at_first.0 < 0.75 && at_first.1 < 0.25, "{at_first:?}: nothing is left to learn");
-    // A score is half the last gain, so that the sets never come to rest: 9 in 10 parts of the
-    // promise is where they stay.
+    // A score is half the last gain, so the sets never come to rest: they stay at about 9/10 of the promise.
     for (draw, promised, shared) in [(Draw::Proportional, 0.85, 0.35), (Draw::Top, 0.8, 0.25)] {
         let sets: Vec<Vec<usize>> = (RELAYS..RELAYS + CLIENTS)
             .map(|client| learnt(&g, &oblivious, client, 100, draw, &mut random))

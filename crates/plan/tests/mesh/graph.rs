@@ -1,4 +1,4 @@
-//! The graph: lookups, detours, and what a table of estimates makes of it.
+//! Tests of the graph: lookups, detours, and graphs from tables of estimates.
 
 use super::meshes::{cell, cells, matrix};
 use proptest::prelude::*;
@@ -34,7 +34,7 @@ fn graph(estimates: &[Estimate]) -> Graph {
 }
 
 #[test]
-fn equation_1_by_hand() {
+fn equation_1_agrees_with_a_calculation_by_hand() {
     // 0 → 1 direct: 4. By 2: min(10, 6) = 6, gain (6 − 4)/4 = 0.5.
     // By 3: min(20, 3) = 3 < 4, gain 0. By 4: min(9, 9) = 9, gain 1.25.
     let g = matrix(&[
@@ -54,7 +54,7 @@ fn equation_1_by_hand() {
 }
 
 #[test]
-fn the_ends_are_no_detours_and_unmeasured_legs_tell_nothing() {
+fn the_ends_are_no_detours_and_unmeasured_legs_give_none() {
     let g = matrix(&[&[0, 4, 10], &[4, 0, 4], &[4, 0, 0]]);
     assert_eq!(g.detour_gain(0, 2, 0), Some(0.0));
     assert_eq!(g.detour_gain(0, 0, 1), Some(0.0));
@@ -99,7 +99,7 @@ fn a_lower_bound_alone_is_no_measurement_and_may_raise_an_older_one() {
     let exact = estimate(0, 1, 10.0, 60, Bound::Exact);
     assert_eq!(rate(graph(&[exact.clone(), estimate(0, 1, 1.0, 0, Bound::AtLeast)])), Some(10.0));
     assert_eq!(rate(graph(&[exact.clone(), estimate(0, 1, 15.0, 0, Bound::AtLeast)])), Some(15.0));
-    // What was reached before the exact measurement says nothing about now.
+    // A rate reached before the exact measurement says nothing about now.
     assert_eq!(rate(graph(&[exact, estimate(0, 1, 15.0, 90, Bound::AtLeast)])), Some(10.0));
 }
 
@@ -120,8 +120,8 @@ fn only_fresh_throughput_of_legs_counts_and_the_best_interface() {
 }
 
 #[test]
-fn values_of_both_bounds_of_many_legs_find_their_places() {
-    // The table yields them by leg, whatever the order in which they came.
+fn exact_values_and_lower_bounds_of_many_legs_are_combined_by_leg() {
+    // The table yields them by leg, in whatever order they came.
     let ten = |from, to, bound, age| estimate(from, to, f64::from(10 * from + to), age, bound);
     let g = graph(&[
         ten(2, 1, Bound::Exact, 5),
@@ -135,10 +135,9 @@ fn values_of_both_bounds_of_many_legs_find_their_places() {
 }
 
 proptest! {
-    /// Rows with cells for all nodes, short rows, and those that change from one to the other
-    /// tell the same as a plain matrix.
+    /// Rows with cells for all nodes, short rows, and rows that change from one to the other agree with a plain matrix.
     #[test]
-    fn a_graph_is_the_matrix_that_was_set(
+    fn a_graph_equals_the_matrix_that_was_set(
         (mut plain, changes) in cells(24).prop_flat_map(|m| {
             let n = m.len();
             let change = (0..n, 0..n, cell());
@@ -188,7 +187,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_not_there_is_passed_over() {
+fn unknown_nodes_and_equal_ends_are_ignored() {
     let mut g = Graph::new(2);
     assert_eq!(g.set(0, 0, Some(Rate::ZERO)), None);
     assert_eq!(g.set(0, 2, Some(Rate::ZERO)), None);

@@ -1,4 +1,4 @@
-//! Scores that are kept while legs change are those of the whole.
+//! Scores that are updated as legs change equal those of the whole graph.
 
 use super::meshes::{cell, cells, mesh, seeded};
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use thalweg_units::Rate;
 
 proptest! {
     #[test]
-    fn after_each_change_the_ranking_is_that_of_the_whole(
+    fn after_each_change_the_ranking_equals_that_of_the_whole_graph(
         (start, changes) in cells(8).prop_flat_map(|m| {
             let n = m.len();
             (Just(m), prop::collection::vec((0..n + 1, 0..n + 1, cell()), 0..40))
@@ -22,7 +22,7 @@ proptest! {
         for (i, j, rate) in changes {
             prop_assert_eq!(kept.set(i, j, rate), graph.set(i, j, rate));
             prop_assert_eq!(kept.graph(), &graph);
-            // Equal to the last bit, not nearly.
+            // Equal to the last bit.
             prop_assert_eq!(kept.ranking(), Ranking::oblivious(&graph));
         }
         for s in kept.ranking().scores() {

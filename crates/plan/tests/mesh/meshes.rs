@@ -1,4 +1,4 @@
-//! Meshes to test on.
+//! Meshes for tests.
 
 pub use super::draws::seeded;
 
@@ -8,19 +8,19 @@ use rand_core::Rng;
 use thalweg_plan::Graph;
 use thalweg_units::Rate;
 
-/// Some cells of a matrix, Mbit/s; 0 stands for unmeasured.
+/// A graph from cells of a matrix, Mbit/s; 0 stands for unmeasured.
 pub fn matrix(mbps: &[&[u32]]) -> Graph {
     let cell = |&m: &u32| (m > 0).then(|| Rate::from_mbps(m.into()));
     Graph::from_matrix(&mbps.iter().map(|row| row.iter().map(cell).collect()).collect::<Vec<_>>())
 }
 
-/// Positive, with median 1: e^(σ·z), z about normal.
+/// A positive number with median 1: e^(σ·z), z approximately normal.
 pub fn log_normal(sigma: f64, random: &mut impl Rng) -> f64 {
     (sigma * normal(random)).exp()
 }
 
-/// A mesh in which each leg is the least of the sender's and the receiver's rate and its own
-/// luck, Mbit/s: so relays differ, and so do pairs.
+/// A mesh in which each leg is the least of the sender's rate, the receiver's rate and its own luck, Mbit/s, so that
+/// relays differ and pairs do too.
 pub fn mesh(nodes: usize, random: &mut impl Rng) -> Graph {
     let access: Vec<f64> = (0..nodes).map(|_| 30.0 * log_normal(0.8, random)).collect();
     let mut graph = Graph::new(nodes);
@@ -31,7 +31,7 @@ pub fn mesh(nodes: usize, random: &mut impl Rng) -> Graph {
     graph
 }
 
-/// A cell: unmeasured, dead, or a rate of so many bit/s that ties are common.
+/// A cell: unmeasured, dead, or a rate from few different ones, so that ties are common.
 pub fn cell() -> impl Strategy<Value = Option<Rate>> {
     let rate = prop_oneof![1 => Just(0), 8 => 1_u64..40, 2 => any::<u64>().prop_map(|r| r >> 8)];
     prop::option::weighted(0.6, rate.prop_map(Rate::from_bps))

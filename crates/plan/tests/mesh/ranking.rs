@@ -1,4 +1,4 @@
-//! Eq. (3) and (4), the better half, ties.
+//! Tests of Eq. (3) and (4), of draws from the better half, and of ties.
 
 use super::meshes::{cells, matrix, mesh, seeded};
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use thalweg_plan::{
 };
 use thalweg_units::Rate;
 
-/// The mean of the given pairs' gains by `l`, straight from the definition.
+/// The mean gain by `l` over the given pairs, straight from the definition.
 fn plain(g: &Graph, l: usize, pair: impl Fn(usize, usize) -> bool) -> (f64, u64) {
     let n = g.nodes();
     let pairs = (0..n).flat_map(|i| (0..n).map(move |j| (i, j)));
@@ -47,9 +47,9 @@ proptest! {
         }
     }
 
-    /// Few nodes know nearly all legs, and all others only those: long rows meet short ones.
+    /// A few nodes know nearly all legs, and all others only those to the few: long rows meet short ones.
     #[test]
-    fn hubs_and_leaves(seed in any::<u64>(), hubs in 1_usize..4, leaves in 20_usize..60) {
+    fn hubs_and_leaves_are_ranked_by_the_definition(seed in any::<u64>(), hubs in 1_usize..4, leaves in 20_usize..60) {
         let mut random = seeded(seed);
         let whole = mesh(hubs + leaves, &mut random);
         let mut g = Graph::new(hubs + leaves);
@@ -75,7 +75,7 @@ proptest! {
 }
 
 #[test]
-fn by_hand() {
+fn a_small_mesh_agrees_with_a_calculation_by_hand() {
     // By 2, over (0,1) and (1,0): min(10, 6) against 4 gains 0.5, min(9, 12) against 3
     // gains 2: 1.25 on average. By 0, over (1,2): min(3, 10) against 9, nothing; over
     // (2,1): min(12, 4) against 6, nothing. By 1 likewise: 4, 9 → 4 of 10; 6, 3 → 3 of 12.
@@ -96,7 +96,7 @@ fn a_dead_direct_path_counts_as_the_most_and_not_as_infinite() {
 }
 
 #[test]
-fn every_relay_of_the_better_half_is_drawn_as_often() {
+fn relays_of_the_better_half_are_drawn_equally_often() {
     let mut random = seeded(7);
     let ranking = Ranking::oblivious(&mesh(21, &mut random));
     let mut drawn = [0_u32; 21];

@@ -1,4 +1,4 @@
-//! What liars can do to the ranking.
+//! Tests of what liars can do to the ranking.
 
 use super::meshes::{cell, cells, mesh, seeded};
 use proptest::prelude::*;
@@ -14,12 +14,12 @@ fn score(ranking: &Ranking, relay: usize) -> f64 {
     ranking.scores().iter().find(|s| s.relay == relay).unwrap().score
 }
 
-/// Nobody vouches alone.
+/// No node alone vouches for a leg.
 fn both(_: usize, _: usize) -> Option<usize> {
     None
 }
 
-/// Sets all legs at `liar`.
+/// Sets all legs of `liar` to its claims.
 fn lie(g: &Graph, liar: usize, mut claim: impl FnMut() -> Option<Rate>) -> Graph {
     let mut g = g.clone();
     for other in 0..g.nodes() {
@@ -35,7 +35,7 @@ fn claims() -> impl Strategy<Value = Vec<Option<Rate>>> {
 
 proptest! {
     #[test]
-    fn what_a_changed_leg_touches_is_all_that_it_moves(
+    fn a_changed_leg_moves_only_the_relays_that_it_touches(
         m in cells(9), at in (0_usize..9, 0_usize..9), rate in cell(),
     ) {
         let before = Graph::from_matrix(&m);
@@ -51,12 +51,12 @@ proptest! {
     }
 
     #[test]
-    fn what_a_relay_alone_says_of_its_legs_does_not_move_its_score(
+    fn a_relay_s_unconfirmed_reports_do_not_move_its_score(
         m in cells(9), lies in claims(),
     ) {
         let honest = Graph::from_matrix(&m);
         for liar in 0..m.len() {
-            // For every second other node the relay is the only one who speaks.
+            // For every second other node, only the relay vouches.
             let alone = |i: usize, j: usize| {
                 let other = if i == liar { j } else { i };
                 ((i == liar || j == liar) && other % 2 == 0).then_some(liar)
@@ -71,8 +71,8 @@ proptest! {
         }
     }
 
-    /// Whatever a node says of all its legs, with the relay as its accomplice or without: the
-    /// relay gets no further than with those pairs alone that the node is no end of.
+    /// Whatever a node says of all its legs, with the relay as its accomplice or without: the relay gets no further
+    /// than with only those pairs that the node is no end of.
     #[test]
     fn no_other_node_lifts_a_relay(m in cells(9), lies in claims()) {
         let honest = Graph::from_matrix(&m);
@@ -87,7 +87,7 @@ proptest! {
         }
     }
 
-    /// In a mesh that is measured whole, false rates move others' scores by 2/(n−2) of the most.
+    /// In a fully measured mesh, false rates move others' scores by at most 2/(n−2) of the maximum.
     #[test]
     fn one_node_moves_others_by_its_share_at_most(
         seed in any::<u64>(), n in 5_usize..12, liar in 0_usize..5, lies in claims(),
@@ -137,7 +137,7 @@ fn a_relay_that_claims_wonders_does_not_lead() {
     assert_eq!(Ranking::oblivious(&lied).top(1), [last], "the plain ranking believes it");
     let robust = Ranking::robust(&lied, MOST, alone);
     assert_eq!(score(&robust, last), 0.0);
-    // One accomplice that confirms its two legs wins nothing for it.
+    // One accomplice that confirms its two legs gains nothing for it.
     let friend = (last + 1) % 20;
     let confirmed = |i, j| alone(i, j).filter(|_| i != friend && j != friend);
     assert_eq!(score(&Ranking::robust(&lied, MOST, confirmed), last), 0.0);
@@ -153,7 +153,7 @@ fn honest_meshes_keep_their_order_by_and_large() {
 }
 
 #[test]
-fn three_nodes_have_nobody_to_leave_out() {
+fn with_three_nodes_no_node_is_left_out() {
     let g = mesh(3, &mut seeded(31));
     let robust = Ranking::robust(&g, 1e9, both);
     assert!(robust.scores().iter().all(|s| s.evidence == 2));

@@ -1,4 +1,4 @@
-//! UKAIRO's Algorithm 1, against a second reading of its text.
+//! Tests of UKAIRO's Algorithm 1 against a second reading of its text.
 
 use crate::world::{asked, known, rates, run, seeded};
 use std::collections::BTreeSet;
@@ -73,7 +73,7 @@ fn all_six_paths_of_a_new_triple_are_measured() {
 }
 
 #[test]
-fn p_bounds_phase_two_alone() {
+fn p_bounds_only_phase_two() {
     let mut random = seeded(13);
     let rates = rates(30, 0.5, &mut random);
     let graph = run(&mut Biased::new(25, 0.0), &rates, &Excluded::default(), 870, &mut random);
@@ -89,14 +89,14 @@ fn small_meshes_are_measured_whole_and_then_it_ends() {
         let graph = run(&mut Biased::new(25, 1.0), &rates, &Excluded::default(), 999, &mut random);
         assert_eq!(graph.measured(), n * n.saturating_sub(1), "{n} nodes");
     }
-    // Too few for t: phase one takes all there is.
+    // Too few nodes for t: phase one measures everything.
     let rates = rates(6, 0.5, &mut random);
     let graph = run(&mut Biased::new(25, 0.1), &rates, &Excluded::default(), 999, &mut random);
     assert_eq!(graph.measured(), 30);
 }
 
 #[test]
-fn a_node_that_is_down_holds_nothing_up() {
+fn a_node_that_is_down_does_not_hold_up_the_schedule() {
     let mut random = seeded(15);
     let rates = rates(12, 0.5, &mut random);
     let excluded = Excluded { nodes: BTreeSet::from([3]), pairs: BTreeSet::from([(0, 1), (1, 0)]) };
@@ -106,7 +106,7 @@ fn a_node_that_is_down_holds_nothing_up() {
 }
 
 #[test]
-fn it_does_not_wait_for_what_it_asked_for() {
+fn it_does_not_wait_for_legs_that_it_asked_for() {
     let mut random = seeded(16);
     let mut schedule = Biased::new(25, 1.0);
     let all = asked(&mut schedule, &Graph::new(12), 200, &mut random);
@@ -114,7 +114,7 @@ fn it_does_not_wait_for_what_it_asked_for() {
 }
 
 #[test]
-fn what_is_forgotten_is_measured_again() {
+fn a_forgotten_leg_is_measured_again() {
     let mut random = seeded(17);
     let rates = rates(12, 0.5, &mut random);
     let mut schedule = Biased::new(25, 1.0);

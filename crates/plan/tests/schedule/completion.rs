@@ -1,4 +1,4 @@
-//! Predictions of unmeasured legs.
+//! Tests of predictions of unmeasured legs.
 
 use crate::world::{normal, rates, seeded, unit};
 use thalweg_plan::{
@@ -69,7 +69,7 @@ fn measured_legs_stay_as_they_are_and_a_whole_mesh_ranks_by_clipped_equation_3()
 }
 
 #[test]
-fn nothing_measured_predicts_nothing_and_dead_legs_do_not_decide() {
+fn without_measurements_nothing_is_predicted_and_dead_legs_do_not_decide() {
     let empty = Graph::new(6);
     assert_eq!(Completion::new(&empty, None).rate(0, 1), None);
     assert!(completion::ranking(&empty, None).scores().iter().all(|s| s.score == 0.0));
@@ -93,7 +93,7 @@ fn large_meshes_are_ranked_on_a_sample_without_bias() {
     for (i, j) in (0..300).flat_map(|i| (1..20).map(move |step| (i, (i + 7 * step) % 300))) {
         graph.set(i, j, Some(rates[i][j]));
     }
-    // The true order, as far as one can say: both factors of a node.
+    // The true order, as far as there is one: by both factors of a node.
     let sum = |l: usize| {
         let out: f64 = (0..300).map(|j| rates[l][j].as_mbps().ln()).sum();
         let into: f64 = (0..300).map(|i| rates[i][l].as_mbps().ln()).sum();

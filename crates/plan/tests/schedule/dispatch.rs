@@ -1,4 +1,4 @@
-//! Who may measure now.
+//! Tests of which nodes may measure now.
 
 use proptest::prelude::*;
 use std::{
@@ -57,7 +57,7 @@ fn each_end_is_in_one_measurement_and_at_once_bounds_them() {
 }
 
 #[test]
-fn a_node_that_is_down_rests_and_is_named() {
+fn a_node_that_is_down_rests_and_is_listed() {
     let mut dispatch = Dispatch::new(limits(), 1);
     dispatch.want([(0, 1), (2, 1), (1, 3), (2, 3)]);
     let given = dispatch.next(at(0)).unwrap();
@@ -90,14 +90,14 @@ fn failures_are_tried_again_after_longer_and_longer_waits() {
     assert_eq!(dispatch.excluded(at(300)).pairs, BTreeSet::from([(0, 1)]));
     assert_eq!(dispatch.used(0, at(300)), cost(300), "each may have cost all it could");
     assert_eq!(dispatch.excluded(at(230 + 180)).pairs, BTreeSet::new(), "minutes, not a day");
-    // It is known that it failed before: a fourth failure waits longer.
+    // The earlier failures are remembered: a fourth one waits longer.
     dispatch.want([(0, 1)]);
     let given = dispatch.next(at(410)).unwrap();
     dispatch.ended(given.id, Ended::Failed(cost(0)), at(411));
     assert_eq!(dispatch.wakes(), Some(at(411 + 1080)));
     dispatch.want([(0, 1)]);
     assert_eq!(dispatch.next(at(1490)), None);
-    // Measured at last, all is forgiven.
+    // A measurement clears all failures.
     dispatch.want([(0, 1)]);
     let given = dispatch.next(at(1491)).unwrap();
     dispatch.ended(given.id, Ended::Measured(cost(0)), at(1500));
@@ -109,7 +109,7 @@ fn failures_are_tried_again_after_longer_and_longer_waits() {
 }
 
 #[test]
-fn a_busy_end_is_no_failure_however_often_and_the_others_go_on() {
+fn a_busy_end_is_no_failure_however_often_and_others_continue() {
     let mut dispatch = Dispatch::new(limits(), 1);
     dispatch.want([(0, 1), (0, 2)]);
     let mut now = at(0);
@@ -143,7 +143,7 @@ fn a_probe_goes_before_all_others_though_its_node_rests() {
 }
 
 #[test]
-fn late_costs_count_and_those_without_bytes_are_named_with_the_time() {
+fn late_costs_count_and_nodes_without_budget_are_listed_with_the_time() {
     let mut dispatch = Dispatch::new(limits(), 1);
     dispatch.want([(0, 1)]);
     let given = dispatch.next(at(0)).unwrap();
@@ -159,7 +159,7 @@ fn late_costs_count_and_those_without_bytes_are_named_with_the_time() {
 }
 
 #[test]
-fn a_days_budget_is_paid_by_both_ends_and_comes_back() {
+fn both_ends_pay_from_the_daily_budget_and_it_comes_back() {
     let mut dispatch = Dispatch::new(Limits { at_once: 1, ..limits() }, 1);
     for peer in 1..=10 {
         dispatch.want([(0, peer)]);
@@ -201,12 +201,12 @@ fn a_pair_between_two_busy_nodes_does_not_starve() {
     panic!("(0,1) was never given");
 }
 
-/// What happens to a dispatcher.
+/// An event at a dispatcher.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Want(Pair),
     Next,
-    /// The order at this place of those under way, and how.
+    /// Ends the order at this position of those under way, in this manner.
     End(usize, u8),
     Wait(u64),
 }
@@ -222,12 +222,12 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 0..300)
 }
 
-/// A dispatcher, and what an onlooker notes.
+/// A dispatcher, and an observer's record of it.
 struct Watched {
     dispatch: Dispatch,
     now: Time,
     under_way: Vec<Given>,
-    /// Per node: when, and how much.
+    /// By node: (when, bytes).
     spent: BTreeMap<usize, Vec<(Time, u64)>>,
     last_id: u64,
     open: BTreeSet<Pair>,
@@ -310,7 +310,7 @@ impl Watched {
             Event::End(place, how) => self.end(place, how),
             Event::Wait(seconds) => self.wait(seconds),
         }
-        // What is excluded now is done with: it is dropped, and may be asked for again.
+        // Pairs that are excluded now are dropped, and may be asked for again.
         let excluded = self.dispatch.excluded(self.now);
         let resting: Vec<usize> =
             self.dispatch.resting(self.now).into_iter().map(|(node, _)| node).collect();
@@ -323,10 +323,10 @@ impl Watched {
 
 proptest! {
     #[test]
-    fn limits_hold_and_all_that_is_wanted_is_given_or_excluded(events in events()) {
+    fn limits_hold_and_every_wanted_pair_is_given_or_excluded(events in events()) {
         let mut watched = Watched::new();
         events.into_iter().for_each(|event| watched.event(event));
-        // From now on all goes well; each round some time passes, as the dispatcher says.
+        // From now on every measurement succeeds; in each round some time passes, as the dispatcher says.
         for _ in 0..200 {
             while watched.next() {
                 watched.end(0, 7);
@@ -334,7 +334,7 @@ proptest! {
             while !watched.under_way.is_empty() {
                 watched.end(0, 7);
             }
-            // What was wanted while its node rested is not open, but waits its turn.
+            // A pair that was wanted while its node rested is not open, but waits its turn.
             if watched.open.is_empty() && watched.dispatch.wanted() == 0 {
                 break;
             }

@@ -1,4 +1,4 @@
-//! Which legs TCP has to tell of, since trains leave it open.
+//! Tests of which legs TCP must measure because trains leave an order open.
 
 use crate::world::seeded;
 use std::{collections::BTreeMap, time::Duration};
@@ -10,7 +10,7 @@ use thalweg_units::Rate;
 
 const HOUR: f64 = 3600.0;
 
-/// All legs were measured so long ago, and trains have found some ranges since.
+/// All legs were measured `age_s` ago, except for younger ones; trains have found some ranges since.
 #[derive(Debug, Default)]
 struct Facts {
     age_s: f64,
@@ -30,7 +30,8 @@ impl RangeOf for Facts {
     }
 }
 
-/// From 0 to 3 directly 2 Mbit/s, by 1 so many, by 2 at 10; other legs are far faster, and their own ways the best.
+/// From 0 to 3: directly 2 Mbit/s, by 1 `first`, by 2 10. Other legs are far faster, and the best ways between their
+/// ends.
 fn graph(first: f64) -> Graph {
     let mut graph = Graph::new(4);
     for (i, j) in (0..4).flat_map(|i| (0..4).map(move |j| (i, j))).filter(|(i, j)| i != j) {
@@ -59,40 +60,40 @@ fn asked(plan: &mut Plan, graph: &Graph, facts: &Facts, excluded: &Excluded) -> 
     plan.next(&known, &mut seeded(7))
 }
 
-fn told(graph: &Graph, facts: &Facts, excluded: &Excluded) -> Vec<Pair> {
+fn asked_after_probes(graph: &Graph, facts: &Facts, excluded: &Excluded) -> Vec<Pair> {
     let mut plan = plan();
     facts.ranges.keys().for_each(|pair| plan.probed(*pair));
     asked(&mut plan, graph, facts, excluded)
 }
 
 #[test]
-fn a_leg_is_asked_for_where_two_ways_may_be_either_the_better() {
+fn a_leg_is_asked_for_if_either_of_two_ways_may_be_better() {
     let none = Excluded::default();
     // By 1 between 8 and 13, by 2 at 10.
     let open = facts(&[((0, 1), (8.0, 13.0)), ((0, 2), (9.0, 11.0))]);
-    assert_eq!(told(&graph(10.5), &open, &none), [(0, 1)]);
+    assert_eq!(asked_after_probes(&graph(10.5), &open, &none), [(0, 1)]);
     let clear = facts(&[((0, 1), (14.0, 16.0)), ((0, 2), (9.0, 11.0))]);
-    assert_eq!(told(&graph(15.0), &clear, &none), []);
-    // A lower bound may be anything above it.
+    assert_eq!(asked_after_probes(&graph(15.0), &clear, &none), []);
+    // A lower bound means any rate above it.
     let bound = facts(&[((0, 1), (8.0, f64::INFINITY)), ((0, 2), (9.0, 11.0))]);
-    assert_eq!(told(&graph(8.0), &bound, &none), [(0, 1)]);
+    assert_eq!(asked_after_probes(&graph(8.0), &bound, &none), [(0, 1)]);
 }
 
 #[test]
-fn a_leg_that_is_no_ways_bottleneck_is_left_alone() {
+fn a_leg_that_is_no_way_s_bottleneck_is_not_asked_for() {
     let none = Excluded::default();
-    // From 1 to 3 so much more than what comes to 1 that its range says nothing of 0 to 3; and between 1 and 3 no
-    // other way is as fast.
+    // The leg from 1 to 3 is so much faster than the one to 1 that its range says nothing about 0 to 3; and between 1
+    // and 3, no other way is as fast.
     let wide = facts(&[((1, 3), (400.0, 440.0)), ((0, 1), (14.0, 16.0))]);
     let mut graph = graph(15.0);
     for other in [0, 2] {
         graph.set(1, other, Some(Rate::from_mbps(100.0)));
     }
-    assert_eq!(told(&graph, &wide, &none), []);
+    assert_eq!(asked_after_probes(&graph, &wide, &none), []);
 }
 
 #[test]
-fn it_is_asked_for_once_and_not_within_the_hour_of_its_measurement() {
+fn a_leg_is_asked_for_once_and_not_within_an_hour_of_its_measurement() {
     let none = Excluded::default();
     let (graph, mut facts) = (graph(10.5), facts(&[((0, 1), (8.0, 13.0))]));
     let mut plan = plan();
@@ -108,11 +109,11 @@ fn it_is_asked_for_once_and_not_within_the_hour_of_its_measurement() {
     plan.probed((0, 1));
     assert_eq!(asked(&mut plan, &graph, &facts, &none), [(0, 1)]);
     let down = Excluded { nodes: [1].into(), ..Excluded::default() };
-    assert_eq!(told(&graph, &facts, &down), []);
+    assert_eq!(asked_after_probes(&graph, &facts, &down), []);
 }
 
 #[test]
-fn other_legs_have_their_turns_as_well() {
+fn other_legs_get_turns_as_well() {
     let (none, mut graph) = (Excluded::default(), graph(10.5));
     let late: Vec<Pair> = (1..4).flat_map(|i| (0..i).map(move |j| (i, j))).collect();
     let mut facts = facts(&[((0, 1), (8.0, 13.0)), ((0, 2), (8.0, 13.0))]);

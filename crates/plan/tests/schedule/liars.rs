@@ -1,4 +1,4 @@
-//! Liars and the completed ranking.
+//! Tests of liars in the completed ranking.
 
 use crate::world::{rates, seeded, unit};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -18,7 +18,7 @@ fn whole(rates: &[Vec<Rate>]) -> Graph {
     Graph::from_matrix(&rates.iter().map(cells).collect::<Vec<_>>())
 }
 
-/// Three legs in ten, at random.
+/// Three legs in ten, drawn at random.
 fn part(rates: &[Vec<Rate>], random: &mut Xoshiro256PlusPlus) -> Graph {
     let mut graph = Graph::new(rates.len());
     for ((i, j), rate) in whole(rates).legs() {
@@ -35,7 +35,7 @@ fn worth(ranking: &Ranking, truth: &Ranking) -> f64 {
     ranking.top(5).into_iter().map(score).sum::<f64>() / 5.0
 }
 
-/// The worst relays praise each other's legs, and send to nobody else.
+/// The liars report high rates of each other's legs, and no legs to others.
 fn in_league(graph: &Graph, liars: &[usize]) -> Graph {
     let mut lied = Graph::new(graph.nodes());
     for ((i, j), rate) in graph.legs().filter(|((i, _), _)| !liars.contains(i)) {
@@ -76,13 +76,13 @@ fn a_league_of_bad_relays_is_seldom_among_the_best_of_the_bounded_ranking() {
         let bounded = among(&completion::bounded(&lied, None));
         taken = (taken.0 + plain, taken.1 + bounded);
     }
-    // Its measured legs are believed, so that it is not always left out.
+    // The league's measured legs are believed, so it is not always left out.
     assert!(taken.1 * 5 <= taken.0, "{} places, in the plain ranking {}", taken.1, taken.0);
     assert!(taken.0 > 0, "the league had no effect on the plain ranking: this shows nothing");
 }
 
 #[test]
-fn one_accomplice_lifts_nobody() {
+fn one_accomplice_does_not_lift_a_relay() {
     for seed in SEEDS {
         let mut random = seeded(seed);
         let rates = rates(NODES, 0.4, &mut random);
@@ -96,7 +96,7 @@ fn one_accomplice_lifts_nobody() {
             let ranking = completion::bounded(graph, None);
             ranking.scores().iter().find(|s| s.relay == worst).map_or(0.0, |s| s.score)
         };
-        // Measured legs are believed: of its pairs two in 2·(n−1) or so have one.
+        // Measured legs are believed: of its pairs, about two in 2·(n−1) have one.
         let most = 2.0 * MOST_GAIN / (NODES as f64 - 2.0);
         let (before, after) = (score(&honest), score(&lied));
         assert!(after <= before + most, "{before} became {after}, by {most} at most");

@@ -1,4 +1,4 @@
-//! What is measured next, and who may measure now.
+//! Tests of what is measured next, and of which nodes may measure now.
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 

@@ -1,4 +1,4 @@
-//! The random schedule of UKAIRO §4.3.
+//! Tests of the random schedule of UKAIRO §4.3.
 
 use crate::world::{asked, known, rates, run, seeded};
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ fn each_path_begins_where_a_measured_one_ends_or_begins() {
 }
 
 #[test]
-fn it_measures_all_that_can_be_and_ends() {
+fn it_measures_all_available_paths_and_ends() {
     let mut random = seeded(22);
     let rates = rates(9, 0.5, &mut random);
     let excluded = Excluded { nodes: BTreeSet::from([0]), ..Excluded::default() };

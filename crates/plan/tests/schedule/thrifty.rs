@@ -1,4 +1,4 @@
-//! Ours against Algorithm 1.
+//! Tests of the thrifty schedule against Algorithm 1.
 
 use crate::world::{asked, rates, run, seeded};
 use std::collections::BTreeSet;
@@ -57,7 +57,7 @@ fn every_node_is_measured_before_any_is_preferred() {
 }
 
 #[test]
-fn then_the_promising_ones_get_most() {
+fn promising_relays_get_most_of_the_later_measurements() {
     let mut random = seeded(43);
     let rates = rates(40, 0.3, &mut random);
     let graph = run(&mut Thrifty::new(0.2), &rates, &Excluded::default(), 999, &mut random);

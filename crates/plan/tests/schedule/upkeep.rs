@@ -1,4 +1,4 @@
-//! Measuring again.
+//! Tests of repeated measurements.
 
 use crate::world::{rates, run, seeded};
 use rand_core::SeedableRng;
@@ -31,7 +31,7 @@ fn next(schedule: &mut dyn Schedule, graph: &Graph, ages: &Ages, excluded: &Excl
     schedule.next(&known, &mut Xoshiro256PlusPlus::seed_from_u64(ages.now as u64))
 }
 
-/// A whole mesh, measured over two days.
+/// A fully measured mesh, measured over two days.
 fn measured(nodes: usize) -> (Graph, Ages) {
     let mut random = seeded(51);
     let rates = rates(nodes, 0.5, &mut random);
@@ -49,7 +49,7 @@ fn every_leg_is_measured_again_within_the_period_and_those_that_matter_more_ofte
     let mut times: BTreeMap<Pair, u32> = BTreeMap::new();
     for _ in 0..(84 * 24) {
         ages.now += 3600.0;
-        // One an hour can be measured; 132 legs in 14 days are one in 2.5 hours.
+        // One leg an hour can be measured; 132 legs in 14 days are one in 2.5 hours.
         if let [pair] = next(&mut upkeep, &graph, &ages, &Excluded::default())[..] {
             ages.measured.insert(pair, ages.now);
             *times.entry(pair).or_default() += 1;
@@ -78,7 +78,7 @@ fn young_legs_are_left_alone_and_late_ones_come_oldest_first() {
 }
 
 #[test]
-fn what_is_asked_for_is_not_asked_for_again_until_it_was_measured() {
+fn a_leg_is_not_asked_for_again_until_it_was_measured() {
     let (graph, mut ages) = measured(6);
     ages.now = 20.0 * DAY;
     let mut upkeep = Upkeep::new(PERIOD);

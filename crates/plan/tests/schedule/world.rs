@@ -1,4 +1,4 @@
-//! Meshes that schedules measure.
+//! Meshes for tests of schedules.
 
 #[path = "../mesh/draws.rs"]
 mod draws;
@@ -15,7 +15,7 @@ use thalweg_plan::{
 };
 use thalweg_units::Rate;
 
-/// The rates of a mesh in which nodes' own factors say most and pairs' luck the rest.
+/// The rates of a mesh that depend mostly on nodes' own factors, and otherwise on the pairs' luck.
 pub fn rates(nodes: usize, luck: f64, random: &mut impl Rng) -> Vec<Vec<Rate>> {
     let mut factors = || (0..nodes).map(|_| 0.7 * normal(random)).collect::<Vec<f64>>();
     let (out, into) = (factors(), factors());
@@ -27,8 +27,8 @@ pub fn known<'a>(graph: &'a Graph, excluded: &'a Excluded) -> Known<'a> {
     Known { graph, excluded, age_s: None, rtt_s: None, ranges: None }
 }
 
-/// Measures what is asked for, at once, until nothing is, or `most` legs are measured. No leg
-/// is asked for twice, nor an excluded one.
+/// Measures what is asked for, at once, until nothing is asked for or `most` legs are measured. Asserts that no leg is
+/// asked for twice, nor an excluded one.
 pub fn run(
     schedule: &mut dyn Schedule,
     rates: &[Vec<Rate>],
@@ -50,7 +50,7 @@ pub fn run(
     graph
 }
 
-/// Asks so often without measuring anything; nothing may come twice.
+/// Asks this many times without measuring anything. Asserts that no pair comes twice.
 pub fn asked(
     schedule: &mut dyn Schedule,
     graph: &Graph,

@@ -1,8 +1,8 @@
-//! What is said beside the data, by what the protocol says (`thalweg_wire::cast`, and the node's pauses).
+//! Counts the messages beside the data, by the rules of the protocol (`thalweg_wire::cast`, and the node's pauses).
 //!
-//! At most: words that fall together in one message (a pull that asks for several symbols at once, blocks that are
-//! done together) are counted apart. Bytes are of frames and of the TLS record around each; headers of packets and
-//! handshakes are not counted.
+//! Counts are upper bounds: parts that fall together in one message (a pull that asks for several symbols at once,
+//! blocks that are done together) are counted separately. Bytes are of frames and of the TLS record around each;
+//! headers of packets and handshakes are not counted.
 
 use serde::Serialize;
 use std::ops::{Add, AddAssign};
@@ -12,40 +12,40 @@ use thalweg_units::ByteSize;
 /// A TLS record around a message (RFC 8446 §5.2), B.
 const RECORD: u64 = 22;
 
-/// A message of a word and a few numbers, with its frame's head, B.
+/// A message with a type and a few numbers, with its frame's header, B.
 const SHORT: u64 = 20;
 
-/// How a receiver stands, with its parents, B.
+/// A receiver's account of its state with its parents, B.
 const ACCOUNT: u64 = 100;
 
 /// A digest, B.
 const DIGEST: u64 = 32;
 
-/// Beside the digests in a message of a page: its frame, and a signature on that of repair symbols, B.
+/// The parts of a page message beside its digests, B: its frame, and the signature on a page of repair symbols.
 const PAGE: u64 = 128;
 
-/// Opens a leg and closes it: the greeting with its pass, the answer, what is held already, goodbye.
+/// The messages that open and close a leg: the greeting with its pass, the answer, what is held already, the goodbye.
 const LEG: u64 = 4;
 
-/// With the source, once: its offer and the answer; what the receiver needs of manifest and layout, and these; its
-/// parents, what is expected of it, a ring's terms; how it ended.
+/// The messages with the source, once: its offer and the answer; a request for the missing parts of manifest and
+/// layout, and these parts; the parents, what is expected of the receiver, a ring's terms; how it ended.
 const ONCE: u64 = 9;
 
 /// The longest of those, B.
 const LONG: u64 = 512;
 
-/// How often nodes say what.
+/// How often nodes send control messages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Control {
-    /// Each receiver tells the source how it stands every so many s.
+    /// Each receiver sends its account to the source once in this time, s.
     pub account: f64,
-    /// The source tells each that it is there every so many s.
+    /// The source tells each receiver that it is there once in this time, s.
     pub here: f64,
-    /// A store that receives tells its children what came, at most every so many s and once a symbol.
+    /// A store that receives tells its children what arrived, at most once in this time, s, and once a symbol.
     pub have: f64,
-    /// A symbol: a child asks a store for each.
+    /// The size of a symbol; a child asks a store for each.
     pub symbol: ByteSize,
-    /// A block.
+    /// The size of a block.
     pub block: ByteSize,
 }
 
@@ -56,17 +56,17 @@ impl Default for Control {
     }
 }
 
-/// Messages, and their bytes.
+/// A number of messages, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Traffic {
-    /// How many.
+    /// The number of messages.
     pub messages: u64,
-    /// With what is around them.
+    /// Their bytes, with the frames and records around them.
     pub bytes: u64,
 }
 
 impl Traffic {
-    /// So many, of this length each.
+    /// `messages` messages of this length each.
     const fn of(messages: u64, length: u64) -> Self {
         Self { messages, bytes: messages * (length + RECORD) }
     }
@@ -86,31 +86,31 @@ impl AddAssign for Traffic {
     }
 }
 
-/// What a node sends and gets, but for data.
+/// The messages that a node sends and gets, except for data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Messages {
-    /// With the source, about the cast: the offer, the manifest, how it stands, that it is there.
+    /// With the source, about the cast: the offer, the manifest, accounts, and that the source is there.
     pub with_source: Traffic,
-    /// With its parent: pages, what it has, what is asked for, what is done, what is lacking.
+    /// With its parent: pages, what it has, what is asked for, what is done, what is missing.
     pub with_parent: Traffic,
     /// With its children.
     pub with_children: Traffic,
 }
 
 impl Messages {
-    /// With the source and the parent.
+    /// The messages with the source and the parent.
     pub fn upward(&self) -> Traffic {
         self.with_source + self.with_parent
     }
 
-    /// All of them.
+    /// All messages.
     pub fn all(&self) -> Traffic {
         self.upward() + self.with_children
     }
 }
 
 impl Control {
-    /// By node; `took[node]` is how long it received, s.
+    /// The messages by node; `took[node]` is how long it received, s.
     pub(super) fn messages(
         &self,
         layout: &Layout,
@@ -135,20 +135,21 @@ impl Control {
         messages
     }
 
-    /// A leg on which each symbol is asked for, the parent receiving itself for so many `seconds`; not at all: it has
-    /// all and says so once.
+    /// A leg on which each symbol is asked for, while the parent itself receives for `seconds`; `None`: the parent has
+    /// everything and says so once.
     fn by_asking(&self, length: ByteSize, seconds: Option<f64>) -> Traffic {
         let (symbols, blocks) = (parts(length, self.symbol), parts(length, self.block));
         let haves = seconds.map_or(1, |seconds| symbols.min(every(seconds, self.have)));
-        // Pages: asked for and given.
+        // Pages are asked for and given.
         Traffic::of(LEG + symbols + haves + blocks, SHORT) + self.pages(blocks)
     }
 
-    /// A leg that streams: of each block its page; that all was sent, what is lacking; the sheet of repair symbols and
-    /// the word for it; that it is done. A leg that misses nothing says half of that.
+    /// A leg that streams. For each block: its page; that all was sent, and what is missing; the sheet of repair
+    /// symbols and the message for it; that it is done. A leg without losses takes half of these messages.
     fn by_ring(&self, length: ByteSize) -> Traffic {
         let blocks = parts(length, self.block);
-        // The first word ends what it has already. What is lacking are runs of symbols, an eighth of them here.
+        // The first message says what the child has already. What is missing are runs of symbols, here an eighth of
+        // them.
         let lacking = SHORT + parts(self.block, self.symbol) / 8 * 4;
         Traffic::of(LEG + 1 + 3 * blocks, SHORT)
             + Traffic::of(blocks, lacking)
@@ -169,7 +170,7 @@ fn parts(of: ByteSize, part: ByteSize) -> u64 {
     of.as_bytes().div_ceil(part.as_bytes().max(1))
 }
 
-/// The first at once.
+/// The number of times in this many seconds; the first is at once.
 fn every(seconds: f64, period: f64) -> u64 {
     (seconds / period).ceil() as u64
 }

@@ -1,8 +1,9 @@
-//! One object to many receivers down a tree: source's cost, control traffic and finishes, to 10,000 receivers.
+//! One object to many receivers down a tree: the source's cost, control traffic and finishing times, for up to 10,000
+//! receivers.
 //!
-//! The plan and the delivery are the product's own (`thalweg_plan::tree`); made up are the hosts
-//! ([`Population`]) and counted are messages by what the protocol says ([`Control`]). Flows only: no packets, no
-//! round trips, no cost of hashing or coding. What shares a bottleneck other than a host's access is not modelled.
+//! The plan and the delivery are the product's own (`thalweg_plan::tree`). Hosts are synthetic ([`Population`]), and
+//! messages are counted by the rules of the protocol ([`Control`]). Only flows are simulated: no packets, no round
+//! trips, no cost of hashing or coding. Shared bottlenecks other than a host's access are not modelled.
 
 mod control;
 mod population;

@@ -1,4 +1,4 @@
-//! Hosts that were made up.
+//! Synthetic hosts.
 
 use crate::random::{self, Stream};
 use thalweg_plan::{
@@ -7,14 +7,14 @@ use thalweg_plan::{
 };
 use thalweg_units::{ByteSize, Rate};
 
-/// Access lines: the share of hosts up to here, Mbit/s out and in. Data centre, campus, home.
+/// Access lines: the share of hosts up to this one, Mbit/s out and in. Data centre, campus, home.
 const LINES: [(f64, f64, f64); 3] =
     [(0.1, 1000.0, 1000.0), (0.7, 100.0, 100.0), (1.0, 20.0, 100.0)];
 
-/// What a way between two hosts gives to one connection: log-uniform between these, Mbit/s.
+/// The rate of one connection between two hosts: log-uniform between these, Mbit/s.
 const WAYS: (f64, f64) = (20.0, 400.0);
 
-/// Hosts that send less hand nothing on, Mbit/s.
+/// Hosts that send less than this do not forward, Mbit/s.
 const LEAST_EGRESS: f64 = 25.0;
 
 /// A source (node 0) and receivers.
@@ -27,8 +27,8 @@ pub struct Population {
 }
 
 impl Population {
-    /// So many receivers, each with legs from the source and from `legs` others, at random; all of them stores,
-    /// or with rings of a size.
+    /// Creates this many receivers, each with legs from the source and from `legs` others, at random. All are stores,
+    /// or have rings of the same size.
     pub fn new(
         receivers: usize,
         legs: usize,
@@ -51,7 +51,7 @@ impl Population {
         Self { graph, hosts }
     }
 
-    /// What is planned on.
+    /// The overlay on which the tree is planned.
     pub fn overlay(&self) -> Overlay<'_> {
         Overlay { graph: &self.graph, source: 0, hosts: &self.hosts }
     }

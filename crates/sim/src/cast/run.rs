@@ -1,4 +1,4 @@
-//! A cast from begin to end.
+//! Runs a cast from start to end.
 
 use super::{Control, Population};
 use crate::{random, stats};
@@ -15,7 +15,7 @@ use thalweg_units::{ByteSize, Rate};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arm {
-    /// Down the tree that knows of hosts' egress.
+    /// Down the tree that considers hosts' egress.
     Bounded,
     /// Down the widest-path tree, ties broken by lot (ROMA §VI-C: "arbitrarily").
     Widest,
@@ -23,30 +23,30 @@ pub enum Arm {
     Unicast,
 }
 
-/// What is run.
+/// The settings of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// How.
+    /// How the object gets to the receivers.
     pub arm: Arm,
-    /// How many receivers.
+    /// The number of receivers.
     pub receivers: usize,
-    /// Legs that are known to each, beside the source's.
+    /// The number of known legs to each receiver, beside the source's.
     pub legs: usize,
-    /// The object.
+    /// The size of the object.
     pub length: ByteSize,
-    /// What the source's access sends.
+    /// The rate that the source's access sends.
     pub egress: Rate,
-    /// Rings of this size; without, all are stores.
+    /// The size of rings; without it, all receivers are stores.
     pub ring: Option<ByteSize>,
-    /// What rings lose.
+    /// The losses of rings.
     pub loss: ChainLoss,
-    /// This share of the receivers joins when half of the time is over that the slowest needs otherwise, 0 to 1.
+    /// This share of the receivers, 0 to 1, joins after half of the time that the slowest otherwise needs.
     pub late: f64,
-    /// Of the population.
+    /// The seed of the population.
     pub seed: u64,
-    /// How often nodes say what.
+    /// How often control messages are sent.
     pub control: Control,
-    /// Of the planner ([`EFFORT`]).
+    /// The effort of the planner ([`EFFORT`]).
     pub effort: u64,
 }
 
@@ -68,60 +68,60 @@ impl Default for Settings {
     }
 }
 
-/// Values of all receivers.
+/// The spread of a value over all receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
     /// The least.
     pub min: f64,
-    /// The one in the middle.
+    /// The median.
     pub median: f64,
     /// The most.
     pub max: f64,
 }
 
-/// What the cast costs the source.
+/// The source's cost of the cast.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Source {
-    /// Its children.
+    /// The number of its children.
     pub children: usize,
     /// How many times it sent the object.
     pub objects_sent: f64,
-    /// Messages but for data, sent and got.
+    /// Messages except for data, sent and got.
     pub messages: u64,
-    /// The same for each receiver.
+    /// The same, per receiver.
     pub messages_per_receiver: f64,
-    /// Their bytes for each receiver.
+    /// Their bytes, per receiver.
     pub control_per_receiver: f64,
 }
 
-/// What came out.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// How.
+    /// How the object got to the receivers.
     pub arm: Arm,
-    /// How many receivers.
+    /// The number of receivers.
     pub receivers: usize,
-    /// How many of them were done in the end.
+    /// The number of receivers that were done in the end.
     pub done: usize,
     /// The source's cost.
     pub source: Source,
     /// Hops from the source.
     pub depth: Spread,
-    /// Children of those that have any, but for the source.
+    /// Children of the nodes that have any, except for the source.
     pub children: Spread,
     /// Time from joining to the end, s.
     pub took_s: Spread,
-    /// Mean rate against the slowest hop's when alone, Eq. (2).
+    /// Mean rate relative to that of the path's slowest hop alone, Eq. (2).
     pub of_min_hop: Spread,
-    /// Mean rate against the widest way's when alone.
+    /// Mean rate relative to that of the widest path alone.
     pub of_widest: Spread,
-    /// Messages of a receiver with the source and its parent, but for data.
+    /// Messages of a receiver with the source and its parent, except for data.
     pub messages: Spread,
-    /// The same with its children as well.
+    /// The same, and those with its children.
     pub messages_all: Spread,
     /// Bytes of a receiver's messages with the source and its parent, % of the object.
     pub control: Spread,
-    /// The same with its children as well.
+    /// The same, and those with its children.
     pub control_all: Spread,
 }
 
@@ -150,7 +150,7 @@ fn planned(overlay: &Overlay<'_>, settings: &Settings) -> Tree {
     }
 }
 
-/// s that the slowest takes by the tree's steady rates.
+/// The time that the slowest receiver takes by the tree's steady rates.
 fn whole(overlay: &Overlay<'_>, tree: &Tree, settings: &Settings) -> Duration {
     let rates = overlay.rates(tree, &settings.loss);
     let slowest = overlay.receivers().map(|node| rates[node]).filter(|rate| *rate > Rate::ZERO);
@@ -158,14 +158,14 @@ fn whole(overlay: &Overlay<'_>, tree: &Tree, settings: &Settings) -> Duration {
 }
 
 fn grain(overlay: &Overlay<'_>, tree: &Tree, settings: &Settings) -> Duration {
-    // With few it costs nothing to be exact.
+    // With few receivers, being exact costs nothing.
     let parts = if settings.receivers <= 100 { return Duration::ZERO } else { 2000 };
     whole(overlay, tree, settings) / parts
 }
 
 fn joins(overlay: &Overlay<'_>, tree: &Tree, settings: &Settings) -> Vec<Progress> {
     let half = whole(overlay, tree, settings) / 2;
-    // Leaves alone: whoever has children is there from the begin.
+    // Only leaves join late: nodes with children are there from the start.
     let layout = tree.layout();
     let many = (settings.late.clamp(0.0, 1.0) * settings.receivers as f64).round() as usize;
     let mut progress = vec![Progress::default(); overlay.nodes()];
@@ -224,7 +224,7 @@ fn report(
 }
 
 impl Spread {
-    /// Zeros of none.
+    /// Zeros without values.
     fn of(values: impl Iterator<Item = f64>) -> Self {
         let values: Vec<f64> = values.collect();
         if values.is_empty() {

@@ -7,13 +7,13 @@ fn of(arm: Arm, receivers: usize) -> Settings {
     Settings { arm, receivers, length, effort: 300_000, ..Settings::default() }
 }
 
-/// What `cast-scale` is about: from 50 receivers to 400 the source sends no more, and no receiver says more.
+/// The claim of `cast-scale`: from 50 receivers to 400, the source sends no more, and no receiver sends more messages.
 #[test]
 fn the_source_s_cost_is_flat_and_control_is_bounded() {
     let reports = [50, 400].map(|receivers| run(&of(Arm::Bounded, receivers)));
     for report in &reports {
         assert_eq!(report.done, report.receivers);
-        // As many objects as its egress is of the slowest rates, and no more than it has children.
+        // The source sends as many objects as its egress exceeds the slowest rate, and no more than it has children.
         assert!(report.source.objects_sent <= report.source.children as f64 + 1e-3, "{report:?}");
         assert!(report.of_min_hop.max <= 1.001 && report.of_widest.max <= 1.001, "{report:?}");
     }
@@ -26,14 +26,14 @@ fn the_source_s_cost_is_flat_and_control_is_bounded() {
     assert!(unicast.took_s.max > 5.0 * many.took_s.max, "{unicast:?} {many:?}");
 }
 
-/// A tree that knows of egress is done before one that does not.
+/// A tree that considers egress is done before one that does not.
 #[test]
-fn the_bounded_tree_s_last_receiver_is_done_first() {
+fn the_bounded_tree_is_done_before_the_widest() {
     let [bounded, widest] = [Arm::Bounded, Arm::Widest].map(|arm| run(&of(arm, 60)));
     assert!(bounded.took_s.max < 0.8 * widest.took_s.max, "{bounded:?} {widest:?}");
 }
 
-/// Rings' losses are what the model says: with the same tree shape, slower and never faster than stores.
+/// Rings lose what the model says: with the same tree shape, they are slower and never faster than stores.
 #[test]
 fn rings_lose_what_the_model_says_and_late_joiners_finish() {
     let ring = ByteSize::from_bytes(1 << 20);
@@ -49,8 +49,9 @@ fn rings_lose_what_the_model_says_and_late_joiners_finish() {
 
 #[test]
 fn messages_are_counted_at_both_ends() {
-    // 16 MiB are 1024 symbols and 2 blocks. From the source: its leg's four, what it has once, a wish for each symbol, and
-    // for each block's page, which it gives. Below node 1, which receives for 3 s: what it has at most 100 times a second.
+    // 16 MiB are 1024 symbols and 2 blocks. From the source: the leg's four messages, what it has once, a request for
+    // each symbol, and two messages for each block's page. Below node 1, which receives for 3 s: what it has, at most
+    // 100 times a second.
     let control = Control::default();
     let tree = thalweg_plan::tree::Tree::from_parents(0, vec![None, Some(0), Some(1)]);
     let of = |keeps: thalweg_plan::tree::Keeps| {
@@ -60,12 +61,12 @@ fn messages_are_counted_at_both_ends() {
     let messages = of(thalweg_plan::tree::Keeps::Store);
     let legs = [&messages[1], &messages[2]].map(|one| one.with_parent.messages);
     assert_eq!(legs, [4 + 1024 + 1 + 2 * 2, 4 + 1024 + 300 + 2 * 2]);
-    // Once nine; how it stands each second, and that the source is there each five.
+    // Nine messages once; an account each second, and every five seconds that the source is there.
     let source = [&messages[1], &messages[2]].map(|one| one.with_source.messages);
     assert_eq!(source, [9 + 3 + 1, 9 + 6 + 2]);
     assert_eq!(messages[0].with_children, messages[1].with_parent);
     assert_eq!(messages[1].all().messages, legs[0] + legs[1] + source[0]);
-    // By rings nothing is asked for: six messages for each block, the source's leg as all others.
+    // With rings nothing is asked for: six messages for each block; the source's leg is as all others.
     let messages = of(thalweg_plan::tree::Keeps::Ring(ByteSize::from_bytes(1 << 20)));
     let legs = [&messages[1], &messages[2]].map(|one| one.with_parent.messages);
     assert_eq!(legs, [4 + 1 + 6 * 2; 2]);

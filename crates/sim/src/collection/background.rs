@@ -1,4 +1,4 @@
-//! Other traffic: infinite downloads and on–off streams from domain B to domain A (§VI).
+//! Background traffic: infinite downloads and on–off streams from domain B to domain A (§VI).
 
 use super::topology::Topology;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     random::{self, Stream},
 };
 
-/// A flow is an infinite FTP with this probability, else an on–off stream.
+/// A flow is an infinite FTP with this probability, otherwise an on–off stream.
 const FTP: f64 = 0.75;
 /// The share of a peering point that the streams together take.
 const STREAMS: f64 = 0.05;
@@ -14,17 +14,17 @@ const STREAMS: f64 = 0.05;
 const SHORTEST: f64 = 0.2;
 const LONGEST: f64 = 3.0;
 
-/// Flows over the peering point (B0, A0) to flows over (B1, A1).
+/// The flows over the peering point (B0, A0) to the flows over (B1, A1).
 pub type Ratio = (u32, u32);
 
-/// A flow as it was drawn.
+/// A background flow as it was drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drawn {
     /// The node it comes from.
     pub from: usize,
     /// The node it goes to.
     pub to: usize,
-    /// Absent: an infinite download.
+    /// `None`: an infinite download.
     pub stream: Option<OnOff>,
 }
 
@@ -43,7 +43,7 @@ pub struct OnOff {
 struct Source {
     ends: (usize, usize),
     links: Vec<u32>,
-    kind: Kind,
+    kind: SourceKind,
     running: Option<FlowId>,
     /// Mbit that its ended flows moved.
     moved: f64,
@@ -51,7 +51,7 @@ struct Source {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum SourceKind {
     Ftp,
     /// Rate while on, average times on and off, when it changes next.
     Stream {
@@ -70,11 +70,11 @@ pub struct Background {
     begun: f64,
 }
 
-/// An amount no flow comes to the end of, Mbit.
+/// More than any flow moves, Mbit.
 const ENDLESS: f64 = 1e12;
 
 impl Background {
-    /// `flows` in this ratio over the two peering points. Their ends are "in stub domains that are
+    /// Creates `flows` flows in this ratio over the two peering points. Their ends are "in stub domains that are
     /// different from those holding the bistros".
     pub fn new(net: &Topology, seed: u64, flows: u32, ratio: Ratio) -> Self {
         let over_0 = (f64::from(flows * ratio.0) / f64::from(ratio.0 + ratio.1)).round() as u32;
@@ -98,19 +98,19 @@ impl Background {
         Self { sources, begun: 0.0 }
     }
 
-    /// The flows, those over point 0 first.
+    /// The flows as drawn, those over point 0 first.
     pub fn drawn(&self) -> Vec<Drawn> {
         let drawn = |source: &Source| {
             let stream = match source.kind {
-                Kind::Ftp => None,
-                Kind::Stream { rate, on, off, .. } => Some(OnOff { rate, on, off }),
+                SourceKind::Ftp => None,
+                SourceKind::Stream { rate, on, off, .. } => Some(OnOff { rate, on, off }),
             };
             Drawn { from: source.ends.0, to: source.ends.1, stream }
         };
         self.sources.iter().map(drawn).collect()
     }
 
-    /// Begins all of it.
+    /// Starts all flows.
     pub fn start(&mut self, engine: &mut Engine) {
         for source in &mut self.sources {
             let flow =
@@ -120,20 +120,20 @@ impl Background {
         self.begun = engine.now();
     }
 
-    /// When a stream next begins or pauses, s.
+    /// The next time at which a stream starts or pauses, s.
     pub fn changes(&self) -> f64 {
         let at = |source: &Source| match source.kind {
-            Kind::Ftp => f64::INFINITY,
-            Kind::Stream { changes, .. } => changes,
+            SourceKind::Ftp => f64::INFINITY,
+            SourceKind::Stream { changes, .. } => changes,
         };
         self.sources.iter().map(at).fold(f64::INFINITY, f64::min)
     }
 
-    /// Begins and pauses the streams whose time has come.
+    /// Starts and pauses the streams that are due.
     pub fn change(&mut self, engine: &mut Engine) {
         let now = engine.now();
         for source in &mut self.sources {
-            if let Kind::Stream { changes, .. } = source.kind
+            if let SourceKind::Stream { changes, .. } = source.kind
                 && changes <= now
             {
                 source.toggle(engine);
@@ -141,7 +141,7 @@ impl Background {
         }
     }
 
-    /// Lets so many seconds pass with nothing else but it.
+    /// Lets this many seconds pass with nothing but the background.
     pub fn pass(&mut self, engine: &mut Engine, seconds: f64) {
         let then = engine.now() + seconds;
         while engine.now() < then {
@@ -150,7 +150,7 @@ impl Background {
         }
     }
 
-    /// What it has moved over each link since the start, Mbit.
+    /// The Mbit that it has moved over each link since the start.
     pub fn carried(&self, engine: &Engine, links: usize) -> Vec<f64> {
         let mut carried = vec![0.0; links];
         for source in &self.sources {
@@ -166,7 +166,7 @@ impl Background {
         for source in &mut self.sources {
             let Some(flow) = source.running.take() else { continue };
             let left = engine.stop(&[flow])[0];
-            if matches!(source.kind, Kind::Ftp) {
+            if matches!(source.kind, SourceKind::Ftp) {
                 moved += ENDLESS - left;
                 ftps += 1;
             }
@@ -175,7 +175,7 @@ impl Background {
     }
 }
 
-impl Kind {
+impl SourceKind {
     const fn limit(self) -> f64 {
         match self {
             Self::Ftp => f64::INFINITY,
@@ -185,7 +185,7 @@ impl Kind {
 }
 
 impl Source {
-    /// A stream's rate is such that all of a point together average [`STREAMS`] of its 5 Mbit/s.
+    /// A stream's rate is such that all streams of a point together average [`STREAMS`] of its 5 Mbit/s.
     fn new(
         ends: (usize, usize),
         links: Vec<u32>,
@@ -194,19 +194,19 @@ impl Source {
         mut random: Stream,
     ) -> Self {
         let kind = if ftp {
-            Kind::Ftp
+            SourceKind::Ftp
         } else {
             let mut time = || SHORTEST + (LONGEST - SHORTEST) * random::unit(&mut random);
             let (on, off) = (time(), time());
             let mean = 5.0 * STREAMS / streams as f64;
             let rate = mean * (on + off) / on;
-            Kind::Stream { rate, on, off, changes: random::exponential(&mut random, on) }
+            SourceKind::Stream { rate, on, off, changes: random::exponential(&mut random, on) }
         };
         Self { ends, links, kind, running: None, moved: 0.0, random }
     }
 
     fn toggle(&mut self, engine: &mut Engine) {
-        let Kind::Stream { rate, on, off, changes } = &mut self.kind else { return };
+        let SourceKind::Stream { rate, on, off, changes } = &mut self.kind else { return };
         let mean = if let Some(flow) = self.running.take() {
             self.moved += ENDLESS - engine.stop(&[flow])[0];
             *off

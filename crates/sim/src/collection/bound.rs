@@ -1,24 +1,24 @@
-//! The bound of a run: the least time in which its data could have come.
+//! The bound of a run: the least time in which its data could have arrived.
 
 use super::topology::Topology;
 use thalweg_plan::maxflow::MaxFlow;
 
-/// s between two notes of a record.
+/// Seconds between two notes of a record.
 const EVERY: f64 = 2.0;
 
-/// All data of a flow is so many whole units.
+/// The number of whole units that stand for all data of a flow.
 const UNITS: f64 = 1e9;
 
-/// Nothing is looked for beyond; s.
+/// The longest time that is searched, s.
 const NEVER: f64 = 1e7;
 
-/// Halvings of the search: to a billionth of where it begins.
+/// The number of halvings of the search: to a billionth of its start.
 const STEPS: u32 = 30;
 
-/// What the background of a run moved over each link, again and again.
+/// The traffic of a run's background over each link, noted periodically.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
-    /// When, s; and by link what was moved until then, Mbit.
+    /// (time in s, Mbit moved until then by link)
     notes: Vec<(f64, Vec<f64>)>,
 }
 
@@ -32,8 +32,8 @@ impl Record {
         self.notes.push((now, carried));
     }
 
-    /// What was moved until then, between the notes in proportion; after the last the background goes
-    /// on as on average.
+    /// The traffic moved until `then`, interpolated between notes; after the last note, the background continues at its
+    /// average rate.
     fn at(&self, then: f64) -> Vec<f64> {
         let after = self.notes.partition_point(|note| note.0 <= then);
         let Some(from) = after.checked_sub(1).map(|at| &self.notes[at]) else {
@@ -49,7 +49,7 @@ impl Record {
     }
 }
 
-/// That of a run in the simulator, by its record; s.
+/// The bound of a run in the simulator, from its record; s.
 pub(super) fn of_run(net: &Topology, hosts: &[usize], mbit: &[f64], record: &Record) -> f64 {
     let links: Vec<_> = (0..net.capacity.len() as u32).map(|link| net.ends(link)).collect();
     let left = |seconds: f64| {
@@ -62,14 +62,14 @@ pub(super) fn of_run(net: &Topology, hosts: &[usize], mbit: &[f64], record: &Rec
     shortest(&links, hosts, mbit, left, guess)
 }
 
-/// The least T at which what the links had left until then beside the background, added up, admits the
-/// flow of all data to the last host; s. Infinite: not within 10⁷ s.
+/// The least T at which the capacity that the background left on the links until then admits the flow of all data to
+/// the last host; s. Infinite if it is beyond 10⁷ s.
 ///
-/// `links` are pairs of nodes, `amounts` by host in any unit, `left` what each link has left until then
-/// in the same unit; the search begins at `guess`, s.
+/// `links` are pairs of nodes, `amounts` are by host in any unit, and `left` returns what each link has left until a
+/// time, in the same unit. The search begins at `guess`, s.
 ///
-/// Ours. Any routes over the links are allowed, not only those of IP between hosts, and links can
-/// save up what they do not use: no method is faster with that background.
+/// Ours. Any routes over the links are allowed, not only IP's between hosts, and links can save up capacity that they
+/// do not use: no method is faster with that background.
 pub fn shortest(
     links: &[(usize, usize)],
     hosts: &[usize],

@@ -18,41 +18,41 @@ use thalweg_plan::{
 };
 use thalweg_units::{ByteSize, Rate};
 
-/// No pair is measured for longer, s.
+/// The longest measurement of a pair, s.
 const LONGEST_MEASUREMENT: f64 = 200.0;
 
-/// What a stub domain's links, and with them a host's access, carry, bit/s.
+/// The capacity of a stub domain's links, and so of a host's access, bit/s.
 const ACCESS: u64 = 2_500_000;
 
-/// Background throughput that the paper's methods leave at least, % (§VI).
+/// The least background throughput that the paper's methods leave, % (§VI).
 const MILD: f64 = 84.0;
 
-/// Mbit of a byte.
+/// Mbit in a byte.
 const MBIT: f64 = 8e-6;
 
-/// What an evaluation varies.
+/// The settings of an evaluation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Background flows; the paper has 0, 24, 72 and 120.
     pub flows: u32,
     /// How they divide over the two peering points; the paper's headline is 1:3.
     pub ratio: Ratio,
-    /// All data, bytes; 350 MB.
+    /// All data, bytes; the paper has 350 MB.
     pub bytes: f64,
-    /// The plan's steps; 8 s and 64 KiB.
+    /// The plan's steps; the paper has 8 s and 64 KiB.
     pub grid: Grid,
-    /// Capacities are multiplied by up to this much up or down before planning: 0 is as measured.
+    /// Capacities are multiplied by up to this much up or down before planning; 0 leaves them as measured.
     pub wrong_by: f64,
-    /// Legs lead at most so many hosts on in the hosts' order: longer paths. `None`: all pairs, as
+    /// Legs lead at most this many hosts further in the hosts' order, which makes paths longer. `None`: all pairs, as
     /// in the paper.
     pub reach: Option<usize>,
-    /// The plan knows that all legs to the destination share its access. The paper's does not: G_H has a
+    /// Whether the plan knows that all legs to the destination share its access. The paper's does not: G_H has a
     /// capacity for each pair, measured alone.
     pub access_known: bool,
 }
 
 impl Settings {
-    /// The paper's, with so many background flows.
+    /// The paper's settings, with this many background flows.
     pub const fn paper(flows: u32) -> Self {
         Self {
             flows,
@@ -74,7 +74,7 @@ pub struct Evaluation {
     scene: Scene,
     /// Bytes by host; the destination, last, has none.
     amounts: Vec<f64>,
-    /// What was measured, wrong where that is asked for.
+    /// What was measured, with errors if requested.
     estimates: Graph,
     problem: Problem,
     timetable: Timetable,
@@ -82,13 +82,13 @@ pub struct Evaluation {
     undisturbed: f64,
 }
 
-/// There is no plan: the network of this seed is too slow for the grid.
+/// Why there is no plan: the network of this seed is too slow for the grid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvaluationError {
     /// The problem cannot be stated.
     #[error(transparent)]
     Problem(#[from] ProblemError),
-    /// Or not be solved.
+    /// The problem cannot be solved.
     #[error(transparent)]
     Plan(#[from] PlanError),
 }
@@ -126,11 +126,11 @@ impl Evaluation {
         f64::from(self.timetable.slots) * self.settings.grid.slot.as_secs_f64()
     }
 
-    /// Carries a method out.
+    /// Carries out a method.
     ///
     /// # Errors
     ///
-    /// [`EvaluationError`] if it has no plan.
+    /// [`EvaluationError`] if the method has no plan.
     pub fn run(&self, kind: MethodKind) -> Result<Outcome, EvaluationError> {
         let unit = self.settings.grid.unit.as_bytes() as f64 * MBIT;
         let scheduled = |timetable: &Timetable, rule| -> Box<dyn Method> {
@@ -165,7 +165,7 @@ impl Evaluation {
         Ok(Timetable::of_best_paths(&self.problem.best_paths()?, &units))
     }
 
-    /// Mean over the sources of the most of others' data that each held in a run, in % of its own (Fig. 6).
+    /// The most of others' data that each source held in a run, in % of its own data: the mean over sources (Fig. 6).
     pub fn storage(&self, outcome: &Outcome) -> f64 {
         let sources = self.amounts.len() - 1;
         let held = |host: usize| outcome.storage.get(&host).copied().unwrap_or(0.0);
@@ -185,8 +185,8 @@ impl Evaluation {
     }
 }
 
-/// Bytes of each host: "uniformly distributed between 25 and 75 MBytes with an additional
-/// constraint that the total … is 350 MBytes"; other totals in proportion. The last has none.
+/// Bytes of each host: "uniformly distributed between 25 and 75 MBytes with an additional constraint that the total …
+/// is 350 MBytes"; other totals in proportion. The last host has none.
 pub fn amounts(seed: u64, hosts: usize, total: f64) -> Vec<f64> {
     let mut random = random::stream(seed, "amounts", 0);
     let sources = hosts - 1;
@@ -202,7 +202,7 @@ pub fn amounts(seed: u64, hosts: usize, total: f64) -> Vec<f64> {
     }
 }
 
-/// c′ of all pairs with a leg, Mbit/s; wrong by up to `wrong_by` where that is asked for.
+/// c′ of all pairs with a leg, Mbit/s, with errors of up to `wrong_by`.
 fn capacities(scene: &Scene, seed: u64, settings: &Settings) -> Matrix {
     let mut random = random::stream(seed, "wrong", 0);
     let destination = scene.hosts.len() - 1;
@@ -218,8 +218,8 @@ fn capacities(scene: &Scene, seed: u64, settings: &Settings) -> Matrix {
     })
 }
 
-/// The direct methods of Fig. 5(a): names and methods. Groups and slots are not given in the
-/// paper: groups of 3 (about half), slots of a third of the makespan without background (1,120 s with 350 MB).
+/// The direct methods of Fig. 5(a), with names. The paper does not give groups and slots: we take groups of 3 (about
+/// half), and slots of a third of the makespan without background (1,120 s with 350 MB).
 fn direct_methods(evaluation: &Evaluation) -> [(&'static str, MethodKind); 4] {
     let slot = Duration::from_secs_f64(evaluation.settings.bytes * 8.0 / ACCESS as f64 / 3.0);
     [
@@ -230,8 +230,8 @@ fn direct_methods(evaluation: &Evaluation) -> [(&'static str, MethodKind); 4] {
     ]
 }
 
-/// All methods under one background: makespans and their bounds in s, background throughput in %,
-/// storage in %; `only`: methods of these names, all if it is empty.
+/// Runs all methods under one background: makespans and their bounds in s, background throughput in %, storage in %.
+/// `only` lists methods by name; if it is empty, all are run.
 ///
 /// # Errors
 ///
@@ -261,12 +261,12 @@ pub fn figures(seed: u64, settings: Settings, only: &[String]) -> Result<Report,
     Ok(report)
 }
 
-/// The paper's comparisons, and ours.
+/// Adds the paper's comparisons, and ours.
 fn compare(report: &mut Report) {
     let value = |name: &str| report.value(name).unwrap_or(f64::NAN);
     let coordinated = ["path_sync_95", "path_sync_100", "path_delay"].map(value);
     let best = coordinated.into_iter().fold(f64::NAN, f64::min);
-    // The best of the paper's methods among those that took no more from the others than it says.
+    // The best of the paper's methods among those that took no more from other traffic than the paper says.
     let paper = ["path_sync_95", "path_sync_100", "path_delay", "best_path", "all_at_once"];
     let is_mild = |name: &&str| report.value(&format!("background_{name}")) >= Some(MILD);
     let mild = paper.into_iter().filter(is_mild).map(value).fold(f64::NAN, f64::min);

@@ -1,4 +1,4 @@
-//! The adaptive fluid plan at work: `plan::collection::steering`, told what its ways carry.
+//! Runs the adaptive fluid plan: reports what its ways carry to `plan::collection::steering`.
 
 use super::{methods::Method, run::Sending};
 use std::{collections::BTreeMap, time::Duration};
@@ -7,32 +7,34 @@ use thalweg_plan::{
     collection::steering::{Observation, Settings, Steering, Way, WayId},
 };
 
-/// Mbit of a byte.
+/// Mbit in a byte.
 const MBIT: f64 = 8e-6;
 
 /// More than any way ever moves, Mbit.
 const PLENTY: f64 = 1e9;
 
-/// What is left of a source when it counts as done, Mbit: a byte.
+/// A source counts as done when no more than this is left, Mbit: a byte.
 const NOTHING: f64 = 8e-6;
 
-/// Steered ways, each a flow that goes on as long as it is open.
+/// Steered ways, each a flow that lasts as long as the way is open.
 pub struct Flowing {
     steering: Steering,
     interval: f64,
-    /// When it is told next, s.
+    /// The time of the next report to the steering, s.
     next: f64,
-    told: f64,
+    /// The time of the last report, s.
+    last_report: f64,
     /// Mbit still to come, by host.
     left: Vec<f64>,
-    /// By way: the source, and what was moved when it was last looked at, Mbit.
+    /// By way: the way, and the Mbit that it had moved at the last look.
     running: BTreeMap<WayId, (Way, f64)>,
-    /// By way: Mbit since the steering was last told.
+    /// By way: Mbit since the last report.
     since: BTreeMap<WayId, f64>,
-    /// When a source is done at the present rates, s.
+    /// The time at which a source is done at the present rates, s.
     ends: f64,
+    /// Transfers that are to end.
     ending: Vec<usize>,
-    /// The last look, s.
+    /// The time of the last look, s.
     looked: f64,
 }
 
@@ -46,7 +48,7 @@ impl Flowing {
             steering: Steering::new(settings, destination, &amounts, estimates, &relays),
             interval,
             next: interval,
-            told: 0.0,
+            last_report: 0.0,
             left: bytes.iter().map(|bytes| bytes * MBIT).collect(),
             running: BTreeMap::new(),
             since: BTreeMap::new(),
@@ -62,7 +64,7 @@ impl Flowing {
         hosts.chain(std::iter::once(to)).map(|host| host as usize).collect()
     }
 
-    /// Counts what came; the rates since the last look say when a source is done.
+    /// Counts what arrived; the rates since the last look give the time at which a source is done.
     fn count(&mut self, now: f64, moved: &BTreeMap<usize, f64>) {
         let mut rates = vec![0.0; self.left.len()];
         for (id, (way, before)) in &mut self.running {
@@ -80,7 +82,7 @@ impl Flowing {
         self.ends = self.left.iter().zip(&rates).map(ends).fold(f64::INFINITY, f64::min);
     }
 
-    fn tell(&mut self, now: f64) {
+    fn report(&mut self, now: f64) {
         let bytes = |mbit: f64| (mbit.max(0.0) / MBIT) as u64;
         let since = std::mem::take(&mut self.since);
         let left = |mbit: &f64| if *mbit > NOTHING { bytes(*mbit).max(1) } else { 0 };
@@ -89,8 +91,8 @@ impl Flowing {
             remaining: self.left.iter().map(left).collect(),
             ..Observation::default()
         };
-        self.steering.observe(Duration::from_secs_f64(now - self.told), &seen);
-        self.told = now;
+        self.steering.observe(Duration::from_secs_f64(now - self.last_report), &seen);
+        self.last_report = now;
         self.next = now + self.interval;
     }
 }
@@ -121,7 +123,7 @@ impl Method for Flowing {
         };
         let mut over: Vec<WayId> = self.running.iter().filter_map(is_done).collect();
         if now >= self.next - 1e-9 || !over.is_empty() {
-            self.tell(now);
+            self.report(now);
             let open: Vec<WayId> = self.steering.open().iter().map(|open| open.id).collect();
             over = self.running.keys().filter(|id| !open.contains(id)).copied().collect();
         }
@@ -136,7 +138,7 @@ impl Method for Flowing {
     }
 
     fn wakes(&self, now: f64) -> Option<f64> {
-        // Not in shorter steps than a byte takes: rates may have changed in between.
+        // Not in shorter steps than a byte takes, because rates may have changed in between.
         Some(self.next.min(self.ends.max(now + 1e-4)))
     }
 

@@ -1,55 +1,55 @@
-//! The methods that are compared, as they drive a run.
+//! The methods that are compared, as a run drives them.
 
 use super::run::Sending;
 use crate::random::Stream;
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_plan::collection::{Direct, DirectRelease, Release, Rule, Timetable};
 
-/// A way to collect the data, as the run asks it.
+/// A method of collection, driven by a run.
 pub trait Method {
-    /// What begins now.
+    /// The transfers that begin now.
     fn due(&mut self, now: f64) -> Vec<Sending>;
     /// A transfer is complete.
     fn done(&mut self, id: usize, now: f64);
-    /// What its running transfers have moved so far, Mbit by id: for those that adapt.
+    /// Takes what its running transfers have moved so far, Mbit by id; for methods that adapt.
     fn look(&mut self, _now: f64, _moved: &BTreeMap<usize, f64>) {}
     /// Transfers that end now, complete or not.
     fn ends(&mut self) -> Vec<usize> {
         Vec::new()
     }
-    /// When it may have more without anything being complete, later than now.
+    /// A later time at which it may have more transfers even if none completes.
     fn wakes(&self, now: f64) -> Option<f64>;
-    /// All is there.
+    /// Whether all data has arrived.
     fn is_finished(&self) -> bool;
-    /// The most of others' data that each host held so far, Mbit by host; those not there: none.
+    /// The most of others' data that each host has held so far, Mbit by host; missing hosts held none.
     fn storage(&self) -> BTreeMap<usize, f64> {
         BTreeMap::new()
     }
 }
 
-/// Which method.
+/// The kind of a method.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MethodKind {
     /// PathSyncX, the share X/100.
     PathSync(f64),
     /// PathDelay.
     PathDelay,
-    /// Each host by its own best path.
+    /// Each host uses its own best path.
     BestPath,
     /// A direct method.
     Direct(Direct),
-    /// Ours: the adaptive fluid plan, with so many ways a source.
+    /// Ours: the adaptive fluid plan, with this many ways a source.
     Fluid(usize),
-    /// All at once, each host over so many connections.
+    /// All at once, each host over this many connections.
     AllAtOnceOver(usize),
 }
 
-/// A timetable by its rule.
+/// A timetable that is carried out by a rule.
 pub struct Scheduled {
     release: Release,
-    /// Mbit of a data unit.
+    /// Mbit in a data unit.
     unit: f64,
-    /// Others' data by host, in units: now, and the most.
+    /// Others' data by host, in units: (now, most).
     held: BTreeMap<u32, (u64, u64)>,
 }
 
@@ -58,7 +58,7 @@ impl Scheduled {
         Self { release: Release::new(timetable, rule), unit, held: BTreeMap::new() }
     }
 
-    /// What a hop brought is held until the next hop of its path is complete.
+    /// Counts the data that a hop brought as held until the next hop of its path is complete.
     fn hold(&mut self, id: usize) {
         let transfers = self.release.transfers();
         let hop = transfers[id];
@@ -115,7 +115,7 @@ pub struct Directly {
     amounts: Vec<f64>,
     /// Connections of each host.
     over: usize,
-    /// By host: connections that are not done.
+    /// By host: the number of connections that are not done.
     left: Vec<usize>,
 }
 

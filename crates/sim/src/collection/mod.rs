@@ -1,8 +1,8 @@
 //! Data collection in a transit-stub network: the paper's evaluation (§VI), at full size.
 //!
 //! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004).
-//! Links are shared max-min fairly, as long TCP flows of equal round-trip times would; packets, losses and
-//! round trips show only as the time a connection takes to get going.
+//! Links are shared max-min fairly, as by long TCP flows of equal round-trip times. Packets, losses and round trips
+//! show only as the time that a connection takes to get up to speed.
 
 mod background;
 mod bound;

@@ -1,32 +1,32 @@
-//! A method at work: its transfers begin and end, beside the background.
+//! Runs a method: its transfers begin and end beside the background.
 
 use super::{background::Background, bound::Record, methods::Method, topology::Topology};
 use crate::engine::{Engine, Flow, FlowId};
 use std::collections::BTreeMap;
 
-/// Bytes of a first window: ten segments (RFC 6928).
+/// The bytes of a first window: ten segments (RFC 6928).
 const FIRST_WINDOW: f64 = 10.0 * 1460.0;
 
 /// A run that is not over after this long has gone wrong, s.
 const LONGEST: f64 = 1e6;
 
-/// One transfer of a method: what a TCP connection carries.
+/// One transfer of a method, which a TCP connection carries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sending {
-    /// The method's own name for it.
+    /// The method's id of it.
     pub id: usize,
-    /// The hosts on its way: two, or more where intermediates pass it on as it comes.
+    /// The hosts on its path: two, or more if intermediates forward it as it arrives.
     pub hosts: Vec<usize>,
-    /// How much, Mbit.
+    /// Its size, Mbit.
     pub size: f64,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// s until everything was there.
+    /// Seconds until all data had arrived.
     pub makespan: f64,
-    /// Mean rate of a background FTP meanwhile, Mbit/s.
+    /// Mean rate of a background FTP during the run, Mbit/s.
     pub background: f64,
     /// What the background moved over each link.
     pub record: Record,
@@ -34,19 +34,19 @@ pub struct Outcome {
     pub storage: BTreeMap<usize, f64>,
 }
 
-/// The place where methods are compared: the network, the hosts, the background.
+/// The setting in which methods are compared: the network, the hosts, the background.
 #[derive(Clone, Debug)]
 pub struct Scene {
     /// The links.
     pub net: Topology,
     /// The hosts' nodes; the destination is last.
     pub hosts: Vec<usize>,
-    /// Before it begins.
+    /// The background before it starts.
     pub background: Background,
 }
 
 impl Scene {
-    /// The links on the way along these hosts, each once; and the longest round trip of a leg, s.
+    /// The links on the path along these hosts, each once; and the longest round trip of a leg, s.
     fn way(&self, hosts: &[usize]) -> (Vec<u32>, f64) {
         let legs = hosts.windows(2);
         let legs = legs.filter_map(|leg| self.net.route(self.hosts[leg[0]], self.hosts[leg[1]]));
@@ -58,8 +58,8 @@ impl Scene {
         (links, rtt)
     }
 
-    /// How long a connection takes until it is up to speed: a round trip to stand, and slow
-    /// start's doublings to what the idle way would hold in flight, at half speed on average.
+    /// The time until a connection is up to speed: a round trip for the handshake, and slow start's doublings to what
+    /// the idle path would hold in flight, at half speed on average.
     fn setup(&self, links: &[u32], rtt: f64, size: f64) -> f64 {
         let alone =
             links.iter().map(|l| self.net.capacity[*l as usize]).fold(f64::INFINITY, f64::min);
@@ -68,9 +68,9 @@ impl Scene {
         rtt * (1.0 + doublings / 2.0)
     }
 
-    /// Mean rate of one flow of `size` Mbit between two hosts, `times` times one after the other, Mbit/s:
-    /// how the paper measures c′. Differs: what is not over after `longest` s counts as far as it came,
-    /// which on a crowded way changes little and saves hours of simulated time.
+    /// Mean rate of a flow of `size` Mbit between two hosts, `times` times one after the other, Mbit/s: this is how the
+    /// paper measures c′. Differs: a flow that is not over after `longest` s counts as far as it came, which changes
+    /// little on a crowded path and saves hours of simulated time.
     pub fn measure(&self, from: usize, to: usize, size: f64, times: usize, longest: f64) -> f64 {
         let (links, rtt) = self.way(&[from, to]);
         let setup = self.setup(&links, rtt, size);
@@ -102,7 +102,7 @@ impl Scene {
         background.finish(&mut engine)
     }
 
-    /// Carries a method out.
+    /// Carries out a method.
     pub fn run(&self, method: &mut dyn Method) -> Outcome {
         let mut run = Running {
             scene: self,
@@ -127,15 +127,15 @@ struct Running<'a> {
     scene: &'a Scene,
     engine: Engine,
     background: Background,
-    /// By flow: the method's name for it, and its size, Mbit.
+    /// By flow: the method's id of it, and its size, Mbit.
     flows: BTreeMap<FlowId, (usize, f64)>,
-    /// Connections that get going: when, which, the flow.
+    /// Connections that are being set up: (time of the first byte, id, flow).
     starting: Vec<(f64, usize, Flow)>,
     record: Record,
 }
 
 impl Running<'_> {
-    /// Notes what the background moved, now and then.
+    /// Notes what the background has moved, if a note is due or it is the last.
     fn record(&mut self, last: bool) {
         let now = self.engine.now();
         if last || now >= self.record.next() {
@@ -144,7 +144,7 @@ impl Running<'_> {
         }
     }
 
-    /// Tells the method how far its transfers are, and ends those that it is done with.
+    /// Tells the method how far its transfers are, and ends those that it no longer wants.
     fn look(&mut self, method: &mut dyn Method) {
         let moved = |(flow, id): (&FlowId, &(usize, f64))| (id.0, id.1 - self.engine.left(*flow));
         let moved = self.flows.iter().map(moved).collect();
@@ -159,7 +159,7 @@ impl Running<'_> {
         }
     }
 
-    /// To the next thing that happens.
+    /// Advances to the next event.
     fn step(&mut self, method: &mut dyn Method) {
         self.record(false);
         self.look(method);

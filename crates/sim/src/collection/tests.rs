@@ -1,4 +1,4 @@
-//! The network is the paper's, and the methods come out in its order.
+//! Tests that the network is the paper's, and that the methods come out in its order.
 
 use super::{background::Background, run::Scene, topology::bistros, *};
 use thalweg_plan::collection::Direct;

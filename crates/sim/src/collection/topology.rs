@@ -9,11 +9,11 @@ const TRANSIT: usize = 4;
 const STUBS: usize = 3;
 /// Nodes of each stub domain, 6 on average: 2·4·(1 + 3·6) = 152.
 const STUB_NODES: usize = 6;
-/// Edges within a transit domain, and within a stub domain, exist with these probabilities.
+/// The probabilities of edges within a transit domain, and within a stub domain.
 const TRANSIT_EDGES: f64 = 0.6;
 const STUB_EDGES: f64 = 0.2;
 
-/// Mbit/s: within a transit domain, across the two, and to or in stub domains.
+/// Mbit/s within a transit domain, across the two, and to or in stub domains.
 const WITHIN: f64 = 10.0;
 const PEERING: f64 = 5.0;
 const STUB: f64 = 2.5;
@@ -21,29 +21,28 @@ const STUB: f64 = 2.5;
 /// The longest round trip in the network, s.
 const LONGEST_RTT: f64 = 0.080;
 
-/// A network of routers and hosts: all averages of the paper taken exactly, so that each has 152
-/// nodes; distances uniform, since GT-ITM's are of nodes in the plane.
+/// A network of routers and hosts. All averages of the paper are taken exactly, so each network has 152 nodes.
+/// Distances are uniform, where GT-ITM's are those of nodes in the plane.
 #[derive(Clone, Debug)]
 pub struct Topology {
     nodes: usize,
-    /// By link, both directions beside each other: from, to.
+    /// (from, to) by link; the two directions of a link are neighbours.
     ends: Vec<(usize, usize)>,
     /// Mbit/s, by link.
     pub capacity: Vec<f64>,
-    /// s one way, by link.
+    /// One-way delay by link, s.
     delay: Vec<f64>,
     /// Links by the node they leave.
     out: Vec<Vec<u32>>,
 }
 
 impl Topology {
-    /// How many nodes: transit nodes of A and of B first, then stub domain by stub domain.
+    /// The number of nodes: the transit nodes of A and of B come first, then stub domain by stub domain.
     pub const fn nodes(&self) -> usize {
         self.nodes
     }
 
-    /// A node's name: `a0` … `b3` are transit nodes, `a0s1n2` is the third node of the second
-    /// stub domain of `a0`.
+    /// A node's name: `a0` … `b3` are transit nodes, `a0s1n2` is the third node of the second stub domain of `a0`.
     pub fn name(&self, node: usize) -> String {
         let transit =
             |at: usize| format!("{}{}", if at < TRANSIT { "a" } else { "b" }, at % TRANSIT);
@@ -52,17 +51,17 @@ impl Topology {
         format!("{}s{}n{}", transit(stub / STUBS), stub % STUBS, at % STUB_NODES)
     }
 
-    /// From where to where a link leads. The one after an even link is its other direction.
+    /// The ends (from, to) of a link. The link after an even one is its other direction.
     pub fn ends(&self, link: u32) -> (usize, usize) {
         self.ends[link as usize]
     }
 
-    /// One way over a link, s.
+    /// The one-way delay of a link, s.
     pub fn delay(&self, link: u32) -> f64 {
         self.delay[link as usize]
     }
 
-    /// The network of a seed.
+    /// Creates the network of a seed.
     pub fn transit_stub(seed: u64) -> Self {
         let mut random = random::stream(seed, "transit-stub", 0);
         let nodes = 2 * TRANSIT * (1 + STUBS * STUB_NODES);
@@ -88,7 +87,7 @@ impl Topology {
         net
     }
 
-    /// A domain's edges; where it falls apart its parts are joined in a row.
+    /// Adds a domain's edges; disconnected parts are joined in a row.
     fn domain(&mut self, members: &[usize], share: f64, capacity: f64, random: &mut Stream) {
         for (at, a) in members.iter().enumerate() {
             for b in &members[at + 1..] {
@@ -125,8 +124,8 @@ impl Topology {
         self.delay.iter_mut().for_each(|delay| *delay *= by);
     }
 
-    /// The links from one node to another, by the fewest hops, as ns-2 routes; of equals the
-    /// one found first. `None`: there is no way.
+    /// The links from one node to another by the fewest hops, as ns-2 routes; among equals the path found first. `None`
+    /// if there is no path.
     pub fn route(&self, from: usize, to: usize) -> Option<Vec<u32>> {
         let mut by = vec![None; self.nodes];
         let mut queue = VecDeque::from([from]);
@@ -166,8 +165,7 @@ impl Topology {
         self.ends.iter().position(|link| *link == ends).map(|link| link as u32)
     }
 
-    /// A node of the stub domain that is the `which`-th (0 to 2) of a transit node; domain 0
-    /// is A, 1 is B.
+    /// A node of the stub domain that is the `which`-th (0 to 2) of a transit node; domain 0 is A, 1 is B.
     pub fn stub_node(&self, domain: usize, at: usize, which: usize, node: usize) -> usize {
         stub_members(transit(domain, at) * STUBS + which)[node % STUB_NODES]
     }
@@ -194,9 +192,8 @@ pub fn bistros(net: &Topology, seed: u64) -> Vec<usize> {
     hosts
 }
 
-/// The nodes where background flows end in domain 0 (A) or 1 (B): all those of the second and the
-/// third stub domain of the transit nodes with a peering point, "different from those holding the
-/// bistros".
+/// The nodes where background flows end in domain 0 (A) or 1 (B): all nodes of the second and the third stub domain of
+/// the transit nodes with a peering point, "different from those holding the bistros".
 pub fn background_ends(net: &Topology, domain: usize) -> Vec<usize> {
     let stubs = (0..2).flat_map(|point| [(point, 1), (point, 2)]);
     let nodes = |(point, which)| (0..STUB_NODES).map(move |n| (point, which, n));

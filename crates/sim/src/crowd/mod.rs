@@ -1,9 +1,8 @@
-//! Many clients that download at once, as UKAIRO's do: sampling on all paths, then the best.
+//! Many clients that download at once, as UKAIRO's do: they sample all paths, then use the best.
 //!
-//! Each download samples the direct path and its relays with equal shares of the file
-//! (§3.2.1), for 5 s at most; the path with the highest rate seen fetches the rest. The choice
-//! is by what was measured, with noise. Differs from `plan::selection`, on purpose: this is
-//! the paper's protocol as flows, not requests; what `get` does better is not in here.
+//! Each download samples the direct path and its relays with equal shares of the file (§3.2.1), for at most 5 s; the
+//! path with the highest measured rate fetches the rest. Measurements are noisy. Differs from `plan::selection`, on
+//! purpose: this is the paper's protocol as flows, not requests, without the improvements in `get`.
 
 #[cfg(test)]
 mod tests;
@@ -21,68 +20,67 @@ use std::{
 /// How clients download.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// A file, Mbit (UKAIRO §4: 40 MB).
+    /// The size of a file, Mbit (UKAIRO §4: 40 MB).
     pub size: f64,
-    /// Sampling takes this long at most, s (§3.2.1: 5 s).
+    /// The longest time of sampling, s (§3.2.1: 5 s).
     pub sampling: f64,
-    /// A single transfer is cut off after this, s (§4: 20 s); its rate counts as it was.
+    /// The time after which a single transfer is cut off, s (§4: 20 s); its rate counts as it was.
     pub cut_off: f64,
-    /// What a path gives by a relay of what its legs give: the cost of copying.
+    /// The rate of a relayed path relative to that of its legs: the cost of copying.
     pub relayed: f64,
-    /// What a new connection loses at its begin, in round trips of its longer leg at its full
-    /// rate: slow start, and what follows it.
+    /// What a new connection loses at its start, by slow start and its aftermath, in round trips of its longer leg at
+    /// its full rate.
     pub ramp: f64,
     /// How rates vary from one download to the next.
     pub noise: Noise,
 }
 
-/// What a client downloads, one after the other.
+/// A client's downloads, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Programme {
-    /// Who.
+    /// The client.
     pub client: usize,
-    /// From whom.
+    /// The servers, in order.
     pub servers: Vec<usize>,
 }
 
-/// Asked before each download.
+/// A request for relays, made before each download.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// Who downloads.
+    /// The client that downloads.
     pub client: usize,
-    /// From whom.
+    /// The server.
     pub server: usize,
-    /// When, s.
+    /// The time, s.
     pub now: f64,
     engine: &'a Engine,
     world: &'a World,
 }
 
 impl Ask<'_> {
-    /// What a node forwards at this moment, Mbit/s.
+    /// The rate that a node forwards at this moment, Mbit/s.
     pub fn forwards(&self, node: usize) -> f64 {
         self.engine.load(self.world.forward_link(node))
     }
 }
 
-/// Who says by which relays a client tries.
+/// Chooses the relays that a client tries.
 pub trait Choice {
-    /// The relays for this download, distinct; none: it goes directly, without sampling.
+    /// The relays for this download, all distinct; if there are none, it goes directly, without sampling.
     fn relays(&mut self, ask: &Ask<'_>) -> Vec<usize>;
 
-    /// Whether paths are sampled, the direct one among them; if not, the first relay is taken
-    /// as it is.
+    /// Whether paths are sampled, including the direct one; otherwise the first relay is used without sampling.
     fn samples(&self) -> bool {
         true
     }
 
-    /// A download is over.
+    /// Takes the outcome of a finished download.
     fn ended(&mut self, outcome: &Outcome) {
         let _ = outcome;
     }
 }
 
-/// All go directly.
+/// All downloads go directly.
 #[derive(Clone, Copy, Debug)]
 pub struct Direct;
 
@@ -92,27 +90,27 @@ impl Choice for Direct {
     }
 }
 
-/// How a download went.
+/// The outcome of a download.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Who downloaded.
+    /// The client.
     pub client: usize,
-    /// From whom.
+    /// The server.
     pub server: usize,
-    /// The path chosen: a relay, or directly.
+    /// The chosen relay; `None` is the direct path.
     pub relay: Option<usize>,
-    /// All that was moved over all the time it took, Mbit/s.
+    /// The mean rate, all bytes over all the time, Mbit/s.
     pub rate: f64,
-    /// The rates seen in sampling, Mbit/s, the direct path's first; empty without sampling.
+    /// The rates measured in sampling, Mbit/s, the direct path's first; empty without sampling.
     pub sampled: Vec<(Option<usize>, f64)>,
-    /// Began, s.
+    /// Its start, s.
     pub began: f64,
-    /// Ended, s.
+    /// Its end, s.
     pub ended: f64,
 }
 
 impl Outcome {
-    /// `d_l(i,j)` of each relay tried, from the rates seen in sampling (UKAIRO Eq. 1).
+    /// `d_l(i,j)` of each relay tried, from the rates measured in sampling (UKAIRO Eq. 1).
     pub fn gains(&self) -> Vec<(usize, f64)> {
         let direct = self.sampled.iter().find(|(relay, _)| relay.is_none());
         let Some(&(_, direct)) = direct.filter(|(_, rate)| *rate > 0.0) else { return Vec::new() };
@@ -123,10 +121,10 @@ impl Outcome {
     }
 }
 
-/// What happens at a given moment.
+/// A timed event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// A path's first byte comes.
+    /// A path's first byte arrives.
     First { download: usize, path: usize },
     /// Sampling ends.
     Sampled { download: usize },
@@ -134,12 +132,12 @@ enum Timer {
     CutOff { download: usize },
 }
 
-/// A moment as bits that sort like it: from 0 s up.
+/// A time as bits that sort in the same order; from 0 s up.
 const fn moment(s: f64) -> u64 {
     s.max(0.0).to_bits()
 }
 
-/// Runs all programmes, which begin at 0 s, to their end; what happened, in order of the ends.
+/// Runs all programmes, which begin at 0 s, to their end. Returns the outcomes in order of their ends.
 pub fn run(
     world: &World,
     settings: &Settings,
@@ -160,11 +158,11 @@ struct Crowd<'a> {
     programmes: &'a [Programme],
     choice: &'a mut dyn Choice,
     engine: Engine,
-    /// How many downloads of each programme have begun.
+    /// The number of downloads of each programme that have begun.
     begun: Vec<usize>,
     downloads: Vec<Download>,
     timers: BinaryHeap<Reverse<(u64, Timer)>>,
-    /// Whose path a flow is.
+    /// The (download, path) of each flow.
     flows: BTreeMap<FlowId, (usize, usize)>,
     outcomes: Vec<Outcome>,
 }
@@ -190,7 +188,7 @@ impl<'a> Crowd<'a> {
         }
     }
 
-    /// Goes to the next event; false: there is none.
+    /// Advances to the next event; false if there is none.
     fn step(&mut self) -> bool {
         let timer = self.timers.peek().map(|Reverse((at, _))| f64::from_bits(*at));
         let timer = timer.unwrap_or(f64::INFINITY);
@@ -216,9 +214,9 @@ impl<'a> Crowd<'a> {
     }
 }
 
-/// One download: its paths, its phases.
+/// The paths and phases of a download.
 impl Crowd<'_> {
-    /// Begins the programme's next download, if there is one.
+    /// Starts the programme's next download, if there is one.
     fn next_of(&mut self, programme: usize) {
         let Some(&server) = self.programmes[programme].servers.get(self.begun[programme]) else {
             return;
@@ -244,7 +242,7 @@ impl Crowd<'_> {
 
     fn begin(&mut self, programme: usize, paths: Vec<Path>) {
         let share = self.settings.size / paths.len() as f64;
-        let tries: Vec<Try> = paths.into_iter().map(|path| self.try_of(path, share)).collect();
+        let tries: Vec<Attempt> = paths.into_iter().map(|path| self.try_of(path, share)).collect();
         let download = self.downloads.len();
         for (path, each) in tries.iter().enumerate() {
             self.timers.push(Reverse((moment(each.first), Timer::First { download, path })));
@@ -259,14 +257,14 @@ impl Crowd<'_> {
         self.downloads.push(Download { programme, began, tries, chosen, over: false, sampled });
     }
 
-    fn try_of(&self, path: Path, share: f64) -> Try {
+    fn try_of(&self, path: Path, share: f64) -> Attempt {
         let factors = self.settings.noise.factors(self.world, path);
         let first = self.connected(path);
-        Try { path, factors, flow: None, first, left: share, share, until: None }
+        Attempt { path, factors, flow: None, first, left: share, share, until: None }
     }
 
-    /// When the bytes of a connection made now begin to come at its full rate: what it loses
-    /// by slow start is lost at once.
+    /// The time from which the bytes of a connection made now arrive at its full rate: the loss by slow start is taken
+    /// as a delay.
     fn connected(&self, path: Path) -> f64 {
         let ramp = self.settings.ramp * self.world.longer_leg(path);
         self.engine.now() + self.world.delay(path) + ramp
@@ -283,8 +281,7 @@ impl Crowd<'_> {
         match timer {
             Timer::First { path, .. } => {
                 let each = &here.tries[path];
-                // Sampling may have ended before the first byte came; the rest comes over a
-                // connection of its own.
+                // Sampling may have ended before the first byte arrived; the rest comes over a connection of its own.
                 if each.flow.is_none() && each.until.is_none() && self.engine.now() >= each.first {
                     self.flow(download, path);
                 }
@@ -295,7 +292,7 @@ impl Crowd<'_> {
         }
     }
 
-    /// Starts the flow of what a path has left.
+    /// Starts the flow of a path's remaining bytes.
     fn flow(&mut self, download: usize, path: usize) {
         let sampling = self.downloads[download].chosen.is_none();
         let each = &mut self.downloads[download].tries[path];
@@ -310,7 +307,7 @@ impl Crowd<'_> {
         }
     }
 
-    /// A path has all of its share.
+    /// Handles a path that has completed its share.
     fn delivered(&mut self, download: usize, path: usize) {
         let now = self.engine.now();
         let here = &mut self.downloads[download];
@@ -323,12 +320,12 @@ impl Crowd<'_> {
         }
     }
 
-    /// Sampling is over: the fastest path fetches the rest; direct wins a tie.
+    /// Ends sampling: the fastest path fetches the rest; direct wins a tie.
     fn choose(&mut self, download: usize) {
         self.halt(download);
         let now = self.engine.now();
         let here = &mut self.downloads[download];
-        let rate = |each: &Try| {
+        let rate = |each: &Attempt| {
             let took = each.until.unwrap_or(now) - here.began;
             if took > 0.0 { (each.share - each.left) / took } else { 0.0 }
         };
@@ -348,7 +345,7 @@ impl Crowd<'_> {
         self.set(self.settings.cut_off, Timer::CutOff { download });
     }
 
-    /// Stops all flows; what they have left is known then.
+    /// Stops all flows and records what they have left.
     fn halt(&mut self, download: usize) {
         let now = self.engine.now();
         for path in 0..self.downloads[download].tries.len() {
@@ -385,17 +382,17 @@ impl Crowd<'_> {
     }
 }
 
-/// Variation of rates, the same for the same seed, round and path: arms that try the same
-/// path in the same download see the same.
+/// The variation of rates. It is the same for the same seed, round and path, so that arms that try the same path in the
+/// same download see the same rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Noise {
-    /// Of whose draws.
+    /// The seed of the draws.
     pub seed: u64,
-    /// Which of several downloads of the same file by the same client.
+    /// The number of the download among those of the same file by the same client.
     pub round: u64,
-    /// From one download to the next: deviation of the logarithm.
+    /// Deviation of the logarithm from one download to the next.
     pub download: f64,
-    /// Between sampling and the rest of one download, likewise.
+    /// Deviation of the logarithm between sampling and the rest of one download.
     pub phase: f64,
 }
 
@@ -413,14 +410,14 @@ impl Noise {
 }
 
 /// One path of a download.
-struct Try {
+struct Attempt {
     path: Path,
-    /// Factors on its rate: while sampled, afterwards.
+    /// Factors on its rate: while it is sampled, and afterwards.
     factors: [f64; 2],
     flow: Option<FlowId>,
-    /// When its bytes begin to come, s.
+    /// When its bytes begin to arrive, s.
     first: f64,
-    /// Mbit of its share that are not there.
+    /// Mbit of its share that are missing.
     left: f64,
     share: f64,
     /// When its share was complete or its sampling ended, s.
@@ -431,8 +428,8 @@ struct Try {
 struct Download {
     programme: usize,
     began: f64,
-    tries: Vec<Try>,
-    /// The one that fetches the rest, once sampling is over.
+    tries: Vec<Attempt>,
+    /// The path that fetches the rest, once sampling is over.
     chosen: Option<usize>,
     over: bool,
     sampled: Vec<(Option<usize>, f64)>,

@@ -18,9 +18,9 @@ const SETTINGS: Settings = Settings {
     noise: Noise { seed: 1, round: 0, download: 0.0, phase: 0.0 },
 };
 
-struct By(Vec<usize>);
+struct FixedRelays(Vec<usize>);
 
-impl Choice for By {
+impl Choice for FixedRelays {
     fn relays(&mut self, _: &Ask<'_>) -> Vec<usize> {
         self.0.clone()
     }
@@ -34,7 +34,7 @@ fn programme(client: usize, servers: &[usize]) -> Programme {
 fn the_fastest_path_seen_fetches_the_rest() {
     let mut world = world();
     (world.up, world.down) = (vec![100.0; 4], vec![100.0; 4]);
-    let outcomes = run(&world, &SETTINGS, &[programme(1, &[0])], &mut By(vec![2, 3]));
+    let outcomes = run(&world, &SETTINGS, &[programme(1, &[0])], &mut FixedRelays(vec![2, 3]));
     let [only] = &outcomes[..] else { panic!("{outcomes:?}") };
     assert_eq!(only.relay, Some(2));
     // Shares of 40: path 2 (8 Mbit/s) has all of its own after 5 s, the others 20 and 10.
@@ -48,8 +48,8 @@ fn the_fastest_path_seen_fetches_the_rest() {
 fn sampling_shares_the_client_s_access_link() {
     let mut world = world();
     world.down[1] = 6.0;
-    let outcomes = run(&world, &SETTINGS, &[programme(1, &[0])], &mut By(vec![2, 3]));
-    // Three flows want 4, 8 and 2: fair are 2, 2 and 2; nothing beats direct.
+    let outcomes = run(&world, &SETTINGS, &[programme(1, &[0])], &mut FixedRelays(vec![2, 3]));
+    // Three flows want 4, 8 and 2; fair shares are 2 each, so nothing beats direct.
     assert_eq!(outcomes[0].sampled, [(None, 2.0), (Some(2), 2.0), (Some(3), 2.0)]);
     assert_eq!(outcomes[0].relay, None);
 }
@@ -68,7 +68,7 @@ fn a_programme_goes_on_with_its_next_server_and_clients_share_relays() {
     world.up = vec![100.0; 4];
     world.way.set(0, 3, Some(4.0));
     let programmes = [programme(1, &[0, 0]), programme(3, &[0])];
-    let outcomes = run(&world, &SETTINGS, &programmes, &mut By(vec![2]));
+    let outcomes = run(&world, &SETTINGS, &programmes, &mut FixedRelays(vec![2]));
     assert_eq!(outcomes.len(), 3);
     // Both sample relay 2 at once: 4 each, no better than direct.
     let first = outcomes.iter().find(|o| o.client == 1).unwrap();
@@ -79,14 +79,15 @@ fn a_programme_goes_on_with_its_next_server_and_clients_share_relays() {
 }
 
 #[test]
-fn what_was_asked_for_was_moved() {
+fn each_download_moves_the_whole_file() {
     let settings = Settings {
         cut_off: 1e9,
         noise: Noise { download: 0.5, phase: 0.3, ..SETTINGS.noise },
         ..SETTINGS
     };
     for relays in [vec![], vec![2], vec![2, 3]] {
-        let outcomes = run(&world(), &settings, &[programme(1, &[0, 0, 0])], &mut By(relays));
+        let outcomes =
+            run(&world(), &settings, &[programme(1, &[0, 0, 0])], &mut FixedRelays(relays));
         for o in &outcomes {
             assert!((o.rate * (o.ended - o.began) - settings.size).abs() < 1e-6, "{o:?}");
         }

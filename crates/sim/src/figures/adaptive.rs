@@ -1,4 +1,4 @@
-//! Fig. 7: what a client learns in a hundred downloads (Algorithm 2, the client's own code).
+//! Fig. 7: what a client learns in a hundred downloads (Algorithm 2, by the client's own code).
 
 use super::Report;
 use crate::{
@@ -12,16 +12,16 @@ use thalweg_plan::{
     ranking::Ranking,
 };
 
-/// UKAIRO §4.1.2.
+/// UKAIRO §4.1.2: the numbers of clients, of servers tested by each, and of candidates.
 const CLIENTS: usize = 10;
 const TESTED: usize = 5;
 const CANDIDATES: usize = 5;
 /// Servers that clients learn from: Fig. 5's destinations.
 const SERVERS: usize = 25;
-/// After so many downloads the improvement is tested.
+/// The numbers of downloads after which the improvement is tested.
 const TESTS: [u64; 8] = [0, 5, 10, 20, 40, 60, 80, 100];
 
-/// The median improvement after so many downloads, for both ways to draw candidates.
+/// The median improvement after each number of downloads, for both ways to draw candidates.
 pub fn compute(input: &Input, seed: u64) -> Report {
     let cast = input.cast(seed, 0, input.of_201(50));
     let mut report = Report::default();
@@ -47,18 +47,18 @@ struct Learner<'a> {
     client: usize,
     learning: Vec<usize>,
     tested: Vec<usize>,
-    state: State<'a>,
+    state: LearnerState<'a>,
     downloads: u64,
 }
 
-/// Its list, and how it asks it.
-struct State<'a> {
+/// A client's list, and how the client uses it.
+struct LearnerState<'a> {
     adaptive: Adaptive,
     cast: &'a Cast,
     draw: Draw,
-    /// Asked for the best of the list, and nothing is learnt.
+    /// Whether the best of the list are used and nothing is learnt.
     testing: bool,
-    /// It has downloaded at least once.
+    /// Whether it has downloaded at least once.
     learnt: bool,
     random: Stream,
 }
@@ -71,7 +71,7 @@ impl<'a> Learner<'a> {
         let mut adaptive = Adaptive::default();
         adaptive.follow(&list.collect::<Vec<_>>());
         let random = random::stream(seed, "learner", client as u64);
-        let state = State { adaptive, cast, draw, testing: false, learnt: false, random };
+        let state = LearnerState { adaptive, cast, draw, testing: false, learnt: false, random };
         let servers = &cast.others[CLIENTS.min(cast.others.len())..];
         let mut learning: Vec<usize> = servers.iter().take(SERVERS).copied().collect();
         let mut random = random::stream(seed, "tested servers", client as u64);
@@ -81,7 +81,7 @@ impl<'a> Learner<'a> {
         Self { input, client, learning, tested, state, downloads: 0 }
     }
 
-    /// Downloads until there were `after`, then tests: rates as multiples of the direct ones.
+    /// Downloads until there were `after` downloads, then tests. Returns rates as multiples of the direct ones.
     fn test(&mut self, after: u64) -> Vec<f64> {
         while self.downloads < after {
             self.downloads += 1;
@@ -102,7 +102,7 @@ impl<'a> Learner<'a> {
         ratios
     }
 
-    /// None if the direct path is too fast to be detoured.
+    /// `None` if the direct path is too fast to be detoured.
     fn ratio(&mut self, server: usize) -> Option<f64> {
         let one = self.one(server);
         let rate = |settings: Settings, choice: &mut dyn Choice| {
@@ -123,13 +123,13 @@ impl<'a> Learner<'a> {
     }
 }
 
-impl Choice for State<'_> {
+impl Choice for LearnerState<'_> {
     fn relays(&mut self, _: &Ask<'_>) -> Vec<usize> {
         let names: Vec<String> = if self.testing && self.learnt {
             self.adaptive.known().iter().take(CANDIDATES).map(|k| k.relay.clone()).collect()
         } else {
             let mut names = self.adaptive.candidates(CANDIDATES, self.draw, &mut self.random);
-            // The last one is the test detour: not part of the set that is tested.
+            // The last one is the test detour, which is not part of the tested set.
             names.truncate(if self.testing { CANDIDATES } else { names.len() });
             names
         };

@@ -14,7 +14,7 @@ const SERVERS: usize = 20;
 /// Candidates per client.
 const M: usize = 5;
 
-/// How many clients at once the figure shows.
+/// The numbers of clients at once that the figure shows.
 pub const COUNTS: [usize; 7] = [1, 2, 4, 8, 12, 16, 20];
 
 /// The average improvement over all paths, by strategy and number of clients.
@@ -39,14 +39,14 @@ fn one(input: &Input, cast: &Cast, strategy: Strategy, seed: u64) -> Report {
     report
 }
 
-/// The geometric mean: twice as fast and half as fast cancel out. In the arithmetic one the few
-/// congested direct paths, which any detour multiplies, outweigh all others.
+/// The geometric mean, in which twice as fast and half as fast cancel out. In the arithmetic one, the few congested
+/// direct paths, which any detour multiplies, outweigh all others.
 fn average(ratios: &[f64]) -> f64 {
     let logarithms: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
     stats::mean(&logarithms).exp()
 }
 
-/// Each path's rate as a multiple of the direct one, both among `count` clients at once.
+/// Each path's rate as a multiple of the direct path's, both among `count` clients at once.
 fn ratios(input: &Input, cast: &Cast, strategy: Strategy, count: usize, seed: u64) -> Vec<f64> {
     let mut programmes = programmes(cast, count, seed);
     let direct = by_pair(&pass(input, 0, &programmes, &mut Direct));
@@ -60,7 +60,7 @@ fn ratios(input: &Input, cast: &Cast, strategy: Strategy, count: usize, seed: u6
     detoured.iter().map(ratio).filter(|ratio| ratio.is_finite() && *ratio > 0.0).collect()
 }
 
-/// The first `count` clients, each with all servers in an order of its own.
+/// The first `count` clients, each with all servers in its own order.
 fn programmes(cast: &Cast, count: usize, seed: u64) -> Vec<Programme> {
     let servers: Vec<usize> = cast.others.iter().skip(CLIENTS).take(SERVERS).copied().collect();
     let clients = cast.others.iter().take(count);

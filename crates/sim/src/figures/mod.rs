@@ -1,5 +1,4 @@
-//! The paper's figures, computed on an [`Input`](crate::input::Input) by the product's own
-//! planning code.
+//! The paper's figures, computed on an [`Input`](crate::input::Input) by the product's own planning code.
 
 pub mod adaptive;
 pub mod budget;
@@ -24,12 +23,12 @@ use thalweg_plan::{
     schedule::{Pair, RttOf},
 };
 
-/// The ranking that the oracle uses by default; here both ends of each leg vouch for it.
+/// The ranking that the oracle uses by default; here both ends vouch for each leg.
 fn shipped(graph: &Graph) -> Ranking {
     Ranking::robust(graph, ROBUST_MOST_GAIN, |_, _| None)
 }
 
-/// What pings between some nodes gave, ms.
+/// Round trips from pings between nodes, ms.
 #[derive(Clone, Debug)]
 struct RoundTrips(Matrix);
 
@@ -46,19 +45,19 @@ fn gain(rates: &Matrix, i: usize, l: usize, j: usize) -> f64 {
     }
     let direct = rates.raw(i, j);
     let (first, second) = (rates.raw(i, l), rates.raw(l, j));
-    // f64::min would pass the other one on where one is unknown.
+    // f64::min would return the known one if the other is unknown.
     let detour = if first <= second { first } else { second };
     let gain = (detour - direct) / direct;
     if gain < 0.0 { 0.0 } else { gain }
 }
 
-/// The relay among `relays` whose gain is the highest, with it; none gains: `None`.
+/// The relay among `relays` with the highest gain, and the gain; `None` if none gains.
 fn best(rates: &Matrix, relays: &[usize], i: usize, j: usize) -> Option<(usize, f64)> {
     let gains = relays.iter().map(|&l| (l, gain(rates, i, l, j)));
     gains.filter(|(_, gain)| *gain > 0.0).reduce(|a, b| if b.1 > a.1 { b } else { a })
 }
 
-/// The ordered pairs of some nodes.
+/// The ordered pairs of these nodes.
 fn pairs(nodes: &[usize]) -> impl Iterator<Item = (usize, usize)> + '_ {
     nodes.iter().flat_map(move |&i| nodes.iter().filter(move |&&j| j != i).map(move |&j| (i, j)))
 }

@@ -1,4 +1,4 @@
-//! What detouring does to those who do not (UKAIRO §4.4's open question).
+//! The effect of detours on clients that go directly (UKAIRO §4.4's open question).
 
 use super::{Oracle, Report, Strategy};
 use crate::{
@@ -8,16 +8,16 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Percentages of the population that detour.
+/// The percentages of the population that detour.
 pub const SHARES: [usize; 6] = [0, 10, 25, 50, 75, 100];
-/// Downloads of each client, one after the other.
+/// The number of downloads of each client, one after the other.
 const DOWNLOADS: usize = 4;
 /// Candidates per client.
 const M: usize = 5;
-/// The links between areas carry this times what all direct downloads would get.
+/// The capacity of the links between areas, as a multiple of what all direct downloads would get.
 const HEADROOM: f64 = 1.0;
 
-/// Rates as multiples of those when nobody detours: of those who do and of those who do not.
+/// Rates as multiples of those when no client detours: of clients that detour and of clients that do not.
 pub fn compute(input: &Input, seed: u64, strategies: &[Strategy]) -> Report {
     let cast = input.cast(seed, 0, input.of_201(50));
     let programmes = programmes(&cast.others, seed);
@@ -36,12 +36,12 @@ fn one(
     strategy: Strategy,
     seed: u64,
 ) -> Report {
-    // Only slow direct paths are detoured (§4): these pairs, as they were when nobody did.
+    // Only slow direct paths are detoured (§4): these pairs, by their rates when no client detoured.
     let run = |share: usize, slow: &BTreeSet<(usize, usize)>| {
         let count = cast.others.len() * share / 100;
         let users: BTreeSet<usize> = cast.others[..count].iter().copied().collect();
         let oracle = Oracle::new(input, cast, strategy, M, seed);
-        let mut some = Some { users: users.clone(), slow: slow.clone(), oracle };
+        let mut some = SomeDetour { users: users.clone(), slow: slow.clone(), oracle };
         let outcomes = crowd::run(&input.world, &input.settings, programmes, &mut some);
         (users, by_download(&outcomes))
     };
@@ -86,14 +86,14 @@ fn add(share: usize, users: &BTreeSet<usize>, before: &Rates, after: &Rates, rep
     report.add(format!("all_{share}"), "×", whole(after) / whole(before));
 }
 
-/// Some ask the oracle, the others go directly.
-struct Some<'a> {
+/// Some clients ask the oracle, the others go directly.
+struct SomeDetour<'a> {
     users: BTreeSet<usize>,
     slow: BTreeSet<(usize, usize)>,
     oracle: Oracle<'a>,
 }
 
-impl Choice for Some<'_> {
+impl Choice for SomeDetour<'_> {
     fn relays(&mut self, ask: &Ask<'_>) -> Vec<usize> {
         let detours =
             self.users.contains(&ask.client) && self.slow.contains(&(ask.client, ask.server));

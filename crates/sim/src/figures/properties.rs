@@ -3,7 +3,7 @@
 use super::{Report, best, gain, pairs};
 use crate::{input::Input, matrix::Matrix, planetlab::PlanetLab, random, stats};
 
-/// A detour counts from a gain of 20 % and 1 Mbit/s (§2.1).
+/// A detour is worth using from a gain of 20 % and 1 Mbit/s (§2.1).
 const WORTH: (f64, f64) = (0.2, 1.0);
 /// Nodes whose detours are followed over days (§2.1).
 const FOLLOWED: usize = 100;
@@ -12,7 +12,7 @@ const FOLLOWED: usize = 100;
 pub fn compute(input: &Input, seed: u64) -> Report {
     let mut report = Report::default();
     let nodes: Vec<usize> = (0..input.inside).collect();
-    let found = found(&input.planned, &nodes);
+    let found = best_detours(&input.planned, &nodes);
     benefit(input, &found, &mut report);
     latency(input, &found, &mut report);
     match &input.days {
@@ -23,19 +23,19 @@ pub fn compute(input: &Input, seed: u64) -> Report {
 }
 
 /// A path's best detour.
-struct Found {
+struct BestDetour {
     i: usize,
     j: usize,
     best: Option<(usize, f64)>,
 }
 
-fn found(rates: &Matrix, nodes: &[usize]) -> Vec<Found> {
+fn best_detours(rates: &Matrix, nodes: &[usize]) -> Vec<BestDetour> {
     let known = pairs(nodes).filter(|&(i, j)| rates.get(i, j).is_some());
-    known.map(|(i, j)| Found { i, j, best: best(rates, nodes, i, j) }).collect()
+    known.map(|(i, j)| BestDetour { i, j, best: best(rates, nodes, i, j) }).collect()
 }
 
-fn benefit(input: &Input, found: &[Found], report: &mut Report) {
-    let worth = |f: &Found| {
+fn benefit(input: &Input, found: &[BestDetour], report: &mut Report) {
+    let worth = |f: &BestDetour| {
         let (_, gain) = f.best.unwrap_or((0, 0.0));
         let more = gain * input.planned.raw(f.i, f.j);
         if gain >= WORTH.0 && more >= WORTH.1 { 1.0 } else { 0.0 }
@@ -49,9 +49,9 @@ fn benefit(input: &Input, found: &[Found], report: &mut Report) {
     report.add("best_gain_median", "%", stats::median(&gains));
 }
 
-fn latency(input: &Input, found: &[Found], report: &mut Report) {
+fn latency(input: &Input, found: &[BestDetour], report: &mut Report) {
     let rtt = &input.world.rtt;
-    let change = |f: &Found| {
+    let change = |f: &BestDetour| {
         let (l, _) = f.best?;
         let direct = rtt.get(f.i, f.j)?;
         Some((rtt.get(f.i, l)? + rtt.get(l, f.j)? - direct, direct))
@@ -64,29 +64,28 @@ fn latency(input: &Input, found: &[Found], report: &mut Report) {
     report.add("latency_more_ms", "ms", stats::median(&ms));
 }
 
-/// Best detours of one day, 1, 14 and 28 days later.
+/// The validity of one day's best detours 1, 14 and 28 days later.
 fn longevity(mut days: PlanetLab, seed: u64, report: &mut Report) {
     let mut random = random::stream(seed, "followed", 0);
     let all = days.inside();
     let nodes = random::sample(&mut random, all, FOLLOWED.min(all));
-    let found = found(&days.measured(), &nodes);
+    let found = best_detours(&days.measured(), &nodes);
     for (after, name) in [(1, "1"), (14, "14"), (28, "28")] {
         days.advance(after - days.day());
         validity(&days.measured(), &found, name, report);
     }
 }
 
-/// Best detours of the data that is planned with, in the data that plans are judged by.
-fn later(input: &Input, found: &[Found], report: &mut Report) {
+/// The validity of the best detours in the planning data, in the data by which plans are judged.
+fn later(input: &Input, found: &[BestDetour], report: &mut Report) {
     if !input.planned.known().eq(input.judged.known()) {
         validity(&input.judged, found, "later", report);
     }
 }
 
-/// Valid is a detour that still gains. The median is over all that were found: over those
-/// still valid alone, the paper's shares and medians would say that the spread of gains
-/// shrinks from day to day.
-fn validity(now: &Matrix, found: &[Found], name: &str, report: &mut Report) {
+/// A detour is valid if it still gains. The median is over all detours that were found: over only those that are still
+/// valid, the paper's shares and medians would say that the spread of gains shrinks from day to day.
+fn validity(now: &Matrix, found: &[BestDetour], name: &str, report: &mut Report) {
     let gains = found.iter().filter_map(|f| Some(gain(now, f.i, f.best?.0, f.j)));
     let gains: Vec<f64> = gains.filter(|gain| !gain.is_nan()).collect();
     report.add(format!("valid_{name}"), "%", stats::percent(&gains, |gain| gain > 0.0));

@@ -1,4 +1,4 @@
-//! Fig. 2: what rankings make of five candidates.
+//! Fig. 2: rates with five candidates of different rankings.
 
 use super::{Report, best, pairs};
 use crate::{
@@ -46,12 +46,12 @@ fn add(report: &mut Report, name: &str, rates: &[f64], direct: &[f64]) {
     report.curve(format!("rate_{name}"), stats::distribution(rates));
 }
 
-/// Positions in the set as nodes.
+/// Converts positions in the set to nodes.
 fn named(cast: &Cast, positions: &[usize]) -> Vec<usize> {
     positions.iter().map(|&at| cast.detours[at]).collect()
 }
 
-/// Of each pair of clients, the rate with the candidates of the first.
+/// For each pair of clients, the rate with the candidates of the first.
 fn evaluate(
     input: &Input,
     cast: &Cast,

@@ -1,4 +1,4 @@
-//! Fig. 5 and 6: one client at a time, by several strategies.
+//! Fig. 5 and 6: one client at a time, with several strategies.
 
 use super::{Oracle, Report, Strategy, vivaldi};
 use crate::{
@@ -67,7 +67,7 @@ fn add(input: &Input, name: &str, direct: &Rates, rates: &Rates, report: &mut Re
     report.curve(name, stats::distribution(&ratios));
 }
 
-/// The relay that lowers latency most by coordinates, taken without looking at rates.
+/// The relay that lowers latency most according to coordinates, used without measuring rates.
 struct PeerWise<'a> {
     cast: &'a Cast,
     predicted: Matrix,

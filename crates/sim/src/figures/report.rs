@@ -1,4 +1,4 @@
-//! What a figure says: numbers with units, and curves.
+//! The results of a figure: numbers with units, and curves.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ pub struct Metric {
     pub value: f64,
 }
 
-/// The numbers and curves of a figure. Numbers that could not be computed are not in it.
+/// The numbers and curves of a figure. Numbers that could not be computed are left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
     /// By name.
@@ -22,7 +22,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Adds a number; one that is none or infinite is left out.
+    /// Adds a number; NaN and infinite ones are left out.
     pub fn add(&mut self, name: impl Into<String>, unit: &'static str, value: f64) {
         if value.is_finite() {
             self.metrics.insert(name.into(), Metric { unit, value });
@@ -34,7 +34,7 @@ impl Report {
         self.series.insert(name.into(), points);
     }
 
-    /// Several parts as one: names get the part's behind them; a single one keeps its own.
+    /// Merges several parts: the part's name is appended to each name; a single part keeps its names.
     pub fn merged(mut parts: Vec<(&str, Self)>) -> Self {
         if parts.len() == 1 {
             return parts.remove(0).1;

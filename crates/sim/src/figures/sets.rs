@@ -6,11 +6,10 @@ use crate::{input::Input, matrix::Matrix, stats};
 /// The paper's sizes of the set, of 201 nodes.
 const SIZES: [usize; 9] = [5, 10, 20, 25, 50, 75, 100, 125, 150];
 
-/// The mean improvement of `draws` random sets of each size.
+/// The mean improvement over `draws` random sets of each size.
 ///
-/// Differs: the clients are those outside of the largest set, for all sizes, and a smaller
-/// set is the beginning of a larger one. In the mean that is the same; it costs a ninth, and the
-/// sizes are compared on the same paths.
+/// Differs: for all sizes, the clients are those outside the largest set, and a smaller set is the beginning of a
+/// larger one. In the mean that is the same; it costs a ninth, and the sizes are compared on the same paths.
 pub fn compute(input: &Input, seed: u64, draws: u64) -> Report {
     let sizes = SIZES.map(|size| input.of_201(size));
     let mut sums = vec![0.0; sizes.len()];
@@ -36,7 +35,7 @@ fn report(sizes: &[usize], means: &[f64]) -> Report {
     report
 }
 
-/// Eq. 2 for each beginning of the set: chosen by what is planned with, valued by what is judged by.
+/// Eq. 2 for each beginning of the set: detours are chosen by the planning data, and valued by the judging data.
 fn means(input: &Input, detours: &[usize], clients: &[usize], sizes: &[usize]) -> Vec<f64> {
     let mut values = vec![Vec::new(); sizes.len()];
     for (i, j) in super::pairs(clients) {

@@ -1,4 +1,4 @@
-//! Who gets which candidates: the rankings as clients of a crowd meet them.
+//! Which client gets which candidates: the rankings as clients of a crowd meet them.
 
 use crate::{
     crowd::{Ask, Choice, Outcome},
@@ -15,7 +15,7 @@ use thalweg_plan::{
 };
 use thalweg_units::Rate;
 
-/// How the oracle draws up a client's list.
+/// How the oracle makes a client's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
@@ -23,21 +23,21 @@ pub enum Strategy {
     Oblivious,
     /// Random ones of the better half, drawn for each client (§3.1.2).
     Balanced,
-    /// Ours: by what each relay still has to give, and what the client saw of it before.
+    /// Ours: by what each relay still has to give, and by the client's own experience with it.
     LoadAware,
-    /// Ours without what the client saw: what either part does.
+    /// Ours without the client's experience: the effect of each part.
     LoadOnly,
     /// The same best relays for all, by the oracle's ranking, which no single liar decides.
     Robust,
-    /// What is in the product: a list by [`Strategy::LoadOnly`] on the oracle's ranking, of which
-    /// the client draws by Algorithm 2.
+    /// The product's: a list by [`Strategy::LoadOnly`] on the oracle's ranking, from which the client draws by
+    /// Algorithm 2.
     Shipped,
-    /// Any.
+    /// Random relays.
     Random,
 }
 
 impl Strategy {
-    /// All.
+    /// All strategies.
     pub const ALL: [Self; 7] = [
         Self::Oblivious,
         Self::Balanced,
@@ -48,7 +48,7 @@ impl Strategy {
         Self::Random,
     ];
 
-    /// As metrics and the command line name it.
+    /// Its name in metrics and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Oblivious => "oblivious",
@@ -62,7 +62,7 @@ impl Strategy {
     }
 }
 
-/// There is no such strategy.
+/// No strategy has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no strategy is called \"{name}\"; there are {}",
@@ -95,21 +95,21 @@ pub(super) struct Oracle<'a> {
     ranking: Ranking,
     /// What each relay may forward, Mbit/s.
     limits: Vec<f64>,
-    /// Lists of clients that keep theirs.
+    /// The lists of clients that keep theirs.
     lists: BTreeMap<usize, Vec<usize>>,
     /// Downloads under way that were given each relay.
     assigned: Vec<u32>,
     given: BTreeMap<(usize, usize), Vec<usize>>,
-    /// What each client's own downloads said of relays.
+    /// Each client's experience with relays in its own downloads.
     seen: BTreeMap<usize, Vec<Seen>>,
-    /// Algorithm 2's lists of the clients.
+    /// The clients' lists of Algorithm 2.
     learners: BTreeMap<usize, Adaptive>,
-    /// When relays reported last, s, and what they forwarded then.
+    /// When relays last reported, s, and what they forwarded then, Mbit/s.
     reported: Option<(f64, Vec<f64>)>,
     random: Stream,
 }
 
-/// Relays on the list that a client is given (`thalweg_paths::detours::LIST`).
+/// The number of relays on a client's list (`thalweg_paths::detours::LIST`).
 const LIST: usize = 20;
 
 /// Relays report their load this often, s.
@@ -162,14 +162,14 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// The client's draw of a list that the oracle gave it for this download.
+    /// The client's draw from the list that the oracle gave it for this download.
     fn drawn(&mut self, ask: &Ask<'_>) -> Vec<usize> {
         let listed = self.load_aware(ask, LIST);
         let score = |at: usize| self.ranking.scores().iter().find(|s| s.relay == at);
         let scored = listed.iter().map(|&at| (at.to_string(), score(at).map_or(0.0, |s| s.score)));
         let mut list: Vec<(String, f64)> = scored.collect();
         let learner = self.learners.entry(ask.client).or_default();
-        // What was learnt of others stays.
+        // What was learnt of other relays stays.
         let learnt = learner.known().iter().filter(|k| k.tried > 0);
         let others = learnt.filter(|k| !list.iter().any(|(name, _)| *name == k.relay));
         let others: Vec<(String, f64)> = others.map(|k| (k.relay.clone(), k.score)).collect();
@@ -194,7 +194,7 @@ impl<'a> Oracle<'a> {
         assigner.assign(&client, &loads, m, &mut self.random)
     }
 
-    /// A client tells what its download's sampling said: a running mean for each relay.
+    /// Updates a client's experience with what its download's sampling measured: a running mean for each relay.
     fn learn(&mut self, outcome: &Outcome) {
         let seen = self.seen.entry(outcome.client).or_default();
         for (node, gain) in outcome.gains() {
@@ -209,7 +209,7 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// Algorithm 2, lines 5 to 8, of a client that has a list.
+    /// Runs lines 5 to 8 of Algorithm 2 for a client that has a list.
     fn teach(&mut self, outcome: &Outcome) {
         let Some(learner) = self.learners.get_mut(&outcome.client) else { return };
         let position = |node| self.cast.detours.iter().position(|&l| l == node);
@@ -218,7 +218,7 @@ impl<'a> Oracle<'a> {
         learner.learn(&gains, &mut self.random);
     }
 
-    /// What relays said last, Mbit/s.
+    /// What relays last reported, Mbit/s.
     fn used(&mut self, ask: &Ask<'_>) -> Vec<f64> {
         let fresh = self.reported.take().filter(|(at, _)| ask.now - at < REPORTS);
         let report = fresh.unwrap_or_else(|| {

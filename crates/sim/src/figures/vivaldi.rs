@@ -1,4 +1,4 @@
-//! Network coordinates, to predict round trips that nobody measured.
+//! Network coordinates, which predict round trips that were not measured.
 //!
 //! Source: Dabek et al., Vivaldi (SIGCOMM 2004), §3.4 with height vectors (§5.4), which
 //! PeerWise (UKAIRO §4.1's rival) builds upon.
@@ -8,29 +8,33 @@ use crate::{
     random::{self, Stream},
 };
 
-/// A place, ms: two dimensions and the height of the access link.
+/// Coordinates, ms: two dimensions and the height of the access link.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Place {
+struct Coordinates {
     x: f64,
     y: f64,
     height: f64,
-    /// Its own confidence: the relative error.
+    /// The node's own confidence: its relative error.
     error: f64,
 }
 
-/// Rounds in which each node looks at some others.
+/// The number of rounds in which each node samples some others.
 const ROUNDS: usize = 60;
-/// How many each looks at in a round.
+/// The number of nodes that each samples in a round.
 const NEIGHBOURS: usize = 8;
 /// Vivaldi's c_c and c_e.
 const GAIN: f64 = 0.25;
 
-/// The round trips as coordinates predict them, ms.
+/// The round trips that the coordinates predict, ms.
 pub(super) fn predicted(rtt: &Matrix, random: &mut Stream) -> Matrix {
     let n = rtt.nodes();
-    let begin =
-        |_| Place { x: random::normal(random), y: random::normal(random), height: 1.0, error: 1.0 };
-    let mut places: Vec<Place> = (0..n).map(begin).collect();
+    let begin = |_| Coordinates {
+        x: random::normal(random),
+        y: random::normal(random),
+        height: 1.0,
+        error: 1.0,
+    };
+    let mut places: Vec<Coordinates> = (0..n).map(begin).collect();
     for _ in 0..ROUNDS {
         for node in 0..n {
             for other in random::sample(random, n, NEIGHBOURS) {
@@ -43,12 +47,12 @@ pub(super) fn predicted(rtt: &Matrix, random: &mut Stream) -> Matrix {
     Matrix::of(n, |i, j| Some(distance(places[i], places[j])))
 }
 
-fn distance(a: Place, b: Place) -> f64 {
+fn distance(a: Coordinates, b: Coordinates) -> f64 {
     (a.x - b.x).hypot(a.y - b.y) + a.height + b.height
 }
 
-/// A node's next place, after it saw a round trip to another.
-fn moved(own: Place, other: Place, ms: f64) -> Place {
+/// A node's next coordinates, after it measured a round trip to another node.
+fn moved(own: Coordinates, other: Coordinates, ms: f64) -> Coordinates {
     let far = distance(own, other);
     let weight = own.error / (own.error + other.error).max(1e-9);
     let wrong = (far - ms).abs() / ms.max(0.1);
@@ -56,7 +60,7 @@ fn moved(own: Place, other: Place, ms: f64) -> Place {
     let force = GAIN * weight * (ms - far);
     let (dx, dy) = (own.x - other.x, own.y - other.y);
     let whole = (dx.hypot(dy) + own.height + other.height).max(1e-9);
-    Place {
+    Coordinates {
         x: own.x + force * dx / whole,
         y: own.y + force * dy / whole,
         height: (own.height + force * (own.height + other.height) / whole).max(0.1),

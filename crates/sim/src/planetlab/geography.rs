@@ -1,4 +1,4 @@
-//! Where the sites are, and the round trips between them.
+//! The places of the sites, and the round trips between them.
 
 use super::Parameters;
 use crate::{
@@ -6,8 +6,8 @@ use crate::{
     random::{self, Stream},
 };
 
-/// Where PlanetLab's sites were: the weight of each area, its middle (latitude,
-/// longitude) and how far sites spread around it, all in degrees.
+/// Where PlanetLab's sites were: the weight of each area, its middle (latitude, longitude) and the spread of sites
+/// around it, all in degrees.
 const AREAS: [(f64, f64, f64, f64); 9] = [
     (0.22, 41.0, -76.0, 3.5),
     (0.14, 40.0, -90.0, 4.0),
@@ -26,7 +26,7 @@ const KM_PER_MS: f64 = 100.0;
 /// The number of areas.
 pub(super) const COUNT: usize = AREAS.len();
 
-/// The area of each site, and the round trips between all, ms, the same in both directions.
+/// The area of each site, and the round trips between all sites, ms, the same in both directions.
 pub(super) fn round_trips(parameters: &Parameters, random: &mut Stream) -> (Vec<usize>, Matrix) {
     let n = parameters.sites();
     let (areas, places): (Vec<usize>, Vec<(f64, f64)>) = (0..n).map(|_| place(random)).unzip();
@@ -57,7 +57,7 @@ fn place(random: &mut Stream) -> (usize, (f64, f64)) {
     (area, (around(latitude), around(longitude)))
 }
 
-/// Along the great circle (haversine), on a sphere of the Earth's mean radius.
+/// The distance along the great circle (haversine), on a sphere of the Earth's mean radius.
 fn distance_km(a: (f64, f64), b: (f64, f64)) -> f64 {
     let [(lat1, lon1), (lat2, lon2)] = [a, b].map(|(x, y)| (x.to_radians(), y.to_radians()));
     let half = |x: f64| (x / 2.0).sin().powi(2);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn areas_are_shares_of_one() {
+    fn the_weights_of_areas_sum_to_one() {
         assert!((AREAS.iter().map(|a| a.0).sum::<f64>() - 1.0).abs() < 1e-9);
     }
 }

@@ -1,9 +1,8 @@
 //! A synthetic PlanetLab: 201 sites, their round trips, and TCP rates that drift over days.
 //!
-//! The rate from i to j is the least of what i's access sends, what j's receives, and what
-//! the way between them gives to one TCP connection:
-//! `base · (RTT/100 ms)^−power · exp(out_i + in_j + pair_ij + drift(t))`.
-//! docs/simulation.md states each parameter, why it has its value, and what comes out.
+//! The rate from i to j is the least of what i's access sends, what j's access receives, and what the way between them
+//! gives to one TCP connection: `base · (RTT/100 ms)^−power · exp(out_i + in_j + pair_ij + drift(t))`.
+//! docs/simulation.md states each parameter, the reason for its value, and the results.
 
 mod geography;
 mod parameters;
@@ -15,7 +14,7 @@ use crate::{
     random::{self, Stream},
 };
 
-/// The sites, and their rates on one day after the other.
+/// The sites, and their rates day by day.
 #[derive(Clone, Debug)]
 pub struct PlanetLab {
     parameters: Parameters,
@@ -26,7 +25,7 @@ pub struct PlanetLab {
     /// ln Mbit/s of each way, without drift and access links; row-major.
     lasting: Vec<f64>,
     pair_drift: Vec<f64>,
-    /// Of sending and of receiving.
+    /// The drift of sending and of receiving.
     node_drift: [Vec<f64>; 2],
     /// Mbit/s that each node's access sends and receives.
     access: [Vec<f64>; 2],
@@ -82,7 +81,7 @@ impl PlanetLab {
         &self.areas
     }
 
-    /// How many areas there are.
+    /// The number of areas.
     pub const AREAS: usize = geography::COUNT;
 
     /// Mbit/s that each node's access link sends.
@@ -100,7 +99,7 @@ impl PlanetLab {
         &self.forward
     }
 
-    /// Lets `days` pass: all drifts go on.
+    /// Lets `days` pass: all drifts continue.
     pub fn advance(&mut self, days: u32) {
         self.day += days;
         let mut random = random::stream(self.seed, "drift", self.day.into());
@@ -116,14 +115,14 @@ impl PlanetLab {
         self.rates_with(|| 0.0)
     }
 
-    /// What measuring every pair once on this day gives, Mbit/s: the same for the same day.
+    /// The result of measuring every pair once on this day, Mbit/s: the same for the same day.
     pub fn measured(&self) -> Matrix {
         let mut random = random::stream(self.seed, "measurement", self.day.into());
         let sigma = self.parameters.noise_sigma;
         self.rates_with(|| sigma * random::normal(&mut random))
     }
 
-    /// What one connection gets on the ways alone on this day, Mbit/s: no access links.
+    /// The rate of one connection on the ways alone on this day, Mbit/s, without access links.
     pub fn ways(&self) -> Matrix {
         let n = self.parameters.sites();
         Matrix::of(n, |i, j| Some(self.way(i, j).exp()))
@@ -144,14 +143,14 @@ impl PlanetLab {
     }
 }
 
-/// Days of an Ornstein–Uhlenbeck process of deviation `sigma` that forgets in `tau` days.
+/// Lets days of an Ornstein–Uhlenbeck process pass that has deviation `sigma` and forgets in `tau` days.
 fn step(drift: &mut [f64], (sigma, tau): (f64, f64), days: u32, random: &mut Stream) {
     let kept = (-f64::from(days) / tau).exp();
     let new = sigma * (1.0 - kept * kept).sqrt();
     drift.iter_mut().for_each(|x| *x = kept * *x + new * random::normal(random));
 }
 
-/// ln Mbit/s of each way, but for drift and noise.
+/// ln Mbit/s of each way, without drift and noise.
 fn lasting(parameters: &Parameters, rtt: &Matrix, seed: u64) -> Vec<f64> {
     let n = parameters.sites();
     let mut random = random::stream(seed, "quality", 0);

@@ -1,15 +1,15 @@
 //! The synthetic PlanetLab's parameters.
 
-/// What the synthetic PlanetLab is drawn from; docs/simulation.md says why each has its value.
+/// The parameters from which the synthetic PlanetLab is drawn; docs/simulation.md gives the reason for each value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameters {
     /// Nodes, one a site (UKAIRO §2.1: 201).
     pub nodes: usize,
     /// Servers outside of PlanetLab, listed after its nodes (§4.1.1: around 100).
     pub outside: usize,
-    /// What hosting at a commercial site adds to the logarithm of an outside server's quality.
+    /// What a commercial site adds to the logarithm of an outside server's quality.
     pub outside_quality: f64,
-    /// Mbit/s that an outside server's access sends and receives.
+    /// The rate that an outside server's access sends and receives, Mbit/s.
     pub outside_access: f64,
     /// The round trip's factor over light in fibre along the great circle: median and
     /// deviation of the logarithm, per pair.
@@ -20,39 +20,38 @@ pub struct Parameters {
     pub base_mbps: f64,
     /// The rate falls with RTT to this power (Mathis et al. say 1; windows and short paths less).
     pub rtt_power: f64,
-    /// A node's quality: the deviation of the logarithm, of each direction.
+    /// The deviation of the logarithm of a node's quality, in each direction.
     pub node_sigma: f64,
     /// The correlation of a node's two directions.
     pub node_symmetry: f64,
-    /// How many sites are at the heart of the research networks, with the fastest access, and
-    /// what that adds to the logarithm of their quality. The first ones; roles are drawn.
+    /// The number of sites at the heart of the research networks, with the fastest access, and what that adds to the
+    /// logarithm of their quality. They are the first sites; roles are drawn.
     pub hubs: (usize, f64),
     /// A pair's lasting deviation of the logarithm.
     pub pair_sigma: f64,
-    /// The share of pairs that are congested, and the mean and the greatest depth of that in
-    /// the logarithm.
+    /// The share of pairs that are congested, and the mean and the greatest depth of the congestion in the logarithm.
     pub congested: (f64, f64, f64),
     /// The drift of a pair: deviation of the logarithm, and how long it takes to forget, days.
     pub pair_drift: (f64, f64),
     /// The drift of a node, likewise.
     pub node_drift: (f64, f64),
-    /// What differs from one measurement to the next: deviation of the logarithm.
+    /// The noise of a measurement: deviation of the logarithm.
     pub noise_sigma: f64,
     /// Access links: median rate in Mbit/s and deviation of the logarithm.
     pub access: (f64, f64),
-    /// No host sends or receives faster than this, Mbit/s.
+    /// The fastest rate that any host sends or receives, Mbit/s.
     pub ceiling_mbps: f64,
-    /// What a host can forward: median in Mbit/s and deviation of the logarithm.
+    /// The rate that a host can forward: median in Mbit/s and deviation of the logarithm.
     pub forward: (f64, f64),
-    /// How many times that the hubs can forward.
+    /// The factor by which hubs can forward more.
     pub hub_forward: f64,
-    /// What a detour gives of what its slower leg gives: relays copy in user space.
+    /// The rate of a detour relative to that of its slower leg: relays copy in user space.
     pub relayed: f64,
-    /// What a new connection loses at its begin, in round trips at its full rate.
+    /// What a new connection loses at its start, in round trips at its full rate.
     pub ramp: f64,
-    /// From one download to the next: deviation of the logarithm of a path's rate.
+    /// Deviation of the logarithm of a path's rate from one download to the next.
     pub download_sigma: f64,
-    /// Between sampling and the rest of one download, likewise.
+    /// The same between sampling and the rest of one download.
     pub phase_sigma: f64,
 }
 
@@ -88,8 +87,8 @@ impl Default for Parameters {
 }
 
 impl Parameters {
-    /// 71 regions of clouds, where the real grid is not at hand: fast, many connections at
-    /// once so that RTT matters less, three sizes of access. Not calibrated to anything.
+    /// 71 regions of clouds, for use without the real grid: fast, with many connections at once so that RTT matters
+    /// less, and three sizes of access. Not calibrated to anything.
     pub fn cloud() -> Self {
         Self {
             nodes: 71,

@@ -1,31 +1,33 @@
-//! What is known of legs, and of sets of them.
+//! Estimates of what legs, and sets of legs, can carry.
 
 use crate::Graph;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// From, to.
+/// (from, to)
 pub(super) type Leg = (u32, u32);
 
-/// Legs whose sum is limited: they share a bottleneck.
+/// Legs that share a bottleneck, so that their sum is limited.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SharedSet {
     /// The legs, as (from, to).
     pub legs: BTreeSet<(u32, u32)>,
-    /// What they carry together, bytes/s.
+    /// The most that they carry together, bytes/s.
     pub limit: f64,
 }
 
-/// Estimates of legs, corrected as they are used.
+/// Estimates of legs, which are corrected as the legs are used.
 #[derive(Clone, Debug)]
 pub(super) struct Legs {
+    /// Bytes/s by leg.
     known: BTreeMap<Leg, f64>,
-    /// What goes into and out of each host: its access link is taken to be as fast as its fastest
-    /// leg until more is seen to pass. The learnt ones follow.
+    /// For each host, the set of legs into it and the set of legs out of it. An access link is taken to be as fast as
+    /// its fastest leg until more is seen to pass.
     hosts: Vec<SharedSet>,
+    /// Sets that were learnt, the oldest first.
     learnt: Vec<SharedSet>,
 }
 
-/// The most learnt sets: a plan has few bottlenecks that several legs share. Of more the oldest is
+/// The maximum number of learnt sets: a plan has few bottlenecks that several legs share. Beyond it, the oldest set is
 /// forgotten.
 const MOST_SETS: usize = 64;
 
@@ -61,7 +63,7 @@ impl Legs {
         (self.hosts[2 * host as usize].limit, self.hosts[2 * host as usize + 1].limit)
     }
 
-    /// A host takes in no more than this.
+    /// Sets the limit of a host's incoming access, bytes/s.
     pub(super) fn limit_into(&mut self, host: u32, rate: f64) {
         self.hosts[2 * host as usize].limit = rate;
     }
@@ -74,7 +76,7 @@ impl Legs {
         self.known.iter().map(|(leg, rate)| (*leg, *rate))
     }
 
-    /// The estimate, or what is usual here: the mean of all that is known; without any, 1 MB/s.
+    /// The estimate of a leg, bytes/s; for an unknown leg the mean of all known legs, or 1 MB/s if none is known.
     pub(super) fn rate(&self, leg: Leg) -> f64 {
         self.known(leg).unwrap_or_else(|| self.usual())
     }
@@ -86,18 +88,18 @@ impl Legs {
         self.known.values().sum::<f64>() / self.known.len() as f64
     }
 
-    /// A leg was seen to carry this much.
+    /// Raises the estimate of a leg that was seen to carry this much.
     pub(super) fn raise(&mut self, leg: Leg, carried: f64) {
         let known = self.known.entry(leg).or_insert(carried);
         *known = known.max(carried);
     }
 
-    /// A leg was seen to carry no more than this.
+    /// Sets the estimate of a leg that was seen to carry no more than this.
     pub(super) fn lower(&mut self, leg: Leg, carried: f64) {
         self.known.insert(leg, carried);
     }
 
-    /// Sets that carried more than their limit have a higher one.
+    /// Raises the limits of sets that carried more.
     pub(super) fn raise_sets(&mut self, loads: &BTreeMap<Leg, f64>) {
         for set in self.hosts.iter_mut().chain(&mut self.learnt) {
             let load = load_of(set, loads);
@@ -107,7 +109,7 @@ impl Legs {
         }
     }
 
-    /// These legs carry no more than this together. A set of the same legs is replaced.
+    /// Learns that these legs carry no more than this together. A set of the same legs is replaced.
     pub(super) fn learn(&mut self, legs: BTreeSet<Leg>, limit: f64) {
         self.learnt.retain(|set| set.legs != legs);
         if self.learnt.len() >= MOST_SETS {
@@ -120,9 +122,9 @@ impl Legs {
         &self.learnt
     }
 
-    /// What one more connection over this leg may get, bytes/s: what is left of the leg and of its sets, or
-    /// its share among the connections that are there already, whichever is more.
-    pub(super) fn room(&self, leg: Leg, used: &Used) -> f64 {
+    /// What one more connection over this leg may get, bytes/s: the least over the leg and its sets of what is left, or
+    /// of a fair share among the existing connections, whichever is more.
+    pub(super) fn room(&self, leg: Leg, used: &LegLoad) -> f64 {
         let own = share(self.rate(leg), used.load(leg), used.count(leg));
         let hosts = [2 * leg.1 as usize, 2 * leg.0 as usize + 1];
         let hosts = hosts.iter().filter_map(|host| self.hosts.get(*host));
@@ -144,16 +146,16 @@ fn load_of(set: &SharedSet, loads: &BTreeMap<Leg, f64>) -> f64 {
     set.legs.iter().filter_map(|leg| loads.get(leg)).sum()
 }
 
-/// What the open ways make of the legs.
+/// The load that the open ways put on the legs.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Used {
+pub(super) struct LegLoad {
     /// Bytes/s by leg.
     pub(super) loads: BTreeMap<Leg, f64>,
     /// Connections by leg.
     pub(super) counts: BTreeMap<Leg, u32>,
 }
 
-impl Used {
+impl LegLoad {
     pub(super) fn put(&mut self, leg: Leg, rate: f64) {
         *self.loads.entry(leg).or_default() += rate;
         *self.counts.entry(leg).or_default() += 1;

@@ -1,9 +1,9 @@
-//! The adaptive fluid plan: which ways each source uses now, corrected by their measured throughput.
-//! Rates are not enforced: TCP divides the capacity (decision 0063).
+//! The adaptive fluid plan: decides which ways each source uses now, corrected by their measured throughput. Rates are
+//! not enforced: TCP divides the capacity (decision 0063).
 //!
-//! Ours; the paper plans once ("Such adaptation to changing network conditions is an ongoing
-//! effort", §III). A *way* is a path of the overlay that is used cut-through: one TCP connection per
-//! leg, all at the same time, so that it is as fast as its slowest leg.
+//! Ours; the paper plans once ("Such adaptation to changing network conditions is an ongoing effort", §III). A *way* is
+//! a path of the overlay that is used cut-through: one TCP connection per leg, all at the same time, so that it is as
+//! fast as its slowest leg.
 //!
 //! ```text
 //! estimates ─ start: Problem::fluid ─► ways ─► bytes per way ─ observe ─► settled? ─┐
@@ -11,12 +11,12 @@
 //!     ├── legs: what they carry ◄── drift ──────────────────────────── judge trials ◄─┤
 //!     ├── sets: legs that slow each other ◄── trials that brought nothing ────────────┘
 //!     └── on drift replan: Problem::fluid of the rest with both ─► which ways are tried first
-//!                          balance: who ends last gets ways, who ends early gives them up
+//!                          balance: sources that end last get ways, sources that end early give some up
 //! ```
 //!
-//! Rates are not enforced: a way takes its source's next data whenever it can, and TCP shares the
-//! bottlenecks per connection. What is steered is how many connections a source has, and where. So
-//! estimates are only needed to begin well; they may be wrong, or missing.
+//! Each way takes its source's next data whenever it can, and TCP shares the bottlenecks per connection. The steering
+//! decides how many connections a source has, and where. So estimates are only needed for a good start; they may be
+//! wrong or missing.
 
 mod legs;
 mod open;
@@ -28,49 +28,49 @@ pub use open::{Opening, Way, WayId};
 
 use super::{Limits, Problem, RatedPath};
 use crate::Graph;
-use legs::{Leg, Legs, Used};
+use legs::{Leg, LegLoad, Legs};
 use open::Open;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
-/// A trial that adds less than this part of what it carries only takes it from its siblings.
+/// The part of what a trial carries that must be new; otherwise it only takes it from other ways.
 const WORTH: f64 = 0.3;
 
-/// Whoever ends within this part of the last one's time ends last as well.
+/// A source that ends within this part of the last source's time counts as last too.
 const LAST: f64 = 0.95;
-/// So many times later than a full access allows is late.
+/// An end is late if it is this many times later than a full access link allows.
 const LATE: f64 = 1.03;
-/// An access that carries this part of what it can is full.
+/// An access link that carries this part of its capacity is full.
 const FULL: f64 = 0.93;
-/// Whoever would end before this part of the last one's time without a way does not need it.
+/// A source does not need a way if, without it, it ends before this part of the last source's time.
 const EARLY: f64 = 0.95;
-/// Ends that differ by no more are the same.
+/// Ends that differ by at most this factor count as equal.
 const SAME: f64 = 1.005;
-/// A way that is to take another's place must promise so many times as much.
+/// A way that replaces another must promise this many times as much.
 const BETTER: f64 = 1.5;
-/// A way must promise this part of what the source has.
+/// A new way must promise this part of what the source has.
 const LEAST: f64 = 0.05;
 
-/// A graph with more legs is planned without sets of them: that is a linear program, and it must be over
-/// long before the next interval.
+/// A graph with more legs is planned without shared sets. They need a linear program, which must end long before the
+/// next interval.
 const MOST_LEGS: usize = 300;
 
-/// No more are looked at: in a mesh of 60 members all ways with two intermediates. The rest is
+/// The maximum number of candidates of a source: all ways with two intermediates in a mesh of 60 members. The rest is
 /// dropped.
 const MOST: usize = 4_096;
 
-/// What passed since the last observation.
+/// What was measured since the last observation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observation {
-    /// Bytes by way; a way that is not named moved none.
+    /// Bytes by way; a way that is not listed moved none.
     pub bytes: BTreeMap<WayId, u64>,
     /// Bytes still to come, by participant.
     pub remaining: Vec<u64>,
-    /// Ways that broke; they are left, and tried again after a pause.
+    /// Ways that broke. They are closed, and tried again after a pause.
     pub broken: Vec<WayId>,
-    /// Sources that are not reached any more, on no way: their ways are closed for good.
+    /// Sources that are no longer reached on any way. Their ways are closed for good.
     pub lost: Vec<u32>,
 }
 
@@ -85,31 +85,36 @@ pub struct Steering {
     legs: Legs,
     open: Vec<Open>,
     benched: BTreeMap<Way, Benched>,
-    /// Intervals so far, and since the last change.
+    /// Intervals so far.
     ticks: u64,
+    /// Intervals since the last change.
     calm: u32,
+    /// The id of the next way.
     next: u32,
     drifts: u32,
-    /// Bytes/s by way of the last plan made on drift, and how many there were.
+    /// Bytes/s by way in the last plan that was made on drift.
     planned: BTreeMap<Way, f64>,
+    /// The number of those plans.
     plans: u32,
 }
 
-/// A way that is not to be tried for a while.
+/// A way that is not tried for a while.
 #[derive(Clone, Copy, Debug)]
 struct Benched {
+    /// The interval from which it may be tried again.
     until: u64,
+    /// How often it was closed.
     times: u32,
-    /// What it carried when it was last open, bytes/s.
+    /// Its rate when it was last open, bytes/s.
     rate: f64,
 }
 
 impl Steering {
     /// Chooses the first ways.
     ///
-    /// `remaining` is by participant, the destination's is passed over. `estimates` are of the same
-    /// indices; legs may be missing and rates wrong. `relays` are those who pass on others' data; a
-    /// source that is none of them is only asked directly, as relays do not connect to it.
+    /// `remaining` is in bytes by participant; the destination's own is ignored. `estimates` has the same indices; legs
+    /// may be missing and rates wrong. `relays` are the participants that forward others' data. A source that is not a
+    /// relay is only asked directly, because relays do not connect to it.
     pub fn new(
         settings: Settings,
         destination: u32,
@@ -140,12 +145,12 @@ impl Steering {
         steering
     }
 
-    /// The ways that are to be open now, by their names; weights of a source sum to 1.
+    /// The ways that should be open now; the weights of a source sum to 1.
     pub fn open(&self) -> Vec<Opening> {
         self.open.iter().map(|open| self.opening(open)).collect()
     }
 
-    /// Takes what passed in `elapsed`; [`open`](Self::open) is the answer.
+    /// Takes what was measured in `elapsed` and updates the ways, which [`open`](Self::open) returns.
     pub fn observe(&mut self, elapsed: Duration, seen: &Observation) {
         let seconds = elapsed.as_secs_f64().max(1e-3);
         self.ticks += 1;
@@ -166,7 +171,7 @@ impl Steering {
         self.keep_reachable();
     }
 
-    /// When everything is there if the ways stay; `None`: a source gets nothing yet.
+    /// The time until all data has arrived if the ways stay; `None` if a source gets nothing yet.
     pub fn ends_in(&self) -> Option<Duration> {
         Duration::try_from_secs_f64(self.forecast(None).last()).ok()
     }
@@ -176,17 +181,17 @@ impl Steering {
         self.legs.learnt()
     }
 
-    /// What a leg is taken to carry now, bytes/s; `None`: nothing is known of it.
+    /// The estimate of what a leg carries now, bytes/s; `None` if nothing is known of it.
     pub fn leg(&self, from: u32, to: u32) -> Option<f64> {
         self.legs.known((from, to))
     }
 
-    /// How often realised rates were away from the planned ones for long enough.
+    /// How often realised rates differed from the planned ones for long enough.
     pub fn drifts(&self) -> u32 {
         self.drifts
     }
 
-    /// How often what was left was planned anew.
+    /// How often the rest was planned anew.
     pub fn plans(&self) -> u32 {
         self.plans
     }
@@ -232,7 +237,7 @@ impl Steering {
         }
     }
 
-    /// Leaves a way, and benches it, longer each time.
+    /// Closes a way and benches it, longer each time.
     fn close(&mut self, id: WayId) {
         let Some(at) = self.open.iter().position(|open| open.id == id) else { return };
         let open = self.open.remove(at);
@@ -256,18 +261,18 @@ impl Steering {
         self.remaining[source as usize] > 0 && !self.lost[source as usize]
     }
 
-    fn of(&self, source: u32) -> impl Iterator<Item = &Open> {
+    fn open_of(&self, source: u32) -> impl Iterator<Item = &Open> {
         self.open.iter().filter(move |open| open.way.source == source)
     }
 
-    /// What a source gets now, bytes/s.
+    /// The rate that a source gets now, bytes/s.
     fn rate(&self, source: u32) -> f64 {
-        self.of(source).map(Open::rate).sum()
+        self.open_of(source).map(Open::rate).sum()
     }
 
     fn opening(&self, open: &Open) -> Opening {
-        let all: f64 = self.of(open.way.source).map(Open::weight).sum();
-        let count = self.of(open.way.source).count() as f64;
+        let all: f64 = self.open_of(open.way.source).map(Open::weight).sum();
+        let count = self.open_of(open.way.source).count() as f64;
         let weight = if all > 0.0 { open.weight() / all } else { 1.0 / count };
         Opening { id: open.id, way: open.way.clone(), weight, expected: open.weight() }
     }
@@ -275,7 +280,7 @@ impl Steering {
 
 /// The first ways: those of the fluid plan on the estimates.
 impl Steering {
-    /// The planned ways of each source, the widest first; where none is short enough, the direct one.
+    /// Opens the planned ways of each source, the widest first; the direct way if no planned one is short enough.
     fn start(&mut self) {
         let mut paths = self.plan();
         paths.sort_by(|a, b| b.per_slot.total_cmp(&a.per_slot));
@@ -284,7 +289,7 @@ impl Steering {
             let ways = own.filter_map(|path| self.way(path));
             let ways: Vec<Way> = ways.take(self.settings.ways.max(1)).collect();
             ways.into_iter().for_each(|way| self.add(way, false));
-            if self.is_waiting(source) && self.of(source).next().is_none() {
+            if self.is_waiting(source) && self.open_of(source).next().is_none() {
                 self.add(Way { source, via: Vec::new() }, false);
             }
         }
@@ -296,8 +301,8 @@ impl Steering {
         is_short.then(|| Way { source: path.source, via: via.to_vec() })
     }
 
-    /// The fluid plan of what remains on what is known: units are bytes, slots seconds. Empty if
-    /// there is none.
+    /// The fluid plan of what remains with the current estimates: units are bytes, slots are seconds. Empty if there is
+    /// no plan.
     fn plan(&self) -> Vec<RatedPath> {
         let leg = |((from, to), rate): ((u32, u32), f64)| crate::collection::Leg {
             from,
@@ -309,7 +314,7 @@ impl Steering {
             goes_on(*to) && (*to == self.destination || self.relays.contains(from))
         });
         let mut legs: Vec<crate::collection::Leg> = known.map(leg).collect();
-        // Who is not measured can be asked directly all the same.
+        // A source whose direct leg is not measured can be asked directly all the same.
         let unknown = (0..self.remaining.len() as u32)
             .map(|source| (source, self.destination))
             .filter(|direct| self.is_waiting(direct.0) && self.legs.known(*direct).is_none());
@@ -338,9 +343,9 @@ impl Steering {
     }
 }
 
-/// What rates say of trials, legs and sets.
+/// Learns from measured rates: about trials, legs and sets.
 impl Steering {
-    /// Ends the trials that are settled: is any way closed?
+    /// Ends the trials that are settled. Returns whether any way was closed.
     fn judge(&mut self) -> bool {
         let settled = |open: &&Open| open.trial.is_some() && open.seen() >= self.settings.samples;
         let due: Vec<WayId> = self.open.iter().filter(settled).map(|open| open.id).collect();
@@ -356,7 +361,7 @@ impl Steering {
         changed
     }
 
-    /// Which part of what these carry is not taken from the others, of whichever source.
+    /// The part of what the ways in `due` carry that is not taken from other ways, of whatever source.
     fn gain(&self, due: &[WayId]) -> f64 {
         let is_due = |open: &Open| due.contains(&open.id);
         let first = self.open.iter().find_map(|open| open.trial.as_ref().filter(|_| is_due(open)));
@@ -367,15 +372,16 @@ impl Steering {
         1.0 - taken.max(0.0) / carried.max(1e-9)
     }
 
-    /// A trial is worth its connection if everything together became faster by it; or if its source ends
-    /// last, and has more now, be it from the others, who do not lose much more by it.
+    /// Judges a trial. It is worth its connection if all ways together became faster by it, or if its source ends last
+    /// and gets more now, even from other sources, provided that these do not lose much more than it gains. Returns
+    /// whether the way was closed.
     fn judge_one(&mut self, id: WayId, gain: f64) -> bool {
         let Some(at) = self.open.iter().position(|open| open.id == id) else { return false };
         let Some(before) = self.open[at].trial.take() else { return false };
         let source = self.open[at].way.source;
         let carried = self.open[at].rate();
         self.learn_set(id, &before);
-        let siblings = || self.of(source).filter(|open| open.id != id);
+        let siblings = || self.open_of(source).filter(|open| open.id != id);
         let taken = |open: &Open| before.get(&open.id).map_or(0.0, |was| was - open.rate());
         let own = 1.0 - siblings().map(taken).sum::<f64>().max(0.0) / carried.max(1e-9);
         let forecast = self.forecast(None);
@@ -383,14 +389,15 @@ impl Steering {
             && forecast.ends[source as usize] >= LAST * forecast.last();
         let much = carried >= 0.03 * self.rate(source);
         let is_worth = much && own >= WORTH && (gain >= WORTH || late && gain >= -WORTH);
-        if is_worth || self.of(source).count() <= 1 {
+        if is_worth || self.open_of(source).count() <= 1 {
             return false;
         }
         self.close(id);
         true
     }
 
-    /// If others slowed by half of what the new way carries or more, they share something with it.
+    /// If other ways slowed by at least half of what the new way carries, they share a bottleneck with it: learns the
+    /// set.
     fn learn_set(&mut self, id: WayId, before: &BTreeMap<WayId, f64>) {
         let lost = |open: &&Open| {
             let was = before.get(&open.id).copied().unwrap_or(0.0);
@@ -413,14 +420,14 @@ impl Steering {
         }
     }
 
-    /// The leg of a way that is taken to be its slowest.
+    /// The leg of a way with the lowest estimate.
     fn narrowest(&self, open: &Open) -> Option<Leg> {
         let legs = open.way.legs(self.destination).into_iter();
         legs.min_by(|a, b| self.legs.rate(*a).total_cmp(&self.legs.rate(*b)))
     }
 
-    /// Holds realised rates against planned ones and corrects what is known of the legs: was any way away
-    /// from its plan?
+    /// Compares realised rates with planned ones and corrects the estimates of the legs. Returns whether any way
+    /// differed from its plan.
     fn learn_drift(&mut self) -> bool {
         let before = self.drifts;
         let used = self.used();
@@ -449,13 +456,13 @@ impl Steering {
     }
 }
 
-/// Who ends last gets ways, who ends early gives them up.
+/// Balances the sources: those that end last get ways, those that end early give some up.
 impl Steering {
-    /// Opens and closes ways: has anything changed?
+    /// Opens and closes ways. Returns whether anything changed.
     fn balance(&mut self) -> bool {
         let forecast = self.forecast(None);
         let last = forecast.last();
-        // What is over before a trial would be has no use for one.
+        // If everything ends before a trial would, no trial is needed.
         let round = self.settings.interval.as_secs_f64() * f64::from(self.settings.samples);
         if last < 2.0 * round {
             return false;
@@ -471,20 +478,20 @@ impl Steering {
         changed
     }
 
-    /// The destination's access carries what it is known to.
+    /// Whether the destination's access link carries what it is known to carry.
     fn is_full(&self) -> bool {
         let (into, _) = self.legs.host_limits(self.destination);
         self.open.iter().map(Open::rate).sum::<f64>() >= FULL * into
     }
 
-    /// Tries one more way, or another in the place of the slowest.
+    /// Tries one more way, or another in place of the slowest. Returns whether it did.
     fn widen(&mut self, source: u32) -> bool {
-        if self.of(source).any(|open| open.trial.is_some()) {
+        if self.open_of(source).any(|open| open.trial.is_some()) {
             return false;
         }
         let next = self.next_planned(source).or_else(|| self.best_untried(source));
         let Some((way, expected)) = next else { return false };
-        let count = self.of(source).count();
+        let count = self.open_of(source).count();
         if count < self.settings.ways.max(1) {
             if count > 0 && expected < LEAST * self.rate(source) {
                 return false;
@@ -499,11 +506,11 @@ impl Steering {
         true
     }
 
-    /// Gives up the way that carries least, if everything ends as soon without.
+    /// Closes the way that carries least if everything ends as soon without it. Returns whether it did.
     fn narrow(&mut self, source: u32, last: f64) -> bool {
         let Some(slowest) = self.slowest(source) else { return false };
         let (id, is_settled) = (slowest.id, slowest.seen() >= self.settings.samples);
-        if self.of(source).count() < 2 || !is_settled {
+        if self.open_of(source).count() < 2 || !is_settled {
             return false;
         }
         let without = self.forecast(Some(id));
@@ -514,11 +521,11 @@ impl Steering {
         goes
     }
 
-    /// A source with data has a way at least: the best that is not benched, else the one whose pause
-    /// ends first.
+    /// Ensures that each source with data has at least one way: the best that is not benched, or else the one whose
+    /// pause ends first.
     fn keep_reachable(&mut self) {
         for source in 0..self.remaining.len() as u32 {
-            if !self.is_waiting(source) || self.of(source).next().is_some() {
+            if !self.is_waiting(source) || self.open_of(source).next().is_some() {
                 continue;
             }
             let untried = self.best_untried(source).map(|(way, _)| way);
@@ -534,11 +541,11 @@ impl Steering {
     }
 }
 
-/// The rest is planned anew when rates are not what was planned.
+/// Plans the rest anew when rates differ from the plan.
 impl Steering {
-    /// Solves the fluid plan of what is left, with the legs as they were corrected and the sets that were
-    /// learnt. Sources that end last try its ways before any others; nothing else is closed for it, as a way that
-    /// carries something is better known than one that is planned. Where there is no plan, the old one stays.
+    /// Solves the fluid plan of the rest, with the corrected legs and the learnt sets. Sources that end last try its
+    /// ways before any others. No other way is closed for it, because a way that carries something is better known than
+    /// a planned one. If there is no plan, the old one stays.
     fn replan(&mut self) {
         let mut planned: BTreeMap<Way, f64> = BTreeMap::new();
         for path in self.plan() {
@@ -552,23 +559,23 @@ impl Steering {
         }
     }
 
-    /// The way of the last plan that a source should try next, if it is worth it: it is not open and not
-    /// benched, and promises clearly more than the one whose place it takes.
+    /// The way of the last plan that a source should try next, with its rate. It is neither open nor benched, and if it
+    /// has to replace a way, it promises clearly more than that.
     fn next_planned(&self, source: u32) -> Option<(Way, f64)> {
         let own = self.planned.iter().filter(|(way, _)| way.source == source);
         let free = own.filter(|(way, _)| self.may_open(way));
         let (way, rate) = free.max_by(|a, b| a.1.total_cmp(b.1))?;
-        let is_full = self.of(source).count() >= self.settings.ways.max(1);
+        let is_full = self.open_of(source).count() >= self.settings.ways.max(1);
         let slowest = self.slowest(source).map_or(0.0, |open| open.rate());
         (!is_full || *rate > BETTER * slowest).then(|| (way.clone(), *rate))
     }
 }
 
-/// Which way a source tries next.
+/// Chooses the way that a source tries next.
 impl Steering {
-    /// What the open ways make of the legs.
-    fn used(&self) -> Used {
-        let mut used = Used::default();
+    /// The load that the open ways put on the legs.
+    fn used(&self) -> LegLoad {
+        let mut used = LegLoad::default();
         for open in &self.open {
             for leg in open.way.legs(self.destination) {
                 used.put(leg, open.weight());
@@ -577,18 +584,18 @@ impl Steering {
         used
     }
 
-    /// What a way would carry if it were opened now, bytes/s.
+    /// The rate that a way would get if it were opened now, bytes/s.
     fn expected(&self, way: &Way) -> f64 {
         self.expected_with(way, &self.used())
     }
 
-    fn expected_with(&self, way: &Way, used: &Used) -> f64 {
+    fn expected_with(&self, way: &Way, used: &LegLoad) -> f64 {
         let legs = way.legs(self.destination);
         legs.into_iter().map(|leg| self.legs.room(leg, used)).fold(f64::INFINITY, f64::min)
     }
 
-    /// The way with the most to expect among those that are not open or benched; of equals the
-    /// one with fewer intermediates. What carried something before is believed.
+    /// The way with the highest expected rate among those that are neither open nor benched; among near ties the one
+    /// with fewer intermediates. A way that was open before is expected to carry no more than it did then.
     fn best_untried(&self, source: u32) -> Option<(Way, f64)> {
         let used = self.used();
         let free = self.candidates(source).into_iter().filter(|way| self.may_open(way));
@@ -597,32 +604,32 @@ impl Steering {
             let seen = self.benched.get(&way).map_or(expected, |b| b.rate.min(expected));
             (way, seen)
         });
-        // Whoever is as good within a tenth is no better: the shorter, earlier one stays.
+        // A way that is less than a tenth better does not count as better: the shorter, earlier one stays.
         rated.fold(None, |best, next| match best {
             Some((_, rate)) if next.1 <= rate * 1.1 => best,
             _ => Some(next),
         })
     }
 
-    /// It is neither open nor benched.
+    /// Whether the way is neither open nor benched.
     fn may_open(&self, way: &Way) -> bool {
-        let is_open = self.of(way.source).any(|open| open.way == *way);
+        let is_open = self.open_of(way.source).any(|open| open.way == *way);
         !is_open && self.benched.get(way).is_none_or(|benched| benched.until <= self.ticks)
     }
 
-    /// The source's way that carries least.
+    /// The way of a source that carries least.
     fn slowest(&self, source: u32) -> Option<&Open> {
-        self.of(source).min_by(|a, b| a.rate().total_cmp(&b.rate()))
+        self.open_of(source).min_by(|a, b| a.rate().total_cmp(&b.rate()))
     }
 }
 
-/// When who would end, if the ways that are open stay.
+/// Forecasts when each source ends if the open ways stay.
 ///
-/// Ways share the destination's access as TCP does, each as much as the others but for those that
-/// something else slows; who is done leaves its share to the others. So a source that is slow
-/// now may still be in time: nobody has to fight for an access that is full anyway.
+/// Ways share the destination's access as TCP does: equally, except for those that something else slows. A source that
+/// is done leaves its share to the others. So a source that is slow now may still be in time, and sources do not
+/// compete for an access that is full anyway.
 impl Steering {
-    /// The ends, if this way were closed now.
+    /// The ends if the way `without` were closed now.
     fn forecast(&self, without: Option<WayId>) -> Forecast {
         let (into, _) = self.legs.host_limits(self.destination);
         let open = self.open.iter().filter(|open| Some(open.id) != without);
@@ -648,7 +655,7 @@ impl Steering {
         Forecast { ends }
     }
 
-    /// No ways at all let everything come sooner, s: the destination's access is full all the time.
+    /// The earliest end by any ways, s: the destination's access is full all the time.
     fn floor(&self) -> f64 {
         let (into, _) = self.legs.host_limits(self.destination);
         let waiting = (0..self.remaining.len() as u32).filter(|source| self.is_waiting(*source));
@@ -656,21 +663,21 @@ impl Steering {
     }
 }
 
-/// The ends of the sources, s from now.
+/// When each source ends, s from now.
 #[derive(Clone, Debug, PartialEq)]
 struct Forecast {
-    /// By participant; 0: nothing to wait for. Infinite: never.
+    /// By participant; 0 if there is nothing to wait for, infinite if it never ends.
     ends: Vec<f64>,
 }
 
 impl Forecast {
-    /// When the last one ends, s.
+    /// When the last source ends, s.
     fn last(&self) -> f64 {
         self.ends.iter().copied().fold(0.0, f64::max)
     }
 }
 
-/// The sources' rates: max-min fair over an access, each way at most what it carries alone.
+/// The sources' rates if ways share an access max-min fair, each way limited to what it carries alone.
 fn shares(ways: &[(u32, f64)], access: f64, sources: usize) -> Vec<f64> {
     let mut rates = vec![0.0; sources];
     let mut sorted: Vec<&(u32, f64)> = ways.iter().collect();
@@ -685,7 +692,7 @@ fn shares(ways: &[(u32, f64)], access: f64, sources: usize) -> Vec<f64> {
     rates
 }
 
-/// All ways with at most so many intermediates, shorter ones first. At most [`MOST`].
+/// All ways with at most `longest` intermediates, shorter ones first. At most [`MOST`].
 fn candidates(source: u32, relays: &[u32], longest: usize) -> Vec<Way> {
     let longest = if relays.contains(&source) { longest } else { 0 };
     let others: Vec<u32> = relays.iter().copied().filter(|node| *node != source).collect();
@@ -710,22 +717,21 @@ fn candidates(source: u32, relays: &[u32], longest: usize) -> Vec<Way> {
 /// Limits and times of the steering.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// The most ways of a source that are open at a time, at least 1. Each is a connection of its
-    /// own on shared bottlenecks: more of them take more from others' traffic. Of more the worst is
-    /// closed.
+    /// The most ways of a source that are open at a time, at least 1. Each is a connection of its own on shared
+    /// bottlenecks, so more of them take more from others' traffic. Beyond this, a better way replaces the slowest.
     pub ways: usize,
     /// The most intermediates of a way.
     pub intermediates: usize,
-    /// How often it is told what passed.
+    /// The time between observations.
     pub interval: Duration,
-    /// Rates that are so far from what was planned, as a fraction, are another network.
+    /// Rates that differ from the planned ones by more than this fraction are drift.
     pub drift: f64,
-    /// So many intervals in a row make rates believable.
+    /// The number of intervals in a row after which a rate is believed.
     pub samples: u32,
-    /// A way that brought nothing is not tried again for so many intervals; each further time
-    /// twice as long.
+    /// A way that was closed is not tried again for twice this number of intervals. Each further time the pause
+    /// doubles, up to 64 times this number.
     pub pause: u32,
-    /// On drift the rest is planned anew; else ways are only tried one by one.
+    /// Whether the rest is planned anew on drift; otherwise ways are only tried one by one.
     pub replan: bool,
 }
 

@@ -1,14 +1,14 @@
-//! Ways, and what is known of those that are open.
+//! Ways, and the measured rates of those that are open.
 
 use super::legs::Leg;
 use std::collections::{BTreeMap, VecDeque};
 
-/// The hosts some data passes, cut-through.
+/// The hosts that data passes, cut-through.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Way {
-    /// Who has the data.
+    /// The host that has the data.
     pub source: u32,
-    /// The intermediates, from the source on; none: directly.
+    /// The intermediates, from the source on; empty for the direct way.
     pub via: Vec<u32>,
 }
 
@@ -28,16 +28,16 @@ impl Way {
     }
 }
 
-/// An open way's name; not used again.
+/// The id of an open way; it is not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WayId(pub u32);
 
 /// A way that is to be open.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Opening {
-    /// Its name as long as it is open.
+    /// Its id as long as it is open.
     pub id: WayId,
-    /// The hosts.
+    /// The hosts that it passes.
     pub way: Way,
     /// Its share of the source's data, 0 to 1; those of a source sum to 1.
     pub weight: f64,
@@ -45,7 +45,7 @@ pub struct Opening {
     pub expected: f64,
 }
 
-/// How much of what is seen goes into what a way is believed to carry alone.
+/// The weight of a measured rate in the estimate of what a way carries alone.
 const BELIEVED: f64 = 0.2;
 
 /// An open way with its last rates.
@@ -53,13 +53,13 @@ const BELIEVED: f64 = 0.2;
 pub(super) struct Open {
     pub(super) id: WayId,
     pub(super) way: Way,
-    /// What was planned, bytes/s; 0: unknown.
+    /// The planned rate, bytes/s; 0: unknown.
     pub(super) expected: f64,
-    /// What it would carry if the destination's access were free, bytes/s.
+    /// The estimated rate if the destination's access were free, bytes/s.
     pub(super) alone: f64,
     /// The last intervals' rates, the newest last, bytes/s.
     rates: VecDeque<f64>,
-    /// On trial: what the ways carried before it was opened.
+    /// For a way on trial: the rates of all ways before it was opened, bytes/s.
     pub(super) trial: Option<BTreeMap<WayId, f64>>,
 }
 
@@ -80,8 +80,8 @@ impl Open {
         }
     }
 
-    /// While the access is full the rate says what it carries at least, else what it carries; that is believed
-    /// by and by, as an access that is full may seem not to be for a moment.
+    /// Updates the estimate of what the way carries alone. While the access is full, the measured rate is a lower
+    /// bound, otherwise an estimate, which is blended in gradually because a full access may seem free for a moment.
     pub(super) fn take_alone(&mut self, is_full: bool) {
         let rate = self.rate();
         let believed = if is_full { 0.0 } else { BELIEVED };
@@ -94,7 +94,7 @@ impl Open {
         self.rates.iter().sum::<f64>() / count as f64
     }
 
-    /// What it carries, or is expected to before anything is seen.
+    /// The measured rate, or the expected one before anything is measured, bytes/s.
     pub(super) fn weight(&self) -> f64 {
         if self.rates.is_empty() { self.expected } else { self.rate() }
     }

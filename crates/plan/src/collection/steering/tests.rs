@@ -1,10 +1,10 @@
-//! Ways are well chosen, and not changed for nothing.
+//! Tests that ways are well chosen, and not changed without reason.
 
 use super::*;
 use proptest::prelude::*;
 use thalweg_units::Rate;
 
-/// A network of legs that ways share evenly, behind a destination's access.
+/// A network of legs, which ways share evenly, behind a destination's access link.
 #[derive(Clone, Debug)]
 struct World {
     /// Bytes/s by leg.
@@ -28,7 +28,7 @@ impl World {
         rates
     }
 
-    /// An interval of 1 s; what is left.
+    /// Lets 1 s pass and updates what remains.
     fn pass(&self, steering: &mut Steering, remaining: &mut [u64]) {
         let open = steering.open();
         let mut bytes = BTreeMap::new();
@@ -66,7 +66,7 @@ const SETTINGS: Settings = Settings {
     replan: true,
 };
 
-/// Two sources and an intermediate: 0's own leg is bad, that by 2 is not.
+/// Two sources and an intermediate: 0's direct leg is slow, its detour by 2 is not.
 fn detour() -> World {
     let legs = [((0, 3), 1e5), ((0, 1), 1e5), ((0, 2), 9e5), ((1, 3), 1e6), ((1, 0), 1e5)];
     let more = [((1, 2), 1e5), ((2, 3), 9e5), ((2, 0), 1e5), ((2, 1), 1e5)];
@@ -88,7 +88,7 @@ fn a_detour_is_found_with_without_and_against_estimates() {
     let world = detour();
     let amounts = [100_000_000, 100_000_000, 0, 0];
     let right = world.graph(|_| Some(1.0));
-    // Both ways of 0 together carry 1 MB/s, as does 1's own: 100 s. Directly: 1,000 s.
+    // Both ways of 0 together carry 1 MB/s, as does 1's own: 100 s. Directly, it would take 1,000 s.
     assert!(run(&world, &right, &amounts, 115).is_some());
     assert!(run(&world, &Graph::new(4), &amounts, 125).is_some(), "without estimates");
     let wrong = world.graph(|leg| Some(if leg == (0, 3) { 1.7 } else { 0.3 }));
@@ -96,7 +96,7 @@ fn a_detour_is_found_with_without_and_against_estimates() {
 }
 
 #[test]
-fn nobody_fights_for_an_access_that_is_full() {
+fn sources_do_not_compete_for_a_full_access() {
     let mut world = detour();
     world.access = 1e5;
     let amounts = [10_000_000, 30_000_000, 0, 0];
@@ -114,7 +114,7 @@ fn nobody_fights_for_an_access_that_is_full() {
 }
 
 #[test]
-fn a_broken_way_is_left_a_lost_source_has_none_and_a_source_always_has_one() {
+fn broken_ways_are_replaced_and_a_lost_source_has_none() {
     let amounts = [1_000_000_000, 1_000_000_000, 0, 0];
     let graph = detour().graph(|_| Some(1.0));
     let mut steering = Steering::new(SETTINGS, 3, &amounts, &graph, &all(3));
@@ -138,7 +138,7 @@ fn a_broken_way_is_left_a_lost_source_has_none_and_a_source_always_has_one() {
 }
 
 #[test]
-fn a_host_that_is_no_relay_is_on_no_way_but_its_own() {
+fn a_host_that_is_not_a_relay_has_only_its_direct_way() {
     let world = detour();
     let amounts = [100_000_000, 100_000_000, 0, 0];
     let relays = [0, 1].into();
@@ -155,8 +155,8 @@ fn a_host_that_is_no_relay_is_on_no_way_but_its_own() {
 }
 
 #[test]
-fn ways_that_slow_each_other_are_learnt_and_one_is_given_up() {
-    // Everything 0 sends, to whomever, passes one line; nothing says so.
+fn ways_that_slow_each_other_are_learnt_and_one_is_closed() {
+    // Everything passes the destination's access, of which no estimate is known.
     let line = World { access: 1e5, ..detour() };
     let amounts = [1_000_000_000, 0, 0, 0];
     let mut steering = Steering::new(SETTINGS, 3, &amounts, &Graph::new(4), &all(3));
@@ -192,7 +192,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn ways_are_valid_and_everything_comes((world, amounts, seed) in worlds()) {
+    fn ways_are_valid_and_all_data_arrives((world, amounts, seed) in worlds()) {
         let wrong = |leg: (u32, u32)| {
             let draw = seed.rotate_left(leg.0 * 7 + leg.1 * 13) % 100;
             (draw < 80).then(|| 0.3 + 1.4 * draw as f64 / 80.0)
@@ -201,7 +201,7 @@ proptest! {
         let graph = world.graph(wrong);
         let mut steering = Steering::new(SETTINGS, world.destination, &amounts, &graph, &relays);
         let mut remaining = amounts.clone();
-        // All ways of a source share its direct leg at worst.
+        // At worst, all ways of a source share its direct leg.
         let slowest = (0..world.destination)
             .map(|s| amounts[s as usize] as f64 / world.legs[&(s, world.destination)])
             .fold(0.0, f64::max);
@@ -232,7 +232,7 @@ proptest! {
     }
 
     #[test]
-    fn constant_rates_do_not_make_it_flap((world, mut amounts, _seed) in worlds()) {
+    fn ways_do_not_flap_at_constant_rates((world, mut amounts, _seed) in worlds()) {
         amounts.iter_mut().for_each(|amount| *amount *= 1_000_000);
         let graph = world.graph(|_| Some(1.0));
         let relays = all(world.destination);
@@ -243,7 +243,7 @@ proptest! {
             world.pass(&mut steering, &mut remaining);
             opened.push(steering.next);
         }
-        // Pauses double: what brings nothing is tried a few times more in the second half.
+        // Pauses double: ways that bring nothing are tried only a few more times in the second half.
         let sources = amounts.iter().filter(|amount| **amount > 0).count() as u32;
         let late = opened[599] - opened[300];
         prop_assert!(late <= 30 * sources, "{} openings of {} in all", late, opened[599]);

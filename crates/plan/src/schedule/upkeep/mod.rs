@@ -8,52 +8,49 @@ use rand_core::Rng;
 use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
 use value::Values;
 
-/// No leg becomes older than this share of the period before it is asked for again: the rest
-/// is for queues, budgets and retries.
+/// A leg is asked for again at the latest at this share of the period: the rest is for queues, budgets and retries.
 const LATEST: f64 = 0.75;
 
-/// None is asked for again before this share of the period, however much it matters.
+/// No leg is asked for again before this share of the period, however much it matters.
 const SOONEST: f64 = 0.125;
 
-/// So many legs, the oldest, are judged at a time: O(d) each.
+/// The number of legs that are judged at a time, the oldest first: O(d) each.
 const JUDGED: usize = 4_096;
 
-/// Of the legs that are due, this share of all is queued at a time, and so many at least.
+/// At most one of this many legs is queued at a time, out of those that are due.
 const QUEUED: usize = 64;
+/// The minimum number of legs that are queued at a time, if so many are due.
 const LEAST_QUEUED: usize = 16;
 
-/// Measures again what is measured already. Needs [`Known::age_s`], and asks for nothing
-/// without it.
+/// Repeats old measurements. Needs [`Known::age_s`], and asks for nothing without it.
 ///
-/// UKAIRO §2.1: "measurements for detour discovery have to be repeated roughly every 2 weeks".
-/// A rate's drift is taken for one that forgets within the period (Ornstein and Uhlenbeck),
-/// so what measuring again can tell grows as `1 − e^(−2·age/period)`; it is multiplied with
-/// what the leg can change: relays' order around the last of a client's candidates, and
-/// its own pair's choice between direct and detour. A leg of mean value is due at three
-/// quarters of the period like all others; one that matters three times as much at about
-/// a fifth.
+/// UKAIRO §2.1: "measurements for detour discovery have to be repeated roughly every 2 weeks". We model a rate's drift
+/// as one that forgets within the period (Ornstein and Uhlenbeck), so what measuring again can tell grows as `1 −
+/// e^(−2·age/period)`. This is multiplied by what the leg can change: the order of relays around the last of a client's
+/// candidates, and its own pair's choice between direct path and detour. A leg of mean value is due at three quarters
+/// of the period, as every leg is at the latest; one that matters three times as much is due at about a fifth.
 #[derive(Clone, Debug)]
 pub struct Upkeep {
     period_s: f64,
-    /// What is due, the most urgent last.
+    /// The legs that are due, the most urgent last.
     due: Vec<Pair>,
-    /// Asked for, and its age then.
+    /// The legs that were asked for, with their ages at that time, s.
     asked: BTreeMap<Pair, f64>,
-    /// Nothing is due until this leg is so old, or was measured again.
+    /// (leg, from, until): nothing is due while the age of this leg is in this range, s.
     quiet: Option<(Pair, f64, f64)>,
-    /// What was told last.
+    /// The last ranking from the caller.
     ranking: Option<Ranking>,
 }
 
 impl Upkeep {
-    /// Each leg is measured again within `period` (UKAIRO: 2 weeks, which is
-    /// [`MAX_AGE`](crate::graph::MAX_AGE) as well), those that may change much sooner.
+    /// Measures each leg again within `period` (UKAIRO: 2 weeks, which is [`MAX_AGE`](crate::graph::MAX_AGE) as well),
+    /// and legs that may change much sooner.
     pub const fn new(period: Duration) -> Self {
         let period_s = period.as_secs_f64();
         Self { period_s, due: vec![], asked: BTreeMap::new(), quiet: None, ranking: None }
     }
 
-    /// Forgets what was measured again, is gone, or is excluded.
+    /// Forgets legs that were measured again, are gone, or are excluded.
     fn settle(&mut self, known: &Known<'_>) {
         let age = |pair| known.age_s.and_then(|ages| ages.age_s(pair));
         self.asked.retain(|pair, before| {
@@ -67,8 +64,8 @@ impl Upkeep {
         now.is_some_and(|now| now >= from && now < until)
     }
 
-    /// Finds what is due. O(legs), and O(d) for each leg that is judged; without a ranking
-    /// from elsewhere O(n·d²).
+    /// Finds the legs that are due. O(legs), and O(d) for each leg that is judged; O(n·d²) without a ranking from the
+    /// caller.
     fn refill(&mut self, known: &Known<'_>) {
         let Some(ages) = known.age_s else { return };
         let aged = known.graph.legs().filter_map(|(pair, _)| Some((ages.age_s(pair)?, pair)));
@@ -90,12 +87,12 @@ impl Upkeep {
         urgent.sort_by(older);
         urgent.truncate((count / QUEUED).max(LEAST_QUEUED));
         self.due = urgent.into_iter().rev().map(|(_, pair)| pair).collect();
-        // Ages are looked at again when the oldest leg has aged by a hundredth of the period.
+        // Look again when the oldest leg has aged by a hundredth of the period.
         let oldest = oldest.filter(|_| self.due.is_empty());
         self.quiet = oldest.map(|(age, pair)| (pair, age, age + self.period_s / 100.0));
     }
 
-    /// The legs that are due, and how urgent they are.
+    /// The legs that are due, with their urgency.
     fn urgent(&self, known: &Known<'_>, judged: &[(f64, Pair)]) -> Vec<(f64, Pair)> {
         if judged.is_empty() {
             return vec![];
@@ -103,22 +100,22 @@ impl Upkeep {
         let values = Values::new(known.graph, self.ranking.as_ref());
         let values: Vec<f64> = judged.iter().map(|(_, pair)| values.of(*pair)).collect();
         let mean = values.iter().sum::<f64>() / values.len() as f64;
-        let told = |share: f64| 1.0 - (-2.0 * share).exp();
+        let information = |share: f64| 1.0 - (-2.0 * share).exp();
         let urgency = |((age, pair), value): (&(f64, Pair), &f64)| {
             let share = age / self.period_s;
             let matters = if mean > 0.0 { value / mean } else { 1.0 };
-            let urgency = told(share) * matters;
+            let urgency = information(share) * matters;
             if share >= LATEST {
-                // Whatever is late goes before all that is not, the oldest first.
+                // Late legs go before all others, the oldest first.
                 return Some((f64::MAX.min(1e6 * (1.0 + share)), *pair));
             }
-            (urgency >= told(LATEST)).then_some((urgency, *pair))
+            (urgency >= information(LATEST)).then_some((urgency, *pair))
         };
         judged.iter().zip(&values).filter_map(urgency).collect()
     }
 }
 
-/// The greater number first, then by pair.
+/// Orders by descending number, then by pair.
 fn older(a: &(f64, Pair), b: &(f64, Pair)) -> Ordering {
     b.0.total_cmp(&a.0).then(a.1.cmp(&b.1))
 }
@@ -131,7 +128,7 @@ impl Schedule for Upkeep {
         }
         let age = |pair| known.age_s.and_then(|ages| ages.age_s(pair));
         while let Some(pair) = self.due.pop() {
-            // It may have been measured meanwhile: users' transfers count as well.
+            // It may have been measured meanwhile, because users' transfers count as well.
             let now = age(pair).filter(|age| *age >= SOONEST * self.period_s);
             if let (Some(now), false) = (now, known.excluded.contains(pair)) {
                 self.asked.insert(pair, now);

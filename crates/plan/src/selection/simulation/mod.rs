@@ -8,40 +8,40 @@ use super::{Action, Config, Failure, Phase, Prior, Selection, ranges};
 use std::{ops::Range, time::Duration};
 use thalweg_units::{PathId, Rate, Time};
 
-/// One step of the model.
+/// The length of one step of the model.
 const STEP: Duration = Duration::from_millis(10);
 /// Bytes in the first round trip of a connection.
 const FIRST_WINDOW: f64 = 14_600.0;
 
-/// What came of it.
+/// The result of a run.
 pub struct Outcome {
     pub phase: Phase,
     pub took: Duration,
     pub actions: Vec<(Duration, Action)>,
-    /// Bytes delivered by each path that nobody else had delivered.
+    /// Bytes that each path delivered before any other path did.
     pub delivered: Vec<u64>,
-    /// Bytes that came twice.
+    /// Bytes that arrived twice.
     pub twice: u64,
 }
 
-/// What surrounds the paths.
+/// The surroundings of the paths.
 #[derive(Clone, Debug, Default)]
 pub struct Network {
-    /// What all shared paths have together; TCP shares it by 1/RTT.
+    /// The capacity that all shared paths have together; TCP shares it by 1/RTT.
     pub access: Option<Rate>,
     pub priors: Vec<Option<Prior>>,
-    /// Each path leaves by a link of its own.
+    /// Whether each path leaves by a link of its own.
     pub own_links: bool,
 }
 
 #[derive(Default)]
 struct PathModel {
-    /// What it is delivering, and from when.
+    /// The ranges that it is delivering, and from when.
     flow: Option<(Vec<Range<u64>>, Time)>,
     dead: bool,
     /// Its rate in slow start, bytes per second; zero without a connection.
     window: f64,
-    /// Less than one byte.
+    /// The fraction of a byte that is left from the last step.
     credit: f64,
     busy_until: Option<Time>,
     asked: bool,
@@ -55,18 +55,17 @@ struct Model<'a> {
     delivered: Vec<u64>,
     twice: u64,
     actions: Vec<(Duration, Action)>,
-    /// From now on at most one request at a time.
+    /// Whether there must be at most one request at a time from now on.
     single: bool,
 }
 
-/// Runs to the end with paths of their own; see [`run_in`].
+/// Runs to the end with paths that share nothing; see [`run_in`].
 pub fn run(config: Config, scripts: &[Script], missing: &[Range<u64>]) -> Outcome {
     run_in(&Network::default(), config, scripts, missing)
 }
 
-/// Runs to the end. Asserts that every byte is new exactly once, that what is new is the end
-/// of each report, that duplicates are within their bound, and that neither a dead path is
-/// asked nor one that owes bytes or is to be left alone.
+/// Runs to the end. Asserts that every byte is new exactly once, that new bytes are the end of each report, that
+/// duplicates are within their bound, and that no path is asked that is dead, owes bytes or is to be left alone.
 pub fn run_in(
     network: &Network,
     config: Config,
@@ -116,8 +115,8 @@ pub fn run_in(
 }
 
 impl Model<'_> {
-    /// What each path would deliver per second now: its capacity or its slow start, and of
-    /// the shared access its part.
+    /// The rate of each path now, bytes per second: its capacity or its slow start, cut to its part of the shared
+    /// access.
     fn rates(&mut self, now: Time) -> Vec<f64> {
         let age = now.since(Time::ZERO);
         let flows = |p: &PathModel| p.flow.as_ref().is_some_and(|(_, from)| *from <= now);
@@ -134,15 +133,15 @@ impl Model<'_> {
         rates
     }
 
-    /// What flows over the shared access is cut to it: parts go by 1/RTT as TCP's do, and what
-    /// a path cannot use falls to the others.
+    /// Cuts the flows over the shared access to its capacity: parts go by 1/RTT as TCP's do, and what a path cannot use
+    /// goes to the others.
     fn share_access(&self, rates: &mut [f64]) {
         let Some(access) = self.network.access else { return };
         let mut room = access.as_bps() as f64 / 8.0;
         let weight = |i: &usize| 1.0 / self.scripts[*i].leg.as_secs_f64().max(0.001);
         let flows = |i: &usize| self.scripts[*i].shared && rates[*i] > 0.0;
         let mut open: Vec<usize> = (0..rates.len()).filter(flows).collect();
-        // Those that need least for their weight are served first.
+        // Paths that need least for their weight are served first.
         open.sort_by(|a, b| (rates[*a] / weight(a)).total_cmp(&(rates[*b] / weight(b))));
         let mut weights: f64 = open.iter().map(weight).sum();
         for i in &open {
@@ -217,7 +216,7 @@ impl Model<'_> {
         self.twice += n - new;
     }
 
-    /// Carries out what the selection says.
+    /// Carries out the selection's actions.
     fn obey(&mut self, selection: &mut Selection, now: Time) {
         while let Some(action) = selection.next_action() {
             match &action {

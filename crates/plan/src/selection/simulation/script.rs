@@ -1,33 +1,33 @@
-//! What a simulated path will do.
+//! The script of a simulated path: what it does when.
 
 use crate::selection::Failure;
 use std::time::Duration;
 use thalweg_units::Rate;
 
-/// One path.
+/// The behaviour of one path.
 #[derive(Clone, Debug)]
 pub struct Script {
     /// When it joins; `None`: it is refused at once.
     pub joins: Option<Duration>,
     /// Its capacity.
     pub rate: Rate,
-    /// Silence between a request and its first byte; slow start doubles the rate in each.
+    /// The silence between a request and its first byte; slow start doubles the rate in each such time.
     pub rtt: Duration,
-    /// Begins each connection with ten segments per round trip; else at its capacity.
+    /// Whether each connection begins with ten segments per round trip; otherwise it begins at its capacity.
     pub slow_start: bool,
     /// When and how it stops delivering, if it does.
     pub fails: Option<(Duration, Failure)>,
-    /// Silent from when to when.
+    /// From when to when it is silent.
     pub silent: Option<(Duration, Duration)>,
-    /// From when on its capacity is multiplied by what.
+    /// (from, factor): from then on, its capacity is multiplied by the factor.
     pub drifts: Vec<(Duration, f64)>,
     /// When the server asks for fewer requests, and for how long.
     pub busy: Option<(Duration, Duration)>,
-    /// Its capacity changes at random within this part of it, every 50 ms.
+    /// The part of its capacity within which this changes at random, every 50 ms.
     pub noise: f64,
-    /// The round trip of its part behind the shared access, by which TCP shares that.
+    /// The round trip of its part behind the shared access; TCP shares the access by this.
     pub leg: Duration,
-    /// All paths in the group share the network's capacity.
+    /// Whether it uses the shared access.
     pub shared: bool,
 }
 
@@ -48,7 +48,7 @@ impl Script {
         }
     }
 
-    /// With slow start.
+    /// As [`steady`](Self::steady), with slow start.
     pub fn real(rate_mbps: f64, rtt_ms: u64) -> Self {
         let rtt = Duration::from_millis(rtt_ms);
         Self { slow_start: true, rtt, leg: rtt, ..Self::steady(rate_mbps) }
@@ -87,7 +87,7 @@ impl Script {
         self.rate.as_bps() as f64 / 8.0 * factor
     }
 
-    /// From -1 to 1, by the time and the path's own parameters (SplitMix64).
+    /// From -1 to 1, depending on the time and the path's own parameters (SplitMix64).
     fn chance(&self, age: Duration) -> f64 {
         let slot = (age.as_millis() / 50) as u64;
         let mut z = (self.rate.as_bps() ^ slot).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,12 +1,12 @@
-//! Paths that share the client's access link: what they give together tells little of what
-//! each would give alone.
+//! Tests of paths that share the client's access link: their rates together say little about what each would give
+//! alone.
 
 use super::*;
 
-/// Their capacity changes by so much every 50 ms.
+/// The part by which capacities change every 50 ms.
 const NOISE: f64 = 0.15;
 
-/// SplitMix64.
+/// A SplitMix64 generator.
 struct Chance(u64);
 
 impl Chance {
@@ -19,30 +19,30 @@ impl Chance {
     }
 }
 
-/// What came of many downloads.
+/// The sums over many downloads.
 #[derive(Debug, Default)]
 struct Tally {
     runs: u32,
-    /// The path chosen last gives alone at least 0.9 of what the best gives alone.
+    /// Downloads whose last chosen path gives alone at least 0.9 of what the best gives alone.
     right: u32,
-    /// Sum of the times.
+    /// The sum of the times.
     secs: f64,
-    /// Sum of the times that the best path would need for all.
+    /// The sum of the times that the best path alone would need.
     best_secs: f64,
     /// Requests beyond each path's first and the winner's second.
     more_requests: usize,
-    /// Downloads that took more than 1.1 times what the direct path needs alone,
-    /// and more than 1.4 times.
+    /// Downloads that took more than 1.1 times what the direct path needs alone, and 0.5 s.
     harmed: u32,
+    /// Downloads that took more than 1.4 times what the direct path needs alone.
     badly: u32,
-    /// Downloads in which it was seen that paths shared something.
+    /// Downloads in which sharing was detected.
     trials: u32,
 }
 
-/// Paths, and the access they share in Mbit/s.
+/// Draws paths, and the access that they share in Mbit/s.
 type Draw = fn(&mut Chance) -> (Vec<Script>, f64);
 
-/// Anything: 4 to 9 paths behind 0.4 to 1 of what they have together.
+/// General: 4 to 9 paths behind an access of 0.4 to 1 times their sum.
 fn any(chance: &mut Chance) -> (Vec<Script>, f64) {
     let count = chance.within(4.0, 10.0) as usize;
     let mut path = || {
@@ -90,21 +90,21 @@ fn servers(chance: &mut Chance) -> (Vec<Script>, f64) {
     (scripts, chance.within(15.0, 25.0))
 }
 
-/// The same, where the direct path is as any other.
+/// As [`servers`], but the direct path is like any other.
 fn any_servers(chance: &mut Chance) -> (Vec<Script>, f64) {
     let (mut scripts, access) = servers(chance);
     scripts[0].rate = Rate::from_mbps(chance.within(8.0, 40.0));
     (scripts, access)
 }
 
-/// Nothing is shared.
+/// Paths that share nothing.
 fn unshared(chance: &mut Chance) -> (Vec<Script>, f64) {
     let (mut scripts, _) = any(chance);
     scripts.iter_mut().for_each(|s| s.shared = false);
     (scripts, 1000.0)
 }
 
-/// Nothing is shared, and eleven paths are slow.
+/// Eleven slow paths that share nothing.
 fn unshared_servers(chance: &mut Chance) -> (Vec<Script>, f64) {
     let (mut scripts, _) = any_servers(chance);
     scripts.iter_mut().for_each(|s| s.shared = false);
@@ -135,8 +135,8 @@ fn one(seed: u64, draw: Draw, config: Config, size: u64, tally: &mut Tally) {
     tally.more_requests += asked.saturating_sub(scripts.len() + 1);
 }
 
-/// What is known to be missing: TCP shares the access by 1/RTT, so that the rates of sampling
-/// often rank wrongly what each path would give alone. The bounds only see that it gets no worse.
+/// A known limit: TCP shares the access by 1/RTT, so the rates of sampling often rank paths wrongly. The bounds only
+/// ensure that it does not get worse.
 #[test]
 fn many_paths_behind_one_access_are_no_slower_than_the_best_alone() {
     for (draw, right) in [(lab as Draw, 0.35), (any, 0.5)] {
@@ -149,7 +149,7 @@ fn many_paths_behind_one_access_are_no_slower_than_the_best_alone() {
     }
 }
 
-/// The sums over many seeds without a trial, and with one.
+/// The sums over many seeds, without a trial and with one.
 fn without_and_with(draw: Draw, seeds: u64, size: u64) -> [Tally; 2] {
     [0, 1].map(|trials| {
         let (config, mut tally) = (Config { trials, ..Config::default() }, Tally::default());
@@ -172,7 +172,7 @@ fn direct_is_tried_alone_behind_a_slow_access() {
 }
 
 #[test]
-fn nothing_is_tried_where_nothing_is_shared() {
+fn trials_cost_nothing_where_nothing_is_shared() {
     for draw in [unshared as Draw, unshared_servers] {
         let [without, with] = without_and_with(draw, 12, 200 * MB);
         assert!(with.secs <= 1.01 * without.secs, "{without:?} {with:?}");

@@ -1,4 +1,4 @@
-//! Who is chosen, when and why.
+//! Tests of which path is chosen, when and why.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn a_clear_winner_ends_sampling_early() {
 }
 
 #[test]
-fn equals_end_with_slow_start_and_stay_direct() {
+fn equal_paths_end_with_slow_start_and_direct_wins() {
     let scripts = [Script::real(20.0, 60), Script::real(20.8, 40), Script::real(20.4, 40)];
     let outcome = run(Config::default(), &scripts, &[0..40 * MB]);
     let (at, path, reason) = first_choice(&outcome);
@@ -33,8 +33,8 @@ fn equals_end_with_slow_start_and_stay_direct() {
 }
 
 #[test]
-fn a_path_that_is_ready_early_takes_over_what_is_slow() {
-    // Nothing to be seen yet of path 2: its share is there for the taking.
+fn a_path_that_is_done_early_takes_over_from_the_slowest() {
+    // Path 2 has not joined yet, so its share can be taken over.
     let late = Script::real(50.0, 100).joining(60_000);
     let scripts = [Script::real(30.0, 40), Script::real(10.0, 40), late];
     let outcome = run(
@@ -47,7 +47,7 @@ fn a_path_that_is_ready_early_takes_over_what_is_slow() {
 }
 
 #[test]
-fn paths_behind_one_access_link_leave_it_to_direct() {
+fn direct_wins_among_paths_behind_one_access_link() {
     let network = Network { access: Some(Rate::from_mbps(20.0)), ..Network::default() };
     let shared = |rtt| Script { shared: true, ..Script::real(30.0, rtt) };
     let outcome = run_in(&network, Config::default(), &[shared(40), shared(80)], &[0..40 * MB]);
@@ -85,7 +85,7 @@ fn small(scripts: &[Script], priors: Vec<Option<Prior>>) -> (PathId, Reason, Dur
 }
 
 #[test]
-fn history_decides_for_small_objects_or_else_direct() {
+fn history_decides_for_small_objects_and_otherwise_direct() {
     let scripts = [Script::real(10.0, 40).joining(50), Script::real(10.0, 40)];
     let (direct, fast) = (prior(2.0, 100), prior(40.0, 100));
     let chosen = |priors| {
@@ -125,20 +125,20 @@ fn one_share_complete() -> (Selection, Time) {
 }
 
 #[test]
-fn a_complete_share_leads_to_the_late_part_of_the_slowest() {
+fn a_path_with_a_complete_share_takes_the_late_part_of_the_slowest() {
     let (mut s, now) = one_share_complete();
     let ranges = vec![27_250_000..40 * MB];
     let stolen = Action::Fetch { path: PathId(0), ranges, hedge: false };
     assert_eq!(s.next_action(), Some(stolen));
     assert_eq!((s.phase(), s.owes(PathId(1))), (Phase::Sampling, 6_250_000));
-    // The victim's own request goes on up to there, and no further.
+    // The victim's own request continues up to that part, and no further.
     s.received(PathId(1), 6_250_000, now);
     let stop = Action::Stop { path: PathId(1), stalled: false };
     assert_eq!(s.next_action(), Some(stop));
 }
 
 #[test]
-fn a_winners_request_goes_on_through_what_was_taken_from_it() {
+fn a_winners_request_continues_through_bytes_taken_from_it() {
     let (mut s, now) = one_share_complete();
     while s.next_action().is_some() {}
     s.failed(PathId(0), Failure::Refused, now);
@@ -167,7 +167,7 @@ fn lanes_end_together() {
 }
 
 #[test]
-fn a_link_of_this_hosts_own_is_used_though_it_is_slow() {
+fn a_slow_link_of_this_hosts_own_is_used() {
     // 240 Mbit at 22 Mbit/s take 10.9 s, at 20 alone 12.
     let scripts = [Script::real(20.0, 10), Script::real(2.0, 100)];
     let config = Config { lanes: 2, ..Config::default() };

@@ -1,11 +1,11 @@
-//! Bytes that came and cannot be believed yet.
+//! Tests of bytes that arrived but cannot be trusted yet.
 
 use super::super::{Config, Selection};
 use std::time::Duration;
 use thalweg_units::{PathId, Time};
 
 #[test]
-fn bytes_that_are_not_believed_yet_count_once_for_the_rate_and_are_owed() {
+fn untrusted_bytes_count_once_for_the_rate_and_are_still_owed() {
     let run = |early: bool| {
         let mut s = Selection::new(Config::default(), 1, &[0..10_000_000], Time::ZERO);
         let (a, mut now) = (PathId(0), Time::ZERO);
@@ -27,7 +27,7 @@ fn bytes_that_are_not_believed_yet_count_once_for_the_rate_and_are_owed() {
 }
 
 #[test]
-fn more_than_is_owed_counts_for_nothing() {
+fn bytes_beyond_what_is_owed_do_not_count() {
     let mut s = Selection::new(Config::default(), 1, &[0..1000], Time::ZERO);
     s.coming(PathId(0), 5, Time::ZERO);
     s.coming(PathId(9), 5, Time::ZERO);

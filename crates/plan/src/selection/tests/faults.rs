@@ -1,4 +1,4 @@
-//! Paths that slow down, fall silent, are late at the end, or belong to a busy server.
+//! Tests of paths that slow down, fall silent, are late at the end, or belong to a busy server.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn swinging_paths_are_not_left_again_and_again() {
 }
 
 #[test]
-fn nothing_is_sampled_anew_shortly_before_the_end() {
+fn no_new_sampling_begins_shortly_before_the_end() {
     let scripts = [Script::real(20.0, 40), Script::real(40.0, 40).drifting(&[(6_000, 0.3)])];
     let outcome = run(Config::default(), &scripts, &[0..32 * MB]);
     assert!(choices(&outcome).iter().all(|c| c.2 != Reason::Drift), "{:?}", choices(&outcome));
@@ -76,7 +76,7 @@ fn the_only_path_may_be_silent_for_longer() {
 }
 
 #[test]
-fn a_server_that_pauses_over_every_path_gets_more_time() {
+fn a_server_that_pauses_on_every_path_gets_more_time() {
     let config = Config { alone: 3, small: u64::MAX, ..Config::default() };
     for (paths, times) in [(1, [3, 6, 9, 12, 15]), (2, [1, 1, 2, 2, 3])] {
         let mut selection = Selection::new(config, paths, &[0..100 * MB], Time::ZERO);
@@ -103,7 +103,7 @@ fn a_server_that_pauses_over_every_path_gets_more_time() {
             assert!(stalls(&mut selection, now), "{paths}, {n}: too late");
         }
     }
-    // A path that brings nothing is no pause of the server.
+    // A path that delivers nothing does not count as a pause of the server.
     let mut selection = Selection::new(config, 1, &[0..100 * MB], Time::ZERO);
     selection.joined(PathId::DIRECT, Time::ZERO);
     for n in 1..=3 {
@@ -123,7 +123,7 @@ fn a_late_tail_is_asked_of_a_second_path() {
 }
 
 #[test]
-fn a_busy_server_is_asked_one_thing_at_a_time_and_not_before_it_says() {
+fn a_busy_server_gets_one_request_at_a_time_and_none_before_its_time() {
     let scripts = [Script::real(20.0, 40).busy(300, 2_000), Script::real(20.0, 40)];
     let outcome = run(Config { lanes: 2, ..Config::default() }, &scripts, &[0..20 * MB]);
     assert_eq!(choices(&outcome)[0].1, PathId(1));
@@ -143,7 +143,7 @@ fn when_all_paths_are_busy_the_first_free_one_goes_on() {
 }
 
 #[test]
-fn who_is_chosen_after_a_long_silence_is_helped_at_once() {
+fn a_path_chosen_after_a_long_silence_is_helped_at_once() {
     // Both fall silent before the first choice, made at the end of the window of 5 s.
     let silent =
         Script { rtt: Duration::ZERO, ..Script::steady(1.0).failing(11, Failure::Stalled) };
@@ -154,7 +154,7 @@ fn who_is_chosen_after_a_long_silence_is_helped_at_once() {
 }
 
 #[test]
-fn what_a_path_took_back_is_asked_of_a_helper_as_one_range() {
+fn a_helper_is_asked_for_taken_back_bytes_as_one_range() {
     let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
     let mut s = Selection::new(Config::default(), 2, &[0..2 * MB], Time::ZERO);
     for path in [PathId(0), PathId(1)] {
@@ -166,7 +166,7 @@ fn what_a_path_took_back_is_asked_of_a_helper_as_one_range() {
         s.received(PathId(1), MB / 100, at(10 * i));
         s.received(PathId(0), MB / 10, at(10 * i));
     }
-    // Path 0 is done with its share, takes over the end of path 1's, and breaks.
+    // Path 0 completes its share, takes over the end of path 1's, and breaks.
     let asked = actions(&mut s);
     assert!(
         matches!(asked.last(), Some(Action::Fetch { path: PathId(0), ranges, .. })
@@ -175,7 +175,7 @@ fn what_a_path_took_back_is_asked_of_a_helper_as_one_range() {
     );
     s.sent(PathId(0), at(100));
     s.failed(PathId(0), Failure::Broken, at(110));
-    // Path 1's request goes on to its end. When that is late, path 0 is asked for it.
+    // Path 1's request continues to its end. When that is late, path 0 is asked for it.
     assert_eq!(s.owes(PathId(1)), 9 * MB / 10);
     actions(&mut s);
     s.tick(at(2_000));

@@ -16,7 +16,7 @@ fn with(ending: Ending) -> Config {
     Config { ending, ..Config::default() }
 }
 
-/// When, which path, why: every choice made.
+/// Every choice, as (time, path, reason).
 fn choices(outcome: &Outcome) -> Vec<(Duration, PathId, Reason)> {
     let chosen = |(t, a): &(Duration, Action)| match a {
         Action::Chosen { path, reason } => Some((*t, *path, *reason)),
@@ -41,7 +41,7 @@ fn the_fastest_path_takes_the_remainders() {
 }
 
 #[test]
-fn early_ends_at_the_first_complete_share_and_the_paper_at_the_last_or_5_s() {
+fn our_rule_ends_at_the_first_complete_share_and_the_papers_at_the_last_or_5_s() {
     // Shares of 10 MB: 2 s at 40 Mbit/s, 10 s at 8 Mbit/s.
     let scripts = [Script::steady(8.0), Script::steady(40.0)];
     let early = run(with(Ending::Clear), &scripts, &[0..20 * MB]);
@@ -50,13 +50,13 @@ fn early_ends_at_the_first_complete_share_and_the_paper_at_the_last_or_5_s() {
     assert!(at_early < Duration::from_millis(2200), "{at_early:?}");
     assert_eq!(at_paper, Duration::from_secs(5));
     assert!(early.took < paper.took);
-    // Shares of 2.5 MB are complete on both after 2.5 s: the paper ends there, too.
+    // Shares of 2.5 MB are complete on both after 2.5 s, and the paper's rule ends there too.
     let paper = run(with(Ending::Paper), &scripts, &[0..5 * MB]);
     assert!(choices(&paper).is_empty() && paper.took < Duration::from_secs(5));
 }
 
 #[test]
-fn equal_rates_and_slower_detours_leave_it_to_the_direct_path() {
+fn direct_wins_over_equal_and_slower_detours() {
     for detour in [20.0, 10.0] {
         let outcome = run(
             with(Ending::Paper),
@@ -156,7 +156,7 @@ fn the_last_path_may_break_as_often_as_it_brings_bytes() {
 }
 
 #[test]
-fn nothing_missing_is_done_at_once_and_all_paths_dead_is_failure() {
+fn without_missing_bytes_it_is_done_and_with_all_paths_dead_it_fails() {
     assert_eq!(Selection::new(Config::default(), 2, &[], Time::ZERO).phase(), Phase::Done);
     let dead = Script { joins: None, ..Script::steady(1.0) };
     let outcome = run(Config::default(), &[dead.clone(), dead], &[0..40 * MB]);
@@ -164,7 +164,7 @@ fn nothing_missing_is_done_at_once_and_all_paths_dead_is_failure() {
 }
 
 #[test]
-fn a_pause_of_the_caller_is_blamed_on_no_path() {
+fn a_pause_of_the_caller_does_not_count_against_a_path() {
     let mut s = Selection::new(Config::default(), 2, &[0..40 * MB], Time::ZERO);
     for path in [PathId(0), PathId(1)] {
         s.joined(path, Time::ZERO);

@@ -1,4 +1,4 @@
-//! Random paths. The model itself asserts most: see [`run_in`].
+//! Tests with random paths. The model itself asserts most: see [`run_in`].
 
 use super::*;
 use proptest::prelude::*;
@@ -56,7 +56,7 @@ fn ranges() -> impl Strategy<Value = Vec<Range<u64>>> {
 
 proptest! {
     #[test]
-    fn every_byte_comes_whatever_fails(
+    fn every_byte_arrives_whatever_fails(
         scripts in proptest::collection::vec(script(), 1..6),
         network in network(),
         missing in ranges(),
@@ -75,11 +75,10 @@ proptest! {
         }
     }
 
-    /// Without failures and drift, the last choice is the best path, direct or not, or tied with
-    /// it. Tied are paths that sampling cannot tell apart: a tenth, and what noise does to
-    /// the few draws of it that sampling sees.
+    /// Without failures and drift, the last choice is the best path, direct or not, or tied with it. Paths are tied if
+    /// sampling cannot tell them apart: within a tenth, and what noise does to the few draws that sampling sees.
     #[test]
-    fn steady_paths_are_ranked_rightly(
+    fn steady_paths_are_ranked_correctly(
         paths in proptest::collection::vec((2.0..50.0f64, 20u64..200, 0u64..300), 2..6),
         direct_best in any::<bool>(),
         noise in 0.0..0.3f64,
@@ -98,7 +97,7 @@ proptest! {
         let (_, path, _) = *choices(&outcome).last().unwrap();
         let (chosen, tied) = (paths[path.0 as usize].0, best * (0.9 - 0.6 * noise));
         prop_assert!(chosen >= tied, "{chosen} of {best}: {:?}", choices(&outcome));
-        // The chosen one alone, with its set-up, slow start and a second of sampling by mistake.
+        // The chosen path alone, with its set-up, slow start and a second of sampling by mistake.
         let ideal = 800.0 / chosen;
         let took = outcome.took.as_secs_f64();
         prop_assert!(took <= 1.1 * ideal + 1.0, "{took} s, ideal {ideal} s");

@@ -1,4 +1,4 @@
-//! A tree in which everybody is to have a given rate: as far as egress goes.
+//! Grows a tree in which every node gets a given rate, as far as egress allows.
 
 use crate::tree::{Overlay, Tree};
 use std::{
@@ -6,34 +6,34 @@ use std::{
     collections::{BTreeSet, BinaryHeap},
 };
 
-/// Which of several parents that could take it a node is hung under.
+/// Which of several parents with room a node is hung under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// The nearest to the source; then the one with most egress left.
+    /// The nearest to the source; then the one with the most egress left.
     Near,
-    /// The one whose egress is used up most: large ones are kept for more.
+    /// The one with the least egress left, so that larger ones are kept for more.
     Tight,
-    /// The one with the fewest legs: others have other uses.
+    /// The one with the fewest legs, because others have other uses.
     Rare,
 }
 
 pub const RULES: [Rule; 3] = [Rule::Near, Rule::Tight, Rule::Rare];
 
-/// So many children are moved to make room for one node.
+/// The maximum length of a chain of children that are moved to make room for one node.
 const MOVES: u32 = 3;
 
-/// After so many in a row for whom no room could be made the rate is taken to be too high.
+/// After this many nodes in a row for which no room could be made, the rate counts as too high.
 const PATIENCE: usize = 100;
 
-/// What is asked of a tree.
+/// What a tree is to achieve.
 #[derive(Clone, Copy, Debug)]
 pub struct Aim<'a> {
-    /// The rate that everybody is to have who can, bit/s.
+    /// The rate of every node that can have it, bit/s.
     pub rate: f64,
-    /// What each node can have at the most, bit/s.
+    /// The most that each node can have, bit/s.
     pub ceilings: &'a [f64],
     pub rule: Rule,
-    /// Whether relays are used.
+    /// Whether relays may be used.
     pub relays: bool,
 }
 
@@ -42,15 +42,17 @@ struct Growing<'a, 'b> {
     aim: Aim<'a>,
     tree: Tree,
     children: Vec<Vec<usize>>,
-    /// Egress left, bit/s; may get below 0 where more was asked than there is.
+    /// Egress left, bit/s; below 0 where more was taken than there is.
     left: Vec<f64>,
     hops: Vec<usize>,
-    /// What a node could hand on: those with much come first, and of leaves those with few ways.
+    /// Nodes in reach by what they could hand on, the most first; among leaves, those with the fewest ways first.
     reach: BinaryHeap<(u64, Reverse<usize>, Reverse<usize>)>,
+    /// Nodes that are not in the tree yet.
     waiting: Vec<bool>,
-    /// [`Growing::worth`] when the node first came in reach: to compute it anew for each leg takes too long.
+    /// [`Growing::worth`] when the node first came in reach: computing it anew for each leg takes too long.
     worths: Vec<Option<u64>>,
-    /// Who is left is in reach of nobody: relays that give no more than they take are a way to them.
+    /// Whether the remaining nodes are out of reach: then relays that give no more than they take are used as a way to
+    /// them.
     stuck: bool,
 }
 
@@ -60,8 +62,8 @@ impl Aim<'_> {
     }
 }
 
-/// The tree that grows from the source, each time by the most useful node in reach; for others room is
-/// made by moves; who still is out of reach of free egress is hung where most is left to share. O(legs · log legs).
+/// Grows a tree from the source, each time by the most useful node in reach. Moves then make room for others. Nodes
+/// that are still out of reach of free egress are hung where the most is left to share. O(legs · log legs).
 pub fn grow(overlay: &Overlay<'_>, aim: Aim<'_>) -> Tree {
     let nodes = overlay.nodes();
     let partakes = |node: &usize| {
@@ -122,19 +124,19 @@ impl Growing<'_, '_> {
         self.waiting[node] = false;
     }
 
-    /// It gets enough, and its legs and what is left of its egress are enough for that node.
+    /// Whether the parent gets enough, and its leg and what is left of its egress suffice for the node.
     fn fits(&self, parent: usize, leg: f64, node: usize) -> bool {
         self.suits(parent, leg, node) && self.left[parent] >= self.aim.wants(node)
     }
 
-    /// The same, but for egress.
+    /// As [`fits`](Self::fits), without the egress.
     fn suits(&self, parent: usize, leg: f64, node: usize) -> bool {
         let wants = self.aim.wants(node);
         (parent == self.overlay.source || self.aim.wants(parent) >= wants) && leg >= wants
     }
 
-    /// For those that found no room: children of full parents go to others, as an augmenting path of a matching,
-    /// so many of them at the most.
+    /// Makes room for nodes that found none: children of full parents move to others, as along an augmenting path of a
+    /// matching of at most [`MOVES`] steps.
     fn make_room(&mut self) {
         let (mut moved, mut misses) = (true, 0);
         while moved {
@@ -159,12 +161,14 @@ impl Growing<'_, '_> {
 
     fn augment(&mut self, node: usize) -> bool {
         let mut seen = BTreeSet::new();
-        let parent =
-            self.parents_of(node).into_iter().find(|p| self.free(node, *p, MOVES, &mut seen));
+        let parent = self
+            .parents_of(node)
+            .into_iter()
+            .find(|p| self.make_room_at(node, *p, MOVES, &mut seen));
         parent.inspect(|parent| self.hang(node, *parent)).is_some()
     }
 
-    /// Those in the tree that could be its parents, if they had the egress.
+    /// The nodes in the tree that could be its parent if they had the egress.
     fn parents_of(&self, node: usize) -> Vec<usize> {
         let suits = |(parent, leg): &(usize, f64)| {
             self.tree.has(*parent) && self.suits(*parent, *leg, node)
@@ -172,8 +176,14 @@ impl Growing<'_, '_> {
         self.overlay.ins(node).filter(suits).map(|leg| leg.0).collect()
     }
 
-    /// Makes room for the node at that parent; did it?
-    fn free(&mut self, node: usize, parent: usize, moves: u32, seen: &mut BTreeSet<usize>) -> bool {
+    /// Makes room for the node at that parent. Returns whether it did.
+    fn make_room_at(
+        &mut self,
+        node: usize,
+        parent: usize,
+        moves: u32,
+        seen: &mut BTreeSet<usize>,
+    ) -> bool {
         let wants = self.aim.wants(node);
         if self.left[parent] >= wants {
             return true;
@@ -187,9 +197,9 @@ impl Growing<'_, '_> {
             }
             for other in self.parents_of(child) {
                 let elsewhere = other != parent && !self.tree.is_above(child, other);
-                // What moved meanwhile may have put the other below the child.
+                // Moves in the recursion may have put `other` below the child.
                 if elsewhere
-                    && self.free(child, other, moves - 1, seen)
+                    && self.make_room_at(child, other, moves - 1, seen)
                     && !self.tree.is_above(child, other)
                     && self.tree.parent(child) == Some(parent)
                 {
@@ -214,7 +224,7 @@ impl Growing<'_, '_> {
         }
     }
 
-    /// Who comes first; a relay must give more than it takes, unless there is no other way.
+    /// The rank of a node in reach; `None` for a relay that gives no more than it takes, unless there is no other way.
     fn rank(&mut self, node: usize) -> Option<u64> {
         let worth = self.worths[node].unwrap_or_else(|| self.worth(node));
         self.worths[node] = Some(worth);
@@ -226,7 +236,7 @@ impl Growing<'_, '_> {
         if worth as f64 > takes { Some(worth) } else { way }
     }
 
-    /// What it could hand on to those that wait.
+    /// What the node could hand on to receivers that wait, bit/s.
     fn worth(&self, node: usize) -> u64 {
         let fits = |(to, leg): &(usize, f64)| {
             self.waiting[*to]
@@ -251,7 +261,7 @@ impl Growing<'_, '_> {
         }
     }
 
-    /// Hangs the others where the most is left for one more, though it is less than they want.
+    /// Hangs the remaining nodes where the most is left for one more, although it is less than they want.
     fn squeeze(&mut self) {
         loop {
             let waiting: Vec<usize> =

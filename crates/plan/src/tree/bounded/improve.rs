@@ -3,48 +3,49 @@
 use super::{has_relays, score::Score};
 use crate::tree::{Overlay, Tree, depth::ChainLoss};
 
-/// Of each node so many parents are tried: those with the widest ways.
+/// The number of parents tried for each node: the source, then those with the fastest legs.
 const PARENTS: usize = 24;
 
-/// Of a relay that is to come in, so many.
+/// The number of parents tried for a relay that is not in the tree yet.
 const RELAY_PARENTS: usize = 8;
 
 pub struct Search<'a, 'b> {
     overlay: &'a Overlay<'b>,
     model: &'a ChainLoss,
-    /// How many nodes' rates may still be computed.
+    /// The number of node rates that may still be computed.
     effort: u64,
-    /// There are nodes that are no use as leaves.
+    /// Whether there are nodes that are useless as leaves.
     relays: bool,
 }
 
 impl<'a, 'b> Search<'a, 'b> {
-    /// A search that computes so many nodes' rates at most.
+    /// Creates a search that computes at most `effort` node rates.
     pub fn new(overlay: &'a Overlay<'b>, model: &'a ChainLoss, effort: u64) -> Self {
         Self { overlay, model, effort, relays: has_relays(overlay) }
     }
 
-    /// The tree after all moves that help, or when the effort is spent: a node with all below it to another
-    /// parent, two nodes to each other's places, a relay in between.
+    /// Returns the tree after all moves that help, or when the effort is spent. A move hangs a node with its subtree
+    /// under another parent, exchanges two nodes, or puts a relay in between.
     pub fn improve(&mut self, mut tree: Tree) -> (Tree, Score) {
         let mut score = Score::of(self.overlay, &tree, self.model);
         let parents: Vec<Vec<usize>> = (0..tree.nodes()).map(|node| self.parents(node)).collect();
-        // That has its price as well.
+        // Listing the parents costs effort as well.
         self.effort = self.effort.saturating_sub(self.overlay.graph.measured() as u64);
         while self.effort > 0 && self.pass(&mut tree, &mut score, &parents) {}
         (tree, score)
     }
 
-    /// The same, and then from each tree that one move away is worse: is there a better one beyond?
+    /// As [`improve`](Self::improve), and then searches from each tree that is worse by one move for a better one
+    /// beyond.
     pub fn look_beyond(&mut self, tree: Tree) -> (Tree, Score) {
         let mut best = self.improve(tree);
-        while let Some(better) = self.beyond(&best) {
+        while let Some(better) = self.search_beyond(&best) {
             best = better;
         }
         best
     }
 
-    fn beyond(&mut self, best: &(Tree, Score)) -> Option<(Tree, Score)> {
+    fn search_beyond(&mut self, best: &(Tree, Score)) -> Option<(Tree, Score)> {
         for node in self.slowest_first(&best.0) {
             for parent in self.parents(node) {
                 if self.effort == 0 {
@@ -62,7 +63,7 @@ impl<'a, 'b> Search<'a, 'b> {
         None
     }
 
-    /// One round of all moves; did one help?
+    /// Makes one round of all moves. Returns whether one helped.
     fn pass(&mut self, tree: &mut Tree, score: &mut Score, parents: &[Vec<usize>]) -> bool {
         let mut helped = false;
         for node in self.slowest_first(tree) {
@@ -85,7 +86,7 @@ impl<'a, 'b> Search<'a, 'b> {
         helped
     }
 
-    /// A relay that is not in the tree yet, under any of its parents, with the node below it.
+    /// Tries a relay that is not in the tree yet under any of its parents, with the node below it.
     fn by_relay(
         &mut self,
         tree: &mut Tree,
@@ -100,7 +101,7 @@ impl<'a, 'b> Search<'a, 'b> {
         })
     }
 
-    /// Keeps what a move makes of the tree, if it is better.
+    /// Applies a move if it makes the tree better. Returns whether it did.
     fn attempt(
         &mut self,
         tree: &mut Tree,
@@ -126,7 +127,7 @@ impl<'a, 'b> Search<'a, 'b> {
         better
     }
 
-    /// Those that could be its parents, by the rate of the leg.
+    /// The possible parents of a node: the source first, then by the rate of the leg.
     fn parents(&self, node: usize) -> Vec<usize> {
         let mut ins: Vec<(usize, f64)> = self.overlay.ins(node).collect();
         ins.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
@@ -147,13 +148,13 @@ impl<'a, 'b> Search<'a, 'b> {
     }
 }
 
-/// Two nodes exchange parents, each with all below it.
+/// Exchanges the parents of two nodes, each with its subtree.
 fn exchange(tree: &mut Tree, a: usize, b: usize) -> bool {
     let (Some(above_a), Some(above_b)) = (tree.parent(a), tree.parent(b)) else { return false };
     above_a != above_b && tree.hang(a, Some(above_b)) && tree.hang(b, Some(above_a))
 }
 
-/// Two nodes exchange places: parents and children.
+/// Exchanges the places of two nodes: parents and children.
 fn cross(tree: &mut Tree, a: usize, b: usize) -> bool {
     let other = |node: usize| match node {
         node if node == a => b,

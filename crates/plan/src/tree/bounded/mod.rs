@@ -1,20 +1,20 @@
-//! Trees whose fan-out is bounded by hosts' egress: link stress (ROMA §V-A, §VI-A) that the planner knows of.
+//! Trees whose fan-out is bounded by hosts' egress, so that the planner considers link stress (ROMA §V-A, §VI-A).
 //!
-//! The paper's widest-path tree lets a host have any number of children, and found that "nodes with considerable
-//! fanout" slow them. Here children share their parent's egress, and the tree is to make the slowest receiver as
-//! fast as possible (in steps of 1 %), then all of them by proportional fairness. To find the best is NP-hard (with
-//! equal legs it asks for a spanning tree of bounded degree). So:
+//! The paper's widest-path tree lets a host have any number of children, and the authors found that "nodes with
+//! considerable fanout" slow them. Here children share their parent's egress. The tree is to make the slowest receiver
+//! as fast as possible (in steps of 1 %), then all of them by proportional fairness. Finding the best tree is NP-hard
+//! (with equal legs it is a spanning tree of bounded degree). So:
 //!
-//! 1. for many target rates, a tree grows that gives each receiver that rate or the most it can have at all,
-//!    the most useful node first (`grow.rs`);
-//! 2. the best of these, and of the widest-path tree, are improved by moves until none helps, the
-//!    best one also from trees that are worse by one move (`improve.rs`).
+//! 1. for many target rates, a tree grows that gives each receiver that rate or the most that it can have at all, the
+//!    most useful node first (`grow.rs`);
+//! 2. the best of these and the widest-path tree are improved by moves until none helps, the best one also from trees
+//!    that are worse by one move (`improve.rs`).
 //!
-//! How far from the best: all of 60 random graphs of five hosts got the best of all trees (`tests.rs`; with fewer
-//! moves 299 of 300 did). For large graphs only bounds are known: the slowest
-//! receiver's widest way, and what several parents could give ([`Overlay::several`]); of made-up hosts with 24 legs
-//! each (`thalweg_sim::cast`) all had their access line's rate, from 30 receivers to 10,000. Depth counts as the model
-//! says; where nodes store it costs nothing, and chains may be long.
+//! Distance from the optimum: all of 60 random graphs of five hosts got the best of all trees (`tests.rs`; with fewer
+//! moves 299 of 300 did). For large graphs only bounds are known: the slowest receiver's widest path, and what several
+//! parents could give ([`Overlay::several`]). Of synthetic hosts with 24 legs each (`thalweg_sim::cast`), all had their
+//! access line's rate, from 30 receivers to 10,000. Depth counts as the model says; where nodes store data it costs
+//! nothing, and chains may be long.
 
 mod grow;
 mod improve;
@@ -28,24 +28,24 @@ use improve::Search;
 use score::Score;
 use thalweg_units::Rate;
 
-/// A tree, and what it is expected to give.
+/// A tree and the rates that it is expected to give.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// The tree; receivers without any way from the source are not in it.
+    /// The tree. Receivers without any path from the source are not in it.
     pub tree: Tree,
     /// By node, as [`Overlay::rates`].
     pub rates: Vec<Rate>,
-    /// By node, what its way could give at most if it were alone (the widest path): no tree gives more.
+    /// By node, the rate that its path could give alone (the widest path): no tree gives more.
     pub ceilings: Vec<Rate>,
 }
 
-/// So much effort plans a tree of some hundred nodes in about a second.
+/// The effort that plans a tree of some hundred nodes in about a second.
 pub const EFFORT: u64 = 10_000_000;
 
-/// Target rates tried for each rule, twice.
+/// The number of target rates tried for each rule, in each of two rounds.
 const LEVELS: usize = 12;
 
-/// Trees that are improved.
+/// The number of trees that are improved.
 const STARTS: usize = 4;
 
 /// See [`Overlay::bounded`].
@@ -60,7 +60,7 @@ pub(super) fn bounded(overlay: &Overlay<'_>, model: &ChainLoss, effort: u64) -> 
     found.truncate(STARTS);
     let share = effort / 4 / found.len() as u64;
     let best = found.into_iter().map(|(_, tree)| Search::new(overlay, model, share).improve(tree));
-    // Of equal ones the first.
+    // Among equals, the first.
     let best = best.reduce(|best, next| if next.1.beats(&best.1) { next } else { best });
     let tree = best.map_or_else(|| Tree::new(overlay.nodes(), overlay.source), |best| best.0);
     let tree = Search::new(overlay, model, effort / 4).look_beyond(tree).0;
@@ -68,7 +68,7 @@ pub(super) fn bounded(overlay: &Overlay<'_>, model: &ChainLoss, effort: u64) -> 
     Planned { tree, rates, ceilings: width }
 }
 
-/// Trees for many target rates; then for rates between the best one and its neighbours. Fewer for large graphs.
+/// Grows trees for many target rates, then for rates between the best one and its neighbours. Fewer for large graphs.
 fn grown(
     overlay: &Overlay<'_>,
     model: &ChainLoss,
@@ -108,7 +108,7 @@ fn has_relays(overlay: &Overlay<'_>) -> bool {
     (0..overlay.nodes()).any(|node| overlay.takes_part(node) && !overlay.receives(node))
 }
 
-/// Target rates, geometric: from what everybody can have if the source serves all, to the fastest.
+/// Target rates in geometric steps: from what every receiver can have if the source serves all, to the fastest.
 fn levels(overlay: &Overlay<'_>, ceilings: &[f64], count: usize) -> Vec<f64> {
     let wants = || overlay.receivers().map(|node| ceilings[node]).filter(|rate| *rate > 0.0);
     let high = wants().fold(0.0, f64::max).max(1.0);
@@ -116,14 +116,14 @@ fn levels(overlay: &Overlay<'_>, ceilings: &[f64], count: usize) -> Vec<f64> {
     let low =
         (overlay.egress(overlay.source) / wants().count().max(1) as f64).min(slowest).max(1.0);
     let mut levels = geometric(low, high, count);
-    // What many can have at the most is a rate to aim at.
+    // The most that many receivers can have is a useful target.
     let mut most: Vec<f64> = wants().collect();
     most.sort_by(f64::total_cmp);
     levels.extend((1..4).filter_map(|part| most.get(most.len() * part / 4)));
     levels
 }
 
-/// So many rates from `high` down to `low`, each by the same factor less.
+/// `count` rates from `high` down to `low`, each less by the same factor.
 fn geometric(low: f64, high: f64, count: usize) -> Vec<f64> {
     let factor = (high / low).powf(1.0 / (count.max(2) - 1) as f64);
     (0..count as i32).map(|at| high / factor.powi(at)).collect()

@@ -1,4 +1,4 @@
-//! Which of two trees is better.
+//! Compares trees.
 
 use crate::tree::{Overlay, Tree, depth::ChainLoss};
 use std::cmp::Ordering;
@@ -6,23 +6,24 @@ use std::cmp::Ordering;
 /// Rates that differ by less than this factor are one rate to the planner: estimates are no better.
 const STEP: f64 = 1.01;
 
-/// Sums of logarithms that differ by less are equal: a millionth of one receiver's rate.
+/// Sums of logarithms that differ by no more are equal: a millionth of one receiver's rate.
 const LITTLE: f64 = 1e-6;
 
-/// How good a tree is: how many receivers have a way; the slowest one's rate; then how fast all are, by the sum of the
-/// rates' logarithms (proportional fairness: Kelly, Maulloo and Tan, *Rate control for communication networks*, 1998); then
-/// few hops.
+/// The quality of a tree, in this order: how many receivers have a path; the slowest one's rate; the speed of all, as
+/// the sum of the rates' logarithms (proportional fairness: Kelly, Maulloo and Tan, *Rate control for communication
+/// networks*, 1998); few hops.
 ///
-/// Beyond the slowest one max-min order would let a hundredth of the next slowest's rate outweigh half of a fast one's.
+/// Beyond the slowest receiver, max-min order would let a hundredth of the next slowest's rate outweigh half of a fast
+/// one's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Score {
-    /// Receivers with a way.
+    /// The number of receivers with a path.
     reached: usize,
-    /// Of these the slowest one's rate, in steps of 1 %.
+    /// The slowest rate among them, in steps of 1 %.
     slowest: i32,
-    /// Of these, Σ ln(bit/s).
+    /// The sum of ln(bit/s) over them.
     logs: f64,
-    /// Of all receivers.
+    /// The sum of the hops from the source to all nodes of the tree.
     hops: usize,
 }
 
@@ -41,7 +42,7 @@ impl Score {
         Self { reached: rates().count(), slowest, logs: rates().map(f64::ln).sum(), hops }
     }
 
-    /// Better comes out greater.
+    /// Orders scores: the better one is greater.
     pub fn compare(&self, other: &Self) -> Ordering {
         let logs = match (self.logs - other.logs).abs() {
             little if little <= LITTLE => Ordering::Equal,

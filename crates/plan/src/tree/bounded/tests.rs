@@ -1,4 +1,4 @@
-//! Against all trees of small graphs, and against the unbounded widest-path tree.
+//! Tests against all trees of small graphs, and against the unbounded widest-path tree.
 
 use super::*;
 use crate::{
@@ -14,7 +14,7 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use thalweg_units::ByteSize;
 
-/// The best of all trees: every choice of parents.
+/// The best of all trees, over every choice of parents.
 fn best(overlay: &Overlay<'_>, model: &ChainLoss) -> (Score, Tree) {
     let nodes = overlay.nodes();
     let mut parent = vec![0; nodes];
@@ -25,7 +25,7 @@ fn best(overlay: &Overlay<'_>, model: &ChainLoss) -> (Score, Tree) {
             *at = (rest % nodes as u64) as usize;
             rest /= nodes as u64;
         }
-        // Its own parent: not in the tree.
+        // A node that is its own parent is not in the tree.
         let own = |(node, parent): (usize, &usize)| {
             Some(*parent).filter(|parent| *parent != node && overlay.leg(*parent, node) > 0.0)
         };
@@ -39,7 +39,7 @@ fn best(overlay: &Overlay<'_>, model: &ChainLoss) -> (Score, Tree) {
     best.unwrap()
 }
 
-/// A graph as wide-area ones are: legs from 5 to 100, access from 10 to 150, a fifth of the legs unknown.
+/// A graph like wide-area ones: legs from 5 to 100, access from 10 to 150, a fifth of the legs unknown.
 fn world(nodes: usize, seed: u64) -> (Graph, Vec<Host>) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut within = |low: f64, high: f64| {
@@ -72,7 +72,7 @@ fn sum(overlay: &Overlay<'_>, rates: &[Rate]) -> f64 {
     overlay.receivers().map(|node| rates[node].as_mbps()).sum()
 }
 
-/// All of these got the best of all trees; a change may cost one of them a little.
+/// All of these seeds get the best of all trees; a change may cost one of them a little.
 #[test]
 fn small_graphs_get_the_best_tree_or_nearly() {
     let (mut worst, mut exact, mut sums, cases) = (1.0_f64, 0, 0.0, 60);
@@ -95,9 +95,9 @@ fn small_graphs_get_the_best_tree_or_nearly() {
     assert!(exact + 1 >= cases as u32, "{exact} of {cases}");
 }
 
-/// The widest-path tree overloads egress; a tree that knows of it gives the slowest receiver more.
+/// The widest-path tree overloads egress; a tree that considers it gives the slowest receiver more.
 #[test]
-fn against_the_unbounded_widest_tree() {
+fn the_slowest_receiver_is_faster_than_in_the_unbounded_widest_tree() {
     let (mut gains, cases) = (Vec::new(), 12);
     for seed in 100..100 + cases {
         let (graph, hosts) = world(24, seed);
@@ -116,10 +116,10 @@ fn against_the_unbounded_widest_tree() {
     assert!(gains[gains.len() / 2] > 1.2, "{gains:?}");
 }
 
-/// Table 1 rooted at UCLA, each host's access what it has between two of its own: Berkeley, next to the source, has what
-/// its leg gives, while the slowest is as fast as the widest-path tree makes it.
+/// Table 1 rooted at UCLA; each host's access is the rate between two hosts of its own site. Berkeley, next to the
+/// source, gets what its leg gives, while the slowest receiver is as fast as in the widest-path tree.
 #[test]
-fn a_near_one_is_not_hung_under_a_far_one() {
+fn a_near_host_is_not_hung_under_a_far_one() {
     let graph = table_1(1.0);
     let site = |host: usize| TABLE.get(host).map_or(100.0, |row| row[host]);
     let access = |host| Host::RECEIVER.with_access(Some(Rate::from_mbps(site(host))), None);
@@ -136,7 +136,7 @@ fn a_near_one_is_not_hung_under_a_far_one() {
 
 /// A source that can serve one receiver at full rate must not serve three.
 #[test]
-fn a_thin_source_feeds_one_and_that_one_the_others() {
+fn a_thin_source_feeds_one_receiver_that_feeds_the_others() {
     let mbps = |x: f64| Some(Rate::from_mbps(x));
     let graph = Graph::from_matrix(&vec![vec![mbps(100.0); 5]; 5]);
     let thin = Host::RECEIVER.with_access(mbps(100.0), None);
@@ -148,7 +148,7 @@ fn a_thin_source_feeds_one_and_that_one_the_others() {
     assert_eq!((planned.tree.parent(2), planned.tree.depth(1)), (Some(0), Some(2)));
 }
 
-/// With rings that lose a tenth a hop the planner goes less deep, and deeper where they store.
+/// With rings that lose a tenth a hop, the planner's trees are less deep than where nodes store.
 #[test]
 fn depth_costs_where_rings_lose() {
     let mbps = |x: f64| Some(Rate::from_mbps(x));
@@ -157,7 +157,7 @@ fn depth_costs_where_rings_lose() {
     let model =
         ChainLoss { shape: Shape::Exponential, dispersion: ChainLoss::dispersion(0.1, ring) };
     let plan = |keeps: Keeps, model: &ChainLoss| {
-        // The source has enough for three, everybody else for one more at full rate, or two slow ones.
+        // The source has egress for three at full rate, every other host for one, or for two slow ones.
         let host = Host { keeps, ..Host::RECEIVER.with_access(mbps(50.0), None) };
         let mut hosts = [host; 9];
         hosts[0] = Host::RECEIVER.with_access(mbps(150.0), None);
@@ -189,7 +189,7 @@ fn a_relay_is_used_where_it_gives_more_than_it_takes() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever the graph: only legs that there are, leaves stay leaves, everybody who can be reached is.
+    /// For any graph: only existing legs are used, leaves stay leaves, and every reachable receiver is reached.
     #[test]
     fn trees_keep_to_the_overlay(seed: u64, nodes in 2_usize..14) {
         let (graph, hosts) = world(nodes, seed);

@@ -1,15 +1,16 @@
-//! Max-min fair rates by levels: the largest rate for all, who can have more, the largest for those, and so on.
+//! Max-min fair rates by levels: the largest rate for all receivers, then the largest for those that can have more, and
+//! so on.
 
 use super::{
     SeveralError,
     program::{Goal, Program},
 };
 
-/// Who cannot get so much more, as a share of the level, together with the others, gets no more. Those that could
-/// get more alone lose at the most this times the number of receivers.
+/// A receiver that cannot get this much more together with the others, as a share of the level, gets no more. Receivers
+/// that could get more alone lose at most this times the number of receivers.
 const MORE: f64 = 1e-3;
 
-/// bit/s.
+/// Max-min fair rates, bit/s.
 pub struct Fair {
     /// By node.
     pub rates: Vec<f64>,
@@ -18,7 +19,7 @@ pub struct Fair {
 }
 
 pub fn rates(mut program: Program<'_, '_>) -> Result<Fair, SeveralError> {
-    // Who cannot be reached has nothing.
+    // Unreachable receivers have nothing.
     for (fixed, alone) in program.fixed.iter_mut().zip(&program.alone) {
         *fixed = Some(0.0).filter(|_| *alone <= 0.0);
     }
@@ -36,10 +37,10 @@ pub fn rates(mut program: Program<'_, '_>) -> Result<Fair, SeveralError> {
     Ok(Fair { rates, on: least.on.iter().map(|on| on * program.scale).collect() })
 }
 
-/// Fixes at this level those that can get no more; one at least.
+/// Fixes the receivers that can get no more than this level; at least one.
 fn fix(program: &mut Program<'_, '_>, level: f64) -> Result<(), SeveralError> {
     let more = (MORE * level).max(1e-4);
-    // A hair below, lest the level's own rounding make it impossible.
+    // Slightly below, so that the rounding of the level does not make it infeasible.
     let level = level * (1.0 - 1e-7);
     let beyond = program.solve(Goal::Beyond(level, more))?;
     let gets = |at: usize| beyond.rates[at] - level;
@@ -48,7 +49,7 @@ fn fix(program: &mut Program<'_, '_>, level: f64) -> Result<(), SeveralError> {
     let full = |at: usize| level >= program.alone[at] * (1.0 - 1e-6) || gets(at) < more / 2.0;
     let mut ends: Vec<usize> = free.iter().copied().filter(|at| full(*at)).collect();
     if ends.is_empty() {
-        // Rounding hid who is full: the one with the least.
+        // Rounding hid which receivers are full: take the one with the least.
         ends.extend(free.into_iter().min_by(|a, b| gets(*a).total_cmp(&gets(*b))));
     }
     ends.into_iter().for_each(|at| program.fixed[at] = Some(level));

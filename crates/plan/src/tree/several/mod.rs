@@ -1,7 +1,7 @@
 //! Several parents at once (ROMA §IV-D): the best simultaneous rates under shared access.
 //!
-//! Not flow but content is what limits: a parent can hand on one thing to many, but nobody can have more than the
-//! source emits, nor more than comes across any cut between the source and it. So, with x(u,v) the rate of each leg:
+//! The limit is content, not flow: a parent can send the same data to many, but no node can have more than the source
+//! emits, nor more than comes across any cut between the source and it. So, with x(u,v) the rate of each leg:
 //!
 //! ```text
 //! Σv x(u,v) ≤ egress(u),  Σu x(u,v) ≤ ingress(v),  0 ≤ x(u,v) ≤ leg(u,v)
@@ -9,18 +9,19 @@
 //! rates max-min fair; at these rates the least Σ x
 //! ```
 //!
-//! There are too many cuts to write down; those that a solution breaks are found by largest flows and added until
-//! none is broken (`program.rs`).
+//! There are too many cuts to list. The cuts that a solution violates are found by maximum flows and added until none
+//! is violated (`program.rs`).
 //!
-//! **What it bounds.** Any way to deliver, coded or not, of nodes that store or not, that has constant rates: what
-//! a receiver knows in the long run came across each cut. As a bound on time: all receivers together cannot be done
-//! before `length / (the slowest's rate)`, since the mean rates up to that moment keep all of the above. It is no
-//! bound on when one of several receivers of different rates is done: who is done becomes a second source.
+//! **What it bounds.** Any way to deliver at constant rates, coded or not, with nodes that store or not: what a
+//! receiver knows in the long run came across each cut. As a bound on time: all receivers together cannot be done
+//! before `length / (the slowest's rate)`, because the mean rates up to that moment satisfy all of the above. It does
+//! not bound when one of several receivers of different rates is done, because a receiver that is done becomes a second
+//! source.
 //!
-//! **Whether it is reached.** Where all receivers have one rate and all hosts are receivers that store, packing
-//! trees reaches it (Edmonds 1973), and so does pulling rare pieces first, nearly. With pure relays it may take
-//! coding at the relays, and with different rates it is a bound alone. That nothing comes twice
-//! (Σu x(u,r) = rate(r)) follows from the least Σ x in all graphs tried, not from a proof.
+//! **Whether it is reached.** If all receivers have one rate and all hosts are receivers that store, packing trees
+//! reaches it (Edmonds 1973), and pulling rare pieces first nearly does. With pure relays it may take coding at the
+//! relays, and with different rates it is only a bound. That nothing arrives twice (Σu x(u,r) = rate(r)) follows from
+//! the least Σ x in all graphs tried, not from a proof.
 
 mod fair;
 mod program;
@@ -33,12 +34,12 @@ use program::Program;
 use thalweg_units::Rate;
 use thiserror::Error;
 
-/// A parent, and what to get from it.
+/// A parent, and the rate to get from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// The parent's index.
     pub parent: usize,
-    /// Its part of the receiver's rate; zero for one to turn to when another fails.
+    /// Its part of the receiver's rate; zero for a parent to turn to when another fails.
     pub rate: Rate,
 }
 
@@ -47,22 +48,22 @@ pub struct Share {
 pub struct Several {
     /// By node, max-min fair among receivers; zero for others.
     pub rates: Vec<Rate>,
-    /// By node, what a receiver alone could have: its largest flow under all capacities.
+    /// By node, the rate that a receiver could have alone: its maximum flow under all capacities.
     pub alone: Vec<Rate>,
-    /// By node, its parents: first those that it gets something from, most first, then others by the rate of
-    /// their leg. Of relays as well, without others.
+    /// By node, its parents: first those that it gets something from, the most first, then others by the rate of their
+    /// leg. Relays have parents as well, but no others.
     pub parents: Vec<Vec<Share>>,
 }
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SeveralError {
-    /// More legs than the solver can do in reasonable time.
+    /// More legs than the solver can handle in reasonable time.
     #[error("{legs} legs are more than {most}: keep fewer legs to each receiver")]
     TooLarge {
-        /// The legs that there are.
+        /// The number of legs.
         legs: usize,
-        /// The most.
+        /// The maximum number of legs.
         most: usize,
     },
     /// The solver gave up.
@@ -70,15 +71,15 @@ pub enum SeveralError {
     Unsolved(String),
 }
 
-/// Beyond this the solver takes minutes: with 160 kept legs it took 3 s at the most in random graphs, with 600 a minute.
+/// Beyond this the solver takes minutes: with 160 legs it took at most 3 s in random graphs, with 600 a minute.
 pub const MOST_LEGS: usize = 600;
 
-/// A leg that can be used.
+/// A usable leg.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Leg {
     from: usize,
     to: usize,
-    /// bit/s.
+    /// Bit/s.
     rate: f64,
 }
 
@@ -88,7 +89,7 @@ pub(super) fn several(
     keep: usize,
     tree: Option<&Tree>,
 ) -> Result<Several, SeveralError> {
-    let legs = kept(overlay, keep, tree);
+    let legs = kept_legs(overlay, keep, tree);
     if legs.len() > MOST_LEGS {
         return Err(SeveralError::TooLarge { legs: legs.len(), most: MOST_LEGS });
     }
@@ -106,12 +107,12 @@ pub(super) fn several(
 
 /// See [`Overlay::alone`].
 pub(super) fn alone(overlay: &Overlay<'_>) -> Vec<Rate> {
-    let legs = kept(overlay, usize::MAX, None);
+    let legs = kept_legs(overlay, usize::MAX, None);
     let flow = |node| Rate::from_bps(largest_flow(overlay, &legs, node) as u64);
     (0..overlay.nodes()).map(flow).collect()
 }
 
-fn kept(overlay: &Overlay<'_>, keep: usize, tree: Option<&Tree>) -> Vec<Leg> {
+fn kept_legs(overlay: &Overlay<'_>, keep: usize, tree: Option<&Tree>) -> Vec<Leg> {
     let mut legs = Vec::new();
     for to in (0..overlay.nodes()).filter(|node| overlay.takes_part(*node)) {
         let mut ins: Vec<(usize, f64)> = overlay.ins(to).collect();
@@ -127,7 +128,7 @@ fn kept(overlay: &Overlay<'_>, keep: usize, tree: Option<&Tree>) -> Vec<Leg> {
     legs
 }
 
-/// bit/s. Each node is three: what comes, what it has, what leaves.
+/// The maximum flow to a node, bit/s. Each node is three: its ingress, its content, its egress.
 fn largest_flow(overlay: &Overlay<'_>, legs: &[Leg], to: usize) -> f64 {
     if !overlay.receives(to) {
         return 0.0;
@@ -149,7 +150,7 @@ fn largest_flow(overlay: &Overlay<'_>, legs: &[Leg], to: usize) -> f64 {
 fn ranked(overlay: &Overlay<'_>, node: usize, legs: &[Leg], on: &[f64]) -> Vec<Share> {
     let to = legs.iter().zip(on).filter(|(leg, _)| leg.to == node);
     let mut to: Vec<(f64, f64, usize)> = to.map(|(leg, on)| (*on, leg.rate, leg.from)).collect();
-    // Ends of the solver's tolerance are no shares.
+    // Shares within the solver's tolerance count as zero.
     to.iter_mut().filter(|share| share.0 < 1e-4 * share.1).for_each(|share| share.0 = 0.0);
     to.retain(|share| share.0 > 0.0 || overlay.receives(node));
     to.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1)).then(a.2.cmp(&b.2)));

@@ -1,4 +1,4 @@
-//! The linear program, with cuts added as they are found broken.
+//! The linear program, with cuts added as they are found violated.
 
 use super::{Leg, Overlay, SeveralError};
 use crate::maxflow::MaxFlow;
@@ -8,24 +8,24 @@ use good_lp::{
 };
 use std::collections::BTreeSet;
 
-/// A cut is broken if it carries so much less than it must, as a share of the largest rate.
+/// A cut is violated if it carries this much less than it must, as a share of the largest rate.
 const TOLERANCE: f64 = 1e-6;
 
-/// Rounds of adding cuts; each adds one at least, and some ten were the most seen.
+/// The maximum number of rounds of adding cuts; each adds at least one, and some ten were the most seen.
 const MOST_ROUNDS: usize = 500;
 
-/// What is asked for; rates as shares of [`Program::scale`].
+/// The objective; rates are shares of [`Program::scale`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Goal {
-    /// The largest rate that all free receivers have.
+    /// The largest rate that all free receivers can have.
     Level,
-    /// The most that free receivers get beyond this level, each no more than so much.
+    /// The most that free receivers get beyond this level, each at most the second value.
     Beyond(f64, f64),
     /// The least sum over all legs.
     Least,
 }
 
-/// What a solution says, as shares of the scale.
+/// A solution, in shares of the scale.
 pub struct Answer {
     /// By leg.
     pub on: Vec<f64>,
@@ -39,19 +39,20 @@ pub struct Program<'a, 'b> {
     /// The largest rate that matters, bit/s.
     pub scale: f64,
     pub receivers: Vec<usize>,
-    /// What each receiver could have alone, as a share of the scale.
+    /// The rate that each receiver could have alone, as a share of the scale.
     pub alone: Vec<f64>,
-    /// The rate of those that can have no more.
+    /// The rates of the receivers that can have no more.
     pub fixed: Vec<Option<f64>>,
-    /// Cuts: the receiver beyond it, as a position, and the legs across.
+    /// Cuts: (position of the receiver behind it, legs across).
     cuts: BTreeSet<(usize, Vec<usize>)>,
 }
 
 /// A model's variables.
 struct Variables {
     on: Vec<Variable>,
-    /// θ, and what each receiver gets beyond it.
+    /// θ.
     level: Variable,
+    /// What each receiver gets beyond θ.
     beyond: Vec<Variable>,
 }
 
@@ -69,7 +70,7 @@ impl<'a, 'b> Program<'a, 'b> {
             receivers,
             cuts: BTreeSet::new(),
         };
-        // The cuts that are nearly always tight.
+        // These cuts are nearly always tight.
         for at in 0..program.receivers.len() {
             let node = program.receivers[at];
             program.cut(at, |side| side != node);
@@ -82,7 +83,7 @@ impl<'a, 'b> Program<'a, 'b> {
         self.overlay.nodes()
     }
 
-    /// Legs from one side to the other must carry what the receiver gets; was that new?
+    /// Requires that the legs from one side to the other carry what the receiver gets. Returns whether the cut is new.
     fn cut(&mut self, receiver: usize, near: impl Fn(usize) -> bool) -> bool {
         let across = |at: &usize| near(self.legs[*at].from) && !near(self.legs[*at].to);
         let legs = (0..self.legs.len()).filter(across).collect();
@@ -100,7 +101,7 @@ impl<'a, 'b> Program<'a, 'b> {
         Err(SeveralError::Unsolved(format!("cuts are broken after {MOST_ROUNDS} rounds")))
     }
 
-    /// Adds a cut for each receiver that does not get what the answer says; was there any?
+    /// Adds a cut for each receiver that does not get what the answer says. Returns whether there was any.
     fn add_broken(&mut self, answer: &Answer) -> bool {
         // Whole numbers, fine enough that rounding is far below the tolerance.
         let fine = (1_u64 << 40) as f64;
@@ -164,7 +165,7 @@ impl<'a, 'b> Program<'a, 'b> {
         Variables { on, level, beyond }
     }
 
-    /// What the receiver gets.
+    /// The receiver's rate.
     fn rate(&self, of: &Variables, receiver: usize) -> Expression {
         match self.fixed[receiver] {
             Some(rate) => Expression::from(rate),

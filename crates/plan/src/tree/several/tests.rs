@@ -1,4 +1,4 @@
-//! Against a closed form, against a program with a flow for each receiver, and against trees.
+//! Tests against a closed form, against a program with a flow for each receiver, and against trees.
 
 use super::*;
 use crate::{
@@ -38,10 +38,10 @@ fn world(nodes: usize, seed: u64) -> (Graph, Vec<Host>) {
     (graph, hosts.collect())
 }
 
-/// Li, Chou, Zhang, *Mutualcast* (2005): with egress alone as limit all n receivers have
-/// min(Cs, (Cs + ΣCi) / n) at once.
+/// Li, Chou, Zhang, *Mutualcast* (2005): if egress is the only limit, all n receivers have min(Cs, (Cs + ΣCi) / n) at
+/// once.
 #[test]
-fn with_egress_alone_it_is_mutualcast_s_rate() {
+fn with_limited_egress_only_it_is_mutualcast_s_rate() {
     for egress in [[30.0, 10.0, 20.0, 60.0], [100.0, 10.0, 5.0, 0.0], [90.0, 10.0, 80.0, 90.0]] {
         let graph = full(4, 1000.0);
         let hosts = egress.map(|egress| Host::RECEIVER.with_access(mbps(egress), None));
@@ -56,9 +56,9 @@ fn with_egress_alone_it_is_mutualcast_s_rate() {
     }
 }
 
-/// The largest rate for all receivers, with a flow of its own for each instead of cuts.
+/// The largest rate for all receivers, with a flow for each instead of cuts.
 fn level_by_flows(overlay: &Overlay<'_>) -> f64 {
-    let legs = kept(overlay, usize::MAX, None);
+    let legs = kept_legs(overlay, usize::MAX, None);
     let mut variables = ProblemVariables::new();
     let mut per_leg = |most: bool| -> Vec<_> {
         let within = |leg: &Leg| if most { leg.rate / 1e6 } else { f64::INFINITY };
@@ -93,7 +93,7 @@ fn level_by_flows(overlay: &Overlay<'_>) -> f64 {
 }
 
 #[test]
-fn the_slowest_rate_is_that_of_a_program_without_cuts() {
+fn the_slowest_rate_equals_that_of_a_program_without_cuts() {
     for seed in 0..12 {
         let (graph, hosts) = world(5, seed);
         let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
@@ -104,7 +104,7 @@ fn the_slowest_rate_is_that_of_a_program_without_cuts() {
     }
 }
 
-/// What holds of any answer: capacities, each receiver's flow, and nothing twice.
+/// Every answer keeps the capacities, gives each receiver its flow, and sends nothing twice.
 #[test]
 fn rates_are_possible_and_no_receiver_can_have_more() {
     for seed in 0..10 {
@@ -138,7 +138,7 @@ fn rates_are_possible_and_no_receiver_can_have_more() {
     }
 }
 
-/// One parent each is a special case: the slowest receiver of no tree is faster.
+/// A tree with one parent each is a special case: no tree's slowest receiver is faster.
 #[test]
 fn no_tree_s_slowest_receiver_is_faster() {
     let (mut gains, cases) = (Vec::new(), 8);
@@ -160,9 +160,9 @@ fn no_tree_s_slowest_receiver_is_faster() {
     assert!(gains.iter().filter(|gain| **gain > 1.1).count() >= 2, "{gains:?}");
 }
 
-/// Max-min fair, not merely the largest least rate: who is not in the slow one's way gets all it can.
+/// Max-min fair, not merely the largest minimum: a receiver that is not in the slow one's way gets all it can.
 #[test]
-fn a_slow_receiver_holds_nobody_back() {
+fn a_slow_receiver_does_not_hold_others_back() {
     let mut graph = full(4, 100.0);
     for from in 0..4 {
         graph.set(from, 3, mbps(1.0));
@@ -173,12 +173,12 @@ fn a_slow_receiver_holds_nobody_back() {
     let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
     let rates = overlay.several(usize::MAX, None).unwrap().rates;
     assert!((rates[3].as_mbps() - 2.0).abs() < 0.01, "two of its legs: {rates:?}");
-    // 100 from the source and 100 each from the other: 80 is all their access takes.
+    // 100 from the source and 100 from each other: their access takes only 80.
     assert!(rates[1..3].iter().all(|rate| (rate.as_mbps() - 80.0).abs() < 0.5), "{rates:?}");
 }
 
 #[test]
-fn what_is_out_of_reach_has_nothing_and_too_much_is_refused() {
+fn unreachable_receivers_have_nothing_and_too_many_legs_are_refused() {
     let graph = Graph::from_matrix(&[vec![None, mbps(10.0), None], vec![], vec![]]);
     let hosts = [Host::RECEIVER; 3];
     let several = Overlay { graph: &graph, source: 0, hosts: &hosts }.several(2, None).unwrap();

@@ -10,14 +10,14 @@ use thalweg_plan::{
     schedule::{Biased, Random, Schedule, Thrifty},
 };
 
-/// A schedule, and how the measured graph becomes a ranking.
+/// A schedule, and the ranking for what it has measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Arm {
-    /// As metrics name it.
+    /// Its name in metrics.
     pub name: &'static str,
-    /// A fresh schedule that measures all, in its own order.
+    /// Creates a schedule that measures everything, in its own order.
     pub schedule: fn() -> Box<dyn Schedule>,
-    /// The ranking of what is measured; round trips are known.
+    /// Ranks what is measured; round trips are known.
     pub(super) ranking: fn(&Incremental, &RoundTrips) -> Ranking,
     /// Whether the members' own downloads are samples as well.
     pub is_passive: bool,
@@ -43,8 +43,8 @@ fn plain(known: &Incremental, _: &RoundTrips) -> Ranking {
     known.ranking()
 }
 
-/// Eq. 3 as it is printed, divided by |P|: of a detour that is not measured the gain counts as 0,
-/// so that what is measured more often ranks higher.
+/// Eq. 3 as it is printed, divided by |P|: the gain of an unmeasured detour counts as 0, so that relays that are
+/// measured more often rank higher.
 fn printed(known: &Incremental, _: &RoundTrips) -> Ranking {
     let ranking = known.ranking();
     let all = known.graph().measured() as f64;
@@ -52,8 +52,7 @@ fn printed(known: &Incremental, _: &RoundTrips) -> Ranking {
     Ranking::from_scores(ranking.scores().iter().map(over_all).collect())
 }
 
-/// Eq. 3 with the bound on a pair's gain that the completed ranking has: what clipping does by
-/// itself.
+/// Eq. 3 with the completed ranking's bound on a pair's gain: the effect of clipping by itself.
 fn clipped(known: &Incremental, _: &RoundTrips) -> Ranking {
     let graph = known.graph();
     let mut sums = vec![(0.0, 0_u64); graph.nodes()];
@@ -76,12 +75,12 @@ fn completed(known: &Incremental, rtt: &RoundTrips) -> Ranking {
     completion::ranking(known.graph(), Some(rtt))
 }
 
-/// As the oracle ranks by default, where each leg's two ends vouch for it.
+/// Ranks as the oracle does by default, with both ends vouching for each leg.
 fn robust(known: &Incremental, _: &RoundTrips) -> Ranking {
     shipped(known.graph())
 }
 
-/// As the oracle ranks when its schedule is ours.
+/// Ranks as the oracle does when its schedule is ours.
 fn bounded(known: &Incremental, rtt: &RoundTrips) -> Ranking {
     completion::bounded(known.graph(), Some(rtt))
 }
@@ -94,9 +93,9 @@ fn by_path() -> Box<dyn Schedule> {
     Box::new(ByPath)
 }
 
-/// The paper's two by both readings of Eq. 3, the random one by both readings of its end-points
-/// as well, Algorithm 1 with our bound on gains; ours with each half of what it does, both with the rankings that the oracle uses, and
-/// beside the members' own downloads.
+/// The paper's two schedules by both readings of Eq. 3, the random one also by both readings of its end-points, and
+/// Algorithm 1 with our bound on gains; each half of what our schedule does; both with the rankings that the oracle
+/// uses; and ours beside the members' own downloads.
 pub const ARMS: [Arm; 11] = [
     arm("algorithm_1", biased, plain),
     arm("random", random, plain),
@@ -118,10 +117,10 @@ pub struct UnknownArm {
     name: String,
 }
 
-/// The arms of these names, with commas between, or all.
+/// The arms of these names, separated by commas, or all.
 ///
 /// # Errors
-/// When none has a name.
+/// [`UnknownArm`] for a name that no arm has.
 pub fn named(only: Option<&str>) -> Result<Vec<Arm>, UnknownArm> {
     let Some(names) = only else { return Ok(ARMS.to_vec()) };
     let named = |name: &str| {

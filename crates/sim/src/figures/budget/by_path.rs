@@ -1,18 +1,17 @@
-//! The random approach of UKAIRO §4.3 by another reading: end-points are drawn by paths.
+//! The random approach of UKAIRO §4.3 by another reading: end-points are drawn through paths.
 
 use crate::random;
 use rand_core::Rng;
 use thalweg_plan::schedule::{Known, Pair, Schedule};
 
-/// Draws before any path that is left is taken.
+/// The number of draws before any path that is left is taken.
 const DRAWS: usize = 2000;
 
-/// "We uniformly choose a node i that is the end-point of a path in P": the path is drawn
-/// uniformly, then one of its ends, so that nodes with many measured paths get more.
-/// [`Random`](thalweg_plan::schedule::Random) draws the node uniformly from all end-points: since
-/// after some hundred paths every node is one, that is no more than a uniform draw of paths.
+/// "We uniformly choose a node i that is the end-point of a path in P": the path is drawn uniformly, then one of its
+/// ends, so that nodes with many measured paths get more. [`Random`](thalweg_plan::schedule::Random) draws the node
+/// uniformly from all end-points: after some hundred paths every node is one, and that is only a uniform draw of paths.
 ///
-/// It is for worlds where what it asks for is measured at once.
+/// Only for worlds in which a requested path is measured at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ByPath;
 
@@ -33,7 +32,7 @@ impl Schedule for ByPath {
     }
 }
 
-/// The paths from a node that are not measured and can be.
+/// The paths from a node that are not measured and may be.
 fn left(known: &Known<'_>, from: usize) -> Vec<Pair> {
     let open = |&(i, j): &Pair| {
         i != j && known.graph.rate(i, j).is_none() && !known.excluded.contains((i, j))
@@ -41,7 +40,7 @@ fn left(known: &Known<'_>, from: usize) -> Vec<Pair> {
     (0..known.graph.nodes()).map(|to| (from, to)).filter(open).collect()
 }
 
-/// Any of them.
+/// A random one of the pairs.
 fn one(pairs: Vec<Pair>, random: &mut dyn Rng) -> Option<Pair> {
     pairs.get(random::index(random, pairs.len().max(1))).copied()
 }
@@ -53,7 +52,7 @@ mod tests {
     use thalweg_units::Rate;
 
     #[test]
-    fn it_measures_all_and_nodes_unevenly() {
+    fn it_measures_all_paths_and_some_nodes_more_than_others() {
         let (excluded, mut graph) = (Excluded::default(), Graph::new(30));
         let mut random = random::stream(1, "by path", 0);
         let mut uneven = 0;
@@ -72,7 +71,7 @@ mod tests {
                 uneven = degrees.clone().max().unwrap() - degrees.min().unwrap();
             }
         }
-        // Of 6.7 each; uniformly drawn ones would be within about 10.
+        // 6.7 each on average; uniform draws would be within about 10.
         assert!(uneven >= 12, "{uneven}");
         let now =
             Known { graph: &graph, excluded: &excluded, age_s: None, rtt_s: None, ranges: None };

@@ -18,15 +18,15 @@ use thalweg_plan::{Graph, ranking::Ranking};
 
 /// Candidates per client (UKAIRO §4.3).
 const M: usize = 5;
-/// The gain is looked at after each of so many equal parts of all measurements.
+/// The number of equal parts of all measurements after each of which the gain is computed.
 const PARTS: usize = 50;
-/// Parts of what measuring everything adds to knowing nothing, at which schedules are compared.
+/// The parts of the gain from no measurement to all at which schedules are compared.
 const NEARLY: [(&str, f64); 3] = [("half", 0.5), ("three_quarters", 0.75), ("nearly_all", 0.9)];
 /// The paper's mark: a 50 % increase.
 const MARK: f64 = 50.0;
 
-/// The median gain of five candidates against the measurements made, for each schedule, over
-/// `draws` sets of detours.
+/// The median gain of five candidates against the number of measurements, for each schedule, over `draws` sets of
+/// detours.
 pub fn compute(input: &Input, seed: u64, draws: u64, arms: &[Arm]) -> Report {
     let casts: Vec<Cast> =
         (0..draws).map(|draw| input.cast(seed, draw, input.of_201(50))).collect();
@@ -46,7 +46,7 @@ fn one(input: &Input, casts: &[Cast], arm: &Arm, ends: (f64, f64), seed: u64) ->
     report(&Curve::mean(&(0..).zip(casts).map(curve).collect::<Vec<_>>()), ends)
 }
 
-/// The gain before any measurement and after all, the same for every schedule.
+/// The gain before any measurement and after all, which is the same for every schedule.
 fn ends(input: &Input, casts: &[Cast], seed: u64) -> (f64, f64) {
     let mut random = random::stream(seed, "unmeasured", 0);
     let mut of = |ranking: &dyn Fn(&Cast) -> Ranking, repeats: usize| {
@@ -54,7 +54,7 @@ fn ends(input: &Input, casts: &[Cast], seed: u64) -> (f64, f64) {
         let gains = each.map(|cast| gain(input, cast, &ranking(cast), &mut random));
         stats::mean(&gains.collect::<Vec<_>>())
     };
-    // Five at random differ from draw to draw: several.
+    // Five random relays differ from draw to draw, so there are several draws.
     let before = of(&|cast| Ranking::oblivious(&Graph::new(cast.detours.len())), 10);
     let after = of(&|cast| Ranking::oblivious(&input.planned.among(&cast.detours).graph()), 1);
     (before, after)
@@ -63,12 +63,11 @@ fn ends(input: &Input, casts: &[Cast], seed: u64) -> (f64, f64) {
 fn report(curve: &Curve, (before, after): (f64, f64)) -> Report {
     let mut report = Report::default();
     let gain = &curve.gain;
-    // The curve of a few sets is noisy: it touches a level earlier than it stays there.
+    // The curve of a few sets is noisy: it touches a level before it stays there.
     let rising = stats::rising(gain);
     report.add("at_40", "%", gain[PARTS * 2 / 5]);
     report.add("best", "%", gain.iter().copied().fold(0.0, f64::max));
-    // A network that never gets there counts as one that needs all: left out, it would lower
-    // the median.
+    // A network that never gets there counts as one that needs everything: leaving it out would lower the median.
     report.add("paths_for_50", "%", reached(&rising, MARK).map_or(100.0, percent));
     for (share, part) in NEARLY {
         if let Some(at) = reached(&rising, before + part * (after - before)) {
@@ -82,7 +81,7 @@ fn report(curve: &Curve, (before, after): (f64, f64)) -> Report {
     report
 }
 
-/// The value at a place between two points.
+/// The value at a position between two points, interpolated.
 fn between(values: &[f64], at: f64) -> f64 {
     let (low, high) = (values[at.floor() as usize], values[at.ceil() as usize]);
     low + (high - low) * at.fract()
@@ -92,8 +91,7 @@ fn percent(at: f64) -> f64 {
     100.0 * at / PARTS as f64
 }
 
-/// How many parts are measured when a rising curve reaches this gain, between two parts by a
-/// straight line; none: it does not.
+/// The number of parts after which a rising curve reaches this gain, interpolated; `None` if it does not.
 fn reached(rising: &[f64], gain: f64) -> Option<f64> {
     let at = rising.iter().position(|&there| there >= gain)?;
     if at == 0 {
@@ -103,7 +101,7 @@ fn reached(rising: &[f64], gain: f64) -> Option<f64> {
     Some((at - 1) as f64 + (gain - before) / (after - before))
 }
 
-/// The median gain of clients that download from each other by the first five relays, %.
+/// The median gain, %, of clients that download from each other by the first five relays.
 fn gain(input: &Input, cast: &Cast, ranking: &Ranking, random: &mut Stream) -> f64 {
     let relays = ranking.top_of_ties(M, random);
     let relays: Vec<usize> = relays.into_iter().map(|at| cast.detours[at]).collect();

@@ -1,4 +1,4 @@
-//! One schedule on one set of detours, from nothing to all.
+//! Runs one schedule on one set of detours, from no measurement to all.
 
 use super::{
     super::RoundTrips,
@@ -17,19 +17,19 @@ use thalweg_plan::{
 };
 use thalweg_units::Rate;
 
-/// The gain after each part of all measurements, and what they took until then.
+/// The gain after each part of all measurements, and their cost until then.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Curve {
     /// The median gain, %.
     pub(super) gain: Vec<f64>,
-    /// Tests that the schedule asked for, % of all paths.
+    /// Tests that the schedule asked for, in % of all paths.
     pub(super) tests: Vec<f64>,
-    /// What tests and passive samples moved, GB.
+    /// GB that tests and passive samples moved.
     pub(super) gigabytes: Vec<f64>,
 }
 
 impl Curve {
-    /// The mean of several.
+    /// The mean of several curves.
     pub(super) fn mean(curves: &[Self]) -> Self {
         let mean = |of: fn(&Self) -> &Vec<f64>| {
             let at = |at: usize| curves.iter().map(|c| of(c)[at]).sum::<f64>();
@@ -105,23 +105,23 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What nobody ever measured.
+    /// The paths that were never measured.
     fn unreachable(&self) -> Excluded {
         let nodes: Vec<usize> = (0..self.cast.detours.len()).collect();
         let unknown = |&(i, j): &Pair| self.rates.get(i, j).is_none();
         Excluded { pairs: super::pairs(&nodes).filter(unknown).collect(), ..Excluded::default() }
     }
 
-    /// The schedule's test of a path.
+    /// Makes a test of a path for the schedule.
     fn test(&mut self, pair: Pair, random: &mut Stream) {
         self.tests += 1;
         let mbps = self.rates.get(pair.0, pair.1).unwrap_or(0.0);
-        // A download may have been faster with its sample.
+        // The path may have been sampled by a download before.
         self.megabytes += workload::test_megabytes(mbps);
         self.enter(pair, random);
     }
 
-    /// A download's sample of a path that nobody measured yet.
+    /// Takes a download's sample of a path that is not measured yet.
     fn overhear(&mut self, pair: Pair, random: &mut Stream) {
         let Some(mbps) = self.rates.get(pair.0, pair.1) else { return };
         if self.known.graph().rate(pair.0, pair.1).is_none() {
@@ -141,7 +141,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Enters what is known by now as the next point.
+    /// Adds the next point from what is known by now.
     fn note(&mut self, random: &mut Stream) {
         let ranking = (self.arm.ranking)(&self.known, &self.rtt);
         self.curve.gain.push(super::gain(self.input, self.cast, &ranking, random));

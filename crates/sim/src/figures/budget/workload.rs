@@ -1,4 +1,4 @@
-//! What members download from each other, and what that says of paths.
+//! Downloads between members, and what they reveal about paths.
 
 use crate::{
     crowd::Settings,
@@ -6,16 +6,16 @@ use crate::{
 };
 use thalweg_plan::{draw, schedule::Pair};
 
-/// Downloads between two of the schedule's tests.
+/// The number of downloads between two of the schedule's tests.
 pub(super) const DOWNLOADS: usize = 1;
-/// The relays that a download samples beside the direct path.
+/// The number of relays that a download samples beside the direct path.
 const RELAYS: f64 = 5.0;
 
-/// Members that download, clients uniformly, servers by Zipf's law: the k-th most popular
-/// one in proportion to 1/k.
+/// Members that download. Clients are drawn uniformly, servers by Zipf's law: the k-th most popular one in proportion
+/// to 1/k.
 ///
-/// A sample is the direct path's alone, from server to client: sampling says of a relay's two
-/// legs no more than the slower one's rate, and not which one that is.
+/// Only the direct path gives a sample, from server to client: for a relay's two legs, sampling gives no more than the
+/// slower one's rate, and not which one that is.
 #[derive(Debug)]
 pub(super) struct Workload {
     popularity: Vec<f64>,
@@ -32,7 +32,7 @@ impl Workload {
         Self { popularity, random }
     }
 
-    /// The next download's direct path.
+    /// The direct path of the next download.
     pub(super) fn next(&mut self) -> Option<Pair> {
         let server = draw::weighted(&self.popularity, &mut self.random)?;
         let client = random::index(&mut self.random, self.popularity.len());
@@ -40,15 +40,15 @@ impl Workload {
     }
 }
 
-/// What the sampling of a direct path moves, MB: its share of the file at most.
+/// The MB that the sampling of a direct path moves: at most its share of the file.
 pub(super) fn sample_megabytes(mbps: f64, settings: &Settings) -> f64 {
     (mbps * settings.sampling).min(settings.size / (RELAYS + 1.0)) / 8.0
 }
 
-/// What a test moves at most, MB, and how long it takes at most, s.
+/// The most that a test moves, MB, and the longest time that it takes, s.
 const TEST: (f64, f64) = (64.0, 5.0);
 
-/// What a test moves, MB.
+/// The MB that a test moves.
 pub(super) fn test_megabytes(mbps: f64) -> f64 {
     (mbps * TEST.1 / 8.0).min(TEST.0)
 }
