@@ -2,7 +2,7 @@
 
 use crate::{
     Adapt, LegPlan, Measure, Plan, StreamStatus, Streams,
-    levels::{Levels, Measurement, RenditionRates, Sample},
+    levels::{Levels, Measurement, RenditionRates, Room, Sample},
     status::{ChildKind, LegStatus},
 };
 use std::{
@@ -99,14 +99,14 @@ impl Streams {
         self.0.adaptation.measured.subscribe()
     }
 
-    /// Records a measurement of the path to `to`: whether `free` bit/s are available beside all present traffic.
-    pub fn measured(&self, to: &Name, free: f64, is_free: bool, began: Instant) {
+    /// Records a measurement of the path to `to`.
+    pub fn measured(&self, to: &Name, room: Room, began: Instant) {
         let ended = self.0.clock.now();
         let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let began = Time::from_nanos(ended.as_nanos().saturating_sub(took));
         let mut state = self.0.adaptation.lock();
         if let Some(levels) = state.levels.get_mut(to) {
-            levels.add_measurement(Measurement { free, is_free, began, ended });
+            levels.add_measurement(Measurement { room, began, ended });
         }
         drop(state);
         self.choose();

@@ -62,13 +62,22 @@ pub struct Sample {
     pub is_limited: bool,
 }
 
+/// The rate that is available beside all traffic including the legs' own, bit/s.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Room {
+    /// About this rate.
+    About(f64),
+    /// This tested rate, and maybe more.
+    AtLeast(f64),
+    /// Less than this tested rate.
+    Below(f64),
+}
+
 /// The result of a measurement by probe trains.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measurement {
-    /// The available rate, bit/s, beside all traffic including the legs' own; if not `is_free`, the tested rate.
-    pub free: f64,
-    /// Whether the rate is available.
-    pub is_free: bool,
+    /// The available rate.
+    pub room: Room,
     /// When the measurement began.
     pub began: Time,
     /// When the measurement ended.
@@ -164,12 +173,18 @@ impl Levels {
         if self.hold.last_fall().is_some_and(|at| found.began < at) {
             return;
         }
-        if !found.is_free {
-            self.refused = Some((found.free, found.ended));
-            return;
+        let free = match found.room {
+            Room::About(free) | Room::AtLeast(free) => free,
+            Room::Below(tested) => {
+                self.refused = Some((tested, found.ended));
+                return;
+            }
+        };
+        let mut bps = free + self.own_rate(found.began, found.ended);
+        if let (Room::AtLeast(_), Some(known)) = (found.room, self.known) {
+            bps = bps.max(known.bps);
         }
-        let own = self.own_rate(found.began, found.ended);
-        self.known = Some(KnownRate { bps: found.free + own, at: found.ended, is_measured: true });
+        self.known = Some(KnownRate { bps, at: found.ended, is_measured: true });
     }
 
     /// The rate of the legs' own streams between these times, bit/s.
@@ -399,8 +414,7 @@ mod tests {
                     let own: f64 = samples.iter().map(|s| s.sent as f64).sum();
                     let free = (mbps * 1e6 - own).max(0.0);
                     levels.add_measurement(Measurement {
-                        free,
-                        is_free: true,
+                        room: Room::About(free),
                         began: at(now - 3),
                         ended: at(now),
                     });
@@ -496,7 +510,11 @@ mod tests {
         assert_eq!(chosen.qualities.values().next().unwrap().track, Some(1));
         assert!(chosen.is_degraded && chosen.why.contains("carried only"), "{chosen:?}");
         let free = levels.rate_to_test(at(20), &ladder(&chosen, 9.0)).unwrap();
-        levels.add_measurement(Measurement { free, is_free: true, began: at(20), ended: at(21) });
+        levels.add_measurement(Measurement {
+            room: Room::AtLeast(free),
+            began: at(20),
+            ended: at(21),
+        });
         chosen = levels.tick(at(21), &ladder(&chosen, 9.0));
         assert_eq!(chosen.qualities.values().next().unwrap().track, Some(0));
     }
@@ -529,7 +547,11 @@ mod tests {
             path.send(&mut samples);
             if let Some(free) = levels.rate_to_test(at(now), &samples) {
                 let began = Time::from_nanos(at(now).as_nanos() - 500_000_000);
-                levels.add_measurement(Measurement { free, is_free: true, began, ended: at(now) });
+                levels.add_measurement(Measurement {
+                    room: Room::AtLeast(free),
+                    began,
+                    ended: at(now),
+                });
             }
             let next = levels.tick(at(now), &samples);
             switches += usize::from(next.qualities != chosen.qualities);
@@ -547,13 +569,52 @@ mod tests {
     }
 
     #[test]
+    fn a_tested_rate_never_lowers_what_is_known() {
+        let mut levels = Levels::default();
+        let found = |room| Measurement { room, began: at(20), ended: at(21) };
+        levels.add_measurement(found(Room::About(4e6)));
+        levels.add_measurement(found(Room::AtLeast(1e6)));
+        assert_eq!(levels.known.map(|known| known.bps), Some(4e6));
+        levels.add_measurement(found(Room::About(1e6)));
+        assert_eq!(levels.known.map(|known| known.bps), Some(1e6));
+    }
+
+    #[test]
+    fn what_is_sent_just_after_a_rise_counts_as_the_new_levels() {
+        let mut levels = Levels::default();
+        run(&mut levels, 0, &[(10, 6.0), (20, 2.0)], None);
+        let mut chosen = none();
+        chosen.qualities.clone_from(&levels.now);
+        let samples = table2(&chosen, 9.0);
+        let found = |began, ended, room| Measurement { room, began: at(began), ended: at(ended) };
+        levels.add_measurement(found(40, 41, Room::AtLeast(9e6)));
+        levels.tick(at(41), &samples);
+        assert!((levels.chosen - 3.48e6).abs() < 1.0, "{}", levels.chosen);
+        // No sample shows the new rate yet.
+        levels.add_measurement(found(41, 42, Room::About(2e6)));
+        assert_eq!(levels.known.map(|known| known.bps.round()), Some(5.48e6));
+    }
+
+    #[test]
+    fn a_path_that_is_too_slow_now_is_not_tested() {
+        let mut levels = Levels::default();
+        run(&mut levels, 0, &[(10, 6.0), (20, 2.0)], None);
+        let mut chosen = none();
+        chosen.qualities.clone_from(&levels.now);
+        let mut samples = table2(&chosen, 9.0);
+        assert!(levels.rate_to_test(at(40), &samples).is_some());
+        samples[0].is_limited = true;
+        assert_eq!(levels.rate_to_test(at(40), &samples), None);
+    }
+
+    #[test]
     fn a_measurement_from_before_a_lowering_raises_nothing() {
         let mut levels = Levels::default();
         run(&mut levels, 0, &[(10, 6.0), (10, 2.0)], None);
         let lowered = levels.hold.last_fall().unwrap();
         let before = levels.known;
         let began = Time::from_nanos(lowered.as_nanos() - 1);
-        levels.add_measurement(Measurement { free: 9e6, is_free: true, began, ended: at(30) });
+        levels.add_measurement(Measurement { room: Room::About(9e6), began, ended: at(30) });
         assert_eq!(levels.known, before);
     }
 
@@ -568,24 +629,21 @@ mod tests {
         let all = levels.rate_to_test(now, &samples).unwrap();
         assert!((all - (TEST_MARGIN * 3.48e6 / Rules::default().fill - own)).abs() < 1.0, "{all}");
         levels.add_measurement(Measurement {
-            free: all,
-            is_free: false,
+            room: Room::Below(all),
             began: at(39),
             ended: at(40),
         });
         let step = levels.rate_to_test(now, &samples).unwrap();
         assert!(step < all && step > 0.0, "{step}");
         levels.add_measurement(Measurement {
-            free: step,
-            is_free: false,
+            room: Room::Below(step),
             began: at(39),
             ended: at(40),
         });
         assert_eq!(levels.rate_to_test(now, &samples), None, "both were tested");
         assert_eq!(levels.rate_to_test(at(42), &samples), Some(all));
         levels.add_measurement(Measurement {
-            free: all,
-            is_free: true,
+            room: Room::AtLeast(all),
             began: at(41),
             ended: at(42),
         });

@@ -57,7 +57,7 @@ pub use counts::Counts;
 pub use entry::{Entry, NumberedFrame};
 pub use hub::Streams;
 pub use leg_queue::{Bounds, ByClass, LegQueue, Next, Quality, Tally};
-pub use levels::{Choice, LevelChoice, Levels, Measurement, RenditionRates, Sample};
+pub use levels::{Choice, LevelChoice, Levels, Measurement, RenditionRates, Room, Sample};
 pub use plan::{LegPlan, NoRoute, ParentRoute, Plan, StreamPlan};
 pub use rendition_choice::RenditionChoice;
 pub use ring::Ring;

@@ -263,7 +263,7 @@ pub fn note_end(participant: &impl Participant, score: &mut Score, who: ParentNa
     };
     score.ended(&who);
     if let Some(fault) = fault {
-        left(participant, score, who, fault);
+        leave_parent(participant, score, who, fault);
     }
 }
 

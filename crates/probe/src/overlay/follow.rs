@@ -17,6 +17,7 @@ use thalweg_units::{ByteSize, NodeId};
 use thalweg_wire::mesh::Name;
 use tokio::{
     sync::watch,
+    task::yield_now,
     time::{Instant, sleep},
 };
 
@@ -148,6 +149,8 @@ impl Follow {
                     open = kept;
                     let is_free = found.is_lower_bound;
                     report(FollowNews::Found(found));
+                    // The result may change what is requested.
+                    yield_now().await;
                     // A rate that is not available now is rarely available a moment later.
                     if matches!(wish, Wish::Fits(_)) && !is_free {
                         sleep(UNAVAILABLE_PAUSE).await;

@@ -16,7 +16,7 @@ use thalweg_probe::{
     prober::Prober,
     trains::{Endpoint, Service, Trains},
 };
-use thalweg_stream::{Measure, Streams};
+use thalweg_stream::{Measure, Room, Streams};
 use tokio::{
     sync::{Semaphore, watch},
     task::JoinSet,
@@ -153,13 +153,13 @@ async fn followed(follow: Follow, streams: Streams) {
         Wish::Range => {
             let middle = f64::midpoint(found.low, found.high);
             streams.report_measured(&found.to, found.low, found.is_lower_bound, found.began);
-            streams.measured(&found.to, middle, true, found.began);
+            streams.measured(&found.to, Room::About(middle), found.began);
         }
         Wish::Fits(_) if found.is_lower_bound => {
             streams.report_measured(&found.to, found.low, true, found.began);
-            streams.measured(&found.to, found.low, true, found.began);
+            streams.measured(&found.to, Room::AtLeast(found.low), found.began);
         }
-        Wish::Fits(_) => streams.measured(&found.to, found.high, false, found.began),
+        Wish::Fits(_) => streams.measured(&found.to, Room::Below(found.high), found.began),
     };
     let told = |news| match news {
         FollowNews::Found(found) => add(found),
