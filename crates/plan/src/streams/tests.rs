@@ -125,7 +125,7 @@ fn first_routes_avoid_legs_without_any_estimate() {
     let unknown = Leg { limit: None, is_unknown: true, ..leg(0, 1, 0) };
     let legs = vec![unknown, leg(0, 2, 5000), leg(2, 1, 5000)];
     let problem = problem(relays(3), legs, vec![table2(0)], vec![subscriber(0, 1)]);
-    let planned = problem.complete(&Configuration::default());
+    let planned = problem.complete(problem.present());
     assert_eq!(planned.configuration.parents[0], [(1, 2), (2, 0)].into());
 }
 
