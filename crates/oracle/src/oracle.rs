@@ -113,7 +113,7 @@ impl Oracle {
             () = self.inner.streams.run() => {}
         }
         self.inner.stopping.send_replace(true);
-        self.inner.scheduler.keep_last().await;
+        self.inner.scheduler.store_last().await;
         self.inner.election.step_down().await;
         self.registry().store.close().await;
     }
