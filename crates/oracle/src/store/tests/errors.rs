@@ -60,7 +60,7 @@ async fn refusals_of_the_server_are_reported_verbatim() {
     assert!(matches!(nobody, StoreError::Denied { .. }), "{nobody}");
     assert!(!nobody.to_string().contains("hush"), "{nobody}");
     // A standby, or a server that is set to read-only.
-    let place = cluster.place().await;
+    let place = cluster.new_schema().await;
     let error = refused(&format!("{place}&options[default_transaction_read_only]=on")).await;
     assert!(matches!(error, StoreError::ReadOnly(_)), "{error}");
     // The URL requires TLS, which the server does not have. Sockets ignore `sslmode`, so use TCP.
@@ -91,7 +91,7 @@ async fn a_server_that_was_killed_and_comes_back_is_used_again() {
         return;
     }
     let mut cluster = postgres::Cluster::start().unwrap();
-    let store = Home::Server(cluster.place().await).open_with(Duration::from_secs(5)).await;
+    let store = Home::Server(cluster.new_schema().await).open_with(Duration::from_secs(5)).await;
     let write = store.write().await.unwrap();
     cluster.stop();
     // Whether the commit took effect is unknown, so the error must not claim that it did not.

@@ -25,7 +25,7 @@ impl Home {
 
     /// `None` if PostgreSQL is not installed.
     pub async fn server() -> Option<Self> {
-        Some(Self::Server(postgres::shared()?.place().await))
+        Some(Self::Server(postgres::shared()?.new_schema().await))
     }
 
     /// Opens a store as one oracle would; the first creates the tables.
