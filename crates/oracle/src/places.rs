@@ -37,7 +37,7 @@ pub(crate) struct Bounds {
     pub all: usize,
     /// The most connections of one party.
     pub each: usize,
-    /// The connection is for one request. Once that has arrived, the connection cannot be evicted.
+    /// Whether each connection is for one request. Once that has arrived, the connection cannot be evicted.
     pub once: bool,
 }
 

@@ -437,7 +437,7 @@ impl State {
     /// The round-trip time that the leg's sender saw last, rounded to microseconds, so that meaningless digits do not
     /// enlarge pages.
     fn rtt_s(&self, (from, to): Leg) -> Option<f64> {
-        let seen = self.known.live().shown().rtt_s.get(from as usize, to as usize)?;
+        let seen = self.known.live().planned().rtt_s.get(from as usize, to as usize)?;
         Some((f64::from(seen) * 1e6).round() / 1e6)
     }
 

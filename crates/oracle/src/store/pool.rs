@@ -25,7 +25,7 @@ const CLOSE_POLL: Duration = Duration::from_millis(20);
 /// that its lock does not block the others.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Connections to one database, which is checked before the setup is used.
+/// Connections to one database, which is checked before the first is used.
 pub(super) struct Pool {
     pool: AnyPool,
     settings: Settings,
@@ -81,7 +81,7 @@ impl Pool {
         self.patience + SERVER_TIME
     }
 
-    /// Returns the pool. The setup call checks the database and migrates it to this version's schema.
+    /// Returns the pool. The first call checks the database and migrates it to this version's schema.
     pub async fn ready(&self) -> Result<&AnyPool, StoreError> {
         let prepared = async {
             match self.place {
