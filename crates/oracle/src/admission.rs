@@ -1,4 +1,4 @@
-//! Who becomes a member, by which token, and who is put out.
+//! Admission of members: tokens, joining and revocation.
 
 use crate::{
     Caller, Database, Event, OracleError, Refusal,
@@ -20,12 +20,12 @@ use thalweg_wire::{
     },
 };
 
-/// Clocks that differ by no more are alike: hosts without NTP.
+/// Clocks that differ by at most this much count as equal, because hosts may lack NTP.
 const ALIKE: Duration = Duration::from_secs(60);
-/// The longest that a token can be used. A token is a password: for days, not for months.
+/// The longest validity of a token. A token is a password: for days, not for months.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Lets hosts in, and puts members out.
+/// Admits hosts and revokes members.
 #[derive(Debug)]
 pub(crate) struct Admission {
     registry: Arc<Registry>,
@@ -38,7 +38,7 @@ impl Admission {
         Self { registry, gate }
     }
 
-    /// Whether one more request to join from there is looked at.
+    /// Checks the rate limit on requests to join from this address.
     pub(crate) fn pass(&self, from: IpAddr) -> Result<(), Refusal> {
         self.gate.pass(from)
     }
@@ -50,7 +50,7 @@ impl Admission {
         request: TokenRequest,
     ) -> Result<TokenReply, OracleError> {
         let actor = self.registry.authorise(caller, Access::Admin)?;
-        bounded(&request, &self.registry.config.database)?;
+        check_token_request(&request, &self.registry.config.database)?;
         let newest = self.registry.newest();
         let own = newest.roster.by_key(&self.registry.node);
         let own = own.filter(|own| !own.addresses.is_empty());
@@ -86,7 +86,7 @@ impl Admission {
         }
         let members = write.members().await?;
         if !row.is_of_an_admin(&members) {
-            // Revoked since it was asked who it is.
+            // The actor was revoked after it was authorised.
             return Err(Refusal::NotMember.into());
         }
         if let Some(name) = &row.name
@@ -122,7 +122,7 @@ impl Admission {
     ) -> Result<JoinReply, OracleError> {
         let client = self.bound_client(key, request)?;
         let hash = request.secret.hash();
-        // Seen without the write lock first, which strangers are to take seldom.
+        // Read first without the write lock, which strangers should rarely take.
         let token = self.registry.store.token(&hash).await?;
         let Verdict::Free(token) = self.judge(token, key, request)? else {
             return self.answer_again(key, client, request).await;
@@ -132,7 +132,7 @@ impl Admission {
         self.enter(key, member, &token, request).await
     }
 
-    /// The client key, which has signed that it belongs to the node and wants to use this token.
+    /// Verifies the client key's signature, by which the key belongs to the node and uses this token.
     fn bound_client(&self, key: NodeId, request: &JoinRequest) -> Result<NodeId, Refusal> {
         let unreadable = Refusal::Keys("the client key's signature is not readable or not valid");
         let bytes = HEXLOWER_PERMISSIVE.decode(request.client.as_bytes());
@@ -177,7 +177,7 @@ impl Admission {
         Ok(Verdict::Free(token))
     }
 
-    /// The entry that the token and the request make.
+    /// The member entry that the token and the request produce.
     fn entry(&self, token: &TokenRow, client: NodeId, request: &JoinRequest) -> Member {
         let mut roles = token.roles.clone();
         roles.insert(Role::Client);
@@ -185,7 +185,7 @@ impl Admission {
         if !reached && !request.addresses.is_empty() {
             self.registry.tell(&Event::AddressesDropped { name: request.name.clone() });
         }
-        // Relays connect to listed addresses whatever their class: an admin's word, by the role.
+        // Relays connect to listed addresses of any class: the admin who granted the role vouches for them.
         let addresses = if reached { request.addresses.clone() } else { Vec::new() };
         Member {
             name: request.name.clone(),
@@ -197,7 +197,7 @@ impl Admission {
         }
     }
 
-    /// The transaction. All that was seen before it is looked at again within.
+    /// Admits the host in one transaction, which repeats all earlier checks.
     async fn enter(
         &self,
         key: NodeId,
@@ -222,14 +222,14 @@ impl Admission {
         Ok(self.reply(&newest, member))
     }
 
-    /// To a host that has joined with this token before.
+    /// Answers a host that has already joined with this token.
     async fn answer_again(
         &self,
         key: NodeId,
         client: NodeId,
         request: &JoinRequest,
     ) -> Result<JoinReply, OracleError> {
-        // Another process may have let it in.
+        // Another process may have admitted it.
         self.registry.refresh().await?;
         let newest = self.registry.newest();
         let Some(member) = newest.roster.by_key(&key).cloned() else {
@@ -255,14 +255,16 @@ impl Admission {
         request: RevokeRequest,
     ) -> Result<RevokeReply, OracleError> {
         let actor = self.registry.authorise(caller, Access::Admin)?;
-        let who = Who::read(&request.member);
+        let reference = MemberRef::read(&request.member);
         let mut write = self.registry.begin().await?;
         let now = self.registry.now();
         let members = write.members().await?;
-        let Some(member) = members.iter().find(|m| who.is(m)) else {
-            return Err(absent(&mut write, &who, &request.member, now).await?.into());
+        let Some(member) = members.iter().find(|m| reference.is(m)) else {
+            return Err(refusal_of_absent(&mut write, &reference, &request.member, now)
+                .await?
+                .into());
         };
-        may_go(member, &members, &actor)?;
+        check_revocable(member, &members, &actor)?;
         write.remove(&member.name, now).await?;
         write.note("revoked", member.name.as_str(), actor.label(), now).await?;
         let newest = self.registry.publish(write).await?;
@@ -272,7 +274,7 @@ impl Admission {
     }
 }
 
-fn bounded(request: &TokenRequest, database: &Database) -> Result<(), Refusal> {
+fn check_token_request(request: &TokenRequest, database: &Database) -> Result<(), Refusal> {
     if request.tags.len() > Member::MAX_TAGS {
         return Err(Refusal::Bad(format!("a member has at most {} tags", Member::MAX_TAGS)));
     }
@@ -283,7 +285,7 @@ fn bounded(request: &TokenRequest, database: &Database) -> Result<(), Refusal> {
         )));
     }
     if let (true, Database::File) = (request.roles.contains(&Role::Oracle), database) {
-        // It would sign rosters that this one does not know of.
+        // The new oracle would sign rosters that this one does not see.
         let what = "a database that oracles share: see docs/oracle.md";
         return Err(Refusal::Role { role: Role::Oracle, what });
     }
@@ -296,15 +298,15 @@ fn random() -> Result<Secret, OracleError> {
     Ok(Secret::from_bytes(bytes))
 }
 
-/// What a token allows the host that asks.
+/// What a token allows the requesting host.
 enum Verdict {
-    /// To join.
+    /// To join with this unused token.
     Free(TokenRow),
-    /// The same answer as before.
+    /// To get the same answer as before.
     Again,
 }
 
-/// Whether the mesh has room for it: its name, its keys, its place.
+/// Checks that the name and the keys are free and that the mesh is not full.
 async fn fits(write: &mut Write<'_>, member: &Member, token: &TokenRow) -> Result<(), OracleError> {
     if let Some(name) = token.name.as_ref().filter(|name| **name != member.name) {
         return Err(Refusal::TokenName(name.clone()).into());
@@ -333,7 +335,7 @@ async fn fits(write: &mut Write<'_>, member: &Member, token: &TokenRow) -> Resul
     Ok(())
 }
 
-/// Whether an entry makes sense by itself; `caller` is whoever brings it, none at the founding.
+/// Checks an entry by itself. `caller` brings it; `None` when a mesh is founded.
 pub(crate) fn admissible(member: &Member, caller: Option<&Caller>) -> Result<(), Refusal> {
     if member.addresses.len() > Member::MAX_ADDRESSES {
         let most = Member::MAX_ADDRESSES;
@@ -354,8 +356,8 @@ pub(crate) fn admissible(member: &Member, caller: Option<&Caller>) -> Result<(),
     plausible(&member.addresses, caller)
 }
 
-/// Relays connect to what members call their addresses, whatever its class. So they must
-/// not be what no other host is at, nor what serves the relay alone.
+/// Checks addresses. Relays connect to the listed addresses of members, whatever their class, so an address must not be
+/// one that no other host can have, or one that only the relay itself can reach.
 fn plausible(addresses: &[Destination], caller: Option<&Caller>) -> Result<(), Refusal> {
     let mut seen = BTreeSet::new();
     for destination in addresses {
@@ -376,7 +378,7 @@ fn plausible(addresses: &[Destination], caller: Option<&Caller>) -> Result<(), R
 fn implausible(host: &Host, caller: Option<&Caller>) -> Option<&'static str> {
     let Host::Ip(ip) = host else { return None };
     let (ip, here) = (ip.to_canonical(), is_here(caller));
-    // A translator connects to what an address carries inside.
+    // A translator connects to the address embedded in this one.
     let inner = address_class::embedded(ip).map(IpAddr::from);
     iter::once(ip).chain(inner).find_map(|ip| match address_class::classify(ip)? {
         Class::Metadata => Some("a cloud's metadata service, and no host"),
@@ -398,11 +400,11 @@ fn is_here(caller: Option<&Caller>) -> bool {
 
 fn since(later: WallTime, earlier: WallTime) -> Duration {
     let nanos = later.as_unix_nanos().saturating_sub(earlier.as_unix_nanos());
-    // Seconds are enough for people.
+    // Whole seconds are precise enough for people.
     Duration::from_secs(nanos.div_ceil(1_000_000_000))
 }
 
-/// How the joiner's clock differs, in words; nothing if it hardly does.
+/// How the joiner's clock differs, in words; empty if by at most a minute.
 fn skew(ours: WallTime, theirs: WallTime) -> String {
     let (off, way) = match theirs > ours {
         true => (since(theirs, ours), "ahead of"),
@@ -414,19 +416,19 @@ fn skew(ours: WallTime, theirs: WallTime) -> String {
     }
 }
 
-/// How a member is called. A name is shorter than a key.
-enum Who {
+/// A member given by name or key. No text is both, because a name is shorter than a key.
+enum MemberRef {
     Name(Name),
     Key(NodeId),
-    Nobody,
+    Unknown,
 }
 
-impl Who {
+impl MemberRef {
     fn read(text: &str) -> Self {
         match (text.parse(), text.parse()) {
             (_, Ok(key)) => Self::Key(key),
             (Ok(name), _) => Self::Name(name),
-            _ => Self::Nobody,
+            _ => Self::Unknown,
         }
     }
 
@@ -434,22 +436,23 @@ impl Who {
         match self {
             Self::Name(name) => member.name == *name,
             Self::Key(key) => member.holds(key),
-            Self::Nobody => false,
+            Self::Unknown => false,
         }
     }
 }
 
-/// Never a member, or no more: who repeats a request whose answer was lost can tell.
-async fn absent(
+/// The refusal for a member that is not in the roster. It distinguishes revoked members, for a caller that repeats a
+/// request whose answer was lost.
+async fn refusal_of_absent(
     write: &mut Write<'_>,
-    who: &Who,
+    reference: &MemberRef,
     text: &str,
     now: WallTime,
 ) -> Result<Refusal, OracleError> {
-    let row = match who {
-        Who::Name(name) => write.revoked(name).await?,
-        Who::Key(key) => write.key(key).await?,
-        Who::Nobody => None,
+    let row = match reference {
+        MemberRef::Name(name) => write.revoked(name).await?,
+        MemberRef::Key(key) => write.key(key).await?,
+        MemberRef::Unknown => None,
     };
     let dated = row.and_then(|row| Some((row.name, row.revoked?)));
     let Some((name, at)) = dated else {
@@ -460,7 +463,7 @@ async fn absent(
     Ok(Refusal::AlreadyRevoked { name, ago: Duration::from_secs(seconds) })
 }
 
-fn may_go(member: &Member, members: &[Member], actor: &Actor) -> Result<(), Refusal> {
+fn check_revocable(member: &Member, members: &[Member], actor: &Actor) -> Result<(), Refusal> {
     for role in [Role::Oracle, Role::Admin].into_iter().filter(|role| member.is(*role)) {
         let another = members.iter().any(|m| m.is(role) && m.name != member.name);
         if !another {

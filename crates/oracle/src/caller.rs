@@ -1,20 +1,20 @@
-//! Who asks.
+//! The caller of a request.
 
 use std::net::{IpAddr, SocketAddr};
 use thalweg_units::NodeId;
 
-/// Who sent a request; put into its extensions by whoever accepted the connection.
+/// Identifies the sender of a request. The acceptor of the connection puts it into the request's extensions.
 ///
-/// A request without one is a stranger's.
+/// A request without one comes from a stranger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// A process of the oracle's own user, over the local socket; counts as an admin.
+    /// A process of the oracle's own user, over the local socket. It counts as an admin.
     Local,
     /// The owner of a key that TLS has proven.
     Peer {
         /// The key.
         key: NodeId,
-        /// Where the connection comes from, for the limit on joining.
+        /// The address that the connection comes from, for the limit on joining.
         address: IpAddr,
     },
 }

@@ -1,4 +1,4 @@
-//! What an operator or a test sets.
+//! Settings of the oracle.
 
 use crate::{Database, Event, MeasureConfig};
 use std::{
@@ -10,12 +10,12 @@ use std::{
 };
 use thalweg_units::WallTime;
 
-/// Where the date comes from.
+/// The source of the date.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> WallTime + Send + Sync>);
 
 impl Clock {
-    /// The system's.
+    /// The system's clock.
     pub fn system() -> Self {
         Self::from_fn(|| {
             let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
@@ -23,7 +23,7 @@ impl Clock {
         })
     }
 
-    /// Another one, for tests.
+    /// Another clock, for tests.
     pub fn from_fn(now: impl Fn() -> WallTime + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
@@ -39,17 +39,17 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// How often strangers may ask to join. A token cannot be guessed (128 random bits);
-/// this bounds the work that they can cause.
+/// How often strangers may request to join. A token cannot be guessed (128 random bits); the limits bound the work that
+/// strangers can cause.
 #[derive(Clone, Copy, Debug)]
 pub struct JoinLimits {
-    /// Requests from one address (IPv6: one /64) at once; a rack behind one NAT joins in one go.
+    /// The burst of requests from one address (IPv6: one /64). A rack behind one NAT joins at once.
     pub burst: NonZeroU32,
-    /// One more after each of these.
+    /// The time after which one address may send one more request.
     pub every: Duration,
-    /// Requests from all addresses at once.
+    /// The burst of requests from all addresses.
     pub burst_of_all: NonZeroU32,
-    /// One more after each of these.
+    /// The time after which all addresses together may send one more request.
     pub every_of_all: Duration,
 }
 
@@ -61,7 +61,7 @@ const fn number(n: u32) -> NonZeroU32 {
 }
 
 impl Default for JoinLimits {
-    /// 30 at once and 20 a minute from one address; 300 at once and 10 a second from all.
+    /// A burst of 30 and 20 per minute from one address; a burst of 300 and 10 per second from all.
     fn default() -> Self {
         Self {
             burst: number(30),
@@ -72,39 +72,39 @@ impl Default for JoinLimits {
     }
 }
 
-/// Told of what an operator should know; called in place, so it must not block.
+/// Receives events. It is called synchronously, so it must not block.
 pub type Sink = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// How an oracle works.
+/// The settings of an oracle.
 #[derive(Clone)]
 pub struct Config {
-    /// How long a roster holds; renewed when a third of it has passed.
+    /// How long a roster is valid. It is renewed when a third of this has passed.
     pub validity: Duration,
-    /// Where members, tokens, rosters and measurements are kept.
+    /// The database for members, tokens, rosters and measurements.
     pub database: Database,
-    /// How long an oracle is elected to schedule unless it renews that, which it does each third
-    /// of it; none: 6 s with a server, half an hour with a file.
+    /// How long an election to schedule lasts; it is renewed each third of this. `None`: 6 s with a server, half an
+    /// hour with a file.
     pub lease: Option<Duration>,
-    /// How often to look whether another process has changed the database, and whether
-    /// the roster needs renewal.
+    /// How often to check whether another process has changed the database, and whether the roster is due for renewal.
     pub refresh: Duration,
-    /// How long a write waits for others and for the database's lock, each.
+    /// How long a write waits for other writes, and again for the database's lock.
     pub patience: Duration,
-    /// How often strangers may ask to join.
+    /// How often strangers may request to join.
     pub join_limits: JoinLimits,
-    /// The roster that this oracle's node has cached. It may be newer than all that the
-    /// oracle's directory has, if that was restored from a backup.
+    /// The roster that this oracle's node has cached. It may be newer than the oracle's directory, if that was restored
+    /// from a backup.
     pub cached: Option<PathBuf>,
     /// How the mesh is measured.
     pub measure: MeasureConfig,
-    /// Where the date comes from.
+    /// The source of the date.
     pub clock: Clock,
-    /// Where events go.
+    /// The receiver of events.
     pub events: Sink,
 }
 
 impl Default for Config {
-    /// 7 days; a file; every second; 2 s; [`JoinLimits::default`]; [`MeasureConfig::default`]; the system's clock; events are dropped.
+    /// 7 days; a file; the default lease; every second; 2 s; [`JoinLimits::default`]; [`MeasureConfig::default`]; the
+    /// system's clock; events are dropped.
     fn default() -> Self {
         Self {
             validity: Duration::from_secs(7 * 24 * 3600),

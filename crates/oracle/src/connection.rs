@@ -1,9 +1,9 @@
-//! HTTP on one connection.
+//! Serves HTTP on one connection.
 
 use crate::{
     Caller, OracleError, Refusal,
     limits::{BODY, FIRST_TIME, GRACE, HEAD_TIME, STRANGER_TIME},
-    places::Place,
+    places::ConnectionPermit,
 };
 use axum::{
     Extension, Router,
@@ -26,35 +26,35 @@ use tokio::{
     time::timeout,
 };
 
-/// The longest head of a request; hyper takes no smaller buffer.
+/// The longest head of a request, bytes; the smallest buffer that hyper accepts.
 const HEAD: usize = 8 * 1024;
 
-/// The longest that any connection is served: then a node connects anew, and proves its key.
+/// The longest duration of any connection. Afterwards the node connects again and proves its key again.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// What a connection is served, and for how long.
+/// The routes that a connection is served, and its time limits.
 pub(crate) struct Terms {
     router: Router,
-    /// None: a local process's.
-    place: Option<Arc<Place>>,
+    /// `None` for a local process.
+    place: Option<Arc<ConnectionPermit>>,
     head: Duration,
     longest: Duration,
     keep_alive: bool,
 }
 
 impl Terms {
-    /// A member's, or a local process's.
-    pub(crate) fn lasting(router: Router, place: Option<Arc<Place>>) -> Self {
+    /// The terms for a member or a local process.
+    pub(crate) fn lasting(router: Router, place: Option<Arc<ConnectionPermit>>) -> Self {
         Self { router, place, head: HEAD_TIME, longest: LONGEST, keep_alive: true }
     }
 
-    /// For one request.
-    pub(crate) fn once(router: Router, place: Place) -> Self {
+    /// The terms for a connection with one request.
+    pub(crate) fn once(router: Router, place: ConnectionPermit) -> Self {
         let (head, longest) = (FIRST_TIME, STRANGER_TIME);
         Self { router, place: Some(Arc::new(place)), head, longest, keep_alive: false }
     }
 
-    /// Serves the connection to its end.
+    /// Serves the connection until it ends.
     pub(crate) async fn conduct<IO>(self, stream: IO, caller: Caller) -> io::Result<()>
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -71,7 +71,7 @@ impl Terms {
                     },
                     false => request.map(Body::new),
                 };
-                let busy = place.as_ref().map(Place::request);
+                let busy = place.as_ref().map(ConnectionPermit::request);
                 let answer = routes.call(request).await;
                 drop(busy);
                 answer
@@ -88,9 +88,9 @@ impl Terms {
         let whole = async {
             tokio::select! {
                 done = served.as_mut() => return Ok(done),
-                once = lost(self.place.as_deref()) => if once { return Err(crowded_out()) },
+                once = evicted(self.place.as_deref()) => if once { return Err(crowded_out()) },
             }
-            // An answer that is on its way still goes out.
+            // An answer that is being written is still completed.
             served.as_mut().graceful_shutdown();
             timeout(GRACE, served.as_mut()).await.map_err(|_| crowded_out())
         };
@@ -111,10 +111,10 @@ async fn whole(request: Request<Incoming>) -> Result<Request<Body>, Refusal> {
     Ok(Request::from_parts(head, Body::from(bytes)))
 }
 
-/// Returns when the place is another's: whether it was for one request, which did not come.
-async fn lost(place: Option<&Place>) -> bool {
+/// Waits until the connection is evicted. Returns true if it was for one request, which had not arrived.
+async fn evicted(place: Option<&ConnectionPermit>) -> bool {
     let Some(place) = place else { return pending().await };
-    place.lost().await;
+    place.evicted().await;
     place.once()
 }
 

@@ -9,10 +9,10 @@ use std::{
 };
 use thalweg_wire::{Signable as _, mesh::Roster};
 
-/// The longest file that is read: the longest roster and its envelope.
+/// The longest file that is read, bytes: the longest roster and its envelope.
 const LONGEST: u64 = Roster::MAX_BYTES as u64 + 128;
 
-/// The copy's bytes; none if there is no file.
+/// Reads the copy; `None` if there is no file.
 pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let opened = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -23,15 +23,15 @@ pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// Written beside, synced and renamed, also in the directory: there is always a whole one,
-/// and after a power failure it is not the older one.
+/// Writes the copy to a temporary file, syncs and renames it, and syncs the directory. There is always a complete copy,
+/// and a power failure does not bring back the older one.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let beside = path.with_extension(format!("{}.tmp", process::id()));
     let done = fill(&beside, bytes)
         .and_then(|()| fs::rename(&beside, path))
         .and_then(|()| sync_above(path));
     if done.is_err() {
-        // The error that counts is the first one.
+        // The first error is the one to report.
         let _ = fs::remove_file(&beside);
     }
     done

@@ -1,12 +1,12 @@
-//! Which of several oracles on one database schedules.
+//! Elects the one oracle that schedules, among several on one database.
 //!
-//! The elected one holds a lease in the database, which it renews three times in its
-//! validity. If it ends, another takes the lease once it has run out: with 6 s and a try
-//! each 2 s that is 8 s at most. Its number, the *term*, goes with whatever it orders, so
-//! that orders of two who both believe to be elected are told apart.
+//! The elected oracle holds a lease in the database, which it renews three times per validity. If it dies, another
+//! oracle takes the lease once it has expired: after at most 8 s, with a validity of 6 s and an attempt every 2 s. The
+//! lease's number, the *term*, is part of every order, so that orders of two oracles that both believe to be elected
+//! can be told apart.
 //!
-//! Nothing but scheduling and the renewal of the roster by date hangs on it: any oracle
-//! answers, lets hosts join and publishes.
+//! Only scheduling and the periodic renewal of the roster need the lease: any oracle answers requests, lets hosts join
+//! and publishes.
 
 use crate::{Database, Event, OracleError, registry::Registry, store::Ballot};
 use std::{
@@ -16,32 +16,33 @@ use std::{
 use thalweg_units::NodeId;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// With a server: others wait for this long at most when an oracle dies.
-const VALID: Duration = Duration::from_secs(6);
+/// The lease's validity with a server: the longest that others wait when an oracle dies.
+const VALIDITY: Duration = Duration::from_secs(6);
 
-/// With a file, which one process has: to keep the number is all, and each renewal is synced.
-const VALID_OF_FILE: Duration = Duration::from_secs(1800);
+/// The lease's validity with a file. A file belongs to one process, so the lease only keeps the term, and each renewal
+/// costs a sync.
+const FILE_VALIDITY: Duration = Duration::from_secs(1800);
 
-/// How many times a lease is renewed in its validity.
-const TIMES: u32 = 3;
+/// How often a lease is renewed per validity.
+const RENEWALS_PER_VALIDITY: u32 = 3;
 
-/// Who schedules, as this oracle knows.
+/// Which oracle schedules, as far as this oracle knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// Nobody, or not known.
+    /// None, or not known.
     #[default]
     Unknown,
     /// This oracle.
     Elected {
-        /// The lease's number: greater than all before. Below 2³³ until the year 2242, so
-        /// `term << 30` leaves room for numbers of one's own in an `i64`.
+        /// The lease's number, greater than all before. It stays below 2³³ until the year 2242, so `term << 30` leaves
+        /// 30 bits for the holder's own numbers in an `i64`.
         term: u64,
     },
-    /// Another.
+    /// Another oracle.
     Another(NodeId),
 }
 
-/// What this oracle knows, and until when by its own steady clock.
+/// The known standing and its end by the monotonic clock.
 #[derive(Debug)]
 pub(crate) struct Election {
     registry: Arc<Registry>,
@@ -57,14 +58,14 @@ impl Election {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who schedules now. An elected oracle whose lease has run out by its own steady clock
-    /// is elected no more, also while it does not reach the database.
+    /// Which oracle schedules now. An elected oracle whose lease has expired by its own monotonic clock no longer
+    /// counts as elected, even if it cannot reach the database.
     pub fn standing(&self) -> Standing {
         let known = self.lock().filter(|(_, until)| Instant::now() < *until);
         known.map_or(Standing::Unknown, |(standing, _)| standing)
     }
 
-    /// What was known before, even if it holds no more.
+    /// Stores the standing. Returns the previous one, even if it has expired.
     fn set(&self, standing: Standing, until: Instant) -> Option<Standing> {
         self.lock().replace((standing, until)).map(|(before, _)| before)
     }
@@ -79,25 +80,25 @@ impl Election {
     fn lease_validity(&self) -> Duration {
         let config = &self.registry.config;
         config.lease.unwrap_or(match config.database {
-            Database::File => VALID_OF_FILE,
-            Database::Server(_) => VALID,
+            Database::File => FILE_VALIDITY,
+            Database::Server(_) => VALIDITY,
         })
     }
 
-    /// Stands for election again and again; never ends.
+    /// Campaigns periodically; never returns.
     pub(crate) async fn run(&self) {
-        let mut ticks = interval(self.lease_validity() / TIMES);
+        let mut ticks = interval(self.lease_validity() / RENEWALS_PER_VALIDITY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            // What is wrong with the database is told by the look for newer rosters.
+            // Database errors are reported by `Oracle::tick`, which looks for newer rosters.
             let _ = self.campaign().await;
         }
     }
 
-    /// Renews the lease, or takes it if nobody has one.
+    /// Renews the lease, or takes it if it is free.
     pub(crate) async fn campaign(&self) -> Result<Standing, OracleError> {
-        // Counted from before the question: the lease ends here no later than there.
+        // Counted from before the request, so that the lease ends here no later than in the database.
         let (asked, valid) = (Instant::now(), self.lease_validity());
         let standing = match self.renewed(valid).await? {
             Some(term) => (Standing::Elected { term }, asked + valid),
@@ -110,7 +111,7 @@ impl Election {
         Ok(standing.0)
     }
 
-    /// The term, if this oracle had one and still has.
+    /// The term, if this oracle had the lease and has renewed it.
     async fn renewed(&self, valid: Duration) -> Result<Option<u64>, OracleError> {
         let Some(term) = self.term() else { return Ok(None) };
         let held = self.registry.store.renew_lease(&self.registry.node, term, valid).await?;
@@ -127,7 +128,7 @@ impl Election {
         }
     }
 
-    /// Gives the lease back, so that another need not wait; in vain if the database is away.
+    /// Releases the lease, so that another oracle need not wait. Without effect if the database is unreachable.
     pub(crate) async fn step_down(&self) {
         let Some(term) = self.term() else { return };
         self.set(Standing::Unknown, Instant::now());
@@ -142,8 +143,8 @@ mod tests {
 
     #[test]
     fn another_schedules_ten_seconds_after_a_death_at_most() {
-        // The last renewal just before it; the try just before the lease runs out, and the next.
-        assert!(VALID + VALID / TIMES <= Duration::from_secs(10));
-        assert_eq!(VALID / TIMES, Duration::from_secs(2));
+        // The worst case: the oracle dies just after a renewal, and the attempt before the expiry just misses it.
+        assert!(VALIDITY + VALIDITY / RENEWALS_PER_VALIDITY <= Duration::from_secs(10));
+        assert_eq!(VALIDITY / RENEWALS_PER_VALIDITY, Duration::from_secs(2));
     }
 }

@@ -1,4 +1,4 @@
-//! What goes wrong, for people and for programs.
+//! Errors of the oracle, for people and programs.
 
 use crate::{Place, StoreError, UrlError};
 use std::{io, path::PathBuf, time::Duration};
@@ -7,30 +7,30 @@ use thalweg_units::NodeId;
 use thalweg_wire::mesh::{Name, Role};
 use thiserror::Error;
 
-/// The oracle cannot start, or not do what it was asked.
+/// The oracle cannot start or cannot do what was requested.
 #[derive(Debug, Error)]
 pub enum OracleError {
-    /// There is one already.
+    /// The directory already holds an oracle.
     #[error("{0} holds an oracle already; it is not replaced")]
     Exists(PathBuf),
-    /// There is none.
+    /// The directory holds no oracle.
     #[error(
         "{0} holds no oracle: found a mesh with `thalweg mesh init`, or restore a backup; on one more \
          host of a shared database it needs mesh.key of the first (docs/oracle.md)"
     )]
     Missing(PathBuf),
-    /// The mesh's key.
+    /// The mesh's key cannot be read or written.
     #[error("the mesh's key: {0}")]
     Key(#[from] KeyError),
-    /// A file.
+    /// A file cannot be read or written.
     #[error("{file}: {source}")]
     File {
-        /// Which.
+        /// Its path.
         file: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// The database was made with another mesh's key.
+    /// The database belongs to another mesh.
     #[error(
         "{place} belongs to mesh {found}, the oracle's mesh.key to another: restore both \
          together, or give the database that belongs to the key"
@@ -38,22 +38,22 @@ pub enum OracleError {
     OtherMesh {
         /// The database.
         place: Place,
-        /// The mesh it is of.
+        /// The mesh that the database belongs to.
         found: String,
     },
-    /// The database was founded by another.
+    /// The database already holds a mesh.
     #[error(
         "{0} holds a mesh already; it is not replaced. To found another give an empty database; to \
          let this host be another oracle of that mesh, join it: see docs/oracle.md"
     )]
     Taken(Place),
-    /// There is nothing to begin from.
+    /// The database holds no mesh.
     #[error(
         "{0} holds no mesh: found one with `thalweg mesh init` under these settings, or give the URL of \
          the database that has it. To move an oracle's state there, see docs/oracle.md"
     )]
     Empty(Place),
-    /// The settings name another kind of database than the one that this oracle has.
+    /// The state is in a server's database, and the settings name none.
     #[error(
         "the oracle of {dir} keeps its state in {place}, and the settings have no `database` in \
          [oracle]: give its URL there (`--config FILE`). To go back to a file for good, with the \
@@ -62,12 +62,12 @@ pub enum OracleError {
     Elsewhere {
         /// The oracle's directory.
         dir: PathBuf,
-        /// Where the state is.
+        /// The database that holds the state.
         place: String,
-        /// What says so.
+        /// The file that records it.
         marker: PathBuf,
     },
-    /// The mesh does not know the node that the oracle is to run in.
+    /// The mesh has no node with this host's key.
     #[error(
         "the mesh of {dir} has no node with this host's key {node:?}; restore node.key, \
          client.key, mesh.json and oracle/ of the state directory together, from one copy"
@@ -75,28 +75,28 @@ pub enum OracleError {
     OtherNode {
         /// The oracle's directory.
         dir: PathBuf,
-        /// The key that was given.
+        /// The host's key.
         node: NodeId,
     },
-    /// The roster that would come out is none that members accept.
+    /// The resulting roster would be rejected by members.
     #[error("no roster can be made of it: {0}")]
     Roster(#[from] thalweg_wire::SignedError),
-    /// The database.
+    /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The database's URL.
+    /// The database's URL is not valid.
     #[error(transparent)]
     Url(#[from] UrlError),
-    /// Refused; nothing was changed.
+    /// The request was refused; nothing was changed.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The system gives no random bytes.
+    /// The system provides no random bytes.
     #[error("no random bytes: {0}")]
     Random(#[source] io::Error),
 }
 
 impl OracleError {
-    /// For programs; [`Refusal::code`] of refusals.
+    /// A stable code for programs; [`Refusal::code`] for refusals.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Refused(refusal) => refusal.code(),
@@ -109,25 +109,25 @@ impl OracleError {
 /// Why a request is refused. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// Not readable, or beyond a bound.
+    /// The request is not readable, or beyond a bound.
     #[error("{0}")]
     Bad(String),
-    /// The body is beyond its bound.
+    /// The body is too long.
     #[error("the request's body is longer than {0} bytes")]
     TooLarge(usize),
-    /// The body did not come in time.
+    /// The body did not arrive in time.
     #[error("the request's body did not come within {}", about(*.0))]
     Slow(Duration),
-    /// No such request.
+    /// There is no such route.
     #[error("there is no such request; see the oracle's version")]
     NoRoute,
-    /// Another method.
+    /// The route has another method.
     #[error("not with this method")]
     Method,
-    /// A stranger or a revoked member asks.
+    /// The caller is a stranger or a revoked member.
     #[error("only members may ask this: join first, or this host was revoked")]
     NotMember,
-    /// A member without the role asks.
+    /// The caller has not the role admin.
     #[error("only members with the role admin may ask this; ask one of them: {0}")]
     NotAdmin(String),
     /// Too many requests to join.
@@ -139,55 +139,55 @@ pub enum Refusal {
     /// Too many connections.
     #[error("too many connections at once; try again")]
     Crowded,
-    /// The keys in a request to join do not fit.
+    /// The keys in a request to join do not match.
     #[error("the keys do not fit: {0}")]
     Keys(&'static str),
-    /// No such token.
+    /// The token does not exist.
     #[error("this oracle has no such token: it was made by another mesh's, or long ago")]
     TokenUnknown,
-    /// Another host joined with it.
+    /// Another host used the token.
     #[error(
         "the token was used by another host or key; a token lets one host join, ask for another"
     )]
     TokenUsed,
-    /// Its time is over.
+    /// The token expired.
     #[error("the token expired {} ago, by the oracle's clock; ask for another{skew}", about(*.ago))]
     TokenExpired {
         /// How long ago.
         ago: Duration,
-        /// How the joiner's clock differs; empty if by a minute at most.
+        /// How the joiner's clock differs; empty if by at most a minute.
         skew: String,
     },
-    /// Who made it was revoked.
+    /// The token's maker is no longer an admin.
     #[error(
         "the token is void, since whoever made it is no admin of the mesh any more; ask an admin \
          for another"
     )]
     TokenVoid,
-    /// It is for another name.
+    /// The token is for another name.
     #[error("the token is for the name {0}: join with `--name {0}`")]
     TokenName(Name),
-    /// A member has the name.
+    /// A member already has the name.
     #[error("the name {0} is taken; choose another with `--name`")]
     NameTaken(Name),
-    /// A member has the key.
+    /// A member already has the key.
     #[error("this host's key is that of member {0} already")]
     KeyTaken(Name),
-    /// The key was a revoked member's.
+    /// The key belonged to a revoked member.
     #[error("this host's key was revoked as {0}: move its key files away to join with new ones")]
     KeyRevoked(Name),
     /// An address cannot be the host's.
     #[error("address {address}: {why}")]
     Address {
-        /// Which.
+        /// The address.
         address: String,
         /// What is wrong with it.
         why: &'static str,
     },
-    /// The role needs more.
+    /// The member lacks something that the role requires.
     #[error("the role {role} needs {what}")]
     Role {
-        /// Which.
+        /// The role.
         role: Role,
         /// What is missing.
         what: &'static str,
@@ -195,43 +195,43 @@ pub enum Refusal {
     /// The roster or the list of open tokens is full.
     #[error("{0}")]
     Full(String),
-    /// No such member.
+    /// There is no such member.
     #[error("no member has the name or key `{0}`; see `thalweg mesh members`")]
     UnknownMember(String),
-    /// It was revoked before.
+    /// The member was revoked before.
     #[error("{name} was revoked {} ago", about(*.ago))]
     AlreadyRevoked {
-        /// Who.
+        /// The member.
         name: Name,
         /// How long ago.
         ago: Duration,
     },
-    /// The asking member itself.
+    /// A member cannot revoke itself.
     #[error("{0} cannot revoke itself; let another admin do it")]
     Yourself(Name),
-    /// The mesh would have nobody with the role.
+    /// The last member with the role cannot be revoked.
     #[error(
         "{name} is the last {role} of the mesh: without one nobody could ever be added or revoked"
     )]
     Last {
-        /// Who.
+        /// The member.
         name: Name,
         /// The role.
         role: Role,
     },
-    /// The oracle itself is not in the roster.
+    /// The oracle's own node is not in the roster.
     #[error("this oracle's key {0:?} belongs to no member: no host could join with its tokens")]
     NotListed(NodeId),
     /// Another oracle of the mesh schedules measurements.
     #[error("this oracle does not schedule measurements: {0} is elected to; contact that one")]
     NotElected(String),
-    /// It ends.
+    /// The oracle is stopping.
     #[error("the oracle is stopping; try again")]
     Stopping,
 }
 
 impl Refusal {
-    /// For programs.
+    /// A stable code for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Bad(_) => "bad_request",
@@ -267,7 +267,7 @@ impl Refusal {
     }
 }
 
-/// A duration for people: in the largest unit of which there are two.
+/// A duration for people, in the largest unit of which it has at least two.
 pub(crate) fn about(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let units = [(24 * 3600, "days"), (3600, "h"), (60, "min")];
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_told_as_people_do() {
+    fn durations_have_readable_units() {
         let told = [0, 90, 120, 7199, 7200, 9100, 48 * 3600, 30 * 24 * 3600]
             .map(|seconds| about(Duration::from_secs(seconds)));
         let expected = ["0 s", "90 s", "2 min", "120 min", "2 h", "3 h", "2 days", "30 days"];

@@ -1,17 +1,17 @@
-//! What an operator should know of.
+//! Events for the operator.
 
 use std::fmt;
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::mesh::Name;
 
-/// Something that happened; prints as one line without secrets.
+/// An event. It prints as one line without secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A new roster is out.
+    /// A new roster was published.
     Published {
         /// Its version.
         version: u64,
-        /// Its members.
+        /// The number of its members.
         members: usize,
         /// When it expires.
         expiry: WallTime,
@@ -20,7 +20,7 @@ pub enum Event {
     Joined {
         /// Its name.
         name: Name,
-        /// The key that stands for it.
+        /// Its principal.
         key: NodeId,
     },
     /// A request to join was refused.
@@ -30,7 +30,7 @@ pub enum Event {
         /// [`crate::Refusal::code`], or `storage`.
         code: &'static str,
     },
-    /// A host listed addresses, and its token has neither the role relay nor oracle.
+    /// A joining host listed addresses, but its token has neither the role relay nor oracle.
     AddressesDropped {
         /// Its name.
         name: Name,
@@ -39,38 +39,38 @@ pub enum Event {
     Revoked {
         /// Its name.
         name: Name,
-        /// By whom.
+        /// The revoking member, or `local`.
         by: String,
     },
-    /// A token was made.
+    /// A token was created.
     TokenMade {
-        /// By whom.
+        /// The creating member, or `local`.
         by: String,
     },
-    /// The database was behind the signed copy, which is believed.
+    /// The database was behind the signed copy, and was restored from it.
     Restored {
         /// The database's version.
         database: u64,
-        /// The copy's.
+        /// The copy's version.
         copy: u64,
     },
-    /// The copy of the roster is not used: another mesh's, or altered.
+    /// The copy of the roster is ignored, because it is another mesh's or altered. Holds the reason.
     CopyIgnored(String),
-    /// The roster could not be renewed, refreshed or copied; what is there is served on.
+    /// The roster could not be renewed, refreshed or copied; the last one is still served. Holds the reason.
     Trouble(String),
-    /// This oracle schedules from now on, under this number.
+    /// This oracle schedules from now on, in this term.
     Elected(u64),
-    /// Another oracle schedules instead of this one, which had this number.
+    /// Another oracle schedules instead of this one, whose term this was.
     Deposed(u64),
-    /// Of measuring.
+    /// An event of the measurements.
     Measuring(crate::MeasureEvent),
-    /// A member has a higher version than ours: our state was rolled back.
+    /// A member has a higher version than this oracle, so the oracle's state was rolled back.
     Ahead {
-        /// Who.
+        /// The member.
         name: Name,
-        /// Its version.
+        /// The member's version.
         has: u64,
-        /// Ours.
+        /// The oracle's version.
         ours: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! Founding a mesh.
+//! Founding of a mesh.
 
 use crate::{
     Config, Database, OracleError, Refusal, Server,
@@ -19,7 +19,7 @@ use thalweg_wire::{
     mesh::{Member, Role},
 };
 
-/// Makes a mesh in `dir`, with `founder` alone; the founder's node. See [`crate::Oracle::create`].
+/// Creates a mesh in `dir` with only `founder`. Returns the founder's node key. See [`crate::Oracle::create`].
 pub(crate) async fn found(
     dir: &Path,
     founder: Member,
@@ -36,7 +36,7 @@ pub(crate) async fn found(
     match &config.database {
         Database::File => {
             fill(&fresh, &founder, &key, config).await?;
-            put(&fresh, dir)?;
+            move_into_place(&fresh, dir)?;
         }
         Database::Server(server) => {
             fill_server(&fresh, dir, server, &founder, &key, config).await?;
@@ -51,7 +51,7 @@ fn beside(dir: &Path) -> PathBuf {
     dir.with_file_name(name)
 }
 
-/// An empty directory of our own; what an interrupted start left there was never in use.
+/// Creates an empty private directory. Files that an interrupted start left there were never in use.
 fn prepare(fresh: &Path) -> Result<(), OracleError> {
     for name in fs::read_dir(fresh).into_iter().flatten().flatten() {
         fs::remove_file(name.path()).map_err(file_error(fresh))?;
@@ -68,7 +68,7 @@ async fn fill(
 ) -> Result<(), OracleError> {
     let store = Store::create(&fresh.join(file::DATABASE), config.patience).await?;
     let mut write = store.write().await?;
-    first(&mut write, founder, key, config).await?;
+    write_first_roster(&mut write, founder, key, config).await?;
     write.commit().await?;
     store.close().await;
     Ok(())
@@ -87,18 +87,18 @@ async fn fill_server(
         return Err(OracleError::Taken(server.place().clone()));
     }
     let mut write = store.write().await?;
-    let newest = first(&mut write, founder, key, config).await?;
+    let newest = write_first_roster(&mut write, founder, key, config).await?;
     let path = fresh.join(file::COPY);
     copy::write(&path, &newest.bytes).map_err(file_error(&path))?;
     Marker::read(fresh, &config.database)?.write()?;
-    put(fresh, dir)?;
+    move_into_place(fresh, dir)?;
     write.commit().await?;
     store.close().await;
     Ok(())
 }
 
-/// The mesh, its founder, its first roster.
-async fn first(
+/// Writes the mesh, its founder and its first roster.
+async fn write_first_roster(
     write: &mut Write<'_>,
     founder: &Member,
     key: &PrivateKey,
@@ -111,8 +111,8 @@ async fn first(
     sign_next(write, key, config).await
 }
 
-/// Gives the directory its name; the system refuses if there is one with files in it.
-fn put(fresh: &Path, dir: &Path) -> Result<(), OracleError> {
+/// Renames the directory to its final name. The system refuses if that is a directory with files.
+fn move_into_place(fresh: &Path, dir: &Path) -> Result<(), OracleError> {
     let parent = fresh.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let sync = |dir: &Path| fs::File::open(dir).and_then(|d| d.sync_all()).map_err(file_error(dir));
     sync(fresh)?;

@@ -1,7 +1,7 @@
 //! The control plane: tokens, members, the signed roster, measurements, and the API that serves them.
 //!
-//! In go requests and reports of members; out come signed rosters, orders to measure, and rankings
-//! of detours. No data of users passes through it: without it nodes go on with their cached roster.
+//! Members send requests and reports; the oracle sends signed rosters, orders to measure, and rankings of detours. User
+//! data never passes through it, and nodes continue with their cached roster when it is down.
 //!
 //! ```text
 //! token, key ─► join ───────┐
@@ -12,17 +12,15 @@
 //! reports of streams ─► streams ─► plan: trees and levels ─► configurations ─► members
 //! ```
 //!
-//! An [`Oracle`] keeps three files in one directory: `mesh.key` (0600), which signs
-//! rosters; `oracle.db`, the database; and `roster`, a copy of the newest signed
-//! roster. Every change is one transaction of the database, in which the next roster
-//! is signed and kept; then it is published; then the change is answered. If the
-//! database fails, the newest roster is still served from memory.
+//! An [`Oracle`] keeps three files in one directory: `mesh.key` (mode 0600), which signs rosters; `oracle.db`, the
+//! database; and `roster`, a copy of the newest signed roster. Each change is one database transaction, which also
+//! signs and stores the next roster; then the roster is published; then the change is answered. If the database fails,
+//! the newest roster is still served from memory.
 //!
-//! Versions only grow. The next one is the last plus one, or the date in seconds if
-//! that is greater, so that a database restored from a backup does not fall behind
-//! what members have seen; and every start publishes anew. If the copy is newer than
-//! the database (which was restored, or is lost), the copy is believed: members that are
-//! not in it were revoked. Any member's cached roster will do as the copy.
+//! Versions only grow. The next version is the last plus one, or the date in seconds if that is greater, so that a
+//! database restored from a backup does not fall behind the versions that members have seen. Each start publishes a new
+//! version. If the copy is newer than the database (which was restored or lost), the copy wins, and members missing
+//! from it count as revoked. Any member's cached roster can serve as the copy.
 
 mod admission;
 mod api;

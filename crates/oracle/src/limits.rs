@@ -1,4 +1,4 @@
-//! Bounds on what callers can make the oracle do at a time.
+//! Limits on the work that callers can cause at a time.
 
 use crate::{JoinLimits, Refusal, places::Bounds};
 use governor::{
@@ -17,43 +17,43 @@ use std::{
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::Roster;
 
-/// The longest body of a request: addresses and tags at their bounds are 5 kB.
+/// The longest body of a request, bytes: addresses and tags at their bounds take 5 kB.
 pub(crate) const BODY: usize = 64 * 1024;
-/// How long a request's head may take, and a body: both fit in a few packets.
+/// The time limit for a request's head; head and body each fit in a few packets.
 pub(crate) const HEAD_TIME: Duration = Duration::from_secs(10);
-/// See [`HEAD_TIME`].
+/// The time limit for a request's body.
 pub(crate) const BODY_TIME: Duration = Duration::from_secs(10);
 /// The longest wait for a newer roster, below the idle times of most middleboxes.
 pub(crate) const WAIT: Duration = Duration::from_secs(60);
-/// Requests that wait for a roster: [`Roster::MAX_MEMBERS`]
-/// and a third for commands and for connections that broke unseen. About 20 kB each.
+/// Requests that wait for a roster: [`Roster::MAX_MEMBERS`] and a third more for commands and for connections that
+/// broke unnoticed. About 20 kB each.
 pub(crate) const WAITING: usize = 13_400;
-/// Of them those of one member: a daemon, commands, and connections that broke unseen.
+/// Waiting requests of one member: its daemon, its commands, and connections that broke unnoticed.
 pub(crate) const WAITING_EACH: u8 = 8;
-/// Connections for joining: enough for a rack that joins at once, also from behind one
-/// address, since each takes milliseconds.
+/// Connections for joining: enough for a rack that joins at once, even from behind one address, since each takes
+/// milliseconds.
 pub(crate) const STRANGERS: Bounds = Bounds { all: 64, each: 8, once: true };
-/// Connections beyond these bounds that are told so: as many again.
+/// Connections beyond [`STRANGERS`] that are answered with a refusal: the same number again.
 pub(crate) const TURNED_AWAY: Bounds = STRANGERS;
-/// Connections of members. Of one: a daemon's, commands', and some that broke unseen; about
-/// 20 kB each. Of all: that times the members there can be, so one never costs another its own.
+/// Connections of members. Each member may have its daemon's, its commands', and some that broke unnoticed, of about 20
+/// kB each. The total is that times the most members, so no member can take another's.
 pub(crate) const MEMBERS: Bounds = Bounds { all: 16 * Roster::MAX_MEMBERS, each: 16, once: false };
 /// The time limit for the head of a request on a connection for joining, and for its body.
 pub(crate) const FIRST_TIME: Duration = Duration::from_secs(5);
-/// How long a connection that gives way may take to write its last answer.
+/// How long an evicted connection may take to write its last answer.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
-/// The longest connection for joining.
+/// The longest duration of a connection for joining.
 pub(crate) const STRANGER_TIME: Duration = Duration::from_secs(30);
-/// Tokens that can be used at a time: more than members there can be.
+/// Open tokens: more than the most members.
 pub(crate) const OPEN_TOKENS: u64 = 16_384;
 
-/// Addresses whose requests to join are counted one by one. Beyond that, the limit for all counts.
+/// Addresses whose requests to join are counted separately. Beyond that, only the limit for all applies.
 const ADDRESSES: usize = 4096;
 
 type Keyed = RateLimiter<IpAddr, DefaultKeyedStateStore<IpAddr>, DefaultClock>;
 type Direct = RateLimiter<NotKeyed, InMemoryState, DefaultClock>;
 
-/// Counts requests to join.
+/// Limits requests to join, by address and in total.
 pub(crate) struct JoinGate {
     each: Keyed,
     all: Direct,
@@ -82,8 +82,8 @@ impl JoinGate {
         }
     }
 
-    /// Whether one more request from there is served. The address comes first, so that
-    /// one source cannot use up what is for all.
+    /// Whether one more request from this address is served. The address's own limit is checked first, so that one
+    /// source cannot exhaust the common one.
     pub fn pass(&self, from: IpAddr) -> Result<(), Refusal> {
         let limited = |wait: Duration| Refusal::RateLimited(wait.max(Duration::from_secs(1)));
         if self.has_room() {
@@ -93,7 +93,7 @@ impl JoinGate {
         self.all.check().map_err(|not| limited(not.wait_time_from(self.clock.now())))
     }
 
-    /// Forgets addresses that have not asked of late, when there are many.
+    /// Whether the table has room for another address. Drops addresses without recent requests if it is full.
     fn has_room(&self) -> bool {
         if self.each.len() >= ADDRESSES {
             self.each.retain_recent();
@@ -107,7 +107,7 @@ impl JoinGate {
     }
 }
 
-/// Counts what each key has under way; bounded by the bound of all together.
+/// Counts concurrent requests for each key. The limit on all requests bounds its size.
 #[derive(Debug, Default)]
 pub(crate) struct PerKey(Mutex<HashMap<NodeId, u8>>);
 
@@ -116,7 +116,7 @@ impl PerKey {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts one more, unless there are `most`.
+    /// Counts one more request, unless there are `most` already. Returns whether it was counted.
     pub fn enter(&self, key: NodeId, most: u8) -> bool {
         let mut counts = self.lock();
         let count = counts.entry(key).or_default();
@@ -125,7 +125,7 @@ impl PerKey {
         free
     }
 
-    /// Counts one less.
+    /// Counts one request less.
     pub fn leave(&self, key: &NodeId) {
         let mut counts = self.lock();
         if let Some(count) = counts.get_mut(key) {
@@ -137,7 +137,7 @@ impl PerKey {
     }
 }
 
-/// What one party can choose freely counts as one: an IPv6 host has a /64.
+/// The network that counts as one party: an IPv4 address, or an IPv6 /64, in which a host chooses addresses freely.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => v4.into(),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_does_not_use_up_what_is_for_all() {
+    fn one_address_cannot_exhaust_the_common_limit() {
         let gate = gate(2, 3);
         let [a, b]: [IpAddr; 2] = ["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()];
         assert_eq!([gate.pass(a), gate.pass(a)], [Ok(()), Ok(())]);

@@ -1,4 +1,4 @@
-//! What the oracle in this node measures, for `GET /metrics`. No label names a peer.
+//! Metrics of the oracle in this node, for `GET /metrics`. No label names a peer.
 
 use crate::{MeasureCounts, Oracle};
 use prometheus_client::{
@@ -12,22 +12,26 @@ use prometheus_client::{
 };
 use std::{fmt, sync::atomic::AtomicU64};
 
-/// An oracle's counts, read when they are asked for.
+/// An oracle's counts, read at each collection.
 #[derive(Debug)]
 pub struct OracleMetrics(pub Oracle);
 
-/// A name and a help.
-type Told = (&'static str, &'static str);
+/// A metric's name and help text.
+type Descriptor = (&'static str, &'static str);
 
-fn counter(encoder: &mut DescriptorEncoder<'_>, (name, help): Told, value: u64) -> fmt::Result {
+fn counter(
+    encoder: &mut DescriptorEncoder<'_>,
+    (name, help): Descriptor,
+    value: u64,
+) -> fmt::Result {
     let counter = ConstCounter::new(value);
     counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)
 }
 
-/// One counter by one label.
+/// A counter with one label.
 fn family(
     encoder: &mut DescriptorEncoder<'_>,
-    (name, help): Told,
+    (name, help): Descriptor,
     label: &'static str,
     values: &[(&'static str, u64)],
 ) -> fmt::Result {
@@ -38,7 +42,7 @@ fn family(
     Ok(())
 }
 
-fn gauge(encoder: &mut DescriptorEncoder<'_>, (name, help): Told, value: f64) -> fmt::Result {
+fn gauge(encoder: &mut DescriptorEncoder<'_>, (name, help): Descriptor, value: f64) -> fmt::Result {
     let gauge: Gauge<f64, AtomicU64> = Gauge::default();
     gauge.set(value);
     gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
@@ -62,8 +66,8 @@ fn encode(to: &mut DescriptorEncoder<'_>, now: &MeasureCounts, is_elected: bool)
     let lost = [("expired", now.expired), ("failed", now.failed)];
     family(to, ("thalweg_oracle_orders_lost", "Orders that failed"), "why", &lost)?;
     let verdicts = [("agreed", now.agreed), ("disputed", now.disputed), ("sole", now.sole)];
-    let told = ("thalweg_oracle_measurements", "Measurements, by verdict");
-    family(to, told, "verdict", &verdicts)?;
+    let descriptor = ("thalweg_oracle_measurements", "Measurements, by verdict");
+    family(to, descriptor, "verdict", &verdicts)?;
     let least = ("thalweg_oracle_lower_bounds", "Measurements that are lower bounds");
     counter(to, least, now.at_least)?;
     let reports = [
@@ -80,8 +84,8 @@ fn encode(to: &mut DescriptorEncoder<'_>, now: &MeasureCounts, is_elected: bool)
     gauge(to, took, now.rank_took.as_secs_f64())?;
     match now.rank_age {
         Some(age) => {
-            let told = ("thalweg_oracle_rank_age_seconds", "How old the last ranking is");
-            gauge(to, told, age.as_secs_f64())
+            let descriptor = ("thalweg_oracle_rank_age_seconds", "How old the last ranking is");
+            gauge(to, descriptor, age.as_secs_f64())
         }
         None => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! The oracle's handle: what it offers to its node and to the API.
+//! The oracle's handle: its interface for its node and for the API.
 
 use crate::{
     Caller, Config, Event, MeasureCounts, OracleError, SeedLeg,
@@ -9,7 +9,7 @@ use crate::{
     founding,
     limits::{self, PerKey},
     measure::{Measuring, Scheduler},
-    places::{Party, Places},
+    places::{ConnectionLimit, Party},
     registry::Registry,
     streams::Streams,
 };
@@ -42,45 +42,43 @@ pub(crate) struct Inner {
     pub admission: Admission,
     pub scheduler: Scheduler,
     pub streams: Arc<Streams>,
-    /// Requests that wait for a roster.
+    /// Limits requests that wait for a roster.
     pub waiting: Semaphore,
     pub waits_each: PerKey,
     /// Connections of members.
-    members: Arc<Places>,
-    /// Connections for joining, and of strangers.
-    strangers: Arc<Places>,
-    /// Those beyond these bounds.
-    turned_away: Arc<Places>,
+    members: Arc<ConnectionLimit>,
+    /// Connections for joining, and those of strangers.
+    strangers: Arc<ConnectionLimit>,
+    /// Connections beyond these limits, which are answered with a refusal.
+    turned_away: Arc<ConnectionLimit>,
     pub stopping: watch::Sender<bool>,
 }
 
-/// Its beginning and its end.
+/// Opening and running.
 impl Oracle {
-    /// Founds a mesh: its key, its database, its first roster with `founder` alone.
+    /// Founds a mesh: its key, its database, and its first roster with only `founder`.
     ///
-    /// `dir` must not exist or be empty. All is made beside it (`DIR.new`) and put there
-    /// in one step, so that an interrupted start leaves no half an oracle. A server's
-    /// database must be empty; it is filled last, and if that fails, from the copy in
-    /// `dir` at the next start. The founder
-    /// gets the roles client, oracle and admin beside its own, and needs a node key and
-    /// an address.
+    /// `dir` must be empty or not exist. Everything is created beside it (`DIR.new`) and renamed in one step, so that
+    /// an interrupted start leaves no partial oracle. A server's database must be empty; it is committed last, and if
+    /// that fails, the next start fills it from the copy in `dir`. The founder gets the roles client, oracle and admin
+    /// in addition to its own, and needs a node key and an address.
     ///
     /// # Errors
-    /// [`OracleError`]; then there is no oracle in `dir`.
+    /// [`OracleError`]; then `dir` holds no oracle.
     pub async fn create(dir: &Path, founder: Member, config: Config) -> Result<Self, OracleError> {
         let node = founding::found(dir, founder, &config).await?;
         Self::open(dir, node, config).await
     }
 
-    /// Opens the oracle in `dir`, which runs in the node with TLS key `node`, and publishes anew.
+    /// Opens the oracle in `dir`, which runs in the node with TLS key `node`, and publishes a new version.
     ///
-    /// If the database can be read but not written (locked, full), or its server is not
-    /// reached, the kept roster is served and a new one published as soon as that is
-    /// possible. If it is missing or empty, it is made anew from the signed copy.
+    /// If the database can be read but not written (locked, full), or its server cannot be reached, the stored roster
+    /// is served, and a new one is published as soon as possible. If the database is missing or empty, it is created
+    /// from the signed copy.
     ///
     /// # Errors
-    /// [`OracleError`]: no oracle there, a damaged database, keys that do not fit: the mesh's,
-    /// or the node's own, which the roster must have.
+    /// [`OracleError`]: no oracle in `dir`, a damaged database, another mesh's key, or a node key that is not in the
+    /// roster.
     pub async fn open(dir: &Path, node: NodeId, config: Config) -> Result<Self, OracleError> {
         let registry = Arc::new(Registry::open(dir, node, config).await?);
         let (measure, clock) = (registry.config.measure.clone(), registry.config.clock.clone());
@@ -96,17 +94,17 @@ impl Oracle {
             election,
             waiting: Semaphore::new(limits::WAITING),
             waits_each: PerKey::default(),
-            members: Places::new(limits::MEMBERS),
-            strangers: Places::new(limits::STRANGERS),
-            turned_away: Places::new(limits::TURNED_AWAY),
+            members: ConnectionLimit::new(limits::MEMBERS),
+            strangers: ConnectionLimit::new(limits::STRANGERS),
+            turned_away: ConnectionLimit::new(limits::TURNED_AWAY),
             stopping: watch::Sender::new(false),
         };
         inner.registry.start().await?;
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Renews the roster, takes over what other processes publish and has the mesh measured,
-    /// until `shutdown`; then lets waiting requests go and closes the database.
+    /// Renews the roster, takes over rosters of other processes and schedules measurements until `shutdown`; then ends
+    /// waiting requests and closes the database.
     pub async fn run(&self, shutdown: impl Future<Output = ()> + Send) {
         tokio::select! {
             () = self.look_until(shutdown) => {}
@@ -115,12 +113,12 @@ impl Oracle {
             () = self.inner.streams.run() => {}
         }
         self.inner.stopping.send_replace(true);
-        self.inner.scheduler.keep_last().await;
+        self.inner.scheduler.store_last().await;
         self.inner.election.step_down().await;
         self.registry().store.close().await;
     }
 
-    /// A look that has begun goes on to its end: what is committed is published.
+    /// Ticks until `shutdown`. A tick that has begun completes, so that everything committed is published.
     async fn look_until(&self, shutdown: impl Future<Output = ()> + Send) {
         tokio::pin!(shutdown);
         let mut ticks = interval(self.registry().config.refresh);
@@ -134,7 +132,7 @@ impl Oracle {
         }
     }
 
-    /// Tells of a failure when it begins or changes, and not every second.
+    /// Reports a failure when it begins or changes, not at each tick.
     async fn tick_and_tell(&self, last: &mut Option<String>) {
         let failure = self.tick().await.err().map(|error| error.to_string());
         if let Some(why) = failure.as_ref().filter(|why| last.as_ref() != Some(why)) {
@@ -143,12 +141,12 @@ impl Oracle {
         *last = failure;
     }
 
-    /// One look: takes over a newer roster of the database, and renews the roster if it is due.
-    /// [`Oracle::run`] calls it every [`crate::Config::refresh`]. Of several oracles the
-    /// elected one renews: clocks that differ would make them do so in turn without end.
+    /// Takes over a newer roster from the database, and renews the roster if it is due. [`Oracle::run`] calls it every
+    /// [`crate::Config::refresh`]. Of several oracles only the elected one renews, because oracles with differing
+    /// clocks would renew in turn without end.
     ///
     /// # Errors
-    /// [`OracleError`]; the next look tries again.
+    /// [`OracleError`]; the next tick tries again.
     pub async fn tick(&self) -> Result<(), OracleError> {
         let registry = self.registry();
         registry.refresh().await?;
@@ -157,7 +155,7 @@ impl Oracle {
     }
 }
 
-/// What it knows and decides.
+/// State and changes.
 impl Oracle {
     pub(crate) fn registry(&self) -> &Registry {
         &self.inner.registry
@@ -168,12 +166,12 @@ impl Oracle {
         self.registry().mesh()
     }
 
-    /// Told of each new roster: its signed bytes, as `Signed::<Roster>::open` reads them.
+    /// A channel with each new roster: its signed bytes, for `Signed::<Roster>::open`.
     pub fn roster(&self) -> watch::Receiver<Arc<[u8]>> {
         self.registry().bytes.subscribe()
     }
 
-    /// What measuring has come to since this oracle was opened, for metrics. Waits for nothing.
+    /// Counts of measurements since this oracle was opened, for metrics. Does not block.
     pub fn measured(&self) -> MeasureCounts {
         self.inner.scheduler.measuring.counts()
     }
@@ -183,12 +181,12 @@ impl Oracle {
         matches!(self.inner.election.standing(), Standing::Elected { .. })
     }
 
-    /// Requests that wait for a newer roster now.
+    /// The number of requests that wait for a newer roster.
     pub fn waiting(&self) -> usize {
         limits::WAITING - self.inner.waiting.available_permits()
     }
 
-    /// Connections for joining, and of strangers, now.
+    /// The number of connections for joining or of strangers.
     pub fn strangers(&self) -> usize {
         self.inner.strangers.len()
     }
@@ -198,11 +196,10 @@ impl Oracle {
         self.registry().status()
     }
 
-    /// Makes a token that lets one host join, once; keeps its hash alone.
+    /// Creates a token with which one host can join once. Only its hash is stored.
     ///
     /// # Errors
-    /// [`OracleError::Refused`] if the caller is no admin, or the request beyond the
-    /// bounds; the database's.
+    /// [`OracleError::Refused`] if the caller is not an admin or the request is beyond the bounds; database errors.
     pub async fn create_token(
         &self,
         caller: &Caller,
@@ -211,14 +208,14 @@ impl Oracle {
         self.inner.admission.create_token(caller, request).await
     }
 
-    /// Makes the host that `request` is about a member, by the key that `caller` has proven.
+    /// Makes the requesting host a member, by the key that `caller` has proven.
     ///
-    /// The token's use and the member's entry are one transaction: of several keys with
-    /// one token exactly one wins. The same keys asking again get the same name again, as
-    /// long as they are members. The new roster is published before the answer.
+    /// Using the token and adding the member are one transaction: of several keys with one token exactly one succeeds.
+    /// If the same keys ask again, they get the same name, as long as they are members. The new roster is published
+    /// before the answer.
     ///
     /// # Errors
-    /// [`OracleError::Refused`], or the database's; the token is as it was.
+    /// [`OracleError::Refused`], or database errors; the token is unchanged.
     pub async fn join(
         &self,
         caller: &Caller,
@@ -227,14 +224,14 @@ impl Oracle {
         self.inner.admission.join(caller, request).await
     }
 
-    /// Leaves a member out of the roster from now on, by name or by one of its keys.
+    /// Revokes a member, given by name or by one of its keys: the roster omits it from now on.
     ///
-    /// Its keys never join again; its name can be used by another host. Refused, without
-    /// a way to force it: the caller itself, and the last member with the role oracle or
-    /// admin, since nobody could undo that. The new roster is published before the answer.
+    /// Its keys can never join again; another host can use its name. Two revocations are refused, and cannot be forced:
+    /// of the caller itself, and of the last member with the role oracle or admin, since nobody could undo that. The
+    /// new roster is published before the answer.
     ///
     /// # Errors
-    /// [`OracleError::Refused`], or the database's; nothing changed.
+    /// [`OracleError::Refused`], or database errors; nothing was changed.
     pub async fn revoke(
         &self,
         caller: &Caller,
@@ -243,36 +240,36 @@ impl Oracle {
         self.inner.admission.revoke(caller, request).await
     }
 
-    /// Makes these the rules; publishes a new version if they differ from the ones that are there.
+    /// Sets the rules. Publishes a new version if they differ from the current ones.
     ///
     /// # Errors
-    /// [`OracleError`], nothing changed.
+    /// [`OracleError`]; nothing was changed.
     pub async fn set_rules(&self, rules: Vec<Rule>) -> Result<(), OracleError> {
         self.registry().set_rules(rules).await
     }
 
-    /// Makes these the addresses of this oracle's own node; publishes if they differ.
+    /// Sets the addresses of this oracle's own node. Publishes a new version if they differ.
     ///
     /// # Errors
-    /// [`OracleError`], nothing changed.
+    /// [`OracleError`]; nothing was changed.
     pub async fn set_addresses(&self, addresses: Vec<Destination>) -> Result<(), OracleError> {
         self.registry().set_addresses(addresses).await
     }
 }
 
-/// Its connections.
+/// Connections.
 impl Oracle {
     /// The routes; each request needs a [`Caller`] in its extensions.
     pub fn router(&self) -> Router {
         api::router(self.clone())
     }
 
-    /// Answers the requests of one connection, until it ends. A member has 16 at a time;
-    /// for a further one, that which was idle for longest is closed. Strangers (keys of no
-    /// member) are served as on [`serve_join`](Self::serve_join), with refusals.
+    /// Serves requests on one connection until it ends. A member has at most 16 connections; a further one evicts the
+    /// one that has been idle longest. Strangers (keys of no member) are served as by [`serve_join`](Self::serve_join),
+    /// with refusals.
     ///
     /// # Errors
-    /// When the connection breaks, sends what is no HTTP, takes too long or gives way.
+    /// The connection breaks, sends something other than HTTP, takes too long or is evicted.
     pub async fn serve<IO>(&self, stream: IO, caller: Caller) -> io::Result<()>
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -292,12 +289,11 @@ impl Oracle {
         Terms::lasting(self.router(), place).conduct(stream, caller).await
     }
 
-    /// Answers one request to join, of whichever key, and no other: 404. The request has
-    /// 5 s to come, all together half a minute.
+    /// Answers one request to join, with any key; other requests get 404. The request must arrive within 5 s, and the
+    /// connection lasts at most 30 s.
     ///
-    /// 64 such connections are served at a time, 8 of one IPv4 address or IPv6 /64; beyond
-    /// that the oldest without a request is closed, and if all have one, a further one is
-    /// answered 503.
+    /// At most 64 such connections are served at a time, 8 per IPv4 address or IPv6 /64. Beyond that the oldest
+    /// connection without a request is closed; if all have one, a further connection is answered 503.
     ///
     /// # Errors
     /// As of [`serve`](Self::serve).
@@ -318,7 +314,7 @@ impl Oracle {
         }
     }
 
-    /// Answers one request that there are too many connections.
+    /// Answers one request with a refusal, because there are too many connections.
     async fn turn_away<IO>(&self, stream: IO, caller: Caller) -> io::Result<()>
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -329,34 +325,32 @@ impl Oracle {
     }
 }
 
-/// For experiments with meshes that nobody has.
+/// For experiments with hypothetical meshes.
 impl Oracle {
-    /// Takes these legs for measured, as if both ends had reported them; nothing is kept. For
-    /// experiments: who is an oracle's owner can as well write to its database.
+    /// Records these legs as if both ends had reported their measurements; nothing is stored. For experiments: it gives
+    /// no new power, since the oracle's owner can write to the database anyway.
     pub async fn assume(&self, legs: impl IntoIterator<Item = SeedLeg>) {
         self.inner.scheduler.assume(legs).await;
     }
 
-    /// All members ask for orders just now, as far as the service knows. For experiments.
+    /// Marks all members as present, as if they asked for orders now. For experiments.
     pub async fn assume_present(&self) {
         self.inner.scheduler.assume_present().await;
     }
 
-    /// Ranks all that is known, taken from the table anew: how many legs that is, and how long
-    /// it took. Blocks. For experiments.
+    /// Ranks the whole table from scratch. Returns the number of legs and the time taken. Blocks. For experiments.
     pub fn rank_timed(&self) -> (usize, Duration) {
         self.inner.scheduler.rank_timed()
     }
 
-    /// How long the ranking takes that follows from the last one and these legs. Blocks. For
-    /// experiments.
+    /// The time that an incremental ranking takes after these legs changed. Blocks. For experiments.
     pub fn rank_next_timed(&self, legs: impl IntoIterator<Item = SeedLeg>) -> Duration {
         self.inner.scheduler.rank_next_timed(legs)
     }
 
-    /// Gives orders as if this oracle had just been elected and each measurement ended at
-    /// once, one after the other: how long the first look took, which fills all places, and
-    /// each of the others, which gives one order. Blocks. For experiments.
+    /// Gives orders as if this oracle had just been elected and each measurement ended at once, one after the other.
+    /// Returns the time of the first scheduling pass, which fills all places, and of each of the others, which give one
+    /// order each. Blocks. For experiments.
     pub fn orders_timed(&self, looks: usize) -> (Duration, Vec<Duration>) {
         self.inner.scheduler.orders_timed(looks)
     }

@@ -1,5 +1,5 @@
-//! Places for connections: bounded in total and for each party. When all are taken, the connection that has been idle
-//! longest is evicted from the party that holds the most.
+//! Limits on concurrent connections, in total and for each party. When a limit is reached, the connection that has been
+//! idle longest is evicted from the party that holds the most.
 
 use crate::{Caller, limits::network};
 use std::{
@@ -11,17 +11,17 @@ use std::{
 use thalweg_units::NodeId;
 use tokio::sync::Notify;
 
-/// A party, of which there are so many connections at a time.
+/// A party whose connections are limited together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Party {
     /// The hosts at one IPv4 address, or in one IPv6 /64.
     Network(IpAddr),
-    /// A member, by its principal: whichever of its keys it comes with.
+    /// A member, by its principal, whichever of its keys the connection used.
     Member(NodeId),
 }
 
 impl Party {
-    /// Where the caller is.
+    /// The caller's network.
     pub fn network(caller: &Caller) -> Self {
         Self::Network(match caller {
             Caller::Local => Ipv6Addr::LOCALHOST.into(),
@@ -30,148 +30,151 @@ impl Party {
     }
 }
 
-/// The bounds of some connections.
+/// The limits of one kind of connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Of all together.
+    /// The most connections of all parties together.
     pub all: usize,
-    /// Of one party.
+    /// The most connections of one party.
     pub each: usize,
-    /// A connection is for one request: with it, it keeps its place to its end.
+    /// Whether each connection is for one request. Once that has arrived, the connection cannot be evicted.
     pub once: bool,
 }
 
-/// The number of connections.
+/// Limits one kind of connection.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct ConnectionLimit {
     bounds: Bounds,
-    taken: Mutex<Taken>,
+    taken: Mutex<Connections>,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
-    /// The last number given; numbers tell connections apart, and which is idle for longest.
+struct Connections {
+    /// The last number assigned. Numbers identify connections and order the moments since which they are idle.
     last: u64,
-    of: HashMap<Party, Vec<Seat>>,
+    of: HashMap<Party, Vec<Connection>>,
     all: usize,
 }
 
 #[derive(Debug)]
-struct Seat {
+struct Connection {
     id: u64,
-    /// The number of the event since which it is idle; `None` while a complete request is served.
+    /// The number of the event since which the connection is idle; `None` while a complete request is served.
     idle: Option<u64>,
-    out: Arc<Notify>,
+    evicted: Arc<Notify>,
 }
 
-impl Taken {
+impl Connections {
     fn next(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
-    fn remove(&mut self, party: Party, id: u64) -> Option<Seat> {
-        let seats = self.of.get_mut(&party)?;
-        let at = seats.iter().position(|seat| seat.id == id)?;
-        let seat = seats.swap_remove(at);
-        if seats.is_empty() {
+    fn remove(&mut self, party: Party, id: u64) -> Option<Connection> {
+        let connections = self.of.get_mut(&party)?;
+        let at = connections.iter().position(|connection| connection.id == id)?;
+        let connection = connections.swap_remove(at);
+        if connections.is_empty() {
             self.of.remove(&party);
         }
         self.all -= 1;
-        Some(seat)
+        Some(connection)
     }
 
-    /// Evicts the connection that has been idle longest, of the party that holds the most or of the given one. Returns
-    /// false if none is idle.
-    fn give_way(&mut self, of: Option<Party>) -> bool {
+    /// Evicts the connection that has been idle longest, from the given party or else from the party that holds the
+    /// most. Returns false if no connection is idle.
+    fn evict_idle(&mut self, of: Option<Party>) -> bool {
         let parties = self.of.iter().filter(|(party, _)| of.is_none_or(|of| of == **party));
-        let seats = parties.flat_map(|(party, seats)| {
-            seats.iter().map(|seat| (*party, seat, Reverse(seats.len())))
+        let connections = parties.flat_map(|(party, connections)| {
+            connections.iter().map(|connection| (*party, connection, Reverse(connections.len())))
         });
-        let idle =
-            seats.filter_map(|(party, seat, most)| Some(((most, seat.idle?), party, seat.id)));
+        let idle = connections.filter_map(|(party, connection, most)| {
+            Some(((most, connection.idle?), party, connection.id))
+        });
         let Some((_, party, id)) = idle.min_by_key(|(first, ..)| *first) else { return false };
-        self.remove(party, id).iter().for_each(|seat| seat.out.notify_one());
+        self.remove(party, id).iter().for_each(|connection| connection.evicted.notify_one());
         true
     }
 }
 
-impl Places {
+impl ConnectionLimit {
     pub fn new(bounds: Bounds) -> Arc<Self> {
         Arc::new(Self { bounds, taken: Mutex::default() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Taken> {
+    fn lock(&self) -> MutexGuard<'_, Connections> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many are taken.
+    /// The number of open connections.
     pub fn len(&self) -> usize {
         self.lock().all
     }
 
-    /// A place; none if there are too many and all have a request.
-    pub fn enter(self: &Arc<Self>, party: Party) -> Option<Place> {
+    /// Admits a connection of `party`; `None` if a limit is reached and every connection is serving a request.
+    pub fn enter(self: &Arc<Self>, party: Party) -> Option<ConnectionPermit> {
         let mut taken = self.lock();
         let own = taken.of.get(&party).map_or(0, Vec::len);
-        if own >= self.bounds.each && !taken.give_way(Some(party)) {
+        if own >= self.bounds.each && !taken.evict_idle(Some(party)) {
             return None;
         }
-        if taken.all >= self.bounds.all && !taken.give_way(None) {
+        if taken.all >= self.bounds.all && !taken.evict_idle(None) {
             return None;
         }
-        let (id, out) = (taken.next(), Arc::new(Notify::new()));
-        let seat = Seat { id, idle: Some(id), out: out.clone() };
-        taken.of.entry(party).or_default().push(seat);
+        let (id, evicted) = (taken.next(), Arc::new(Notify::new()));
+        let connection = Connection { id, idle: Some(id), evicted: evicted.clone() };
+        taken.of.entry(party).or_default().push(connection);
         taken.all += 1;
-        Some(Place { places: self.clone(), party, id, out })
+        Some(ConnectionPermit { places: self.clone(), party, id, evicted })
     }
 }
 
-/// One connection's place, until it is dropped.
+/// One admitted connection. Dropping it frees its place.
 #[derive(Debug)]
-pub(crate) struct Place {
-    places: Arc<Places>,
+pub(crate) struct ConnectionPermit {
+    places: Arc<ConnectionLimit>,
     party: Party,
     id: u64,
-    out: Arc<Notify>,
+    evicted: Arc<Notify>,
 }
 
-impl Place {
-    /// Returns when the place is another's.
-    pub async fn lost(&self) {
-        self.out.notified().await;
+impl ConnectionPermit {
+    /// Returns when the connection was evicted.
+    pub async fn evicted(&self) {
+        self.evicted.notified().await;
     }
 
-    /// Whether it is for one request.
+    /// Whether the connection is for one request.
     pub fn once(&self) -> bool {
         self.places.bounds.once
     }
 
-    /// A request has arrived completely.
+    /// Marks the connection as busy, because a complete request has arrived.
     pub fn request(self: &Arc<Self>) -> Busy {
         self.set(|_| None);
         Busy(self.clone())
     }
 
-    fn set(&self, idle: impl Fn(&mut Taken) -> Option<u64>) {
+    fn set(&self, idle: impl Fn(&mut Connections) -> Option<u64>) {
         let mut taken = self.places.lock();
         let since = idle(&mut taken);
-        let seats = taken.of.get_mut(&self.party).into_iter().flatten();
-        seats.filter(|seat| seat.id == self.id).for_each(|seat| seat.idle = since);
+        let connections = taken.of.get_mut(&self.party).into_iter().flatten();
+        connections
+            .filter(|connection| connection.id == self.id)
+            .for_each(|connection| connection.idle = since);
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        // None if it was lost before.
+        // `None` if the connection was evicted before.
         let _ = self.places.lock().remove(self.party, self.id);
     }
 }
 
-/// A request under way.
+/// A request being served. Dropping it makes the connection idle again, unless the connection is for one request.
 #[derive(Debug)]
-pub(crate) struct Busy(Arc<Place>);
+pub(crate) struct Busy(Arc<ConnectionPermit>);
 
 impl Drop for Busy {
     fn drop(&mut self) {

@@ -1,7 +1,7 @@
 //! The members and the roster: the database, the newest signed roster, its copy on disk.
 //!
-//! Every change is one transaction of the database, in which the next roster is signed and kept; then it
-//! is announced, then copied. A database that is behind what was signed gets the roster's members first.
+//! Each change is one database transaction, which also signs and stores the next roster. Then the roster is announced,
+//! then copied. A database that is behind the newest signed roster first receives that roster's members.
 
 use crate::{
     Caller, Config, Database, Event, OracleError, Place, Refusal,
@@ -26,13 +26,12 @@ use thalweg_wire::{
 };
 use tokio::sync::{Mutex, watch};
 
-/// A roster holds from so long before it is made: a member whose clock is this far behind
-/// still takes it. Twice what hosts without NTP drift in a week at 100 ppm, and far
-/// less than what a revocation or an expiry is about.
+/// A roster is valid from this long before its creation, so that a member whose clock is behind accepts it. Twice what
+/// hosts without NTP drift in a week at 100 ppm, and far less than the time scale of revocations and expiry.
 pub(crate) const BEFORE: Duration = Duration::from_secs(120);
-/// How long an ended token is remembered, so that who comes late is told why.
+/// How long an ended token is remembered, so that a late user of it is told why it is refused.
 const TOKENS_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
-/// How long events are remembered: a year, and a bit.
+/// How long events are remembered: a year and a margin.
 const EVENTS_KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
 
 /// File names in the oracle's directory.
@@ -40,25 +39,25 @@ pub(crate) mod file {
     pub const KEY: &str = "mesh.key";
     pub const DATABASE: &str = "oracle.db";
     pub const COPY: &str = "roster";
-    /// Where the state is, if not in [`DATABASE`].
+    /// Names the database that holds the state, if that is not [`DATABASE`].
     pub const ELSEWHERE: &str = "database";
 }
 
-/// The newest roster, as a value and as signed bytes.
+/// The newest roster, parsed and as signed bytes.
 #[derive(Debug)]
 pub(crate) struct Newest {
     pub roster: Roster,
     pub bytes: Arc<[u8]>,
 }
 
-/// What a request needs.
+/// The role that a request requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Member,
     Admin,
 }
 
-/// Whoever asks; none: a local process.
+/// The member that makes a request; `None`: a local process.
 #[derive(Clone, Debug)]
 pub(crate) struct Actor(pub Option<Member>);
 
@@ -69,14 +68,14 @@ impl Actor {
 }
 
 fn admins(roster: &Roster) -> String {
-    /// Names enough to find somebody.
+    /// Enough names for a person to find an admin.
     const SHOWN: usize = 5;
     let admins = roster.members.iter().filter(|m| m.is(Role::Admin));
     let names: Vec<_> = admins.map(|m| m.name.as_str()).take(SHOWN).collect();
     names.join(", ")
 }
 
-/// What the mesh is, and the only way to change it.
+/// The state of the mesh, and the only way to change it.
 #[derive(Debug)]
 pub(crate) struct Registry {
     /// Signs rosters.
@@ -88,17 +87,17 @@ pub(crate) struct Registry {
     pub config: Config,
     pub newest: watch::Sender<Arc<Newest>>,
     pub bytes: watch::Sender<Arc<[u8]>>,
-    /// The version of the copy beside the database; held while it is written.
+    /// The version of the copy beside the database. The lock is held while the copy is written.
     copied: Mutex<u64>,
-    /// A new roster is due although the newest is young: the start could not publish one.
+    /// A new roster is due although the newest is young, because none could be published at the start.
     due: AtomicBool,
-    /// An empty database of a server becomes this mesh's.
+    /// An empty database of a server may be filled with this mesh.
     fills: AtomicBool,
     sightings: Sightings,
 }
 
 impl Registry {
-    /// Opens what is in `dir`; nothing is published yet. See [`crate::Oracle::open`].
+    /// Opens the state in `dir` without publishing. See [`crate::Oracle::open`].
     pub(crate) async fn open(
         dir: &Path,
         node: NodeId,
@@ -111,12 +110,12 @@ impl Registry {
         let key = PrivateKey::load(&key_file)?;
         let cached = config.cached.as_deref();
         let copy = newer(
-            copied(&dir.join(file::COPY), &key, &config)?,
-            cached.map(|file| copied(file, &key, &config)).transpose()?.flatten(),
+            read_copy(&dir.join(file::COPY), &key, &config)?,
+            cached.map(|file| read_copy(file, &key, &config)).transpose()?.flatten(),
         );
         let store = database(dir, &key, copy.is_some(), &config).await?;
         let marker = Marker::read(dir, &config.database)?;
-        let kept = kept(&store, &key, copy, marker.fills, &config).await?;
+        let kept = initial_roster(&store, &key, copy, marker.fills, &config).await?;
         marker.write()?;
         if !kept.roster.members.iter().any(|m| m.node == Some(node)) {
             return Err(OracleError::OtherNode { dir: dir.into(), node });
@@ -157,10 +156,9 @@ impl Registry {
         self.dir.join(name)
     }
 
-    /// Who the caller is, for records: a member's name or `local`.
+    /// Checks that the caller has the required role. Returns the member, or none for a local process.
     ///
-    /// Asked of the newest roster at each request, so that a revoked member's open
-    /// connection is of no use to it.
+    /// Each request checks the newest roster, so a revoked member's open connection is useless to it.
     pub(crate) fn authorise(&self, caller: &Caller, access: Access) -> Result<Actor, OracleError> {
         let Some(key) = caller.key() else { return Ok(Actor(None)) };
         let newest = self.newest();
@@ -171,7 +169,7 @@ impl Registry {
         Ok(Actor(Some(member.clone())))
     }
 
-    /// A node's name, for people.
+    /// A node's name for messages.
     pub(crate) fn name_of(&self, node: &NodeId) -> String {
         let newest = self.newest();
         let member = newest.roster.by_key(node);
@@ -182,10 +180,10 @@ impl Registry {
         self.due.swap(due, Ordering::Relaxed)
     }
 
-    /// Publishes anew: the state may have been restored from an old backup.
+    /// Publishes a new version, because the state may have been restored from an old backup.
     pub(crate) async fn start(&self) -> Result<(), OracleError> {
         match self.renew().await {
-            // It can wait until the database can be written; damage cannot.
+            // A locked or unreachable database can be written later; a damaged one cannot.
             Err(OracleError::Store(error)) if error.may_pass() => {
                 self.tell(&Event::Trouble(error.to_string()));
                 Ok(())
@@ -194,8 +192,8 @@ impl Registry {
         }
     }
 
-    /// Begins to write. A database that is behind the roster that we have signed was
-    /// restored from a backup, or is new: it gets the roster's members first.
+    /// Begins a write transaction. A database behind the newest signed roster was restored from a backup or is new: it
+    /// first receives that roster's members.
     pub(crate) async fn begin(&self) -> Result<Write<'_>, OracleError> {
         let mut write = self.store.write().await?;
         let (database, newest) = (self.version_in(&mut write).await?, self.newest());
@@ -206,8 +204,8 @@ impl Registry {
         Ok(write)
     }
 
-    /// The version in the database; it must be this mesh's. An empty one of a server becomes
-    /// this mesh's: it was lost, or the state moves there.
+    /// The version in the database, which must belong to this mesh. An empty database of a server becomes this mesh's:
+    /// the old one was lost, or the state moves there.
     async fn version_in(&self, write: &mut Write<'_>) -> Result<u64, OracleError> {
         let place = write.place().clone();
         match (write.mesh().await?, &place) {
@@ -227,8 +225,8 @@ impl Registry {
         }
     }
 
-    /// Signs, commits, publishes: in this order, so that nobody ever sees a version that
-    /// a crash could make us give to another roster.
+    /// Signs, commits and publishes, in this order, so that nobody sees a version that could be assigned to another
+    /// roster after a crash.
     pub(crate) async fn publish(&self, mut write: Write<'_>) -> Result<Arc<Newest>, OracleError> {
         let newest = sign_next(&mut write, &self.key, &self.config).await?;
         write.commit().await?;
@@ -239,7 +237,7 @@ impl Registry {
         Ok(newest)
     }
 
-    /// Gives the roster to all who wait for one, if it is newer.
+    /// Gives the roster to all waiting requests if it is newer than the announced one.
     pub(crate) fn announce(&self, newest: &Arc<Newest>) {
         let changed = self.newest.send_if_modified(|current| {
             let newer = newest.roster.version > current.roster.version;
@@ -259,7 +257,7 @@ impl Registry {
         }
     }
 
-    /// The newest bytes, also if another task was faster with a newer roster.
+    /// Announces the newest bytes, which may belong to an even newer roster of another task.
     fn announce_bytes(&self) {
         self.bytes.send_modify(|bytes| *bytes = self.newest().bytes.clone());
     }
@@ -298,7 +296,7 @@ impl Registry {
         self.publish(write).await.map(drop)
     }
 
-    /// Looks whether another process has published, and takes that over.
+    /// Takes over a newer roster if another process has published one.
     pub(crate) async fn refresh(&self) -> Result<(), OracleError> {
         let version = self.store.version().await?;
         if version.is_none_or(|version| version <= self.newest().roster.version) {
@@ -311,8 +309,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Keeps the copy, unless a newer one is there. The database has it already, so
-    /// that a failure is worth an event and no more.
+    /// Writes the copy unless a newer one exists. The database already has the roster, so a failure is only reported as
+    /// an event.
     pub(crate) async fn keep_copy(&self, newest: &Arc<Newest>) {
         let mut copied = self.copied.lock().await;
         if *copied >= newest.roster.version {
@@ -326,7 +324,7 @@ impl Registry {
         }
     }
 
-    /// Publishes anew, and forgets what is old.
+    /// Publishes a new version and prunes old tokens and events.
     pub(crate) async fn renew(&self) -> Result<(), OracleError> {
         let mut write = self.begin().await?;
         let now = self.now();
@@ -334,8 +332,8 @@ impl Registry {
         self.publish(write).await.map(drop)
     }
 
-    /// A third of the validity has passed; or our clock was ahead and was set back, so that
-    /// members with right clocks do not take the roster.
+    /// Whether a new roster is due: a third of the validity has passed, or our clock was ahead and was set back, so
+    /// that members with correct clocks reject the roster.
     pub(crate) fn is_due(&self) -> bool {
         let newest = self.newest();
         let (now, validity) = (self.now(), self.config.validity);
@@ -344,11 +342,11 @@ impl Registry {
         unfinished || now >= later(made, validity / 3) || now < newest.roster.not_before
     }
 
-    /// Notes that a member has this version; if it is above ours, that is told once.
-    pub(crate) fn saw(&self, caller: &Caller, version: u64) {
+    /// Records the member's version. Reports once if it is above ours.
+    pub(crate) fn record_version(&self, caller: &Caller, version: u64) {
         let newest = self.newest();
         let member = caller.key().and_then(|key| {
-            // A command that asks does not make its host's daemon look alive.
+            // A request by a command of the host must not make its daemon look alive.
             newest.roster.by_key(&key).filter(|m| m.principal() == key)
         });
         let Some(member) = member else { return };
@@ -371,7 +369,7 @@ impl Registry {
         }
     }
 
-    /// The oracle's own node gets rosters without asking.
+    /// The oracle's own node receives rosters without requesting them.
     fn member_status(&self, member: &Member, version: u64) -> MemberStatus {
         match member.holds(&self.node) {
             true => MemberStatus {
@@ -384,8 +382,8 @@ impl Registry {
     }
 }
 
-/// The next version: above the last, and not below the date in seconds, so that a
-/// database that was restored from a backup does not fall behind what members have.
+/// The next version: above the last, and at least the date in seconds, so that a database restored from a backup does
+/// not fall behind the versions that members have.
 fn next_version(last: u64, now: WallTime) -> u64 {
     last.saturating_add(1).max(now.as_unix_nanos() / 1_000_000_000)
 }
@@ -400,7 +398,7 @@ pub(crate) fn earlier(date: WallTime, by: Duration) -> WallTime {
     WallTime::from_unix_nanos(date.as_unix_nanos().saturating_sub(by))
 }
 
-/// Signs a roster of what the transaction sees, and keeps it in the database.
+/// Signs the roster of the transaction's members and rules, and stores it in the database.
 pub(crate) async fn sign_next(
     write: &mut Write<'_>,
     key: &PrivateKey,
@@ -416,13 +414,13 @@ pub(crate) async fn sign_next(
         rules: mesh.rules,
     };
     let bytes = Signed::sign(roster, key).encode();
-    // Nothing comes out that members would not read.
+    // Verify that members can read it before it is stored.
     let roster = Signed::<Roster>::open(&bytes, &Ed25519)?.into_value();
     write.keep(roster.version, &bytes).await?;
     Ok(Newest { roster, bytes: bytes.into() })
 }
 
-/// Reads a roster that this mesh's key has signed.
+/// Parses a roster and checks that this mesh's key signed it.
 pub(crate) fn read_signed(bytes: Vec<u8>, key: &PrivateKey) -> Result<Newest, OracleError> {
     use thalweg_wire::{SignedError, Signer as _};
     let signed = Signed::<Roster>::open(&bytes, &Ed25519)?;
@@ -433,8 +431,8 @@ pub(crate) fn read_signed(bytes: Vec<u8>, key: &PrivateKey) -> Result<Newest, Or
     Ok(Newest { roster: signed.into_value(), bytes: bytes.into() })
 }
 
-/// Makes the database's members those of the roster. Who is not in the roster was revoked
-/// since the backup; open tokens may have been used since.
+/// Replaces the database's members with the roster's. A member missing from the roster was revoked after the backup.
+/// Open tokens become void, because they may have been used since.
 async fn restore(write: &mut Write<'_>, newest: &Newest, now: WallTime) -> Result<(), OracleError> {
     for member in write.members().await? {
         if newest.roster.by_name(&member.name) != Some(&member) {
@@ -452,7 +450,7 @@ async fn restore(write: &mut Write<'_>, newest: &Newest, now: WallTime) -> Resul
     Ok(())
 }
 
-/// The error about a file.
+/// Returns a function that wraps an I/O error with the file's path.
 pub(crate) fn file_error(file: &Path) -> impl Fn(std::io::Error) -> OracleError {
     move |source| OracleError::File { file: file.into(), source }
 }
@@ -461,8 +459,8 @@ fn newer(a: Option<Arc<Newest>>, b: Option<Arc<Newest>>) -> Option<Arc<Newest>> 
     a.into_iter().chain(b).max_by_key(|newest| newest.roster.version)
 }
 
-/// The signed copy in this file, if there is a usable one.
-fn copied(
+/// The signed roster in this file; `None` if the file is missing or not usable.
+fn read_copy(
     path: &Path,
     key: &PrivateKey,
     config: &Config,
@@ -477,7 +475,7 @@ fn copied(
     }
 }
 
-/// The database that the settings name.
+/// Opens the database that the settings name.
 async fn database(
     dir: &Path,
     key: &PrivateKey,
@@ -490,10 +488,10 @@ async fn database(
     }
 }
 
-/// The file; a new one if it is missing and the copy can fill it.
+/// Opens the database file. Creates it if it is missing and the copy can fill it.
 ///
-/// Refused if the state is known to be elsewhere: settings that were lost must not make a
-/// second truth of an old copy.
+/// Refused if the state is known to be in another database: lost settings must not create a second state from an old
+/// copy.
 async fn file_database(
     dir: &Path,
     key: &PrivateKey,
@@ -519,14 +517,13 @@ async fn file_database(
     Ok(store)
 }
 
-/// What is written down of where the state is.
+/// Records in a file which server's database holds the state.
 pub(crate) struct Marker {
     file: PathBuf,
     known: Option<String>,
     here: Option<String>,
-    /// Whether an empty database is to be filled from the signed copy. Only where an
-    /// oracle was before, and never if its state is known to be in another: a misspelt URL
-    /// must not make a second truth.
+    /// Whether an empty database may be filled from the signed copy. Only if an oracle was here before and its state is
+    /// not known to be in another database: a misspelt URL must not create a second state.
     pub fills: bool,
 }
 
@@ -544,7 +541,7 @@ impl Marker {
         Ok(Self { file, known, here, fills })
     }
 
-    /// Writes down that the state is in this server's database.
+    /// Records that the state is in this server's database.
     pub fn write(&self) -> Result<(), OracleError> {
         match &self.here {
             Some(here) if self.known.as_ref() != Some(here) => {
@@ -556,16 +553,16 @@ impl Marker {
     }
 }
 
-/// The roster to begin with. A server that is away for a while is asked at the first change,
-/// as long as there is a copy; an empty one is filled then.
-async fn kept(
+/// The roster to start with. An unreachable server is tolerated if there is a copy, and an empty database is accepted
+/// if it may be filled. Both are handled at the first change.
+async fn initial_roster(
     store: &Store,
     key: &PrivateKey,
     copy: Option<Arc<Newest>>,
     fills: bool,
     config: &Config,
 ) -> Result<Arc<Newest>, OracleError> {
-    match (about(store, key).await, copy) {
+    match (mesh_row(store, key).await, copy) {
         (Ok(Some(mesh)), copy) => newest_of(store, &mesh, key, copy),
         (Ok(None), Some(copy)) if fills => Ok(copy),
         (Ok(None), _) => Err(OracleError::Empty(store.place().clone())),
@@ -577,9 +574,9 @@ async fn kept(
     }
 }
 
-/// The row about the mesh; none in an empty database of a server. A file without it was not
-/// made by us.
-async fn about(store: &Store, key: &PrivateKey) -> Result<Option<MeshRow>, OracleError> {
+/// The database's row about the mesh; `None` in an empty database of a server. A file without the row was not created
+/// by an oracle.
+async fn mesh_row(store: &Store, key: &PrivateKey) -> Result<Option<MeshRow>, OracleError> {
     let place = store.place();
     match (store.mesh().await?, place) {
         (Some(mesh), _) if mesh.mesh != key.id() => {

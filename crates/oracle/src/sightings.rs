@@ -8,7 +8,7 @@ use std::{
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::{Member, MemberStatus, Roster};
 
-/// By the key that stands for a member; only members are in it, so it is bounded by them.
+/// The last request of each member, by principal. Only members have an entry, so their number bounds the map.
 #[derive(Debug, Default)]
 pub(crate) struct Sightings(Mutex<HashMap<NodeId, Sighting>>);
 
@@ -23,13 +23,13 @@ impl Sightings {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets who is no member any more.
+    /// Forgets keys that no longer belong to a member.
     pub fn retain(&self, roster: &Roster) {
         let members: HashSet<_> = roster.members.iter().map(Member::principal).collect();
         self.lock().retain(|key, _| members.contains(key));
     }
 
-    /// The version that was noted before.
+    /// Records that the member has this version. Returns the version recorded before.
     pub fn note(&self, member: &Member, version: u64) -> Option<u64> {
         let sighting = Sighting { at: Instant::now(), version };
         self.lock().insert(member.principal(), sighting).map(|last| last.version)

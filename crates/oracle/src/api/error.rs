@@ -1,4 +1,4 @@
-//! Errors as answers.
+//! Conversion of errors to HTTP responses.
 
 use crate::{OracleError, Refusal};
 use axum::{
@@ -9,7 +9,7 @@ use axum::{
 use std::time::Duration;
 use thalweg_wire::mesh::ApiError;
 
-/// The status, an [`ApiError`], and when to ask again.
+/// The status, an [`ApiError`], and `Retry-After` where a retry makes sense.
 impl IntoResponse for OracleError {
     fn into_response(self) -> Response {
         let error = ApiError { code: self.code().to_owned(), message: self.to_string() };
@@ -22,7 +22,7 @@ impl IntoResponse for OracleError {
     }
 }
 
-/// RFC 9110 §15, RFC 6585 §4.
+/// The status code: RFC 9110 §15, RFC 6585 §4.
 fn status(error: &OracleError) -> StatusCode {
     let OracleError::Refused(refusal) = error else { return StatusCode::SERVICE_UNAVAILABLE };
     match refusal {
@@ -55,7 +55,7 @@ fn status(error: &OracleError) -> StatusCode {
     }
 }
 
-/// When it makes sense to ask again.
+/// How long to wait before a retry; `None` if a retry is pointless.
 fn retry_after(error: &OracleError) -> Option<Duration> {
     match error {
         OracleError::Refused(Refusal::RateLimited(wait)) => Some(*wait),

@@ -1,4 +1,4 @@
-//! Measurements and detours: see `thalweg_wire::mesh::measure`.
+//! Routes for measurements and detours: see `thalweg_wire::mesh::measure`.
 
 use super::read_body;
 use crate::{
@@ -16,10 +16,10 @@ use thalweg_wire::mesh::measure::{
     CandidatesReply, Orders, PathsReply, Reports, ReportsReply, Strategy,
 };
 
-/// Candidates for who does not say how many: UKAIRO's m = 5 (§2.2.3).
+/// The default number of candidates: UKAIRO's m = 5 (§2.2.3).
 const CANDIDATES: usize = 5;
 
-/// Legs of one answer for who does not say how many: some MB.
+/// The default number of legs in one answer: a few MB.
 const LEGS: usize = 50_000;
 
 type Asked<T> = Result<Query<T>, QueryRejection>;
@@ -28,14 +28,14 @@ pub(super) fn query<T>(asked: Asked<T>) -> Result<T, Refusal> {
     asked.map(|Query(query)| query).map_err(|error| Refusal::Bad(error.body_text()))
 }
 
-/// The key that stands for a calling member.
+/// The principal of the calling member.
 pub(super) fn principal(oracle: &Oracle, caller: &Caller) -> Result<NodeId, OracleError> {
     let actor = oracle.registry().authorise(caller, Access::Member)?;
     let member = actor.0.ok_or(Refusal::NotMember)?;
     Ok(member.principal())
 }
 
-/// Who schedules has to hear of what came of it: another oracle sends callers on to it.
+/// Refuses the request if another oracle is elected: only the scheduling oracle may take reports on its orders.
 pub(super) fn elected(oracle: &Oracle) -> Result<(), Refusal> {
     match oracle.inner.election.standing() {
         Standing::Another(elected) => Err(Refusal::NotElected(oracle.registry().name_of(&elected))),
@@ -79,7 +79,7 @@ pub(super) struct Wanted {
     m: Option<usize>,
 }
 
-/// The most asked of all, so its caller is looked up by key instead of searched for.
+/// The most frequent request, so the caller's slot is looked up by key rather than searched for in the roster.
 pub(super) async fn candidates(
     State(oracle): State<Oracle>,
     caller: Caller,

@@ -1,4 +1,4 @@
-//! The API: `thalweg_wire::mesh`'s bodies over HTTP.
+//! The HTTP API, with the bodies of `thalweg_wire::mesh`.
 
 mod error;
 mod measure;
@@ -42,7 +42,7 @@ pub(crate) fn router(oracle: Oracle) -> Router {
         .with_state(oracle)
 }
 
-/// Joining alone: what a key can do there before it is a member, it can do after it was revoked.
+/// The route for joining only: whatever a key may do here before it is a member, it may do after it was revoked.
 pub(crate) fn join_router(oracle: Oracle) -> Router {
     Router::new()
         .route("/v1/join", post(join))
@@ -51,7 +51,7 @@ pub(crate) fn join_router(oracle: Oracle) -> Router {
         .with_state(oracle)
 }
 
-/// For connections beyond the bounds. The body is read: an answer before it can get lost.
+/// Routes for connections beyond the limits. The body is read first, because an answer sent before it can get lost.
 pub(crate) fn crowded_router() -> Router {
     Router::new().fallback(async |body: Body| {
         let read = read_body::<serde::de::IgnoredAny>(body).await;
@@ -60,7 +60,7 @@ pub(crate) fn crowded_router() -> Router {
     })
 }
 
-/// A request that nobody vouches for is a stranger's.
+/// A request without a [`Caller`] in its extensions comes from a stranger.
 impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = OracleError;
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, OracleError> {
@@ -68,7 +68,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// Goes on to its end when the caller goes away: nothing is committed and then not published.
+/// Runs `work` to its end even if the caller disconnects, so that everything committed is also published.
 async fn to_the_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, OracleError>> + Send + 'static,
 ) -> Answer<T> {
@@ -103,14 +103,14 @@ async fn revoke(State(oracle): State<Oracle>, caller: Caller, body: Body) -> Ans
     to_the_end(async move { oracle.revoke(&caller, request).await }).await
 }
 
-/// The body as `T`, whatever its content type says.
+/// Parses the body as JSON, whatever its content type.
 async fn read_body<T: DeserializeOwned>(body: Body) -> Result<T, OracleError> {
     if body.size_hint().lower() > BODY as u64 {
         return Err(Refusal::TooLarge(BODY).into());
     }
     let read = timeout(BODY_TIME, to_bytes(body, BODY)).await;
     let read = read.map_err(|_| Refusal::Slow(BODY_TIME))?;
-    // It ends here by the bound, or because the connection broke and nobody reads the answer.
+    // Reading fails at the bound, or because the connection broke and nobody reads the answer.
     let bytes = read.map_err(|_| Refusal::TooLarge(BODY))?;
     serde_json::from_slice(&bytes)
         .map_err(|error| Refusal::Bad(format!("the request's body: {error}")).into())

@@ -1,4 +1,4 @@
-//! `GET /v1/roster`: now, or as soon as there is a newer one.
+//! `GET /v1/roster`: the newest roster, immediately or as soon as there is one newer than the caller's.
 
 use crate::{
     Caller, Oracle, OracleError, Refusal,
@@ -30,26 +30,26 @@ pub(super) async fn newest(
 ) -> Result<Response, OracleError> {
     oracle.registry().authorise(&caller, Access::Member)?;
     let query = query.map_err(|error| Refusal::Bad(error.body_text()))?;
-    oracle.registry().saw(&caller, query.after);
+    oracle.registry().record_version(&caller, query.after);
     let wait = Duration::from_secs(query.wait_s).min(WAIT);
     let found = newer(&oracle, &caller, query.after, wait).await?;
     Ok(found.map_or_else(|| StatusCode::NO_CONTENT.into_response(), |newest| answer(&newest)))
 }
 
-/// The bytes as they are: all answers share them.
+/// The signed bytes. All answers share them.
 fn answer(newest: &Newest) -> Response {
     let body = Body::from(Bytes::from_owner(newest.bytes.clone()));
     ([(CONTENT_TYPE, "application/octet-stream")], body).into_response()
 }
 
-/// A waiting request's place among all and among its member's.
-struct Place<'a> {
+/// A waiting request, counted among all waiting requests and among those of its member.
+struct WaitPermit<'a> {
     oracle: &'a Oracle,
     key: Option<NodeId>,
     _among_all: SemaphorePermit<'a>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> WaitPermit<'a> {
     fn take(oracle: &'a Oracle, caller: &Caller) -> Result<Self, Refusal> {
         let among_all = oracle.inner.waiting.try_acquire().map_err(|_| Refusal::Waiting("all"))?;
         let key = caller.key();
@@ -61,15 +61,15 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for WaitPermit<'_> {
     fn drop(&mut self) {
         self.key.iter().for_each(|key| self.oracle.inner.waits_each.leave(key));
     }
 }
 
-/// The newest roster once it is above `after`; none if that does not happen in time.
+/// The newest roster once its version is above `after`; `None` if that does not happen within `wait`.
 ///
-/// Who is revoked while it waits gets the roster without it: so it knows.
+/// A member that is revoked while it waits receives the roster without itself, and so learns of the revocation.
 async fn newer(
     oracle: &Oracle,
     caller: &Caller,
@@ -81,7 +81,7 @@ async fn newer(
     if is_newer(&at_once) || wait.is_zero() {
         return Ok(Some(at_once).filter(is_newer));
     }
-    let _place = Place::take(oracle, caller)?;
+    let _place = WaitPermit::take(oracle, caller)?;
     let (mut news, mut stop) =
         (oracle.registry().newest.subscribe(), oracle.inner.stopping.subscribe());
     let waited = timeout(wait, async {

@@ -1,4 +1,4 @@
-//! Streams: see `thalweg_wire::stream::plan`.
+//! Routes for streams: see `thalweg_wire::stream::plan`.
 
 use super::{
     measure::{elected, principal, query},

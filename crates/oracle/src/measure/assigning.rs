@@ -1,5 +1,5 @@
-//! The load-aware assignment, on a thread of its own: it computes for a millisecond where the
-//! others look up, and remembers who was given what.
+//! The load-aware assignment, on a thread of its own: one answer takes about a millisecond of computation, and answers
+//! depend on earlier ones.
 
 use super::{nodes::Slot, offer::Offer};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -21,50 +21,49 @@ use thalweg_plan::{
 };
 use tokio::sync::oneshot;
 
-/// Questions that wait: a second's, so that a longer queue would be one of answers that
-/// nobody waits for any more. When it is full, relays are drawn from the better half of the
-/// ranking.
+/// The most queued requests: about a second's worth, since callers would give up on answers behind a longer queue. When
+/// the queue is full, relays are drawn from the better half of the ranking instead.
 const WAITING: usize = 1024;
 
-/// An answer is given again to the same client for this part of the time that it may use it.
-const AGAIN: u32 = 4;
+/// A client gets the same answer again for this fraction of the answer's validity.
+const REUSE_FRACTION: u32 = 4;
 
-/// Relays, by slot; the better first.
+/// Relays by slot, the best first.
 type Relays = Arc<[Slot]>;
 
 #[derive(Debug)]
-enum Ask {
+enum Request {
     Renew(Arc<Offer>),
     For(Client, oneshot::Sender<Relays>),
 }
 
-/// Who asks, for how many; none: no node of the mesh.
+/// The client and the number of relays that it requests; `None`: not a node of the mesh.
 type Client = (Option<Slot>, usize);
 
-/// The way to the thread, which ends when this is dropped.
+/// A handle of the thread, which ends when the handle is dropped.
 #[derive(Debug)]
 pub(super) struct Assigning {
-    asks: SyncSender<Ask>,
-    /// It panicked; whoever asked has no answer, and it went on with the next one.
+    asks: SyncSender<Request>,
+    /// The thread has panicked. The caller got no answer, and the thread continued with the next request.
     broken: Arc<AtomicBool>,
 }
 
 impl Assigning {
-    /// Starts the thread. Candidates are used for `valid`.
+    /// Starts the thread. Clients use candidates for `valid`.
     ///
     /// # Errors
-    /// The system's, if it gives no thread.
+    /// The system's error, if it cannot start a thread.
     pub fn start(valid: Duration, random: Xoshiro256PlusPlus) -> io::Result<Self> {
         let (ask, asked) = sync_channel(WAITING);
         let name = "thalweg-assign".to_owned();
         let (given, users) = (HashMap::new(), HashMap::new());
         let offer = Arc::new(Offer::nothing());
-        let mut desk = Desk { asked, valid, random, offer, given, users };
+        let mut thread_state = AssignmentThread { asked, valid, random, offer, given, users };
         let broken = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&broken);
         let run = move || {
-            // What it remembers of clients is whole after each of them.
-            while panic::catch_unwind(AssertUnwindSafe(|| desk.run())).is_err() {
+            // The memory of clients is consistent after each request.
+            while panic::catch_unwind(AssertUnwindSafe(|| thread_state.run())).is_err() {
                 flag.store(true, Ordering::Relaxed);
             }
         };
@@ -72,36 +71,36 @@ impl Assigning {
         Ok(Self { asks: ask, broken })
     }
 
-    /// Whether it has panicked since this was asked last.
+    /// Whether the thread has panicked since the last call.
     pub fn has_broken(&self) -> bool {
         self.broken.swap(false, Ordering::Relaxed)
     }
 
-    /// From now on this is offered. False if too many wait: then try again.
+    /// Replaces the offer. Returns false if the queue is full; then try again.
     pub fn renew(&self, offer: Arc<Offer>) -> bool {
-        !matches!(self.asks.try_send(Ask::Renew(offer)), Err(TrySendError::Full(_)))
+        !matches!(self.asks.try_send(Request::Renew(offer)), Err(TrySendError::Full(_)))
     }
 
-    /// Relays for this client; none if too many ask, or nothing is offered yet.
+    /// Relays for this client; `None` if the queue is full or the thread panicked.
     pub async fn ask(&self, client: Client) -> Option<Relays> {
         let (reply, answer) = oneshot::channel();
-        self.asks.try_send(Ask::For(client, reply)).ok()?;
+        self.asks.try_send(Request::For(client, reply)).ok()?;
         answer.await.ok()
     }
 }
 
-struct Desk {
-    asked: Receiver<Ask>,
+struct AssignmentThread {
+    asked: Receiver<Request>,
     valid: Duration,
     random: Xoshiro256PlusPlus,
     offer: Arc<Offer>,
-    /// What each client was given last, and when.
+    /// The last answer to each client, and its time.
     given: HashMap<Client, (Relays, Instant)>,
-    /// How many were given each relay of late, by slot.
+    /// Recent assignments to each relay, decaying with time.
     users: HashMap<Slot, f64>,
 }
 
-impl Desk {
+impl AssignmentThread {
     fn run(&mut self) {
         let mut last = Instant::now();
         loop {
@@ -114,28 +113,28 @@ impl Desk {
         }
     }
 
-    /// Those who were given relays long ago use them no more.
+    /// Decays the number of assignments, since clients stop using relays after a while.
     fn fade(&mut self, passed: Duration) {
         let rest = (-passed.as_secs_f64() / self.valid.as_secs_f64().max(1e-3)).exp();
         self.users.retain(|_, users| {
             *users *= rest;
             *users > 0.01
         });
-        let valid = self.valid / AGAIN;
+        let valid = self.valid / REUSE_FRACTION;
         self.given.retain(|_, (_, at)| at.elapsed() < valid);
     }
 
-    /// Answers by this offer, until there is a newer one; none: nobody asks any more.
+    /// Answers requests by this offer. Returns the next offer, or `None` when the handle is dropped.
     fn serve(&mut self, offer: &Offer) -> Option<Arc<Offer>> {
         let assigner = Assigner::new(&offer.ranked.graph, &offer.ranking);
         let mut loads = offer.loads.clone();
         loads.iter_mut().zip(0..).for_each(|(load, slot)| load.assigned = self.assigned(slot));
         loop {
             match self.asked.recv().ok()? {
-                Ask::Renew(newer) => return Some(newer),
-                Ask::For(client, reply) => {
+                Request::Renew(newer) => return Some(newer),
+                Request::For(client, reply) => {
                     let relays = self.relays(&assigner, client, &mut loads);
-                    // Whoever asked may have gone.
+                    // The caller may be gone.
                     let _ = reply.send(relays);
                 }
             }
@@ -148,7 +147,7 @@ impl Desk {
 
     fn relays(&mut self, by: &Assigner<'_>, client: Client, loads: &mut [RelayLoad]) -> Relays {
         if let Some((relays, at)) = self.given.get(&client)
-            && at.elapsed() < self.valid / AGAIN
+            && at.elapsed() < self.valid / REUSE_FRACTION
             && client.0.is_some()
         {
             return Arc::clone(relays);
@@ -177,11 +176,11 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn a_panic_is_told_and_the_next_offer_is_served() {
+    async fn a_panic_is_reported_and_the_next_offer_is_served() {
         let random = Xoshiro256PlusPlus::seed_from_u64(1);
         let assigning = Assigning::start(Duration::from_secs(60), random).unwrap();
         assert_eq!(assigning.ask((None, 3)).await.unwrap().len(), 0);
-        // A relay without a load breaks the index.
+        // A relay without a load makes an index out of range.
         let mut broken = Offer::nothing();
         broken.ranking = Ranking::from_scores(vec![Score { relay: 7, score: 1.0, evidence: 1 }]);
         let mut ranked = Ranked::nothing();

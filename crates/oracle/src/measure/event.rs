@@ -1,55 +1,55 @@
-//! What an operator should know of measuring.
+//! Events of the measurements, for the operator.
 
 use std::fmt;
 
-/// Something that happened; prints as one line.
+/// An event. It prints as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MeasureEvent {
-    /// A relay does not answer.
+    /// A relay does not respond.
     Down {
         /// Its name.
         node: String,
-        /// For people.
+        /// The reason, for people.
         why: String,
     },
-    /// It answers again.
+    /// A relay responds again.
     Up {
         /// Its name.
         node: String,
     },
-    /// The two ends of a measurement say different things.
+    /// The two ends of a measurement contradict each other.
     Disagreement {
         /// The leg's sender.
         from: String,
         /// The leg's receiver.
         to: String,
-        /// Who claims more, and what; bit/s.
+        /// The end that claims more, and its rate, bit/s.
         claimed: (String, u64),
-        /// What the other saw; bit/s; none: it says nothing, though it is there.
+        /// The rate that the other end saw, bit/s; `None`: it is present but reports nothing.
         seen: Option<u64>,
     },
-    /// A member reported what cannot be.
+    /// A member sent an invalid report.
     Refused {
-        /// Who.
+        /// The member's name.
         node: String,
         /// The first reason.
         why: String,
-        /// Refused ones since the last line, of whomever.
+        /// Refused reports since the last line, of any member.
         more: u64,
     },
-    /// The history is not kept for now.
+    /// The history cannot be stored at present. Holds the reason.
     Unkept(String),
-    /// It is kept again; so many entries are lost.
+    /// The history can be stored again.
     Kept {
-        /// How many.
+        /// Entries that were lost meanwhile.
         lost: u64,
     },
-    /// A part of the service panicked, which is a mistake in this program; it is tried again.
+    /// A part of the service panicked, which is a bug; the part is retried.
     Broken {
-        /// What that part does.
+        /// The task of that part.
         what: &'static str,
     },
-    /// What was measured before is not known.
+    /// Earlier measurements cannot be read. Holds the reason.
     Forgotten(String),
 }
 

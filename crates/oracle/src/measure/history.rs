@@ -1,4 +1,4 @@
-//! What goes to the database, beside all else: a buffer that is never waited for.
+//! A buffer of entries for the database, so that measuring never waits for it.
 
 use super::event::MeasureEvent;
 use crate::store::{Batch, Change, Disagreement, Sample};
@@ -10,18 +10,18 @@ use std::{
     },
 };
 
-/// Entries of each kind that wait, about 10 MB: half a day of a mesh that measures once a
-/// second. Beyond that the oldest go.
+/// The most waiting entries of each kind, about 10 MB: half a day of a mesh that measures once a second. Beyond that
+/// the oldest are dropped.
 const MOST: usize = 50_000;
 
-/// Entries of each kind that are kept in one go: a few transactions.
+/// The most entries of each kind in one batch: a few transactions.
 const AT_ONCE: usize = 1000;
 
-/// What waits for the database.
+/// The entries that wait for the database.
 #[derive(Debug, Default)]
 pub(super) struct History {
     waiting: Mutex<Waiting>,
-    /// Measurements that were kept since the database was last made shorter.
+    /// Measurements stored since the last compaction.
     rows: AtomicU64,
 }
 
@@ -31,11 +31,11 @@ struct Waiting {
     changes: VecDeque<Change>,
     disagreements: VecDeque<Disagreement>,
     lost: u64,
-    /// The database does not take anything for now.
+    /// The database rejects writes at present.
     is_stuck: bool,
 }
 
-/// Drops the oldest beyond the bound; how many.
+/// Drops the oldest entries beyond the bound. Returns how many.
 fn bound<T>(entries: &mut VecDeque<T>) -> u64 {
     let beyond = entries.len().saturating_sub(MOST);
     entries.drain(..beyond);
@@ -56,26 +56,26 @@ fn first<T: Clone>(entries: &VecDeque<T>) -> Vec<T> {
 
 impl History {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        // Only whole entries are put in.
+        // Only complete entries are stored, so a poisoned lock is safe to use.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So many more measurements are in the database.
+    /// Counts measurements that were stored in the database.
     pub fn add_rows(&self, rows: u64) {
         self.rows.fetch_add(rows, Ordering::Relaxed);
     }
 
-    /// How many since [`History::take_rows`].
+    /// The number of measurements stored since [`History::take_rows`].
     pub fn rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
     }
 
-    /// The database is about to be made shorter.
+    /// Resets the count, before a compaction.
     pub fn take_rows(&self) {
         self.rows.store(0, Ordering::Relaxed);
     }
 
-    /// Adds what is new.
+    /// Adds entries.
     pub fn add(&self, batch: Batch) {
         let mut waiting = self.lock();
         waiting.samples.extend(batch.samples);
@@ -84,7 +84,7 @@ impl History {
         waiting.bound();
     }
 
-    /// What is to be kept next, taken out.
+    /// Takes out the next batch to store.
     pub fn next(&self) -> Option<Batch> {
         let mut waiting = self.lock();
         let batch = Batch {
@@ -98,14 +98,15 @@ impl History {
         (batch != Batch::default()).then_some(batch)
     }
 
-    /// The database took it; what there is to tell.
+    /// Notes that the database took a batch. Returns an event if it had rejected one before.
     pub fn kept(&self) -> Option<MeasureEvent> {
         let mut waiting = self.lock();
         let lost = std::mem::take(&mut waiting.lost);
         std::mem::take(&mut waiting.is_stuck).then_some(MeasureEvent::Kept { lost })
     }
 
-    /// The database did not take it: it waits on, before all that is newer.
+    /// Puts back a batch that the database rejected, before all newer entries. Returns an event if this is the first
+    /// rejection.
     pub fn put_back(&self, batch: Batch, why: String) -> Option<MeasureEvent> {
         let mut waiting = self.lock();
         let Batch { samples, changes, disagreements } = batch;
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_waits_in_order_and_is_told_of_once() {
+    fn a_rejected_batch_waits_in_order_and_is_reported_once() {
         let history = History::default();
         history.add(batch(0..3));
         let taken = history.next().unwrap();
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_bound_the_newest_stay() {
+    fn beyond_the_bound_the_oldest_entries_are_dropped() {
         let history = History::default();
         let all = MOST as u64 + 10;
         history.add(batch(0..all));

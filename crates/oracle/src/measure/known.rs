@@ -1,7 +1,7 @@
-//! The table, and who vouches for what in it.
+//! The table of estimates, with the nodes that vouch for them.
 
 use super::{
-    live::{Capped, Changed, Live, Shown, seconds, spare},
+    live::{Capped, Changed, Live, PlannedLegs, seconds, spare},
     nodes::Slot,
     verdict::{self, Verdict},
 };
@@ -16,39 +16,39 @@ use thalweg_units::Time;
 /// A leg: sender and receiver.
 pub(super) type Leg = (Slot, Slot);
 
-/// The most estimates, some 400 B each: a million legs (1 % of those between 10,000 nodes) and
-/// half as much again for lower bounds and second reporters.
+/// The most estimates, some 400 B each: a million legs (1 % of those between 10,000 nodes) and half as much again for
+/// lower bounds and second reporters.
 const MOST: usize = 1_500_000;
 
-/// Disagreements that are shown. Of more the oldest is forgotten.
+/// The most disagreements to keep. Beyond that the oldest is forgotten.
 const DISPUTES: usize = 1000;
 
-/// Passive claims that wait for the other end's; beyond that all are forgotten, which costs only
-/// the comparisons that were due.
+/// The most legs with passive claims that wait for the other end's. Beyond that all are forgotten, which only costs the
+/// pending comparisons.
 const PASSIVE: usize = 100_000;
 
-/// Two ends that watched the same leg within this time speak of the same.
+/// Passive claims of both ends within this time count as claims about the same state of the leg.
 const SAME: Duration = Duration::from_secs(120);
 
-/// Available bandwidth: bit/s, half the range's width, whether it may be more, when.
-type Found = (f64, f64, bool, Time);
+/// Available bandwidth: bit/s, half the range's width, whether it is a lower bound, the time.
+type Available = (f64, f64, bool, Time);
 
-/// Two say different things of one leg.
+/// Contradicting reports on one leg.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Dispute {
     pub leg: Leg,
-    /// Who claims more.
+    /// The end that claims more.
     pub by: Slot,
-    /// bit/s.
+    /// The higher rate, bit/s.
     pub claimed: f64,
-    /// What the other end saw.
+    /// The rate that the other end saw, bit/s.
     pub seen: Option<f64>,
-    /// What entered.
+    /// The rate that entered the table, bit/s.
     pub believed: Option<f64>,
     pub at: Time,
 }
 
-/// What is about to enter the table.
+/// An entry for the table.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
     pub leg: Leg,
@@ -57,31 +57,30 @@ pub(super) struct Entry {
     pub method: Method,
     pub bound: Bound,
     pub reporter: Slot,
-    /// The reporter alone vouches for it.
+    /// Whether the reporter alone vouches for it.
     pub is_sole: bool,
     pub at: Time,
 }
 
 impl Entry {
-    /// Whether plans are made with it: a value; or the lower bound that both ends of a
-    /// measurement vouch for, where there is no value. A leg so fast that its bytes end before
-    /// it is steady has nothing else.
+    /// Whether plans use the entry: an exact value, or a lower bound that both ends of a measurement vouch for, where
+    /// there is no exact value. A leg so fast that its bytes end before the rate is steady has nothing else.
     pub fn is_planned(&self) -> bool {
         self.bound == Bound::Exact || (!self.is_sole && self.method == Method::Transfer)
     }
 }
 
-/// What one node has shown.
+/// The record of one node.
 #[derive(Clone, Copy, Debug, Default)]
 struct Record {
-    /// Its two fastest agreed legs with two others: who, and bit/s.
+    /// Its two fastest agreed legs with two different peers: the peer, and bit/s.
     fastest: [Option<(Slot, f64)>; 2],
     agreed: f64,
     disputed: f64,
 }
 
 impl Record {
-    /// Two others have seen so much: one alone may be in league with it.
+    /// The rate that two peers have seen. One peer alone may collude with the node.
     fn shown(&self) -> Option<f64> {
         self.fastest[1].map(|(_, bps)| bps)
     }
@@ -96,7 +95,7 @@ impl Record {
         self.fastest = [all.first().copied(), all.get(1).copied()];
     }
 
-    /// Old judgements count less and less.
+    /// Counts a judgement. Old ones count less and less.
     fn judge(&mut self, is_disputed: bool) {
         if self.agreed + self.disputed >= 200.0 {
             self.agreed /= 2.0;
@@ -105,37 +104,35 @@ impl Record {
         *if is_disputed { &mut self.disputed } else { &mut self.agreed } += 1.0;
     }
 
-    /// 1 as long as at most a quarter of a node's claims are disputed, 0 from three quarters
-    /// on. Four claims count as agreed to begin with. An honest node among honest ones is
-    /// disputed by the liars alone.
+    /// The trust in a node: 1 as long as at most a quarter of its claims are disputed, 0 from three quarters on. Four
+    /// agreed claims are assumed to begin with. An honest node among honest ones is disputed only by liars.
     fn trust(&self) -> f64 {
         let share = self.disputed / (self.agreed + self.disputed + 4.0);
         (1.5 - 2.0 * share).clamp(0.0, 1.0)
     }
 }
 
-/// A passive claim: bit/s, whether it is a lower bound, when.
-type Claim = (f64, bool, Time);
+/// A passive claim: bit/s, whether it is a lower bound, the time.
+type PassiveClaim = (f64, bool, Time);
 
-/// What is known of legs and of those who report them.
+/// The estimates of legs, and the records of their reporters.
 #[derive(Debug)]
 pub(super) struct Known {
     table: Table,
-    /// Legs of which both ends measured a lower bound, bit/s, and no value since; see
-    /// [`Entry::is_planned`].
+    /// Lower bounds that both ends measured, bit/s, for legs without an exact value since; see [`Entry::is_planned`].
     capped: Capped,
-    /// The table as it is planned with.
+    /// The legs as plans use them.
     live: Live,
     records: Vec<Record>,
     disputes: VecDeque<Dispute>,
-    passive: BTreeMap<Leg, [Option<Claim>; 2]>,
+    passive: BTreeMap<Leg, [Option<PassiveClaim>; 2]>,
     changes: u64,
-    /// This oracle's own node: it reports what both ends have said.
+    /// The slot of this oracle's own node, which is the reporter of entries of both ends.
     own: Slot,
 }
 
 impl Known {
-    /// Nothing, of nobody.
+    /// Creates an empty table without nodes.
     pub fn new() -> Self {
         Self {
             table: Table::new(0, 0),
@@ -149,7 +146,7 @@ impl Known {
         }
     }
 
-    /// Makes room for so many slots, and forgets those who are gone.
+    /// Grows to this number of slots, and forgets the data of removed members.
     pub fn resize(&mut self, slots: u32, gone: &[Slot], now: Time) {
         let pairs = u64::from(slots) * u64::from(slots);
         let capacity = usize::try_from(4 * pairs).unwrap_or(MOST).clamp(1024, MOST);
@@ -172,8 +169,8 @@ impl Known {
         }
     }
 
-    /// Which slot this oracle's own node has.
-    pub fn is_at(&mut self, own: Slot) {
+    /// Sets the slot of this oracle's own node.
+    pub fn set_own(&mut self, own: Slot) {
         self.own = own;
     }
 
@@ -186,52 +183,52 @@ impl Known {
         &self.table
     }
 
-    /// Grows with every change.
+    /// A number that grows with every change.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// What is planned with.
+    /// The legs as plans use them.
     pub fn live(&self) -> &Live {
         &self.live
     }
 
-    /// What is planned with, and what of it changed since the last look.
-    pub fn look(&mut self, now: Time) -> (Shown, Changed) {
-        self.live.look(&self.table, &self.capped, now)
+    /// The legs as plans use them, and the changes since the last call.
+    pub fn snapshot(&mut self, now: Time) -> (PlannedLegs, Changed) {
+        self.live.snapshot(&self.table, &self.capped, now)
     }
 
-    /// The next look takes all from the table anew. For experiments.
-    pub fn forget_look(&mut self) {
+    /// Makes the next snapshot rebuild everything from the table. For experiments.
+    pub fn forget_snapshot(&mut self) {
         self.live.forget();
     }
 
-    /// A leg's sender saw this round-trip time, s.
-    pub fn far(&mut self, leg: Leg, rtt_s: f64) {
-        self.live.far(leg, rtt_s);
+    /// Notes the round-trip time that a leg's sender saw, s.
+    pub fn note_rtt(&mut self, leg: Leg, rtt_s: f64) {
+        self.live.note_rtt(leg, rtt_s);
     }
 
-    /// The newest last.
+    /// Disagreements, the newest last.
     pub fn disputes(&self) -> impl DoubleEndedIterator<Item = &Dispute> {
         self.disputes.iter()
     }
 
-    /// How much a node's standing counts, 0 to 1.
+    /// The trust in a node, 0 to 1.
     pub fn trust(&self, slot: Slot) -> f64 {
         self.records.get(slot as usize).map_or(1.0, Record::trust)
     }
 
-    /// What two others have seen of a node at least, bit/s.
+    /// A rate that at least two peers have seen of a node, bit/s.
     pub fn shown(&self, slot: Slot) -> Option<f64> {
         self.records.get(slot as usize).and_then(Record::shown)
     }
 
-    /// The leg's youngest exact value.
+    /// The youngest exact throughput of the leg.
     pub fn exact(&self, leg: Leg, now: Time) -> Option<Estimate> {
         self.table.latest(Subject::leg(leg.0, leg.1), Metric::Throughput, Bound::Exact, now)
     }
 
-    /// Takes an entry in; false if a younger one is there.
+    /// Adds an entry. Returns false if the table has a younger one.
     pub fn enter(&mut self, entry: &Entry, now: Time) -> bool {
         let estimate = Estimate {
             subject: Subject::leg(entry.leg.0, entry.leg.1),
@@ -243,7 +240,7 @@ impl Known {
             reporter: NodeIndex(entry.reporter),
             bound: entry.bound,
         };
-        // What is refused was checked before: numbers and nodes.
+        // Invalid numbers and nodes were refused before, so an error cannot occur.
         let is_news = self.table.insert(estimate, now).unwrap_or(false);
         if is_news {
             self.changes += 1;
@@ -271,8 +268,8 @@ impl Known {
         }
     }
 
-    /// What comes of an ordered measurement of which these ends told. `is_there`: whether the
-    /// end that says nothing, if one does, could have.
+    /// Judges an ordered measurement by the ends' reports. `is_there`: whether the end without a report, if there is
+    /// one, is present and could have reported.
     pub fn judge(
         &mut self,
         leg: Leg,
@@ -305,12 +302,12 @@ impl Known {
         Some((verdict, reporter, dispute))
     }
 
-    /// A number that no leg has costs trust as well.
+    /// Counts an impossible number as a disputed claim.
     pub fn blame(&mut self, slot: Slot) {
         self.records[slot as usize].judge(true);
     }
 
-    /// Keeps a disagreement; the oldest goes.
+    /// Keeps a disagreement; the oldest is dropped if there are too many.
     pub fn dispute(&mut self, dispute: Dispute) {
         self.changes += 1;
         if self.disputes.len() >= DISPUTES {
@@ -319,9 +316,9 @@ impl Known {
         self.disputes.push_back(dispute);
     }
 
-    /// What a watched transfer says: a lower bound, and never more than the leg's known rate,
-    /// as long as one end alone speaks; once both have, what both saw.
-    pub fn watched(&mut self, leg: Leg, reporter: Slot, claim: Claim, now: Time) -> Entry {
+    /// Judges a passive claim. While only one end has reported, it is a lower bound and at most the leg's known rate.
+    /// Once both ends have, it is the lower of both claims.
+    pub fn watched(&mut self, leg: Leg, reporter: Slot, claim: PassiveClaim, now: Time) -> Entry {
         let (bps, at_least, at) = claim;
         if self.passive.len() >= PASSIVE {
             self.passive.clear();
@@ -329,7 +326,7 @@ impl Known {
         let ends = self.passive.entry(leg).or_default();
         let own = usize::from(reporter == leg.1);
         ends[own] = Some(claim);
-        let same = |(_, _, other): &Claim| other.since(at).max(at.since(*other)) <= SAME;
+        let same = |(_, _, other): &PassiveClaim| other.since(at).max(at.since(*other)) <= SAME;
         let other = ends[1 - own].filter(same);
         let agreed = other.filter(|(other, ..)| !verdict::of_both(bps, *other).is_disputed);
         let known = self.exact(leg, now).map(|e| e.value);
@@ -346,16 +343,16 @@ impl Known {
     }
 }
 
-/// What trains found, beside what both ends measured.
+/// Estimates from trains, in addition to what both ends measured.
 impl Known {
-    /// Takes in what trains from the leg's sender found; false if a younger one is there.
+    /// Adds what trains from the leg's sender found. Returns false if the table has a younger estimate.
     ///
-    /// One end's word: above what both ends have shown with two others each, or TCP has reached on this leg, it is a
-    /// lower bound of that much.
+    /// It is one end's report: a value above what both ends have shown with two peers each, and above TCP's rate on
+    /// this leg, is replaced by a lower bound of that much.
     pub(super) fn probed(
         &mut self,
         leg: Leg,
-        (bps, spread, at_least, at): Found,
+        (bps, spread, at_least, at): Available,
         now: Time,
     ) -> bool {
         let (from, to) = leg;
@@ -381,7 +378,7 @@ impl Known {
         is_news
     }
 
-    /// The estimates for planning streams: the free rate by trains, TCP's throughput, the round trip.
+    /// The estimates for planning streams: the free rate by trains, TCP's throughput, and the round-trip time.
     pub(super) fn estimated(&self, leg: Leg, now: Time) -> Estimated {
         let found = spare(Subject::leg(leg.0, leg.1), &self.table, now);
         let spare = found.filter(|found| found.age <= MAX_SPARE_AGE).map(|found| {
@@ -389,24 +386,24 @@ impl Known {
             (low, found.bound == Bound::AtLeast, found.age)
         });
         let rate = self.exact(leg, now).map(|found| (found.value, found.age));
-        let rtt_s = self.live.shown().rtt_s.get(leg.0 as usize, leg.1 as usize);
+        let rtt_s = self.live.planned().rtt_s.get(leg.0 as usize, leg.1 as usize);
         let rtt = rtt_s.and_then(|rtt_s| Duration::try_from_secs_f32(rtt_s).ok());
         Estimated { spare, rate, rtt }
     }
 
-    /// Between what and what trains found a leg to be, bit/s, where that is what is planned with; of a lower bound that
-    /// raised it the upper end is infinite.
+    /// The range in which trains found a leg's rate, bit/s, if plans use that rate. The upper end is infinite for a
+    /// lower bound that raised the leg.
     pub(super) fn range(&self, leg: Leg, now: Time) -> Option<(f64, f64)> {
         let (from, to) = (leg.0 as usize, leg.1 as usize);
         let found = spare(Subject::leg(leg.0, leg.1), &self.table, now)?;
-        let shown = self.live.shown();
-        let age = seconds(now).saturating_sub(shown.born.get(from, to)?).max(0);
+        let legs = self.live.planned();
+        let age = seconds(now).saturating_sub(legs.born.get(from, to)?).max(0);
         let is_younger = found.age < Duration::from_secs(age.unsigned_abs().into());
         if !is_younger || found.age > MAX_SPARE_AGE {
             return None;
         }
         let (value, spread) = (found.value, found.spread.unwrap_or(0.0));
-        let planned = shown.rates.rate(from, to)?.as_bps() as f64;
+        let planned = legs.rates.rate(from, to)?.as_bps() as f64;
         match found.bound {
             Bound::Exact => Some(((value - spread).max(0.0), value + spread)),
             Bound::AtLeast => (value.round() >= planned).then_some((value, f64::INFINITY)),
@@ -433,10 +430,10 @@ mod tests {
     }
 
     fn measured(known: &mut Known, leg: Leg, sender: Option<f64>, receiver: Option<f64>) {
-        told(known, leg, (sender, receiver), false);
+        enter_judged(known, leg, (sender, receiver), false);
     }
 
-    fn told(known: &mut Known, leg: Leg, says: (Option<f64>, Option<f64>), is_there: bool) {
+    fn enter_judged(known: &mut Known, leg: Leg, says: (Option<f64>, Option<f64>), is_there: bool) {
         let (verdict, reporter, _) = known.judge(leg, says.0, says.1, (at(10), is_there)).unwrap();
         let Verdict { bps, bound, is_sole, .. } = verdict;
         let (spread, method, at) = (None, Method::Transfer, at(10));
@@ -445,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn one_end_alone_is_a_lower_bound_whatever_it_has_shown() {
+    fn a_report_by_one_end_is_only_a_lower_bound() {
         let mut known = known(5);
         let bound = |known: &Known, leg: Leg| {
             let subject = Subject::leg(leg.0, leg.1);
@@ -460,16 +457,16 @@ mod tests {
         for (leg, bps) in [((0, 1), 9e9), ((0, 4), 5e6)] {
             assert_eq!(exact(&known, leg), None, "a lower bound is no value");
             assert_eq!(bound(&known, leg).unwrap().value, bps);
-            assert_eq!(known.live().shown().rates.rate(leg.0 as usize, leg.1 as usize), None);
+            assert_eq!(known.live().planned().rates.rate(leg.0 as usize, leg.1 as usize), None);
         }
         assert_eq!(known.disputes().count(), 0, "the other is not there");
     }
 
     #[test]
-    fn who_is_there_and_says_nothing_contradicts_and_that_costs_trust() {
+    fn the_silence_of_a_present_end_is_a_dispute_and_costs_trust() {
         let mut known = known(20);
         for silent in 1..20 {
-            told(&mut known, (0, silent), (Some(9e10), None), true);
+            enter_judged(&mut known, (0, silent), (Some(9e10), None), true);
         }
         let last = known.disputes().next_back().unwrap();
         assert_eq!((last.by, last.claimed, last.seen, last.believed), (0, 9e10, None, None));
@@ -478,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disagreement_is_kept_names_who_claims_more_and_costs_trust() {
+    fn a_disagreement_names_the_higher_claimant_and_costs_trust() {
         let mut known = known(20);
         for honest in 1..20 {
             measured(&mut known, (0, honest), Some(1e10), Some(1e6));
@@ -502,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_passive_claim_of_one_end_does_not_raise_what_both_measured() {
+    fn a_passive_claim_of_one_end_does_not_raise_a_measured_rate() {
         let mut known = known(3);
         measured(&mut known, (0, 1), Some(5e6), Some(5e6));
         let claim = known.watched((0, 1), 0, (9e10, false, at(20)), at(20));
@@ -513,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn a_measured_lower_bound_is_planned_with_until_there_is_a_value() {
+    fn a_measured_lower_bound_is_planned_until_an_exact_value_arrives() {
         let mut known = known(3);
         let enter = |known: &mut Known, bound, bps, is_sole, s| {
             let (leg, method, reporter, at) = ((0, 1), Method::Transfer, 0, at(s));
@@ -521,7 +518,7 @@ mod tests {
             assert!(known.enter(&entry, at));
         };
         enter(&mut known, Bound::AtLeast, 9e9, true, 10);
-        let planned = |known: &Known| known.live().shown().rates.rate(0, 1).map(|r| r.as_bps());
+        let planned = |known: &Known| known.live().planned().rates.rate(0, 1).map(|r| r.as_bps());
         assert_eq!(planned(&known), None, "one end alone");
         enter(&mut known, Bound::AtLeast, 7e8, false, 20);
         assert_eq!((planned(&known), known.capped.len()), (Some(700_000_000), 1));
@@ -530,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_gone_leaves_nothing_behind() {
+    fn a_removed_member_leaves_no_data_behind() {
         let mut known = known(3);
         measured(&mut known, (0, 1), Some(5e6), Some(5e6));
         measured(&mut known, (0, 2), Some(5e6), Some(1e6));
@@ -549,7 +546,7 @@ mod probed_tests {
         Time::from_nanos(s * 1_000_000_000)
     }
 
-    /// Both ends measured it.
+    /// Enters a rate that both ends measured.
     fn enter(known: &mut Known, leg: Leg, mbps: f64, s: u64) {
         let (bps, spread, method, bound) = (mbps * 1e6, None, Method::Transfer, Bound::Exact);
         let (reporter, is_sole, at) = (0, false, at(s));
@@ -557,10 +554,10 @@ mod probed_tests {
     }
 
     #[test]
-    fn trains_lower_a_leg_and_raise_it_no_higher_than_both_ends_have_shown() {
+    fn trains_raise_a_leg_no_higher_than_both_ends_have_shown() {
         let mut known = Known::new();
         known.resize(6, &[], at(0));
-        let planned = |known: &Known| known.live().shown().rates.rate(0, 1).map(Rate::as_bps);
+        let planned = |known: &Known| known.live().planned().rates.rate(0, 1).map(Rate::as_bps);
         enter(&mut known, (0, 1), 8.0, 10);
         let found = |known: &mut Known, mbps: f64, s: u64| {
             assert!(known.probed((0, 1), (mbps * 1e6, 5e5, false, at(s)), at(s)));
@@ -573,13 +570,13 @@ mod probed_tests {
         }
         assert_eq!(found(&mut known, 90.0, 40), Some(30_000_000), "what 1 has shown with two");
         assert_eq!(found(&mut known, 20.0, 50), Some(20_000_000));
-        // What both ends measured later counts.
+        // A later measurement of both ends replaces it.
         enter(&mut known, (0, 1), 9.0, 60);
         assert_eq!(planned(&known), Some(9_000_000));
     }
 
     #[test]
-    fn a_range_is_told_while_it_is_planned_with() {
+    fn a_range_is_returned_only_while_plans_use_it() {
         let mut known = Known::new();
         known.resize(6, &[], at(0));
         enter(&mut known, (0, 1), 8.0, 10);

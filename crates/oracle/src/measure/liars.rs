@@ -1,16 +1,13 @@
-//! Liars in a mesh, and what they can do to the ranking.
+//! Tests of how much liars can influence the ranking.
 //!
-//! A liar says what it likes of its own legs, and throttles them as it likes: a leg's rate is the
-//! lower of what its two ends say, so that a leg between two liars is as fast as they please,
-//! and one between a liar and an honest node as slow as the liar pleases, but no faster than it
-//! is. A relay's score is made of pairs; of those that begin or end at liars nothing needs to
-//! be true. So the ranking leaves a tenth of all nodes out, those whose pairs lift a relay
-//! most, and up to so many in league do not get a relay among the best that is not nearly as
-//! good in truth.
+//! A liar can report any rate for its own legs, and can throttle them. A leg's rate is the lower of its two ends'
+//! reports. So a leg between two liars can have any rate, and a leg between a liar and an honest node can be reported
+//! slower than it is, but not faster. A relay's score is a sum over pairs, and pairs that begin or end at liars can be
+//! false entirely. The ranking therefore ignores the tenth of all nodes whose pairs lift a relay most. Colluding liars
+//! up to that number cannot get a relay among the best unless it is truly almost as good.
 //!
-//! Downwards, k liars among n nodes move an honest relay's score by at most
-//! [`ROBUST_MOST_GAIN`] · 2k / (n − 2), the greatest gain times the share of the pairs that begin
-//! or end at one of them.
+//! Downwards, k liars among n nodes change an honest relay's score by at most [`ROBUST_MOST_GAIN`] · 2k / (n − 2): the
+//! greatest gain, times the share of pairs that begin or end at a liar.
 
 use super::{
     known::{Entry, Known, Leg},
@@ -31,13 +28,13 @@ use thalweg_units::{Rate, Time};
 
 const NOW: Time = Time::from_nanos(1_000_000_000);
 
-/// What UKAIRO's clients are given (§2.2.3).
+/// The number of relays that UKAIRO's clients get (§2.2.3).
 const BEST: usize = 5;
 
-/// A rate that no leg of these meshes has.
+/// A rate that no leg of these meshes has, bit/s.
 const ABSURD: f64 = 9e10;
 
-/// A mesh, the first of whose nodes are honest.
+/// A mesh. Its first nodes are honest, the others are liars.
 #[derive(Clone, Copy)]
 struct Mesh {
     honest: Slot,
@@ -45,37 +42,36 @@ struct Mesh {
     seed: u64,
 }
 
-/// What the two ends say of a leg that moves `truth`; liars have their numbers in their league,
-/// from 0 up.
-type Says = fn(from: Option<Slot>, to: Option<Slot>, truth: f64) -> (f64, f64);
+/// The two ends' reports on a leg with the rate `truth`. Liars are numbered from 0; honest ends are `None`.
+type Report = fn(from: Option<Slot>, to: Option<Slot>, truth: f64) -> (f64, f64);
 
-/// Each end tells the truth.
+/// Each end reports the truth.
 fn truly(_: Option<Slot>, _: Option<Slot>, truth: f64) -> (f64, f64) {
     (truth, truth)
 }
 
-/// Each liar says 90 Gbit/s of its own legs.
+/// Each liar reports 90 Gbit/s for its own legs.
 fn absurdly(from: Option<Slot>, to: Option<Slot>, truth: f64) -> (f64, f64) {
     let says = |end: Option<Slot>| if end.is_some() { ABSURD } else { truth };
     (says(from), says(to))
 }
 
-/// Senders count themselves; each liar says 90 Gbit/s of what it receives.
+/// Senders report the truth; each liar reports 90 Gbit/s as a receiver.
 fn as_receiver(_: Option<Slot>, to: Option<Slot>, truth: f64) -> (f64, f64) {
     (truth, if to.is_some() { ABSURD } else { truth })
 }
 
-/// Liars praise each other's legs and make all others' to them a thousandth.
+/// Liars report 90 Gbit/s between each other, and a thousandth of the truth for legs from honest nodes.
 fn in_league(from: Option<Slot>, to: Option<Slot>, truth: f64) -> (f64, f64) {
     match (from, to) {
         (Some(_), Some(_)) => (ABSURD, ABSURD),
         (None, Some(_)) => (truth, truth / 1000.0),
-        // What a relay's detours need stays true, so that the slander counts.
+        // The legs that a liar's detours need stay true, so that the low reports have an effect.
         _ => (truth, truth),
     }
 }
 
-/// Two by two, they praise each other.
+/// Liars report 90 Gbit/s within pairs.
 fn in_pairs(from: Option<Slot>, to: Option<Slot>, truth: f64) -> (f64, f64) {
     match (from, to) {
         (Some(a), Some(b)) if a / 2 == b / 2 => (ABSURD, ABSURD),
@@ -83,8 +79,8 @@ fn in_pairs(from: Option<Slot>, to: Option<Slot>, truth: f64) -> (f64, f64) {
     }
 }
 
-/// The first is to become a relay. The others are fast to and from it alone, and so slow to
-/// all honest ones that each of their pairs needs it.
+/// The first liar is to be lifted. The other liars have fast legs only to other liars, and legs to honest nodes so slow
+/// that each of their pairs needs a detour over the first.
 fn for_the_first(from: Option<Slot>, to: Option<Slot>, truth: f64) -> (f64, f64) {
     match (from, to) {
         (Some(_), Some(_)) => (ABSURD, ABSURD),
@@ -93,7 +89,7 @@ fn for_the_first(from: Option<Slot>, to: Option<Slot>, truth: f64) -> (f64, f64)
     }
 }
 
-const LIES: [(&str, Says); 5] = [
+const LIES: [(&str, Report); 5] = [
     ("absurdly", absurdly),
     ("as receivers", as_receiver),
     ("in league", in_league),
@@ -110,7 +106,7 @@ impl Mesh {
         slot.checked_sub(self.honest)
     }
 
-    /// Rates by what each node can send and receive, and the path's own luck.
+    /// Rates from the access rates of both ends and a random factor of the path.
     fn rates(self) -> Vec<Vec<f64>> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(self.seed);
         let mut unit = || (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
@@ -121,32 +117,32 @@ impl Mesh {
         (0..nodes).map(row).collect()
     }
 
-    /// The ranking of what all ends say, as the oracle makes it.
-    fn ranking(self, says: Says) -> Ranking {
+    /// The ranking that the oracle makes of these reports.
+    fn ranking(self, says: Report) -> Ranking {
         let (rates, mut known) = (self.rates(), Known::new());
         known.resize(self.nodes(), &[], NOW);
         let pairs = (0..self.nodes()).flat_map(|i| (0..self.nodes()).map(move |j| (i, j)));
         for leg in pairs.filter(|(i, j)| i != j) {
             let truth = rates[leg.0 as usize][leg.1 as usize];
-            tell(&mut known, leg, says(self.liar(leg.0), self.liar(leg.1), truth));
+            enter_reports(&mut known, leg, says(self.liar(leg.0), self.liar(leg.1), truth));
         }
         let trust: Vec<f64> = (0..self.nodes()).map(|slot| known.trust(slot)).collect();
         Picture::of(&known, NOW).rank().ranking.discounted(|slot| trust[slot])
     }
 
-    /// By relay, what the ranking says of the honest ones.
+    /// The scores of the honest relays.
     fn scores(self, ranking: &Ranking) -> BTreeMap<usize, f64> {
         let honest = ranking.scores().iter().filter(|s| s.relay < self.honest as usize);
         honest.map(|s| (s.relay, s.score)).collect()
     }
 
-    /// What so many liars can move an honest relay's score by.
+    /// The most by which the liars can change an honest relay's score.
     fn bound(self) -> f64 {
         ROBUST_MOST_GAIN * 2.0 * f64::from(self.liars) / f64::from(self.nodes() - 2)
     }
 }
 
-fn tell(known: &mut Known, leg: Leg, (sender, receiver): (f64, f64)) {
+fn enter_reports(known: &mut Known, leg: Leg, (sender, receiver): (f64, f64)) {
     let judged = known.judge(leg, Some(sender), Some(receiver), (NOW, true));
     let (verdict, reporter, _) = judged.unwrap();
     let (bps, bound, is_sole) = (verdict.bps, verdict.bound, verdict.is_sole);
@@ -159,11 +155,11 @@ fn best(ranking: &Ranking) -> Vec<usize> {
 }
 
 #[test]
-fn one_liar_that_boasts_changes_nothing_since_the_other_end_is_believed() {
+fn one_boasting_liar_changes_nothing_because_the_lower_report_counts() {
     for seed in 1..=10 {
         let mesh = Mesh { honest: 20, liars: 1, seed };
         let honest = mesh.ranking(truly);
-        for lied in [absurdly, as_receiver].map(|says: Says| mesh.ranking(says)) {
+        for lied in [absurdly, as_receiver].map(|says: Report| mesh.ranking(says)) {
             assert_eq!(mesh.scores(&honest), mesh.scores(&lied), "seed {seed}");
             let place = |r: &Ranking| r.scores().iter().position(|s| s.relay == 20);
             assert!(place(&lied) >= place(&honest), "seed {seed}: the liar rose");
@@ -171,17 +167,17 @@ fn one_liar_that_boasts_changes_nothing_since_the_other_end_is_believed() {
     }
 }
 
-/// The worst that a liar among the best five has, as a share of the truth's fifth.
-fn worst_risen(mesh: Mesh, says: Says) -> f64 {
-    let (truth, told) = (mesh.ranking(truly), mesh.ranking(says));
+/// The worst true score of a liar among the best five, as a share of the true fifth's.
+fn worst_risen(mesh: Mesh, says: Report) -> f64 {
+    let (truth, reported) = (mesh.ranking(truly), mesh.ranking(says));
     let fifth = truth.scores()[BEST - 1].score;
     let of = |relay: usize| truth.scores().iter().find(|s| s.relay == relay).unwrap().score;
-    let liars = best(&told).into_iter().filter(|relay| *relay >= mesh.honest as usize);
+    let liars = best(&reported).into_iter().filter(|relay| *relay >= mesh.honest as usize);
     liars.map(|relay| of(relay) / fifth).fold(f64::INFINITY, f64::min)
 }
 
 #[test]
-fn of_fifty_one_liar_or_a_tenth_in_league_gets_among_the_five_best_only_if_it_is_nearly_as_good() {
+fn a_tenth_of_colluding_liars_lift_only_a_nearly_as_good_relay_into_the_best_five() {
     for liars in [1, 2, 5] {
         for (name, says) in LIES {
             let meshes = (1..=8).map(|seed| Mesh { honest: 50 - liars, liars, seed });
@@ -193,11 +189,11 @@ fn of_fifty_one_liar_or_a_tenth_in_league_gets_among_the_five_best_only_if_it_is
 }
 
 #[test]
-fn a_ranking_without_the_guard_would_be_the_liars() {
-    // The same lies, and Eq. (3) as it is: the test above would fail.
+fn without_the_guard_liars_lift_a_bad_relay_into_the_best_five() {
+    // With the same reports and Eq. (3) unchanged, the test above fails.
     let risen = (1..=8).any(|seed| {
         let mesh = Mesh { honest: 45, liars: 5, seed };
-        let graph = |says: Says| {
+        let graph = |says: Report| {
             let (rates, mut graph) = (mesh.rates(), Graph::new(50));
             for (i, j) in (0..50).flat_map(|i| (0..50).map(move |j| (i, j))) {
                 let (sent, seen) = says(mesh.liar(i), mesh.liar(j), rates[i as usize][j as usize]);
@@ -206,33 +202,33 @@ fn a_ranking_without_the_guard_would_be_the_liars() {
             }
             Ranking::oblivious(&graph)
         };
-        let (truth, told) = (graph(truly), graph(for_the_first));
-        best(&told).contains(&45) && !truth.scores()[..15].iter().any(|s| s.relay == 45)
+        let (truth, reported) = (graph(truly), graph(for_the_first));
+        best(&reported).contains(&45) && !truth.scores()[..15].iter().any(|s| s.relay == 45)
     });
     assert!(risen, "the lies are too weak to show anything");
 }
 
 #[test]
-fn liars_in_league_sink_an_honest_relay_within_the_bound() {
+fn colluding_liars_change_an_honest_score_by_at_most_the_bound() {
     let mut changes = 0;
     for (liars, seed) in (1..=3).flat_map(|k| (1..=10).map(move |seed| (k, seed))) {
         let mesh = Mesh { honest: 20, liars, seed };
         let truth = mesh.ranking(truly);
         for (name, says) in LIES {
-            let told = mesh.ranking(says);
-            let (before, after) = (mesh.scores(&truth), mesh.scores(&told));
+            let reported = mesh.ranking(says);
+            let (before, after) = (mesh.scores(&truth), mesh.scores(&reported));
             for (relay, score) in &before {
                 let moved = (after[relay] - score).abs();
                 assert!(moved <= mesh.bound(), "{liars} {name}, {seed}: {relay} by {moved}");
             }
             let five = |r: &Ranking| best(r).into_iter().collect::<BTreeSet<_>>();
-            changes += five(&truth).difference(&five(&told)).count();
+            changes += five(&truth).difference(&five(&reported)).count();
         }
     }
     assert!(changes > 0, "no lie had any effect: the test shows nothing");
 }
 
-/// What the best five relays of a ranking gain a pair in truth: the best of them over direct.
+/// The true gain of a ranking's best five relays: the mean over pairs of the best path's rate over the direct rate.
 fn gain(rates: &[Vec<f64>], relays: &[usize]) -> f64 {
     let (mut sum, mut pairs) = (0.0, 0.0);
     for (i, row) in rates.iter().enumerate() {

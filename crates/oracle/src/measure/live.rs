@@ -1,4 +1,4 @@
-//! What is planned with: the table as a graph, kept in step with it leg by leg.
+//! The legs as plans use them: a graph that follows the table leg by leg.
 
 use super::{known::Leg, nodes::Slot};
 use std::{
@@ -13,45 +13,44 @@ use thalweg_plan::{
 };
 use thalweg_units::{Rate, Time};
 
-/// With more changes than this all is ranked anew: by then most relays are touched.
+/// With more changes than this, everything is ranked again, because most relays are affected by then.
 const MOST_CHANGED: usize = 4096;
 
-/// All is taken from the table anew after this time: legs become too old, and the oldest leave
-/// a full table.
+/// The graph is rebuilt from the table after this time, because legs expire, and a full table drops its oldest.
 const OLD: Duration = Duration::from_secs(3600);
 
-/// When a leg was measured, s on the service's own clock; negative: before it began.
+/// When a leg was measured, s on the service's own clock; negative: before the process began.
 pub(super) type Born = i32;
 
-/// What is planned with where both ends measured a lower bound alone: bit/s, and since when.
+/// Legs for which both ends measured only a lower bound: bit/s, and since when.
 pub(super) type Capped = BTreeMap<Leg, (f64, Time)>;
 
-/// Which legs are others than at the last look.
+/// The legs that changed since the last snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Changed {
     All,
     Legs(Vec<Leg>),
 }
 
-/// Rates, dates and round-trip times of legs. A copy shares what stays the same.
+/// Rates, dates and round-trip times of legs. A clone shares unchanged parts.
 #[derive(Clone, Debug)]
-pub(super) struct Shown {
+pub(super) struct PlannedLegs {
     pub rates: Graph,
     pub born: Sparse<Born>,
-    /// What senders saw, s.
+    /// Round-trip times that senders saw, s.
     pub rtt_s: Sparse<f32>,
 }
 
-/// They, and what happened to them since the last look.
+/// The planned legs, and their changes since the last snapshot.
 #[derive(Debug)]
 pub(super) struct Live {
-    shown: Shown,
+    planned: PlannedLegs,
     changed: Changed,
-    /// When all was taken from the table; none: it has to be.
+    /// When the graph was last rebuilt from the table; `None`: a rebuild is due.
     whole: Option<Time>,
 }
 
-/// s since the service began.
+/// The service's time in seconds.
 pub(super) fn seconds(now: Time) -> Born {
     Born::try_from(now.as_nanos() / 1_000_000_000).unwrap_or(Born::MAX)
 }
@@ -61,25 +60,26 @@ fn born(age: Duration, now: Time) -> Born {
 }
 
 impl Live {
-    /// Nothing, of nobody.
+    /// Creates an empty graph without nodes.
     pub fn new() -> Self {
-        let shown = Shown { rates: Graph::new(0), born: Sparse::new(0), rtt_s: Sparse::new(0) };
-        Self { shown, changed: Changed::All, whole: None }
+        let planned =
+            PlannedLegs { rates: Graph::new(0), born: Sparse::new(0), rtt_s: Sparse::new(0) };
+        Self { planned, changed: Changed::All, whole: None }
     }
 
-    /// Makes room, and forgets those who are gone at once, what they alone reported at the next
-    /// look.
+    /// Grows to this number of slots. Legs of removed members are deleted immediately; other legs that only they
+    /// reported are deleted at the next snapshot.
     pub fn resize(&mut self, slots: u32, gone: &[Slot]) {
         let nodes = slots as usize;
-        self.shown.rates.grow(nodes);
-        self.shown.born.grow(nodes);
-        self.shown.rtt_s.grow(nodes);
+        self.planned.rates.grow(nodes);
+        self.planned.born.grow(nodes);
+        self.planned.rtt_s.grow(nodes);
         self.changed = Changed::All;
         if gone.is_empty() {
             return;
         }
         self.whole = None;
-        let Shown { rates, born, rtt_s } = &mut self.shown;
+        let PlannedLegs { rates, born, rtt_s } = &mut self.planned;
         for slot in gone.iter().map(|slot| *slot as usize) {
             let outs: BTreeSet<usize> = rates
                 .outs(slot)
@@ -100,49 +100,54 @@ impl Live {
         }
     }
 
-    /// All has to be taken from the table.
+    /// Makes the next snapshot rebuild the graph from the table.
     pub fn forget(&mut self) {
         self.whole = None;
     }
 
-    /// Something of this leg entered the table.
+    /// Updates a leg after the table changed.
     pub fn follow(&mut self, leg: Leg, table: &Table, capped: &Capped, now: Time) {
         let (from, to) = (leg.0 as usize, leg.1 as usize);
-        let planned = planned(leg, table, capped, now);
-        self.shown.rates.set(from, to, planned.map(|(rate, _)| rate));
-        self.shown.born.set(from, to, planned.map(|(_, born)| born));
+        let planned = planned_leg(leg, table, capped, now);
+        self.planned.rates.set(from, to, planned.map(|(rate, _)| rate));
+        self.planned.born.set(from, to, planned.map(|(_, born)| born));
         match &mut self.changed {
             Changed::Legs(legs) if legs.len() < MOST_CHANGED => legs.push(leg),
             changed => *changed = Changed::All,
         }
     }
 
-    /// A leg's sender saw this round-trip time, s; nonsense is passed over.
-    pub fn far(&mut self, leg: Leg, rtt_s: f64) {
+    /// Notes the round-trip time that a leg's sender saw, s. Invalid values are ignored.
+    pub fn note_rtt(&mut self, leg: Leg, rtt_s: f64) {
         if rtt_s.is_finite() && rtt_s > 0.0 {
-            self.shown.rtt_s.set(leg.0 as usize, leg.1 as usize, Some(rtt_s as f32));
+            self.planned.rtt_s.set(leg.0 as usize, leg.1 as usize, Some(rtt_s as f32));
         }
     }
 
-    /// All as it is.
-    pub const fn shown(&self) -> &Shown {
-        &self.shown
+    /// The planned legs.
+    pub const fn planned(&self) -> &PlannedLegs {
+        &self.planned
     }
 
-    /// All as it is, and what of it is new since the last look.
-    pub fn look(&mut self, table: &Table, capped: &Capped, now: Time) -> (Shown, Changed) {
+    /// The planned legs, and their changes since the last snapshot.
+    pub fn snapshot(
+        &mut self,
+        table: &Table,
+        capped: &Capped,
+        now: Time,
+    ) -> (PlannedLegs, Changed) {
         if self.whole.is_none_or(|at| now.since(at) >= OLD) {
-            (self.shown.rates, self.shown.born) = whole(table, capped, now);
+            (self.planned.rates, self.planned.born) = whole(table, capped, now);
             self.whole = Some(now);
             self.changed = Changed::All;
         }
         let changed = std::mem::replace(&mut self.changed, Changed::Legs(vec![]));
-        (self.shown.clone(), changed)
+        (self.planned.clone(), changed)
     }
 }
 
-/// What is planned with for one leg: as [`Graph::from_table`], and [`Capped`] else.
-fn planned(leg: Leg, table: &Table, capped: &Capped, now: Time) -> Option<(Rate, Born)> {
+/// The planned rate of one leg: as in [`Graph::from_table`], or else from [`Capped`].
+fn planned_leg(leg: Leg, table: &Table, capped: &Capped, now: Time) -> Option<(Rate, Born)> {
     let subject = Subject::leg(leg.0, leg.1);
     let latest = |bound| {
         let found = table.latest(subject, Metric::Throughput, bound, now);
@@ -158,7 +163,7 @@ fn planned(leg: Leg, table: &Table, capped: &Capped, now: Time) -> Option<(Rate,
     (age <= MAX_AGE).then(|| (of_capped(*bps, age, spare.as_ref()), born(age, now)))
 }
 
-/// The youngest available bandwidth that trains found.
+/// The youngest available bandwidth that trains found on a leg.
 pub(super) fn spare(subject: Subject, table: &Table, now: Time) -> Option<Estimate> {
     let latest = |bound| table.latest(subject, Metric::AvailableBandwidth, bound, now);
     let all = [Bound::Exact, Bound::AtLeast].into_iter().filter_map(latest);
@@ -169,7 +174,7 @@ fn of_capped(bps: f64, age: Duration, spare: Option<&Estimate>) -> Rate {
     available(Rate::from_bps(bps.round() as u64), age, spare)
 }
 
-/// All rates and dates. O(entries), on two threads: the table is locked meanwhile.
+/// All rates and dates. O(entries), on two threads, because the table is locked meanwhile.
 fn whole(table: &Table, capped: &Capped, now: Time) -> (Graph, Sparse<Born>) {
     let (mut rates, mut dates) = thread::scope(|scope| {
         let dates = scope.spawn(|| dates(table, now));
@@ -188,7 +193,7 @@ fn whole(table: &Table, capped: &Capped, now: Time) -> (Graph, Sparse<Born>) {
     (rates, dates)
 }
 
-/// The youngest exact value's date of each leg.
+/// The date of each leg's youngest exact value.
 fn dates(table: &Table, now: Time) -> Sparse<Born> {
     let mut dates = Sparse::new(table.nodes() as usize);
     let is_planned = |e: &Estimate| {
@@ -228,11 +233,11 @@ mod tests {
     }
 
     #[test]
-    fn leg_by_leg_it_becomes_what_the_whole_table_says() {
+    fn incremental_updates_match_a_rebuild() {
         let (mut table, mut capped) = (Table::new(5, 100), Capped::new());
         let (mut live, now) = (Live::new(), at(100));
         live.resize(5, &[]);
-        assert_eq!(live.look(&table, &capped, now).1, Changed::All);
+        assert_eq!(live.snapshot(&table, &capped, now).1, Changed::All);
         let values = [(0, 1, 5.0, 900), (1, 2, 7.0, 60), (4, 0, 9.0, 2_000_000), (2, 3, 1.0, 50)];
         for (from, to, mbps, age) in values {
             enter(&mut table, (from, to), mbps, Bound::Exact, age, now);
@@ -244,24 +249,27 @@ mod tests {
         for leg in [(0, 1), (3, 4), (4, 3)] {
             live.follow(leg, &table, &capped, now);
         }
-        let (shown, changed) = live.look(&table, &capped, now);
-        assert_eq!((&shown.rates, &shown.born), (&whole(&table, &capped, now).0, &live.shown.born));
-        assert_eq!(shown.born, whole(&table, &capped, now).1);
-        assert_eq!(shown.rates.rate(0, 1), Some(Rate::from_bps(6_000_000)), "raised");
-        assert_eq!((shown.rates.measured(), shown.born.get(0, 1)), (4, Some(-800)));
+        let (planned, changed) = live.snapshot(&table, &capped, now);
+        assert_eq!(
+            (&planned.rates, &planned.born),
+            (&whole(&table, &capped, now).0, &live.planned.born)
+        );
+        assert_eq!(planned.born, whole(&table, &capped, now).1);
+        assert_eq!(planned.rates.rate(0, 1), Some(Rate::from_bps(6_000_000)), "raised");
+        assert_eq!((planned.rates.measured(), planned.born.get(0, 1)), (4, Some(-800)));
         assert_eq!(
             changed,
             Changed::Legs(vec![(0, 1), (1, 2), (4, 0), (2, 3), (0, 1), (3, 4), (4, 3)])
         );
-        assert_eq!(live.look(&table, &capped, now).1, Changed::Legs(vec![]));
+        assert_eq!(live.snapshot(&table, &capped, now).1, Changed::Legs(vec![]));
     }
 
     #[test]
-    fn what_is_available_counts_leg_by_leg_as_in_the_whole() {
+    fn incremental_updates_apply_available_bandwidth_like_a_rebuild() {
         let (mut table, mut capped) = (Table::new(3, 100), Capped::new());
         let (mut live, now) = (Live::new(), at(1000));
         live.resize(3, &[]);
-        live.look(&table, &capped, now);
+        live.snapshot(&table, &capped, now);
         enter(&mut table, (0, 1), 8.0, Bound::Exact, 900, now);
         capped.insert((1, 2), (8e6, at(100)));
         for (from, to) in [(0, 1), (1, 2), (2, 0)] {
@@ -278,36 +286,39 @@ mod tests {
             assert!(table.insert(found, now).unwrap());
             live.follow((from, to), &table, &capped, now);
         }
-        let rate = |from, to| live.shown().rates.rate(from, to).map(Rate::as_bps);
+        let rate = |from, to| live.planned().rates.rate(from, to).map(Rate::as_bps);
         assert_eq!([rate(0, 1), rate(1, 2), rate(2, 0)], [Some(3_000_000), Some(3_000_000), None]);
-        assert_eq!(live.shown().rates, whole(&table, &capped, now).0);
-        // In an hour they say nothing any more.
+        assert_eq!(live.planned().rates, whole(&table, &capped, now).0);
+        // After an hour, trains' results no longer count.
         let later = now + OLD;
         assert_eq!(whole(&table, &capped, later).0.rate(0, 1), Some(Rate::from_bps(8_000_000)));
     }
 
     #[test]
-    fn what_became_too_old_is_gone_within_the_hour() {
+    fn expired_legs_disappear_within_an_hour() {
         let (mut table, capped) = (Table::new(3, 100), Capped::new());
         let mut live = Live::new();
         live.resize(3, &[]);
         let old = MAX_AGE.as_secs() - 60;
         enter(&mut table, (0, 1), 5.0, Bound::Exact, old, at(100));
         live.follow((0, 1), &table, &capped, at(100));
-        assert_eq!(live.look(&table, &capped, at(100)).0.rates.measured(), 1);
-        let (shown, changed) = live.look(&table, &capped, at(100) + OLD);
-        assert_eq!((shown.rates.measured(), changed), (0, Changed::All));
+        assert_eq!(live.snapshot(&table, &capped, at(100)).0.rates.measured(), 1);
+        let (planned, changed) = live.snapshot(&table, &capped, at(100) + OLD);
+        assert_eq!((planned.rates.measured(), changed), (0, Changed::All));
     }
 
     #[test]
-    fn nonsense_and_those_who_are_gone_have_no_round_trip_time() {
+    fn invalid_round_trip_times_and_removed_members_are_ignored() {
         let mut live = Live::new();
         live.resize(3, &[]);
         for (leg, rtt_s) in [((0, 1), 0.02), ((1, 2), f64::NAN), ((2, 0), -1.0), ((2, 1), 0.5)] {
-            live.far(leg, rtt_s);
+            live.note_rtt(leg, rtt_s);
         }
-        assert_eq!(live.shown().rtt_s.pairs(), 2);
+        assert_eq!(live.planned().rtt_s.pairs(), 2);
         live.resize(3, &[0]);
-        assert_eq!((live.shown().rtt_s.get(0, 1), live.shown().rtt_s.get(2, 1)), (None, Some(0.5)));
+        assert_eq!(
+            (live.planned().rtt_s.get(0, 1), live.planned().rtt_s.get(2, 1)),
+            (None, Some(0.5))
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What relays say of their load.
+//! The load that relays report.
 
 use super::nodes::Slot;
 use std::{collections::BTreeMap, time::Duration};
@@ -6,22 +6,22 @@ use thalweg_plan::assignment::RelayLoad;
 use thalweg_units::{Rate, Time};
 use thalweg_wire::mesh::measure::Load;
 
-/// A report counts for so long: four of the regular ones.
+/// How long a report counts: four regular intervals.
 const FRESH: Duration = Duration::from_secs(120);
 
-/// From this share of its limit on a relay is offered less, down to [`LEAST`] at the limit.
-const FROM: f64 = 0.7;
-const LEAST: f64 = 0.1;
+/// A relay above this share of its limit is offered less, down to [`LEAST_WEIGHT`] at the limit.
+const REDUCED_FROM: f64 = 0.7;
+const LEAST_WEIGHT: f64 = 0.1;
 
-/// The newest report of each relay.
+/// The newest report of each relay and its time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Loads(BTreeMap<Slot, (Load, Time)>);
 
 impl Loads {
-    /// Takes a report.
+    /// Stores a report.
     ///
     /// # Errors
-    /// What is wrong with its numbers.
+    /// A message about invalid numbers.
     pub fn report(&mut self, slot: Slot, load: Load, now: Time) -> Result<(), String> {
         super::verdict::sane("a load", load.bps)?;
         load.limit_bps.map_or(Ok(()), |limit| super::verdict::sane("a limit", limit))?;
@@ -37,7 +37,7 @@ impl Loads {
         self.0.get(&slot).filter(|(_, at)| now.since(*at) < FRESH).map(|(load, _)| *load)
     }
 
-    /// Load over limit, 0 to 1, whichever is nearer: bytes or sessions.
+    /// The load as a share of the limit, 0 to 1: the greater of bytes and sessions.
     pub fn share(&self, slot: Slot, now: Time) -> Option<f64> {
         let load = self.of(slot, now)?;
         let of = |part: f64, whole: f64| if whole > 0.0 { (part / whole).min(1.0) } else { 1.0 };
@@ -47,12 +47,12 @@ impl Loads {
         [bytes, sessions].into_iter().flatten().reduce(f64::max)
     }
 
-    /// What its score is multiplied by.
+    /// The factor of the relay's score.
     pub fn weight(&self, slot: Slot, now: Time) -> f64 {
         self.share(slot, now).map_or(1.0, weight)
     }
 
-    /// As the assignment wants it.
+    /// The load as input for the assignment.
     pub fn relay(&self, slot: Slot, now: Time) -> RelayLoad {
         let rate = |bps: f64| Rate::from_bps(bps as u64);
         let Some(load) = self.of(slot, now) else { return RelayLoad::default() };
@@ -61,7 +61,8 @@ impl Loads {
 }
 
 fn weight(share: f64) -> f64 {
-    (1.0 - (1.0 - LEAST) * (share - FROM) / (1.0 - FROM)).clamp(LEAST, 1.0)
+    (1.0 - (1.0 - LEAST_WEIGHT) * (share - REDUCED_FROM) / (1.0 - REDUCED_FROM))
+        .clamp(LEAST_WEIGHT, 1.0)
 }
 
 #[cfg(test)]
@@ -77,7 +78,7 @@ mod tests {
             (loads.share(3, now).unwrap(), loads.weight(3, now))
         };
         assert_eq!(weight(load(5e8, 10)), (0.5, 1.0));
-        assert_eq!(weight(load(1e9, 10)), (1.0, LEAST));
+        assert_eq!(weight(load(1e9, 10)), (1.0, LEAST_WEIGHT));
         assert_eq!(weight(load(2e9, 10)).0, 1.0);
         let (share, less) = weight(load(1e6, 85));
         assert!(share == 0.85 && (0.5..0.6).contains(&less), "{less}");

@@ -1,4 +1,4 @@
-//! The table of what was measured, and what is offered by it.
+//! The measuring service: the table of measurements, and the offer made of it.
 
 use super::{
     MeasureConfig, MeasureCounts,
@@ -6,9 +6,9 @@ use super::{
     history::History,
     nodes::Slot,
     offer::{MOST, Offer},
-    orders::Under,
+    orders::PendingOrder,
     paths::LEGS,
-    ranked::{By, Picture, Ranked},
+    ranked::{Picture, Ranked, RankingKind},
     settings,
     state::{Now, State},
     tally::Tally,
@@ -39,18 +39,18 @@ use tokio::{
     task::spawn_blocking,
 };
 
-/// When the service's clock begins: what was measured before the process began, and is read
-/// from the database, has a date on it as well.
+/// The service's time at the start of the process, large enough that measurements from before, read from the database,
+/// have a time as well.
 pub(super) const BEGIN: Time = Time::from_nanos(2 * thalweg_plan::graph::MAX_AGE.as_nanos() as u64);
 
-/// A ranking may take a part of the time between two: an eighth of one core.
-const SHARE: u32 = 7;
+/// The pause after a ranking, in multiples of its duration: ranking takes at most an eighth of one core.
+const RANK_PAUSE: u32 = 7;
 
-/// A ranking is made anew after this time even if nothing changed: legs become too old.
+/// A ranking is renewed after this time even if nothing changed, because legs expire.
 const OLD: Duration = Duration::from_secs(3600);
 
-/// After a ranking or an offer broke off, and between two lines about that.
-const MEND: Duration = Duration::from_secs(60);
+/// The pause after a ranking or an offer panicked, and between two reports about it.
+const PANIC_PAUSE: Duration = Duration::from_secs(60);
 
 /// The measuring service of one oracle.
 #[derive(Debug)]
@@ -58,24 +58,24 @@ pub(crate) struct Measuring {
     pub(super) config: MeasureConfig,
     clock: crate::Clock,
     start: Instant,
-    /// Waited for, not spun on: at the largest meshes it is held for some 100 ms.
+    /// An async lock, because the largest meshes hold it for some 100 ms.
     pub(super) state: Mutex<State>,
     offer: RwLock<Arc<Offer>>,
-    /// The last ranking, from which the next follows.
+    /// The last ranking, on which the next one builds.
     ranked: Lock<Arc<Ranked>>,
     pub(super) assigning: Assigning,
     pub(super) history: History,
     pub(super) tally: Arc<Tally>,
-    /// Something happened that the pulse must look at.
+    /// Wakes the scheduler's pulse.
     pub(super) news: Notify,
-    /// Requests that wait for orders.
+    /// Limits requests that wait for orders.
     waiting: Semaphore,
     waits_each: PerKey,
     random: Lock<Xoshiro256PlusPlus>,
 }
 
 impl Measuring {
-    /// Nothing is known yet.
+    /// Creates the service with an empty table.
     ///
     /// # Errors
     /// No random bytes, or no thread.
@@ -106,7 +106,7 @@ impl Measuring {
         })
     }
 
-    /// Now: ages are counted on this process's steady clock; only the history has dates.
+    /// Now: ages use this process's monotonic clock; only the history has dates.
     pub(super) fn now(&self) -> Now {
         Now { time: BEGIN + self.start.elapsed(), wall: self.clock.now() }
     }
@@ -116,12 +116,12 @@ impl Measuring {
         self.clock.now()
     }
 
-    /// Now, by the clock that ages are counted on.
+    /// Now, by the clock for ages.
     pub fn now_time(&self) -> Time {
         self.now().time
     }
 
-    /// The table's estimates of these legs, where it has any. Waits for the table; blocks.
+    /// The table's estimates of these legs, where it has any. Blocks on the table's lock.
     pub fn of_legs(&self, legs: &[(NodeId, NodeId)]) -> BTreeMap<(NodeId, NodeId), Estimated> {
         let state = self.state.blocking_lock();
         let now = self.now().time;
@@ -133,17 +133,17 @@ impl Measuring {
         found.collect()
     }
 
-    /// What it has come to so far.
+    /// The counts so far.
     pub fn counts(&self) -> MeasureCounts {
         self.tally.read()
     }
 
-    /// What is offered now.
+    /// The current offer.
     fn offer(&self) -> Arc<Offer> {
         self.offer.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The slot of a key's member; none: no member, or this roster's members are not known yet.
+    /// The slot of a key's member; `None` if there is no such member, or if the offer does not show this roster yet.
     pub fn slot(&self, key: &NodeId, roster: &Roster) -> Option<u32> {
         let offer = self.offer();
         offer.shows(roster).then(|| offer.nodes.by_key(key)).flatten()
@@ -153,12 +153,12 @@ impl Measuring {
         *self.offer.write().unwrap_or_else(PoisonError::into_inner) = offer;
     }
 
-    /// What is drawn with this service's generator.
+    /// A result drawn with this service's random generator.
     fn drawn<T>(&self, draw: impl FnOnce(&mut Xoshiro256PlusPlus) -> T) -> T {
         draw(&mut self.random.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// At most `m` relays for this client; none: no member of the mesh, or not one yet.
+    /// At most `m` relays for this client. `client` is `None` if it is not a member, or not one yet.
     pub async fn candidates(
         &self,
         client: Option<Slot>,
@@ -186,13 +186,13 @@ impl Measuring {
         }
     }
 
-    /// `first`, then the mesh's best; equals in random order, so that not all clients begin
-    /// with the same relays while nothing is known (UKAIRO §4.3).
+    /// `first`, then the best of the mesh. Equal scores are in random order, so that clients do not all begin with the
+    /// same relays while nothing is known (UKAIRO §4.3).
     fn best(&self, offer: &Offer, first: Vec<Score>, client: Option<Slot>, m: usize) -> Vec<Score> {
         let own = |relay: usize| client == Some(relay as Slot);
         let mut best: Vec<Score> = first.into_iter().filter(|s| !own(s.relay)).take(m).collect();
         let taken: BTreeSet<usize> = best.iter().map(|s| s.relay).collect();
-        // The client and the first may be among them.
+        // The client and the relays of `first` may be among them.
         let some = m + taken.len() + 1;
         let more = self.drawn(|random| offer.ranking.top_of_ties(some, random));
         let more = more.into_iter().filter(|relay| !own(*relay) && !taken.contains(relay));
@@ -201,7 +201,7 @@ impl Measuring {
         best
     }
 
-    /// Uniformly from the better half (UKAIRO §3.1.2).
+    /// Relays drawn uniformly from the better half (UKAIRO §3.1.2).
     fn balanced(&self, offer: &Offer, client: Option<Slot>, m: usize) -> Vec<Score> {
         // The client may be among them.
         let relays = self.drawn(|random| offer.ranking.balanced(m + 1, random));
@@ -214,10 +214,10 @@ impl Measuring {
 
     async fn load_aware(&self, offer: &Offer, client: Option<Slot>, m: usize) -> Vec<Score> {
         let Some(relays) = self.assigning.ask((client, m)).await else {
-            // Too many ask at once: what costs nothing is better than nothing.
+            // The queue is full: fall back to a strategy that costs nothing.
             return self.balanced(offer, client, m);
         };
-        // What was assigned a moment ago may be offered no more.
+        // A relay that was assigned a moment ago may no longer be offered.
         let scores: Vec<Score> = relays.iter().filter_map(|slot| offer.score(*slot)).collect();
         if scores.len() < m.min(relays.len()) || relays.is_empty() {
             return self.best(offer, scores, client, m);
@@ -225,7 +225,7 @@ impl Measuring {
         scores
     }
 
-    /// The page of at most `most` legs after this cursor. Waits for the table; blocks.
+    /// The page of at most `most` legs after this cursor. Blocks on the table's lock.
     pub fn paths(&self, after: Option<u64>, most: usize) -> PathsReply {
         let state = self.state.blocking_lock();
         let now = self.now().time;
@@ -233,7 +233,7 @@ impl Measuring {
         PathsReply { measuring: state.measuring(self.config.enabled, now), ..page }
     }
 
-    /// Notes that a member asks; its slot, and what wakes it. None: no member yet.
+    /// Notes that a member polls. Returns its slot and its notifier; `None` if it is not a member yet.
     pub(super) async fn begin_poll(&self, key: &NodeId) -> Option<(Slot, Arc<Notify>)> {
         let mut state = self.state.lock().await;
         let slot = state.nodes.by_key(key)?;
@@ -242,12 +242,12 @@ impl Measuring {
         Some((slot, wake))
     }
 
-    /// What there is for it now, signed with the mesh's key.
+    /// The waiting orders of a member, signed with the mesh's key.
     pub(super) async fn fetch(&self, slot: Slot, mesh: &PrivateKey) -> Orders {
         let mut state = self.state.lock().await;
         let now = self.now();
         let fetched = state.orders.fetch(slot, now.time);
-        let order = |order: Under| {
+        let order = |order: PendingOrder| {
             let (from, to) = (state.nodes.get(order.leg.0)?, state.nodes.get(order.leg.1)?);
             let (valid_for, bytes) =
                 (order.until.since(now.time), self.config.test_bytes.as_bytes());
@@ -266,15 +266,17 @@ impl Measuring {
         Orders { orders: fetched.into_iter().filter_map(order).collect() }
     }
 
-    /// Ranks anew, if there is something new and the last ranking was long enough ago; and
-    /// offers anew.
+    /// Renews the ranking and the offer if something changed and the last ones are old enough.
     ///
     /// # Errors
-    /// What panicked. All goes on with what was made before.
-    pub(super) async fn refresh(self: &Arc<Self>, made: &mut Made) -> Result<(), &'static str> {
+    /// The name of the part that panicked. The previous ranking and offer stay in use.
+    pub(super) async fn refresh(
+        self: &Arc<Self>,
+        made: &mut RefreshState,
+    ) -> Result<(), &'static str> {
         let least = self.config.pace.rank;
         let is_due = |last: Option<Instant>, took: Duration| {
-            last.is_none_or(|last| last.elapsed() >= least.max(took * SHARE))
+            last.is_none_or(|last| last.elapsed() >= least.max(took * RANK_PAUSE))
         };
         let offer = self.offer();
         let (changes, offered, version) = {
@@ -306,10 +308,10 @@ impl Measuring {
         work.await.ok()
     }
 
-    /// Ranks what is known. The table is locked while it is looked at, not while it is ranked.
+    /// Ranks the table. The table is locked while it is copied, not while it is ranked.
     pub(super) fn rank_now(&self) -> Arc<Ranked> {
         let mut last = self.ranked.lock().unwrap_or_else(|broken| {
-            // What changed before it broke is lost: all is ranked again.
+            // The changes taken by the panicked ranking are lost, so everything is ranked again.
             self.ranked.clear_poison();
             let mut last = broken.into_inner();
             *last = Arc::new(Ranked::nothing());
@@ -323,8 +325,8 @@ impl Measuring {
             picture
         };
         let by = match self.config.schedule {
-            settings::Order::Thrifty => By::Completed,
-            settings::Order::Algorithm1 | settings::Order::Random => By::Measured,
+            settings::Order::Thrifty => RankingKind::Completed,
+            settings::Order::Algorithm1 | settings::Order::Random => RankingKind::Measured,
         };
         let ranked = Arc::new(picture.after(&last, by));
         self.state.blocking_lock().planner.ranked(&ranked.ranking);
@@ -340,7 +342,7 @@ impl Measuring {
                 Arc::new(Offer::of(&state, ranked, this.now().time))
             };
             this.set_offer(Arc::clone(&offer));
-            // If too many wait, the next one comes through.
+            // If the queue is full, the next offer replaces this one.
             let _ = this.assigning.renew(offer);
         });
         work.await.ok()
@@ -358,14 +360,14 @@ fn candidate(offer: &Offer, score: Score, now: Time) -> Option<Candidate> {
     })
 }
 
-/// A waiting request's place among all and among its member's.
-pub(super) struct Place<'a> {
+/// A waiting request, counted among all and among those of its member.
+pub(super) struct PollPermit<'a> {
     measuring: &'a Measuring,
     key: NodeId,
     _among_all: SemaphorePermit<'a>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> PollPermit<'a> {
     pub(super) fn take(measuring: &'a Measuring, key: NodeId) -> Result<Self, Refusal> {
         let full = |_| Refusal::Waiting("all");
         let among_all = measuring.waiting.try_acquire().map_err(full)?;
@@ -376,26 +378,26 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for PollPermit<'_> {
     fn drop(&mut self) {
         self.measuring.waits_each.leave(&self.key);
     }
 }
 
-/// When the ranking and the offer were made.
-pub(super) struct Made {
+/// When the ranking and the offer were last made.
+pub(super) struct RefreshState {
     pub(super) ranked: Option<Instant>,
     pub(super) offered: Option<Instant>,
-    /// How long the last ranking took, and the last offer.
+    /// How long the last ranking and the last offer took.
     pub(super) took: (Duration, Duration),
-    /// When one of them broke off last, and when it was told of the assignment that it did.
+    /// When one of them last panicked, and when a panic of the assignment was last reported.
     pub(super) broken: Option<Instant>,
-    pub(super) unassigned: Option<Instant>,
+    pub(super) assignment_broken: Option<Instant>,
 }
 
-/// Whether that is so long ago that it may be tried, or told of, again.
-pub(super) fn is_over(broken: Option<Instant>) -> bool {
-    broken.is_none_or(|at| at.elapsed() >= MEND)
+/// Whether a panic is long enough ago to retry, or to report again.
+pub(super) fn may_retry(broken: Option<Instant>) -> bool {
+    broken.is_none_or(|at| at.elapsed() >= PANIC_PAUSE)
 }
 
 #[cfg(test)]
@@ -403,7 +405,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_measured_before_the_process_began_keeps_its_age() {
+    fn measurements_from_before_the_process_start_keep_their_age() {
         let now = Measuring::new(MeasureConfig::default(), crate::Clock::system()).unwrap().now();
         let days = std::time::Duration::from_secs(10 * 24 * 3600);
         let date = now.wall.as_unix_nanos() - days.as_nanos() as u64;

@@ -1,5 +1,5 @@
-//! Measuring the mesh: orders (which member measures which leg, and when), checks of the reports, and
-//! answers to clients.
+//! Measures the mesh: gives orders (which member measures which leg, and when), checks the reports, and answers
+//! clients.
 //!
 //! ```text
 //! roster ─→ nodes ─→ planner ─→ orders ──→ senders (long poll)
@@ -10,13 +10,13 @@
 //!             ranked ─→ offer ─→ candidates, paths
 //! ```
 //!
-//! A rate is what both ends say: the lower of the two, and where they differ by more than a
-//! quarter that is shown. What one end says alone counts for less, see [`verdict`]. Nothing
-//! enters of legs that a reporter is no end of. The client-oblivious ranking is
-//! [`Ranking::robust`](thalweg_plan::ranking::Ranking::robust), which bounds what liars do.
+//! Both ends report a leg's rate. The lower report is believed, and reports that differ by more than a quarter are
+//! shown as a disagreement. A report by one end alone is only a lower bound, see [`verdict`]. Reports on legs of which
+//! the reporter is not an end are refused. The client-oblivious ranking is
+//! [`Ranking::robust`](thalweg_plan::ranking::Ranking::robust), which bounds the influence of liars.
 //!
-//! Source: UKAIRO §3.1. Of several oracles on one database the elected one schedules; all of
-//! them answer reads, from what it records.
+//! Source: UKAIRO §3.1. Of several oracles on one database, the elected one schedules; all of them answer reads from
+//! what it records.
 
 mod assigning;
 mod event;

@@ -1,27 +1,27 @@
-//! Members as dense indices.
+//! Dense indices of members.
 
 use std::collections::{HashMap, HashSet};
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::{Member, Name, Role, Roster};
 
-/// A member's place in all tables of the service.
+/// A member's index in all tables of the service.
 pub(super) type Slot = u32;
 
 /// One member.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    /// The key that stands for it.
+    /// The member's principal.
     pub key: NodeId,
     pub name: Name,
-    /// It relays and can be reached.
+    /// The node relays and has an address.
     pub is_relay: bool,
     pub is_oracle: bool,
-    /// False: revoked; the slot waits for another.
+    /// False if the member was revoked; the slot is then free.
     pub is_member: bool,
 }
 
-/// Who has which slot. A slot is given again only after its member was revoked, so that there
-/// are no more of them than members at a time.
+/// The assignment of slots. A slot is reused only after its member was revoked, so there are no more slots than the
+/// most members at a time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nodes {
     version: u64,
@@ -37,7 +37,7 @@ impl Nodes {
         self.version
     }
 
-    /// How many slots there are.
+    /// The number of slots.
     pub fn len(&self) -> u32 {
         u32::try_from(self.nodes.len()).unwrap_or(u32::MAX)
     }
@@ -64,13 +64,13 @@ impl Nodes {
         (0..).zip(&self.nodes).filter(|(_, node)| node.is_member)
     }
 
-    /// The name, for people also of somebody who was revoked.
+    /// The member's name for messages, even after it was revoked.
     pub fn name(&self, slot: Slot) -> String {
         self.nodes.get(slot as usize).map_or_else(String::new, |node| node.name.to_string())
     }
 
-    /// Takes the roster over: the slots of those who are gone, all that is known of which has
-    /// to be forgotten before the next measurement.
+    /// Takes over a roster. Returns the slots of removed members, whose data must be forgotten before the next
+    /// measurement.
     pub fn follow(&mut self, roster: &Roster) -> Vec<Slot> {
         let members: HashSet<NodeId> = roster.members.iter().map(Member::principal).collect();
         let gone = |(slot, node): (Slot, &mut Node)| {
@@ -136,7 +136,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_slot_stays_its_members_and_is_given_again_only_after_a_revocation() {
+    fn a_slot_is_reused_only_after_its_member_is_revoked() {
         let mut nodes = Nodes::default();
         let (a, b, c) = (member("a", 1), member("b", 2), member("c", 3));
         assert!(nodes.follow(&roster(1, vec![a.clone(), b.clone()])).is_empty());

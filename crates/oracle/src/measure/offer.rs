@@ -1,4 +1,4 @@
-//! Which relays can be offered now, in which order.
+//! The relays that can be offered now, in order.
 
 use super::{loads::Loads, nodes::Nodes, nodes::Slot, ranked::Ranked, state::State};
 use std::{
@@ -15,41 +15,41 @@ use thalweg_wire::mesh::Roster;
 /// The most candidates of one answer.
 pub(super) const MOST: usize = 64;
 
-/// Clients whose rankings are remembered, 2 kB each. Beyond that all are forgotten, and
-/// computed anew for clients that ask again.
+/// The most clients whose rankings are cached, 2 kB each. Beyond that the cache is cleared, and rankings are recomputed
+/// on demand.
 const SPECIFIC: usize = 4096;
 
-/// What candidates are taken from, until it is made anew.
+/// A snapshot from which candidates are chosen.
 #[derive(Debug)]
 pub(super) struct Offer {
     pub nodes: Arc<Nodes>,
     pub ranked: Arc<Ranked>,
-    /// Relays of the roster that are not down, the best first; scores are less for those that
-    /// are near their limit and those whose reports were disputed.
+    /// The relays of the roster that are not down, the best first. Scores are reduced for relays near their load limit
+    /// and for those with disputed reports.
     pub ranking: Ranking,
-    /// The ranking's, by slot.
+    /// The ranking's scores, by slot.
     scores: Vec<Option<Score>>,
-    /// By slot.
+    /// The factors of the scores, by slot; negative: not offered.
     weights: Vec<f64>,
-    /// By slot.
+    /// The loads for the assignment, by slot.
     pub loads: Vec<RelayLoad>,
     shares: Loads,
-    /// Ordered pairs of relays: measured, and all.
+    /// Ordered pairs of relays: `measured` ones, and all `pairs`.
     pub measured: u64,
     pub pairs: u64,
-    /// [`State::changes`] that it shows.
+    /// The value of [`State::changes`] at the snapshot.
     pub changes: u64,
-    /// Client-specific rankings, each made when it is first asked for; [`SPECIFIC`] at most.
+    /// Client-specific rankings, computed on demand; at most [`SPECIFIC`].
     specific: Mutex<HashMap<Slot, Arc<[Score]>>>,
 }
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Only whole values are put in.
+    // Only complete values are stored, so a poisoned lock is safe to use.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Offer {
-    /// Nothing to offer.
+    /// An offer without relays.
     pub fn nothing() -> Self {
         Self {
             nodes: Arc::default(),
@@ -66,7 +66,7 @@ impl Offer {
         }
     }
 
-    /// What can be offered now. O(n log n + legs).
+    /// The offer for the present state. O(n log n + legs).
     pub fn of(state: &State, ranked: Arc<Ranked>, now: Time) -> Self {
         let nodes = Arc::clone(&state.nodes);
         let slots = nodes.len();
@@ -99,13 +99,12 @@ impl Offer {
         }
     }
 
-    /// Whether it shows this roster.
+    /// Whether the offer is for this roster.
     pub fn shows(&self, roster: &Roster) -> bool {
         self.nodes.version() == roster.version
     }
 
-    /// The best relays for one client (UKAIRO Eq. 4), [`MOST`] at most, and only such as
-    /// there is evidence for.
+    /// The best relays for one client (UKAIRO Eq. 4), at most [`MOST`], and only relays with evidence.
     pub fn specific(&self, client: Slot) -> Arc<[Score]> {
         if let Some(known) = lock(&self.specific).get(&client) {
             return Arc::clone(known);
@@ -120,7 +119,7 @@ impl Offer {
         best
     }
 
-    /// What the ranking says of a relay that is offered.
+    /// The score of an offered relay.
     pub fn score(&self, slot: Slot) -> Option<Score> {
         self.scores.get(slot as usize).copied().flatten()
     }
@@ -133,7 +132,7 @@ impl Offer {
         self.weights.get(relay).map_or(0.0, |weight| weight.max(0.0))
     }
 
-    /// Load over limit of a relay.
+    /// A relay's load as a share of its limit.
     pub fn share(&self, slot: Slot, now: Time) -> Option<f64> {
         self.shares.share(slot, now)
     }
@@ -146,8 +145,8 @@ fn remember(known: &mut HashMap<Slot, Arc<[Score]>>, client: Slot, best: &Arc<[S
     known.insert(client, Arc::clone(best));
 }
 
-/// The ranking of those with a weight from 0 up, times that; relays that are newer than the
-/// ranking have score 0.
+/// The ranking of the relays with a weight of at least 0, with scores multiplied by it. Relays newer than the ranking
+/// have score 0.
 fn offered(ranked: &Ranked, weights: &[f64]) -> Ranking {
     let known = ranked.ranking.scores().iter();
     let newer =
@@ -163,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_clients_rankings_are_remembered_and_no_more() {
+    fn the_cache_of_client_rankings_is_bounded() {
         let (mut known, best) = (HashMap::new(), Arc::from(vec![]));
         for client in 0..3 * SPECIFIC as Slot {
             remember(&mut known, client, &best);

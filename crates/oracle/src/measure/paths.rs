@@ -1,4 +1,4 @@
-//! All that is known of paths, in pages.
+//! All known legs, in pages.
 
 use super::known::{Dispute, Leg};
 use thalweg_measure::{Bound, Estimate, MAX_SPARE_AGE, Method, Metric, Subject};
@@ -8,10 +8,10 @@ use thalweg_wire::mesh::{
     measure::{Available, Disagreement, LegEntry},
 };
 
-/// The most legs of one page: 140 bytes of JSON each, below the 32 MB that clients read.
+/// The most legs of one page: 140 bytes of JSON each, so a page stays below the 32 MB that clients read.
 pub(super) const LEGS: usize = 200_000;
 
-/// A leg as a number that grows in the order of pages.
+/// A leg as a number that increases in page order.
 fn cursor((from, to): Leg) -> u64 {
     u64::from(from) << 32 | u64::from(to)
 }
@@ -32,7 +32,7 @@ pub(super) fn disagreement(
     })
 }
 
-/// Legs in the order of their cursors.
+/// One page of legs, in the order of their cursors.
 pub(super) struct Page {
     pub legs: Vec<(Leg, LegEntry)>,
     after: Option<u64>,
@@ -41,12 +41,12 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// An empty one of at most `most` legs after this cursor.
+    /// Creates an empty page for at most `most` legs after this cursor.
     pub fn new(after: Option<u64>, most: usize) -> Self {
         Self { legs: vec![], after, most, is_cut: false }
     }
 
-    /// An estimate of a leg; of several, exact values before bounds, then the youngest.
+    /// Adds an estimate of a leg. Of several, exact values win over bounds, then the youngest wins.
     pub fn take(&mut self, estimate: &Estimate) {
         let Subject::Leg { from, to } = estimate.subject else { return };
         let leg = (from.node.0, to.0);
@@ -62,9 +62,9 @@ impl Page {
         if let Some((last, known)) = self.legs.last_mut()
             && *last == leg
         {
-            // A leg's throughputs come first: see `Metric`.
+            // A leg's throughputs come before its available bandwidth: see `Metric`.
             match is_spare {
-                true => add(known, entry),
+                true => add_available(known, entry),
                 false if (known.at_least, known.age) > (entry.at_least, entry.age) => {
                     *known = entry
                 }
@@ -74,26 +74,27 @@ impl Page {
         }
         match self.legs.len() >= self.most {
             true => self.is_cut = true,
-            false if is_spare => self.legs.push((leg, alone(entry))),
+            false if is_spare => self.legs.push((leg, available_only(entry))),
             false => self.legs.push((leg, entry)),
         }
     }
 
-    /// Where the next page begins, if there is one.
+    /// The cursor of the next page; `None` if this is the last.
     pub fn next(&self) -> Option<u64> {
         self.legs.last().filter(|_| self.is_cut).map(|(leg, _)| cursor(*leg))
     }
 }
 
-/// What trains found, beside what is known else; the youngest.
-fn add(known: &mut LegEntry, found: LegEntry) {
+/// Adds the available bandwidth found by trains to a known leg; the youngest wins.
+fn add_available(known: &mut LegEntry, found: LegEntry) {
     if known.available.as_ref().is_none_or(|other| found.age < other.age) {
         known.available = available(&found);
     }
 }
 
-/// What trains found where nothing else is known. One end's word: no more than a lower bound for who plans.
-fn alone(found: LegEntry) -> LegEntry {
+/// An entry for a leg of which only trains have found something. It is one end's report, so planners may only use it as
+/// a lower bound.
+fn available_only(found: LegEntry) -> LegEntry {
     LegEntry { available: available(&found), at_least: true, ..found }
 }
 

@@ -1,7 +1,7 @@
-//! Which relays measure each other next.
+//! Decides which relays measure each other next.
 //!
-//! The schedule and the dispatcher work on the relays alone (UKAIRO's 𝒟), by positions of
-//! their own; all others call a relay by its slot.
+//! The schedule and the dispatcher know only relays (UKAIRO's 𝒟), by positions of their own. All other code identifies
+//! a relay by its slot.
 
 use super::{
     known::{self, Leg},
@@ -22,14 +22,14 @@ use thalweg_plan::{
 };
 use thalweg_units::{ByteSize, Rate, Time};
 
-/// Relays who are gone keep their positions, as nodes that are down, until they are so many
-/// and a fourth of all: then all begins anew, and the day's budgets with it.
+/// Removed relays keep their positions, as nodes that are down, until there are this many and they are a quarter of
+/// all. Then the planner starts from scratch, with new daily budgets.
 const GONE: usize = 16;
 
-/// A relay's position.
+/// A relay's index in the schedule.
 type Position = usize;
 
-/// The schedule, the dispatcher, and what they know.
+/// The schedule, the dispatcher, and their inputs.
 #[derive(Debug)]
 pub(super) struct Planner {
     config: MeasureConfig,
@@ -38,17 +38,17 @@ pub(super) struct Planner {
     gone: BTreeSet<Position>,
     graph: Graph,
     schedule: Box<dyn Schedule>,
-    /// Of the positions; the newest.
+    /// The newest ranking, by position.
     ranking: Option<Ranking>,
     dispatch: Dispatch,
-    /// Who is to try a relay that counts as down, by that relay.
+    /// The relays that count as down, with the relay that is to probe each.
     probes: BTreeMap<Slot, Slot>,
-    /// The greatest number that an order has had.
+    /// The greatest number of an order so far.
     last_id: u64,
     random: Xoshiro256PlusPlus,
 }
 
-/// An order that was just given, by slots.
+/// A given order, by slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ordered {
     pub id: u64,
@@ -56,7 +56,7 @@ pub(super) struct Ordered {
     pub until: Time,
 }
 
-/// How an order ended, by slots.
+/// The end of an order, by slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Measured(u64),
@@ -91,15 +91,15 @@ impl Planner {
         }
     }
 
-    /// Begins to give orders, numbered from here on: this oracle was elected.
+    /// Begins to give orders numbered from `first_id`, because this oracle was elected.
     pub fn elected(&mut self, first_id: u64) {
         self.dispatch = Dispatch::new(self.config.limits(), first_id);
         self.schedule = schedule(&self.config);
         self.ranking.iter().for_each(|ranking| self.schedule.ranked(ranking));
     }
 
-    /// Takes the roster's relays over. Positions stay; the slots that `gone` names are other
-    /// nodes' from now on.
+    /// Takes over the roster's relays. Positions stay, except that the slots in `gone` no longer belong to the same
+    /// nodes.
     pub fn follow(&mut self, nodes: &Nodes, gone: &[Slot], known: &known::Known) {
         for slot in gone {
             self.gone.extend(self.positions.remove(slot));
@@ -123,12 +123,12 @@ impl Planner {
             });
         }
         match begins_anew {
-            true => self.renew(&known.live().shown().rates, &Changed::All),
+            true => self.renew(&known.live().planned().rates, &Changed::All),
             false => self.widen(),
         }
     }
 
-    /// Makes room for new positions, and forgets the legs of those who are gone.
+    /// Grows to the number of positions, and forgets the legs of removed relays.
     fn widen(&mut self) {
         let mut graph = Graph::new(self.slots.len());
         for ((from, to), rate) in self.graph.legs() {
@@ -139,8 +139,7 @@ impl Planner {
         self.graph = graph;
     }
 
-    /// Takes over what is known of all legs, of which these changed: that which is too old is
-    /// gone.
+    /// Takes over the rates of the `changed` legs, or of all. A leg without a rate has expired.
     pub fn renew(&mut self, all: &Graph, changed: &Changed) {
         if self.gone.is_empty() && all.nodes() == self.slots.len() && self.is_plain() {
             self.graph = all.clone();
@@ -167,7 +166,7 @@ impl Planner {
         }
     }
 
-    /// Takes a ranking of the slots over.
+    /// Takes over a ranking by slot.
     pub fn ranked(&mut self, ranking: &Ranking) {
         let score = |score: &Score| {
             let relay = *self.positions.get(&(score.relay as Slot))?;
@@ -179,12 +178,12 @@ impl Planner {
         self.ranking = Some(ranking);
     }
 
-    /// All members relay, each with its slot as its position.
+    /// Whether all members are relays, each with its slot as its position.
     fn is_plain(&self) -> bool {
         self.slots.iter().enumerate().all(|(position, slot)| position == *slot as usize)
     }
 
-    /// A leg was measured.
+    /// Sets the rate of a measured leg.
     pub fn set(&mut self, leg: Leg, rate: Rate) {
         let at = |slot: Slot| self.positions.get(&slot).copied();
         if let (Some(from), Some(to)) = (at(leg.0), at(leg.1)) {
@@ -192,7 +191,8 @@ impl Planner {
         }
     }
 
-    /// Trains have found out what is available on a leg: where an order hinges on it, TCP is asked.
+    /// Tells the schedule that trains found a leg's available bandwidth. Where a decision depends on it, TCP measures
+    /// the leg.
     pub fn probed(&mut self, leg: Leg) {
         let at = |slot: Slot| self.positions.get(&slot).copied();
         if let (Some(from), Some(to)) = (at(leg.0), at(leg.1)) {
@@ -200,12 +200,12 @@ impl Planner {
         }
     }
 
-    /// How many of the relays have a measured leg to this one.
+    /// The number of relays that have a measured leg to this one.
     pub fn reached_by(&self, slot: Slot) -> usize {
         self.positions.get(&slot).map_or(0, |position| self.graph.in_degree(*position))
     }
 
-    /// Gives all orders that can be given now. Relays that are not there are asked for nothing.
+    /// Gives all orders that can be given now. Absent relays get none.
     pub fn orders(
         &mut self,
         known: &known::Known,
@@ -217,7 +217,7 @@ impl Planner {
         let mut absent: BTreeSet<Position> = absent.collect();
         absent.extend(&self.gone);
         let mut all = vec![];
-        // Each turn either gives an order or ends.
+        // Each iteration gives an order or ends.
         loop {
             self.feed(known, now, &absent);
             let Some(given) = self.dispatch.next(now) else { return all };
@@ -235,7 +235,7 @@ impl Planner {
         }
     }
 
-    /// Has the first try whether the second, which counts as down, answers again.
+    /// Has the leg's sender probe whether its receiver, which counts as down, responds again.
     pub fn probe(&mut self, leg: Leg) {
         let at = |slot: Slot| self.positions.get(&slot).copied();
         if let (Some(from), Some(to)) = (at(leg.0), at(leg.1)) {
@@ -244,7 +244,7 @@ impl Planner {
         }
     }
 
-    /// What a measurement cost both ends beyond what was said at its end.
+    /// Charges both ends for bytes of a measurement that became known after its end.
     pub fn charge(&mut self, leg: Leg, more: u64, now: Time) {
         let at = |slot: Slot| self.positions.get(&slot).copied();
         if let (Some(from), Some(to)) = (at(leg.0), at(leg.1)) {
@@ -252,14 +252,14 @@ impl Planner {
         }
     }
 
-    /// Relays whose bytes of the day are used up, and until when; none: for ever.
+    /// Relays whose daily bytes are used up, and until when; `None`: forever.
     pub fn spent(&self, now: Time) -> Vec<(Slot, Option<Time>)> {
         let slot = |(position, at): (Position, _)| Some((*self.slots.get(position)?, at));
         let here = self.dispatch.spent(now).into_iter();
         here.filter(|(position, _)| !self.gone.contains(position)).filter_map(slot).collect()
     }
 
-    /// Asks the schedule, if the dispatcher has less to do than it could.
+    /// Requests legs from the schedule if the dispatcher has capacity for more.
     fn feed(&mut self, known: &known::Known, now: Time, absent: &BTreeSet<Position>) {
         if !self.dispatch.is_hungry() || self.slots.len() < 2 {
             return;
@@ -267,7 +267,7 @@ impl Planner {
         let Excluded { nodes, pairs } = self.dispatch.excluded(now);
         let mut excluded = Excluded { nodes: absent.clone(), pairs };
         excluded.nodes.extend(nodes);
-        let facts = Facts { shown: known.live().shown(), known, slots: &self.slots, now };
+        let facts = Facts { planned: known.live().planned(), known, slots: &self.slots, now };
         let (graph, excluded, facts) = (&self.graph, &excluded, &facts);
         let (age_s, rtt_s, ranges) = (Some(facts as _), Some(facts as _), Some(facts as _));
         let known = Known { graph, excluded, age_s, rtt_s, ranges };
@@ -281,7 +281,7 @@ impl Planner {
         Ordered { id: given.id, leg, until: given.until }
     }
 
-    /// An order's end; false if it was not under way.
+    /// Ends an order. Returns false if it was not under way.
     pub fn ended(&mut self, id: u64, end: End, now: Time) -> bool {
         let how = match end {
             End::Measured(bytes) => Ended::Measured(ByteSize::from_bytes(bytes)),
@@ -295,17 +295,17 @@ impl Planner {
         self.dispatch.ended(id, how, now).is_some()
     }
 
-    /// Ends the orders whose time is over.
+    /// Ends the orders whose deadline has passed.
     pub fn expire(&mut self, now: Time) -> Vec<Ordered> {
         let expired = self.dispatch.expire(now);
         expired.into_iter().map(|given| self.ordered(given)).collect()
     }
 }
 
-/// How old measured legs are, what their senders saw of round-trip times, and what trains found.
+/// The ages of measured legs, the round-trip times that senders saw, and the ranges that trains found.
 #[derive(Debug)]
 struct Facts<'a> {
-    shown: &'a live::Shown,
+    planned: &'a live::PlannedLegs,
     known: &'a known::Known,
     slots: &'a [Slot],
     now: Time,
@@ -320,7 +320,7 @@ impl Facts<'_> {
 impl AgeOf for Facts<'_> {
     fn age_s(&self, pair: Pair) -> Option<f64> {
         let (from, to) = self.leg(pair)?;
-        let born = self.shown.born.get(from, to)?;
+        let born = self.planned.born.get(from, to)?;
         Some(f64::from(live::seconds(self.now).saturating_sub(born).max(0)))
     }
 }
@@ -333,10 +333,10 @@ impl RangeOf for Facts<'_> {
 }
 
 impl RttOf for Facts<'_> {
-    /// Either end's word: a plan may err.
+    /// Either direction's report is good enough for a plan.
     fn rtt_s(&self, pair: Pair) -> Option<f64> {
         let (from, to) = self.leg(pair)?;
-        let rtt_s = &self.shown.rtt_s;
+        let rtt_s = &self.planned.rtt_s;
         rtt_s.get(from, to).or_else(|| rtt_s.get(to, from)).map(f64::from)
     }
 }
@@ -357,7 +357,8 @@ mod tests {
         Time::from_nanos(s * 1_000_000_000)
     }
 
-    /// From 0 to 3 directly 2 Mbit/s, by 1 or 2 ten; between all others a hundred. Both ends said so at the beginning.
+    /// From 0 to 3: 2 Mbit/s directly, 10 over 1 or 2; 100 between all others. Both ends reported this at the
+    /// beginning.
     fn known(nodes: &Nodes) -> known::Known {
         let mut known = known::Known::new();
         known.resize(nodes.len(), &[], at(0));
@@ -376,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn tcp_is_ordered_where_ranges_by_trains_leave_an_order_open_and_there_alone() {
+    fn tcp_is_ordered_only_where_train_ranges_leave_a_decision_open() {
         let mut nodes = Nodes::default();
         let names = ["a", "b", "c", "d"].into_iter().zip(1..);
         nodes.follow(&roster(1, names.map(|(name, key)| member(name, key)).collect()));
@@ -386,11 +387,11 @@ mod tests {
             let mut planner = Planner::new(&config, Xoshiro256PlusPlus::seed_from_u64(1));
             planner.elected(1);
             planner.follow(&nodes, &[], &known);
-            planner.renew(&known.live().shown().rates, &Changed::All);
+            planner.renew(&known.live().planned().rates, &Changed::All);
             let now = at(2 * 3600);
             assert_eq!(planner.orders(&known, now, |_| true), [], "nothing is left to do");
             assert!(known.probed((0, 1), (mbps * 1e6, 1.5e6, false, now), now));
-            planner.renew(&known.live().shown().rates, &Changed::Legs(vec![(0, 1)]));
+            planner.renew(&known.live().planned().rates, &Changed::Legs(vec![(0, 1)]));
             planner.probed((0, 1));
             let orders = planner.orders(&known, now, |_| true);
             orders.iter().map(|ordered| ordered.leg).collect::<Vec<_>>()

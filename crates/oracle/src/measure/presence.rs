@@ -1,36 +1,36 @@
-//! Who is there, and who does not answer.
+//! Which members are present, and which relays do not respond.
 
 use super::nodes::Slot;
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_units::Time;
 
-/// Fewer complaints than this make nobody down: one may lie, or have a broken way itself.
+/// The least number of complaints that makes a relay down: one complainer may lie or have a broken path itself.
 const COMPLAINTS: usize = 2;
 
-/// So long a complaint counts, and so long one that was refuted does not count again.
+/// How long a complaint counts, and how long a refuted complainer is ignored.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// A relay that does not answer.
+/// The downtime of a relay that does not respond.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Downtime {
     pub since: Time,
     pub why: String,
 }
 
-/// What others say of whether they reach one member.
+/// What other members report about reaching one member.
 #[derive(Debug, Default)]
-struct Word {
-    /// Who could not, and when: taken back by whoever does, else for a day.
+struct Reachability {
+    /// Members that could not reach it, and when. A complaint lasts until its author reaches the member, or for a day.
     complaints: BTreeMap<Slot, Time>,
-    /// Whose complaints were refuted by another's measurement, and when. They do not count until
-    /// their complainer has reached it itself, or for a day: so that a few who lie do not have
-    /// an honest relay down again and again.
+    /// Members whose complaints were refuted by another's measurement, and when. Their complaints do not count until
+    /// they have reached the member themselves, or for a day. So a few liars cannot make an honest relay down again and
+    /// again.
     refuted: BTreeMap<Slot, Time>,
-    /// Who was last asked to try while it is down.
+    /// Members that were asked to probe it while it was down, and when.
     asked: BTreeMap<Slot, Time>,
 }
 
-impl Word {
+impl Reachability {
     fn is_young(at: Time, now: Time) -> bool {
         now.since(at) < DAY
     }
@@ -41,7 +41,7 @@ impl Word {
         young.filter(|(by, _)| !refuted(by)).count()
     }
 
-    /// When this one last had a say; none: not within the day.
+    /// When this member last complained, was refuted or was asked; `None`: not within a day.
     fn last(&self, by: Slot, now: Time) -> Option<Time> {
         let of = |all: &BTreeMap<Slot, Time>| all.get(&by).copied();
         let last = of(&self.complaints).max(of(&self.refuted)).max(of(&self.asked));
@@ -49,13 +49,13 @@ impl Word {
     }
 }
 
-/// Who asks and reports, and who was not reached.
+/// Which members were heard, and which could not be reached.
 #[derive(Debug, Default)]
 pub(super) struct Presence {
-    /// When each was last heard.
+    /// When each member was last heard, by slot.
     seen: Vec<Option<Time>>,
-    /// Of those whom somebody could not reach.
-    words: BTreeMap<Slot, Word>,
+    /// Reports about the members that somebody could not reach.
+    reachability: BTreeMap<Slot, Reachability>,
     down: BTreeMap<Slot, Downtime>,
 }
 
@@ -64,16 +64,16 @@ impl Presence {
         self.seen.resize(slots as usize, None);
         for slot in gone {
             self.seen[*slot as usize] = None;
-            self.words.remove(slot);
+            self.reachability.remove(slot);
             self.down.remove(slot);
-            for word in self.words.values_mut() {
-                let Word { complaints, refuted, asked } = word;
+            for report in self.reachability.values_mut() {
+                let Reachability { complaints, refuted, asked } = report;
                 [complaints, refuted, asked].into_iter().for_each(|by| _ = by.remove(slot));
             }
         }
     }
 
-    /// It asked, or reported.
+    /// Notes that a member polled or reported.
     pub fn heard(&mut self, slot: Slot, now: Time) {
         self.seen.iter_mut().skip(slot as usize).take(1).for_each(|seen| *seen = Some(now));
     }
@@ -82,66 +82,72 @@ impl Presence {
         self.seen.get(slot as usize).copied().flatten()
     }
 
-    /// Whether orders can be given to it.
+    /// Whether a member was heard recently, so that orders can be given to it.
     pub fn is_there(&self, slot: Slot, now: Time, silent: Duration) -> bool {
         self.last(slot).is_some_and(|last| now.since(last) < silent)
     }
 
-    /// `by` could not reach a member.
+    /// Notes that `by` could not reach a member.
     pub fn unreached(&mut self, slot: Slot, by: Slot, now: Time) {
-        self.words.entry(slot).or_default().complaints.insert(by, now);
+        self.reachability.entry(slot).or_default().complaints.insert(by, now);
     }
 
-    /// `by` says that it reached a member after all.
+    /// Notes that `by` claims to have reached a member, which withdraws its complaint.
     pub fn reached(&mut self, slot: Slot, by: Slot) {
-        self.words.entry(slot).and_modify(|word| _ = word.complaints.remove(&by));
+        self.reachability.entry(slot).and_modify(|report| _ = report.complaints.remove(&by));
     }
 
-    /// Both ends told of a measurement: `by` reached it. Others' complaints are refuted.
-    pub fn met(&mut self, slot: Slot, by: Slot, now: Time) {
-        let Some(word) = self.words.get_mut(&slot) else { return };
-        word.complaints.remove(&by);
-        word.refuted.remove(&by);
-        word.refuted.retain(|_, at| Word::is_young(*at, now));
-        word.refuted.extend(std::mem::take(&mut word.complaints).into_keys().map(|by| (by, now)));
-        word.asked.clear();
-        if word.refuted.is_empty() {
-            self.words.remove(&slot);
+    /// Notes that both ends reported a measurement, so `by` reached the member. This refutes the complaints of others.
+    pub fn confirm_reached(&mut self, slot: Slot, by: Slot, now: Time) {
+        let Some(report) = self.reachability.get_mut(&slot) else { return };
+        report.complaints.remove(&by);
+        report.refuted.remove(&by);
+        report.refuted.retain(|_, at| Reachability::is_young(*at, now));
+        report
+            .refuted
+            .extend(std::mem::take(&mut report.complaints).into_keys().map(|by| (by, now)));
+        report.asked.clear();
+        if report.refuted.is_empty() {
+            self.reachability.remove(&slot);
         }
     }
 
     fn complaints(&self, slot: Slot, now: Time) -> usize {
-        self.words.get(&slot).map_or(0, |word| word.complaints(now))
+        self.reachability.get(&slot).map_or(0, |report| report.complaints(now))
     }
 
-    /// Whether so many cannot reach it that it counts as down: two at least, and more than
-    /// those who did.
+    /// Whether enough members complain that it counts as down: at least two, and more than those that reached it.
     pub fn is_unreached(&self, slot: Slot, reached_by: usize, now: Time) -> bool {
         let complaints = self.complaints(slot, now);
         complaints >= COMPLAINTS && complaints > reached_by
     }
 
-    /// Those who are there, are down since they were not reached, and have been left alone for
-    /// `rest`: it is time to try whether they answer again.
-    pub fn untried(&self, now: Time, silent: Duration, rest: Duration) -> Vec<Slot> {
+    /// The members that are present, are down because others could not reach them, and were left alone for `rest`, so
+    /// that a probe is due.
+    pub fn probes_due(&self, now: Time, silent: Duration, rest: Duration) -> Vec<Slot> {
         let is_due = |(slot, down): &(&Slot, &Downtime)| {
-            let word = self.words.get(*slot)?;
-            let last = word.asked.values().copied().max().unwrap_or(down.since);
+            let report = self.reachability.get(*slot)?;
+            let last = report.asked.values().copied().max().unwrap_or(down.since);
             (self.is_there(**slot, now, silent) && now.since(last) >= rest).then_some(())
         };
         self.down.iter().filter(|down| is_due(down).is_some()).map(|(slot, _)| *slot).collect()
     }
 
-    /// Of these, the one that is to try: who has not complained or been asked, or else whose
-    /// word is the oldest. So each has its turn, and whoever says nothing holds nobody up.
-    pub fn trier(&mut self, slot: Slot, of: impl Iterator<Item = Slot>, now: Time) -> Option<Slot> {
-        let word = self.words.get_mut(&slot)?;
-        let by = of.min_by_key(|by| (word.last(*by, now), *by))?;
-        word.asked.insert(by, now);
+    /// Chooses the member among `of` that probes a relay: one that has neither complained nor been asked, or else the
+    /// one with the oldest report. So each has its turn, and a silent one delays nobody.
+    pub fn prober(
+        &mut self,
+        slot: Slot,
+        of: impl Iterator<Item = Slot>,
+        now: Time,
+    ) -> Option<Slot> {
+        let report = self.reachability.get_mut(&slot)?;
+        let by = of.min_by_key(|by| (report.last(*by, now), *by))?;
+        report.asked.insert(by, now);
         Some(by)
     }
 
-    /// Why a relay is down now; none: it is not. `start`: since when the oracle could have heard.
+    /// The downtime of a relay; `None` if it is not down. `start`: since when the oracle could have heard it.
     pub fn judge(
         &self,
         slot: Slot,
@@ -166,7 +172,7 @@ impl Presence {
         None
     }
 
-    /// Keeps a judgement: whether it is another than before.
+    /// Stores a judgement. Returns whether it differs from the one before.
     pub fn set(&mut self, slot: Slot, judged: Option<Downtime>) -> bool {
         match (self.down.contains_key(&slot), judged) {
             (false, Some(down)) => {
@@ -185,7 +191,7 @@ impl Presence {
         self.down.contains_key(&slot)
     }
 
-    /// Who is down.
+    /// The relays that are down.
     pub fn down(&self) -> impl Iterator<Item = (Slot, &Downtime)> {
         self.down.iter().map(|(slot, down)| (*slot, down))
     }
@@ -202,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_makes_a_relay_down_but_not_before_it_could_have_spoken() {
+    fn a_silent_relay_is_down_only_after_it_could_have_reported() {
         let mut presence = Presence::default();
         presence.resize(2, &[]);
         let judge = |p: &Presence, now| p.judge(0, 0, (at(now), at(100)), SILENT);
@@ -214,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn one_complaint_makes_nobody_down_nor_two_against_a_majority() {
+    fn a_relay_is_down_by_two_complaints_unless_as_many_reach_it() {
         let mut presence = Presence::default();
         presence.resize(9, &[]);
         presence.heard(0, at(10));
@@ -232,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_down_is_tried_by_each_in_turn_and_two_liars_are_refuted_for_the_day() {
+    fn down_relays_are_probed_in_turn_and_refuted_liars_are_ignored_for_a_day() {
         const REST: Duration = Duration::from_secs(600);
         let mut presence = Presence::default();
         presence.resize(5, &[]);
@@ -244,15 +250,15 @@ mod tests {
             presence.is_down(0)
         };
         assert!(complain(&mut presence, 10));
-        assert_eq!(presence.untried(at(20), SILENT, REST), [0; 0]);
+        assert_eq!(presence.probes_due(at(20), SILENT, REST), [0; 0]);
         presence.heard(0, at(610));
-        assert_eq!(presence.untried(at(610), SILENT, REST), [0]);
-        let trier = |presence: &mut Presence, s| presence.trier(0, 1..5, at(s)).unwrap();
-        assert_eq!(trier(&mut presence, 610), 3, "neither of those who complain");
-        assert_eq!(presence.untried(at(620), SILENT, REST), [0; 0], "one order, not many");
-        let later = [1210, 1810, 2410, 3010].map(|s| trier(&mut presence, s));
+        assert_eq!(presence.probes_due(at(610), SILENT, REST), [0]);
+        let prober = |presence: &mut Presence, s| presence.prober(0, 1..5, at(s)).unwrap();
+        assert_eq!(prober(&mut presence, 610), 3, "neither of those who complain");
+        assert_eq!(presence.probes_due(at(620), SILENT, REST), [0; 0], "one order, not many");
+        let later = [1210, 1810, 2410, 3010].map(|s| prober(&mut presence, s));
         assert_eq!(later, [4, 1, 2, 3], "whoever is silent has its turn over");
-        presence.met(0, 3, at(3020));
+        presence.confirm_reached(0, 3, at(3020));
         assert!(!complain(&mut presence, 3030), "they say so again");
         presence.unreached(0, 4, at(3040));
         assert!(!presence.is_unreached(0, 0, at(3040)));
@@ -260,12 +266,12 @@ mod tests {
     }
 
     #[test]
-    fn who_was_refuted_counts_again_once_it_has_reached_it() {
+    fn a_refuted_complainer_counts_again_after_reaching_the_relay() {
         let mut presence = Presence::default();
         presence.resize(5, &[]);
         [1, 2].into_iter().for_each(|by| presence.unreached(0, by, at(10)));
-        presence.met(0, 3, at(20));
-        [1, 2].into_iter().for_each(|by| presence.met(0, by, at(30)));
+        presence.confirm_reached(0, 3, at(20));
+        [1, 2].into_iter().for_each(|by| presence.confirm_reached(0, by, at(30)));
         [1, 2].into_iter().for_each(|by| presence.unreached(0, by, at(40)));
         assert!(presence.is_unreached(0, 0, at(40)));
     }

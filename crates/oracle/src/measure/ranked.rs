@@ -1,10 +1,10 @@
-//! What is known as a ranking: made beside, shared by all who ask.
+//! The ranking of relays, computed in the background and shared by all requests.
 //!
-//! A ranking follows from the one before: of relays of which no triple changed the score stays.
+//! A ranking builds on the previous one: the score of a relay stays if no triple with it changed.
 
 use super::{
     known::Known,
-    live::{self, Born, Changed, Shown},
+    live::{self, Born, Changed, PlannedLegs},
     nodes::Slot,
 };
 use std::{collections::BTreeSet, panic, thread, time::Duration};
@@ -16,74 +16,74 @@ use thalweg_plan::{
 };
 use thalweg_units::Time;
 
-/// Fewer relays than this are not worth another thread.
-const EACH: usize = 64;
+/// The least number of relays that justifies another thread.
+const RELAYS_PER_THREAD: usize = 64;
 
-/// What is ranked, taken out of the table under its lock.
+/// The input of a ranking, copied from the table under its lock.
 #[derive(Debug)]
 pub(super) struct Picture {
-    shown: Shown,
+    planned: PlannedLegs,
     pub changed: Changed,
     at: Time,
     changes: u64,
 }
 
-/// By which ranking.
+/// The kind of ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
-    /// What is measured: [`Ranking::robust`].
+pub(super) enum RankingKind {
+    /// From measured legs: [`Ranking::robust`].
     Measured,
-    /// What is measured and what is predicted from it: [`completion::bounded`].
+    /// From measured legs and predictions based on them: [`completion::bounded`].
     Completed,
 }
 
 impl Picture {
-    /// All of it, with nothing before it.
+    /// The whole input, for a ranking from scratch.
     #[cfg(test)]
     pub fn of(known: &Known, now: Time) -> Self {
-        Self::made(known, (known.live().shown().clone(), Changed::All), now)
+        Self::with(known, (known.live().planned().clone(), Changed::All), now)
     }
 
-    /// What changed since the last one. O(n), and O(entries) once in an hour.
+    /// The input with its changes since the last call. O(n), and O(entries) once per hour.
     pub fn next(known: &mut Known, now: Time) -> Self {
-        let looked = known.look(now);
-        Self::made(known, looked, now)
+        let snapshot = known.snapshot(now);
+        Self::with(known, snapshot, now)
     }
 
-    fn made(known: &Known, (shown, changed): (Shown, Changed), now: Time) -> Self {
-        Self { shown, changed, at: now, changes: known.changes() }
+    fn with(known: &Known, (planned, changed): (PlannedLegs, Changed), now: Time) -> Self {
+        Self { planned, changed, at: now, changes: known.changes() }
     }
 
     pub const fn graph(&self) -> &Graph {
-        &self.shown.rates
+        &self.planned.rates
     }
 
-    /// The ranking that liars cannot decide, with nothing before it.
+    /// The ranking from scratch that liars cannot dominate.
     #[cfg(test)]
     pub fn rank(self) -> Ranked {
-        self.after(&Ranked::nothing(), By::Measured)
+        self.after(&Ranked::nothing(), RankingKind::Measured)
     }
 
-    /// The ranking that liars cannot decide. `last` is of the picture before this one.
+    /// The ranking that liars cannot dominate. `last` is the ranking of the previous picture.
     ///
-    /// O(d²) for each relay that a changed leg touches, O(n·d²) for all; completed O(legs).
-    pub fn after(self, last: &Ranked, by: By) -> Ranked {
+    /// O(d²) for each relay that a changed leg touches, O(n·d²) for all; O(legs) if completed.
+    pub fn after(self, last: &Ranked, by: RankingKind) -> Ranked {
         let touched = self.touched(last);
         let ranking = match by {
-            By::Measured => self.measured(&last.ranking, &touched),
-            By::Completed => {
-                let rtt_s = RoundTrips(&self.shown.rtt_s);
+            RankingKind::Measured => self.measured(&last.ranking, &touched),
+            RankingKind::Completed => {
+                let rtt_s = RoundTrips(&self.planned.rtt_s);
                 completion::bounded(self.graph(), Some(&rtt_s))
             }
         };
         let mut born = last.born.clone();
         born.resize(self.graph().nodes(), None);
-        touched.iter().for_each(|slot| born[*slot] = middle(&self.shown.born, *slot));
-        let Self { shown, at, changes, .. } = self;
-        Ranked { graph: shown.rates, ranking, born, at, changes }
+        touched.iter().for_each(|slot| born[*slot] = median_date(&self.planned.born, *slot));
+        let Self { planned, at, changes, .. } = self;
+        Ranked { graph: planned.rates, ranking, born, at, changes }
     }
 
-    /// The relays whose scores may be others than before.
+    /// The relays whose scores may have changed.
     fn touched(&self, last: &Ranked) -> Vec<usize> {
         let nodes = self.graph().nodes();
         let all = || (0..nodes).collect();
@@ -110,12 +110,12 @@ impl Picture {
         Ranking::from_scores(scores)
     }
 
-    /// The scores of these relays, made on all processors.
+    /// The scores of these relays, computed on all processors.
     fn scored(&self, relays: &[usize]) -> Vec<Score> {
-        // Nothing that is planned with is one end's word: verdict.rs.
+        // Planned legs never depend on one end's report alone: see verdict.rs.
         let sole = |_: usize, _: usize| None;
         let threads = thread::available_parallelism().map_or(1, usize::from);
-        let threads = threads.min(relays.len().div_ceil(EACH)).max(1);
+        let threads = threads.min(relays.len().div_ceil(RELAYS_PER_THREAD)).max(1);
         thread::scope(|scope| {
             let part = |at: usize| relays.iter().copied().skip(at).step_by(threads).collect();
             let scores = move |relays: Vec<usize>| {
@@ -134,14 +134,14 @@ impl Picture {
     }
 }
 
-/// The middle date of a node's legs.
-fn middle(born: &Sparse<Born>, slot: usize) -> Option<Born> {
+/// The median date of a node's legs.
+fn median_date(born: &Sparse<Born>, slot: usize) -> Option<Born> {
     let mut all: Vec<Born> = born.outs(slot).chain(born.ins(slot)).map(|(_, born)| born).collect();
     let half = all.len() / 2;
     (half < all.len()).then(|| *all.select_nth_unstable(half).1)
 }
 
-/// By slot.
+/// Round-trip times, by slot.
 #[derive(Debug)]
 struct RoundTrips<'a>(&'a Sparse<f32>);
 
@@ -151,26 +151,26 @@ impl RttOf for RoundTrips<'_> {
     }
 }
 
-/// One look at the table.
+/// A ranking with the graph that it was made of.
 #[derive(Debug)]
 pub(super) struct Ranked {
     pub graph: Graph,
     pub ranking: Ranking,
-    /// The middle date of each node's legs.
+    /// The median date of each node's legs.
     born: Vec<Option<Born>>,
     at: Time,
-    /// [`Known::changes`] that it shows.
+    /// The value of [`Known::changes`] at the ranking.
     pub changes: u64,
 }
 
 impl Ranked {
-    /// Nothing is known.
+    /// A ranking without nodes.
     pub fn nothing() -> Self {
         let (graph, ranking) = (Graph::new(0), Ranking::default());
         Self { graph, ranking, born: vec![], at: Time::ZERO, changes: 0 }
     }
 
-    /// The middle age of a relay's legs; of one without, that of the ranking.
+    /// The median age of a relay's legs; the ranking's age for a relay without legs.
     pub fn age(&self, slot: Slot, now: Time) -> Duration {
         let born = self.born.get(slot as usize).copied().flatten();
         let age = |born| u64::try_from(live::seconds(now) - born).unwrap_or(0);
@@ -192,7 +192,7 @@ mod tests {
         Time::from_nanos(s * 1_000_000_000)
     }
 
-    /// Enters a leg; every eighth is one end's word, and so a lower bound.
+    /// Enters a leg. Every eighth has one end's report alone, and so a lower bound.
     fn enter(known: &mut Known, random: &mut Xoshiro256PlusPlus, nodes: u64, s: u64) {
         let mut below = |n: u64| random.next_u64() % n;
         let from = below(nodes);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn rankings_that_follow_from_each_other_are_those_of_the_whole() {
+    fn incremental_rankings_match_full_ones() {
         let (mut known, mut random) = (Known::new(), Xoshiro256PlusPlus::seed_from_u64(5));
         known.resize(30, &[], at(0));
         let mut last = Ranked::nothing();
@@ -222,7 +222,7 @@ mod tests {
             }
             let nodes = if round < 20 { 30 } else { 33 };
             (0..round).for_each(|_| enter(&mut known, &mut random, nodes, round));
-            last = Picture::next(&mut known, at(round)).after(&last, By::Measured);
+            last = Picture::next(&mut known, at(round)).after(&last, RankingKind::Measured);
             let whole = Picture::of(&known, at(round)).rank();
             assert_eq!(last.ranking, whole.ranking, "round {round}");
             assert_eq!((&last.graph, &last.born), (&whole.graph, &whole.born), "round {round}");
@@ -231,15 +231,15 @@ mod tests {
     }
 
     #[test]
-    fn completed_rankings_take_what_senders_saw_and_no_one_ends_word() {
+    fn completed_rankings_use_round_trip_times_and_no_sole_reports() {
         let (mut known, mut random) = (Known::new(), Xoshiro256PlusPlus::seed_from_u64(6));
         known.resize(30, &[], at(0));
         (0..150).for_each(|_| enter(&mut known, &mut random, 30, 10));
-        known.far((0, 1), 0.05);
+        known.note_rtt((0, 1), 0.05);
         let picture = Picture::next(&mut known, at(10));
-        let rtt_s = picture.shown.rtt_s.clone();
+        let rtt_s = picture.planned.rtt_s.clone();
         let expected = completion::bounded(picture.graph(), Some(&RoundTrips(&rtt_s)));
-        let ranked = picture.after(&Ranked::nothing(), By::Completed);
+        let ranked = picture.after(&Ranked::nothing(), RankingKind::Completed);
         assert_eq!(ranked.ranking, expected);
         assert!(ranked.ranking.scores().iter().all(|s| s.score > 0.0), "nobody is unknown");
     }

@@ -1,31 +1,31 @@
-//! Reports that are told again since the answer to the first was lost.
+//! Detects reports that a member repeats because the answer to the first was lost.
 
 use super::nodes::Slot;
 use std::collections::{HashSet, VecDeque};
 
-/// Reports that are remembered: a retry comes within minutes, and the largest mesh whose relays
-/// tell of ten legs each, twice a minute, comes to half of this in one.
+/// The most remembered reports. A retry comes within minutes, and the largest mesh, whose relays report ten legs each
+/// twice a minute, produces half of this per minute.
 const MOST: usize = 400_000;
 
-/// Who told which, the oldest first.
+/// Reporters and report numbers, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
-    told: HashSet<(Slot, u64)>,
+    seen: HashSet<(Slot, u64)>,
     order: VecDeque<(Slot, u64)>,
 }
 
 impl Repeats {
-    /// Whether this was not told before; 0 is no name. It was, from now on.
+    /// Whether the report is new; remembers it. Reports with `id` 0 have no number, and always count as new.
     pub fn is_new(&mut self, who: Slot, id: u64) -> bool {
         if id == 0 {
             return true;
         }
-        if !self.told.insert((who, id)) {
+        if !self.seen.insert((who, id)) {
             return false;
         }
         self.order.push_back((who, id));
         if self.order.len() > MOST {
-            self.order.pop_front().iter().for_each(|oldest| _ = self.told.remove(oldest));
+            self.order.pop_front().iter().for_each(|oldest| _ = self.seen.remove(oldest));
         }
         true
     }
@@ -41,7 +41,7 @@ mod tests {
         assert!(repeats.is_new(1, 7) && repeats.is_new(2, 7) && !repeats.is_new(1, 7));
         assert!(repeats.is_new(1, 0) && repeats.is_new(1, 0), "without a name none is the same");
         (0..MOST as u64).for_each(|id| _ = repeats.is_new(3, id + 1));
-        assert_eq!((repeats.told.len(), repeats.order.len()), (MOST, MOST));
+        assert_eq!((repeats.seen.len(), repeats.order.len()), (MOST, MOST));
         assert!(repeats.is_new(1, 7), "forgotten");
     }
 }

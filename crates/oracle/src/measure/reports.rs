@@ -1,4 +1,4 @@
-//! What members report, each of its own ends alone.
+//! Takes in members' reports. Each member reports only on legs of which it is an end.
 
 use super::{
     known::{Entry, Leg},
@@ -19,25 +19,26 @@ use thalweg_wire::mesh::{
     measure::{Done, Load, Outcome, Probed, Received, Reports, ReportsReply, Watched},
 };
 
-/// A shorter transfer shows slow start: the leg may be faster.
+/// The least size of a passive transfer, bytes, for an exact rate. A shorter one shows slow start, so the leg may be
+/// faster.
 const LEAST_PASSIVE: u64 = 1_000_000;
 
-/// Reasons that are told; the others are counted.
+/// The most reasons in one reply; further refusals are only counted.
 const REASONS: usize = 16;
 
-/// Whether an entry was news; why it is refused.
+/// Whether an entry was new, or why it is refused.
 type Taken = Result<bool, String>;
 
-/// One member's reports on their way in.
-pub(super) struct Desk<'a> {
+/// Takes in the reports of one member.
+pub(super) struct ReportIntake<'a> {
     pub state: &'a mut State,
     pub config: &'a MeasureConfig,
     pub who: Slot,
     pub now: Now,
 }
 
-impl Desk<'_> {
-    /// Takes what can be taken; the rest is refused, one by one, with the reason.
+impl ReportIntake<'_> {
+    /// Accepts valid entries. Invalid ones are refused one by one, with a reason.
     pub fn take(&mut self, reports: Reports) -> ReportsReply {
         self.state.presence.heard(self.who, self.now.time);
         let mut taken: Vec<Taken> = vec![];
@@ -71,8 +72,8 @@ impl Desk<'_> {
         reply
     }
 
-    /// The leg of an order that this member is that end of; `None`: it has ended, this is
-    /// its second report.
+    /// The leg of an order, if this member is the end that `own` selects. `None` if the order has ended, so that this
+    /// is a second report.
     fn order(&mut self, id: u64, own: impl Fn(Leg) -> Slot) -> Result<Option<Leg>, String> {
         match self.state.orders.get(id).map(|order| order.leg) {
             Some(leg) if own(leg) == self.who => Ok(Some(leg)),
@@ -96,7 +97,7 @@ impl Desk<'_> {
                 else {
                     return Ok(false);
                 };
-                rtt_s.iter().for_each(|rtt_s| self.state.known.far(leg, *rtt_s));
+                rtt_s.iter().for_each(|rtt_s| self.state.known.note_rtt(leg, *rtt_s));
                 self.measured(id, leg, Claim { spread: spread_bps, at_least, ..claim })
             }
             Outcome::Busy => {
@@ -111,7 +112,7 @@ impl Desk<'_> {
         }
     }
 
-    /// The numbers of one end, unless it has spoken before.
+    /// The rate claimed by one end; `None` if that end has reported before.
     fn claim(
         &mut self,
         id: u64,
@@ -136,15 +137,15 @@ impl Desk<'_> {
         Ok(Some(Claim { bps, spread: None, bytes, at_least: false, at }))
     }
 
-    /// An order of which nothing sensible comes ends as failed.
+    /// Ends an order with an invalid report as failed.
     fn void(&mut self, id: u64) {
         let most = self.config.test_bytes.as_bytes();
         self.state.planner.ended(id, End::Failed(most), self.now.time);
         self.state.orders.drop(id);
     }
 
-    /// What an order has cost: the greater of what both ends say, and no more than was ordered.
-    /// So neither uses up another's bytes of the day by a number, nor hides what it sent.
+    /// The cost of an order: the greater of both ends' byte counts, and at most what was ordered. So neither end can
+    /// use up the other's daily budget with a large number, or hide what it sent.
     fn cost(&mut self, id: u64, said: u64) -> u64 {
         let other = self.state.orders.get(id).and_then(|order| order.receiver);
         let most = self.config.test_bytes.as_bytes();
@@ -162,8 +163,8 @@ impl Desk<'_> {
         Ok(true)
     }
 
-    /// One member's word that another is down counts only if that one is silent as well, or
-    /// many say so.
+    /// Handles a failed order. One member's report that another is down counts only if that one is silent as well, or
+    /// if many members report the same.
     fn failed(&mut self, id: u64, leg: Leg, is_down: bool, bytes: u64) -> bool {
         let (now, bytes) = (self.now.time, self.cost(id, bytes));
         self.state.tally.count(Count::Failed);
@@ -229,7 +230,8 @@ impl Desk<'_> {
         Ok(true)
     }
 
-    /// Available bandwidth of a leg from this member. It is not kept: in an hour it says nothing.
+    /// Takes the available bandwidth of a leg from this member. It is not stored in the history, because it is
+    /// worthless after an hour.
     fn probed(&mut self, probed: &Probed) -> Taken {
         let Probed { id, to, low_bps, high_bps, at_least, age, .. } = probed;
         let leg = (self.who, self.slot(to)?);
@@ -274,7 +276,7 @@ impl Desk<'_> {
     }
 }
 
-/// When a measurement ended that is so old by its reporter's clock.
+/// When a measurement ended, from its age by the reporter's clock.
 fn order_date(state: &mut State, id: u64, age: Duration, now: Time) -> Time {
     state.orders.get(id).map_or(now, |order| order.date(age, now))
 }

@@ -1,10 +1,10 @@
-//! What this oracle does about measuring: it orders, takes reports, ranks, and keeps the history.
+//! The oracle's measuring tasks: giving orders, taking reports, ranking, and storing the history.
 
 use super::{
     MeasureEvent, Measuring,
-    measuring::{Made, Place, is_over},
+    measuring::{PollPermit, RefreshState, may_retry},
     planner::End,
-    reports::Desk,
+    reports::ReportIntake,
     state::State,
 };
 use crate::{
@@ -26,34 +26,34 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// Between two looks if nothing happens: presence and deadlines are of seconds.
+/// The period of the pulse when nothing happens: presence and deadlines are a matter of seconds.
 const PULSE: Duration = Duration::from_millis(500);
 
-/// Between two looks whether another oracle was elected meanwhile.
+/// How often a waiting request checks whether another oracle was elected.
 const ELECTION_LOOK: Duration = Duration::from_millis(500);
 
-/// Between two looks at the buffer, which are what a killed oracle loses; and after a failure.
-const EVERY: Duration = Duration::from_millis(500);
+/// How often waiting history is stored: the most that a killed oracle loses.
+const STORE_PERIOD: Duration = Duration::from_millis(500);
 
+/// The pause after the database rejected entries.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// Between two tries to read what was measured before.
-const AGAIN: Duration = Duration::from_secs(60);
+/// The pause between attempts to read earlier measurements.
+const RELOAD_PAUSE: Duration = Duration::from_secs(60);
 
-/// The database is made shorter in small steps: so often, and at the start, once this oracle
-/// is elected.
+/// The time between compactions, which proceed in small steps. The first one runs once this oracle is elected.
 const COMPACT: Duration = Duration::from_secs(3600);
 
-/// And sooner, if so many measurements were kept since: an eighth of the most that are kept whole.
+/// A compaction also runs after this many new measurements: an eighth of the most that are kept singly.
 const COMPACT_ROWS: u64 = MOST_SAMPLES.unsigned_abs() / 8;
 
-/// Between two looks whether it is time.
+/// How often to check whether a compaction is due.
 const COMPACT_LOOK: Duration = Duration::from_secs(5);
 
-/// For the last entries when the oracle stops.
-const LAST: Duration = Duration::from_secs(2);
+/// The time limit for storing the last entries when the oracle stops.
+const STOP_TIME: Duration = Duration::from_secs(2);
 
-/// The measuring service, with what it needs of the oracle: rosters, the database, who is elected.
+/// The measuring tasks, with the parts of the oracle that they need: rosters, database, election.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     registry: Arc<Registry>,
@@ -70,27 +70,33 @@ impl Scheduler {
         Self { registry, election, measuring }
     }
 
-    /// Schedules, ranks, keeps the history; never ends.
+    /// Schedules, ranks and stores the history; never returns.
     pub(crate) async fn run(&self) {
         tokio::join!(self.pulses(), self.keep_history(), self.follow_others(), self.compactions());
     }
 
     async fn pulses(&self) {
         let took = (Duration::ZERO, Duration::ZERO);
-        let mut made = Made { ranked: None, offered: None, took, broken: None, unassigned: None };
+        let mut made = RefreshState {
+            ranked: None,
+            offered: None,
+            took,
+            broken: None,
+            assignment_broken: None,
+        };
         loop {
             self.pulse().await;
             let measuring = &self.measuring;
             let broken =
                 |what| self.registry.tell(&Event::Measuring(MeasureEvent::Broken { what }));
-            if is_over(made.broken)
+            if may_retry(made.broken)
                 && let Err(what) = measuring.refresh(&mut made).await
             {
                 made.broken = Some(Instant::now());
                 broken(what);
             }
-            if measuring.assigning.has_broken() && is_over(made.unassigned) {
-                made.unassigned = Some(Instant::now());
+            if measuring.assigning.has_broken() && may_retry(made.assignment_broken) {
+                made.assignment_broken = Some(Instant::now());
                 broken("assigning relays by their load");
             }
             tokio::select! {
@@ -100,7 +106,7 @@ impl Scheduler {
         }
     }
 
-    /// One look: follows the roster, ends what has had its time, gives orders.
+    /// One pulse: follows the roster, ends overdue orders, gives new ones.
     async fn pulse(&self) {
         let measuring = &*self.measuring;
         let (newest, standing) = (self.registry.newest(), self.election.standing());
@@ -116,25 +122,24 @@ impl Scheduler {
         );
         state.settle(now, &pace);
         if let Standing::Elected { .. } = standing {
-            state.look(now, pace.silent);
+            state.update_presence(now, pace.silent);
         }
         if state.term.is_some() {
             state.schedule(now.time, pace.silent, pace.rest);
         }
         measuring.tally.table(state.known.table().len());
-        self.hand_on(state);
+        self.flush_news(state);
     }
 
-    /// Gives the history what is to be kept, and tells of what happened.
-    fn hand_on(&self, mut state: MutexGuard<'_, State>) {
+    /// Hands entries to the history, and reports events.
+    fn flush_news(&self, mut state: MutexGuard<'_, State>) {
         let (batch, events) = state.take_news();
         drop(state);
         self.measuring.history.add(batch);
         events.into_iter().for_each(|event| self.tell_measuring(Some(event)));
     }
 
-    /// Orders for the member that this key stands for, as soon as there are any; empty if that
-    /// does not happen in time, or `stop` becomes true.
+    /// Waits for orders for the member with this principal. Empty if there are none in time, or `stop` becomes true.
     pub(crate) async fn orders(
         &self,
         key: NodeId,
@@ -142,9 +147,9 @@ impl Scheduler {
         mut stop: watch::Receiver<bool>,
     ) -> Result<Orders, Refusal> {
         let measuring = &*self.measuring;
-        let _place = Place::take(measuring, key)?;
+        let _place = PollPermit::take(measuring, key)?;
         let Some((slot, wake)) = measuring.begin_poll(&key).await else {
-            // The roster is newer than what the service has seen of it: it asks again.
+            // The roster is newer than the service's view; the member will poll again.
             return Ok(Orders::default());
         };
         measuring.news.notify_one();
@@ -167,8 +172,8 @@ impl Scheduler {
         waited.await.unwrap_or_else(|_| Ok(Orders::default()))
     }
 
-    /// Returns when another oracle is known to be elected, with its name. Who began to wait here
-    /// while nobody was would else hear of it only when its request ends.
+    /// Waits until another oracle is known to be elected, and returns its name. A request that began to wait while none
+    /// was elected would otherwise only learn it at its end.
     async fn another_elected(&self) -> String {
         loop {
             if let Standing::Another(elected) = self.election.standing() {
@@ -178,7 +183,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes what the member that this key stands for reports.
+    /// Takes the reports of the member with this principal.
     pub(crate) async fn take_reports(&self, key: &NodeId, reports: Reports) -> ReportsReply {
         let measuring = &*self.measuring;
         let newest = self.registry.newest();
@@ -189,8 +194,8 @@ impl Scheduler {
             let refused = vec!["this member was revoked just now".to_owned()];
             return ReportsReply { accepted: 0, refused };
         };
-        let mut desk = Desk { state: &mut state, config: &measuring.config, who, now };
-        let reply = desk.take(reports);
+        let mut intake = ReportIntake { state: &mut state, config: &measuring.config, who, now };
+        let reply = intake.take(reports);
         drop(state);
         measuring.news.notify_one();
         reply
@@ -200,16 +205,16 @@ impl Scheduler {
         event.into_iter().for_each(|event| self.registry.tell(&Event::Measuring(event)));
     }
 
-    /// Keeps what is new; never ends.
+    /// Stores waiting history; never returns.
     async fn keep_history(&self) {
         loop {
-            let pause = if self.keep_some().await { EVERY } else { RETRY };
+            let pause = if self.store_waiting().await { STORE_PERIOD } else { RETRY };
             sleep(pause).await;
         }
     }
 
-    /// Keeps all that waits; false if the database does not take it.
-    async fn keep_some(&self) -> bool {
+    /// Stores all waiting entries. Returns false if the database rejects them.
+    async fn store_waiting(&self) -> bool {
         let history = &self.measuring.history;
         while let Some(batch) = history.next() {
             if let Err(error) = self.registry.store.record(&batch).await {
@@ -222,21 +227,21 @@ impl Scheduler {
         true
     }
 
-    /// The last entries, also those since the last look, for a short time.
-    pub(crate) async fn keep_last(&self) {
-        self.hand_on(self.measuring.state.lock().await);
-        let _ = timeout(LAST, self.keep_some()).await;
+    /// Stores the last entries, including those not yet handed to the history, within a short time.
+    pub(crate) async fn store_last(&self) {
+        self.flush_news(self.measuring.state.lock().await);
+        let _ = timeout(STOP_TIME, self.store_waiting()).await;
     }
 
-    /// Reads what was measured before; then, of several oracles, what others record.
+    /// Reads earlier measurements; then, if several oracles may exist, follows what the others record.
     async fn follow_others(&self) {
-        let mut cursor = self.remember().await;
+        let mut cursor = self.load_history().await;
         if let Database::File = self.registry.config.database {
             return;
         }
         loop {
             sleep(self.measuring.config.pace.follow).await;
-            // What is wrong with the database is told by the look for newer rosters.
+            // Database errors are reported by `Oracle::tick`, which looks for newer rosters.
             while let Ok(recent) = self.registry.store.load_since(cursor).await {
                 cursor = recent.cursor;
                 let is_last = recent.samples.is_empty();
@@ -248,9 +253,9 @@ impl Scheduler {
         }
     }
 
-    /// Fills the table with what was measured before; tries until that is possible.
-    async fn remember(&self) -> i64 {
-        let mut told = None;
+    /// Fills the table with earlier measurements; retries until it succeeds. Returns the cursor.
+    async fn load_history(&self) -> i64 {
+        let mut reported = None;
         loop {
             let oldest = earlier(self.registry.now(), MAX_AGE);
             match self.registry.store.load_recent(oldest).await {
@@ -261,13 +266,13 @@ impl Scheduler {
                 }
                 Err(error) => {
                     let why = Some(error.to_string());
-                    if why != told {
+                    if why != reported {
                         self.tell_measuring(why.clone().map(MeasureEvent::Forgotten));
-                        told = why;
+                        reported = why;
                     }
                 }
             }
-            sleep(AGAIN).await;
+            sleep(RELOAD_PAUSE).await;
         }
     }
 
@@ -282,7 +287,7 @@ impl Scheduler {
         measuring.news.notify_one();
     }
 
-    /// Makes old measurements shorter when it is time, if this oracle is elected.
+    /// Runs compactions when they are due, if this oracle is elected.
     async fn compactions(&self) {
         let history = &self.measuring.history;
         let mut last: Option<Instant> = None;
@@ -292,7 +297,7 @@ impl Scheduler {
             if let (true, Standing::Elected { .. }) = (is_time, self.election.standing()) {
                 last = Some(Instant::now());
                 history.take_rows();
-                // It is tried again; what is wrong is told by whoever writes.
+                // A failed compaction is retried; database errors are reported by writers.
                 let _ = self.registry.store.compact(self.registry.now()).await;
             }
             sleep(COMPACT_LOOK).await;
@@ -300,7 +305,7 @@ impl Scheduler {
     }
 }
 
-/// For experiments with meshes that nobody has.
+/// For experiments with hypothetical meshes.
 impl Scheduler {
     /// See [`crate::Oracle::assume`].
     pub(crate) async fn assume(&self, legs: impl IntoIterator<Item = SeedLeg>) {
@@ -336,7 +341,7 @@ impl Scheduler {
     /// See [`crate::Oracle::rank_timed`].
     pub(crate) fn rank_timed(&self) -> (usize, Duration) {
         let measuring = &*self.measuring;
-        measuring.state.blocking_lock().known.forget_look();
+        measuring.state.blocking_lock().known.forget_snapshot();
         let began = Instant::now();
         let ranked = measuring.rank_now();
         (ranked.graph.measured(), began.elapsed())
@@ -345,7 +350,7 @@ impl Scheduler {
     /// See [`crate::Oracle::rank_next_timed`].
     pub(crate) fn rank_next_timed(&self, legs: impl IntoIterator<Item = SeedLeg>) -> Duration {
         let measuring = &*self.measuring;
-        // What is new besides is ranked before.
+        // Rank other changes first, so that they do not count.
         measuring.rank_now();
         self.assume_in(&mut measuring.state.blocking_lock(), legs);
         let began = Instant::now();
@@ -374,14 +379,14 @@ impl Scheduler {
     }
 }
 
-/// One measured leg.
+/// A measured leg, for experiments.
 #[derive(Clone, Debug)]
 pub struct Leg {
     /// The sender's position among the roster's members.
     pub from: usize,
-    /// The receiver's.
+    /// The receiver's position.
     pub to: usize,
-    /// bit/s.
+    /// The rate, bit/s.
     pub bps: f64,
     /// How long ago it was measured.
     pub age: Duration,

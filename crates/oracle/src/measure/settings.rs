@@ -1,34 +1,34 @@
-//! What an operator or a test sets about measuring.
+//! Settings of the measurements.
 
 use std::time::Duration;
 use thalweg_plan::dispatch::Limits;
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::measure::Strategy;
 
-/// Which legs are measured first.
+/// The order in which legs are measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// UKAIRO's Algorithm 1 (§3.1.1).
     #[default]
     Algorithm1,
-    /// Ours: fewer measurements for the same gain.
+    /// Thalweg's own schedule: fewer measurements for the same gain.
     Thrifty,
-    /// What UKAIRO compares with (§4.3).
+    /// The baseline that UKAIRO compares with (§4.3).
     Random,
 }
 
 /// How a mesh is measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasureConfig {
-    /// Whether measurements are ordered. Reports are taken and candidates given all the same.
+    /// Whether to order measurements. Reports and requests for candidates are served in any case.
     pub enabled: bool,
-    /// Which legs first.
+    /// The order in which legs are measured.
     pub schedule: Order,
-    /// Algorithm 1: pairs that each relay is known to detour before its second phase.
+    /// For Algorithm 1: the pairs that each relay is known to detour before the second phase.
     pub t: u64,
-    /// The share of all legs that is measured, 0 to 1; then they are kept fresh.
+    /// The share of all legs to measure, 0 to 1. Afterwards they are kept fresh.
     pub p: f64,
-    /// The most bytes that a node sends or receives for measuring in a day.
+    /// The most bytes that a node sends or receives for measurements per day.
     pub bytes_per_day: ByteSize,
     /// The most bytes of one measurement.
     pub test_bytes: ByteSize,
@@ -36,38 +36,37 @@ pub struct MeasureConfig {
     pub test_time: Duration,
     /// The most measurements at a time in the whole mesh.
     pub at_once: usize,
-    /// The deployment's congestion control; none: each host's own.
+    /// The deployment's congestion control; `None`: each host's default.
     pub congestion_control: Option<String>,
-    /// How candidates are chosen for who does not say.
+    /// The strategy for clients that do not request one.
     pub strategy: Strategy,
-    /// Times that tests make shorter.
+    /// Times and periods; tests shorten them.
     pub pace: Pace,
 }
 
-/// How long things take.
+/// Times and periods of the measuring service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// From an order to the sender's report.
+    /// The time from an order to the sender's report.
     pub deadline: Duration,
-    /// After the first end's word, how long the other's is waited for: nodes that fail to
-    /// report try again within half a minute.
+    /// How long to wait for the second end's report: nodes retry a failed report within half a minute.
     pub settle: Duration,
-    /// A node that has neither asked nor reported for so long is down: four of its polls.
+    /// A node that has neither polled nor reported for this long is down: four of its polls.
     pub silent: Duration,
-    /// How long a node that cannot be reached is left alone.
+    /// How long an unreachable node is left alone.
     pub rest: Duration,
-    /// Between two rankings at least; more if one takes long.
+    /// The least time between two rankings; longer if a ranking takes long.
     pub rank: Duration,
-    /// Between two looks for what other oracles have recorded.
+    /// The time between two reads of what other oracles have recorded.
     pub follow: Duration,
-    /// How long candidates may be used.
+    /// How long clients may use candidates.
     pub candidates: Duration,
     /// Each leg is measured again within this time.
     pub renew: Duration,
 }
 
 impl Default for Pace {
-    /// 30 s, 40 s, 90 s, 10 min, 1 s, 3 s, 60 s; 14 days (UKAIRO §2.1).
+    /// In order: 30 s, 40 s, 90 s, 10 min, 1 s, 3 s, 60 s; 14 days (UKAIRO §2.1).
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self {
@@ -84,9 +83,9 @@ impl Default for Pace {
 }
 
 impl Default for MeasureConfig {
-    /// Algorithm 1 with UKAIRO's t = 25 and p = 40 % (§4.3); 5 s and 256 MB a measurement, 2 GB
-    /// a node and day, 16 at once. A leg of 1 Gbit/s is steady after 105 to 190 MB, up to a
-    /// round trip of 100 ms; with 64 MB none of them would ever be.
+    /// Algorithm 1 with UKAIRO's t = 25 and p = 40 % (§4.3); 5 s and 256 MB per measurement, 2 GB per node and day, 16
+    /// at once. A leg of 1 Gbit/s is steady after 105 to 190 MB, up to a round trip of 100 ms; with 64 MB it never
+    /// would be.
     fn default() -> Self {
         Self {
             enabled: true,
@@ -105,7 +104,7 @@ impl Default for MeasureConfig {
 }
 
 impl MeasureConfig {
-    /// What the dispatcher keeps to.
+    /// The dispatcher's limits.
     pub(super) fn limits(&self) -> Limits {
         Limits {
             test_bytes: self.test_bytes,

@@ -1,11 +1,11 @@
-//! What the service holds, and what changes it.
+//! The state of the measuring service, and its changes.
 
 use super::{
     event::MeasureEvent,
     known::{Dispute, Entry, Known, Leg},
     loads::Loads,
     nodes::{Nodes, Slot},
-    orders::{Orders, Under},
+    orders::{Orders, PendingOrder},
     paths::{Page, disagreement},
     planner::{End, Ordered, Planner},
     presence::{Downtime, Presence},
@@ -28,13 +28,14 @@ use thalweg_wire::mesh::{
     measure::{self as wire, Down, FailedOrder, LegEntry, PathsReply, Spent},
 };
 
-/// Passive samples of one leg by one reporter are kept in the history once in this time.
+/// The history stores a passive sample of one leg by one reporter at most once in this time.
 const PASSIVE_EACH: Duration = Duration::from_secs(60);
 
-/// Reporters of passive samples that this is known of; beyond that all are forgotten.
+/// The most legs and reporters for which the time of the last stored passive sample is known; beyond that all are
+/// forgotten.
 const PASSIVE_MOST: usize = 100_000;
 
-/// Now, by the clock that never jumps and by the one that dates the history.
+/// The present, by the monotonic clock and by the wall clock, which dates the history.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Now {
     pub time: Time,
@@ -42,43 +43,42 @@ pub(super) struct Now {
 }
 
 impl Now {
-    /// The date of something past.
+    /// The date of a past time.
     pub fn date(self, at: Time) -> WallTime {
         let ago = u64::try_from(self.time.since(at).as_nanos()).unwrap_or(u64::MAX);
         WallTime::from_unix_nanos(self.wall.as_unix_nanos().saturating_sub(ago))
     }
 
-    /// When something with this date was; a date ahead of the clock, which was set back since,
-    /// counts as just now.
+    /// The time of a date. A date ahead of the clock (which was set back since) counts as now.
     pub fn time_of(self, date: WallTime) -> Time {
         let ago = self.wall.as_unix_nanos().saturating_sub(date.as_unix_nanos());
         self.time - Duration::from_nanos(ago)
     }
 }
 
-/// At most one line about refused reports in this time.
-const LINE: Duration = Duration::from_secs(1);
+/// The least time between two log lines about refused reports.
+const REFUSAL_LOG_PERIOD: Duration = Duration::from_secs(1);
 
-/// The most characters of a member's own words.
-const WORDS: usize = 200;
+/// The most characters of a member's reason.
+const MAX_REASON: usize = 200;
 
-/// Why the last measurement that came to nothing did.
+/// The last failed measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     pub leg: Leg,
-    /// For people; a member's words, without control characters.
+    /// The reason, for people: a member's words without control characters.
     pub why: String,
     pub at: Time,
 }
 
 impl Failure {
     pub fn new(leg: Leg, why: &str, at: Time) -> Self {
-        let why = why.chars().filter(|c| !c.is_control()).take(WORDS).collect();
+        let why = why.chars().filter(|c| !c.is_control()).take(MAX_REASON).collect();
         Self { leg, why, at }
     }
 }
 
-/// All of it.
+/// The state of the measuring service.
 #[derive(Debug)]
 pub(super) struct State {
     pub nodes: Arc<Nodes>,
@@ -89,19 +89,19 @@ pub(super) struct State {
     pub loads: Loads,
     pub repeats: Repeats,
     pub tally: Arc<Tally>,
-    /// Under which number this oracle schedules; none: it does not.
+    /// The term in which this oracle schedules; `None` if it does not.
     pub term: Option<u64>,
-    /// Since when members could have been heard.
+    /// The time since which members could have been heard.
     pub start: Time,
-    /// What is to be kept and told once the lock is free.
+    /// Entries to store and events to report once the lock is released.
     pub batch: Batch,
     pub events: Vec<MeasureEvent>,
-    /// Grows with all that changes what is offered.
+    /// Grows with each change that affects the offer.
     pub changes: u64,
-    /// The last order of which nothing came.
+    /// The last order that failed.
     pub failed: Option<Failure>,
     recorded: BTreeMap<(Slot, Slot, Slot), Time>,
-    /// When a refused report was told of last, and how many were not since.
+    /// When a refused report was last logged, and how many were refused since.
     refused: (Option<Time>, u64),
 }
 
@@ -127,7 +127,7 @@ impl State {
         }
     }
 
-    /// Takes a newer roster over; orders of those who are gone end.
+    /// Takes over a newer roster. Ends the orders of removed members.
     pub fn follow(&mut self, roster: &Roster, own: &NodeId, now: Time) {
         if self.nodes.version() == roster.version {
             return;
@@ -140,19 +140,19 @@ impl State {
             self.planner.ended(id, End::Failed(0), now);
         }
         self.known.resize(slots, &gone, now);
-        self.known.is_at(self.nodes.by_key(own).unwrap_or(0));
+        self.known.set_own(self.nodes.by_key(own).unwrap_or(0));
         self.presence.resize(slots, &gone);
         self.loads.forget(&gone);
         self.planner.follow(&self.nodes, &gone, &self.known);
         self.changes += 1;
     }
 
-    /// Begins or ends to schedule.
+    /// Begins or ends scheduling.
     pub fn elect(&mut self, term: Option<u64>, now: Time) {
         if self.term == term {
             return;
         }
-        // Whoever is elected now numbers its own orders.
+        // The newly elected oracle numbers its own orders.
         for id in self.orders.under_way().map(|order| order.id).collect::<Vec<_>>() {
             self.orders.close(id, now);
         }
@@ -162,7 +162,7 @@ impl State {
         (self.term, self.start) = (term, now);
     }
 
-    /// Gives orders to whom can take them.
+    /// Gives orders to the members that can take them.
     pub fn schedule(&mut self, now: Time, silent: Duration, rest: Duration) {
         self.probe(now, silent, rest);
         let Self { planner, presence, known, tally, .. } = self;
@@ -173,21 +173,21 @@ impl State {
         }
     }
 
-    /// Has one member each try whether those who were not reached answer again.
+    /// Has one member each probe the relays that others could not reach.
     fn probe(&mut self, now: Time, silent: Duration, rest: Duration) {
-        for to in self.presence.untried(now, silent, rest) {
+        for to in self.presence.probes_due(now, silent, rest) {
             let relays = self.nodes.iter().filter(|(slot, node)| node.is_relay && *slot != to);
             let here = relays.map(|(slot, _)| slot).filter(|slot| {
                 self.presence.is_there(*slot, now, silent) && !self.presence.is_down(*slot)
             });
             let here: Vec<Slot> = here.collect();
-            if let Some(from) = self.presence.trier(to, here.into_iter(), now) {
+            if let Some(from) = self.presence.prober(to, here.into_iter(), now) {
                 self.planner.probe((from, to));
             }
         }
     }
 
-    /// Ends what has had its time, and takes in what came of measurements.
+    /// Ends overdue orders, and takes in the results of settled ones.
     pub fn settle(&mut self, now: Now, pace: &Pace) {
         for expired in self.planner.expire(now.time) {
             self.tally.count(Count::Expired);
@@ -200,21 +200,20 @@ impl State {
         }
     }
 
-    /// What both ends said, or one of them, enters the table. Whoever was heard within `silent`
-    /// could have said something.
-    fn conclude(&mut self, order: &Under, now: Now, silent: Duration) {
-        let Under { id, leg, sender, receiver, .. } = order;
+    /// Enters the result that both ends reported, or one of them. An end heard within `silent` could have reported.
+    fn conclude(&mut self, order: &PendingOrder, now: Now, silent: Duration) {
+        let PendingOrder { id, leg, sender, receiver, .. } = order;
         let bps = |claim: &super::orders::Claim| claim.bps;
         let rates = (sender.as_ref().map(bps), receiver.as_ref().map(bps));
         if let (Some(_), Some(_)) = rates {
-            self.presence.met(leg.1, leg.0, now.time);
+            self.presence.confirm_reached(leg.1, leg.0, now.time);
         }
         let Some(claim) = sender.or(*receiver) else { return };
         let silent_one = if rates.0.is_some() { leg.1 } else { leg.0 };
         let is_there = self.presence.is_there(silent_one, now.time, silent);
         let judged = self.known.judge(*leg, rates.0, rates.1, (claim.at, is_there));
         let Some((verdict, reporter, dispute)) = judged else { return };
-        // Whichever end was held back: the other saw no more than what it let through.
+        // Whichever end was limited: the other saw at most what that one let through.
         let held = [sender, receiver].into_iter().flatten().any(|claim| claim.at_least);
         let bound = if held { Bound::AtLeast } else { verdict.bound };
         self.tally(&verdict, bound, claim.bytes);
@@ -230,7 +229,7 @@ impl State {
         };
         self.enter(&entry, now.time);
         self.record(&entry, Some(*id), claim.bytes, rates.1, now);
-        dispute.iter().for_each(|dispute| self.tell(dispute, now));
+        dispute.iter().for_each(|dispute| self.report_dispute(dispute, now));
     }
 
     fn tally(&self, verdict: &Verdict, bound: Bound, bytes: u64) {
@@ -245,7 +244,7 @@ impl State {
         self.tally.add(Count::Bytes, bytes);
     }
 
-    /// Takes an entry into the table and into the plan.
+    /// Adds an entry to the table, and to the plan if plans use it.
     pub fn enter(&mut self, entry: &Entry, now: Time) {
         if self.known.enter(entry, now) && entry.is_planned() {
             self.planner.set(entry.leg, Rate::from_bps(entry.bps.round() as u64));
@@ -253,7 +252,7 @@ impl State {
         }
     }
 
-    /// Puts an entry into the history.
+    /// Adds an entry to the history.
     pub fn record(
         &mut self,
         entry: &Entry,
@@ -272,7 +271,7 @@ impl State {
         self.batch.samples.push(Sample { topic, order, value, spread, bytes, measured, seen });
     }
 
-    /// A passive entry is news for the history only once in a while.
+    /// Whether the history should store a passive entry: only once per period.
     pub fn is_news(&mut self, entry: &Entry, now: Time) -> bool {
         if self.recorded.len() >= PASSIVE_MOST {
             self.recorded.clear();
@@ -286,7 +285,7 @@ impl State {
         is_news
     }
 
-    fn tell(&mut self, dispute: &Dispute, now: Now) {
+    fn report_dispute(&mut self, dispute: &Dispute, now: Now) {
         let (from, to) = dispute.leg;
         let key = |slot: Slot| self.nodes.get(slot).map(|node| node.key);
         if let (Some(from), Some(to), Some(by)) = (key(from), key(to), key(dispute.by)) {
@@ -304,20 +303,21 @@ impl State {
         });
     }
 
-    /// A member's report was refused: one line a second tells of it, and of how many more.
+    /// Notes that a member's report was refused. Logs at most one line per second, with the number of refusals since
+    /// the last.
     pub fn refused(&mut self, who: Slot, why: String, now: Time) {
-        let (last, untold) = &mut self.refused;
-        if last.is_some_and(|last| now.since(last) < LINE) {
-            *untold += 1;
+        let (last, unlogged) = &mut self.refused;
+        if last.is_some_and(|last| now.since(last) < REFUSAL_LOG_PERIOD) {
+            *unlogged += 1;
             return;
         }
         *last = Some(now);
-        let (node, more) = (self.nodes.name(who), std::mem::take(untold));
+        let (node, more) = (self.nodes.name(who), std::mem::take(unlogged));
         self.events.push(MeasureEvent::Refused { node, why, more });
     }
 
-    /// Looks who is down now, by this oracle's own ears.
-    pub fn look(&mut self, now: Now, silent: Duration) {
+    /// Updates which relays are down, by what this oracle itself has heard.
+    pub fn update_presence(&mut self, now: Now, silent: Duration) {
         let nodes = Arc::clone(&self.nodes);
         for (slot, node) in nodes.iter().filter(|(_, node)| node.is_relay) {
             let reached_by = self.planner.reached_by(slot);
@@ -331,8 +331,8 @@ impl State {
             let name = node.name.to_string();
             let state = if why.is_some() { UpOrDown::Down } else { UpOrDown::Up };
             let (key, at) = (node.key, now.wall);
-            let told = why.clone().unwrap_or_default();
-            self.batch.changes.push(Change { node: key, state, why: told, at });
+            let reason = why.clone().unwrap_or_default();
+            self.batch.changes.push(Change { node: key, state, why: reason, at });
             self.events.push(match why {
                 Some(why) => MeasureEvent::Down { node: name, why },
                 None => MeasureEvent::Up { node: name },
@@ -340,12 +340,12 @@ impl State {
         }
     }
 
-    /// What is to be kept and told, taken out.
+    /// Takes out the entries to store and the events to report.
     pub fn take_news(&mut self) -> (Batch, Vec<MeasureEvent>) {
         (std::mem::take(&mut self.batch), std::mem::take(&mut self.events))
     }
 
-    /// Takes over what an oracle has recorded, of members there still are.
+    /// Takes over what an oracle has recorded, as far as it concerns present members.
     pub fn take_over(&mut self, recent: Recent, now: Now) {
         for sample in &recent.samples {
             if let Some(entry) = self.entry_of(sample, now) {
@@ -364,7 +364,7 @@ impl State {
                 believed: entry.believed,
                 at: now.time_of(entry.at),
             };
-            // One's own come back from the database, with a date that differs by less.
+            // An oracle's own disputes come back from the database, with a slightly different date and a rounded rate.
             let is_known = |known: &Dispute| {
                 known.leg == dispute.leg && known.claimed as u64 == dispute.claimed as u64
             };
@@ -377,7 +377,7 @@ impl State {
         }
     }
 
-    /// Who is down, as the elected oracle says.
+    /// Takes over which relays are down, as the elected oracle recorded.
     fn take_changes(&mut self, recent: &Recent, now: Now) {
         for change in &recent.changes {
             let Some(slot) = self.nodes.by_key(&change.node) else { continue };
@@ -394,7 +394,7 @@ impl State {
         let leg: (Slot, Slot) = (slot(&topic.from)?, slot(&topic.to)?);
         let (reporter, own) = (slot(&topic.reporter)?, sample.seen.is_none());
         let is_oracle = |slot| self.nodes.get(slot).is_some_and(|node| node.is_oracle);
-        // An end reports what it alone has said; an oracle, what both have. An oracle's own node
+        // A report by one end alone has that end as its reporter; one by both ends has an oracle. An oracle's own node
         // may be an end as well.
         let is_sole = own && (reporter == leg.0 || reporter == leg.1) && !is_oracle(reporter);
         let is_rate = topic.metric == Metric::Throughput && sane("", sample.value).is_ok();
@@ -403,7 +403,7 @@ impl State {
             bps: sample.value,
             spread: sample.spread,
             method: topic.method,
-            // Older versions took one end's word for a value.
+            // Older versions recorded one end's report as exact.
             bound: if is_sole { Bound::AtLeast } else { topic.bound },
             is_sole,
             reporter,
@@ -434,13 +434,14 @@ impl State {
         }
     }
 
-    /// What the leg's sender saw last, in whole microseconds lest pages grow by digits that mean nothing.
+    /// The round-trip time that the leg's sender saw last, rounded to microseconds, so that meaningless digits do not
+    /// enlarge pages.
     fn rtt_s(&self, (from, to): Leg) -> Option<f64> {
-        let seen = self.known.live().shown().rtt_s.get(from as usize, to as usize)?;
+        let seen = self.known.live().planned().rtt_s.get(from as usize, to as usize)?;
         Some((f64::from(seen) * 1e6).round() / 1e6)
     }
 
-    /// What holds measuring up. Whoever does not schedule knows no more than that it is off.
+    /// What limits measuring. An oracle that does not schedule knows only whether measuring is enabled.
     pub fn measuring(&self, enabled: bool, now: Time) -> Option<wire::Measuring> {
         if !enabled {
             return Some(wire::Measuring::default());
@@ -459,7 +460,7 @@ impl State {
         Some(wire::Measuring { enabled, spent, failed })
     }
 
-    /// By slot; a free slot is named [`PathsReply::FREE`], and in no leg.
+    /// The names by slot. A free slot is named [`PathsReply::FREE`], and occurs in no leg.
     fn names(&self) -> Vec<Name> {
         let free: Option<Name> = PathsReply::FREE.parse().ok();
         let name = |slot| self.nodes.get(slot).map(|node| node.name.clone()).or(free.clone());
@@ -493,7 +494,7 @@ mod tests {
     use rand_xoshiro::rand_core::SeedableRng as _;
 
     #[test]
-    fn refused_reports_are_one_line_a_second_that_counts_the_others() {
+    fn refused_reports_are_logged_once_a_second_with_a_count() {
         let random = Xoshiro256PlusPlus::seed_from_u64(1);
         let mut state = State::new(&MeasureConfig::default(), random);
         let start = super::super::measuring::BEGIN;
@@ -508,9 +509,9 @@ mod tests {
     }
 
     #[test]
-    fn a_members_words_are_cut_and_cleaned() {
+    fn a_members_reason_is_truncated_and_stripped_of_control_characters() {
         let why = format!("no\u{1b}[31m\n way{}", "y".repeat(300));
         let failure = Failure::new((0, 1), &why, Time::ZERO);
-        assert!(failure.why.starts_with("no[31m wayy") && failure.why.len() == WORDS);
+        assert!(failure.why.starts_with("no[31m wayy") && failure.why.len() == MAX_REASON);
     }
 }

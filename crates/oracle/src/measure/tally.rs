@@ -1,53 +1,53 @@
-//! What measuring has come to since the start, for metrics.
+//! Counts of measurements since the start, for metrics.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
-/// Counted where it happens, read without the table's lock.
+/// The counters. They are read without the table's lock.
 #[derive(Debug)]
 pub(super) struct Tally {
     counts: [AtomicU64; Count::ALL.len()],
     table: AtomicU64,
     legs: AtomicU64,
     rank_micros: AtomicU64,
-    /// When the last ranking was made, ms after `start`, plus one; 0: none.
+    /// When the last ranking was made, ms after `start` plus one; 0: never.
     ranked_at: AtomicU64,
     start: Instant,
 }
 
-/// What is counted.
+/// The counted events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Count {
     /// Orders that were given.
     Ordered,
-    /// Orders of which nothing came in time.
+    /// Orders without a report in time.
     Expired,
-    /// Measurements that both ends told of alike.
+    /// Measurements on which both ends agree.
     Agreed,
-    /// Those of which they told different things.
+    /// Measurements on which the ends disagree.
     Disputed,
-    /// Those of which one end alone told.
+    /// Measurements that only one end reported.
     Sole,
-    /// Those whose rate is a lower bound.
+    /// Measurements whose rate is a lower bound.
     AtLeast,
-    /// Orders that came to nothing.
+    /// Orders that failed.
     Failed,
     /// Reports of users' own transfers.
     Passive,
     /// Reports of available bandwidth.
     Probed,
-    /// Reports that had been told before.
+    /// Reports that were repeated.
     Repeated,
-    /// Reports that cannot be.
+    /// Reports that were refused as invalid.
     Refused,
     /// Bytes that measurements moved.
     Bytes,
 }
 
 impl Count {
-    /// All, in order.
+    /// All kinds, in order.
     const ALL: [Self; 12] = [
         Self::Ordered,
         Self::Expired,
@@ -64,28 +64,28 @@ impl Count {
     ];
 }
 
-/// What measuring has come to since this process began; see [`crate::Oracle::measured`].
+/// Counts of measurements since this process began; see [`crate::Oracle::measured`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MeasureCounts {
     /// Orders that were given.
     pub ordered: u64,
-    /// Orders of which no sender told in time.
+    /// Orders whose sender did not report in time.
     pub expired: u64,
-    /// Orders of which a sender told that nothing came of them.
+    /// Orders whose sender reported a failure.
     pub failed: u64,
-    /// Measurements that both ends told of, within a quarter of each other.
+    /// Measurements that both ends reported, within a quarter of each other.
     pub agreed: u64,
-    /// Those of which they told different things: the disagreements.
+    /// Measurements whose reports differ by more: the disagreements.
     pub disputed: u64,
-    /// Those of which one end alone told.
+    /// Measurements that only one end reported.
     pub sole: u64,
-    /// Of all these, those that are lower bounds.
+    /// The measurements among these that are lower bounds.
     pub at_least: u64,
     /// Reports of users' own transfers.
     pub passive: u64,
-    /// Reports of available bandwidth, found by trains.
+    /// Reports of available bandwidth found by trains.
     pub probed: u64,
-    /// Reports that had been told before.
+    /// Reports that were repeated.
     pub repeated: u64,
     /// Reports that were refused.
     pub refused: u64,
@@ -95,9 +95,9 @@ pub struct MeasureCounts {
     pub estimates: u64,
     /// Legs of the last ranking.
     pub legs: u64,
-    /// How long ago the last ranking was made; none: never.
+    /// How long ago the last ranking was made; `None`: never.
     pub rank_age: Option<Duration>,
-    /// How long it took.
+    /// How long the last ranking took.
     pub rank_took: Duration,
 }
 
@@ -115,22 +115,22 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// One more.
+    /// Adds one.
     pub fn count(&self, what: Count) {
         self.add(what, 1);
     }
 
-    /// So many more.
+    /// Adds `many`.
     pub fn add(&self, what: Count, many: u64) {
         self.counts[what as usize].fetch_add(many, Ordering::Relaxed);
     }
 
-    /// So many estimates are in the table now.
+    /// Sets the number of estimates in the table.
     pub fn table(&self, estimates: usize) {
         self.table.store(estimates as u64, Ordering::Relaxed);
     }
 
-    /// So many legs were ranked just now, in this time.
+    /// Notes that a ranking of this many legs was made, and the time it took.
     pub fn ranked(&self, legs: usize, took: Duration) {
         self.legs.store(legs as u64, Ordering::Relaxed);
         self.rank_micros.store(took.as_micros() as u64, Ordering::Relaxed);
@@ -138,7 +138,7 @@ impl Tally {
         self.ranked_at.store(at.saturating_add(1), Ordering::Relaxed);
     }
 
-    /// All of it, now.
+    /// Reads all counts.
     pub fn read(&self) -> MeasureCounts {
         let load = |of: &AtomicU64| of.load(Ordering::Relaxed);
         let count = |what: Count| load(&self.counts[what as usize]);

@@ -1,45 +1,45 @@
-//! What is believed of what two ends say of one leg.
+//! Judges the reports of a leg's two ends.
 
 use thalweg_measure::Bound;
 
-/// Two rates agree if the greater is at most so many times the lower.
+/// Two rates agree if the greater is at most this many times the lower.
 pub(super) const AGREE: f64 = 1.25;
 
-/// No leg moves more, bit/s: above it a claim is refused, not cut.
+/// The fastest leg, bit/s. A report above it is refused rather than capped.
 pub(super) const MOST_BPS: f64 = 100e9;
 
-/// What enters the table.
+/// The judged rate of a leg.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Verdict {
-    /// bit/s.
+    /// The rate, bit/s.
     pub bps: f64,
-    /// Exact values are planned with; lower bounds by themselves are not.
+    /// Plans use exact values; lower bounds alone are not enough.
     pub bound: Bound,
-    /// One end alone vouches for it.
+    /// Whether only one end reported.
     pub is_sole: bool,
-    /// The two ends say different things, or one that is there says nothing.
+    /// Whether the two reports differ too much, or the other end is present but reports nothing.
     pub is_disputed: bool,
 }
 
-/// Both ends spoke: the lower value is believed, whether they agree or not. So neither end
-/// alone can make a leg faster than the other saw it.
+/// Both ends reported: the lower rate is believed, whether they agree or not. So neither end alone can make a leg
+/// faster than the other saw it.
 pub(super) fn of_both(sender: f64, receiver: f64) -> Verdict {
     let (low, high) = (sender.min(receiver), sender.max(receiver));
     Verdict { bps: low, bound: Bound::Exact, is_sole: false, is_disputed: high > AGREE * low }
 }
 
-/// One end spoke, and the other's time is over: a lower bound, which no plan is made with, and
-/// no more than that node has shown together with others. An other end that is there and says
-/// nothing contradicts it: its reports go out at once.
+/// Only one end reported in time: the rate is a lower bound, which plans do not use, capped at what that node has shown
+/// together with others. If the other end is present and reports nothing, that is a contradiction, because its reports
+/// are sent immediately.
 pub(super) fn of_one(claimed: f64, shown: Option<f64>, other_is_there: bool) -> Verdict {
     let bps = shown.map_or(claimed, |shown| claimed.min(shown));
     Verdict { bps, bound: Bound::AtLeast, is_sole: true, is_disputed: other_is_there }
 }
 
-/// Whether the number can be meant: finite, from 0 up to 100 Gbit/s.
+/// Checks that a rate is finite and within 0 to 100 Gbit/s.
 ///
 /// # Errors
-/// What is wrong with it, for people.
+/// A message for people.
 pub(super) fn sane(what: &str, bps: f64) -> Result<(), String> {
     match bps.is_finite() && (0.0..=MOST_BPS).contains(&bps) {
         true => Ok(()),
@@ -53,7 +53,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn within_a_quarter_the_ends_agree_beyond_it_the_lower_is_marked() {
+    fn rates_more_than_a_quarter_apart_are_disputed() {
         assert!(!of_both(125.0, 100.0).is_disputed);
         assert!(!of_both(100.0, 125.0).is_disputed);
         let disputed = of_both(1e9, 100.0);
@@ -84,7 +84,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn neither_end_lifts_a_leg_above_what_the_other_saw(a in 0.0..1e11f64, b in 0.0..1e11f64) {
+        fn neither_end_raises_a_leg_above_the_other_report(a in 0.0..1e11f64, b in 0.0..1e11f64) {
             let verdict = of_both(a, b);
             prop_assert!(verdict.bps <= a && verdict.bps <= b);
         }

@@ -1,4 +1,4 @@
-//! Which database, and what it is called in messages.
+//! Configuration of the database, and its name in messages.
 
 use sqlx::{
     ConnectOptions as _, any::AnyConnectOptions, postgres::PgConnectOptions,
@@ -10,43 +10,42 @@ use std::{
 };
 use thiserror::Error;
 
-/// Where an oracle keeps what must not be lost.
+/// The database that keeps an oracle's durable state.
 #[derive(Clone, Debug, Default)]
 pub enum Database {
     /// SQLite: a file in the oracle's directory.
     #[default]
     File,
-    /// PostgreSQL, or what speaks its protocol; several oracles may share it.
+    /// PostgreSQL or a compatible server; several oracles may share it.
     Server(Server),
 }
 
-/// A PostgreSQL database and how to come in. Its `Debug` and [`Place`] show no password.
+/// A PostgreSQL database and its connection options. Its `Debug` and [`Place`] show no password.
 #[derive(Clone)]
 pub struct Server {
     options: AnyConnectOptions,
     place: Place,
 }
 
-/// What is wrong with a database's URL.
+/// An error in a database's URL.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UrlError {
-    /// Another scheme.
+    /// The scheme is not PostgreSQL's.
     #[error("a database's URL begins with postgres:// or postgresql://")]
     Scheme,
-    /// A parameter that would be passed over.
+    /// A parameter that sqlx would ignore.
     #[error(
         "the database's URL has the parameter `{0}`, which is not known here; there are: sslmode, \
          sslrootcert, sslcert, sslkey, host, hostaddr, port, user, password, dbname, options, \
          application_name"
     )]
     Parameter(String),
-    /// It cannot be read.
+    /// The URL cannot be parsed.
     #[error("the database's URL: {0}")]
     Unreadable(String),
 }
 
-/// The parameters that count; sqlx passes over others, and a misspelt `sslmode` must not be
-/// as good as none.
+/// The accepted parameters. sqlx ignores all others, and a misspelt `sslmode` must not silently disable TLS.
 const PARAMETERS: [&str; 18] = [
     "sslmode",
     "ssl-mode",
@@ -69,12 +68,11 @@ const PARAMETERS: [&str; 18] = [
 ];
 
 impl Server {
-    /// The database at a URL (`postgres://USER@HOST:PORT/NAME?sslmode=verify-full`), with this
-    /// password instead of the URL's, if it is given. Without any, `PGPASSWORD` and
-    /// `~/.pgpass` count, as for other clients of PostgreSQL.
+    /// The database at a URL (`postgres://USER@HOST:PORT/NAME?sslmode=verify-full`). `password` replaces the URL's; if
+    /// neither has one, `PGPASSWORD` and `~/.pgpass` apply, as in other clients of PostgreSQL.
     ///
     /// # Errors
-    /// [`UrlError`], which tells no password.
+    /// [`UrlError`], which contains no password.
     pub fn new(url: &str, password: Option<&str>) -> Result<Self, UrlError> {
         if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
             return Err(UrlError::Scheme);
@@ -96,7 +94,7 @@ impl Server {
         self.options.clone()
     }
 
-    /// Its name in messages.
+    /// The database's name in messages.
     pub fn place(&self) -> &Place {
         &self.place
     }
@@ -108,7 +106,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// Every byte as `%XX`: the URL would take a `%` in a password for such.
+/// Encodes every byte as `%XX`, because the URL parser would decode a literal `%` sequence in the password.
 fn encoded(password: &str) -> String {
     password.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
@@ -121,7 +119,7 @@ fn unknown_parameter(options: &AnyConnectOptions) -> Option<String> {
 }
 
 fn called(options: &PgConnectOptions) -> String {
-    // PostgreSQL's own default.
+    // Like PostgreSQL, default to the user's name.
     let name = options.get_database().unwrap_or_else(|| options.get_username());
     let port = options.get_port();
     match options.get_socket() {
@@ -130,7 +128,7 @@ fn called(options: &PgConnectOptions) -> String {
     }
 }
 
-/// How SQLite opens a file, which must be there.
+/// Options for an SQLite file, which must exist.
 pub(super) fn file_options(file: &Path) -> sqlx::Result<AnyConnectOptions> {
     let sqlite = SqliteConnectOptions::new().filename(file).create_if_missing(false);
     AnyConnectOptions::from_url(&sqlite.to_url_lossy())
@@ -139,9 +137,9 @@ pub(super) fn file_options(file: &Path) -> sqlx::Result<AnyConnectOptions> {
 /// A database's name in messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// SQLite's file.
+    /// The path of an SQLite file.
     File(PathBuf),
-    /// PostgreSQL's database, and where it is.
+    /// The name and the location of a PostgreSQL database.
     Server(String),
 }
 
@@ -170,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_from_elsewhere_is_taken_as_it_is() {
+    fn a_separate_password_is_used_verbatim() {
         let password = "p@ss/w:rd%41 ü";
         let server = Server::new("postgres://me@db/thalweg", Some(password)).unwrap();
         let url = server.options.database_url;

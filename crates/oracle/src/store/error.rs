@@ -1,29 +1,29 @@
-//! What is wrong with the database, and what to do.
+//! Errors of the database, with advice for the operator.
 
 use super::Place;
 use sqlx::migrate::MigrateError;
 use std::{io, path::PathBuf};
 use thiserror::Error;
 
-/// The database does not do what it should. But for [`Unsure`](Self::Unsure), nothing was changed.
+/// An error of the database. Except for [`Unsure`](Self::Unsure), nothing was changed.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// Another program keeps its lock.
+    /// Another program holds the database's lock.
     #[error(
         "the oracle's database {0} is locked by another program; nothing was changed, and the \
          roster is served on: try again, and end that program if it stays"
     )]
     Locked(Place),
-    /// Others of this program write.
+    /// Too many writers of this process wait.
     #[error("too many changes wait for the oracle's database; nothing was changed: try again")]
     Busy,
-    /// No space.
+    /// The disk is full.
     #[error(
         "the disk of the oracle's database {0} is full; nothing was changed, and the roster is \
          served on: make room and try again"
     )]
     Full(Place),
-    /// Not a database, or altered.
+    /// The file is not a database, or damaged.
     #[error("{}", damage(place, what))]
     Damaged {
         /// The database.
@@ -31,7 +31,7 @@ pub enum StoreError {
         /// What was found.
         what: String,
     },
-    /// No answer.
+    /// The server does not answer.
     #[error(
         "the oracle's database {place} is not reached ({why}); nothing was changed, and the roster \
          is served on. Look whether its server runs and lets this host in; will be tried again \
@@ -43,7 +43,7 @@ pub enum StoreError {
         /// What happened.
         why: String,
     },
-    /// The server does not let us in, or not do this.
+    /// The server refuses the login or the operation.
     #[error(
         "the server of the oracle's database {place} refuses: {why}. Look at the URL, the \
          password (`database_password_file`, PGPASSWORD, ~/.pgpass) and whether the user owns the \
@@ -55,27 +55,27 @@ pub enum StoreError {
         /// The server's words.
         why: String,
     },
-    /// A standby.
+    /// The server is a standby or read-only.
     #[error(
         "the oracle's database {0} can only be read: it is a standby, or set so; nothing was \
          changed, and the roster is served on. Give the URL of the one that takes changes"
     )]
     ReadOnly(Place),
-    /// The connection broke at the end of a change.
+    /// The connection broke during a commit.
     #[error(
         "the connection to the oracle's database {0} broke while a change was being kept; it was \
          made wholly or not at all: look with `thalweg mesh members` before you try again"
     )]
     Unsure(Place),
-    /// The file.
+    /// The file cannot be created.
     #[error("{file}: {source}")]
     File {
         /// The database.
         file: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// A later version of Thalweg made it.
+    /// A later version of Thalweg has migrated the database.
     #[error(
         "the oracle's database {place} has form {found}, and this version of Thalweg knows forms \
          up to {known}: a later version has used it. Nothing was changed; use that version"
@@ -83,12 +83,12 @@ pub enum StoreError {
     Newer {
         /// The database.
         place: Place,
-        /// Its form.
+        /// Its schema version.
         found: i64,
-        /// Ours.
+        /// The newest schema version that this program knows.
         known: i64,
     },
-    /// The schema cannot be brought up.
+    /// The migration failed.
     #[error("the oracle's database {place} does not have this version's form: {source}")]
     Migration {
         /// The database.
@@ -96,7 +96,7 @@ pub enum StoreError {
         /// What failed.
         source: MigrateError,
     },
-    /// Something else.
+    /// Any other error.
     #[error("the oracle's database {place}: {source}; nothing was changed")]
     Other {
         /// The database.
@@ -152,20 +152,21 @@ impl StoreError {
         }
     }
 
-    /// By SQLSTATE (PostgreSQL's manual, appendix A).
+    /// Classifies by SQLSTATE (PostgreSQL's manual, appendix A).
     fn of_postgres(place: &Place, error: sqlx::Error) -> Self {
         let place = place.clone();
-        let Some(state) = state(&error) else { return Self::of_way(place, error) };
+        let Some(state) = state(&error) else { return Self::of_transport(place, error) };
         let why = error.as_database_error().map(|e| e.message().to_owned()).unwrap_or_default();
         match &*state {
-            // Lock not available, statement cancelled, deadlock, serialization.
+            // Lock not available, statement cancelled, deadlock, serialization failure.
             "55P03" | "57014" | "40P01" | "40001" => Self::Locked(place),
             "53100" => Self::Full(place),
             "25006" => Self::ReadOnly(place),
             "XX001" | "XX002" => Self::Damaged { place, what: why },
-            // Wrong user or password, no such database, no right to.
+            // Wrong user or password, no such database, insufficient privilege.
             "28000" | "28P01" | "3D000" | "42501" => Self::Denied { place, why },
-            // Connection trouble, shutdown, crash, start; too many connections; idle for too long.
+            // Connection failure, shutdown, crash, start-up; insufficient resources; below, idle in a transaction for
+            // too long.
             _ if state.starts_with("08") || state.starts_with("57P") || state.starts_with("53") => {
                 Self::Unreachable { place, why }
             }
@@ -174,8 +175,8 @@ impl StoreError {
         }
     }
 
-    /// What is not the server's answer: the way to it.
-    fn of_way(place: Place, error: sqlx::Error) -> Self {
+    /// Classifies errors of the transport, which are not the server's answer.
+    fn of_transport(place: Place, error: sqlx::Error) -> Self {
         match error {
             sqlx::Error::Io(_)
             | sqlx::Error::Tls(_)
@@ -195,12 +196,12 @@ impl StoreError {
         Self::damaged(place, "the row about the mesh is missing".into())
     }
 
-    /// It did not answer in time.
+    /// The database did not answer in time.
     pub(crate) fn silent(place: &Place) -> Self {
         Self::Unreachable { place: place.clone(), why: "it does not answer".into() }
     }
 
-    /// Whether a connection that breaks there leaves open what became of a change.
+    /// Converts an error of a commit: after a broken connection it is not known whether the change was made.
     pub(crate) fn at_commit(self) -> Self {
         match self {
             Self::Unreachable { place, .. } => Self::Unsure(place),
@@ -220,7 +221,7 @@ impl StoreError {
         }
     }
 
-    /// Whether it may be over by itself, so that an oracle starts all the same.
+    /// Whether the error may disappear by itself, so that an oracle starts in spite of it.
     pub(crate) fn may_pass(&self) -> bool {
         !matches!(
             self,
@@ -236,7 +237,7 @@ fn state(error: &sqlx::Error) -> Option<String> {
     Some(error.as_database_error()?.code()?.into_owned())
 }
 
-/// The primary code: the lowest eight bits of an extended one.
+/// The primary result code: the lowest eight bits of an extended one.
 fn primary(error: &sqlx::Error) -> Option<u32> {
     let code: u32 = state(error)?.parse().ok()?;
     Some(code & 0xff)

@@ -1,4 +1,4 @@
-//! The database's form, brought up step by step.
+//! Migration of the database's schema.
 
 use super::{Place, StoreError};
 use sqlx::{
@@ -6,16 +6,16 @@ use sqlx::{
     migrate::{MigrateError, Migration, MigrationType, Migrator},
 };
 
-/// The steps, which are never changed once they are released.
+/// The migrations. A released one never changes.
 const STEPS: [(&str, &str); 2] = [
     ("mesh", include_str!("../../migrations/0001_mesh.sql")),
     ("measurements", include_str!("../../migrations/0002_measurements.sql")),
 ];
 
-/// This version's form.
+/// The schema version of this program.
 const KNOWN: i64 = STEPS.len() as i64;
 
-/// What `sqlx::migrate!` would make, without its build-time machinery.
+/// Builds the same as `sqlx::migrate!`, without its build-time machinery.
 fn migrator() -> Migrator {
     let step = |(version, (name, text)): (i64, (&'static str, &'static str))| {
         let kind = MigrationType::Simple;
@@ -24,11 +24,11 @@ fn migrator() -> Migrator {
     Migrator::with_migrations((1..).zip(STEPS).map(step).collect())
 }
 
-/// Brings the database to this version's form; one of a later version stays as it is.
+/// Migrates the database to this version's schema. A database of a later version is left unchanged.
 pub(super) async fn run(pool: &AnyPool, place: &Place) -> Result<(), StoreError> {
     let told = |error| StoreError::migration(place, KNOWN, error);
     match migrator().run(pool).await {
-        // Without a lock for this, which SQLite has not, another process may have been faster.
+        // SQLite has no migration lock, so another process may have applied the migration first.
         Err(MigrateError::ExecuteMigration(..)) => migrator().run(pool).await.map_err(told),
         done => done.map_err(told),
     }

@@ -5,7 +5,6 @@ mod database;
 mod error;
 mod lease;
 mod ledger;
-mod line;
 mod migrations;
 mod pool;
 #[cfg(test)]
@@ -13,6 +12,7 @@ mod pool;
 mod postgres;
 mod read;
 mod row;
+mod session;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -24,11 +24,11 @@ pub(crate) use ledger::{Batch, Change, Disagreement, MOST_SAMPLES, Recent, Sampl
 pub(crate) use row::{KeyRow, MeshRow, TokenRow};
 pub(crate) use write::Write;
 
-use lease::{Found, column, found, millis};
+use lease::{LeaseRow, column, millis, read_lease};
 use ledger::{Compacted, Recorded};
-use line::Line;
 use pool::Pool;
 use read::{key, mesh, token, version};
+use session::Session;
 use sqlx::{Any, any::AnyArguments};
 use std::{
     fmt, fs::OpenOptions, io, os::unix::fs::OpenOptionsExt as _, path::Path, time::Duration,
@@ -41,23 +41,22 @@ use tokio::{
 
 type Query<'q> = sqlx::query::Query<'q, Any, AnyArguments>;
 
-/// How many times its patience with the database's lock a writer has with the writers
-/// before it: each takes milliseconds, unless it waits for the lock itself.
+/// How long a writer waits for earlier writers, in multiples of the patience with the database's lock. Each write takes
+/// milliseconds, unless it waits for that lock itself.
 const QUEUE: u32 = 3;
 
-/// Where tokens, members, rosters and measurements are kept.
+/// The database of tokens, members, rosters and measurements.
 pub(crate) struct Store {
     pool: Pool,
-    /// Writers of this process wait here, in order, instead of at the database's lock,
-    /// which SQLite polls.
+    /// Writers of this process queue here in order rather than at the database's lock, which SQLite polls.
     turn: Mutex<()>,
-    /// Those of the ledger, where it has a lock of its own.
+    /// Writers of the ledger queue here if the ledger has its own lock.
     ledger: Mutex<()>,
     patience: Duration,
 }
 
 impl Store {
-    /// A new database in a new file of mode 0600.
+    /// Creates a database in a new file of mode 0600.
     pub async fn create(file: &Path, patience: Duration) -> Result<Self, StoreError> {
         let new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
         new.map_err(|source| StoreError::file(file, source))?;
@@ -66,19 +65,18 @@ impl Store {
         Ok(store)
     }
 
-    /// The database, which is not looked at yet; `file` counts for [`Database::File`].
+    /// Refers to a database without opening it. `file` applies to [`Database::File`].
     pub fn at(database: &Database, file: &Path, patience: Duration) -> Result<Self, StoreError> {
         let pool = Pool::of(database, file, patience)?;
         Ok(Self { pool, turn: Mutex::new(()), ledger: Mutex::new(()), patience })
     }
 
-    /// Checks the database, and brings it to this version's form. Without it, whatever comes
-    /// first does so.
+    /// Opens, checks and migrates the database. Optional, because the first operation does it otherwise.
     pub async fn ready(&self) -> Result<(), StoreError> {
         self.pool.ready().await.map(drop)
     }
 
-    /// Begins to change the mesh, as the only one.
+    /// Begins a write transaction on the mesh. Only one runs at a time.
     pub async fn write(&self) -> Result<Write<'_>, StoreError> {
         let turn = self.turn(&self.turn).await?;
         Write::begin(self, turn).await
@@ -88,7 +86,7 @@ impl Store {
         timeout(QUEUE * self.patience, of.lock()).await.map_err(|_| StoreError::Busy)
     }
 
-    /// The turn to write in the ledger: SQLite has one lock for all.
+    /// Waits for the turn to write in the ledger. SQLite has one lock for all tables.
     async fn ledger_turn(&self) -> Result<MutexGuard<'_, ()>, StoreError> {
         match self.place() {
             Place::File(_) => self.turn(&self.turn).await,
@@ -96,8 +94,8 @@ impl Store {
         }
     }
 
-    async fn line(&self) -> Result<Line, StoreError> {
-        Line::take(&self.pool).await
+    async fn session(&self) -> Result<Session, StoreError> {
+        Session::take(&self.pool).await
     }
 
     /// The database's name in messages.
@@ -105,26 +103,25 @@ impl Store {
         self.pool.place()
     }
 
-    /// Ends all connections.
+    /// Closes all connections.
     pub async fn close(&self) {
         self.pool.close().await;
     }
 }
 
-/// Who schedules: one row, valid by the database's own clock.
+/// The election lease: one row, valid by the database's own clock.
 ///
-/// No host's clock counts: of two oracles whose clocks differ neither takes the lease too
-/// early. If the database's clock itself is set back, a lease that would be valid for far longer
-/// than any is given for is none.
+/// The hosts' clocks do not matter: an oracle whose clock differs cannot take the lease too early. If the database's
+/// own clock is set back, a lease whose remaining validity is far beyond any that is granted counts as expired.
 impl Store {
-    /// Takes the lease for oneself, for so long from now on, unless another has a valid one.
-    /// Whoever has it itself gets a new number: it was started anew.
+    /// Takes the lease for `valid` from now, unless another oracle has a valid one. A holder that takes its own lease
+    /// again gets a new term, because it was restarted.
     ///
     /// # Errors
     /// [`StoreError`].
     pub async fn lease(&self, holder: &NodeId, valid: Duration) -> Result<Ballot, StoreError> {
-        let (mut line, found) = self.lock_lease().await?;
-        let lease = line.encoded(found.lease(millis(valid)))?;
+        let (mut session, found) = self.lock_lease().await?;
+        let lease = session.encoded(found.lease(millis(valid)))?;
         if let Some(lease) = lease.filter(|lease| lease.holder != *holder) {
             return Ok(Ballot::Held(lease));
         }
@@ -134,13 +131,13 @@ impl Store {
             .bind(holder.to_string())
             .bind(term)
             .bind(found.now.saturating_add(millis(valid)));
-        line.run(query).await?;
-        line.commit().await?;
+        session.run(query).await?;
+        session.commit().await?;
         Ok(Ballot::Won(term.unsigned_abs()))
     }
 
-    /// Makes one's own lease valid for so long from now on; false: it is another's, or there is
-    /// a newer one. An expired one that nobody took goes on.
+    /// Extends one's own lease to `valid` from now. Returns false if another oracle holds the lease or there is a newer
+    /// term. An expired lease that no other oracle took can be extended.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -150,39 +147,39 @@ impl Store {
         term: u64,
         valid: Duration,
     ) -> Result<bool, StoreError> {
-        let (mut line, found) = self.lock_lease().await?;
+        let (mut session, found) = self.lock_lease().await?;
         if found.holder != holder.to_string() || found.term != column(term) {
             return Ok(false);
         }
         let statement = "UPDATE lease SET expires = $1 WHERE id = 1";
         let expires = found.now.saturating_add(millis(valid));
-        line.run(sqlx::query(statement).bind(expires)).await?;
-        line.commit().await?;
+        session.run(sqlx::query(statement).bind(expires)).await?;
+        session.commit().await?;
         Ok(true)
     }
 
-    /// Gives one's own lease back, so that another oracle need not wait.
+    /// Releases one's own lease, so that another oracle need not wait.
     ///
     /// # Errors
     /// [`StoreError`].
     pub async fn release_lease(&self, holder: &NodeId, term: u64) -> Result<(), StoreError> {
         let statement = "UPDATE lease SET expires = 0 WHERE id = 1 AND holder = $1 AND term = $2";
         let query = sqlx::query(statement).bind(holder.to_string()).bind(column(term));
-        self.line().await?.run(query).await.map(drop)
+        self.session().await?.run(query).await.map(drop)
     }
 
-    /// The row, locked until the line is dropped or commits. The date is read with the lock:
-    /// whoever waited for it must not count by an older one.
-    async fn lock_lease(&self) -> Result<(Line, Found), StoreError> {
-        let mut line = self.line().await?;
-        line.begin().await?;
-        line.run(sqlx::query("UPDATE lease SET id = 1 WHERE id = 1")).await?;
-        let asked = timeout(line.limit, found(line.ask(), self.date())).await;
-        let found = line.told(asked)?;
-        Ok((line, found))
+    /// Reads and locks the lease's row until the session is dropped or commits. The date is read after locking, because
+    /// waiting for the lock takes time.
+    async fn lock_lease(&self) -> Result<(Session, LeaseRow), StoreError> {
+        let mut session = self.session().await?;
+        session.begin().await?;
+        session.run(sqlx::query("UPDATE lease SET id = 1 WHERE id = 1")).await?;
+        let asked = timeout(session.limit, read_lease(session.start(), self.date())).await;
+        let found = session.finish(asked)?;
+        Ok((session, found))
     }
 
-    /// The database's own clock, ms since 1970.
+    /// The statement that reads the database's clock, ms since 1970.
     fn date(&self) -> &'static str {
         match self.place() {
             Place::File(_) => "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS BIGINT)",
@@ -193,48 +190,48 @@ impl Store {
     }
 }
 
-/// What is asked of the database; inside a transaction and outside.
+/// Reads outside a write transaction.
 impl Store {
-    /// The row about the mesh; none in a database that was never filled.
+    /// The row about the mesh; `None` in a database without a mesh.
     pub async fn mesh(&self) -> Result<Option<MeshRow>, StoreError> {
-        let mut line = self.line().await?;
-        let asked = timeout(line.limit, mesh(line.ask())).await;
-        line.told(asked)
+        let mut session = self.session().await?;
+        let asked = timeout(session.limit, mesh(session.start())).await;
+        session.finish(asked)
     }
 
-    /// The newest roster's version; none in a database that was never filled.
+    /// The newest roster's version; `None` in a database without a mesh.
     pub async fn version(&self) -> Result<Option<u64>, StoreError> {
-        let mut line = self.line().await?;
-        let asked = timeout(line.limit, version(line.ask())).await;
-        line.told(asked)
+        let mut session = self.session().await?;
+        let asked = timeout(session.limit, version(session.start())).await;
+        session.finish(asked)
     }
 
-    /// The key that is or was a member's.
+    /// The row of a present or former member's key.
     pub async fn key(&self, id: &NodeId) -> Result<Option<KeyRow>, StoreError> {
-        let mut line = self.line().await?;
-        let asked = timeout(line.limit, key(line.ask(), id)).await;
-        line.told(asked)
+        let mut session = self.session().await?;
+        let asked = timeout(session.limit, key(session.start(), id)).await;
+        session.finish(asked)
     }
 
     /// The token with this hash.
     pub async fn token(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>, StoreError> {
-        let mut line = self.line().await?;
-        let asked = timeout(line.limit, token(line.ask(), hash)).await;
-        line.told(asked)
+        let mut session = self.session().await?;
+        let asked = timeout(session.limit, token(session.start(), hash)).await;
+        session.finish(asked)
     }
 
-    /// Keeps a batch, in transactions of 250 rows of a kind. What failed on the way may be
-    /// given again as a whole: answers to orders count once.
+    /// Stores a batch, in transactions of 250 rows of each kind. After an error the whole batch may be recorded again:
+    /// an answer to an order counts only once.
     ///
     /// # Errors
-    /// [`StoreError`]; transactions before it stay.
+    /// [`StoreError`]; earlier transactions persist.
     pub async fn record(&self, batch: &Batch) -> Result<Recorded, StoreError> {
         ledger::record(self, batch).await
     }
 
-    /// What was recorded last of each topic, if it is not older than `oldest` (a summary's median
-    /// where no single one is left, dated at its window's middle); all changes and
-    /// disagreements since. A date may be ahead of the clock, if that was set back since.
+    /// The last recorded sample of each topic, if it is not older than `oldest`, or where no sample is left the median
+    /// of a summary, dated at the middle of its window; and all changes and disagreements since `oldest`. A date may be
+    /// ahead of the clock, if that was set back.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -242,10 +239,10 @@ impl Store {
         ledger::load_recent(self, oldest).await
     }
 
-    /// All that was recorded after `cursor`, by whichever oracle, in the order of recording.
-    /// A page of 5000 measurements at most, so ask until there are none.
+    /// Everything recorded after `cursor` by any oracle, in the order of recording. At most 5000 measurements per call,
+    /// so repeat until there are none.
     ///
-    /// A database that was restored from a backup may be behind the cursor; it goes back then.
+    /// A database restored from a backup may be behind the cursor; the returned cursor is then lower.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -253,18 +250,18 @@ impl Store {
         ledger::load_since(self, cursor).await
     }
 
-    /// Makes measurements older than two days one row for each topic and 6 h, forgets what
-    /// is older than 60 days, and keeps all tables below their bounds. To be called about
-    /// once an hour, by one oracle; by several does no harm. Works in short transactions.
+    /// Merges measurements older than two days into one row for each topic and 6 h, deletes rows older than 60 days,
+    /// and keeps all tables below their bounds. Call it about once an hour from one oracle; concurrent calls do no
+    /// harm. Works in short transactions.
     ///
     /// # Errors
-    /// [`StoreError`]; what was done before stays done, and nothing counts twice.
+    /// [`StoreError`]; completed steps persist, and nothing counts twice.
     pub async fn compact(&self, now: WallTime) -> Result<Compacted, StoreError> {
         ledger::compact(self, now).await
     }
 
-    /// What a leg was like since then: summaries, then single measurements, the older first;
-    /// of each the newest 10,000.
+    /// The history of a leg since a date: summaries, then single measurements, each from old to new, and at most the
+    /// newest 10,000.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -274,7 +271,7 @@ impl Store {
         from: &NodeId,
         to: &NodeId,
         since: WallTime,
-    ) -> Result<Vec<ledger::Past>, StoreError> {
+    ) -> Result<Vec<ledger::Summary>, StoreError> {
         ledger::history(self, from, to, since).await
     }
 }

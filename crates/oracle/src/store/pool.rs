@@ -1,4 +1,4 @@
-//! Connections.
+//! The connection pool.
 
 use super::{Database, Place, StoreError, database, migrations};
 use sqlx::{
@@ -11,22 +11,21 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// Connections: writers of rosters and of measurements come one at a time each, and a few
-/// readers beside.
+/// The most connections: one writer of rosters, one writer of measurements, and a few readers.
 const CONNECTIONS: u32 = 5;
 
-/// Beyond the patience with locks, how long the way to a server and its work may take.
-const WAY: Duration = Duration::from_secs(8);
+/// The time allowed for the network and the server's work, in addition to the patience with locks.
+const SERVER_TIME: Duration = Duration::from_secs(8);
 
-/// At the end, how long connections that were given up are waited for, and how often is looked.
-const LAST: Duration = Duration::from_secs(3);
-const AGAIN: Duration = Duration::from_millis(20);
+/// When the pool closes, how long to wait for abandoned connections, and how often to check.
+const CLOSE_TIME: Duration = Duration::from_secs(3);
+const CLOSE_POLL: Duration = Duration::from_millis(20);
 
-/// A transaction in which an oracle is silent for so long (its host froze, or is cut off) is
-/// undone by the server, so that its lock does not stop the others.
+/// The server aborts a transaction in which an oracle is silent for this long (its host froze or lost its network), so
+/// that its lock does not block the others.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Connections to one database, which was looked at before the first is used.
+/// Connections to one database, which is checked before the first is used.
 pub(super) struct Pool {
     pool: AnyPool,
     settings: Settings,
@@ -35,31 +34,31 @@ pub(super) struct Pool {
     ready: OnceCell<()>,
 }
 
-/// How connections are made.
+/// How to open a connection.
 #[derive(Clone)]
 struct Settings {
     options: AnyConnectOptions,
-    /// Statements that each begins with.
-    first: String,
+    /// Statements that set up each connection.
+    setup: String,
     acquire: Duration,
 }
 
 impl Settings {
     fn pool(&self, connections: u32) -> AnyPool {
-        let first = self.first.clone();
+        let setup = self.setup.clone();
         AnyPoolOptions::new()
             .max_connections(connections)
             .acquire_timeout(self.acquire)
-            .after_connect(move |connection, _| Box::pin(run(connection, first.clone())))
+            .after_connect(move |connection, _| Box::pin(run(connection, setup.clone())))
             .connect_lazy_with(self.options.clone())
     }
 }
 
 impl Pool {
-    /// Nothing is connected yet.
+    /// Creates the pool without connecting.
     pub fn of(database: &Database, file: &Path, patience: Duration) -> Result<Self, StoreError> {
         install_default_drivers();
-        let (options, place, first) = match database {
+        let (options, place, setup) = match database {
             Database::File => {
                 (database::file_options(file), Place::File(file.into()), sqlite(patience))
             }
@@ -68,7 +67,7 @@ impl Pool {
             }
         };
         let options = options.map_err(|error| StoreError::of(&place, error))?;
-        let settings = Settings { options, first, acquire: patience + Duration::from_secs(1) };
+        let settings = Settings { options, setup, acquire: patience + Duration::from_secs(1) };
         let (pool, ready) = (settings.pool(CONNECTIONS), OnceCell::new());
         Ok(Self { pool, settings, place, patience, ready })
     }
@@ -77,16 +76,16 @@ impl Pool {
         &self.place
     }
 
-    /// The longest that anything may take.
+    /// The time limit for any operation.
     pub fn limit(&self) -> Duration {
-        self.patience + WAY
+        self.patience + SERVER_TIME
     }
 
-    /// Looks at the database and brings it to this version's form, once; then its connections.
+    /// Returns the pool. The first call checks the database and migrates it to this version's schema.
     pub async fn ready(&self) -> Result<&AnyPool, StoreError> {
         let prepared = async {
             match self.place {
-                // A large file takes its time to be looked through.
+                // Checking a large file takes long, so there is no time limit.
                 Place::File(_) => self.prepare().await,
                 Place::Server(_) => timeout(self.limit(), self.prepare())
                     .await
@@ -101,22 +100,22 @@ impl Pool {
         if let Place::File(_) = self.place {
             self.check().await?;
         }
-        // On a connection of its own: a failed attempt would keep PostgreSQL's lock on it.
+        // On a connection of its own, because a failed migration would keep PostgreSQL's lock on its connection.
         let own = self.settings.pool(1);
         let done = migrations::run(&own, &self.place).await;
         own.close().await;
         done
     }
 
-    /// Finds damage before anything is built on it. Not by the pool, which would try what
-    /// fails at its first statements until its time is over.
+    /// Detects damage before the database is used. On a connection outside the pool, because the pool would retry
+    /// failing set-up statements until its timeout.
     async fn check(&self) -> Result<(), StoreError> {
         let wrong = |error| StoreError::of(&self.place, error);
         let mut connection = self.settings.options.connect().await.map_err(wrong)?;
-        run(&mut connection, self.settings.first.clone()).await.map_err(wrong)?;
+        run(&mut connection, self.settings.setup.clone()).await.map_err(wrong)?;
         let asked = sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(&mut connection);
         let found: String = asked.await.map_err(wrong)?;
-        // What was found counts.
+        // The result is known, so an error on closing does not matter.
         let _ = connection.close().await;
         match found.as_str() {
             "ok" => Ok(()),
@@ -124,19 +123,18 @@ impl Pool {
         }
     }
 
-    /// Ends all connections.
+    /// Closes all connections.
     pub async fn close(&self) {
-        // A server that is silent does not say goodbye either.
-        let _ = timeout(WAY, self.pool.close()).await;
+        // An unresponsive server does not answer the closing handshake either.
+        let _ = timeout(SERVER_TIME, self.pool.close()).await;
         if let Place::File(file) = &self.place {
-            let _ = timeout(LAST, self.leave_whole(file)).await;
+            let _ = timeout(CLOSE_TIME, self.remove_wal(file)).await;
         }
     }
 
-    /// Waits until no `-wal` is beside the file: SQLite's last connection takes it away. Those
-    /// that were given up in the middle of a statement or of their beginning end on threads of
-    /// their own, which nobody else awaits.
-    async fn leave_whole(&self, file: &Path) {
+    /// Waits until the file's `-wal` is gone, which SQLite's last connection removes. Connections that were abandoned
+    /// in the middle of a statement or of opening end on threads of their own, which nothing else awaits.
+    async fn remove_wal(&self, file: &Path) {
         let mut wal = file.as_os_str().to_owned();
         wal.push("-wal");
         while Path::new(&wal).exists() {
@@ -144,21 +142,20 @@ impl Pool {
             let done = last.execute("PRAGMA wal_checkpoint(TRUNCATE)").await;
             let closed = last.close().await;
             if done.is_err() || closed.is_err() {
-                // Damaged or full: what is there stays for the next start.
+                // Damaged or full: leave the `-wal` for the next start.
                 return;
             }
-            sleep(AGAIN).await;
+            sleep(CLOSE_POLL).await;
         }
     }
 }
 
 async fn run(connection: &mut AnyConnection, text: String) -> sqlx::Result<()> {
-    // Made of our own numbers alone.
+    // The text contains only our own numbers.
     connection.execute(AssertSqlSafe(text)).await.map(drop)
 }
 
-/// What each connection of SQLite is set to. A version that was published must outlive a
-/// power failure.
+/// The set-up of each SQLite connection. A published version must survive a power failure, hence `synchronous = FULL`.
 fn sqlite(patience: Duration) -> String {
     let patience = patience.as_millis();
     format!(
@@ -167,9 +164,8 @@ fn sqlite(patience: Duration) -> String {
     )
 }
 
-/// What each connection of PostgreSQL is set to. The level is PostgreSQL's default, which
-/// the server's settings may have changed: whoever waited for a lock must see what its
-/// last holder has left.
+/// The set-up of each PostgreSQL connection. The isolation level is PostgreSQL's default, but the server's settings may
+/// have changed it: a transaction that waited for a lock must see the writes of the lock's last holder.
 fn postgres(patience: Duration) -> String {
     let (patience, idle) = (patience.as_millis(), IDLE.as_millis());
     format!(

@@ -1,4 +1,4 @@
-//! What is asked of the database; inside a transaction and outside.
+//! Queries, for use inside and outside a transaction.
 
 use super::{
     KeyRow, MeshRow, TokenRow,
@@ -22,7 +22,7 @@ pub(super) async fn version(db: &mut AnyConnection) -> Result<Option<u64>> {
     found.as_ref().map(row::version).transpose()
 }
 
-/// Sorted by name here, as databases differ in how they compare text.
+/// All members, sorted by name. Sorted here, because databases differ in how they compare text.
 pub(super) async fn members(db: &mut AnyConnection) -> Result<Vec<Member>> {
     let statement = "SELECT name, node, client, addresses, roles, tags FROM members";
     let found = sqlx::query(statement).fetch_all(db).await?;
@@ -44,7 +44,7 @@ pub(super) async fn key(db: &mut AnyConnection, key: &NodeId) -> Result<Option<K
     found.as_ref().map(row::key).transpose()
 }
 
-/// The last revoked key of a name.
+/// The most recently revoked key of a name.
 pub(super) async fn revoked(db: &mut AnyConnection, name: &Name) -> Result<Option<KeyRow>> {
     let statement = "SELECT name, revoked FROM keys \
                      WHERE name = $1 AND revoked IS NOT NULL ORDER BY revoked DESC LIMIT 1";

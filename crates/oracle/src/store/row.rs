@@ -1,4 +1,4 @@
-//! From rows to values, and back.
+//! Conversion between rows and values.
 
 use data_encoding::HEXLOWER_PERMISSIVE;
 use serde::{Serialize, de::DeserializeOwned};
@@ -12,18 +12,18 @@ use thalweg_wire::mesh::{Member, Name, Role, Rule, Tag};
 pub(crate) struct MeshRow {
     /// The mesh's key.
     pub mesh: NodeId,
-    /// Of the newest roster.
+    /// The newest roster's version.
     pub version: u64,
-    /// The operator's.
+    /// The operator's rules.
     pub rules: Vec<Rule>,
     /// The newest roster, signed; empty before the first.
     pub signed: Vec<u8>,
 }
 
-/// A key that is or was a member's.
+/// A present or former member's key.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyRow {
-    /// Whose.
+    /// The member's name.
     pub name: Name,
     /// When it was revoked.
     pub revoked: Option<WallTime>,
@@ -32,72 +32,72 @@ pub(crate) struct KeyRow {
 /// A token.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenRow {
-    /// What the host will do.
+    /// The roles of the joining host.
     pub roles: BTreeSet<Role>,
-    /// Its tags.
+    /// The tags of the joining host.
     pub tags: BTreeSet<Tag>,
-    /// The name it must take.
+    /// The name that the host must have; `None`: any.
     pub name: Option<Name>,
     /// When it expires.
     pub expires: WallTime,
-    /// The principal of the member that made it; none: a local process.
+    /// The principal of the member that made it; `None`: a local process.
     pub maker: Option<NodeId>,
-    /// Its maker was revoked.
+    /// Whether its maker was revoked.
     pub void: bool,
     /// The key that used it.
     pub used_by: Option<NodeId>,
 }
 
 impl TokenRow {
-    /// Whether whoever made it may still make tokens.
+    /// Whether its maker may still make tokens.
     pub fn is_of_an_admin(&self, members: &[Member]) -> bool {
         let admin = |key| members.iter().any(|m| m.principal() == key && m.is(Role::Admin));
         self.maker.is_none_or(admin)
     }
 }
 
-/// A column holds what nobody of us wrote.
-pub(super) fn strange(column: &'static str) -> sqlx::Error {
+/// The error for a column whose content this program cannot have written.
+pub(super) fn unreadable(column: &'static str) -> sqlx::Error {
     sqlx::Error::ColumnDecode { index: column.into(), source: "not readable".into() }
 }
 
-/// Reads a column as text, and that as `T`.
+/// Parses a text column as `T`.
 pub(super) fn parsed<T: std::str::FromStr>(row: &AnyRow, column: &'static str) -> sqlx::Result<T> {
-    row.try_get::<String, _>(column)?.parse().map_err(|_| strange(column))
+    row.try_get::<String, _>(column)?.parse().map_err(|_| unreadable(column))
 }
 
 fn optional<T: std::str::FromStr>(row: &AnyRow, column: &'static str) -> sqlx::Result<Option<T>> {
     let text: Option<String> = row.try_get(column)?;
-    text.map(|text| text.parse().map_err(|_| strange(column))).transpose()
+    text.map(|text| text.parse().map_err(|_| unreadable(column))).transpose()
 }
 
 fn listed<T: DeserializeOwned>(row: &AnyRow, column: &'static str) -> sqlx::Result<T> {
     let text: String = row.try_get(column)?;
-    serde_json::from_str(&text).map_err(|_| strange(column))
+    serde_json::from_str(&text).map_err(|_| unreadable(column))
 }
 
 fn date(nanos: i64) -> WallTime {
     WallTime::from_unix_nanos(u64::try_from(nanos).unwrap_or(0))
 }
 
-/// A date in a column; the last that fits is in 2262.
+/// A date as a column's nanoseconds, up to the year 2262.
 pub(super) fn nanos(date: WallTime) -> i64 {
     i64::try_from(date.as_unix_nanos()).unwrap_or(i64::MAX)
 }
 
-/// A version in a column.
+/// Reads a version from its column.
 pub(super) fn version(row: &AnyRow) -> sqlx::Result<u64> {
-    u64::try_from(row.try_get::<i64, _>("version")?).map_err(|_| strange("version"))
+    u64::try_from(row.try_get::<i64, _>("version")?).map_err(|_| unreadable("version"))
 }
 
-/// A list as text.
+/// Encodes a list as JSON text.
 pub(super) fn list(value: &impl Serialize) -> sqlx::Result<String> {
     serde_json::to_string(value).map_err(|error| sqlx::Error::Encode(error.into()))
 }
 
 pub(super) fn mesh(row: &AnyRow) -> sqlx::Result<MeshRow> {
     let signed: String = row.try_get("signed")?;
-    let signed = HEXLOWER_PERMISSIVE.decode(signed.as_bytes()).map_err(|_| strange("signed"))?;
+    let signed = HEXLOWER_PERMISSIVE.decode(signed.as_bytes()).map_err(|_| unreadable("signed"))?;
     Ok(MeshRow {
         mesh: parsed(row, "mesh")?,
         version: version(row)?,

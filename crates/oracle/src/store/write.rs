@@ -1,10 +1,9 @@
-//! A transaction that changes something.
+//! A write transaction on the mesh.
 
 use super::{
-    KeyRow, MeshRow, Place, Query, Store, StoreError, TokenRow,
-    line::Line,
-    read,
+    KeyRow, MeshRow, Place, Query, Store, StoreError, TokenRow, read,
     row::{list, nanos},
+    session::Session,
 };
 use data_encoding::HEXLOWER;
 use thalweg_units::{NodeId, WallTime};
@@ -13,28 +12,28 @@ use tokio::{sync::MutexGuard, time::timeout};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
-/// A transaction, the only one that writes; undone unless committed.
+/// A write transaction, the only one at a time; rolled back unless committed.
 pub(crate) struct Write<'a> {
     store: &'a Store,
-    line: Line,
+    session: Session,
     _turn: MutexGuard<'a, ()>,
 }
 
 impl<'a> Write<'a> {
     pub(super) async fn begin(store: &'a Store, turn: MutexGuard<'a, ()>) -> Result<Self> {
-        let mut line = store.line().await?;
-        line.begin().await?;
+        let mut session = store.session().await?;
+        session.begin().await?;
         // The first statement writes, so the lock is taken before anything is read.
-        line.run(sqlx::query("UPDATE mesh SET id = 1 WHERE id = 1")).await?;
-        Ok(Self { store, line, _turn: turn })
+        session.run(sqlx::query("UPDATE mesh SET id = 1 WHERE id = 1")).await?;
+        Ok(Self { store, session, _turn: turn })
     }
 
     fn encoded<T>(&self, encoded: sqlx::Result<T>) -> Result<T> {
-        self.line.encoded(encoded)
+        self.session.encoded(encoded)
     }
 
     async fn run(&mut self, query: Query<'_>) -> Result<u64> {
-        self.line.run(query).await
+        self.session.run(query).await
     }
 
     pub fn place(&self) -> &Place {
@@ -42,45 +41,45 @@ impl<'a> Write<'a> {
     }
 
     pub async fn mesh(&mut self) -> Result<Option<MeshRow>> {
-        let asked = timeout(self.line.limit, read::mesh(self.line.ask())).await;
-        self.line.told(asked)
+        let asked = timeout(self.session.limit, read::mesh(self.session.start())).await;
+        self.session.finish(asked)
     }
 
     pub async fn members(&mut self) -> Result<Vec<Member>> {
-        let asked = timeout(self.line.limit, read::members(self.line.ask())).await;
-        self.line.told(asked)
+        let asked = timeout(self.session.limit, read::members(self.session.start())).await;
+        self.session.finish(asked)
     }
 
     pub async fn token(&mut self, hash: &[u8; 32]) -> Result<Option<TokenRow>> {
-        let asked = timeout(self.line.limit, read::token(self.line.ask(), hash)).await;
-        self.line.told(asked)
+        let asked = timeout(self.session.limit, read::token(self.session.start(), hash)).await;
+        self.session.finish(asked)
     }
 
     pub async fn key(&mut self, key: &NodeId) -> Result<Option<KeyRow>> {
-        let asked = timeout(self.line.limit, read::key(self.line.ask(), key)).await;
-        self.line.told(asked)
+        let asked = timeout(self.session.limit, read::key(self.session.start(), key)).await;
+        self.session.finish(asked)
     }
 
-    /// The last revoked key of a name.
+    /// The most recently revoked key of a name.
     pub async fn revoked(&mut self, name: &Name) -> Result<Option<KeyRow>> {
-        let asked = timeout(self.line.limit, read::revoked(self.line.ask(), name)).await;
-        self.line.told(asked)
+        let asked = timeout(self.session.limit, read::revoked(self.session.start(), name)).await;
+        self.session.finish(asked)
     }
 
-    /// Tokens that can still be used.
+    /// The number of tokens that can still be used.
     pub async fn open_tokens(&mut self, now: WallTime) -> Result<u64> {
-        let asked = timeout(self.line.limit, read::open_tokens(self.line.ask(), now)).await;
-        self.line.told(asked)
+        let asked = timeout(self.session.limit, read::open_tokens(self.session.start(), now)).await;
+        self.session.finish(asked)
     }
 
-    /// Fills a new database.
+    /// Creates the mesh's row in a new database.
     pub async fn found(&mut self, mesh: NodeId) -> Result<()> {
         let statement =
             "INSERT INTO mesh (id, mesh, version, rules, signed) VALUES (1, $1, 0, '[]', '')";
         self.run(sqlx::query(statement).bind(mesh.to_string())).await.map(drop)
     }
 
-    /// Keeps the newest roster.
+    /// Stores the newest roster.
     pub async fn keep(&mut self, version: u64, signed: &[u8]) -> Result<()> {
         let version = i64::try_from(version).unwrap_or(i64::MAX);
         let statement = "UPDATE mesh SET version = $1, signed = $2 WHERE id = 1";
@@ -92,7 +91,7 @@ impl<'a> Write<'a> {
         self.run(sqlx::query("UPDATE mesh SET rules = $1 WHERE id = 1").bind(rules)).await.map(drop)
     }
 
-    /// Adds a member and its keys, or makes revoked keys of it its own again.
+    /// Adds a member and its keys. Keys of it that were revoked become valid again.
     pub async fn add(&mut self, member: &Member, now: WallTime) -> Result<()> {
         let statement = "INSERT INTO members (name, node, client, addresses, roles, tags, joined) \
                          VALUES ($1, $2, $3, $4, $5, $6, $7)";
@@ -111,7 +110,7 @@ impl<'a> Write<'a> {
         Ok(())
     }
 
-    /// Makes the member's addresses these.
+    /// Replaces the member's addresses.
     pub async fn set_addresses(&mut self, member: &Member) -> Result<()> {
         let query = sqlx::query("UPDATE members SET addresses = $1 WHERE name = $2")
             .bind(self.encoded(list(&member.addresses))?)
@@ -126,8 +125,8 @@ impl<'a> Write<'a> {
         self.run(query).await.map(drop)
     }
 
-    /// Takes a member out, keeps its keys as revoked, and voids what tokens of it are open:
-    /// else it could let itself in again.
+    /// Removes a member, marks its keys as revoked, and voids its open tokens, with which it could otherwise join
+    /// again.
     pub async fn remove(&mut self, name: &Name, now: WallTime) -> Result<()> {
         let name = name.as_str();
         self.run(sqlx::query("DELETE FROM members WHERE name = $1").bind(name.to_owned())).await?;
@@ -152,7 +151,7 @@ impl<'a> Write<'a> {
         self.run(query).await.map(drop)
     }
 
-    /// Whether the token was free and is now used by `key`.
+    /// Marks the token as used by `key`. Returns false if it was not free.
     pub async fn use_token(&mut self, hash: &[u8; 32], key: NodeId, now: WallTime) -> Result<bool> {
         let statement = "UPDATE tokens SET used_by = $1, used_at = $2 \
                          WHERE hash = $3 AND used_by IS NULL AND voided IS NULL";
@@ -163,12 +162,12 @@ impl<'a> Write<'a> {
         self.run(query).await.map(|changed| changed == 1)
     }
 
-    /// Makes all open tokens void.
+    /// Deletes all open tokens.
     pub async fn void_tokens(&mut self) -> Result<()> {
         self.run(sqlx::query("DELETE FROM tokens WHERE used_by IS NULL")).await.map(drop)
     }
 
-    /// Drops tokens that ended before `tokens`, and events before `events`.
+    /// Deletes tokens that expired before `tokens`, and events before `events`.
     pub async fn prune(&mut self, tokens: WallTime, events: WallTime) -> Result<()> {
         self.run(sqlx::query("DELETE FROM tokens WHERE expires < $1").bind(nanos(tokens))).await?;
         self.run(sqlx::query("DELETE FROM events WHERE happened < $1").bind(nanos(events)))
@@ -176,7 +175,7 @@ impl<'a> Write<'a> {
             .map(drop)
     }
 
-    /// Notes who did what.
+    /// Records an event with its subject and its actor.
     pub async fn note(
         &mut self,
         event: &'static str,
@@ -195,6 +194,6 @@ impl<'a> Write<'a> {
     }
 
     pub async fn commit(self) -> Result<()> {
-        self.line.commit().await
+        self.session.commit().await
     }
 }

@@ -1,6 +1,6 @@
-//! Members that lie in their reports, or answer again after they did not.
+//! Members that lie in their reports, or respond again after an outage.
 
-use crate::fake::{BYTES, Fake, Says, done, number, rate, received, settings};
+use crate::fake::{BYTES, Claims, Fake, done, number, rate, received, settings};
 use std::time::Duration;
 use thalweg_oracle::{MeasureConfig, Pace};
 use thalweg_units::ByteSize;
@@ -11,7 +11,7 @@ fn failed(id: u64, is_down: bool, bytes: u64) -> Reports {
     Reports { done: vec![Done { id, outcome }], ..Reports::default() }
 }
 
-/// Hands each order to one member at a time, until the condition holds.
+/// Serves each order by one member at a time, until the condition holds.
 async fn serve(mesh: &Fake, nodes: usize, unreached: usize, is_down: bool) {
     let what = async {
         while mesh.paths(0).await.down.is_empty() == is_down {
@@ -35,7 +35,7 @@ async fn serve(mesh: &Fake, nodes: usize, unreached: usize, is_down: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_relay_that_was_not_reached_is_tried_again_and_comes_up_once_it_is() {
+async fn an_unreachable_relay_is_probed_and_comes_up_again() {
     let pace = Pace { rest: Duration::from_millis(500), ..settings().pace };
     let mesh = Fake::start(4, MeasureConfig { pace, ..settings() }).await;
     for n in 0..4 {
@@ -44,7 +44,7 @@ async fn a_relay_that_was_not_reached_is_tried_again_and_comes_up_once_it_is() {
     serve(&mesh, 4, 3, true).await;
     let down = mesh.paths(0).await.down;
     assert_eq!(down.iter().map(|d| d.node.as_str()).collect::<Vec<_>>(), ["n3"]);
-    // Its firewall is mended.
+    // The firewall is repaired.
     mesh.work(0..4, u64::MAX, rate);
     let paths = mesh.until("it is up", |p| p.down.is_empty()).await;
     assert!(paths.legs.iter().any(|leg| leg.to == 3), "{:?}", paths.legs);
@@ -52,7 +52,7 @@ async fn a_relay_that_was_not_reached_is_tried_again_and_comes_up_once_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_number_of_bytes_uses_up_no_more_of_anothers_day_than_was_ordered() {
+async fn a_false_byte_count_costs_the_other_end_at_most_what_was_ordered() {
     let mesh = Fake::start(4, settings()).await;
     mesh.work(1..4, u64::MAX, rate);
     let order = mesh.order(0).await;
@@ -67,8 +67,8 @@ async fn a_number_of_bytes_uses_up_no_more_of_anothers_day_than_was_ordered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_hides_what_it_sent_is_charged_what_the_other_end_received() {
-    // A day's bytes are two measurements.
+async fn a_sender_that_hides_bytes_is_charged_what_the_receiver_reports() {
+    // A day's budget is two measurements.
     let bytes_per_day = ByteSize::from_bytes(2 * BYTES);
     let mesh = Fake::start(2, MeasureConfig { bytes_per_day, ..settings() }).await;
     for first in [true, false] {
@@ -80,7 +80,7 @@ async fn who_hides_what_it_sent_is_charged_what_the_other_end_received() {
         let Outcome::Measured { bytes, .. } = &mut sent.done[0].outcome else { unreachable!() };
         *bytes = 0;
         let seen = received(order.id, &format!("n{from}"), 1e6);
-        // The receiver speaks first, and the second time last.
+        // The receiver reports first, and the second time last.
         if first {
             mesh.report(1 - from, &seen).await;
         }
@@ -97,7 +97,7 @@ async fn who_hides_what_it_sent_is_charged_what_the_other_end_received() {
     mesh.stop().await;
 }
 
-/// Spending is kept by the hour.
+/// The budget is accounted by the hour.
 const LEEWAY: Duration = Duration::from_secs(3600);
 
 const LIAR: usize = 11;
@@ -110,12 +110,12 @@ fn truth(i: usize, j: usize) -> f64 {
     }
 }
 
-/// Senders report what they counted; the liar, what it likes.
-fn boasts_of_what_it_receives(i: usize, j: usize) -> (f64, f64) {
+/// Senders report what they counted; the liar reports any number.
+fn boasting_receiver(i: usize, j: usize) -> (f64, f64) {
     (truth(i, j), if j == LIAR { 9e10 } else { truth(i, j) })
 }
 
-async fn ranked(says: Says) -> (Fake, CandidatesReply) {
+async fn ranked(says: Claims) -> (Fake, CandidatesReply) {
     let mesh = Fake::start(12, settings()).await;
     mesh.work_saying(0..12, u64::MAX, says);
     mesh.until("all", |p| p.legs.len() == 132).await;
@@ -129,14 +129,14 @@ async fn ranked(says: Says) -> (Fake, CandidatesReply) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_receiver_that_boasts_is_blamed_and_does_not_rise() {
+async fn a_boasting_receiver_is_blamed_and_does_not_rise_in_the_ranking() {
     let place = |told: &CandidatesReply| {
         let liar = format!("n{LIAR}");
         told.candidates.iter().position(|c| c.relay.as_str() == liar).unwrap()
     };
-    let (honest, before) = ranked(Says::Alike(truth)).await;
+    let (honest, before) = ranked(Claims::Alike(truth)).await;
     honest.stop().await;
-    let (mesh, after) = ranked(Says::Each(boasts_of_what_it_receives)).await;
+    let (mesh, after) = ranked(Claims::Each(boasting_receiver)).await;
     assert!(place(&after) >= place(&before), "{before:?} {after:?}");
     let paths = mesh.paths(0).await;
     assert_eq!(paths.disagreements.len(), 11);
@@ -148,13 +148,13 @@ async fn a_receiver_that_boasts_is_blamed_and_does_not_rise() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_says_that_it_measured_without_sending_is_contradicted_by_a_silent_receiver() {
+async fn an_invented_measurement_is_contradicted_by_a_silent_receiver() {
     let pace = Pace { settle: Duration::from_millis(300), ..settings().pace };
     let mesh = Fake::start(6, MeasureConfig { pace, ..settings() }).await;
     for n in 1..6 {
         mesh.report(n, &Reports::default()).await;
     }
-    // It has shown 50 Mbit/s to several.
+    // The node has shown 50 Mbit/s to several peers.
     mesh.work(1..6, u64::MAX, |_, j| if j == 0 { 5e7 } else { 1e6 });
     let contradicted = async {
         loop {
@@ -180,7 +180,7 @@ async fn who_says_that_it_measured_without_sending_is_contradicted_by_a_silent_r
 }
 
 #[tokio::test]
-async fn a_busy_end_is_no_failure_and_the_last_failure_is_told_with_its_reason() {
+async fn a_busy_end_is_no_failure_and_the_last_failure_is_shown_with_its_reason() {
     let mesh = Fake::start(3, settings()).await;
     mesh.work(1..3, u64::MAX, rate);
     let order = mesh.order(0).await;
@@ -198,7 +198,7 @@ async fn a_busy_end_is_no_failure_and_the_last_failure_is_told_with_its_reason()
 }
 
 #[tokio::test]
-async fn measuring_that_is_off_says_so() {
+async fn disabled_measuring_is_reported() {
     let mesh = Fake::start(2, MeasureConfig { enabled: false, ..settings() }).await;
     let measuring = mesh.paths(0).await.measuring.unwrap();
     assert!(!measuring.enabled && measuring.spent.is_empty() && measuring.failed.is_none());

@@ -1,4 +1,4 @@
-//! What the API refuses, and what it takes only in part.
+//! Requests that the API refuses, entirely or in part.
 
 use crate::{
     fake::{Fake, done, received, settings},
@@ -19,7 +19,7 @@ fn watched(from: &str, to: &str, bps: f64) -> Reports {
 }
 
 #[tokio::test]
-async fn strangers_and_local_processes_report_nothing_and_bad_queries_are_told() {
+async fn only_members_report_and_invalid_queries_are_refused() {
     let mesh = Fake::start(2, settings()).await;
     let stranger = peer(Host::new("x").node.id());
     for path in ["/v1/measure/orders", "/v1/candidates", "/v1/paths"] {
@@ -35,7 +35,7 @@ async fn strangers_and_local_processes_report_nothing_and_bad_queries_are_told()
 }
 
 #[tokio::test]
-async fn a_member_tells_of_its_own_ends_alone_and_unknown_names_are_refused_by_name() {
+async fn a_member_reports_only_its_own_legs_and_unknown_names_are_refused() {
     let mesh = Fake::start(3, settings()).await;
     let reply = mesh.report(0, &watched("n1", "n2", 1e6)).await;
     assert!(reply.accepted == 0 && reply.refused[0].contains("n1 → n2"), "{reply:?}");
@@ -56,7 +56,7 @@ async fn a_member_tells_of_its_own_ends_alone_and_unknown_names_are_refused_by_n
 }
 
 #[tokio::test]
-async fn a_passive_claim_is_a_lower_bound_until_the_other_end_says_the_same() {
+async fn a_passive_claim_is_a_lower_bound_until_the_other_end_agrees() {
     let mesh = Fake::start(2, settings()).await;
     assert_eq!(mesh.report(0, &watched("n0", "n1", 8e6)).await.accepted, 1);
     let paths = mesh.paths(0).await;
@@ -75,7 +75,7 @@ fn probed(to: &str, low: f64, high: f64) -> Reports {
 }
 
 #[tokio::test]
-async fn what_trains_found_is_shown_with_its_range_and_nonsense_is_refused() {
+async fn train_results_are_shown_with_their_range_and_invalid_ones_refused() {
     let mesh = Fake::start(2, settings()).await;
     for (bad, why) in [
         (probed("n0", 1.0, 2.0), "no leg's end"),
@@ -102,9 +102,9 @@ async fn what_trains_found_is_shown_with_its_range_and_nonsense_is_refused() {
 }
 
 #[tokio::test]
-async fn a_ranking_goes_by_what_trains_found_of_late() {
+async fn a_ranking_uses_recent_train_results() {
     let mesh = Fake::start(3, settings()).await;
-    // The way round by n2 is no faster than the straight one.
+    // The detour by n2 is no faster than the direct leg.
     mesh.work(0..3, u64::MAX, |_, _| 10e6);
     mesh.until("all is measured", |p| p.legs.len() == 6).await;
     while mesh.candidates(0, "").await.measured < 6 {
@@ -114,7 +114,7 @@ async fn a_ranking_goes_by_what_trains_found_of_late() {
         reply.candidates.iter().find(|c| c.relay.as_str() == "n2").map_or(0.0, |c| c.score)
     };
     assert_eq!(score(&mesh.candidates(0, "strategy=oblivious").await), 0.0);
-    // Others fill the straight way; TCP, which is asked again now and then, told of it before.
+    // The direct leg fills with other traffic. TCP, which is measured again now and then, measured it before.
     for id in 1.. {
         let mut found = probed("n1", 1.9, 2.1);
         found.probed[0].id = id;
@@ -128,7 +128,7 @@ async fn a_ranking_goes_by_what_trains_found_of_late() {
 }
 
 #[tokio::test]
-async fn a_passive_report_that_is_told_again_counts_once() {
+async fn a_repeated_passive_report_counts_once() {
     let mesh = Fake::start(2, settings()).await;
     let mut reports = watched("n0", "n1", 8e6);
     reports.passive[0].id = 77;
@@ -144,14 +144,14 @@ async fn a_passive_report_that_is_told_again_counts_once() {
 }
 
 #[tokio::test]
-async fn a_measurement_that_its_bytes_ended_is_a_lower_bound_and_planned_with_all_the_same() {
+async fn a_measurement_ended_by_its_byte_limit_is_a_planned_lower_bound() {
     let mesh = Fake::start(2, settings()).await;
     let (from, order) = tokio::select! {
         order = mesh.order(0) => (0, order),
         order = mesh.order(1) => (1, order),
     };
     let (mut sent, mut seen) = (done(order.id, 9e8), received(order.id, &format!("n{from}"), 8e8));
-    // One end's word is enough: the other saw what was let through.
+    // One limited end suffices: the other saw only what that one let through.
     seen.received[0].at_least = true;
     mesh.report(from, &sent).await;
     mesh.report(1 - from, &seen).await;
@@ -161,7 +161,7 @@ async fn a_measurement_that_its_bytes_ended_is_a_lower_bound_and_planned_with_al
     while mesh.candidates(0, "").await.measured != 1 {
         tokio::task::yield_now().await;
     }
-    // The other way, and nobody was held back.
+    // The other direction, where neither end was limited.
     let order = mesh.order(1 - from).await;
     sent.done[0].id = order.id;
     mesh.report(1 - from, &sent).await;
@@ -174,9 +174,9 @@ async fn a_measurement_that_its_bytes_ended_is_a_lower_bound_and_planned_with_al
 }
 
 #[tokio::test]
-async fn the_lower_of_two_ends_is_believed_and_the_disagreement_shown() {
+async fn the_lower_report_is_believed_and_the_disagreement_shown() {
     let mesh = Fake::start(2, settings()).await;
-    // Both wait for orders, so that both are there; one gets the first.
+    // Both wait for orders, so both count as present; one gets the first order.
     let (from, order) = tokio::select! {
         order = mesh.order(0) => (0, order),
         order = mesh.order(1) => (1, order),
@@ -201,7 +201,7 @@ async fn the_lower_of_two_ends_is_believed_and_the_disagreement_shown() {
 }
 
 #[tokio::test]
-async fn one_end_alone_enters_late_and_as_no_more_than_a_lower_bound_if_it_has_shown_nothing() {
+async fn a_report_by_one_end_enters_late_and_only_as_a_lower_bound() {
     let pace = Pace { settle: Duration::ZERO, ..settings().pace };
     let mesh = Fake::start(2, MeasureConfig { pace, ..settings() }).await;
     let (from, order) = tokio::select! {
@@ -215,7 +215,7 @@ async fn one_end_alone_enters_late_and_as_no_more_than_a_lower_bound_if_it_has_s
 }
 
 #[tokio::test]
-async fn one_members_word_that_another_is_down_is_not_enough() {
+async fn one_members_report_that_another_is_down_is_not_enough() {
     let mesh = Fake::start(2, settings()).await;
     let (from, order) = tokio::select! {
         order = mesh.order(0) => (0, order),

@@ -1,6 +1,6 @@
-//! A mesh whose nodes answer orders with rates of a matrix.
+//! A mesh whose nodes answer orders with rates from a matrix.
 
-use crate::harness::{Answer, Hand, Host, get, post};
+use crate::harness::{Answer, Host, ManualClock, get, post};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
@@ -19,10 +19,10 @@ use thalweg_wire::mesh::{
 };
 use tokio::{sync::oneshot, task::JoinHandle};
 
-/// The bytes that each measurement is said to cost.
+/// The bytes that each measurement reports.
 pub const BYTES: u64 = 1_000_000;
 
-/// Quick, so that nothing is waited for; and patient where a busy machine is slow.
+/// Short periods, so that tests do not wait, and long deadlines for busy machines.
 pub fn settings() -> MeasureConfig {
     MeasureConfig {
         p: 1.0,
@@ -35,13 +35,13 @@ pub fn settings() -> MeasureConfig {
 /// A mesh of hosts `n0`, `n1` and so on.
 pub struct Fake {
     pub dir: TempDir,
-    pub hand: Hand,
+    pub hand: ManualClock,
     pub hosts: Vec<Host>,
     pub oracle: Oracle,
     pub events: Arc<Mutex<Vec<Event>>>,
     stop: Option<oneshot::Sender<()>>,
     runs: JoinHandle<()>,
-    /// Who is in a measurement, and how many each has had.
+    /// For each node, whether it is in a measurement, and how many it has had.
     busy: Arc<Mutex<BTreeMap<String, (bool, u64)>>>,
 }
 
@@ -51,14 +51,14 @@ impl Fake {
         Self::start_in(dir, nodes, measure, Duration::from_secs(60)).await
     }
 
-    /// In this directory; the database may be locked for so long.
+    /// Starts a mesh in this directory. `patience` is the time that a locked database is waited for.
     pub async fn start_in(
         dir: TempDir,
         nodes: usize,
         measure: MeasureConfig,
         patience: Duration,
     ) -> Self {
-        let (founder, hand) = (Host::new("n0"), Hand::at_system_time());
+        let (founder, hand) = (Host::new("n0"), ManualClock::at_system_time());
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
         let sink = events.clone();
         let config = Config {
@@ -85,18 +85,18 @@ impl Fake {
         self.hosts[n].caller()
     }
 
-    /// These nodes carry orders out, with what `rate` says, until the mesh is dropped.
+    /// Has these nodes carry out orders with the rates of `rate`, until the mesh is dropped.
     pub fn work(
         &self,
         nodes: impl Iterator<Item = usize>,
         most: u64,
         rate: fn(usize, usize) -> f64,
     ) {
-        self.work_saying(nodes, most, Says::Alike(rate));
+        self.work_saying(nodes, most, Claims::Alike(rate));
     }
 
-    /// Likewise, with what each end says of its own count.
-    pub fn work_saying(&self, nodes: impl Iterator<Item = usize>, most: u64, says: Says) {
+    /// Like [`Fake::work`], with separate reports of both ends.
+    pub fn work_saying(&self, nodes: impl Iterator<Item = usize>, most: u64, says: Claims) {
         for n in nodes {
             let node = Worker {
                 n,
@@ -111,7 +111,7 @@ impl Fake {
         }
     }
 
-    /// In how many measurements each node was.
+    /// The number of measurements of each node.
     pub fn turns(&self) -> Vec<u64> {
         let busy = self.busy.lock().unwrap();
         self.hosts.iter().map(|h| busy.get(&h.name).map_or(0, |(_, turns)| *turns)).collect()
@@ -134,7 +134,7 @@ impl Fake {
         answer.result().unwrap()
     }
 
-    /// An order that this node gets.
+    /// The next order for this node.
     pub async fn order(&self, n: usize) -> Order {
         loop {
             let answer = self.ask(n, "/v1/measure/orders?wait_s=60").await;
@@ -144,7 +144,7 @@ impl Fake {
         }
     }
 
-    /// Goes on when the paths meet the condition.
+    /// Waits until the paths meet the condition.
     pub async fn until(&self, what: &str, condition: impl Fn(&PathsReply) -> bool) -> PathsReply {
         let wait = async {
             loop {
@@ -159,7 +159,7 @@ impl Fake {
         waited.unwrap_or_else(|_| panic!("never: {what}; events {:?}", self.events.lock().unwrap()))
     }
 
-    /// Ends the oracle as a daemon does.
+    /// Stops the oracle as a daemon does. Returns its events.
     pub async fn stop(self) -> Vec<Event> {
         let events = self.events.clone();
         drop(self.end().await);
@@ -167,7 +167,7 @@ impl Fake {
         events.clone()
     }
 
-    /// Ends the oracle as a daemon does; its directory.
+    /// Stops the oracle as a daemon does. Returns its directory.
     pub async fn end(mut self) -> TempDir {
         _ = self.stop.take().unwrap().send(());
         self.runs.await.unwrap();
@@ -175,7 +175,7 @@ impl Fake {
     }
 }
 
-async fn join(oracle: &Oracle, name: &str, hand: &Hand) -> Host {
+async fn join(oracle: &Oracle, name: &str, hand: &ManualClock) -> Host {
     let host = Host::new(name);
     let valid = Duration::from_secs(3600);
     let request = TokenRequest { roles: [Role::Relay].into(), tags: [].into(), name: None, valid };
@@ -190,7 +190,7 @@ pub fn number(name: &str) -> usize {
     name[1..].parse().unwrap()
 }
 
-/// Rates between 1 and 100 Mbit/s, another for each leg, of no structure.
+/// A pseudo-random rate between 1 and 100 Mbit/s for each leg.
 pub fn rate(from: usize, to: usize) -> f64 {
     let mixed = (from as u64 * 7919 + to as u64 * 104_729 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let unit = (mixed >> 40) as f64 / (1 << 24) as f64;
@@ -216,7 +216,7 @@ pub fn graph(nodes: usize, legs: impl Iterator<Item = (usize, usize)>) -> Graph 
     Graph::from_table(&table, Time::ZERO)
 }
 
-/// A report of what a sender measured.
+/// A sender's report of a measurement.
 pub fn done(id: u64, bps: f64) -> Reports {
     let outcome = Outcome::Measured {
         bps,
@@ -231,23 +231,23 @@ pub fn done(id: u64, bps: f64) -> Reports {
     Reports { done: vec![Done { id, outcome }], ..Reports::default() }
 }
 
-/// A report of what was received.
+/// A receiver's report of a measurement.
 pub fn received(id: u64, from: &str, bps: f64) -> Reports {
     let (from, age) = (from.parse().unwrap(), Duration::ZERO);
     let received = Received { id, from, bps, bytes: BYTES, at_least: false, age };
     Reports { received: vec![received], ..Reports::default() }
 }
 
-/// What a leg's two ends say of it, bit/s, by sender and receiver.
+/// The reports of a leg's two ends, bit/s, by sender and receiver.
 #[derive(Clone, Copy)]
-pub enum Says {
-    /// Both the same.
+pub enum Claims {
+    /// Both ends report the same rate.
     Alike(fn(usize, usize) -> f64),
-    /// What the sender counted itself, and what the receiver says that it counted.
+    /// The sender's report and the receiver's.
     Each(fn(usize, usize) -> (f64, f64)),
 }
 
-impl Says {
+impl Claims {
     fn of(self, from: usize, to: usize) -> (f64, f64) {
         match self {
             Self::Alike(rate) => (rate(from, to), rate(from, to)),
@@ -263,14 +263,14 @@ struct Worker {
     oracle: Oracle,
     busy: Arc<Mutex<BTreeMap<String, (bool, u64)>>>,
     most: u64,
-    says: Says,
+    says: Claims,
 }
 
 impl Worker {
     async fn run(self) {
         loop {
             let answer = get(&self.oracle, self.caller, "/v1/measure/orders?wait_s=20").await;
-            // The oracle ends with the test.
+            // The oracle stops at the end of the test.
             let Ok(orders) = answer.result::<Orders>() else { return };
             for order in orders.orders {
                 self.carry_out(&order).await;
@@ -289,7 +289,7 @@ impl Worker {
         self.post(self.caller, &done(order.id, sent)).await;
     }
 
-    /// Each node is in one measurement at a time (UKAIRO §2.1), within its bytes a day.
+    /// Asserts that each node is in one measurement at a time (UKAIRO §2.1), and within its daily bytes.
     fn mark(&self, nodes: [&str; 2], begins: bool) {
         let mut busy = self.busy.lock().unwrap();
         for node in nodes {

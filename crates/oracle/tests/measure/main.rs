@@ -1,4 +1,4 @@
-//! Measuring as nodes see it: orders, reports, candidates and paths over HTTP.
+//! Measurements over the HTTP API: orders, reports, candidates and paths.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ mod storage;
 mod streams;
 mod tickets;
 
-/// Where a test's mesh keeps its state: in a file of its directory.
-async fn place() -> Option<String> {
+/// The URL of an empty database for a mesh; `None`: a file in the mesh's directory.
+async fn database_url() -> Option<String> {
     None
 }

@@ -1,4 +1,4 @@
-//! A whole mesh: what is measured, what is skipped, what comes out.
+//! A whole mesh: measured legs, skipped nodes, and the resulting ranking.
 
 use crate::fake::{BYTES, Fake, graph, number, rate, settings};
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn all(nodes: usize, dark: usize) -> impl Iterator<Item = (usize, usize)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mesh_is_measured_ranked_and_a_silent_node_is_skipped_and_named() {
+async fn a_mesh_is_measured_and_ranked_and_a_silent_node_is_skipped_and_shown() {
     let pace = Pace { silent: Duration::from_secs(25), ..settings().pace };
     let mesh = Fake::start(NODES, MeasureConfig { pace, ..settings() }).await;
     mesh.work((0..NODES).filter(|n| *n != DARK), u64::MAX, rate);
@@ -47,7 +47,7 @@ async fn a_mesh_is_measured_ranked_and_a_silent_node_is_skipped_and_named() {
     for (candidate, score) in told.candidates.iter().zip(expected) {
         let name = format!("n{}", score.relay);
         assert_eq!((candidate.relay.as_str(), candidate.evidence), (name.as_str(), score.evidence));
-        // JSON's reader rounds the last digit.
+        // JSON parsing rounds the last digit.
         assert!((candidate.score - score.score).abs() < 1e-12, "{candidate:?} {score:?}");
     }
     let events = mesh.stop().await;
@@ -56,11 +56,11 @@ async fn a_mesh_is_measured_ranked_and_a_silent_node_is_skipped_and_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_measures_more_than_its_bytes_of_the_day() {
+async fn no_node_measures_beyond_its_daily_bytes() {
     let (nodes, turns) = (6, 4);
     let bytes_per_day = ByteSize::from_bytes(turns * BYTES);
     let mesh = Fake::start(nodes, MeasureConfig { bytes_per_day, ..settings() }).await;
-    // Each worker fails at the order beyond its budget.
+    // Each worker fails at an order beyond its budget.
     mesh.work(0..nodes, turns, rate);
     mesh.until("most of what the budgets allow", |p| p.legs.len() >= 9).await;
     assert!(mesh.turns().iter().all(|t| *t <= turns), "{:?}", mesh.turns());
@@ -68,7 +68,7 @@ async fn nobody_measures_more_than_its_bytes_of_the_day() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_strategy_offers_relays_of_the_roster_and_never_the_client_itself() {
+async fn each_strategy_offers_relays_of_the_roster_other_than_the_client() {
     let mesh = Fake::start(8, settings()).await;
     mesh.work(0..8, u64::MAX, rate);
     mesh.until("all", |p| p.legs.len() == 56).await;

@@ -2,7 +2,7 @@
 
 use crate::{
     fake::{Fake, rate, settings},
-    harness::Hand,
+    harness::ManualClock,
 };
 use std::time::Duration;
 use thalweg_oracle::{MeasureConfig, Order};
@@ -11,7 +11,7 @@ use thalweg_wire::mesh::measure::{LegEntry, PathsReply};
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_nodes_measure_each_other_both_ways_by_whichever_schedule() {
+async fn two_nodes_measure_each_other_both_ways_with_each_schedule() {
     for schedule in [Order::Algorithm1, Order::Thrifty, Order::Random] {
         let mesh = Fake::start(2, MeasureConfig { schedule, p: 0.4, ..settings() }).await;
         mesh.work(0..2, u64::MAX, rate);
@@ -21,11 +21,11 @@ async fn two_nodes_measure_each_other_both_ways_by_whichever_schedule() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_two_that_are_there_measure_each_other_while_the_third_is_silent() {
+async fn two_present_nodes_measure_each_other_while_a_third_is_silent() {
     for schedule in [Order::Algorithm1, Order::Thrifty, Order::Random] {
         let mesh = Fake::start(3, MeasureConfig { schedule, p: 0.1, ..settings() }).await;
         mesh.work([0, 2].into_iter(), u64::MAX, rate);
-        // With the round trips that the senders of these reports have seen.
+        // With the round-trip times that the senders of these reports have seen.
         let is_far = |leg: &LegEntry| leg.rtt_s == Some(0.05);
         let both = |p: &PathsReply| p.legs.len() == 2 && p.legs.iter().all(is_far);
         let paths = mesh.until("both ways", both).await;
@@ -36,11 +36,11 @@ async fn the_two_that_are_there_measure_each_other_while_the_third_is_silent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clock_that_jumps_a_year_loses_nothing_and_stops_nothing() {
+async fn a_clock_jump_of_a_year_neither_loses_data_nor_stops_measuring() {
     let mesh = Fake::start(4, settings()).await;
     mesh.work(0..3, u64::MAX, rate);
     mesh.until("all that are there", |p| p.legs.len() == 6).await;
-    for jump in [Hand::forward, Hand::back, Hand::back] {
+    for jump in [ManualClock::forward, ManualClock::back, ManualClock::back] {
         jump(&mesh.hand, YEAR);
         let paths = mesh.paths(0).await;
         assert_eq!(paths.legs.len(), 6);
@@ -48,7 +48,7 @@ async fn a_clock_that_jumps_a_year_loses_nothing_and_stops_nothing() {
         assert!(oldest < Duration::from_secs(3600), "{oldest:?}");
         assert!(!mesh.candidates(0, "strategy=oblivious").await.candidates.is_empty());
     }
-    // Measuring goes on under the wrong date.
+    // Measuring continues under the wrong date.
     mesh.work(3..4, u64::MAX, rate);
     mesh.until("the fourth as well", |p| p.legs.len() == 12).await;
     mesh.stop().await;

@@ -1,4 +1,4 @@
-//! A database that fails while the mesh is measured: nobody waits for it.
+//! A database that fails while the mesh is measured: measuring does not wait for it.
 
 use crate::{
     fake::{Fake, rate, settings},
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use thalweg_oracle::{Config, Event, MeasureEvent, Oracle};
 use thalweg_wire::{Signer as _, mesh::measure::PathsReply};
 
-/// Three that are there; the fourth comes when the database has failed.
+/// A mesh of four nodes, of which three have measured each other; the fourth starts after the database has failed.
 async fn measured(dir: TempDir) -> Fake {
     let mesh = Fake::start_in(dir, 4, settings(), IMPATIENT).await;
     mesh.work(0..3, u64::MAX, rate);
@@ -23,16 +23,16 @@ async fn another_program(mesh: &Fake) -> SqliteConnection {
     SqliteConnection::connect_with(&SqliteConnectOptions::new().filename(file)).await.unwrap()
 }
 
-fn told(mesh: &Fake, which: impl Fn(&MeasureEvent) -> bool) -> Option<String> {
+fn event_text(mesh: &Fake, which: impl Fn(&MeasureEvent) -> bool) -> Option<String> {
     let events = mesh.events.lock().unwrap();
     let found = events.iter().find(|e| matches!(e, Event::Measuring(m) if which(m)));
     found.map(ToString::to_string)
 }
 
-async fn until_told(mesh: &Fake, which: impl Fn(&MeasureEvent) -> bool) -> String {
+async fn until_event(mesh: &Fake, which: impl Fn(&MeasureEvent) -> bool) -> String {
     let wait = async {
         loop {
-            if let Some(text) = told(mesh, &which) {
+            if let Some(text) = event_text(mesh, &which) {
                 return text;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -42,11 +42,12 @@ async fn until_told(mesh: &Fake, which: impl Fn(&MeasureEvent) -> bool) -> Strin
     waited.unwrap_or_else(|_| panic!("never told; {:?}", mesh.events.lock().unwrap()))
 }
 
-/// Orders, reports, candidates, paths and the roster go on; the reason is told with `says`.
-async fn goes_on(mesh: &Fake, says: &str) {
+/// Asserts that orders, reports, candidates, paths and the roster still work, and that an event gives the reason
+/// `says`.
+async fn assert_measuring_continues(mesh: &Fake, says: &str) {
     mesh.work(3..4, u64::MAX, rate);
     mesh.until("the fourth as well", |p| p.legs.len() == 12).await;
-    let why = until_told(mesh, |e| matches!(e, MeasureEvent::Unkept(_))).await;
+    let why = until_event(mesh, |e| matches!(e, MeasureEvent::Unkept(_))).await;
     assert!(why.contains(says) && why.contains("measuring goes on"), "{why}");
     while mesh.candidates(1, "strategy=oblivious&m=9").await.measured != 12 {
         tokio::task::yield_now().await;
@@ -56,7 +57,7 @@ async fn goes_on(mesh: &Fake, says: &str) {
     assert_eq!(roster.status, 200, "what downloads go by");
 }
 
-/// Kept measurements, by another program.
+/// The number of stored measurements, read by another program.
 async fn rows(mesh: &Fake) -> i64 {
     let mut other = another_program(mesh).await;
     let count = sqlx::query_scalar("SELECT COUNT(*) FROM measurements").fetch_one(&mut other).await;
@@ -65,15 +66,17 @@ async fn rows(mesh: &Fake) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_locked_database_holds_up_nothing_and_gets_all_of_it_later() {
+async fn a_locked_database_delays_nothing_and_gets_all_entries_later() {
     let mesh = measured(tempfile::tempdir().unwrap()).await;
     let mut other = another_program(&mesh).await;
     other.execute("BEGIN IMMEDIATE").await.unwrap();
-    goes_on(&mesh, "locked by another program").await;
-    assert!(until_told(&mesh, |e| matches!(e, MeasureEvent::Unkept(_))).await.contains("end that"));
+    assert_measuring_continues(&mesh, "locked by another program").await;
+    assert!(
+        until_event(&mesh, |e| matches!(e, MeasureEvent::Unkept(_))).await.contains("end that")
+    );
     other.execute("COMMIT").await.unwrap();
     other.close().await.unwrap();
-    let kept = until_told(&mesh, |e| matches!(e, MeasureEvent::Kept { .. })).await;
+    let kept = until_event(&mesh, |e| matches!(e, MeasureEvent::Kept { .. })).await;
     assert!(kept.contains("none was lost"), "{kept}");
     while rows(&mesh).await < 12 {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -82,7 +85,7 @@ async fn a_locked_database_holds_up_nothing_and_gets_all_of_it_later() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_holds_up_nothing_and_the_error_says_what_to_do() {
+async fn a_full_disk_delays_nothing_and_is_reported_with_advice() {
     let Some(disk) = SmallDisk::mount() else {
         println!("skipped: no file system can be mounted here (needs root)");
         return;
@@ -94,16 +97,16 @@ async fn a_full_disk_holds_up_nothing_and_the_error_says_what_to_do() {
     while full.write_at(&[1; 4096], at).is_ok_and(|n| n > 0) {
         at += 4096;
     }
-    goes_on(&mesh, "make room").await;
+    assert_measuring_continues(&mesh, "make room").await;
     drop(full);
     fs::remove_file(&filler).unwrap();
-    let kept = until_told(&mesh, |e| matches!(e, MeasureEvent::Kept { .. })).await;
+    let kept = until_event(&mesh, |e| matches!(e, MeasureEvent::Kept { .. })).await;
     assert!(kept.contains("none was lost"), "{kept}");
     mesh.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_breaks_holds_up_nothing_and_the_error_says_what_to_do() {
+async fn a_damaged_database_delays_nothing_and_is_reported_with_advice() {
     let mesh = measured(tempfile::tempdir().unwrap()).await;
     for name in ["oracle.db", "oracle.db-wal"] {
         let file = mesh.dir.path().join("oracle").join(name);
@@ -111,15 +114,15 @@ async fn a_database_that_breaks_holds_up_nothing_and_the_error_says_what_to_do()
         let length = opened.metadata().unwrap().len();
         opened.write_all_at(&vec![0x5a; length as usize], 0).unwrap();
     }
-    goes_on(&mesh, "Restore it from a backup").await;
+    assert_measuring_continues(&mesh, "Restore it from a backup").await;
     mesh.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_oracle_that_ends_leaves_one_whole_file() {
+async fn a_stopped_oracle_leaves_one_complete_file() {
     for _ in 0..5 {
         let mesh = measured(tempfile::tempdir().unwrap()).await;
-        // In the middle of whatever it is doing.
+        // At an arbitrary moment.
         mesh.work(3..4, u64::MAX, rate);
         let dir = mesh.dir.path().to_owned();
         let beside = |name: &str| dir.join("oracle").join(name).exists();
@@ -130,7 +133,7 @@ async fn an_oracle_that_ends_leaves_one_whole_file() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_measured_is_as_old_after_a_restart_as_it_is() {
+async fn measurements_keep_their_age_over_a_restart() {
     let mesh = measured(tempfile::tempdir().unwrap()).await;
     while rows(&mesh).await < 6 {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -159,7 +162,7 @@ async fn what_was_measured_is_as_old_after_a_restart_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_old_is_made_shorter_as_soon_as_an_oracle_starts() {
+async fn old_measurements_are_compacted_when_an_oracle_starts() {
     let mesh = measured(tempfile::tempdir().unwrap()).await;
     while rows(&mesh).await < 6 {
         tokio::time::sleep(Duration::from_millis(20)).await;

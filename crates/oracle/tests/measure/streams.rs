@@ -1,4 +1,4 @@
-//! Streams as nodes see them: reports and plans over HTTP.
+//! Streams over the HTTP API: reports and plans.
 
 use crate::{
     fake::{Fake, settings},
@@ -40,22 +40,22 @@ fn wants() -> Report {
         weight: 1.0,
         latency: Duration::from_secs(1),
         tracks: Vec::new(),
-        gets: None,
+        preference_with_reason: None,
         gets_track: None,
     };
     Report { subscriptions: vec![wanted], ..Report::default() }
 }
 
-async fn say(mesh: &Fake, n: usize, report: &Report) -> Reply {
+async fn send_report(mesh: &Fake, n: usize, report: &Report) -> Reply {
     post(&mesh.oracle, mesh.caller(n), REPORT, report).await.result().unwrap()
 }
 
-/// The next plan of this node that meets the condition; both nodes go on reporting meanwhile.
-async fn told(mesh: &Fake, n: usize, reports: &[Report], is: impl Fn(&Plan) -> bool) -> Plan {
+/// The next plan of this node that meets the condition. Both nodes continue to report meanwhile.
+async fn next_plan(mesh: &Fake, n: usize, reports: &[Report], is: impl Fn(&Plan) -> bool) -> Plan {
     let mut version = 0;
     loop {
         for (n, report) in reports.iter().enumerate() {
-            say(mesh, n, report).await;
+            send_report(mesh, n, report).await;
         }
         let answer = mesh.ask(n, &format!("/v1/streams/plan?after={version}&wait_s=1")).await;
         if answer.status == 204 {
@@ -69,18 +69,21 @@ async fn told(mesh: &Fake, n: usize, reports: &[Report], is: impl Fn(&Plan) -> b
     }
 }
 
-fn gets(plan: &Plan, reason: Reason) -> Option<u8> {
+fn preference_with_reason(plan: &Plan, reason: Reason) -> Option<u8> {
     let given = &plan.streams.first()?.subscriptions.first()?;
     (given.why.reason == reason).then_some(given.preference).flatten()
 }
 
 #[tokio::test]
-async fn a_subscriber_is_told_its_parent_lowered_and_lifted_by_what_trains_found() {
+async fn a_subscriber_gets_a_parent_and_is_lowered_and_raised_by_train_results() {
     let mesh = Fake::start(2, settings()).await;
     let mut reports = [publishes("n1"), wants()];
-    let plan = told(&mesh, 1, &reports, |plan| gets(plan, Reason::Begun) == Some(0)).await;
+    let plan = next_plan(&mesh, 1, &reports, |plan| {
+        preference_with_reason(plan, Reason::Begun) == Some(0)
+    })
+    .await;
     assert_eq!(plan.streams[0].parent, Some(name("n0")));
-    let reply = say(&mesh, 1, &Report { version: plan.version, ..wants() }).await;
+    let reply = send_report(&mesh, 1, &Report { version: plan.version, ..wants() }).await;
     assert_eq!((reply.version, reply.plan), (plan.version, None));
     reports[0].legs = vec![LegReport {
         to: name("n1"),
@@ -94,10 +97,13 @@ async fn a_subscriber_is_told_its_parent_lowered_and_lifted_by_what_trains_found
         age: Duration::ZERO,
         measured: None,
     }];
-    let plan = told(&mesh, 1, &reports, |plan| gets(plan, Reason::Lowered) == Some(1)).await;
+    let plan = next_plan(&mesh, 1, &reports, |plan| {
+        preference_with_reason(plan, Reason::Lowered) == Some(1)
+    })
+    .await;
     let why = &plan.streams[0].subscriptions[0].why;
     assert_eq!(why.leg, Some((name("n0"), name("n1"))));
-    // What trains find out comes by the reports of measurements.
+    // Results of trains arrive in the reports of measurements.
     reports[0].legs[0].is_limited = false;
     let mut id = 0;
     loop {
@@ -112,9 +118,9 @@ async fn a_subscriber_is_told_its_parent_lowered_and_lifted_by_what_trains_found
             age: Duration::ZERO,
         };
         mesh.report(0, &Reports { probed: vec![found], ..Reports::default() }).await;
-        say(&mesh, 0, &reports[0]).await;
-        let plan = say(&mesh, 1, &reports[1]).await.plan.unwrap();
-        if gets(&plan, Reason::Raised) == Some(0) {
+        send_report(&mesh, 0, &reports[0]).await;
+        let plan = send_report(&mesh, 1, &reports[1]).await.plan.unwrap();
+        if preference_with_reason(&plan, Reason::Raised) == Some(0) {
             let why = &plan.streams[0].subscriptions[0].why;
             assert!(why.estimate.unwrap().is_measured);
             break;
@@ -125,7 +131,7 @@ async fn a_subscriber_is_told_its_parent_lowered_and_lifted_by_what_trains_found
 }
 
 #[tokio::test]
-async fn what_cannot_be_is_refused_and_strangers_are_told_nothing() {
+async fn invalid_reports_are_refused_and_strangers_get_nothing() {
     let mesh = Fake::start(2, settings()).await;
     let stranger = peer(Host::new("x").node.id());
     for caller in [stranger, Caller::Local] {
@@ -140,8 +146,8 @@ async fn what_cannot_be_is_refused_and_strangers_are_told_nothing() {
     assert_eq!(refused.refusal(), (400, "bad_request".into()));
     let refused = mesh.ask(0, "/v1/streams/plan?after=x").await.refusal();
     assert_eq!(refused, (400, "bad_request".into()));
-    assert!(say(&mesh, 0, &publishes("*")).await.refused.is_empty());
-    let reply = say(&mesh, 1, &publishes("*")).await;
+    assert!(send_report(&mesh, 0, &publishes("*")).await.refused.is_empty());
+    let reply = send_report(&mesh, 1, &publishes("*")).await;
     assert_eq!(reply.refused, ["`stage` is published at n0 already"]);
     assert_eq!(mesh.ask(0, "/v1/streams/plan?wait_s=0").await.status, 204);
     mesh.stop().await;

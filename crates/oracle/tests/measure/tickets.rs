@@ -1,4 +1,4 @@
-//! What a receiver checks before it takes a flow.
+//! The signed tickets that receivers check before they accept a flow.
 
 use crate::fake::{BYTES, Fake, number, rate, settings};
 use thalweg_net::Ed25519;

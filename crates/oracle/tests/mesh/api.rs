@@ -1,4 +1,4 @@
-//! Who may ask what, and what an answer to a bad question is.
+//! Access to the routes, and answers to invalid requests.
 
 use crate::harness::{Host, Mesh, get, peer, post, send, token_of, token_request};
 use hyper::Method;
@@ -18,8 +18,8 @@ const ROUTES: [(Method, &str); 5] = [
     (Method::POST, "/v1/revoke"),
 ];
 
-/// Status and code for each route, with an empty body where one is needed: who is let
-/// in is told that the body is bad.
+/// Status and code for each route, with an empty body where a body is needed: an authorised caller is told that the
+/// body is invalid.
 async fn answers(mesh: &Mesh, caller: Caller) -> [(u16, String); 5] {
     let mut out = Vec::new();
     for (method, path) in ROUTES {
@@ -35,7 +35,7 @@ fn expected(codes: [(u16, &str); 5]) -> [(u16, String); 5] {
 }
 
 #[tokio::test]
-async fn every_route_is_for_those_it_is_for() {
+async fn every_route_checks_the_role_of_its_caller() {
     let mesh = Mesh::found().await;
     let member = mesh.joined("ber").await;
     let revoked = mesh.joined("ham").await;
@@ -59,7 +59,7 @@ async fn every_route_is_for_those_it_is_for() {
 }
 
 #[tokio::test]
-async fn an_admin_makes_tokens_and_is_named_in_the_records() {
+async fn an_admin_creates_tokens_and_appears_in_the_events() {
     let mesh = Mesh::found().await;
     let roles = [Role::Admin].into();
     let request = TokenRequest { roles, ..token_request() };
@@ -78,7 +78,7 @@ async fn an_admin_makes_tokens_and_is_named_in_the_records() {
 }
 
 #[tokio::test]
-async fn a_request_that_nobody_vouches_for_is_a_strangers() {
+async fn a_request_without_a_caller_is_refused_like_a_strangers() {
     let mesh = Mesh::found().await;
     let (ours, theirs) = tokio::io::duplex(4096);
     let service = hyper_util::service::TowerToHyperService::new(mesh.oracle.router());
@@ -93,7 +93,7 @@ async fn a_request_that_nobody_vouches_for_is_a_strangers() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_and_what_is_too_much_has_an_answer() {
+async fn unknown_routes_and_long_bodies_are_answered() {
     let mesh = Mesh::found().await;
     let local = Caller::Local;
     assert_eq!(get(&mesh.oracle, local, "/v2/x").await.refusal(), (404, "not_found".into()));
@@ -111,7 +111,7 @@ async fn what_is_not_there_and_what_is_too_much_has_an_answer() {
     }
 }
 
-/// A body that is near a good one: a field left out, of another type, or out of range.
+/// A body that is almost valid: a field is missing, has another type, or is out of range.
 fn bodies() -> impl Strategy<Value = Vec<u8>> {
     let good = json!({
         "secret": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16], "name": "ber",
@@ -142,13 +142,13 @@ fn bodies() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// A mesh in which nobody is limited.
+/// A mesh without limits on joining.
 async fn open_to_all() -> Mesh {
     let burst = 100_000.try_into().unwrap();
     Mesh::found_with(JoinLimits { burst, burst_of_all: burst, ..Default::default() }).await
 }
 
-/// What a host with a token says of itself.
+/// The claims of a host with a token about itself.
 fn claims() -> impl Strategy<Value = (String, Vec<String>, u64)> {
     let host = prop_oneof![
         any::<std::net::Ipv4Addr>().prop_map(|ip| ip.to_string()),
@@ -161,7 +161,7 @@ fn claims() -> impl Strategy<Value = (String, Vec<String>, u64)> {
 }
 
 #[test]
-fn whatever_a_joining_host_claims_the_roster_stays_one() {
+fn no_claim_of_a_joining_host_makes_the_roster_invalid() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mesh = runtime.block_on(open_to_all());
     let mut runner = TestRunner::new(ProptestConfig::with_cases(100));
@@ -174,7 +174,7 @@ fn whatever_a_joining_host_claims_the_roster_stays_one() {
         request["time"] = json!(time);
         let answer = runtime.block_on(post(&mesh.oracle, host.caller(), "/v1/join", &request));
         prop_assert!(answer.status.as_u16() < 500, "{answer:?}");
-        // `newest` reads it as members do.
+        // `newest` verifies it as members do.
         let after = mesh.newest();
         let joined = usize::from(answer.status.is_success());
         prop_assert_eq!(after.members.len(), before.members.len() + joined);
@@ -186,7 +186,7 @@ fn whatever_a_joining_host_claims_the_roster_stays_one() {
 }
 
 #[test]
-fn no_body_makes_the_oracle_fail() {
+fn no_body_causes_a_server_error() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mesh = runtime.block_on(open_to_all());
     let stranger = Host::new("x");

@@ -1,4 +1,4 @@
-//! How many connections there are at a time, and which of them give way.
+//! Limits on concurrent connections, and which connection is evicted.
 
 use crate::harness::{Host, Mesh, get, peer, peer_from};
 use std::io::{self, ErrorKind};
@@ -9,18 +9,18 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// A request whose body does not come.
+/// A request whose body is missing.
 const HEAD: &[u8] = b"POST /v1/join HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n";
 const WHOLE: &[u8] = b"POST /v1/join HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}";
 const STATUS: &[u8] = b"GET /v1/status HTTP/1.1\r\nhost: x\r\n\r\n";
 
-/// A connection, and what became of it.
-struct Line {
+/// A raw connection, and the result of serving it.
+struct RawConnection {
     ours: DuplexStream,
     served: JoinHandle<io::Result<()>>,
 }
 
-impl Line {
+impl RawConnection {
     fn to_join(mesh: &Mesh, caller: Caller) -> Self {
         let ((ours, theirs), oracle) = (duplex(64 * 1024), mesh.oracle.clone());
         Self { ours, served: tokio::spawn(async move { oracle.serve_join(theirs, caller).await }) }
@@ -31,28 +31,28 @@ impl Line {
         Self { ours, served: tokio::spawn(async move { oracle.serve(theirs, caller).await }) }
     }
 
-    async fn say(&mut self, bytes: &[u8]) {
+    async fn write(&mut self, bytes: &[u8]) {
         self.ours.write_all(bytes).await.unwrap();
     }
 
-    /// The start of an answer, which leaves the connection open.
+    /// Reads the status of a response, and leaves the connection open.
     async fn status(&mut self) -> String {
         let mut bytes = vec![0; 4096];
         let read = self.ours.read(&mut bytes).await.unwrap();
         String::from_utf8(bytes[9..12.min(read)].to_vec()).unwrap()
     }
 
-    /// All that comes until it is closed.
+    /// Reads everything until the connection is closed.
     async fn end(mut self) -> (String, io::Result<()>) {
-        let mut said = String::new();
-        self.ours.read_to_string(&mut said).await.unwrap();
-        (said, self.served.await.unwrap())
+        let mut response = String::new();
+        self.ours.read_to_string(&mut response).await.unwrap();
+        (response, self.served.await.unwrap())
     }
 
-    /// That it was closed without a word.
-    async fn gave_way(self) {
-        let (said, served) = self.end().await;
-        assert_eq!((said.as_str(), served.unwrap_err().kind()), ("", ErrorKind::QuotaExceeded));
+    /// Asserts that the connection was evicted without a response.
+    async fn was_evicted(self) {
+        let (response, served) = self.end().await;
+        assert_eq!((response.as_str(), served.unwrap_err().kind()), ("", ErrorKind::QuotaExceeded));
     }
 }
 
@@ -61,22 +61,22 @@ fn stranger(from: &str) -> Caller {
 }
 
 #[tokio::test]
-async fn one_address_that_says_nothing_stops_nobody_from_joining() {
+async fn a_silent_address_does_not_prevent_others_from_joining() {
     let mesh = Mesh::found().await;
     let mut held = Vec::new();
     for n in 0..64 {
-        // One network, by many addresses.
-        held.push(Line::to_join(&mesh, stranger(&format!("2001:db8::{n:x}"))));
+        // Many addresses of one network.
+        held.push(RawConnection::to_join(&mesh, stranger(&format!("2001:db8::{n:x}"))));
         mesh.until(|oracle| oracle.strangers() == held.len().min(8)).await;
         tokio::task::yield_now().await;
     }
     for silent in held.drain(..56) {
-        silent.gave_way().await;
+        silent.was_evicted().await;
     }
-    let mut other = Line::to_join(&mesh, stranger("10.0.0.1"));
-    other.say(WHOLE).await;
-    let (said, _) = other.end().await;
-    assert!(said.starts_with("HTTP/1.1 400"), "{said}");
+    let mut other = RawConnection::to_join(&mesh, stranger("10.0.0.1"));
+    other.write(WHOLE).await;
+    let (response, _) = other.end().await;
+    assert!(response.starts_with("HTTP/1.1 400"), "{response}");
     assert_eq!(mesh.oracle.strangers(), 8, "those of the one network");
     for silent in held {
         drop(silent.ours);
@@ -86,16 +86,16 @@ async fn one_address_that_says_nothing_stops_nobody_from_joining() {
 }
 
 #[tokio::test]
-async fn of_many_addresses_the_oldest_without_a_request_gives_way() {
+async fn the_oldest_connection_without_a_request_is_evicted() {
     let mesh = Mesh::found().await;
     let mut held = Vec::new();
     for n in 0..64 {
-        held.push(Line::to_join(&mesh, stranger(&format!("10.0.{n}.1"))));
+        held.push(RawConnection::to_join(&mesh, stranger(&format!("10.0.{n}.1"))));
         mesh.until(|oracle| oracle.strangers() == held.len()).await;
     }
-    let mut late = Line::to_join(&mesh, stranger("10.1.0.1"));
-    held.remove(0).gave_way().await;
-    late.say(WHOLE).await;
+    let mut late = RawConnection::to_join(&mesh, stranger("10.1.0.1"));
+    held.remove(0).was_evicted().await;
+    late.write(WHOLE).await;
     assert!(late.end().await.0.starts_with("HTTP/1.1 400"));
     let answer = get(&mesh.oracle, mesh.founder.caller(), "/v1/status").await;
     assert_eq!(answer.status, 200, "members have places of their own");
@@ -106,61 +106,65 @@ async fn a_request_without_its_body_is_evicted_like_an_idle_connection() {
     let mesh = Mesh::found().await;
     let mut held = Vec::new();
     for n in 0..64 {
-        let mut line = Line::to_join(&mesh, stranger(&format!("10.0.{}.1", n / 8)));
-        line.say(HEAD).await;
+        let mut line = RawConnection::to_join(&mesh, stranger(&format!("10.0.{}.1", n / 8)));
+        line.write(HEAD).await;
         held.push(line);
         mesh.until(|oracle| oracle.strangers() == held.len()).await;
     }
-    // Connections of eight sources take all places. A ninth source gets one, and may replace it by its later
-    // connections.
+    // Connections of eight sources fill the limit. A ninth source gets one by eviction, and its later connections may
+    // replace that one.
     for n in 0..8 {
-        let mut other = Line::to_join(&mesh, stranger("10.1.0.1"));
-        other.say(WHOLE).await;
-        let (said, _) = other.end().await;
-        assert!(said.starts_with("HTTP/1.1 400"), "{n}: {said}");
+        let mut other = RawConnection::to_join(&mesh, stranger("10.1.0.1"));
+        other.write(WHOLE).await;
+        let (response, _) = other.end().await;
+        assert!(response.starts_with("HTTP/1.1 400"), "{n}: {response}");
     }
-    held.remove(0).gave_way().await;
-    // A source that has its share does not get more.
-    let mut late = Line::to_join(&mesh, stranger("10.0.3.1"));
-    late.say(WHOLE).await;
+    held.remove(0).was_evicted().await;
+    // A source at its own limit does not get more.
+    let mut late = RawConnection::to_join(&mesh, stranger("10.0.3.1"));
+    late.write(WHOLE).await;
     assert!(late.end().await.0.starts_with("HTTP/1.1 400"));
-    held.remove(3 * 8 - 1).gave_way().await;
+    held.remove(3 * 8 - 1).was_evicted().await;
 }
 
 #[tokio::test]
 async fn a_body_that_takes_five_seconds_is_answered_with_408() {
     let mesh = Mesh::found().await;
-    let mut line = Line::to_join(&mesh, stranger("10.0.0.1"));
-    line.say(HEAD).await;
+    let mut line = RawConnection::to_join(&mesh, stranger("10.0.0.1"));
+    line.write(HEAD).await;
     tokio::time::pause();
-    let (said, _) = line.end().await;
+    let (response, _) = line.end().await;
     tokio::time::resume();
-    assert!(said.starts_with("HTTP/1.1 408"), "{said}");
+    assert!(response.starts_with("HTTP/1.1 408"), "{response}");
 }
 
 #[tokio::test]
-async fn who_does_not_ask_for_five_seconds_is_closed() {
+async fn a_connection_without_a_request_is_closed_after_five_seconds() {
     let mesh = Mesh::found().await;
     tokio::time::pause();
-    let (start, line) = (tokio::time::Instant::now(), Line::to_join(&mesh, stranger("10.0.0.1")));
-    let (said, served) = line.end().await;
+    let (start, line) =
+        (tokio::time::Instant::now(), RawConnection::to_join(&mesh, stranger("10.0.0.1")));
+    let (response, served) = line.end().await;
     let waited = start.elapsed();
     tokio::time::resume();
     // Simulated time.
-    assert_eq!((said.contains("200"), served.is_err(), waited.as_secs()), (false, true, 5));
+    assert_eq!((response.contains("200"), served.is_err(), waited.as_secs()), (false, true, 5));
 }
 
 #[tokio::test]
-async fn a_channel_for_joining_serves_that_once_and_nothing_else_whoever_comes() {
+async fn a_channel_for_joining_serves_one_request_to_join_and_no_other() {
     let mesh = Mesh::found().await;
     for caller in [mesh.founder.caller(), Caller::Local, stranger("10.0.0.1")] {
         for line in ["GET /v1/roster", "GET /v1/status", "POST /v1/tokens", "GET /v1/join"] {
-            let mut channel = Line::to_join(&mesh, caller);
+            let mut channel = RawConnection::to_join(&mesh, caller);
             let request = format!("{line} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
-            channel.say(request.repeat(2).as_bytes()).await;
-            let (said, _) = channel.end().await;
-            assert!(said.starts_with("HTTP/1.1 404") && said.contains("not_found"), "{said}");
-            assert_eq!(said.matches("HTTP/1.1").count(), 1, "{said}");
+            channel.write(request.repeat(2).as_bytes()).await;
+            let (response, _) = channel.end().await;
+            assert!(
+                response.starts_with("HTTP/1.1 404") && response.contains("not_found"),
+                "{response}"
+            );
+            assert_eq!(response.matches("HTTP/1.1").count(), 1, "{response}");
         }
     }
 }
@@ -171,26 +175,26 @@ async fn a_member_has_sixteen_connections_and_its_oldest_idle_one_is_closed() {
     let member = mesh.joined("ber").await;
     let mut held = Vec::new();
     for n in 0..16 {
-        // Both keys are one member.
+        // Both keys belong to one member.
         let caller = [member.caller(), peer(member.client.id())][n % 2];
-        let mut line = Line::of_a_member(&mesh, caller);
-        line.say(STATUS).await;
+        let mut line = RawConnection::of_a_member(&mesh, caller);
+        line.write(STATUS).await;
         assert_eq!(line.status().await, "200");
         held.push(line);
     }
-    // The first asks again: the second is now idle for longest.
-    held[0].say(STATUS).await;
+    // The first sends a request, so the second has been idle longest.
+    held[0].write(STATUS).await;
     assert_eq!(held[0].status().await, "200");
-    let mut late = Line::of_a_member(&mesh, member.caller());
-    late.say(STATUS).await;
+    let mut late = RawConnection::of_a_member(&mesh, member.caller());
+    late.write(STATUS).await;
     assert_eq!(late.status().await, "200");
-    let (said, _) = held.remove(1).end().await;
-    assert_eq!(said, "", "closed");
+    let (response, _) = held.remove(1).end().await;
+    assert_eq!(response, "", "closed");
     for line in &mut held {
-        line.say(STATUS).await;
+        line.write(STATUS).await;
         assert_eq!(line.status().await, "200", "the others are there");
     }
-    let mut other = Line::of_a_member(&mesh, mesh.founder.caller());
-    other.say(STATUS).await;
+    let mut other = RawConnection::of_a_member(&mesh, mesh.founder.caller());
+    other.write(STATUS).await;
     assert_eq!(other.status().await, "200");
 }

@@ -1,4 +1,4 @@
-//! A mesh on a temporary directory, hosts that join it, and HTTP to its oracle.
+//! Test harness: a mesh in a temporary directory, hosts that join it, and HTTP requests to its oracle.
 
 use data_encoding::HEXLOWER;
 use http_body_util::{BodyExt as _, Full};
@@ -29,17 +29,17 @@ use thalweg_wire::{
 };
 use tokio::io::duplex;
 
-/// So that a busy machine is no locked database.
+/// Long, so that a busy machine does not look like a locked database.
 const PATIENT: Duration = Duration::from_secs(60);
-/// For tests in which the database stays locked.
+/// Short, for tests in which the database stays locked.
 pub const IMPATIENT: Duration = Duration::from_millis(300);
 pub const HOUR: Duration = Duration::from_secs(3600);
 
-/// A clock that stands, until it is told to go on.
+/// A clock that only moves when a test moves it.
 #[derive(Clone)]
-pub struct Hand(Arc<AtomicU64>);
+pub struct ManualClock(Arc<AtomicU64>);
 
-impl Hand {
+impl ManualClock {
     pub fn at_system_time() -> Self {
         let now = SystemTime::UNIX_EPOCH.elapsed().unwrap();
         Self(Arc::new(AtomicU64::new(now.as_nanos() as u64)))
@@ -76,7 +76,7 @@ impl Host {
         Self { name: name.into(), node: key(), client: key() }
     }
 
-    /// With the same keys.
+    /// A host with the same keys and another name.
     pub fn again(&self, name: &str) -> Self {
         Self { name: name.into(), node: copy(&self.node), client: copy(&self.client) }
     }
@@ -96,7 +96,7 @@ impl Host {
         }
     }
 
-    /// What it asks with `token`.
+    /// Its request to join with `token`.
     pub fn request(&self, token: &Token, time: WallTime) -> JoinRequest {
         let (mesh, node) = (token.mesh, Some(self.node.id()));
         let binding = ClientBinding { mesh, node, token: token.secret.hash() };
@@ -111,7 +111,7 @@ impl Host {
     }
 }
 
-/// The same key, for a host that asks twice.
+/// Copies a key, for a host that asks twice.
 fn copy(key: &PrivateKey) -> PrivateKey {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("key");
@@ -131,15 +131,15 @@ pub fn peer_from(key: NodeId, address: &str) -> Caller {
     Caller::Peer { key, address: address.parse::<IpAddr>().unwrap() }
 }
 
-/// A mesh founded by `fra`, with a clock of its own.
+/// A mesh founded by `fra`, with a manual clock.
 pub struct Mesh {
     pub dir: TempDir,
-    pub hand: Hand,
+    pub hand: ManualClock,
     pub founder: Host,
     pub oracle: Oracle,
     pub events: Arc<Mutex<Vec<Event>>>,
     pub patience: Duration,
-    /// The database, if not a file.
+    /// The URL of the database; `None`: a file.
     pub url: Option<String>,
 }
 
@@ -152,14 +152,14 @@ impl Mesh {
         Self::found_in(tempfile::tempdir().unwrap(), limits, PATIENT).await
     }
 
-    /// One that soon gives a locked database up.
+    /// Founds a mesh whose writes soon give up on a locked database.
     pub async fn found_impatient() -> Self {
         Self::found_in(tempfile::tempdir().unwrap(), JoinLimits::default(), IMPATIENT).await
     }
 
     pub async fn found_in(dir: TempDir, limits: JoinLimits, patience: Duration) -> Self {
-        let (hand, founder) = (Hand::at_system_time(), Host::new("fra"));
-        let (events, url) = (Arc::default(), crate::place().await);
+        let (hand, founder) = (ManualClock::at_system_time(), Host::new("fra"));
+        let (events, url) = (Arc::default(), crate::database_url().await);
         let config = Config { join_limits: limits, ..config(&hand, patience, &events, &url) };
         let path = dir.path().join("oracle");
         let oracle = Oracle::create(&path, founder.member(), config).await.unwrap();
@@ -174,7 +174,7 @@ impl Mesh {
         config(&self.hand, self.patience, &self.events, &self.url)
     }
 
-    /// Another oracle on the same files: another process, or the next start.
+    /// Opens another oracle on the same state, like another process or the next start.
     pub async fn open(&self) -> Result<Oracle, OracleError> {
         self.open_in(&self.path()).await
     }
@@ -183,7 +183,7 @@ impl Mesh {
         Oracle::open(dir, self.founder.node.id(), self.config()).await
     }
 
-    /// Ends the oracle as `kill -9` would: nothing is told to the files.
+    /// Replaces the oracle without an orderly end, as after `kill -9`.
     pub async fn reopen(&mut self) {
         self.oracle = self.open().await.unwrap();
     }
@@ -197,20 +197,20 @@ impl Mesh {
         reply.token.parse().unwrap()
     }
 
-    /// Joins over HTTP.
+    /// Requests over HTTP to join.
     pub async fn join(&self, host: &Host, token: &Token) -> Result<JoinReply, ApiError> {
         let request = host.request(token, self.hand.now());
         post(&self.oracle, host.caller(), "/v1/join", &request).await.result()
     }
 
-    /// A member that has just joined.
+    /// A host that has joined.
     pub async fn joined(&self, name: &str) -> Host {
         let host = Host::new(name);
         self.join(&host, &self.token().await).await.unwrap();
         host
     }
 
-    /// Goes on when `condition` holds.
+    /// Waits until `condition` holds.
     pub async fn until(&self, condition: impl Fn(&Oracle) -> bool) {
         let wait = async {
             while !condition(&self.oracle) {
@@ -226,7 +226,7 @@ impl Mesh {
 }
 
 fn config(
-    hand: &Hand,
+    hand: &ManualClock,
     patience: Duration,
     events: &Arc<Mutex<Vec<Event>>>,
     url: &Option<String>,
@@ -241,7 +241,7 @@ fn config(
     }
 }
 
-/// The database at this URL; none: a file.
+/// The database at this URL; `None`: a file.
 pub fn database(url: Option<&str>) -> Database {
     url.map_or(Database::File, |url| Database::Server(Server::new(url, None).unwrap()))
 }
@@ -266,7 +266,7 @@ pub fn no_secret() -> Secret {
     Secret::from_bytes([7; 16])
 }
 
-/// An answer over HTTP.
+/// A response over HTTP.
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,
@@ -293,7 +293,7 @@ impl Answer {
     }
 }
 
-/// One request on one connection.
+/// Sends one request on a new connection.
 pub async fn send(
     oracle: &Oracle,
     caller: Caller,
@@ -330,7 +330,7 @@ pub fn token_of(answer: &Answer) -> Token {
     answer.result::<TokenReply>().unwrap().token.parse().unwrap()
 }
 
-/// Reads go on and writes say 503, with `text` in the reason; nothing changes.
+/// Asserts that reads work, that writes are answered 503 with `text` in the reason, and that nothing changes.
 pub async fn serves_on(mesh: &Mesh, text: &str) {
     let before = mesh.newest();
     let token = post(&mesh.oracle, Caller::Local, "/v1/tokens", &token_request()).await;

@@ -1,4 +1,4 @@
-//! Tokens, and who becomes a member by them.
+//! Tokens, and hosts that join with them.
 
 use crate::harness::{
     HOUR, Host, Mesh, address, no_secret, peer, peer_from, post, token_request, verified,
@@ -19,7 +19,7 @@ use thalweg_wire::{
 use tokio::sync::Barrier;
 
 #[tokio::test]
-async fn a_host_joins_once_with_what_its_token_says() {
+async fn a_host_joins_once_with_the_roles_and_tags_of_its_token() {
     let mesh = Mesh::found().await;
     let before = mesh.newest().version;
     let tags = ["country=de".parse().unwrap()].into();
@@ -37,7 +37,7 @@ async fn a_host_joins_once_with_what_its_token_says() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_twenty_who_race_with_one_token_one_wins() {
+async fn one_of_twenty_racing_hosts_joins_with_a_token() {
     let mesh = Arc::new(Mesh::found().await);
     let token = mesh.token().await;
     let barrier = Arc::new(Barrier::new(20));
@@ -66,13 +66,13 @@ async fn of_twenty_who_race_with_one_token_one_wins() {
 }
 
 #[tokio::test]
-async fn the_same_keys_get_the_same_answer_again_and_others_none() {
+async fn a_repeated_join_with_the_same_keys_gets_the_same_answer() {
     let mesh = Mesh::found().await;
     let token = mesh.token().await;
     let host = Host::new("ber");
     let first = mesh.join(&host, &token).await.unwrap();
     assert_eq!(mesh.join(&host, &token).await.unwrap(), first);
-    // Under another name, and after the token's time, too: the first answer may be lost.
+    // The first answer may have been lost, so the keys get it under another name and after the token's expiry, too.
     mesh.hand.forward(2 * HOUR);
     let again = mesh.join(&host.again("other"), &token).await.unwrap();
     assert_eq!((&again.name, &again.roster), (&first.name, &first.roster));
@@ -84,7 +84,7 @@ async fn the_same_keys_get_the_same_answer_again_and_others_none() {
 }
 
 #[tokio::test]
-async fn an_expired_token_says_by_how_much_and_how_the_clocks_differ() {
+async fn an_expired_token_is_refused_with_its_age_and_the_clock_skew() {
     let mesh = Mesh::found().await;
     let token = mesh.token().await;
     mesh.hand.forward(HOUR + Duration::from_secs(90));
@@ -115,7 +115,7 @@ async fn a_refused_join_leaves_the_token_free() {
     let token = mesh.token().await;
     let host = Host::new("fra");
     assert_eq!(mesh.join(&host, &token).await.unwrap_err().code, "name_taken");
-    // What paths call a place that no member has.
+    // The name that stands for a free slot in `GET /v1/paths`.
     let nobody = Host::new(PathsReply::FREE);
     assert_eq!(mesh.join(&nobody, &token).await.unwrap_err().code, "name_taken");
     let founder = mesh.founder.again("ber");
@@ -123,7 +123,7 @@ async fn a_refused_join_leaves_the_token_free() {
     mesh.join(&host.again("ber"), &token).await.unwrap();
 }
 
-/// The request of a good host, altered.
+/// The code of the refusal of a valid request after `alter`.
 async fn refused(
     mesh: &Mesh,
     token: &Token,
@@ -140,7 +140,7 @@ fn bind(host: &Host, binding: ClientBinding) -> String {
 }
 
 #[tokio::test]
-async fn keys_that_do_not_fit_are_refused() {
+async fn mismatched_keys_are_refused() {
     let mesh = Mesh::found().await;
     let token = mesh.token().await;
     let (m, hash) = (token.mesh, token.secret.hash());
@@ -160,7 +160,7 @@ async fn keys_that_do_not_fit_are_refused() {
         r.client = bind(h, ClientBinding { mesh: m, node: r.node, token: [0; 32] });
     };
     assert_eq!(refused(&mesh, &token, other_token).await, "keys");
-    // The connection proves another key than the one that joins.
+    // The connection proves another key than the joining one.
     let host = Host::new("ber");
     let request = host.request(&token, mesh.hand.now());
     let answer = post(&mesh.oracle, peer(host.client.id()), "/v1/join", &request).await;
@@ -187,7 +187,7 @@ async fn a_host_without_a_daemon_joins_with_its_client_key_and_relays_nothing() 
 }
 
 #[tokio::test]
-async fn addresses_are_those_of_a_host_that_others_reach() {
+async fn addresses_that_others_cannot_reach_are_refused() {
     let mesh = Mesh::found().await;
     let token = mesh.token().await;
     for bad in [
@@ -247,7 +247,7 @@ async fn tokens_have_bounds() {
 }
 
 #[tokio::test]
-async fn a_guessed_secret_is_unknown_and_no_secret_is_kept_or_shown() {
+async fn secrets_are_neither_stored_nor_shown() {
     let mesh = Mesh::found().await;
     let token = mesh.token().await;
     let guess = Token { secret: no_secret(), ..token.clone() };
@@ -257,7 +257,7 @@ async fn a_guessed_secret_is_unknown_and_no_secret_is_kept_or_shown() {
     assert!(!shown.contains(&secret) && !shown.contains(&token.to_string()));
     let raw: Vec<u8> =
         serde_json::from_str(&serde_json::to_string(&token.secret).unwrap()).unwrap();
-    for bytes in kept(&mesh).await {
+    for bytes in stored_token(&mesh).await {
         let hex = HEXLOWER.encode(&raw);
         let holds = |part: &[u8]| bytes.windows(part.len()).any(|window| window == part);
         assert!(!holds(&raw) && !holds(hex.as_bytes()), "{}", String::from_utf8_lossy(&bytes));
@@ -265,8 +265,8 @@ async fn a_guessed_secret_is_unknown_and_no_secret_is_kept_or_shown() {
     }
 }
 
-/// The bytes of the database in which a token is.
-async fn kept(mesh: &Mesh) -> Vec<Vec<u8>> {
+/// The database's content, in the parts that hold the token.
+async fn stored_token(mesh: &Mesh) -> Vec<Vec<u8>> {
     let Some(url) = &mesh.url else {
         let file = |name| std::fs::read(mesh.path().join(name)).unwrap();
         return vec![[file("oracle.db"), file("oracle.db-wal")].concat()];
@@ -285,7 +285,7 @@ async fn a_local_process_has_no_key_to_join_with() {
     assert!(matches!(error, OracleError::Refused(Refusal::Keys(_))), "{error}");
 }
 
-/// A member with the role admin, by a token of whoever `by` is.
+/// A new member with the role admin, by a token made by `by`.
 async fn admin(mesh: &Mesh, name: &str, by: Caller) -> Host {
     let (host, request) = (Host::new(name), admin_token());
     let reply = mesh.oracle.create_token(&by, request).await.unwrap();
@@ -298,19 +298,19 @@ fn admin_token() -> TokenRequest {
 }
 
 #[tokio::test]
-async fn a_revoked_admin_does_not_come_back_by_a_token_of_its_own() {
+async fn a_revoked_admin_cannot_rejoin_with_its_own_token() {
     let mut mesh = Mesh::found().await;
     let out = admin(&mesh, "d2", Caller::Local).await;
     let stays = admin(&mesh, "d3", Caller::Local).await;
     let mut tokens = Vec::new();
-    // Made with either of its keys, by another admin, and locally.
+    // Made with either of the revoked member's keys, by another admin, and locally.
     for by in [out.caller(), peer(out.client.id()), stays.caller(), Caller::Local] {
         let reply = mesh.oracle.create_token(&by, admin_token()).await.unwrap();
         tokens.push(reply.token.parse::<Token>().unwrap());
     }
     let request = RevokeRequest { member: "d2".into() };
     mesh.oracle.revoke(&stays.caller(), request).await.unwrap();
-    // A new host of the same name makes them no better, nor does a restart.
+    // Neither a new host of the same name nor a restart makes them valid again.
     admin(&mesh, "d2", Caller::Local).await;
     mesh.reopen().await;
     for token in &tokens[..2] {
@@ -323,7 +323,7 @@ async fn a_revoked_admin_does_not_come_back_by_a_token_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_revocation_voids_no_token_that_let_a_host_in() {
+async fn a_revocation_does_not_void_used_tokens() {
     let mesh = Mesh::found().await;
     let out = admin(&mesh, "d2", Caller::Local).await;
     let reply = mesh.oracle.create_token(&out.caller(), token_request()).await.unwrap();

@@ -1,4 +1,4 @@
-//! The oracle as its callers see it: requests over HTTP, files on a disk that fails.
+//! Tests of the oracle's HTTP API and of failing storage.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ mod roster;
 mod storage;
 mod strangers;
 
-/// Where a test's mesh keeps its state: in a file of its directory.
-async fn place() -> Option<String> {
+/// The URL of an empty database for a mesh; `None`: a file in the mesh's directory.
+async fn database_url() -> Option<String> {
     None
 }

@@ -1,4 +1,4 @@
-//! A PostgreSQL of the tests' own: Debian's programs, a directory that goes away, a socket in it.
+//! A PostgreSQL server for tests: Debian's programs, a temporary directory, a socket in it.
 
 #![allow(dead_code, reason = "not everybody who includes it uses all")]
 
@@ -16,18 +16,18 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// A server, stopped at the latest when this process ends, however that happens.
+/// A server, which stops at the latest when this process ends, however it ends.
 pub struct Cluster {
     dir: TempDir,
     bin: PathBuf,
     user: Option<(u32, u32)>,
     options: String,
-    /// Stops the server when its standard input is closed.
+    /// A process that stops the server when its standard input is closed.
     watch: Option<(Child, ChildStdin)>,
 }
 
-/// The server that tests share; none where there is no PostgreSQL, with the reason printed.
-/// Where CI runs everything must be shown.
+/// The server that tests share; `None` without PostgreSQL, and then the reason is printed. Where CI runs, every test
+/// must run.
 pub fn shared() -> Option<&'static Cluster> {
     static SHARED: OnceLock<Result<Cluster, String>> = OnceLock::new();
     match SHARED.get_or_init(Cluster::start) {
@@ -39,7 +39,7 @@ pub fn shared() -> Option<&'static Cluster> {
     }
 }
 
-/// Says why a test shows nothing here, past the capture of the tests' output.
+/// Prints why a test is skipped, bypassing the capture of the tests' output.
 pub fn skip(why: &str) {
     let _ = writeln!(io::stderr(), "skipped: {why}");
     let set = |name| env::var_os(name).is_some();
@@ -47,12 +47,12 @@ pub fn skip(why: &str) {
 }
 
 impl Cluster {
-    /// A new server, with the superuser `thalweg` who needs no password at the socket.
+    /// Starts a new server, with the superuser `thalweg`, which needs no password at the socket.
     pub fn start() -> Result<Self, String> {
         Self::start_with(|_| String::new())
     }
 
-    /// One with further options, for which files may be put in its directory.
+    /// Starts a server with further options, for which `options` may put files into its directory.
     pub fn start_with(options: impl FnOnce(&Self) -> String) -> Result<Self, String> {
         let bin = programs().ok_or("PostgreSQL is not installed: scripts/setup does it")?;
         let (user, dir) = (own_user()?, tempfile::tempdir().map_err(|e| e.to_string())?);
@@ -68,7 +68,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// A file that only the server's user reads.
+    /// Writes a file that only the server's user can read. Returns its path.
     pub fn put(&self, name: &str, text: &str) -> PathBuf {
         use std::os::unix::fs::PermissionsExt as _;
         let file = self.dir.path().join(name);
@@ -80,7 +80,7 @@ impl Cluster {
         file
     }
 
-    /// Starts the server on the data that is there.
+    /// Starts the server on its existing data.
     pub fn launch(&mut self) -> Result<(), String> {
         let socket = self.dir.path().display();
         let options = format!(
@@ -105,7 +105,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Stops it as `kill -9` would.
+    /// Stops the server as `kill -9` would.
     pub fn stop(&mut self) {
         if let Some((mut watch, input)) = self.watch.take() {
             drop(input);
@@ -117,7 +117,7 @@ impl Cluster {
         self.dir.path().join("data")
     }
 
-    /// A program that runs as the server's user and says nothing.
+    /// A program that runs as the server's user without output.
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.current_dir(self.dir.path()).stdin(Stdio::null());
@@ -151,8 +151,8 @@ impl Cluster {
         format!("postgres://thalweg@{socket}/postgres")
     }
 
-    /// A place of its own in the database: its URL.
-    pub async fn place(&self) -> String {
+    /// Creates an empty schema. Returns a URL that uses it.
+    pub async fn new_schema(&self) -> String {
         static LAST: AtomicU32 = AtomicU32::new(0);
         let name = format!("place_{}", LAST.fetch_add(1, Ordering::Relaxed));
         let mut admin = self.admin().await;
@@ -161,13 +161,13 @@ impl Cluster {
         format!("{}?options[search_path]={name}", self.url())
     }
 
-    /// A connection beside the tested ones.
+    /// A further connection, beside the tested ones.
     pub async fn admin(&self) -> PgConnection {
         connect(&self.url()).await
     }
 }
 
-/// Another program's connection to a place.
+/// Connects to a URL as another program would.
 pub async fn connect(url: &str) -> PgConnection {
     PgConnection::connect(url).await.unwrap()
 }
@@ -178,7 +178,7 @@ impl Drop for Cluster {
     }
 }
 
-/// Where Debian keeps the newest server's programs, which are not in PATH.
+/// The directory of the newest server's programs on Debian, which is not in PATH.
 fn programs() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
     let numbered = |dir: fs::DirEntry| {

@@ -1,4 +1,4 @@
-//! Several processes on one database, and processes that are killed.
+//! Several processes on one database, which are killed.
 
 use crate::harness::{Host, Mesh, database, peer, token_request};
 use std::{
@@ -17,9 +17,9 @@ const URL: &str = "THALWEG_TEST_ORACLE_URL";
 const NODE: &str = "THALWEG_TEST_ORACLE_NODE";
 const OWN_NAME: &str = "processes::versions_grow_over_kills_with_two_processes_at_once";
 
-/// What a child does until it is killed: lets host after host join, and tells of each.
-async fn go_on(dir: &Path, node: NodeId) {
-    // A busy machine is no locked database.
+/// The body of a child process: lets hosts join until it is killed, and prints each.
+async fn join_hosts_until_killed(dir: &Path, node: NodeId) {
+    // Long, so that a busy machine does not look like a locked database.
     let database = database(env::var(URL).ok().as_deref());
     let config = Config { patience: Duration::from_secs(60), database, ..Config::default() };
     let oracle = Oracle::open(dir, node, config).await.unwrap();
@@ -74,33 +74,33 @@ impl Drop for Process {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn versions_grow_over_kills_with_two_processes_at_once() {
     if let (Ok(dir), Ok(node)) = (env::var(DIR), env::var(NODE)) {
-        return go_on(Path::new(&dir), node.parse().unwrap()).await;
+        return join_hosts_until_killed(Path::new(&dir), node.parse().unwrap()).await;
     }
     let mut mesh = Mesh::found().await;
-    let mut told = Vec::new();
+    let mut joined_hosts = Vec::new();
     for round in 1..=3 {
         let mut both = [Process::start(&mesh), Process::start(&mesh)];
         for process in &mut both {
             let joined: Vec<_> = (0..2 * round).map(|_| process.joined()).collect();
             assert!(joined.is_sorted_by_key(|(_, version)| *version), "{joined:?}");
-            told.extend(joined);
+            joined_hosts.extend(joined);
         }
         drop(both);
         mesh.reopen().await;
         let roster = mesh.newest();
-        for (name, version) in &told {
+        for (name, version) in &joined_hosts {
             assert!(roster.version > *version, "{version}");
             assert!(roster.by_name(&name.parse().unwrap()).is_some(), "{name} is lost");
         }
     }
-    let mut versions: Vec<_> = told.iter().map(|(_, version)| version).collect();
+    let mut versions: Vec<_> = joined_hosts.iter().map(|(_, version)| version).collect();
     versions.sort();
     versions.dedup();
-    assert_eq!(versions.len(), told.len(), "two rosters with one version");
+    assert_eq!(versions.len(), joined_hosts.len(), "two rosters with one version");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_twenty_who_race_at_two_oracles_one_wins() {
+async fn one_of_twenty_racing_hosts_joins_at_two_oracles() {
     let mesh = Mesh::found().await;
     let (first, second) = (mesh.open().await.unwrap(), mesh.open().await.unwrap());
     let token = second.create_token(&Caller::Local, token_request()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Versions, renewal, rules, revocation.
+//! Versions, renewal, rules, revocation, and long polls.
 
 use crate::harness::{Host, Mesh, get, newest, peer, post, token_request, verified};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use thalweg_wire::{
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 #[tokio::test]
-async fn the_roster_is_sorted_valid_for_a_week_and_from_a_little_before() {
+async fn the_roster_is_sorted_and_valid_for_a_week_and_a_little_before() {
     let mesh = Mesh::found().await;
     for name in ["zrh", "ams", "9x", "a=b", "mun"] {
         mesh.joined(name).await;
@@ -26,7 +26,7 @@ async fn the_roster_is_sorted_valid_for_a_week_and_from_a_little_before() {
 }
 
 #[tokio::test]
-async fn it_is_renewed_when_a_third_of_its_time_has_passed() {
+async fn the_roster_is_renewed_after_a_third_of_its_validity() {
     let mesh = Mesh::found().await;
     let first = mesh.newest();
     mesh.hand.forward(2 * DAY);
@@ -42,7 +42,7 @@ async fn it_is_renewed_when_a_third_of_its_time_has_passed() {
 }
 
 #[tokio::test]
-async fn a_clock_that_was_ahead_and_is_set_back_makes_a_new_roster_at_once() {
+async fn a_clock_that_is_set_back_causes_a_new_roster() {
     let mut mesh = Mesh::found().await;
     mesh.hand.forward(100 * DAY);
     mesh.reopen().await;
@@ -93,7 +93,7 @@ async fn revoke(mesh: &Mesh, by: Caller, member: impl ToString) -> Result<Revoke
 }
 
 #[tokio::test]
-async fn a_revoked_key_never_comes_back_and_its_name_may() {
+async fn a_revoked_key_cannot_rejoin_but_its_name_can_be_reused() {
     let mesh = Mesh::found().await;
     let host = mesh.joined("ber").await;
     let before = mesh.newest().version;
@@ -103,7 +103,7 @@ async fn a_revoked_key_never_comes_back_and_its_name_may() {
     assert_eq!(get(&mesh.oracle, host.caller(), "/v1/status").await.refusal().1, "not_member");
     let token = mesh.token().await;
     assert_eq!(mesh.join(&host, &token).await.unwrap_err().code, "key_revoked");
-    // Neither with the other key alone.
+    // Nor does a new node key help if the client key was revoked.
     let half = Host { node: Host::new("x").node, ..host.again("ham") };
     assert_eq!(mesh.join(&half, &token).await.unwrap_err().code, "key_revoked");
     mesh.join(&Host::new("ber"), &token).await.unwrap();
@@ -124,7 +124,7 @@ async fn members_are_revoked_by_name_and_by_either_key() {
 }
 
 #[tokio::test]
-async fn nobody_revokes_itself_nor_the_last_oracle() {
+async fn members_cannot_revoke_themselves_or_the_last_oracle() {
     let mesh = Mesh::found().await;
     assert_eq!(revoke(&mesh, Caller::Local, "fra").await.unwrap_err(), "last");
     let roles = [Role::Admin].into();
@@ -137,7 +137,7 @@ async fn nobody_revokes_itself_nor_the_last_oracle() {
 }
 
 #[tokio::test]
-async fn a_retry_of_a_revoked_host_does_not_bring_it_back() {
+async fn a_retried_join_does_not_readmit_a_revoked_host() {
     let mesh = Mesh::found().await;
     let (host, token) = (Host::new("ber"), mesh.token().await);
     mesh.join(&host, &token).await.unwrap();
@@ -160,7 +160,7 @@ async fn versions_grow_over_restarts_and_kills() {
 }
 
 #[tokio::test]
-async fn a_restart_with_a_clock_far_behind_still_goes_up() {
+async fn versions_grow_even_if_a_restart_finds_the_clock_behind() {
     let mut mesh = Mesh::found().await;
     let before = mesh.newest().version;
     mesh.hand.back(300 * DAY);
@@ -169,10 +169,10 @@ async fn a_restart_with_a_clock_far_behind_still_goes_up() {
 }
 
 #[tokio::test]
-async fn a_second_oracle_on_the_database_takes_over_what_the_first_publishes() {
+async fn two_oracles_on_one_database_take_over_each_others_rosters() {
     let mesh = Mesh::found().await;
     let second = mesh.open().await.unwrap();
-    // The second has published at its start; the first learns of it.
+    // The second has published at its start; the first takes that over.
     mesh.oracle.tick().await.unwrap();
     assert_eq!(mesh.newest(), newest(&second));
     mesh.joined("ber").await;
@@ -185,7 +185,7 @@ async fn a_second_oracle_on_the_database_takes_over_what_the_first_publishes() {
 }
 
 #[tokio::test]
-async fn who_waits_gets_the_next_roster_at_once_and_who_is_revoked_meanwhile_too() {
+async fn a_waiting_member_gets_the_next_roster_even_if_it_is_revoked() {
     let mesh = Mesh::found().await;
     let host = mesh.joined("ber").await;
     let after = mesh.newest().version;
@@ -202,7 +202,7 @@ async fn who_waits_gets_the_next_roster_at_once_and_who_is_revoked_meanwhile_too
 }
 
 #[tokio::test]
-async fn who_waits_in_vain_is_told_so() {
+async fn a_wait_without_a_newer_roster_ends_with_no_content() {
     let mesh = Mesh::found().await;
     let version = mesh.newest().version;
     let nothing = get(&mesh.oracle, Caller::Local, &format!("/v1/roster?after={version}")).await;
@@ -214,7 +214,7 @@ async fn who_waits_in_vain_is_told_so() {
 }
 
 #[tokio::test]
-async fn one_member_waits_eight_times_at_most() {
+async fn a_member_has_at_most_eight_waiting_requests() {
     let mesh = Mesh::found().await;
     let host = mesh.joined("ber").await;
     let path = format!("/v1/roster?after={}&wait_s=60", mesh.newest().version);
@@ -235,7 +235,7 @@ async fn one_member_waits_eight_times_at_most() {
 }
 
 #[tokio::test]
-async fn the_end_lets_waiting_requests_go() {
+async fn stopping_ends_waiting_requests() {
     let mesh = Mesh::found().await;
     let path = format!("/v1/roster?after={}&wait_s=60", mesh.newest().version);
     let oracle = mesh.oracle.clone();
@@ -250,7 +250,7 @@ async fn the_end_lets_waiting_requests_go() {
 }
 
 #[tokio::test]
-async fn status_says_who_asked_and_what_it_has() {
+async fn status_shows_when_members_asked_and_their_versions() {
     let mesh = Mesh::found().await;
     let host = mesh.joined("ber").await;
     let version = mesh.newest().version;
@@ -265,7 +265,7 @@ async fn status_says_who_asked_and_what_it_has() {
     assert_eq!((ham.version, ham.seen), (None, None));
     assert_eq!((fra.version, fra.seen), (Some(status.version), Some(Duration::ZERO)));
     let version = status.version;
-    // One that has more than we do: our state was rolled back. Told once.
+    // A member with a higher version shows that the oracle's state was rolled back. Reported once.
     for _ in 0..2 {
         let path = format!("/v1/roster?after={}", version + 5);
         assert_eq!(get(&mesh.oracle, host.caller(), &path).await.status, 204);

@@ -1,4 +1,4 @@
-//! Disks and databases that fail.
+//! Failing disks and databases.
 
 use crate::harness::{Host, IMPATIENT, Mesh, newest, post, serves_on};
 use serde_json::Value;
@@ -18,7 +18,7 @@ async fn another_program(dir: &Path) -> SqliteConnection {
 }
 
 #[tokio::test]
-async fn a_locked_database_stops_writes_alone() {
+async fn a_locked_database_only_stops_writes() {
     let mesh = Mesh::found_impatient().await;
     let token = mesh.token().await;
     let mut other = another_program(&mesh.path()).await;
@@ -35,7 +35,7 @@ async fn a_locked_database_stops_writes_alone() {
 }
 
 #[tokio::test]
-async fn a_start_on_a_locked_database_serves_what_is_kept_and_publishes_later() {
+async fn a_start_on_a_locked_database_serves_the_stored_roster_and_publishes_later() {
     let mesh = Mesh::found_impatient().await;
     let kept = mesh.newest();
     let mut other = another_program(&mesh.path()).await;
@@ -48,7 +48,7 @@ async fn a_start_on_a_locked_database_serves_what_is_kept_and_publishes_later() 
 }
 
 #[tokio::test]
-async fn a_full_disk_stops_writes_alone() {
+async fn a_full_disk_only_stops_writes() {
     let Some(disk) = SmallDisk::mount() else {
         println!("skipped: no file system can be mounted here (needs root)");
         return;
@@ -87,7 +87,7 @@ impl Drop for SmallDisk {
 }
 
 #[tokio::test]
-async fn a_damaged_database_is_named_with_what_to_do() {
+async fn a_damaged_database_is_reported_with_advice() {
     let mesh = Mesh::found().await;
     mesh.oracle.run(async {}).await;
     let file = mesh.path().join("oracle.db");
@@ -115,7 +115,7 @@ async fn a_damaged_database_is_named_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn damage_while_it_runs_stops_writes_alone() {
+async fn damage_at_run_time_only_stops_writes() {
     let mesh = Mesh::found().await;
     let file = mesh.path().join("oracle.db");
     for name in ["oracle.db", "oracle.db-wal"] {
@@ -136,7 +136,7 @@ async fn an_empty_file_in_place_of_the_database_is_refused() {
 }
 
 #[tokio::test]
-async fn a_database_restored_from_a_backup_takes_what_it_missed_from_the_signed_copy() {
+async fn a_database_restored_from_a_backup_is_updated_from_the_signed_copy() {
     let mesh = Mesh::found().await;
     let stays = mesh.joined("stays").await;
     let open = mesh.token().await;
@@ -146,14 +146,14 @@ async fn a_database_restored_from_a_backup_takes_what_it_missed_from_the_signed_
     let into = format!("VACUUM INTO '{}'", backup.display());
     other.execute(sqlx::AssertSqlSafe(into)).await.unwrap();
     other.close().await.unwrap();
-    // Since the backup: one goes, one comes, by a token that the backup holds as open.
+    // After the backup one member is revoked, and one joins with a token that is still open in the backup.
     let request = RevokeRequest { member: "goes".into() };
     post(&mesh.oracle, Caller::Local, "/v1/revoke", &request).await.result::<Value>().unwrap();
     mesh.join(&Host::new("came"), &open).await.unwrap();
     let last = mesh.newest();
     mesh.oracle.run(async {}).await;
-    // As docs/mesh.md has it: what belonged to the old file goes with it. A connection that is
-    // still being closed may have left it.
+    // As docs/mesh.md says, the files of the old database are removed with it. A connection that is still closing may
+    // have left them.
     for beside in ["oracle.db-wal", "oracle.db-shm"] {
         _ = fs::remove_file(mesh.path().join(beside));
     }
@@ -162,8 +162,8 @@ async fn a_database_restored_from_a_backup_takes_what_it_missed_from_the_signed_
     let roster = restored.newest();
     assert!(roster.version > last.version);
     assert_eq!(roster.members, last.members);
-    let told = |e: &Event| matches!(e, Event::Restored { .. });
-    assert!(restored.events.lock().unwrap().iter().any(told));
+    let is_restored = |e: &Event| matches!(e, Event::Restored { .. });
+    assert!(restored.events.lock().unwrap().iter().any(is_restored));
     // The revoked key stays out, and the token cannot be used again.
     let token = restored.token().await;
     assert_eq!(restored.join(&goes, &token).await.unwrap_err().code, "key_revoked");
@@ -172,7 +172,7 @@ async fn a_database_restored_from_a_backup_takes_what_it_missed_from_the_signed_
 }
 
 #[tokio::test]
-async fn a_restored_database_that_is_locked_brings_nobody_back() {
+async fn a_restored_and_locked_database_readmits_nobody() {
     let mesh = Mesh::found_impatient().await;
     mesh.joined("goes").await;
     let mut other = another_program(&mesh.path()).await;
@@ -181,7 +181,7 @@ async fn a_restored_database_that_is_locked_brings_nobody_back() {
     let request = RevokeRequest { member: "goes".into() };
     post(&mesh.oracle, Caller::Local, "/v1/revoke", &request).await.result::<Value>().unwrap();
     let last = mesh.newest();
-    // The database as it was before, and then in another program's hands.
+    // The database as before the revocation, then locked by another program.
     let back = "UPDATE mesh SET version = $1, signed = $2";
     sqlx::query(back).bind(kept.0).bind(kept.1).execute(&mut other).await.unwrap();
     let member = "INSERT INTO members SELECT 'goes', NULL, printf('%064d', 0), '[]', '[]', '[]', 0";
@@ -190,14 +190,14 @@ async fn a_restored_database_that_is_locked_brings_nobody_back() {
     let started = mesh.open().await.unwrap();
     assert_eq!(newest(&started), last);
     other.execute("ROLLBACK").await.unwrap();
-    // Not the renewal, but the first change comes first.
+    // The first change comes before the renewal here.
     started.set_rules(vec![Default::default()]).await.unwrap();
     assert!(newest(&started).version > last.version);
     assert_eq!(newest(&started).members, last.members);
 }
 
 #[tokio::test]
-async fn a_lost_database_is_made_anew_from_the_signed_copy() {
+async fn a_lost_database_is_rebuilt_from_the_signed_copy() {
     let mesh = Mesh::found().await;
     mesh.joined("ber").await;
     let last = mesh.newest();
@@ -216,7 +216,7 @@ async fn a_lost_database_is_made_anew_from_the_signed_copy() {
 }
 
 #[tokio::test]
-async fn a_restored_directory_is_no_truth_beside_a_newer_cached_roster() {
+async fn a_newer_cached_roster_wins_over_a_restored_directory() {
     let mesh = Mesh::found().await;
     mesh.joined("goes").await;
     mesh.oracle.run(async {}).await;
@@ -235,12 +235,12 @@ async fn a_restored_directory_is_no_truth_beside_a_newer_cached_roster() {
     let restored = Oracle::open(&backup, mesh.founder.node.id(), config).await.unwrap();
     assert_eq!(newest(&restored).members, last.members);
     assert!(newest(&restored).version > last.version);
-    let told = |e: &Event| matches!(e, Event::Restored { .. });
-    assert!(mesh.events.lock().unwrap().iter().any(told));
+    let is_restored = |e: &Event| matches!(e, Event::Restored { .. });
+    assert!(mesh.events.lock().unwrap().iter().any(is_restored));
 }
 
 #[tokio::test]
-async fn a_node_that_the_mesh_does_not_have_is_told_what_to_restore() {
+async fn a_node_missing_from_the_mesh_is_reported_with_advice() {
     let mesh = Mesh::found().await;
     let other = Host::new("fra");
     let error = Oracle::open(&mesh.path(), other.node.id(), mesh.config()).await.unwrap_err();
@@ -249,7 +249,7 @@ async fn a_node_that_the_mesh_does_not_have_is_told_what_to_restore() {
 }
 
 #[tokio::test]
-async fn a_copy_that_is_not_this_meshs_is_not_believed() {
+async fn a_copy_of_another_mesh_is_ignored() {
     let (mesh, other) = (Mesh::found().await, Mesh::found().await);
     other.hand.forward(Duration::from_secs(3600));
     other.joined("evil").await;
@@ -267,13 +267,13 @@ async fn a_copy_that_is_not_this_meshs_is_not_believed() {
 }
 
 #[tokio::test]
-async fn a_mesh_is_founded_once_and_wholly() {
+async fn a_mesh_is_founded_only_once_and_completely() {
     let mesh = Mesh::found().await;
     let before = newest(&mesh.open().await.unwrap());
     let again = Oracle::create(&mesh.path(), Host::new("x").member(), mesh.config()).await;
     assert!(matches!(again.unwrap_err(), OracleError::Exists(_)));
     assert_eq!(newest(&mesh.open().await.unwrap()).members, before.members);
-    // What an interrupted start left beside does not stand in the way.
+    // The remains of an interrupted start are no obstacle.
     let dir = mesh.dir.path().join("two");
     fs::create_dir(dir.with_extension("new")).unwrap();
     fs::write(dir.with_extension("new").join("mesh.key"), "half").unwrap();
@@ -284,7 +284,7 @@ async fn a_mesh_is_founded_once_and_wholly() {
 }
 
 #[tokio::test]
-async fn nobody_else_reads_the_files() {
+async fn files_are_readable_only_by_their_owner() {
     let mesh = Mesh::found().await;
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&mesh.path()), 0o700);

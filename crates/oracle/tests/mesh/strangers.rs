@@ -1,4 +1,4 @@
-//! What strangers can take up.
+//! Limits on strangers.
 
 use crate::harness::{HOUR, Host, Mesh, peer_from, post};
 use std::num::NonZeroU32;
@@ -16,7 +16,7 @@ fn limits(each: u32, all: u32) -> JoinLimits {
 }
 
 #[tokio::test]
-async fn joining_is_limited_by_address_and_for_all() {
+async fn joining_is_limited_by_address_and_in_total() {
     let mesh = Mesh::found_with(limits(2, 5)).await;
     let key = Host::new("x").node.id();
     let ask = async |from: &str| {
@@ -47,7 +47,7 @@ async fn a_stranger_has_one_request_on_a_connection() {
     served.await.unwrap().unwrap();
 }
 
-/// What a member gets that sends `bytes` and then nothing; hours go by in an instant.
+/// Serves a member that sends `bytes` and then nothing, in simulated time.
 async fn slow(bytes: &[u8]) -> (std::io::Result<()>, String) {
     let mesh = Mesh::found().await;
     tokio::time::pause();
@@ -62,7 +62,7 @@ async fn slow(bytes: &[u8]) -> (std::io::Result<()>, String) {
 }
 
 #[tokio::test]
-async fn a_head_or_a_body_that_does_not_come_is_not_waited_for() {
+async fn slow_heads_and_bodies_are_not_waited_for() {
     let (served, said) = slow(b"GET /v1/status HTTP/1.1\r\nhost:").await;
     assert!(served.is_err() && !said.contains("200"), "{said}");
     let head = b"POST /v1/tokens HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{";
@@ -71,7 +71,7 @@ async fn a_head_or_a_body_that_does_not_come_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn what_is_no_http_ends_the_connection() {
+async fn data_other_than_http_ends_the_connection() {
     let mesh = Mesh::found().await;
     for bytes in [&b"\x05\x01\x00"[..], b"GET / HTTP/9.9\r\n\r\n", &[b'a'; 20_000]] {
         let (mut ours, theirs) = duplex(64 * 1024);

@@ -1,4 +1,4 @@
-//! The suite of `mesh` once more, on PostgreSQL; and what only a server can do.
+//! The tests of `mesh` on PostgreSQL, and tests that need a server.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -25,8 +25,7 @@ mod storage;
 #[path = "../mesh/strangers.rs"]
 mod strangers;
 
-/// Where a test's mesh keeps its state: in tables of its own. Without PostgreSQL, in a
-/// file once more, with the reason printed.
-async fn place() -> Option<String> {
-    Some(postgres::shared()?.place().await)
+/// The URL of an empty schema for a mesh. `None`, and so a file, without PostgreSQL; then the reason is printed.
+async fn database_url() -> Option<String> {
+    Some(postgres::shared()?.new_schema().await)
 }

@@ -1,5 +1,4 @@
-//! Three oracles on one database measure a mesh: one schedules, all answer, and the one that
-//! schedules is killed.
+//! Three oracles on one database measure a mesh: one schedules, all answer, and the scheduling one is killed.
 
 use crate::{
     fake::{done, number, rate, received},
@@ -27,7 +26,7 @@ use tokio::task::JoinHandle;
 
 const LEASE: Duration = Duration::from_millis(1500);
 
-/// Whatever is waited for comes sooner, on the busiest machine.
+/// Longer than any wait on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn settings() -> MeasureConfig {
@@ -36,7 +35,7 @@ fn settings() -> MeasureConfig {
     MeasureConfig { p: 1.0, test_bytes, pace, ..MeasureConfig::default() }
 }
 
-/// An oracle that runs, until it is killed.
+/// An oracle that runs until it is killed.
 struct Running {
     oracle: Oracle,
     runs: JoinHandle<()>,
@@ -50,7 +49,7 @@ impl Drop for Running {
     }
 }
 
-/// The oracles that nodes can reach: whoever is killed is not among them.
+/// The oracles that nodes can reach: those that were not killed.
 type Reached = Arc<Mutex<Vec<Oracle>>>;
 
 struct World {
@@ -68,7 +67,7 @@ async fn run(mesh: &Mesh, host: &Host, dir: PathBuf) -> Running {
         if matches!(event, Event::Elected(_)) {
             count.fetch_add(1, Ordering::SeqCst);
         }
-        tell(event);
+        send_reports(event);
     });
     let oracle = Oracle::open(&dir, host.node.id(), Config { events, ..config }).await.unwrap();
     let running = oracle.clone();
@@ -76,8 +75,7 @@ async fn run(mesh: &Mesh, host: &Host, dir: PathBuf) -> Running {
     Running { oracle, runs, elections }
 }
 
-/// Oracles `fra`, `n1` and `n2`, which relay as well. None where there is no PostgreSQL; that
-/// was said.
+/// Oracles `fra`, `n1` and `n2`, which relay as well. `None` without PostgreSQL; then the reason is printed.
 async fn world() -> Option<World> {
     let mesh = Mesh::found().await;
     mesh.url.as_ref()?;
@@ -98,7 +96,7 @@ async fn world() -> Option<World> {
     Some(World { mesh, hosts, running, reached })
 }
 
-/// Its number: `fra` is the first.
+/// The number of an oracle: `fra` is the first.
 fn at(name: &str) -> usize {
     if name == "fra" { 0 } else { number(name) }
 }
@@ -107,13 +105,13 @@ fn reached(oracles: &Reached) -> Vec<Oracle> {
     oracles.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Tells whichever oracle takes it, as a node does; false if none does for now.
-async fn tell(oracles: &Reached, caller: Caller, reports: &Reports) -> bool {
+/// Sends reports to the oracle that accepts them, as a node does. Returns false if none does at present.
+async fn send_reports(oracles: &Reached, caller: Caller, reports: &Reports) -> bool {
     for oracle in reached(oracles) {
         let answer = post(&oracle, caller, "/v1/measure/reports", reports).await;
         if answer.status.is_success() {
             let reply: ReportsReply = answer.result().unwrap();
-            // An order of the killed one may not be known to the next.
+            // The next oracle may not know an order of the killed one.
             assert!(reply.refused.iter().all(|why| why.contains("not known here")), "{reply:?}");
             return true;
         }
@@ -132,8 +130,8 @@ async fn work(oracles: Reached, n: usize, callers: Vec<Caller>, names: Vec<Strin
                 let to = at(order.to.as_str());
                 let bps = rate(n, to);
                 let seen = received(order.id, &names[n], bps);
-                let _ = tell(&oracles, callers[to], &seen).await;
-                let _ = tell(&oracles, callers[n], &done(order.id, bps)).await;
+                let _ = send_reports(&oracles, callers[to], &seen).await;
+                let _ = send_reports(&oracles, callers[n], &done(order.id, bps)).await;
             }
         }
         tokio::task::yield_now().await;
@@ -141,7 +139,7 @@ async fn work(oracles: Reached, n: usize, callers: Vec<Caller>, names: Vec<Strin
 }
 
 impl World {
-    /// The hosts carry orders out, until the handles are aborted.
+    /// Has the hosts carry out orders, until the handles are aborted.
     fn work(&self, from: usize) -> Vec<JoinHandle<()>> {
         let callers: Vec<_> = self.hosts.iter().map(Host::caller).collect();
         let names: Vec<_> = self.hosts.iter().map(|host| host.name.clone()).collect();
@@ -153,7 +151,7 @@ impl World {
         get(oracle, self.hosts[0].caller(), "/v1/paths").await.result().unwrap()
     }
 
-    /// Until each oracle that is reached knows so many legs and has ranked them.
+    /// Waits until each reachable oracle knows this many legs and has ranked them.
     async fn until_all_know(&self, legs: usize) {
         for oracle in reached(&self.reached) {
             let wait = async {
@@ -175,8 +173,8 @@ impl World {
         }
     }
 
-    /// Until each oracle that is reached has read the roster of so many members: one that is behind
-    /// knows no new member.
+    /// Waits until each reachable oracle has read the roster with this many members. Before that, an oracle does not
+    /// know a new member.
     async fn until_all_list(&self, members: usize) {
         let wait = async {
             while !reached(&self.reached).iter().all(|o| newest(o).members.len() >= members) {
@@ -199,12 +197,12 @@ impl World {
         tokio::time::timeout(PATIENCE, wait).await.unwrap()
     }
 
-    /// Orders that each has given.
+    /// The number of orders that each has given.
     fn scheduled(&self) -> Vec<u64> {
         self.running.iter().map(|r| r.oracle.measured().ordered).collect()
     }
 
-    /// As `kill -9` would: it gives nothing back and is not reached any more.
+    /// Kills an oracle as `kill -9` would: it does not release its lease, and cannot be reached any more.
     async fn kill(&mut self, killed: usize) {
         let runs = &mut self.running[killed].runs;
         runs.abort();
@@ -215,12 +213,12 @@ impl World {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_schedules_all_answer_and_when_it_is_killed_another_goes_on_with_all_that_is_known() {
+async fn when_the_scheduling_oracle_is_killed_another_continues_with_all_measurements() {
     let Some(mut world) = world().await else { return };
     let workers = world.work(0);
     world.until_all_know(6).await;
     let first = world.elected().await;
-    // On a busy machine a lease may have run out, and another oracle have been elected meanwhile.
+    // On a busy machine a lease may have expired, and another oracle have been elected meanwhile.
     let idle = |(running, orders): (&Running, u64)| {
         running.elections.load(Ordering::SeqCst) > 0 || orders == 0
     };
@@ -229,7 +227,7 @@ async fn one_schedules_all_answer_and_when_it_is_killed_another_goes_on_with_all
     assert!(scheduled.iter().sum::<u64>() >= 6, "{scheduled:?}");
     world.kill(first).await;
     let before = world.scheduled();
-    // Reads go on at once, by those who are left, with all that was measured.
+    // The remaining oracles still answer reads, with everything measured before.
     for oracle in reached(&world.reached) {
         assert_eq!(world.paths(&oracle).await.legs.len(), 6);
         let path = "/v1/candidates?strategy=load_aware&m=2";
@@ -238,7 +236,7 @@ async fn one_schedules_all_answer_and_when_it_is_killed_another_goes_on_with_all
     }
     let second = world.elected().await;
     assert_ne!(second, first);
-    // A new host comes by one that is left; its legs are measured on the new one's order.
+    // A new host joins at a remaining oracle, and its legs are measured on orders of the new elected one.
     let token = world.running[second].oracle.create_token(&Caller::Local, token_request()).await;
     let token: Token = token.unwrap().token.parse().unwrap();
     let host = Host::new("n3");
@@ -253,13 +251,13 @@ async fn one_schedules_all_answer_and_when_it_is_killed_another_goes_on_with_all
     let after = world.scheduled();
     assert_eq!(after[first], before[first], "it is dead");
     assert!(after.iter().sum::<u64>() >= before.iter().sum::<u64>() + 6);
-    // What a user's transfer showed is told to whoever is elected, however it is found.
+    // A passive report reaches the elected oracle, whichever oracle the node asks first.
     let (from, to) = ("n3".parse().unwrap(), "fra".parse().unwrap());
     let age = Duration::ZERO;
     let watched = Watched { id: 1, from, to, bps: 1e6, at_least: true, bytes: 9_000_000, age };
     let reports = Reports { passive: vec![watched], ..Reports::default() };
     let told = async {
-        while !tell(&world.reached, world.hosts[3].caller(), &reports).await {
+        while !send_reports(&world.reached, world.hosts[3].caller(), &reports).await {
             tokio::task::yield_now().await;
         }
     };

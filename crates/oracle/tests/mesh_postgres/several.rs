@@ -12,7 +12,7 @@ use thalweg_wire::{
     mesh::{RevokeRequest, Role, Token, TokenRequest},
 };
 
-/// An oracle beside the founder's, with what it told.
+/// An oracle beside the founder's, with its events.
 struct Second {
     host: Host,
     oracle: Oracle,
@@ -21,13 +21,13 @@ struct Second {
     dir: std::path::PathBuf,
 }
 
-/// None where there is no PostgreSQL; that was said.
+/// `None` without PostgreSQL; then the reason is printed.
 async fn mesh() -> Option<Mesh> {
     let mesh = Mesh::found().await;
     mesh.url.is_some().then_some(mesh)
 }
 
-/// As the manual says: a token for the role, and the mesh's key by a safe way.
+/// As the manual says: a token for the role, and the mesh's key transferred separately.
 async fn second(mesh: &Mesh) -> Second {
     let roles = [Role::Oracle, Role::Relay].into();
     let token = mesh.token_with(TokenRequest { roles, ..token_request() }).await;
@@ -45,14 +45,14 @@ async fn second(mesh: &Mesh) -> Second {
 }
 
 #[tokio::test]
-async fn a_second_oracle_lets_in_puts_out_and_publishes() {
+async fn a_second_oracle_admits_revokes_and_publishes() {
     let Some(mesh) = mesh().await else { return };
     let second = second(&mesh).await;
     assert_eq!(second.oracle.mesh(), mesh.oracle.mesh());
     let token = second.oracle.create_token(&Caller::Local, token_request()).await.unwrap();
     let token: Token = token.token.parse().unwrap();
     assert_eq!(token.oracle, second.host.node.id());
-    // Made by one, used at the other, put out by the first.
+    // A token made at one oracle and used at the other; the member is revoked at the first.
     mesh.join(&Host::new("ber"), &token).await.unwrap();
     second.oracle.tick().await.unwrap();
     assert_eq!(newest(&second.oracle), mesh.newest());
@@ -64,7 +64,7 @@ async fn a_second_oracle_lets_in_puts_out_and_publishes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn two_oracles_that_write_at_once_never_give_one_version_twice() {
+async fn concurrent_oracles_never_assign_a_version_twice() {
     let Some(mesh) = mesh().await else { return };
     let second = second(&mesh).await;
     let mut joined = Vec::new();
@@ -107,7 +107,7 @@ async fn until(condition: impl Fn() -> bool) {
     tokio::time::timeout(Duration::from_secs(120), wait).await.unwrap();
 }
 
-/// An oracle that runs until it is killed, with a short lease.
+/// Runs an oracle with a short lease, until it is killed.
 async fn run(second: &Second) -> (Oracle, tokio::task::JoinHandle<()>) {
     let config = Config { lease: Some(Duration::from_millis(1500)), ..second.config.clone() };
     let oracle = Oracle::open(&second.dir, second.host.node.id(), config).await.unwrap();
@@ -116,7 +116,7 @@ async fn run(second: &Second) -> (Oracle, tokio::task::JoinHandle<()>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_elected_one_is_killed_and_another_goes_on() {
+async fn another_oracle_is_elected_when_the_elected_one_is_killed() {
     let Some(mesh) = mesh().await else { return };
     let second = second(&mesh).await;
     let first = Second {
@@ -129,19 +129,19 @@ async fn the_elected_one_is_killed_and_another_goes_on() {
     let (_, running) = run(&first).await;
     until(|| elected(&first.events).len() == 1).await;
     let (other, _other_runs) = run(&second).await;
-    // Killed: it gives nothing back, and is not heard of again.
+    // Killed: it does not release its lease, and is not heard again.
     running.abort();
     let _ = running.await;
     until(|| elected(&second.events).len() == 1).await;
     let (before, after) = (elected(&first.events)[0], elected(&second.events)[0]);
     assert!(after > before, "{before} {after}");
-    // Nothing else stopped: the other lets in and answers, and so would have before.
+    // Nothing else stopped: the other oracle admits hosts and answers, also before it is elected.
     let token = other.create_token(&Caller::Local, token_request()).await.unwrap();
     let token: Token = token.token.parse().unwrap();
     let ber = Host::new("ber");
     let request = ber.request(&token, mesh.hand.now());
     assert_eq!(post(&other, ber.caller(), "/v1/join", &request).await.status, 200);
-    // The killed one is started anew: it reads and writes, and is not elected.
+    // The killed oracle restarts: it reads and writes, but is not elected.
     let (again, again_runs) = run(&first).await;
     let status = get(&again, ber.caller(), "/v1/status").await;
     assert_eq!(status.status, 200);
@@ -150,7 +150,7 @@ async fn the_elected_one_is_killed_and_another_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_oracle_that_ends_well_gives_its_office_back() {
+async fn a_stopping_oracle_releases_its_lease() {
     let Some(mesh) = mesh().await else { return };
     let second = second(&mesh).await;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -166,7 +166,7 @@ async fn an_oracle_that_ends_well_gives_its_office_back() {
 }
 
 #[tokio::test]
-async fn the_key_of_another_mesh_opens_nothing() {
+async fn a_database_does_not_open_with_the_key_of_another_mesh() {
     let Some(mesh) = mesh().await else { return };
     let second = second(&mesh).await;
     let other = Mesh::found().await;

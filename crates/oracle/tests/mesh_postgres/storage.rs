@@ -1,4 +1,4 @@
-//! Servers that fail, are empty, or are not the one that is meant.
+//! Servers that fail, are empty, or hold another mesh.
 
 use crate::{
     harness::{Host, IMPATIENT, Mesh, database, newest, serves_on},
@@ -10,13 +10,13 @@ use thalweg_oracle::{Caller, Config, Database, Event, Oracle, OracleError, Store
 use thalweg_wire::{Signer as _, mesh::RevokeRequest};
 
 #[tokio::test]
-async fn a_locked_row_stops_writes_alone() {
+async fn a_locked_row_only_stops_writes() {
     let mesh = Mesh::found_impatient().await;
     let Some(url) = &mesh.url else { return };
     let mut other = postgres::connect(url).await;
     other.execute("BEGIN; UPDATE mesh SET id = 1").await.unwrap();
     serves_on(&mesh, "locked by another program").await;
-    // A start serves what is kept, and publishes later.
+    // An oracle that starts meanwhile serves the stored roster, and publishes later.
     let started = mesh.open().await.unwrap();
     assert_eq!(newest(&started), mesh.newest());
     other.execute("ROLLBACK").await.unwrap();
@@ -25,15 +25,15 @@ async fn a_locked_row_stops_writes_alone() {
     mesh.joined("ber").await;
 }
 
-/// A mesh on a server of its own, which can be killed.
-async fn alone() -> Option<(Cluster, Mesh)> {
+/// A mesh on its own server, which a test can kill.
+async fn mesh_on_own_server() -> Option<(Cluster, Mesh)> {
     postgres::shared()?;
     let cluster = Cluster::start().unwrap();
     let mesh = Mesh::found_impatient().await;
     mesh.joined("ber").await;
     mesh.oracle.run(async {}).await;
-    // Moved there: the empty database is filled from the signed copy.
-    let url = cluster.place().await;
+    // The state moves there: the empty database is filled from the signed copy.
+    let url = cluster.new_schema().await;
     fs::remove_file(mesh.path().join("database")).unwrap();
     let moved = Mesh { url: Some(url), ..mesh };
     let oracle = moved.open().await.unwrap();
@@ -41,8 +41,8 @@ async fn alone() -> Option<(Cluster, Mesh)> {
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_stops_writes_alone_also_at_the_start() {
-    let Some((mut cluster, mesh)) = alone().await else { return };
+async fn an_unreachable_server_only_stops_writes_even_at_the_start() {
+    let Some((mut cluster, mesh)) = mesh_on_own_server().await else { return };
     assert!(mesh.newest().by_name(&"ber".parse().unwrap()).is_some(), "moved with its members");
     cluster.stop();
     serves_on(&mesh, "is not reached").await;
@@ -59,7 +59,7 @@ async fn a_server_that_is_away_stops_writes_alone_also_at_the_start() {
 }
 
 #[tokio::test]
-async fn a_database_that_was_restored_takes_what_it_missed_from_the_signed_copy() {
+async fn a_restored_database_is_updated_from_the_signed_copy() {
     let mesh = Mesh::found().await;
     let Some(url) = mesh.url.clone() else { return };
     let goes = mesh.joined("goes").await;
@@ -84,7 +84,7 @@ async fn a_database_that_was_restored_takes_what_it_missed_from_the_signed_copy(
 }
 
 #[tokio::test]
-async fn a_database_is_founded_once_and_wholly() {
+async fn a_database_is_founded_only_once_and_completely() {
     let mesh = Mesh::found().await;
     let Some(url) = &mesh.url else { return };
     let dir = mesh.dir.path().join("another");
@@ -92,12 +92,12 @@ async fn a_database_is_founded_once_and_wholly() {
     assert!(matches!(again, OracleError::Taken(_)), "{again}");
     assert!(!dir.exists());
     assert_eq!(newest(&mesh.open().await.unwrap()).members, mesh.newest().members);
-    // A start that broke off before the server had it: the copy begins it.
+    // A start was interrupted before the server's commit, so the copy fills the database.
     let mut other = postgres::connect(url).await;
     other.execute("TRUNCATE mesh, members, keys, tokens, events").await.unwrap();
     let anew = mesh.open().await.unwrap();
     assert_eq!(newest(&anew).members, mesh.newest().members);
-    // Neither the one nor the other.
+    // With neither a database nor a copy, the oracle does not start.
     other.execute("TRUNCATE mesh, members, keys, tokens, events").await.unwrap();
     fs::remove_file(mesh.path().join("roster")).unwrap();
     let error = mesh.open().await.unwrap_err();
@@ -105,7 +105,7 @@ async fn a_database_is_founded_once_and_wholly() {
 }
 
 #[tokio::test]
-async fn settings_that_were_lost_make_no_second_truth() {
+async fn lost_settings_do_not_create_a_second_state() {
     let mesh = Mesh::found().await;
     if mesh.url.is_none() {
         return;
@@ -119,7 +119,7 @@ async fn settings_that_were_lost_make_no_second_truth() {
 }
 
 #[tokio::test]
-async fn another_meshs_database_is_left_alone() {
+async fn the_database_of_another_mesh_is_left_unchanged() {
     let (mesh, other) = (Mesh::found().await, Mesh::found().await);
     let Some(url) = &other.url else { return };
     let config = Config { database: database(Some(url)), ..mesh.config() };
@@ -129,7 +129,7 @@ async fn another_meshs_database_is_left_alone() {
 }
 
 #[tokio::test]
-async fn an_empty_database_is_not_filled_when_the_state_is_known_to_be_elsewhere() {
+async fn an_empty_database_is_not_filled_if_another_holds_the_state() {
     let mesh = Mesh::found().await;
     if mesh.url.is_none() {
         return;
@@ -138,7 +138,7 @@ async fn an_empty_database_is_not_filled_when_the_state_is_known_to_be_elsewhere
     let config = Config { database: database(Some(&other)), ..mesh.config() };
     let error = Oracle::open(&mesh.path(), mesh.founder.node.id(), config.clone()).await;
     assert!(matches!(error.as_ref().unwrap_err(), OracleError::Empty(_)), "{error:?}");
-    // Nor by an oracle that comes to a mesh: it has no state that could move.
+    // Nor by an oracle that is new in the mesh, since it has no state to move.
     let new = mesh.dir.path().join("new");
     fs::create_dir(&new).unwrap();
     fs::copy(mesh.path().join("mesh.key"), new.join("mesh.key")).unwrap();
@@ -149,7 +149,7 @@ async fn an_empty_database_is_not_filled_when_the_state_is_known_to_be_elsewhere
 }
 
 #[tokio::test]
-async fn what_the_server_refuses_is_told() {
+async fn refusals_of_the_server_are_reported() {
     let mesh = Mesh::found_in(tempfile::tempdir().unwrap(), Default::default(), IMPATIENT).await;
     let Some(url) = &mesh.url else { return };
     let url = url.replace("thalweg@", "nobody-here:hush@");

@@ -1,36 +1,36 @@
-//! Making what is old shorter.
+//! Merging and deletion of old rows.
 
 use super::{
-    KEPT, MOST_NOTES, MOST_PAST, ROWS, WHOLE, WINDOW, nanos_of,
-    record::{Entry, rows},
+    KEPT, MOST_NOTES, MOST_SUMMARIES, ROWS, SAMPLES_KEPT, WINDOW, nanos_of,
+    record::{LedgerWrite, rows},
     row::RawTopic,
 };
-use crate::store::{Line, Query, Store, StoreError, row::nanos};
+use crate::store::{Query, Session, Store, StoreError, row::nanos};
 use sqlx::{AnyConnection, AssertSqlSafe, Row as _};
 use std::{collections::BTreeMap, mem};
 use thalweg_units::WallTime;
 use tokio::time::timeout;
 
-/// The most windows that one call makes shorter, or forgets. In a steady state there is one
-/// in 6 h; after a clock that jumped ahead no more than this is lost an hour.
+/// The most windows that one call merges, and the most it deletes. In a steady state there is one per 6 h; after a
+/// clock jumped ahead, no more than this is lost per hour.
 const AT_ONCE: usize = 2;
 
-/// The most changes and disagreements that one call forgets for their age.
+/// The most changes, and the most disagreements, that one call deletes for their age.
 const NOTES_AT_ONCE: i64 = 1000;
 
 /// Measurements of one transaction.
 const MERGED: usize = 1000;
 
-/// What became of old rows.
+/// The result of a compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Compacted {
-    /// Measurements that are part of a summary now.
+    /// Measurements that were merged into summaries.
     pub merged: u64,
-    /// Rows that are gone.
+    /// Rows that were deleted.
     pub dropped: u64,
 }
 
-/// The values of topics, and the rows that they are in.
+/// The values of each topic, and the numbers of their rows.
 type Group = BTreeMap<RawTopic, (Vec<i64>, Vec<i64>)>;
 type Merge = (RawTopic, (Vec<i64>, Vec<i64>));
 
@@ -39,35 +39,35 @@ pub(crate) async fn compact(store: &Store, now: WallTime) -> Result<Compacted, S
     let mut done = Compacted::default();
     for _ in 0..AT_ONCE {
         match old_window(store, now).await? {
-            Some(start) => done.merged += shorten(store, start).await?,
+            Some(start) => done.merged += summarise_window(store, start).await?,
             None => break,
         }
     }
-    done.dropped += forget(store, now).await?;
+    done.dropped += drop_old_summaries(store, now).await?;
     done.dropped += bound_summaries(store).await?;
     done.dropped += bound_notes(store, "changes", now).await?;
     done.dropped += bound_notes(store, "disagreements", now).await?;
     Ok(done)
 }
 
-/// Where the oldest window begins that has single measurements, if it is over for long enough.
+/// The start of the oldest window with single measurements, if it ended long enough ago.
 async fn old_window(store: &Store, now: WallTime) -> Result<Option<i64>, StoreError> {
     let oldest = "SELECT MIN(measured) FROM measurements";
-    let Some(oldest) = number(store, sqlx::query(oldest)).await? else { return Ok(None) };
+    let Some(oldest) = query_number(store, sqlx::query(oldest)).await? else { return Ok(None) };
     let start = oldest - oldest.rem_euclid(nanos_of(WINDOW));
     let end = start.saturating_add(nanos_of(WINDOW));
-    Ok((end <= nanos(now).saturating_sub(nanos_of(WHOLE))).then_some(start))
+    Ok((end <= nanos(now).saturating_sub(nanos_of(SAMPLES_KEPT))).then_some(start))
 }
 
-/// Makes a window's measurements one row for each topic: how many there were. Sender by
-/// sender, so that no more is in memory than one has measured in two days.
-async fn shorten(store: &Store, start: i64) -> Result<u64, StoreError> {
-    let mut line = store.line().await?;
-    let asked = timeout(line.limit, senders(line.ask(), start)).await;
+/// Merges a window's measurements into one row for each topic. Returns how many were merged. Proceeds sender by sender,
+/// so that no more is in memory than one sender measured in the window.
+async fn summarise_window(store: &Store, start: i64) -> Result<u64, StoreError> {
+    let mut session = store.session().await?;
+    let asked = timeout(session.limit, senders(session.start(), start)).await;
     let (mut merged, mut group) = (0, Group::new());
-    for sender in line.told(asked)? {
-        let asked = timeout(line.limit, values(line.ask(), sender, start)).await;
-        for (topic, value, seq) in line.told(asked)? {
+    for sender in session.finish(asked)? {
+        let asked = timeout(session.limit, values(session.start(), sender, start)).await;
+        for (topic, value, seq) in session.finish(asked)? {
             let (values, seqs) = group.entry(topic).or_default();
             values.push(value);
             seqs.push(seq);
@@ -79,7 +79,7 @@ async fn shorten(store: &Store, start: i64) -> Result<u64, StoreError> {
     Ok(merged + merge(store, start, group).await?)
 }
 
-/// Puts summaries in the place of their rows.
+/// Replaces rows by summaries.
 async fn merge(store: &Store, start: i64, group: Group) -> Result<u64, StoreError> {
     let mut merged = 0;
     let mut topics = group.into_iter();
@@ -92,12 +92,11 @@ async fn merge(store: &Store, start: i64, group: Group) -> Result<u64, StoreErro
     }
 }
 
-/// One transaction. Rows that are gone already were another oracle's to merge: then
-/// nothing of it is done.
+/// Merges topics in one transaction. If rows are already gone, another oracle has merged them, and nothing is done.
 async fn merge_part(store: &Store, start: i64, part: Vec<Merge>) -> Result<u64, StoreError> {
-    let (mut entry, mut merged) = (Entry::begin(store).await?, 0);
+    let (mut entry, mut merged) = (LedgerWrite::begin(store).await?, 0);
     for (topic, (mut values, seqs)) in part {
-        if take_out(&mut entry, &seqs).await? != seqs.len() as u64 {
+        if delete_rows(&mut entry, &seqs).await? != seqs.len() as u64 {
             return Ok(0);
         }
         values.sort_unstable();
@@ -108,27 +107,27 @@ async fn merge_part(store: &Store, start: i64, part: Vec<Merge>) -> Result<u64, 
     Ok(merged)
 }
 
-/// Forgets summaries that are too old.
-async fn forget(store: &Store, now: WallTime) -> Result<u64, StoreError> {
+/// Deletes summaries that are too old.
+async fn drop_old_summaries(store: &Store, now: WallTime) -> Result<u64, StoreError> {
     let last = nanos(now).saturating_sub(nanos_of(KEPT)).saturating_sub(nanos_of(WINDOW));
     let mut gone = 0;
     for _ in 0..AT_ONCE {
         let statement = "DELETE FROM summaries WHERE start = \
                          (SELECT MIN(start) FROM summaries WHERE start <= $1)";
-        gone += alone(store, sqlx::query(statement).bind(last)).await?;
+        gone += run_alone(store, sqlx::query(statement).bind(last)).await?;
     }
     Ok(gone)
 }
 
-/// Forgets the oldest windows while there are too many summaries.
+/// Deletes the oldest windows while there are too many summaries.
 async fn bound_summaries(store: &Store) -> Result<u64, StoreError> {
-    let count = number(store, sqlx::query("SELECT COUNT(*) FROM summaries")).await?;
-    let excess = u64::try_from(count.unwrap_or(0) - MOST_PAST).unwrap_or(0);
+    let count = query_number(store, sqlx::query("SELECT COUNT(*) FROM summaries")).await?;
+    let excess = u64::try_from(count.unwrap_or(0) - MOST_SUMMARIES).unwrap_or(0);
     let mut gone = 0;
     while gone < excess {
         let statement = "DELETE FROM summaries WHERE start = \
                          (SELECT MIN(start) FROM summaries)";
-        match alone(store, sqlx::query(statement)).await? {
+        match run_alone(store, sqlx::query(statement)).await? {
             0 => break,
             dropped => gone += dropped,
         }
@@ -136,42 +135,42 @@ async fn bound_summaries(store: &Store) -> Result<u64, StoreError> {
     Ok(gone)
 }
 
-/// Forgets changes or disagreements that are too old, or too many.
+/// Deletes changes or disagreements that are too old or too many.
 async fn bound_notes(store: &Store, table: &'static str, now: WallTime) -> Result<u64, StoreError> {
     let text = format!(
         "DELETE FROM {table} WHERE seq <= \
          (SELECT seq FROM {table} ORDER BY seq DESC LIMIT 1 OFFSET $1)"
     );
-    let many = alone(store, sqlx::query(AssertSqlSafe(text)).bind(MOST_NOTES)).await?;
+    let many = run_alone(store, sqlx::query(AssertSqlSafe(text)).bind(MOST_NOTES)).await?;
     let text = format!(
         "DELETE FROM {table} WHERE seq IN \
          (SELECT seq FROM {table} WHERE happened < $1 ORDER BY seq LIMIT $2)"
     );
     let oldest = nanos(now).saturating_sub(nanos_of(KEPT));
     let query = sqlx::query(AssertSqlSafe(text)).bind(oldest).bind(NOTES_AT_ONCE);
-    Ok(many + alone(store, query).await?)
+    Ok(many + run_alone(store, query).await?)
 }
 
-/// One statement that is a transaction by itself.
-async fn alone(store: &Store, query: Query<'_>) -> Result<u64, StoreError> {
+/// Runs one statement as a transaction of its own.
+async fn run_alone(store: &Store, query: Query<'_>) -> Result<u64, StoreError> {
     let _turn = store.ledger_turn().await?;
-    store.line().await?.run(query).await
+    store.session().await?.run(query).await
 }
 
-/// The one number that is asked for.
-async fn number(store: &Store, query: Query<'_>) -> Result<Option<i64>, StoreError> {
-    let mut line: Line = store.line().await?;
-    let asked = timeout(line.limit, query.fetch_one(line.ask())).await;
-    let number = line.told(asked)?.try_get(0);
-    line.encoded(number)
+/// Queries one number.
+async fn query_number(store: &Store, query: Query<'_>) -> Result<Option<i64>, StoreError> {
+    let mut session: Session = store.session().await?;
+    let asked = timeout(session.limit, query.fetch_one(session.start())).await;
+    let number = session.finish(asked)?.try_get(0);
+    session.encoded(number)
 }
 
 fn is_enough(group: &Group) -> bool {
     group.len() >= ROWS || group.values().map(|(values, _)| values.len()).sum::<usize>() >= MERGED
 }
 
-/// Takes rows out: how many there were.
-async fn take_out(entry: &mut Entry<'_>, seqs: &[i64]) -> Result<u64, StoreError> {
+/// Deletes rows. Returns how many existed.
+async fn delete_rows(entry: &mut LedgerWrite<'_>, seqs: &[i64]) -> Result<u64, StoreError> {
     let mut gone = 0;
     for part in seqs.chunks(MERGED) {
         let text = format!("DELETE FROM measurements WHERE seq IN {}", rows(1, part.len()));
@@ -181,8 +180,8 @@ async fn take_out(entry: &mut Entry<'_>, seqs: &[i64]) -> Result<u64, StoreError
     Ok(gone)
 }
 
-/// Adds a summary. Where there is one already, since something late came in, the median of
-/// both is taken for their means weighted by count: their rows are gone.
+/// Adds a summary. If one exists because some measurements arrived late, the merged median is the mean of both medians
+/// weighted by count, since the first ones' rows are gone.
 fn summary(start: i64, topic: RawTopic, sorted: &[i64]) -> Query<'static> {
     let statement = "INSERT INTO summaries (sender, receiver, metric, method, bound, reporter, \
                      start, median, least, most, count) \
@@ -210,7 +209,7 @@ fn summary(start: i64, topic: RawTopic, sorted: &[i64]) -> Query<'static> {
         .bind(sorted.len() as i64)
 }
 
-/// The middle of sorted values; between the two in the middle, if there are two.
+/// The median of sorted values; the mean of the two middle ones if their number is even.
 fn median(sorted: &[i64]) -> i64 {
     let half = sorted.len() / 2;
     match (sorted.get(half), sorted.len() % 2) {
@@ -220,7 +219,7 @@ fn median(sorted: &[i64]) -> i64 {
     }
 }
 
-/// Who has measured in a window.
+/// The senders with measurements in a window.
 async fn senders(db: &mut AnyConnection, start: i64) -> sqlx::Result<Vec<i64>> {
     let statement =
         "SELECT DISTINCT sender FROM measurements WHERE measured >= $1 AND measured < $2";
@@ -228,7 +227,7 @@ async fn senders(db: &mut AnyConnection, start: i64) -> sqlx::Result<Vec<i64>> {
     sqlx::query_scalar(statement).bind(start).bind(end).fetch_all(db).await
 }
 
-/// Topic, value and number of what one has measured in a window.
+/// Topic, value and number of each measurement of one sender in a window.
 async fn values(
     db: &mut AnyConnection,
     sender: i64,

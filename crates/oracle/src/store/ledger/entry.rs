@@ -1,87 +1,86 @@
-//! What the ledger holds.
+//! The entries of the ledger.
 
 use thalweg_measure::{Bound, Method, Metric};
 use thalweg_units::{NodeId, WallTime};
 
-/// What a measurement is about, by whom, and how: the newest of each is what counts.
+/// A leg's property, with how it was measured and who reports it. The newest sample of each topic counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Topic {
     /// The leg's sender.
     pub from: NodeId,
     /// The leg's receiver.
     pub to: NodeId,
-    /// Which property.
+    /// The measured property.
     pub metric: Metric,
-    /// How.
+    /// How it was measured.
     pub method: Method,
     /// Whether the true value may be larger.
     pub bound: Bound,
-    /// Who says so.
+    /// The reporting host.
     pub reporter: NodeId,
 }
 
 /// One measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sample {
-    /// Of what.
+    /// The leg's property and its reporter.
     pub topic: Topic,
-    /// The order that it answers; none: nobody asked. A reporter's second answer to one
-    /// order is ignored.
+    /// The order that it answers; `None`: unsolicited. A reporter's second answer to one order is ignored.
     pub order: Option<u64>,
-    /// In the metric's unit; finite, from 0 up. Kept as a whole number of bit/s, ns or 10⁻⁹.
+    /// The value in the metric's unit; finite, from 0 up. Stored as a whole number of bit/s, ns or 10⁻⁹.
     pub value: f64,
-    /// Half the width of the middle half, in the same unit; none: one sample.
+    /// Half the interquartile range, in the same unit; `None`: one sample.
     pub spread: Option<f64>,
-    /// Bytes that it cost.
+    /// Bytes that the measurement moved.
     pub bytes: u64,
-    /// When it ended, by the oracle's clock.
+    /// When the measurement ended, by the oracle's clock.
     pub measured: WallTime,
-    /// What the other end counted, in the same unit; none: it said nothing.
+    /// The value that the other end counted, in the same unit; `None`: no report.
     pub seen: Option<f64>,
 }
 
-/// A node is down, or up again.
+/// A node that went down or came up again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// Which.
+    /// The node.
     pub node: NodeId,
-    /// What it is now.
+    /// Its state from now on.
     pub state: State,
-    /// For people.
+    /// The reason, for people.
     pub why: String,
     /// When it was noticed.
     pub at: WallTime,
 }
 
-/// Whether a node answers.
+/// Whether a node responds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum State {
-    /// It does not.
+    /// The node does not respond.
     Down,
-    /// It does.
+    /// The node responds.
     Up,
 }
 
-/// Two say different things of one leg; rates in bit/s.
+/// Contradicting reports on one leg; rates in bit/s.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Disagreement {
     /// The leg's sender.
     pub from: NodeId,
     /// The leg's receiver.
     pub to: NodeId,
-    /// Who claims.
+    /// The claiming host.
     pub by: NodeId,
-    /// What.
+    /// The claimed rate.
     pub claimed: f64,
-    /// What the other end saw; none: nothing.
+    /// The rate that the other end saw; `None`: no report.
     pub seen: Option<f64>,
-    /// What was believed; none: nothing.
+    /// The rate that the oracle believed before; `None`: none.
     pub believed: Option<f64>,
-    /// When.
+    /// When it was noticed.
     pub at: WallTime,
 }
 
-/// What is kept in one go.
+/// Entries that are stored together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Batch {
     /// Measurements.
@@ -92,29 +91,28 @@ pub(crate) struct Batch {
     pub disagreements: Vec<Disagreement>,
 }
 
-/// What became of a batch.
+/// The result of storing a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Recorded {
-    /// Measurements that were news.
+    /// Measurements that were stored.
     pub samples: usize,
-    /// Second answers to one order, which are ignored.
+    /// Repeated answers to an order, which are ignored.
     pub duplicates: usize,
 }
 
-/// What stands for a topic's measurements of one window.
+/// A summary of a topic's measurements in one window.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Past {
-    /// Of what.
+pub(crate) struct Summary {
+    /// The leg's property and its reporter.
     pub topic: Topic,
-    /// When the window begins; as long as [`super::WINDOW`]. Of a single measurement
-    /// that is still whole: when it ended.
+    /// When the window begins; it is [`super::WINDOW`] long. For a single measurement: when that ended.
     pub start: WallTime,
-    /// The middle of the values.
+    /// The median value.
     pub median: f64,
-    /// The least.
+    /// The least value.
     pub least: f64,
-    /// The greatest.
+    /// The greatest value.
     pub most: f64,
-    /// How many.
+    /// The number of measurements.
     pub count: u64,
 }

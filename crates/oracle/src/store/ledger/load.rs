@@ -1,9 +1,9 @@
-//! Reading measurements again.
+//! Reading of measurements.
 
 use super::{
-    Change, Disagreement, Past, Sample, WINDOW,
+    Change, Disagreement, Sample, Summary, WINDOW,
     record::next,
-    row::{self, Hosts, RawPast, RawSample},
+    row::{self, Hosts, RawSample, RawSummary},
 };
 use crate::store::{Store, StoreError, row::nanos};
 use sqlx::{AnyConnection, any::AnyRow};
@@ -11,19 +11,19 @@ use std::collections::{BTreeMap, btree_map};
 use thalweg_units::WallTime;
 use tokio::time::timeout;
 
-/// Measurements that are read in one go: some MB.
+/// Measurements per page: a few MB.
 const PAGE: i64 = 5000;
 
-/// What is known, or new.
+/// Entries read from the ledger.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Recent {
-    /// Measurements; what is new in the order of recording.
+    /// Measurements; from [`Store::load_since`] in the order of recording.
     pub samples: Vec<Sample>,
-    /// Changes of nodes, the older first.
+    /// Changes of nodes, the oldest first.
     pub changes: Vec<Change>,
-    /// Disagreements, the older first.
+    /// Disagreements, the oldest first.
     pub disagreements: Vec<Disagreement>,
-    /// Up to where this is; [`Store::load_since`] goes on from there.
+    /// The position up to which these entries reach; [`Store::load_since`] continues from there.
     pub cursor: i64,
 }
 
@@ -49,40 +49,40 @@ pub(crate) async fn load_recent(store: &Store, oldest: WallTime) -> Result<Recen
 
 /// See [`Store::load_since`].
 pub(crate) async fn load_since(store: &Store, cursor: i64) -> Result<Recent, StoreError> {
-    let mut line = store.line().await?;
-    let asked = timeout(line.limit, page(line.ask(), cursor)).await;
-    line.told(asked)
+    let mut session = store.session().await?;
+    let asked = timeout(session.limit, page(session.start(), cursor)).await;
+    session.finish(asked)
 }
 
-/// Takes a summary for each topic that is not there, the newest.
+/// Adds the newest summary of each topic that has no sample.
 async fn add_summaries(
     store: &Store,
     oldest: WallTime,
     newest: &mut BTreeMap<super::Topic, Sample>,
 ) -> Result<(), StoreError> {
-    let mut line = store.line().await?;
-    let asked = timeout(line.limit, windows(line.ask(), oldest)).await;
-    for start in line.told(asked)? {
-        let asked = timeout(line.limit, summaries(line.ask(), start)).await;
-        for past in line.told(asked)? {
-            if let btree_map::Entry::Vacant(place) = newest.entry(past.topic) {
-                place.insert(stand_in(&past));
+    let mut session = store.session().await?;
+    let asked = timeout(session.limit, windows(session.start(), oldest)).await;
+    for start in session.finish(asked)? {
+        let asked = timeout(session.limit, summaries(session.start(), start)).await;
+        for summary in session.finish(asked)? {
+            if let btree_map::Entry::Vacant(place) = newest.entry(summary.topic) {
+                place.insert(sample_of_summary(&summary));
             }
         }
     }
     Ok(())
 }
 
-/// One sample for a summary.
-fn stand_in(past: &Past) -> Sample {
+/// A sample that represents a summary.
+fn sample_of_summary(summary: &Summary) -> Sample {
     let half = u64::try_from(WINDOW.as_nanos() / 2).unwrap_or(u64::MAX);
     Sample {
-        topic: past.topic,
+        topic: summary.topic,
         order: None,
-        value: past.median,
-        spread: (past.count > 1).then_some((past.most - past.least) / 2.0),
+        value: summary.median,
+        spread: (summary.count > 1).then_some((summary.most - summary.least) / 2.0),
         bytes: 0,
-        measured: WallTime::from_unix_nanos(past.start.as_unix_nanos().saturating_add(half)),
+        measured: WallTime::from_unix_nanos(summary.start.as_unix_nanos().saturating_add(half)),
         seen: None,
     }
 }
@@ -114,7 +114,7 @@ async fn page(db: &mut AnyConnection, cursor: i64) -> sqlx::Result<Recent> {
                          FROM disagreements WHERE seq > $1 AND seq <= $2 ORDER BY seq";
     let disagreements = sqlx::query(disagreements).bind(cursor).bind(last);
     let disagreements = disagreements.fetch_all(&mut *db).await?;
-    // After the rows: so all of them have their hosts.
+    // Read after the rows, so that all their hosts are included.
     let hosts = hosts(db).await?;
     let disagree = |row: &AnyRow| row::disagreement(row, &hosts);
     Ok(Recent {
@@ -125,17 +125,17 @@ async fn page(db: &mut AnyConnection, cursor: i64) -> sqlx::Result<Recent> {
     })
 }
 
-/// The windows that have summaries, the newest first.
+/// The starts of the windows that have summaries, the newest first.
 async fn windows(db: &mut AnyConnection, oldest: WallTime) -> sqlx::Result<Vec<i64>> {
     let statement = "SELECT DISTINCT start FROM summaries WHERE start > $1 ORDER BY start DESC";
     let oldest = nanos(oldest).saturating_sub(super::nanos_of(WINDOW));
     sqlx::query_scalar(statement).bind(oldest).fetch_all(db).await
 }
 
-async fn summaries(db: &mut AnyConnection, start: i64) -> sqlx::Result<Vec<Past>> {
+async fn summaries(db: &mut AnyConnection, start: i64) -> sqlx::Result<Vec<Summary>> {
     let statement = "SELECT sender, receiver, metric, method, bound, reporter, start, median, \
                      least, most, count FROM summaries WHERE start = $1";
     let found = sqlx::query(statement).bind(start).fetch_all(&mut *db).await?;
     let hosts = hosts(db).await?;
-    found.iter().map(|row| RawPast::read(row)?.past(&hosts)).collect()
+    found.iter().map(|row| RawSummary::read(row)?.summary(&hosts)).collect()
 }

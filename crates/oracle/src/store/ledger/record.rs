@@ -1,17 +1,17 @@
-//! Taking measurements in.
+//! Storing of measurements.
 
 use super::{
     Batch, Change, Disagreement, MOST_SAMPLES, ROWS, Recorded, Sample,
     row::{RawSample, state, whole},
 };
-use crate::store::{Line, Query, Store, StoreError, row::nanos};
+use crate::store::{Query, Session, Store, StoreError, row::nanos};
 use sqlx::{AnyConnection, AssertSqlSafe, Row as _};
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_measure::Metric;
 use thalweg_units::NodeId;
 use tokio::{sync::MutexGuard, time::timeout};
 
-/// The longest reason that is kept.
+/// The longest reason that is stored, characters.
 const WHY: usize = 300;
 
 type Numbers = BTreeMap<NodeId, i64>;
@@ -37,9 +37,9 @@ pub(crate) async fn record(store: &Store, batch: &Batch) -> Result<Recorded, Sto
     }
 }
 
-/// One transaction: how many measurements were news.
+/// Stores a part in one transaction. Returns the number of new measurements.
 async fn record_part(store: &Store, part: &Part<'_>) -> Result<usize, StoreError> {
-    let mut entry = Entry::begin(store).await?;
+    let mut entry = LedgerWrite::begin(store).await?;
     let hosts = entry.hosts(&part.hosts()).await?;
     let new = entry.samples(part.samples, &hosts).await?;
     entry.changes(part.changes, &hosts).await?;
@@ -68,32 +68,32 @@ impl Part<'_> {
     }
 }
 
-/// A transaction that writes in the ledger, the only one.
-pub(super) struct Entry<'a> {
-    line: Line,
+/// A write transaction on the ledger, the only one at a time.
+pub(super) struct LedgerWrite<'a> {
+    session: Session,
     next: i64,
     _turn: MutexGuard<'a, ()>,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> LedgerWrite<'a> {
     pub async fn begin(store: &'a Store) -> Result<Self, StoreError> {
         let turn = store.ledger_turn().await?;
-        let mut line = store.line().await?;
-        line.begin().await?;
-        line.run(sqlx::query("UPDATE ledger SET id = 1 WHERE id = 1")).await?;
-        let asked = timeout(line.limit, next(line.ask())).await;
-        let next = line.told(asked)?;
-        Ok(Self { line, next, _turn: turn })
+        let mut session = store.session().await?;
+        session.begin().await?;
+        session.run(sqlx::query("UPDATE ledger SET id = 1 WHERE id = 1")).await?;
+        let asked = timeout(session.limit, next(session.start())).await;
+        let next = session.finish(asked)?;
+        Ok(Self { session, next, _turn: turn })
     }
 
     pub async fn run(&mut self, query: Query<'_>) -> Result<u64, StoreError> {
-        self.line.run(query).await
+        self.session.run(query).await
     }
 
     pub async fn commit(mut self) -> Result<(), StoreError> {
         let next = sqlx::query("UPDATE ledger SET next = $1 WHERE id = 1").bind(self.next);
         self.run(next).await?;
-        self.line.commit().await
+        self.session.commit().await
     }
 
     fn numbered(&mut self) -> i64 {
@@ -102,10 +102,10 @@ impl<'a> Entry<'a> {
         seq
     }
 
-    /// The numbers of these hosts; new ones get one.
+    /// The numbers of these hosts. New hosts get one.
     async fn hosts(&mut self, keys: &BTreeSet<NodeId>) -> Result<Numbers, StoreError> {
-        let asked = timeout(self.line.limit, numbers(self.line.ask(), keys)).await;
-        let (mut known, last) = self.line.told(asked)?;
+        let asked = timeout(self.session.limit, numbers(self.session.start(), keys)).await;
+        let (mut known, last) = self.session.finish(asked)?;
         let new = keys.iter().filter(|key| !known.contains_key(*key)).copied();
         let new: Vec<(NodeId, i64)> = new.zip(last + 1..).collect();
         if !new.is_empty() {
@@ -120,7 +120,7 @@ impl<'a> Entry<'a> {
         Ok(known)
     }
 
-    /// How many of them were news.
+    /// Inserts samples. Returns how many were new.
     async fn samples(&mut self, samples: &[Sample], hosts: &Numbers) -> Result<usize, StoreError> {
         if samples.is_empty() {
             return Ok(0);
@@ -134,7 +134,7 @@ impl<'a> Entry<'a> {
         let mut query = sqlx::query(AssertSqlSafe(text)).persistent(samples.len() == 1);
         for sample in samples {
             let seq = self.numbered();
-            let row = self.line.encoded(RawSample::of(sample, seq, hosts))?;
+            let row = self.session.encoded(RawSample::of(sample, seq, hosts))?;
             query = bound(query, row);
         }
         let new = self.run(query).await?;
@@ -207,7 +207,7 @@ pub(super) async fn next(db: &mut AnyConnection) -> sqlx::Result<i64> {
     sqlx::query_scalar("SELECT next FROM ledger WHERE id = 1").fetch_one(db).await
 }
 
-/// The numbers of those hosts that have one, and the greatest of all.
+/// The numbers of those hosts that have one, and the greatest number in use.
 async fn numbers(db: &mut AnyConnection, keys: &BTreeSet<NodeId>) -> sqlx::Result<(Numbers, i64)> {
     let last = "SELECT COALESCE(MAX(id), 0) FROM hosts";
     let last: i64 = sqlx::query_scalar(last).fetch_one(&mut *db).await?;

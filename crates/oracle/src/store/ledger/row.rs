@@ -1,14 +1,14 @@
-//! From rows to values, and back: whole numbers, words, short numbers of hosts.
+//! Conversion between rows and values: whole numbers, words, and short numbers of hosts.
 
-use super::{Change, Disagreement, Past, Sample, State, Topic};
-use crate::store::row::{nanos, strange};
+use super::{Change, Disagreement, Sample, State, Summary, Topic};
+use crate::store::row::{nanos, unreadable};
 use serde::{Deserialize, Serialize, de::IntoDeserializer as _, de::value::Error};
 use sqlx::{Row as _, any::AnyRow};
 use std::collections::BTreeMap;
 use thalweg_measure::Metric;
 use thalweg_units::{NodeId, WallTime};
 
-/// A topic with hosts' short numbers and the columns' words.
+/// A topic with short host numbers and the columns' words.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RawTopic {
     pub sender: i64,
@@ -32,7 +32,7 @@ impl RawTopic {
     }
 
     pub fn of(topic: &Topic, hosts: &BTreeMap<NodeId, i64>) -> sqlx::Result<Self> {
-        let number = |key: &NodeId| hosts.get(key).copied().ok_or_else(|| strange("host"));
+        let number = |key: &NodeId| hosts.get(key).copied().ok_or_else(|| unreadable("host"));
         Ok(Self {
             sender: number(&topic.from)?,
             receiver: number(&topic.to)?,
@@ -55,7 +55,7 @@ impl RawTopic {
     }
 }
 
-/// Whose number is whose.
+/// The keys of hosts by short number.
 #[derive(Debug, Default)]
 pub(super) struct Hosts(pub BTreeMap<i64, NodeId>);
 
@@ -66,7 +66,7 @@ impl Hosts {
     }
 
     pub fn key(&self, number: i64) -> sqlx::Result<NodeId> {
-        self.0.get(&number).copied().ok_or_else(|| strange("host"))
+        self.0.get(&number).copied().ok_or_else(|| unreadable("host"))
     }
 }
 
@@ -129,7 +129,7 @@ impl RawSample {
 
 /// A row of `summaries`.
 #[derive(Clone, Debug)]
-pub(super) struct RawPast {
+pub(super) struct RawSummary {
     pub topic: RawTopic,
     pub start: i64,
     pub median: i64,
@@ -138,7 +138,7 @@ pub(super) struct RawPast {
     pub count: i64,
 }
 
-impl RawPast {
+impl RawSummary {
     pub fn read(row: &AnyRow) -> sqlx::Result<Self> {
         Ok(Self {
             topic: RawTopic::read(row)?,
@@ -150,12 +150,12 @@ impl RawPast {
         })
     }
 
-    pub fn past(&self, hosts: &Hosts) -> sqlx::Result<Past> {
+    pub fn summary(&self, hosts: &Hosts) -> sqlx::Result<Summary> {
         let topic = self.topic.topic(hosts)?;
         let real = |value| real(value, topic.metric);
         let (median, least, most) = (real(self.median), real(self.least), real(self.most));
         let (start, count) = (date(self.start), number(self.count));
-        Ok(Past { topic, start, median, least, most, count })
+        Ok(Summary { topic, start, median, least, most, count })
     }
 }
 
@@ -164,7 +164,7 @@ pub(super) fn change(row: &AnyRow, hosts: &Hosts) -> sqlx::Result<Change> {
     let state = match state.as_str() {
         DOWN => State::Down,
         UP => State::Up,
-        _ => return Err(strange("state")),
+        _ => return Err(unreadable("state")),
     };
     let (node, why) = (hosts.key(row.try_get("node")?)?, row.try_get("why")?);
     Ok(Change { node, state, why, at: date(row.try_get("happened")?) })
@@ -189,15 +189,14 @@ pub(super) fn disagreement(row: &AnyRow, hosts: &Hosts) -> sqlx::Result<Disagree
         from: hosts.key(row.try_get("sender")?)?,
         to: hosts.key(row.try_get("receiver")?)?,
         by: hosts.key(row.try_get("claimant")?)?,
-        claimed: rate("claimed")?.ok_or_else(|| strange("claimed"))?,
+        claimed: rate("claimed")?.ok_or_else(|| unreadable("claimed"))?,
         seen: rate("seen")?,
         believed: rate("believed")?,
         at: date(row.try_get("happened")?),
     })
 }
 
-/// How many of the column's units are one of the metric's: bit/s stay, seconds become ns,
-/// fractions 10⁻⁹.
+/// The number of column units per unit of the metric: bit/s stay bit/s, seconds become ns, fractions become 10⁻⁹.
 fn scale(metric: Metric) -> f64 {
     match metric.unit() {
         "bit/s" => 1.0,
@@ -205,7 +204,7 @@ fn scale(metric: Metric) -> f64 {
     }
 }
 
-/// A value in its column; what does not fit becomes the nearest that does.
+/// A value as stored in its column, saturating.
 pub(super) fn whole(value: f64, metric: Metric) -> i64 {
     (value * scale(metric)).round() as i64
 }
@@ -214,7 +213,7 @@ pub(super) fn real(value: i64, metric: Metric) -> f64 {
     value as f64 / scale(metric)
 }
 
-/// A count in a column.
+/// A count as stored in its column, saturating.
 fn column(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
@@ -227,7 +226,7 @@ pub(super) fn date(nanos: i64) -> WallTime {
     WallTime::from_unix_nanos(number(nanos))
 }
 
-/// The word that stands for a value in JSON, too.
+/// The word that represents a value, the same as in JSON.
 pub(super) fn word(value: &impl Serialize) -> sqlx::Result<String> {
     let json = serde_json::to_string(value).map_err(|error| sqlx::Error::Encode(error.into()))?;
     Ok(json.trim_matches('"').to_owned())
@@ -237,5 +236,5 @@ pub(super) fn parsed<T: for<'de> Deserialize<'de>>(
     word: &str,
     column: &'static str,
 ) -> sqlx::Result<T> {
-    T::deserialize(word.into_deserializer()).map_err(|_: Error| strange(column))
+    T::deserialize(word.into_deserializer()).map_err(|_: Error| unreadable(column))
 }

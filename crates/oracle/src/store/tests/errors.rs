@@ -1,4 +1,4 @@
-//! Databases that are newer, full, locked, or not there.
+//! Databases that are newer, locked, unreachable or refuse the login.
 
 use super::{Home, on_both};
 use crate::store::{Database, Server, Store, StoreError, postgres};
@@ -6,17 +6,17 @@ use std::time::Duration;
 
 const IMPATIENT: Duration = Duration::from_millis(300);
 
-on_both!(a_newer_database_is_named_and_left_alone);
+on_both!(a_newer_database_is_reported_and_left_unchanged);
 
-async fn a_newer_database_is_named_and_left_alone(home: Home) {
+async fn a_newer_database_is_reported_and_left_unchanged(home: Home) {
     let store = home.open().await;
-    let mut line = store.line().await.unwrap();
+    let mut session = store.session().await.unwrap();
     let later = "INSERT INTO _sqlx_migrations \
                  (version, description, installed_on, success, checksum, execution_time) \
                  SELECT 99, 'later', installed_on, success, checksum, 0 \
                  FROM _sqlx_migrations WHERE version = 1";
-    line.run(sqlx::query(later)).await.unwrap();
-    drop(line);
+    session.run(sqlx::query(later)).await.unwrap();
+    drop(session);
     store.close().await;
     let again = match &home {
         Home::File(dir) => {
@@ -49,7 +49,7 @@ async fn a_server_that_is_not_there_is_unreachable() {
 }
 
 #[tokio::test]
-async fn what_the_server_refuses_is_told_in_its_words() {
+async fn refusals_of_the_server_are_reported_verbatim() {
     let Some(cluster) = postgres::shared() else { return };
     let url = cluster.url();
     let missing = refused(&url.replace("/postgres", "/nothing")).await;
@@ -59,17 +59,17 @@ async fn what_the_server_refuses_is_told_in_its_words() {
     let nobody = refused(&url.replace("thalweg@", "nobody-here:hush@")).await;
     assert!(matches!(nobody, StoreError::Denied { .. }), "{nobody}");
     assert!(!nobody.to_string().contains("hush"), "{nobody}");
-    // A standby, or set to be read alone.
-    let place = cluster.place().await;
+    // A standby, or a server that is set to read-only.
+    let place = cluster.new_schema().await;
     let error = refused(&format!("{place}&options[default_transaction_read_only]=on")).await;
     assert!(matches!(error, StoreError::ReadOnly(_)), "{error}");
-    // TLS that the URL asks for and the server has not. A socket needs none: not asked there.
+    // The URL requires TLS, which the server does not have. Sockets ignore `sslmode`, so use TCP.
     let error = refused("postgres://me@127.0.0.1:1/x?sslmode=require").await;
     assert!(matches!(error, StoreError::Unreachable { .. }), "{error}");
 }
 
 #[tokio::test]
-async fn a_lock_of_another_is_told_and_passes() {
+async fn a_lock_of_another_client_is_reported_and_passes() {
     use sqlx::{Connection as _, Executor as _};
     let Some(Home::Server(url)) = Home::server().await else { return };
     let store = Home::Server(url.clone()).open_with(IMPATIENT).await;
@@ -91,10 +91,10 @@ async fn a_server_that_was_killed_and_comes_back_is_used_again() {
         return;
     }
     let mut cluster = postgres::Cluster::start().unwrap();
-    let store = Home::Server(cluster.place().await).open_with(Duration::from_secs(5)).await;
+    let store = Home::Server(cluster.new_schema().await).open_with(Duration::from_secs(5)).await;
     let write = store.write().await.unwrap();
     cluster.stop();
-    // What of the commit became known only to the server is not called undone.
+    // Whether the commit took effect is unknown, so the error must not claim that it did not.
     let error = write.commit().await.unwrap_err();
     assert!(matches!(error, StoreError::Unsure(_)), "{error}");
     let error = store.mesh().await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Elections at the database.
+//! The election lease, on both databases.
 
 use super::{Home, on_both};
 use crate::store::lease::Ballot;
@@ -12,9 +12,9 @@ fn oracle(n: u8) -> NodeId {
 }
 
 on_both!(
-    one_has_it_and_renews_it,
-    it_runs_out_by_the_databases_clock,
-    of_many_at_once_one_wins,
+    one_oracle_holds_and_renews_the_lease,
+    a_lease_expires_by_the_clock_of_the_database,
+    one_of_many_simultaneous_candidates_wins,
     a_newer_term_fences_the_older,
     terms_do_not_go_back_with_a_backup,
     a_clock_that_was_set_back_does_not_make_a_lease_eternal,
@@ -27,7 +27,7 @@ async fn won(home: &crate::store::Store, who: u8, valid: Duration) -> u64 {
     }
 }
 
-async fn one_has_it_and_renews_it(home: Home) {
+async fn one_oracle_holds_and_renews_the_lease(home: Home) {
     let (a, b) = (home.open().await, home.open().await);
     let term = won(&a, 1, LONG).await;
     let Ballot::Held(lease) = b.lease(&oracle(2), LONG).await.unwrap() else { panic!("two") };
@@ -38,11 +38,11 @@ async fn one_has_it_and_renews_it(home: Home) {
     assert!(won(&b, 2, LONG).await > term);
 }
 
-async fn it_runs_out_by_the_databases_clock(home: Home) {
+async fn a_lease_expires_by_the_clock_of_the_database(home: Home) {
     let (a, b) = (home.open().await, home.open().await);
     let short = Duration::from_millis(150);
     let term = won(&a, 1, short).await;
-    // Nobody renews: sooner or later it is the other's.
+    // Nobody renews, so the other oracle gets it at some point.
     let next = loop {
         match b.lease(&oracle(2), LONG).await.unwrap() {
             Ballot::Won(next) => break next,
@@ -53,7 +53,7 @@ async fn it_runs_out_by_the_databases_clock(home: Home) {
     assert!(!a.renew_lease(&oracle(1), term, LONG).await.unwrap());
 }
 
-async fn of_many_at_once_one_wins(home: Home) {
+async fn one_of_many_simultaneous_candidates_wins(home: Home) {
     let mut all = Vec::new();
     for n in 1..=8 {
         let store = home.open().await;
@@ -69,11 +69,11 @@ async fn of_many_at_once_one_wins(home: Home) {
 async fn a_newer_term_fences_the_older(home: Home) {
     let (a, b) = (home.open().await, home.open().await);
     let first = won(&a, 1, LONG).await;
-    // Started anew: its own lease does not stand in its way, and the old term is over.
+    // A restarted oracle: its own lease does not block it, and the old term is over.
     let second = won(&b, 1, LONG).await;
     assert!(second > first);
     assert!(!a.renew_lease(&oracle(1), first, LONG).await.unwrap());
-    // What is over is not given back either.
+    // An old term cannot release the lease either.
     a.release_lease(&oracle(1), first).await.unwrap();
     assert!(b.renew_lease(&oracle(1), second, LONG).await.unwrap());
     assert!(matches!(a.lease(&oracle(2), LONG).await.unwrap(), Ballot::Held(_)));
@@ -84,19 +84,19 @@ async fn terms_do_not_go_back_with_a_backup(home: Home) {
     let before = won(&store, 1, LONG).await;
     let since_1970 = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
     assert!(before.abs_diff(since_1970.as_secs()) < 3600, "{before}");
-    let mut line = store.line().await.unwrap();
+    let mut session = store.session().await.unwrap();
     let older = "UPDATE lease SET holder = '', term = 1, expires = 0";
-    line.run(sqlx::query(older)).await.unwrap();
-    drop(line);
+    session.run(sqlx::query(older)).await.unwrap();
+    drop(session);
     assert!(won(&store, 1, LONG).await >= before);
 }
 
 async fn a_clock_that_was_set_back_does_not_make_a_lease_eternal(home: Home) {
     let store = home.open().await;
     let term = won(&store, 1, Duration::from_secs(6)).await;
-    let mut line = store.line().await.unwrap();
+    let mut session = store.session().await.unwrap();
     let hour = "UPDATE lease SET expires = expires + 3600000";
-    line.run(sqlx::query(hour)).await.unwrap();
-    drop(line);
+    session.run(sqlx::query(hour)).await.unwrap();
+    drop(session);
     assert!(won(&store, 2, Duration::from_secs(6)).await > term);
 }

@@ -1,9 +1,9 @@
-//! What was measured, on both databases.
+//! The ledger, on both databases.
 
 use super::{Home, on_both};
 use crate::store::{
     Batch, Change, Disagreement, Sample, State, Store, Topic,
-    ledger::{KEPT, WHOLE, WINDOW},
+    ledger::{KEPT, SAMPLES_KEPT, WINDOW},
 };
 use std::time::Duration;
 use thalweg_measure::{Bound, Method, Metric};
@@ -16,7 +16,7 @@ fn host(n: u8) -> NodeId {
     NodeId::from_bytes([n; 32])
 }
 
-/// At the begin of a window.
+/// A date relative to the beginning of a window.
 fn at(after: Duration) -> WallTime {
     let begin = 80_000 * WINDOW.as_nanos() as u64;
     WallTime::from_unix_nanos(begin + after.as_nanos() as u64)
@@ -54,19 +54,19 @@ async fn recent(store: &Store, age: Duration, now: Duration) -> Vec<Sample> {
 }
 
 on_both!(
-    what_is_recorded_is_read_again_as_it_was,
+    a_recorded_batch_is_read_back_unchanged,
     second_answers_to_an_order_are_ignored,
-    the_last_that_was_recorded_of_a_topic_counts,
+    the_latest_recorded_sample_of_a_topic_wins,
     every_oracle_reads_what_another_recorded,
-    numbers_are_given_in_the_order_in_which_they_are_seen,
-    old_measurements_become_one_row_of_each_topic_and_window,
-    two_that_compact_at_once_count_nothing_twice,
-    what_comes_late_joins_its_summary,
-    what_is_too_old_goes_and_a_clock_ahead_takes_little,
-    a_batch_of_many_pages_is_whole,
+    rows_become_visible_in_the_order_of_their_numbers,
+    old_samples_are_merged_by_topic_and_window,
+    concurrent_compactions_count_each_sample_once,
+    a_late_sample_is_merged_into_its_summary,
+    old_rows_expire_and_a_clock_ahead_deletes_little,
+    a_batch_of_many_pages_is_read_completely,
 );
 
-async fn what_is_recorded_is_read_again_as_it_was(home: Home) {
+async fn a_recorded_batch_is_read_back_unchanged(home: Home) {
     let store = home.open().await;
     let rtt = Topic { metric: Metric::RoundTrip, method: Method::TcpInfo, ..topic(1, 2) };
     let loss = Topic { metric: Metric::Loss, bound: Bound::AtLeast, ..topic(2, 1) };
@@ -116,15 +116,15 @@ async fn second_answers_to_an_order_are_ignored(home: Home) {
     let done = store.record(&of(vec![lie])).await.unwrap();
     assert_eq!((done.samples, done.duplicates), (0, 1));
     assert_eq!(store.load_since(0).await.unwrap().samples, [first, by_other_end]);
-    // Nobody ordered these: each counts.
+    // Unsolicited samples each count.
     let free = sample(1, 2, 5.0, HOUR);
     let done = store.record(&of(vec![free.clone(), free])).await.unwrap();
     assert_eq!((done.samples, done.duplicates), (2, 0));
 }
 
-async fn the_last_that_was_recorded_of_a_topic_counts(home: Home) {
+async fn the_latest_recorded_sample_of_a_topic_wins(home: Home) {
     let store = home.open().await;
-    // The first by a clock that was ahead by a year.
+    // Recorded first, by a clock that was ahead by a year.
     let ahead = sample(1, 2, 1.0, 400 * DAY);
     let right = sample(1, 2, 2.0, HOUR);
     let other = Sample { topic: Topic { bound: Bound::AtLeast, ..topic(1, 2) }, ..right.clone() };
@@ -149,8 +149,8 @@ async fn every_oracle_reads_what_another_recorded(home: Home) {
     assert!(b.history(&host(4), &host(1), at(Duration::ZERO)).await.unwrap().is_empty());
 }
 
-/// A reader that goes on from its cursor misses nothing of several writers.
-async fn numbers_are_given_in_the_order_in_which_they_are_seen(home: Home) {
+/// A reader that continues from its cursor misses no row of several writers.
+async fn rows_become_visible_in_the_order_of_their_numbers(home: Home) {
     let reader = home.open().await;
     let mut writers = Vec::new();
     for n in 1..=4 {
@@ -178,20 +178,20 @@ async fn numbers_are_given_in_the_order_in_which_they_are_seen(home: Home) {
     }
 }
 
-async fn old_measurements_become_one_row_of_each_topic_and_window(home: Home) {
+async fn old_samples_are_merged_by_topic_and_window(home: Home) {
     let store = home.open().await;
     let minutes = |n: u64| Duration::from_secs(60 * n);
     let mut samples: Vec<_> =
         [9.0, 1.0, 5.0].iter().zip(1..).map(|(v, n)| sample(1, 2, *v, minutes(n))).collect();
     samples.push(sample(1, 2, 100.0, WINDOW + minutes(1)));
     samples.push(sample(2, 1, 7.0, minutes(1)));
-    let young = sample(1, 2, 50.0, WHOLE + 2 * WINDOW);
+    let young = sample(1, 2, 50.0, SAMPLES_KEPT + 2 * WINDOW);
     samples.push(young.clone());
     store.record(&of(samples)).await.unwrap();
-    // Nothing is old enough before its window is over by two days.
-    let early = store.compact(at(WHOLE + WINDOW - minutes(1))).await.unwrap();
+    // A window is old enough two days after its end.
+    let early = store.compact(at(SAMPLES_KEPT + WINDOW - minutes(1))).await.unwrap();
     assert_eq!((early.merged, early.dropped), (0, 0));
-    let done = store.compact(at(WHOLE + WINDOW)).await.unwrap();
+    let done = store.compact(at(SAMPLES_KEPT + WINDOW)).await.unwrap();
     assert_eq!((done.merged, done.dropped), (4, 0));
     let history = store.history(&host(1), &host(2), at(minutes(2))).await.unwrap();
     let told: Vec<_> = history.iter().map(|p| (p.median, p.least, p.most, p.count)).collect();
@@ -201,16 +201,16 @@ async fn old_measurements_become_one_row_of_each_topic_and_window(home: Home) {
     let back = known.iter().find(|s| s.topic.from == host(2)).unwrap();
     assert_eq!((back.value, back.measured), (7.0, at(WINDOW / 2)));
     assert_eq!(known.iter().find(|s| s.topic.from == host(1)), Some(&young));
-    assert_eq!(store.compact(at(WHOLE + WINDOW)).await.unwrap().merged, 0);
+    assert_eq!(store.compact(at(SAMPLES_KEPT + WINDOW)).await.unwrap().merged, 0);
 }
 
-async fn two_that_compact_at_once_count_nothing_twice(home: Home) {
+async fn concurrent_compactions_count_each_sample_once(home: Home) {
     let (a, b) = (home.open().await, home.open().await);
     let many = (0..600).map(|n| sample(1, (n % 60) as u8 + 2, f64::from(n), HOUR)).collect();
     a.record(&of(many)).await.unwrap();
     let now = at(10 * DAY);
     let (x, y) = tokio::join!(a.compact(now), b.compact(now));
-    // Where both came to one, one of them did it; what is left is done by the next.
+    // If both came to the same topics, one of them merged them; the next call merges the rest.
     let rest = a.compact(now).await.unwrap().merged;
     assert_eq!(x.unwrap().merged + y.unwrap().merged + rest, 600);
     for n in 0..60 {
@@ -219,7 +219,7 @@ async fn two_that_compact_at_once_count_nothing_twice(home: Home) {
     }
 }
 
-async fn what_comes_late_joins_its_summary(home: Home) {
+async fn a_late_sample_is_merged_into_its_summary(home: Home) {
     let store = home.open().await;
     let three = [10.0, 20.0, 30.0].map(|value| sample(1, 2, value, HOUR));
     store.record(&of(three.into())).await.unwrap();
@@ -231,7 +231,7 @@ async fn what_comes_late_joins_its_summary(home: Home) {
     assert_eq!((past.median, past.least, past.most, past.count), (30.0, 10.0, 60.0, 4));
 }
 
-async fn what_is_too_old_goes_and_a_clock_ahead_takes_little(home: Home) {
+async fn old_rows_expire_and_a_clock_ahead_deletes_little(home: Home) {
     let store = home.open().await;
     let windows = 8;
     let samples = (0..windows).map(|n| sample(1, 2, 5.0, n * WINDOW + HOUR)).collect();
@@ -239,19 +239,19 @@ async fn what_is_too_old_goes_and_a_clock_ahead_takes_little(home: Home) {
     let batch = Batch { changes: vec![change], ..of(samples) };
     store.record(&batch).await.unwrap();
     for _ in 0..windows {
-        store.compact(at(WHOLE + windows * WINDOW)).await.unwrap();
+        store.compact(at(SAMPLES_KEPT + windows * WINDOW)).await.unwrap();
     }
     let all = || async { store.history(&host(1), &host(2), at(Duration::ZERO)).await.unwrap() };
     assert_eq!(all().await.len(), windows as usize);
     assert_eq!(store.compact(at(KEPT)).await.unwrap().dropped, 0);
     let done = store.compact(at(KEPT + WINDOW)).await.unwrap();
     assert_eq!((done.dropped, all().await.len()), (1 + 1, windows as usize - 1));
-    // A year ahead: two windows, not all.
+    // A clock a year ahead: two windows are deleted, not all.
     assert_eq!(store.compact(at(365 * DAY)).await.unwrap().dropped, 2);
     assert_eq!(all().await.len(), windows as usize - 3);
 }
 
-async fn a_batch_of_many_pages_is_whole(home: Home) {
+async fn a_batch_of_many_pages_is_read_completely(home: Home) {
     let store = home.open().await;
     let count = 12_345;
     let samples: Vec<_> =

@@ -1,4 +1,4 @@
-//! The store on both databases: every test of these modules runs on each.
+//! Tests of the store. Each test of these modules runs on SQLite and on PostgreSQL.
 
 mod errors;
 mod lease;
@@ -9,10 +9,10 @@ use super::{Database, Server, Store, postgres};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// So that a busy machine is no locked database.
+/// Long, so that a busy machine does not look like a locked database.
 const PATIENT: Duration = Duration::from_secs(60);
 
-/// An empty place for one test's tables.
+/// An empty database for one test.
 pub(super) enum Home {
     File(TempDir),
     Server(String),
@@ -23,12 +23,12 @@ impl Home {
         Self::File(tempfile::tempdir().unwrap())
     }
 
-    /// None where there is no PostgreSQL.
+    /// `None` if PostgreSQL is not installed.
     pub async fn server() -> Option<Self> {
-        Some(Self::Server(postgres::shared()?.place().await))
+        Some(Self::Server(postgres::shared()?.new_schema().await))
     }
 
-    /// A handle of an oracle; the first makes the tables.
+    /// Opens a store as one oracle would; the first creates the tables.
     pub async fn open(&self) -> Store {
         self.open_with(PATIENT).await
     }
@@ -52,7 +52,7 @@ impl Home {
     }
 }
 
-/// Makes two tests of each function that takes a [`Home`].
+/// Generates two tests, one per database, from each function that takes a [`Home`].
 macro_rules! on_both {
     ($($test:ident),* $(,)?) => {
         mod on_sqlite {

@@ -1,4 +1,4 @@
-//! The way to a server: TLS as the URL asks for it, and the password.
+//! Connections to a server: TLS as the URL requires it, and the password.
 
 use crate::store::{Database, Server, Store, StoreError, postgres};
 use postgres::Cluster;
@@ -15,8 +15,7 @@ fn authority() -> Authority {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// A server that lets in who comes by TLS and knows the password, with a certificate for
-/// `localhost`.
+/// A server with a certificate for `localhost` that accepts only TLS with a password.
 struct Sealed {
     cluster: Cluster,
     port: u16,
@@ -36,7 +35,7 @@ impl Sealed {
             let rules = "local all all trust\nhostssl all all 127.0.0.1/32 scram-sha-256\n";
             let rules = cluster.put("hba", rules);
             files = Some([cluster.put("ca", &ours.pem()), cluster.put("other", &other.pem())]);
-            // Free now; nobody else takes it within the moment.
+            // Free now; it is unlikely that another process takes it within a moment.
             port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
             let (certificate, key) = (certificate.display(), key.display());
             format!(
@@ -63,7 +62,7 @@ impl Sealed {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tls_is_as_the_url_asks_and_the_password_counts() {
+async fn tls_follows_the_url_and_the_password_is_checked() {
     if postgres::shared().is_none() {
         return;
     }
@@ -71,11 +70,11 @@ async fn tls_is_as_the_url_asks_and_the_password_counts() {
     let full = |file: &PathBuf| format!("sslmode=verify-full&sslrootcert={}", file.display());
     let right = full(&sealed.authority);
     let store = sealed.open("localhost", &right, PASSWORD).await.unwrap();
-    let mut line = store.line().await.unwrap();
+    let mut session = store.session().await.unwrap();
     let by_tls = "SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
-    let by_tls: String = sqlx::query_scalar(by_tls).fetch_one(line.ask()).await.unwrap();
+    let by_tls: String = sqlx::query_scalar(by_tls).fetch_one(session.start()).await.unwrap();
     assert_eq!(by_tls, "TLSv1.3");
-    // Another authority's, another name, none that browsers know.
+    // Another authority, another name, and no authority that browsers trust.
     for (host, tail) in [
         ("localhost", full(&sealed.stranger)),
         ("127.0.0.1", right.clone()),
@@ -85,7 +84,7 @@ async fn tls_is_as_the_url_asks_and_the_password_counts() {
         assert!(matches!(error, StoreError::Unreachable { .. }), "{host} {tail}: {error}");
         assert!(error.to_string().contains("ertificate"), "{error}");
     }
-    // In the clear: not let in. Another password: neither.
+    // Without TLS, and with a wrong password.
     for (tail, password) in [("sslmode=disable", PASSWORD), (&*right, "wrong-and-hush")] {
         let error = sealed.open("localhost", tail, password).await.err().unwrap();
         let told = error.to_string();

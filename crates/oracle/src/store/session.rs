@@ -1,23 +1,23 @@
-//! A connection in use.
+//! A database connection in use.
 
 use super::{Place, StoreError, pool::Pool};
 use sqlx::{Any, AnyConnection, pool::PoolConnection};
 use std::time::Duration;
 use tokio::time::error::Elapsed;
 
-/// A connection. It is given back if what was asked of it has ended well, and closed
-/// otherwise: its user went away, it was silent for too long, or it failed. A transaction
-/// that was not committed is so undone, by whichever database.
-pub(super) struct Line {
+/// A connection borrowed from the pool. It returns to the pool only if its last query completed and no transaction is
+/// open. Otherwise (the caller was dropped, the query timed out or failed) it is closed, which rolls back an
+/// uncommitted transaction in either database.
+pub(super) struct Session {
     connection: PoolConnection<Any>,
     place: Place,
-    /// The longest that one question may take.
+    /// The time limit for one query.
     pub limit: Duration,
     open: bool,
     whole: bool,
 }
 
-impl Line {
+impl Session {
     pub async fn take(pool: &Pool) -> Result<Self, StoreError> {
         let place = pool.place().clone();
         let taken = pool.ready().await?.acquire().await;
@@ -25,13 +25,13 @@ impl Line {
         Ok(Self { connection, place, limit: pool.limit(), open: false, whole: true })
     }
 
-    /// For one question, whose answer is given to [`told`](Self::told).
-    pub fn ask(&mut self) -> &mut AnyConnection {
+    /// Borrows the connection for one query, whose result must be passed to [`finish`](Self::finish).
+    pub fn start(&mut self) -> &mut AnyConnection {
         self.whole = false;
         &mut self.connection
     }
 
-    /// What became of a question.
+    /// Converts the result of a query, and marks the connection as reusable if it succeeded.
     pub fn told<T>(&mut self, asked: Result<sqlx::Result<T>, Elapsed>) -> Result<T, StoreError> {
         let answer = asked.map_err(|_| StoreError::silent(&self.place))?;
         let value = answer.map_err(|error| StoreError::of(&self.place, error))?;
@@ -39,14 +39,14 @@ impl Line {
         Ok(value)
     }
 
-    /// Runs a statement: how many rows changed.
+    /// Runs a statement. Returns the number of changed rows.
     pub async fn run(&mut self, query: super::Query<'_>) -> Result<u64, StoreError> {
         let limit = self.limit;
-        let done = tokio::time::timeout(limit, query.execute(self.ask())).await;
-        self.told(done).map(|done| done.rows_affected())
+        let done = tokio::time::timeout(limit, query.execute(self.start())).await;
+        self.finish(done).map(|done| done.rows_affected())
     }
 
-    /// A value that was made into a column's.
+    /// Converts an encoding error of a column's value.
     pub fn encoded<T>(&self, encoded: sqlx::Result<T>) -> Result<T, StoreError> {
         encoded.map_err(|error| StoreError::of(&self.place, error))
     }
@@ -57,7 +57,7 @@ impl Line {
         self.run(sqlx::query("BEGIN")).await.map(drop)
     }
 
-    /// Ends it.
+    /// Commits the transaction.
     pub async fn commit(mut self) -> Result<(), StoreError> {
         let done = self.run(sqlx::query("COMMIT")).await;
         self.whole = done.is_ok();
@@ -65,7 +65,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for Session {
     fn drop(&mut self) {
         if !self.whole {
             self.connection.close_on_drop();
