@@ -270,7 +270,7 @@ pub struct PathsReply {
     /// another one may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measuring: Option<Measuring>,
-    /// There are more legs, which `GET /v1/paths?after=` this number returns.
+    /// Where further legs begin, as `after` of `GET /v1/paths`; absent: there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
 }
