@@ -33,7 +33,7 @@ impl Host {
     pub fn parse(text: &str) -> Result<Self, DestinationError> {
         let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
         if let Some(ip) = bare {
-            return ip.parse().map(Self::Ip).map_err(|_| DestinationError::Name(shown(text)));
+            return ip.parse().map(Self::Ip).map_err(|_| DestinationError::Name(excerpt(text)));
         }
         if let Ok(ip) = text.parse() {
             return Ok(Self::Ip(ip));
@@ -65,7 +65,7 @@ impl Host {
         if (1..=MAX_NAME).contains(&text.len()) && text.bytes().all(good) {
             return Ok(Self::Name(text.into()));
         }
-        Err(DestinationError::Name(shown(text)))
+        Err(DestinationError::Name(excerpt(text)))
     }
 }
 
@@ -99,7 +99,7 @@ pub enum DestinationError {
 }
 
 /// Makes `text` safe to print: at most 64 characters, escaped.
-fn shown(text: &str) -> String {
+fn excerpt(text: &str) -> String {
     text.chars().take(64).flat_map(char::escape_debug).collect()
 }
 
@@ -135,7 +135,7 @@ impl From<SocketAddr> for Destination {
 impl FromStr for Destination {
     type Err = DestinationError;
     fn from_str(s: &str) -> Result<Self, DestinationError> {
-        let port_error = || DestinationError::Port(shown(s));
+        let port_error = || DestinationError::Port(excerpt(s));
         let (host, port) = s.rsplit_once(':').ok_or_else(port_error)?;
         if host.contains(':') && !host.starts_with('[') {
             return Err(port_error());

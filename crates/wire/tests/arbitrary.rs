@@ -17,9 +17,9 @@ use thalweg_wire::{
     stream::{leg, plan},
 };
 
-struct Believer;
+struct AcceptAll;
 
-impl Verifier for Believer {
+impl Verifier for AcceptAll {
     fn verify(&self, _: &NodeId, _: &[u8], _: &Signature) -> bool {
         true
     }
@@ -187,7 +187,7 @@ fn all_hold(bytes: &[u8]) {
     probe_holds(bytes);
     stream_leg_holds(bytes);
     stream_plan_holds(bytes);
-    if let Ok(signed) = Signed::<Manifest>::open(bytes, &Believer) {
+    if let Ok(signed) = Signed::<Manifest>::open(bytes, &AcceptAll) {
         assert_eq!(signed.encode(), bytes);
     }
     if let Some(name) = content_disposition::file_name(bytes) {
@@ -276,7 +276,7 @@ fn the_corpus_has_casts_that_are_right() {
         found.map(|(_, bytes)| bytes.clone()).expect("it is in corpus/")
     };
     assert!(cast::Offer::decode(&file("cast-offer")).is_ok());
-    assert!(Signed::<cast::Offer>::open(&file("cast-offer-signed"), &Believer).is_ok());
+    assert!(Signed::<cast::Offer>::open(&file("cast-offer-signed"), &AcceptAll).is_ok());
     for bad in ["cast-offer-name-leads-out", "cast-offer-symbol-odd", "cast-offer-block-huge"] {
         assert!(cast::Offer::decode(&file(bad)).is_err(), "{bad}");
     }

@@ -198,12 +198,12 @@ fn split(text: &str) -> Result<Vec<(&str, &str)>, EvidenceError> {
     if lines.next() != Some(HEAD) {
         return Err(wrong("text", format!("a receipt begins with the line `{HEAD}`")));
     }
-    let pair = |line: &str| wrong("text", format!("`{}` is no word and value", shown(line)));
+    let pair = |line: &str| wrong("text", format!("`{}` is no word and value", excerpt(line)));
     lines.map(|line| line.split_once(' ').ok_or_else(|| pair(line))).collect()
 }
 
 /// The beginning of untrusted text, escaped for printing.
-fn shown(text: &str) -> String {
+fn excerpt(text: &str) -> String {
     text.chars().take(40).flat_map(char::escape_debug).collect()
 }
 
