@@ -1,17 +1,17 @@
 //! Escapes untrusted text for a terminal.
 //!
-//! Terminals obey control characters: these move the cursor, set the window's title, and some make the terminal send
-//! text as if it were typed. Bidirectional formatting characters make one name look like another. All of them are shown
-//! as escapes in JSON's notation, so that an escaped JSON document keeps its meaning.
+//! Terminals obey control characters, which move the cursor or set the window's title; some make the terminal send text
+//! as if it were typed. Bidirectional formatting characters make one name look like another. All of them are shown as
+//! escapes in JSON's notation, so that an escaped JSON document keeps its meaning.
 
 use std::{borrow::Cow, fmt::Write as _};
 
-/// Text of several lines: escapes control characters except line ends and tabs.
+/// Escapes text of several lines: control characters except line ends and tabs.
 pub fn plain(text: &str) -> Cow<'_, str> {
     escaped(text, |c| is_obeyed(c) && !matches!(c, '\n' | '\t'))
 }
 
-/// Text of a single line: as [`plain`], and also escapes line ends and tabs.
+/// Escapes text of a single line: as [`plain`], and also line ends and tabs.
 pub fn field(text: &str) -> Cow<'_, str> {
     escaped(text, is_obeyed)
 }
@@ -34,7 +34,7 @@ fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
             '\n' => shown.push_str(r"\n"),
             '\r' => shown.push_str(r"\r"),
             '\t' => shown.push_str(r"\t"),
-            // Writing to a string cannot fail; all of these characters are at most U+FFFF.
+            // Writing to a string cannot fail. All of these characters are at most U+FFFF.
             c => _ = write!(shown, r"\u{:04x}", u32::from(c)),
         }
     }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_stays_as_it_is_and_is_not_copied() {
+    fn other_text_is_returned_without_a_copy() {
         // The last contains a zero-width joiner, which family emoji and some scripts need.
         for text in ["", "plain", "né €", "日本語", "עברית", "👨\u{200d}👩"] {
             assert!(matches!(field(text), Cow::Borrowed(same) if same == text), "{text}");
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn further_lines_do_not_look_like_messages() {
+    fn further_lines_are_indented() {
         assert_eq!(
             indented("thalweg: refused\njoined as root"),
             "thalweg: refused\n  joined as root"
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_stay_where_the_text_is_the_programs_own() {
+    fn colours_of_the_programs_own_text_are_kept() {
         let usage = "\u{1b}[1m\u{1b}[31merror:\u{1b}[0m no \u{1b}[2Jfile\u{9b}\nnext";
         assert_eq!(
             styled(usage),

@@ -1,27 +1,24 @@
-//! Output of commands: results to standard output, messages to standard error, and never a panic.
+//! Output of commands: results to standard output, messages to standard error, without panics.
 //!
-//! In go text and errors; out come lines on the two streams, and errors that say that a result is
-//! lost.
+//! Writes text and errors to the two streams, and returns an error if a result is lost.
 //!
 //! ```text
-//! results  ─► say   ─► standard output ─► an error if it takes no more; none if the reader has left
+//! results  ─► say   ─► standard output ─► an error if it fails, unless its reader has closed it
 //! messages ─► note! ─► standard error  ─► never an error
 //! an error ─► causes ─► one line with all its causes
 //! ```
 //!
-//! `println!` and `eprintln!` panic if the disk is full or the reader has left. [`say`] and [`note!`]
-//! do not; clippy's `print_stdout` and `print_stderr` keep the programs' crates to them.
+//! `println!` and `eprintln!` panic if the disk is full or the reader has closed the pipe. [`say`] and [`note!`] do
+//! not; clippy's `print_stdout` and `print_stderr` make the programs' crates use them.
 //!
-//! Printed text may be chosen by others: an oracle's refusal, a file's name, a server's header. Terminals obey control
-//! characters, so everything that is printed here passes through [`plain`] first, and callers need not escape.
+//! Printed text may come from others: an oracle's refusal, a file's name, a server's header. Terminals obey control
+//! characters, so everything printed here passes through [`plain`] first, and callers need not escape.
 //!
-//! - Nobody reads standard output any more (`EPIPE`, as after `head`): the reader has what it
-//!   wants. Printing ends and this is no failure: the command continues, and its exit code tells
-//!   how it ended.
-//! - Standard output takes no more for another reason (a full disk): the result is lost. This is an
-//!   error, and the exit code is not 0.
-//! - Standard error fails: its messages are for people, and there is no other place to show them.
-//!   This is no failure.
+//! - Standard output is closed by its reader (`EPIPE`, as after `head`): the reader has what it wants. Printing stops,
+//!   and this is not an error: the command continues, and its exit code reports its own result.
+//! - Standard output fails for another reason (a full disk): the result is lost. This is an error, and the exit code is
+//!   not 0.
+//! - Standard error fails: its messages are for people, and there is no other place to show them. This is not an error.
 
 mod escape;
 
@@ -33,11 +30,11 @@ use std::{
     io::{self, ErrorKind, IsTerminal as _, Write},
 };
 
-/// The exit code of a program that Ctrl-C ended, as shells count it: 128 + SIGINT.
+/// The exit code of a program ended by Ctrl-C, as in shells: 128 + SIGINT.
 pub const INTERRUPTED: u8 = 130;
 
-/// The error and its causes, joined by colons. A cause whose text is already there is left out:
-/// many errors include the text of their cause.
+/// The error and its causes, joined by colons. A cause whose text is already included is omitted, since many errors
+/// include the text of their cause.
 pub fn causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -54,12 +51,12 @@ pub fn causes(error: &(dyn Error + 'static)) -> String {
 /// Writes a command's data to standard output in one call, as [`plain`] text, which leaves JSON valid.
 ///
 /// # Errors
-/// The system's, e.g. of a full disk, with words of what failed; none if nobody reads any more.
+/// The system's error, e.g. of a full disk, with a description of what failed; none if the reader has closed the pipe.
 pub fn say(text: &str) -> io::Result<()> {
     put(&mut io::stdout().lock(), &plain(text))
 }
 
-/// [`say`] with a line end.
+/// Writes a line with [`say`].
 ///
 /// # Errors
 /// As [`say`].
@@ -100,13 +97,13 @@ pub fn stdout_is_terminal() -> bool {
 }
 
 fn put_note(text: &str) {
-    // In one piece: other threads and processes write there, too.
+    // One call writes the whole text, since other threads and processes write there, too.
     let text = format!("{text}\n");
-    // There is no other place to tell it, and the work itself went as it went.
+    // There is no other place to report the error, and it does not affect the command's work.
     _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Writes a line for people to standard error; takes what `eprintln!` takes.
+/// Writes a line for people to standard error; takes the arguments of `eprintln!`.
 #[macro_export]
 macro_rules! note {
     ($($said:tt)*) => { $crate::note(::core::format_args!($($said)*)) };
@@ -136,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_no_further_has_what_it_wants_and_a_full_disk_is_an_error() {
+    fn a_closed_pipe_is_no_error_and_a_full_disk_is_one() {
         let mut memory = Vec::new();
         put(&mut memory, "a\n").unwrap();
         assert_eq!(memory, b"a\n");
@@ -147,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cause_is_told_once() {
+    fn each_cause_is_printed_once() {
         #[derive(Debug)]
         struct Outer(&'static str, io::Error);
         impl fmt::Display for Outer {
@@ -166,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_buffered_is_flushed() {
+    fn buffered_output_is_flushed() {
         struct Late;
         impl Write for Late {
             fn write(&mut self, data: &[u8]) -> io::Result<usize> {

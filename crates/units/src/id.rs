@@ -1,4 +1,4 @@
-//! Who and which: nodes and paths.
+//! Identifiers of nodes and paths.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::{fmt, str::FromStr};
@@ -6,18 +6,18 @@ use thiserror::Error;
 
 /// A node's identity: its Ed25519 public key.
 ///
-/// Printed as 64 hexadecimal digits; 32 bytes in binary formats. Pure crates work
-/// on dense indices; the mapping to a `NodeId` is made at their edge.
+/// Printed as 64 hexadecimal digits; 32 bytes in binary formats. Pure crates work on dense indices, which their callers
+/// map to `NodeId`s.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId([u8; 32]);
 
-/// The text is not 64 hexadecimal digits.
+/// The text is not 64 hexadecimal digits; contains its length in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("a node id is 64 hexadecimal digits; this has {0} characters or others among them")]
 pub struct NodeIdError(usize);
 
 impl NodeId {
-    /// The identity with this public key.
+    /// Creates the identity from a public key.
     pub const fn from_bytes(key: [u8; 32]) -> Self {
         Self(key)
     }
@@ -35,7 +35,7 @@ impl fmt::Display for NodeId {
 }
 
 impl fmt::Debug for NodeId {
-    /// The first eight digits: enough to tell nodes apart in a log.
+    /// Prints the first eight digits, which distinguish nodes in a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0[..4].iter().try_for_each(|b| write!(f, "{b:02x}"))?;
         f.write_str("…")
@@ -73,13 +73,13 @@ impl<'de> Deserialize<'de> for NodeId {
     }
 }
 
-/// A path's dense index within one transfer or plan; 0 is the direct path.
+/// The dense index of a path within one transfer or plan; 0 is the direct path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PathId(pub u32);
 
 impl PathId {
-    /// The path without relays.
+    /// The direct path, without relays.
     pub const DIRECT: Self = Self(0);
 }
 
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn node_ids_go_both_ways_and_refuse_other_text() {
+    fn node_ids_round_trip_and_other_text_is_refused() {
         let id = NodeId::from_bytes([0xab; 32]);
         assert_eq!(id.to_string().parse::<NodeId>(), Ok(id));
         assert!("ab".parse::<NodeId>().is_err());

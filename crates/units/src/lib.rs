@@ -1,16 +1,16 @@
 //! Quantities with units, and the identities of nodes and paths.
 //!
-//! In go text and numbers; out come values that carry their unit, and the same text again.
+//! Converts text and numbers to values with a unit, and back to the same text.
 //!
 //! ```text
 //! "40 Mbit/s", "64 kB", "5 ms" ─► Rate, ByteSize, Duration ─► "40 Mbit/s", "64 kB", "5 ms"
-//! a process's own clock ─► Time        the date ─► WallTime
-//! a public key          ─► NodeId      a mistyped name ─► likeness: the nearest known one
+//! a process's monotonic clock ─► Time        the date ─► WallTime
+//! a public key                ─► NodeId      a mistyped name ─► likeness: the most similar known name
 //! ```
 //!
-//! Monotonic and wall time never mix: [`Time`] orders events within one process, [`WallTime`]
-//! dates what leaves it, and an age travels as a [`std::time::Duration`]. Every quantity is read
-//! and printed with its unit; a bare number is refused.
+//! Monotonic and wall time are different types: [`Time`] orders events within one process, [`WallTime`] dates records
+//! for other processes and hosts, and ages are sent as [`std::time::Duration`]. Every quantity is read and printed with
+//! its unit; a number without a unit is refused.
 
 mod id;
 mod parse;

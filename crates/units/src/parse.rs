@@ -1,19 +1,19 @@
-//! Reading and printing quantities with their units.
+//! Parsing and formatting of quantities with units.
 
 use std::time::Duration;
 use thiserror::Error;
 
-/// Why a quantity could not be read; says what was expected.
+/// Why a quantity cannot be parsed, with an example of a valid one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{text}` is not a {what}: {why}; write it like {example}")]
 pub struct ParseError {
-    /// What was to be read: "rate", "size" …
+    /// The kind of quantity: "rate", "size" …
     pub what: &'static str,
-    /// The text as given.
+    /// The given text.
     pub text: String,
-    /// What is wrong with it.
+    /// What is wrong with the text.
     pub why: &'static str,
-    /// A right one.
+    /// An example of a valid text.
     pub example: &'static str,
 }
 
@@ -69,11 +69,10 @@ fn split(text: &str) -> (&str, &str) {
     (&text[..end], text[end..].trim())
 }
 
-/// Reads `text` with one of `units` as a whole number of the base unit.
+/// Parses `text`, which has one of `units`, as a whole number of the base unit.
 ///
 /// # Errors
-/// [`ParseError`] when the number or the unit is missing or unknown, or the
-/// value is negative or above 9.2e18.
+/// [`ParseError`] if the number or the unit is missing or unknown, or the value is negative or above 9.2e18.
 pub(crate) fn scaled(
     what: &'static str,
     text: &str,
@@ -91,12 +90,12 @@ pub(crate) fn scaled(
     times(number, *factor).ok_or_else(|| fail("out of range"))
 }
 
-/// About 2^63: far beyond any link or disk, and exact sums stay possible in u64.
+/// The largest accepted value, about 2^63: far beyond any link or disk, and two such values can be added in a u64.
 const LARGEST: u64 = 9_200_000_000_000_000_000;
 
-/// `number` of a unit of `factor`, rounded; `None` if negative or above [`LARGEST`].
+/// Multiplies `number` by `factor` and rounds; `None` if the result is negative or above [`LARGEST`].
 ///
-/// Whole numbers are exact: the detour by `f64` would cost those above 2^53 their last digits.
+/// Whole numbers are not converted to `f64`, which would lose the last digits of those above 2^53.
 fn times(number: &str, factor: f64) -> Option<u64> {
     let value = match number.parse::<u64>() {
         Ok(whole) => whole.checked_mul(factor as u64),
@@ -108,15 +107,15 @@ fn times(number: &str, factor: f64) -> Option<u64> {
     value.filter(|v| *v <= LARGEST)
 }
 
-/// Prints with the largest unit that keeps the number at 1 or more, at most three decimals.
+/// Formats a value with the largest unit for which the number is at least 1, and at most three decimals.
 pub(crate) fn format_scaled(value: u64, units: &Units) -> String {
     let (name, factor) = largest_unit(value, units);
     format!("{} {name}", decimal(value, factor, 3))
 }
 
-/// The same with every decimal that counts, so that reading gives the same value.
+/// As [`format_scaled`], but with all significant decimals, so that parsing returns the same value.
 ///
-/// In the smallest unit where decimals would not do (some values above 2^51).
+/// Uses the smallest unit if decimals are not exact (some values above 2^51).
 pub(crate) fn format_exactly(value: u64, units: &Units) -> String {
     let (name, factor) = largest_unit(value, units);
     let number = decimal(value, factor, 12);
@@ -126,7 +125,7 @@ pub(crate) fn format_exactly(value: u64, units: &Units) -> String {
     }
 }
 
-/// The largest unit that keeps the number at 1 or more; the smallest for 0.
+/// The largest unit for which the number is at least 1; the smallest unit for 0.
 fn largest_unit(value: u64, units: &Units) -> (&'static str, f64) {
     let fits = units.iter().find(|(_, factor)| value as f64 >= *factor);
     fits.or(units.last()).copied().unwrap_or(("", 1.0))
@@ -137,25 +136,25 @@ fn decimal(value: u64, factor: f64, decimals: usize) -> String {
     number.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Reads a duration with its unit (`ns`, `us`/`µs`, `ms`, `s`, `min`, `h`, `d`).
+/// Parses a duration with a unit (`ns`, `us`/`µs`, `ms`, `s`, `min`, `h`, `d`/`days`).
 ///
 /// # Errors
-/// [`ParseError`] when the number or the unit is missing, unknown or negative.
+/// [`ParseError`] if the number or the unit is missing, unknown, negative or too large.
 pub fn parse_duration(text: &str) -> Result<Duration, ParseError> {
     scaled("duration", text, &TIME_READ, "\"5 ms\"").map(Duration::from_nanos)
 }
 
-/// Prints a duration so that [`parse_duration`] reads the same back, to the nanosecond.
+/// Formats a duration so that [`parse_duration`] returns the same duration, to the nanosecond.
 ///
-/// Above 9.2e18 ns (291 years) it prints what is not read back.
+/// The text of a duration above 9.2e18 ns (291 years) is refused by [`parse_duration`].
 pub fn format_duration(d: Duration) -> String {
     format_exactly(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX), &TIME_PRINT)
 }
 
-/// Reads a probability: `"1 %"`, `"0.5%"`, or a plain number in 0..=1.
+/// Parses a probability: `"1 %"`, `"0.5%"`, or a plain number in 0..=1.
 ///
 /// # Errors
-/// [`ParseError`] when it is not a number in range.
+/// [`ParseError`] if the text is not a number in the range.
 pub fn parse_probability(text: &str) -> Result<f64, ParseError> {
     let fail = |why| ParseError {
         what: "probability",
@@ -178,7 +177,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn durations_go_both_ways() {
+    fn durations_round_trip() {
         for (text, ns) in [
             ("1.234567891 s", 1_234_567_891),
             ("5 ms", 5_000_000),
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn probabilities_are_percent_or_plain() {
+    fn probabilities_are_percentages_or_plain_numbers() {
         assert_eq!(parse_probability("1 %").unwrap(), 0.01);
         assert_eq!(parse_probability("0.25").unwrap(), 0.25);
         assert!(parse_probability("101 %").is_err());
@@ -203,9 +202,9 @@ mod tests {
     }
 
     proptest! {
-        /// Every magnitude is tried alike: the shift makes small values as likely as large ones.
+        /// The shift makes small values as likely as large ones.
         #[test]
-        fn what_is_printed_exactly_reads_back_exactly(bits: u64, shift in 0..64u32) {
+        fn exactly_formatted_values_round_trip(bits: u64, shift in 0..64u32) {
             let value = (bits >> shift).min(LARGEST);
             let d = Duration::from_nanos(value);
             prop_assert_eq!(parse_duration(&format_duration(d)), Ok(d));
@@ -215,9 +214,9 @@ mod tests {
             }
         }
 
-        /// Any text is read or refused; none panics.
+        /// No text causes a panic.
         #[test]
-        fn any_text_is_read_or_refused(text in ".{0,40}", digits in "[-+_.0-9e]{0,30} ?[a-zA-Z/]{0,6}") {
+        fn any_text_is_parsed_or_refused(text in ".{0,40}", digits in "[-+_.0-9e]{0,30} ?[a-zA-Z/]{0,6}") {
             for text in [text, digits] {
                 if let Ok(value) = scaled("value", &text, &TIME_READ, "") {
                     prop_assert!(value <= LARGEST, "{text}");

@@ -6,42 +6,42 @@ use std::{fmt, iter, ops, str::FromStr, time::Duration};
 
 /// A data rate in bits per second.
 ///
-/// Reads and prints decimal multiples: `bit/s`, `kbit/s`, `Mbit/s`, `Gbit/s`
-/// (also `bps` spellings, and `kB/s`, `MB/s` for bytes).
+/// Reads and prints decimal multiples: `bit/s`, `kbit/s`, `Mbit/s`, `Gbit/s`. Also reads `bps` spellings, and multiples
+/// of bytes: `B/s`, `kB/s`, `MB/s`, `GB/s`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(u64);
 
 impl Rate {
-    /// No data at all.
+    /// A rate of 0.
     pub const ZERO: Self = Self(0);
 
-    /// A rate of `bps` bits per second.
+    /// Creates a rate of `bps` bits per second.
     pub const fn from_bps(bps: u64) -> Self {
         Self(bps)
     }
 
-    /// A rate of `mbps` million bits per second.
+    /// Creates a rate of `mbps` million bits per second.
     pub fn from_mbps(mbps: f64) -> Self {
         Self((mbps * 1e6).round().max(0.0) as u64)
     }
 
-    /// The rate that moves `size` in `took`; zero if `took` is zero.
+    /// The rate at which `size` takes the time `took`; zero if `took` is zero.
     pub fn over(size: ByteSize, took: Duration) -> Self {
         let secs = took.as_secs_f64();
         if secs <= 0.0 { Self::ZERO } else { Self((size.0 as f64 * 8.0 / secs).round() as u64) }
     }
 
-    /// Bits per second.
+    /// The rate in bits per second.
     pub const fn as_bps(self) -> u64 {
         self.0
     }
 
-    /// Million bits per second.
+    /// The rate in million bits per second.
     pub fn as_mbps(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// How long `size` takes at this rate; [`Duration::MAX`] at rate zero.
+    /// The time that `size` takes at this rate; [`Duration::MAX`] if the rate is zero.
     pub fn time_for(self, size: ByteSize) -> Duration {
         if self.0 == 0 {
             return Duration::MAX;
@@ -50,7 +50,7 @@ impl Rate {
         Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
-    /// What this rate moves in `d`, rounded down.
+    /// The size that this rate transfers in `d`, rounded down.
     pub fn bytes_in(self, d: Duration) -> ByteSize {
         let bits = u128::from(self.0) * d.as_nanos() / 1_000_000_000;
         ByteSize(u64::try_from(bits / 8).unwrap_or(u64::MAX))
@@ -78,16 +78,15 @@ impl FromStr for Rate {
 
 /// A number of bytes.
 ///
-/// Reads decimal (`kB`, `MB`, `GB`) and binary (`KiB`, `MiB`, `GiB`)
-/// multiples; prints decimal ones.
+/// Reads decimal (`kB`, `MB`, `GB`, `TB`) and binary (`KiB`, `MiB`, `GiB`, `TiB`) multiples; prints decimal ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteSize(u64);
 
 impl ByteSize {
-    /// Nothing.
+    /// 0 bytes.
     pub const ZERO: Self = Self(0);
 
-    /// `n` bytes.
+    /// Creates a size of `n` bytes.
     pub const fn from_bytes(n: u64) -> Self {
         Self(n)
     }
@@ -97,7 +96,7 @@ impl ByteSize {
         self.0
     }
 
-    /// The number of bits.
+    /// The number of bits; saturates.
     pub const fn as_bits(self) -> u64 {
         self.0.saturating_mul(8)
     }
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_serialised_reads_back_exactly() {
+    fn serialised_rates_round_trip() {
         for bps in [0, 1, 999, 1_234_567, 98_765_432_109, (1 << 53) - 1] {
             let text = parse::format_exactly(bps, &parse::RATE_PRINT);
             assert_eq!(text.parse::<Rate>().unwrap(), Rate::from_bps(bps), "{text}");
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn rate_and_size_convert_through_time() {
+    fn rate_size_and_duration_convert() {
         let r = Rate::from_bps(8_000_000);
         assert_eq!(r.time_for(ByteSize::from_bytes(1_000_000)), Duration::from_secs(1));
         assert_eq!(r.bytes_in(Duration::from_millis(10)), ByteSize::from_bytes(10_000));

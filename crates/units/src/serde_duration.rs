@@ -1,39 +1,38 @@
-//! `#[serde(with = "thalweg_units::serde_duration")]`: a duration as text with its unit.
+//! Serialises a duration as text with a unit: `#[serde(with = "thalweg_units::serde_duration")]`.
 //!
-//! For an `Option<Duration>` use [`option`]. What is written reads back as the same,
-//! to the nanosecond.
+//! For an `Option<Duration>` use [`option`]. Durations round-trip to the nanosecond.
 
 use crate::parse::{format_duration, parse_duration};
 use serde::{Deserialize, Deserializer, Serializer, de};
 use std::time::Duration;
 
-/// Writes `d` as text, e.g. `"5 ms"`.
+/// Serialises `d` as text, e.g. `"5 ms"`.
 ///
 /// # Errors
-/// Only the serializer's own.
+/// Only those of the serializer.
 pub fn serialize<S: Serializer>(d: &Duration, s: S) -> Result<S::Ok, S::Error> {
     s.serialize_str(&format_duration(*d))
 }
 
-/// Reads a duration from text with a unit.
+/// Deserialises a duration from text with a unit.
 ///
 /// # Errors
-/// When the text has no number or no known unit.
+/// If the text has no number or no known unit.
 pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
     parse_duration(&String::deserialize(d)?).map_err(de::Error::custom)
 }
 
-/// `#[serde(default, with = "thalweg_units::serde_duration::option")]`: one that may be absent.
+/// Serialises an optional duration: `#[serde(default, with = "thalweg_units::serde_duration::option")]`.
 ///
-/// Without `default` serde insists on the key, even for an `Option`. Formats
-/// without a null (TOML) need `skip_serializing_if = "Option::is_none"` as well.
+/// Without `default` serde requires the key, even for an `Option`. Formats without a null (TOML) need
+/// `skip_serializing_if = "Option::is_none"` as well.
 pub mod option {
     use super::*;
 
-    /// Writes `Some(d)` as text, e.g. `"5 ms"`, and `None` as the format's null.
+    /// Serialises `Some(d)` as text, e.g. `"5 ms"`, and `None` as the format's null.
     ///
     /// # Errors
-    /// Only the serializer's own.
+    /// Only those of the serializer.
     pub fn serialize<S: Serializer>(d: &Option<Duration>, s: S) -> Result<S::Ok, S::Error> {
         match d {
             Some(d) => s.serialize_some(&format_duration(*d)),
@@ -41,10 +40,10 @@ pub mod option {
         }
     }
 
-    /// Reads a duration from text with a unit, or the format's null as `None`.
+    /// Deserialises a duration from text with a unit, or `None` from the format's null.
     ///
     /// # Errors
-    /// When there is text, without a number or a known unit.
+    /// If there is text without a number or a known unit.
     pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
         let text = Option::<String>::deserialize(d)?;
         text.map(|text| parse_duration(&text)).transpose().map_err(de::Error::custom)

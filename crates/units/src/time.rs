@@ -1,22 +1,22 @@
-//! Monotonic and wall time, kept apart by type.
+//! Monotonic and wall time, as different types.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, ops, time::Duration};
 
-/// A point on the monotonic clock of one process, in nanoseconds since an epoch of its own.
+/// A time of the monotonic clock of one process, in nanoseconds since an epoch of that process.
 ///
-/// Only comparable within the process (or the simulation) that made it; it
-/// never leaves it. Pure crates get it as an argument.
+/// Comparable only within the process (or the simulation) that created it, and never sent to others. Pure crates take
+/// it as an argument.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
 impl Time {
     /// The epoch.
     pub const ZERO: Self = Self(0);
-    /// Later than any other time.
+    /// The latest time.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// The time `ns` nanoseconds after the epoch.
+    /// Creates the time `ns` nanoseconds after the epoch.
     pub const fn from_nanos(ns: u64) -> Self {
         Self(ns)
     }
@@ -31,7 +31,7 @@ impl Time {
         self.0 as f64 / 1e9
     }
 
-    /// How long after `earlier` this is; zero if it is not.
+    /// The duration since `earlier`; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -65,20 +65,19 @@ impl fmt::Display for Time {
 
 /// A date: nanoseconds since 1970-01-01T00:00:00Z, leap seconds not counted.
 ///
-/// For records that are read by another process or host. It may jump; never
-/// measure an interval with it.
+/// For records that other processes or hosts read. The clock may jump, so never measure an interval with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WallTime(u64);
 
 impl WallTime {
-    /// The date `ns` nanoseconds after 1970.
+    /// Creates the date `ns` nanoseconds after 1970.
     pub const fn from_unix_nanos(ns: u64) -> Self {
         Self(ns)
     }
 
-    /// Nanoseconds since 1970; for the canonical bytes of what is signed with an expiry
-    /// (the roster), and for databases.
+    /// Nanoseconds since 1970, for the canonical encoding of signed objects with an expiry (the roster), and for
+    /// databases.
     pub const fn as_unix_nanos(self) -> u64 {
         self.0
     }

@@ -1,42 +1,42 @@
-//! What kind of address an address is, as far as a relay or an oracle must know.
+//! Classes of IP addresses that relays and oracles treat differently from public ones.
 
 use std::{
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-/// The port that is never relayed to, whatever the lists say: mail would make us a spammer.
+/// The SMTP port. Relays never connect to it, whatever their lists allow, so that they cannot be used to send spam.
 pub const SMTP: u16 = 25;
 
-/// A kind of address that is not an ordinary public host.
+/// A class of addresses other than those of ordinary public hosts.
 ///
-/// Sources: the IANA special-purpose address registries (RFC 6890) and
-/// Smokescreen's classes; the clouds' own documentation for `Metadata`.
+/// Sources: the IANA special-purpose address registries (RFC 6890) and Smokescreen's classes; the documentation of the
+/// cloud providers for `Metadata`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// 0.0.0.0/8 and `::`; Linux connects these to the host itself.
+    /// 0.0.0.0/8 and `::`; Linux connects them to the host itself.
     Unspecified,
     /// 127.0.0.0/8, `::1`.
     Loopback,
-    /// RFC 1918; fc00::/7; the old site-local fec0::/10.
+    /// RFC 1918; fc00::/7; the deprecated site-local fec0::/10.
     Private,
     /// 100.64.0.0/10 (RFC 6598).
     CarrierNat,
     /// 169.254.0.0/16, fe80::/10.
     LinkLocal,
-    /// Where clouds serve credentials to their machines.
+    /// Addresses at which clouds serve credentials to their machines.
     Metadata,
     /// 224.0.0.0/4, ff00::/8, and broadcast.
     Multicast,
     /// Documentation, benchmarking, protocol assignments, discard.
     Special,
-    /// Not given out to anybody: 240.0.0.0/4, and IPv6 outside 2000::/3.
+    /// Not allocated: 240.0.0.0/4, and IPv6 outside 2000::/3.
     Reserved,
-    /// ::ffff:0:0/96: the kernel would connect to the IPv4 address within.
+    /// ::ffff:0:0/96; the kernel connects to the embedded IPv4 address.
     Mapped,
     /// ::/96, deprecated (RFC 4291 §2.5.5.1).
     Compatible,
-    /// 64:ff9b::/96, 64:ff9b:1::/48: a translator connects to the address within.
+    /// 64:ff9b::/96, 64:ff9b:1::/48; a translator connects to the embedded address.
     Nat64,
     /// 2002::/16 (RFC 3056).
     SixToFour,
@@ -68,8 +68,8 @@ impl fmt::Display for Class {
     }
 }
 
-/// Metadata services of IPv4: AWS/GCP/Azure/OpenStack; ECS tasks; EKS pods; Azure's
-/// wire server; Alibaba; Oracle.
+/// IPv4 addresses of metadata services: AWS/GCP/Azure/OpenStack; ECS tasks; EKS pods; Azure's wire server; Alibaba;
+/// Oracle.
 const METADATA_V4: [Ipv4Addr; 6] = [
     Ipv4Addr::new(169, 254, 169, 254),
     Ipv4Addr::new(169, 254, 170, 2),
@@ -79,7 +79,7 @@ const METADATA_V4: [Ipv4Addr; 6] = [
     Ipv4Addr::new(192, 0, 0, 192),
 ];
 
-/// Metadata services of IPv6: AWS, EKS pods, GCP, Scaleway.
+/// IPv6 addresses of metadata services: AWS, EKS pods, GCP, Scaleway.
 const METADATA_V6: [Ipv6Addr; 4] = [
     Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
     Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23),
@@ -87,7 +87,7 @@ const METADATA_V6: [Ipv6Addr; 4] = [
     Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42),
 ];
 
-/// The address's class; `None` for an ordinary public address.
+/// The class of an address; `None` for an ordinary public one.
 pub fn classify(ip: IpAddr) -> Option<Class> {
     match ip {
         IpAddr::V4(ip) => classify_v4(ip),
@@ -137,11 +137,11 @@ fn classify_v6(ip: Ipv6Addr) -> Option<Class> {
     })
 }
 
-/// The IPv4 addresses that `ip` carries inside, for the classes that do.
+/// The IPv4 addresses embedded in `ip`; none for classes without embedded addresses.
 ///
-/// Whoever dials `ip` may in truth reach these. Teredo has two (server and
-/// client, the latter inverted). For the local NAT64 prefix 64:ff9b:1::/48 the
-/// last 32 bits are taken, as in its usual /96 parts (RFC 8215).
+/// A connection to `ip` may end at these addresses. A Teredo address has two: the server's, and the client's, which is
+/// inverted. For the local NAT64 prefix 64:ff9b:1::/48 the last 32 bits are taken, as in its usual /96 parts
+/// (RFC 8215).
 pub fn embedded(ip: IpAddr) -> impl Iterator<Item = Ipv4Addr> {
     let (first, second) = match (classify(ip), ip) {
         (Some(class), IpAddr::V6(ip)) => embedded_v6(class, ip.octets()),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn each_class_has_its_first_and_last_address_and_ends_there() {
+    fn each_class_covers_exactly_its_range() {
         use Class::*;
         for (first, last, expected) in [
             ("0.0.0.0", "0.255.255.255", Unspecified),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_inside_addresses_are_found() {
+    fn embedded_addresses_are_found() {
         let inside = |text: &str| {
             embedded(text.parse().unwrap()).map(|ip| ip.to_string()).collect::<Vec<_>>()
         };
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(inside("64:ff9b::7f00:1"), ["127.0.0.1"]);
         assert_eq!(inside("64:ff9b:1::a9fe:a9fe"), ["169.254.169.254"]);
         assert_eq!(inside("2002:0a01:0203::1"), ["10.1.2.3"]);
-        // RFC 4380 §4's mapping: the client's address is inverted.
+        // RFC 4380 §4: the client's address is inverted.
         assert_eq!(inside("2001:0:4136:e378:8000:63bf:3fff:fdd2"), ["65.54.227.120", "192.0.2.45"]);
         assert_eq!(inside("2a00:1450::5efe:7f00:1"), ["127.0.0.1"]);
         assert!(inside("2a00:1450::1").is_empty() && inside("10.1.2.3").is_empty());

@@ -1,17 +1,17 @@
-//! What a server says that a file is called (RFC 6266).
+//! Reads a file's name from a `Content-Disposition` field (RFC 6266).
 
 use crate::file_name;
 
-/// Reads the file name of a `Content-Disposition` field, safe in any directory; see
-/// [`file_name()`]. `None` if it names none, or none that is usable.
+/// Reads the file name of a `Content-Disposition` field and makes it safe for any directory; see [`file_name()`].
+/// `None` if the field has no usable name.
 ///
-/// `filename*` (RFC 8187: UTF-8 or ISO-8859-1) comes before `filename`, and counts for
-/// nothing if it cannot be read. Bytes beyond ASCII in the latter are UTF-8, else
-/// ISO-8859-1. Only the last component of a path is taken (RFC 6266 §4.3), whatever the
-/// separator. Forms that servers use and the RFC does not know are read too: names without
-/// quotes that hold spaces, a field without a type, `filename*` in quotes. Of a parameter
-/// that occurs twice the first counts. A backslash before another character than a quote or a backslash is a separator
-/// of Windows that was not escaped.
+/// `filename*` (RFC 8187: UTF-8 or ISO-8859-1) precedes `filename`, and is ignored if it cannot be decoded. Bytes
+/// beyond ASCII in `filename` are UTF-8, or else ISO-8859-1. Only the last component of a path is taken (RFC 6266
+/// §4.3), whatever the separator. If a parameter occurs twice, the first counts.
+///
+/// Forms that servers use although the RFC does not allow them are read too: names with spaces but without quotes, a
+/// field without a type, `filename*` in quotes. A backslash that escapes neither a quote nor a backslash is an
+/// unescaped Windows separator.
 pub fn file_name(field: &[u8]) -> Option<String> {
     let (mut plain, mut extended) = (None, None);
     for (name, value) in Parameters(field) {
@@ -25,7 +25,7 @@ pub fn file_name(field: &[u8]) -> Option<String> {
     extended.and_then(safe).or_else(|| plain.and_then(safe))
 }
 
-/// The rest of a field; gives its parameters, names as they are and values unquoted.
+/// Iterates over the parameters of a field: names as written, values unquoted.
 struct Parameters<'a>(&'a [u8]);
 
 impl<'a> Iterator for Parameters<'a> {
@@ -52,7 +52,7 @@ impl<'a> Iterator for Parameters<'a> {
     }
 }
 
-/// A value at the start of `input`, and what follows from the next `;` on.
+/// Splits `input` into the value at its start, unquoted, and the rest from the next `;` on.
 fn value(input: &[u8]) -> (Vec<u8>, &[u8]) {
     let Some(quoted) = input.strip_prefix(b"\"") else {
         let (value, rest) = until_semicolon(input);
@@ -70,7 +70,7 @@ fn value(input: &[u8]) -> (Vec<u8>, &[u8]) {
             _ => value.push(byte),
         }
     }
-    // No quote at the end: the field was cut, and so is the name.
+    // The closing quote is missing: the field was truncated, and with it the name.
     (value, &[])
 }
 
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_servers_make_of_it_is_read_as_well() {
+    fn invalid_forms_that_servers_send_are_read() {
         for (field, name) in [
             (&b"attachment; filename=my file.zip ; size=3"[..], Some("my file.zip")),
             (b"filename=a.bin", Some("a.bin")),

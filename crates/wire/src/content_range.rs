@@ -1,30 +1,29 @@
-//! The HTTP fields `Range` and `Content-Range`, in bytes (RFC 9110 §14.1–14.4).
+//! The HTTP fields `Range` and `Content-Range` with the unit bytes (RFC 9110 §14.1–14.4).
 //!
-//! These types read and write *one* range each. UKAIRO §3.2.1 asks for several in
-//! one request in its completion phase: whoever does joins the ranges in one
-//! `Range` field, and reads a [`ContentRange`] from each part of the
-//! `multipart/byteranges` answer. A `Range` field of several is refused here.
+//! These types read and write *one* range each. In its completion phase UKAIRO (§3.2.1) requests several ranges at
+//! once: the caller joins them in one `Range` field, and reads a [`ContentRange`] from each part of the
+//! `multipart/byteranges` response. Reading a `Range` field with several ranges is an error here.
 
 use std::{fmt, ops, str::FromStr};
 use thiserror::Error;
 
-/// Bytes `first` to `last`, both included, `first <= last`.
+/// Bytes `first` to `last`, both inclusive, with `first <= last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteRange {
     first: u64,
     last: u64,
 }
 
-/// Why the text of a `Range` or `Content-Range` field cannot be used.
+/// Why the text of a `Range` or `Content-Range` field is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RangeError {
-    /// Not of the form the RFC gives, for one range in bytes.
+    /// It is not one range of bytes in the syntax of the RFC.
     #[error("not one range of bytes in the form of RFC 9110 §14")]
     Syntax,
-    /// A number above 2^64 - 1.
+    /// A number is above 2^64 - 1.
     #[error("a position in the range does not fit in 64 bits")]
     Overflow,
-    /// The last byte comes before the first.
+    /// The last byte is before the first.
     #[error("the range ends before it starts")]
     Backwards,
     /// The range reaches to or past the complete length.
@@ -33,7 +32,7 @@ pub enum RangeError {
 }
 
 impl ByteRange {
-    /// Bytes `first` to `last`, both included.
+    /// Creates the range of bytes `first` to `last`, both inclusive.
     ///
     /// # Errors
     /// [`RangeError::Backwards`] if `last < first`.
@@ -41,7 +40,7 @@ impl ByteRange {
         if last < first { Err(RangeError::Backwards) } else { Ok(Self { first, last }) }
     }
 
-    /// The same bytes as a half-open range; `None` if it is empty.
+    /// Converts a half-open range; `None` if it is empty.
     pub const fn from_half_open(bytes: ops::Range<u64>) -> Option<Self> {
         match bytes.end.checked_sub(1) {
             Some(last) if bytes.start <= last => Some(Self { first: bytes.start, last }),
@@ -49,24 +48,24 @@ impl ByteRange {
         }
     }
 
-    /// The first byte's position.
+    /// The position of the first byte.
     pub const fn first(self) -> u64 {
         self.first
     }
 
-    /// The last byte's position.
+    /// The position of the last byte.
     pub const fn last(self) -> u64 {
         self.last
     }
 
-    /// How many bytes; [`u64::MAX`] for the one range of 2^64.
+    /// The number of bytes; [`u64::MAX`] also for the range of all 2^64.
     #[expect(clippy::len_without_is_empty, reason = "a byte range holds at least one byte")]
     pub const fn len(self) -> u64 {
         (self.last - self.first).saturating_add(1)
     }
 }
 
-/// A client's `Range` field: what it asks for (RFC 9110 §14.2).
+/// A client's `Range` field (RFC 9110 §14.2).
 ///
 /// Reads and prints as `bytes=0-99`, `bytes=100-`, `bytes=-500`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,12 +74,12 @@ pub enum RequestRange {
     Bytes(ByteRange),
     /// From this byte to the end.
     From(u64),
-    /// The last so many bytes; 0 is well-formed and never satisfiable.
+    /// This number of bytes at the end; 0 is well-formed but never satisfiable.
     Suffix(u64),
 }
 
 impl RequestRange {
-    /// The bytes meant in a representation of `length` bytes; `None` if unsatisfiable (status 416).
+    /// The requested bytes of a representation of `length` bytes; `None` if the range is unsatisfiable (status 416).
     pub fn within(self, length: u64) -> Option<ByteRange> {
         let end = length.checked_sub(1)?;
         let (first, last) = match self {
@@ -93,26 +92,26 @@ impl RequestRange {
     }
 }
 
-/// A server's `Content-Range` field: what it sent (RFC 9110 §14.4).
+/// A server's `Content-Range` field (RFC 9110 §14.4).
 ///
 /// Reads and prints as `bytes 0-99/1234`, `bytes 0-99/*`, `bytes */1234`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentRange {
-    /// The body is `range` of a representation of `complete` bytes (`None`: not said, `*`).
+    /// The body is a range of the representation.
     Bytes {
-        /// Which bytes the body holds.
+        /// The bytes in the body.
         range: ByteRange,
-        /// The representation's whole length, greater than `range.last()`.
+        /// The representation's length, greater than `range.last()`; `None`: unknown (`*`).
         complete: Option<u64>,
     },
-    /// With status 416: the representation has `complete` bytes and not the ones asked for.
+    /// With status 416: the representation does not have the requested bytes.
     Unsatisfied {
-        /// The representation's whole length.
+        /// The representation's length.
         complete: u64,
     },
 }
 
-/// A decimal number of one or more digits and nothing else (no sign, no space).
+/// Reads a decimal number of one or more digits, without sign or space.
 fn number(text: &str) -> Result<u64, RangeError> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         return Err(RangeError::Syntax);
@@ -120,7 +119,7 @@ fn number(text: &str) -> Result<u64, RangeError> {
     text.parse().map_err(|_| RangeError::Overflow)
 }
 
-/// What follows the unit `bytes` (any case, RFC 9110 §14.1) and `separator`.
+/// The text after the unit `bytes` (in any case, RFC 9110 §14.1) and `separator`.
 fn after_unit(text: &str, separator: char) -> Result<&str, RangeError> {
     let (unit, rest) = text.split_once(separator).ok_or(RangeError::Syntax)?;
     if unit.eq_ignore_ascii_case("bytes") { Ok(rest) } else { Err(RangeError::Syntax) }
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn other_content_ranges_are_refused_with_the_reason() {
+    fn invalid_content_ranges_are_refused_with_the_reason() {
         for (text, error) in [
             ("", RangeError::Syntax),
             ("bytes", RangeError::Syntax),
@@ -221,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_cuts_a_request_to_its_representation() {
+    fn a_requested_range_is_cut_to_the_representation() {
         let within = |s: &str, n| s.parse::<RequestRange>().unwrap().within(n);
         assert_eq!(within("bytes=0-9", 5), ByteRange::new(0, 4).ok());
         assert_eq!(within("bytes=5-", 5), None);

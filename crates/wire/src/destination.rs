@@ -1,4 +1,4 @@
-//! Where a connection is to end: a name or an address, and a port.
+//! The destination of a connection: a host, by name or address, and a port.
 
 use crate::address_class::classify;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -9,31 +9,31 @@ use std::{
 };
 use thiserror::Error;
 
-/// The longest host name that is accepted, in bytes (RFC 1035 §2.3.4; SOCKS5 could say 255).
+/// The longest accepted host name, in bytes (RFC 1035 §2.3.4; SOCKS5 allows 255).
 pub const MAX_NAME: usize = 253;
 
-/// A host: an address, or a name that is resolved by whoever connects to it.
+/// A host: an address, or a name that the connecting node resolves.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Host {
     /// An IPv4 or IPv6 address.
     Ip(IpAddr),
-    /// A name of 1..=[`MAX_NAME`] bytes of visible ASCII without `:/@[]`, and never an address.
+    /// A name of 1..=[`MAX_NAME`] bytes of visible ASCII without `:/@[]`, which is not an address.
     ///
-    /// The names are opaque here: labels are not split and case is kept.
+    /// Names are opaque: labels are not split, and case is kept.
     Name(Box<str>),
 }
 
 impl Host {
-    /// The host with this name, or with this address if the text is one.
+    /// Parses an address, or else a name.
     ///
-    /// Brackets around an IPv6 address are taken off.
+    /// An IPv6 address may be in brackets.
     ///
     /// # Errors
-    /// [`DestinationError::Name`] if it is neither.
+    /// [`DestinationError::Name`] if the text is neither.
     pub fn parse(text: &str) -> Result<Self, DestinationError> {
         let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
         if let Some(ip) = bare {
-            return ip.parse().map(Self::Ip).map_err(|_| DestinationError::Name(shown(text)));
+            return ip.parse().map(Self::Ip).map_err(|_| DestinationError::Name(excerpt(text)));
         }
         if let Ok(ip) = text.parse() {
             return Ok(Self::Ip(ip));
@@ -41,8 +41,8 @@ impl Host {
         Self::name(text)
     }
 
-    /// Whether nobody further off could mean the same host by it: this host, its networks, bare names, and names that are
-    /// for such (RFC 6761, RFC 6762, RFC 8375).
+    /// Whether the host is local, so that the same text means another host, or none, elsewhere: this host, private
+    /// networks, names without a dot, and names reserved for local use (RFC 6761, RFC 6762, RFC 8375).
     pub fn is_near(&self) -> bool {
         match self {
             Self::Ip(ip) => {
@@ -65,7 +65,7 @@ impl Host {
         if (1..=MAX_NAME).contains(&text.len()) && text.bytes().all(good) {
             return Ok(Self::Name(text.into()));
         }
-        Err(DestinationError::Name(shown(text)))
+        Err(DestinationError::Name(excerpt(text)))
     }
 }
 
@@ -90,24 +90,24 @@ pub struct Destination {
 /// The text is not `HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DestinationError {
-    /// Not a host name and not an address; holds the text, escaped and cut short.
+    /// The host is neither a name nor an address; contains the text, escaped and truncated.
     #[error("`{0}` is neither a host name nor an address")]
     Name(String),
-    /// The port is absent, zero, or not a number up to 65535; holds the text, escaped.
+    /// The port is missing, zero, or not a number up to 65535; contains the text, escaped and truncated.
     #[error("`{0}` needs a port from 1 to 65535 at its end, as in `host:1080` or `[::1]:1080`")]
     Port(String),
 }
 
-/// `text` safe to print: escaped, at most 64 characters of it.
-fn shown(text: &str) -> String {
+/// Makes `text` safe to print: at most 64 characters, escaped.
+fn excerpt(text: &str) -> String {
     text.chars().take(64).flat_map(char::escape_debug).collect()
 }
 
 impl Destination {
-    /// A destination by name or address.
+    /// Creates a destination from a name or address and a port.
     ///
     /// # Errors
-    /// [`DestinationError`] if the host is neither, or the port is zero.
+    /// [`DestinationError`] if the host is neither a name nor an address, or the port is zero.
     pub fn new(host: &str, port: u16) -> Result<Self, DestinationError> {
         let host = Host::parse(host)?;
         if port == 0 {
@@ -117,7 +117,7 @@ impl Destination {
         }
     }
 
-    /// The socket address, unless the host is a name.
+    /// The socket address; `None` if the host is a name.
     pub fn address(&self) -> Option<SocketAddr> {
         match self.host {
             Host::Ip(ip) => Some(SocketAddr::new(ip, self.port)),
@@ -135,7 +135,7 @@ impl From<SocketAddr> for Destination {
 impl FromStr for Destination {
     type Err = DestinationError;
     fn from_str(s: &str) -> Result<Self, DestinationError> {
-        let port_error = || DestinationError::Port(shown(s));
+        let port_error = || DestinationError::Port(excerpt(s));
         let (host, port) = s.rsplit_once(':').ok_or_else(port_error)?;
         if host.contains(':') && !host.starts_with('[') {
             return Err(port_error());
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn destinations_go_both_ways() {
+    fn destinations_round_trip() {
         for text in ["www.example:80", "10.0.0.1:1080", "[::1]:443", "a_b:1", "[fd54:1::2]:65535"] {
             let to: Destination = text.parse().unwrap();
             assert_eq!(to.to_string(), text);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn near_is_what_nobody_else_could_mean() {
+    fn local_hosts_are_near() {
         let is_near = |text: &str| Host::parse(text).unwrap().is_near();
         for near in
             ["printer", "nas.LOCAL.", "a.localhost", "10.1.2.3", "::ffff:127.0.0.1", "fe80::1"]
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_refused_with_what_is_missing() {
+    fn invalid_destinations_are_refused_with_the_reason() {
         for text in ["", "host", "host:", "host:0", "host:65536", "host:+1", "::1:80", "::1"] {
             let error = text.parse::<Destination>().unwrap_err();
             assert!(matches!(error, DestinationError::Port(_)), "{text}: {error}");

@@ -1,15 +1,15 @@
-//! File names that others have chosen, made safe to keep.
+//! Makes file names from untrusted sources safe to use.
 
-/// The longest name that is made, in bytes: of the 255 that file systems allow, the
-/// temporary names beside a file in the making need 22.
+/// The longest resulting name, in bytes. File systems allow 255, of which the temporary files beside an unfinished file
+/// need 22.
 pub const MAX: usize = 200;
 
-/// `text` as a name that is safe in any directory; `None` if nothing is left of it.
+/// Makes `text` a name that is safe in any directory; `None` if nothing is left.
 ///
-/// Separators, control and direction characters, and what could not be decoded (U+FFFD)
-/// become `_`, as does a dot or a dash in front: a download shall not leave its directory,
-/// hide itself, replace a hidden file, look like an option, or show another ending than it
-/// has. White space around it goes. Shortened to [`MAX`] bytes as [`fitting`] does it.
+/// Separators, control and direction characters, and undecodable bytes (U+FFFD) become `_`, as does a leading dot or
+/// dash: a download must not leave its directory, hide itself, replace a hidden file, look like an option, or show an
+/// extension that it does not have. Surrounding white space is removed. A long name is shortened to [`MAX`] bytes as by
+/// [`fitting`].
 pub fn safe(text: &str) -> Option<String> {
     let text = text.trim();
     if text.is_empty() || matches!(text, "." | "..") {
@@ -26,12 +26,12 @@ pub fn safe(text: &str) -> Option<String> {
     Some(name.trim_end().to_owned())
 }
 
-/// The longest ending that a shortened name keeps, in bytes: `.tar.zst.sha256` has 15.
-const ENDING: usize = 16;
+/// The longest extension that a shortened name keeps, in bytes: `.tar.zst.sha256` has 15.
+const MAX_ENDING: usize = 16;
 
-/// `name`, at most `most` bytes long: of a longer one the first characters, `~`, 16 digits of the
-/// BLAKE3 hash of all of it, and its ending. So two long names stay two, and programs still know
-/// what is in the file. UTF-8 stays UTF-8. `most` below 64 is taken as 64.
+/// Shortens `name` to at most `most` bytes (at least 64): the first characters, `~`, 16 hexadecimal digits of the
+/// BLAKE3 hash of the whole name, and the extension. Two long names stay distinct, and programs still recognise the
+/// type of the file. UTF-8 stays UTF-8.
 pub fn fitting(name: &[u8], most: usize) -> Vec<u8> {
     let most = most.max(64);
     if name.len() <= most {
@@ -40,20 +40,20 @@ pub fn fitting(name: &[u8], most: usize) -> Vec<u8> {
     let ending = ending(name);
     let digest = blake3::hash(name).to_hex();
     let mut length = most - 1 - 16 - ending.len();
-    // Not into a character: its further bytes are 10xxxxxx.
+    // Do not split a UTF-8 character: its continuation bytes are 10xxxxxx.
     while length > 0 && name.get(length).is_some_and(|byte| byte & 0xc0 == 0x80) {
         length -= 1;
     }
     [&name[..length], b"~", &digest.as_bytes()[..16], ending].concat()
 }
 
-/// What is behind the first of the last two dots, as far as it is short and plain.
+/// The extension: up to two parts after dots, if they are alphanumeric and have at most [`MAX_ENDING`] bytes together.
 fn ending(name: &[u8]) -> &[u8] {
     let plain = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_alphanumeric);
     let mut from = name.len();
     for _ in 0..2 {
         let Some(dot) = name[..from].iter().rposition(|byte| *byte == b'.') else { break };
-        if dot == 0 || name.len() - dot > ENDING || !plain(&name[dot + 1..from]) {
+        if dot == 0 || name.len() - dot > MAX_ENDING || !plain(&name[dot + 1..from]) {
             break;
         }
         from = dot;
@@ -61,7 +61,7 @@ fn ending(name: &[u8]) -> &[u8] {
     &name[from..]
 }
 
-/// The last component of `text`, whichever separator it was written with, made [`safe`].
+/// Makes the last component of `text` [`safe`]; components are separated by `/` or `\`.
 pub fn safe_last_component(text: &str) -> Option<String> {
     safe(text.rsplit(['/', '\\']).next()?)
 }
@@ -70,7 +70,7 @@ fn is_unsafe(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}')
         || matches!(c, '\u{2066}'..='\u{2069}');
     let breaks = matches!(c, '\u{2028}' | '\u{2029}');
-    // Of no width: two names would look alike.
+    // Characters without width would make two names look alike.
     let unseen = matches!(c, '\u{200b}' | '\u{2060}' | '\u{feff}');
     c.is_control()
         || turns
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_too_long_keeps_its_beginning_and_its_ending() {
+    fn a_long_name_keeps_its_beginning_and_extension() {
         for (ending, kept) in [
             (".pdf", ".pdf"),
             (".tar.gz", ".tar.gz"),

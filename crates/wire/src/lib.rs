@@ -1,15 +1,15 @@
-//! Every byte that crosses the network: codecs and signed objects (pure).
+//! Encoders and decoders of all data that crosses the network, and signed objects. Pure: no I/O, no clock.
 //!
-//! In go bytes, or messages; out come messages, or bytes.
+//! Converts bytes to messages, and messages to bytes.
 //!
 //! ```text
-//! bytes   ─► decode ─► a message and its length │ more bytes are needed │ an error
+//! bytes   ─► decode ─► a message and its length │ the number of bytes missing │ an error
 //! message ─► encode ─► bytes
-//! value   ─► Signed::sign ─► bytes ─► Signed::open: signature, one encoding a value ─► value
+//! value   ─► Signed::sign ─► bytes ─► Signed::open: checks signature and canonical form ─► value
 //! ```
 //!
-//! Each codec reads from a slice that it does not own. None allocates more than its input warrants,
-//! and none panics on any bytes (see `tests/arbitrary.rs`, which also says how to fuzz for longer).
+//! Each decoder reads from a slice that it does not own. No input makes one panic or allocate more memory than the size
+//! of the input justifies. `tests/arbitrary.rs` tests this, and says how to fuzz for longer.
 
 mod destination;
 mod reader;

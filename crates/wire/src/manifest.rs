@@ -1,4 +1,4 @@
-//! The chunks of an object: what lets each be verified on its own.
+//! The manifest of an object: digests by which each chunk can be verified on its own.
 
 use crate::{
     reader::Reader,
@@ -11,24 +11,24 @@ use blake3::{
 use std::ops::Range;
 use thiserror::Error;
 
-/// Bytes of every chunk but the last: 1 MiB, a whole subtree of BLAKE3 (1024 of its 1 KiB leaves).
+/// Bytes of each chunk except the last: 1 MiB, a whole subtree of BLAKE3 (1024 leaves of 1 KiB).
 pub const CHUNK_BYTES: u64 = 1 << 20;
 
-/// The most chunks: objects of 4 TiB, manifests of 128 MiB.
+/// The maximum number of chunks: objects of 4 TiB, manifests of 128 MiB.
 pub const MAX_CHUNKS: usize = 1 << 22;
 
-/// Layout of [`Manifest::encode`].
+/// The version of the layout that `Manifest::encode` writes.
 const VERSION: u8 = 1;
 
-/// Version 1, length 8, object 32.
+/// Bytes before the digests: version 1, length 8, object 32.
 const HEADER: usize = 1 + 8 + 32;
 
-/// An object's name: the BLAKE3 hash of its bytes, as `b3sum` prints it.
+/// The name of an object: the BLAKE3 hash of its bytes, as `b3sum` prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObjectId(Hash);
 
 impl ObjectId {
-    /// The object with this hash.
+    /// Creates the name from a hash.
     pub const fn from_bytes(hash: [u8; 32]) -> Self {
         Self(Hash::from_bytes(hash))
     }
@@ -45,14 +45,12 @@ impl std::fmt::Display for ObjectId {
     }
 }
 
-/// The chunk digests of an object, consistent with its name.
+/// The chunk digests of an object, which are consistent with its name.
 ///
-/// A digest is the chaining value of the chunk's subtree in BLAKE3's tree
-/// (BLAKE3 paper §2.1), at the chunk's own place, or the hash itself when the
-/// object is one chunk. The digests so add up to the object's name: digests that
-/// do not are refused without a byte of the object, whoever sent them, and a
-/// chunk is only ever right in its own place. The length is proven with the last
-/// chunk: a forged one leaves chunks that no bytes fit.
+/// A digest is the chaining value of the chunk's subtree in BLAKE3's tree (BLAKE3 paper §2.1) at the chunk's position,
+/// or the hash itself if the object is one chunk. So the name follows from the digests: wrong digests are refused
+/// without a byte of the object, whoever sent them, and a chunk is valid only at its position. The last chunk proves
+/// the length: with a forged length no bytes match the digests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     object: ObjectId,
@@ -60,31 +58,31 @@ pub struct Manifest {
     digests: Vec<ChainingValue>,
 }
 
-/// A chunk is not what the manifest says.
+/// A chunk does not match the manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ChunkError {
-    /// There is no such chunk.
+    /// The chunk does not exist.
     #[error("chunk {index} does not exist: the object has {chunks}")]
     Index {
-        /// The chunk asked for.
+        /// The index of the chunk.
         index: usize,
-        /// How many there are.
+        /// The number of chunks.
         chunks: usize,
     },
-    /// Too short or too long.
+    /// The chunk is too short or too long.
     #[error("chunk {index} has {got} bytes instead of {expected}")]
     Length {
-        /// The chunk.
+        /// The index of the chunk.
         index: usize,
-        /// Bytes given.
+        /// The bytes passed.
         got: u64,
-        /// Bytes it has.
+        /// The bytes of this chunk.
         expected: u64,
     },
-    /// Other bytes.
+    /// The chunk has the wrong bytes.
     #[error("chunk {index} has the wrong content")]
     Content {
-        /// The chunk.
+        /// The index of the chunk.
         index: usize,
     },
 }
@@ -100,20 +98,20 @@ impl Manifest {
         self.length
     }
 
-    /// How many chunks it has; none if it is empty.
+    /// The number of chunks; 0 if the object is empty.
     pub fn chunks(&self) -> usize {
         self.digests.len()
     }
 
-    /// The digests of all chunks, in order: see [`Manifest`].
+    /// The digests of all chunks, in order; see [`Manifest`].
     pub fn digests(&self) -> &[ChainingValue] {
         &self.digests
     }
 
-    /// The manifest of an object whose chunks have these digests.
+    /// Creates the manifest of an object of this length from the digests of its chunks.
     ///
     /// # Errors
-    /// [`DecodeError`] if there are more or fewer than the length has, or too many.
+    /// [`DecodeError`] if the number of digests does not match the length, or the object is too large.
     pub fn of_digests(length: u64, digests: Vec<ChainingValue>) -> Result<Self, DecodeError> {
         let (given, chunks) = (digests.len() as u64, length.div_ceil(CHUNK_BYTES));
         if chunks > MAX_CHUNKS as u64 {
@@ -126,13 +124,13 @@ impl Manifest {
         Ok(Self { object: ObjectId(root(&digests)), length, digests })
     }
 
-    /// Where a chunk lies in the object; `None` if there is no such chunk.
+    /// The byte range of a chunk in the object; `None` if the chunk does not exist.
     pub fn range(&self, index: usize) -> Option<Range<u64>> {
         let start = (index as u64).checked_mul(CHUNK_BYTES).filter(|s| *s < self.length)?;
         Some(start..(start + CHUNK_BYTES).min(self.length))
     }
 
-    /// Whether `bytes` are the chunk `index`.
+    /// Checks that `bytes` are the chunk `index`.
     ///
     /// # Errors
     /// [`ChunkError`].
@@ -173,18 +171,18 @@ impl Default for ManifestBuilder {
     }
 }
 
-/// The object has more than [`MAX_CHUNKS`].
+/// The object has more than [`MAX_CHUNKS`] chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("an object has at most {MAX_CHUNKS} chunks of {CHUNK_BYTES} bytes")]
 pub struct ObjectTooLarge;
 
 impl ManifestBuilder {
-    /// For an object of which nothing is known yet.
+    /// Creates a builder without bytes.
     pub fn new() -> Self {
         Self { current: Hasher::new(), length: 0, digests: Vec::new() }
     }
 
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     pub fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let filled = self.length % CHUNK_BYTES;
@@ -200,7 +198,7 @@ impl ManifestBuilder {
         }
     }
 
-    /// The manifest of all the bytes taken.
+    /// Returns the manifest of all bytes added.
     ///
     /// # Errors
     /// [`ObjectTooLarge`].
@@ -219,10 +217,9 @@ impl ManifestBuilder {
     }
 }
 
-/// The name that chunk digests add up to.
+/// Computes the object's name from the chunk digests.
 ///
-/// BLAKE3 paper §2.1: the left subtree is the largest power of two of chunks
-/// that leaves at least one for the right.
+/// BLAKE3 paper §2.1: the left subtree has the largest power of two of chunks that leaves at least one for the right.
 fn root(digests: &[ChainingValue]) -> Hash {
     match digests {
         [] => Hasher::new().finalize(),
@@ -234,7 +231,7 @@ fn root(digests: &[ChainingValue]) -> Hash {
     }
 }
 
-/// As [`root`], below the root; at most 22 levels deep.
+/// As [`root`], for a subtree below the root; at most 22 levels deep.
 fn subtree(digests: &[ChainingValue]) -> ChainingValue {
     match digests {
         [only] => *only,
@@ -257,7 +254,7 @@ impl Signable for Manifest {
         out.extend(self.digests.iter().flatten());
     }
 
-    /// Also checks that the digests add up to the object's name.
+    /// Also checks that the object's name follows from the digests.
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         if reader.array()? != [VERSION] {
@@ -269,7 +266,8 @@ impl Signable for Manifest {
         if length > max {
             return Err(DecodeError::TooLarge { length, max });
         }
-        // Fits: at most MAX_CHUNKS · 32. Taken from the input before anything is allocated.
+        // The product fits, since it is at most MAX_CHUNKS · 32. It is taken from the input before anything is
+        // allocated.
         let digests = reader.take(length.div_ceil(CHUNK_BYTES) as usize * 32)?;
         reader.end()?;
         let digests: Vec<ChainingValue> =

@@ -1,9 +1,8 @@
-//! Metalinks of version 4 (RFC 5854) and 3: files with their mirrors, sizes and hashes.
+//! Parses Metalinks of version 4 (RFC 5854) and 3: files with their mirrors, sizes and hashes.
 //!
-//! A Metalink comes from anywhere: names in it are hostile until [`File::path`] has made them
-//! safe, and the document is bounded ([`MAX_BYTES`], [`MAX_FILES`], [`MAX_URLS`]). Entities
-//! other than XML's own five are refused, and so is a document type with declarations: nothing is
-//! looked up and nothing grows when it is read.
+//! Metalinks are untrusted: names must go through [`File::path`], which makes them safe, and the document is bounded
+//! ([`MAX_BYTES`], [`MAX_FILES`], [`MAX_URLS`]). Entities other than XML's own five are refused, and so is a document
+//! type with declarations, so that nothing is fetched and nothing expands while a document is parsed.
 
 use crate::{file_name, text_encoding};
 use quick_xml::{
@@ -14,50 +13,50 @@ use quick_xml::{
 use std::borrow::Cow;
 use thiserror::Error;
 
-/// The longest document. A file of a hundred mirrors and its hashes takes some 20 kB.
+/// The longest document, bytes. A file with a hundred mirrors and hashes takes some 20 kB.
 pub const MAX_BYTES: usize = 8 << 20;
 
-/// The most files in one document.
+/// The maximum number of files in one document.
 pub const MAX_FILES: usize = 10_000;
 
-/// The most URLs of one file that are kept; later ones are counted as skipped.
+/// The maximum number of URLs kept per file; later ones are counted as skipped.
 pub const MAX_URLS: usize = 100;
 
-/// The priority of a URL without one (RFC 5854 §4.2.16.1).
+/// The priority of a URL without a `priority` attribute (RFC 5854 §4.2.16.1).
 const LAST: u32 = 999_999;
 
-/// The most directories in a name.
+/// The maximum number of components in a name.
 const MAX_DEPTH: usize = 16;
 
 /// The namespace of RFC 5854 §4.1.
 const NAMESPACE: &str = "urn:ietf:params:xml:ns:metalink";
 
-/// The namespace of version 3, which mirror networks of distributions still send.
+/// The namespace of version 3, which mirror networks of Linux distributions still send.
 const NAMESPACE_3: &str = "http://www.metalinker.org/";
 
 /// One file of a Metalink.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct File {
-    /// Its name as written; see [`File::path`].
+    /// The name as written; see [`File::path`].
     pub name: String,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub size: Option<u64>,
     /// The SHA-256 of the whole file.
     pub sha256: Option<[u8; 32]>,
     /// The SHA-512 of the whole file.
     pub sha512: Option<[u8; 64]>,
-    /// The SHA-1 of the whole file. As MD5, a weak hash: it detects accidental damage only.
+    /// The SHA-1 of the whole file. Like MD5 it is weak: it detects accidental damage only.
     pub sha1: Option<[u8; 20]>,
     /// The MD5 of the whole file.
     pub md5: Option<[u8; 16]>,
-    /// The hashes of its pieces, of the strongest type.
+    /// The hashes of the file's pieces, of the strongest type.
     pub pieces: Option<Pieces>,
-    /// The types of its other hashes, which are unsupported or malformed.
+    /// The types of other hashes, which are unsupported or malformed.
     pub other_hashes: Vec<String>,
-    /// Where it is, the best first: by priority, then as written. Not checked to be URLs; some may be relative to the
-    /// document's own.
+    /// The URLs of the file, the best first: by priority, then in document order. They are not validated, and some may
+    /// be relative to the document's URL.
     pub urls: Vec<String>,
-    /// How many sources were left out: not http or https, or beyond [`MAX_URLS`].
+    /// The number of sources left out: neither http nor https, or beyond [`MAX_URLS`].
     pub skipped: usize,
 }
 
@@ -66,81 +65,81 @@ pub struct File {
 pub struct Pieces {
     /// `sha512`, `sha256`, `sha1` or `md5`.
     pub kind: &'static str,
-    /// The length of each piece but the last, at least 1.
+    /// The length of each piece except the last, at least 1 byte.
     pub length: u64,
-    /// As hexadecimal digits, in order.
+    /// The hashes in hexadecimal digits, in the order of the pieces.
     pub hashes: Vec<String>,
 }
 
-/// Types of hashes, the strongest first, with the numbers of their hexadecimal digits.
+/// Types of hashes with their number of hexadecimal digits, the strongest first.
 const KINDS: [(&str, usize); 4] = [("sha512", 128), ("sha256", 64), ("sha1", 40), ("md5", 32)];
 
 impl Pieces {
-    /// An index into [`KINDS`]; a lower one is stronger.
+    /// The index of the type in [`KINDS`]; a lower index is stronger.
     fn rank(&self) -> usize {
         KINDS.iter().position(|(kind, _)| *kind == self.kind).unwrap_or(KINDS.len())
     }
 }
 
-/// Why a document is no Metalink that can be used.
+/// Why a document is not a usable Metalink.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MetalinkError {
-    /// Longer than [`MAX_BYTES`].
+    /// The document is longer than [`MAX_BYTES`].
     #[error("it has {0} bytes; a Metalink has at most {MAX_BYTES}")]
     TooLong(usize),
-    /// Neither UTF-8 nor UTF-16, nor declared to be ISO-8859-1.
+    /// The document is neither UTF-8 nor UTF-16, and is not declared to be ISO-8859-1.
     #[error("it is neither UTF-8 nor UTF-16 nor, by its declaration, ISO-8859-1")]
     Encoding,
-    /// Not XML.
+    /// The document is not well-formed XML.
     #[error("it is not XML (at byte {at}): {why}")]
     Syntax {
-        /// Where.
+        /// The position, bytes.
         at: u64,
-        /// The parser's words.
+        /// The parser's message.
         why: String,
     },
-    /// A document type with declarations. A Metalink does not need them, and they could define entities.
+    /// The document type has declarations. A Metalink does not need them, and they could define entities.
     #[error("its document type has declarations (<!DOCTYPE … […]>), which are not supported")]
     DocType,
-    /// `&name;` that XML itself does not know.
+    /// The document uses an entity that XML does not predefine.
     #[error("it refers to the entity `&{0};`, which is not read")]
     Entity(String),
-    /// The root is something else.
+    /// The root element is not a Metalink's.
     #[error("its root is no <metalink xmlns=\"{NAMESPACE}\">")]
     Root,
-    /// More than [`MAX_FILES`].
+    /// The document has more than [`MAX_FILES`] files.
     #[error("it names more than {MAX_FILES} files")]
     TooManyFiles,
-    /// A file without a name.
+    /// A file has no name.
     #[error("one of its files has no name")]
     Nameless,
-    /// A field that cannot be read.
+    /// A field is invalid.
     #[error("of the file `{file}` the {what} `{text}` cannot be read")]
     Field {
         /// The file's name.
         file: String,
-        /// Which field.
+        /// The name of the field.
         what: &'static str,
-        /// Its text.
+        /// The text of the field.
         text: String,
     },
-    /// Two hashes of one type that differ.
+    /// A file has two hashes of one type that differ.
     #[error("of the file `{0}` it gives two different {1}")]
     TwoHashes(String, &'static str),
-    /// No file at all.
+    /// The document has no file.
     #[error("it names no file")]
     Empty,
 }
 
 impl File {
-    /// The name as components that are safe below any directory, at least one.
+    /// The components of the name, made safe for use below any directory; at least one.
     ///
-    /// RFC 5854 §4.1.2.1 allows directories in names and forbids what leads out of the target.
-    /// Empty components, `.` and `..` are dropped, so that an absolute name becomes a relative
-    /// one. The others are made [safe](file_name::safe).
+    /// RFC 5854 §4.1.2.1 allows directories in names and forbids names that leave the target directory. Empty
+    /// components, `.` and `..` are dropped, so that an absolute name becomes a relative one. The others are made
+    /// [safe](file_name::safe).
     ///
     /// # Errors
-    /// [`MetalinkError::Field`] if nothing is left, or directories nest deeper than 16.
+    /// [`MetalinkError::Field`] if no component is left, or there are more than 16.
     pub fn path(&self) -> Result<Vec<String>, MetalinkError> {
         let parts: Vec<String> = self.name.split('/').filter_map(file_name::safe).collect();
         if parts.is_empty() || parts.len() > MAX_DEPTH {
@@ -151,12 +150,12 @@ impl File {
     }
 }
 
-/// Reads a whole document.
+/// Parses a document.
 ///
-/// Unknown elements and attributes are passed over, as RFC 5854 §1.2 asks.
+/// Unknown elements and attributes are ignored, as RFC 5854 §1.2 requires.
 ///
 /// # Errors
-/// [`MetalinkError`]; a document is used as a whole or not at all.
+/// [`MetalinkError`]; one error invalidates the whole document.
 pub fn parse(document: &[u8]) -> Result<Vec<File>, MetalinkError> {
     if document.len() > MAX_BYTES {
         return Err(MetalinkError::TooLong(document.len()));
@@ -176,7 +175,7 @@ pub fn parse(document: &[u8]) -> Result<Vec<File>, MetalinkError> {
     }
 }
 
-/// A document whose declaration says ISO-8859-1 (XML 1.0 §4.3.3).
+/// Decodes a document that is declared to be ISO-8859-1 (XML 1.0 §4.3.3); `None` if it is not.
 fn latin(document: &[u8]) -> Option<Cow<'_, str>> {
     let (declaration, _) = document.split_at_checked(document.iter().position(|b| *b == b'>')?)?;
     let declaration = declaration.to_ascii_lowercase();
@@ -185,20 +184,20 @@ fn latin(document: &[u8]) -> Option<Cow<'_, str>> {
     is_latin.then(|| document.iter().map(|b| char::from(*b)).collect())
 }
 
-/// The elements that matter, by what they stand in.
+/// The kinds of elements, by name and parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Element {
     Root,
-    /// Version 3 only: what holds the files.
+    /// Version 3 only: contains the files.
     Files,
     File,
-    /// Version 3 only: what holds a file's hashes.
+    /// Version 3 only: contains a file's hashes.
     Verification,
-    /// Version 3 only: what holds a file's URLs.
+    /// Version 3 only: contains a file's URLs.
     Resources,
     Size,
     Hash,
-    /// The element that contains the hashes of pieces.
+    /// Contains the hashes of pieces.
     Pieces,
     Piece,
     Url,
@@ -207,19 +206,20 @@ enum Element {
 
 #[derive(Default)]
 struct Parser {
-    /// The open elements, the root first. As long as the document at most.
+    /// The open elements, the root first. Their number is bounded by the document's length.
     open: Vec<Element>,
     seen_root: bool,
     is_version_3: bool,
     files: Vec<File>,
-    /// Of the file that is open: its URLs with their priorities.
+    /// The URLs of the open file, with their priorities.
     urls: Vec<(u32, String)>,
-    /// The text of the leaf that is open.
+    /// The text of the open element.
     text: String,
-    /// The piece hashes of the open element; `None` if they are not used.
+    /// The piece hashes of the open `pieces` element; `None` if they are unusable.
     pieces: Option<Pieces>,
-    /// Its `type` (of a hash) and its `priority` (of a URL).
+    /// The `type` of the open hash, pieces or URL.
     kind: String,
+    /// The priority of the open URL.
     priority: u32,
 }
 
@@ -290,7 +290,7 @@ impl Parser {
         }
     }
 
-    /// What an element of this name is where it stands; other elements are passed over.
+    /// The kind of an element with this name in the open element; unknown elements are [`Element::Other`].
     fn kind_of(&mut self, name: &str) -> Result<Element, MetalinkError> {
         let kind = match (self.is_version_3, self.open.last(), name) {
             (_, None, "metalink") if !self.seen_root => Element::Root,
@@ -336,7 +336,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Version 3 numbers pieces from 0.
+    /// In version 3 pieces have numbers, from 0; if one is missing, the hashes are unusable.
     fn begin_piece(&mut self, element: &BytesStart<'_>, at: u64) -> Result<(), MetalinkError> {
         let number = attribute(element, "piece", at)?;
         let is_next = |number: &str| {
@@ -372,7 +372,7 @@ impl Parser {
         }
     }
 
-    /// RFC 5854 §4.2.16.1: 1 to 999999, the lowest first; absent is last.
+    /// RFC 5854 §4.2.16.1: the priority is 1 to 999999, the lowest first; a URL without one comes last.
     fn begin_url(&mut self, element: &BytesStart<'_>, at: u64) -> Result<(), MetalinkError> {
         self.priority = match attribute(element, "priority", at)? {
             None => LAST,
@@ -384,8 +384,8 @@ impl Parser {
         Ok(())
     }
 
-    /// Version 3: a preference from 0 to 100, the highest first; absent is last. The type says how to fetch it: an
-    /// http URL may be that of a torrent.
+    /// Version 3: the preference is 0 to 100, the highest first; a URL without one comes last. The type says how to
+    /// fetch the URL: an http URL may be that of a torrent file.
     fn begin_url_3(&mut self, element: &BytesStart<'_>, at: u64) -> Result<(), MetalinkError> {
         let preference = attribute(element, "preference", at)?;
         let preference = preference.and_then(|text| text.trim().parse::<u32>().ok());
@@ -406,7 +406,7 @@ impl Parser {
             Some(Element::Pieces) => self.end_pieces(),
             Some(Element::Url) => self.url(text.trim()),
             Some(Element::File) => {
-                // Stable: of equal ones the first stays the first.
+                // The sort is stable: URLs of equal priority stay in document order.
                 self.urls.sort_by_key(|(priority, _)| *priority);
                 self.file().urls =
                     std::mem::take(&mut self.urls).into_iter().map(|u| u.1).collect();
@@ -445,15 +445,15 @@ impl Parser {
         let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
         let is_http = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
         let is_relative = !text.is_empty() && !first.contains(':');
-        let is_fetched_so = matches!(kind.as_str(), "" | "http" | "https");
-        if (is_http || is_relative) && is_fetched_so && self.urls.len() < MAX_URLS {
+        let is_http_type = matches!(kind.as_str(), "" | "http" | "https");
+        if (is_http || is_relative) && is_http_type && self.urls.len() < MAX_URLS {
             self.urls.push((self.priority, text.to_owned()));
         } else {
             self.file().skipped += 1;
         }
     }
 
-    /// The file that is open; its parts are only ever met inside it.
+    /// The open file. Its elements occur only inside it, so there is one.
     fn file(&mut self) -> &mut File {
         if self.files.is_empty() {
             self.files.push(File::default());
@@ -495,24 +495,24 @@ fn attribute(
     Ok(None)
 }
 
-/// IANA's names of hashes have a hyphen; those of version 3 have none.
+/// Normalises the name of a hash: IANA's names have a hyphen, those of version 3 have none.
 fn plain_kind(kind: &str) -> String {
     kind.to_ascii_lowercase().replace('-', "")
 }
 
-/// Stores a hash. Returns false if a different one is stored, and `None` if it is malformed.
+/// Stores a hash. Returns false if a different one was stored before, and `None` if the hash is malformed.
 fn put<const N: usize>(place: &mut Option<[u8; N]>, text: &str) -> Option<bool> {
     let hash = hex(text)?;
     Some(place.replace(hash).is_none_or(|other| other == hash))
 }
 
-/// Two hexadecimal digits for each of `N` bytes, either case.
+/// Decodes `N` bytes from hexadecimal digits of either case.
 fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let hex = data_encoding::HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?;
     hex.try_into().ok()
 }
 
-/// What fits into a message.
+/// Truncates text for an error message.
 fn shortened(text: &str) -> String {
     const MAX: usize = 80;
     match text.char_indices().nth(MAX) {

@@ -1,20 +1,20 @@
-//! Reads fields off the front of a slice.
+//! Reads the fields of a message from a slice, front to back.
 
 use crate::signed::DecodeError;
 
-/// What is left of the bytes; never reads past them.
+/// The bytes that are not read yet.
 pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// All of `bytes` is yet to be read.
+    /// Creates a reader of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// The next `n` bytes.
+    /// Takes the next `n` bytes.
     ///
     /// # Errors
-    /// [`DecodeError::Truncated`] with how many are lacking; nothing is taken.
+    /// [`DecodeError::Truncated`] with the number of missing bytes; nothing is taken.
     pub fn take(&mut self, n: usize) -> Result<&'a [u8], DecodeError> {
         let (taken, rest) =
             self.0.split_at_checked(n).ok_or(DecodeError::Truncated(n - self.0.len().min(n)))?;
@@ -22,7 +22,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// The next `N` bytes, as an array.
+    /// Takes the next `N` bytes, as an array.
     ///
     /// # Errors
     /// As [`Reader::take`].
@@ -31,10 +31,10 @@ impl<'a> Reader<'a> {
         bytes.try_into().map_err(|_| DecodeError::Truncated(N))
     }
 
-    /// Requires that all has been read.
+    /// Checks that all bytes have been read.
     ///
     /// # Errors
-    /// [`DecodeError::TooLong`] with how many bytes are left.
+    /// [`DecodeError::TooLong`] with the number of bytes left.
     pub fn end(self) -> Result<(), DecodeError> {
         if self.0.is_empty() { Ok(()) } else { Err(DecodeError::TooLong(self.0.len())) }
     }

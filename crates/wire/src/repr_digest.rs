@@ -1,10 +1,10 @@
-//! What a server says that a whole object hashes to: `Repr-Digest` (RFC 9530), and `Digest`
-//! (RFC 3230), which it replaced. Only SHA-256 is read.
+//! Reads the SHA-256 of a whole object from a server's `Repr-Digest` field (RFC 9530), or from the `Digest` field
+//! (RFC 3230) that it replaced. Other algorithms are ignored.
 
 use data_encoding::BASE64_NOPAD;
 
-/// The SHA-256 in a `Repr-Digest` field, a dictionary of byte sequences (RFC 9530 §3,
-/// RFC 8941 §3.2); `None` if there is none. Of several the last counts.
+/// The SHA-256 in a `Repr-Digest` field, a dictionary of byte sequences (RFC 9530 §3, RFC 8941 §3.2); `None` if there
+/// is none. If there are several, the last counts.
 pub fn repr_digest(field: &str) -> Option<[u8; 32]> {
     members(field).filter(|(key, _)| *key == "sha-256").last().and_then(|(_, value)| {
         let sequence = value.split(';').next()?.trim_ascii();
@@ -12,8 +12,7 @@ pub fn repr_digest(field: &str) -> Option<[u8; 32]> {
     })
 }
 
-/// The SHA-256 in a `Digest` field (RFC 3230 §4.3.2); `None` if there is none, or several
-/// that differ.
+/// The SHA-256 in a `Digest` field (RFC 3230 §4.3.2); `None` if there is none, or if several differ.
 pub fn digest(field: &str) -> Option<[u8; 32]> {
     let mut found = members(field)
         .filter(|(key, _)| key.eq_ignore_ascii_case("sha-256"))
@@ -22,13 +21,13 @@ pub fn digest(field: &str) -> Option<[u8; 32]> {
     found.all(|other| other == Some(first)).then_some(first)
 }
 
-/// The members of a list `key=value, …`. No value that counts here holds a comma.
+/// The members of a list `key=value, …`. The relevant values contain no comma.
 fn members(field: &str) -> impl Iterator<Item = (&str, &str)> {
     let pairs = field.split(',').filter_map(|member| member.split_once('='));
     pairs.map(|(key, value)| (key.trim_ascii(), value.trim_ascii()))
 }
 
-/// With its padding or without (RFC 8941 §4.2.7).
+/// Decodes base64 with or without padding (RFC 8941 §4.2.7).
 fn sha256(text: &str) -> Option<[u8; 32]> {
     let text = text.strip_suffix('=').unwrap_or(text);
     BASE64_NOPAD.decode(text.as_bytes()).ok()?.try_into().ok()
@@ -38,7 +37,7 @@ fn sha256(text: &str) -> Option<[u8; 32]> {
 mod tests {
     use super::*;
 
-    /// Of `{"hello": "world"}` and a line feed (RFC 9530 §B.1).
+    /// The SHA-256 of `{"hello": "world"}` and a line feed (RFC 9530 §B.1).
     const TEXT: &str = "RK/0qy18MlBSVnWgjwz6lZEWjP/lF5HF9bvEF8FabDg=";
 
     fn bytes() -> [u8; 32] {
@@ -62,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_none() {
+    fn malformed_fields_and_other_algorithms_are_ignored() {
         for field in [
             String::new(),
             "sha-256".to_owned(),

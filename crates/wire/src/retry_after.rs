@@ -1,28 +1,27 @@
-//! How long a server asks to be left alone (RFC 9110 §10.2.3).
+//! Reads `Retry-After` fields (RFC 9110 §10.2.3) and HTTP dates.
 
 use std::time::{Duration, UNIX_EPOCH};
 use thalweg_units::WallTime;
 
-/// The longest wait that is taken over: who asks for more is not to be waited for.
+/// The longest wait returned; a server that asks for more is not worth waiting for.
 pub const MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Reads a `Retry-After` field: seconds, or a date. At most [`MAX`].
+/// Reads a `Retry-After` field, which is a number of seconds or a date. Returns at most [`MAX`]; `None` if the field is
+/// invalid.
 ///
-/// A date is compared with `now`: the answer's own `Date` where it has one (see
-/// [`http_date`]), since this host's clock may be wrong. A moment that is over is no wait.
-/// `None` if it is neither.
+/// A date is compared with `now`: pass the response's own `Date` if it has one (see [`http_date`]), since this host's
+/// clock may be wrong. A date in the past is a wait of zero.
 pub fn retry_after(field: &str, now: WallTime) -> Option<Duration> {
     let text = field.trim_matches([' ', '\t']);
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-        // More digits than fit are more than a day.
+        // A number that does not fit is more than a day.
         return Some(text.parse().map_or(MAX, Duration::from_secs).min(MAX));
     }
     let until = http_date(text)?.as_unix_nanos();
     Some(Duration::from_nanos(until.saturating_sub(now.as_unix_nanos())).min(MAX))
 }
 
-/// Reads a date in any of HTTP's three forms (RFC 9110 §5.6.7); `None` if it is none, or lies
-/// before 1970 or beyond 2554.
+/// Reads a date in any of HTTP's three formats (RFC 9110 §5.6.7); `None` if it is invalid, before 1970 or after 2554.
 pub fn http_date(text: &str) -> Option<WallTime> {
     let date = httpdate::parse_http_date(text).ok()?;
     let nanos = date.duration_since(UNIX_EPOCH).ok()?.as_nanos();

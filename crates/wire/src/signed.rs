@@ -1,14 +1,14 @@
-//! Objects with a signature: rosters, receipts, manifests.
+//! Signed objects, such as rosters, receipts and manifests.
 
 use crate::reader::Reader;
 use std::fmt;
 use thalweg_units::NodeId;
 use thiserror::Error;
 
-/// The first bytes of every signed message; a new layout gets a new number.
+/// The first bytes of every signed message. A new layout gets a new number.
 const PREFIX: &[u8] = b"thalweg signed 1\0";
 
-/// Envelope: signer 32, signature 64, payload length 4.
+/// Bytes before the payload: signer 32, signature 64, payload length 4.
 const ENVELOPE: usize = 32 + 64 + 4;
 
 /// An Ed25519 signature (RFC 8032 §5.1.6).
@@ -16,12 +16,12 @@ const ENVELOPE: usize = 32 + 64 + 4;
 pub struct Signature([u8; 64]);
 
 impl Signature {
-    /// The signature with these bytes.
+    /// Creates a signature from its bytes.
     pub const fn from_bytes(bytes: [u8; 64]) -> Self {
         Self(bytes)
     }
 
-    /// Its bytes.
+    /// The bytes of the signature.
     pub const fn as_bytes(&self) -> &[u8; 64] {
         &self.0
     }
@@ -34,55 +34,55 @@ impl fmt::Debug for Signature {
     }
 }
 
-/// What can be signed: a type with one domain and exactly one encoding per value.
+/// A type that can be signed: it has one domain, and exactly one encoding per value.
 ///
-/// Contract: `decode(encode(x)) == x`, and `encode(decode(b)) == b` whenever
-/// `decode` accepts `b`. [`Signed::open`] checks the second on every message,
-/// so that two texts never carry one meaning under one signature.
+/// Contract: `decode(encode(x)) == x`, and `encode(decode(b)) == b` whenever `decode` accepts `b`. [`Signed::open`]
+/// checks the second equation on every message, so that two encodings never carry the same meaning under one signature.
 pub trait Signable: Sized {
-    /// Names the kind of object, e.g. `roster`; part of what is signed, so that a
-    /// signature under one kind is none under another. At most 255 bytes.
+    /// The kind of object, e.g. `roster`. It is part of the signed message, so that a signature for one kind is invalid
+    /// for another. At most 255 bytes.
     const DOMAIN: &'static str;
 
-    /// The longest encoding that is accepted, in bytes.
+    /// The longest accepted encoding, in bytes.
     const MAX_BYTES: usize;
 
-    /// Appends the canonical bytes.
+    /// Appends the canonical encoding.
     fn encode(&self, out: &mut Vec<u8>);
 
-    /// Reads the canonical bytes, all of them.
+    /// Decodes all of `bytes`.
     ///
     /// # Errors
-    /// What is wrong with them; never panics, and allocates no more than they warrant.
+    /// [`DecodeError`]. Invalid bytes cause neither a panic nor an allocation that is out of proportion to their
+    /// length.
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError>;
 }
 
-/// Bytes that do not encode a value of the type.
+/// The bytes do not encode a value of the type.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
-    /// They end too early; holds how many more are needed at least.
+    /// The bytes end too early; contains the minimum number of missing bytes.
     #[error("{0} bytes are missing at the end")]
     Truncated(usize),
-    /// There are more than the value has.
+    /// Bytes follow the value; contains their number.
     #[error("{0} bytes too many at the end")]
     TooLong(usize),
-    /// The length is above what is ever accepted.
+    /// The length exceeds the maximum.
     #[error("{length} bytes are more than the {max} that are accepted")]
     TooLarge {
-        /// The length given.
+        /// The encoded length.
         length: u64,
-        /// The greatest accepted.
+        /// The maximum length.
         max: u64,
     },
-    /// A field has a value that it cannot have.
+    /// A field has an invalid value; contains the reason.
     #[error("{0}")]
     Invalid(&'static str),
 }
 
-/// Makes signatures: where the private key is.
+/// Signs messages with a private key.
 ///
-/// Contract: `sign` is Ed25519 (RFC 8032, pure, deterministic) of exactly the
-/// message; `verify` of a [`Verifier`] accepts it for `id`.
+/// Contract: `sign` is Ed25519 (RFC 8032, pure, deterministic) of exactly the message, and `verify` of a [`Verifier`]
+/// accepts it for `id`.
 pub trait Signer {
     /// The public key.
     fn id(&self) -> NodeId;
@@ -91,44 +91,43 @@ pub trait Signer {
     fn sign(&self, message: &[u8]) -> Signature;
 }
 
-/// Checks signatures.
+/// Verifies signatures.
 ///
-/// Contract: accepts only what the key's owner signed, *strictly*: canonical
-/// encodings alone, no small-order keys (else one message has several valid
-/// signatures, and some keys accept any message). It says nothing about
-/// whether the signer may sign this; that is the roster's matter.
+/// Contract: accepts only signatures of the key's owner, *strictly*: canonical encodings only, and no small-order keys.
+/// Otherwise one message has several valid signatures, and some keys accept any message. Whether the signer may sign
+/// this object is not checked here but against the roster.
 pub trait Verifier {
-    /// Whether `signature` is `signer`'s of `message`.
+    /// Whether `signature` is the signature of `message` by `signer`.
     fn verify(&self, signer: &NodeId, message: &[u8], signature: &Signature) -> bool;
 }
 
-/// The signed object is not accepted.
+/// Why a signed object is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SignedError {
-    /// The envelope or the object in it.
+    /// The envelope or the object in it cannot be decoded.
     #[error("not a signed {domain}: {source}")]
     Decode {
         /// [`Signable::DOMAIN`].
         domain: &'static str,
-        /// What is wrong.
+        /// The reason.
         source: DecodeError,
     },
-    /// Bytes that mean the same as the canonical ones and are not them.
+    /// The object is encoded in another form than the canonical one.
     #[error("the {0} is not in its canonical form")]
     NotCanonical(&'static str),
-    /// Altered, or signed by somebody else, or as something else.
+    /// The object was altered, or signed with another key, or signed as another kind of object.
     #[error("the {domain} is not signed by {signer:?}")]
     Signature {
         /// [`Signable::DOMAIN`].
         domain: &'static str,
-        /// Who is said to have signed.
+        /// The signer that the envelope names.
         signer: NodeId,
     },
 }
 
-/// A value with its signer and signature, which has been made or *verified* here.
+/// A value with its signer and signature, which was signed or *verified* by this process.
 ///
-/// There is no way to one from bytes but [`Signed::open`].
+/// [`Signed::open`] is the only way to create one from bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signed<T> {
     value: T,
@@ -136,7 +135,7 @@ pub struct Signed<T> {
     signature: Signature,
 }
 
-/// What is signed: `PREFIX ‖ len(domain):u8 ‖ domain ‖ payload`.
+/// The signed message: `PREFIX ‖ len(domain):u8 ‖ domain ‖ payload`.
 fn message<T: Signable>(payload: &[u8]) -> Vec<u8> {
     const { assert!(T::DOMAIN.len() <= 255, "a domain has at most 255 bytes") };
     let domain = T::DOMAIN.as_bytes();
@@ -159,8 +158,8 @@ impl<T: Signable> Signed<T> {
 
     /// Reads `signer ‖ signature ‖ length:u32 ‖ payload` (big-endian) and verifies it.
     ///
-    /// The signature is checked before the payload is read. Memory: a small
-    /// multiple of the input, which is refused beyond [`Signable::MAX_BYTES`].
+    /// The signature is verified before the payload is decoded. Memory: a small multiple of the input, which is refused
+    /// beyond [`Signable::MAX_BYTES`].
     ///
     /// # Errors
     /// [`SignedError`].
@@ -180,7 +179,7 @@ impl<T: Signable> Signed<T> {
         }
     }
 
-    /// The bytes that [`Signed::open`] reads.
+    /// Encodes it for [`Signed::open`].
     pub fn encode(&self) -> Vec<u8> {
         let mut payload = Vec::new();
         self.value.encode(&mut payload);
@@ -197,12 +196,12 @@ impl<T: Signable> Signed<T> {
         &self.value
     }
 
-    /// Who signed it.
+    /// The key that signed it.
     pub fn signer(&self) -> NodeId {
         self.signer
     }
 
-    /// The value, without its proof.
+    /// Returns the value without its signature.
     pub fn into_value(self) -> T {
         self.value
     }

@@ -1,15 +1,15 @@
-//! Text files as editors of all systems save them. Pure.
+//! Decodes text files in UTF-8 and UTF-16, as editors of all systems save them. Pure.
 
 use std::borrow::Cow;
 
-/// The text of a file in UTF-8 or UTF-16, with or without a byte order mark, which is taken off; `None` if it is neither.
+/// The text of a file in UTF-8 or UTF-16, without its byte order mark if it has one; `None` if the file is neither.
 ///
-/// Without a mark it is UTF-16 if every other byte of its first four is zero (the rule of
-/// RFC 4627 §3): lists and documents begin in ASCII.
+/// A file without a mark is UTF-16 if every other one of its first four bytes is zero (the rule of RFC 4627 §3), since
+/// lists and documents begin with ASCII.
 pub fn decode(bytes: &[u8]) -> Option<Cow<'_, str>> {
     match bytes {
         [0xef, 0xbb, 0xbf, rest @ ..] => std::str::from_utf8(rest).ok().map(Cow::Borrowed),
-        // UTF-32 begins so, too; nothing writes it.
+        // A UTF-16 file does not begin with NUL, so this is UTF-32, which no editor writes.
         [0xff, 0xfe, 0, 0, ..] => None,
         [0xff, 0xfe, rest @ ..] => utf16(rest, u16::from_le_bytes),
         [0xfe, 0xff, rest @ ..] => utf16(rest, u16::from_be_bytes),
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_and_widths_are_told_apart() {
+    fn utf_8_and_utf_16_are_decoded_with_and_without_a_mark() {
         let text = "http://a/\u{e9}\u{1f600}\r\n";
         let wide =
             |order: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(order).collect::<Vec<u8>>();

@@ -1,9 +1,8 @@
-//! No bytes make a decoder panic, loop, or hold more memory than they warrant.
+//! No input makes a decoder panic, loop, or use more memory than the size of the input justifies.
 //!
-//! `cargo test -p thalweg-wire` replays `corpus/`, then tries arbitrary and
-//! mutated bytes. For longer: `PROPTEST_CASES=1000000 cargo test --release -p
-//! thalweg-wire --test arbitrary`; the seed of a failure is printed and kept
-//! beside this file. A new find goes to `corpus/` as a file of its own.
+//! `cargo test -p thalweg-wire` replays `corpus/`, then tries arbitrary and mutated bytes. To fuzz for longer:
+//! `PROPTEST_CASES=1000000 cargo test --release -p thalweg-wire --test arbitrary`. The seed of a failure is printed and
+//! stored beside this file. Add a new failing input to `corpus/` as a file of its own.
 
 #![expect(clippy::disallowed_methods, reason = "the corpus is files; the crate itself reads none")]
 
@@ -18,25 +17,25 @@ use thalweg_wire::{
     stream::{leg, plan},
 };
 
-struct Believer;
+struct AcceptAll;
 
-impl Verifier for Believer {
+impl Verifier for AcceptAll {
     fn verify(&self, _: &NodeId, _: &[u8], _: &Signature) -> bool {
         true
     }
 }
 
-/// What must hold of every SOCKS5 decoder, on any bytes.
+/// Checks the invariants of a SOCKS5 decoder.
 fn socks5_holds<T>(bytes: &[u8], decode: fn(&[u8]) -> Result<Decoded<T>, Socks5Error>) {
     match decode(bytes) {
         Ok(Decoded::Message(_, length)) => assert!(length > 0 && length <= bytes.len()),
-        // Never more than the longest message in all, so a reader's buffer is bounded.
+        // The total never exceeds the longest message, so a reader's buffer is bounded.
         Ok(Decoded::Needs(n)) => assert!(n > 0 && bytes.len() + n <= socks5::MAX_MESSAGE),
         Err(_) => {}
     }
 }
 
-/// Whatever decodes also encodes, to the same bytes: nothing has two forms.
+/// Checks that a decoded manifest encodes to the same bytes.
 fn manifest_holds(bytes: &[u8]) {
     let Ok(manifest) = Manifest::decode(bytes) else { return };
     let mut again = Vec::new();
@@ -45,7 +44,7 @@ fn manifest_holds(bytes: &[u8]) {
     assert!(manifest.chunks() * 32 < bytes.len());
 }
 
-/// The same of offers and passes; layouts and frames have one reading.
+/// Checks that offers, passes and frames have one encoding, and that layouts round-trip.
 fn cast_holds(bytes: &[u8]) {
     fn same<T: Signable>(bytes: &[u8]) -> Option<T> {
         let value = T::decode(bytes).ok()?;
@@ -73,7 +72,7 @@ fn cast_holds(bytes: &[u8]) {
     _ = cast::decode::<cast::Said>(bytes);
 }
 
-/// Frames have one form; no word is longer, once cut, than the longest that may be said.
+/// Checks that frames have one encoding, and that truncated messages are within the bound.
 fn bond_holds(bytes: &[u8]) {
     if let Some(head) = bytes.first_chunk()
         && let Ok(frame) = bond::Frame::decode(*head)
@@ -90,8 +89,8 @@ fn bond_holds(bytes: &[u8]) {
     _ = object::decode::<bond::Hello>(bytes);
 }
 
-/// Payloads have one form but for the zeros behind them, and no fragment is beyond its rider; numbers outside are read from
-/// what routers quote as from whole datagrams.
+/// Checks that payloads have one encoding before their padding, that fragments lie within their riders, and that the
+/// clear part of a whole datagram and of its quoted beginning is the same.
 fn probe_holds(bytes: &[u8]) {
     if let Ok(payload) = probe::Payload::decode(bytes) {
         let again = payload.encode();
@@ -120,7 +119,7 @@ fn probe_holds(bytes: &[u8]) {
     }
 }
 
-/// Heads have one form; whatever is sound fits in what may be sent, and goes both ways.
+/// Checks that heads have one encoding, that openings round-trip, and that sound messages are within the bounds.
 fn stream_leg_holds(bytes: &[u8]) {
     if let Some(head) = bytes.first_chunk()
         && let Ok(decoded) = leg::Head::decode(head)
@@ -142,7 +141,7 @@ fn stream_leg_holds(bytes: &[u8]) {
     _ = leg::decode::<leg::Word>(bytes);
 }
 
-/// What is within the bounds goes both ways.
+/// Checks that valid reports can be encoded and decoded again, and that plans round-trip.
 fn stream_plan_holds(bytes: &[u8]) {
     if let Ok(report) = serde_json::from_slice::<plan::Report>(bytes)
         && report.check().is_ok()
@@ -172,7 +171,7 @@ fn text_holds(text: &str) {
     }
     let wait = retry_after::retry_after(text, WallTime::from_unix_nanos(0));
     assert!(wait.is_none_or(|d| d <= retry_after::MAX), "{text}");
-    // A field is never read in both forms: the colons are in the one alone.
+    // No field is valid in both formats, since only one of them has colons.
     let both = repr_digest::repr_digest(text).and(repr_digest::digest(text));
     assert!(both.is_none() || text.matches("256").count() > 1, "{text}");
 }
@@ -188,11 +187,11 @@ fn all_hold(bytes: &[u8]) {
     probe_holds(bytes);
     stream_leg_holds(bytes);
     stream_plan_holds(bytes);
-    if let Ok(signed) = Signed::<Manifest>::open(bytes, &Believer) {
+    if let Ok(signed) = Signed::<Manifest>::open(bytes, &AcceptAll) {
         assert_eq!(signed.encode(), bytes);
     }
     if let Some(name) = content_disposition::file_name(bytes) {
-        // Whatever a server writes, the name needs no second look.
+        // The name is safe, whatever the server sends.
         assert_eq!(file_name::safe_last_component(&name), Some(name));
     }
     if let Ok(text) = str::from_utf8(bytes) {
@@ -217,12 +216,12 @@ fn the_corpus_is_replayed() {
     for (name, bytes) in corpus {
         let held = std::panic::catch_unwind(|| all_hold(&bytes));
         assert!(held.is_ok(), "{name}");
-        // And every truncation of it.
+        // Every truncation of it must hold too.
         (0..bytes.len().min(512)).for_each(|n| all_hold(&bytes[..n]));
     }
 }
 
-/// A file of the corpus with a few bytes changed, cut or doubled.
+/// A file of the corpus with a few bytes changed, inserted or cut off.
 fn mutated() -> impl Strategy<Value = Vec<u8>> {
     let files: Vec<_> = corpus().into_iter().map(|(_, bytes)| bytes).collect();
     let edits = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3), 1..6);
@@ -242,7 +241,7 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// The default configuration, environment included, with no fewer cases than this.
+/// The default configuration, including the environment, with at least this number of cases.
 fn at_least(cases: u32) -> ProptestConfig {
     let default = ProptestConfig::default();
     ProptestConfig { cases: default.cases.max(cases), ..default }
@@ -268,7 +267,7 @@ proptest! {
     }
 }
 
-/// The corpus holds what it says, or replaying it would show nothing.
+/// Checks the content of the corpus: replaying it would be useless if the files were not what their names say.
 #[test]
 fn the_corpus_has_casts_that_are_right() {
     let found: std::collections::BTreeMap<String, Vec<u8>> = corpus().into_iter().collect();
@@ -277,7 +276,7 @@ fn the_corpus_has_casts_that_are_right() {
         found.map(|(_, bytes)| bytes.clone()).expect("it is in corpus/")
     };
     assert!(cast::Offer::decode(&file("cast-offer")).is_ok());
-    assert!(Signed::<cast::Offer>::open(&file("cast-offer-signed"), &Believer).is_ok());
+    assert!(Signed::<cast::Offer>::open(&file("cast-offer-signed"), &AcceptAll).is_ok());
     for bad in ["cast-offer-name-leads-out", "cast-offer-symbol-odd", "cast-offer-block-huge"] {
         assert!(cast::Offer::decode(&file(bad)).is_err(), "{bad}");
     }

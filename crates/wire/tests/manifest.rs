@@ -1,4 +1,4 @@
-//! Manifests against BLAKE3 itself, and what they refuse.
+//! Manifests compared with BLAKE3 itself, and refused chunks and encodings.
 
 use proptest::prelude::*;
 use thalweg_wire::{
@@ -6,7 +6,7 @@ use thalweg_wire::{
     manifest::{CHUNK_BYTES, ChunkError, MAX_CHUNKS},
 };
 
-/// `n` bytes without a period that a chunk could share.
+/// `n` bytes without a period, so that chunks differ.
 fn object(n: usize) -> Vec<u8> {
     (0..n as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
@@ -25,12 +25,12 @@ fn encoded(manifest: &Manifest) -> Vec<u8> {
 
 const MIB: usize = CHUNK_BYTES as usize;
 
-/// Around every shape of the tree: none, one, two, three (unbalanced), five chunks.
+/// Lengths around each shape of the tree: no chunk, one, two, three (unbalanced), five.
 const LENGTHS: [usize; 10] =
     [0, 1, MIB - 1, MIB, MIB + 1, 2 * MIB, 2 * MIB + 1, 3 * MIB, 4 * MIB + 7, 5 * MIB];
 
 #[test]
-fn the_name_is_the_blake3_hash_and_every_chunk_verifies_in_its_place() {
+fn the_name_is_the_blake3_hash_and_each_chunk_verifies_at_its_position() {
     for length in LENGTHS {
         let bytes = object(length);
         let manifest = manifest_in_pieces(&bytes, 300_007);
@@ -49,7 +49,7 @@ fn the_name_is_the_blake3_hash_and_every_chunk_verifies_in_its_place() {
 }
 
 #[test]
-fn other_bytes_other_places_and_other_lengths_are_refused() {
+fn chunks_with_wrong_bytes_positions_or_lengths_are_refused() {
     let bytes = object(2 * MIB + 5);
     let manifest = manifest_in_pieces(&bytes, MIB);
     let mut flipped = bytes[..MIB].to_vec();
@@ -64,14 +64,14 @@ fn other_bytes_other_places_and_other_lengths_are_refused() {
 }
 
 #[test]
-fn equal_chunks_in_different_places_have_different_digests() {
+fn equal_chunks_at_different_positions_have_different_digests() {
     let manifest = manifest_in_pieces(&vec![7; 2 * MIB], MIB);
     let bytes = encoded(&manifest);
     assert_ne!(bytes[41..73], bytes[73..105]);
 }
 
 #[test]
-fn manifests_that_do_not_add_up_are_refused() {
+fn inconsistent_manifests_are_refused() {
     let good = encoded(&manifest_in_pieces(&object(3 * MIB), MIB));
     let sum = DecodeError::Invalid("the chunks do not add up to the object's name");
     let mut swapped = good.clone();
@@ -86,7 +86,7 @@ fn manifests_that_do_not_add_up_are_refused() {
     let mut newer = good.clone();
     newer[0] = 2;
     assert!(matches!(Manifest::decode(&newer), Err(DecodeError::Invalid(_))));
-    // A length beyond all bounds is refused before anything is read or reserved for it.
+    // A length out of bounds is refused before anything is read or allocated.
     let mut huge = good;
     huge[1..9].copy_from_slice(&u64::MAX.to_be_bytes());
     let max = MAX_CHUNKS as u64 * CHUNK_BYTES;

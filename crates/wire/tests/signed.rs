@@ -6,7 +6,7 @@ use thalweg_wire::{
     DecodeError, ManifestBuilder, Signable, Signature, Signed, SignedError, Signer, Verifier,
 };
 
-/// Its id is also its key: anybody could sign, but nobody does.
+/// A key whose id is the key itself, so that anybody could sign with it.
 struct Key([u8; 32]);
 
 impl Signer for Key {
@@ -29,7 +29,7 @@ impl Verifier for AnyKey {
     }
 }
 
-/// Text whose decoder forgives case, so that it has encodings that are not canonical.
+/// Text whose decoder ignores case, so that it has non-canonical encodings.
 #[derive(Clone, Debug, PartialEq)]
 struct Note<const KIND: u8>(String);
 
@@ -52,7 +52,7 @@ fn open<const KIND: u8>(bytes: &[u8]) -> Result<Signed<Note<KIND>>, SignedError>
 }
 
 #[test]
-fn what_was_signed_opens_and_names_its_signer() {
+fn a_signed_object_opens_and_names_its_signer() {
     let signed = Signed::sign(Note::<0>("roster".into()), &KEY);
     let opened = open::<0>(&signed.encode()).unwrap();
     assert_eq!((opened.value(), opened.signer()), (signed.value(), KEY.id()));
@@ -61,15 +61,15 @@ fn what_was_signed_opens_and_names_its_signer() {
 }
 
 #[test]
-fn a_signature_of_one_kind_is_none_of_another() {
+fn a_signature_for_one_kind_is_invalid_for_another() {
     let bytes = Signed::sign(Note::<0>("roster".into()), &KEY).encode();
     let error = open::<1>(&bytes).unwrap_err();
     assert_eq!(error, SignedError::Signature { domain: "notice", signer: KEY.id() });
 }
 
 #[test]
-fn bytes_that_only_mean_the_same_are_refused() {
-    // The signer itself signed the other spelling: both must not be valid.
+fn non_canonical_encodings_are_refused() {
+    // The signer signed the other spelling, but only one of both may be valid.
     let upper = Signed::sign(Note::<0>("ROSTER".into()), &KEY).encode();
     assert_eq!(open::<0>(&upper).unwrap_err(), SignedError::NotCanonical("note"));
 }
@@ -99,7 +99,7 @@ fn manifests_can_be_signed() {
 
 proptest! {
     #[test]
-    fn any_single_flipped_bit_is_noticed(text in "[a-z ]{0,200}", at: prop::sample::Index, bit in 0..8) {
+    fn any_single_flipped_bit_is_detected(text in "[a-z ]{0,200}", at: prop::sample::Index, bit in 0..8) {
         let mut bytes = Signed::sign(Note::<0>(text), &KEY).encode();
         let at = at.index(bytes.len());
         bytes[at] ^= 1u8 << bit;

@@ -1,4 +1,4 @@
-//! SOCKS5 messages against the RFC's layouts, and both ways.
+//! SOCKS5 messages: the layouts of the RFC, and round trips.
 
 use proptest::prelude::*;
 use std::net::{IpAddr, SocketAddr};
@@ -7,7 +7,7 @@ use thalweg_wire::{
     socks5::{self, Decoded, Reply, Socks5Error},
 };
 
-/// Reads with all prefixes: whole only at the end, and never told to read past it.
+/// Decodes each prefix of a message: only the whole message decodes, and the decoder never asks to read past its end.
 fn incrementally<T: std::fmt::Debug + PartialEq>(
     message: &[u8],
     decode: impl Fn(&[u8]) -> Result<Decoded<T>, Socks5Error>,
@@ -53,7 +53,7 @@ fn an_address_spelled_as_a_name_is_an_address() {
 }
 
 #[test]
-fn wrong_requests_have_their_exact_error() {
+fn invalid_requests_are_refused_with_the_reason() {
     for (bytes, error) in [
         (&b"\x04"[..], Socks5Error::Version(4)),
         (b"GET", Socks5Error::Version(b'G')),
@@ -69,9 +69,10 @@ fn wrong_requests_have_their_exact_error() {
     }
 }
 
-/// Whatever stands behind it: reserved bytes, no address, port 0, an unknown type, or nothing yet.
+/// The error does not depend on the bytes after the command: reserved bytes, no address, port 0, an unknown type, or
+/// nothing.
 #[test]
-fn another_command_is_told_before_its_address_is_looked_at() {
+fn an_unsupported_command_is_refused_before_its_address_is_decoded() {
     for command in (0..=255).filter(|command| *command != socks5::CONNECT) {
         for behind in [
             &b""[..],
@@ -111,7 +112,7 @@ fn methods_are_negotiated_as_in_section_3() {
 }
 
 #[test]
-fn every_reply_code_is_kept_and_said_in_words() {
+fn each_reply_code_round_trips_and_has_a_text() {
     for code in 0..=255 {
         let reply = Reply::from_code(code);
         assert_eq!(reply.code(), code);
@@ -120,7 +121,7 @@ fn every_reply_code_is_kept_and_said_in_words() {
     }
     assert_eq!(Reply::ConnectionRefused.to_string(), "connection refused by destination");
     assert_eq!(Reply::Unassigned(0x7f).to_string(), "unassigned reply code 0x7f");
-    // Some relays give a name, or put something in RSV.
+    // Some relays send a name, or a non-zero RSV.
     let named = b"\x05\x00\x07\x03\x04host\x00\x50";
     assert_eq!(incrementally(named, socks5::decode_reply), Reply::Succeeded);
 }

@@ -1,24 +1,24 @@
-//! What binds a client to data that it does not yet show (decision 0073).
+//! Commitments: they bind a client to data that it has not shown yet (decision 0073).
 
 use data_encoding::HEXLOWER_PERMISSIVE;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 use thalweg_units::NodeId;
 
-/// BLAKE3's context string: a hash of this kind is none of any other.
+/// The BLAKE3 context string, which separates these hashes from all others.
 const CONTEXT: &str = "thalweg 2026 bistro commitment 1: nonce, client key, data";
 
-/// What hides the data until it is shown: 32 random bytes. Not printed by `Debug`.
+/// The secret that hides the data until the client shows it: 32 random bytes. Not printed by `Debug`.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nonce([u8; 32]);
 
 impl Nonce {
-    /// The nonce with these random bytes.
+    /// Creates a nonce from random bytes.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// Its bytes, for the file of its owner.
+    /// The bytes, for the client's evidence.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -30,20 +30,20 @@ impl fmt::Debug for Nonce {
     }
 }
 
-/// The size and the hidden hash of data, which is encrypted ([`super::EnvelopeKeys`]).
+/// The size and the hidden hash of encrypted data ([`super::EnvelopeKeys`]).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Commitment {
-    /// Bytes of the data, encrypted.
+    /// The size of the encrypted data, bytes.
     pub size: u64,
     /// BLAKE3 in its key derivation mode over `nonce ‖ client key ‖ data`.
     ///
-    /// The hash is over nonce and data. The key is between them so that nobody who sees
-    /// a commitment and later its nonce can have made the same one under a key of his own.
+    /// The paper's hash is over nonce and data. The key is included so that somebody who sees a commitment, and later
+    /// its nonce, cannot have made the same commitment under another key.
     pub hash: [u8; 32],
 }
 
 impl Commitment {
-    /// Bytes of the data before it was encrypted; [`Self::size`] if no envelope has that size.
+    /// The size of the data before encryption, bytes; [`Self::size`] if no envelope has that size.
     pub fn content_size(&self) -> u64 {
         super::content_size(self.size).unwrap_or(self.size)
     }
@@ -60,7 +60,7 @@ impl fmt::Debug for Commitment {
     }
 }
 
-/// Reads data, and gives its commitment.
+/// Computes the commitment of data.
 #[derive(Clone)]
 pub struct Committing {
     hasher: blake3::Hasher,
@@ -68,25 +68,25 @@ pub struct Committing {
 }
 
 impl Committing {
-    /// Of nothing yet.
+    /// Creates it, without data.
     pub fn new(nonce: &Nonce, client: &NodeId) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
         hasher.update(&nonce.0).update(client.as_bytes());
         Self { hasher, size: 0 }
     }
 
-    /// The next bytes of the data.
+    /// Adds the next bytes of the data.
     pub fn update(&mut self, bytes: &[u8]) {
         self.hasher.update(bytes);
         self.size += bytes.len() as u64;
     }
 
-    /// Bytes so far.
+    /// The number of bytes added.
     pub const fn size(&self) -> u64 {
         self.size
     }
 
-    /// Of all that was read.
+    /// The commitment of all bytes added.
     pub fn finish(&self) -> Commitment {
         Commitment { size: self.size, hash: *self.hasher.finalize().as_bytes() }
     }
@@ -98,7 +98,7 @@ impl fmt::Debug for Committing {
     }
 }
 
-/// 32 bytes of 64 hexadecimal digits.
+/// Decodes 32 bytes from 64 hexadecimal digits.
 pub(super) fn hex32(text: &str) -> Option<[u8; 32]> {
     HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?.try_into().ok()
 }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_of_the_nonce_the_key_and_the_data() {
+    fn a_commitment_depends_on_nonce_key_and_data() {
         let one = of(1, 2, &[b"data"]);
         assert_eq!(one.size, 4);
         assert_ne!(one.hash, of(3, 2, &[b"data"]).hash, "another nonce");
@@ -135,7 +135,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_does_not_matter_in_which_parts_data_comes(data: Vec<u8>, cut: usize) {
+        fn the_parts_of_the_data_do_not_matter(data: Vec<u8>, cut: usize) {
             let (a, b) = data.split_at(cut % (data.len() + 1));
             prop_assert_eq!(of(1, 2, &[a, b]), of(1, 2, &[&data]));
         }

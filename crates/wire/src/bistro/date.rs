@@ -1,9 +1,9 @@
-//! Dates as people write them (RFC 3339), to the nanosecond.
+//! Reads and prints dates in the format of RFC 3339, with a resolution of 1 ns.
 
 use thalweg_units::WallTime;
 use thiserror::Error;
 
-/// The text is no date.
+/// The text is not a date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a date with its time and zone is expected, e.g. 2026-04-15T23:59:00Z or …+02:00")]
 pub struct DateError;
@@ -11,10 +11,10 @@ pub struct DateError;
 const SECOND: u64 = 1_000_000_000;
 const DAY: i64 = 86_400;
 
-/// The date of this text (RFC 3339 §5.6), from 1970 to 2554.
+/// Parses a date from 1970 to 2554 (RFC 3339 §5.6).
 ///
 /// # Errors
-/// [`DateError`]; also for leap seconds, which [`WallTime`] does not count.
+/// [`DateError`]; also for leap seconds, which [`WallTime`] cannot represent.
 pub fn parse_date(text: &str) -> Result<WallTime, DateError> {
     read(text.as_bytes()).ok_or(DateError)
 }
@@ -43,7 +43,7 @@ fn number(digits: &[u8]) -> Option<i64> {
     digits.iter().try_fold(0, digit)
 }
 
-/// Nanoseconds of `.123…`, if it is there, and what follows.
+/// Splits `rest` into an optional fraction `.123…`, in nanoseconds, and the zone after it.
 fn fraction(rest: &[u8]) -> Option<(u64, &[u8])> {
     let Some(rest) = rest.strip_prefix(b".") else { return Some((0, rest)) };
     let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
@@ -55,7 +55,7 @@ fn fraction(rest: &[u8]) -> Option<(u64, &[u8])> {
     }
 }
 
-/// Seconds east of Greenwich.
+/// The zone's offset, seconds east of UTC.
 fn offset(zone: &[u8]) -> Option<i64> {
     if matches!(zone, b"Z" | b"z") {
         return Some(0);
@@ -84,7 +84,7 @@ fn days_in(year: i64, month: i64) -> Option<i64> {
     }
 }
 
-/// Days since 1970-01-01 (years counted from March: the leap day is the last).
+/// Days since 1970-01-01. Years begin in March, so that the leap day is the last.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -93,7 +93,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// Year, month and day so many days after 1970-01-01.
+/// Year, month and day from the days since 1970-01-01.
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
@@ -105,7 +105,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// `2026-04-15T23:59:00Z`, with nine digits of a fraction if there is one.
+/// Formats a date as `2026-04-15T23:59:00Z`, with nine digits of a fraction unless it is zero.
 pub fn show_date(time: WallTime) -> String {
     let (seconds, nanos) = (time.as_unix_nanos() / SECOND, time.as_unix_nanos() % SECOND);
     let (days, of_day) = (seconds as i64 / DAY, seconds as i64 % DAY);
@@ -121,7 +121,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn known_dates_are_what_they_are() {
+    fn known_dates_are_read() {
         for (text, seconds) in [
             ("1970-01-01T00:00:00Z", 0),
             ("2000-02-29T12:00:00Z", 951_825_600),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date_is_refused() {
+    fn invalid_dates_are_refused() {
         for text in [
             "",
             "2026-04-15",
@@ -159,13 +159,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_date_is_read_as_it_is_shown(nanos: u64) {
+        fn dates_round_trip(nanos: u64) {
             let time = WallTime::from_unix_nanos(nanos);
             prop_assert_eq!(parse_date(&show_date(time)), Ok(time));
         }
 
         #[test]
-        fn no_text_does_harm(text: String) {
+        fn any_text_is_a_date_or_an_error(text: String) {
             if let Ok(time) = parse_date(&text) {
                 prop_assert_eq!(parse_date(&show_date(time)), Ok(time));
             }

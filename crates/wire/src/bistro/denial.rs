@@ -1,4 +1,4 @@
-//! A refusal that others pass on or show: signed, as receipts are.
+//! Signed refusals, which others can pass on and show.
 
 use super::{Commitment, Refusal, StampId, put, take};
 use crate::{DecodeError, Signable, SignedError, Verifier};
@@ -7,30 +7,30 @@ use thalweg_units::NodeId;
 
 /// The destination's refusal of one submission, signed with the key of its node.
 ///
-/// It names the submission, so that it is no refusal of another one.
+/// It names the submission, so that it cannot be used as the refusal of another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denial {
-    /// The id of the refused stamp, or the hash of the refused commitment. Both bind the client's key.
+    /// The id of the refused stamp, or the hash of the refused commitment. Both depend on the client's key.
     pub about: [u8; 32],
-    /// Why.
+    /// The reason.
     pub refusal: Refusal,
 }
 
 impl Denial {
-    /// Of a commitment.
+    /// Creates the refusal of a commitment.
     pub fn of_commitment(commitment: &Commitment, refusal: Refusal) -> Self {
         Self { about: commitment.hash, refusal }
     }
 
-    /// Of a receipt for this stamp's data.
+    /// Creates the refusal of a receipt for the data of this stamp.
     pub fn of_stamp(stamp: StampId, refusal: Refusal) -> Self {
         Self { about: stamp.0, refusal }
     }
 
-    /// Reads a denial that `destination` must have signed, and that must be about this.
+    /// Decodes a denial, and checks that `destination` signed it and that it is about this submission.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// A description of what is wrong.
     pub fn read(
         bytes: &[u8],
         destination: &NodeId,
@@ -53,7 +53,7 @@ impl Denial {
 
 impl Signable for Denial {
     const DOMAIN: &'static str = "bistro refusal 1";
-    /// A refusal may hold the words of a system's error, with a path.
+    /// A refusal may contain the text of a system error with a path.
     const MAX_BYTES: usize = 8 << 10;
 
     fn encode(&self, out: &mut Vec<u8>) {

@@ -1,8 +1,8 @@
-//! The form of encrypted data, and what its client keeps to make it again (decision 0102).
+//! The format of encrypted data, and the keys that its client keeps to reproduce it (decision 0102).
 //!
 //! ```text
 //! head     MAGIC ‖ encapsulated key ‖ content key, encrypted by HPKE (RFC 9180)   96 bytes
-//! pieces   nonce ‖ 64 KiB of data, the last one less, encrypted ‖ tag             28 more each
+//! pieces   nonce ‖ up to 64 KiB of data, encrypted ‖ tag                          28 bytes more each
 //! end      nonce ‖ BLAKE3 of the data, encrypted ‖ tag                            60 bytes
 //! ```
 
@@ -12,35 +12,35 @@ use std::{fmt, str::FromStr};
 /// The first bytes of encrypted data.
 pub const ENVELOPE_MAGIC: &[u8; 16] = b"thalweg sealed 1";
 
-/// Bytes of data in one piece: a resumed push encrypts no more than one piece again.
+/// Bytes of data in one piece. A resumed push encrypts at most one piece again.
 pub const PIECE: usize = 64 << 10;
 
-/// Bytes of a piece that are not data: a nonce of 12 and a tag of 16.
+/// Bytes added to each piece: a nonce of 12 and a tag of 16.
 pub const PIECE_EXTRA: usize = 12 + 16;
 
 /// Bytes before the first piece.
 pub const ENVELOPE_HEAD: usize = ENVELOPE_MAGIC.len() + 32 + 48;
 
-/// Bytes behind the last piece.
+/// Bytes after the last piece.
 pub const ENVELOPE_END: usize = 32 + PIECE_EXTRA;
 
-/// The bytes of an envelope that are there whatever the data.
-const AROUND: u64 = (ENVELOPE_HEAD + ENVELOPE_END) as u64;
+/// Bytes of an envelope without data.
+const FIXED_BYTES: u64 = (ENVELOPE_HEAD + ENVELOPE_END) as u64;
 
-/// The number of pieces that so many bytes of data have.
+/// The number of pieces for this many bytes of data.
 const fn pieces(content: u64) -> u64 {
     content.div_ceil(PIECE as u64)
 }
 
-/// The bytes that an envelope of so many bytes of data has.
+/// The size of the envelope of this many bytes of data.
 pub const fn envelope_size(content: u64) -> u64 {
     let extra = pieces(content).saturating_mul(PIECE_EXTRA as u64);
-    content.saturating_add(extra).saturating_add(AROUND)
+    content.saturating_add(extra).saturating_add(FIXED_BYTES)
 }
 
-/// The bytes of data in an envelope of so many bytes; `None` if no envelope has this size.
+/// The bytes of data in an envelope of this size; `None` if no envelope has this size.
 pub const fn content_size(envelope: u64) -> Option<u64> {
-    let Some(inner) = envelope.checked_sub(AROUND) else { return None };
+    let Some(inner) = envelope.checked_sub(FIXED_BYTES) else { return None };
     let whole = (PIECE + PIECE_EXTRA) as u64;
     let (full, rest) = (inner / whole, inner % whole);
     match rest {
@@ -50,14 +50,14 @@ pub const fn content_size(envelope: u64) -> Option<u64> {
     }
 }
 
-/// What makes the same envelope of the same data again, and opens it. Secret; not printed by `Debug`.
+/// The keys that reproduce an envelope from its data, and open it. Secret; not printed by `Debug`.
 ///
-/// The client needs it to continue a push, and to compare data with a commitment later.
+/// The client needs them to continue a push, and to compare data with a commitment later.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct EnvelopeKeys {
-    /// What HPKE encapsulated for the destination.
+    /// The key encapsulated by HPKE for the destination.
     pub encapsulated: [u8; 32],
-    /// The content key, encrypted by HPKE to the destination.
+    /// The content key, encrypted by HPKE for the destination.
     pub wrapped: [u8; 48],
     /// The content key.
     pub content: [u8; 32],
@@ -88,7 +88,7 @@ impl FromStr for EnvelopeKeys {
     }
 }
 
-/// BLAKE3 of data as `b3sum` prints it.
+/// The BLAKE3 hash of data, as `b3sum` prints it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ContentHash(pub [u8; 32]);
 
@@ -117,7 +117,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn sizes_go_both_ways_at_the_edges() {
+    fn sizes_round_trip_at_the_boundaries_of_pieces() {
         let piece = PIECE as u64;
         for content in [0, 1, piece - 1, piece, piece + 1, 2 * piece, 100_000_000_000] {
             assert_eq!(content_size(envelope_size(content)), Some(content), "{content}");
@@ -130,7 +130,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_size_has_one_envelope(size in 0..1_u64 << 50) {
+        fn sizes_round_trip(size in 0..1_u64 << 50) {
             prop_assert_eq!(content_size(envelope_size(size)), Some(size));
             if let Some(content) = content_size(size) {
                 prop_assert_eq!(envelope_size(content), size);
@@ -138,7 +138,7 @@ mod tests {
         }
 
         #[test]
-        fn keys_go_both_ways(encapsulated: [u8; 32], content: [u8; 32], byte: u8, text: String) {
+        fn keys_round_trip(encapsulated: [u8; 32], content: [u8; 32], byte: u8, text: String) {
             let keys = EnvelopeKeys { encapsulated, wrapped: [byte; 48], content };
             prop_assert_eq!(keys.to_string().parse(), Ok(keys));
             let shown = format!("{keys:?}");

@@ -1,4 +1,4 @@
-//! What a client keeps of a submission: a text that proves itself.
+//! Evidence of a submission: a text that the client keeps and anybody can verify.
 
 use super::{
     Commitment, ContentHash, EnvelopeKeys, Label, Nonce, Receipt, Sheet, Stamp, StampId,
@@ -13,49 +13,50 @@ use std::fmt;
 use thalweg_units::NodeId;
 use thiserror::Error;
 
-/// The first line.
+/// The first line of the text.
 const HEAD: &str = "thalweg receipt 2";
 
-/// A submission, as far as it has got: committed to, stamped, received by a node.
+/// A submission in its present state: committed, stamped, or received by a node.
 ///
-/// Printed as lines of a word and a value, of which those for people say again what the signed
-/// ones hold. [`Evidence::read`] takes the text back only if all of it agrees: each signature is
-/// its signer's, and the text is byte for byte the one that these values print as.
+/// Printed as lines of a word and a value. The lines for people repeat the content of the signed ones.
+/// [`Evidence::read`] accepts the text only if all of it agrees: each signature must be valid, and the text must be
+/// byte for byte the one that these values print as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
     /// The drop box.
     pub drop_box: Name,
     /// The key of the destination's node.
     pub destination: NodeId,
-    /// The key that commits.
+    /// The client's key, which makes the commitment.
     pub client: NodeId,
-    /// What the client calls the data.
+    /// The client's name for the data.
     pub label: Label,
     /// The data's size and hidden hash.
     pub commitment: Commitment,
-    /// What opens the commitment. Its line may be taken out before others get the text.
+    /// The secret that opens the commitment. Its line may be removed before the text is shared.
     pub nonce: Option<Nonce>,
-    /// What encrypts the data and decrypts it. Its line may be taken out, as the nonce's.
+    /// The keys that encrypt and decrypt the data. Their line may be removed, like the nonce's.
     pub keys: Option<EnvelopeKeys>,
-    /// The hash of the data itself. Its line may be taken out, as the nonce's: it shows who has the same data.
+    /// The hash of the data itself. Its line may be removed, like the nonce's, since it identifies equal data of
+    /// others.
     pub content: Option<ContentHash>,
-    /// Step 1, signed by the destination.
+    /// The stamp of step 1, signed by the destination.
     pub stamp: Option<Signed<Stamp>>,
-    /// Step 2, signed by the node that has the data.
+    /// The receipt of step 2, signed by the node that has the data.
     pub receipt: Option<Signed<Receipt>>,
-    /// The destination's list of such nodes.
+    /// The destination's list of nodes that take data.
     pub sheet: Option<Signed<Sheet>>,
-    /// The mesh's list of members, by which its key vouches for both.
+    /// The mesh's list of members, by which the mesh's key vouches for the destination and the node.
     pub roster: Option<Signed<Roster>>,
 }
 
-/// The text is not what it was.
+/// The text is altered or invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{field}: {why}")]
 pub struct EvidenceError {
-    /// The word before the value that is wrong.
+    /// The word of the invalid line.
     pub field: String,
-    /// What is wrong with it.
+    /// What is wrong.
     pub why: String,
 }
 
@@ -75,7 +76,7 @@ fn encoded<T: Signable>(signed: &Signed<T>) -> String {
 }
 
 impl Evidence {
-    /// The lines, without the first.
+    /// The lines after the first.
     fn lines(&self) -> Vec<(&'static str, String)> {
         let mut lines = vec![
             ("box", self.drop_box.to_string()),
@@ -106,10 +107,10 @@ impl Evidence {
         lines
     }
 
-    /// The text's evidence.
+    /// Parses evidence and verifies its signatures.
     ///
     /// # Errors
-    /// The field that is wrong. Whose the keys are is not looked at here: see [`Evidence::judge`].
+    /// The first invalid field. Who owns the keys is not checked here; see [`Evidence::judge`].
     pub fn read(text: &str, verifier: &impl Verifier) -> Result<Self, EvidenceError> {
         let lines = split(text)?;
         let evidence = Self::of(&Words(&lines), verifier)?;
@@ -132,8 +133,7 @@ impl Evidence {
         }
     }
 
-    /// The box and the destination that a text names which begins as one does. Nothing of it is checked,
-    /// nor need it be whole.
+    /// The box and the destination of a text that begins like evidence. The text is not verified and may be incomplete.
     pub fn named(text: &str) -> Option<(Name, NodeId)> {
         let mut lines = text.trim_start_matches('\u{feff}').lines();
         lines.next().filter(|line| *line == HEAD)?;
@@ -160,7 +160,7 @@ impl Evidence {
         })
     }
 
-    /// That all of it is about one submission.
+    /// Checks that all parts are about the same submission.
     fn agree(&self) -> Result<(), EvidenceError> {
         if let Some(stamp) = &self.stamp {
             let said = stamp.value();
@@ -192,18 +192,18 @@ impl Evidence {
     }
 }
 
-/// The lines after the first, as words and values.
+/// Splits the lines after the first into words and values.
 fn split(text: &str) -> Result<Vec<(&str, &str)>, EvidenceError> {
     let mut lines = text.lines();
     if lines.next() != Some(HEAD) {
         return Err(wrong("text", format!("a receipt begins with the line `{HEAD}`")));
     }
-    let pair = |line: &str| wrong("text", format!("`{}` is no word and value", shown(line)));
+    let pair = |line: &str| wrong("text", format!("`{}` is no word and value", excerpt(line)));
     lines.map(|line| line.split_once(' ').ok_or_else(|| pair(line))).collect()
 }
 
-/// The beginning of what is not trusted, printable.
-fn shown(text: &str) -> String {
+/// The beginning of untrusted text, escaped for printing.
+fn excerpt(text: &str) -> String {
     text.chars().take(40).flat_map(char::escape_debug).collect()
 }
 

@@ -1,16 +1,16 @@
-//! What a client calls its file.
+//! The client's name for a submitted file.
 
 use crate::file_name;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 use thiserror::Error;
 
-/// A file's name as it may stand in any directory: one that [`file_name::safe`] leaves as it is.
+/// A file name that is safe in any directory: [`file_name::safe`] leaves it unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Label(Box<str>);
 
-/// The text is no such name.
+/// The text is not a safe name; contains the safe name for it, if there is one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the name has characters that a file's name shall not have{}", suggested(.0))]
 pub struct LabelError(Option<String>);
@@ -25,7 +25,7 @@ impl Label {
         &self.0
     }
 
-    /// The name that is most like `text`, if anything is left of it.
+    /// The safe name for `text`; `None` if nothing is left of it.
     pub fn near(text: &str) -> Option<Self> {
         file_name::safe(text).and_then(|name| name.parse().ok())
     }
@@ -67,7 +67,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_near_is_a_label(text: String) {
+        fn the_safe_name_is_a_label(text: String) {
             if let Some(label) = Label::near(&text) {
                 prop_assert_eq!(label.as_str().parse(), Ok(label.clone()));
                 prop_assert!(!label.as_str().contains(['/', '\n', '\0']));

@@ -1,95 +1,95 @@
-//! Questions and answers.
+//! Requests and replies.
 
 use super::{Commitment, Label, Nonce, Refusal, StampId};
 use crate::mesh::Name;
 use serde::{Deserialize, Serialize};
 
-/// The longest question: so many deliveries, and room.
+/// The longest request, bytes: [`MOST_DELIVERIES`] deliveries, and reserve.
 pub const MAX_ASK: usize = 256 << 10;
 
-/// The longest answer: a sheet, or so many stamps.
+/// The longest reply, bytes: a sheet, or [`MOST_INTENTS`] stamps.
 pub const MAX_ANSWER: usize = 256 << 10;
 
-/// Commitments in one question.
+/// The maximum number of commitments in one request.
 pub const MOST_INTENTS: usize = 256;
 
-/// Receipts in one question.
+/// The maximum number of receipts in one request.
 pub const MOST_DELIVERIES: usize = 256;
 
-/// What a client wants to commit to.
+/// A commitment that a client requests a stamp for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
-    /// What it calls the data.
+    /// The client's name for the data.
     pub label: Label,
     /// The data's size and hidden hash.
     pub commitment: Commitment,
 }
 
-/// A node's word to the destination that it has data.
+/// A node's message to the destination that it has data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivery {
-    /// `Signed<Stamp>`: the destination's own.
+    /// A `Signed<Stamp>` of the destination.
     pub stamp: Vec<u8>,
-    /// `Signed<Receipt>`: the node's.
+    /// A `Signed<Receipt>` of the node.
     pub receipt: Vec<u8>,
-    /// What opens the commitment.
+    /// The secret that opens the commitment.
     pub nonce: Nonce,
-    /// Where the data is on that node: an absolute path.
+    /// The absolute path of the data on that node.
     pub path: Vec<u8>,
 }
 
 /// How busy a node is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
-    /// Data that is being received now.
+    /// The number of submissions being received.
     pub pushes: u32,
-    /// Bytes that there is room for.
+    /// Free space, bytes.
     pub room: u64,
 }
 
-/// What is asked on a channel, one at a time.
+/// A request on a channel; one at a time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ask {
-    /// Of the destination: what is this box? Answer: `Sheet`.
+    /// To the destination: requests the box's sheet. Reply: `Sheet`.
     Sheet(Name),
-    /// Of the destination: these, before the deadline. Answer: `Stamps`.
+    /// To the destination: commits to these before the deadline. Reply: `Stamps`.
     Commit(Name, Vec<Intent>),
-    /// Of a node that takes data: how busy is it? Answer: `Load`.
+    /// To a node that takes data: requests its load. Reply: `Load`.
     Load(Name),
-    /// Of a node that takes data: the data of a stamp. Answer: `From`, or `Receipt` if it has all.
+    /// To a node that takes data: offers the data of a stamp. Reply: `From`, or `Receipt` if the node has all of it.
     Push {
-        /// `Signed<Stamp>`.
+        /// A `Signed<Stamp>`.
         stamp: Vec<u8>,
-        /// What opens the commitment.
+        /// The secret that opens the commitment.
         nonce: Nonce,
-        /// How many bytes the client has.
+        /// The size of the client's data, bytes.
         bytes: u64,
     },
-    /// Of the destination, by such a node: receipts. Answer: `Delivered`.
+    /// From such a node to the destination: delivers receipts. Reply: `Delivered`.
     Deliver(Vec<Delivery>),
-    /// Of a node that takes data, by the destination: these were collected. Answer: `Forgot`.
+    /// From the destination to a node that takes data: these were collected. Reply: `Forgot`.
     Forget(Name, Vec<StampId>),
 }
 
-/// What is answered.
+/// A reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
-    /// `Signed<Sheet>`.
+    /// A `Signed<Sheet>`.
     Sheet(Vec<u8>),
-    /// For each commitment in its order: `Signed<Stamp>`, durable, or `Signed<Denial>`.
+    /// For each commitment, in order: a `Signed<Stamp>`, stored durably, or a `Signed<Denial>`.
     Stamps(Vec<Result<Vec<u8>, Vec<u8>>>),
-    /// How busy.
+    /// The node's load.
     Load(Load),
-    /// Send the data from this byte on, all of it; then comes `Receipt` or `Refused`.
+    /// The client must send all data from this byte on; then `Receipt` or `Refused` follows.
     From(u64),
-    /// `Signed<Receipt>`: the data is durable, and matches.
+    /// A `Signed<Receipt>`: the data is stored durably, and matches its commitment.
     Receipt(Vec<u8>),
-    /// For each receipt in its order: durable, or `Signed<Denial>`: it never will be.
+    /// For each receipt, in order: it is stored durably, or a `Signed<Denial>` says that it never will be.
     Delivered(Vec<Result<(), Vec<u8>>>),
-    /// They are gone, so many.
+    /// The number of submissions deleted.
     Forgot(u32),
-    /// Not done, as the node says that answers.
+    /// The replying node refuses the request.
     Refused(Refusal),
-    /// Not done: `Signed<Denial>`, with which the destination has refused this node's receipt for the stamp.
+    /// A `Signed<Denial>` with which the destination refused this node's receipt for the stamp.
     Denied(Vec<u8>),
 }

@@ -1,21 +1,20 @@
-//! The protocol of a channel `thalweg/submit/2`: submissions with a deadline (Bistro).
+//! The protocol of the channel `thalweg/submit/2`: submissions with a deadline (Bistro).
 //!
-//! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004), §I:
-//! (1) a timestamp commits to the data before the deadline, without moving it; (2) the data goes
-//! to whichever node is near, which gives a receipt; (3) the destination collects when it likes.
+//! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004), §I: (1) a timestamp
+//! commits the client to the data before the deadline, without moving the data; (2) the client sends the data to a
+//! nearby node, which gives a receipt; (3) the destination collects the data at any later time.
 //!
 //! ```text
-//! client → destination   Ask::Sheet        the box's nodes, and the key that data is encrypted to
-//! client → destination   Ask::Commit       size, BLAKE3 of nonce, key and encrypted data
-//! client ← destination   Answer::Stamps    [`Stamp`], signed: who, what, when
-//! client → node          Ask::Push, data   nonce and encrypted data, from where the node says
-//! client ← node          Answer::Receipt   [`Receipt`], signed: which stamp's data, when, where
-//! node   → destination   Ask::Deliver      the same receipt and the nonce, until acknowledged
+//! client → destination   Ask::Sheet        the box's nodes, and the public key for the data
+//! client → destination   Ask::Commit       size and BLAKE3 of nonce, key and encrypted data
+//! client ← destination   Answer::Stamps    [`Stamp`], signed: client, commitment, time
+//! client → node          Ask::Push, data   nonce and encrypted data, from the offset that the node names
+//! client ← node          Answer::Receipt   [`Receipt`], signed: stamp, node, time
+//! node   → destination   Ask::Deliver      the same receipt and the nonce, repeated until acknowledged
 //! ```
 //!
-//! Messages are framed as [`crate::object`]'s; data is not framed. Everything that is signed has
-//! a domain of its own ([`crate::Signable::DOMAIN`]). [`Evidence`] is what the client keeps: a text
-//! file that anybody can check without asking anybody.
+//! Messages are framed as those of [`crate::object`]; data is not framed. Each kind of signed object has its own domain
+//! ([`crate::Signable::DOMAIN`]). The client keeps [`Evidence`]: a text file that anybody can verify offline.
 
 mod commitment;
 mod date;
@@ -56,15 +55,15 @@ mod tests;
 use crate::DecodeError;
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Postcard of a value that is signed.
+/// Appends the postcard encoding of a signed value.
 fn put(value: &impl Serialize, out: &mut Vec<u8>) {
-    // Writing to a vector fails for no value of these types.
+    // Encoding these types to a vector cannot fail.
     if let Ok(bytes) = postcard::to_stdvec(value) {
         out.extend(bytes);
     }
 }
 
-/// All of the bytes as such a value.
+/// Decodes all of the bytes.
 fn take<T: DeserializeOwned>(bytes: &[u8], wrong: &'static str) -> Result<T, DecodeError> {
     match postcard::take_from_bytes::<T>(bytes) {
         Ok((value, [])) => Ok(value),
@@ -73,5 +72,5 @@ fn take<T: DeserializeOwned>(bytes: &[u8], wrong: &'static str) -> Result<T, Dec
     }
 }
 
-/// The directory of all boxes, below the state directory.
+/// The directory of all drop boxes, relative to the state directory.
 pub const BOXES: &str = "drop-box";

@@ -1,4 +1,4 @@
-//! Why something is not taken.
+//! Reasons for refusing a request.
 
 use super::show_date;
 use crate::mesh::Name;
@@ -6,88 +6,89 @@ use serde::{Deserialize, Serialize};
 use thalweg_units::WallTime;
 use thiserror::Error;
 
-/// What a node says instead of what it was asked for.
+/// Why a node refuses a request.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum Refusal {
-    /// There is no such box there.
+    /// The node does not know the box.
     #[error("there is no drop box `{0}` at this node")]
     NoBox(Name),
-    /// The box is there, and the node is not its destination.
+    /// The node takes data for the box but is not its destination.
     #[error("this node only takes data for `{drop_box}`; commitments go to `{destination}`")]
     NotDestination {
         /// The box.
         drop_box: Name,
-        /// Who takes commitments.
+        /// The node that takes commitments.
         destination: Name,
     },
-    /// The box's settings do not let this key.
+    /// The box's settings do not admit this key.
     #[error("the drop box does not take submissions of this key")]
     NotAdmitted,
-    /// The deadline is over.
+    /// The deadline has passed.
     #[error("too late: it is {} by the destination's clock, and the deadline was {}",
         show_date(*now), show_date(*until))]
     Late {
-        /// The destination's clock when the commitment came.
+        /// The destination's clock when the commitment arrived.
         now: WallTime,
         /// The deadline.
         until: WallTime,
     },
-    /// More bytes than a submission may have.
+    /// The data is larger than a submission may be.
     #[error("{size} bytes are more than the {max} that a submission may have")]
     TooLarge {
-        /// Bytes.
+        /// The size of the data, bytes.
         size: u64,
-        /// The most.
+        /// The maximum, bytes.
         max: u64,
     },
-    /// This key has as many as it may have.
+    /// This key has made the maximum number of submissions.
     #[error("this key has made all {0} submissions that it may make")]
     TooMany(u64),
-    /// The box has all that it takes.
+    /// The box is full.
     #[error("the drop box is full")]
     Full,
-    /// Too many requests in a short time.
+    /// There are too many requests from this address; contains the time to wait, ms.
     #[error("too many requests from this address; again in {} ms", .0)]
     Slower(u32),
-    /// The stamp is another key's.
+    /// The stamp belongs to another key.
     #[error("the stamp belongs to another key: the one that committed must send the data")]
     NotYours,
-    /// A signature or a field is wrong.
+    /// A signature or a field is invalid.
     #[error("{0}")]
     Forged(String),
-    /// The data has another size than was committed to.
+    /// The size of the data differs from the commitment.
     #[error("the data has {came} bytes, and {stamped} were committed to")]
     Size {
-        /// What was committed to.
+        /// The size in the commitment, bytes.
         stamped: u64,
-        /// What the client has.
+        /// The size of the client's data, bytes.
         came: u64,
     },
-    /// Data and nonce do not give the hash that was committed to.
+    /// Data and nonce do not match the hash of the commitment.
     #[error("the data does not match its commitment: it has changed, or the nonce is wrong")]
     Mismatch,
-    /// What an earlier try has left here was damaged and is thrown away; from the beginning it may work.
+    /// The data that an earlier attempt left here was damaged and has been discarded; an attempt from the beginning may
+    /// succeed.
     #[error("what this node had of the data was damaged; send it again from the beginning")]
     Again,
-    /// No room.
+    /// The node has no room; contains the bytes needed.
     #[error("this node has no room for {0} bytes")]
     NoRoom(u64),
-    /// The same data is on its way already, or too many are.
+    /// The node is receiving the same data already, or the maximum number of submissions.
     #[error(
         "this node is receiving as much as it may, or this data already; try again, or at \
              another node"
     )]
     Busy,
-    /// The node cannot write, or what it needs is not there.
+    /// The node cannot write, or a resource is missing; contains the reason.
     #[error("this node cannot: {0}")]
     Unable(String),
-    /// This key's submissions would have more bytes together than its share.
+    /// This key's submissions would exceed its share; contains the share in bytes.
     #[error("with this one, this key's submissions would exceed its share of {0} bytes")]
     TooMuch(u64),
 }
 
 impl Refusal {
-    /// Whether another node, or the same one later, may say otherwise.
+    /// Whether another node, or the same node later, may accept the request.
     pub const fn is_passing(&self) -> bool {
         matches!(
             self,

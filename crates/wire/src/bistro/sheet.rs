@@ -1,4 +1,4 @@
-//! What a destination says of its box: until when, and which nodes take data.
+//! The sheet of a drop box: its deadline, and the nodes that take data for it.
 
 use super::{put, take};
 use crate::{
@@ -13,30 +13,30 @@ use thalweg_units::{NodeId, WallTime};
 pub struct SheetNode {
     /// Its name in the mesh.
     pub name: Name,
-    /// Its key, which signs receipts.
+    /// Its key, with which it signs receipts.
     pub key: NodeId,
-    /// Where it is reached, the best first.
+    /// Its addresses, the best first.
     pub addresses: Vec<Destination>,
 }
 
-/// A drop box as its destination describes it; signed with the key of the destination's node,
-/// so that receipts of its nodes can be checked by whoever knows that key alone.
+/// A drop box, described and signed by its destination's node, so that the receipts of the box's nodes can be verified
+/// with the destination's key alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sheet {
     /// The box.
     pub drop_box: Name,
-    /// Commitments are taken before this date, by the destination's clock.
+    /// The deadline for commitments, by the destination's clock.
     pub until: WallTime,
-    /// The most bytes of one submission, before it is encrypted.
+    /// The maximum size of one submission before encryption, bytes.
     pub max_bytes: u64,
-    /// The X25519 key that submissions are encrypted to, by HPKE (RFC 9180).
+    /// The X25519 key to which submissions are encrypted by HPKE (RFC 9180).
     pub encryption_key: [u8; 32],
-    /// Who takes data.
+    /// The nodes that take data.
     pub nodes: Vec<SheetNode>,
 }
 
 impl Sheet {
-    /// The most nodes of a box.
+    /// The maximum number of nodes of a box.
     pub const MAX_NODES: usize = 64;
 
     /// The node with this key.
@@ -47,7 +47,7 @@ impl Sheet {
 
 impl Signable for Sheet {
     const DOMAIN: &'static str = "bistro sheet 2";
-    /// So many nodes with their addresses: a name of a host has 255 bytes at most.
+    /// The maximum number of nodes, with their addresses: a host name has at most 255 bytes.
     const MAX_BYTES: usize = 160 + Self::MAX_NODES * (64 + 32 + Member::MAX_ADDRESSES * 264);
 
     fn encode(&self, out: &mut Vec<u8>) {

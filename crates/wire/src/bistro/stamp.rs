@@ -1,4 +1,4 @@
-//! Step 1's answer: the destination's word on who committed to what, and when.
+//! Stamps, the replies of step 1: the destination confirms a client's commitment and its time.
 
 use super::{Commitment, Label, put, take};
 use crate::{DecodeError, Signable, Signed, mesh::Name};
@@ -6,46 +6,46 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use thalweg_units::{NodeId, WallTime};
 
-/// One commitment, as the destination has it. Signed with the key of the destination's node.
+/// A commitment as the destination recorded it. Signed with the key of the destination's node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     /// The drop box.
     pub drop_box: Name,
-    /// Which commitment of the box this is, from 1; some may be missing.
+    /// The number of the commitment in the box, from 1; numbers may be missing.
     pub number: u64,
-    /// The key that committed, and has proven itself on the channel.
+    /// The client's key, proven on the channel.
     pub client: NodeId,
-    /// What the client calls the data.
+    /// The client's name for the data.
     pub label: Label,
     /// The data's size and hidden hash.
     pub commitment: Commitment,
-    /// When, by the destination's clock; later than all stamps that it gave before.
+    /// The time, by the destination's clock; later than those of all earlier stamps.
     pub time: WallTime,
-    /// The box's deadline then; after `time`.
+    /// The box's deadline at that time; after `time`.
     pub until: WallTime,
 }
 
-/// Names one stamp: a hash of it as it was signed.
+/// Identifies a stamp: the hash of its signed encoding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StampId(pub [u8; 32]);
 
 impl StampId {
-    /// Of a stamp.
+    /// The id of a stamp.
     pub fn of(stamp: &Signed<Stamp>) -> Self {
         Self::of_bytes(&stamp.encode())
     }
 
-    /// Of the bytes that [`Signed::encode`] gives.
+    /// The id of a stamp encoded by [`Signed::encode`].
     pub fn of_bytes(signed: &[u8]) -> Self {
         Self(blake3::derive_key("thalweg 2026 bistro stamp id 1", signed))
     }
 
-    /// 64 hexadecimal digits.
+    /// The id in 64 hexadecimal digits.
     pub fn text(&self) -> String {
         data_encoding::HEXLOWER.encode(&self.0)
     }
 
-    /// The id of that text.
+    /// Parses the id from hexadecimal digits.
     pub fn from_text(text: &str) -> Option<Self> {
         super::commitment::hex32(text).map(Self)
     }
@@ -59,7 +59,7 @@ impl fmt::Debug for StampId {
 
 impl Signable for Stamp {
     const DOMAIN: &'static str = "bistro stamp 1";
-    /// Two texts of 64 and 202, two blocks of 32, five numbers of ten bytes at most.
+    /// At most two texts of 64 and 202 bytes, two blocks of 32, and four numbers of ten.
     const MAX_BYTES: usize = 64 + 202 + 2 * 32 + 4 * 10;
 
     fn encode(&self, out: &mut Vec<u8>) {

@@ -1,4 +1,4 @@
-//! Requests of a box's operator to the destination node, over the local API.
+//! Requests of a box's operator to the destination's node over the local API.
 
 use crate::mesh::Name;
 use serde::{Deserialize, Serialize};
@@ -15,10 +15,10 @@ pub struct StrikeRequest {
     pub keys: Vec<NodeId>,
 }
 
-/// What was struck.
+/// The reply to a [`StrikeRequest`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StrikeReply {
-    /// The number of submissions.
+    /// The number of submissions struck.
     pub submissions: u64,
     /// Their committed bytes.
     pub bytes: u64,

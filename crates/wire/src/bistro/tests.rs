@@ -1,4 +1,4 @@
-//! Evidence, whole and altered.
+//! Tests of evidence, whole and altered, and of signed messages.
 
 use super::*;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 use proptest::prelude::*;
 use thalweg_units::{NodeId, WallTime};
 
-/// Stands in for Ed25519, whose crate is beyond this one: a hash that names the key.
+/// A stand-in for Ed25519, which this crate does not depend on: a hash keyed with the public key.
 struct Hashed(NodeId);
 
 fn hashed(key: &NodeId, message: &[u8]) -> Signature {
@@ -113,7 +113,7 @@ fn judged(evidence: &Evidence, keys: &[u8]) -> Verdict {
 }
 
 #[test]
-fn it_is_read_as_it_is_shown_at_every_step() {
+fn evidence_round_trips_at_every_step() {
     let whole = evidence();
     let stamped = Evidence { receipt: None, sheet: None, ..whole.clone() };
     let begun = Evidence { stamp: None, roster: None, ..stamped.clone() };
@@ -124,7 +124,7 @@ fn it_is_read_as_it_is_shown_at_every_step() {
 }
 
 #[test]
-fn what_is_altered_is_named() {
+fn an_altered_line_is_named() {
     let text = evidence().to_string();
     let with = |from: &str, to: &str| read(&text.replacen(from, to, 1)).unwrap_err().field;
     for (from, to, field) in [
@@ -168,7 +168,7 @@ fn parts_of_two_submissions_do_not_pass_for_one() {
 }
 
 #[test]
-fn it_proves_as_much_as_the_known_keys_allow() {
+fn a_verdict_depends_on_the_trusted_keys() {
     let whole = evidence();
     let nobody = judged(&whole, &[]);
     assert_eq!((nobody.proven.len(), nobody.unproven.len()), (0, 2));
@@ -188,7 +188,7 @@ fn it_proves_as_much_as_the_known_keys_allow() {
 }
 
 #[test]
-fn a_roster_that_did_not_hold_then_vouches_for_nobody() {
+fn a_roster_that_was_expired_at_the_stamp_proves_nothing() {
     let mut whole = evidence();
     let mut roster = whole.roster.take().unwrap().into_value();
     roster.expiry = at(999);
@@ -197,7 +197,7 @@ fn a_roster_that_did_not_hold_then_vouches_for_nobody() {
 }
 
 #[test]
-fn a_key_is_known_by_enough_of_its_digits() {
+fn a_key_may_be_given_by_its_first_32_digits() {
     let mut trust = Trust::default();
     let text = id(DESTINATION).to_string();
     assert!(trust.add(&text[..31]).is_err() && trust.add(&"g".repeat(64)).is_err());
@@ -207,7 +207,7 @@ fn a_key_is_known_by_enough_of_its_digits() {
 }
 
 #[test]
-fn the_greatest_values_fit() {
+fn the_longest_encodings_are_within_the_bounds() {
     let mut widest = stamp();
     let most = WallTime::from_unix_nanos(u64::MAX);
     (widest.number, widest.commitment.size) = (u64::MAX, u64::MAX);
@@ -221,7 +221,7 @@ fn the_greatest_values_fit() {
     let mut bytes = Vec::new();
     receipt.encode(&mut bytes);
     assert_eq!((bytes.len(), Receipt::decode(&bytes)), (Receipt::MAX_BYTES, Ok(receipt)));
-    // A question with as much as it may hold is not too long.
+    // A request with the maximum number of entries is not too long.
     let intent = Intent { label: widest.label.clone(), commitment: widest.commitment };
     let ask = Ask::Commit(widest.drop_box.clone(), vec![intent; MOST_INTENTS]);
     assert!(crate::object::encode(&ask).len() <= MAX_ASK);
@@ -231,7 +231,7 @@ fn the_greatest_values_fit() {
 }
 
 #[test]
-fn a_refusal_counts_if_the_destination_has_signed_it_for_this_submission() {
+fn a_refusal_is_valid_if_the_destination_signed_it_for_this_submission() {
     let about = StampId([1; 32]);
     let denial = Denial::of_stamp(about, Refusal::NotAdmitted);
     let read = |key: u8, about: StampId| {
@@ -247,7 +247,7 @@ fn a_refusal_counts_if_the_destination_has_signed_it_for_this_submission() {
 }
 
 #[test]
-fn a_stamp_after_its_deadline_is_none() {
+fn a_stamp_after_its_deadline_is_refused() {
     let late = Stamp { time: at(2_000), ..stamp() };
     let mut bytes = Vec::new();
     late.encode(&mut bytes);
@@ -271,14 +271,14 @@ fn any_stamp() -> impl Strategy<Value = Stamp> {
 
 proptest! {
     #[test]
-    fn stamps_go_both_ways(stamp in any_stamp()) {
+    fn stamps_round_trip(stamp in any_stamp()) {
         let bytes = Signed::sign(stamp.clone(), &Hashed(id(1))).encode();
         let read = Signed::<Stamp>::open(&bytes, &Hashed(id(1))).unwrap();
         prop_assert_eq!(read.into_value(), stamp);
     }
 
     #[test]
-    fn no_altered_byte_of_what_is_signed_passes(place: usize, to: u8) {
+    fn altered_signed_bytes_are_refused(place: usize, to: u8) {
         let whole = evidence();
         let stamp = whole.stamp.unwrap().encode();
         let receipt = whole.receipt.unwrap().encode();
@@ -296,9 +296,9 @@ proptest! {
         prop_assert!(same || Signed::<Sheet>::open(&bytes, &Hashed(id(0))).is_err());
     }
 
-    /// Except in the lines that are the owner's secrets: whether they are right shows with the data.
+    /// Except in the lines with the owner's secrets, which can be verified only with the data.
     #[test]
-    fn no_altered_letter_of_the_text_passes(place: usize, to in 0x20_u8..0x7f) {
+    fn altered_text_is_refused(place: usize, to in 0x20_u8..0x7f) {
         let text = evidence().to_string();
         let mut bytes = text.clone().into_bytes();
         let place = place % bytes.len();
@@ -311,7 +311,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_and_no_bytes_do_harm(text: String, bytes: Vec<u8>) {
+    fn any_text_and_bytes_are_decoded_or_refused(text: String, bytes: Vec<u8>) {
         _ = read(&format!("thalweg receipt 2\n{text}"));
         _ = crate::object::decode::<Ask>(&bytes);
         _ = crate::object::decode::<Answer>(&bytes);

@@ -1,4 +1,4 @@
-//! What evidence proves to somebody who trusts some keys.
+//! Judges what evidence proves, given a set of trusted keys.
 
 use super::{Evidence, show_date};
 use crate::{
@@ -7,15 +7,16 @@ use crate::{
 };
 use thalweg_units::{NodeId, WallTime};
 
-/// The keys that somebody knows to be whose they are.
+/// The keys whose owners the verifier knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trust(Vec<String>);
 
 impl Trust {
-    /// The fewest digits of a key that name it: 128 bits, so that nobody finds another key with them.
+    /// The minimum number of digits that identify a key: 128 bits, so that nobody can find another key with the same
+    /// digits.
     pub const LEAST_DIGITS: usize = 32;
 
-    /// Trusts one more key, given by its hexadecimal digits or the first of them.
+    /// Adds a trusted key, given by its hexadecimal digits or the first of them.
     ///
     /// # Errors
     /// What is wrong with the text.
@@ -29,48 +30,48 @@ impl Trust {
         Ok(())
     }
 
-    /// Whether it has this key.
+    /// Whether this key is trusted.
     pub fn has(&self, key: &NodeId) -> bool {
         let text = key.to_string();
         self.0.iter().any(|known| text.starts_with(known.as_str()))
     }
 }
 
-/// Why a key is believed to be whose it is said to be.
+/// Why a key's claimed owner is believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trusted {
-    /// It is one of the given ones.
+    /// The key is one of the trusted keys.
     Given,
-    /// The mesh's key, which is, has it in a roster that held then.
+    /// A roster that was valid at the time of the stamp lists the key, and the mesh's key is trusted.
     Mesh,
-    /// The destination's key, which is believed, has it in the box's sheet.
+    /// The box's sheet lists the key, and the destination's key is believed.
     Sheet,
-    /// It is not.
+    /// The owner is not believed.
     Not,
 }
 
-/// What is proven.
+/// What evidence proves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// The destination's key.
+    /// The trust in the destination's key.
     pub destination: Trusted,
-    /// The key of the node with the data; none without a receipt.
+    /// The trust in the key of the node with the data; `None` without a receipt.
     pub node: Option<Trusted>,
-    /// What is proven, a sentence each.
+    /// The proven statements.
     pub proven: Vec<String>,
-    /// What is not, and why.
+    /// The unproven statements, and why they are not proven.
     pub unproven: Vec<String>,
 }
 
 impl Verdict {
-    /// Whether both steps are proven to who trusts these keys.
+    /// Whether both steps are proven.
     pub fn is_whole(&self) -> bool {
         self.unproven.is_empty()
     }
 }
 
 impl Evidence {
-    /// What this proves, if these keys are whose they should be.
+    /// Judges what the evidence proves, given that these keys are trusted.
     pub fn judge(&self, trust: &Trust) -> Verdict {
         let destination = self.trusted(&self.destination, None, trust);
         let node = self.receipt.as_ref().map(|receipt| {
@@ -137,7 +138,7 @@ impl Evidence {
         }
         let time = self.stamp.as_ref().map(|stamp| stamp.value().time);
         match self.roster.as_ref().filter(|roster| trust.has(&roster.signer())) {
-            Some(roster) if is_listed(roster.value(), key, name, time) => Trusted::Mesh,
+            Some(roster) if has_member(roster.value(), key, name, time) => Trusted::Mesh,
             _ => Trusted::Not,
         }
     }
@@ -158,8 +159,8 @@ impl Evidence {
     }
 }
 
-/// Whether the roster held at that time and has the node.
-fn is_listed(roster: &Roster, key: &NodeId, name: Option<&Name>, time: Option<WallTime>) -> bool {
+/// Whether the roster was valid at that time and lists the key.
+fn has_member(roster: &Roster, key: &NodeId, name: Option<&Name>, time: Option<WallTime>) -> bool {
     let held = time.is_some_and(|time| roster.check(time).is_ok());
     let member = roster.members.iter().find(|member| member.node == Some(*key));
     held && member.is_some_and(|member| name.is_none_or(|name| member.name == *name))

@@ -1,58 +1,58 @@
-//! The head of what comes next on a link.
+//! The heads of frames on a link.
 
 use super::{MAX_WORD, Word};
 use crate::object;
 use thiserror::Error;
 
-/// Bytes before a frame's body.
+/// The length of a frame's head, bytes.
 pub const FRAME_HEAD: usize = 17;
 
-/// The longest chunk: what one link is busy with before it can carry anything else.
+/// The longest chunk, bytes. While a link sends a chunk it cannot send anything else.
 pub const MAX_CHUNK: u32 = 256 << 10;
 
 const WORD: u8 = 0;
 const CHUNK: u8 = 1;
 
-/// Where a chunk belongs, and how long it is.
+/// The position of a chunk in its stream, and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkHead {
-    /// The stream.
+    /// The number of the stream.
     pub stream: u32,
-    /// Where in the stream it begins, bytes; its end is below 2⁶⁴.
+    /// The offset of the chunk in the stream, bytes; its end is below 2⁶⁴.
     pub offset: u64,
-    /// Its bytes, from 1 to [`MAX_CHUNK`].
+    /// The length, 1 to [`MAX_CHUNK`] bytes.
     pub length: u32,
 }
 
-/// What comes next.
+/// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// So many bytes of a stream.
+    /// A chunk of a stream follows.
     Chunk(ChunkHead),
-    /// A [`Word`] of so many bytes.
+    /// A [`Word`] of this length in bytes follows.
     Word(usize),
 }
 
-/// The bytes are no frame's head.
+/// The bytes are not a valid head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
-    /// Neither a chunk nor a word.
+    /// The kind is unknown.
     #[error("neither a chunk nor a word")]
     Kind,
-    /// Empty, or longer than there are.
+    /// A chunk is empty or too long, or a message is too long or has non-zero unused bytes.
     #[error("a chunk or word of {0} bytes")]
     Length(u32),
-    /// It would end beyond the last byte that a stream can have.
+    /// The chunk would end beyond 2⁶⁴ bytes.
     #[error("a chunk at {0} bytes, where no stream ends")]
     Offset(u64),
 }
 
 impl Frame {
-    /// `kind:u8 ‖ stream:u32 ‖ offset:u64 ‖ length:u32`, big-endian; a word has zeros in between.
+    /// Encodes `kind:u8 ‖ stream:u32 ‖ offset:u64 ‖ length:u32`, big-endian. A message has zeros for stream and offset.
     pub fn encode(self) -> [u8; FRAME_HEAD] {
         let (kind, stream, offset, length) = match self {
             Self::Chunk(ChunkHead { stream, offset, length }) => (CHUNK, stream, offset, length),
-            // No word is as long as 4 GiB.
+            // A message has at most MAX_WORD bytes.
             Self::Word(length) => (WORD, 0, 0, length as u32),
         };
         let mut head = [kind; FRAME_HEAD];
@@ -62,7 +62,7 @@ impl Frame {
         head
     }
 
-    /// Reads it.
+    /// Decodes a head.
     ///
     /// # Errors
     /// [`FrameError`].
@@ -83,7 +83,7 @@ impl Frame {
         }
     }
 
-    /// A whole word.
+    /// Encodes a message with its head.
     pub fn word(word: &Word) -> Vec<u8> {
         let body = object::encode(word);
         let mut out = Self::Word(body.len() - 4).encode().to_vec();
@@ -98,7 +98,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_heads_are_refused() {
         let chunk = |offset, length| Frame::Chunk(ChunkHead { stream: 1, offset, length }).encode();
         assert_eq!(Frame::decode(chunk(0, 0)), Err(FrameError::Length(0)));
         assert_eq!(Frame::decode(chunk(0, MAX_CHUNK + 1)), Err(FrameError::Length(MAX_CHUNK + 1)));
@@ -110,13 +110,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_head_is_read_as_it_was_written(stream: u32, offset in 0u64..1 << 60, length in 1..=MAX_CHUNK) {
+        fn heads_round_trip(stream: u32, offset in 0u64..1 << 60, length in 1..=MAX_CHUNK) {
             let chunk = Frame::Chunk(ChunkHead { stream, offset, length });
             prop_assert_eq!(Frame::decode(chunk.encode()), Ok(chunk));
         }
 
         #[test]
-        fn whatever_is_read_is_written_the_same(head: [u8; FRAME_HEAD]) {
+        fn a_head_has_one_encoding(head: [u8; FRAME_HEAD]) {
             if let Ok(frame) = Frame::decode(head) {
                 prop_assert_eq!(frame.encode(), head);
             }

@@ -1,11 +1,11 @@
-//! The frames on the links of a bond: chunks of streams, and control words.
+//! The frames on the links of a bond: chunks of streams, and control messages ([`Word`]).
 //!
-//! A *bond* joins two members by several connections, its *links*. Streams are multiplexed over
-//! all of them: a chunk of a stream may come by any link, and says where it belongs (the header of
-//! DBAS §II-E, whose chunkId is an offset in bytes here). Words about a stream go by any link too,
-//! so they may overtake chunks and each other; each is true whenever it comes.
+//! A *bond* joins two members by several connections, its *links*. Streams are multiplexed over all links: a chunk of a
+//! stream may use any link, and its head says where it belongs (the header of DBAS §II-E, whose chunkId is an offset in
+//! bytes here). Messages about a stream may use any link too, so they may overtake chunks and each other; each message
+//! is valid whenever it arrives.
 
-/// Links of a bond at a time, at both ends.
+/// The maximum number of simultaneous links of a bond, at both ends.
 pub const MAX_LINKS: usize = 16;
 
 mod frame;

@@ -1,23 +1,23 @@
-//! What the ends of a bond say to each other.
+//! The messages between the ends of a bond.
 
 use crate::{mesh::Name, object::MAX_WHY};
 use serde::{Deserialize, Serialize};
 
-/// The most ranges that are acknowledged at once.
+/// The maximum number of ranges in one acknowledgement.
 pub const MAX_RANGES: usize = 64;
 
-/// The longest word in bytes.
+/// The longest [`Word`], bytes.
 pub const MAX_WORD: usize = 4 << 10;
 
-/// The longest greeting in bytes.
+/// The longest [`Greeting`], bytes.
 pub const MAX_GREETING: usize = 1 << 10;
 
-/// A bond, as the end that opens it names it: random, so that a link cannot join another's.
+/// The id of a bond, chosen at random by the opening end, so that a link cannot join a bond of another client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct BondId(pub [u8; 16]);
 
 impl std::fmt::Debug for BondId {
-    /// What lets a link in is not printed.
+    /// The id authorises links, so it is not printed.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("BondId(…)")
     }
@@ -26,49 +26,49 @@ impl std::fmt::Debug for BondId {
 /// The first message on a link, from the end that dialled it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// The bond that it joins, or begins. Its key is that of the channel in any case.
+    /// The bond that the link joins or begins. A bond belongs to the key of the channel.
     pub bond: BondId,
-    /// The link's number in it; each is used once.
+    /// The link's number in the bond; each number is used once.
     pub link: u32,
-    /// Bytes that each stream's receiver holds at this end, at first.
+    /// The initial receive window of each stream at this end, bytes.
     pub window: u64,
-    /// The bond had a link before: one that the far end does not know is over.
+    /// Whether the bond had a link before. If so and the far end does not know the bond, the bond has ended.
     pub goes_on: bool,
-    /// Its bytes cost at this end: it is to carry nothing that another link carries already.
+    /// Whether this end's traffic is metered. A metered link must not carry copies of data sent on other links.
     pub is_metered: bool,
-    /// It goes through relays: TCP's round trip is not that of the link.
+    /// Whether the link passes relays: then TCP's round-trip time is not that of the link.
     pub is_relayed: bool,
 }
 
-/// The answer.
+/// The reply to a [`Hello`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Greeting {
-    /// It is one of the bond's links now.
+    /// The link has joined the bond.
     Welcome {
-        /// Bytes that each stream's receiver holds at this end, at first.
+        /// The initial receive window of each stream at this end, bytes.
         window: u64,
     },
-    /// It is not.
+    /// The link is refused.
     Refused(Refusal),
 }
 
 /// Why a link or a stream is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
-    /// No bond by this name (any more): one that lost all its links is forgotten after a while.
+    /// The bond is unknown: a bond without links is forgotten after a while.
     Unknown,
-    /// A link of this number was there.
+    /// A link with this number was there before.
     Number,
-    /// Too many bonds, links or streams.
+    /// There are too many bonds, links or streams.
     Busy,
-    /// The rules do not let this peer go there.
+    /// The rules do not allow this peer to connect there; contains the reason.
     Forbidden(String),
-    /// The far end could not reach it.
+    /// The far end could not reach the target; contains the reason.
     Unreached(String),
 }
 
 impl Refusal {
-    /// With no text longer than is kept of another's words.
+    /// Truncates its text to [`MAX_WHY`] bytes.
     pub fn cut(self) -> Self {
         match self {
             Self::Forbidden(why) => Self::Forbidden(cut(why)),
@@ -90,86 +90,86 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// Where a stream leads.
+/// The target of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Target {
-    /// To a server, by the far end's relay: host and port as a client names them.
+    /// A server, through the far end's relay: host and port as a client names them.
     Server(String, u16),
-    /// To a service of the far end itself: a channel's protocol by its ALPN name.
+    /// A service of the far end itself: the ALPN name of a channel's protocol.
     Service(String),
-    /// To another member's service, by the far end's relay.
+    /// A service of another member, through the far end's relay.
     Member(Name, String),
 }
 
-/// What either end says. Streams that the dialling end opened have even numbers, others odd ones.
+/// A message from either end. Streams opened by the dialling end have even numbers, the others odd ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Word {
-    /// A stream begins. Its chunks may come before this word does, within the first window.
+    /// Opens a stream. Its chunks may arrive before this message, within the initial window.
     Open {
-        /// Its number, used once in a bond.
+        /// The stream's number, used once in a bond.
         stream: u32,
-        /// Where it leads.
+        /// The target.
         to: Target,
     },
-    /// It leads there.
+    /// The stream is connected to its target.
     Opened {
-        /// The stream.
+        /// The stream's number.
         stream: u32,
     },
-    /// It does not.
+    /// The stream is refused.
     Refused {
-        /// The stream.
+        /// The stream's number.
         stream: u32,
-        /// Why.
+        /// The reason.
         why: Refusal,
     },
-    /// What has arrived of a stream.
+    /// Acknowledges the data of a stream.
     Acks {
-        /// The stream.
+        /// The stream's number.
         stream: u32,
-        /// All before it.
+        /// All bytes before this offset have arrived.
         arrived: u64,
-        /// Up to where may be sent; it never becomes less.
+        /// The offset up to which the sender may send; it never decreases.
         limit: u64,
-        /// And these: at most [`MAX_RANGES`].
+        /// Ranges beyond `arrived` that have arrived too; at most [`MAX_RANGES`].
         ranges: Vec<(u64, u64)>,
-        /// The end is known, and all before it has arrived: nothing is waited for any more.
+        /// Whether the whole stream has arrived, up to its announced end.
         ended: bool,
     },
-    /// The sender has no more than this.
+    /// The sender announces the end of the stream.
     End {
-        /// The stream.
+        /// The stream's number.
         stream: u32,
-        /// Its length in bytes.
+        /// The length of the stream, bytes.
         at: u64,
     },
-    /// The stream broke at this end, both ways.
+    /// The stream broke at this end, in both directions.
     Reset {
-        /// The stream.
+        /// The stream's number.
         stream: u32,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// Is this link alive?
+    /// Asks whether this link is alive; contains a token.
     Ping(u64),
-    /// It is.
+    /// The reply to a ping.
     Pong {
-        /// What the ping said.
+        /// The token of the ping.
         token: u64,
-        /// Bytes of chunks that came by this link.
+        /// The bytes of chunks received on this link.
         received: u64,
     },
-    /// This link is not used any more from this end.
+    /// This end does not use this link any more.
     Bye,
-    /// Another link broke at this end: what it carried is lost.
+    /// Another link broke at this end; the data in flight on it is lost.
     Gone {
-        /// Its number.
+        /// The number of that link.
         link: u32,
     },
 }
 
 impl Word {
-    /// Whether its lists are in order and within their bounds.
+    /// Whether its lists are ordered and within their bounds.
     pub fn is_sound(&self) -> bool {
         let Self::Acks { arrived, limit, ranges, .. } = self else { return true };
         let mut end = *arrived;
@@ -181,7 +181,7 @@ impl Word {
         arrived <= limit && ranges.len() <= MAX_RANGES && ranges.iter().all(&mut is_next)
     }
 
-    /// With no text longer than is kept of another's words.
+    /// Truncates its text to [`MAX_WHY`] bytes.
     pub fn cut(self) -> Self {
         match self {
             Self::Refused { stream, why } => Self::Refused { stream, why: why.cut() },
@@ -191,7 +191,7 @@ impl Word {
     }
 }
 
-/// Leaves at most [`MAX_WHY`] bytes of a text.
+/// Truncates a text to [`MAX_WHY`] bytes.
 fn cut(mut text: String) -> String {
     let end = (0..=MAX_WHY.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     text.truncate(end.unwrap_or(0));
@@ -204,7 +204,7 @@ mod tests {
     use crate::object::{decode, encode};
 
     #[test]
-    fn words_are_read_as_they_are_written() {
+    fn messages_round_trip() {
         let words = [
             Word::Open { stream: 2, to: Target::Server("example.org".into(), 443) },
             Word::Acks {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledgements_out_of_order_are_not_sound() {
+    fn invalid_acknowledgements_are_not_sound() {
         let acks = |ranges| Word::Acks { stream: 0, arrived: 5, limit: 100, ranges, ended: false };
         assert!(!acks(vec![(4, 9)]).is_sound());
         assert!(!acks(vec![(9, 9)]).is_sound());
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_words_fit() {
+    fn the_longest_messages_are_within_the_bounds() {
         let ranges = vec![(u64::MAX - 1, u64::MAX); MAX_RANGES];
         let acks = Word::Acks {
             stream: u32::MAX,

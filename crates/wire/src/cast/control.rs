@@ -1,196 +1,197 @@
-//! What source and receiver say on their control channel.
+//! The messages between source and receiver on their control channel.
 
 use super::Refusal;
 use crate::{mesh::Name, object::MAX_WHY};
 use serde::{Deserialize, Serialize};
 
-/// The longest word of a source.
+/// The longest [`Word`], bytes.
 pub const MAX_WORD: usize = 64 << 10;
 
-/// The longest report of a receiver.
+/// The longest [`Report`], bytes.
 pub const MAX_REPORT: usize = 64 << 10;
 
-/// The most parents that a plan names for one receiver. Further ones are not sent.
+/// The maximum number of parents sent to one receiver; the plan's further ones are omitted.
 pub const MAX_CANDIDATES: usize = 32;
 
-/// The most hosts of a way that are told.
+/// The maximum number of hosts in [`Expected::way`].
 pub const MAX_WAY: usize = 64;
 
-/// A parent that a receiver may have.
+/// A possible parent of a receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
-    /// A receiver; none: the source itself.
+    /// The receiver that is the parent; `None`: the source.
     pub name: Option<Name>,
-    /// What is expected of it, bits a second; none: not known.
+    /// The expected rate, bit/s; `None`: unknown.
     pub bps: Option<u64>,
-    /// How it serves: streams are what relays without a store give.
+    /// How the parent serves. Relays, which store nothing, only stream.
     pub want: super::Want,
 }
 
-/// What a plan expects for one receiver: what its host shows beside what it gets.
+/// The plan's expectations for one receiver, which its host shows beside the measured values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expected {
-    /// The slowest hop on the widest way to it, bits a second; none: not known.
+    /// The rate of the slowest hop on the widest path to the receiver, bit/s; `None`: unknown.
     pub min_hop_bps: Option<u64>,
-    /// What it gets if all goes as planned, bits a second; none: not known.
+    /// The planned rate of the receiver, bit/s; `None`: unknown.
     pub bps: Option<u64>,
-    /// The members between the source and the receiver in the plan, from the source on: at most [`MAX_WAY`].
+    /// The members between the source and the receiver in the plan, beginning at the source; at most [`MAX_WAY`].
     pub way: Vec<Name>,
-    /// How many receivers the cast has, with it.
+    /// The number of receivers of the cast, including this one.
     pub receivers: u32,
 }
 
-/// The largest ring: a second of 512 Mbit/s. A node keeps one a cast, and a source says how large.
+/// The largest ring, bytes: a second at 512 Mbit/s. A node has one ring per cast, whose size the source chooses.
 pub const MAX_RING: u64 = 64 << 20;
 
-/// How a node hands on what comes to it, as it comes.
+/// The terms on which a node forwards symbols as they arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RingTerms {
-    /// The most bytes of symbols that wait for its children.
+    /// The maximum number of bytes of symbols waiting for the node's children.
     pub bytes: u64,
-    /// Which part of each block's repair symbols it gives of its own, once it holds the block.
+    /// The part of each block's repair symbols that the node encodes and sends itself, once it has the block.
     pub part: u32,
-    /// Of so many parts.
+    /// The number of parts.
     pub parts: u32,
 }
 
 impl RingTerms {
-    /// Whether a node can take them: no ring beyond [`MAX_RING`].
+    /// Whether a node can accept the terms: the ring is at most [`MAX_RING`].
     pub fn are_sound(&self) -> bool {
         self.bytes <= MAX_RING
     }
 }
 
-/// Source to receiver.
+/// A message from source to receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Word {
-    /// The encoded manifest follows, as long as the offer says.
+    /// The encoded manifest follows; the offer has its length.
     Manifest,
-    /// The encoded layout follows, as long as the offer says.
+    /// The encoded layout follows; the offer has its length.
     Layout,
-    /// Its parents from now on, the best first.
+    /// The receiver's parents from now on, the best first.
     Parents {
         /// At most [`MAX_CANDIDATES`].
         candidates: Vec<Candidate>,
-        /// How many of them at a time.
+        /// The number of simultaneous parents.
         at_once: u32,
     },
-    /// It is given up: what came may be thrown away.
+    /// The cast is given up; the receiver may delete the data.
     Forget,
-    /// Nothing is to be said; so that silence means a dead source.
+    /// A keep-alive, so that silence means that the source is dead.
     Here,
-    /// What the plan expects for it.
+    /// The plan's expectations for the receiver.
     Expected(Expected),
-    /// How it hands on to those who want a stream.
+    /// The terms on which the receiver forwards to children that want a stream.
     Ring(RingTerms),
 }
 
-/// What a receiver got from a parent.
+/// The data that a receiver has received from one parent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FromParent {
-    /// Who; none: the source.
+    /// The parent; `None`: the source.
     pub name: Option<Name>,
-    /// Whether it is one now.
+    /// Whether it is a parent now.
     pub is_now: bool,
-    /// Bits a second over the last second or so.
+    /// The rate over about the last second, bit/s.
     pub bps: u64,
     /// Bytes of symbols that were new.
     pub bytes: u64,
 }
 
-/// Why a parent was left.
+/// Why a receiver left a parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fault {
-    /// It sent what the digests do not allow: it is not asked again.
+    /// It sent data that does not match the digests. It is not used again.
     Corrupt,
-    /// It broke off, or cannot be reached.
+    /// The connection broke, or the parent cannot be reached.
     Lost,
-    /// Nothing came any more.
+    /// It stopped sending.
     Silent,
-    /// Another one is clearly faster.
+    /// Another parent is clearly faster.
     Slow,
-    /// It does not give it.
+    /// It refuses to serve the cast.
     Refused,
 }
 
-/// How far a receiver is.
+/// The progress of a receiver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
-    /// Bytes of the object that are held and proven.
+    /// Bytes of the object that the receiver has and has verified.
     pub held: u64,
-    /// Bits a second over the last second or so, of new symbols.
+    /// The rate of new symbols over about the last second, bit/s.
     pub bps: u64,
-    /// Bytes of symbols that came in this session, all of them.
+    /// Bytes of all symbols received in this session.
     pub received: u64,
-    /// Of those: what was here already, or was of no use.
+    /// Bytes among them that were here already or of no use.
     pub beyond: u64,
-    /// Bytes of symbols that it has sent to others.
+    /// Bytes of symbols sent to other receivers.
     pub served: u64,
-    /// Symbols that rings here did not forward, as children had no room.
+    /// Symbols that the rings here did not forward because children had no room.
     pub missed: u64,
-    /// The most bytes that waited for its children at once: in its ring, and begun by their connections.
+    /// The maximum number of bytes that waited for the children at the same time, in the ring and in the connections'
+    /// partly sent frames.
     pub ring_peak: u64,
-    /// Its parents, of now and before.
+    /// The present and former parents.
     pub parents: Vec<FromParent>,
 }
 
-/// How it ended.
+/// How a cast ended at a receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ended {
-    /// It has its name in the inbox: complete, verified, synced. In this or an earlier session.
+    /// The object is complete, verified and synced under its final name in the inbox, in this or an earlier session.
     Complete {
-        /// From the first symbol of this session to the last, µs; 0: nothing came in it.
+        /// The time from the first to the last symbol of this session, µs; 0: none arrived in it.
         micros: u64,
     },
-    /// It cannot go on; what it holds is kept.
+    /// The receiver cannot continue; it keeps the data that it has.
     Failed(Refusal),
 }
 
-/// Receiver to source.
+/// A message from receiver to source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
-    /// What it lacks of the object's description.
+    /// The missing parts of the object's description.
     Needs {
-        /// The manifest.
+        /// Whether the manifest is missing.
         manifest: bool,
-        /// The layout.
+        /// Whether the layout is missing.
         layout: bool,
     },
-    /// The source is to dial a data leg.
+    /// Asks the source to dial a data leg.
     Call(super::Want),
-    /// Every second or two.
+    /// The progress, sent every second or two.
     Account(Account),
-    /// A parent was left.
+    /// The receiver has left a parent.
     Left {
-        /// Who; none: the source.
+        /// The parent; `None`: the source.
         name: Option<Name>,
-        /// Why.
+        /// The kind of the reason.
         fault: Fault,
-        /// In words.
+        /// The reason in words.
         why: String,
     },
-    /// The end.
+    /// The cast has ended at this receiver.
     Ended(Ended, Account),
-    /// After it has said that it would take a cast: something of the name and the length is there, and only the
+    /// Sent after the receiver has accepted a cast in a dry run: an object of this name and length exists, and only the
     /// cast itself compares it.
     Uncompared,
-    /// Before the end of a cast with owners or groups: those of so many files, directories and links are not set. Only
-    /// sent if the layout has some.
+    /// The receiver ignores the owners and groups of this number of files, directories and links. Sent before the end
+    /// of a cast whose layout has owners or groups.
     OwnersIgnored(u64),
-    /// Symbolic links that are left out because they could lead out of the inbox. Sent after the end of a cast, since
-    /// sources of earlier versions cannot decode it.
+    /// Symbolic links that the receiver has left out because they could lead out of the inbox. Sent after the end of a
+    /// cast, since sources of earlier versions cannot decode it.
     LinksRefused {
-        /// How many.
+        /// The number of links.
         count: u64,
-        /// The path of the first, and why it is left out.
+        /// The path of the first link, and why it is left out.
         first: String,
     },
-    /// After it has said that it would take a cast, and after `Uncompared`, since sources of earlier versions read no
-    /// further report.
+    /// The rules of the inbox. Sent after the receiver has accepted a cast in a dry run, and after `Uncompared`, since
+    /// sources of earlier versions read no further report.
     InboxRules(InboxRules),
 }
 
-/// What the source of a cast may decide in an inbox.
+/// The rules of an inbox for a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InboxRules {
     /// Whether owners and groups are set.
@@ -204,12 +205,13 @@ pub struct InboxRules {
 pub enum LinkRule {
     /// Anywhere.
     Anywhere,
-    /// Into the inbox, whose absolute path has this BLAKE3 hash: paths of a receiver are not shown to sources.
+    /// Only into the inbox. Contains the BLAKE3 hash of its absolute path, since sources must not learn a receiver's
+    /// paths.
     Within([u8; 32]),
 }
 
 impl Report {
-    /// With no text longer than is kept of another's words.
+    /// Truncates its text to [`MAX_WHY`] bytes.
     pub fn cut(self) -> Self {
         match self {
             Self::Left { name, fault, mut why } => {
@@ -228,10 +230,10 @@ impl Report {
     }
 }
 
-/// Leaves at most `most` bytes of a text.
+/// Truncates a text to at most `most` bytes and adds `…`.
 pub(super) fn cut(text: &mut String, most: usize) {
     if text.len() > most {
-        // At 0 there is a boundary.
+        // 0 is always a boundary.
         let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
         text.truncate(end);
         text.shrink_to_fit();

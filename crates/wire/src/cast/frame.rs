@@ -1,55 +1,55 @@
-//! What a parent sends: symbols and messages, one behind the other.
+//! The frames that a parent sends on a data leg: symbols and messages.
 
 use super::{MAX_SYMBOL, Said};
 use crate::object;
 use thiserror::Error;
 
-/// Bytes before a frame's body.
+/// The length of a frame's head, bytes.
 pub const FRAME_HEAD: usize = 13;
 
-/// The longest message of a parent: a page of 16384 digests, and room.
+/// The longest message of a parent, bytes: a page of 16384 digests, and reserve.
 pub const MAX_SAID: usize = 1 << 20;
 
 const MESSAGE: u8 = 0;
 const SYMBOL: u8 = 1;
 
-/// Where a symbol belongs, and how long it is.
+/// The position of a symbol, and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SymbolHead {
-    /// The block.
+    /// The number of the block.
     pub block: u32,
-    /// The encoding symbol's number in it (RFC 6330 §4.4.2): below K a source symbol.
+    /// The encoding symbol id in the block (RFC 6330 §4.4.2); those below K are source symbols.
     pub esi: u32,
-    /// Its bytes, from 1 to [`MAX_SYMBOL`].
+    /// The length, 1 to [`MAX_SYMBOL`] bytes.
     pub length: u32,
 }
 
-/// The head of what comes next.
+/// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// So many bytes of a symbol follow.
+    /// A symbol follows.
     Symbol(SymbolHead),
-    /// A [`Said`] of so many bytes follows.
+    /// A [`Said`] of this length in bytes follows.
     Message(usize),
 }
 
-/// The bytes are no frame's head.
+/// The bytes are not a valid head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
-    /// Neither a symbol nor a message.
+    /// The kind is unknown.
     #[error("neither a symbol nor a message")]
     Kind,
-    /// Empty, or longer than there are.
+    /// A symbol is empty or too long, or a message is too long or has non-zero unused bytes.
     #[error("a symbol or message of {0} bytes")]
     Length(u32),
 }
 
 impl Frame {
-    /// The head: `kind:u8 ‖ block:u32 ‖ ESI:u32 ‖ length:u32`; a message has zeros as block and ESI.
+    /// Encodes `kind:u8 ‖ block:u32 ‖ ESI:u32 ‖ length:u32`. A message has zeros for block and ESI.
     pub fn encode(self) -> [u8; FRAME_HEAD] {
         let (kind, block, esi, length) = match self {
             Self::Symbol(SymbolHead { block, esi, length }) => (SYMBOL, block, esi, length),
-            // No message is as long as 4 GiB.
+            // A message has at most MAX_SAID bytes.
             Self::Message(length) => (MESSAGE, 0, 0, length as u32),
         };
         let mut head = [kind; FRAME_HEAD];
@@ -59,7 +59,7 @@ impl Frame {
         head
     }
 
-    /// Reads it.
+    /// Decodes a head.
     ///
     /// # Errors
     /// [`FrameError`].
@@ -80,7 +80,7 @@ impl Frame {
         }
     }
 
-    /// A whole message.
+    /// Encodes a message with its head.
     pub fn message(said: &Said) -> Vec<u8> {
         let body = object::encode(said);
         let mut out = Self::Message(body.len() - 4).encode().to_vec();

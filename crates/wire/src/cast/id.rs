@@ -1,13 +1,13 @@
-//! A cast's name.
+//! Ids of casts.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 use thiserror::Error;
 
-/// Names a cast; printed as 32 hexadecimal digits.
+/// The id of a cast; printed as 32 hexadecimal digits.
 ///
-/// Derived from who casts what and how ([`super::Offer::id`]), so that the same command after a
-/// crash goes on with the same cast, whatever the source has kept.
+/// Derived from the source, the object and how it is cut ([`super::Offer::id`]), so that the same command continues the
+/// same cast after a crash, whatever state the source has kept.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CastId([u8; 16]);
 
@@ -17,12 +17,12 @@ pub struct CastId([u8; 16]);
 pub struct CastIdError;
 
 impl CastId {
-    /// The name with these bytes.
+    /// Creates an id from its bytes.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// Its bytes.
+    /// The bytes of the id.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }

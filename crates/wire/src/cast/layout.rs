@@ -1,67 +1,69 @@
-//! Which files an object's bytes are.
+//! The layout of an object: the files that its bytes consist of.
 
 use crate::object::{Field, FilePath, FileTime, More, Owners, Xattr};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use thiserror::Error;
 
-/// The longest encoded layout in bytes: half a million files with names of 100 bytes.
+/// The longest encoded layout, bytes: half a million files with names of 100 bytes.
 pub const MAX_LAYOUT: usize = 64 << 20;
 
-/// The most entries of a layout: each costs its receivers memory, and a place on the disk.
+/// The maximum number of entries of a layout. Each costs a receiver memory and an inode.
 pub const MAX_ENTRIES: usize = 1 << 20;
 
-/// What an object's bytes are: one file, or those of a directory one behind the other.
+/// The files of an object: a single file, or all files of a directory, concatenated.
 ///
-/// An object that is one file has one entry with the empty path. Of a directory the first entry is
-/// the directory itself, with the empty path; the rest are below it in the order of their paths.
+/// The layout of a single file has one entry with the empty path. In that of a directory, the first entry is the
+/// directory itself, with the empty path; the other entries are below it, in the order of their paths.
 ///
-/// Encoded as postcard of the plain entries; if any has more than that, then also of `fields` by the entries' indices,
-/// and the owners' names. Nodes that know no fields refuse what has some, and take all else.
+/// Encoded as postcard of the plain entries. If an entry has further fields or there are owners, `fields` by the
+/// entries' indices and the owners' names follow. Nodes of versions that do not know fields refuse a layout with fields
+/// and accept any other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// What there is.
+    /// The entries.
     pub entries: Vec<LayoutEntry>,
-    /// Names of the owners, if there are owners.
+    /// The names of the owners, if owners are kept.
     pub owners: Owners,
 }
 
-/// A file, a directory or a symbolic link, with what is kept of it.
+/// A file, a directory or a symbolic link with its metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayoutEntry {
-    /// Below the object's name.
+    /// The path below the object's name.
     pub path: FilePath,
-    /// What it is.
+    /// The kind.
     pub kind: LayoutKind,
     /// Permissions, the lower 12 bits of `st_mode`.
     pub mode: u16,
-    /// When its content last changed.
+    /// When the content last changed.
     pub modified: FileTime,
-    /// What few have.
+    /// Metadata that few entries have.
     pub more: Option<Box<LayoutMore>>,
 }
 
-/// What few entries have.
+/// Metadata that few entries have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LayoutMore {
-    /// The user's number, if it is kept.
+    /// The owner's numeric id, if it is kept.
     pub user: Option<u32>,
-    /// The group's.
+    /// The group's numeric id, if it is kept.
     pub group: Option<u32>,
-    /// It is another name of the file of this entry, which comes before; then its own length is 0.
+    /// The index of an earlier entry, of whose file this is another name (a hard link). The length of this entry is
+    /// then 0.
     pub same_as: Option<u32>,
-    /// Extended attributes, and whether it is sparse.
+    /// Extended attributes and holes.
     pub more: More,
 }
 
-/// [`LayoutMore::same_as`]; 32 was both numbers in one field, which no source wrote.
+/// The tag of [`LayoutMore::same_as`]. Tag 32 stood for user and group in one field, which no source ever wrote.
 const SAME_AS: u8 = 33;
-/// [`LayoutMore::user`].
+/// The tag of [`LayoutMore::user`].
 const USER: u8 = 34;
-/// [`LayoutMore::group`].
+/// The tag of [`LayoutMore::group`].
 const GROUP: u8 = 35;
 
-/// An entry as all nodes know it.
+/// The part of an entry that nodes of all versions decode.
 #[derive(Serialize, Deserialize)]
 struct Plain {
     path: FilePath,
@@ -70,73 +72,73 @@ struct Plain {
     modified_ns: i64,
 }
 
-/// What follows the plain entries: fields by the index of the entry, and [`Owners`]. Both are encoded, so that no more
-/// than one entry's are in memory twice.
+/// The part after the plain entries: fields by the index of the entry, and [`Owners`]. Both are encoded once more, so
+/// that at most one entry's fields are in memory twice.
 #[derive(Serialize, Deserialize)]
 struct Rest {
     fields: Vec<(u32, Vec<u8>)>,
     owners: Vec<u8>,
 }
 
-/// The most bytes of owners' names: 30,000 of them.
+/// The longest encoding of the owners' names, bytes: some 30,000 names.
 const MAX_OWNERS: usize = 1 << 20;
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LayoutKind {
-    /// A file with so many bytes of the object, behind those of the files before it.
+    /// A file. Its bytes follow those of the files before it in the object.
     File {
-        /// How many.
+        /// The length in bytes.
         length: u64,
     },
     /// A directory.
     Directory,
-    /// A symbolic link, copied as one.
+    /// A symbolic link, which is copied as a link.
     Symlink {
-        /// Where it points; any bytes but NUL.
+        /// The target; any bytes except NUL.
         target: Vec<u8>,
     },
 }
 
-/// The entries are none that a tree is made of.
+/// Why a layout is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum LayoutError {
-    /// Not readable, or there is more behind it.
+    /// It cannot be decoded, or bytes follow it.
     #[error("the layout is not readable")]
     Invalid,
-    /// More than [`MAX_ENTRIES`].
+    /// It has more than [`MAX_ENTRIES`] entries.
     #[error("the layout has more than {MAX_ENTRIES} entries")]
     Many,
     /// The first entry is not the object itself.
     #[error("the layout does not begin with the object itself")]
     Root,
-    /// A path comes before one that is less, or twice.
+    /// The paths are not in ascending order, or a path occurs twice.
     #[error("the layout is not in the order of its paths")]
     Order,
-    /// An entry is below something that is no directory of the layout.
+    /// An entry is below a path that is not a directory of the layout.
     #[error("the layout has an entry below what is no directory in it")]
     Parent,
-    /// The files' lengths do not add up to the object's.
+    /// The lengths of the files do not add up to the object's length.
     #[error("the layout's files do not add up to the object's length")]
     Length,
-    /// A link that points nowhere.
+    /// A link's target contains a NUL byte, is empty, or is too long.
     #[error("the layout has a link whose target holds a NUL byte, or is empty or too long")]
     Target,
-    /// A field that no entry has, or of none.
+    /// A field is invalid, or belongs to no entry.
     #[error("the layout has fields that no entry has")]
     Fields,
-    /// A second name of what is no file before it.
+    /// A hard link refers to something other than an earlier file.
     #[error("the layout has a hard link to what is no file before it")]
     SameAs,
 }
 
 impl Layout {
-    /// Of these, without owners.
+    /// Creates a layout of these entries, without owners.
     pub fn new(entries: Vec<LayoutEntry>) -> Self {
         Self { entries, owners: Owners::default() }
     }
 
-    /// Whether it has symbolic links that a receiver may leave out: absolute ones, and those that contain `..`.
+    /// Whether it has symbolic links that a receiver may leave out, which are absolute or contain `..`.
     pub fn has_links_upwards(&self) -> bool {
         let leads_up = |target: &[u8]| {
             target.starts_with(b"/") || target.split(|b| *b == b'/').any(|part| part == b"..")
@@ -145,10 +147,10 @@ impl Layout {
         self.entries.iter().any(is_one)
     }
 
-    /// As it is sent and hashed.
+    /// Encodes the layout as it is sent and hashed.
     pub fn encode(&self) -> Vec<u8> {
         let plain: Vec<Plain> = self.entries.iter().map(Plain::of).collect();
-        // Writing to a vector fails for no value of these types.
+        // Encoding these types to a vector cannot fail.
         let mut bytes = postcard::to_stdvec(&plain).unwrap_or_default();
         let fields = (0..).zip(&self.entries).map(|(number, entry)| (number, entry.fields()));
         let fields = fields.filter(|(_, fields)| !fields.is_empty());
@@ -160,12 +162,12 @@ impl Layout {
         bytes
     }
 
-    /// Reads it, and checks that it is a tree with so many bytes.
+    /// Decodes a layout and checks that it is a tree whose files have `length` bytes in total.
     ///
     /// # Errors
     /// [`LayoutError`].
     pub fn decode(bytes: &[u8], length: u64) -> Result<Self, LayoutError> {
-        few(bytes)?;
+        check_count(bytes)?;
         let read = postcard::take_from_bytes::<Vec<Plain>>(bytes);
         let (plain, rest) = read.map_err(|_| LayoutError::Invalid)?;
         let mut layout = Self::new(plain.into_iter().map(LayoutEntry::from).collect());
@@ -177,7 +179,7 @@ impl Layout {
     }
 
     fn add(&mut self, rest: &[u8]) -> Result<(), LayoutError> {
-        few(rest)?;
+        check_count(rest)?;
         let Ok((Rest { fields, owners }, [])) = postcard::take_from_bytes(rest) else {
             return Err(LayoutError::Invalid);
         };
@@ -193,13 +195,13 @@ impl Layout {
         Ok(())
     }
 
-    /// The entry of whose file this one is a name: itself, if it is the first.
+    /// The entry of whose file `entry` is a hard link; otherwise `entry` itself.
     pub fn first_of<'a>(&'a self, entry: &'a LayoutEntry) -> &'a LayoutEntry {
         let first = entry.same_as().and_then(|first| self.entries.get(first as usize));
         first.unwrap_or(entry)
     }
 
-    /// Whether the object is one file.
+    /// Whether the object is a single file.
     pub fn is_file(&self) -> bool {
         matches!(self.entries.first(), Some(LayoutEntry { kind: LayoutKind::File { .. }, .. }))
     }
@@ -250,7 +252,7 @@ impl From<Plain> for LayoutEntry {
 }
 
 impl Layout {
-    /// What an entry is another name of: a file before it that is none itself.
+    /// Checks that a hard link has length 0 and refers to an earlier file that is not a hard link itself.
     fn check_same(&self, number: u32, entry: &LayoutEntry) -> Result<(), LayoutError> {
         let Some(first) = entry.same_as() else { return Ok(()) };
         let first = Some(first).filter(|first| *first < number);
@@ -263,22 +265,22 @@ impl Layout {
 }
 
 impl LayoutEntry {
-    /// The entry of which it is another name.
+    /// The index of the entry of whose file this is a hard link.
     pub fn same_as(&self) -> Option<u32> {
         self.more.as_ref()?.same_as
     }
 
-    /// Numbers of user and group, as far as they are kept.
+    /// The numeric ids of user and group, as far as they are kept.
     pub fn owner(&self) -> (Option<u32>, Option<u32>) {
         self.more.as_ref().map_or((None, None), |more| (more.user, more.group))
     }
 
-    /// Its extended attributes.
+    /// The extended attributes.
     pub fn xattrs(&self) -> &[Xattr] {
         self.more.as_ref().map_or(&[], |more| &more.more.xattrs)
     }
 
-    /// Whether it has holes.
+    /// Whether the file is sparse.
     pub fn is_sparse(&self) -> bool {
         self.more.as_ref().is_some_and(|more| more.more.holes.is_some())
     }
@@ -314,7 +316,7 @@ impl LayoutEntry {
         Ok(())
     }
 
-    /// Its bytes of the object.
+    /// The number of the object's bytes in this entry.
     fn bytes(&self) -> Option<u64> {
         match self.kind {
             LayoutKind::File { length } => Some(length),
@@ -323,9 +325,9 @@ impl LayoutEntry {
     }
 }
 
-/// Whether a list has no more than [`MAX_ENTRIES`], before there are any in memory: the shortest take a tenth of what
-/// they are there.
-fn few(list: &[u8]) -> Result<(), LayoutError> {
+/// Checks that a list has at most [`MAX_ENTRIES`] entries before they are decoded: the shortest encoding of an entry
+/// takes a tenth of its memory.
+fn check_count(list: &[u8]) -> Result<(), LayoutError> {
     match postcard::take_from_bytes::<u64>(list) {
         Ok((entries, _)) if entries <= MAX_ENTRIES as u64 => Ok(()),
         Ok(_) => Err(LayoutError::Many),
@@ -333,7 +335,7 @@ fn few(list: &[u8]) -> Result<(), LayoutError> {
     }
 }
 
-/// `PATH_MAX` of Linux, with its NUL.
+/// The bound is Linux's `PATH_MAX`, which includes the final NUL.
 fn check_target(target: &[u8]) -> Result<(), LayoutError> {
     let is_sound = !target.is_empty() && target.len() < 4096 && !target.contains(&0);
     if is_sound { Ok(()) } else { Err(LayoutError::Target) }

@@ -1,18 +1,17 @@
-//! What child and parent say on a data leg.
+//! The messages between child and parent on a data leg.
 
 use serde::{Deserialize, Serialize};
 
-/// The most ranges of one message.
+/// The maximum number of ranges in one message.
 pub const MAX_RANGES: usize = 4096;
 
-/// The longest wish in bytes.
+/// The longest [`Wish`], bytes.
 pub const MAX_WISH: usize = 128 << 10;
 
-/// Ranges of source symbols, ascending, each from the first up to before the second. A symbol's
-/// number is block · K + ESI.
+/// Half-open ranges of source symbols, ascending. The number of a symbol is block · K + ESI.
 pub type Runs = Vec<(u64, u64)>;
 
-/// Whether these are ascending, disjoint and not empty, all below `symbols`, and few enough.
+/// Whether the ranges are ascending, disjoint, not empty, below `symbols`, and at most [`MAX_RANGES`].
 pub fn are_sound(runs: &[(u64, u64)], symbols: u64) -> bool {
     let mut end = 0;
     let mut is_next = |&(from, to): &(u64, u64)| {
@@ -23,76 +22,76 @@ pub fn are_sound(runs: &[(u64, u64)], symbols: u64) -> bool {
     runs.len() <= MAX_RANGES && runs.iter().all(&mut is_next)
 }
 
-/// Whether all of these exist and none is empty, in whatever order, and they are few enough.
+/// Whether the ranges, in any order, are not empty, below `symbols`, and at most [`MAX_RANGES`].
 pub fn are_within(runs: &[(u64, u64)], symbols: u64) -> bool {
     runs.len() <= MAX_RANGES && runs.iter().all(|(from, to)| from < to && *to <= symbols)
 }
 
-/// How a child is served.
+/// How a parent serves a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Want {
-    /// It asks for symbols, and gets those.
+    /// The parent sends the symbols that the child requests.
     Pull,
-    /// It gets whatever comes, as fast as its connection takes it, source and repair symbols.
+    /// The parent sends all source and repair symbols as they arrive, as fast as the connection allows.
     Stream,
 }
 
-/// Child to parent.
+/// A message from child to parent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wish {
-    /// These symbols, in this order of ranges; they need not ascend.
+    /// Requests these symbols in the order of the ranges, which need not ascend.
     Ask(Runs),
-    /// The digests of a block's source symbols.
+    /// Requests the digests of a block's source symbols.
     Page(u32),
-    /// The signed digests of a block's repair symbols.
+    /// Requests the signed digests of a block's repair symbols.
     RepairPage(u32),
-    /// These blocks need nothing any more: ranges of blocks.
+    /// The child needs no more symbols of these blocks; ranges of blocks.
     Done(Runs),
-    /// Nothing more is wanted.
+    /// The child needs nothing more.
     Bye,
-    /// Of a block that is streamed, all that came counted: the answer to [`Said::Spent`], or of
-    /// use at the beginning.
+    /// The missing symbols of a streamed block, counting all symbols that have arrived. The reply to [`Said::Spent`];
+    /// also sent at the beginning.
     Lack {
-        /// The block.
+        /// The number of the block.
         block: u32,
-        /// So many symbols more complete it, whichever of those that are lacking.
+        /// The number of further symbols that complete the block, whichever of the missing ones.
         need: u32,
-        /// The source symbols that are lacking.
+        /// The missing source symbols.
         runs: Runs,
     },
-    /// What was said to be done is not any more: somebody came who has nothing.
+    /// Revokes all earlier `Done` messages: a node without any symbols has joined below the child.
     Anew,
-    /// These are here from before: said once at the beginning, of use to a parent that tells of its
+    /// The child has these symbols from an earlier session. Sent once at the beginning, for parents that announce their
     /// symbols a part at a time.
     Hold(Runs),
 }
 
-/// Parent to child, besides symbols.
+/// A message from parent to child.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Said {
-    /// These symbols are there now, besides those that were said before.
+    /// The parent has these symbols, in addition to those announced before.
     Have(Runs),
-    /// The digests of a block's source symbols, 32 bytes each: proven by the manifest.
+    /// The digests of a block's source symbols, which the manifest verifies.
     Page {
-        /// The block.
+        /// The number of the block.
         block: u32,
-        /// Its digests, one behind the other.
+        /// The digests, 32 bytes each.
         digests: Vec<u8>,
     },
     /// The signed digests of a block's repair symbols.
     RepairPage {
-        /// The block.
+        /// The number of the block.
         block: u32,
-        /// As the source signed it.
+        /// The encoded `Signed<RepairSheet>`.
         page: Vec<u8>,
     },
-    /// These were asked for and are not here (any more).
+    /// The parent does not have these requested symbols (any more).
     Gone(Runs),
-    /// A page that is not here.
+    /// The parent does not have the digests of this block.
     NoPage(u32),
-    /// It ends, for this reason.
+    /// The parent ends the leg for this reason.
     Bye(String),
-    /// All is sent that was to be sent of this block for now: whoever is not done with it says
-    /// what is lacking.
+    /// The parent has sent all symbols of this block that it is to send for now. A child that has not completed the
+    /// block replies with [`Wish::Lack`].
     Spent(u32),
 }

@@ -1,18 +1,18 @@
-//! The protocol of a channel `thalweg/cast/1`: one object from one source to many receivers.
+//! The protocol of the channel `thalweg/cast/1`: one object from one source to many receivers.
 //!
-//! Whoever dials sends one [`Opening`]; the other end says [`Answer`]. From then on:
+//! The dialling end sends one [`Opening`], and the other end replies with an [`Answer`]. From then on:
 //!
 //! ```text
-//! control   source → receiver   Word      bytes of the manifest and the layout behind theirs
+//! control   source → receiver   Word      after `Manifest` and `Layout` their bytes follow
 //!           receiver → source   Report
-//! data leg  child → parent      Wish      what is asked for
-//!           parent → child      Frame     a symbol with its bytes, or `Said`
+//! data leg  child → parent      Wish      a request
+//!           parent → child      Frame     a symbol with its bytes, or a `Said`
 //! ```
 //!
-//! A receiver's parents are the source, which dials, and other receivers, which are dialled. On an
-//! *open* leg GO and GO-ACK follow the answer, and then clear bytes: whatever is sent is proven
-//! by digests. Messages are `length:u32 ‖ postcard`; frames have a byte before that says which of
-//! both they are. All numbers are big-endian.
+//! A receiver's parents are the source, which dials the receiver, and other receivers, which the receiver dials. On an
+//! *open* leg GO and GO-ACK follow the answer, and then clear bytes: all data is verified by digests. Messages are
+//! `length:u32 ‖ postcard`; on a data leg the parent's messages have the head of a [`Frame`] in place of the length.
+//! All numbers are big-endian.
 
 mod control;
 mod frame;

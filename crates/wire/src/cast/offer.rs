@@ -1,4 +1,4 @@
-//! What a source offers: the root that all else is proven by.
+//! A source's offer: the root by which everything else of a cast is verified.
 
 use super::CastId;
 use crate::{
@@ -9,61 +9,62 @@ use crate::{
 };
 use thalweg_units::{NodeId, WallTime};
 
-/// The least bytes of a symbol: a leaf of BLAKE3.
+/// The smallest symbol, bytes: a leaf of BLAKE3.
 pub const MIN_SYMBOL: u32 = 1 << 10;
 
-/// The most bytes of a symbol.
+/// The largest symbol, bytes.
 pub const MAX_SYMBOL: u32 = 1 << 16;
 
-/// The most source symbols of a block: a page of their digests has 512 KiB.
+/// The maximum number of source symbols of a block; their digests have 512 KiB.
 pub const MAX_BLOCK_SYMBOLS: u32 = 1 << 14;
 
-/// The most repair symbols of a block.
+/// The maximum number of repair symbols of a block.
 pub const MAX_REPAIR: u32 = 1 << 14;
 
 const VERSION: u8 = 1;
 
-/// A name is at most as long as file systems have them.
+/// The longest name, bytes: the limit of common file systems.
 const MAX_NAME: usize = 255;
 
 /// How an object is cut into blocks of symbols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// S: bytes of a symbol, a power of two from [`MIN_SYMBOL`] to [`MAX_SYMBOL`]; the last symbol
-    /// of the object may be shorter.
+    /// S: bytes of a symbol, a power of two from [`MIN_SYMBOL`] to [`MAX_SYMBOL`]. The last symbol of the object may be
+    /// shorter.
     pub symbol_bytes: u32,
-    /// K: source symbols of a block, whole chunks of the manifest; the last block may be shorter.
+    /// K: the number of source symbols of a block, which are whole chunks of the manifest. The last block may be
+    /// shorter.
     pub block_symbols: u32,
-    /// R: repair symbols of a block that there will be, from ESI K on.
+    /// R: the number of repair symbols of a block, from ESI K on.
     pub repair_symbols: u32,
 }
 
-/// What a source offers to its receivers; signed by it.
+/// An offer of a source to its receivers, signed by the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// What the receivers are to call it: one part of a path, and no hidden one of ours.
+    /// The object's name at the receivers: one component of a path, which does not begin with `.thalweg`.
     pub name: FilePath,
     /// The object.
     pub object: ObjectId,
-    /// Its length in bytes.
+    /// The object's length in bytes.
     pub length: u64,
     /// The BLAKE3 hash of the encoded [`super::Layout`].
     pub layout: [u8; 32],
     /// The encoded layout's length in bytes.
     pub layout_bytes: u32,
-    /// How it is cut.
+    /// How the object is cut.
     pub shape: Shape,
-    /// Whether it may pass in the clear between hosts that have proven their keys.
+    /// Whether data may be sent in the clear between hosts that have proven their keys.
     pub open: bool,
-    /// When it was made.
+    /// When the offer was made.
     pub created: WallTime,
-    /// Nothing of it is served from this date on.
+    /// The date from which on nothing is served.
     pub expiry: WallTime,
 }
 
 impl Offer {
-    /// The cast's name, if this key's owner offers it: the same for the same object cut the same
-    /// way under the same name.
+    /// The id of the cast if the owner of this key offers it. It is the same for the same object, cut the same way,
+    /// under the same name.
     pub fn id(&self, signer: &NodeId) -> CastId {
         let mut hasher = blake3::Hasher::new_derive_key("thalweg cast 1 id");
         hasher.update(signer.as_bytes()).update(self.object.as_bytes()).update(&self.layout);
@@ -77,17 +78,17 @@ impl Offer {
         CastId::from_bytes(id)
     }
 
-    /// How many source symbols there are.
+    /// The number of source symbols.
     pub fn symbols(&self) -> u64 {
         self.length.div_ceil(self.shape.symbol_bytes.into())
     }
 
-    /// How many blocks there are.
+    /// The number of blocks.
     pub fn blocks(&self) -> u64 {
         self.symbols().div_ceil(u64::from(self.shape.block_symbols).max(1))
     }
 
-    /// How many bytes of manifest it has.
+    /// The length of the encoded manifest, bytes.
     pub fn manifest_bytes(&self) -> u64 {
         1 + 8 + 32 + 32 * self.length.div_ceil(CHUNK_BYTES)
     }
@@ -132,7 +133,7 @@ impl Signable for Offer {
         out.extend(self.created.as_unix_nanos().to_be_bytes());
         out.extend(self.expiry.as_unix_nanos().to_be_bytes());
         let name = self.name.as_bytes();
-        // One part of a path has at most 255 bytes: see `decode`.
+        // `decode` reads names of at most 255 bytes.
         out.push(name.len().min(MAX_NAME) as u8);
         out.extend(&name[..name.len().min(MAX_NAME)]);
     }

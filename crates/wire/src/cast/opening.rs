@@ -1,74 +1,74 @@
-//! The first message on a channel, and its answer.
+//! The first message on a channel, and the reply to it.
 
 use super::{CastId, Refusal, Want};
 use serde::{Deserialize, Serialize};
 
-/// The longest opening: an offer, a pass, and room.
+/// The longest opening, bytes: an offer, a pass, and reserve.
 pub const MAX_OPENING: usize = 8 << 10;
 
-/// The longest answer.
+/// The longest answer, bytes.
 pub const MAX_ANSWER: usize = 4 << 10;
 
-/// What a channel is to be: the first message of whoever dials.
+/// The purpose of a channel: the first message, from the dialling end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Opening {
-    /// The source to a receiver: its control channel.
+    /// From the source to a receiver: opens the control channel.
     Offer {
         /// A `Signed<Offer>`.
         offer: Vec<u8>,
         /// A `Signed<Pass>` for the receiver.
         pass: Vec<u8>,
     },
-    /// A child to a parent: a data leg.
+    /// From a child to a parent: opens a data leg.
     Hello {
-        /// Which cast.
+        /// The id of the cast.
         cast: CastId,
         /// The child's own `Signed<Pass>`.
         pass: Vec<u8>,
-        /// How it wants to be served.
+        /// How the child wants to be served.
         want: Want,
     },
-    /// The source to a receiver that has called for it: a data leg on which the source is the
-    /// parent.
+    /// From the source to a receiver that asked for it ([`super::Report::Call`]): opens a data leg on which the source
+    /// is the parent.
     Serve {
-        /// Which cast.
+        /// The id of the cast.
         cast: CastId,
-        /// How it serves.
+        /// How the source serves.
         how: Want,
     },
-    /// The source to a node that is to hand it on and keep nothing: its control channel.
+    /// From the source to a relay, which forwards the cast and stores nothing: opens the control channel.
     Relay {
         /// A `Signed<Offer>`.
         offer: Vec<u8>,
         /// A `Signed<Pass>` for the node.
         pass: Vec<u8>,
     },
-    /// The source to a receiver: would it take this? `Accepted` says so, perhaps `Uncompared` follows,
-    /// then `InboxRules`, and the channel ends; nothing is kept of it.
+    /// From the source to a receiver or relay: asks whether it would accept the cast (dry run). `Accepted` means yes;
+    /// `Uncompared` may follow, then `InboxRules`, and the channel ends. The receiver stores nothing.
     Ask {
         /// A `Signed<Offer>`.
         offer: Vec<u8>,
         /// A `Signed<Pass>` for the receiver.
         pass: Vec<u8>,
-        /// It is to hand it on and keep nothing.
+        /// Whether the node is asked to be a relay.
         relays: bool,
     },
 }
 
-/// What the other end says to it.
+/// The reply to an [`Opening`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
-    /// Go on.
+    /// The channel is accepted.
     Accepted {
-        /// GO follows, and clear bytes.
+        /// Whether GO and clear bytes follow.
         open: bool,
     },
-    /// No.
+    /// The channel is refused.
     Refused(Refusal),
 }
 
 impl Answer {
-    /// With no text longer than is kept of another's words.
+    /// Truncates the text of a refusal.
     pub fn cut(self) -> Self {
         match self {
             Self::Refused(why) => Self::Refused(why.cut()),

@@ -1,4 +1,4 @@
-//! With what a receiver shows others that it is one.
+//! Passes, by which receivers prove to each other that they belong to a cast.
 
 use super::CastId;
 use crate::{
@@ -9,14 +9,14 @@ use crate::{
 use std::str;
 use thalweg_units::WallTime;
 
-/// A member is to have a cast: what one receiver shows another, signed by the source.
+/// Proof that a member is a receiver of a cast, which it shows to other receivers; signed by the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pass {
     /// The cast.
     pub cast: CastId,
     /// The receiver.
     pub to: Name,
-    /// Not valid from this date on.
+    /// The date from which on the pass is invalid.
     pub expiry: WallTime,
 }
 

@@ -1,29 +1,29 @@
-//! Why a node does not take or give a cast.
+//! Reasons why a node does not receive or serve a cast.
 
 use crate::object::MAX_WHY;
 use serde::{Deserialize, Serialize};
 use thalweg_units::ByteSize;
 use thiserror::Error;
 
-/// Why not.
+/// Why a node refuses a cast.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum Refusal {
-    /// No inbox takes anything from this member.
+    /// No inbox accepts casts from this member.
     #[error("its `[cast] inbox` takes nothing from you")]
     Policy,
-    /// Larger than the inbox takes.
+    /// The cast is larger than the inbox allows.
     #[error(
         "its inbox takes at most {} a cast (`max_bytes`), and this one has {}",
         size(*most),
         size(*bytes)
     )]
     TooLarge {
-        /// Of the object, and 4 KiB for each file, directory and link in it.
+        /// The size of the object, plus 4 KiB for each file, directory and link, bytes.
         bytes: u64,
-        /// Of the policy.
+        /// The inbox's limit, bytes.
         most: u64,
     },
-    /// The disk has no room.
+    /// The disk has too little room.
     #[error(
         "its disk has room for {} beside what `[cast] keep_free` there keeps free and other casts \
          need, and {} are still to come with digests and names",
@@ -31,57 +31,57 @@ pub enum Refusal {
         size(*bytes)
     )]
     Full {
-        /// Still to come: the object's, those of digests, manifest and layout, and 4 KiB for each file,
-        /// directory and link in it.
+        /// Bytes still needed: for the object, digests, manifest and layout, and 4 KiB for each file, directory and
+        /// link.
         bytes: u64,
-        /// What is free beyond what is to stay free and what other casts need.
+        /// Free bytes beyond the reserve and the needs of other casts.
         room: u64,
     },
-    /// Something else has the name.
+    /// The name is taken.
     #[error(
         "its inbox has another file or directory of the name `{0}`, and a cast replaces nothing: remove it there, or cast \
          under another name (--name)"
     )]
     Exists(String),
-    /// As many casts as it takes at a time.
+    /// The node takes part in the maximum number of casts.
     #[error("it takes part in as many casts at a time as its settings allow; try again later")]
     Busy,
-    /// It does not know this cast (yet).
+    /// The node does not know this cast (yet).
     #[error("it does not know this cast (yet)")]
     Unknown,
-    /// The pass is not the source's for this member.
+    /// The pass is not signed by the source, is for another member, or has expired.
     #[error("the pass is not the source's, for another member, or too old")]
     Pass,
-    /// It does not stream for others.
+    /// The node does not relay casts.
     #[error("it relays no casts: its settings say `relay = false`")]
     NoRelay,
-    /// What was sent is not right.
+    /// A message is invalid; contains the reason.
     #[error("{0}")]
     Invalid(String),
-    /// The operating system says no.
+    /// The operating system reports an error.
     #[error("{0}")]
     System(String),
-    /// Its time is over, or its source has given it up.
+    /// The offer has expired, or the source has given the cast up.
     #[error(
         "its offer has ended: what was received is kept for a week, and the same cast \
              continues with it"
     )]
     Over,
-    /// A process of the source's conducts it already.
+    /// Another process of the source conducts the cast already.
     #[error("another `thalweg cast` of yours sends it this already")]
     Conducted,
-    /// What came of a cast that was given up is still there.
+    /// The data of a cast that was given up could not be deleted.
     #[error("it could not delete what it received: {0}; its log has more")]
     Unremoved(String),
 }
 
-/// In the unit that people read.
+/// Formats bytes with a decimal unit.
 fn size(bytes: u64) -> ByteSize {
     ByteSize::from_bytes(bytes)
 }
 
 impl Refusal {
-    /// With no text longer than [`MAX_WHY`].
+    /// Truncates its text to [`MAX_WHY`] bytes.
     pub fn cut(mut self) -> Self {
         if let Self::Exists(text)
         | Self::Invalid(text)
@@ -93,7 +93,7 @@ impl Refusal {
         self
     }
 
-    /// Whether asking again later may help.
+    /// Whether a later attempt may succeed.
     pub fn is_passing(&self) -> bool {
         matches!(
             self,
@@ -101,7 +101,7 @@ impl Refusal {
         )
     }
 
-    /// Whether the receiver holds nothing of the cast that it refuses.
+    /// Whether the receiver has no data of the refused cast.
     pub fn holds_nothing(&self) -> bool {
         use Refusal as R;
         matches!(
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_have_units_and_the_settings_that_bound_them_are_named() {
+    fn messages_have_sizes_with_units_and_name_the_settings() {
         let full = Refusal::Full { bytes: 2_500_000, room: 0 }.to_string();
         assert!(full.contains("room for 0 B beside") && full.contains("2.5 MB are"), "{full}");
         assert!(full.contains("keep_free"), "{full}");

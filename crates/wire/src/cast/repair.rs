@@ -1,4 +1,4 @@
-//! The digests of a block's repair symbols, as their source signs them.
+//! The signed digests of a block's repair symbols.
 
 use super::{CastId, MAX_REPAIR};
 use crate::{
@@ -6,15 +6,15 @@ use crate::{
     signed::{DecodeError, Signable},
 };
 
-/// What proves the repair symbols of one block: they lie nowhere in the object, so the source
-/// signs their digests.
+/// The digests of the repair symbols of one block. Repair symbols are not part of the object, so the manifest does not
+/// cover them, and the source signs their digests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairSheet {
     /// The cast.
     pub cast: CastId,
     /// The block.
     pub block: u32,
-    /// One a repair symbol, from ESI K on.
+    /// One digest per repair symbol, from ESI K on.
     pub digests: Vec<[u8; 32]>,
 }
 
@@ -26,7 +26,7 @@ impl Signable for RepairSheet {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.cast.as_bytes());
         out.extend(self.block.to_be_bytes());
-        // At most `MAX_REPAIR`: see `decode`.
+        // At most `MAX_REPAIR`: `decode` refuses more.
         out.extend((self.digests.len() as u32).to_be_bytes());
         out.extend(self.digests.as_flattened());
     }

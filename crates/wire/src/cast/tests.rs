@@ -28,7 +28,7 @@ fn encoded<T: Signable>(value: &T) -> Vec<u8> {
 }
 
 #[test]
-fn an_offer_goes_both_ways_and_what_cannot_be_is_refused() {
+fn offers_round_trip_and_invalid_ones_are_refused() {
     let good = offer();
     assert_eq!(Offer::decode(&encoded(&good)), Ok(good.clone()));
     assert_eq!(good.symbols(), 1221);
@@ -49,7 +49,7 @@ fn an_offer_goes_both_ways_and_what_cannot_be_is_refused() {
 }
 
 #[test]
-fn the_same_offer_again_is_the_same_cast() {
+fn the_same_offer_has_the_same_id() {
     let signer = thalweg_units::NodeId::from_bytes([7; 32]);
     let (first, mut second) = (offer(), offer());
     (second.created, second.expiry) = (WallTime::from_unix_nanos(7), WallTime::from_unix_nanos(8));
@@ -68,7 +68,7 @@ fn entry(path: &str, kind: LayoutKind) -> LayoutEntry {
 }
 
 #[test]
-fn a_layout_is_a_tree_with_the_objects_bytes() {
+fn a_layout_must_be_a_tree_with_the_objects_bytes() {
     use LayoutKind::{Directory, File, Symlink};
     let file = |length| File { length };
     let read = |entries: Vec<LayoutEntry>, length| {
@@ -106,7 +106,7 @@ fn a_layout_is_a_tree_with_the_objects_bytes() {
 }
 
 #[test]
-fn a_layout_with_fields_goes_both_ways_and_one_without_is_as_it_always_was() {
+fn layouts_with_fields_round_trip_and_those_without_keep_the_old_encoding() {
     use LayoutKind::{Directory, File};
     let plain = vec![entry("", Directory), entry("a", File { length: 3 })];
     let old: Vec<(FilePath, LayoutKind, u16, i64)> =
@@ -136,7 +136,7 @@ fn a_layout_with_fields_goes_both_ways_and_one_without_is_as_it_always_was() {
 }
 
 #[test]
-fn runs_are_sound_if_they_ascend_and_end_in_time() {
+fn runs_are_sound_if_they_ascend_within_the_symbols() {
     assert!(are_sound(&[(0, 3), (3, 4), (9, 10)], 10));
     for bad in [&[(0, 0)][..], &[(3, 4), (0, 2)], &[(0, 3), (2, 4)], &[(0, 11)], &[(4, 3)]] {
         assert!(!are_sound(bad, 10), "{bad:?}");
@@ -148,7 +148,7 @@ fn runs_are_sound_if_they_ascend_and_end_in_time() {
 }
 
 #[test]
-fn frames_go_both_ways() {
+fn frames_round_trip() {
     let symbol = Frame::Symbol(SymbolHead { block: 3, esi: 600, length: 16_384 });
     assert_eq!(Frame::decode(symbol.encode()), Ok(symbol));
     let said = Said::Have(vec![(1, 4)]);
@@ -162,7 +162,7 @@ fn frames_go_both_ways() {
 }
 
 #[test]
-fn a_sheet_goes_both_ways_and_is_no_longer_than_a_block_has_repair() {
+fn repair_sheets_round_trip_and_their_length_is_bounded() {
     let sheet = RepairSheet {
         cast: CastId::from_bytes([3; 16]),
         block: 7,
@@ -176,7 +176,7 @@ fn a_sheet_goes_both_ways_and_is_no_longer_than_a_block_has_repair() {
 }
 
 #[test]
-fn a_long_text_is_cut() {
+fn long_texts_are_truncated() {
     let why = || "ü".repeat(100_000);
     let Answer::Refused(Refusal::System(short)) = Answer::Refused(Refusal::System(why())).cut()
     else {
@@ -205,7 +205,7 @@ proptest! {
     }
 
     #[test]
-    fn what_decodes_has_one_form(bytes: Vec<u8>, head: [u8; FRAME_HEAD]) {
+    fn encodings_are_canonical(bytes: Vec<u8>, head: [u8; FRAME_HEAD]) {
         if let Ok(offer) = Offer::decode(&bytes) {
             prop_assert_eq!(encoded(&offer), bytes.clone());
         }

@@ -1,15 +1,15 @@
-//! The bodies of the oracle's API: JSON over HTTP/1.1, inside TLS.
+//! The bodies of the oracle's API: JSON over HTTP/1.1 in TLS.
 //!
 //! | Request | Who | Reply |
 //! |---|---|---|
 //! | `POST /v1/join` (ALPN join) | any key, with a token | [`JoinReply`] |
-//! | `GET /v1/roster?after=V&wait_s=S` | members | 200 with the signed roster's bytes once its version is above V, or 204 after S seconds |
+//! | `GET /v1/roster?after=V&wait_s=S` | members | the signed roster once its version is above V; 204 after S s |
 //! | `GET /v1/status` | members | [`StatusReply`] |
 //! | `POST /v1/tokens` | role admin | [`TokenReply`] |
 //! | `POST /v1/revoke` | role admin | [`RevokeReply`] |
 //!
-//! Errors: status 4xx or 5xx and an [`ApiError`]. Unknown fields are ignored, so
-//! that a node of the next version is understood.
+//! Errors: status 4xx or 5xx and an [`ApiError`]. Unknown fields are ignored, so that requests of later versions are
+//! understood.
 
 use super::{Name, Role, Secret, Tag, Token};
 use crate::{DecodeError, Destination, Signable};
@@ -17,28 +17,27 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, time::Duration};
 use thalweg_units::{NodeId, WallTime, serde_duration};
 
-/// Asks to become a member. The connection is authenticated with `node`, or with
-/// `client` if there is no node.
+/// A request to become a member. The connection is authenticated with `node`, or with `client` if there is no node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinRequest {
     /// The token's secret.
     pub secret: Secret,
-    /// The wanted name.
+    /// The requested name.
     pub name: Name,
-    /// The daemon's key.
+    /// The daemon's key; none if the host runs no daemon.
     pub node: Option<NodeId>,
-    /// A [`ClientBinding`] signed by the client key: `crate::Signed::encode`d, in hexadecimal.
+    /// A [`ClientBinding`] signed with the client's key: the bytes of `crate::Signed::encode` in hexadecimal.
     pub client: String,
-    /// Where the daemon's port is reached.
+    /// The addresses of the daemon.
     pub addresses: Vec<Destination>,
     /// The joining host's clock.
     pub time: WallTime,
 }
 
-/// What the client key signs: "this daemon and I are one host".
+/// A statement that daemon and client belong to the same host, signed with the client's key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientBinding {
-    /// The mesh that is joined.
+    /// The key of the mesh to join.
     pub mesh: NodeId,
     /// The daemon's key.
     pub node: Option<NodeId>,
@@ -48,11 +47,11 @@ pub struct ClientBinding {
 
 impl Signable for ClientBinding {
     const DOMAIN: &'static str = "client binding 1";
-    /// Two keys of 65 bytes (as text), an option's byte, the hash: 163.
+    /// Two keys of 65 bytes (as text), an option's byte, and the hash have 163 bytes.
     const MAX_BYTES: usize = 192;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        // Writing to a vector fails for no value of this type.
+        // Encoding this type to a vector cannot fail.
         out.extend(postcard::to_stdvec(self).unwrap_or_default());
     }
 
@@ -61,10 +60,10 @@ impl Signable for ClientBinding {
     }
 }
 
-/// The host is a member now.
+/// The reply to a [`JoinRequest`]: the host is a member now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinReply {
-    /// The name it got.
+    /// The name of the new member.
     pub name: Name,
     /// The signed roster, in hexadecimal.
     pub roster: String,
@@ -72,16 +71,16 @@ pub struct JoinReply {
     pub time: WallTime,
 }
 
-/// Asks for a join token.
+/// A request for a join token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenRequest {
-    /// What the joining host will do.
+    /// The roles of the joining host.
     pub roles: BTreeSet<Role>,
-    /// Its tags.
+    /// The tags of the joining host.
     pub tags: BTreeSet<Tag>,
-    /// The name it must take; none: it chooses.
+    /// The name that the host must take; none: the host chooses.
     pub name: Option<Name>,
-    /// How long the token can be used.
+    /// How long the token is valid.
     #[serde(with = "serde_duration")]
     pub valid: Duration,
 }
@@ -89,25 +88,25 @@ pub struct TokenRequest {
 /// A new token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenReply {
-    /// As text; see [`Token`].
+    /// The token as text; see [`Token`].
     pub token: String,
-    /// When it expires, by the oracle's clock.
+    /// When the token expires, by the oracle's clock.
     pub expires: WallTime,
 }
 
-/// Asks to revoke a member.
+/// A request to revoke a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RevokeRequest {
-    /// Its name, or one of its keys.
+    /// The member's name, or one of its keys.
     pub member: String,
 }
 
-/// The member is revoked.
+/// The reply to a [`RevokeRequest`]: the member is revoked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RevokeReply {
-    /// Who.
+    /// The member's name.
     pub name: Name,
-    /// The roster's version without it.
+    /// The version of the roster without the member.
     pub version: u64,
 }
 
@@ -118,7 +117,7 @@ pub struct StatusReply {
     pub mesh: NodeId,
     /// The roster's version.
     pub version: u64,
-    /// When it expires.
+    /// When the roster expires.
     pub expiry: WallTime,
     /// The oracle's clock.
     pub time: WallTime,
@@ -126,15 +125,15 @@ pub struct StatusReply {
     pub members: Vec<MemberStatus>,
 }
 
-/// One member, as the oracle sees it.
+/// The oracle's view of one member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberStatus {
     /// Its name.
     pub name: Name,
-    /// How long ago it last asked for the roster; none: not since the oracle started.
+    /// The time since the member last requested the roster; none: it has not since the oracle started.
     #[serde(default, with = "serde_duration::option")]
     pub seen: Option<Duration>,
-    /// The version it had then.
+    /// The version that the member had then.
     #[serde(default)]
     pub version: Option<u64>,
 }
@@ -142,13 +141,13 @@ pub struct MemberStatus {
 /// Why a request was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiError {
-    /// For programs, e.g. `token_used`.
+    /// The error for programs, e.g. `token_used`.
     pub code: String,
-    /// For people: what failed and what to try.
+    /// The error for people: what failed and what to try.
     pub message: String,
 }
 
-/// The token in a [`TokenReply`].
+/// Parses the token in a [`TokenReply`].
 impl TryFrom<&TokenReply> for Token {
     type Error = super::TokenError;
     fn try_from(reply: &TokenReply) -> Result<Self, Self::Error> {

@@ -1,4 +1,4 @@
-//! What nodes and the oracle tell each other of measurements and detours: JSON over the API.
+//! The messages about measurements and detours between nodes and the oracle, as JSON over the API.
 //!
 //! | Request | Who | Reply |
 //! |---|---|---|
@@ -7,7 +7,7 @@
 //! | `GET /v1/candidates?strategy=S&m=M` | members | [`CandidatesReply`] |
 //! | `GET /v1/paths?after=A&legs=L` | members | [`PathsReply`] |
 //!
-//! Source: UKAIRO §3.1. Ages travel as durations, since no two hosts' clocks agree.
+//! Source: UKAIRO §3.1. Ages are sent as durations, since hosts' clocks differ.
 
 use super::Name;
 use serde::{Deserialize, Serialize};
@@ -15,60 +15,60 @@ use std::time::Duration;
 use thalweg_measure::{Bound, Spare, planned};
 use thalweg_units::serde_duration;
 
-/// The most entries of one [`Reports`]; whoever has more sends several.
+/// The maximum number of entries of one [`Reports`]; a node with more sends several.
 pub const MOST_ENTRIES: usize = 200;
 
-/// The most bytes of one [`Reports`] as JSON; an oracle takes 64 KiB.
+/// The maximum size of one [`Reports`] as JSON, bytes; an oracle accepts 64 KiB.
 pub const MOST_BYTES: usize = 60_000;
 
-/// No leg moves more, bit/s: a claim above it is a lie or a mistake.
+/// The highest plausible rate of a leg, bit/s. A claim above it is a lie or an error.
 pub const MOST_BPS: f64 = 100e9;
 
-/// Measure one leg now: the node that is asked sends, `to` receives.
+/// An order to measure one leg now: the ordered node sends, and `to` receives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// Names it in the report; never used again.
+    /// The id of the order in reports; never reused.
     pub id: u64,
-    /// The receiver of the bytes.
+    /// The receiver.
     pub to: Name,
-    /// The most bytes to send.
+    /// The maximum number of bytes to send.
     pub max_bytes: u64,
-    /// The longest time to send for (UKAIRO §3.2.1: 5 s).
+    /// The maximum time to send (UKAIRO §3.2.1: 5 s).
     #[serde(with = "serde_duration")]
     pub max_time: Duration,
-    /// The congestion control of the deployment; none: the host's own.
+    /// The congestion control of the deployment; none: the host's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<String>,
-    /// The order is void after this.
+    /// How long the order is valid.
     #[serde(with = "serde_duration")]
     pub valid_for: Duration,
-    /// What the sender shows to `to`: [`super::measure_ticket::Ticket::sign`].
+    /// The ticket that the sender shows to `to`: [`super::measure_ticket::Ticket::sign`].
     pub ticket: String,
 }
 
-/// Orders to carry out, one after the other.
+/// Orders to execute one after the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Orders {
-    /// In their order.
+    /// The orders, in the order of execution.
     pub orders: Vec<Order>,
 }
 
-/// What a member has to say: [`MOST_ENTRIES`] and [`MOST_BYTES`] of JSON at a time, at most.
+/// Reports of a member: at most [`MOST_ENTRIES`] entries and [`MOST_BYTES`] of JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reports {
-    /// Ends of ordered measurements.
+    /// The outcomes of ordered measurements.
     #[serde(default)]
     pub done: Vec<Done>,
-    /// What was received in others' measurements: the check against the other end.
+    /// Data received in measurements by others, to check the sender's report.
     #[serde(default)]
     pub received: Vec<Received>,
-    /// What users' own transfers reached, for free.
+    /// The goodput of users' own transfers, which is measured at no cost.
     #[serde(default)]
     pub passive: Vec<Watched>,
-    /// What this member's probe trains found on legs from it. An older oracle passes them over.
+    /// The results of this member's probe trains on legs from it. An older oracle ignores them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probed: Vec<Probed>,
-    /// How loaded this relay is.
+    /// The load of this relay.
     #[serde(default)]
     pub load: Option<Load>,
 }
@@ -78,275 +78,273 @@ pub struct Reports {
 pub struct Done {
     /// [`Order::id`].
     pub id: u64,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// What came of a measurement.
+/// The outcome of a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// A rate.
+    /// The leg was measured.
     Measured {
-        /// What the receiver's TCP acknowledged, bit/s, as the sender itself counted it. What
-        /// the receiver says of the same time is in its own [`Received`].
+        /// The rate acknowledged by the receiver's TCP, counted by the sender, bit/s. The receiver's own figure for the
+        /// same time is in its [`Received`].
         bps: f64,
-        /// Half the width of the middle half of the samples, bit/s.
+        /// Half the interquartile range of the samples, bit/s.
         spread_bps: Option<f64>,
         /// Bytes sent.
         bytes: u64,
-        /// How long it took at the sender.
+        /// The duration at the sender.
         #[serde(with = "serde_duration")]
         took: Duration,
-        /// Whether it had become steady, or ended at a limit.
+        /// Whether the rate had become steady; otherwise a limit ended the measurement.
         steady: bool,
-        /// Whether the leg may be faster: bytes, slow start or an operator's rate ended it.
+        /// Whether the leg may be faster, because the byte limit, slow start or an operator's rate limit bounded the
+        /// measurement.
         #[serde(default)]
         at_least: bool,
-        /// The round-trip time seen, s.
+        /// The observed round-trip time, s.
         rtt_s: Option<f64>,
-        /// How long ago it ended.
+        /// The time since the measurement ended.
         #[serde(with = "serde_duration")]
         age: Duration,
     },
-    /// One of the two was in another measurement, so that there was none; the leg is as good
-    /// as before, and may be tried again.
+    /// One of the two nodes was in another measurement, so nothing was measured. The order may be repeated.
     Busy,
     /// Nothing was measured.
     Failed {
-        /// For people.
+        /// The reason, for people.
         why: String,
-        /// Whether the other node could not be reached at all.
+        /// Whether the other node could not be reached.
         is_down: bool,
-        /// Bytes that were sent nevertheless.
+        /// Bytes sent nevertheless.
         bytes: u64,
     },
 }
 
-/// What one end received in a measurement that another member sent.
+/// The data that one end received in a measurement by another member.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Received {
-    /// [`Order::id`], as the sender said it.
+    /// [`Order::id`], according to the sender.
     pub id: u64,
-    /// Who sent.
+    /// The sender.
     pub from: Name,
     /// The rate, bit/s.
     pub bps: f64,
     /// Bytes received.
     pub bytes: u64,
-    /// As of [`Outcome::Measured`].
+    /// As in [`Outcome::Measured`].
     #[serde(default)]
     pub at_least: bool,
-    /// How long ago it ended.
+    /// The time since the measurement ended.
     #[serde(with = "serde_duration")]
     pub age: Duration,
 }
 
-/// The goodput of somebody's own transfer over one leg.
+/// The goodput of a user's own transfer over one leg.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Watched {
-    /// Names it among its reporter's: a second one with this number is the first once more, told
-    /// again since the answer was lost. 0: not named.
+    /// The number of the entry at its reporter. A second entry with the same number is a repetition, sent because the
+    /// reply was lost. 0: not numbered.
     #[serde(default)]
     pub id: u64,
-    /// Where the bytes came from.
+    /// The sender of the bytes.
     pub from: Name,
-    /// Where they went.
+    /// The receiver of the bytes.
     pub to: Name,
-    /// bit/s.
+    /// The rate, bit/s.
     pub bps: f64,
-    /// Whether something other than the path held it back: the leg may be faster.
+    /// Whether something other than the path limited the transfer, so that the leg may be faster.
     pub at_least: bool,
-    /// Bytes of the transfer.
+    /// The size of the transfer, bytes.
     pub bytes: u64,
-    /// How long ago.
+    /// The time since the transfer ended.
     #[serde(with = "serde_duration")]
     pub age: Duration,
 }
 
-/// The bandwidth that others leave on a leg from the member that tells, found by probe trains
-/// (MGRP §3.2).
+/// The available bandwidth of a leg from the reporting member, measured by probe trains (MGRP §3.2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probed {
-    /// As [`Watched::id`], of the same numbers.
+    /// As [`Watched::id`], from the same sequence of numbers.
     #[serde(default)]
     pub id: u64,
-    /// Where the leg ends.
+    /// The receiver of the leg.
     pub to: Name,
-    /// The range's lower end, bit/s.
+    /// The lower end of the range, bit/s.
     pub low_bps: f64,
-    /// Its upper end; the same where there is one value.
+    /// The upper end of the range, bit/s; equal to the lower end if there is a single value.
     pub high_bps: f64,
-    /// Whether the true value may be larger: the hosts cannot probe faster.
+    /// Whether the true value may be higher, because the hosts cannot probe faster.
     pub at_least: bool,
-    /// Bytes of the trains.
+    /// The bytes of the trains.
     pub bytes: u64,
-    /// How long ago.
+    /// The time since the measurement ended.
     #[serde(with = "serde_duration")]
     pub age: Duration,
 }
 
-/// How loaded a relay is.
+/// The load of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Load {
-    /// What it relays, bit/s, over the last while.
+    /// The recent rate of relayed data, bit/s.
     pub bps: f64,
-    /// What its operator says that it may or can relay, bit/s; none: that is not known.
+    /// The maximum rate or the capacity that the operator configured, bit/s; none: unknown.
     pub limit_bps: Option<f64>,
-    /// Sessions now.
+    /// The present number of sessions.
     pub sessions: u64,
-    /// The most sessions.
+    /// The maximum number of sessions.
     pub max_sessions: u64,
 }
 
-/// What became of a [`Reports`].
+/// The reply to a [`Reports`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportsReply {
-    /// How many entries were taken in.
+    /// The number of accepted entries.
     pub accepted: u64,
-    /// Why others were not.
+    /// Why other entries were refused.
     #[serde(default)]
     pub refused: Vec<String>,
 }
 
-/// By which rule candidates are chosen (UKAIRO §3.1.2, §2.2.3).
+/// The rule by which candidates are chosen (UKAIRO §3.1.2, §2.2.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
-    /// Eq. (3), the same for all.
+    /// Eq. (3): the same candidates for all clients.
     Oblivious,
     /// A random subset of the better half.
     Balanced,
-    /// Eq. (4), for the client that asks.
+    /// Eq. (4): candidates for the requesting client.
     Specific,
-    /// Ours: by what each relay still has to give (load-aware).
+    /// By the remaining capacity of each relay. Not in the paper.
     #[default]
     LoadAware,
 }
 
-/// Relays for one client.
+/// The recommended relays for one client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CandidatesReply {
     /// The rule.
     pub strategy: Strategy,
-    /// The better first.
+    /// The relays, the best first.
     pub candidates: Vec<Candidate>,
-    /// How long they may be used without asking again.
+    /// How long the candidates may be used without a new request.
     #[serde(with = "serde_duration")]
     pub valid_for: Duration,
-    /// Ordered pairs of nodes that are measured.
+    /// The number of measured ordered pairs of nodes.
     pub measured: u64,
-    /// All ordered pairs.
+    /// The number of all ordered pairs of nodes.
     pub pairs: u64,
 }
 
-/// One relay, as the oracle recommends it.
+/// A relay that the oracle recommends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
     /// The relay.
     pub relay: Name,
-    /// The mean gain d_l, a fraction of the direct rate, from 0 up; Eq. (3) or (4).
+    /// The mean gain d_l as a fraction of the direct rate, at least 0; Eq. (3) or (4).
     pub score: f64,
-    /// Over how many pairs it is a mean.
+    /// The number of pairs that the mean covers.
     pub evidence: u64,
-    /// How old its measurements are, in the middle.
+    /// The median age of its measurements.
     #[serde(with = "serde_duration")]
     pub age: Duration,
-    /// Load over limit, 0..=1, if the relay reports it.
+    /// The load divided by the limit, 0..=1, if the relay reports it.
     pub load: Option<f64>,
 }
 
-/// All that the oracle knows of paths.
+/// The oracle's knowledge of paths.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PathsReply {
-    /// Names of the nodes that `legs` index.
+    /// The names of the nodes, indexed by `legs`.
     pub nodes: Vec<Name>,
-    /// Measured legs.
+    /// The measured legs.
     pub legs: Vec<LegEntry>,
-    /// Nodes that do not answer, and since when.
+    /// The nodes that do not respond.
     pub down: Vec<Down>,
-    /// Where the two ends of a measurement, or two reporters, disagree.
+    /// Contradictions between the two ends of a measurement, or between two reporters.
     pub disagreements: Vec<Disagreement>,
-    /// Whether measuring goes on, and what holds it up; none: this oracle does not order
-    /// measurements now, another one may.
+    /// Whether measurements are ordered, and what prevents them; none: this oracle does not order measurements now, but
+    /// another one may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measuring: Option<Measuring>,
-    /// There are more legs: `GET /v1/paths?after=` this gives them.
+    /// Where further legs begin, as `after` of `GET /v1/paths`; absent: there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
 }
 
 impl PathsReply {
-    /// What `nodes` calls a place that no node has now; no member may have this name.
+    /// The name in `nodes` for an index that no node has; no member may have this name.
     pub const FREE: &str = "0.free";
 }
 
-/// Whether an oracle's measuring goes on, and what holds it up.
+/// Whether an oracle orders measurements, and what prevents them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measuring {
     /// Whether measurements are ordered at all.
     pub enabled: bool,
-    /// Relays whose bytes of the day are used up.
+    /// Relays whose daily bytes are used up.
     #[serde(default)]
     pub spent: Vec<Spent>,
-    /// The last order of which nothing came.
+    /// The last order that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<FailedOrder>,
 }
 
-/// A relay that is measured no more for now: its bytes of any 24 hours are used up.
+/// A relay that is not measured for now, because its bytes for any 24 hours are used up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
     /// Its name.
     pub node: Name,
-    /// When there are bytes for one more measurement; none: never, since one costs more than a
-    /// day's bytes.
+    /// The time until there are bytes for one more measurement; none: never, since one costs more than a day's bytes.
     #[serde(default, with = "serde_duration::option")]
     pub free_in: Option<Duration>,
 }
 
-/// An order of which nothing came.
+/// An order that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedOrder {
     /// The sender.
     pub from: Name,
     /// The receiver.
     pub to: Name,
-    /// The sender's words, 200 characters at most, without control characters.
+    /// The sender's reason, at most 200 characters, without control characters.
     pub why: String,
-    /// How long ago.
+    /// The time since the order failed.
     #[serde(with = "serde_duration")]
     pub age: Duration,
 }
 
-/// One measured leg.
+/// A measured leg.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LegEntry {
-    /// Index of the sender.
+    /// The index of the sender.
     pub from: u32,
-    /// Index of the receiver.
+    /// The index of the receiver.
     pub to: u32,
-    /// bit/s.
+    /// The rate, bit/s.
     pub bps: f64,
-    /// Half the width of the middle half of the samples, bit/s.
+    /// Half the interquartile range of the samples, bit/s.
     pub spread_bps: Option<f64>,
-    /// `transfer`, `passive`, `sampling`; `train`: nothing but [`LegEntry::available`] is known.
+    /// The method: `transfer`, `passive`, `sampling`, or `train` if only [`LegEntry::available`] is known.
     pub method: String,
-    /// Whether it may be faster.
+    /// Whether the leg may be faster.
     pub at_least: bool,
-    /// The round trip that a flow over it saw last, s; absent: none did, or the oracle is older.
+    /// The latest round-trip time of a flow over the leg, s; absent: unknown, or the oracle is older.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_s: Option<f64>,
-    /// How old.
+    /// The age of the measurement.
     #[serde(with = "serde_duration")]
     pub age: Duration,
-    /// What probe trains found of late; absent: nothing, or the oracle is older.
+    /// The recent result of probe trains; absent: none, or the oracle is older.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available: Option<Available>,
 }
 
 impl LegEntry {
-    /// What plans go by, bit/s, so long after this was told: see [`planned`].
+    /// The rate for planning, bit/s, `since` after this entry was sent; see [`planned`].
     pub fn planned_bps(&self, since: Duration) -> f64 {
         let spare = self.available.as_ref().map(|found| Spare {
             bps: found.bps,
@@ -357,49 +355,49 @@ impl LegEntry {
     }
 }
 
-/// What others leave of a leg.
+/// The available bandwidth of a leg.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Available {
     /// The middle of the range, bit/s.
     pub bps: f64,
-    /// Half the range's width, bit/s.
+    /// Half the width of the range, bit/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread_bps: Option<f64>,
-    /// Whether it may be more.
+    /// Whether more may be available.
     pub at_least: bool,
-    /// How old.
+    /// The age of the measurement.
     #[serde(with = "serde_duration")]
     pub age: Duration,
 }
 
-/// A node that does not answer.
+/// A node that does not respond.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Down {
     /// Its name.
     pub node: Name,
-    /// For people.
+    /// The reason, for people.
     pub why: String,
-    /// Since when.
+    /// The time since it stopped responding.
     #[serde(with = "serde_duration")]
     pub since: Duration,
 }
 
-/// Two say different things of one leg.
+/// A contradiction about one leg.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Disagreement {
     /// The leg's sender.
     pub from: Name,
     /// The leg's receiver.
     pub to: Name,
-    /// What was claimed, bit/s.
+    /// The claimed rate, bit/s.
     pub claimed_bps: f64,
-    /// By whom.
+    /// The member that claims it.
     pub by: Name,
-    /// What the other end saw, bit/s; none: nothing.
+    /// The rate that the other end observed, bit/s; none: nothing.
     pub seen_bps: Option<f64>,
-    /// What was believed instead, bit/s; none: nothing.
+    /// The rate that the oracle uses instead, bit/s; none: nothing.
     pub believed_bps: Option<f64>,
-    /// How long ago.
+    /// The time since the contradiction was found.
     #[serde(with = "serde_duration")]
     pub age: Duration,
 }

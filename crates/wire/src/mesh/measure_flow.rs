@@ -1,132 +1,131 @@
-//! What passes on a channel `thalweg/measure/1`: one bulk flow, judged by who receives it.
+//! The protocol of the channel `thalweg/measure/1`: one bulk flow, whose rate the receiver determines.
 //!
 //! ```text
-//! in TLS   sender →   hello: the oracle's ticket, limits
-//! in TLS ← receiver   answer: accepted with its own limits, then GO; or refused
+//! in TLS   sender →   Hello: the oracle's ticket, limits
+//! in TLS ← receiver   Answer: accepted with the receiver's limits, then GO; or refused
 //! in TLS   sender →   GO-ACK
-//! clear    sender →   bytes that mean nothing, until the verdict, a limit, or FIN
-//! clear  ← receiver   counts, a few a second; at last a verdict
+//! clear    sender →   meaningless bytes, until the verdict, a limit, or FIN
+//! clear  ← receiver   counts, a few per second; finally a verdict
 //! ```
 //!
-//! After the cut-over ([`super::GO`]) both directions are clear, so that TLS does not limit
-//! what is measured. Whoever sits on the path and could alter a count could as well hold back
-//! the flow; what the oracle believes comes from both ends over their own channels to it.
+//! After the cut-over ([`super::GO`]) both directions are clear, so that TLS does not limit the measured rate. An
+//! attacker on the path who could alter a count could as well slow the flow down; the oracle uses reports that both
+//! ends send over their own channels to it.
 //!
-//! All messages are `length:u16 ‖ postcard`, big-endian, as [`super::Ask`].
+//! All messages are `length:u16 ‖ postcard`, big-endian, like [`super::Ask`].
 
 use super::{measure::MOST_BPS, measure_ticket::Void};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::time::Duration;
 use thiserror::Error;
 
-/// The longest message: a hello with the longest ticket has 211 bytes.
+/// The longest message, bytes: a hello with the longest ticket has 211.
 pub const MAX_MESSAGE: usize = 256;
 
-/// No flow takes longer, µs: ten times what any node allows.
+/// The longest valid duration of a flow, µs: ten times what any node allows.
 pub const MOST_MICROS: u64 = 60_000_000;
 
-/// What the sender begins with.
+/// The first message of the sender.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// The signed [`super::measure_ticket::Ticket`].
     pub ticket: Vec<u8>,
-    /// What is to be sent.
+    /// The bounds of the flow.
     pub limits: Limits,
 }
 
-/// The bounds of one flow; the tighter of both ends' hold.
+/// The bounds of one flow; the tighter ones of both ends apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// The most bytes.
+    /// The maximum number of bytes.
     pub bytes: u64,
-    /// The longest time from the first byte, ms.
+    /// The maximum time from the first byte, ms.
     pub millis: u32,
 }
 
 impl Limits {
-    /// The longest time.
+    /// The maximum time from the first byte.
     pub fn time(&self) -> Duration {
         Duration::from_millis(self.millis.into())
     }
 
-    /// The tighter of each.
+    /// The tighter bound of each kind.
     #[must_use]
     pub fn tightest(self, other: Self) -> Self {
         Self { bytes: self.bytes.min(other.bytes), millis: self.millis.min(other.millis) }
     }
 }
 
-/// What the receiver says to a [`Hello`].
+/// The receiver's reply to a [`Hello`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
-    /// It is ready; GO follows in the same record.
+    /// The receiver is ready; GO follows in the same record.
     Accepted(Limits),
-    /// It is not.
+    /// The receiver refuses the flow.
     Refused(Refusal),
 }
 
-/// Why a node does not receive a flow.
+/// Why a node refuses to receive a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum Refusal {
-    /// It takes part in another measurement.
+    /// The node takes part in another measurement.
     #[error("it takes part in another measurement")]
     Busy,
-    /// Its bytes for the day are used up.
+    /// The node's daily bytes are used up.
     #[error("its bytes for measurements are used up for today")]
     Budget,
-    /// The oracle has not ordered this.
+    /// The ticket is not valid.
     #[error("{0}")]
     Void(Void),
 }
 
-/// What the receiver says on the clear leg.
+/// A message of the receiver on the clear leg.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Said {
-    /// So far.
+    /// The progress.
     Count {
-        /// All bytes that came.
+        /// All bytes received.
         bytes: u64,
-        /// Since the first of them, µs.
+        /// The time since the first byte, µs.
         micros: u64,
     },
-    /// The end.
+    /// The result.
     Verdict(Verdict),
 }
 
-/// What the receiver found; its own report to the oracle says the same. The sender reports
-/// what it counted itself.
+/// The receiver's result. The receiver reports the same to the oracle; the sender reports its own counts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// All bytes that came.
+    /// All bytes received.
     pub bytes: u64,
-    /// From the first to the last of them, µs; [`MOST_MICROS`] at most.
+    /// The time from the first byte to the last, µs; at most [`MOST_MICROS`].
     pub micros: u64,
-    /// bit/s after slow start; 0 to [`MOST_BPS`].
+    /// The rate after slow start, bit/s; 0 to [`MOST_BPS`].
     pub bps: f64,
-    /// Half the width of the middle half of its samples, bit/s.
+    /// Half the interquartile range of the samples, bit/s.
     pub spread_bps: Option<f64>,
-    /// Whether it had become steady; else a limit ended it.
+    /// Whether the rate had become steady; otherwise a limit ended the flow.
     pub steady: bool,
     /// Whether the leg may be faster.
     pub at_least: bool,
 }
 
-/// The bytes are no message of a measurement.
+/// The bytes are not a message of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FlowError {
-    /// Longer than [`MAX_MESSAGE`].
+    /// The message is longer than [`MAX_MESSAGE`].
     #[error("a message of {0} bytes is longer than allowed in a measurement")]
     TooLong(usize),
-    /// Not readable, or numbers that make no sense.
+    /// The message cannot be decoded, or has numbers out of range.
     #[error("a message of the measurement is not readable")]
     Invalid,
 }
 
 /// A message of a measurement.
 pub trait Message: Serialize + DeserializeOwned {
-    /// `length:u16 ‖ postcard`.
+    /// Encodes `length:u16 ‖ postcard`.
     fn encode(&self) -> Vec<u8> {
-        // Writing to a vector fails for no value of these types.
+        // Encoding these types to a vector cannot fail.
         let body = postcard::to_stdvec(self).unwrap_or_default();
         let mut out = Vec::with_capacity(2 + body.len());
         out.extend((body.len() as u16).to_be_bytes());
@@ -134,7 +133,7 @@ pub trait Message: Serialize + DeserializeOwned {
         out
     }
 
-    /// How long the body is, from the first two bytes.
+    /// The length of the body, from the first two bytes.
     ///
     /// # Errors
     /// [`FlowError::TooLong`].
@@ -143,7 +142,7 @@ pub trait Message: Serialize + DeserializeOwned {
         if length > MAX_MESSAGE { Err(FlowError::TooLong(length)) } else { Ok(length) }
     }
 
-    /// Reads the body, all of it.
+    /// Decodes the whole body.
     ///
     /// # Errors
     /// [`FlowError`].
@@ -154,7 +153,7 @@ pub trait Message: Serialize + DeserializeOwned {
         }
     }
 
-    /// Whether its numbers can be computed with.
+    /// Whether its numbers are in range.
     fn is_sound(&self) -> bool {
         true
     }
@@ -181,7 +180,7 @@ mod tests {
     use proptest::prelude::*;
     use std::fmt::Debug;
 
-    fn round<M: Message + PartialEq + Debug>(message: &M) {
+    fn round_trip<M: Message + PartialEq + Debug>(message: &M) {
         let bytes = message.encode();
         let length = M::length([bytes[0], bytes[1]]).unwrap();
         assert_eq!(length, bytes.len() - 2);
@@ -195,24 +194,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_messages_go_both_ways(
+        fn messages_round_trip(
             ticket in proptest::collection::vec(any::<u8>(), 0..=194),
             bytes: u64, millis: u32, micros in 0..=MOST_MICROS,
             bps in 0.0..=MOST_BPS, spread_bps in proptest::option::of(0.0..=MOST_BPS),
             steady: bool, at_least: bool,
         ) {
             let limits = Limits { bytes, millis };
-            round(&Hello { ticket, limits });
-            round(&Answer::Accepted(limits));
-            round(&Answer::Refused(Refusal::Busy));
-            round(&Answer::Refused(Refusal::Void(Void::Used)));
-            round(&Said::Count { bytes, micros });
-            round(&Said::Verdict(Verdict { bytes, micros, bps, spread_bps, steady, at_least }));
+            round_trip(&Hello { ticket, limits });
+            round_trip(&Answer::Accepted(limits));
+            round_trip(&Answer::Refused(Refusal::Busy));
+            round_trip(&Answer::Refused(Refusal::Void(Void::Used)));
+            round_trip(&Said::Count { bytes, micros });
+            round_trip(&Said::Verdict(Verdict { bytes, micros, bps, spread_bps, steady, at_least }));
         }
 
         #[test]
-        fn no_bytes_do_harm(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
-            // What is read has one form alone, but for what postcard pads.
+        fn any_bytes_are_a_message_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            // Encodings are canonical, except that postcard allows padded integers.
             if let Ok(said) = Said::decode(&bytes) {
                 prop_assert!(said.is_sound());
                 prop_assert_eq!(Said::decode(&said.encode()[2..]), Ok(said));
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_and_times_that_no_flow_has_are_refused() {
+    fn rates_and_times_out_of_range_are_refused() {
         let verdict = Verdict {
             bytes: 1,
             micros: MOST_MICROS,

@@ -1,9 +1,8 @@
-//! The oracle's word that one member may measure its way to another, once.
+//! Tickets: with one, the oracle lets a member measure the leg to another member, once.
 //!
-//! The sender of a flow shows it in its [`super::measure_flow::Hello`]. Without one a member
-//! could keep another busy, or use up its bytes of the day, as often as it likes. It is signed
-//! with the mesh's key, as the roster is, so that each member can check it by itself, and
-//! whichever of several oracles gave it (decision 0049).
+//! The sender of a flow shows its ticket in the [`super::measure_flow::Hello`]. Without tickets a member could keep
+//! another one busy, or use up its daily bytes, as often as it likes. A ticket is signed with the mesh's key, like the
+//! roster, so that each member can verify it alone, whichever of several oracles issued it (decision 0049).
 
 use crate::{DecodeError, Signable, Signed, SignedError, Signer, Verifier};
 use data_encoding::BASE64URL_NOPAD;
@@ -12,62 +11,62 @@ use std::time::Duration;
 use thalweg_units::{NodeId, WallTime};
 use thiserror::Error;
 
-/// How far two hosts' clocks may be apart. A ticket is good for one flow however long it is
-/// valid, so this costs nothing but room for the numbers of used ones.
+/// The tolerated difference between two hosts' clocks. A ticket is good for one flow however long it is valid, so the
+/// tolerance costs only memory for the numbers of used tickets.
 pub const CLOCKS_APART: Duration = Duration::from_secs(600);
 
-/// The longest time that an oracle may give.
+/// The longest validity that an oracle may give a ticket.
 pub const LONGEST: Duration = Duration::from_secs(600);
 
-/// One order, as its receiver needs to know it. See [`Signed`].
+/// A ticket: the part of an order that its receiver checks. See [`Signed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
     /// [`super::measure::Order::id`].
     pub order: u64,
-    /// The sender's key, which it proves on the channel.
+    /// The sender's key, which the sender proves on the channel.
     pub from: NodeId,
     /// The receiver's key.
     pub to: NodeId,
-    /// The most bytes.
+    /// The maximum number of bytes.
     pub bytes: u64,
-    /// Not valid from this date on, by the oracle's clock.
+    /// The date from which on the ticket is invalid, by the oracle's clock.
     pub expiry: WallTime,
 }
 
-/// Why a node takes no flow with this ticket.
+/// Why a ticket is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum Void {
-    /// There is none, it was altered, or another key than the mesh's signed it.
+    /// The ticket is missing, altered, or not signed with the mesh's key.
     #[error("the order is not signed by the mesh's key")]
     Unsigned,
-    /// The oracle gave it to another sender, or for another receiver.
+    /// The ticket is for another sender or receiver.
     #[error("the order is for another pair of members")]
     AnotherPair,
-    /// Its time is over.
+    /// The ticket has expired.
     #[error("the order has expired by the receiver's clock: check the clocks of both hosts")]
     Expired,
-    /// It is valid for longer than any oracle says.
+    /// The ticket is valid for longer than any oracle allows.
     #[error("the order is from the future by the receiver's clock: check the clocks")]
     Future,
-    /// There was a flow with it.
+    /// The ticket was used for an earlier flow.
     #[error("the order was carried out before")]
     Used,
 }
 
 impl Ticket {
-    /// Signs it, as text for [`super::measure::Order::ticket`].
+    /// Signs the ticket and encodes it as text for [`super::measure::Order::ticket`].
     pub fn sign(self, mesh: &impl Signer) -> String {
         BASE64URL_NOPAD.encode(&Signed::sign(self, mesh).encode())
     }
 
-    /// The bytes of that text, as they are shown to the receiver; `None` if it is none.
+    /// Decodes that text to the bytes that the sender shows to the receiver; `None` if the text is invalid.
     pub fn bytes_of(text: &str) -> Option<Vec<u8>> {
         BASE64URL_NOPAD.decode(text.as_bytes()).ok()
     }
 
-    /// Reads what a sender shows: signed by this mesh, for this pair, valid now.
+    /// Decodes a ticket that a sender shows, and checks that it is signed by this mesh, for this pair, and valid now.
     ///
-    /// Whether it was used before is the caller's to know.
+    /// The caller must check that the ticket was not used before.
     ///
     /// # Errors
     /// [`Void`].
@@ -93,11 +92,11 @@ impl Ticket {
 
 impl Signable for Ticket {
     const DOMAIN: &'static str = "measure 1";
-    /// Two keys and three numbers of ten bytes at most.
+    /// Two keys and at most three numbers of ten bytes.
     const MAX_BYTES: usize = 94;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        // Writing to a vector fails for no value of this type.
+        // Encoding this type to a vector cannot fail.
         if let Ok(bytes) = postcard::to_stdvec(self) {
             out.extend(bytes);
         }
@@ -118,7 +117,7 @@ mod tests {
     use crate::Signature;
     use proptest::prelude::*;
 
-    /// Stands in for Ed25519, whose crate is beyond this one: a hash that names the key.
+    /// A stand-in for Ed25519, which this crate does not depend on: a hash keyed with the public key.
     struct Hashed(NodeId);
 
     fn hashed(key: &NodeId, message: &[u8]) -> Signature {
@@ -159,14 +158,14 @@ mod tests {
     }
 
     #[test]
-    fn it_is_good_for_its_pair_and_time_and_by_the_meshs_key_alone() {
+    fn a_ticket_is_valid_for_its_pair_and_time_if_signed_by_the_mesh() {
         let text = ticket().sign(&Hashed(id(9)));
         let shown = Ticket::bytes_of(&text).unwrap();
         assert_eq!(admit(&shown, (1, 2), 9_990), Ok(ticket()));
         for pair in [(2, 1), (1, 3), (3, 2)] {
             assert_eq!(admit(&shown, pair, 9_990), Err(Void::AnotherPair), "{pair:?}");
         }
-        // Clocks that are a little apart do no harm, others are told of.
+        // Small differences between clocks are tolerated; larger ones are reported.
         assert!(admit(&shown, (1, 2), 10_599).is_ok() && admit(&shown, (1, 2), 8_800).is_ok());
         assert_eq!(admit(&shown, (1, 2), 10_600), Err(Void::Expired));
         assert_eq!(admit(&shown, (1, 2), 8_799), Err(Void::Future));
@@ -177,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_greatest_numbers_fit() {
+    fn the_longest_ticket_is_within_the_bound() {
         let widest = Ticket { expiry: WallTime::from_unix_nanos(u64::MAX), ..ticket() };
         let mut bytes = Vec::new();
         widest.encode(&mut bytes);
@@ -186,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn none_that_was_altered_is_good(place in 0_usize..1000, to: u8) {
+        fn altered_tickets_are_refused(place in 0_usize..1000, to: u8) {
             let mut shown = Ticket::bytes_of(&ticket().sign(&Hashed(id(9)))).unwrap();
             let place = place % shown.len();
             prop_assume!(shown[place] != to);
@@ -195,7 +194,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_do_harm(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
+        fn any_bytes_are_a_ticket_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
             if let Ok(ticket) = Ticket::decode(&bytes) {
                 let mut again = Vec::new();
                 ticket.encode(&mut again);

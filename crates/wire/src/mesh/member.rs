@@ -1,4 +1,4 @@
-//! A member of the mesh: its keys, where it is reached, what it may do.
+//! Members of the mesh: names, keys, addresses, roles and tags.
 
 use crate::Destination;
 use serde::{Deserialize, Deserializer, Serialize, de};
@@ -6,15 +6,15 @@ use std::{collections::BTreeSet, fmt, str::FromStr};
 use thalweg_units::NodeId;
 use thiserror::Error;
 
-/// A member's or a tag's name: 1–63 of `a-z`, `0-9`, `-`, `_`, `=`, `.`, beginning with a letter or digit.
+/// The name of a member or a tag: 1 to 63 of `a-z`, `0-9`, `-`, `_`, `=`, `.`, beginning with a letter or digit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Name(Box<str>);
 
-/// A label that rules and routes go by, e.g. `country=de`, `provider=x`, `guest`.
+/// A label that rules and routes refer to, e.g. `country=de`, `provider=x`, `guest`.
 pub type Tag = Name;
 
-/// The text is no name.
+/// The text is not a name; contains the text, escaped and truncated.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "`{0}` is no name: 1 to 63 of a-z, 0-9, `-`, `_`, `=` and `.`, the first a letter or digit"
@@ -55,17 +55,17 @@ impl<'de> Deserialize<'de> for Name {
     }
 }
 
-/// What a member does in the mesh.
+/// A role of a member in the mesh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Uses the mesh: fetches through relays. Every member does.
+    /// Uses the mesh: fetches through relays. Every member has this role.
     Client,
     /// Relays connections for members.
     Relay,
-    /// Keeps the roster and answers the API.
+    /// Keeps the roster and serves the API.
     Oracle,
-    /// May make tokens and revoke members.
+    /// May create tokens and revoke members.
     Admin,
 }
 
@@ -90,44 +90,43 @@ impl FromStr for Role {
     }
 }
 
-/// One member.
+/// A member of the mesh.
 ///
-/// It has up to two keys, so that a program that a user starts never holds the
-/// daemon's: `node` proves the daemon, `client` the command line of the same
-/// host. Rules and quotas count both as one.
+/// A member has up to two keys, so that a program started by a user never holds the daemon's key: `node` authenticates
+/// the daemon, `client` the command line of the same host. Rules and quotas treat both as one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Unique in the mesh.
+    /// The name, unique in the mesh.
     pub name: Name,
-    /// The daemon's key; none if no daemon runs.
+    /// The daemon's key; none if the host runs no daemon.
     pub node: Option<NodeId>,
     /// The command line's key.
     pub client: NodeId,
-    /// Where the daemon's port is reached, the best first; at most [`Member::MAX_ADDRESSES`].
+    /// The daemon's addresses, the best first; at most [`Member::MAX_ADDRESSES`].
     pub addresses: Vec<Destination>,
-    /// What it does.
+    /// The roles.
     pub roles: BTreeSet<Role>,
-    /// What rules and routes know it by.
+    /// The tags that rules and routes refer to.
     pub tags: BTreeSet<Tag>,
 }
 
 impl Member {
-    /// The most addresses of a member: two families on a few interfaces.
+    /// The maximum number of addresses of a member: two families on a few interfaces.
     pub const MAX_ADDRESSES: usize = 8;
-    /// The most tags of a member.
+    /// The maximum number of tags of a member.
     pub const MAX_TAGS: usize = 32;
 
-    /// Whether `key` is one of its keys.
+    /// Whether `key` is one of the member's keys.
     pub fn holds(&self, key: &NodeId) -> bool {
         self.node.as_ref() == Some(key) || self.client == *key
     }
 
-    /// Whether it has this role.
+    /// Whether the member has this role.
     pub fn is(&self, role: Role) -> bool {
         self.roles.contains(&role)
     }
 
-    /// The key that stands for the member in quotas: the daemon's, else the client's.
+    /// The key that identifies the member in quotas: the daemon's, or else the client's.
     pub fn principal(&self) -> NodeId {
         self.node.unwrap_or(self.client)
     }
@@ -138,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_exactly() {
+    fn only_valid_names_are_accepted() {
         for good in ["a", "fra-1", "country=de", "9x", &"a".repeat(63)] {
             assert_eq!(good.parse::<Name>().unwrap().as_str(), good);
         }
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_go_both_ways() {
+    fn roles_round_trip() {
         for role in [Role::Client, Role::Relay, Role::Oracle, Role::Admin] {
             assert_eq!(role.to_string().parse(), Ok(role));
         }

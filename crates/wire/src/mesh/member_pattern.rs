@@ -1,14 +1,14 @@
-//! Patterns by which settings and publishers name members.
+//! Patterns for members, used in settings and by publishers.
 
 use super::{Member, Name, NameError, Tag};
 use std::{fmt, str::FromStr};
 
-/// A pattern for members.
+/// A pattern that matches members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberPattern {
     /// `*`: all members.
     All,
-    /// The member of this name.
+    /// The member with this name.
     Member(Name),
     /// `@TAG`: the members with this tag.
     Tagged(Tag),

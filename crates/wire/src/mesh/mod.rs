@@ -1,8 +1,7 @@
-//! The mesh: its members, the signed roster that lists them, and the rules they are under.
+//! The mesh: its members, the signed roster that lists them, and the rules for them.
 //!
-//! A [`Roster`] lists the members and is signed with the mesh's key; every node
-//! and client keeps the newest one. A [`Token`] lets one host join, once.
-//! [`Terms`] are what a client asks of a relay beyond SOCKS5.
+//! A [`Roster`] lists the members and is signed with the mesh's key; every node and client keeps the newest one. A
+//! [`Token`] lets one host join, once. [`Terms`] are a client's requests to a relay beyond SOCKS5.
 
 mod api;
 pub mod measure;
@@ -26,5 +25,5 @@ pub use rule::{PortRange, PortRangeError, Quota, Rule};
 pub use terms::{Ask, GO, GO_ACK, LegKind, MAX_DEPTH, METHOD, Preamble, Terms, TermsError};
 pub use token::{Secret, Token, TokenError};
 
-/// The TCP and UDP port of a node, unless its settings say otherwise.
+/// The default TCP and UDP port of a node.
 pub const PORT: u16 = 7373;

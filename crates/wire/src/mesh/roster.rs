@@ -1,4 +1,4 @@
-//! The list of members that all nodes keep, signed with the mesh's key (decision 0015).
+//! The roster: the list of members that all nodes keep, signed with the mesh's key (decision 0015).
 
 use super::{Member, Name, Role, Rule, Tag};
 use crate::{DecodeError, Signable};
@@ -7,34 +7,34 @@ use std::{collections::BTreeSet, time::Duration};
 use thalweg_units::{NodeId, WallTime};
 use thiserror::Error;
 
-/// The members of a mesh at one version.
+/// A version of the list of members of a mesh.
 ///
-/// Canonical: members sorted by name, names and keys unique. Whoever is not in
-/// it does not belong to the mesh; to revoke is to leave out.
+/// Canonical: members are sorted by name; names and keys are unique. Only listed members belong to the mesh, so a
+/// member is revoked by omitting it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Roster {
-    /// Grows with every change; a lower one is never accepted after a higher one.
+    /// The version, which grows with every change. A lower one is never accepted after a higher one.
     pub version: u64,
-    /// Not valid before this date.
+    /// The date before which the roster is invalid.
     pub not_before: WallTime,
-    /// Not valid from this date on.
+    /// The date from which on the roster is invalid.
     pub expiry: WallTime,
-    /// Sorted by name.
+    /// The members, sorted by name.
     pub members: Vec<Member>,
-    /// In order; all that match apply.
+    /// The rules, in order; all matching rules apply.
     pub rules: Vec<Rule>,
 }
 
-/// Why a roster does not hold now, seen from this host's clock.
+/// Why a roster is not valid now, according to this host's clock.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RosterFault {
-    /// Its time has not come.
+    /// The roster is not valid yet.
     #[error(
         "the roster is valid only in {0:?}: this host's clock is at least that far behind \
          the oracle's; set the clock"
     )]
     ClockBehind(Duration),
-    /// Its time is over.
+    /// The roster has expired.
     #[error(
         "the roster expired {0:?} ago: no oracle was reached since, or this host's clock is \
          that far ahead; check the clock and the way to the oracle"
@@ -43,13 +43,13 @@ pub enum RosterFault {
 }
 
 impl Roster {
-    /// The most members: thirty times what the mesh is made for.
+    /// The maximum number of members: thirty times the size that a mesh is designed for.
     pub const MAX_MEMBERS: usize = 10_000;
-    /// The most rules. Rules are about tags, so that few serve many members; a roster with more is
-    /// not decoded.
+    /// The maximum number of rules. Rules refer to tags, so that a few rules suffice for many members. A roster with
+    /// more is not decoded.
     pub const MAX_RULES: usize = 256;
 
-    /// The member that holds this key.
+    /// The member with this key.
     pub fn by_key(&self, key: &NodeId) -> Option<&Member> {
         self.members.iter().find(|m| m.holds(key))
     }
@@ -60,14 +60,14 @@ impl Roster {
         self.members.get(at)
     }
 
-    /// The members that relay and can be reached.
+    /// The relays that have a daemon and an address.
     pub fn relays(&self) -> impl Iterator<Item = &Member> {
         self.members
             .iter()
             .filter(|m| m.is(Role::Relay) && m.node.is_some() && !m.addresses.is_empty())
     }
 
-    /// The rules for a client with these tags at a relay with those.
+    /// The rules that apply to a client and a relay with these tags.
     pub fn rules_for<'a>(
         &'a self,
         client: &'a BTreeSet<Tag>,
@@ -76,10 +76,10 @@ impl Roster {
         self.rules.iter().filter(|rule| rule.applies(client, relay))
     }
 
-    /// Whether it holds at `now`.
+    /// Checks that the roster is valid at `now`.
     ///
     /// # Errors
-    /// [`RosterFault`], with how far off the clock or the roster is.
+    /// [`RosterFault`], with the time until the roster is valid, or since it expired.
     pub fn check(&self, now: WallTime) -> Result<(), RosterFault> {
         let (now, from, until) =
             (now.as_unix_nanos(), self.not_before.as_unix_nanos(), self.expiry.as_unix_nanos());
@@ -92,7 +92,7 @@ impl Roster {
         Ok(())
     }
 
-    /// Whether the lists keep their order and bounds.
+    /// Checks the order and the bounds of the lists.
     fn is_canonical(&self) -> Result<(), DecodeError> {
         let sorted = self.members.windows(2).all(|pair| pair[0].name < pair[1].name);
         let keys = || self.members.iter().flat_map(|m| m.node.into_iter().chain([m.client]));
@@ -114,11 +114,11 @@ impl Roster {
 
 impl Signable for Roster {
     const DOMAIN: &'static str = "roster 1";
-    /// 10,000 members with two addresses each, or 3000 with all that they can have; and rules.
+    /// 10,000 members with two addresses each, or 3000 with the maximum number of addresses and tags; and rules.
     const MAX_BYTES: usize = 4 * 1024 * 1024;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        // Writing to a vector fails for no value of these types.
+        // Encoding these types to a vector cannot fail.
         if let Ok(bytes) = postcard::to_stdvec(self) {
             out.extend(bytes);
         }

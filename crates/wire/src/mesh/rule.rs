@@ -1,4 +1,4 @@
-//! What an operator allows the members with a tag.
+//! Rules by which an operator restricts members with a tag.
 
 use super::Tag;
 use ipnet::IpNet;
@@ -7,49 +7,49 @@ use std::{collections::BTreeSet, fmt, ops::RangeInclusive, str::FromStr};
 use thalweg_units::{ByteSize, Rate};
 use thiserror::Error;
 
-/// A rule of the roster: for clients with a tag, at relays with a tag. Deny beats allow.
+/// A rule of the roster, for clients with a tag at relays with a tag. Deny overrides allow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
-    /// The clients that it is about; none: all.
+    /// The tag of the clients; none: all clients.
     pub client: Option<Tag>,
-    /// The relays at which it holds; none: all.
+    /// The tag of the relays; none: all relays.
     pub relay: Option<Tag>,
-    /// Networks that these clients are not connected to.
+    /// Networks to which these clients are not connected.
     pub deny_to: Vec<IpNet>,
-    /// If not empty: the only ports that these clients are connected to.
+    /// The only ports to which these clients are connected; empty: all.
     pub ports: Vec<PortRange>,
-    /// Relays with one of these tags do not serve these clients, and no relay connects
-    /// them to one.
+    /// Tags to avoid: relays with one of them do not serve these clients, and no relay connects these clients to such a
+    /// relay.
     pub avoid: BTreeSet<Tag>,
-    /// What each of these clients may use at one relay.
+    /// The quota of each of these clients at one relay.
     pub quota: Quota,
 }
 
 impl Rule {
-    /// Whether it is about a client with these tags at a relay with those.
+    /// Whether the rule applies to a client and a relay with these tags.
     pub fn applies(&self, client: &BTreeSet<Tag>, relay: &BTreeSet<Tag>) -> bool {
         self.client.as_ref().is_none_or(|tag| client.contains(tag))
             && self.relay.as_ref().is_none_or(|tag| relay.contains(tag))
     }
 }
 
-/// What one client may use at one relay; `None`: no limit of its own.
+/// The quota of one client at one relay; `None`: no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quota {
-    /// Connections at a time.
+    /// The maximum number of simultaneous connections.
     #[serde(default)]
     pub connections: Option<u32>,
-    /// Bytes a second, both directions together.
+    /// The maximum rate, both directions together.
     #[serde(default)]
     pub rate: Option<Rate>,
-    /// Bytes a day, both directions together.
+    /// The maximum number of bytes per day, both directions together.
     #[serde(default)]
     pub bytes_per_day: Option<ByteSize>,
 }
 
 impl Quota {
-    /// The tighter of both, each part by itself.
+    /// The tighter limit of each kind.
     #[must_use]
     pub fn tightest(self, other: Self) -> Self {
         fn least<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
@@ -66,30 +66,30 @@ impl Quota {
     }
 }
 
-/// TCP ports `first` to `last`; reads as `443` or `8000-8999`.
+/// A range of TCP ports; reads and prints as `443` or `8000-8999`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PortRange {
     first: u16,
     last: u16,
 }
 
-/// The text is no port range.
+/// The text is not a port range; contains the text, escaped and truncated.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{0}` is no port range: write one port (`443`) or two, the lower first (`8000-8999`)")]
 pub struct PortRangeError(String);
 
 impl PortRange {
-    /// The one port.
+    /// Creates the range of a single port.
     pub const fn one(port: u16) -> Self {
         Self { first: port, last: port }
     }
 
-    /// Its first port to its last.
+    /// The ports of the range.
     pub const fn range(self) -> RangeInclusive<u16> {
         self.first..=self.last
     }
 
-    /// Whether `port` is in it.
+    /// Whether the range contains `port`.
     pub const fn contains(self, port: u16) -> bool {
         self.first <= port && port <= self.last
     }
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn port_ranges_are_read_exactly() {
+    fn only_valid_port_ranges_are_accepted() {
         assert_eq!("443".parse(), Ok(PortRange::one(443)));
         let range: PortRange = "8000-8999".parse().unwrap();
         assert!(range.contains(8000) && range.contains(8999) && !range.contains(7999));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tighter_part_of_two_quotas_holds() {
+    fn the_tighter_limits_of_two_quotas_apply() {
         let a = Quota { connections: Some(5), rate: None, ..Quota::default() };
         let rate = Some(Rate::from_bps(8));
         let b = Quota { connections: Some(9), rate, ..Quota::default() };

@@ -1,4 +1,4 @@
-//! What passes between a client and a mesh's relay beside SOCKS5.
+//! The protocol between a client and a relay of the mesh, beyond SOCKS5.
 //!
 //! ```text
 //! TCP       [preamble, from a relay only] TLS 1.3 handshake
@@ -7,9 +7,8 @@
 //! in TLS →  [GO-ACK]                             then, on an open leg, clear bytes
 //! ```
 //!
-//! GO and GO-ACK are each the last byte of the last TLS record of their
-//! direction. Whoever reads takes TLS records off the connection one by one,
-//! so that no clear byte is ever taken for TLS.
+//! GO and GO-ACK are each the last byte of the last TLS record in their direction. A reader takes TLS records from the
+//! connection one at a time, so that it never mistakes clear bytes for TLS.
 
 use super::Tag;
 use serde::{Deserialize, Serialize};
@@ -17,16 +16,16 @@ use std::collections::BTreeSet;
 use thalweg_units::NodeId;
 use thiserror::Error;
 
-/// SOCKS5's private method (RFC 1928 §3: X'80'–X'FE') that announces terms.
+/// The private SOCKS5 method (RFC 1928 §3: X'80'–X'FE') that announces terms.
 pub const METHOD: u8 = 0x80;
 /// The relay's last byte in TLS on an open leg.
 pub const GO: u8 = b'G';
 /// The client's last byte in TLS on an open leg.
 pub const GO_ACK: u8 = b'A';
-/// Relays before this one that are allowed: with it, three.
+/// The maximum number of relays before this one; with this one, three.
 pub const MAX_DEPTH: u8 = 2;
 
-/// How a leg is carried once the handshake is done.
+/// The protection of a leg after the handshake.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -35,57 +34,57 @@ pub enum LegKind {
     /// TLS throughout.
     #[default]
     Sealed,
-    /// Clear bytes after the cut-over: for what is encrypted or hashed already.
+    /// Clear bytes after the cut-over, for data that is encrypted or hashed already.
     Open,
 }
 
 /// A client's terms for one hop.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Terms {
-    /// How the leg between client and this relay is carried.
+    /// The protection of the leg between client and relay.
     pub leg: LegKind,
-    /// Tags that neither this relay nor a relay it connects to may carry.
+    /// Tags that neither this relay nor a relay that it connects to may have.
     pub avoid: BTreeSet<Tag>,
 }
 
-/// The bytes are no terms.
+/// The bytes are not valid terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TermsError {
-    /// Longer than [`Ask::MAX_BYTES`].
+    /// The terms are longer than [`Ask::MAX_BYTES`].
     #[error("terms of {0} bytes are longer than allowed")]
     TooLong(usize),
-    /// Not readable.
+    /// The terms cannot be decoded.
     #[error("the terms are not readable")]
     Invalid,
 }
 
 impl Terms {
-    /// As an [`Ask`] for a destination that is no member.
+    /// Encodes the terms as an [`Ask`] for a destination that is not a member.
     pub fn encode(&self) -> Vec<u8> {
         Ask { terms: self.clone(), next: None }.encode()
     }
 }
 
-/// What a client sends after METHODS: its terms, and who is at the other end.
+/// The message that a client sends after METHODS: its terms, and the next hop.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ask {
-    /// How, and what to avoid.
+    /// The terms.
     pub terms: Terms,
-    /// The member to be connected to, if the destination is the next hop of a chain.
+    /// The key of the member to connect to, if the destination is the next hop of a chain of relays.
     ///
-    /// A relay treats an address as a member's (whatever its class and port, with a
-    /// [`Preamble`] first) only if the client says so by the member's key: else a member
-    /// that lists somebody else's address would change what others say there.
+    /// A relay treats an address as a member's (whatever its class and port, with a [`Preamble`] first) only if the
+    /// client names the member's key. Otherwise a member that lists a foreign address would change what other clients'
+    /// connections send there.
     pub next: Option<NodeId>,
 }
 
 impl Ask {
-    /// The longest encoding: 32 tags of 63 bytes, and a key.
+    /// The longest encoding, bytes: 32 tags of 63 bytes, and a key.
     pub const MAX_BYTES: usize = 2200;
 
-    /// `length:u16 ‖ postcard`, big-endian.
+    /// Encodes `length:u16 ‖ postcard`, big-endian.
     pub fn encode(&self) -> Vec<u8> {
-        // Writing to a vector fails for no value of this type.
+        // Encoding this type to a vector cannot fail.
         let body = postcard::to_stdvec(self).unwrap_or_default();
         let mut out = Vec::with_capacity(2 + body.len());
         out.extend((body.len() as u16).to_be_bytes());
@@ -93,7 +92,7 @@ impl Ask {
         out
     }
 
-    /// How long the body is, from the first two bytes.
+    /// The length of the body, from the first two bytes.
     ///
     /// # Errors
     /// [`TermsError::TooLong`].
@@ -102,7 +101,7 @@ impl Ask {
         if length > Self::MAX_BYTES { Err(TermsError::TooLong(length)) } else { Ok(length) }
     }
 
-    /// Reads the body, all of it.
+    /// Decodes the whole body.
     ///
     /// # Errors
     /// [`TermsError`].
@@ -114,28 +113,28 @@ impl Ask {
     }
 }
 
-/// What a relay sends before the client's bytes when it connects to another relay's port.
+/// The bytes that a relay sends before the client's when it connects to another relay.
 ///
-/// It counts the relays before; each honest one adds itself, so that a client
-/// cannot make a loop (`relays.md` case 31). A client connects without one.
+/// It contains the number of relays so far. Each honest relay adds itself, so that a client cannot make a loop (case 31
+/// in docs/faults/relay.md). Clients send no preamble.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Preamble {
-    /// Relays before the receiver, 1 at least.
+    /// The number of relays before the receiver, at least 1.
     pub depth: u8,
 }
 
 impl Preamble {
-    /// Its first byte; a TLS handshake begins with 0x16 instead.
+    /// The first byte; a TLS handshake begins with 0x16 instead.
     pub const FIRST: u8 = b'T';
-    /// Its length in bytes.
+    /// The length in bytes.
     pub const LENGTH: usize = 4;
 
-    /// `T W 1 depth`.
+    /// Encodes `T W 1 depth`.
     pub const fn encode(self) -> [u8; Self::LENGTH] {
         [Self::FIRST, b'W', b'1', self.depth]
     }
 
-    /// Reads it.
+    /// Decodes a preamble; `None` if the bytes are invalid.
     pub fn decode(bytes: [u8; Self::LENGTH]) -> Option<Self> {
         match bytes {
             [Self::FIRST, b'W', b'1', depth] if depth > 0 => Some(Self { depth }),
@@ -149,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn terms_and_preambles_go_both_ways() {
+    fn terms_and_preambles_round_trip() {
         let avoid = ["country=xx".parse().unwrap(), "guest".parse().unwrap()].into();
         let terms = Terms { leg: LegKind::Open, avoid };
         let ask = Ask { terms, next: Some(NodeId::from_bytes([7; 32])) };

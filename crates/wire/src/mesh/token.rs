@@ -1,4 +1,4 @@
-//! The text that lets one host join, once.
+//! Join tokens: texts that let one host join the mesh, once.
 
 use crate::Destination;
 use data_encoding::BASE64URL_NOPAD;
@@ -7,17 +7,17 @@ use std::{fmt, str::FromStr};
 use thalweg_units::NodeId;
 use thiserror::Error;
 
-/// What only the token's holder knows: 128 random bits. Not printed by `Debug`.
+/// The secret of a token: 128 random bits. Not printed by `Debug`.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Secret([u8; 16]);
 
 impl Secret {
-    /// The secret with these random bytes.
+    /// Creates a secret from random bytes.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// What the oracle stores of it: its BLAKE3 hash. A fast hash does for 128 random bits.
+    /// The BLAKE3 hash of the secret, which the oracle stores. A fast hash suffices for 128 random bits.
     pub fn hash(&self) -> [u8; 32] {
         *blake3::hash(&self.0).as_bytes()
     }
@@ -29,43 +29,42 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// All that a host needs to join: whom to trust, where to go, what to say.
+/// Everything that a host needs to join: the keys to trust, the oracle's addresses, and a secret.
 ///
-/// Prints and reads as `thalweg-` and one base64url word. Whoever has it can
-/// join, once, until it expires.
+/// Prints and reads as `thalweg-` and one base64url word. Its holder can join once, until it expires.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
     /// The mesh's key, which signs rosters.
     pub mesh: NodeId,
     /// The oracle's TLS key.
     pub oracle: NodeId,
-    /// Where the oracle is reached, the best first.
+    /// The oracle's addresses, the best first.
     pub addresses: Vec<Destination>,
     /// The secret.
     pub secret: Secret,
 }
 
-/// The text is no token.
+/// Why a text is not a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TokenError {
-    /// It does not begin like one.
+    /// The text does not begin like a token.
     #[error(
         "this is no join token: one begins with `thalweg-`; make one with `thalweg mesh token`"
     )]
     Prefix,
-    /// It was cut or altered.
+    /// The token was truncated or altered.
     #[error("the join token is incomplete or altered; copy the whole of it")]
     Altered,
 }
 
 const PREFIX: &str = "thalweg-";
 
-/// Bytes of a BLAKE3 hash at the end, against copying errors.
+/// The number of bytes of a BLAKE3 hash at the end, which detect copying errors.
 const CHECK: usize = 4;
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Writing to a vector fails for no value of this type.
+        // Encoding this type to a vector cannot fail.
         let mut bytes = postcard::to_stdvec(self).unwrap_or_default();
         let check = blake3::hash(&bytes);
         bytes.extend(&check.as_bytes()[..CHECK]);
@@ -92,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_go_both_ways_and_copying_errors_are_seen() {
+    fn tokens_round_trip_and_copying_errors_are_detected() {
         let token = Token {
             mesh: NodeId::from_bytes([1; 32]),
             oracle: NodeId::from_bytes([2; 32]),

@@ -1,4 +1,4 @@
-//! Documents right and wrong, and names that would lead outside.
+//! Valid and invalid documents, and names that would leave the target directory.
 
 use super::*;
 use proptest::prelude::*;
@@ -55,9 +55,9 @@ fn a_prefix_is_as_good_as_a_default_namespace() {
     assert_eq!(parse(text.as_bytes()).unwrap()[0].urls, ["http://a/b"]);
 }
 
-/// As mirror managers of distributions send it.
+/// A document as mirror managers of Linux distributions send it.
 #[test]
-fn version_3_is_read_too() {
+fn version_3_is_parsed() {
     let hash = "ab".repeat(32);
     let text = format!(
         "<?xml version='1.0' encoding='utf-8'?><metalink version='3.0' xmlns='{NAMESPACE_3}' type='dynamic' \
@@ -80,7 +80,7 @@ fn version_3_is_read_too() {
 }
 
 #[test]
-fn weak_hashes_and_those_of_pieces_are_read() {
+fn weak_hashes_and_piece_hashes_are_read() {
     let (sha, md5) = ("ab".repeat(20), "cd".repeat(16));
     let piece = |kind: &str, length: &str, hashes: &str| {
         format!("<pieces type='{kind}' length='{length}'>{hashes}</pieces>")
@@ -115,7 +115,7 @@ fn weak_hashes_and_those_of_pieces_are_read() {
 }
 
 #[test]
-fn a_document_type_without_declarations_is_passed_over() {
+fn a_document_type_without_declarations_is_ignored() {
     let text = document("<file name='a'><url>http://a/b</url></file>");
     for kind in ["<!DOCTYPE metalink>", "<!DOCTYPE metalink SYSTEM \"http://a/metalink.dtd\">"] {
         assert_eq!(parse(format!("{kind}{text}").as_bytes()).unwrap().len(), 1, "{kind}");
@@ -129,7 +129,7 @@ fn a_document_type_without_declarations_is_passed_over() {
 }
 
 #[test]
-fn urls_may_be_relative_and_hashes_called_otherwise() {
+fn relative_urls_and_names_of_hashes_without_hyphen_are_accepted() {
     let hash = "0".repeat(64);
     for (url, is_kept) in [
         ("b.iso", true),
@@ -150,7 +150,7 @@ fn urls_may_be_relative_and_hashes_called_otherwise() {
 }
 
 #[test]
-fn a_declared_latin_document_is_read() {
+fn a_document_declared_as_iso_8859_1_is_read() {
     let text = document("<file name='caf\u{e9}'><url>http://a/b</url></file>");
     let bytes = |declaration: &str| -> Vec<u8> {
         let text = format!("{declaration}{text}");
@@ -164,7 +164,7 @@ fn a_declared_latin_document_is_read() {
 }
 
 #[test]
-fn what_could_grow_or_look_elsewhere_is_refused() {
+fn entities_and_documents_beyond_the_bounds_are_refused() {
     let bomb = format!(
         "<!DOCTYPE a [<!ENTITY x \"xxxx\"><!ENTITY y SYSTEM \"file:///etc/passwd\">]>{}",
         document("<file name=\"&y;\"/>")
@@ -183,7 +183,7 @@ fn what_could_grow_or_look_elsewhere_is_refused() {
 }
 
 #[test]
-fn what_is_no_metalink_is_told() {
+fn invalid_documents_are_refused_with_the_reason() {
     assert_eq!(error(""), MetalinkError::Root);
     assert_eq!(error("<html></html>"), MetalinkError::Root);
     assert_eq!(error(&document("")), MetalinkError::Empty);
@@ -205,7 +205,7 @@ fn what_is_no_metalink_is_told() {
 }
 
 #[test]
-fn names_stay_below_the_directory() {
+fn paths_stay_below_the_directory() {
     for (name, parts) in [
         ("a/b.iso", &["a", "b.iso"][..]),
         ("/etc/passwd", &["etc", "passwd"]),
@@ -224,8 +224,8 @@ fn names_stay_below_the_directory() {
     }
 }
 
-/// The example, spoilt: bytes cut out, put in and exchanged.
-fn spoilt() -> impl Strategy<Value = Vec<u8>> {
+/// The example with bytes removed, inserted and replaced.
+fn mutated() -> impl Strategy<Value = Vec<u8>> {
     let change = (0..EXAMPLE.len(), 0..4usize, prop::collection::vec(any::<u8>(), 0..4));
     prop::collection::vec(change, 0..6).prop_map(|changes| {
         let mut bytes = EXAMPLE.as_bytes().to_vec();
@@ -239,7 +239,7 @@ fn spoilt() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// Tags of the format in any order and nesting.
-fn soup() -> impl Strategy<Value = String> {
+fn random_tags() -> impl Strategy<Value = String> {
     let words = [
         "<file name='../x'>",
         "</file>",
@@ -266,7 +266,7 @@ fn soup() -> impl Strategy<Value = String> {
         .prop_map(|words| document(&words.concat()))
 }
 
-fn holds(bytes: &[u8]) -> Result<(), TestCaseError> {
+fn assert_safe(bytes: &[u8]) -> Result<(), TestCaseError> {
     let Ok(files) = parse(bytes) else { return Ok(()) };
     prop_assert!((1..=MAX_FILES).contains(&files.len()));
     for file in files {
@@ -281,18 +281,18 @@ fn holds(bytes: &[u8]) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn no_document_panics_or_leads_outside(
+    fn no_document_panics_or_yields_an_unsafe_path(
         bytes in prop_oneof![
-            spoilt(),
-            soup().prop_map(String::into_bytes),
+            mutated(),
+            random_tags().prop_map(String::into_bytes),
             prop::collection::vec(any::<u8>(), 0..200),
         ]
     ) {
-        holds(&bytes)?;
+        assert_safe(&bytes)?;
     }
 
     #[test]
-    fn no_name_leads_outside(name in "[a./\\\\\\-~\u{0}é]{0,40}") {
+    fn no_name_yields_an_unsafe_path(name in "[a./\\\\\\-~\u{0}é]{0,40}") {
         let file = File { name, ..File::default() };
         for part in file.path().unwrap_or_default() {
             prop_assert!(!part.contains(['/', '\0', '\\']) && !part.starts_with(['.', '-']));

@@ -1,51 +1,53 @@
-//! Many things that are left at a node at once.
+//! Deliveries: many files, directories and links that a client stores at a node with one request.
 
 use super::{Check, Described, Failure, FilePath, Keep, Owners};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use std::{fmt, marker::PhantomData};
 
-/// The most entries of a [`Delivery`]: some 400 KiB of a request, and what one sync makes durable.
+/// The maximum number of entries of a [`Delivery`]. They take some 400 KiB of a request, and one sync makes them
+/// durable.
 pub const MAX_DELIVERED: usize = 4096;
 
-/// The most users, and the most groups, whose names are looked up for one delivery.
+/// The maximum number of users, and of groups, whose names are looked up for one delivery.
 pub const MAX_NAMED: usize = 1024;
 
-/// The most names of [`Surplus::keep`].
+/// The maximum number of names of [`Surplus::keep`].
 pub const MAX_KEPT: usize = 16_384;
 
-/// Files that one `Compare` lets hash by [`Rules::WHOLE`]: an hour of a slow disk. A longer file comes alone.
+/// The maximum bytes of files that one `Compare` may have hashed by [`Rules::WHOLE`]: an hour on a slow disk. A longer
+/// file is compared alone.
 pub const MAX_HASHED: u64 = 64 << 30;
 
-/// The most patterns of [`Surplus::exclude`].
+/// The maximum number of patterns of [`Surplus::exclude`].
 const MAX_EXCLUDES: usize = 1000;
 
-/// The most reasons of one reply; of further failures only that there were any.
+/// The maximum number of different reasons in one reply. Further ones are reported as the last one.
 pub const MAX_REASONS: usize = 64;
 
-/// What the sender wants of an inbox; the inbox's settings may allow less.
+/// A set of rules that the sender requests for an inbox, whose settings may allow less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules(u32);
 
 impl Rules {
-    /// Another file of the same name is replaced.
+    /// Replace existing files of the same name.
     pub const REPLACE: Self = Self(1);
-    /// Files are compared by their whole content, whatever their times; else by samples of it where size and time
-    /// are the same.
+    /// Compare files by their whole content, whatever their times. Otherwise files of equal size and time are compared
+    /// by samples of their content.
     pub const WHOLE: Self = Self(2);
-    /// The owners of files are kept.
+    /// Keep the owners of files.
     pub const OWNER: Self = Self(4);
-    /// The groups of files are kept.
+    /// Keep the groups of files.
     pub const GROUP: Self = Self(8);
-    /// Extended attributes are kept.
+    /// Keep extended attributes.
     pub const XATTRS: Self = Self(16);
-    /// Access control lists are kept.
+    /// Keep access control lists.
     pub const ACLS: Self = Self(32);
-    /// With [`REPLACE`](Self::REPLACE): a directory that is not empty gives way to a file or link of its name.
+    /// With [`REPLACE`](Self::REPLACE): replace non-empty directories by files or links of the same name, too.
     pub const REMOVE: Self = Self(64);
-    /// The target directory itself is part of what is sent: it gets its mode at the end.
+    /// The target directory itself is part of the delivery, and gets its mode at the end.
     pub const ROOT: Self = Self(128);
 
-    /// The kinds of extended attributes that are kept.
+    /// The kinds of extended attributes to keep.
     pub fn attributes(self) -> Keep {
         Keep::XATTRS.only_if(self.has(Self::XATTRS)).and(Keep::ACLS.only_if(self.has(Self::ACLS)))
     }
@@ -55,39 +57,39 @@ impl Rules {
         Self(self.0 & !other.0)
     }
 
-    /// The rules that are in both.
+    /// The rules in both sets.
     pub const fn common(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Both.
+    /// The rules in either set.
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Only if so.
+    /// The set if the condition holds; otherwise the empty set.
     pub const fn only_if(self, is_wanted: bool) -> Self {
         if is_wanted { self } else { Self(0) }
     }
 
-    /// Whether all of the other is in it.
+    /// Whether the set contains all rules of `other`.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-/// Things that are, or are to be, below a directory of the serving host.
+/// Entries that exist, or are to be created, below a directory of the serving host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivery {
-    /// The directory, absolute on the serving host.
+    /// The absolute path of the directory on the serving host.
     pub into: Vec<u8>,
-    /// How.
+    /// The requested rules.
     pub rules: Rules,
-    /// At most [`MAX_DELIVERED`], directories before what is in them. An empty path is the directory itself.
+    /// The entries, at most [`MAX_DELIVERED`], directories before their content. An empty path is the directory itself.
     #[serde(deserialize_with = "few::<_, _, MAX_DELIVERED>")]
     pub entries: Vec<Described>,
     /// The names of the users and groups whose ids are in the entries. The receiver looks up at most [`MAX_NAMED`] of
-    /// each and uses its own ids for the names that it knows.
+    /// each, and uses its own ids for names that it knows.
     pub owners: Owners,
 }
 
@@ -111,72 +113,72 @@ pub struct Links {
     pub into: Vec<u8>,
     /// Whether existing files with these names are replaced.
     pub rules: Rules,
-    /// At most [`MAX_DELIVERED`].
+    /// The links, at most [`MAX_DELIVERED`].
     #[serde(deserialize_with = "few::<_, _, MAX_DELIVERED>")]
     pub links: Vec<Link>,
-    /// Creates the links. If false, the receiver only reports which links would fail, and a file to link to need not
-    /// exist yet.
+    /// Whether to create the links. If false, the receiver only reports which links would fail, and the files to link
+    /// to need not exist yet.
     pub make: bool,
 }
 
-/// What lies at an entry's path; nothing is changed by the look.
+/// The state of an entry's path. Determining it changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Found {
-    /// Nothing, or what would be replaced.
+    /// Nothing exists there, or the existing file would be replaced.
     Nothing,
-    /// These bytes of it are on the disk, ascending; it has not its name yet.
+    /// The file is incomplete and does not have its final name yet. These ranges of bytes, ascending, are on the disk.
     Part(Vec<(u64, u64)>),
-    /// A file of this size and time (by [`Rules::WHOLE`] of this size): its content is to be compared.
+    /// A file of the same size and time exists (with [`Rules::WHOLE`], of the same size). Its content must be compared.
     Alike,
-    /// It is there.
+    /// The entry exists with the same content and metadata.
     Same,
-    /// The content is there, but the mode, time, owner, group or an extended attribute differs and would be set.
+    /// The content is the same, but the mode, time, owner, group or an extended attribute differs and would be set.
     Undressed,
-    /// It would not be taken: an index of [`Compared::reasons`].
+    /// The entry would be refused; contains an index of [`Compared::reasons`].
     Refused(u8),
 }
 
 /// The reply to a `Compare`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compared {
-    /// Of each entry.
+    /// The state of each entry's path, in the order of the entries.
     #[serde(deserialize_with = "few::<_, _, MAX_DELIVERED>")]
     pub found: Vec<Found>,
-    /// Why some would not be taken.
+    /// Why entries would be refused.
     #[serde(deserialize_with = "few::<_, _, MAX_REASONS>")]
     pub reasons: Vec<Failure>,
-    /// Bytes and files that the file system of the directory has room for, if it says so.
+    /// The free bytes and files of the directory's file system, if known.
     pub room: Option<(u64, u64)>,
     /// The rules that the receiver does not follow, and why.
     pub declined: Option<(Rules, Failure)>,
 }
 
-/// What was not done of a request, by the reason; the numbers are those of its entries.
+/// The failed entries of a request, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Undone(
-    /// Reasons, and what is not done for each.
+    /// Reasons, and for each the indices of the entries that failed.
     #[serde(deserialize_with = "few::<_, _, MAX_REASONS>")]
     pub Vec<(Failure, Vec<u32>)>,
 );
 
-/// Names of a directory in a range that are to be kept; all others in it go.
+/// A request to remove the entries of a directory, within a range of names, that are not listed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Surplus {
     /// As [`Delivery::into`].
     pub into: Vec<u8>,
-    /// The directory below it.
+    /// The path of the directory below `into`.
     pub directory: FilePath,
-    /// Names behind this one; empty: from the first on.
+    /// The range begins after this name; empty: at the first name.
     pub after: Vec<u8>,
-    /// Names up to this one; empty: to the last.
+    /// The range ends with this name; empty: at the last name.
     pub to: Vec<u8>,
-    /// These stay.
+    /// The names to keep.
     #[serde(deserialize_with = "few::<_, _, MAX_KEPT>")]
     pub keep: Vec<Vec<u8>>,
-    /// Else it is only said what would go.
+    /// Whether to remove entries. If false, the receiver only reports which it would remove.
     pub remove: bool,
-    /// Patterns of what stays, at every depth, as in [`ListRequest::exclude`](super::ListRequest::exclude). Their paths
-    /// begin below `into`.
+    /// Patterns of entries to keep, at every depth, as in [`ListRequest::exclude`](super::ListRequest::exclude). Their
+    /// paths begin below `into`.
     #[serde(deserialize_with = "few::<_, _, MAX_EXCLUDES>")]
     pub exclude: Vec<Vec<u8>>,
 }
@@ -184,16 +186,16 @@ pub struct Surplus {
 /// The reply to a [`Surplus`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Removed {
-    /// How many went, or would; directories with all in them count as one.
+    /// The number of entries that were or would be removed; a directory with its content counts as one.
     pub count: u64,
-    /// The first of their names.
+    /// The first of the names.
     pub names: Vec<Vec<u8>>,
-    /// What could not be removed, the first names, and why.
+    /// The first of the names that could not be removed, and why.
     pub failed: Vec<(Vec<u8>, Failure)>,
 }
 
 impl Undone {
-    /// Notes one more. Reasons beyond [`MAX_REASONS`] count as the last one.
+    /// Adds a failed entry. Reasons beyond [`MAX_REASONS`] count as the last one.
     pub fn add(&mut self, number: u32, why: Failure) {
         let why = why.cut(super::MAX_WHY / 4);
         let known = self.0.iter().position(|(known, _)| *known == why);
@@ -204,14 +206,14 @@ impl Undone {
         self.0[at].1.push(number);
     }
 
-    /// Reasons by the numbers.
+    /// The indices of the failed entries, with the reasons.
     pub fn by_number(&self) -> impl Iterator<Item = (u32, &Failure)> {
         self.0.iter().flat_map(|(why, numbers)| numbers.iter().map(move |number| (*number, why)))
     }
 }
 
 impl Compared {
-    /// That an entry would not be taken. Reasons beyond [`MAX_REASONS`] count as the last one.
+    /// Records the reason why an entry would be refused. Reasons beyond [`MAX_REASONS`] count as the last one.
     pub fn refuse(&mut self, why: Failure) -> Found {
         let why = why.cut(super::MAX_WHY / 4);
         let known = self.reasons.iter().position(|known| *known == why);
@@ -225,15 +227,15 @@ impl Compared {
     }
 }
 
-/// The hashes of a `Compare`, none or one for each entry.
+/// The hashes of a `Compare`: none, or one for each entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checks(
-    /// In the order of the entries.
+    /// The hashes, in the order of the entries.
     #[serde(deserialize_with = "few::<_, _, MAX_DELIVERED>")]
     pub Vec<Check>,
 );
 
-/// A list of at most `N`: what is longer ends before it takes memory.
+/// Deserialises a list of at most `N` items. A longer list is an error before it takes memory.
 fn few<'de, D, T, const N: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -269,17 +271,17 @@ mod tests {
     use crate::object::{MessageError, decode, encode};
 
     #[test]
-    fn a_list_is_as_long_as_it_may_be_and_no_longer() {
+    fn the_length_of_a_list_is_bounded() {
         let check = Check([7; 32]);
         let again = |n: usize| decode::<Checks>(&encode(&Checks(vec![check; n]))[4..]);
         assert_eq!(again(MAX_DELIVERED), Ok(Checks(vec![check; MAX_DELIVERED])));
         assert_eq!(again(MAX_DELIVERED + 1), Err(MessageError::Invalid));
-        // A number that nothing follows takes no memory.
+        // A large length without items allocates nothing.
         assert_eq!(decode::<Checks>(&[0xff, 0xff, 0xff, 0xff, 0x0f]), Err(MessageError::Invalid));
     }
 
     #[test]
-    fn reasons_are_few_whatever_there_are() {
+    fn the_number_of_reasons_is_bounded() {
         let why = |n: usize| Failure::System(format!("reason {n}"));
         let (mut undone, mut compared) = (Undone::default(), Compared::default());
         for n in 0..MAX_DELIVERED {

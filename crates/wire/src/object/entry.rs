@@ -1,68 +1,69 @@
-//! What a listing says of a file: what `rsync -a` would keep.
+//! Entries of listings: files, directories and links with the metadata that `rsync -a` keeps.
 
 use super::{FilePath, FileTime, More};
 use serde::{Deserialize, Serialize};
 
-/// Which content a file had when it was listed: it is another one as soon as anything differs.
+/// The identity of a file's content when it was listed: if any field differs, the file has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// The device's number, of the serving host.
+    /// The device's number on the serving host.
     pub device: u64,
-    /// The inode's.
+    /// The inode's number.
     pub inode: u64,
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// When its content last changed, ns since 1970; before 1677 and after 2262 the end of these, and the next one
-    /// tells.
+    /// When the content last changed, ns since 1970. Times before 1677 or after 2262 are clamped; then only
+    /// `changed_ns` shows changes.
     pub modified_ns: i64,
-    /// When the inode last changed, ns since 1970: renames and `touch` show.
+    /// When the inode last changed, ns since 1970. Renames and `touch` change it, too.
     pub changed_ns: i64,
 }
 
-/// A thing in a file system.
+/// The kind of an entry in a file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// A file with content.
     File {
-        /// Its content's identity.
+        /// The identity of its content.
         snapshot: Snapshot,
     },
     /// A directory.
     Directory,
-    /// A symbolic link, copied as one.
+    /// A symbolic link, which is copied as a link.
     Symlink {
-        /// Where it points; any bytes.
+        /// The target; any bytes.
         target: Vec<u8>,
     },
-    /// A device, socket or fifo: named, never made.
+    /// A device, socket or fifo, which is listed but never created.
     Special,
 }
 
-/// A thing in a file system, with what is kept of it.
+/// An entry in a file system with its metadata.
 ///
-/// Two files of one listing with the same device and inode are two names of one file (hard links).
+/// Two files of one listing with the same device and inode are hard links to one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Plain", into = "Plain")]
 pub struct Entry {
-    /// Which of the paths asked for it was found under.
+    /// The index of the requested path below which it was found.
     pub root: u32,
-    /// Its path below that; below the [`crate::object::base`] of a pattern. Empty: the thing itself.
+    /// The path below the requested path, or below the [`crate::object::base`] of a pattern. Empty: the requested path
+    /// itself.
     pub path: FilePath,
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
     /// Permissions, the lower 12 bits of `st_mode`.
     pub mode: u16,
-    /// The owner's number.
+    /// The owner's numeric id.
     pub owner: u32,
-    /// The group's number.
+    /// The group's numeric id.
     pub group: u32,
-    /// When its content last changed.
+    /// When the content last changed.
     pub modified: FileTime,
-    /// What few have; goes by [`super::Described`] alone.
+    /// Metadata that few entries have. Only [`super::Described`] encodes it.
     pub more: Option<Box<More>>,
 }
 
-/// An entry as all nodes know it.
+/// The part of an entry that nodes of all versions decode.
 #[derive(Serialize, Deserialize)]
 struct Plain {
     root: u32,
@@ -90,12 +91,12 @@ impl From<Entry> for Plain {
 }
 
 impl Entry {
-    /// Its extended attributes.
+    /// The extended attributes.
     pub fn xattrs(&self) -> &[super::Xattr] {
         self.more.as_ref().map_or(&[], |more| &more.xattrs)
     }
 
-    /// Its largest holes; `None`: it is not sparse.
+    /// The largest holes; `None`: the file is not sparse.
     pub fn holes(&self) -> Option<&[(u64, u64)]> {
         self.more.as_ref()?.holes.as_deref()
     }

@@ -1,49 +1,49 @@
-//! Why something is not done, in words of a bounded length.
+//! Failures of requests, with text of a bounded length.
 
 use crate::mesh::Name;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The longest text of a failure that is sent or kept: a path and a sentence. A message has room
-/// for a thousand times as much, and some replies for thousands of failures.
+/// The longest text of a failure that is sent or kept, bytes: a path and a sentence. A message has room for a thousand
+/// such texts, since some replies contain thousands of failures.
 pub const MAX_WHY: usize = 1024;
 
-/// Why something is not done.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum Failure {
-    /// The settings of that node do not allow it.
+    /// The node's settings do not allow it; contains the path.
     #[error("this node does not offer `{0}` to you; its `[files] offer` says what it does")]
     NotOffered(String),
-    /// The operating system says no.
+    /// The operating system reports an error.
     #[error("{0}")]
     System(String),
-    /// It is not what was listed any more.
+    /// The file has changed since it was listed.
     #[error("the file changed since it was listed")]
     Changed,
-    /// The ticket is spent, too old, or for somebody else.
+    /// The ticket was used, has expired, or is for another member.
     #[error("the ticket is not valid (any more)")]
     Ticket,
-    /// The spool is full.
+    /// The spool is full; contains the bytes needed.
     #[error("the spool has no room for {0} bytes more")]
     Full(u64),
-    /// Nothing of this name is in the spool.
+    /// The spool has no entry with this id.
     #[error("nothing of this name is in the spool")]
     NoSpool,
-    /// The node that it was to fetch from.
+    /// The node to fetch from failed.
     #[error("{node}: {why}")]
     Upstream {
-        /// That node.
+        /// The node to fetch from.
         node: Name,
-        /// What it said, or why it was not reached.
+        /// Its reply, or why it was not reached.
         why: String,
     },
-    /// Too many at a time.
+    /// There are too many transfers.
     #[error("this node serves as many transfers as it may")]
     Busy,
 }
 
 impl Failure {
-    /// With at most `most` bytes of text; `…` stands for the rest.
+    /// Truncates its text to at most `most` bytes and adds `…`.
     pub fn cut(self, most: usize) -> Self {
         match self {
             Self::NotOffered(text) => Self::NotOffered(cut(text, most)),
@@ -53,7 +53,7 @@ impl Failure {
         }
     }
 
-    /// How many bytes of text it has.
+    /// The length of its text, bytes.
     pub fn text_len(&self) -> usize {
         match self {
             Self::NotOffered(text) | Self::System(text) | Self::Upstream { why: text, .. } => {
@@ -68,7 +68,7 @@ fn cut(text: String, most: usize) -> String {
     if text.len() <= most {
         return text;
     }
-    // At 0 there is a boundary. A new text: the memory of the long one goes.
+    // 0 is always a boundary. The new string frees the memory of the long one.
     let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     format!("{}…", &text[..end])
 }
@@ -81,7 +81,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_cut_text_is_the_begin_of_it(text: String, most in 0_usize..40) {
+        fn a_truncated_text_is_a_prefix(text: String, most in 0_usize..40) {
             let Failure::System(kept) = Failure::System(text.clone()).cut(most) else {
                 unreachable!()
             };
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn no_reply_keeps_a_long_text() {
+    fn long_texts_of_replies_are_truncated() {
         let long = || Failure::System("ü".repeat(100_000));
         let node = "fra".parse().unwrap();
         let upstream = Failure::Upstream { node, why: "x".repeat(100_000) };

@@ -1,19 +1,19 @@
-//! The memory that a decoded request takes.
+//! Estimates of the memory of decoded requests.
 
 use super::{Delivery, Described, FileRef, Kind, ReadRequest, Request, Xattr};
 
-/// A vector that grows while it is decoded may have twice the capacity that it needs.
-const SPARE: usize = 2;
+/// The factor for spare capacity: a vector that grows while it is decoded may have twice the capacity that it needs.
+const SPARE_FACTOR: usize = 2;
 
-/// What an allocation may take beside its content: a header, and up to 16 bytes for alignment.
-const OWNED: usize = 32;
+/// The bytes of an allocation beyond its content: a header, and up to 16 bytes for alignment.
+const ALLOCATION: usize = 32;
 
-/// A file in a request, with two allocations.
-const FILE: usize = size_of::<FileRef>() + 2 * OWNED;
+/// The bytes of a file in a request, which has two allocations.
+const FILE: usize = size_of::<FileRef>() + 2 * ALLOCATION;
 
 impl Request {
-    /// An upper bound of the memory of this request, which took `encoded` bytes on the wire; `None` for kinds without
-    /// an estimate. All text and bytes in it are counted by their encoded length.
+    /// An upper bound of the memory of this request, bytes, which took `encoded` bytes on the wire; `None` for kinds
+    /// without an estimate. All text and bytes in it are counted by their encoded length.
     pub fn memory(&self, encoded: usize) -> Option<usize> {
         let items = match self {
             Self::ReadAll(files) | Self::Check(files) => FILE * files.len(),
@@ -25,26 +25,26 @@ impl Request {
             }
             _ => return None,
         };
-        Some(encoded.saturating_add(items).saturating_mul(SPARE))
+        Some(encoded.saturating_add(items).saturating_mul(SPARE_FACTOR))
     }
 }
 
 impl Delivery {
-    /// The memory of its lists, except text and bytes.
+    /// The memory of the lists without text and bytes.
     fn items(&self) -> usize {
         let owned = |Described(entry): &Described| {
-            let link = if matches!(entry.kind, Kind::Symlink { .. }) { OWNED } else { 0 };
+            let link = if matches!(entry.kind, Kind::Symlink { .. }) { ALLOCATION } else { 0 };
             let more = entry.more.as_ref().map_or(0, |more| {
                 let holes = more.holes.as_ref().map_or(0, Vec::len);
-                let xattrs = (size_of::<Xattr>() + 2 * OWNED) * more.xattrs.len();
-                size_of_val(&**more) + xattrs + size_of::<(u64, u64)>() * holes + 3 * OWNED
+                let xattrs = (size_of::<Xattr>() + 2 * ALLOCATION) * more.xattrs.len();
+                size_of_val(&**more) + xattrs + size_of::<(u64, u64)>() * holes + 3 * ALLOCATION
             });
-            OWNED + link + more
+            ALLOCATION + link + more
         };
         let names = self.owners.users.len() + self.owners.groups.len();
         size_of::<Described>() * self.entries.len()
             + self.entries.iter().map(owned).sum::<usize>()
-            + (size_of::<(u32, Vec<u8>)>() + OWNED) * names
+            + (size_of::<(u32, Vec<u8>)>() + ALLOCATION) * names
     }
 }
 
@@ -54,7 +54,7 @@ mod tests {
     use crate::object::{Check, Entry, FilePath, FileTime, Kind, Owners, Rules, Snapshot, encode};
 
     #[test]
-    fn a_usual_delivery_takes_a_fraction_of_what_any_request_may_take() {
+    fn the_estimate_of_a_usual_delivery_is_below_eight_times_its_encoding() {
         let snapshot = Snapshot { device: 1, inode: 2, size: 3, modified_ns: 4, changed_ns: 5 };
         let entry = |n: u32| Entry {
             root: 0,
@@ -81,13 +81,13 @@ mod tests {
     }
 
     #[test]
-    fn short_texts_count_with_their_allocations() {
+    fn allocations_of_short_texts_are_counted() {
         let snapshot = Snapshot { device: 0, inode: 0, size: 0, modified_ns: 0, changed_ns: 0 };
         let path = || FilePath::new(b"a".to_vec()).unwrap();
         let file = || FileRef { root: b"/".to_vec(), path: path(), snapshot };
         let read = || ReadRequest { file: file(), from: 0, bytes: 1 };
-        // The smallest allocation of glibc takes 32 bytes; there are two for each file.
-        let least = |item: usize| SPARE * 1_000 * (item + 2 * 32);
+        // The smallest allocation of glibc takes 32 bytes, and each file has two.
+        let least = |item: usize| SPARE_FACTOR * 1_000 * (item + 2 * 32);
         let all = Request::ReadAll((0..1_000).map(|_| file()).collect());
         assert!(all.memory(0).unwrap() >= least(size_of::<FileRef>()));
         let all = Request::ReadParts((0..1_000).map(|_| read()).collect());
@@ -111,7 +111,7 @@ mod tests {
             entries: vec![Described(entry)],
             owners: Owners::default(),
         };
-        // The path, the link, the further fields, the list of attributes, and two for each of these.
+        // The allocations: the path, the link, the further fields, the list of attributes, and two for each attribute.
         let least = size_of::<Entry>() + 9 * size_of::<Xattr>() + (4 + 18) * 32;
         assert!(delivery.items() >= least);
     }

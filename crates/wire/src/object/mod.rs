@@ -1,14 +1,14 @@
-//! The protocol of a channel `thalweg/object/1`: files between nodes.
+//! The protocol of the channel `thalweg/object/1`: files between nodes.
 //!
 //! ```text
-//! client →  request                    one at a time on a channel; several channels for more
-//! client ←  reply …                    [`Request`] says which replies come, and in which order
-//! client ←  bytes                      after `Reply::Bytes`, exactly as many as it says
+//! client →  request                    one at a time on a channel; more on several channels
+//! client ←  reply …                    [`Request`] specifies the replies and their order
+//! client ←  bytes                      after `Reply::Bytes`, which has their number
 //! ```
 //!
-//! All messages are `length:u32 ‖ postcard`, big-endian; bytes of files are not framed. The one who
-//! serves answers what it cannot do with [`Reply::Failed`] and goes on; only a message that is
-//! not readable ends the channel.
+//! All messages are `length:u32 ‖ postcard`, big-endian; bytes of files are not framed. The serving node replies with
+//! [`Reply::Failed`] to a request that it cannot carry out, and the channel continues; only an undecodable message ends
+//! the channel.
 
 mod delivery;
 mod entry;

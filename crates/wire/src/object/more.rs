@@ -1,88 +1,89 @@
-//! What an entry carries beside what every node knows: fields that a node may not know, and then ignores.
+//! Optional metadata of entries, encoded as tagged fields; nodes ignore fields that they do not know.
 
 use super::{Entry, FileTime, Kind};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
-/// The most bytes of an entry's extended attributes, names and values together: what ext4 and NFS hold is less, and
-/// one value may have as many on others (xattr(7)).
+/// The maximum size of an entry's extended attributes, names and values together, bytes. ext4 and NFS store less; on
+/// other file systems a single value may be as large (xattr(7)).
 pub const MAX_XATTRS: usize = 64 << 10;
 
-/// The longest name of an extended attribute (xattr(7)).
+/// The longest name of an extended attribute, bytes (xattr(7)).
 const MAX_XATTR_NAME: usize = 255;
 
-/// The most holes of a file that are named, 16 KiB of a message; of more the largest. The rest is data, and sparse all
-/// the same where it is zeros.
+/// The maximum number of holes of a file in a message, 16 KiB; of more, only the largest are sent. The rest is sent as
+/// data, and is made sparse nevertheless where it is zero.
 pub const MAX_HOLES: usize = 1024;
 
-/// The most fields of an entry; there are five.
+/// The maximum number of fields of an entry. Four are defined here and three in layouts of casts.
 const MAX_FIELDS: usize = 16;
 
 /// An extended attribute; an access control list is one whose name begins with `system.posix_acl_`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Xattr {
-    /// With its namespace, such as `user.origin`; no NUL byte.
+    /// The name with its namespace, such as `user.origin`; without NUL bytes.
     pub name: Vec<u8>,
-    /// Any bytes.
+    /// The value; any bytes.
     pub value: Vec<u8>,
 }
 
-/// What few files have.
+/// Metadata that few files have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct More {
-    /// Extended attributes and access control lists, as far as they were asked for, by their names.
+    /// The requested extended attributes and access control lists, by name.
     pub xattrs: Vec<Xattr>,
-    /// `None`: all of the file is data. Else it is sparse, and these are its largest holes: from and to, ascending.
+    /// The largest holes as half-open ranges, ascending; `None`: the file is not sparse.
     pub holes: Option<Vec<(u64, u64)>>,
     /// The serving node has no permission to read the file. Only set if [`Keep::READABLE`](super::Keep::READABLE) was
     /// requested.
     pub is_unreadable: bool,
 }
 
-/// Names of the owners that entries number: who knows the same name by another number takes that.
+/// The names of the users and groups whose ids are in entries. A receiver that knows a name under another id uses its
+/// own id.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owners {
-    /// Users.
+    /// Ids and names of users.
     pub users: Vec<(u32, Vec<u8>)>,
-    /// Groups.
+    /// Ids and names of groups.
     pub groups: Vec<(u32, Vec<u8>)>,
 }
 
-/// A field of an entry. `body` is postcard; who does not know the tag passes it over.
+/// A field of an entry. `body` is postcard; nodes that do not know the tag ignore the field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Field {
     pub tag: u8,
     pub body: Vec<u8>,
 }
 
-/// Its time, beyond 64 bits of ns: `i64` s, `u32` ns.
+/// The tag of a time that does not fit in 64 bits of nanoseconds: `i64` s, `u32` ns.
 pub(crate) const TIME: u8 = 1;
-/// [`More::xattrs`].
+/// The tag of [`More::xattrs`].
 pub(crate) const XATTRS: u8 = 2;
-/// [`More::holes`].
+/// The tag of [`More::holes`].
 pub(crate) const HOLES: u8 = 3;
-/// [`More::is_unreadable`]; the body is empty.
+/// The tag of [`More::is_unreadable`]; the body is empty.
 pub(crate) const UNREADABLE: u8 = 4;
 
-/// A field cannot be.
+/// Why a field is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MoreError {
-    /// More than an entry has.
+    /// There are more fields than an entry may have.
     #[error("an entry with more than {MAX_FIELDS} fields")]
     Fields,
-    /// Not readable.
+    /// A field cannot be decoded.
     #[error("a field of an entry is not readable")]
     Unreadable,
-    /// Attributes with other names than may be, or too long.
+    /// The attributes have invalid names or are too long.
     #[error("extended attributes that no file has")]
     Xattrs,
-    /// Holes that overlap, or lie beyond the end.
+    /// Holes are empty, overlap, are not in order, or lie beyond the end of the file; or there are too many.
     #[error("holes that no file has")]
     Holes,
 }
 
 impl Xattr {
-    /// Whether all of these can be one file's.
+    /// Whether the attributes are valid for one file.
     pub fn are_sound(all: &[Self]) -> bool {
         let is_sound = |xattr: &Self| {
             !xattr.name.is_empty() && xattr.name.len() <= MAX_XATTR_NAME && !xattr.name.contains(&0)
@@ -91,21 +92,21 @@ impl Xattr {
         bytes <= MAX_XATTRS && all.iter().all(is_sound)
     }
 
-    /// Its bytes, one more than they are: so that empty ones are bounded, too.
+    /// The length of name and value, plus one, so that the number of empty attributes is bounded, too.
     pub fn bytes(&self) -> usize {
         self.name.len() + self.value.len() + 1
     }
 }
 
 impl More {
-    /// Bytes of memory beside the entry.
+    /// The bytes of memory in addition to the entry.
     pub fn memory(&self) -> usize {
         let xattrs: usize = self.xattrs.iter().map(|x| size_of::<Xattr>() + x.bytes()).sum();
         size_of::<Self>() + xattrs + self.holes.as_ref().map_or(0, |holes| 16 * holes.len())
     }
 }
 
-/// Whether a file of this size can have these.
+/// Whether the holes are valid for a file of this size.
 pub(crate) fn are_holes(holes: &[(u64, u64)], size: u64) -> bool {
     let mut end = 0;
     holes.len() <= MAX_HOLES
@@ -118,7 +119,7 @@ pub(crate) fn are_holes(holes: &[(u64, u64)], size: u64) -> bool {
 
 impl Field {
     pub fn new(tag: u8, value: &impl Serialize) -> Self {
-        // Writing to a vector fails for no value of these types.
+        // Encoding these types to a vector cannot fail.
         Self { tag, body: postcard::to_stdvec(value).unwrap_or_default() }
     }
 
@@ -129,7 +130,7 @@ impl Field {
         }
     }
 
-    /// Those of a time and of what few files have.
+    /// The fields of a time and of optional metadata.
     pub fn of(time: FileTime, more: Option<&More>) -> Vec<Self> {
         let time = time.is_beyond().then(|| Self::new(TIME, &time));
         let xattrs = more.filter(|more| !more.xattrs.is_empty());
@@ -141,28 +142,28 @@ impl Field {
         time.into_iter().chain(xattrs).chain(holes).chain(unreadable).collect()
     }
 
-    /// Whether there are no more than may be.
-    fn are_few(number: usize) -> Result<(), MoreError> {
+    /// Checks the number of fields.
+    fn check_count(number: usize) -> Result<(), MoreError> {
         if number <= MAX_FIELDS { Ok(()) } else { Err(MoreError::Fields) }
     }
 
-    /// Those of one entry.
+    /// Encodes the fields of one entry.
     pub fn encode(all: &[Self]) -> Vec<u8> {
-        // Writing to a vector fails for no value of these types.
+        // Encoding these types to a vector cannot fail.
         postcard::to_stdvec(all).unwrap_or_default()
     }
 
-    /// The reverse; no more than may be are in memory at any time.
+    /// Decodes the fields of one entry. Their number is checked before they are in memory.
     pub fn decode(bytes: &[u8]) -> Result<Vec<Self>, MoreError> {
         let (number, _) = postcard::take_from_bytes(bytes).map_err(|_| MoreError::Unreadable)?;
-        Self::are_few(number)?;
+        Self::check_count(number)?;
         match postcard::take_from_bytes(bytes) {
             Ok((fields, [])) => Ok(fields),
             _ => Err(MoreError::Unreadable),
         }
     }
 
-    /// Reads one of [`Self::of`]; others are passed over.
+    /// Decodes a field of [`Self::of`] into `time` or `more`; ignores other fields.
     pub fn apply(
         &self,
         size: Option<u64>,
@@ -192,8 +193,8 @@ impl Field {
     }
 }
 
-/// An entry with all that it has: an [`Entry`] alone goes without its [`Entry::more`], and with a time within
-/// 64 bits of ns, as nodes know it that know no more.
+/// An entry with all metadata. An [`Entry`] alone is encoded for nodes of all versions: without [`Entry::more`], and
+/// with its time clamped to 64 bits of nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Fielded", into = "Fielded")]
 pub struct Described(pub Entry);
@@ -216,7 +217,7 @@ impl TryFrom<Fielded> for Described {
     type Error = MoreError;
 
     fn try_from(Fielded { mut entry, fields }: Fielded) -> Result<Self, MoreError> {
-        Field::are_few(fields.len())?;
+        Field::check_count(fields.len())?;
         let size = match &entry.kind {
             Kind::File { snapshot } => Some(snapshot.size),
             _ => None,
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_an_entry_goes_both_ways_and_the_plain_one_as_it_always_did() {
+    fn described_entries_round_trip_and_plain_ones_keep_the_old_encoding() {
         let xattrs = vec![Xattr { name: b"user.a".to_vec(), value: vec![0, 255] }];
         let all = entry(Some(More {
             xattrs,
@@ -262,14 +263,14 @@ mod tests {
         assert_eq!(again(&Described(all.clone())), Ok(Described(all.clone())));
         let plain: Entry = decode(&encode(&all)[4..]).unwrap();
         assert_eq!((plain.modified.as_nanos(), plain.more), (i64::MAX, None));
-        // As it was before there were fields: root, path, kind, mode, owner, group, ns.
+        // The encoding of versions without fields: root, path, kind, mode, owner, group, ns.
         type Old = (u32, FilePath, Kind, u16, u32, u32, i64);
         let old: Old = decode(&encode(&all)[4..]).unwrap();
         assert_eq!((old.1, old.3, old.6), (all.path, 0o640, i64::MAX));
     }
 
     #[test]
-    fn what_no_file_has_is_refused_and_what_is_not_known_passed_over() {
+    fn invalid_fields_are_refused_and_unknown_ones_ignored() {
         let with = |fields: Vec<Field>| {
             decode::<Described>(&encode(&Fielded { entry: entry(None), fields })[4..])
         };

@@ -1,4 +1,4 @@
-//! Names of files: bytes, as Unix has them.
+//! Paths of files: bytes, as on Unix.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -7,30 +7,30 @@ use thiserror::Error;
 /// `PATH_MAX` of Linux.
 const MOST_BYTES: usize = 4096;
 
-/// A path relative to what was asked for: parts of bytes, joined by `/`.
+/// A path relative to the requested path: components of bytes, joined by `/`.
 ///
-/// Never absolute, no part empty, `.` or `..`, no NUL: joined to a directory it stays inside.
-/// Empty: the thing itself that was asked for.
+/// It is never absolute, has no empty component, `.` or `..`, and no NUL, so that it stays inside the directory that it
+/// is joined to. Empty: the requested path itself.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Vec<u8>", into = "Vec<u8>")]
 pub struct FilePath(Vec<u8>);
 
-/// The bytes are no path that stays inside.
+/// Why bytes are not such a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PathError {
-    /// It leaves the directory, or would have to be read twice to know.
+    /// The path leaves the directory, or is not normalised.
     #[error("the name is absolute, or has an empty part, `.` or `..`")]
     Escapes,
-    /// It holds a NUL byte.
+    /// The path contains a NUL byte.
     #[error("the name holds a NUL byte")]
     Nul,
-    /// It is longer than `PATH_MAX`.
+    /// The path is longer than `PATH_MAX`.
     #[error("the name has {0} bytes, more than {MOST_BYTES}")]
     TooLong(usize),
 }
 
-/// Whether a name of a directory's entry is one of Thalweg's own: the record of a collection or of a cast, a file in
-/// the making, its journal. They are no user's data, and no command moves them.
+/// Whether the name of a directory's entry is reserved for Thalweg: for the record of a collection or of a cast, a
+/// partial file, or its journal. They are not user data, and no command transfers them.
 pub fn is_ours(name: &[u8]) -> bool {
     const ENDS: [&[u8]; 4] =
         [b".thalweg-part", b".thalweg-journal", b".thalweg-journal.new", b".thalweg-stream"];
@@ -40,7 +40,7 @@ pub fn is_ours(name: &[u8]) -> bool {
 }
 
 impl FilePath {
-    /// The path of these bytes.
+    /// Creates a path from bytes.
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ impl From<FilePath> for Vec<u8> {
     }
 }
 
-/// Made printable: control characters and bytes beyond UTF-8 are escaped.
+/// Escapes control characters and bytes that are not UTF-8.
 impl fmt::Display for FilePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.0.utf8_chunks() {

@@ -8,48 +8,48 @@ use crate::mesh::Name;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
-/// The longest request: a list of 1,000 small files with long names, and room.
+/// The longest request, bytes: a list of 1,000 small files with long names, and reserve.
 pub const MAX_REQUEST: usize = 1 << 20;
 
-/// The longest reply: a part of a listing.
+/// The longest reply, bytes: a part of a listing.
 pub const MAX_REPLY: usize = 1 << 20;
 
-/// The most bytes of one `Store`: who serves holds them in memory until their hash is checked.
+/// The maximum number of bytes of one `Store`. The serving node holds them in memory until it has checked their hash.
 pub const MAX_STORE: u64 = 4 << 20;
 
-/// The BLAKE3 hash of bytes that were sent.
+/// The BLAKE3 hash of transferred bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check(pub [u8; 32]);
 
 /// A file as it was listed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FileRef {
-    /// The path or pattern asked for, as in [`ListRequest::roots`].
+    /// The requested path or pattern, as in [`ListRequest::roots`].
     pub root: Vec<u8>,
-    /// Below its [`crate::object::base`].
+    /// The path below the [`crate::object::base`] of `root`.
     pub path: FilePath,
-    /// The content that is meant.
+    /// The identity of the content.
     pub snapshot: Snapshot,
 }
 
-/// Asks what is there.
+/// A request for a listing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListRequest {
-    /// Absolute paths on the serving host. A last `/` asks for what a directory holds, as rsync's
-    /// does. Each may be a pattern with `*`, `?`, `[…]` and `**`: [`crate::object::base`].
+    /// Absolute paths on the serving host. A final `/` requests the content of a directory, as with rsync. Each may be
+    /// a pattern with `*`, `?`, `[…]` and `**`: [`crate::object::base`].
     pub roots: Vec<Vec<u8>>,
-    /// Patterns that are left out, with what is below them; matched as `rsync --exclude` does.
+    /// Patterns of entries to leave out, with everything below them; matched as by `rsync --exclude`.
     pub exclude: Vec<Vec<u8>>,
 }
 
-/// What entries are to tell beside what all do.
+/// A set of optional metadata that entries should have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keep(u32);
 
 impl Keep {
-    /// Holes of files.
+    /// The holes of files.
     pub const HOLES: Self = Self(1);
-    /// Names of owners and groups.
+    /// The names of owners and groups.
     pub const NAMES: Self = Self(2);
     /// Extended attributes, as far as the serving node may read them.
     pub const XATTRS: Self = Self(4);
@@ -58,128 +58,126 @@ impl Keep {
     /// Whether the serving node has permission to read files.
     pub const READABLE: Self = Self(16);
 
-    /// Both.
+    /// The kinds in either set.
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Only if so.
+    /// The set if the condition holds; otherwise the empty set.
     pub const fn only_if(self, is_wanted: bool) -> Self {
         if is_wanted { self } else { Self(0) }
     }
 
-    /// The fields of `self` that are not in `other`.
+    /// The kinds of `self` that are not in `other`.
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Whether all of the other is in it.
+    /// Whether the set contains all kinds of `other`.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-/// Asks for bytes of a file.
+/// A request for bytes of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadRequest {
-    /// Which.
+    /// The file.
     pub file: FileRef,
-    /// From which byte.
+    /// The offset of the first byte.
     pub from: u64,
-    /// How many; at least 1 but for empty files.
+    /// The number of bytes; at least 1 except for empty files.
     pub bytes: u64,
 }
 
-/// What a client asks for.
+/// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// Replies: `Entries` …, then `Listed`.
+    /// Lists files. Replies: `Entries` …, then `Listed`.
     List(ListRequest),
-    /// Replies: `Bytes` and the bytes, then `Sent`; or `Failed` before or instead of `Sent`.
+    /// Reads a part of a file. Replies: `Bytes` and the bytes, then `Sent`; or `Failed` before or instead of `Sent`.
     Read(ReadRequest),
-    /// Whole small files one behind the other: for each what `Read` has.
+    /// Reads whole small files one after the other. Replies: as `Read`, for each file.
     ReadAll(Vec<FileRef>),
-    /// Parts of files one behind the other: for each what `Read` has.
+    /// Reads parts of files one after the other. Replies: as `Read`, for each part.
     ReadParts(Vec<ReadRequest>),
-    /// Tickets with which other members may read what the asking one may. Reply: `Tickets`.
+    /// Requests tickets with which other members may read files that the requesting member may read. Reply: `Tickets`.
     Tickets(Vec<Grant>),
-    /// Reads what a ticket is for. Replies: `Parts`, then for each part what `Read` has; or
-    /// `Failed`.
+    /// Reads the parts that a ticket is for. Replies: `Parts`, then as `Read` for each part; or `Failed`.
     Redeem(Ticket),
-    /// What was sent for tickets that the asking member has got from here. Reply: `Checks`.
+    /// Asks what was sent for tickets that the requesting member got from this node. Reply: `Checks`.
     Sent(Vec<Ticket>),
-    /// Fetches from another node into the spool, all of it over one connection. Reply: `Fetched`.
+    /// Makes the node fetch data from another node into its spool, over one connection. Reply: `Fetched`.
     Fetch {
-        /// What it is called here from now on.
+        /// The id of the data in the spool.
         id: SpoolId,
-        /// Who has it.
+        /// The node that has the data.
         from: Name,
-        /// Its tickets; their parts come one behind the other.
+        /// The tickets for the data, whose parts are sent in this order.
         tickets: Vec<Ticket>,
-        /// How many bytes that is at most.
+        /// The maximum number of bytes.
         bytes: u64,
-        /// Who is to have a ticket for it, once it is here.
+        /// The member that gets a ticket for the data once it is in the spool.
         then: Option<Name>,
-        /// What the asking member wants to be told when it asks for its [`Self::Holdings`]; at most
-        /// [`super::MAX_NOTE`] bytes.
+        /// A note that [`Self::Holdings`] returns to the requesting member; at most [`super::MAX_NOTE`] bytes.
         note: Vec<u8>,
     },
-    /// Reads what was fetched, all of it. Replies as `Redeem`.
+    /// Reads a whole entry of the spool. Replies: as `Redeem`.
     Spooled(SpoolId),
-    /// Forgets what was fetched; nothing there is no error. Reply: `Dropped`.
+    /// Deletes entries of the spool; missing ones are not an error. Reply: `Dropped`.
     Drop(Vec<SpoolId>),
-    /// Forgets all that was fetched for a collection. Reply: `Dropped`.
+    /// Deletes all entries of a collection from the spool. Reply: `Dropped`.
     DropJob(JobId),
-    /// Writes a part of a file: `bytes` follow the request, at most [`MAX_STORE`]. Reply: `Stored`, or
-    /// `Failed`. Parts may come in any order; an empty file is one part of none.
+    /// Writes a part of a file: `bytes` follow the request, at most [`MAX_STORE`]. Reply: `Stored`, or `Failed`. Parts
+    /// may be sent in any order; an empty file is one part of 0 bytes.
     Store {
-        /// The directory, absolute on the serving host, and the file below it.
+        /// The absolute path of the directory on the serving host.
         into: Vec<u8>,
-        /// The file below it.
+        /// The file below the directory.
         entry: Entry,
-        /// From which byte on.
+        /// The offset of the first byte.
         from: u64,
-        /// How many bytes follow.
+        /// The number of bytes that follow.
         bytes: u64,
         /// Their hash.
         check: Check,
     },
-    /// The hash of whole files, without their bytes: for each `Sent`, or `Failed`.
+    /// Requests the hashes of whole files without their bytes. Replies: `Sent` or `Failed`, for each file.
     Check(Vec<FileRef>),
-    /// Which bytes of a file that is being stored are here. Reply: `Held`.
+    /// Asks which bytes of a file being stored the node has. Reply: `Held`.
     Held {
         /// As in `Store`.
         into: Vec<u8>,
         /// As in `Store`.
         entry: Entry,
     },
-    /// Which whole entries of a collection are here, in the order of their numbers: after a crash their owner knows
-    /// them no more. Reply: `Holdings`; it is asked again with the last number until that is empty.
+    /// Lists the complete entries of a collection in the spool, in the order of their numbers; their owner needs it
+    /// after a crash. Reply: `Holdings`. The owner repeats the request with the last number until the reply is empty.
     Holdings {
         /// The collection.
         job: JobId,
-        /// Only those of larger numbers.
+        /// Lists only entries with greater numbers.
         after: Option<u64>,
     },
-    /// The hash of parts of files, without their bytes: for each `Sent`, or `Failed`.
+    /// Requests the hashes of parts of files without their bytes. Replies: `Sent` or `Failed`, for each part.
     CheckParts(Vec<ReadRequest>),
-    /// As `List`, with all that entries have and is to be told. Replies: `Described` and `Owners` …, then `Listed`.
-    /// A node that is older ends the channel.
+    /// As `List`, with the requested optional metadata. Replies: `Described` and `Owners` …, then `Listed`. A node of
+    /// an earlier version ends the channel.
     Describe(ListRequest, Keep),
-    /// What lies at the paths of a delivery; without hashes only what can be seen without reading. Reply: `Compared`.
-    /// A node that is older ends the channel, also for those that follow.
+    /// Compares a delivery with the files at its paths; without hashes, only as far as possible without reading them.
+    /// Reply: `Compared`. A node of an earlier version ends the channel; this also holds for the following requests.
     Compare(Delivery, Checks),
-    /// Makes directories, links and whole files: the files' `bytes`, at most [`MAX_STORE`], follow the request one behind
-    /// the other. Reply: `Delivered`, once all that was made is on the disk, or `Failed`.
+    /// Creates directories, links and whole files. The files' `bytes`, at most [`MAX_STORE`], follow the request in the
+    /// order of the files. Reply: `Delivered`, once everything created is on the disk, or `Failed`.
     Put {
-        /// What.
+        /// The entries to create.
         delivery: Delivery,
-        /// How many bytes follow.
+        /// The number of bytes that follow.
         bytes: u64,
         /// Their hash.
         check: Check,
     },
-    /// As `Store`, with all that the entry has.
+    /// As `Store`, with all metadata of the entry.
     StorePart {
         /// As in `Store`.
         into: Vec<u8>,
@@ -189,84 +187,83 @@ pub enum Request {
         rules: Rules,
         /// The names of the users and groups whose ids are in the entry.
         owners: Owners,
-        /// From which byte on.
+        /// The offset of the first byte.
         from: u64,
-        /// How many bytes follow.
+        /// The number of bytes that follow.
         bytes: u64,
         /// Their hash.
         check: Check,
     },
-    /// Gives directories their modes and times, the last thing of all: the deepest come first. Reply: `Dressed`.
+    /// Sets the modes and times of directories, the deepest first. Sent after everything else. Reply: `Dressed`.
     Dress(Delivery),
-    /// Removes what is not to be kept. Reply: `Cleared`.
+    /// Removes entries that are not to be kept. Reply: `Cleared`.
     Clear(Surplus),
     /// Creates hard links to files that were stored. Reply: `Linked`.
     Link(Links),
 }
 
-/// What the serving node says.
+/// A reply of the serving node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
-    /// A part of a listing, parents before what is in them.
+    /// A part of a listing, directories before their content.
     Entries(Vec<Entry>),
-    /// The end of a listing; paths that could not be read, and why.
+    /// The end of a listing, with the paths that could not be read, and why.
     Listed(Vec<(Vec<u8>, Failure)>),
-    /// So many bytes follow.
+    /// This number of bytes follows.
     Bytes(u64),
-    /// All of them were sent; the file had not changed before nor after.
+    /// All bytes were sent, and the file had changed neither before nor afterwards; contains their hash.
     Sent(Check),
-    /// So many parts follow.
+    /// This number of parts follows.
     Parts(u32),
-    /// Tickets, in the order of their grants.
+    /// The tickets, in the order of the grants.
     Tickets(Vec<Result<Ticket, Denied>>),
-    /// What was sent for each ticket, part by part; `None`: it was not redeemed, or not to the
-    /// end, or is not known (any more).
+    /// The hashes of the parts sent for each ticket; `None`: the ticket was not redeemed, or not completely, or is not
+    /// known (any more).
     Checks(Vec<Option<Vec<Option<Check>>>>),
-    /// It is in the spool.
+    /// The data is in the spool.
     Fetched {
-        /// For each part the hash of what came, or what was said instead of it.
+        /// For each part, the hash of the bytes received, or why it failed.
         parts: Vec<Result<Check, Failure>>,
-        /// From the first request for it to its last byte, µs.
+        /// The time from the first request to the last byte, µs.
         micros: u64,
-        /// The most bytes that were held here for this collection at a time so far.
+        /// The maximum number of bytes that the spool has held for this collection at the same time.
         most: u64,
-        /// For who was to have one.
+        /// The ticket for the member named in the request.
         ticket: Option<Ticket>,
     },
-    /// It is gone.
+    /// The entries are deleted.
     Dropped,
-    /// It is written; as it was the last part missing, all is on the disk, under its name.
+    /// The part is written. If it was the last missing part, the file is on the disk under its final name.
     Stored,
-    /// These bytes are on the disk, ascending, each from the first up to before the second; all of
-    /// them if the file has its name.
+    /// The bytes on the disk as half-open ranges, ascending; the whole file if it has its final name.
     Held(Vec<(u64, u64)>),
-    /// Some entries of a collection, the lowest numbers first; none: there are no more.
+    /// Some entries of a collection, in ascending order of their numbers; empty: there are no more.
     Holdings(Vec<Holding>),
-    /// Not done yet: the reply follows. Said every some seconds, so that silence means a dead node;
-    /// instead of any other reply, any number of times.
+    /// The request takes longer, and the reply follows. Sent every few seconds, any number of times, before any other
+    /// reply, so that silence means a dead node.
     Wait,
-    /// Not done. After `Bytes`: the bytes that were promised came all the same, filled up with zeros.
+    /// The request failed. After `Bytes`, the announced number of bytes is sent nevertheless, padded with zeros.
     Failed(Failure),
-    /// A part of a listing, as `Entries`.
+    /// A part of a listing, as `Entries`, with all metadata.
     Described(Vec<Described>),
-    /// Names of the owners of entries that were or are to be told.
+    /// The names of owners of entries of the listing, sent before or after the entries.
     Owners(Owners),
-    /// What lies at the paths of a delivery.
+    /// The states of the paths of a delivery.
     Compared(Compared),
-    /// A delivery is made, but for these.
+    /// The delivery is created, except for these entries.
     Delivered(Undone),
-    /// Modes and times are given.
+    /// Modes and times are set.
     Dressed {
-        /// But for these.
+        /// The entries that failed.
         undone: Undone,
-        /// Directories that were there before and keep a mode that shows them to more users.
+        /// Existing directories that keep a mode which gives access to more users.
         wider: Undone,
     },
-    /// What was not to be kept is gone.
+    /// The entries that were not to be kept are removed.
     Cleared(Removed),
     /// Hard links were created.
     Linked {
-        /// How many links existed already.
+        /// The number of links that existed already.
         present: u64,
         /// The links that failed.
         undone: Undone,
@@ -274,8 +271,8 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// With no failure's text longer than [`MAX_WHY`]: whoever sends or receives a reply keeps and
-    /// shows no more of another's words.
+    /// Truncates the texts of failures to [`MAX_WHY`] bytes: senders and receivers of replies keep and show no more of
+    /// a peer's text.
     pub fn cut(self) -> Self {
         let cut = |why: Failure| why.cut(MAX_WHY);
         match self {
@@ -296,20 +293,20 @@ impl Reply {
     }
 }
 
-/// The bytes are no message.
+/// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MessageError {
-    /// Longer than allowed.
+    /// The message is too long; contains its length and the maximum.
     #[error("a message of {0} bytes is longer than the {1} allowed")]
     TooLong(usize, usize),
-    /// Not readable, or there is more behind it.
+    /// The message cannot be decoded, or bytes follow it.
     #[error("a message is not readable")]
     Invalid,
 }
 
-/// `length:u32 ‖ postcard`.
+/// Encodes `length:u32 ‖ postcard`.
 pub fn encode(message: &impl Serialize) -> Vec<u8> {
-    // Writing to a vector fails for no value of these types.
+    // Encoding these types to a vector cannot fail.
     let body = postcard::to_stdvec(message).unwrap_or_default();
     let mut out = Vec::with_capacity(4 + body.len());
     out.extend((body.len() as u32).to_be_bytes());
@@ -317,7 +314,7 @@ pub fn encode(message: &impl Serialize) -> Vec<u8> {
     out
 }
 
-/// How long the body is, from the first four bytes.
+/// The length of the body, from the first four bytes.
 ///
 /// # Errors
 ///
@@ -327,7 +324,7 @@ pub fn length(head: [u8; 4], most: usize) -> Result<usize, MessageError> {
     if length > most { Err(MessageError::TooLong(length, most)) } else { Ok(length) }
 }
 
-/// Reads a body, all of it.
+/// Decodes a whole body.
 ///
 /// # Errors
 ///
@@ -364,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_leave_are_refused() {
+    fn unsafe_paths_are_refused() {
         for bad in ["/etc/passwd", "../x", "a/../b", "a//b", "a/", "./a", "a/."] {
             assert_eq!(FilePath::new(bad.into()), Err(crate::object::PathError::Escapes), "{bad}");
         }
@@ -374,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_seen_before_it_is_read() {
+    fn a_message_that_is_too_long_is_refused_by_its_length() {
         assert_eq!(
             length([0, 16, 0, 1], MAX_REQUEST),
             Err(MessageError::TooLong(1_048_577, MAX_REQUEST))

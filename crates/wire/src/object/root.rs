@@ -1,10 +1,10 @@
-//! What is asked for: a path on the serving host, or a pattern of such.
+//! Requested paths: a path on the serving host, or a pattern for paths.
 
-/// Letters that make a pattern; `[*]` is a star itself.
+/// The characters that make a path a pattern; `[*]` matches a literal star.
 const WILD: [u8; 3] = *b"*?[";
 
-/// What the paths of a root's entries are relative to: the path itself without its last `/`;
-/// of a pattern the directory above its first part with `*`, `?` or `[`.
+/// The path that a root's entries are relative to: the path itself without its final `/`; for a pattern, the directory
+/// above its first component with `*`, `?` or `[`.
 ///
 /// `/data/set` and `/data/set/` give `/data/set`; `/data/run-*/log` gives `/data`, and
 /// its entries are `run-1/log`, …
@@ -16,7 +16,7 @@ pub fn base(root: &[u8]) -> &[u8] {
     trim(before)
 }
 
-/// The parts of a pattern below its [`base`]; `None`: it is a plain path.
+/// The components of a pattern below its [`base`]; `None`: the root is a plain path.
 pub fn pattern(root: &[u8]) -> Option<Vec<&[u8]>> {
     root.iter().position(|letter| WILD.contains(letter))?;
     let below = &trim(root)[base(root).len()..];
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_patterns_base_is_above_its_first_wild_part() {
+    fn the_base_of_a_pattern_is_above_its_first_wildcard() {
         for (root, above, parts) in [
             ("/data/set", "/data/set", None),
             ("/data/set//", "/data/set", None),

@@ -1,12 +1,12 @@
-//! Times of files, over all of what file systems have.
+//! Times of files, in the whole range of file systems.
 
 use serde::{Deserialize, Serialize};
 
 const SECOND: i64 = 1_000_000_000;
 
-/// When a file's content last changed: seconds since 1970, before it negative, and nanoseconds from there on.
+/// When a file's content last changed: seconds since 1970, negative before it, and additional nanoseconds.
 ///
-/// 64 bits of nanoseconds end in 1677 and 2262; cameras, games and bugs make dates beyond.
+/// Nanoseconds in 64 bits cover only 1677 to 2262; cameras, games and bugs produce dates beyond.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -16,13 +16,13 @@ pub struct FileTime {
     nanos: u32,
 }
 
-/// More than 999,999,999 ns: to utimensat(2) some of these mean "now" and "leave it".
+/// There are more than 999,999,999 ns. For utimensat(2) some such values mean "now" or "unchanged".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a second has fewer nanoseconds")]
 pub struct NanosError;
 
 impl FileTime {
-    /// So many seconds since 1970 and `nanos` ns.
+    /// Creates a time from seconds since 1970 and additional nanoseconds.
     ///
     /// # Errors
     /// [`NanosError`].
@@ -30,12 +30,12 @@ impl FileTime {
         if i64::from(nanos) < SECOND { Ok(Self { seconds, nanos }) } else { Err(NanosError) }
     }
 
-    /// As stat(2) has it; ns that cannot be count as none.
+    /// Creates a time from the fields of stat(2); invalid nanoseconds count as 0.
     pub fn of_stat(seconds: i64, nanos: impl TryInto<u32>) -> Self {
         Self::new(seconds, nanos.try_into().unwrap_or(0)).unwrap_or(Self { seconds, nanos: 0 })
     }
 
-    /// ns since 1970.
+    /// Creates a time from nanoseconds since 1970.
     pub fn of_nanos(nanos: i64) -> Self {
         Self { seconds: nanos.div_euclid(SECOND), nanos: nanos.rem_euclid(SECOND) as u32 }
     }
@@ -45,18 +45,18 @@ impl FileTime {
         self.seconds
     }
 
-    /// ns behind the second, less than 10⁹.
+    /// The additional nanoseconds, less than 10⁹.
     pub fn nanos(self) -> u32 {
         self.nanos
     }
 
-    /// ns since 1970; what is before 1677 or after 2262 is moved to the end.
+    /// Nanoseconds since 1970; times before 1677 or after 2262 are clamped.
     pub fn as_nanos(self) -> i64 {
         let nanos = i128::from(self.seconds) * i128::from(SECOND) + i128::from(self.nanos);
         nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 
-    /// Whether [`Self::as_nanos`] moves it.
+    /// Whether [`Self::as_nanos`] clamps it.
     pub(super) fn is_beyond(self) -> bool {
         Self::of_nanos(self.as_nanos()) != self
     }
@@ -83,7 +83,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nanoseconds_go_both_ways(nanos: i64) {
+        fn nanoseconds_round_trip(nanos: i64) {
             let time = FileTime::of_nanos(nanos);
             prop_assert_eq!(time.as_nanos(), nanos);
             prop_assert!(!time.is_beyond());
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_64_bits_do_not_hold_is_beyond() {
+    fn times_beyond_64_bits_of_nanoseconds_are_clamped() {
         let year = |seconds| FileTime::new(seconds, 5).unwrap();
         for (seconds, end) in [(15_032_385_535, i64::MAX), (-11_644_473_600, i64::MIN)] {
             assert!(year(seconds).is_beyond());

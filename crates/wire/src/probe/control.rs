@@ -1,139 +1,140 @@
-//! What passes on a channel `thalweg/probe/1`: who sends which train, and what came of it.
+//! The protocol of the channel `thalweg/probe/1`, which controls the sending of probe trains and reports their arrival.
 //!
 //! ```text
-//! client →  Open                      first of all
-//! client ←  Opened                    the session, the port for its datagrams, what the host can do
-//! client →  Arrivals | Send …         one at a time; each is answered
-//! client →  Carry                     instead of Open, or later: riders as well
+//! client →  Open                      the first request
+//! client ←  Opened                    the session, the port for its datagrams, the node's capabilities
+//! client →  Arrivals | Send …         one at a time; each has a reply
+//! client →  Carry                     instead of Open, or later: requests riders
 //! ```
 //!
-//! Datagrams of a session are sealed under keys that both ends derive from the channel, one for each direction. Messages
-//! are `length:u32 ‖ postcard`, big-endian.
+//! Datagrams of a session are sealed under keys that both ends derive from the channel, one for each direction.
+//! Messages are `length:u32 ‖ postcard`, big-endian.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The longest message: a train of 4,096 probes.
+/// The longest message, bytes: a train of 4,096 probes.
 pub const MAX_MESSAGE: usize = 96 << 10;
 
-/// The exporter's label (RFC 8446 §7.5); the context is the session's number and the direction's letter.
+/// The label of the exporter (RFC 8446 §7.5). The context is the session's number and the direction's letter.
 pub const LABEL: &[u8] = b"EXPORTER-thalweg probe 1";
 
-/// A train's number that is no train's: by such datagrams a client shows where it is, and that datagrams pass.
+/// A number that no train has. With datagrams of this number a client shows its address, and that datagrams pass.
 pub const NO_TRAIN: u32 = u32::MAX;
 
-/// What the client asks.
+/// A request of the client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ask {
-    /// A session.
+    /// Opens a session. Reply: [`Tell::Opened`].
     Open,
-    /// What came of a train of the client's.
+    /// Requests the arrival times of a train sent by the client. Reply: [`Tell::Arrivals`].
     Arrivals {
-        /// The train.
+        /// The number of the train.
         train: u32,
-        /// Its probes.
+        /// The number of its probes.
         probes: u16,
-        /// How long to wait for those that are still under way, ms.
+        /// How long to wait for probes still in flight, ms.
         wait: u16,
     },
-    /// A train to the client.
+    /// Requests a train to the client. Reply: [`Tell::Sent`].
     Send {
-        /// Its number.
+        /// The number of the train.
         train: u32,
-        /// Its probes.
+        /// The probes to send.
         probes: Vec<Planned>,
-        /// Whether it goes although this host is too busy to time it; the client then doubts what it finds.
+        /// Whether to send the train even if the node is too busy to time it. The client then treats the result as
+        /// doubtful.
         accepts_busy: bool,
     },
-    /// That riders go in both directions: in the session, or in a new one that is for riders alone, without
-    /// the calibration that [`Ask::Open`] has.
+    /// Requests that riders are sent in both directions: in this session, or else in a new one for riders only, without
+    /// the calibration of [`Ask::Open`]. Reply: [`Tell::Carrying`].
     Carry {
-        /// This life of the client's process: its riders are counted anew in the next.
+        /// The run of the client's process. The numbers of riders restart with each run.
         epoch: u64,
     },
 }
 
-/// A probe that is to be sent.
+/// A probe to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Planned {
-    /// Bytes of its datagram, all included.
+    /// The size of the whole datagram, bytes.
     pub size: u16,
-    /// Of these the tool's.
+    /// The size of the tool's header in it, bytes.
     pub header: u16,
-    /// From the one before it, ns.
+    /// The time since the previous probe, ns.
     pub gap: u64,
     /// Whether it may carry riders.
     pub may_carry: bool,
 }
 
-/// What a node can do, as its calibration found.
+/// The capabilities of a node, from its calibration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Can {
-    /// What sending and receiving a probe take, ns.
+    /// The latencies of sending and receiving a probe, ns.
     pub latency: [u32; 2],
-    /// How far gaps are off: the median, and 99 of 100 are nearer, ns.
+    /// The errors of gaps between probes: the median and the 99th percentile, ns.
     pub gap_error: [u32; 2],
-    /// The highest rate that it sends truthfully, bit/s.
+    /// The highest rate that the node sends with correct gaps, bit/s.
     pub honest: u64,
-    /// Whether it was calm enough to be believed.
+    /// Whether the host was calm enough for a valid calibration.
     pub is_valid: bool,
 }
 
-/// What the node answers.
+/// A reply of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tell {
-    /// To [`Ask::Open`].
+    /// The reply to [`Ask::Open`].
     Opened {
-        /// Its number.
+        /// The session's number.
         session: u32,
-        /// The port that takes its datagrams, at the address that the channel leads to.
+        /// The port for the session's datagrams, at the address of the channel.
         port: u16,
-        /// What this node can do.
+        /// The capabilities of this node.
         can: Can,
     },
-    /// To [`Ask::Arrivals`]: when each came, ns of the wall clock there.
+    /// The reply to [`Ask::Arrivals`].
     Arrivals {
-        /// By their places.
+        /// The arrival times by position in the train, ns of the node's wall clock; `None`: lost.
         arrived: Vec<Option<u64>>,
-        /// Datagrams of anybody's that its socket dropped since the last answer.
+        /// Datagrams of any sender that the node's socket dropped since the last reply.
         dropped: u32,
     },
-    /// To [`Ask::Send`]: when each left, ns of a clock there.
+    /// The reply to [`Ask::Send`]: the sending times of the probes, ns of a clock of the node; `None`: not sent.
     Sent(Vec<Option<u64>>),
-    /// To [`Ask::Carry`].
+    /// The reply to [`Ask::Carry`].
     Carrying {
         /// The session's number.
         session: u32,
-        /// The port that takes its datagrams.
+        /// The port for the session's datagrams.
         port: u16,
-        /// This life of the node's process.
+        /// The run of the node's process.
         epoch: u64,
     },
-    /// To anything.
+    /// The reply to any refused request.
     Refused(Refusal),
 }
 
-/// Why a node does not.
+/// Why a node refuses a request.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum Refusal {
-    /// It sends a train for somebody else, or has no place for another session.
+    /// The node is sending another train, or has the maximum number of sessions.
     #[error("it is sending another's train, or has no room for a session; try again")]
     Busy,
-    /// Its bytes for measurements are used up.
+    /// The node's daily bytes for measurements are used up.
     #[error("its bytes for measurements are used up for today")]
     Budget,
-    /// It cannot send this train truthfully, or none at all; says why.
+    /// The node cannot send this train with correct gaps, or any train; contains the reason.
     #[error("it does not send this train: {0}")]
     Train(String),
-    /// It has no session open on this channel.
+    /// No session is open on this channel.
     #[error("it has no session here; open one")]
     Session,
-    /// Nobody there takes riders, or not from this key.
+    /// The node does not accept riders, or not from this key.
     #[error(
         "it carries no packets of members: `carrier.enabled` is not set there, or it knows this key as no node's"
     )]
     Carrier,
-    /// Its carrier has no network device any more, or never got one.
+    /// The node's carrier has lost its network device, or never had one.
     #[error(
         "it carries no packets of members: its device is gone; `thalweg carrier status` tells why there"
     )]

@@ -1,4 +1,4 @@
-//! What is sealed in a datagram.
+//! The sealed part of a datagram.
 
 use super::{MAX_DATAGRAM, OUTER, TAG};
 use thalweg_measure::riders::Fragment;
@@ -7,73 +7,75 @@ use thiserror::Error;
 const PROBE: u8 = 0;
 const RIDERS: u8 = 1;
 
-/// `kind:u8 ‖ train:u32 ‖ place:u16 ‖ sent:u64 ‖ header:u16`.
+/// Bytes before a probe's header: `kind:u8 ‖ train:u32 ‖ place:u16 ‖ sent:u64 ‖ header:u16`.
 const PROBE_HEAD: usize = 17;
 
-/// Where a probe belongs.
+/// The position of a probe and its sending time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeHead {
-    /// Its train, one more for each of a session.
+    /// The number of the train, which increases by one per train of a session.
     pub train: u32,
-    /// Its place in the train, from 0.
+    /// The position in the train, from 0.
     pub place: u16,
-    /// When it was to leave, and did unless its host paused just then, ns by the sender's clock.
+    /// The scheduled sending time, ns by the sender's clock. It is the actual time unless the host paused the sender at
+    /// that moment.
     pub sent: u64,
 }
 
-/// What a datagram carries.
+/// The payload of a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
-    /// A probe; what is left of its size is zeros.
+    /// A probe; the rest of its size is zeros.
     Probe {
-        /// Where it belongs.
+        /// The position.
         head: ProbeHead,
-        /// The tool's own bytes.
+        /// The tool's header.
         header: Vec<u8>,
-        /// Riders.
+        /// Fragments of riders.
         riders: Vec<Fragment>,
-        /// Bytes of the payload, all included.
+        /// The size of the whole payload, bytes.
         size: u16,
     },
-    /// Riders that found no probe.
+    /// Fragments of riders that are sent without a probe.
     Riders(Vec<Fragment>),
 }
 
-/// The bytes are no payload.
+/// Why bytes are not a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PayloadError {
-    /// Neither a probe nor riders.
+    /// The kind is unknown.
     #[error("neither a probe nor riders")]
     Kind,
-    /// It ends too early.
+    /// The payload ends too early.
     #[error("it ends within a field")]
     Short,
-    /// An empty fragment, or one beyond its rider's end.
+    /// A fragment ends beyond the end of its rider.
     #[error("a fragment does not lie within its rider")]
     Fragment,
-    /// Padding that is not zeros.
+    /// The padding is not zero.
     #[error("its padding is not empty")]
     Padding,
 }
 
 impl Payload {
-    /// The padding of a probe whose datagram has `datagram` bytes and whose tool has `header` of its own: what
-    /// [`Fragment::cost`] is taken of. `None`: it is too small for what each probe needs.
+    /// The padding of a probe whose datagram has `datagram` bytes, of which the tool's header has `header`. Riders use
+    /// it at [`Fragment::cost`]. `None`: the datagram is too small.
     pub fn padding(datagram: u16, header: u16) -> Option<usize> {
         usize::from(datagram).checked_sub(OUTER + TAG + PROBE_HEAD + usize::from(header))
     }
 
-    /// The least bytes of a datagram whose tool has `header` of its own.
+    /// The smallest datagram of a probe, bytes, if the tool's header has `header`.
     pub fn least(header: u16) -> u16 {
         header.saturating_add((OUTER + TAG + PROBE_HEAD) as u16)
     }
 
-    /// The size of a payload whose datagram has `datagram` bytes.
+    /// The size of the payload of a datagram of `datagram` bytes.
     pub fn size_in(datagram: u16) -> u16 {
         datagram.saturating_sub((OUTER + TAG) as u16)
     }
 
-    /// Its bytes. Of a probe at least its size; more only if riders do not fit, which [`Self::padding`] prevents.
+    /// Encodes the payload. A probe has at least its size; more only if its riders do not fit, which [`Self::padding`]
+    /// prevents.
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Self::Probe { head, header, riders, size } => {
@@ -96,7 +98,7 @@ impl Payload {
         }
     }
 
-    /// Reads it.
+    /// Decodes a payload.
     ///
     /// # Errors
     /// [`PayloadError`].
@@ -127,7 +129,8 @@ impl Payload {
     }
 }
 
-/// `length:u16 ‖ rider:u32 ‖ total:u16 ‖ offset:u16 ‖ bytes`: [`thalweg_measure::riders::FRAGMENT_HEADER`] bytes and its own.
+/// Appends `length:u16 ‖ rider:u32 ‖ total:u16 ‖ offset:u16 ‖ bytes`, which takes
+/// [`thalweg_measure::riders::FRAGMENT_HEADER`] bytes in addition to the fragment's own.
 fn put(out: &mut Vec<u8>, fragment: &Fragment) {
     out.extend((fragment.bytes.len() as u16).to_be_bytes());
     out.extend(fragment.rider.to_be_bytes());
@@ -136,7 +139,7 @@ fn put(out: &mut Vec<u8>, fragment: &Fragment) {
     out.extend(&fragment.bytes);
 }
 
-/// Fragments up to the first empty one; behind it are zeros alone.
+/// Decodes fragments up to the first empty one, after which there must be only zeros.
 fn fragments(mut bytes: &[u8]) -> Result<Vec<Fragment>, PayloadError> {
     let mut all = Vec::new();
     while let Some((length, rest)) = bytes.split_first_chunk::<2>() {
@@ -191,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fragment_costs_what_the_hold_thinks() {
+    fn a_fragment_takes_its_cost_in_bytes() {
         let mut out = Vec::new();
         let one = Fragment { rider: 1, total: 5, offset: 0, bytes: vec![1; 5] };
         put(&mut out, &one);
@@ -199,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_the_padding_keeps_the_size() {
+    fn riders_that_fit_the_padding_keep_the_size() {
         let padding = Payload::padding(300, 12).unwrap();
         assert_eq!(padding, 300 - 12 - 16 - 17 - 12);
         let rider = Fragment { rider: 1, total: 999, offset: 0, bytes: vec![9; padding - 10] };
@@ -211,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_payloads_are_refused() {
         let refused = |bytes: &[u8]| Payload::decode(bytes).unwrap_err();
         assert_eq!(refused(&[]), PayloadError::Short);
         assert_eq!(refused(&[9; 30]), PayloadError::Kind);
@@ -225,12 +228,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_payload_is_read_as_it_was_written(payload in payload()) {
+        fn payloads_round_trip(payload in payload()) {
             prop_assert_eq!(Payload::decode(&payload.encode()), Ok(payload));
         }
 
         #[test]
-        fn whatever_is_read_is_written_the_same(bytes in proptest::collection::vec(0..3_u8, 0..120)) {
+        fn a_payload_has_one_encoding_before_its_padding(bytes in proptest::collection::vec(0..3_u8, 0..120)) {
             if let Ok(payload) = Payload::decode(&bytes) {
                 let written = payload.encode();
                 prop_assert!(bytes.starts_with(&written) && bytes[written.len()..].iter().all(|b| *b == 0));

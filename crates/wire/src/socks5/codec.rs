@@ -1,15 +1,15 @@
-//! Reading and writing the messages.
+//! Encoding and decoding of the messages.
 
 use super::{CONNECT, Decoded, NO_AUTHENTICATION, Reply, Socks5Error, VERSION};
 use crate::{Destination, Host};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The first `N` bytes, or how many are lacking.
+/// The first `N` bytes, or the number of missing bytes.
 fn head<const N: usize>(bytes: &[u8]) -> Result<[u8; N], usize> {
     bytes.first_chunk().copied().ok_or(N - bytes.len().min(N))
 }
 
-/// As [`head`], but a wrong first byte is told at once.
+/// As [`head`], but a wrong version byte is an error even if other bytes are missing.
 fn versioned<const N: usize>(bytes: &[u8]) -> Result<Result<[u8; N], usize>, Socks5Error> {
     match bytes.first() {
         Some(&v) if v != VERSION => Err(Socks5Error::Version(v)),
@@ -17,7 +17,7 @@ fn versioned<const N: usize>(bytes: &[u8]) -> Result<Result<[u8; N], usize>, Soc
     }
 }
 
-/// Reads a client's first message: whether it offers "no authentication" (§3).
+/// Decodes a client's first message: whether it offers "no authentication" (§3).
 ///
 /// # Errors
 /// [`Socks5Error::Version`], [`Socks5Error::NoMethods`].
@@ -34,12 +34,12 @@ pub fn decode_methods(bytes: &[u8]) -> Result<Decoded<bool>, Socks5Error> {
     }
 }
 
-/// A client's first message, offering "no authentication" alone.
+/// Encodes a client's first message, which offers only "no authentication".
 pub const fn encode_methods() -> [u8; 3] {
     [VERSION, 1, NO_AUTHENTICATION]
 }
 
-/// Reads the relay's choice of method, e.g. [`NO_AUTHENTICATION`].
+/// Decodes the relay's choice of method, e.g. [`NO_AUTHENTICATION`].
 ///
 /// # Errors
 /// [`Socks5Error::Version`].
@@ -50,22 +50,22 @@ pub fn decode_method(bytes: &[u8]) -> Result<Decoded<u8>, Socks5Error> {
     })
 }
 
-/// The relay's choice of method.
+/// Encodes the relay's choice of method.
 pub const fn encode_method(method: u8) -> [u8; 2] {
     [VERSION, method]
 }
 
-/// A host as it stands on the wire: checked for its form, not for its content.
+/// A host as encoded on the wire: its form is checked, its content is not.
 enum RawHost<'a> {
     Ip(IpAddr),
     Name(&'a [u8]),
 }
 
-/// `ATYP ADDR PORT` after three bytes that the caller looks at: host, port, message length.
+/// Host and port, decoded from `ATYP ADDR PORT` after three bytes that the caller decodes.
 type Tail<'a> = Decoded<(RawHost<'a>, u16)>;
 
 fn decode_tail(bytes: &[u8]) -> Result<Tail<'_>, Socks5Error> {
-    // Five bytes are in every message, and tell the length of all.
+    // Every message has at least five bytes, and the fifth may be the length of a name.
     let [_, _, _, kind, first] = match head::<5>(bytes) {
         Ok(fixed) => fixed,
         Err(lacking) => return Ok(Decoded::Needs(lacking)),
@@ -85,7 +85,7 @@ fn decode_tail(bytes: &[u8]) -> Result<Tail<'_>, Socks5Error> {
     Ok(Decoded::Message((raw_host(host, kind), u16::from_be_bytes([high, low])), end))
 }
 
-/// `host` has the length that `kind` asks for.
+/// Decodes the host; `host` has the length for `kind`.
 fn raw_host(host: &[u8], kind: u8) -> RawHost<'_> {
     if kind == 3 {
         return RawHost::Name(host);
@@ -95,18 +95,17 @@ fn raw_host(host: &[u8], kind: u8) -> RawHost<'_> {
     v4.or_else(|_| v6()).map_or(RawHost::Name(host), RawHost::Ip)
 }
 
-/// Reads a client's request (§4): where it wants to be connected to.
+/// Decodes a client's request (§4) and returns the destination.
 ///
-/// The command is looked at first, and nothing behind another one than CONNECT is read: with
-/// UDP ASSOCIATE clients send an address that is none, `0.0.0.0:0` (§7).
+/// The command is checked first, and for commands other than CONNECT nothing after it is decoded: with UDP ASSOCIATE
+/// clients send the unusable address `0.0.0.0:0` (§7).
 ///
-/// Differs: a name that is the text of an address becomes that address, so
-/// that no rule about addresses can be passed by spelling one as a name.
+/// Differs from the RFC: a name that is the text of an address becomes that address, so that no rule about addresses
+/// can be evaded by spelling one as a name.
 ///
 /// # Errors
-/// [`Socks5Error`]; for `Command` and `AddressType` the RFC has a reply. The rest of such a
-/// request is unread: read it off before the connection is closed, else the kernel resets the
-/// reply away.
+/// [`Socks5Error`]; for `Command` and `AddressType` the RFC defines a reply. The rest of such a request is unread: read
+/// it before closing the connection, or else the kernel sends a reset that discards the reply.
 pub fn decode_request(bytes: &[u8]) -> Result<Decoded<Destination>, Socks5Error> {
     match versioned(bytes)? {
         Ok([_, CONNECT]) => {}
@@ -146,7 +145,7 @@ fn put_tail(out: &mut Vec<u8>, host: &Host, port: u16) {
             out.extend(ip.octets());
         }
         Host::Name(name) => {
-            // At most MAX_NAME = 253 bytes in every name that Host::parse made; cut otherwise.
+            // Names from Host::parse have at most MAX_NAME = 253 bytes; any other name is truncated.
             let name = &name.as_bytes()[..name.len().min(255)];
             out.extend([3, name.len() as u8]);
             out.extend(name);
@@ -155,18 +154,18 @@ fn put_tail(out: &mut Vec<u8>, host: &Host, port: u16) {
     out.extend(port.to_be_bytes());
 }
 
-/// A CONNECT request for `destination` (§4); a name goes as a name, to be resolved there.
+/// Encodes a CONNECT request for `destination` (§4). A name is sent as a name, which the relay resolves.
 pub fn encode_connect(destination: &Destination) -> Vec<u8> {
     let mut out = vec![VERSION, CONNECT, 0];
     put_tail(&mut out, &destination.host, destination.port);
     out
 }
 
-/// Reads a relay's reply (§6); the address it bound is checked for its form and dropped.
+/// Decodes a relay's reply (§6); the form of the bound address is checked, and the address is ignored.
 ///
 /// # Errors
-/// [`Socks5Error::Version`], [`Socks5Error::AddressType`]. A refusal is an
-/// `Ok` message with its [`Reply`]; RSV is not looked at, as clients never did.
+/// [`Socks5Error::Version`], [`Socks5Error::AddressType`]. A refusal is an `Ok` message with its [`Reply`]. RSV is
+/// ignored, as clients always did.
 pub fn decode_reply(bytes: &[u8]) -> Result<Decoded<Reply>, Socks5Error> {
     let code = match versioned(bytes)? {
         Ok([_, code]) => code,
@@ -178,9 +177,9 @@ pub fn decode_reply(bytes: &[u8]) -> Result<Decoded<Reply>, Socks5Error> {
     })
 }
 
-/// A reply with the address that the relay's outgoing socket has (§6).
+/// Encodes a reply with the address of the relay's outgoing socket (§6).
 ///
-/// Refusals, and relays that keep their addresses to themselves, say `0.0.0.0:0`.
+/// Refusals, and relays that do not disclose their addresses, send `0.0.0.0:0`.
 pub fn encode_reply(reply: Reply, bound: SocketAddr) -> Vec<u8> {
     let mut out = vec![VERSION, reply.code(), 0];
     put_tail(&mut out, &Host::Ip(bound.ip()), bound.port());

@@ -1,14 +1,12 @@
-//! SOCKS version 5 (RFC 1928): the messages of a CONNECT, read and written.
+//! SOCKS version 5 (RFC 1928): the messages of a CONNECT.
 //!
-//! `METHODS` → `METHOD` ← then `REQUEST` → `REPLY` ←, then the two byte
-//! streams. Only "no authentication" (§3) and CONNECT (§4) are used: peers
-//! are known by their channel, so RFC 1929's clear-text passwords are not
-//! spoken. The other commands are refused.
+//! The client sends `METHODS`, the relay `METHOD`, the client `REQUEST`, the relay `REPLY`; the two byte streams
+//! follow. Only "no authentication" (§3) and CONNECT (§4) are supported: peers are known by their channel, so
+//! RFC 1929's clear-text passwords are not needed. Other commands are refused.
 //!
-//! Every `decode` takes all that has arrived so far and returns the message
-//! with its length, or how many more bytes it needs **at least**. Whoever
-//! reads just that many never takes a byte of the stream that follows, and
-//! never holds more than [`MAX_MESSAGE`].
+//! Every `decode` function takes all bytes received so far, and returns the message with its length, or the number of
+//! bytes that are **at least** missing. A caller that reads exactly this number never reads a byte of the stream that
+//! follows, and never holds more than [`MAX_MESSAGE`] bytes.
 
 mod codec;
 
@@ -26,47 +24,47 @@ pub const VERSION: u8 = 5;
 pub const NO_AUTHENTICATION: u8 = 0x00;
 /// Method "no acceptable methods" (§3).
 pub const NO_ACCEPTABLE_METHOD: u8 = 0xff;
-/// The command that is served (§4).
+/// The only supported command (§4).
 pub const CONNECT: u8 = 1;
-/// The longest message: a request with a name, 4 + 1 + 255 + 2 bytes; 255 methods are 257.
+/// The longest message, bytes: a request with a name has 4 + 1 + 255 + 2; one with 255 methods has 257.
 pub const MAX_MESSAGE: usize = 262;
 
-/// A message that was read, or the lack of bytes.
+/// The result of decoding: a message, or that bytes are missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decoded<T> {
-    /// The message, and how many of the bytes it took.
+    /// The message, and its length in bytes.
     Message(T, usize),
-    /// At least so many more bytes are needed; never 0.
+    /// At least this number of bytes is missing; never 0.
     Needs(usize),
 }
 
-/// Bytes that are not SOCKS version 5.
+/// Why bytes are not a valid message of SOCKS version 5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Socks5Error {
     /// The first byte is not 5.
     #[error("not SOCKS version 5: it starts with byte {0:#04x}")]
     Version(u8),
-    /// A client offered no method at all.
+    /// A client offers no method.
     #[error("the client offers no authentication method")]
     NoMethods,
     /// RSV is not 0.
     #[error("reserved byte is {0:#04x} instead of 0")]
     Reserved(u8),
-    /// ATYP is none of 1, 3, 4; the reply is [`Reply::AddressTypeNotSupported`].
+    /// ATYP is not 1, 3 or 4; the reply is [`Reply::AddressTypeNotSupported`].
     #[error("unknown address type {0:#04x}")]
     AddressType(u8),
     /// CMD is not CONNECT; the reply is [`Reply::CommandNotSupported`].
     #[error("command {} is not served, only CONNECT is", Named(.0))]
     Command(u8),
-    /// The name is empty, too long or has bytes that no host name has.
+    /// The name is empty, too long, or contains bytes that are invalid in host names.
     #[error("the destination's name is not a host name")]
     Name,
-    /// Port 0 cannot be connected to.
+    /// The port is 0.
     #[error("the destination's port is 0")]
     Port,
 }
 
-/// A command by its name, where it has one: RFC 1928 §4, and Tor's extensions.
+/// Displays a command by its name (RFC 1928 §4, and Tor's extensions), or else as a number.
 struct Named<'a>(&'a u8);
 
 impl fmt::Display for Named<'_> {
@@ -81,28 +79,28 @@ impl fmt::Display for Named<'_> {
     }
 }
 
-/// A relay's answer (§6).
+/// A relay's reply (§6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The connection stands.
+    /// The connection is established.
     Succeeded,
     /// General SOCKS server failure.
     GeneralFailure,
-    /// Not allowed by the relay's rules.
+    /// The relay's rules do not allow the connection.
     NotAllowed,
     /// No route to the network.
     NetworkUnreachable,
     /// No route to the host, or its name is unknown.
     HostUnreachable,
-    /// The destination refused.
+    /// The destination refused the connection.
     ConnectionRefused,
     /// The destination did not answer ("TTL expired").
     TtlExpired,
-    /// Not CONNECT.
+    /// The command is not supported.
     CommandNotSupported,
-    /// An address type that is not known.
+    /// The address type is not supported.
     AddressTypeNotSupported,
-    /// A code that the RFC leaves unassigned.
+    /// A code that the RFC does not assign.
     Unassigned(u8),
 }
 

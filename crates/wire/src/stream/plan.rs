@@ -3,13 +3,13 @@
 //! | Request | Who | Reply |
 //! |---|---|---|
 //! | `POST /v1/streams/report` with [`Report`] | members' nodes | [`Reply`] |
-//! | `GET /v1/streams/plan?after=V&wait_s=S` | members' nodes | [`Plan`] once its version is above V; 204 after S seconds |
+//! | `GET /v1/streams/plan?after=V&wait_s=S` | members' nodes | [`Plan`] once its version is above V; 204 after S s |
 //!
-//! A report is complete: what it omits has ended. The oracle keeps it in memory only and forgets it after [`SILENCE`], so
-//! a node reports each second, or every few seconds while it is idle. A plan has all decisions for one node, which keeps
-//! to the last one while no oracle answers.
+//! A report is complete: anything that it omits has ended. The oracle keeps it in memory only and forgets it after
+//! [`SILENCE`], so a node reports each second, or every few seconds while it is idle. A plan has all decisions for one
+//! node, which keeps to the last one while no oracle answers.
 //!
-//! Source: MGRP §3. Ages travel as durations, since no two hosts' clocks agree.
+//! Source: MGRP §3. Ages are sent as durations, since hosts' clocks differ.
 
 use super::leg::{CLASSES, Level, MAX_ALLOW, MAX_LABEL, MAX_LATENCY, MAX_TRACKS, Track};
 use crate::mesh::Name;
@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_bounds_is_named() {
+    fn a_violated_bound_is_named() {
         assert_eq!(report().check(), Ok(()));
         let wrong = |change: fn(&mut Report)| {
             let mut report = report();
@@ -629,7 +629,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rendition_has_its_own_pictures_and_the_sound_of_all() {
+    fn a_rendition_has_its_own_video_and_the_shared_audio() {
         let quality = Quality { track: Some(1), level: Level::NoDisposable };
         let takes = |track, class| quality.takes(track, class);
         assert!(takes(1, 3) && !takes(1, 4) && !takes(0, 3) && takes(0, 1) && takes(0, 0));
