@@ -1,4 +1,4 @@
-//! Nodes need not keep what was collected.
+//! Tells nodes to delete their copies of collected submissions.
 
 use super::Here;
 use anyhow::{Context as _, bail};
@@ -11,13 +11,13 @@ use thalweg_wire::{
     mesh::Name,
 };
 
-/// Ids in one question.
+/// The most ids in one request.
 const AT_ONCE: usize = 1000;
 
-/// Tells all nodes that may have copies; those that are not reached are told at the next collection.
+/// Tells every node that may have copies. Nodes that are not reached are told at the next collection.
 ///
 /// # Errors
-/// If the books cannot be used.
+/// If the records cannot be read or written.
 pub async fn copies(here: &Here, book: &Collected) -> anyhow::Result<()> {
     let view = View::read(&here.files)?;
     let mut nodes: BTreeMap<&Name, Vec<(u64, StampId)>> = BTreeMap::new();
