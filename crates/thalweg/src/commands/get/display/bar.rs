@@ -5,12 +5,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::time::{Duration, Instant};
 use thalweg_console::plain;
 
-/// The longest time between two pictures: clocks go on when nothing comes.
+/// The longest time between two drawings, so that clocks advance while nothing arrives.
 const REDRAW: Duration = Duration::from_millis(500);
 
-/// Shows all.
+/// Shows the events until the queue is closed.
 pub fn run(queue: &Queue) {
-    // A terminal that cannot be redrawn (TERM=dumb) shows the lines alone.
+    // On a terminal that cannot redraw (TERM=dumb), only the lines are shown.
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("{msg}") {
         bar.set_style(style);
