@@ -1,4 +1,4 @@
-//! Where one more relay would help most; the model stands in `thalweg_plan::advice`.
+//! Formats the advice on where one more relay would help most; the model is in `thalweg_plan::advice`.
 
 use super::{
     found::Found,
@@ -12,10 +12,10 @@ use thalweg_plan::advice::{self, Advice, Neighbourhood, Poor, Site};
 /// The most rows of each table without `--full`.
 const ROWS: usize = 10;
 
-/// The advice for people and for programs.
+/// The advice as text and as JSON.
 ///
 /// # Errors
-/// If nothing is measured.
+/// If no pair is measured.
 pub fn shown(found: &Found, full: bool) -> anyhow::Result<(String, Value)> {
     let (graph, relays) = (found.graph(), found.relays());
     let most = if full { usize::MAX } else { ROWS };
@@ -55,7 +55,7 @@ impl Words<'_> {
         name(self.found, at)
     }
 
-    /// Members that could relay, or relays.
+    /// The table of members that could relay, or of relays.
     fn places(&self, relays: bool) -> String {
         let worth = |s: &&Site| s.is_relay == relays && s.worth() > 0.0;
         let all: Vec<&Site> = self.advice.sites.iter().filter(worth).collect();

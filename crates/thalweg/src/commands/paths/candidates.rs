@@ -1,4 +1,4 @@
-//! The candidates, how they stand, and why.
+//! Formats the candidates for relays, with their scores and reasons.
 
 use super::{
     found::Found,
@@ -12,7 +12,7 @@ use thalweg_paths::detours::{CANDIDATES, Standing};
 /// The most rows without `--full`.
 const ROWS: usize = 25;
 
-/// The table for people and the list for programs.
+/// The candidates as text and as JSON.
 pub fn shown(found: &Found, full: bool) -> (String, Value) {
     let standings = found.detours.standings();
     if standings.is_empty() {
@@ -59,7 +59,7 @@ fn row(found: &Found, s: &Standing, all: &[Standing]) -> [String; 7] {
     ]
 }
 
-/// Where it stands and what that means for the next download.
+/// The source of its score, and what that means for the next download.
 fn why(found: &Found, s: &Standing, all: &[Standing]) -> String {
     if is_quarantined(found, &s.relay) {
         return "in quarantine (`thalweg history`): not tried".to_owned();
@@ -78,11 +78,11 @@ fn why(found: &Found, s: &Standing, all: &[Standing]) -> String {
     }
 }
 
-/// The chance to be the first one drawn.
+/// The probability of being drawn first.
 fn odds(s: &Standing, all: &[Standing]) -> f64 {
     let others = all.iter().filter(|other| !other.is_test);
     let (n, sum) = others.fold((0.0, 0.0), |(n, sum), other| (n + 1.0, sum + other.score));
-    // As thalweg_plan::adaptive weighs them.
+    // With the weights of thalweg_plan::adaptive.
     let least = if sum > 0.0 { sum * thalweg_plan::adaptive::EXPLORE / n } else { 1.0 };
     (s.score + least) / (sum + least * n)
 }

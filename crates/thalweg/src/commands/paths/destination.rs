@@ -1,4 +1,4 @@
-//! What would be used for one destination now, and why.
+//! Shows which paths would be used for one destination now, and why.
 
 use super::{found::Found, rates::mbps};
 use crate::commands::text::{aligned, rough};
@@ -25,10 +25,10 @@ use thalweg_wire::mesh::{self, LegKind, Tag};
 pub struct Wanted(HttpUrl);
 
 impl Wanted {
-    /// A URL, or `HOST[:PORT]`: https, or http for port 80.
+    /// Parses a URL, or `HOST[:PORT]`, which means https, or http for port 80.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If it is neither.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let url = match (text.contains("://"), text.ends_with(":80")) {
             (true, _) => text.to_owned(),
@@ -40,7 +40,7 @@ impl Wanted {
     }
 }
 
-/// How `thalweg get` would be called.
+/// The options of the `thalweg get` to predict.
 #[derive(Clone, Debug, Default)]
 pub struct Terms<'a> {
     /// Its `--avoid`.
@@ -49,7 +49,7 @@ pub struct Terms<'a> {
     pub draw: Draw,
 }
 
-/// What is known and what would be done, for people and for programs.
+/// What is known and what would be done, as text and as JSON.
 pub fn shown(found: &mut Found, wanted: &Wanted, terms: &Terms<'_>) -> (String, Value) {
     let origin = wanted.0.origin();
     let known = known(found, &origin);
@@ -59,7 +59,7 @@ pub fn shown(found: &mut Found, wanted: &Wanted, terms: &Terms<'_>) -> (String, 
         let own = known.iter().find(|k| k.path == path && k.is_valid);
         own.map(|k| k.rate).filter(|rate| *rate > Rate::ZERO)
     };
-    // What is drawn here is only looked at: nothing of it is saved.
+    // The draw is not saved, because nothing is transferred.
     let picked = found.detours.pick(&names, rate, terms.draw);
     let ways = ways(found, wanted, relays);
     let mut text = table(&known, &origin);
@@ -83,13 +83,13 @@ pub fn shown(found: &mut Found, wanted: &Wanted, terms: &Terms<'_>) -> (String, 
     (text, value)
 }
 
-/// What earlier transfers from there saw.
+/// What earlier transfers from this origin measured.
 fn known(found: &Found, origin: &str) -> Vec<Remembered> {
     let history = found.history.lock().unwrap_or_else(PoisonError::into_inner);
     history.entries(found.now).into_iter().filter(|e| e.origin == origin).collect()
 }
 
-/// The mesh's relays that are neither to be avoided nor in quarantine for it.
+/// The relays of the mesh that are neither excluded by tag nor in quarantine for this origin.
 fn relays(found: &Found, wanted: &Wanted, avoid: &[Tag]) -> Vec<(String, Route)> {
     let leg = if wanted.0.is_https() { LegKind::Open } else { LegKind::Sealed };
     let terms = mesh::Terms { leg, avoid: avoid.iter().cloned().collect() };
