@@ -1,4 +1,4 @@
-//! `thalweg paths`: estimates of paths, the relays that are candidates, and the reasons.
+//! `thalweg paths`: shows rates of paths, the candidates for relays, and the reasons.
 
 mod advise;
 mod candidates;
@@ -77,7 +77,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// When it cannot be done; the message says what to try.
+/// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let state = args.place.open()?;
     let wanted = args.destination.as_deref().map(Wanted::parse).transpose()?;
@@ -118,7 +118,7 @@ fn overview(found: &Found, full: bool) -> anyhow::Result<(String, Value)> {
     Ok((text, json!({ "paths": matrix_json, "candidates": candidates_json })))
 }
 
-/// Whose word all of it is, and how old.
+/// Adds whether the oracle answered, and the ages of its answers.
 fn with_oracle(mut value: Value, found: &Found) -> Value {
     let age = |age: Option<std::time::Duration>| age.map(|age| age.as_secs());
     if let Some(fields) = value.as_object_mut() {

@@ -1,4 +1,4 @@
-//! What is shown of a mesh that is made up here: its numbers are not measured.
+//! Tests of the output for an invented mesh; no number is measured.
 
 use super::{advise, candidates, destination, destination::Terms, found::Found, matrix, node};
 use std::{sync::Arc, time::Duration};
@@ -44,7 +44,7 @@ fn leg(from: u32, to: u32, mbps: f64) -> LegEntry {
     }
 }
 
-/// West and east are slow to each other, quick to the middle; `lap` relays nothing.
+/// West and east are slow to each other and fast to the middle; `lap` is no relay.
 fn reply() -> PathsReply {
     let nodes = ["fra", "nyc", "mid", "lap"];
     let rates = [(0, 1, 9.4), (1, 0, 9.1), (0, 2, 48.0), (2, 0, 47.0), (1, 2, 44.0), (2, 1, 43.0)];
@@ -114,7 +114,7 @@ fn candidates(scores: &[(&str, f64)]) -> CandidatesReply {
     }
 }
 
-/// `fra` sees all of it, from a kept answer of five minutes ago.
+/// What `fra` knows, from an answer stored five minutes ago.
 fn found() -> Found {
     let mut found = Found::kept(name("fra"), None);
     found.now = now();
@@ -138,7 +138,7 @@ fn candidates_are_shown_with_score_age_evidence_and_reason() {
 }
 
 #[test]
-fn of_many_candidates_the_odds_are_told_and_those_learnt_outlive_the_list() {
+fn many_candidates_are_shown_with_odds_and_learnt_ones_outlive_the_list() {
     let mut found = found();
     let names: Vec<String> = (0..30).map(|i| format!("r{i}")).collect();
     let scores: Vec<(&str, f64)> =
@@ -152,7 +152,7 @@ fn of_many_candidates_the_odds_are_told_and_those_learnt_outlive_the_list() {
 }
 
 #[test]
-fn three_hundred_nodes_are_summed_up_on_a_screen() {
+fn three_hundred_nodes_are_summarised_on_one_screen() {
     let mut found = found();
     let nodes: Vec<Name> = (0..300).map(|i| name(&format!("n{i}"))).collect();
     let all = (0..300u32).flat_map(|i| (0..300u32).filter(move |j| *j != i).map(move |j| (i, j)));
@@ -168,7 +168,7 @@ fn three_hundred_nodes_are_summed_up_on_a_screen() {
 }
 
 #[test]
-fn what_holds_measuring_up_is_told() {
+fn limits_of_measuring_are_shown() {
     let shown = |measuring| {
         let mut found = found();
         let reply = PathsReply { measuring: Some(measuring), ..reply() };
@@ -229,7 +229,7 @@ fn a_destination_is_told_with_what_is_known_and_what_would_be_done() {
     let (text, value) = destination::shown(&mut found, &wanted, &Terms::default());
     insta::assert_snapshot!(text);
     assert_eq!(value["destination"], ORIGIN);
-    // The proxy goes by the system's clock, by which all of this is long past.
+    // The proxy uses the system's clock, by which all of this is long past.
     assert_eq!(value["connection_goes"][0]["path"], "direct");
     assert_eq!(value["download_tries"][0]["reason"], "all");
     let other = destination::Wanted::parse("other.example").unwrap();
@@ -239,7 +239,7 @@ fn a_destination_is_told_with_what_is_known_and_what_would_be_done() {
 }
 
 #[test]
-fn what_is_to_be_avoided_is_not_tried() {
+fn relays_with_an_avoided_tag_are_not_tried() {
     let mut found = found();
     let wanted = destination::Wanted::parse(URL).unwrap();
     let avoid = ["region=eu".parse().unwrap()];

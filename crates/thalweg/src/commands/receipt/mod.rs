@@ -1,4 +1,4 @@
-//! `thalweg receipt`: checks receipts of submissions, offline.
+//! `thalweg receipt`: verifies receipts of submissions, offline.
 
 use super::{
     here::Place,
@@ -33,7 +33,7 @@ mesh's key already.
 Exit codes: 0 everything is proven; 1 altered (the field is named), or a file cannot be read;
 3 unaltered, but the keys do not prove all of it, or a step of the submission is missing.";
 
-/// Whole, and not all is proven.
+/// The exit code for receipts that are unaltered but not proven completely.
 const UNPROVEN: u8 = 3;
 
 /// Arguments of `thalweg receipt`.
@@ -68,9 +68,9 @@ struct Verify {
     place: Place,
 }
 
-/// What came of one file.
+/// The result for one file.
 enum Found {
-    /// It, or the data, is not there or cannot be read: nothing is known of it.
+    /// The receipt or the data cannot be read, so nothing is known about it.
     Unread(String),
     Altered(String),
     Whole(Box<Evidence>, Verdict),
@@ -79,7 +79,7 @@ enum Found {
 /// Runs the command.
 ///
 /// # Errors
-/// If a key is none, or nothing can be printed.
+/// If a key is invalid, or nothing can be printed.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let What::Verify(args) = args.what;
     let (trust, roster) = trust(&args)?;
@@ -107,7 +107,7 @@ fn trust(args: &Verify) -> anyhow::Result<(Trust, Option<Roster>)> {
     for key in &args.key {
         trust.add(key).map_err(anyhow::Error::msg).with_context(|| format!("--key {key}"))?;
     }
-    // A host without a mesh verifies as well.
+    // A host without a mesh can verify, too.
     let Ok(membership) = args.place.open().and_then(|state: State| Ok(state.membership()?)) else {
         return Ok((trust, None));
     };
@@ -132,14 +132,14 @@ fn examine(file: &Path, data: Option<&Path>, trust: &Trust, roster: Option<&Rost
     if let Some(found) = data.and_then(|data| differs(&evidence, data)) {
         return found;
     }
-    // The receipt's own roster held then; this host's may have changed since.
+    // The receipt's own roster was valid then; this host's may have changed since.
     let mut judged = evidence.clone();
     judged.roster = judged.roster.or_else(|| roster.cloned());
     let verdict = judged.judge(trust);
     Found::Whole(Box::new(evidence), verdict)
 }
 
-/// Why this is not the data that was committed to.
+/// Why the data is not what was committed to.
 fn differs(evidence: &Evidence, data: &Path) -> Option<Found> {
     let altered = |why: String| Some(Found::Altered(why));
     let (Some(nonce), Some(keys)) = (&evidence.nonce, &evidence.keys) else {
