@@ -1,4 +1,4 @@
-//! apt with a repository on the emulated Internet.
+//! apt with a repository in the emulated Internet.
 
 use super::scene::{Scene, succeeds};
 use crate::{apt, started::has};
