@@ -112,7 +112,6 @@ fn named(name: &str, found: &[Interface]) -> anyhow::Result<Interface> {
 ///
 /// # Errors
 /// A mistake in the settings, or that they leave no interface.
-/// What is wrong with the settings, or that they leave none.
 pub fn of(
     args: &PathArgs,
     within: Option<Duration>,

@@ -56,7 +56,8 @@ impl Asking {
         Self(started.ok().map(|_| Asked { file, done, is_away }))
     }
 
-    /// Waits for the answer after a download: at most [`LINGER`], and for an oracle that is away at most once a minute.
+    /// Waits for the answer after a download: two seconds at most, and for an oracle that is away at most
+    /// once a minute.
     pub fn finish(self) {
         let Some(Asked { file, done, is_away: false }) = self.0 else { return };
         if done.recv_timeout(LINGER) == Err(RecvTimeoutError::Timeout) {

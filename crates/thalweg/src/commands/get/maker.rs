@@ -463,7 +463,7 @@ fn fields(args: &WebArgs, is_trusted: bool) -> anyhow::Result<HeaderMap> {
 }
 
 /// The least and the most bytes that a server may send ahead of a rate limit on one connection: with the least, five
-/// paths sample 320 kB; the most is what Linux grows its buffer to.
+/// paths sample 320 kB; the most, 6 MB, is what Linux grows its buffer to.
 const MIN_BUFFER: usize = 1 << 16;
 const MAX_BUFFER: usize = 6 << 20;
 

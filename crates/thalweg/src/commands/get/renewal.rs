@@ -30,7 +30,7 @@ impl Renewal {
     }
 
     /// Asks if the stored roster is old, lacks one of the `names` or `tags`, or is not valid. In the latter two cases
-    /// it waits for the answer, at most [`WAIT`].
+    /// it waits for the answer, a second at most.
     pub fn start(state: anyhow::Result<State>, names: &[&str], tags: &[Tag]) -> Self {
         let Some(state) = state.ok().filter(State::has_mesh) else { return Self(None) };
         let lacks = lacks(&state, names, tags);

@@ -71,7 +71,7 @@ impl Prepared {
 
 #[expect(unsafe_code, reason = "what runs between fork and exec may not allocate")]
 fn in_child(command: &mut Command, work: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
-    // SAFETY: `work` is three calls of the kernel on what was made before, and allocates nothing.
+    // SAFETY: `work` makes three system calls with data created before the fork, and allocates nothing.
     unsafe { command.pre_exec(work) };
 }
 
