@@ -247,7 +247,7 @@ async fn deliver(
     }
     let events: Arc<dyn EventSink> = match args.style() {
         Style::Json => display.clone(),
-        _ => Arc::new(told::Told { display: display.clone(), dry_run: args.dry_run }),
+        _ => Arc::new(told::SendDisplay { display: display.clone(), dry_run: args.dry_run }),
     };
     let events = args.within.begin(Flow::Up, events);
     let began = Instant::now();

@@ -1,6 +1,6 @@
 //! `thalweg drop-box collect`: fetches the submissions with `gather` (step 3 of a submission).
 
-use super::{Common, Here, clear, heard::Heard, status};
+use super::{Common, OpenBox, clear, heard::FailureRecorder, status};
 use crate::commands::{
     exit::Code,
     gather::{Display, dialer, known, listen, runtime},
@@ -113,7 +113,7 @@ fn list(due: &[Source]) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn collect(args: &Args, here: &Here, view: &View) -> anyhow::Result<Vec<Settled>> {
+async fn collect(args: &Args, here: &OpenBox, view: &View) -> anyhow::Result<Vec<Settled>> {
     let landing = args.into.join(LANDING);
     let cannot = || format!("cannot make {}", printable(&landing));
     fs::create_dir_all(&landing).with_context(cannot)?;
@@ -134,7 +134,7 @@ async fn collect(args: &Args, here: &Here, view: &View) -> anyhow::Result<Vec<Se
 /// Fetches each submission from the first node that has it, or else from the next one.
 async fn collect_from_all(
     args: &Args,
-    here: &Here,
+    here: &OpenBox,
     view: &View,
     landing: &Path,
 ) -> anyhow::Result<Vec<Settled>> {
@@ -163,7 +163,7 @@ async fn collect_from_all(
 /// Fetches these submissions. Returns the result of each, and whether the user interrupted it.
 async fn collect_from(
     args: &Args,
-    here: &Here,
+    here: &OpenBox,
     due: &[Source],
     landing: &Path,
 ) -> anyhow::Result<(Vec<Settled>, bool)> {
@@ -198,11 +198,11 @@ async fn collect_from(
 /// Fetches from other nodes with `gather`.
 async fn fetch(
     args: &Args,
-    here: &Here,
+    here: &OpenBox,
     others: &[&Source],
     landing: &Path,
     stop: &CancellationToken,
-) -> anyhow::Result<Arc<Heard>> {
+) -> anyhow::Result<Arc<FailureRecorder>> {
     // The JSON result is printed at the end.
     let style = Style::of(false, args.common.json);
     let display = Arc::new(Display::start(style, false)?);
@@ -220,7 +220,7 @@ async fn fetch(
     let told = Arc::clone(&display);
     let signals = listen(Signals::watch()?, stop.clone(), move |text| told.note(text));
     let signals = tokio::spawn(signals);
-    let heard = Arc::new(Heard::new(display.clone()));
+    let heard = Arc::new(FailureRecorder::new(display.clone()));
     let ended = gather(request, dialer(&here.state)?, heard.clone(), stop.clone()).await;
     signals.abort();
     // What has arrived is kept nevertheless.

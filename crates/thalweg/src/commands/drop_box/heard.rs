@@ -10,7 +10,7 @@ use thalweg_gather::{Event, EventSink};
 
 /// Passes events on to the display, and keeps the reasons of failures.
 #[derive(Debug)]
-pub struct Heard {
+pub struct FailureRecorder {
     display: Arc<Display>,
     reasons: Mutex<FailureReasons>,
 }
@@ -25,7 +25,7 @@ struct FailureReasons {
     all: Option<String>,
 }
 
-impl Heard {
+impl FailureRecorder {
     /// Creates it without reasons.
     pub fn new(display: Arc<Display>) -> Self {
         Self { display, reasons: Mutex::default() }
@@ -57,7 +57,7 @@ impl Heard {
     }
 }
 
-impl EventSink for Heard {
+impl EventSink for FailureRecorder {
     fn event(&self, event: Event) {
         match &event {
             Event::FileFailed { file, why, .. } => {

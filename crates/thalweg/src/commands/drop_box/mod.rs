@@ -50,7 +50,7 @@ struct Common {
 }
 
 /// A box of this node, opened.
-struct Here {
+struct OpenBox {
     state: State,
     settings: DropBoxSection,
     name: Name,
@@ -82,7 +82,7 @@ impl Common {
     }
 
     /// Opens the box with this name.
-    fn open(&self, name: &str) -> anyhow::Result<Here> {
+    fn open(&self, name: &str) -> anyhow::Result<OpenBox> {
         let state = self.place.open()?;
         let boxes = self.settings(&state)?;
         let names: Vec<&str> =
@@ -102,7 +102,7 @@ impl Common {
         };
         let name: Name = name.parse().context("the box's name")?;
         let files = BoxFiles::new(state.dir(), &name, settings.directory.as_deref());
-        Ok(Here { state, settings, name, files })
+        Ok(OpenBox { state, settings, name, files })
     }
 }
 

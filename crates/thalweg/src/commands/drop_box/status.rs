@@ -1,6 +1,6 @@
 //! `thalweg drop-box list` and `status`: shows boxes and their submissions.
 
-use super::{Common, Here};
+use super::{Common, OpenBox};
 use crate::commands::text::{aligned, counted, listed, say};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, process::ExitCode};
@@ -152,7 +152,7 @@ fn by_node(view: &View) -> BTreeMap<Name, (u64, u64)> {
     nodes
 }
 
-fn summary(here: &Here, view: &View) -> String {
+fn summary(here: &OpenBox, view: &View) -> String {
     let mut text = format!("{}\n", here.name);
     let mut line = |what: &str, value: String| text += &format!("  {what:<12} {value}\n");
     if let Some(destination) = &here.settings.destination {
@@ -193,7 +193,7 @@ pub fn missing(view: &View) -> String {
     aligned(["NUMBER", "COMMITTED", "KEY", "SIZE", "NAME"], &rows)
 }
 
-fn as_json(here: &Here, view: &View) -> Value {
+fn as_json(here: &OpenBox, view: &View) -> Value {
     let missing = |stamp: &Stamp| {
         json!({
             "number": stamp.number, "committed": show_date(stamp.time), "client": stamp.client,

@@ -1,6 +1,6 @@
 //! `thalweg drop-box strike`: takes submissions and keys out of a box.
 
-use super::{Common, Here, clear};
+use super::{Common, OpenBox, clear};
 use crate::commands::{
     here,
     text::{counted, say},
@@ -77,7 +77,7 @@ impl Args {
 }
 
 /// Asks the running node, which has the journal open. If no node runs, writes the journal.
-async fn strike(here: &Here, view: &View, args: &Args) -> anyhow::Result<StrikeReply> {
+async fn strike(here: &OpenBox, view: &View, args: &Args) -> anyhow::Result<StrikeReply> {
     let (numbers, keys) = (args.numbers.clone(), args.keys.clone());
     if let Some(daemon) = here::daemon(&here.state).await? {
         let request = StrikeRequest { drop_box: here.name.clone(), numbers, keys };
@@ -95,7 +95,7 @@ async fn strike(here: &Here, view: &View, args: &Args) -> anyhow::Result<StrikeR
 }
 
 /// Tells the nodes that have the data to delete it.
-async fn tell_nodes(here: &Here, view: &View, args: &Args) {
+async fn tell_nodes(here: &OpenBox, view: &View, args: &Args) {
     let mut nodes: BTreeMap<&Name, Vec<StampId>> = BTreeMap::new();
     for arrival in view.arrivals.values().flatten() {
         let stamp = arrival.stamp.value();

@@ -18,16 +18,16 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const LINGER: Duration = Duration::from_secs(2);
 
 /// A request to the oracle; it ends with the process at the latest.
-pub struct Asking(Option<Asked>);
+pub struct CandidateQuery(Option<PendingQuery>);
 
-struct Asked {
+struct PendingQuery {
     file: PathBuf,
     done: Receiver<()>,
     /// Whether a recent request got no answer: then this one is not waited for.
     is_away: bool,
 }
 
-impl Asking {
+impl CandidateQuery {
     /// Asks nothing.
     pub fn none() -> Self {
         Self(None)
@@ -53,13 +53,13 @@ impl Asking {
         };
         let started = thread::Builder::new().name("candidates".to_owned()).spawn(ask);
         let is_away = detours.is_away(now);
-        Self(started.ok().map(|_| Asked { file, done, is_away }))
+        Self(started.ok().map(|_| PendingQuery { file, done, is_away }))
     }
 
     /// Waits for the answer after a download: two seconds at most, and for an oracle that is away at most
     /// once a minute.
     pub fn finish(self) {
-        let Some(Asked { file, done, is_away: false }) = self.0 else { return };
+        let Some(PendingQuery { file, done, is_away: false }) = self.0 else { return };
         if done.recv_timeout(LINGER) == Err(RecvTimeoutError::Timeout) {
             let mut detours = Detours::open(&file);
             detours.note_unanswered(remembered::now());

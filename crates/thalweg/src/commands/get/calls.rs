@@ -4,7 +4,7 @@ use super::{
     args::Effort,
     display::{Display, Note},
     exit::{self, Code},
-    maker::Maker,
+    maker::RequestBuilder,
     sources::{Item, Wanted},
 };
 use std::{
@@ -31,9 +31,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const PROGRESS: u64 = 64 << 10;
 
 /// What the downloads of a command share.
-pub struct Calls<'a> {
+pub struct DownloadSession<'a> {
     /// Makes the requests.
-    pub maker: &'a Maker<'a>,
+    pub maker: &'a RequestBuilder<'a>,
     /// The limits of the command.
     pub effort: &'a Effort,
     /// Shows the events.
@@ -73,7 +73,7 @@ struct Ledger {
     codes: BTreeMap<usize, Code>,
 }
 
-impl Calls<'_> {
+impl DownloadSession<'_> {
     /// Downloads all items. Returns the exit code of the first item in the list that failed.
     pub async fn run(&self, items: Vec<Item>) -> Option<Code> {
         let ledger = Mutex::new(Ledger::default());
@@ -280,7 +280,7 @@ impl Calls<'_> {
 
 /// Yields the requests one by one, as `many` asks for them.
 struct Turns<'a, 'c, Q> {
-    calls: &'a Calls<'c>,
+    calls: &'a DownloadSession<'c>,
     ledger: &'a Mutex<Ledger>,
     queue: &'a mut Q,
     stopped: bool,
@@ -356,7 +356,7 @@ fn has_progress(most: &mut BTreeMap<usize, u64>, failed: &[Failure]) -> bool {
 /// Passes events on with the item's number. Failures are reported when they are final.
 struct Listener<'a, 'c> {
     ledger: &'a Mutex<Ledger>,
-    calls: &'a Calls<'c>,
+    calls: &'a DownloadSession<'c>,
 }
 
 impl ManySink for Listener<'_, '_> {

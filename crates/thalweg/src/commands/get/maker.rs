@@ -42,7 +42,7 @@ use thalweg_wire::mesh::Terms;
 const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What all downloads share.
-pub struct Maker<'a> {
+pub struct RequestBuilder<'a> {
     args: &'a Args,
     mesh: Mesh,
     ways: Mutex<Ways>,
@@ -61,7 +61,7 @@ pub struct Maker<'a> {
     claimed: Mutex<BTreeSet<PathBuf>>,
 }
 
-impl<'a> Maker<'a> {
+impl<'a> RequestBuilder<'a> {
     /// Reads everything that the arguments refer to. `note` receives remarks for the user.
     ///
     /// # Errors

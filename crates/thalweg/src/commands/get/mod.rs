@@ -20,13 +20,13 @@ mod streams;
 pub use args::{Args, Drawing};
 
 use super::{here::quoted, remembered, signals::Signals, text::rough, uplinks, within::missed};
-use asking::Asking;
-use calls::Calls;
+use asking::CandidateQuery;
+use calls::DownloadSession;
 use display::{Display, Note};
 use exit::Code;
-use maker::Maker;
+use maker::RequestBuilder;
 use renewal::Renewal;
-use sources::{Fallback, Fetched, Found, Item, Wanted, Wish};
+use sources::{Fallback, Fetched, FoundItems, Item, ItemKind, Wanted};
 use std::{
     collections::BTreeSet,
     path::Path,
@@ -98,13 +98,13 @@ fn renew(args: &Args) -> Renewal {
 }
 
 /// Asks the oracle for candidates, if relays of the mesh are tried.
-fn ask(args: &Args) -> Asking {
+fn ask(args: &Args) -> CandidateQuery {
     let paths = &args.paths;
     if !paths.tries_mesh() {
-        return Asking::none();
+        return CandidateQuery::none();
     }
     let file = remembered::file(paths.history.as_deref(), &paths.place);
-    Asking::start(paths.place.open(), file.as_deref())
+    CandidateQuery::start(paths.place.open(), file.as_deref())
 }
 
 /// Runs all downloads. An error is a mistake in the arguments.
@@ -115,7 +115,7 @@ async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code
     let history = memory.as_deref().map(|file| Mutex::new(History::open(file)));
     let detours = memory.as_deref().map(|file| Mutex::new(Detours::open(&Detours::beside(file))));
     let note = |text| display.tell(Note::Said(text));
-    let maker = Maker::new(args, history.as_ref(), detours.as_ref(), &note)?;
+    let maker = RequestBuilder::new(args, history.as_ref(), detours.as_ref(), &note)?;
     if let Err(e) = args.naming.make_directory() {
         return Ok(Some(refuse(display, format!("{e:#}"), Code::Disk)));
     }
@@ -128,11 +128,11 @@ async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code
     let fetch = |url: &str| -> std::pin::Pin<Box<dyn Future<Output = Fetched> + '_>> {
         Box::pin(document(&maker, url.to_owned(), stop.clone()))
     };
-    let Found { items, notes } = sources::find(args, &fetch).await?;
+    let FoundItems { items, notes } = sources::find(args, &fetch).await?;
     notes.into_iter().for_each(note);
     withheld(&maker, &items).map(note);
     display.tell(Note::Planned { count: items.len() });
-    let calls = Calls {
+    let calls = DownloadSession {
         maker: &maker,
         effort: &args.effort,
         display,
@@ -158,9 +158,9 @@ async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code
 }
 
 /// Names the servers that get no login, because the user did not choose them.
-fn withheld(maker: &Maker<'_>, items: &[Item]) -> Option<String> {
+fn withheld(maker: &RequestBuilder<'_>, items: &[Item]) -> Option<String> {
     let wanted = items.iter().filter_map(|item| match &item.wish {
-        Wish::Wanted(wanted) if !wanted.is_trusted() => maker.withholds_login(wanted),
+        ItemKind::Wanted(wanted) if !wanted.is_trusted() => maker.withholds_login(wanted),
         _ => None,
     });
     let origins: BTreeSet<String> = wanted.collect();
@@ -216,7 +216,7 @@ fn save_detours(detours: &Mutex<Detours>, note: &dyn Fn(String)) {
 }
 
 /// Fetches a Metalink into memory.
-async fn document(maker: &Maker<'_>, url: String, stop: Stop) -> Fetched {
+async fn document(maker: &RequestBuilder<'_>, url: String, stop: Stop) -> Fetched {
     let parsed = HttpUrl::parse(&url).map_err(|e| (e.to_string(), Code::Usage))?;
     let buffer = Arc::new(Buffer::new(metalink::MAX_BYTES));
     let output = args::Output::Stdout;

@@ -23,13 +23,13 @@ pub struct Item {
     /// How the user named it: a URL, or a line of a list.
     pub text: String,
     /// The kind of item.
-    pub wish: Wish,
+    pub wish: ItemKind,
     /// The list that names it, and the line number there.
     pub line: Option<(Arc<str>, usize)>,
 }
 
 /// The kind of an item. Small, because there may be many items: the rest is made when an item's turn comes.
-pub enum Wish {
+pub enum ItemKind {
     /// A URL as written.
     Url(Output),
     /// A file of a Metalink, or one with mirrors or hashes.
@@ -91,7 +91,7 @@ impl Wanted {
 
 /// The items of a command line, with remarks.
 #[derive(Default)]
-pub struct Found {
+pub struct FoundItems {
     /// The items, in order.
     pub items: Vec<Item>,
     /// Remarks for the user.
@@ -100,7 +100,7 @@ pub struct Found {
 
 impl Item {
     fn mistake(text: String, why: String, code: Code) -> Self {
-        Self { text, wish: Wish::Mistake(why, code), line: None }
+        Self { text, wish: ItemKind::Mistake(why, code), line: None }
     }
 
     /// Adds the line number to a mistake.
@@ -117,9 +117,9 @@ impl Item {
     /// Why there is none, with the exit code.
     pub fn wanted(&self) -> Result<Wanted, (String, Code)> {
         match &self.wish {
-            Wish::Mistake(why, code) => Err((why.clone(), *code)),
-            Wish::Wanted(wanted) => Ok(Wanted::clone(wanted)),
-            Wish::Url(output) => {
+            ItemKind::Mistake(why, code) => Err((why.clone(), *code)),
+            ItemKind::Wanted(wanted) => Ok(Wanted::clone(wanted)),
+            ItemKind::Url(output) => {
                 let url = parse(&self.text).map_err(|why| (self.placed(why), Code::Usage))?;
                 let (mirrors, digests) = (Vec::new(), Vec::new());
                 let (pieces, size, output, named_by) = (None, None, output.clone(), None);
@@ -148,8 +148,8 @@ fn parse(text: &str) -> Result<HttpUrl, String> {
 ///
 /// # Errors
 /// If a list cannot be read, or an option for a single file is wrong; then no download begins.
-pub async fn find(args: &Args, fetch: &Fetch<'_>) -> anyhow::Result<Found> {
-    let mut found = Found::default();
+pub async fn find(args: &Args, fetch: &Fetch<'_>) -> anyhow::Result<FoundItems> {
+    let mut found = FoundItems::default();
     let (sources, naming) = (&args.sources, &args.naming);
     let mut nth = 0;
     for url in &sources.urls {
@@ -186,14 +186,14 @@ fn plain(args: &Args, url: &str, output: Output) -> anyhow::Result<Item> {
     }
     let text = url.to_owned();
     if digests.is_empty() {
-        return Ok(Item { text, wish: Wish::Url(output), line: None });
+        return Ok(Item { text, wish: ItemKind::Url(output), line: None });
     }
     let mirrors: Result<Vec<HttpUrl>, _> = mirrors.iter().map(|m| parse(m)).collect();
     let mirrors = mirrors.map_err(|why| anyhow::anyhow!("--mirror: {why}"))?;
     let url = parse(url).map_err(anyhow::Error::msg)?;
     let (pieces, size, named_by, fallback) = (None, None, None, Fallback::default());
     let wanted = Wanted { url, mirrors, digests, pieces, size, output, named_by, fallback };
-    Ok(Item { text, wish: Wish::Wanted(Box::new(wanted)), line: None })
+    Ok(Item { text, wish: ItemKind::Wanted(Box::new(wanted)), line: None })
 }
 
 /// An output with a name that others chose, below `directory`.

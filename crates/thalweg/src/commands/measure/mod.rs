@@ -11,7 +11,7 @@ use alone::Alone;
 use anyhow::{Context as _, anyhow};
 use by_node::Riders;
 use method::Method;
-use shown::Shown;
+use shown::ProgressView;
 use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     process::ExitCode,
@@ -156,7 +156,7 @@ async fn find(
     ends: &Ends,
 ) -> Result<(&'static str, Measured), Failed> {
     let mut tool = method::tool(args, ends);
-    let mut shown = Shown::new(args);
+    let mut shown = ProgressView::new(args);
     let mut each = |event| shown.event(&event);
     let found = measure(flies, tool.as_mut(), args.way(), args.within, &mut each).await;
     shown.end();

@@ -13,7 +13,7 @@ use thalweg_probe::trains::Event;
 const EVERY: Duration = Duration::from_secs(5);
 
 /// How progress is shown.
-pub enum Shown {
+pub enum ProgressView {
     Nowhere,
     Json,
     Live(ProgressBar),
@@ -21,7 +21,7 @@ pub enum Shown {
     Lines(Duration),
 }
 
-impl Shown {
+impl ProgressView {
     /// Chooses by the arguments and the terminal.
     pub fn new(args: &Args) -> Self {
         match () {

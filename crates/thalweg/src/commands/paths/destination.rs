@@ -1,6 +1,6 @@
 //! Shows which paths would be used for one destination now, and why.
 
-use super::{found::Found, rates::mbps};
+use super::{found::PathKnowledge, rates::mbps};
 use crate::commands::text::{aligned, rough};
 use anyhow::Context as _;
 use serde_json::{Value, json};
@@ -22,9 +22,9 @@ use thalweg_wire::mesh::{self, LegKind, Tag};
 
 /// A destination as the user gave it.
 #[derive(Debug)]
-pub struct Wanted(HttpUrl);
+pub struct DestinationUrl(HttpUrl);
 
-impl Wanted {
+impl DestinationUrl {
     /// Parses a URL, or `HOST[:PORT]`, which means https, or http for port 80.
     ///
     /// # Errors
@@ -50,7 +50,11 @@ pub struct Terms<'a> {
 }
 
 /// What is known and what would be done, as text and as JSON.
-pub fn shown(found: &mut Found, wanted: &Wanted, terms: &Terms<'_>) -> (String, Value) {
+pub fn shown(
+    found: &mut PathKnowledge,
+    wanted: &DestinationUrl,
+    terms: &Terms<'_>,
+) -> (String, Value) {
     let origin = wanted.0.origin();
     let known = known(found, &origin);
     let relays = relays(found, wanted, terms.avoid);
@@ -84,13 +88,13 @@ pub fn shown(found: &mut Found, wanted: &Wanted, terms: &Terms<'_>) -> (String, 
 }
 
 /// What earlier transfers from this origin measured.
-fn known(found: &Found, origin: &str) -> Vec<Remembered> {
+fn known(found: &PathKnowledge, origin: &str) -> Vec<Remembered> {
     let history = found.history.lock().unwrap_or_else(PoisonError::into_inner);
     history.entries(found.now).into_iter().filter(|e| e.origin == origin).collect()
 }
 
 /// The relays of the mesh that are neither excluded by tag nor in quarantine for this origin.
-fn relays(found: &Found, wanted: &Wanted, avoid: &[Tag]) -> Vec<(String, Route)> {
+fn relays(found: &PathKnowledge, wanted: &DestinationUrl, avoid: &[Tag]) -> Vec<(String, Route)> {
     let leg = if wanted.0.is_https() { LegKind::Open } else { LegKind::Sealed };
     let terms = mesh::Terms { leg, avoid: avoid.iter().cloned().collect() };
     let Some(roster) = &found.roster else { return Vec::new() };
@@ -102,7 +106,11 @@ fn relays(found: &Found, wanted: &Wanted, avoid: &[Tag]) -> Vec<(String, Route)>
     open.filter(|(name, _)| !history.is_quarantined(name, Some(&origin), found.now)).collect()
 }
 
-fn ways(found: &Found, wanted: &Wanted, mut relays: Vec<(String, Route)>) -> Vec<Way> {
+fn ways(
+    found: &PathKnowledge,
+    wanted: &DestinationUrl,
+    mut relays: Vec<(String, Route)>,
+) -> Vec<Way> {
     let content = if wanted.0.is_https() { Content::Encrypted } else { Content::Clear };
     let score = |name: &str| found.detours.score(name).unwrap_or(0.0);
     relays.sort_by(|a, b| score(&b.0).total_cmp(&score(&a.0)));
@@ -167,13 +175,14 @@ mod tests {
 
     #[test]
     fn destinations_are_urls_or_hosts() {
-        let origin = |text: &str| Wanted::parse(text).map(|w| w.0.origin()).unwrap_or_default();
+        let origin =
+            |text: &str| DestinationUrl::parse(text).map(|w| w.0.origin()).unwrap_or_default();
         assert_eq!(origin("https://www.example/x?y"), "https://www.example:443");
         assert_eq!(origin("www.example"), "https://www.example:443");
         assert_eq!(origin("www.example:80"), "http://www.example:80");
         assert_eq!(origin("[2001:db8::1]:8443"), "https://[2001:db8::1]:8443");
         for bad in ["", "ftp://x/", "a b", "http://", "x:y"] {
-            let error = Wanted::parse(bad).unwrap_err().to_string();
+            let error = DestinationUrl::parse(bad).unwrap_err().to_string();
             assert!(error.contains("is no URL and no HOST[:PORT]"), "{error}");
         }
     }

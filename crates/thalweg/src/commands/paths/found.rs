@@ -24,7 +24,7 @@ use thalweg_wire::mesh::{
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Everything known of paths.
-pub struct Found {
+pub struct PathKnowledge {
     /// This host's name in the mesh.
     pub me: Name,
     /// The stored roster, if there is one.
@@ -43,7 +43,7 @@ pub struct Found {
     pub now: WallTime,
 }
 
-impl Found {
+impl PathKnowledge {
     /// Asks the oracle and stores its answer. Without an answer, the stored one is used.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Formats the matrix of rates: all of it for few nodes, a summary for many.
 
 use super::{
-    found::Found,
+    found::PathKnowledge,
     measuring,
     rates::{mbps, median, share},
 };
@@ -18,7 +18,7 @@ const MAX_NODES: usize = 12;
 const ROWS: usize = 20;
 
 /// The matrix as text and as JSON.
-pub fn shown(found: &Found, full: bool) -> (String, Value) {
+pub fn shown(found: &PathKnowledge, full: bool) -> (String, Value) {
     let Some(paths) = &found.paths else {
         return (format!("no matrix: {}\n", found.excuse()), Value::Null);
     };

@@ -1,7 +1,7 @@
 //! Shows all paths to one node.
 
 use super::{
-    found::Found,
+    found::PathKnowledge,
     rates::{gain, maybe, mbps},
 };
 use crate::commands::text::{aligned, rough};
@@ -21,7 +21,7 @@ struct Best {
 ///
 /// # Errors
 /// If there is no such node, or no matrix.
-pub fn shown(found: &Found, name: &str) -> anyhow::Result<(String, Value)> {
+pub fn shown(found: &PathKnowledge, name: &str) -> anyhow::Result<(String, Value)> {
     let to = find(found, name)?;
     let paths = found.paths.as_ref().context("no matrix")?;
     let (graph, relays) = (found.graph(), found.relays());
@@ -81,7 +81,7 @@ fn best(graph: &Graph, relays: &[bool], from: usize, to: usize) -> Option<Best> 
     best.map(|(via, rate)| Best { via, rate })
 }
 
-fn find(found: &Found, name: &str) -> anyhow::Result<usize> {
+fn find(found: &PathKnowledge, name: &str) -> anyhow::Result<usize> {
     let names: Vec<&str> = found.names().into_iter().map(|n| n.as_str()).collect();
     if let Some(at) = names.iter().position(|n| *n == name) {
         return Ok(at);

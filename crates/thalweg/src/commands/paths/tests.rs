@@ -1,6 +1,8 @@
 //! Tests of the output for an invented mesh; no number is measured.
 
-use super::{advise, candidates, destination, destination::Terms, found::Found, matrix, node};
+use super::{
+    advise, candidates, destination, destination::Terms, found::PathKnowledge, matrix, node,
+};
 use std::{sync::Arc, time::Duration};
 use thalweg_paths::{
     detours::KnownPaths,
@@ -115,8 +117,8 @@ fn candidates(scores: &[(&str, f64)]) -> CandidatesReply {
 }
 
 /// What `fra` knows, from an answer stored five minutes ago.
-fn found() -> Found {
-    let mut found = Found::kept(name("fra"), None);
+fn found() -> PathKnowledge {
+    let mut found = PathKnowledge::kept(name("fra"), None);
     found.now = now();
     let asked = WallTime::from_unix_nanos(now().as_unix_nanos() - 300_000_000_000);
     found.paths = Some(KnownPaths::new(reply(), asked));
@@ -201,7 +203,7 @@ fn an_unknown_node_is_answered_with_the_nearest_name() {
     let error = |text| node::shown(&found(), text).unwrap_err().to_string();
     assert_eq!(error("nyk"), "the oracle knows no node `nyk`; did you mean `nyc`?");
     assert!(error("elsewhere").contains("`thalweg mesh members` lists them"));
-    let nothing = Found::kept(name("fra"), None);
+    let nothing = PathKnowledge::kept(name("fra"), None);
     let error = node::shown(&nothing, "nyc").unwrap_err().to_string();
     assert!(error.contains("nothing is known of paths yet"), "{error}");
 }
@@ -209,7 +211,7 @@ fn an_unknown_node_is_answered_with_the_nearest_name() {
 #[test]
 fn advice_names_who_should_relay_and_for_whom() {
     insta::assert_snapshot!(advise::shown(&found(), false).unwrap().0);
-    let nothing = Found::kept(name("fra"), None);
+    let nothing = PathKnowledge::kept(name("fra"), None);
     assert!(advise::shown(&nothing, false).is_err());
 }
 
@@ -225,14 +227,14 @@ fn a_destination_is_told_with_what_is_known_and_what_would_be_done() {
     let own = [seen("direct", 12.0, Bound::AtLeast), seen("mid", 31.0, Bound::Exact)];
     let before = WallTime::from_unix_nanos(now().as_unix_nanos() - 3_600_000_000_000);
     found.history.lock().unwrap().learn(ORIGIN, &own, before);
-    let wanted = destination::Wanted::parse(URL).unwrap();
+    let wanted = destination::DestinationUrl::parse(URL).unwrap();
     let (text, value) = destination::shown(&mut found, &wanted, &Terms::default());
     insta::assert_snapshot!(text);
     assert_eq!(value["destination"], ORIGIN);
     // The proxy uses the system's clock, by which all of this is long past.
     assert_eq!(value["connection_goes"][0]["path"], "direct");
     assert_eq!(value["download_tries"][0]["reason"], "all");
-    let other = destination::Wanted::parse("other.example").unwrap();
+    let other = destination::DestinationUrl::parse("other.example").unwrap();
     let (text, _) = destination::shown(&mut found, &other, &Terms::default());
     assert!(text.contains("nothing is known of https://other.example:443 yet"), "{text}");
     assert!(text.contains("begins directly, with mid after 500 ms"), "{text}");
@@ -241,7 +243,7 @@ fn a_destination_is_told_with_what_is_known_and_what_would_be_done() {
 #[test]
 fn relays_with_an_avoided_tag_are_not_tried() {
     let mut found = found();
-    let wanted = destination::Wanted::parse(URL).unwrap();
+    let wanted = destination::DestinationUrl::parse(URL).unwrap();
     let avoid = ["region=eu".parse().unwrap()];
     let terms = Terms { avoid: &avoid, ..Terms::default() };
     let (text, value) = destination::shown(&mut found, &wanted, &terms);

@@ -9,7 +9,7 @@ use thalweg_uplinks::{
 use tokio::task::spawn_blocking;
 
 /// A proxy's interfaces, and the socket for questions about them.
-pub struct Answering {
+pub struct InterfaceService {
     /// The interfaces.
     pub uplinks: Uplinks,
     /// Its bonds, if the host is in a mesh.
@@ -20,7 +20,7 @@ pub struct Answering {
     pub listen: SocketAddr,
 }
 
-impl Answering {
+impl InterfaceService {
     /// Follows the interfaces and answers questions; never ends.
     pub async fn keep(&self, note: &dyn Fn(String)) {
         tokio::join!(self.uplinks.keep(note), self.answer(note));

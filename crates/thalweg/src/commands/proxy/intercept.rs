@@ -35,14 +35,14 @@ const MIN_LIFETIME: Duration = Duration::from_secs(600);
 
 /// Rules that are set again if the process that holds them ends.
 #[derive(Debug)]
-pub struct Leading {
+pub struct PacketRules {
     ports: Redirected,
     rules: Interception,
     since: Instant,
     again: u32,
 }
 
-impl Leading {
+impl PacketRules {
     /// As [`Interception::begin`]; `note` is called about other proxies with rules.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl Leading {
 }
 
 /// Keeps the rules in place, if there are any; ends only when that fails.
-pub async fn keep(leading: Option<&mut Leading>, note: &dyn Fn(String)) -> anyhow::Error {
+pub async fn keep(leading: Option<&mut PacketRules>, note: &dyn Fn(String)) -> anyhow::Error {
     match leading {
         Some(leading) => leading.keep(note).await,
         None => pending().await,

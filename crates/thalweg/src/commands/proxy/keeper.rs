@@ -1,6 +1,6 @@
 //! Keeps a running proxy up to date: its roster, the oracle's list, and its history.
 
-use super::{PathArgs, answering::Answering, memory::Memory};
+use super::{PathArgs, answering::InterfaceService, memory::Memory};
 use crate::commands::{get::mesh::Mesh, remembered, renewal};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
@@ -26,7 +26,7 @@ const ORACLE_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Keeper {
     view: View,
     memory: Memory,
-    answering: Answering,
+    answering: InterfaceService,
 }
 
 /// The proxy's view of the mesh.
@@ -51,7 +51,7 @@ impl Keeper {
         paths: PathArgs,
         mesh: Arc<RwLock<Mesh>>,
         memory: Memory,
-        answering: Answering,
+        answering: InterfaceService,
         reviewer: Reviewer,
         dial: DialOptions,
     ) -> Self {

@@ -15,7 +15,7 @@ pub use ways::PathArgs;
 use super::signals::Signals;
 use anyhow::Context as _;
 use clap::builder::RangedU64ValueParser;
-use intercept::{Leading, keep};
+use intercept::{PacketRules, keep};
 use serde_json::json;
 use std::{io, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 use thalweg_base::descriptors::raise_descriptor_limit;
@@ -132,7 +132,7 @@ async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Ended> {
     let mut signals = Signals::watch()?;
     let note = |text: String| note!("thalweg: {text}");
     let Running { proxy, mut keeper } = start(args.config(), &args.paths, log, &note).await?;
-    let led = proxy.redirected().map(|ports| Leading::begin(ports, &note));
+    let led = proxy.redirected().map(|ports| PacketRules::begin(ports, &note));
     let mut led = led.transpose()?;
     print_ready(proxy.local_addr(), args.json)?;
     let cutter = proxy.cutter();

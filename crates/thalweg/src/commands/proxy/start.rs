@@ -2,7 +2,7 @@
 
 use super::{
     Log, PathArgs,
-    answering::Answering,
+    answering::InterfaceService,
     keeper::{Keeper, open},
     memory::Memory,
 };
@@ -80,7 +80,7 @@ pub async fn start(
     let proxy = bound.map_err(with_hint)?;
     let memory = Memory::new(history, detours);
     let (sockets, listen) = (kept.as_deref().map(uplinks::sockets), proxy.local_addr());
-    let answering = Answering { uplinks, bonds, sockets, listen };
+    let answering = InterfaceService { uplinks, bonds, sockets, listen };
     let reviewer = proxy.reviewer();
     let keeper = Keeper::new(paths.clone(), mesh, memory, answering, reviewer, asks);
     Ok(Running { proxy, keeper })

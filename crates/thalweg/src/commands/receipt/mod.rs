@@ -69,7 +69,7 @@ struct Verify {
 }
 
 /// The result for one file.
-enum Found {
+enum Examined {
     /// The receipt or the data cannot be read, so nothing is known about it.
     Unread(String),
     Altered(String),
@@ -88,8 +88,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     for file in &args.files {
         let found = examine(file, args.data.as_deref(), &trust, roster.as_ref());
         match &found {
-            Found::Altered(_) | Found::Unread(_) => altered = true,
-            Found::Whole(_, verdict) => unproven |= !verdict.is_whole(),
+            Examined::Altered(_) | Examined::Unread(_) => altered = true,
+            Examined::Whole(_, verdict) => unproven |= !verdict.is_whole(),
         }
         print(file, &found, args.json)?;
     }
@@ -118,16 +118,16 @@ fn trust(args: &Verify) -> anyhow::Result<(Trust, Option<Roster>)> {
     Ok((trust, roster))
 }
 
-fn examine(file: &Path, data: Option<&Path>, trust: &Trust, roster: Option<&Roster>) -> Found {
+fn examine(file: &Path, data: Option<&Path>, trust: &Trust, roster: Option<&Roster>) -> Examined {
     let text = match fs::read(file) {
         Ok(text) => text,
-        Err(e) => return Found::Unread(format!("cannot read it: {e}")),
+        Err(e) => return Examined::Unread(format!("cannot read it: {e}")),
     };
     let text = String::from_utf8(text).map_err(|_| "text: it is not UTF-8".to_owned());
     let evidence = text.and_then(|text| Evidence::read(&text, &Ed25519).map_err(|e| e.to_string()));
     let evidence = match evidence {
         Ok(evidence) => evidence,
-        Err(why) => return Found::Altered(why),
+        Err(why) => return Examined::Altered(why),
     };
     if let Some(found) = data.and_then(|data| differs(&evidence, data)) {
         return found;
@@ -136,18 +136,18 @@ fn examine(file: &Path, data: Option<&Path>, trust: &Trust, roster: Option<&Rost
     let mut judged = evidence.clone();
     judged.roster = judged.roster.or_else(|| roster.cloned());
     let verdict = judged.judge(trust);
-    Found::Whole(Box::new(evidence), verdict)
+    Examined::Whole(Box::new(evidence), verdict)
 }
 
 /// Why the data is not what was committed to.
-fn differs(evidence: &Evidence, data: &Path) -> Option<Found> {
-    let altered = |why: String| Some(Found::Altered(why));
+fn differs(evidence: &Evidence, data: &Path) -> Option<Examined> {
+    let altered = |why: String| Some(Examined::Altered(why));
     let (Some(nonce), Some(keys)) = (&evidence.nonce, &evidence.keys) else {
         let why = "the lines `nonce` and `keys` are needed to check the data";
         return altered(format!("nonce: {why}"));
     };
     match commitment(data, nonce, keys, evidence.client).map(|(found, _)| found) {
-        Err(e) => Some(Found::Unread(format!("{e:#}"))),
+        Err(e) => Some(Examined::Unread(format!("{e:#}"))),
         Ok(found) if found.size != evidence.commitment.size => {
             let (have, meant) = (found.content_size(), evidence.commitment.content_size());
             altered(format!(
@@ -162,21 +162,21 @@ fn differs(evidence: &Evidence, data: &Path) -> Option<Found> {
     }
 }
 
-fn print(file: &Path, found: &Found, as_json: bool) -> anyhow::Result<()> {
+fn print(file: &Path, found: &Examined, as_json: bool) -> anyhow::Result<()> {
     if as_json {
         return say(&format!("{}\n", object(&file.display().to_string(), found)));
     }
     let file = printable(file);
     match found {
-        Found::Unread(why) => {
+        Examined::Unread(why) => {
             note!("thalweg: {file}: {why}");
             Ok(())
         }
-        Found::Altered(why) => {
+        Examined::Altered(why) => {
             note!("thalweg: {file}: NOT VALID: {why}");
             Ok(())
         }
-        Found::Whole(_, verdict) => {
+        Examined::Whole(_, verdict) => {
             let word = if verdict.is_whole() {
                 "valid"
             } else {
@@ -192,11 +192,11 @@ fn print(file: &Path, found: &Found, as_json: bool) -> anyhow::Result<()> {
     }
 }
 
-fn object(file: &str, found: &Found) -> Value {
+fn object(file: &str, found: &Examined) -> Value {
     match found {
-        Found::Unread(why) => json!({ "file": file, "read": false, "why": why }),
-        Found::Altered(why) => json!({ "file": file, "valid": false, "why": why }),
-        Found::Whole(evidence, verdict) => json!({
+        Examined::Unread(why) => json!({ "file": file, "read": false, "why": why }),
+        Examined::Altered(why) => json!({ "file": file, "valid": false, "why": why }),
+        Examined::Whole(evidence, verdict) => json!({
             "file": file, "valid": true, "all_proven": verdict.is_whole(),
             "box": evidence.drop_box, "destination": evidence.destination,
             "client": evidence.client, "name": evidence.label.as_str(),

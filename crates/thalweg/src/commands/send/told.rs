@@ -10,13 +10,13 @@ use thalweg_gather::{Event, EventSink, Outcome, Totals};
 
 /// Shows events to people, with its own words for the beginning and the end.
 #[derive(Debug)]
-pub struct Told {
+pub struct SendDisplay {
     pub display: Arc<Display>,
     /// Whether nothing is sent.
     pub dry_run: bool,
 }
 
-impl EventSink for Told {
+impl EventSink for SendDisplay {
     fn event(&self, event: Event) {
         match event {
             Event::Started {

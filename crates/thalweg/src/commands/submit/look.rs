@@ -1,6 +1,6 @@
 //! `--dry-run`: predicts what would fail, as far as it can be known.
 
-use super::{Args, Item, LATE, Named, UNFINISHED, item::Step, json, named::ask_sheet, pace};
+use super::{Args, Item, LATE, NamedFiles, UNFINISHED, item::Step, json, named::ask_sheet, pace};
 use crate::commands::text::{counted, printable, say};
 use anyhow::Context as _;
 use std::{
@@ -20,7 +20,7 @@ use thalweg_wire::bistro::{Refusal, Sheet};
 /// # Errors
 /// Those of a real submission.
 pub async fn look(
-    mut named: Named,
+    mut named: NamedFiles,
     args: &Args,
     target: &Target,
     connector: &Connector,
@@ -57,7 +57,11 @@ fn refusal(item: &Item, sheet: &Sheet, now: WallTime) -> Option<Refusal> {
 }
 
 /// Whether a node would take the largest file that is not yet received.
-async fn has_room(named: &Named, sheet: &Sheet, connector: &Connector) -> anyhow::Result<bool> {
+async fn has_room(
+    named: &NamedFiles,
+    sheet: &Sheet,
+    connector: &Connector,
+) -> anyhow::Result<bool> {
     let open = named.items.iter().filter(|i| i.step() != Step::Received && i.why.is_none());
     let Some(greatest) = open.map(|item| item.evidence.commitment.size).max() else {
         return Ok(true);
@@ -74,7 +78,7 @@ async fn has_room(named: &Named, sheet: &Sheet, connector: &Connector) -> anyhow
     Ok(has_room)
 }
 
-fn print(named: &Named, as_json: bool) -> anyhow::Result<()> {
+fn print(named: &NamedFiles, as_json: bool) -> anyhow::Result<()> {
     let (mut text, mut sample) = (String::new(), Sample::default());
     let mut open = 0;
     for item in &named.items {

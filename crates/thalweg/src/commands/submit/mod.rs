@@ -18,7 +18,7 @@ use super::{
 use anyhow::{Context as _, bail};
 pub use item::commitment;
 use item::{Item, Step};
-use named::{Left, Named};
+use named::{NamedFiles, NotSubmitted};
 use serde_json::json;
 use std::{cell::Cell, path::PathBuf, process::ExitCode};
 use thalweg_base::sample::Sample;
@@ -107,7 +107,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let identity = Identity::of(&args.place, mesh)?;
     here::block_on(async {
         let connector = Connector::new(&identity.key)?;
-        let mut named = Named::of(&args, &identity, &target, &connector).await?;
+        let mut named = NamedFiles::of(&args, &identity, &target, &connector).await?;
         named.tell();
         if args.dry_run {
             return look::look(named, &args, &target, &connector).await;
@@ -202,7 +202,7 @@ impl Submitter<'_> {
     }
 }
 
-fn print(named: &Named, as_json: bool) -> anyhow::Result<()> {
+fn print(named: &NamedFiles, as_json: bool) -> anyhow::Result<()> {
     let mut text = String::new();
     let mut sample = Sample::default();
     for item in &named.items {
@@ -239,12 +239,12 @@ fn print(named: &Named, as_json: bool) -> anyhow::Result<()> {
 }
 
 /// A file that is not submitted, as JSON.
-fn json(left: &Left) -> serde_json::Value {
+fn json(left: &NotSubmitted) -> serde_json::Value {
     let step = if left.is_receipt { "receipt" } else { Step::Nothing.word() };
     json!({ "file": left.file.display().to_string(), "step": step, "why": left.why })
 }
 
-fn exit(named: &Named, commit_only: bool) -> ExitCode {
+fn exit(named: &NamedFiles, commit_only: bool) -> ExitCode {
     let any = |step: Step| named.items.iter().any(|item| item.step() == step);
     match () {
         () if named.items.iter().any(|item| item.late) => ExitCode::from(LATE),

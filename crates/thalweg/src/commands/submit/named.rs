@@ -20,7 +20,7 @@ use thalweg_net::channel::Connector;
 use thalweg_wire::{Signed, Signer as _, bistro::Sheet};
 
 /// A file that is not submitted.
-pub struct Left {
+pub struct NotSubmitted {
     pub file: PathBuf,
     pub why: String,
     /// Whether it is a receipt of this box, and so belongs to another file.
@@ -29,12 +29,12 @@ pub struct Left {
 
 /// All named files, each once.
 #[derive(Default)]
-pub struct Named {
+pub struct NamedFiles {
     pub items: Vec<Item>,
-    pub left: Vec<Left>,
+    pub left: Vec<NotSubmitted>,
 }
 
-impl Named {
+impl NamedFiles {
     /// Examines all files, and starts the submission of those that can be submitted. With `--dry-run` nothing is
     /// written.
     ///
@@ -93,7 +93,7 @@ impl Named {
     }
 
     fn leave(&mut self, file: &Path, why: String, is_receipt: bool) {
-        self.left.push(Left { file: file.to_owned(), why, is_receipt });
+        self.left.push(NotSubmitted { file: file.to_owned(), why, is_receipt });
     }
 
     /// The number of files that cannot be submitted.
@@ -109,7 +109,7 @@ impl Named {
     /// Prints the files that are not submitted, with reasons; of many with one reason only the first.
     pub fn tell(&self) {
         let mut sample = Sample::default();
-        for Left { file, why, .. } in &self.left {
+        for NotSubmitted { file, why, .. } in &self.left {
             let name = printable(file);
             // If the message names the file, the rest of the message identifies the reason.
             if sample.takes("", &why.replace(&name, "")) {

@@ -1,6 +1,6 @@
 //! Bars on a terminal, redrawn in place, with lines above them.
 
-use super::{Queue, board::Board, lines::Telling, say};
+use super::{Queue, board::Board, lines::LineFormatter, say};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::{Duration, Instant};
 use thalweg_console::plain;
@@ -16,12 +16,12 @@ pub fn run(queue: &Queue) {
         bar.set_style(style);
     }
     let mut board = Board::new(Instant::now());
-    let mut telling = Telling::default();
+    let mut formatter = LineFormatter::default();
     loop {
         match queue.next_within(REDRAW) {
             Ok(None) => break,
             Ok(Some(note)) => {
-                let lines = telling.lines(&note, &board);
+                let lines = formatter.lines(&note, &board);
                 if !lines.is_empty() {
                     bar.suspend(|| lines.iter().for_each(|line| say(line)));
                 }

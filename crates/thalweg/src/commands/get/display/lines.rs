@@ -13,7 +13,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// Prints the events until the queue is closed.
 pub fn run(queue: &Queue) {
     let mut board = Board::new(Instant::now());
-    let mut telling = Telling::default();
+    let mut formatter = LineFormatter::default();
     let mut last = Instant::now();
     loop {
         let left = EVERY.saturating_sub(last.elapsed());
@@ -24,7 +24,7 @@ pub fn run(queue: &Queue) {
         };
         let now = Instant::now();
         if let Some(note) = &note {
-            telling.lines(note, &board).iter().for_each(|line| say(line));
+            formatter.lines(note, &board).iter().for_each(|line| say(line));
             board.learn(note, now);
         }
         if now.saturating_duration_since(last) < EVERY {
@@ -46,7 +46,7 @@ pub fn run(queue: &Queue) {
 /// Converts notes to lines. The line about a failed path waits for the next note of the same download: if that note is
 /// the failure of the whole download for the same reason, the reason is shown only once.
 #[derive(Default)]
-pub struct Telling {
+pub struct LineFormatter {
     waiting: Vec<Waiting>,
 }
 
@@ -57,7 +57,7 @@ struct Waiting {
     line: String,
 }
 
-impl Telling {
+impl LineFormatter {
     /// The lines to print now.
     pub fn lines(&mut self, note: &Note, board: &Board) -> Vec<String> {
         if let Note::Event { item, event: Event::PathFailed { why, .. } } = note {
@@ -114,9 +114,9 @@ mod tests {
             item: 0,
             event: Event::PathFailed { path: path.into(), why: why.into() },
         };
-        let mut telling = Telling::default();
-        assert!(telling.lines(&path("direct", "404"), &board).is_empty());
-        assert!(telling.lines(&path("fra", "silence"), &board).is_empty());
+        let mut formatter = LineFormatter::default();
+        assert!(formatter.lines(&path("direct", "404"), &board).is_empty());
+        assert!(formatter.lines(&path("fra", "silence"), &board).is_empty());
         let failed = Note::Failed {
             item: 0,
             url: String::new(),
@@ -125,7 +125,7 @@ mod tests {
             kept: 0,
             hints: Vec::new(),
         };
-        let lines = telling.lines(&failed, &board);
+        let lines = formatter.lines(&failed, &board);
         assert_eq!(lines, ["fra failed: silence", "thalweg: direct: 404"]);
     }
 }

@@ -1,6 +1,6 @@
 //! Lists of URLs, from a file or standard input.
 
-use super::{Found, Item, Wanted, Wish, below, parse};
+use super::{FoundItems, Item, ItemKind, Wanted, below, parse};
 use crate::commands::get::{
     args::{Naming, Output},
     exit::Code,
@@ -24,7 +24,7 @@ const MAX_BYTES: u64 = 64 << 20;
 ///
 /// # Errors
 /// If it cannot be read or is too long.
-pub fn read(file: &Path, naming: &Naming, found: &mut Found) -> anyhow::Result<()> {
+pub fn read(file: &Path, naming: &Naming, found: &mut FoundItems) -> anyhow::Result<()> {
     let name = match file.as_os_str() == "-" {
         true => "standard input".to_owned(),
         false => file.display().to_string(),
@@ -161,7 +161,7 @@ impl<'a> Entry<'a> {
             Err(why) => return mistake(why),
         };
         if self.others.is_empty() && self.digests.is_empty() {
-            return Item { text, wish: Wish::Url(output), line };
+            return Item { text, wish: ItemKind::Url(output), line };
         }
         let url = match parse(self.url) {
             Ok(url) => url,
@@ -169,7 +169,7 @@ impl<'a> Entry<'a> {
         };
         let others = self.others.iter().filter_map(|url| parse(url).ok());
         let wanted = Wanted::of_sources(url, others, self.digests, output);
-        Item { text, wish: Wish::Wanted(Box::new(wanted)), line }
+        Item { text, wish: ItemKind::Wanted(Box::new(wanted)), line }
     }
 
     fn output(&self, naming: &Naming) -> Result<Output, String> {
@@ -207,7 +207,7 @@ mod tests {
             Some(entry.item(7, &"list".into(), &naming).wish)
         };
         let output = |line: &'static str| match item(line)? {
-            Wish::Url(output) => Some(output),
+            ItemKind::Url(output) => Some(output),
             _ => panic!("{line} is a mistake"),
         };
         assert_eq!(output(" http://a/b \r"), Some(Output::Url("d".into())));
@@ -221,7 +221,9 @@ mod tests {
         assert_eq!(output("\u{feff}http://a/b"), Some(Output::Url("d".into())));
         assert_eq!((output("\u{feff}# x"), output("\u{1a}"), output(" dir=x")), (None, None, None));
         let bad = item("http://a/b\t..").unwrap();
-        assert!(matches!(bad, Wish::Mistake(why, Code::Usage) if why.contains("line 7 of list")));
+        assert!(
+            matches!(bad, ItemKind::Mistake(why, Code::Usage) if why.contains("line 7 of list"))
+        );
     }
 
     #[test]

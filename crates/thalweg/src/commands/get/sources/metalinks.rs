@@ -1,6 +1,6 @@
 //! Metalinks: reads or fetches them, and makes items of their files.
 
-use super::{Found, Item, Wanted, Wish, below, parse};
+use super::{FoundItems, Item, ItemKind, Wanted, below, parse};
 use crate::commands::get::{
     args::{Naming, Output},
     exit::Code,
@@ -32,7 +32,7 @@ pub struct Link<'a> {
 ///
 /// # Errors
 /// If one name is given and there are several files.
-pub async fn read(from: Link<'_>, fetch: &Fetch<'_>, found: &mut Found) -> anyhow::Result<()> {
+pub async fn read(from: Link<'_>, fetch: &Fetch<'_>, found: &mut FoundItems) -> anyhow::Result<()> {
     let Link { link, naming, only } = from;
     let document = match link.contains("://") {
         true => fetch(link).await,
@@ -77,7 +77,7 @@ fn item(
     // The path of a local file has no `://`.
     let named_by = link.contains("://").then(|| parse(link).ok()).flatten();
     match wanted(&file, naming, named, named_by) {
-        Ok(wanted) => Item { text, wish: Wish::Wanted(Box::new(wanted)), line: None },
+        Ok(wanted) => Item { text, wish: ItemKind::Wanted(Box::new(wanted)), line: None },
         Err(why) => Item::mistake(text, format!("{name} in {link}: {why}"), Code::Other),
     }
 }

@@ -23,13 +23,13 @@ const MAX_LENGTH: usize = 28;
 const V4_LENGTH: usize = 16;
 
 /// The connection that a program asks for.
-pub struct Wish {
+pub struct HeldConnect {
     /// A duplicate descriptor of the program's socket.
     socket: OwnedFd,
     to: SocketAddr,
 }
 
-impl Wish {
+impl HeldConnect {
     /// Reads the arguments of a held `connect`. `None` if the address is of another kind, or the program does not let
     /// this user inspect it.
     pub fn read(held: &Held) -> Option<Self> {

@@ -8,7 +8,7 @@ mod lead;
 mod seccomp;
 
 use anyhow::{Context as _, anyhow};
-use lead::Wish;
+use lead::HeldConnect;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
@@ -137,7 +137,7 @@ fn serve(listener: &OwnedFd, ended: &OwnedFd, ways: &Ways) {
 }
 
 fn decide(listener: BorrowedFd<'_>, held: &Held, ways: &Ways) -> Answer {
-    let wish = Wish::read(held);
+    let wish = HeldConnect::read(held);
     // If the call no longer waits, the data read may be another program's.
     match wish.filter(|_| seccomp::still_waits(listener, held)) {
         Some(wish) => wish.lead(ways.ports, &ways.meant),
