@@ -141,7 +141,7 @@ async fn collect_from_all(
     let (mut settled, mut asked) = (Vec::new(), 0);
     let mut due = sources(view);
     while !due.is_empty() {
-        let (came, stopped) = from_these(args, here, &due, landing).await?;
+        let (came, stopped) = collect_from(args, here, &due, landing).await?;
         match asked {
             0 => settled = came,
             _ => retold(&mut settled, came),
