@@ -1,6 +1,8 @@
-//! Asks the linker to pack relative relocations where the linker and the loader can: 1.8 of 31.3 MB (decision 0086).
+//! Makes the linker pack relative relocations if the linker and the loader support it, which saves 1.8 of 31.3 MB
+//! (decision 0086).
 //!
-//! Only release builds ask. GNU ld 2.38, lld 15 and glibc 2.36 are the first that can; without them the program is larger.
+//! Only for release builds. GNU ld 2.38, lld 15 and glibc 2.36 are the first versions that support it; without them the
+//! program is larger.
 
 use std::{env, ffi::OsString, fs, path::Path, process::Command};
 
@@ -13,8 +15,8 @@ fn main() {
     }
 }
 
-/// Whether a program that does nothing can be linked with `argument` and then starts.
-/// A program for another machine is only linked.
+/// Whether an empty program can be linked with `argument` and then starts. A program for another machine is only
+/// linked.
 fn links_and_runs(argument: &str) -> bool {
     let Some(directory) = env::var_os("OUT_DIR") else {
         return false;

@@ -1,7 +1,7 @@
 //! The users' commands of `thalweg`, which moves bulk data between hosts faster than the default path.
 //!
-//! In go arguments and the settings file; out come calls of the crates below, a screen or JSON,
-//! and an exit code.
+//! The program reads arguments and the settings file, calls the crates below, prints text or JSON, and returns an exit
+//! code.
 //!
 //! ```text
 //! arguments ─► Cli ─► commands::NAME ─┬─► get, gather, cast, proxy, dropbox …  does it here
@@ -89,7 +89,7 @@ enum Command {
     Roster(commands::members::Args),
 }
 
-/// Old names of commands, and today's. The old ones go with the next release.
+/// Old and new names of commands. The old names are removed in the next release.
 const RENAMED: [(&str, &str); 6] = [
     ("init", "mesh init"),
     ("token", "mesh token"),
@@ -99,7 +99,7 @@ const RENAMED: [(&str, &str); 6] = [
     ("bond", "interfaces"),
 ];
 
-/// Commands that belong to the harness. For one release they are passed on to it where it stands beside this program.
+/// Commands of the harness. For one release they are passed on to `thalweg-bench`, if it is beside this program.
 const HARNESS: [&str; 5] = ["lab", "experiment", "sim", "load", "demo"];
 
 /// The commands as the help lists them.
@@ -110,7 +110,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Look", &["status", "paths", "measure", "history"]),
 ];
 
-/// Becomes `thalweg-bench`; returns if there is none beside this program.
+/// Replaces this process by `thalweg-bench`; returns if there is none beside this program.
 fn pass_on_to_harness() {
     let Ok(here) = std::env::current_exe() else { return };
     let mut harness = std::process::Command::new(here.with_file_name("thalweg-bench"));
@@ -128,7 +128,7 @@ fn main() -> ExitCode {
                 note!("thalweg: `{word}` is a command of the harness: `thalweg-bench {word}`");
                 pass_on_to_harness();
             }
-            return told_usage(&usage);
+            return print_usage(&usage);
         }
     };
     if let Some((old, new)) = RENAMED.iter().find(|(old, _)| *old == word) {
@@ -185,10 +185,10 @@ fn grouped() -> clap::Command {
     command.help_template(text).after_help("`thalweg COMMAND --help` describes a command.")
 }
 
-/// Help and versions are data, as all on standard output; mistakes are not.
-fn told_usage(usage: &clap::Error) -> ExitCode {
+/// Prints help and versions as data, on standard output, and mistakes on standard error.
+fn print_usage(usage: &clap::Error) -> ExitCode {
     if usage.use_stderr() {
-        // Errors of the arguments begin as all others do.
+        // Errors of arguments begin like all others.
         let text =
             match thalweg_console::stderr_is_terminal() && std::env::var_os("NO_COLOR").is_none() {
                 true => usage.render().ansi().to_string(),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn former_names_still_work() {
+    fn old_names_still_work() {
         for line in ["init", "token", "join T", "revoke lap", "roster", "bond status"] {
             let words = ["thalweg"].into_iter().chain(line.split(' '));
             assert!(grouped().try_get_matches_from(words).is_ok(), "{line}");

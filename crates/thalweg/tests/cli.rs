@@ -1,7 +1,7 @@
-//! The command line as users meet it: help, wrong arguments, what goes where.
+//! Snapshot tests of the command line: help, wrong arguments, and which stream gets which output.
 //!
-//! The texts are snapshots in `snapshots/`; after a wanted change,
-//! `INSTA_UPDATE=always cargo test -p thalweg --test cli` writes them anew.
+//! The texts are in `snapshots/`; after an intended change, `INSTA_UPDATE=always cargo test -p thalweg --test cli`
+//! writes them again.
 
 use std::process::{Command, Output};
 
@@ -56,7 +56,7 @@ const COMMANDS: &[&[&str]] = &[
     &["history", "clear"],
 ];
 
-/// What users get wrong, one a line.
+/// Mistakes of users, one per line.
 const MISTAKES: &[&str] = &[
     "gett",
     "get",
@@ -167,7 +167,7 @@ fn a_submission_that_cannot_begin_leaves_nothing_behind() {
 }
 
 #[test]
-fn without_a_settings_file_the_defaults_hold() {
+fn without_a_settings_file_the_defaults_apply() {
     let output = thalweg(["config", "check"]);
     let said = text(&output.stdout);
     assert_eq!(said, "there is no /nonexistent/config/thalweg/config.toml: the defaults hold\n");
@@ -190,7 +190,7 @@ fn thalweg<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Output {
 fn command<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
     command.args(arguments).env("COLUMNS", "100");
-    // No mesh, no settings: neither hangs on who runs the tests.
+    // Without a mesh and settings, so that the results do not depend on the user who runs the tests.
     command
         .env("THALWEG_STATE", "/nonexistent/state")
         .env("XDG_CONFIG_HOME", "/nonexistent/config");

@@ -1,4 +1,4 @@
-//! `thalweg history` as a program: what is shown, lifted and forgotten.
+//! Tests of `thalweg history`: showing, lifting and clearing.
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
@@ -24,7 +24,7 @@ impl Place {
         Self(TempDir::new().unwrap())
     }
 
-    /// One relay blamed at one server, one at three; two paths, of which one was seen lately.
+    /// One relay blamed at one server, one at three; two paths, of which one was measured recently.
     fn with_blames() -> Self {
         let place = Self::empty();
         let mut history = History::open(&place.file());
@@ -50,7 +50,7 @@ impl Place {
         command.output().unwrap()
     }
 
-    /// What it says, with the place's name replaced.
+    /// The output, with the directory's name replaced.
     fn said(&self, args: &str) -> String {
         let output = self.thalweg(args);
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
@@ -68,7 +68,7 @@ impl Place {
     }
 }
 
-/// Ages are shown in hours and days: the moments that a test takes do not show.
+/// Ages are shown in hours and days, so the duration of a test does not matter.
 fn ago(time: Duration) -> WallTime {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     WallTime::from_unix_nanos(u64::try_from((now - time).as_nanos()).unwrap())
@@ -98,7 +98,7 @@ fn mistakes_say_what_to_try() {
 }
 
 #[test]
-fn json_has_the_same_for_programs() {
+fn json_has_the_same_content() {
     let place = Place::with_blames();
     let all = place.json();
     let relays: Vec<_> = all["quarantined"].as_array().unwrap().iter().collect();
@@ -121,7 +121,7 @@ fn json_has_the_same_for_programs() {
 }
 
 #[test]
-fn a_place_without_a_history_is_left_as_it_is() {
+fn nothing_is_created_without_a_history() {
     let place = Place::empty();
     assert!(place.said("").contains("no relay is in quarantine"), "{}", place.said(""));
     assert!(place.thalweg("clear").status.success());
@@ -129,7 +129,7 @@ fn a_place_without_a_history_is_left_as_it_is() {
 }
 
 #[test]
-fn a_file_that_cannot_be_used_is_an_error_and_a_newer_one_stays() {
+fn an_unusable_file_is_an_error_and_a_newer_one_is_kept() {
     let place = Place::empty();
     let theirs = r#"{"format": 2, "names": "elsewhere"}"#;
     fs::write(place.file(), theirs).unwrap();

@@ -1,5 +1,5 @@
-//! What commands do where standard output or standard error take nothing: no panic (exit code
-//! 101), and an exit code that says whether the result arrived.
+//! Commands whose standard output or standard error cannot be written: they must not panic (exit code 101), and the
+//! exit code must say whether the result arrived.
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
@@ -22,7 +22,7 @@ const PRINTING: &[&[&str]] = &[
     &["mesh", "init", "--name", "fra", "--address", "127.0.0.1:7373", "--state"],
 ];
 
-/// Each in a place of its own; what ends in `--state` gets a directory.
+/// The command in the directory `place`; arguments that end in `--state` get a directory.
 fn thalweg(place: &Path, arguments: &[&str]) -> Command {
     std::fs::write(place.join("settings.toml"), "").unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
@@ -44,7 +44,7 @@ fn run(arguments: &[&str], set: impl FnOnce(&mut Command)) -> Output {
 }
 
 #[test]
-fn who_reads_no_further_ends_nothing_badly() {
+fn a_closed_standard_output_is_no_failure() {
     for arguments in PRINTING {
         let output = run(arguments, |command| _ = command.stdout(closed().unwrap()));
         let said = String::from_utf8_lossy(&output.stderr);
@@ -54,7 +54,7 @@ fn who_reads_no_further_ends_nothing_badly() {
 }
 
 #[test]
-fn a_result_that_a_full_disk_does_not_take_is_an_error() {
+fn a_full_disk_is_an_error() {
     for arguments in PRINTING {
         let output = run(arguments, |command| _ = command.stdout(full().unwrap()));
         let said = String::from_utf8_lossy(&output.stderr);
@@ -65,7 +65,7 @@ fn a_result_that_a_full_disk_does_not_take_is_an_error() {
 }
 
 #[test]
-fn a_standard_error_that_takes_nothing_changes_no_exit_code() {
+fn an_unwritable_standard_error_changes_no_exit_code() {
     let others: &[&[&str]] = &[
         &["gett"],
         &["status"],
@@ -83,7 +83,7 @@ fn a_standard_error_that_takes_nothing_changes_no_exit_code() {
         for output in [full, closed] {
             assert_eq!(output.status.code(), usual.status.code(), "{arguments:?}");
             assert_ne!(output.status.code(), Some(101), "{arguments:?}");
-            // Founding a mesh makes new keys.
+            // Founding a mesh creates new keys.
             if arguments.first() != Some(&"init") {
                 assert_eq!(output.stdout.len(), usual.stdout.len(), "{arguments:?}");
             }
@@ -91,7 +91,7 @@ fn a_standard_error_that_takes_nothing_changes_no_exit_code() {
     }
 }
 
-/// Answers as a hostile server does, with text that `get` prints.
+/// Starts a server that gives this hostile answer, whose text `get` prints.
 fn hostile_server(answer: &'static str) -> String {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = server.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! `thalweg paths` as a program: with an oracle, without one, and with files that are broken.
+//! Tests of `thalweg paths`: with an oracle, without one, and with broken files.
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
@@ -16,7 +16,7 @@ use thalweg_paths::detours::KnownPaths;
 use thalweg_units::WallTime;
 use thalweg_wire::mesh::measure::PathsReply;
 
-/// A host of its own, founder of a mesh.
+/// The founder of a mesh, with its own state directory.
 struct Host {
     dir: TempDir,
     address: String,
@@ -49,7 +49,7 @@ impl Host {
         self.command(args).output().unwrap()
     }
 
-    /// Refused with exit code 1; what it says.
+    /// Runs a command that must fail with exit code 1. Returns standard error.
     fn fails(&self, args: &[&str]) -> String {
         let output = self.run(args);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {}", text(&output.stderr));
@@ -57,7 +57,7 @@ impl Host {
         text(&output.stderr)
     }
 
-    /// Leaves an answer of the oracle behind, an hour old.
+    /// Stores an answer of the oracle that is an hour old.
     fn keep_paths(&self) {
         let leg = r#"{"from":0,"to":1,"bps":2.5e7,"spread_bps":null,"method":"transfer","at_least":false,"age":"60 s"}"#;
         let reply =
@@ -76,7 +76,7 @@ impl Host {
     }
 }
 
-/// A daemon; killed at the end.
+/// A daemon; killed when dropped.
 struct Daemon(Child);
 
 impl Drop for Daemon {
@@ -91,7 +91,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn without_the_oracle_what_was_kept_is_shown_with_its_age() {
+fn without_the_oracle_the_stored_answer_is_shown_with_its_age() {
     let fra = Host::founder();
     let said = fra.fails(&["paths"]);
     assert!(said.contains("nothing is known of paths yet: no oracle could be reached"), "{said}");
@@ -108,7 +108,7 @@ fn without_the_oracle_what_was_kept_is_shown_with_its_age() {
 }
 
 #[test]
-fn mistakes_are_answered() {
+fn mistakes_are_explained() {
     let fra = Host::founder();
     fra.keep_paths();
     assert!(fra.fails(&["paths", "--to", "nyk"]).contains("did you mean `nyc`?"));
@@ -121,7 +121,7 @@ fn mistakes_are_answered() {
 }
 
 #[test]
-fn broken_files_are_set_aside_and_said() {
+fn broken_files_are_set_aside_and_reported() {
     let fra = Host::founder();
     for kind in ["paths", "detours"] {
         fs::write(fra.file(kind), "{\"format\":1").unwrap();
@@ -135,7 +135,7 @@ fn broken_files_are_set_aside_and_said() {
 
 /// The oracle is this host's own daemon: nothing is measured in a mesh of one.
 #[test]
-fn the_oracle_is_asked_and_its_answer_kept() {
+fn the_answer_of_the_oracle_is_stored() {
     let fra = Host::founder();
     let mut daemon = fra.command(&["node", "--listen", &fra.address]);
     let child = daemon.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

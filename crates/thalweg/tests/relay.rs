@@ -1,4 +1,4 @@
-//! `thalweg relay` as a process: what its clients, strangers and operators see.
+//! `thalweg relay` as its clients, strangers and operators see it.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{
@@ -32,7 +32,7 @@ impl Relay {
         Self::spawn(command.args(["relay", "--json", "--listen", listen]).args(arguments))
     }
 
-    /// Reads the line that says "ready", for the port.
+    /// Reads the "ready" line, which contains the port.
     fn spawn(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -137,7 +137,7 @@ async fn names_are_resolved_at_the_relay_and_ipv6_works_on_both_legs() {
 }
 
 #[tokio::test]
-async fn refusals_say_why_to_the_client_and_in_the_log() {
+async fn refusals_are_explained_to_the_client_and_in_the_log() {
     let mut relay = Relay::start(LOOPBACK);
     let (closed, at) = destination("127.0.0.1:0").await;
     drop(closed);
@@ -145,7 +145,7 @@ async fn refusals_say_why_to_the_client_and_in_the_log() {
     assert!(error.ends_with("connection refused by destination"), "{error}");
     assert!(relay.log_until("event=refused").contains(&format!("to={at}")));
 
-    // Without exceptions: no private address, no other port, whatever the name.
+    // Without exceptions, private addresses and other ports are refused, whatever the name.
     let mut strict = Relay::start(&[]);
     for (to, why) in [
         (at.to_string(), "is not among the allowed ports"),
@@ -166,7 +166,7 @@ async fn refusals_say_why_to_the_client_and_in_the_log() {
 fn a_stranger_gets_no_byte() {
     let mut relay = Relay::start(&["--allow-from", "10.0.0.0/8"]);
     let mut stranger = Plain::connect(relay.at.address().unwrap()).unwrap();
-    // It may be closed before it has said anything: that is the point.
+    // The connection may be closed before anything is written: that is what the test allows.
     _ = stranger.write_all(b"\x05\x01\x00");
     let mut got = Vec::new();
     _ = stranger.read_to_end(&mut got);
@@ -175,7 +175,7 @@ fn a_stranger_gets_no_byte() {
 }
 
 #[test]
-fn an_open_listener_is_refused_at_start() {
+fn an_unrestricted_listener_is_refused_at_start() {
     for listen in ["0.0.0.0:0", "[::]:0"] {
         let output = Command::new(env!("CARGO_BIN_EXE_thalweg"))
             .args(["relay", "--listen", listen])
@@ -189,7 +189,7 @@ fn an_open_listener_is_refused_at_start() {
 }
 
 #[tokio::test]
-async fn a_first_signal_drains_and_a_second_one_cuts() {
+async fn the_first_signal_drains_and_the_second_one_cuts() {
     let mut relay = Relay::start(LOOPBACK);
     let (mut client, mut server) = relayed(&relay).await;
     relay.signal("INT");
@@ -204,7 +204,7 @@ async fn a_first_signal_drains_and_a_second_one_cuts() {
 }
 
 #[tokio::test]
-async fn with_no_descriptor_left_live_connections_go_on_and_later_ones_are_served() {
+async fn without_free_descriptors_open_connections_continue_and_later_ones_are_served() {
     let mut limited = Command::new("sh");
     let script = r#"ulimit -n 32; exec "$0" relay --json --listen 127.0.0.1:0 "$@""#;
     limited.args(["-c", script, env!("CARGO_BIN_EXE_thalweg")]).args(LOOPBACK);

@@ -1,4 +1,4 @@
-//! `thalweg carrier`: packets that ride in probe trains.
+//! `thalweg carrier`: shows the carrier, which sends IP packets as payload of probe trains.
 
 use super::{
     gather::words::size,
@@ -50,7 +50,7 @@ enum What {
 /// Runs the command.
 ///
 /// # Errors
-/// When it cannot be done; the message says what to try.
+/// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.what {
         What::Status { json, place } => status(&place, json),

@@ -1,4 +1,4 @@
-//! `thalweg config`: the settings' file.
+//! `thalweg config`: checks the settings file and prints an example.
 
 use super::text::say;
 use anyhow::bail;
@@ -47,7 +47,7 @@ struct Check {
 /// Runs the command.
 ///
 /// # Errors
-/// All that is wrong in the file.
+/// All mistakes in the file.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::Example => say(Config::example())?,
@@ -56,7 +56,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks the given settings file, which must exist, or the user's own, which need not.
+/// Checks the given settings file, which must exist, or the user's own, which may be missing.
 fn check(given: Option<&Path>) -> anyhow::Result<String> {
     let Some(file) = config_file(given) else {
         return Ok("there is no settings file (neither XDG_CONFIG_HOME nor HOME is set): the defaults hold\n".to_owned());

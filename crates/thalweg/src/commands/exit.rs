@@ -1,43 +1,43 @@
 //! The exit codes of the commands that move data: `get`, `gather`, `send`, `cast`.
 //!
-//! Which of a command's ends has which is said beside it, by `From` its totals and its errors; its
-//! help and its page in `docs` name those that it has.
+//! Each command maps its totals and errors to codes by `From`, in its own module; its help and its page in `docs` list
+//! its codes.
 
 use std::process::ExitCode;
 use thalweg_console::INTERRUPTED;
 
-/// How a call ended. A number means the same whichever command ends with it.
+/// The result of a command. A number means the same for every command.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// Everything is where it was to go.
+    /// Everything was delivered.
     Done = 0,
-    /// None of the others.
+    /// A failure without a code of its own.
     Other = 1,
-    /// Wrong usage: the same call cannot succeed.
+    /// Wrong usage: the same command line cannot succeed.
     Usage = 2,
-    /// The server refuses it or does not have it.
+    /// The server refuses the request or does not have the file.
     Refused = 3,
-    /// Nobody could be reached who has it, or is to have it.
+    /// No source, or no receiver, could be reached.
     Network = 4,
-    /// Wrong bytes.
+    /// Wrong bytes: a hash differs, or the file keeps changing.
     Bytes = 5,
-    /// The disk, or a file on it.
+    /// The disk or a file on it failed.
     Disk = 6,
-    /// Another process has it.
+    /// Another process uses the same target.
     Busy = 7,
-    /// Later than it was to be.
+    /// The deadline was missed.
     Late = 8,
-    /// Nobody reads standard output any more, to which the bytes go.
+    /// The reader of standard output is gone.
     Unread = 9,
-    /// A part of it is there: rsync's number for that.
+    /// Only a part was delivered; rsync has the same number.
     Partial = 23,
-    /// Ctrl-C or SIGTERM.
+    /// Interrupted by Ctrl-C or SIGTERM.
     Interrupted = INTERRUPTED,
 }
 
 impl Code {
-    /// Of a call that came to an end, by its totals.
+    /// The code for a command's totals.
     pub fn of<T>(totals: &T) -> Self
     where
         for<'a> Self: From<&'a T>,
@@ -45,7 +45,7 @@ impl Code {
         totals.into()
     }
 
-    /// Of one that failed, or did not begin, by its error.
+    /// The code for an error that stopped a command or kept it from starting.
     pub fn of_error<E>(error: &E) -> Self
     where
         for<'a> Self: From<&'a E>,
@@ -53,7 +53,7 @@ impl Code {
         error.into()
     }
 
-    /// The same, where standard output could not be written.
+    /// The code if standard output, in addition, could not be written.
     pub fn unwritten(self) -> Self {
         if self == Self::Done { Self::Other } else { self }
     }

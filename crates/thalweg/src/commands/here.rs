@@ -1,4 +1,4 @@
-//! This host's part in a mesh, as the commands find it.
+//! This host's state directory, settings, daemon and oracle, for all commands.
 
 use super::oracle_inside::OracleInside;
 use anyhow::Context as _;
@@ -32,34 +32,33 @@ impl Place {
     /// The directory's path; it need not exist.
     ///
     /// # Errors
-    /// If there is no home to look in.
+    /// If there is no home directory.
     pub fn directory(&self) -> anyhow::Result<PathBuf> {
         Ok(state_directory(self.state.as_deref())?)
     }
 
-    /// This one, or another where nothing is said here.
+    /// This place, or `other` if none is given.
     #[must_use]
     pub fn or(self, other: &Self) -> Self {
         Self { state: self.state.or_else(|| other.state.clone()) }
     }
 
-    /// What a command after this one needs, to be about the same directory: ` --state DIR`,
-    /// as a shell reads it, or nothing.
+    /// The argument with which another command uses the same directory: ` --state DIR`, quoted for a shell, or nothing.
     pub fn argument(&self) -> String {
         let Some(dir) = &self.state else { return String::new() };
         format!(" --state {}", quoted(&dir.display().to_string()))
     }
 
-    /// The directory, which must exist.
+    /// Opens the directory, which must exist.
     ///
     /// # Errors
-    /// If it does not, or others may enter it.
+    /// If it does not exist, or other users may enter it.
     pub fn open(&self) -> anyhow::Result<State> {
         Ok(State::open(&self.directory()?)?)
     }
 }
 
-/// One argument of a command, as a shell reads it.
+/// Quotes an argument for a shell.
 pub fn quoted(argument: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,".contains(c);
     match argument.chars().all(plain) {
@@ -71,7 +70,7 @@ pub fn quoted(argument: &str) -> String {
 /// The daemon of this state directory, if one runs.
 ///
 /// # Errors
-/// If one runs that does not answer us.
+/// If one runs but does not answer.
 pub async fn daemon(state: &State) -> anyhow::Result<Option<LocalClient>> {
     match LocalClient::find(&state.socket()).await {
         Ok(client) => Ok(Some(client)),
@@ -80,11 +79,11 @@ pub async fn daemon(state: &State) -> anyhow::Result<Option<LocalClient>> {
     }
 }
 
-/// Who answers for the oracle: the daemon here, the oracle of this directory if no daemon
-/// runs, or an oracle elsewhere, asked with the command line's own key.
+/// The control interface of the mesh: the daemon here; or the oracle of this directory if no daemon runs; or a remote
+/// oracle, asked with the command line's own key.
 ///
 /// # Errors
-/// If the state cannot be used; that the oracle is not reached shows when it is asked.
+/// If the state cannot be read. A remote oracle that cannot be reached fails only when it is asked.
 pub async fn control(state: &State) -> anyhow::Result<Box<dyn Control>> {
     let mesh = state.mesh()?;
     if let Some(daemon) = daemon(state).await? {
@@ -110,7 +109,7 @@ struct Offline {
 }
 
 impl Offline {
-    /// What was published is this host's roster as well: no daemon fetches it.
+    /// Stores the published roster for this host as well, because no daemon fetches it.
     fn keep(&self) {
         if let Err(error) = self.membership.offer(&self.oracle.signed()) {
             note!("thalweg: this host's own copy of the roster stays as it was: {error}");
@@ -140,10 +139,10 @@ impl Control for Offline {
     }
 }
 
-/// The given settings' file, which must be there, or the user's own, which need not.
+/// Reads the given settings file, which must exist, or the user's own, which may be missing.
 ///
 /// # Errors
-/// All that is wrong in it.
+/// All mistakes in the file.
 pub fn settings(given: Option<&Path>) -> anyhow::Result<Config> {
     Ok(match (given, config_file(None)) {
         (Some(file), _) => Config::load(file)?,
@@ -152,20 +151,20 @@ pub fn settings(given: Option<&Path>) -> anyhow::Result<Config> {
     })
 }
 
-/// Runs one command's work on this thread.
+/// Runs a command's work on this thread.
 ///
 /// # Errors
-/// The work's, or if the system gives no runtime.
+/// That of the work, or if there is no runtime.
 pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build().context("cannot start the runtime")?;
     let done = runtime.block_on(work);
-    // A look-up may hang for half a minute; nobody waits for its answer.
+    // A name lookup may hang for half a minute; its answer is not waited for.
     runtime.shutdown_background();
     done
 }
 
-/// An oracle's refusal, in its own words.
+/// An oracle's refusal, with the oracle's message.
 pub fn refused(error: ApiError) -> anyhow::Error {
     anyhow::anyhow!("{}", error.message)
 }

@@ -1,4 +1,4 @@
-//! `thalweg history`: what downloads remember of paths and relays.
+//! `thalweg history`: shows, lifts and clears what downloads remember of paths and relays.
 
 use super::{
     here::Place,
@@ -76,7 +76,7 @@ struct Which {
 /// Runs the command.
 ///
 /// # Errors
-/// When it cannot be done; the message says what to try.
+/// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         None => show(&args.which),
@@ -120,7 +120,7 @@ fn clear(which: &Which) -> anyhow::Result<()> {
     let (file, mut history) = which.open()?;
     let now = remembered::now();
     let all = All::of(&history, now);
-    // What is too old to be shown goes as well; where there is no file, none is made.
+    // Clears also what is too old to be shown; a missing file is not created.
     if file.exists() {
         history.clear(now);
         save(&mut history, &file)?;
@@ -135,7 +135,7 @@ fn clear(which: &Which) -> anyhow::Result<()> {
     }
 }
 
-/// What was learnt of relays goes as well; a list of the oracle is asked for again.
+/// Clears what was learnt about relays, too; the oracle's list will be fetched again.
 fn clear_detours(file: &Path) -> anyhow::Result<()> {
     if !is_missing(file)? {
         let mut detours = Detours::open(file);
@@ -146,13 +146,13 @@ fn clear_detours(file: &Path) -> anyhow::Result<()> {
 }
 
 impl Which {
-    /// The history and its file, which need not exist.
+    /// Opens the history; its file may be missing.
     fn open(&self) -> anyhow::Result<(PathBuf, History)> {
         let file = remembered::file(self.history.as_deref(), &self.place);
         let file = file.context(
             "no history file is known; name one with --history FILE, as for `thalweg get`",
         )?;
-        // Who names a file expects it to be there.
+        // A file that the user named must exist.
         if self.history.is_some() && is_missing(&file)? {
             bail!("there is no {}; `thalweg get --history FILE` makes it", file.display());
         }
@@ -162,8 +162,10 @@ impl Which {
     }
 }
 
+/// Whether the file is missing.
+///
 /// # Errors
-/// If it cannot be told.
+/// If it cannot be examined.
 fn is_missing(file: &Path) -> anyhow::Result<bool> {
     match fs::metadata(file) {
         Ok(_) => Ok(false),
@@ -189,11 +191,11 @@ fn save(history: &mut History, file: &Path) -> anyhow::Result<()> {
     usable(history)
 }
 
-/// All that is remembered at a time.
+/// The remembered data at one time.
 struct All {
     now: WallTime,
     blames: Vec<Quarantined>,
-    /// The relays that are left out for all servers.
+    /// The relays that are excluded for all servers.
     shut_out: BTreeSet<String>,
     paths: Vec<Remembered>,
 }
@@ -214,7 +216,7 @@ impl All {
         self.blames.iter().map(|blame| &*blame.relay).collect()
     }
 
-    /// The relays in quarantine, a line for each server at which they were found.
+    /// The relays in quarantine, one line per server whose bytes they altered.
     fn table(&self) -> String {
         if self.blames.is_empty() {
             return "no relay is in quarantine\n".to_owned();
@@ -274,14 +276,14 @@ impl All {
         })
     }
 
-    /// Why `relay` cannot be lifted, and which ones can.
+    /// The message that `relay` is not in quarantine, with those that are.
     fn no_such(&self, relay: &str, file: &Path) -> String {
         let known = self.relays();
         let mut text = format!("relay {relay} is not in quarantine in {}", file.display());
         if known.is_empty() {
             return text + "; no relay is";
         }
-        // A path's name has the interface and the mirror behind the relay's.
+        // In a path's name, the interface and the mirror follow the relay.
         let bare = relay.split(['%', '@']).next().unwrap_or(relay);
         let nearest = known.get(bare).copied();
         if let Some(name) = nearest.or_else(|| likeness::nearest(relay, known.iter().copied())) {
@@ -291,7 +293,7 @@ impl All {
     }
 }
 
-/// At which server; a file of an older version does not say.
+/// The server concerned; a file of an older version does not name it.
 fn origin(blame: &Quarantined) -> &str {
     if blame.origin.is_empty() { "-" } else { &blame.origin }
 }

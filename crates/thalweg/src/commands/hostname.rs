@@ -1,4 +1,4 @@
-//! What this host is called, and where it is, if nobody says so.
+//! Defaults for this host's name and address.
 
 use anyhow::Context as _;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -9,7 +9,7 @@ use thalweg_wire::{Destination, mesh::Name};
 /// The host's own name up to the first dot, in the mesh's alphabet.
 ///
 /// # Errors
-/// If nothing of it is left; the message names the option.
+/// If no valid character is left; the message names the option.
 pub fn name() -> anyhow::Result<Name> {
     let uname = rustix::system::uname();
     let own = uname.nodename().to_string_lossy();
@@ -26,8 +26,8 @@ pub fn name() -> anyhow::Result<Name> {
 /// # Errors
 /// If there is no such route; the message names the option.
 pub fn address() -> anyhow::Result<Destination> {
-    // TEST-NET-1 and the documentation prefix: nobody is there, and `connect` of a
-    // datagram socket sends nothing; it only asks the kernel for the way.
+    // TEST-NET-1 and the documentation prefix, where no host exists. `connect` on a datagram socket sends nothing; it
+    // only asks the kernel for the route.
     let ways = [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")];
     let own = ways.into_iter().find_map(|(from, to)| own_address(from, to));
     let own = own.context("this host has no default route; give --address HOST:PORT")?;

@@ -59,7 +59,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// When it cannot be done; the message says what to try.
+/// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let state = State::create(&args.place.directory()?)?;
     let _lock = state.lock()?;
@@ -71,17 +71,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             state.dir().display()
         );
     }
-    whole(&state)?;
+    check_keys(&state)?;
     let founder = founder(&args, &state)?;
     let database = database(&here::settings(args.config.as_deref())?.oracle)?;
-    let mesh = here::block_on(found(&state, founder.clone(), database))?;
+    let mesh = here::block_on(found_mesh(&state, founder.clone(), database))?;
     print(&mesh, &founder, &state, &args)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// An oracle that is there already was left by a start that broke off, which has made the
-/// keys before it; or it was restored from a copy, and then the keys must have been as well.
-fn whole(state: &State) -> anyhow::Result<()> {
+/// Checks that the keys exist if an oracle does. Such an oracle was left by an interrupted start, which had created the
+/// keys before it; or it was restored from a backup, and then the keys must be restored as well.
+fn check_keys(state: &State) -> anyhow::Result<()> {
     let keys = state.node_key().and_then(|_| state.client_key());
     if let (true, Err(error)) = (state.oracle_dir().exists(), keys) {
         bail!(
@@ -93,7 +93,7 @@ fn whole(state: &State) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What belongs together.
+/// How to restore a state directory.
 const RESTORE: &str = "restore node.key, client.key, mesh.json and oracle/ from one copy";
 
 fn founder(args: &Args, state: &State) -> anyhow::Result<Member> {
@@ -115,14 +115,14 @@ fn founder(args: &Args, state: &State) -> anyhow::Result<Member> {
     })
 }
 
-/// Makes the oracle, then the host its member; `mesh.json` comes last, so that a broken-off
-/// start is begun anew.
-async fn found(state: &State, founder: Member, database: Database) -> anyhow::Result<NodeId> {
+/// Creates the oracle, then makes the host its member. `mesh.json` is written last, so that an interrupted start is
+/// repeated.
+async fn found_mesh(state: &State, founder: Member, database: Database) -> anyhow::Result<NodeId> {
     let (dir, config) = (state.oracle_dir(), Config { database, ..Config::default() });
     let (name, client) = (founder.name.clone(), founder.client);
     let node = founder.node.context("the founder has no key")?;
     let oracle = match Oracle::create(&dir, founder, config.clone()).await {
-        // Left by a start that broke off after it; who is not in it is refused below.
+        // Left by an interrupted start. If the host is not its member, it is refused below.
         Err(OracleError::Exists(_)) => Oracle::open(&dir, node, config).await?,
         made => made?,
     };
@@ -143,7 +143,7 @@ async fn found(state: &State, founder: Member, database: Database) -> anyhow::Re
     Ok(mesh)
 }
 
-/// A file as a shell reads it in whatever directory.
+/// The absolute path of a file, quoted for a shell.
 fn absolute(file: &Path) -> anyhow::Result<String> {
     let whole = std::path::absolute(file)
         .with_context(|| format!("cannot tell where {} is", file.display()))?;
@@ -162,7 +162,7 @@ fn print(mesh: &NodeId, founder: &Member, state: &State, args: &Args) -> anyhow:
     note!("This host is `{name}`, the mesh's oracle and first relay, at {}.", reached.join(", "));
     note!("All of it is in {dir}; keep a copy of the whole directory in a safe place.");
     let place = args.place.argument();
-    // The oracle's database stands in the settings: its daemon must read the same.
+    // The settings name the oracle's database: the daemon must read the same ones.
     let config = args.config.as_ref().map(|file| absolute(file)).transpose()?;
     let config = config.map(|file| format!(" --config {file}")).unwrap_or_default();
     next_steps([

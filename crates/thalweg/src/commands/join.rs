@@ -49,7 +49,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// When it cannot be done; the message says what to try.
+/// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let token = read(&args.token)?;
     let state = State::create(&args.place.directory()?)?;

@@ -1,12 +1,12 @@
-//! Files named on the command line, looked at before anybody else is asked.
+//! Checks files named on the command line before any host is asked.
 
 use super::text::printable;
 use std::{fs, path::PathBuf};
 
-/// The files that are not there, each with the system's reason: `gone.pdf: No such file …`.
+/// Returns the files that do not exist, each with the system's reason: `gone.pdf: No such file …`.
 ///
-/// Only a first look, so that a mistyped name is reported before a mesh or a member is asked. Who
-/// reads the files reports what else is wrong with them.
+/// This is only a first check, so that a mistyped name is reported before the mesh or a member is asked. The code that
+/// reads the files reports all other faults.
 pub fn missing<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Vec<String> {
     let why = |file: &PathBuf| {
         let error = fs::symlink_metadata(file).err()?;

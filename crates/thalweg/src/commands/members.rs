@@ -1,4 +1,4 @@
-//! `thalweg mesh members`: who belongs to the mesh.
+//! `thalweg mesh members`: lists the members of the mesh.
 
 use super::{
     here::{self, Place},
@@ -32,7 +32,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// When it cannot be done; the message says what to try.
+/// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let state = args.place.open()?;
     let roster = here::block_on(find(&state))?;
@@ -40,7 +40,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         say(&(serde_json::to_string_pretty(&roster)? + "\n"))?;
     } else {
         say(&table(&roster))?;
-        tell_of(&state)?;
+        note_validity(&state)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -71,8 +71,8 @@ fn table(roster: &Roster) -> String {
     aligned(["NAME", "ROLES", "TAGS", "ADDRESSES", "KEY"], &rows)
 }
 
-/// What the table does not show, for people.
-fn tell_of(state: &State) -> anyhow::Result<()> {
+/// Prints for people what the table does not show: the roster's version and how long it is valid.
+fn note_validity(state: &State) -> anyhow::Result<()> {
     let Some(status) = roster_status(&state.membership()?) else { return Ok(()) };
     let holds = match (status.left, status.fault) {
         (Some(left), _) => format!("holds for {}", rough(left)),

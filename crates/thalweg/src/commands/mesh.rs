@@ -1,4 +1,4 @@
-//! `thalweg mesh`: who belongs to the mesh.
+//! `thalweg mesh`: the commands about membership.
 
 use super::{init, join, members, revoke, token};
 use std::process::ExitCode;
@@ -27,7 +27,7 @@ enum Command {
 /// Runs the command.
 ///
 /// # Errors
-/// When it cannot be done; the message says what to try.
+/// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::Init(args) => init::run(args),

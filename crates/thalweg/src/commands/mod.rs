@@ -1,4 +1,4 @@
-//! The commands, one file each, and what they share.
+//! The commands, one module each, and the modules that they share.
 
 pub mod carrier;
 pub mod cast;

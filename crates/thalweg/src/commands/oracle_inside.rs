@@ -1,4 +1,4 @@
-//! The oracle, plugged into the daemon: the crates `node` and `oracle` do not know each other.
+//! Runs the oracle within the daemon; the crates `node` and `oracle` do not depend on each other.
 
 use futures_util::future::BoxFuture;
 use prometheus_client::registry::Registry;
@@ -25,8 +25,8 @@ use tokio::net::TcpStream;
 pub struct OracleInside(Oracle);
 
 impl OracleInside {
-    /// Opens the oracle in this state directory, of the node with this key, under these
-    /// settings; its events go to `log`, if there is one.
+    /// Opens the oracle in this state directory, of the node with this key, with these settings. Its events go to
+    /// `log`, if given.
     ///
     /// # Errors
     /// [`OracleError`].
@@ -46,7 +46,7 @@ impl OracleInside {
         Ok(Self(Oracle::open(&state.oracle_dir(), node, config).await?))
     }
 
-    /// Makes the settings' rules the mesh's; for the daemon alone, whose settings count.
+    /// Puts the settings' rules into force. Only for the daemon, whose settings apply.
     ///
     /// # Errors
     /// [`OracleError`].
@@ -54,7 +54,7 @@ impl OracleInside {
         self.0.set_rules(settings.rules()).await
     }
 
-    /// Makes known to `registry` what it measures, as `thalweg_oracle_…`.
+    /// Registers its metrics, `thalweg_oracle_…`.
     pub fn register(&self, registry: &mut Registry) {
         registry.register_collector(Box::new(OracleMetrics(self.0.clone())));
     }
@@ -64,18 +64,18 @@ impl OracleInside {
         self.0.roster().borrow().clone()
     }
 
-    /// Renews the roster until told to stop.
+    /// Renews the roster until stopped.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) {
         self.0.run(stop).await;
     }
 
-    /// Gives each roster that is published to this node itself, for as long as it runs.
+    /// Passes each published roster to this node itself, as long as the oracle runs.
     pub async fn feed(self, membership: Membership, log: Log) {
         let refused = move |e: RosterError| log.put(Event::new("roster_refused").with("why", e));
         let (mut rosters, keeper) = (self.0.roster(), Keeper::start(membership, refused.clone()));
         loop {
             let signed = rosters.borrow_and_update().clone();
-            // In force when it returns; the disk is waited for elsewhere.
+            // The roster is in force when this returns; another thread waits for the disk.
             if let Err(e) = keeper.take(&signed) {
                 refused(e);
             }
@@ -89,7 +89,7 @@ impl OracleInside {
 /// The database that the settings name.
 ///
 /// # Errors
-/// Of the URL, and of the password's file; no secret is told.
+/// A fault of the URL or of the password file; the message contains no secret.
 pub fn database(settings: &OracleSection) -> Result<Database, OracleError> {
     let Some(url) = &settings.database else { return Ok(Database::File) };
     let password = settings.database_password_file.as_deref().map(password).transpose()?;
@@ -108,7 +108,7 @@ fn password(file: &Path) -> Result<String, OracleError> {
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
-/// The settings of measuring, as the oracle takes them.
+/// Converts the measurement settings for the oracle.
 fn measure(settings: &OracleMeasureSection) -> MeasureConfig {
     let settings = settings.clone();
     MeasureConfig {
@@ -130,7 +130,7 @@ fn measure(settings: &OracleMeasureSection) -> MeasureConfig {
     }
 }
 
-/// The event's line; what an operator has to act on is an alert.
+/// The log event; what needs an operator is an alert.
 fn line(event: &Happened) -> Event {
     let line = match event {
         Happened::Ahead { .. } | Happened::Restored { .. } => {
@@ -145,7 +145,7 @@ impl ApiService for OracleInside {
     fn serve(&self, channel: Channel<TcpStream>, caller: Caller) -> BoxFuture<'static, ()> {
         let oracle = self.0.clone();
         Box::pin(async move {
-            // A connection that breaks is its caller's trouble, who asks again.
+            // A broken connection is left to its caller, who asks again.
             let asker = Asker::peer(caller.key, caller.address);
             _ = match caller.protocol {
                 Protocol::Join => oracle.serve_join(channel, asker).await,
@@ -155,7 +155,7 @@ impl ApiService for OracleInside {
     }
 }
 
-/// Whoever reaches the local API is the oracle's owner, and so an admin.
+/// Whoever can reach the local API owns the oracle, and so is an admin.
 impl Control for OracleInside {
     fn token(&self, request: TokenRequest) -> BoxFuture<'_, Result<TokenReply, ApiError>> {
         Box::pin(async move {

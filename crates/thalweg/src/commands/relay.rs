@@ -1,4 +1,4 @@
-//! `thalweg relay`.
+//! `thalweg relay`: serves SOCKS5 clients without a mesh.
 
 use super::{signals::Signals, text::say};
 use anyhow::{Context as _, anyhow};
@@ -11,7 +11,7 @@ use thalweg_relay::{
     SMTP, parse_cidr,
 };
 
-/// Descriptors for all but connections: standard streams, the runtime, name look-ups.
+/// Descriptors for everything but connections: standard streams, the runtime, name lookups.
 const OTHER_DESCRIPTORS: u64 = 64;
 
 const HELP: &str = "\
@@ -52,12 +52,12 @@ pub struct Args {
     json: bool,
 }
 
-/// Reads `--listen`: an address and a port, no name, so that nobody listens by a resolver's word.
+/// Parses `--listen`: an address and a port. Names are refused, so that no resolver decides who can connect.
 fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write ADDR:PORT, e.g. 127.0.0.1:1080 or [::1]:1080".to_owned())
 }
 
-/// Reads `--allow-port`. The policy leaves [`SMTP`] out of any range; alone it would allow nothing.
+/// Parses `--allow-port`. The policy removes [`SMTP`] from any range; alone it would allow nothing.
 fn parse_ports(text: &str) -> Result<PortRange, String> {
     match text.parse() {
         Ok(range) if range == PortRange::one(SMTP) => {
@@ -77,12 +77,12 @@ impl Args {
     }
 }
 
-/// Runs the command: until SIGTERM or SIGINT, then drains; a second one ends it at once.
+/// Runs the command until SIGTERM or SIGINT, then drains connections; a second signal ends it at once.
 ///
 /// # Errors
-/// When it cannot be done; the message says what to try.
+/// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    // Look-ups block a thread each; 64 of them outlast any burst that one resolver survives.
+    // Name lookups block a thread each; 64 threads outlast any burst that one resolver survives.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .max_blocking_threads(64)
         .enable_all()
@@ -90,10 +90,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         .context("cannot start the runtime")?;
     let (log, writer) = Log::to_stderr().context("cannot start the log")?;
     let result = runtime.block_on(serve(&args, log));
-    // A look-up may hang for half a minute; nobody waits for its answer.
+    // A name lookup may hang for half a minute; its answer is not waited for.
     runtime.shutdown_background();
     result?;
-    // The relay is gone and with it the last sender: the writer ends.
+    // The relay has ended, and with it the last sender, so the writer ends.
     writer.join().ok().context("the log's writer failed")?;
     Ok(ExitCode::SUCCESS)
 }
@@ -115,7 +115,7 @@ async fn serve(args: &Args, log: Log) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What to try, in this command's own options.
+/// Adds what the user can try, in terms of this command's options.
 fn with_hint(error: BindError) -> anyhow::Error {
     let hint = match &error {
         BindError::Config(ConfigError::OpenListener(_)) => {
@@ -132,7 +132,7 @@ fn with_hint(error: BindError) -> anyhow::Error {
             _ => return error.into(),
         },
     };
-    // With the cause, once: the hint comes last.
+    // With its causes, once; the hint comes last.
     anyhow!("{:#}: {hint}", anyhow::Error::from(error))
 }
 
@@ -147,7 +147,7 @@ fn warn_of_few_descriptors(connections: usize) {
     }
 }
 
-/// Prints the bound address for whoever started us; from here on clients are served.
+/// Prints the bound address for the parent process; from now on clients are served.
 fn print_ready(listen: SocketAddr, as_json: bool) -> anyhow::Result<()> {
     let line = match as_json {
         true => json!({ "event": "ready", "listen": listen.to_string() }).to_string(),

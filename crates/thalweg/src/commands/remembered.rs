@@ -1,4 +1,4 @@
-//! Where it is remembered what paths were like.
+//! The location of the history of paths.
 
 use super::here::{Place, quoted};
 use std::{
@@ -9,21 +9,20 @@ use std::{
 use thalweg_paths::history::History;
 use thalweg_units::WallTime;
 
-/// The name of the file in the state directory, or in the cache.
+/// The file's name in the state directory or the cache.
 const NAME: &str = "history.json";
 
-/// The file of what is remembered: the one `given`, else the one of this `place`; `None` if
-/// nothing shall be (`none`), or there is no place for it.
+/// The history file: `given`, or else that of `place`. `None` if it is disabled (`none`), or no directory is known.
 pub fn file(given: Option<&Path>, place: &Place) -> Option<PathBuf> {
     match given {
         Some(file) if file.as_os_str() == "none" => None,
         Some(file) => Some(file.to_owned()),
-        None => usual(place),
+        None => default_file(place),
     }
 }
 
-/// What `thalweg history` needs to be about the same file: ` --history FILE`, ` --state DIR`,
-/// as a shell reads them, or nothing.
+/// The argument with which `thalweg history` uses the same file: ` --history FILE` or ` --state DIR`, quoted for a
+/// shell, or nothing.
 pub fn argument(given: Option<&Path>, place: &Place) -> String {
     match given {
         Some(file) => format!(" --history {}", quoted(&file.display().to_string())),
@@ -31,47 +30,47 @@ pub fn argument(given: Option<&Path>, place: &Place) -> String {
     }
 }
 
-/// Keeps what was learnt; the directory is made if need be.
+/// Saves the history; creates its directory if needed.
 ///
 /// # Errors
-/// The system's.
+/// As the system reports them.
 pub fn save(history: &mut History, file: &Path) -> io::Result<()> {
     make_place(file)?;
     history.save()
 }
 
-/// The directory of the file.
+/// Creates the file's directory.
 ///
 /// # Errors
-/// The system's.
+/// As the system reports them.
 pub fn make_place(file: &Path) -> io::Result<()> {
     file.parent().map_or(Ok(()), fs::create_dir_all)
 }
 
-/// The date.
+/// The current time.
 pub fn now() -> WallTime {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     WallTime::from_unix_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// In the state directory if this host has one, else in the user's cache.
-fn usual(place: &Place) -> Option<PathBuf> {
+fn default_file(place: &Place) -> Option<PathBuf> {
     let state = place.directory().ok().filter(|directory| directory.is_dir());
     Some(state.or_else(cache)?.join(NAME))
 }
 
-/// Ours in the user's cache.
+/// Thalweg's directory in the user's cache.
 fn cache() -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
     Some(cache.join("thalweg"))
 }
 
-/// Where this file is not there yet, and one of its name was kept in the cache before the host had a state directory,
-/// that one's content goes on here.
+/// Copies a file of this name from the cache, where it was stored before the host had a state directory, unless this
+/// file exists.
 ///
 /// # Errors
-/// The system's.
+/// As the system reports them.
 pub fn take_over(file: &Path) -> io::Result<()> {
     let before = cache().zip(file.file_name()).map(|(cache, name)| cache.join(name));
     let Some(before) = before.filter(|before| before.exists()) else { return Ok(()) };

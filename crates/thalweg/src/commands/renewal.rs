@@ -1,4 +1,4 @@
-//! A newer roster for a host on which no daemon runs: whoever needs it asks the oracle once.
+//! Fetches a newer roster on a host without a daemon: each command that needs it asks the oracle once.
 
 use super::here;
 use std::{
@@ -13,17 +13,17 @@ use tokio::time::timeout;
 /// How long a command waits for the roster that it prints.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Whether a failure says that this host is a member no more.
+/// Whether the error says that this host is no longer a member.
 pub fn is_refusal(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(OracleError::NotAdmitted))
 }
 
-/// Asks the oracle for a newer roster, over a connection with these options, and keeps it in `membership`'s file.
+/// Asks the oracle for a newer roster, over a connection with the options `dial`, and stores it in `membership`'s file.
 ///
-/// Nothing is asked where the oracle itself is: what it publishes is kept at once.
+/// On the oracle's own host nothing is asked: what it publishes is stored at once.
 ///
 /// # Errors
-/// The oracle's refusal or silence, the state directory's faults; the kept roster stays.
+/// The oracle's refusal or silence, or a fault of the state directory. The stored roster stays.
 pub async fn renew(
     state: &State,
     membership: &Membership,
@@ -47,7 +47,7 @@ fn client(state: &State, dial: DialOptions) -> anyhow::Result<OracleClient> {
     Ok(OracleClient::dialling(&state.client_key()?, oracles, WallClock::default(), dial)?)
 }
 
-/// Keeps the roster, and where its oracles are.
+/// Stores the roster, and the addresses of its oracles.
 fn keep(state: &State, membership: &Membership, signed: &[u8]) -> anyhow::Result<()> {
     membership.offer(signed)?;
     let mut mesh = state.mesh()?;
@@ -68,13 +68,13 @@ fn touch(state: &State) -> anyhow::Result<()> {
     }
 }
 
-/// How long ago the kept roster was known to be the newest; `None` if nobody can tell.
+/// How long ago the stored roster was known to be the newest; `None` if that is unknown.
 pub fn age(state: &State) -> Option<Duration> {
     let modified = state.roster_file().metadata().ok()?.modified().ok()?;
     modified.elapsed().ok()
 }
 
-/// The same as [`renew`], unless a daemon does it.
+/// As [`renew`], unless a daemon does it.
 ///
 /// # Errors
 /// As [`renew`].

@@ -1,4 +1,4 @@
-//! `thalweg mesh revoke`: puts a member out of the mesh.
+//! `thalweg mesh revoke`: removes a member from the mesh.
 
 use super::{
     here::{self, Place},
@@ -21,11 +21,11 @@ until every node that the oracle has heard from within the last minute has confi
 
 Exit codes: 0 revoked; 1 failed; 3 revoked, but some nodes did not confirm within --wait.";
 
-/// Exit code: revoked, and not all have confirmed in time.
+/// Exit code: revoked, but not confirmed by all nodes in time.
 const UNCONFIRMED: u8 = 3;
 
-/// Between two questions to the oracle: a revocation takes a round trip to each node.
-const POLL: Duration = Duration::from_millis(100);
+/// The interval of questions to the oracle: a revocation takes a round trip to each node.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Arguments of `thalweg mesh revoke`.
 #[derive(clap::Args)]
@@ -44,25 +44,25 @@ pub struct Args {
     place: Place,
 }
 
-/// A node that was silent for so long is not connected: nodes ask every 20 s at least.
-const SILENT: Duration = Duration::from_secs(60);
+/// A node that was silent for this long is not connected: nodes ask at least every 20 s.
+const MAX_SILENCE: Duration = Duration::from_secs(60);
 
-/// How many nodes have the new roster, the oracle's own among them.
+/// How many nodes have the new roster, including the oracle's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Confirmed {
     have: usize,
-    /// Of so many that the oracle hears of.
+    /// The number of nodes that the oracle hears of.
     of: usize,
-    /// It heard of these, and does no more.
+    /// The number of nodes that the oracle no longer hears of.
     silent: usize,
 }
 
 impl Confirmed {
-    /// `mute` are the members on whose hosts no daemon runs: their commands ask now and then.
+    /// `mute` are the members without a daemon: only their commands ask the oracle, now and then.
     fn of(status: &StatusReply, mute: &BTreeSet<Name>, version: u64) -> Self {
         let nodes = status.members.iter().filter(|m| !mute.contains(&m.name));
         let seen = nodes.filter_map(|m| Some((m.seen?, m.version?)));
-        let (near, silent): (Vec<_>, Vec<_>) = seen.partition(|(seen, _)| *seen <= SILENT);
+        let (near, silent): (Vec<_>, Vec<_>) = seen.partition(|(seen, _)| *seen <= MAX_SILENCE);
         let have = near.iter().filter(|(_, v)| *v >= version).count();
         Self { have, of: near.len(), silent: silent.len() }
     }
@@ -75,15 +75,16 @@ impl Confirmed {
 /// Runs the command.
 ///
 /// # Errors
-/// When it cannot be done; the message says what to try.
+/// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let state = args.place.open()?;
     here::block_on(async {
         let control = here::control(&state).await?;
         let request = RevokeRequest { member: args.member.clone() };
         let reply = control.revoke(request).await.map_err(here::refused)?;
-        // It is done, whatever becomes of the question who knows it already.
-        let confirmed = confirmed(&*control, &mute(&state), reply.version, args.wait).await;
+        // The member is revoked even if it is unknown which nodes have confirmed.
+        let confirmed =
+            confirmed(&*control, &without_daemon(&state), reply.version, args.wait).await;
         if let Err(e) = &confirmed {
             note!("thalweg: cannot tell who has confirmed: {e:#}");
         }
@@ -95,14 +96,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The members without a daemon, as far as this host knows.
-fn mute(state: &State) -> BTreeSet<Name> {
+fn without_daemon(state: &State) -> BTreeSet<Name> {
     let kept = state.membership().ok().and_then(|membership| membership.current());
     let Some(roster) = kept else { return BTreeSet::new() };
     let without = roster.members.iter().filter(|m| m.node.is_none());
     without.map(|m| m.name.clone()).collect()
 }
 
-/// Asks until all have confirmed or the time is over; once if there is none.
+/// Asks until all nodes have confirmed or the time is over; once if `wait` is `None`.
 async fn confirmed(
     control: &dyn Control,
     mute: &BTreeSet<Name>,
@@ -116,7 +117,7 @@ async fn confirmed(
         if confirmed.all() || Instant::now() >= until {
             return Ok(confirmed);
         }
-        sleep(POLL).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -137,7 +138,7 @@ fn print(reply: &RevokeReply, confirmed: Option<Confirmed>, as_json: bool) -> an
 fn text(confirmed: Confirmed) -> String {
     let Confirmed { have, of, silent } = confirmed;
     let mut text = match of {
-        // The oracle's own node alone, or not even that.
+        // At most the oracle's own node.
         0 | 1 => "; no other node is connected".to_owned(),
         _ => format!("; {have} of {of} nodes have it, the oracle's own among them"),
     };
@@ -154,7 +155,7 @@ mod tests {
     use thalweg_wire::mesh::MemberStatus;
 
     #[test]
-    fn only_nodes_that_were_heard_of_lately_can_confirm() {
+    fn only_nodes_heard_of_recently_can_confirm() {
         let member = |name: &str, seen: Option<u64>, version| MemberStatus {
             name: name.parse().unwrap(),
             seen: seen.map(Duration::from_secs),

@@ -1,4 +1,4 @@
-//! `thalweg send`: from arguments to exit code.
+//! `thalweg send`: runs the command, from arguments to exit code.
 
 mod told;
 
@@ -171,7 +171,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     ended.map(|_| code.into())
 }
 
-/// Of a call that did not begin.
+/// The code of a call that did not start.
 impl From<&SendError> for Code {
     fn from(error: &SendError) -> Self {
         match error {
@@ -224,7 +224,7 @@ impl Args {
     }
 }
 
-/// The outer error is this host's own.
+/// The outer error is a failure of this host; the inner one is a failure of the transfer.
 async fn deliver(
     args: &Args,
     state: State,
@@ -247,7 +247,7 @@ async fn deliver(
     }
     let events: Arc<dyn EventSink> = match args.style() {
         Style::Json => display.clone(),
-        _ => Arc::new(told::Told { display: display.clone(), dry_run: args.dry_run }),
+        _ => Arc::new(told::SendDisplay { display: display.clone(), dry_run: args.dry_run }),
     };
     let events = args.within.begin(Flow::Up, events);
     let began = Instant::now();

@@ -1,9 +1,8 @@
-//! How values read on a screen: aligned columns, rough times; and how they get there.
+//! Formats values for people: aligned columns, rounded durations, counts; and prints them.
 
 use std::time::Duration;
 
-/// Writes a command's data to standard output. Who reads no further, as `head` does, has what
-/// it wants: that is the end, and no failure.
+/// Writes a command's data to standard output. If the reader stops, as `head` does, that is the end and no failure.
 ///
 /// # Errors
 /// As [`thalweg_console::say`].
@@ -11,7 +10,7 @@ pub fn say(text: &str) -> anyhow::Result<()> {
     Ok(thalweg_console::say(text)?)
 }
 
-/// Rows below their heads, each column as wide as its widest cell; ends with a line end.
+/// A table: rows below their heads, each column as wide as its widest cell; ends with a line end.
 pub fn aligned<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
     let head = head.map(str::to_owned);
     let rows: Vec<[String; N]> =
@@ -26,7 +25,7 @@ pub fn aligned<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String 
     all().map(line).collect()
 }
 
-/// Tells what to do next on standard error: commands, with their remarks in a column.
+/// Prints what to do next on standard error: commands, with remarks in a column.
 pub fn next_steps(steps: [(String, &str); 2]) {
     let width = steps.iter().map(|(command, _)| command.chars().count()).max().unwrap_or(0);
     thalweg_console::note!("Next:");
@@ -45,7 +44,7 @@ pub fn plain(text: &str) -> String {
     thalweg_console::field(text).into_owned()
 }
 
-/// A duration in its two greatest units: `6 d 23 h`, `5 min`, `0 s`.
+/// A duration in its two largest units: `6 d 23 h`, `5 min`, `0 s`.
 pub fn rough(d: Duration) -> String {
     let s = d.as_secs();
     let pair = |n: u64, unit: &str, rest: u64, small: &str| match rest {
@@ -60,13 +59,13 @@ pub fn rough(d: Duration) -> String {
     }
 }
 
-/// So many of a thing: `1 member`, `2 members`.
+/// A count of things: `1 member`, `2 members`.
 pub fn counted(n: u64, thing: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
     format!("{n} {thing}{plural}")
 }
 
-/// Items with commas between, or a dash.
+/// Items separated by commas, or a dash.
 pub fn listed<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
     let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
     if items.is_empty() { "-".to_owned() } else { items.join(",") }
@@ -84,20 +83,20 @@ mod tests {
     }
 
     #[test]
-    fn a_path_commands_no_terminal() {
+    fn a_path_cannot_control_a_terminal() {
         assert_eq!(printable("a\u{1b}[2J\nb é"), r"a\u001b[2J\nb é");
         let rows = [["a\nb".to_owned(), "\u{202e}c".to_owned()]];
         assert_eq!(aligned(["A", "B"], &rows), "A     B\na\\nb  \\u202ec\n");
     }
 
     #[test]
-    fn one_is_no_plural() {
+    fn one_is_singular() {
         let said = [0, 1, 2].map(|n| counted(n, "member"));
         assert_eq!(said, ["0 members", "1 member", "2 members"]);
     }
 
     #[test]
-    fn times_are_said_in_two_units_at_most() {
+    fn durations_have_at_most_two_units() {
         for (seconds, text) in [
             (0, "0 s"),
             (59, "59 s"),

@@ -1,4 +1,4 @@
-//! `thalweg mesh token`: lets one more host join.
+//! `thalweg mesh token`: creates a token with which one host can join.
 
 use super::{
     here::{self, Place},
@@ -56,7 +56,7 @@ impl Args {
 /// Runs the command.
 ///
 /// # Errors
-/// When it cannot be done; the message says what to try.
+/// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let state = args.place.open()?;
     let valid = match args.valid {

@@ -1,4 +1,4 @@
-//! This host's interfaces, as commands open them.
+//! The interfaces, bonds and byte accounts of this process, for all commands.
 
 use super::{here::Place, remembered};
 use prometheus_client::registry::Registry;
@@ -16,28 +16,28 @@ use thalweg_uplinks::{
     interfaces::{InterfaceMetrics, Settings, Uplinks, serve},
 };
 
-/// A process has one set of interfaces, however many diallers it has.
+/// A process has one set of interfaces, however many dialers it has.
 static OF_PROCESS: OnceLock<Uplinks> = OnceLock::new();
 
-/// And one account of bytes by purpose.
+/// A process has one account of bytes by purpose.
 static BUDGET: LazyLock<Arc<Budget>> = LazyLock::new(Arc::default);
 
-/// Its bonds, for who asks: those that it makes, and a daemon's that others made with it.
+/// The bonds for status reports: those of this process, and those that others made with this daemon.
 static BONDS: Watch = Watch::new();
 static OF_OTHERS: Mutex<Option<Bonds>> = Mutex::new(None);
 
-/// What this process moves, by purpose: its interfaces' probes and second copies, downloads, measuring, quotas.
+/// The bytes that this process moves, by purpose: interfaces' probes and second copies, downloads, measuring, quotas.
 pub fn budget() -> Arc<Budget> {
     BUDGET.clone()
 }
 
-/// What is known of interfaces is kept beside the history.
+/// The file with records of interfaces, beside the history.
 fn beside(history: &Path) -> PathBuf {
     history.with_file_name("interfaces.json")
 }
 
-/// Where it is kept, if it is: beside the history; where a cap is to hold, beside the usual one, whatever history is
-/// wanted, since what all processes spent of it is in there.
+/// The file with records of interfaces, if they are stored: beside the history. If there is a cap, it is beside the
+/// default history whichever history is given, because it records what all processes have used of the cap.
 pub fn file(settings: &Settings, history: Option<&Path>, place: &Place) -> Option<PathBuf> {
     let history = history.filter(|_| !has_cap(settings));
     remembered::file(history, place).map(|file| beside(&file))
@@ -47,16 +47,16 @@ fn has_cap(settings: &Settings) -> bool {
     settings.policies.values().any(|policy| policy.cap.is_some())
 }
 
-/// Where processes answer questions about them.
+/// The directory of the sockets at which processes answer questions about interfaces.
 pub fn sockets(file: &Path) -> PathBuf {
     file.with_file_name("uplinks")
 }
 
-/// The interfaces, by these settings. Where what is kept cannot be read, or there is no place for it, nothing is kept,
-/// unless a cap is to hold: what was spent of it is in there.
+/// Opens the interfaces with these settings. If the records cannot be read or have no directory, nothing is recorded,
+/// unless there is a cap, whose use they hold.
 ///
 /// # Errors
-/// A cap, and no word of what was spent.
+/// If there is a cap, and its use is unknown.
 pub fn open(
     settings: Settings,
     file: Option<PathBuf>,
@@ -81,7 +81,7 @@ fn kept_or_not(
         );
         return Ok(Uplinks::unkept(settings));
     };
-    // What was spent of a cap before this host was a member counts as well.
+    // What was used of a cap before this host became a member counts as well.
     if has_cap && let Err(why) = remembered::take_over(&path) {
         note(format!("cannot copy the records of interfaces to {}: {why}", path.display()));
     }
@@ -99,13 +99,13 @@ fn kept_or_not(
     }
 }
 
-/// What goes wrong with interfaces is told on standard error.
+/// Prints a fault of the interfaces on standard error.
 pub fn to_stderr(why: String) {
     note!("thalweg: {why}");
 }
 
-/// The bonds of a member, by what its settings allow; within a runtime, which then follows the
-/// interfaces. Where they allow all, by all. `tell` hears what goes wrong with them.
+/// The bonds of a member, over the interfaces that its settings allow; without settings, over all. Must be called
+/// within a runtime, which then follows the interfaces. `tell` is called with faults.
 ///
 /// # Errors
 /// As [`open`].
@@ -130,18 +130,18 @@ pub fn bonding(
     Ok(Bonding::over(dialer, bond::Settings::default(), uplinks))
 }
 
-/// These as they are used, which the process's status shows from now on.
+/// Adds these bonds to the process's status.
 pub fn shown(bonds: Bonding) -> Bonding {
     BONDS.add(&bonds);
     bonds
 }
 
-/// The bonds that others made with this daemon, which its status shows until [`end`].
+/// Adds the bonds that others made with this daemon to its status, until [`end`].
 pub fn shown_of_others(bonds: &Bonds) {
     *of_others() = Some(bonds.clone());
 }
 
-/// Those that others made.
+/// The state of the bonds that others made.
 fn shown_by_others() -> Vec<Shown> {
     of_others().as_ref().map(Bonds::shown).unwrap_or_default()
 }
@@ -150,7 +150,7 @@ fn of_others() -> MutexGuard<'static, Option<Bonds>> {
     OF_OTHERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has the interfaces and bonds of this process be among these metrics.
+/// Registers the metrics of this process's interfaces and bonds.
 pub fn register(registry: &mut Registry) {
     if let Some(uplinks) = of_process() {
         registry.register_collector(Box::new(InterfaceMetrics(uplinks)));
@@ -162,8 +162,9 @@ fn all_bonds() -> Vec<Shown> {
     [BONDS.shown(), shown_by_others()].concat()
 }
 
-/// Has these, which are kept in this file, be the interfaces of this process, unless it has some: they are followed, and
-/// who asks is answered, until [`end`]; `tell` hears what goes wrong. Within a runtime.
+/// Makes these interfaces, which are stored in this file, the interfaces of this process, unless it already has some.
+/// They are followed, and questions about them answered, until [`end`]; `tell` is called with faults. Must be called
+/// within a runtime.
 pub fn begin(
     uplinks: Uplinks,
     file: Option<&Path>,
@@ -181,7 +182,7 @@ pub fn begin(
         .clone()
 }
 
-/// Answers who asks about them, beside this file.
+/// Answers questions about the interfaces, at a socket beside this file.
 fn answer(uplinks: Uplinks, file: &Path, tell: impl Fn(String) + Send + 'static) {
     if let Err(why) = remembered::make_place(file) {
         tell(format!("cannot save the records of interfaces in {}: {why}", file.display()));
@@ -201,15 +202,15 @@ fn answer(uplinks: Uplinks, file: &Path, tell: impl Fn(String) + Send + 'static)
     });
 }
 
-/// The interfaces of this process, if its bonds go by settings.
+/// The interfaces of this process, if its settings have policies.
 pub fn of_process() -> Option<Uplinks> {
     OF_PROCESS.get().cloned()
 }
 
-/// Ends bonds, keeps what was moved, and gives back what was allotted and not moved: at a process's end.
+/// At the end of a process: ends bonds, saves the records, and returns quotas that were not used.
 pub fn end() {
     BONDS.end();
-    // They hold the log, whose writer ends with the last who does.
+    // The bonds hold the log, whose writer ends with its last user.
     *of_others() = None;
     if let Some(uplinks) = OF_PROCESS.get()
         && let Err(why) = uplinks.end()

@@ -1,4 +1,5 @@
-//! `--within`: a time that transfers over bonds meet at the least cost. `--ride`: no bonds, but the carrier.
+//! `--within`: transfers over bonds finish within a time at the least cost. `--ride`: transfers use the carrier instead
+//! of bonds.
 
 use super::uplinks;
 use std::{
@@ -23,8 +24,8 @@ pub struct WithinArgs {
 }
 
 impl WithinArgs {
-    /// From now on; the events say how far it is. To be asked once the bonds are there, by which this process has
-    /// interfaces. Where the settings say nothing of them none costs.
+    /// Starts the deadline now. The returned sink watches the progress. Call it once the bonds are open, because they
+    /// open the interfaces. Without settings for interfaces, none has a price, and nothing is watched.
     pub fn begin(self, flow: Flow, events: Arc<dyn EventSink>) -> Arc<dyn EventSink> {
         let (Some(within), Some(uplinks)) = (self.within, uplinks::of_process()) else {
             return events;
@@ -33,13 +34,13 @@ impl WithinArgs {
         Arc::new(Watched { uplinks, events })
     }
 
-    /// Whether first legs ride, and go no other way.
+    /// Whether first legs use the carrier only.
     pub fn rides(self) -> bool {
         self.ride
     }
 }
 
-/// What is said of a transfer that ended later than `within` after `began`.
+/// A message about a transfer that took longer than `within` since `began`.
 pub fn missed(within: Option<Duration>, began: Instant) -> Option<String> {
     let (within, took) = (within?, began.elapsed());
     let late = took.checked_sub(within).filter(|late| !late.is_zero())?;
@@ -47,7 +48,7 @@ pub fn missed(within: Option<Duration>, began: Instant) -> Option<String> {
     Some(format!("done after {took:.1} s, {late:.1} s later than --within"))
 }
 
-/// Passes events on.
+/// Reports the progress to the interfaces, and passes events on.
 #[derive(Debug)]
 struct Watched {
     uplinks: Uplinks,

@@ -1,4 +1,4 @@
-//! Full disks, files that change, casts that are given up, and whom a cast goes to.
+//! Faults of casts: full disks, files that change, abandoned casts, and receivers chosen by tag.
 
 use crate::{
     bytes, events,
@@ -21,7 +21,7 @@ fn signal(child: &Child, name: &str) {
 }
 
 #[test]
-fn to_all_or_to_those_with_a_tag() {
+fn a_cast_goes_to_all_members_or_to_those_with_a_tag() {
     let founder = Host::founder();
     let fra = start(&founder);
     let nyc = Host::relay(&founder, "nyc", &["lab"]);
@@ -52,7 +52,7 @@ fn to_all_or_to_those_with_a_tag() {
 }
 
 #[test]
-fn a_cast_that_is_given_up_is_no_more_gone_on_with() {
+fn an_abandoned_cast_is_not_continued() {
     let (hosts, _daemons) = mesh(&["nyc"]);
     let _away = Host::relay(&hosts[0], "par", &[]);
     let lap = Host::joined(&hosts[0], "lap", &[], &["--no-daemon"]);
@@ -76,13 +76,13 @@ fn a_cast_that_is_given_up_is_no_more_gone_on_with() {
 }
 
 #[test]
-fn a_file_that_changes_while_it_is_cast_ends_that_and_gets_no_name() {
+fn a_file_that_changes_ends_its_cast_and_does_not_appear_at_receivers() {
     let (hosts, _daemons) = mesh(&["nyc"]);
     let (lap, content) = source(&hosts[0]);
     let casting = lap.command(&["cast", "image", "--to", "nyc", "--json"]).spawn().unwrap();
     until("an eighth is there", || written(&hosts[1]) > LENGTH as u64 / 8);
     signal(&casting, "STOP");
-    // Whoever looks at lengths and times sees nothing.
+    // Length and time of the file are unchanged.
     let file = fs::File::options().write(true).open(lap.path("image")).unwrap();
     let before = file.metadata().unwrap().modified().unwrap();
     let other: Vec<u8> = content.iter().map(|byte| !byte).collect();
@@ -97,8 +97,8 @@ fn a_file_that_changes_while_it_is_cast_ends_that_and_gets_no_name() {
     assert!(!hosts[1].path("inbox/image").exists());
 }
 
-/// In a mount namespace of its own, with an inbox of 160 MB. When there is a file `fill` in the host's
-/// directory all of it is filled, and `filled` is made; when `fill` goes, there is room again.
+/// Starts the daemon in a mount namespace of its own, with an inbox of 160 MB. While the file `fill` exists in the
+/// host's directory, the inbox is full, which `filled` confirms; when `fill` is removed, there is room again.
 fn start_small(host: &Host) -> Daemon {
     let inbox = host.path("inbox");
     fs::create_dir_all(&inbox).unwrap();
@@ -130,7 +130,7 @@ fn unshared(script: &str) -> Command {
 }
 
 #[test]
-fn a_disk_that_gets_full_midway_is_said_and_what_came_is_kept() {
+fn a_full_disk_is_reported_and_received_data_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let possible = unshared("mount -t tmpfs -o size=1m none \"$0\"").arg(dir.path()).status();
     if !possible.is_ok_and(|status| status.success()) {

@@ -1,4 +1,4 @@
-//! `kill -9` of a source, of a receiver, and of one between: whoever starts again goes on.
+//! `kill -9` of a source, of a receiver, and of a forwarding receiver: after a restart the cast continues.
 
 use crate::{
     bytes, events,
@@ -12,16 +12,16 @@ use std::{
     process::{Child, Output},
 };
 
-/// Below what the inboxes take.
+/// Less than the inboxes accept.
 pub const LENGTH: usize = 96_000_000;
 
-/// What may have come and not be on the disk yet, and what is counted in whole pages.
-const ON_ITS_WAY: u64 = 4_000_000;
+/// Bytes that may be in flight and not on the disk yet, and the rounding to whole pages.
+const IN_FLIGHT: u64 = 4_000_000;
 
-/// lap → nyc → ber, and ber may turn to lap.
+/// lap → nyc → ber; ber may also fetch from lap.
 const LINE: &str = "from,to,rate\nlap,nyc,90 Mbit/s\nnyc,ber,80 Mbit/s\nlap,ber,10 Mbit/s\n";
 
-/// Bytes on the disk of what is in the making; a file system may take more blocks than that.
+/// Bytes on the disk of the unfinished file; a file system may allocate more blocks than that.
 pub fn written(host: &Host) -> u64 {
     let homes = fs::read_dir(host.path("inbox")).unwrap().flatten();
     let made = homes.map(|home| home.path().join("made/image"));
@@ -42,7 +42,7 @@ pub fn number(event: &Value, key: &str) -> u64 {
     event[key].as_u64().unwrap()
 }
 
-/// Its bytes are there, and next to nothing came twice.
+/// Checks that the content has arrived and that hardly any of it arrived twice.
 fn check(output: &Output, host: &Host, name: &str, content: &[u8]) -> Value {
     assert!(output.status.success(), "{} {}", text(&output.stdout), text(&output.stderr));
     assert!(fs::read(host.path("inbox/image")).unwrap() == content);
@@ -58,7 +58,7 @@ fn kill(mut child: Child) {
     child.wait().unwrap();
 }
 
-/// Kills a daemon as it stands; what it had written by then.
+/// Kills a daemon. Returns the bytes that it had written by then.
 fn kill_daemon(daemon: Daemon, host: &Host) -> u64 {
     daemon.signal("KILL");
     drop(daemon);
@@ -66,7 +66,7 @@ fn kill_daemon(daemon: Daemon, host: &Host) -> u64 {
 }
 
 #[test]
-fn a_killed_receiver_goes_on_with_all_that_it_had_written() {
+fn a_killed_receiver_continues_with_everything_it_had_written() {
     let (hosts, mut daemons) = mesh(&["nyc"]);
     let (lap, content) = source(&hosts[0]);
     let casting = lap.command(&["cast", "image", "--to", "nyc", "--json"]).spawn().unwrap();
@@ -76,12 +76,12 @@ fn a_killed_receiver_goes_on_with_all_that_it_had_written() {
     daemons.push(start(&hosts[1]));
     let output = casting.wait_with_output().unwrap();
     let its = check(&output, &hosts[1], "nyc", &content);
-    let most = LENGTH as u64 - kept + ON_ITS_WAY;
+    let most = LENGTH as u64 - kept + IN_FLIGHT;
     assert!(number(&its, "received_bytes") <= most, "{kept} were there: {its}");
 }
 
 #[test]
-fn a_killed_receiver_between_is_replaced_and_goes_on_itself() {
+fn a_killed_forwarding_receiver_is_replaced_and_continues() {
     let (hosts, mut daemons) = mesh(&["nyc", "ber"]);
     let (lap, content) = source(&hosts[0]);
     let args = ["cast", "image", "--to", "nyc,ber", "--rates", "rates.csv", "--parents", "1"];
@@ -92,7 +92,7 @@ fn a_killed_receiver_between_is_replaced_and_goes_on_itself() {
     let output = casting.wait_with_output().unwrap();
     check(&output, &hosts[2], "ber", &content);
     let its = check(&output, &hosts[1], "nyc", &content);
-    let most = LENGTH as u64 - kept + ON_ITS_WAY;
+    let most = LENGTH as u64 - kept + IN_FLIGHT;
     assert!(number(&its, "received_bytes") <= most, "{kept} were there: {its}");
     let all = events(&output);
     let left = named(&all, "parent_left");
@@ -100,7 +100,7 @@ fn a_killed_receiver_between_is_replaced_and_goes_on_itself() {
 }
 
 #[test]
-fn a_killed_source_goes_on_with_the_same_job() {
+fn a_killed_source_continues_the_same_job() {
     let (hosts, _daemons) = mesh(&["nyc", "ber"]);
     let (lap, content) = source(&hosts[0]);
     let args = ["cast", "image", "--to", "nyc,ber", "--rates", "rates.csv", "--parents", "1"];
@@ -118,7 +118,7 @@ fn a_killed_source_goes_on_with_the_same_job() {
     assert!(lap.ok(&["cast", "status"]).contains("interrupted; the same command continues"));
 
     let output = lap.run(&args);
-    // The receivers count what came from both.
+    // The receivers' counts include both runs.
     for (host, name) in [(&hosts[1], "nyc"), (&hosts[2], "ber")] {
         let its = check(&output, host, name, &content);
         assert!(number(&its, "received_bytes") <= LENGTH as u64 / 100 * 101, "{its}");
@@ -128,7 +128,7 @@ fn a_killed_source_goes_on_with_the_same_job() {
     let ber = &ended["receivers"]["ber"];
     assert_eq!((&ber["min_hop_bps"], &ber["parents"][0]), (&80_000_000.into(), &"nyc".into()));
 
-    // Whoever receives knows what is expected of it, also when it is started anew.
+    // A receiver knows what the plan expects of it, also after a restart of the cast.
     let status = hosts[2].json(&["cast", "status", "--json"]);
     let cast = &status["casts"][0];
     assert_eq!(cast["min_hop_bps"], 80_000_000, "{cast}");

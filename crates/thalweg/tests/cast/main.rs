@@ -1,8 +1,8 @@
-//! Casts by real programs: real daemons on loopback, files compared.
+//! Casts between real daemons on loopback; the received files are compared.
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
-// Each of the crates of tests uses another part of it.
+// Each test crate uses another part of it.
 #[allow(dead_code, reason = "shared with the tests of the mesh")]
 #[path = "../mesh/host.rs"]
 mod host;
@@ -14,12 +14,12 @@ use host::{Daemon, Host, events, named, text};
 use serde_json::json;
 use std::process::Stdio;
 
-/// Starts its daemon, which hands on by rings and keeps nothing.
+/// Starts a daemon that forwards by rings and stores nothing.
 fn start_relay(host: &Host) -> Daemon {
     host.start_under("[cast]\nrelay = true\n", None)
 }
 
-/// Starts its daemon with an inbox for all members.
+/// Starts a daemon with an inbox for all members.
 fn start(host: &Host) -> Daemon {
     let inbox = host.path("inbox");
     std::fs::create_dir_all(&inbox).unwrap();
@@ -32,12 +32,12 @@ fn start(host: &Host) -> Daemon {
     )
 }
 
-/// A mesh of the founder and members with these names, all running, with inboxes.
+/// A mesh of the founder and members with these names, all running with inboxes.
 fn mesh(names: &[&str]) -> (Vec<Host>, Vec<Daemon>) {
     host::mesh(names, start)
 }
 
-/// Bytes that no symbol repeats.
+/// Content whose symbols all differ.
 fn bytes(length: usize, seed: u8) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ u64::from(seed);
     let mut next = || {
@@ -50,7 +50,7 @@ fn bytes(length: usize, seed: u8) -> Vec<u8> {
 }
 
 #[test]
-fn a_file_comes_to_all_once_and_is_found_there() {
+fn a_file_reaches_all_receivers_once_and_is_recognised_later() {
     let (hosts, _daemons) = mesh(&["nyc", "ber"]);
     let lap = Host::joined(&hosts[0], "lap", &[], &["--no-daemon"]);
     let content = bytes(9_000_001, 1);
@@ -74,7 +74,7 @@ fn a_file_comes_to_all_once_and_is_found_there() {
     }
     assert_eq!(all.last().unwrap()["outcome"], "complete");
 
-    // Whoever has it is sent nothing.
+    // A receiver that has the file is sent nothing.
     let output = lap.run(&args);
     assert!(output.status.success(), "{} {}", text(&output.stdout), text(&output.stderr));
     let all = events(&output);
@@ -103,7 +103,7 @@ fn a_file_comes_to_all_once_and_is_found_there() {
 }
 
 #[test]
-fn it_comes_by_rings_as_well_also_through_a_node_that_keeps_nothing() {
+fn a_cast_by_rings_works_also_through_a_relay() {
     let (hosts, _daemons) = mesh(&["nyc", "ber"]);
     let relay = Host::relay(&hosts[0], "hub", &[]);
     let _relay = start_relay(&relay);
@@ -129,7 +129,7 @@ fn it_comes_by_rings_as_well_also_through_a_node_that_keeps_nothing() {
     assert!(said.contains("'rings'") && said.contains("store or ring"), "{said}");
 }
 
-/// nyc has it from lap, ber from nyc; what ber sends is said to be little.
+/// ber receives from nyc, and nyc from lap, because ber's sending rate is declared to be low.
 const PLAN: &str = r#"
 [[leg]]
 from = "lap"
@@ -157,7 +157,7 @@ egress = "10 Mbit/s"
 "#;
 
 #[test]
-fn the_plan_says_what_the_formulas_say_and_keeps_to_what_hosts_send() {
+fn the_plan_has_the_rates_of_the_formulas_and_respects_sending_rates() {
     let (hosts, _daemons) = mesh(&["nyc", "ber"]);
     let lap = Host::joined(&hosts[0], "lap", &[], &["--no-daemon"]);
     std::fs::write(lap.path("one"), bytes(100_000, 1)).unwrap();
@@ -170,11 +170,11 @@ fn the_plan_says_what_the_formulas_say_and_keeps_to_what_hosts_send() {
         let receivers = named(&all, "planned")[0]["receivers"].clone();
         receivers.as_array().unwrap().clone()
     };
-    // In the order of their names: ber, nyc.
+    // In alphabetical order: ber, nyc.
     let all = planned(&["--leaf-below", "25 Mbit/s"]);
     assert_eq!(all[0]["parents"], json!(["nyc", "lap"]));
     assert_eq!(all[1]["parents"], json!(["lap"]), "ber is a leaf: {all:?}");
-    // Fig. 6's example (§V-B) with full segments.
+    // The example of Fig. 6 (§V-B) with full segments.
     let mbps = |of: &serde_json::Value| (of.as_f64().unwrap() / 1e5).round() / 10.0;
     let predicted = &all[0]["predicted"];
     assert_eq!((mbps(&predicted["eq2_bps"]), mbps(&predicted["eq3_bps"])), (22.2, 9.0));
@@ -206,7 +206,7 @@ fn the_plan_says_what_the_formulas_say_and_keeps_to_what_hosts_send() {
 }
 
 #[test]
-fn who_is_away_or_takes_nothing_is_named_and_the_rest_have_it() {
+fn receivers_that_are_away_or_refuse_are_named_and_the_others_receive() {
     let (hosts, _daemons) = mesh(&["nyc"]);
     let ber = Host::relay(&hosts[0], "ber", &[]);
     let _closed = ber.start();
@@ -239,7 +239,7 @@ fn who_is_away_or_takes_nothing_is_named_and_the_rest_have_it() {
 }
 
 #[test]
-fn what_cannot_be_shown_costs_no_cast_and_no_terminal() {
+fn failed_output_stops_no_cast_and_control_characters_are_escaped() {
     let (hosts, _daemons) = mesh(&["nyc"]);
     let lap = Host::joined(&hosts[0], "lap", &[], &["--no-daemon"]);
     std::fs::write(lap.path("one"), bytes(100_000, 1)).unwrap();
@@ -247,13 +247,13 @@ fn what_cannot_be_shown_costs_no_cast_and_no_terminal() {
         let mut command = lap.command(&["cast", what, "--to", "nyc", "--json"]);
         command.stdout(stdout).spawn().unwrap().wait_with_output().unwrap()
     };
-    // Nobody reads.
+    // Standard output is closed.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let output = run("one", writer.into());
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
     assert!(std::fs::read(hosts[1].path("inbox/one")).unwrap() == bytes(100_000, 1));
-    // A full disk.
+    // The disk is full.
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let output = run("one", full.into());
     let said = text(&output.stderr);

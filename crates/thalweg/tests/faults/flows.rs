@@ -1,4 +1,4 @@
-//! Cases 34 and 35: half a connection, and a reader that hardly reads.
+//! Cases 34 and 35: a half-closed connection, and a very slow reader.
 
 use super::{
     host::Host,
@@ -21,8 +21,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// Whatever is waited for comes sooner, on the busiest machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any wait, on the busiest machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn text(from: &mut (impl tokio::io::AsyncRead + Unpin)) -> std::io::Result<String> {
     let mut text = String::new();
@@ -30,7 +30,7 @@ async fn text(from: &mut (impl tokio::io::AsyncRead + Unpin)) -> std::io::Result
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn either_side_may_end_first_and_what_then_is_silent_is_reaped() {
+async fn either_side_may_end_first_and_a_silent_half_is_reaped() {
     let fra = Host::founder();
     let mut fra_runs = fra.start_with("linger = \"1 s\"\n", None);
     let echo = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -60,25 +60,26 @@ async fn either_side_may_end_first_and_what_then_is_silent_is_reaped() {
         assert_eq!(text(&mut far).await.unwrap(), "late");
         fra_runs.log_until("event=closed");
 
-        // Half a connection that carries nothing is reset at both ends.
+        // A half-closed connection that carries nothing is reset at both ends.
         let mut client = dial(&fra, &fra, leg, &to).await.unwrap();
         let (mut far, _) = echo.accept().await.unwrap();
         client.shutdown().await.unwrap();
         assert_eq!(text(&mut far).await.unwrap(), "");
-        let reaped = timeout(PATIENCE, text(&mut client)).await.unwrap();
+        let reaped = timeout(TIMEOUT, text(&mut client)).await.unwrap();
         assert!(reaped.is_err(), "it looked complete");
         assert!(fra_runs.log_until("event=broken").contains("half-closed and idle"));
     }
 }
 
-/// Connections that are idle and reaped while the slow one is kept: each takes the idle limit by the relay's own clock.
+/// The number of idle connections that are reaped while the slow one is kept: each waits for the idle limit by the
+/// relay's own clock.
 const REAPED: usize = 4;
 
-/// How often a connection is made anew that was reaped before its sender had filled it, on a machine without time to
-/// spare.
+/// The attempts to fill a connection. On a busy machine, a connection may be reaped before its sender has filled it.
 const TRIES: usize = 20;
 
-/// A connection whose sender is held back, as its reader does not read; with what is sent. `None`: it was reaped before.
+/// A connection whose sender is blocked because its reader does not read, and the task that sends. `None` if the
+/// connection was reaped before.
 async fn filled(
     fra: &Host,
     leg: LegKind,
@@ -115,7 +116,7 @@ async fn filled(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_at_a_kilobyte_a_second_is_kept_and_holds_no_memory() {
+async fn a_reader_at_a_kilobyte_a_second_is_kept_and_uses_no_memory() {
     let fra = Host::founder();
     let fra_runs = fra.start_with("idle = \"1 s\"\n", None);
     let data: Vec<u8> = (0..30_000_000u32).map(|i| (i % 251) as u8).collect();
@@ -139,7 +140,7 @@ async fn a_reader_at_a_kilobyte_a_second_is_kept_and_holds_no_memory() {
             got.extend_from_slice(&some);
             let mut idle = dial(&fra, &fra, leg, &silent_at).await.unwrap();
             let (_far, _) = silent.accept().await.unwrap();
-            _ = timeout(PATIENCE, text(&mut idle)).await.expect("the idle one is reaped");
+            _ = timeout(TIMEOUT, text(&mut idle)).await.expect("the idle one is reaped");
         }
         let more = fra_runs.memory().saturating_sub(before);
         assert!(more < 4_000_000, "{more} bytes are held for one reader");

@@ -1,4 +1,4 @@
-//! What goes wrong around a relay, on real daemons; docs/faults/relay.md is the list.
+//! Faults around a relay, with real daemons; docs/faults/relay.md lists them.
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 

@@ -1,4 +1,4 @@
-//! A test is a member of the mesh: it dials as a host's command line would.
+//! The test as a member of the mesh: it dials as a host's command line does.
 
 use super::host::Host;
 use std::net::SocketAddr;
@@ -16,17 +16,17 @@ use tokio::net::TcpStream;
 
 pub const BOTH: [LegKind; 2] = [LegKind::Sealed, LegKind::Open];
 
-/// The daemon's key of `host`.
+/// The daemon key of `host`.
 pub fn node(host: &Host) -> NodeId {
     State::open(&host.state()).unwrap().node_key().unwrap().id()
 }
 
-/// The client's end of `host`.
+/// The TLS connector with the client key of `host`.
 pub fn connector(host: &Host) -> Connector {
     Connector::new(&State::open(&host.state()).unwrap().client_key().unwrap()).unwrap()
 }
 
-/// A connection of `host` to `to` through `relay`.
+/// Connects from `host` to `to` through `relay`.
 pub async fn dial(
     host: &Host,
     relay: &Host,
@@ -39,7 +39,7 @@ pub async fn dial(
     dialer.dial(&Route::new(vec![hop]).unwrap(), to).await
 }
 
-/// A channel of `host` to `relay`, in which nothing has been said.
+/// Opens a channel from `host` to `relay`, in which nothing has been sent.
 pub async fn channel(host: &Host, relay: &Host) -> Channel<TcpStream> {
     let tcp = TcpStream::connect(at(relay)).await.unwrap();
     connector(host).connect(tcp, node(relay), Protocol::Relay).await.unwrap()

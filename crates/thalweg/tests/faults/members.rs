@@ -1,12 +1,12 @@
-//! Case 27: a token is good for one host.
+//! Case 27: a token admits one host.
 
 use super::host::{Host, text};
 
-/// Hosts that come at the same time with one token.
+/// The number of hosts that use one token at the same time.
 const HOSTS: usize = 6;
 
 #[test]
-fn of_programs_that_race_with_one_token_one_joins_and_a_replay_is_refused() {
+fn one_of_several_hosts_with_one_token_joins_and_a_replay_is_refused() {
     let fra = Host::founder();
     let _runs = fra.start();
     let token = fra.ok(&["mesh", "token"]);
@@ -25,7 +25,7 @@ fn of_programs_that_race_with_one_token_one_joins_and_a_replay_is_refused() {
         let said = text(&output.stderr);
         assert!(said.contains("was used by another host"), "{said}");
     }
-    // Later is too late as well; and the roster has the founder and the winner.
+    // A later use is refused, too, and the roster has the founder and the winner.
     let said =
         Host::new().fails(1, &["mesh", "join", token.trim(), "--name", "late", "--no-daemon"]);
     assert!(said.contains("was used by another host"), "{said}");

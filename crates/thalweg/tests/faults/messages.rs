@@ -1,4 +1,4 @@
-//! Cases 30 and 32: addresses in disguise, and clients that draw it out or say too much.
+//! Cases 30 and 32: disguised addresses, and clients that are too slow or send too much.
 
 use super::{
     host::Host,
@@ -15,14 +15,14 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// Connections that never say anything whole.
+/// The number of connections that never send a complete message.
 const CROWD: usize = 300;
 
-/// More than their buffers in the kernel would be told apart from nothing.
+/// The permitted memory, bytes: more than the noise of the kernel's buffers.
 const MEMORY: u64 = 30_000_000;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_in_disguise_is_denied_and_logged() {
+async fn a_disguised_address_is_denied_and_logged() {
     let fra = Host::founder();
     let mut fra_runs = fra.start_under("", None);
     for (to, kind) in [
@@ -50,7 +50,7 @@ async fn an_address_in_disguise_is_denied_and_logged() {
     }
 }
 
-/// Reads until the relay ends it; how many bytes there were.
+/// Reads until the relay closes the connection. Returns the number of bytes.
 async fn to_its_end(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> usize {
     let mut got = Vec::new();
     _ = stream.read_to_end(&mut got).await;
@@ -58,7 +58,7 @@ async fn to_its_end(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_draws_the_handshake_out_is_closed_and_members_are_served() {
+async fn slow_handshakes_are_closed_and_members_are_served() {
     let fra = Host::founder();
     let fra_runs = fra.start_with("handshake = \"2 s\"\n", None);
     let before = fra_runs.memory();
@@ -79,7 +79,7 @@ async fn who_draws_the_handshake_out_is_closed_and_members_are_served() {
     }
 }
 
-/// What a member says inside its channel, and by which word it is refused.
+/// Messages inside a channel that the relay must refuse, with a description.
 fn bad_messages() -> Vec<(&'static str, Vec<u8>)> {
     let terms = Terms::default().encode();
     let connect = socks5::encode_connect(&Destination::new("name.test", 80).unwrap());
@@ -96,7 +96,7 @@ fn bad_messages() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn oversize_and_truncated_messages_inside_the_channel_end_it_with_few_bytes() {
+async fn oversize_and_truncated_messages_end_the_channel_with_few_bytes() {
     let fra = Host::founder();
     let mut fra_runs = fra.start();
     let before = fra_runs.memory();
@@ -104,7 +104,7 @@ async fn oversize_and_truncated_messages_inside_the_channel_end_it_with_few_byte
     assert!(all.len() > 20);
     for (what, bytes) in &all {
         let mut channel = channel(&fra, &fra).await;
-        // It may hang up before it has taken all.
+        // The relay may hang up before it has read everything.
         _ = channel.write_all(bytes).await;
         _ = channel.shutdown().await;
         let got = to_its_end(&mut channel).await;
@@ -117,7 +117,7 @@ async fn oversize_and_truncated_messages_inside_the_channel_end_it_with_few_byte
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_never_asks_is_closed_at_the_deadline() {
+async fn a_member_without_a_request_is_closed_at_the_deadline() {
     let fra = Host::founder();
     let mut fra_runs = fra.start_with("handshake = \"500 ms\"\n", None);
     for beginning in [&b""[..], b"\x05", b"\x05\x01\x80"] {

@@ -1,4 +1,4 @@
-//! Cases 25 and 26: without an oracle, or with a sick one, relays relay.
+//! Cases 25 and 26: without an oracle, or with a faulty one, relays continue.
 
 use super::host::{Daemon, Host, by_socks, text, until};
 use sqlx::{Connection as _, Executor as _, SqliteConnection, sqlite::SqliteConnectOptions};
@@ -10,7 +10,7 @@ use std::{
     process::Command,
 };
 
-/// `program`'s byte comes out at `far`, and the other way round.
+/// Checks that bytes pass between `program` and `far` in both directions.
 fn assert_flows(program: &mut TcpStream, far: &mut TcpStream) {
     let mut got = [0; 4];
     program.write_all(b"ping").unwrap();
@@ -21,7 +21,7 @@ fn assert_flows(program: &mut TcpStream, far: &mut TcpStream) {
     assert_eq!(&got, b"pong");
 }
 
-/// A connection of a program on a host whose SOCKS5 goes through the mesh.
+/// Opens a connection of a program on a host whose SOCKS5 port uses the mesh.
 fn flow(by: &Daemon, echo: &TcpListener) -> (TcpStream, TcpStream) {
     let program = by_socks(by.socks(), echo.local_addr().unwrap());
     let (far, _) = echo.accept().unwrap();
@@ -33,7 +33,7 @@ fn through(relay: &str) -> String {
 }
 
 #[test]
-fn without_the_oracle_what_flows_flows_on_and_a_relay_starts_from_its_cache() {
+fn without_the_oracle_connections_continue_and_a_relay_starts_from_its_cache() {
     let echo = TcpListener::bind("127.0.0.1:0").unwrap();
     let fra = Host::founder();
     let fra_runs = fra.start();
@@ -45,7 +45,7 @@ fn without_the_oracle_what_flows_flows_on_and_a_relay_starts_from_its_cache() {
     let (mut program, mut far) = flow(&sfo_runs, &echo);
     assert_flows(&mut program, &mut far);
 
-    // Killed, not ended.
+    // Killed, without an orderly end.
     drop(fra_runs);
     assert_flows(&mut program, &mut far);
     let (mut another, mut its_far) = flow(&sfo_runs, &echo);
@@ -57,7 +57,7 @@ fn without_the_oracle_what_flows_flows_on_and_a_relay_starts_from_its_cache() {
     assert_flows(&mut program, &mut far);
 }
 
-/// With `fra`'s oracle out of order: its own relay goes on, and it says what is wrong.
+/// Checks that with a faulty oracle in `fra` its own relay continues, and that commands report the fault.
 fn assert_relays(fra: &Host, nyc_runs: &Daemon, echo: &TcpListener, said: &str) {
     let (mut program, mut far) = flow(nyc_runs, echo);
     assert_flows(&mut program, &mut far);
@@ -70,12 +70,12 @@ fn assert_relays(fra: &Host, nyc_runs: &Daemon, echo: &TcpListener, said: &str) 
 fn mesh(fra: &Host) -> (Daemon, Daemon) {
     let fra_runs = fra.start();
     let nyc = Host::relay(fra, "nyc", &[]);
-    // The directory of `nyc` may go: its daemon has read it.
+    // `nyc`'s directory may be removed: its daemon has read it.
     (fra_runs, nyc.start_with(&through("fra"), None))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_locked_database_is_no_relays_business() {
+async fn a_locked_database_does_not_affect_relays() {
     let echo = TcpListener::bind("127.0.0.1:0").unwrap();
     let fra = Host::founder();
     let (_fra_runs, nyc_runs) = mesh(&fra);
@@ -91,7 +91,7 @@ async fn a_locked_database_is_no_relays_business() {
 }
 
 #[test]
-fn a_damaged_database_is_no_relays_business() {
+fn a_damaged_database_does_not_affect_relays() {
     let echo = TcpListener::bind("127.0.0.1:0").unwrap();
     let fra = Host::founder();
     let (fra_runs, nyc_runs) = mesh(&fra);
@@ -104,7 +104,7 @@ fn a_damaged_database_is_no_relays_business() {
     let (mut another, mut its_far) = flow(&nyc_runs, &echo);
     assert_flows(&mut another, &mut its_far);
     assert_flows(&mut program, &mut far);
-    // Started anew, the node relays on without its oracle, and says what to do.
+    // After a restart the node relays without its oracle, and says what to do.
     drop((program, far, another, its_far));
     fra_runs.end();
     let mut fra_runs = fra.start();
@@ -115,7 +115,7 @@ fn a_damaged_database_is_no_relays_business() {
 }
 
 #[test]
-fn a_full_disk_is_no_relays_business() {
+fn a_full_disk_does_not_affect_relays() {
     let echo = TcpListener::bind("127.0.0.1:0").unwrap();
     let fra = Host::new();
     let Some(disk) = SmallDisk::mount(fra.state()) else {

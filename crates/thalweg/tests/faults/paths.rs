@@ -73,10 +73,10 @@ const NETWORK: &str = r#"
 
 const LENGTH: u32 = 10_000_000;
 
-/// How often a download is begun anew if it does not go as the test needs it.
+/// The attempts of a download that does not proceed as the test needs it.
 const TRIES: usize = 4;
 
-/// The mesh and the server, in the lab; all ends with this.
+/// The mesh and the server in the lab; dropped together.
 struct Scene {
     lab: Lab,
     fra: Host,
@@ -88,7 +88,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// `None`, with the reason printed, where there can be no lab.
+    /// `None` if no lab is possible here; the reason is printed.
     fn new() -> Option<Self> {
         let lab = lab(NETWORK)?;
         let settings = format!("{}black_hole = \"3 s\"\n", in_lab::RELAY);
@@ -109,10 +109,10 @@ impl Scene {
         Some(Self { lab, fra, client, fra_runs, _nyc: (nyc, nyc_runs), _server, content })
     }
 
-    /// Downloads; `then` happens when the rest comes over `fra`, amid it. The events that follow.
+    /// Downloads, and runs `then` while the rest is coming over `fra`. Returns the events after that.
     ///
-    /// On a machine without time to spare the emulator's rates are not those of the links, and
-    /// another path may be chosen: that is another test's matter, and it is begun anew.
+    /// On a busy machine the emulator's rates are not those of the links, and another path may be chosen: then the
+    /// download is repeated, because other tests cover the choice.
     fn get(&self, then: impl FnOnce(&Self)) -> String {
         let begun = (1..=TRIES).find_map(|number| self.over_fra(&format!("file-{number}")));
         let (file, get, lines) = begun.expect("downloads that did not choose fra");
@@ -125,9 +125,9 @@ impl Scene {
         rest.join("\n")
     }
 
-    /// As [`Self::get`], while the link to `fra` is as `fault` says. If the fault comes so late that all bytes of `fra`
-    /// are there already, as on a machine without time to spare, the link is mended and the download is begun anew. A
-    /// path that is not given up does not pass for that: without it the download does not end.
+    /// As [`Self::get`], while the link to `fra` has this `fault`. On a busy machine the fault may come so late that
+    /// all bytes of `fra` have arrived; then the link is mended and the download repeated. A path that is not given up
+    /// is no such case: then the download does not end.
     fn get_during(&self, fault: &LinkChange, mended: &LinkChange) -> String {
         let mut events = String::new();
         for _ in 0..TRIES {
@@ -140,7 +140,7 @@ impl Scene {
         events
     }
 
-    /// A download that has chosen `fra` and made progress since, and its later events.
+    /// Starts a download. Returns its later events if it has chosen `fra` and made progress since.
     fn over_fra(
         &self,
         file: &str,
@@ -166,8 +166,8 @@ fn has_failed(event: &str, path: &str) -> bool {
     event.contains("path_failed") && event.contains(&format!("\"{path}"))
 }
 
-/// The path was given up: it failed, or what was left of it came by another one first (where the
-/// fault struck so late that only the file's tail was left).
+/// Checks that the path was given up: it failed, or its rest came by another path first (if the fault came so late that
+/// only the end of the file was left).
 fn assert_failed(events: &str, path: &str) {
     let failed = |line: &str| has_failed(line, path);
     let passed_by = |line: &str| line.contains("\"hedged\"");
@@ -176,7 +176,7 @@ fn assert_failed(events: &str, path: &str) {
 }
 
 #[test]
-fn a_client_revoked_amid_a_download_is_cut_and_goes_the_direct_path() {
+fn a_client_revoked_during_a_download_is_cut_and_uses_the_direct_path() {
     let Some(mut scene) = Scene::new() else { return };
     let events = scene.get(|scene| {
         said(&scene.lab, "fra", &scene.fra, &["mesh", "revoke", "client", "--wait", "60s"]);
@@ -195,9 +195,9 @@ fn a_black_hole_is_given_up_by_the_client_and_by_the_relay() {
 }
 
 #[test]
-fn a_path_on_which_large_packets_vanish_is_given_up() {
+fn a_path_that_loses_large_packets_is_given_up() {
     let Some(scene) = Scene::new() else { return };
-    // A queue that no packet above 1200 bytes fits into; acknowledgements pass.
+    // A queue into which no packet above 1200 bytes fits; acknowledgements pass.
     let [small, large] = [1200, 1 << 20].map(|bytes| {
         let queue = Some(Queue::Bytes(ByteSize::from_bytes(bytes)));
         LinkChange { queue, ..LinkChange::default() }

@@ -1,4 +1,4 @@
-//! Case 29: a roster that is older, forged, or altered on disk is not believed.
+//! Case 29: a roster that is older, forged, or altered on disk is rejected.
 
 use super::{
     host::{Host, by_socks, until},
@@ -33,8 +33,8 @@ impl Admission for Everybody {
     }
 }
 
-/// Whoever has stolen the oracle's own key, but not the mesh's: it answers every request
-/// for a roster with these bytes.
+/// An attacker who has the oracle's own key, but not the mesh's: it answers every request for a roster with these
+/// bytes.
 async fn false_oracle(of: &Host, bytes: Arc<Mutex<Vec<u8>>>) {
     let key = State::open(&of.state()).unwrap().node_key().unwrap();
     let acceptor = Acceptor::new(&key, Arc::new(Everybody), &[Protocol::Api]).unwrap();
@@ -66,14 +66,14 @@ async fn answer(mut channel: Channel<TcpStream>, bytes: Arc<Mutex<Vec<u8>>>) {
     }
 }
 
-/// The roster's bytes with the same members, a higher version, and another mesh's signature.
+/// The roster with the same members, a higher version, and another mesh's signature.
 fn forged(bytes: &[u8]) -> Vec<u8> {
     let mut roster = Signed::<Roster>::open(bytes, &Ed25519).unwrap().into_value();
     roster.version += 100;
     Signed::sign(roster, &PrivateKey::from_seed(&[7; 32])).encode()
 }
 
-/// The true bytes with one bit of the content turned.
+/// The roster with one bit of the content flipped.
 fn altered(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let middle = bytes.len() / 2;
@@ -82,7 +82,7 @@ fn altered(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_false_oracle_brings_nobody_back() {
+async fn a_false_oracle_readmits_no_member() {
     let fra = Host::founder();
     let fra_runs = fra.start();
     let nyc = Host::relay(&fra, "nyc", &[]);
@@ -102,7 +102,7 @@ async fn a_false_oracle_brings_nobody_back() {
     let line = nyc_runs.log_until("event=roster_rejected");
     assert!(line.contains("level=alert") && line.contains("older"), "{line}");
     member::dial(&lap, &nyc, LegKind::Sealed, &to).await.unwrap_err();
-    // What lasts is told again after ten minutes: another start tells anew.
+    // A lasting fault is reported again only after ten minutes; a restart reports it at once.
     for bytes in [forged(&with_lap), altered(&with_lap)] {
         *served.lock().unwrap() = bytes;
         nyc_runs.end();
@@ -115,7 +115,7 @@ async fn a_false_oracle_brings_nobody_back() {
 }
 
 #[test]
-fn a_roster_altered_on_disk_is_told_and_fetched_anew() {
+fn a_roster_altered_on_disk_is_reported_and_fetched_again() {
     let echo = Blocking::bind("127.0.0.1:0").unwrap();
     let fra = Host::founder();
     let _fra_runs = fra.start();
@@ -128,7 +128,7 @@ fn a_roster_altered_on_disk_is_told_and_fetched_anew() {
     assert!(line.contains(&file.display().to_string()), "{line}");
     nyc_runs.log_until("event=roster_updated");
     by_socks(nyc_runs.socks(), echo.local_addr().unwrap());
-    // In force first, then on disk.
+    // The roster is in force before it is on disk.
     until("the new roster is on disk", || file.exists());
     assert!(Signed::<Roster>::open(&fs::read(&file).unwrap(), &Ed25519).is_ok());
 }

@@ -1,4 +1,4 @@
-//! A dry run says what the collection itself would fail with, with its exit code.
+//! A dry run predicts the failures and the exit code of the collection itself.
 
 use super::{Host, at, ended, events, mesh, named, text, tree};
 use rustix::fs::{FlockOperation, flock};
@@ -10,8 +10,8 @@ use std::{
     process::Output,
 };
 
-/// What is wrong, how it is made (the offered `data`, the directory of the calls), what is asked for below
-/// `data`, the exit code, and what is said.
+/// A fault: its name, how it is made (from the offered directory `data` and the target directory), the requested paths
+/// below `data`, the exit code, and a part of the message.
 type Wrong = (&'static str, fn(&Path, &Path), &'static [&'static str], i32, &'static str);
 
 const WRONG: [Wrong; 17] = [
@@ -115,10 +115,10 @@ const WRONG: [Wrong; 17] = [
     ),
 ];
 
-/// Larger than the disk, and with more holes than a listing names: most of them count as data.
+/// A file larger than the disk, with more holes than a listing can name, so that most of them count as data.
 fn sparse(path: &Path, length: u64) {
     let file = fs::File::create(path).unwrap();
-    // Where such a file cannot be, one of another length says the same.
+    // A file system without files of this length gets a shorter one, which has the same effect.
     let length = if file.set_len(length).is_ok() { length } else { 1 << 43 };
     file.set_len(length).unwrap();
     for island in 0..3000 {
@@ -131,7 +131,7 @@ fn said(output: &Output) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_dry_run_says_what_the_collection_would_fail_with() {
+fn a_dry_run_reports_the_failures_of_the_collection() {
     let (hosts, _daemons) = mesh(&[]);
     let fra = &hosts[0];
     let lap = Host::joined(fra, "lap", &[], &["--no-daemon"]);
@@ -168,7 +168,7 @@ fn a_dry_run_says_what_the_collection_would_fail_with() {
     }
 }
 
-/// The same facts, with the count of all.
+/// Checks that the JSON has the same facts, with counts.
 fn check_json(what: &str, json: &Output, code: i32, says: &str) {
     let all = events(json);
     if code == 23 {
@@ -188,7 +188,7 @@ fn check_json(what: &str, json: &Output, code: i32, says: &str) {
 }
 
 #[test]
-fn a_dry_run_says_that_another_one_is_at_work() {
+fn a_dry_run_reports_another_running_collection() {
     let (hosts, _daemons) = mesh(&[]);
     let fra = &hosts[0];
     fs::write(fra.path("data/a"), "a").unwrap();
@@ -204,7 +204,7 @@ fn a_dry_run_says_that_another_one_is_at_work() {
 }
 
 #[test]
-fn a_dry_run_says_where_nothing_may_be_written() {
+fn a_dry_run_reports_a_directory_without_write_permission() {
     if rustix::process::geteuid().is_root() {
         println!("skipped: the superuser may write everywhere");
         return;
@@ -225,7 +225,7 @@ fn a_dry_run_says_where_nothing_may_be_written() {
 }
 
 #[test]
-fn bytes_of_files_that_are_not_here_are_not_counted() {
+fn bytes_of_failed_files_are_not_counted() {
     let (hosts, _daemons) = mesh(&[]);
     let fra = &hosts[0];
     let lap = Host::joined(fra, "lap", &[], &["--no-daemon"]);

@@ -1,9 +1,9 @@
-//! What goes wrong on the way.
+//! Faults during a collection.
 
 use super::{Host, Running, Tree, at, ended, events, mesh, named, start, text, tree};
 
 #[test]
-fn a_node_that_offers_nothing_says_which_lines_would() {
+fn a_node_that_offers_nothing_shows_the_missing_settings() {
     let fra = Host::founder();
     let _fra_runs = fra.start();
     let lap = Host::joined(&fra, "lap", &[], &["--no-daemon"]);
@@ -14,7 +14,7 @@ fn a_node_that_offers_nothing_says_which_lines_would() {
 }
 
 #[test]
-fn an_interrupted_collection_goes_on_from_where_it_was() {
+fn an_interrupted_collection_continues_where_it_stopped() {
     let (hosts, _daemons) = mesh(&[]);
     let fra = &hosts[0];
     let size = 12_000_000;
@@ -40,7 +40,7 @@ fn an_interrupted_collection_goes_on_from_where_it_was() {
 }
 
 #[test]
-fn a_killed_collection_asks_for_no_finished_chunk_again() {
+fn a_killed_collection_fetches_no_finished_chunk_again() {
     let (hosts, _daemons) = mesh(&[]);
     let fra = &hosts[0];
     let size = 12_000_000;
@@ -59,14 +59,14 @@ fn a_killed_collection_asks_for_no_finished_chunk_again() {
     let output = lap.run(&args);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(ended(&output)["bytes"], size as u64 - kept);
-    // Messages, and what was on its way to the one that was killed.
+    // Messages, and data that was in flight to the killed process.
     let more = sent() - before;
     assert!(more < size as u64 - kept + 500_000, "{more} bytes were sent; {kept} were here");
     assert!(std::fs::read(lap.path("d/big")).unwrap() == tree::content(0, 0, size));
     assert_eq!(tree::files(&lap.path("d")), ["big"], "nothing else is left");
 }
 
-/// Bytes that a journal says are here: lines of a check and an object.
+/// The bytes that a journal records as present. Each line is a checksum and a JSON object.
 fn journaled(journal: &std::path::Path) -> u64 {
     let records = std::fs::read_to_string(journal).unwrap();
     let bytes = |line: &str| {
@@ -77,7 +77,7 @@ fn journaled(journal: &std::path::Path) -> u64 {
 }
 
 #[test]
-fn a_source_that_dies_and_comes_back_is_gone_on_with() {
+fn a_collection_continues_after_a_restart_of_its_source() {
     let (hosts, mut daemons) = mesh(&[]);
     let fra = &hosts[0];
     let tree = Tree::make(&fra.path("data/run"), 3);
@@ -86,7 +86,7 @@ fn a_source_that_dies_and_comes_back_is_gone_on_with() {
     let args = ["gather", &source, "--into", "d", "--json", "--bwlimit", "4M"];
     let mut running = Running::new(lap.command(&args));
     running.until_done(500_000);
-    // Killed, and started anew at once.
+    // Killed, and restarted at once.
     daemons.clear();
     daemons.push(start(fra));
     assert_eq!(running.code(), Some(0), "{}", running.last);
@@ -100,7 +100,7 @@ fn a_file_that_changes_while_it_is_read_is_reported() {
     let file = fra.path("data/run/changing");
     let tree = Tree::make(&fra.path("data/run"), 4);
     std::fs::write(&file, tree::content(9, 9, 9_000_000)).unwrap();
-    // Made before it starts: that takes a second or more on a busy machine.
+    // Created before the collection starts: that takes a second or more on a busy machine.
     let others = tree::content(8, 8, 9_000_000);
     let lap = Host::joined(fra, "lap", &[], &["--no-daemon"]);
     let source = at("fra", fra, "run");
@@ -114,7 +114,7 @@ fn a_file_that_changes_while_it_is_read_is_reported() {
     assert_eq!(failed.len(), 1, "{failed:?}");
     assert!(failed[0]["why"].as_str().unwrap().contains("changed"), "{failed:?}");
     assert!(!lap.path("d/run/changing").exists());
-    // The next call has it.
+    // The next collection fetches it.
     let output = lap.run(&["gather", &source, "--into", "d", "--json"]);
     assert!(output.status.success(), "{:?}", events(&output));
     tree.assert_at(&lap.path("d/run"));

@@ -1,10 +1,10 @@
-//! Who is killed, and started again, costs nothing that was finished.
+//! After `kill -9` and a restart, nothing that was finished is transferred again.
 
 use super::{Daemon, Host, Running, at, ended, events, mesh, named, start, text, tree};
 use serde_json::Value;
 use std::process::Command;
 
-/// `nyc` has one file; its better way is by `ber`.
+/// `nyc` has one file; its faster path is through `ber`.
 struct World {
     hosts: Vec<Host>,
     daemons: Vec<Daemon>,
@@ -33,7 +33,7 @@ impl World {
         self.lap.command(&[&args[..], &method, more].concat())
     }
 
-    /// SIGKILL.
+    /// Kills it by SIGKILL.
     fn kill_ber(&mut self) {
         drop(self.daemons.pop());
     }
@@ -42,12 +42,12 @@ impl World {
         self.daemons.push(start(&self.hosts[2]));
     }
 
-    /// Bytes that `nyc` has sent, messages included.
+    /// Bytes that `nyc` has sent, including messages.
     fn sent(&self) -> u64 {
         self.hosts[1].json(&["status", "--json"])["files"]["sent_bytes"].as_u64().unwrap()
     }
 
-    fn is_here(&self, size: usize) {
+    fn assert_complete(&self, size: usize) {
         assert!(std::fs::read(self.lap.path("d/big")).unwrap() == tree::content(0, 0, size));
         assert_eq!(tree::files(&self.lap.path("d")), ["big"], "nothing else is left");
     }
@@ -58,7 +58,7 @@ impl Running {
         self.until(|event| event["event"] == "transfer" && event["why"].is_string());
     }
 
-    /// Until so many bytes came to `ber`.
+    /// Waits until `ber` has received this many bytes.
     fn until_ber_has(&mut self, bytes: u64) {
         let mut came = 0;
         self.until(|event| {
@@ -71,34 +71,34 @@ impl Running {
 }
 
 #[test]
-fn a_killed_timetable_takes_what_relays_hold_when_it_is_started_again() {
+fn a_restarted_timetable_uses_the_data_that_relays_hold() {
     let size = 6_000_000;
     let mut world = World::new(size);
-    // By a timetable's clock: whatever this host does with it, data goes on to `ber`.
+    // By the timetable's clock, data goes on to `ber`, however slowly this host receives.
     let mut first = Running::new(world.command("path-delay", &["--bwlimit", "50k"]));
     first.until_ber_has(4_000_000);
-    // SIGKILL; so does the relay get it.
+    // By SIGKILL, and then the relay, too.
     first.kill();
     world.kill_ber();
     world.start_ber();
     let output = world.command("path-delay", &[]).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
-    world.is_here(size);
+    world.assert_complete(size);
     assert_eq!(ended(&output)["outcome"], "complete");
     let all = events(&output);
     let notes = named(&all, "note");
     let is_told = |note: &&Value| note["text"].as_str().unwrap().contains("of an earlier call");
     assert!(notes.iter().any(is_told), "{notes:?}");
-    // What was on its way when they were killed, and came since the last checkpoint, is sent again.
+    // Data in flight when they were killed, and data after the last checkpoint, is sent again.
     let (sent, unfinished) = (world.sent(), first.done + 1_000_000);
     assert!(sent < size as u64 + unfinished, "{sent} bytes were sent of {size}");
 }
 
 #[test]
-fn what_a_relay_holds_that_is_killed_and_comes_back_is_not_sent_again() {
+fn data_held_by_a_restarted_relay_is_not_sent_again() {
     let size = 3_000_000;
     let mut world = World::new(size);
-    // Two parcels come here at a time; the others lie at `ber`.
+    // Two parcels come here at a time; the others wait at `ber`.
     let mut running = Running::new(world.command("best-path", &["--bwlimit", "300k"]));
     running.until_ber_has(2_400_000);
     world.kill_ber();
@@ -107,16 +107,16 @@ fn what_a_relay_holds_that_is_killed_and_comes_back_is_not_sent_again() {
     world.start_ber();
     assert_eq!(running.code(), Some(0), "{}", running.last);
     let end = &running.last;
-    world.is_here(size);
+    world.assert_complete(size);
     let sent = world.sent();
-    // What was on its way then is.
+    // Data that was in flight then is sent again.
     assert!(sent < size as u64 + 900_000, "{sent} bytes were sent of {size}; {end}");
     assert!(running.done == size as u64, "{end}");
 }
 
 /// A node confirms parts before they are in its journal; those are sent again.
 #[test]
-fn a_node_that_is_killed_and_comes_back_gets_all_that_is_sent() {
+fn a_restarted_node_receives_everything_that_is_sent() {
     let (hosts, mut daemons) = mesh(&[]);
     let fra = &hosts[0];
     let lap = Host::joined(fra, "lap", &[], &["--no-daemon"]);

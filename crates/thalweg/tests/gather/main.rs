@@ -1,4 +1,4 @@
-//! Collections and sendings by real programs: real daemons on loopback, files compared.
+//! Collecting and sending between real daemons on loopback; the files are compared.
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
@@ -11,7 +11,7 @@ mod running;
 mod sent;
 mod tree;
 
-// Each of the crates of tests uses another part of it.
+// Each test crate uses another part of it.
 #[allow(dead_code, reason = "shared with the tests of the mesh")]
 #[path = "../mesh/host.rs"]
 mod host;
@@ -22,7 +22,7 @@ use serde_json::Value;
 use std::process::Output;
 use tree::Tree;
 
-/// Settings with which a node offers its directory `data` to all members, and takes files into `inbox`.
+/// Settings with which a node offers its directory `data` to all members, and accepts files into `inbox`.
 fn offering(host: &Host) -> String {
     let (data, inbox) = (host.path("data"), host.path("inbox"));
     std::fs::create_dir_all(&data).unwrap();
@@ -43,12 +43,12 @@ fn mesh(names: &[&str]) -> (Vec<Host>, Vec<Daemon>) {
     host::mesh(names, start)
 }
 
-/// `NODE:` and a path below its `data`, as it is written.
+/// The argument `NODE:PATH` of a path below the node's `data`.
 fn at(node: &str, host: &Host, path: &str) -> String {
     format!("{node}:{}/{path}", host.path("data").display())
 }
 
-/// The last event: the end.
+/// The last event, which must be the end.
 fn ended(output: &Output) -> Value {
     let events = events(output);
     let last = events.last().unwrap_or_else(|| panic!("no event: {}", text(&output.stderr)));
@@ -57,7 +57,7 @@ fn ended(output: &Output) -> Value {
 }
 
 #[test]
-fn a_directory_comes_with_all_that_is_in_it_and_only_once() {
+fn a_directory_is_collected_with_its_content_and_only_once() {
     let (hosts, _daemons) = mesh(&["nyc"]);
     let nyc = &hosts[1];
     let tree = Tree::make(&nyc.path("data/run"), 1);
@@ -77,12 +77,12 @@ fn a_directory_comes_with_all_that_is_in_it_and_only_once() {
     let progress = named(&all, "progress");
     assert_eq!(progress.last().unwrap()["sources"][0]["done_bytes"], tree.bytes());
 
-    // A second call finds all of it.
+    // A second collection finds everything present.
     let end = ended(&lap.run(&args));
     assert_eq!((&end["bytes"], &end["files"]), (&0.into(), &0.into()), "{end}");
     assert_eq!(end["present_files"], tree.files());
 
-    // One that changed is fetched anew, and it alone.
+    // A changed file is fetched again, and no other one.
     let changed = tree.change_one();
     let end = ended(&lap.run(&args));
     assert_eq!((&end["bytes"], &end["files"]), (&changed.into(), &1.into()), "{end}");
@@ -90,7 +90,7 @@ fn a_directory_comes_with_all_that_is_in_it_and_only_once() {
 }
 
 #[test]
-fn what_is_in_a_directory_patterns_and_exclusions() {
+fn contents_of_directories_patterns_and_exclusions() {
     let (hosts, _daemons) = mesh(&[]);
     let fra = &hosts[0];
     let data = fra.path("data");

@@ -1,9 +1,9 @@
-//! Several sources.
+//! Collections from several sources.
 
 use super::{Host, Tree, at, ended, events, mesh, named, text, tree};
 
 #[test]
-fn several_sources_have_a_directory_each_and_merge_if_they_may() {
+fn several_sources_get_a_directory_each_or_are_merged() {
     let (hosts, _daemons) = mesh(&["nyc", "ber"]);
     let trees: Vec<Tree> =
         (0..3).map(|i| Tree::make(&hosts[i].path("data/run"), i as u8)).collect();
@@ -21,7 +21,7 @@ fn several_sources_have_a_directory_each_and_merge_if_they_may() {
         end["sources"].as_array().unwrap().iter().map(|s| s["bytes"].as_u64().unwrap()).collect();
     assert_eq!(bytes, trees.iter().map(Tree::bytes).collect::<Vec<_>>());
 
-    // The same names, other content: that is refused before anything is moved.
+    // The same names with other content are refused before anything is moved.
     let said = lap.fails(2, &["gather", fra, nyc, "--into", "flat", "--flat", "--quiet"]);
     assert!(said.contains("would be both"), "{said}");
     assert!(!lap.path("flat/run").exists() || tree::files(&lap.path("flat")).is_empty());
@@ -49,7 +49,7 @@ fn a_source_that_is_away_costs_only_its_own_data() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_named_and_the_rest_comes() {
+fn an_unreadable_file_is_named_and_the_rest_is_collected() {
     let (hosts, _daemons) = mesh(&[]);
     let fra = &hosts[0];
     let tree = Tree::make(&fra.path("data/run"), 1);

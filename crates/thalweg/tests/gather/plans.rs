@@ -1,16 +1,16 @@
-//! Plans: what is predicted, by which rates, and what is said of deadlines.
+//! Plans of collections: predicted durations, the rates behind them, and deadlines.
 
 use super::{Host, at, ended, events, mesh, named, text, tree};
 use serde_json::Value;
 
-/// `nyc` is slow to `lap`, and fast to `ber`, which is fast to `lap`.
+/// `nyc` is slow to `lap`, but fast to `ber`, which is fast to `lap`.
 const RATES: &str = "from,to,rate,rtt\n\
     fra,lap,8 Mbit/s,20 ms\n\
     nyc,lap,8 Mbit/s,80 ms\n\
     nyc,ber,80 Mbit/s,20 ms\n\
     ber,lap,72 Mbit/s,20 ms\n";
 
-/// fra and nyc have 1 MB and 9 MB.
+/// A mesh in which fra has 1 MB and nyc 9 MB.
 fn world() -> (Vec<Host>, Vec<super::Daemon>, Host, [String; 2]) {
     let (hosts, daemons) = mesh(&["nyc", "ber"]);
     for (host, bytes) in hosts.iter().zip([1_000_000, 9_000_000]) {
@@ -23,7 +23,7 @@ fn world() -> (Vec<Host>, Vec<super::Daemon>, Host, [String; 2]) {
 }
 
 #[test]
-fn a_dry_run_says_how_long_which_way_and_moves_nothing() {
+fn a_dry_run_predicts_duration_and_paths_and_moves_nothing() {
     let (_hosts, _daemons, lap, [fra, nyc]) = world();
     let dry = |more: &[&str]| {
         let args = ["gather", &fra, &nyc, "--into", "d", "--dry-run", "--rates", "rates.csv"];
@@ -37,7 +37,7 @@ fn a_dry_run_says_how_long_which_way_and_moves_nothing() {
     };
     let seconds = |plan: &Value, what: &str| plan[what].as_f64().unwrap();
     let fluid = planned(&[]);
-    // 9 MB over 8 and 72 Mbit/s; 1 MB over 8: fra's is the longest.
+    // 9 MB over 8 and 72 Mbit/s; 1 MB over 8: that of fra takes longest.
     assert!((seconds(&fluid, "makespan_seconds") - 1.0).abs() < 0.01, "{fluid}");
     let relayed = |plan: &Value| {
         let paths = plan["paths"].as_array().unwrap().clone();
@@ -57,7 +57,7 @@ fn a_dry_run_says_how_long_which_way_and_moves_nothing() {
 
     let limited = dry(&["--bwlimit", "8 Mbit/s", "--deadline", "5", "--json"]);
     assert_eq!(limited.status.code(), Some(8), "{}", text(&limited.stdout));
-    // Without rates the limit alone tells.
+    // Without rates, the prediction uses the limit only.
     std::fs::write(lap.path("none.csv"), "from,to,rate\nber,fra,8 Mbit/s\n").unwrap();
     let args = ["gather", &fra, &nyc, "--into", "d", "--dry-run", "--rates", "none.csv"];
     let output = lap.run(&[&args[..], &["--bwlimit", "8 Mbit/s", "--deadline", "5"]].concat());
@@ -80,7 +80,7 @@ fn a_dry_run_says_how_long_which_way_and_moves_nothing() {
 }
 
 #[test]
-fn a_deadline_that_no_plan_holds_is_told_at_once() {
+fn a_deadline_that_no_plan_meets_is_reported_at_once() {
     let (_hosts, _daemons, lap, [fra, nyc]) = world();
     let args = ["gather", &fra, &nyc, "--into", "d", "--rates", "rates.csv", "--deadline"];
     let with = |deadline: &str, more: &[&str]| lap.run(&[&args[..], &[deadline], more].concat());
@@ -89,7 +89,7 @@ fn a_deadline_that_no_plan_holds_is_told_at_once() {
     let told = text(&output.stderr);
     assert!(told.contains("cannot be met") && told.contains("takes 1 s at least"), "{told}");
     assert_eq!(with("60 s", &["--dry-run"]).status.code(), Some(0));
-    // A real one that is missed: all is there, and the code says it.
+    // A real collection that misses its deadline: everything is here, and the exit code reports it.
     let output = with("1 ms", &["--json"]);
     assert_eq!(output.status.code(), Some(8), "{}", text(&output.stderr));
     let end = ended(&output);
@@ -97,7 +97,7 @@ fn a_deadline_that_no_plan_holds_is_told_at_once() {
 }
 
 #[test]
-fn the_other_methods_move_the_files_as_well() {
+fn the_other_methods_move_the_files_too() {
     let (_hosts, _daemons, lap, [fra, nyc]) = world();
     for method in ["path-sync", "path-delay", "best-path", "all-at-once"] {
         let args =
@@ -117,7 +117,7 @@ fn the_other_methods_move_the_files_as_well() {
 }
 
 #[test]
-fn timetables_need_rates_and_say_so() {
+fn timetables_without_rates_are_refused() {
     let (_hosts, _daemons, lap, [fra, nyc]) = world();
     std::fs::write(lap.path("rates.csv"), "from,to,rate\nfra,lap,8 Mbit/s\n").unwrap();
     let args = ["gather", &fra, &nyc, "--into", "d", "--dry-run", "--rates", "rates.csv"];

@@ -1,4 +1,4 @@
-//! A collection under way.
+//! A running collection or transfer, followed by its events.
 
 use serde_json::Value;
 use std::{
@@ -6,11 +6,11 @@ use std::{
     process::{Child, ChildStdout, Command, Stdio},
 };
 
-/// A call with `--json`, and its events.
+/// A command with `--json`, and its events.
 pub struct Running {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    /// The most bytes that it said are here.
+    /// The highest number of finished bytes that it has reported.
     pub done: u64,
     pub last: Value,
 }
@@ -22,7 +22,7 @@ impl Running {
         Self { child, lines, done: 0, last: Value::Null }
     }
 
-    /// The next event; none after the last.
+    /// The next event; `None` after the last one.
     pub fn next(&mut self) -> Option<&Value> {
         self.last = serde_json::from_str(&self.lines.next()?.unwrap()).unwrap();
         if self.last["event"] == "progress" {
@@ -31,31 +31,31 @@ impl Running {
         Some(&self.last)
     }
 
-    /// Goes on to the first such event.
+    /// Reads up to the first event that matches.
     pub fn until(&mut self, mut is_it: impl FnMut(&Value) -> bool) {
         while !is_it(self.next().expect("it was over before")) {}
     }
 
-    /// Until more than so many bytes are here.
+    /// Reads until more than `bytes` bytes are here.
     pub fn until_done(&mut self, bytes: u64) {
         while self.done <= bytes {
             self.next().expect("it was over before");
         }
     }
 
-    /// Ctrl-C.
+    /// Sends SIGINT, as Ctrl-C does.
     pub fn interrupt(&self) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-s", "INT", &pid]).status().unwrap().success());
     }
 
-    /// SIGKILL.
+    /// Kills it by SIGKILL.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// All events that come yet.
+    /// Reads all remaining events.
     pub fn rest(&mut self) -> Vec<Value> {
         let mut rest = Vec::new();
         while let Some(event) = self.next() {
@@ -64,7 +64,7 @@ impl Running {
         rest
     }
 
-    /// Its exit code, at its end; events that nobody asked for are passed over.
+    /// Waits for the end. Returns the exit code; remaining events are skipped.
     pub fn code(&mut self) -> Option<i32> {
         self.rest();
         self.child.wait().unwrap().code()

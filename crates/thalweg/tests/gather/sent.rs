@@ -1,4 +1,4 @@
-//! `thalweg send`.
+//! Tests of `thalweg send`.
 
 use super::{Host, Tree, ended, events, mesh, named, text, tree};
 
@@ -27,7 +27,7 @@ fn files_are_sent_with_their_modes_and_times_and_only_once() {
 }
 
 #[test]
-fn much_data_goes_by_relays_as_well() {
+fn a_large_transfer_uses_relays_too() {
     let (hosts, _daemons) = mesh(&["nyc"]);
     let fra = &hosts[0];
     let lap = Host::joined(fra, "lap", &[], &["--no-daemon"]);
@@ -45,7 +45,7 @@ fn much_data_goes_by_relays_as_well() {
 }
 
 #[test]
-fn a_directory_that_takes_nothing_is_told_with_what_would() {
+fn a_refusing_node_shows_the_missing_settings() {
     let (hosts, _daemons) = mesh(&[]);
     let lap = Host::joined(&hosts[0], "lap", &[], &["--no-daemon"]);
     Tree::make(&lap.path("run"), 1);
@@ -57,7 +57,7 @@ fn a_directory_that_takes_nothing_is_told_with_what_would() {
 }
 
 #[test]
-fn what_cannot_be_read_and_what_is_no_file_is_named_and_the_rest_is_sent() {
+fn missing_files_are_named_and_the_rest_is_sent() {
     let (hosts, _daemons) = mesh(&[]);
     let fra = &hosts[0];
     let lap = Host::joined(fra, "lap", &[], &["--no-daemon"]);

@@ -1,4 +1,4 @@
-//! Directories of files that are made, compared and changed.
+//! Creates, compares and changes directories of files.
 
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -9,12 +9,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// A directory with files of many sizes, modes, times, a symbolic link, and an empty directory.
+/// A directory with files of many sizes, modes and times, a symbolic link, and an empty directory.
 pub struct Tree {
     root: PathBuf,
 }
 
-/// Bytes of the files: empty, small, of several pieces.
+/// The sizes of the files, bytes: empty, small, several pieces.
 const SIZES: &[usize] = &[0, 1, 700, 65_536, 300_000, 9_000_001];
 
 impl Tree {
@@ -43,7 +43,7 @@ impl Tree {
         files(&self.root).len() as u64
     }
 
-    /// Changes a file's content, not its size; its bytes.
+    /// Changes a file's content, but not its size. Returns the size.
     pub fn change_one(&self) -> u64 {
         let path = self.root.join("deep/er/file 2 \u{fc}");
         let mut bytes = fs::read(&path).unwrap();
@@ -52,13 +52,13 @@ impl Tree {
         bytes.len() as u64
     }
 
-    /// Everything is there, with its content, mode and time.
+    /// Checks that the copy has everything, with contents, modes and times.
     pub fn assert_at(&self, copy: &Path) {
         assert_same(&self.root, copy);
     }
 }
 
-/// All of `one` is in `other`, and nothing else.
+/// Checks that both directories have the same content.
 pub fn assert_same(one: &Path, other: &Path) {
     let names = |path: &Path| {
         let mut names: Vec<_> =
@@ -85,7 +85,7 @@ pub fn assert_same(one: &Path, other: &Path) {
     }
 }
 
-/// The files below a directory, by their paths there.
+/// The paths of all files below a directory, relative to it.
 pub fn files(root: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut left = vec![root.to_owned()];
@@ -103,7 +103,7 @@ pub fn files(root: &Path) -> Vec<String> {
     found
 }
 
-/// Bytes that no other file has.
+/// Content that no other file has.
 pub fn content(seed: u8, index: usize, size: usize) -> Vec<u8> {
     let mut bytes = vec![0; size];
     let seed = u64::from(seed) << 32 | index as u64;

@@ -1,11 +1,11 @@
-//! One download: resumed, interrupted, refused.
+//! A single download: resumed, interrupted, refused.
 
 use super::*;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_file_is_there_and_nothing_on_standard_output() {
+async fn a_download_writes_the_file_and_nothing_to_standard_output() {
     let version = Version::new(1, LENGTH);
     let server = Server::honest(&version).await;
     let dir = TempDir::new().unwrap();
@@ -17,12 +17,12 @@ async fn the_file_is_there_and_nothing_on_standard_output() {
     assert!(std::fs::read(dir.path().join("file.bin")).unwrap() == version.bytes);
     assert_eq!(names(dir.path()), ["file.bin"]);
     let last = text(&output.stderr).lines().last().unwrap().to_owned();
-    // A rate follows only where a tenth of a second makes it mean something.
+    // A rate follows only after a download of at least a tenth of a second.
     assert!(last.starts_with("file.bin: 3 MB in "), "{last}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn json_is_one_event_a_line_and_all_of_standard_output() {
+async fn json_has_one_event_per_line_and_is_all_of_standard_output() {
     let version = Version::new(1, LENGTH);
     let server = Server::honest(&version).await;
     let dir = TempDir::new().unwrap();
@@ -38,7 +38,7 @@ async fn json_is_one_event_a_line_and_all_of_standard_output() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_midway_it_goes_on_where_it_was() {
+async fn a_killed_download_is_continued() {
     let version = Version::new(1, LENGTH);
     let server = hanging(&version).await;
     let dir = TempDir::new().unwrap();
@@ -56,7 +56,7 @@ async fn killed_midway_it_goes_on_where_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ctrl_c_says_how_to_go_on() {
+async fn ctrl_c_reports_how_to_continue() {
     let version = Version::new(1, LENGTH);
     let server = hanging(&version).await;
     let dir = TempDir::new().unwrap();
@@ -86,7 +86,7 @@ async fn a_second_process_on_the_same_file_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn exit_codes_tell_failure_from_wrong_usage() {
+async fn exit_codes_distinguish_failure_from_wrong_usage() {
     let server = Server::start(&Version::new(1, 10), |_, reply| reply.status(404)).await;
     let dir = TempDir::new().unwrap();
     let url = server.url();

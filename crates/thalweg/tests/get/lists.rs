@@ -1,4 +1,4 @@
-//! Several downloads in one call.
+//! Several downloads in one command.
 
 use super::*;
 use std::{fs, io::Write};
@@ -38,7 +38,7 @@ async fn a_list_on_standard_input_with_comments_and_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_failure_is_named_and_the_others_go_on() {
+async fn each_failure_is_named_and_the_other_downloads_continue() {
     let version = Version::new(1, 1000);
     let server = Server::start(&version, |ask, reply| {
         if ask.path.ends_with("gone") {
@@ -97,9 +97,9 @@ async fn two_downloads_never_write_one_file() {
     assert_eq!(names(dir.path()), ["1", "2", "x"]);
 }
 
-/// Saved by Notepad, PowerShell, Excel, old editors; put together of several.
+/// As saved by Notepad, PowerShell, Excel and old editors, or joined from several files.
 #[tokio::test(flavor = "multi_thread")]
-async fn lists_are_read_in_whatever_encoding_they_were_saved() {
+async fn lists_are_read_in_any_common_encoding() {
     fn wide(text: &str, order: fn(u16) -> [u8; 2]) -> Vec<u8> {
         text.encode_utf16().flat_map(order).collect()
     }
@@ -132,7 +132,7 @@ async fn lists_are_read_in_whatever_encoding_they_were_saved() {
     }
 }
 
-/// What aria2 makes of it is the expectation, where it is installed.
+/// If aria2 is installed, its result is compared, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_of_aria2_are_read_with_their_options() {
     let version = Version::new(1, 50_000);
@@ -192,7 +192,7 @@ fn text_of(output: &Output) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn urls_may_be_written_as_people_write_them() {
+async fn unencoded_urls_are_accepted() {
     let version = Version::new(1, 1000);
     let server = Server::honest(&version).await;
     let dir = TempDir::new().unwrap();

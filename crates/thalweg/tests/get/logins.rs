@@ -1,4 +1,4 @@
-//! Fields and credentials.
+//! Header fields and logins.
 
 use super::*;
 use std::{fs, os::unix::fs::PermissionsExt};
@@ -9,7 +9,7 @@ fn field(server: &Server, name: &str) -> Vec<Option<String>> {
     server.asks().iter().map(value).collect()
 }
 
-/// RFC 7617 §2's example.
+/// The example of RFC 7617 §2.
 const ALADDIN: &str = "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,9 +49,9 @@ async fn a_netrc_logs_in_and_warns_if_others_can_read_it() {
     assert!(seen.len() >= 2 && seen.iter().all(|v| v.as_deref() == Some(ALADDIN)), "{seen:?}");
 }
 
-/// As curl, which also takes the password of the URL's user from the file.
+/// As with curl, which also takes the password of the URL's user from the file.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_netrc_sends_no_login_and_one_completes_the_urls_user() {
+async fn a_missing_netrc_sends_no_login_and_a_netrc_completes_the_user_of_the_url() {
     let server = Server::honest(&Version::new(1, 1000)).await;
     let dir = TempDir::new().unwrap();
     let output = run(dir.path(), &[&server.url(), "-n", "--digest"]).await;
@@ -69,7 +69,7 @@ async fn a_missing_netrc_sends_no_login_and_one_completes_the_urls_user() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn servers_that_a_fetched_metalink_names_get_no_secret_unless_it_came_from_them() {
+async fn servers_named_by_a_fetched_metalink_get_no_secrets_of_another_origin() {
     let own = Server::honest(&Version::new(1, 1000)).await;
     let other = Server::honest(&Version::new(1, 1000)).await;
     let file = |name: &str, url: String| format!("<file name='{name}'><url>{url}</url></file>");
@@ -96,7 +96,7 @@ async fn servers_that_a_fetched_metalink_names_get_no_secret_unless_it_came_from
         }
         assert!(field(server, "user-agent").iter().all(|v| v.as_deref() == Some("test/1")));
     }
-    // The host's login of a netrc file would be readable on the way.
+    // The host's login in the netrc file would be sent over plain http, where others can read it.
     fs::write(dir.path().join("netrc"), "machine 127.0.0.1 login Aladdin password \"open sesame\"")
         .unwrap();
     let output = run(dir.path(), &[&link, "--netrc-file", "netrc", "-P", "by-netrc"]).await;
@@ -108,14 +108,14 @@ async fn servers_that_a_fetched_metalink_names_get_no_secret_unless_it_came_from
     );
     assert!([&own, &other].iter().all(|s| field(s, "authorization").iter().all(Option::is_none)));
     assert_eq!(field(&server, "authorization").last().unwrap().as_deref(), Some(ALADDIN));
-    // A file of the user's own names whom he trusts.
+    // The servers in a local Metalink file are trusted.
     fs::write(dir.path().join("y.meta4"), bytes).unwrap();
     assert_done(&run(dir.path(), &[&["y.meta4", "-P", "in"], &secrets[..]].concat()).await);
     assert!(field(&other, "x-token").iter().any(|v| v.as_deref() == Some("hidden")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_header_that_cannot_be_sent_is_named_and_not_shown() {
+async fn an_invalid_header_is_named_without_its_value() {
     let dir = TempDir::new().unwrap();
     for (header, name) in [
         ("Authorization: Bearer hidden\u{1b}[31m", "`Authorization`"),

@@ -1,4 +1,4 @@
-//! `thalweg get` as a program: kills, signals, exit codes, what is printed where.
+//! Tests of the program `thalweg get`: kills, signals, exit codes and output.
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
@@ -10,7 +10,7 @@ mod names;
 mod retries;
 mod words;
 
-// Each of the two crates of tests uses another part of it.
+// Each of the two test crates uses another part of it.
 #[allow(dead_code, reason = "shared with the tests of the library")]
 #[path = "../../../get/tests/get/server.rs"]
 mod server;
@@ -22,22 +22,22 @@ use std::{
 };
 
 const LENGTH: usize = 3_000_000;
-/// What the hanging server delivers.
+/// The bytes that the hanging server delivers.
 const GIVEN: u64 = 1_000_000;
 
 fn thalweg(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
     command.arg("get").args(args).current_dir(dir).stdin(Stdio::null());
-    // The mesh of whoever runs the tests is no part of them.
+    // Not the mesh of the user who runs the tests.
     command.env("THALWEG_STATE", dir.join("no-mesh"));
-    // Neither are his history and his passwords.
+    // Nor the user's history and passwords.
     command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
     command.env("HOME", "/nonexistent/home");
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// Runs to the end without blocking the server's thread.
+/// Runs the command to its end without blocking the server's thread.
 async fn run(dir: &Path, args: &[&str]) -> Output {
     let mut command = thalweg(dir, args);
     tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
@@ -54,7 +54,7 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// A server that gives [`GIVEN`] bytes, and then silence.
+/// A server that sends [`GIVEN`] bytes and then nothing.
 async fn hanging(version: &Version) -> Server {
     Server::start(version, |ask, reply| {
         if ask.is_first_segment() {
@@ -64,7 +64,7 @@ async fn hanging(version: &Version) -> Server {
     .await
 }
 
-/// Starts a download and waits until the journal has the bytes that the server gives.
+/// Starts a download, and waits until the journal has the bytes that the server sends.
 async fn halfway(dir: &Path, server: &Server) -> Child {
     let mut child = thalweg(dir, &[&server.url()]).spawn().unwrap();
     let journal: PathBuf = dir.join(".file.bin.thalweg-journal");
@@ -91,7 +91,7 @@ fn url(server: &Server, name: &str) -> String {
     format!("http://{}/dir/{name}", server.address)
 }
 
-/// Asserts success, and shows what was said if there was none.
+/// Asserts success; shows standard error otherwise.
 fn assert_done(output: &Output) {
     assert!(output.status.success(), "{:?}: {}", output.status, text(&output.stderr));
 }

@@ -1,4 +1,4 @@
-//! Metalinks: files, at a URL, hostile.
+//! Metalinks from files and URLs, including hostile ones.
 
 use super::*;
 use sha2::{Digest, Sha256};
@@ -12,7 +12,7 @@ fn metalink(files: &str) -> String {
     format!("<metalink xmlns=\"urn:ietf:params:xml:ns:metalink\">{files}</metalink>")
 }
 
-/// A file of these URLs.
+/// A file with these URLs.
 fn file(name: &str, hash: &str, urls: &[String]) -> String {
     let urls: String = urls.iter().map(|url| format!("<url>{url}</url>")).collect();
     format!("<file name='{name}'>{hash}{urls}</file>")
@@ -23,7 +23,7 @@ fn sha256(version: &Version) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_and_hashes_are_taken_and_no_name_leads_outside() {
+async fn names_and_hashes_are_used_and_no_name_leads_outside_the_directory() {
     let version = Version::new(1, LENGTH);
     let server = Server::honest(&version).await;
     let dir = TempDir::new().unwrap();
@@ -40,7 +40,7 @@ async fn names_and_hashes_are_taken_and_no_name_leads_outside() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_hash_fails_and_an_unusable_document_is_told() {
+async fn a_wrong_hash_and_an_unusable_document_are_reported() {
     let server = Server::honest(&Version::new(1, LENGTH)).await;
     let dir = TempDir::new().unwrap();
     let wrong = file("b.iso", &sha256(&Version::new(2, 5)), &[url(&server, "1")]);
@@ -62,7 +62,7 @@ async fn a_wrong_hash_fails_and_an_unusable_document_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_metalink_at_a_url_is_fetched_and_is_no_file_itself() {
+async fn a_metalink_at_a_url_is_fetched_but_not_stored() {
     let version = Version::new(1, LENGTH);
     let files = Server::honest(&version).await;
     let document = metalink(&file("b.iso", &sha256(&version), &[url(&files, "1")]));
@@ -76,7 +76,7 @@ async fn a_metalink_at_a_url_is_fetched_and_is_no_file_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_is_for_a_metalink_of_one_file() {
+async fn a_name_is_allowed_only_for_a_metalink_with_one_file() {
     let server = Server::honest(&Version::new(1, LENGTH)).await;
     let dir = TempDir::new().unwrap();
     let one = file("a", "", &[url(&server, "1")]);
@@ -91,7 +91,7 @@ async fn a_name_is_for_a_metalink_of_one_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_length_is_an_error_where_no_hash_is_given() {
+async fn a_wrong_length_is_an_error_without_a_hash() {
     let version = Version::new(1, LENGTH);
     let bytes = version.bytes.clone();
     let ranged = Server::honest(&version).await;
@@ -117,9 +117,9 @@ async fn another_length_is_an_error_where_no_hash_is_given() {
     }
 }
 
-/// As aria2 does: one bad server among several fails nothing.
+/// As with aria2: one bad server among several fails nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn sources_that_are_of_no_use_give_way_to_others() {
+async fn faulty_sources_are_replaced_by_others() {
     type Spoil = fn(&mut server::Reply);
     let version = Version::new(1, LENGTH);
     let good = Server::honest(&version).await;
@@ -159,7 +159,7 @@ async fn sources_that_are_of_no_use_give_way_to_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_goes_on_with_another_source_only_if_nothing_was_written() {
+async fn a_stream_uses_another_source_only_if_nothing_was_written() {
     let version = Version::new(1, LENGTH);
     let good = Server::honest(&version).await;
     for proof in ["".to_owned(), sha256(&version)] {
@@ -189,7 +189,7 @@ async fn a_stream_goes_on_with_another_source_only_if_nothing_was_written() {
     }
 }
 
-/// The hashes of each kind that a Metalink gives for `bytes`, of the whole or of pieces.
+/// The weak hashes that a Metalink can give for `bytes`, of the whole or of pieces.
 fn proofs(bytes: &[u8]) -> Vec<String> {
     const PIECE: usize = 700_000;
     let sha1 = |bytes: &[u8]| -> String {
@@ -211,7 +211,7 @@ fn proofs(bytes: &[u8]) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn weak_hashes_and_those_of_pieces_are_compared() {
+async fn weak_hashes_and_piece_hashes_are_verified() {
     let version = Version::new(1, LENGTH);
     let mut other = version.clone();
     let mut bytes = version.bytes.to_vec();
@@ -259,7 +259,7 @@ async fn the_strongest_hash_decides() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_source_with_another_version_is_found_out_by_the_hash() {
+async fn a_source_with_another_version_is_detected_by_the_hash() {
     let version = Version::new(1, LENGTH);
     let (good, bad) =
         (Server::honest(&version).await, Server::honest(&Version::new(2, LENGTH)).await);
@@ -276,7 +276,7 @@ async fn a_source_with_another_version_is_found_out_by_the_hash() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_sources_than_are_used_at_once_are_tried_in_turn() {
+async fn surplus_sources_are_tried_in_turn() {
     let version = Version::new(1, LENGTH);
     let bad = Server::start(&version, |_, reply| reply.status(404)).await;
     let good = Server::honest(&version).await;
@@ -325,7 +325,7 @@ async fn version_3_and_relative_urls_are_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_document_may_hold_iris_and_be_wide() {
+async fn a_document_may_contain_iris_and_be_utf_16() {
     let version = Version::new(1, LENGTH);
     let server = Server::honest(&version).await;
     let text = metalink(&file("b.iso", &sha256(&version), &[url(&server, "caf\u{e9} 1.iso")]));

@@ -1,4 +1,4 @@
-//! Where bytes go: standard output, names of the server, directories.
+//! Outputs of downloads: standard output, names that servers give, directories.
 
 use super::*;
 use sha2::{Digest, Sha256};
@@ -19,7 +19,7 @@ async fn standard_output_has_the_bytes_in_order_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_wrong_hash_lets_nothing_out() {
+async fn a_wrong_hash_yields_no_output() {
     let server = Server::honest(&Version::new(1, LENGTH)).await;
     let dir = TempDir::new().unwrap();
     let wrong = "0".repeat(64);
@@ -34,7 +34,7 @@ async fn the_wrong_hash_lets_nothing_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_servers_name_stays_in_the_directory_and_replaces_nothing() {
+async fn a_name_from_the_server_stays_in_the_directory_and_replaces_nothing() {
     let version = Version::new(1, 1000);
     let server = Server::start(&version, |_, reply| {
         reply.set("content-disposition", "attachment; filename=\"../../.evil\"");
@@ -54,7 +54,7 @@ async fn the_servers_name_stays_in_the_directory_and_replaces_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_directory_that_cannot_be_made_or_written_is_told() {
+async fn an_unusable_directory_is_reported() {
     let server = Server::honest(&Version::new(1, 1000)).await;
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("file"), "").unwrap();
@@ -67,7 +67,7 @@ async fn a_directory_that_cannot_be_made_or_written_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_programs_file_is_continued_with_a_hash_alone() {
+async fn a_file_of_another_program_is_continued_only_with_a_hash() {
     let version = Version::new(1, LENGTH);
     let server = Server::honest(&version).await;
     let dir = TempDir::new().unwrap();
@@ -107,10 +107,10 @@ async fn a_complete_file_is_not_fetched_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn our_own_file_is_not_fetched_again_while_it_and_the_server_stay_the_same() {
+async fn an_unchanged_own_file_is_not_fetched_again() {
     let version = Version::new(1, LENGTH);
     let server = Server::honest(&version).await;
-    // Of the filesystem that the tests are built on: not every one has attributes.
+    // On the file system of the build directory: not every file system has attributes.
     let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let file = dir.path().join("file.bin");
     let url = server.url();
@@ -134,7 +134,7 @@ async fn our_own_file_is_not_fetched_again_while_it_and_the_server_stay_the_same
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_of_others_follow_no_links() {
+async fn names_in_lists_follow_no_links() {
     let server = Server::honest(&Version::new(1, 1000)).await;
     let dir = TempDir::new().unwrap();
     fs::create_dir_all(dir.path().join("in")).unwrap();

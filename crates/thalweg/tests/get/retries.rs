@@ -1,4 +1,4 @@
-//! Second tries, and the end of time.
+//! Retries, and `--max-time`.
 
 use super::*;
 use rustix::fs::{FileType, Mode, OFlags};
@@ -20,7 +20,7 @@ async fn troubled(version: &Version, n: usize) -> Server {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_in_trouble_is_asked_again() {
+async fn a_server_error_is_retried() {
     let version = Version::new(1, 1000);
     let server = troubled(&version, 2).await;
     let dir = TempDir::new().unwrap();
@@ -34,7 +34,7 @@ async fn a_server_in_trouble_is_asked_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_retries_the_first_failure_counts() {
+async fn without_retries_the_first_failure_is_final() {
     let server = troubled(&Version::new(1, 1000), 2).await;
     let dir = TempDir::new().unwrap();
     let output = run(dir.path(), &[&server.url(), "--retry", "0"]).await;
@@ -51,7 +51,7 @@ async fn a_missing_file_is_requested_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_end_of_time_keeps_what_is_there() {
+async fn max_time_keeps_the_received_bytes() {
     let version = Version::new(1, LENGTH);
     let server = hanging(&version).await;
     let dir = TempDir::new().unwrap();
@@ -65,7 +65,7 @@ async fn the_end_of_time_keeps_what_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_gets_no_ranges_is_told_that_nothing_is_kept() {
+async fn without_ranges_the_message_says_that_nothing_is_kept() {
     let version = Version::new(1, LENGTH);
     let bytes = version.bytes.clone();
     let server = Server::start(&version, move |_, reply| {
@@ -82,13 +82,13 @@ async fn who_gets_no_ranges_is_told_that_nothing_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_may_have_reached_a_pipe_is_not_written_twice() {
+async fn bytes_that_may_have_reached_a_pipe_are_not_written_twice() {
     let version = Version::new(1, LENGTH);
     for target in ["-", "pipe"] {
         for begins in [true, false] {
             let asked = AtomicUsize::new(0);
             let server = Server::start(&version, move |_, reply| {
-                // Either only the first bytes ever come, or the first try brings nothing.
+                // Either only the first bytes ever arrive, or the first try brings nothing.
                 match (asked.fetch_add(1, Ordering::SeqCst), begins) {
                     (0, true) => reply.after_bytes(server::HEAD as usize, Step::Cut),
                     (1.., true) | (..2, false) => reply.status(500),

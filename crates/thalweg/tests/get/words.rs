@@ -1,10 +1,10 @@
-//! What is said, to whom, and in which form.
+//! Messages, events and help of `thalweg get`.
 
 use super::*;
 use tempfile::TempDir;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn json_failures_have_their_code() {
+async fn json_failures_have_their_exit_code() {
     let server = Server::start(&Version::new(1, 10), |_, reply| reply.status(403)).await;
     let dir = TempDir::new().unwrap();
     let url = server.url();
@@ -19,7 +19,7 @@ async fn json_failures_have_their_code() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_leaves_has_a_code_of_its_own() {
+async fn a_closed_reader_has_its_own_exit_code() {
     let server = Server::honest(&Version::new(1, 20 * LENGTH)).await;
     let dir = TempDir::new().unwrap();
     let mut command = thalweg(dir.path(), &[&server.url(), "-o", "-"]);
@@ -35,7 +35,7 @@ async fn a_reader_that_leaves_has_a_code_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_curls_users_type_is_taken_or_answered() {
+async fn options_of_curl_are_accepted_or_explained() {
     let server = Server::honest(&Version::new(1, 1000)).await;
     let dir = TempDir::new().unwrap();
     let url = server.url();
@@ -61,7 +61,7 @@ async fn what_curls_users_type_is_taken_or_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_path_is_no_choice_and_a_moment_has_no_rate() {
+async fn a_single_path_is_not_reported_as_a_choice() {
     let server = Server::honest(&Version::new(1, 1000)).await;
     let dir = TempDir::new().unwrap();
     let said = text(&run(dir.path(), &[&server.url(), "--interface", "none"]).await.stderr);
@@ -99,7 +99,7 @@ async fn every_flag_is_in_the_guide() {
     });
     let flags: Vec<&str> = flags.collect();
     assert!(flags.len() > 30, "{flags:?}");
-    // The guide shows short names where curl's users know them.
+    // The guide uses the short names that curl's users know.
     let short = [
         ("--output", "`-o "),
         ("--remote-name", "`-O`"),

@@ -1,4 +1,4 @@
-//! Servers, and who pretends to be one: what they say is never taken for the file.
+//! Faulty and impersonated servers: their answers are never taken for the file.
 
 #[allow(dead_code, reason = "shared with the tests of the library")]
 #[path = "../../../get/tests/get/server.rs"]
@@ -34,7 +34,7 @@ fn names(dir: &TempDir) -> usize {
     std::fs::read_dir(dir.path()).unwrap().count()
 }
 
-/// It fails, with this word, and nothing is changed.
+/// Checks that the download fails with this word, and changes nothing.
 async fn fails(server: &Server, word: &str) {
     let dir = directory();
     let output = get(&dir, &server.url(), &["--retry", "0"]).await;
@@ -44,7 +44,7 @@ async fn fails(server: &Server, word: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_of_a_416_is_never_the_file() {
+async fn the_body_of_a_416_is_never_the_file() {
     let server = Server::start(&Version::new(1, 3_000_000), |_, reply| {
         reply.whole("no such range".into());
         reply.status = 416;
@@ -65,7 +65,7 @@ async fn a_login_page_in_place_of_the_file_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_compressed_answer_is_saved_as_it_comes() {
+async fn a_compressed_answer_is_saved_unchanged() {
     let version = Version::new(1, 3_000_000);
     let server = Server::start(&version, |_, reply| reply.set("content-encoding", "gzip")).await;
     let dir = directory();
@@ -76,7 +76,7 @@ async fn a_compressed_answer_is_saved_as_it_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ranges_that_contradict_each_other_give_way_to_the_whole() {
+async fn contradictory_ranges_lead_to_a_request_for_the_whole_file() {
     let version = Version::new(1, 3_000_000);
     let server = Server::start(&version, |_, reply| {
         reply.set("content-range", "bytes 0-9/3000000");
@@ -89,7 +89,7 @@ async fn ranges_that_contradict_each_other_give_way_to_the_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_is_complete_already_is_a_success() {
+async fn a_complete_file_is_a_success() {
     let version = Version::new(1, 3_000_000);
     let server = Server::honest(&version).await;
     let dir = directory();

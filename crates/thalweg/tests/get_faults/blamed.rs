@@ -1,15 +1,15 @@
-//! A relay that altered a byte: what the user is told, and how he gets it back.
+//! A relay that altered a byte: what the user is told, and how to allow the relay again.
 
 use super::{Tool, bytes};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::{fs, path::Path, process::Command};
 
-/// Each path takes longer than to find another; so each brings a part.
+/// Long enough that each path brings a part before another one is found.
 const LENGTH: u32 = 6_000_000;
 const RATE: &str = "rate=16Mbps";
 
-/// Runs `thalweg` to success; what it says on standard output, and on standard error.
+/// Runs `thalweg`, which must succeed. Returns standard output and standard error.
 fn thalweg(dir: &Path, args: &str) -> (String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
     command.args(args.split_whitespace()).current_dir(dir);
@@ -28,13 +28,13 @@ fn quarantined(dir: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn the_command_that_get_tells_lifts_the_quarantine_that_get_made() {
+fn the_command_that_get_suggests_lifts_the_quarantine() {
     let dir = tempfile::tempdir().unwrap();
     let (www, content) = (dir.path().join("www"), bytes(LENGTH));
     fs::create_dir(&www).unwrap();
     fs::write(www.join("a"), &content).unwrap();
     let Some(server) = Tool::start("web-faults", &[&www]) else { return };
-    // Each path brings its share of the sampling at least, some megabytes.
+    // Each path brings at least its share of the sampling, some megabytes.
     let Some(relay) = Tool::start("relay-faults", &["--corrupt-at", "100 kB"]) else { return };
     let (server, relay) = (&server.address, &relay.address);
     let hash: String = Sha256::digest(&content).iter().map(|b| format!("{b:02x}")).collect();

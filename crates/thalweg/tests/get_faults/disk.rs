@@ -1,4 +1,4 @@
-//! Kills and failing disks, in short; the experiment `get-faults` does the same at length.
+//! Kills and failing disks in a short form; the experiment `get-faults` tests the same at length.
 
 use super::{Tool, bytes, skip};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 const LENGTH: u32 = 6_000_000;
 const RATE: &str = "rate=16Mbps";
 
-/// The harness, which makes the trials.
+/// The harness, which runs the trials.
 fn bench() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_thalweg")).with_file_name("thalweg-bench")
 }
@@ -25,7 +25,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// `None`, with the reason said, where something is not installed.
+    /// `None` if something is not installed; the reason is printed.
     fn new(needs: &[&str]) -> Option<Self> {
         for need in needs {
             let found = Command::new(need).arg("--version").stdout(Stdio::null()).status();
@@ -56,7 +56,7 @@ impl Scene {
         self.dir.path().join("place")
     }
 
-    /// The command of these trials of the slow file.
+    /// The command for these trials with the slow file.
     fn trials(&self, which: &str, args: &[&str]) -> Command {
         let mut command = Command::new(bench());
         command.args(["load", "get-faults", which, "--url", &self.url(RATE, "a")]);
@@ -68,7 +68,7 @@ impl Scene {
     }
 }
 
-/// A metric of the report, after nothing that must not be was counted.
+/// The metrics of the report, after checking that no error was counted.
 fn metrics(command: &mut Command) -> Value {
     let output = command.stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -82,7 +82,7 @@ fn metrics(command: &mut Command) -> Value {
 }
 
 #[test]
-fn killed_at_points_of_its_bytes_it_goes_on() {
+fn a_download_killed_at_given_bytes_is_continued() {
     let Some(scene) = Scene::new(&[]) else { return };
     let metrics = metrics(&mut scene.trials("kills", &["--points", "2"]));
     assert_eq!(metrics["trials"]["value"], 3.0, "and one undisturbed");
@@ -90,7 +90,7 @@ fn killed_at_points_of_its_bytes_it_goes_on() {
 }
 
 #[test]
-fn killed_before_and_after_what_makes_bytes_durable_it_goes_on() {
+fn a_download_killed_around_its_syncs_is_continued() {
     let Some(scene) = Scene::new(&["strace"]) else { return };
     let metrics = metrics(&mut scene.trials("holds", &["--most", "4"]));
     assert_eq!(metrics["killed_before"]["value"], 4.0);
@@ -99,7 +99,7 @@ fn killed_before_and_after_what_makes_bytes_durable_it_goes_on() {
 }
 
 #[test]
-fn a_write_or_sync_that_fails_is_never_a_success() {
+fn a_failed_write_or_sync_is_never_a_success() {
     let Some(scene) = Scene::new(&["strace"]) else { return };
     let short = scene.url("honest", "a");
     let args = ["--most", "1", "--short-url", &short];
@@ -108,7 +108,7 @@ fn a_write_or_sync_that_fails_is_never_a_success() {
 }
 
 #[test]
-fn a_full_disk_keeps_what_is_there_and_says_so() {
+fn a_full_disk_is_reported_and_keeps_the_received_bytes() {
     let Some(scene) = Scene::new(&["unshare"]) else { return };
     fs::create_dir(scene.place()).unwrap();
     let place = scene.place().display().to_string();

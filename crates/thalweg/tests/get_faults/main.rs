@@ -1,4 +1,4 @@
-//! `thalweg get` as a program, when something breaks; docs/faults/get.md is the list.
+//! Faults of the program `thalweg get`; docs/faults/get.md lists them.
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
@@ -14,8 +14,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// Says why a test shows nothing here, past the capture of the tests' output. Where CI runs
-/// everything must be shown: there it fails, unless THALWEG_SKIP is set.
+/// Prints why a test is skipped, past the capture of the tests' output. In CI a skipped test fails, unless THALWEG_SKIP
+/// is set.
 fn skip(why: &str) {
     let set = |name| std::env::var_os(name).is_some();
     assert!(!set("CI") || set("THALWEG_SKIP"), "cannot be tested here: {why}");
@@ -29,7 +29,7 @@ struct Tool {
 }
 
 impl Tool {
-    /// `None`, with the reason said, where there is no `thalweg-lab`.
+    /// `None` if there is no `thalweg-lab`; the reason is printed.
     fn start(name: &str, args: &[impl AsRef<OsStr>]) -> Option<Self> {
         let program = Path::new(env!("CARGO_BIN_EXE_thalweg")).with_file_name("thalweg-lab");
         if !program.exists() {
@@ -54,7 +54,7 @@ impl Drop for Tool {
     }
 }
 
-/// Bytes in which no stretch repeats soon.
+/// Content in which no part repeats soon.
 fn bytes(length: u32) -> Vec<u8> {
     (0..length).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }

@@ -1,4 +1,4 @@
-//! Documents name commands and options that exist: the programs' own help is asked.
+//! Commands and options named in documents exist; the programs' own help is asked.
 
 use super::tree;
 use std::{
@@ -9,16 +9,16 @@ use std::{
     time::SystemTime,
 };
 
-/// The programs whose commands are looked for.
+/// The programs whose commands are checked.
 const PROGRAMS: &[&str] = &["thalweg", "thalweg-bench"];
 
-/// What follows is a program of the user's, with options of its own.
+/// Commands followed by another program with options of its own.
 const FOREIGN: &[&[&str]] = &[&["thalweg-bench", "lab"], &["thalweg", "run"]];
 
-/// Commands of the harness, which the product passes on for one release: texts name `thalweg-bench`.
+/// Commands of the harness. The product passes them on for one release, but documents name `thalweg-bench`.
 const HARNESS: [&str; 5] = ["lab", "experiment", "sim", "load", "demo"];
 
-/// Names that commands had before; they still work, but documents use the new ones.
+/// Former names of commands; they still work, but documents use the new ones.
 const FORMER: &[(&str, &str)] = &[
     ("init", "mesh init"),
     ("token", "mesh token"),
@@ -28,7 +28,7 @@ const FORMER: &[(&str, &str)] = &[
     ("bond", "interfaces"),
 ];
 
-/// One command as a document has it: the program and its words, and the long options behind them.
+/// A command in a document: the program and its words, and the long options that follow.
 #[derive(Debug, PartialEq)]
 struct Named {
     words: Vec<String>,
@@ -53,7 +53,7 @@ fn documents_name_commands_that_exist() {
 }
 
 #[test]
-fn a_command_that_does_not_exist_would_be_seen() {
+fn a_missing_command_is_detected() {
     let mut helps = Helps::default();
     let mut fault = |line: &str| named(line).iter().find_map(|named| helps.fault(named));
     assert_eq!(fault("as `thalweg config example` and `thalweg get URL --via fra` do"), None);
@@ -72,7 +72,7 @@ fn a_command_that_does_not_exist_would_be_seen() {
     assert!(fault("`thalweg dropbox collect taxes`").is_some());
 }
 
-/// The commands in one line: in backquotes, or at the beginning of a line of a listing.
+/// The commands in a line: in backquotes, or at the beginning of a line of a listing.
 fn named(line: &str) -> Vec<Named> {
     let quoted = line.split('`').skip(1).step_by(2);
     let typed = line.trim_start().trim_start_matches("$ ");
@@ -99,7 +99,7 @@ fn command(text: &str) -> Option<Named> {
     (words.len() > 1).then_some(Named { words, options })
 }
 
-/// What `--help` says, by command.
+/// The output of `--help`, by command.
 #[derive(Default)]
 struct Helps(BTreeMap<Vec<String>, Option<String>>);
 
@@ -120,7 +120,7 @@ impl Helps {
         if FOREIGN.iter().any(|foreign| *foreign == first) {
             return None;
         }
-        // Else the second word is an argument.
+        // Otherwise the second word is an argument.
         if help.contains("Commands:") && named.words.len() > 2 {
             match self.of(&named.words) {
                 Some(text) => help = text,
@@ -158,12 +158,12 @@ impl Helps {
     }
 }
 
-/// A source file that was changed or removed after this program was linked: its help would be out of
-/// date. Cargo builds `thalweg` for this test, but not the programs of other crates.
+/// A source file that was changed or removed after this program was linked: the program's help would be out of date.
+/// Cargo builds `thalweg` for this test, but not the programs of other crates.
 fn newer_source(program: &Path) -> Option<PathBuf> {
     let changed = |file: &Path| fs::metadata(file).and_then(|m| m.modified());
     let built = changed(program).unwrap_or(SystemTime::UNIX_EPOCH);
-    // As make reads it: `program: source source …`; a blank within a name is escaped.
+    // In the format of make: `program: source source …`; blanks in names are escaped.
     let listed = fs::read_to_string(program.with_extension("d")).unwrap_or_default();
     let listed = listed.split_once(": ").map_or("", |(_, sources)| sources).replace("\\ ", "\0");
     let sources = listed.split_whitespace().map(|name| PathBuf::from(name.replace('\0', " ")));

@@ -1,4 +1,4 @@
-//! Each case of the tables in docs/faults has tests, and they exist.
+//! Each case in the tables of docs/faults has tests, and the tests exist.
 
 use super::tree;
 use std::{collections::BTreeSet, fs};
@@ -28,7 +28,7 @@ fn every_fault_of_a_stream_has_tests_that_exist() {
     check("docs/faults/stream.md", (1..=26).collect());
 }
 
-/// The document's table is of these cases, by their numbers: the first two follow one list.
+/// Checks that the table of the document has these case numbers; those of the first two documents form one list.
 fn check(document: &str, cases: BTreeSet<u32>) {
     let text = fs::read_to_string(tree::root().join(document)).expect("the list");
     let rows: Vec<_> = text.lines().filter_map(row).collect();
@@ -45,7 +45,7 @@ fn check(document: &str, cases: BTreeSet<u32>) {
     }
 }
 
-/// `| 25 … | `crates/file.rs` `name` … |`: the case, and the tests as file and name.
+/// Parses a row `| 25 … | `crates/file.rs` `name` … |` into the case and its tests, as file and name.
 fn row(line: &str) -> Option<(u32, Vec<(&str, &str)>)> {
     let (case, rest) = line.strip_prefix("| ")?.split_once(' ')?;
     let code = rest.split('|').nth(1)?.split('`').skip(1).step_by(2);
@@ -61,7 +61,7 @@ fn row(line: &str) -> Option<(u32, Vec<(&str, &str)>)> {
 }
 
 #[test]
-fn a_row_is_read() {
+fn a_row_is_parsed() {
     let line = "| 7 Name | `crates/a.rs` `one`, `two`; `crates/b.rs` `three` | seen `so` |";
     let tests = vec![("crates/a.rs", "one"), ("crates/a.rs", "two"), ("crates/b.rs", "three")];
     assert_eq!(row(line), Some((7, tests)));

@@ -1,4 +1,4 @@
-//! An arrow of imports only ever runs downwards.
+//! A crate imports only from crates on lower floors.
 
 use serde_json::Value;
 use std::process::Command;
@@ -37,10 +37,10 @@ const FLOORS: &[(&str, u8)] = &[
     ("bench", 11),
 ];
 
-/// The harness: no crate of the product imports these, but in its tests.
+/// The harness: crates of the product import these only in tests.
 const HARNESS: &[&str] = &["lab", "sim", "experiment", "bench"];
 
-/// One import: who, whom, and whether only tests make it.
+/// An import: the importing crate, the imported one, and whether only tests need it.
 struct Arrow {
     from: String,
     to: String,
@@ -71,7 +71,7 @@ fn every_crate_has_a_floor() {
 }
 
 #[test]
-fn an_arrow_upwards_would_be_seen() {
+fn an_upward_import_is_detected() {
     let arrow = |from: &str, to: &str, dev| Arrow { from: from.into(), to: to.into(), dev };
     assert!(!allowed(&arrow("plan", "net", false)));
     assert!(!allowed(&arrow("measure", "plan", false)));
@@ -85,7 +85,7 @@ fn an_arrow_upwards_would_be_seen() {
     assert!(allowed(&arrow("get", "paths", false)));
 }
 
-/// Tests obey the floors too, but any may start a lab: those that start daemons are tests of `node`.
+/// Tests obey the floors, too, except that any may start a lab: tests that start daemons belong to `node`.
 fn allowed(arrow: &Arrow) -> bool {
     let harness = |name: &str| HARNESS.contains(&name);
     if harness(&arrow.to) && !harness(&arrow.from) && !arrow.dev {
@@ -104,7 +104,7 @@ fn floor(room: &str) -> Option<u8> {
     FLOORS.iter().find(|(name, _)| *name == room).map(|(_, floor)| *floor)
 }
 
-/// `thalweg-net` is the crate `net`; the binary's package is `thalweg`.
+/// The name without the prefix: `thalweg-net` is the crate `net`; the binary's package is `thalweg`.
 fn room(package: &Value) -> Option<String> {
     let name = package.as_str()?;
     if name == "thalweg" {
@@ -128,7 +128,7 @@ fn arrows() -> Vec<Arrow> {
     arrows
 }
 
-/// The workspace's packages, as cargo reads them.
+/// The packages of the workspace, as cargo reports them.
 pub fn packages() -> Vec<Value> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])

@@ -1,6 +1,5 @@
-//! The rules of the house that no lint can see, checked over the source tree:
-//! which crate may import which, what pure code never names, what no file holds,
-//! and that the texts still speak of files that exist.
+//! Rules of the source tree that no lint can check: which crate may import which, what pure code must not name, which
+//! texts are forbidden, and that documents mention only files that exist.
 
 mod commands;
 mod faults;

@@ -1,6 +1,6 @@
-//! Pure code takes time and randomness as arguments. Clippy enforces it for whole
-//! crates (their `clippy.toml`); this does for what clippy cannot see: the imports of
-//! the crates, that their lists stay equal, and pure modules of crates that do I/O.
+//! Pure code takes time and randomness as arguments. Clippy enforces that for whole crates (their `clippy.toml`). These
+//! tests cover what clippy cannot see: the imports of the crates, that their lists stay equal, and pure modules of
+//! crates that do I/O.
 
 use super::floors;
 use super::tree;
@@ -9,7 +9,7 @@ use super::tree;
 const PURE_CRATES: &[&str] =
     &["units", "bond", "fountain", "measure", "media", "plan", "wire", "sim"];
 
-/// Modules held to the same rule inside a crate that does I/O.
+/// Pure modules inside crates that do I/O.
 const PURE_MODULES: &[&str] = &[
     "crates/lab/src/emu",
     "crates/lab/src/topology",
@@ -23,7 +23,7 @@ const PURE_MODULES: &[&str] = &[
     "crates/uplinks/src/interfaces/traffic.rs",
 ];
 
-/// Crates that bring a clock, a socket, a file, a runtime or a global random generator.
+/// Crates that contain a clock, a socket, a file, a runtime or a global random generator.
 const IMPURE_CRATES: &[&str] = &[
     "tokio",
     "mio",
@@ -39,7 +39,7 @@ const IMPURE_CRATES: &[&str] = &[
     "tempfile",
 ];
 
-/// What pure modules never name.
+/// Names that pure modules must not contain.
 const IMPURE_NAMES: &[&str] = &[
     "Instant",
     "SystemTime",
@@ -79,7 +79,7 @@ fn pure_crates_import_nothing_impure() {
 }
 
 #[test]
-fn pure_crates_have_one_list_of_what_they_never_call() {
+fn pure_crates_have_the_same_list_of_forbidden_calls() {
     let list = |room: &&str| tree::sources(&[&format!("crates/{room}/clippy.toml")]);
     let lists: Vec<tree::Source> = PURE_CRATES.iter().flat_map(list).collect();
     for list in &lists[1..] {
@@ -105,13 +105,13 @@ fn pure_modules_name_nothing_impure() {
 }
 
 #[test]
-fn a_clock_would_be_seen() {
+fn a_clock_is_detected() {
     assert!(names("let t = Instant::now();", "Instant"));
     assert!(names("use std::{time::Instant};", "Instant"));
     assert!(!names("let instant = InstantLike;", "Instant"));
 }
 
-/// Whether the code has the name as a whole word.
+/// Whether the code contains the name as a whole word.
 fn names(code: &str, name: &str) -> bool {
     let word = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices(name).any(|(at, _)| {

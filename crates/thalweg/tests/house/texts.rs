@@ -1,12 +1,12 @@
-//! The texts speak of what exists.
+//! Documents and comments refer only to things that exist.
 
 use super::tree;
 use std::collections::BTreeSet;
 
-/// Documents whose paths and links are checked.
+/// The documents whose paths and links are checked.
 const TEXTS: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs"];
 
-/// Beginnings of paths from the root.
+/// The beginnings of paths from the root.
 const ROOTS: &[&str] = &["crates/", "docs/", "experiments/", "scripts/", ".ci/"];
 
 #[test]
@@ -25,14 +25,14 @@ fn paths_in_the_texts_exist() {
     assert!(missing.is_empty(), "\n{}", missing.join("\n"));
 }
 
-/// Help, messages and settings that users read name pages of the documents.
+/// Help, messages and settings refer to pages of the documents.
 #[test]
 fn pages_in_sources_and_settings_exist() {
     let root = tree::root();
     let mut missing = Vec::new();
     let sources = tree::sources(&["crates", "experiments", "examples", "deploy", "Cargo.toml"]);
     let sources = sources.iter().filter(|source| source.is(&["rs", "toml"]));
-    // These examples name pages that do not exist.
+    // The examples in this file name pages that do not exist.
     for source in sources.filter(|source| !source.path.ends_with("house/texts.rs")) {
         for (number, line) in source.lines() {
             for page in pages(line) {
@@ -45,7 +45,7 @@ fn pages_in_sources_and_settings_exist() {
     assert!(missing.is_empty(), "\n{}", missing.join("\n"));
 }
 
-/// Pages below `docs/` in one line, wherever they stand in a word.
+/// The pages below `docs/` in one line, wherever they are in a word.
 fn pages(line: &str) -> Vec<String> {
     let ends = |c: char| !c.is_ascii_alphanumeric() && !"/_-.".contains(c);
     let rest = line.match_indices("docs/").map(|(at, _)| &line[at..]);
@@ -63,7 +63,7 @@ fn pages_are_found_in_a_line() {
 }
 
 #[test]
-fn references_are_those_that_are_named() {
+fn references_lists_exactly_the_named_rfcs() {
     let listed = named(&["REFERENCES.md"]);
     let named = named(&["crates", "docs", "ARCHITECTURE.md"]);
     assert!(!named.is_empty(), "nothing names an RFC");
@@ -73,7 +73,7 @@ fn references_are_those_that_are_named() {
     assert!(stale.is_empty(), "in REFERENCES.md, but named nowhere: {stale:?}");
 }
 
-/// A record of a decision that a comment refers to is there.
+/// Every decision that a comment refers to has a record.
 #[test]
 fn decisions_in_the_sources_exist() {
     let names = std::fs::read_dir(tree::root().join("docs/decisions")).expect("records");
@@ -96,7 +96,7 @@ fn decisions_in_the_sources_exist() {
     assert!(seen >= 20, "only {seen} references to decisions");
 }
 
-/// The numbers behind the word `decision` in one line.
+/// The numbers after the word `decision` in one line.
 fn decisions(line: &str) -> Vec<String> {
     let after = line.match_indices("decision ").map(|(at, word)| &line[at + word.len()..]);
     let digits =
@@ -109,7 +109,7 @@ fn decisions_are_found_in_a_line() {
     assert_eq!(decisions("// One timer (decision 0018); see decision 9."), ["0018"]);
 }
 
-/// The RFCs that files below these paths name; this test's own examples do not count.
+/// The RFCs that files below these paths name, without the examples in this file.
 fn named(below: &[&str]) -> BTreeSet<String> {
     let sources = tree::sources(below);
     let sources = sources.iter().filter(|source| !source.path.ends_with("house/texts.rs"));
@@ -123,7 +123,7 @@ fn paths_are_found_in_a_line() {
     assert_eq!(rfcs("RFC 9002 §5.3, RFC 1928."), ["RFC 9002", "RFC 1928"]);
 }
 
-/// Paths from the root in one line; those with a placeholder are left out.
+/// The paths from the root in one line, without those that contain a placeholder.
 fn paths(line: &str) -> Vec<String> {
     line.split(|c: char| c.is_whitespace() || "`()[],;|<>\"".contains(c))
         .filter(|word| ROOTS.iter().any(|root| word.starts_with(root)))

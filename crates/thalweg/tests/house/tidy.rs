@@ -1,12 +1,12 @@
-//! What no file of the project holds.
+//! Names and texts that no file of the project may contain.
 
 use super::tree;
 
-/// Names that say nothing about what is inside.
+/// Names that say nothing about the content.
 const EMPTY_NAMES: &[&str] = &["utils", "util", "common", "helpers", "helper", "manager", "misc"];
 
-/// Text that is never committed, with the reason. Each is written in two halves, so
-/// that this file does not hold it.
+/// Text that must not be committed, with the reason. Each is written in two halves, so that this file does not contain
+/// it.
 const FORBIDDEN: &[(&str, &str, &str)] = &[
     ("FIX", "ME", "mend it, or write an issue"),
     ("TO", "DO", "do it, or write an issue"),
@@ -21,7 +21,7 @@ const FORBIDDEN: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn names_say_what_is_inside() {
+fn file_names_describe_the_content() {
     for source in tree::all() {
         let empty = source.path.split(['/', '.']).find(|part| EMPTY_NAMES.contains(part));
         assert!(empty.is_none(), "{}: '{}' says nothing", source.path, empty.unwrap());
@@ -43,10 +43,10 @@ fn no_forbidden_text() {
     assert!(found.is_empty(), "\n{}", found.join("\n"));
 }
 
-/// Clippy sees the call itself, however it was imported; of several lists it reads the
-/// nearest alone. Those of pure crates need no word on tokio, which they cannot import.
+/// Clippy recognises the call itself, however it was imported. Of several lists it reads only the nearest. The lists of
+/// pure crates need not mention tokio, which those crates cannot import.
 #[test]
-fn every_list_for_clippy_forbids_queues_without_bound() {
+fn every_clippy_list_forbids_unbounded_queues() {
     let lists = tree::all().into_iter().filter(|source| source.path.ends_with("clippy.toml"));
     let lists: Vec<tree::Source> = lists.collect();
     let forbids = |list: &tree::Source, path| list.text.contains(&format!("path = \"{path}\""));

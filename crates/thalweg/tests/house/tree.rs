@@ -1,23 +1,23 @@
-//! The source tree, as the tests read it.
+//! Reads the source tree for the other tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// One text file of the project.
+/// A text file of the project.
 pub struct Source {
-    /// Relative to the root, with `/`.
+    /// The path relative to the root, with `/`.
     pub path: String,
-    /// Its whole text.
+    /// The whole text.
     pub text: String,
 }
 
 impl Source {
-    /// Numbered lines, from 1.
+    /// The lines with their numbers, from 1.
     pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 
-    /// Whether the name ends in one of these extensions.
+    /// Whether the file has one of these extensions.
     pub fn is(&self, extensions: &[&str]) -> bool {
         extensions.iter().any(|extension| self.path.ends_with(&format!(".{extension}")))
     }
@@ -28,7 +28,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the checkout exists")
 }
 
-/// Every text file below these paths of the root; files that are not UTF-8 are left out.
+/// The text files below these paths of the root; files that are not UTF-8 are left out.
 pub fn sources(below: &[&str]) -> Vec<Source> {
     let root = root();
     let mut found = Vec::new();
@@ -40,7 +40,7 @@ pub fn sources(below: &[&str]) -> Vec<Source> {
     found
 }
 
-/// Every text file that is committed: crates, documents, scripts.
+/// All committed text files: crates, documents, scripts.
 pub fn all() -> Vec<Source> {
     let root = root();
     let names = fs::read_dir(&root).expect("the root can be read");

@@ -1,12 +1,12 @@
-//! A type stands with its methods: who looks for one finds all of them in one file, or in few.
+//! The methods of a type are in one file, or in few, so that readers find them.
 
 use super::tree::{self, Source};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most files of a crate over which the methods of one type may be spread.
+/// The most files of a crate that may contain methods of one type.
 const MOST: usize = 3;
 
-/// Crate and type of those that are spread over more, with the reason.
+/// Types, with their crates, that are spread over more files, and the reasons.
 const SPREAD: &[(&str, &str, &str)] = &[
     (
         "cast",
@@ -25,7 +25,7 @@ const SPREAD: &[(&str, &str, &str)] = &[
 type Key = (String, String, String);
 
 #[test]
-fn a_type_and_its_methods_stand_together() {
+fn a_type_and_its_methods_are_in_few_files() {
     let spread: Vec<String> = spread()
         .into_iter()
         .filter(|((krate, name, _), _)| !is_excepted(krate, name))
@@ -36,7 +36,7 @@ fn a_type_and_its_methods_stand_together() {
 }
 
 #[test]
-fn an_exception_goes_when_its_reason_has_gone() {
+fn an_exception_that_is_no_longer_needed_is_detected() {
     let spread: BTreeSet<(String, String)> =
         spread().into_keys().map(|(krate, name, _)| (krate, name)).collect();
     for (krate, name, _) in SPREAD {
@@ -46,7 +46,7 @@ fn an_exception_goes_when_its_reason_has_gone() {
 }
 
 #[test]
-fn heads_of_impls_are_read() {
+fn heads_of_impls_are_parsed() {
     let of = |text| impls(text).into_iter().collect::<Vec<_>>();
     assert_eq!(
         of("impl A {\n}\nimpl<'a, T: Fn() -> u8> x::B<'a, T>\nwhere\n    T: C,\n{\n}"),
@@ -83,14 +83,14 @@ fn spread() -> BTreeMap<Key, BTreeSet<String>> {
     found
 }
 
-/// Crate, and path below its `src`; none for other files and those of tests.
+/// The crate, and the path below its `src`; `None` for other files and for tests.
 fn place(source: &Source) -> Option<(String, String)> {
     let (krate, file) = source.path.strip_prefix("crates/")?.split_once("/src/")?;
     let is_test = file.split('/').any(|part| part == "tests" || part.ends_with("tests.rs"));
     (source.is(&["rs"]) && !is_test).then(|| (krate.to_owned(), file.to_owned()))
 }
 
-/// The text without the bodies of modules for tests.
+/// The text without the bodies of test modules.
 fn without_tests(text: &str) -> String {
     let mut kept = String::new();
     let mut lines = text.lines();
@@ -109,7 +109,7 @@ fn without_tests(text: &str) -> String {
     kept
 }
 
-/// By type, the files that define one of that name.
+/// For each type name, the files that define such a type.
 fn definitions(files: &[(String, String)]) -> BTreeMap<String, Vec<String>> {
     let mut defined: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (file, text) in files {
@@ -125,7 +125,7 @@ fn definitions(files: &[(String, String)]) -> BTreeMap<String, Vec<String>> {
     defined
 }
 
-/// Of the files that define a type of this name, the one nearest to `file`.
+/// The file nearest to `file` among those that define a type of this name.
 fn nearest(defined: Option<&Vec<String>>, file: &str) -> String {
     let common = |other: &&String| {
         let parts = file.split('/').zip(other.split('/'));
@@ -134,7 +134,7 @@ fn nearest(defined: Option<&Vec<String>>, file: &str) -> String {
     defined.and_then(|files| files.iter().max_by_key(common)).cloned().unwrap_or_default()
 }
 
-/// The types that have methods of their own here.
+/// The types with inherent methods in this text.
 fn impls(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut lines = text.lines();
@@ -153,7 +153,7 @@ fn impls(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// The type of `impl`'s rest; none if a trait is implemented.
+/// The type in the head of an `impl`; `None` if it implements a trait.
 fn own_type(head: &str) -> Option<String> {
     let head = head.split('{').next()?.split(" where ").next()?;
     let head = after_generics(head.trim()).trim();
@@ -163,7 +163,7 @@ fn own_type(head: &str) -> Option<String> {
     head.split('<').next()?.trim().rsplit("::").next().map(str::to_owned)
 }
 
-/// Without `<…>` at its beginning.
+/// The text without `<…>` at its beginning.
 fn after_generics(head: &str) -> &str {
     let mut depth = 0_usize;
     let mut before = ' ';

@@ -1,9 +1,9 @@
-//! Commands of a founder whose daemon does not run, or serves nobody else.
+//! Commands on the founder's host while its daemon does not run, or serves no other host.
 
 use super::host::{Host, text, until};
 
 #[test]
-fn a_revocation_without_a_daemon_is_in_the_own_roster_at_once() {
+fn a_revocation_without_a_daemon_updates_the_own_roster_at_once() {
     let fra = Host::founder();
     let runs = fra.start();
     Host::joined(&fra, "lap", &[], &["--no-daemon"]);
@@ -15,7 +15,7 @@ fn a_revocation_without_a_daemon_is_in_the_own_roster_at_once() {
 }
 
 #[test]
-fn a_node_that_went_away_is_waited_for_no_longer_than_it_counts_as_connected() {
+fn a_member_without_a_daemon_is_not_waited_for() {
     let fra = Host::founder();
     let _runs = fra.start();
     let lap = Host::joined(&fra, "lap", &[], &["--no-daemon"]);
@@ -26,7 +26,7 @@ fn a_node_that_went_away_is_waited_for_no_longer_than_it_counts_as_connected() {
 }
 
 #[test]
-fn the_next_commands_are_about_the_same_directory() {
+fn suggested_commands_use_the_same_directory() {
     let host = Host::new();
     let dir = host.path("my mesh").display().to_string();
     let output =
@@ -42,7 +42,7 @@ fn the_next_commands_are_about_the_same_directory() {
 }
 
 #[test]
-fn a_missing_file_of_settings_is_told_once() {
+fn a_missing_settings_file_is_reported_once() {
     let said = Host::new().fails(1, &["config", "check", "--config", "/nowhere/x.toml"]);
     assert_eq!(said.matches("No such file").count(), 1, "{said}");
 }

@@ -24,7 +24,7 @@ const FURTHER: &str = r#"
 
 const LENGTH: usize = 3_000_000;
 
-/// Who takes casts of all members.
+/// Settings of a node that accepts casts from all members.
 fn settings(host: &Host) -> String {
     let inbox = host.path("inbox");
     fs::create_dir_all(&inbox).unwrap();
@@ -38,14 +38,14 @@ fn bytes(seed: usize) -> Vec<u8> {
     (0..LENGTH).map(|i| (i * i / 251 + seed) as u8).collect()
 }
 
-/// Bytes that crossed both links in each direction: from the client, to it.
+/// The bytes that crossed both links, by direction: from the client, to the client.
 fn crossed(lab: &Lab) -> [[u64; 2]; 2] {
     let stats = lab.stats(false).unwrap();
     let of = |name: String| stats.links.iter().find(|l| l.name == name).unwrap().bytes;
     ["fwd", "rev"].map(|way| LINKS.map(|link| of(format!("{link}.{way}"))))
 }
 
-/// A cast that ends well, by these links in one direction.
+/// Runs a cast that succeeds. Returns the bytes by each link in one direction.
 fn casts(lab: &Lab, (place, host): (&str, &Host), to: &str, more: &[&str], way: usize) -> [u64; 2] {
     let before = crossed(lab)[way];
     ok(lab, place, &host.command(&[&["cast", "big", "--to", to, "--parents", "1"], more].concat()));
@@ -76,9 +76,9 @@ fn scene() -> Option<Scene> {
     Some(Scene { lab, fra, client, _runs: [fra_runs, client_runs] })
 }
 
-/// What the source gives goes by both, and what it streams by one.
+/// Stored symbols use both interfaces; a stream uses one.
 #[test]
-fn a_sources_legs_use_both_interfaces_where_symbols_are_asked_for() {
+fn the_legs_of_a_source_use_both_interfaces_for_stored_symbols() {
     let Some(Scene { lab, fra, client, _runs }) = scene() else { return };
     fs::write(client.path("big"), bytes(1)).unwrap();
     let each = casts(&lab, ("client", &client), "fra", &["--name", "stored"], 0);
@@ -93,9 +93,9 @@ fn a_sources_legs_use_both_interfaces_where_symbols_are_asked_for() {
     assert!(each.iter().any(|bytes| *bytes < LENGTH as u64 / 20), "one alone: {each:?}");
 }
 
-/// What a receiver asks of another comes by all interfaces of who asks.
+/// What a receiver requests from another arrives over all interfaces of the requesting host.
 #[test]
-fn a_receiver_asks_another_over_both_interfaces() {
+fn a_receiver_fetches_from_another_over_both_interfaces() {
     let Some(Scene { lab, fra, client, _runs }) = scene() else { return };
     let server = Host::new();
     let token = said(&lab, "fra", &fra, &["mesh", "token"]);

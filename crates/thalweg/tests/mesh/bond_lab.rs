@@ -31,7 +31,7 @@ const FURTHER: &str = r#"
 
 pub const LENGTH: usize = 4_000_000;
 
-/// A mesh, a file, and the client's way to them.
+/// A mesh, a file, and a client of both.
 pub struct Scene {
     pub lab: Lab,
     pub client: Host,
@@ -73,15 +73,15 @@ fn one_connection_to_an_old_server_uses_both_interfaces() {
         assert!(chosen.contains("fra%bond"), "{path:?}: {said}{}", text(&output.stderr));
         let each = came_since(lab, before);
         println!("{path:?}: {each:?} bytes of {LENGTH} by the interfaces");
-        // With equal links half of it goes by each, but for the beginning and the end.
+        // With equal links, each carries half, except at the beginning and the end.
         assert!(each.iter().all(|bytes| *bytes > LENGTH as u64 / 3), "{path:?}: {each:?}");
     }
 }
 
-/// A link that loses all, or leads nowhere, in the middle of a download from a server where nothing
-/// can be asked for again; and is back before the end.
+/// One link loses everything, or goes down, during a download from a server that does not support ranges, so that
+/// nothing can be requested again. The link recovers before the end.
 #[test]
-fn an_old_servers_stream_outlives_either_interface() {
+fn a_stream_of_an_old_server_survives_the_loss_of_either_interface() {
     let Some(Scene { lab, client, bytes, .. }) = &scene() else { return };
     let lost = LinkChange::parse(&["loss=100%"]).unwrap();
     let down = LinkChange::up(false);

@@ -34,10 +34,10 @@ const NETWORK: &str = r#"
     links = ["near"]
 "#;
 
-/// What is carried beside streams: the daemon's own words, and those of links that come and go.
-const WORDS: u64 = 60_000;
+/// The bytes allowed besides streams: control messages of the daemon, and of links that come and go.
+const CONTROL_BYTES: u64 = 60_000;
 
-/// A mesh, a file, and a client whose programs reach it by the bond alone.
+/// A mesh, a file, and a client whose programs reach it by the bond only.
 struct Scene {
     lab: Lab,
     client: Host,
@@ -49,7 +49,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// With a file of so many bytes, and these policies of wan0, wan1 and wan2.
+    /// Creates it with a file of `length` bytes, and these policies for wan0, wan1 and wan2.
     fn new(length: u64, policies: [&str; 3]) -> Option<Self> {
         for program in ["python3", "curl"] {
             if Command::new(program).arg("--version").output().is_err() {
@@ -80,7 +80,7 @@ impl Scene {
         Some(Self { lab, client, runs, bytes, _server, _dir: dir, _fra: (fra, fra_runs) })
     }
 
-    /// A program of the client that fetches the file.
+    /// Starts a program of the client that fetches the file.
     fn fetch(&self) -> Child {
         let (proxy, file) = (self.runs.socks().to_string(), self.client.path("file"));
         let mut curl = Command::new("curl");
@@ -89,14 +89,14 @@ impl Scene {
         within(&self.lab, "client", &curl).spawn().unwrap()
     }
 
-    /// It ends well, and the file is whole.
-    fn is_whole(&self, curl: Child) {
+    /// Checks that the program succeeds and the file is complete.
+    fn assert_complete(&self, curl: Child) {
         let output = curl.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
         assert!(fs::read(self.client.path("file")).unwrap() == self.bytes, "other bytes");
     }
 
-    /// Bytes that crossed each link, both ways.
+    /// The bytes that crossed each link, in both directions.
     fn crossed(&self) -> [u64; 3] {
         let stats = self.lab.stats(false).unwrap();
         LINKS.map(|link| {
@@ -117,20 +117,20 @@ impl Scene {
 }
 
 #[test]
-fn a_backup_takes_over_in_mid_stream_and_rests_once_the_primary_is_back() {
+fn a_backup_takes_over_and_stops_once_the_primary_is_back() {
     let policies = ["", "tier = \"backup\"", "tier = \"never\""];
-    // By one link it takes 16 s.
+    // Over one link it takes 16 s.
     let Some(scene) = Scene::new(16_000_000, policies) else { return };
     let before = scene.crossed();
     let curl = scene.fetch();
     until("the primary one carries it", || scene.since(before)[0] > 800_000);
     let each = scene.since(before);
-    assert!(each[1] < WORDS, "the backup rests: {each:?}");
-    // Nothing tells of it.
+    assert!(each[1] < CONTROL_BYTES, "the backup rests: {each:?}");
+    // Nothing reports the loss.
     scene.set("wan0", "loss=100%");
     until("the backup carries it", || scene.since(before)[1] > 800_000);
     scene.set("wan0", "loss=0%");
-    // The primary one alone, for so many bytes.
+    // For this many bytes, only the primary link carries data.
     let mut mark = scene.since(before);
     until("the backup rests again", || {
         let now = scene.since(before);
@@ -139,28 +139,28 @@ fn a_backup_takes_over_in_mid_stream_and_rests_once_the_primary_is_back() {
         }
         now[0] > mark[0] + 1_000_000
     });
-    scene.is_whole(curl);
+    scene.assert_complete(curl);
     let each = scene.since(before);
     println!("{each:?} bytes by the interfaces");
-    assert!(each[2] < WORDS, "what is never used carries nothing: {each:?}");
+    assert!(each[2] < CONTROL_BYTES, "what is never used carries nothing: {each:?}");
 }
 
 #[test]
-fn a_bonds_links_keep_to_limits_and_caps() {
+fn the_links_of_a_bond_respect_limits_and_caps() {
     let policies = ["", "rate_limit = \"1 Mbit/s\"", "cap = \"1500 kB\""];
     let length = 8_000_000;
     let Some(scene) = Scene::new(length, policies) else { return };
     let (before, begun) = (scene.crossed(), Instant::now());
     let curl = scene.fetch();
-    scene.is_whole(curl);
+    scene.assert_complete(curl);
     let (each, took) = (scene.since(before), begun.elapsed());
     println!("{each:?} bytes of {length} by the interfaces in {took:?}");
-    // What the far end may have sent ahead of who reads is in there, and headers.
+    // Including headers, and what the far end sent ahead of the reader.
     let limit = 125_000.0 * took.as_secs_f64() * 1.1 + 300_000.0;
     assert!(each[1] > 100_000 && (each[1] as f64) < limit, "limited: {each:?}");
     assert!((400_000..=1_500_000).contains(&each[2]), "capped: {each:?}");
     assert!(each[0] > length / 2, "{each:?}");
-    // The daemon says of its bond what it is made of, and takes changes.
+    // The daemon lists the links of its bond, and accepts changes.
     let status = || {
         let said =
             in_lab::said(&scene.lab, "client", &scene.client, &["interfaces", "status", "--json"]);

@@ -61,14 +61,14 @@ const LENGTH: u64 = 4_000_000;
 
 const PATH: &str = "fra%bond%nyc%ber";
 
-/// Bytes that came to the client from each relay, and directly.
+/// The bytes that arrived at the client from each relay, and directly.
 fn came(lab: &Lab) -> [u64; 3] {
     let stats = lab.stats(false).unwrap();
     let of = |name: &str| stats.links.iter().find(|l| l.name == name).unwrap().bytes;
     ["nyc.rev", "ber.rev", "direct.rev"].map(of)
 }
 
-/// A mesh, a file, and the client's way to it.
+/// A mesh, a file, and a client that fetches it.
 struct Scene {
     lab: Lab,
     client: Host,
@@ -107,7 +107,7 @@ impl Scene {
         self.client.command(&["get", url, "-o", "file", "--path", PATH, "--json"])
     }
 
-    fn is_whole(&self) {
+    fn assert_complete(&self) {
         assert!(fs::read(self.client.path("file")).unwrap() == self.bytes, "other bytes");
         fs::remove_file(self.client.path("file")).unwrap();
     }
@@ -119,11 +119,11 @@ impl Scene {
 }
 
 #[test]
-fn one_stream_uses_both_relays_and_outlives_either() {
+fn one_stream_uses_both_relays_and_survives_the_loss_of_either() {
     let Some(mut scene) = Scene::new() else { return };
     let before = came(&scene.lab);
     let output = ok(&scene.lab, "client", &scene.get());
-    scene.is_whole();
+    scene.assert_complete();
     let each = scene.since(before);
     println!("{each:?} bytes of {LENGTH} by nyc, by ber, and directly");
     let said = text(&output.stdout);
@@ -131,7 +131,7 @@ fn one_stream_uses_both_relays_and_outlives_either() {
     assert!(each[..2].iter().all(|bytes| *bytes > LENGTH / 3), "{each:?}");
     assert!(each[2] < LENGTH / 20, "nothing goes by what was not named: {each:?}");
 
-    // First a relay that is there and not heard any more, then one that is gone.
+    // First a relay that runs but is silent, then one that is gone.
     for is_killed in [false, true] {
         let before = came(&scene.lab);
         let running = within(&scene.lab, "client", &scene.get()).spawn().unwrap();
@@ -144,7 +144,7 @@ fn one_stream_uses_both_relays_and_outlives_either() {
         }
         let output = running.wait_with_output().unwrap();
         assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
-        scene.is_whole();
+        scene.assert_complete();
         let each = scene.since(before);
         println!("{each:?} bytes by nyc, by ber, and directly, with nyc lost half way");
         assert!(each[1] > each[0], "{each:?}");

@@ -1,4 +1,4 @@
-//! Bonds to a daemon's one port.
+//! Bonds to a daemon, which accepts them at its only port.
 
 use super::host::{Host, PATIENCE};
 use std::{num::NonZeroU32, sync::Arc};
@@ -18,7 +18,7 @@ fn loopback() -> Interface {
     Interface { addresses, ..Interface::new(NonZeroU32::new(index).unwrap(), "lo") }
 }
 
-/// Of `host`'s client, to the founder.
+/// A bond from `host`'s client to the founder.
 fn bond(host: &Host) -> (Bond, Connector) {
     let state = State::open(&host.state()).unwrap();
     let identity = Connector::new(&state.client_key().unwrap()).unwrap();
@@ -38,14 +38,14 @@ async fn a_member_without_a_daemon_bonds_to_a_node() {
     let lap = Host::joined(&fra, "lap", &[], &["--no-daemon"]);
     let (bond, identity) = bond(&lap);
     let stream = timeout(PATIENCE, bond.open()).await.unwrap().unwrap();
-    // In it is a channel as over TCP: the relay sees the member.
+    // The bond carries a channel as TCP does: the relay sees the member.
     let key = State::open(&fra.state()).unwrap().node_key().unwrap();
     let id = thalweg_wire::Signer::id(&key);
     let channel = identity.connect(stream, id, thalweg_net::channel::Protocol::Relay);
     let mut channel = timeout(PATIENCE, channel).await.unwrap().unwrap();
     channel.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
     channel.flush().await.unwrap();
-    // What is no request of a relay's client is closed, and logged with the member's name.
+    // Invalid requests are closed, and logged with the member's name.
     timeout(PATIENCE, channel.read_to_end(&mut Vec::new())).await.unwrap().ok();
     assert!(runs.log_until("peer=lap").contains("127.0.0.1"));
     let links = bond.links();
@@ -57,7 +57,7 @@ async fn a_member_without_a_daemon_bonds_to_a_node() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_takes_no_bonds_says_so() {
+async fn a_node_that_refuses_bonds_reports_it() {
     let fra = Host::founder();
     let _runs = fra.start_with("[bond]\nenabled = false\n", None);
     let lap = Host::joined(&fra, "lap", &[], &["--no-daemon"]);

@@ -32,7 +32,7 @@ const NETWORK: &str = r#"
 pub const CARRIES: &str =
     "[carrier]\nenabled = true\ncongestion = \"cubic\"\nopen = [\"1-65535\"]\n";
 
-/// Gives back what it gets: by TCP its hash, by UDP each datagram.
+/// A server that returns what it gets: by TCP its hash, by UDP each datagram.
 const SERVER: &str = "
 import hashlib, socket, sys, threading
 tcp = socket.create_server((sys.argv[1], 5000), family=socket.AF_INET6)
@@ -52,7 +52,7 @@ while True:
     conn.close()
 ";
 
-/// Sends so many bytes by TCP and datagrams by UDP, and says whether all came back as they must.
+/// A client that sends bytes by TCP and datagrams by UDP, and checks what comes back.
 const CLIENT: &str = "
 import hashlib, random, socket, sys
 seed, size, datagrams = map(int, sys.argv[2:5])
@@ -80,7 +80,7 @@ for n in range(datagrams):
 print('well')
 ";
 
-/// Has the node send trains, and says how many of each one's probes carried.
+/// Makes the node send trains, and prints how many probes of each carried packets.
 const TRAINS: &str = "
 import json, socket, sys
 service = socket.socket(socket.AF_UNIX)
@@ -104,7 +104,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Two nodes, the first of which founds the mesh.
+    /// Starts two nodes, the first of which founds the mesh.
     pub fn new(settings: &str) -> Option<Self> {
         let lab = lab(NETWORK)?;
         let settings = format!("{}{settings}", in_lab::RELAY);
@@ -122,7 +122,7 @@ impl Scene {
         said(&self.lab, "fra", &self.fra, &["carrier", "address", name])
     }
 
-    /// What the carrier at `place` says of itself.
+    /// The status of the carrier at `place`.
     pub fn status(&self, place: &str) -> Value {
         let host = if place == "fra" { &self.fra } else { &self.nyc };
         let args = host.command(&["carrier", "status", "--json"]);
@@ -131,7 +131,7 @@ impl Scene {
             .unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
     }
 
-    pub fn is_up(&self) {
+    pub fn wait_until_up(&self) {
         until("both carry", || {
             ["fra", "nyc"].iter().all(|place| self.status(place)["is_up"] == true)
         });
@@ -148,7 +148,7 @@ impl Scene {
         self._server = Some(Running(server));
     }
 
-    /// A client at fra sends to it.
+    /// Runs a client at fra that sends to the server.
     fn talk(&self, seed: u64, bytes: usize, datagrams: usize) {
         let mut python = Command::new("python3");
         let (seed, bytes, datagrams) = (seed.to_string(), bytes.to_string(), datagrams.to_string());
@@ -159,9 +159,9 @@ impl Scene {
 }
 
 #[test]
-fn ping_tcp_and_udp_go_and_wait_for_nothing() {
+fn ping_tcp_and_udp_work_without_waiting_for_trains() {
     let Some(mut scene) = Scene::new(CARRIES) else { return };
-    scene.is_up();
+    scene.wait_until_up();
     let mut ping = Command::new("ping");
     ping.args(["-6", "-n", "-c", "5", "-i", "0.2", "-W", "30", &scene.address("nyc")]);
     let output = within(&scene.lab, "fra", &ping).output().unwrap();
@@ -175,7 +175,7 @@ fn ping_tcp_and_udp_go_and_wait_for_nothing() {
         let status = scene.status(place);
         let counts = &status["counts"];
         println!("{place}: {counts}");
-        // Without a train nothing is held.
+        // Without trains no packet waits for one.
         for none in ["timed_out_packets", "ridden_packets", "strange_packets", "refused_fragments"]
         {
             assert_eq!(counts[none], 0, "{place}: {none}");
@@ -184,16 +184,16 @@ fn ping_tcp_and_udp_go_and_wait_for_nothing() {
     }
     let table = said(&scene.lab, "fra", &scene.fra, &["carrier", "status"]);
     assert!(table.contains("thalweg0") && table.contains("session open"), "{table}");
-    // A node ends in order, with what its carrier holds of members.
+    // A node ends in order although its carrier has sessions.
     for runs in scene.run {
         runs.end();
     }
 }
 
 #[test]
-fn packets_ride_in_trains_of_the_node_and_all_bytes_are_right() {
+fn packets_ride_in_trains_of_the_node_and_arrive_unaltered() {
     let Some(mut scene) = Scene::new(CARRIES) else { return };
-    scene.is_up();
+    scene.wait_until_up();
     scene.serve();
     let mut python = Command::new("python3");
     let service = scene.fra.state().join("probe.sock");
@@ -202,7 +202,7 @@ fn packets_ride_in_trains_of_the_node_and_all_bytes_are_right() {
     let said = BufReader::new(trains.stdout.take().unwrap());
     let mut trains = Running(trains);
     let mut lines = said.lines();
-    // The session for trains is there from the first one on.
+    // The session for trains opens with the first train.
     let first = lines.next().unwrap().unwrap();
     assert_eq!(first, "0");
     println!("seed 2");
@@ -219,21 +219,21 @@ fn packets_ride_in_trains_of_the_node_and_all_bytes_are_right() {
 }
 
 #[test]
-fn a_device_that_is_deleted_is_told_and_the_node_goes_on() {
+fn a_deleted_device_is_reported_and_the_node_continues() {
     let Some(scene) = Scene::new(CARRIES) else { return };
-    scene.is_up();
+    scene.wait_until_up();
     let mut delete = Command::new("ip");
     delete.args(["link", "delete", "thalweg0"]);
     in_lab::ok(&scene.lab, "fra", &delete);
     until("the node says so", || scene.status("fra")["is_up"] == false);
     let why = scene.status("fra")["why"].as_str().unwrap().to_owned();
     assert!(why.contains("`thalweg0` is gone") && why.contains("start the node anew"), "{why}");
-    // It still answers, and still is a member.
+    // The node still answers, and still is a member.
     said(&scene.lab, "fra", &scene.fra, &["status"]);
 }
 
 #[test]
-fn who_has_no_carrier_is_told_how_to_get_one() {
+fn without_a_carrier_the_status_says_how_to_enable_it() {
     let Some(scene) = Scene::new("") else { return };
     let args = scene.fra.command(&["carrier", "status"]);
     let output = within(&scene.lab, "fra", &args).output().unwrap();

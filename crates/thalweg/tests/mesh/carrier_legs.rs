@@ -1,4 +1,4 @@
-//! Legs of Thalweg's own transfers that go by the carrier, in an emulated Internet.
+//! Legs of Thalweg's own transfers over the carrier, in an emulated Internet.
 
 use crate::{
     carrier_lab::{CARRIES, Scene},
@@ -14,7 +14,7 @@ use std::{
 
 const LENGTH: usize = 3_000_000;
 
-/// Has the node send streams to nyc, 5.3 Mbit/s each, and says of each that it has been.
+/// Makes the node send streams of probes to nyc, 5.3 Mbit/s each, and prints a line after each.
 const STREAMS: &str = "
 import json, socket, sys
 service = socket.socket(socket.AF_UNIX)
@@ -29,12 +29,12 @@ while True:
 ";
 
 impl Scene {
-    /// A command of fra's owner.
+    /// Runs a command on fra.
     fn run(&self, args: &[&str]) -> Output {
         within(&self.lab, "fra", &self.fra.command(args)).output().unwrap()
     }
 
-    /// Streams of probes go from fra to nyc until it is dropped; the first one has been.
+    /// Sends streams of probes from fra to nyc until dropped; returns after the first one.
     fn streams(&self) -> Running {
         let mut python = Command::new("python3");
         python.args(["-u", "-c", STREAMS]).arg(self.fra.state().join("probe.sock"));
@@ -43,17 +43,17 @@ impl Scene {
         let mut first = String::new();
         said.read_line(&mut first).unwrap();
         assert_eq!(first.trim(), "sent");
-        // What else it says is thrown away.
+        // The rest of the output is discarded.
         std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
         streams
     }
 
-    /// What the carrier at `place` counted.
+    /// A counter of the carrier at `place`.
     fn count(&self, place: &str, name: &str) -> u64 {
         self.status(place)["counts"][name].as_u64().unwrap()
     }
 
-    /// A server of fra's own files, at a port that the relay nyc comes to.
+    /// A server of fra's own files, at a port that the relay nyc can reach.
     fn serve_files(&self) -> Running {
         let mut python = Command::new("python3");
         let dir = self.fra.path("web");
@@ -68,7 +68,7 @@ impl Scene {
     }
 }
 
-/// Settings of a node that takes files there.
+/// Settings of a node that accepts files into this directory.
 fn inbox_at(dir: &Path) -> String {
     format!("[files]\naccept = [{{ path = \"{}\", from = [\"*\"] }}]\n", dir.display())
 }
@@ -78,11 +78,11 @@ fn bytes() -> Vec<u8> {
 }
 
 #[test]
-fn what_is_sent_and_fetched_by_routes_that_say_so_rides() {
+fn transfers_with_explicit_ride_use_the_carrier() {
     let inbox = tempfile::TempDir::new().unwrap();
     let accept = inbox_at(inbox.path());
     let Some(scene) = Scene::new(&format!("{CARRIES}{accept}")) else { return };
-    scene.is_up();
+    scene.wait_until_up();
     let bytes = bytes();
     fs::create_dir(scene.fra.path("web")).unwrap();
     for name in ["sent.bin", "web/served.bin"] {
@@ -100,7 +100,7 @@ fn what_is_sent_and_fetched_by_routes_that_say_so_rides() {
     assert!(scene.count("fra", "ridden_bytes") > 10_000, "some of it rode in trains");
     drop(streams);
 
-    // nyc relays what fra itself serves: what comes back goes by nyc's device.
+    // nyc relays what fra itself serves, so the answer goes through nyc's device.
     let _server = scene.serve_files();
     let url = "http://fra:8000/served.bin";
     let got = scene.run(&["get", url, "-o", "got.bin", "--path", "nyc%ride"]);
@@ -110,10 +110,10 @@ fn what_is_sent_and_fetched_by_routes_that_say_so_rides() {
 }
 
 #[test]
-fn legs_ride_by_themselves_only_to_members_that_are_measured() {
+fn legs_use_the_carrier_automatically_only_to_measured_members() {
     let socks = "legs = \"measured\"\n[socks]\nlisten = \"127.0.0.1:1080\"\nvia = [\"nyc\"]\n";
     let Some(scene) = Scene::new(&format!("{CARRIES}{socks}")) else { return };
-    scene.is_up();
+    scene.wait_until_up();
     let bytes = bytes();
     fs::create_dir(scene.fra.path("web")).unwrap();
     fs::write(scene.fra.path("web/served.bin"), &bytes).unwrap();
@@ -134,7 +134,7 @@ fn legs_ride_by_themselves_only_to_members_that_are_measured() {
 }
 
 #[test]
-fn who_has_no_carrier_is_told_what_riding_takes() {
+fn without_a_carrier_ride_is_refused_with_an_explanation() {
     let Some(scene) = Scene::new("") else { return };
     fs::write(scene.fra.path("sent.bin"), "x").unwrap();
     for args in [
@@ -153,11 +153,11 @@ fn who_has_no_carrier_is_told_what_riding_takes() {
 }
 
 #[test]
-fn what_is_measured_by_hand_carries_what_is_sent_meanwhile() {
+fn a_manual_measurement_carries_packets_of_transfers() {
     let inbox = tempfile::TempDir::new().unwrap();
     let accept = inbox_at(inbox.path());
     let Some(scene) = Scene::new(&format!("{CARRIES}{accept}")) else { return };
-    scene.is_up();
+    scene.wait_until_up();
     let measure = |riders: &str| {
         let args = ["--method", "pk2", "--within", "4s", "--accept-busy", "--json"];
         let output = scene.run(&[&["measure", "nyc", "--riders", riders][..], &args].concat());

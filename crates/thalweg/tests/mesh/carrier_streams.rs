@@ -1,4 +1,4 @@
-//! Streams of programs that know nothing of the carrier ride in trains between two overlay addresses: SRT and RTP, as in
+//! Streams of programs that do not know the carrier ride in trains between two overlay addresses: SRT and RTP, as in
 //! docs/stream.md. Skipped without ffmpeg or srt-live-transmit.
 
 use crate::{
@@ -14,10 +14,10 @@ use std::{
 
 const SECONDS: usize = 12;
 
-/// A busy machine's trains are not valid, but carry.
+/// On a busy machine trains are not valid, but carry packets.
 const MEASURE: [&str; 5] = ["measure", "nyc", "--accept-busy", "--riders", "on"];
 
-/// Whether the program is installed; says so if it is not.
+/// Whether the program is installed; prints a message otherwise.
 fn has(program: &str, version: &str) -> bool {
     let found =
         Command::new(program).arg(version).stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -28,7 +28,7 @@ fn has(program: &str, version: &str) -> bool {
     is_there
 }
 
-/// A shell command line as a user types it, with the product in PATH and the state of the host `place`.
+/// A shell command line as a user types it, with the product in PATH and the state of the host at `place`.
 fn typed(scene: &Scene, place: &str, line: &str) -> Command {
     let host = if place == "fra" { &scene.fra } else { &scene.nyc };
     let product = host.command(&[]);
@@ -42,10 +42,10 @@ fn typed(scene: &Scene, place: &str, line: &str) -> Command {
 }
 
 /// Sends a video from fra to nyc with these command lines while fra measures, and checks that it rode and arrived.
-fn rides(receive: &str, send: &str) {
+fn check_riding(receive: &str, send: &str) {
     let Some(bytes) = video(SECONDS as u32, ONE) else { return };
     let Some(scene) = Scene::new(CARRIES) else { return };
-    scene.is_up();
+    scene.wait_until_up();
     fs::write(scene.fra.path("input.ts"), bytes).unwrap();
     let mut receive = typed(&scene, "nyc", receive);
     let _receiver = Running(receive.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
@@ -53,7 +53,7 @@ fn rides(receive: &str, send: &str) {
     let carried = || scene.status("fra")["counts"]["ridden_bytes"].as_u64().unwrap();
     let before = carried();
     while sender.0.try_wait().unwrap().is_none() {
-        // Without time to spare no train can be judged; packets rode all the same.
+        // On a busy machine the measurement may fail; packets ride nevertheless.
         let measured = within(&scene.lab, "fra", &scene.fra.command(&MEASURE)).output().unwrap();
         println!("{}{}", text(&measured.stdout), text(&measured.stderr));
     }
@@ -74,7 +74,7 @@ fn srt_rides() {
     if !has("srt-live-transmit", "-version") {
         return;
     }
-    rides(
+    check_riding(
         "srt-live-transmit \"srt://[$(thalweg carrier address)]:9000?mode=listener\" file://con > stream.ts",
         "ffmpeg -v error -nostdin -re -i input.ts -c copy -f mpegts \
             \"srt://[$(thalweg carrier address nyc)]:9000\"",
@@ -83,7 +83,7 @@ fn srt_rides() {
 
 #[test]
 fn rtp_rides() {
-    rides(
+    check_riding(
         "ffmpeg -v error -nostdin -y -i \"rtp://[$(thalweg carrier address)]:5004\" -c copy -f mpegts \
             -flush_packets 1 stream.ts",
         "ffmpeg -v error -nostdin -re -i input.ts -c copy -f rtp_mpegts \

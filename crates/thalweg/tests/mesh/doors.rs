@@ -1,4 +1,4 @@
-//! Where a daemon is reached: over IPv6, and by its owner alone.
+//! Access to a daemon: over IPv6, and to the local API by its owner only.
 
 use super::host::{Daemon, Host, text};
 use std::{
@@ -30,8 +30,8 @@ fn a_mesh_is_joined_over_ipv6() {
     assert_eq!(status["oracle"]["reached"], true, "{status}");
 }
 
-/// Asks the local API for the node's state.
-fn asked(socket: &str, uid: Option<u32>) -> Option<Output> {
+/// Asks the local API for the node's status.
+fn ask_status(socket: &str, uid: Option<u32>) -> Option<Output> {
     let mut curl = Command::new("curl");
     curl.args(["-sS", "--max-time", "30", "--unix-socket", socket, "http://node/v1/status"]);
     if let Some(uid) = uid {
@@ -42,7 +42,7 @@ fn asked(socket: &str, uid: Option<u32>) -> Option<Output> {
 
 #[test]
 fn the_local_api_answers_its_owner_and_no_other_user() {
-    /// `nobody`, whoever that is.
+    /// The user id of `nobody`.
     const OTHER: u32 = 65534;
     let fra = Host::founder();
     let _runs = fra.start();
@@ -50,7 +50,7 @@ fn the_local_api_answers_its_owner_and_no_other_user() {
     let found = fs::metadata(&socket).unwrap();
     assert_eq!(found.permissions().mode() & 0o777, 0o600);
     let name = socket.display().to_string();
-    let Some(own) = asked(&name, None) else {
+    let Some(own) = ask_status(&name, None) else {
         println!("skipped: there is no curl");
         return;
     };
@@ -59,17 +59,17 @@ fn the_local_api_answers_its_owner_and_no_other_user() {
         println!("skipped: only root can become another user");
         return;
     }
-    // The modes alone keep it out; and without them, that it is another user.
-    let refused = asked(&name, Some(OTHER)).unwrap();
+    // The file modes keep other users out; without them, the check of the user does.
+    let refused = ask_status(&name, Some(OTHER)).unwrap();
     assert!(!refused.status.success() && refused.stdout.is_empty());
     for (path, mode) in [(fra.path(""), 0o755), (fra.state(), 0o755), (socket, 0o666)] {
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     }
-    let refused = asked(&name, Some(OTHER)).unwrap();
+    let refused = ask_status(&name, Some(OTHER)).unwrap();
     assert!(!refused.status.success() && refused.stdout.is_empty(), "{}", text(&refused.stdout));
     let said = text(&refused.stderr);
     if said.contains("Could not connect") || said.contains("Couldn't connect") {
         println!("skipped in part: another user cannot enter the tests' directory: {said}");
     }
-    assert!(asked(&name, None).unwrap().status.success());
+    assert!(ask_status(&name, None).unwrap().status.success());
 }

@@ -1,4 +1,4 @@
-//! SIGTERM: what flows may end by itself, what comes is not taken, what stays too long is reset.
+//! SIGTERM: open connections may end by themselves, new ones are refused, and those that take too long are reset.
 
 use super::host::{Host, by_socks, until};
 use std::{
@@ -9,7 +9,7 @@ use std::{
 const SOCKS: &str = "[socks]\nlisten = \"127.0.0.1:0\"\nvia = [\"fra\"]\n";
 
 #[test]
-fn a_flow_ends_by_itself_while_nobody_new_is_let_in() {
+fn open_connections_end_by_themselves_while_new_ones_are_refused() {
     let echo = TcpListener::bind("127.0.0.1:0").unwrap();
     let fra = Host::founder();
     let mut fra_runs = fra.start();
@@ -28,7 +28,7 @@ fn a_flow_ends_by_itself_while_nobody_new_is_let_in() {
         far.read_exact(&mut got).unwrap();
         assert_eq!(&got, word);
     }
-    // Each direction ends as its sender ends it.
+    // Each direction ends when its sender ends it.
     drop(far);
     assert_eq!(program.read_to_end(&mut Vec::new()).unwrap(), 0);
     drop(program);
@@ -39,7 +39,7 @@ fn a_flow_ends_by_itself_while_nobody_new_is_let_in() {
 }
 
 #[test]
-fn a_flow_that_outlasts_the_drain_is_reset_at_both_ends() {
+fn a_connection_that_outlasts_the_drain_is_reset_at_both_ends() {
     let echo = TcpListener::bind("127.0.0.1:0").unwrap();
     let fra = Host::founder();
     let fra_runs = fra.start_with("drain = \"50 ms\"\n", None);

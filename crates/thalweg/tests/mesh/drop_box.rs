@@ -1,11 +1,11 @@
-//! Submissions by real programs: stamped, pushed, collected, verified.
+//! Submissions with real programs: committed, pushed, collected, verified.
 
 use super::host::{Host, text, until};
 use std::{fs, path::Path};
 
 const LATER: &str = "2100-01-01T00:00:00Z";
 
-/// A destination's settings.
+/// The settings of a destination.
 fn own(until: &str, more: &str) -> String {
     format!("[[drop_box]]\nname = \"taxes\"\nuntil = \"{until}\"\n{more}")
 }
@@ -41,14 +41,14 @@ fn files_are_submitted_collected_and_their_receipts_verified() {
     let (a, b) = (write(&lap, "a.pdf", &vec![1; 700_000]), write(&lap, "b.txt", b"b"));
     let said = lap.ok(&["submit", &a, &b, "--to", "taxes@fra"]);
     assert!(said.contains("a.pdf: received by nyc") && said.contains("b.txt: received"), "{said}");
-    // Again: nothing is left to do.
+    // The same command again has nothing to do.
     assert_eq!(lap.ok(&["submit", &a, &b, "--to", "taxes@fra"]), said);
-    // A member's own mesh vouches; the text says what for.
+    // The member's own mesh proves the receipt; the output lists what is proven.
     let proven = lap.ok(&["receipt", "verify", "a.pdf.receipt", "b.txt.receipt"]);
     assert_eq!(proven.matches("  proven: ").count(), 4, "{proven}");
     assert!(!proven.contains("not proven"), "{proven}");
 
-    // A stranger, by the words that the operator gives out.
+    // A host outside the mesh, with the argument that the operator gives out.
     let list = fra.json(&["drop-box", "list", "--json"]);
     let to = list["boxes"][0]["to"].as_str().unwrap();
     let stranger = Host::new();
@@ -60,7 +60,7 @@ fn files_are_submitted_collected_and_their_receipts_verified() {
     let (unproven, said) = code(&stranger, &["receipt", "verify", "c.receipt"]);
     assert_eq!((unproven, said.matches("not proven: ").count()), (Some(3), 2), "{said}");
 
-    // Committed alone, then collected: who has brought nothing is named.
+    // Only committed, then collected: submissions without data are named.
     let d = write(&lap, "d", b"d");
     lap.ok(&["submit", &d, "--to", "taxes@fra", "--commit-only"]);
     until("the destination has the receipts", || status(&fra)["received"] == 3);
@@ -75,7 +75,7 @@ fn files_are_submitted_collected_and_their_receipts_verified() {
     assert_eq!((kept("000002-b.txt"), kept("000003-c")), (b"b".to_vec(), b"c".to_vec()));
     let receipt = ["receipt", "verify", "in/000003-c.receipt", "--data", "in/000003-c"];
     fra.ok(&receipt);
-    // The node was told, and another collection brings what has come since.
+    // The node was told, and a later collection brings what has arrived since.
     assert_eq!(status(&nyc)["here"]["given_away"], 3);
     lap.ok(&["submit", &d, "--to", "taxes@fra"]);
     until("the last receipt", || status(&fra)["received"] == 4);
@@ -85,7 +85,7 @@ fn files_are_submitted_collected_and_their_receipts_verified() {
 }
 
 #[test]
-fn a_destination_alone_takes_and_collects_data_itself() {
+fn a_destination_without_nodes_stores_and_collects_data_itself() {
     let fra = Host::founder();
     let _runs = fra.start_with(&own(LATER, ""), None);
     let a = write(&fra, "a", &vec![9; 300_000]);
@@ -96,7 +96,7 @@ fn a_destination_alone_takes_and_collects_data_itself() {
 }
 
 #[test]
-fn what_goes_wrong_is_said_with_its_exit_code() {
+fn failures_are_reported_with_their_exit_codes() {
     let fra = Host::founder();
     let runs = fra.start_with(&own("2020-01-01T00:00:00Z", ""), None);
     let a = write(&fra, "a", b"a");
@@ -140,7 +140,7 @@ fn altered(host: &Host, receipt: &str, from: &str, to: &str, field: &str) {
 }
 
 #[test]
-fn a_receipt_s_file_is_its_owner_s_alone() {
+fn a_receipt_is_readable_only_by_its_owner() {
     use std::os::unix::fs::PermissionsExt as _;
     let fra = Host::founder();
     let _runs = fra.start_with(&own(LATER, ""), None);
@@ -148,7 +148,7 @@ fn a_receipt_s_file_is_its_owner_s_alone() {
     fra.ok(&["submit", &a, "--to", "taxes@fra"]);
     let mode = |file: &Path| fs::metadata(file).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&fra.path("a.receipt")), 0o600);
-    // Without its secret it is valid, and compares no data.
+    // Without its secret the receipt is valid, but data cannot be compared with it.
     let text = fs::read_to_string(fra.path("a.receipt")).unwrap();
     let public: String =
         text.lines().filter(|l| !l.starts_with("nonce ")).map(|l| l.to_owned() + "\n").collect();
@@ -159,7 +159,7 @@ fn a_receipt_s_file_is_its_owner_s_alone() {
 }
 
 #[test]
-fn a_receipt_with_a_stamp_is_replaced_by_another_stamp_alone() {
+fn a_receipt_with_a_stamp_is_replaced_only_by_another_stamp() {
     let fra = Host::founder();
     let two = own(LATER, "") + &own("2020-01-01T00:00:00Z", "").replace("taxes", "old");
     let runs = fra.start_with(&two, None);
@@ -168,7 +168,7 @@ fn a_receipt_with_a_stamp_is_replaced_by_another_stamp_alone() {
     let kept = || fs::read_to_string(fra.path("a.receipt")).unwrap();
     let first = kept();
     let submit = |args: &[&str]| code(&fra, &[&["submit", "a"], args].concat());
-    // Mistyped, expired, of another key: refused before anybody is asked.
+    // A mistyped box, an expired box or another key is refused before any host is asked.
     let at = format!("taxes@{}#{}", fra.address(), "ab".repeat(32));
     for to in ["grants@fra", "old@fra", at.as_str()] {
         let (ended, said) = submit(&["--to", to]);
@@ -181,7 +181,7 @@ fn a_receipt_with_a_stamp_is_replaced_by_another_stamp_alone() {
     let here = format!("taxes@{}#{key}", fra.address());
     let (ended, said) = submit(&["--to", &here, "--state", &other]);
     assert!(ended == Some(1) && said.contains("another key"), "{said}");
-    // Wanted, and refused by the destination, or not reached.
+    // With --anew, but refused by the destination, or the destination not reached.
     for to in ["grants@fra", "old@fra", at.as_str()] {
         let (ended, said) = submit(&["--to", to, "--anew"]);
         assert!(ended != Some(0), "{said}");
@@ -193,7 +193,8 @@ fn a_receipt_with_a_stamp_is_replaced_by_another_stamp_alone() {
     assert!(said.contains("cannot commit to taxes@fra"), "{said}");
     assert_eq!(kept(), first);
     assert!(!fra.path("a.receipt.anew").exists(), "nobody was asked: nothing is left");
-    // As if the answer had been lost: what was begun is gone on with, and takes the place when it is signed.
+    // As if the answer had been lost: the started submission continues, and its receipt replaces the old one when it is
+    // signed.
     let nonce = |text: &str| text.lines().find(|l| l.starts_with("nonce ")).unwrap().to_owned();
     write(&fra, "a", b"a");
     let signed = |line: &str| {
@@ -222,7 +223,7 @@ fn a_receipt_with_a_stamp_is_replaced_by_another_stamp_alone() {
 }
 
 #[test]
-fn files_of_one_name_are_told_apart_before_anything_is_written() {
+fn files_with_the_same_name_are_refused_before_anything_is_written() {
     let fra = Host::founder();
     let _runs = fra.start_with(&own(LATER, ""), None);
     for dir in ["x", "y", "receipts"] {
@@ -242,19 +243,19 @@ fn files_of_one_name_are_told_apart_before_anything_is_written() {
 }
 
 #[test]
-fn a_box_s_pace_is_kept_without_being_told_again() {
+fn a_client_follows_the_rate_limit_of_a_box() {
     let fra = Host::founder();
     let _runs = fra.start_with(&own(LATER, "max_rate = 2\n"), None);
     let names: Vec<String> = (0..15).map(|n| write(&fra, &format!("f{n}"), &[n])).collect();
     let args: Vec<&str> = names.iter().map(String::as_str).collect();
     let (ended, said) = code(&fra, &[&["submit", "--to", "taxes@fra"], &args[..]].concat());
-    // 15 commitments and 15 pushes at two a second, twenty of them at once.
+    // 15 commitments and 15 pushes at two per second, of which twenty are allowed at once.
     assert_eq!(ended, Some(0), "{said}");
     assert!(said.contains("waiting") && said.matches(": received by").count() == 15, "{said}");
 }
 
 #[test]
-fn names_of_files_command_no_terminal() {
+fn file_names_cannot_control_a_terminal() {
     let fra = Host::founder();
     let _runs = fra.start_with(&own(LATER, ""), None);
     let (_, said) = code(&fra, &["submit", "no\u{1b}[2Jfile", "--to", "taxes@fra"]);
@@ -265,7 +266,7 @@ fn names_of_files_command_no_terminal() {
 }
 
 #[test]
-fn a_node_without_an_address_is_named_with_the_role_that_it_lacks() {
+fn a_node_without_an_address_is_reported_with_the_missing_role() {
     let fra = Host::founder();
     let _runs = fra.start_with(&own(LATER, "nodes = [\"nyc\"]\n"), None);
     let at = Host::new().address();
@@ -282,7 +283,7 @@ fn a_node_without_an_address_is_named_with_the_role_that_it_lacks() {
 }
 
 #[test]
-fn a_collection_says_what_did_not_come_and_runs_alone() {
+fn a_collection_reports_missing_data_and_excludes_another_one() {
     let fra = Host::founder();
     let _runs = fra.start_with(&own(LATER, "nodes = [\"nyc\"]\n"), None);
     let nyc = Host::relay(&fra, "nyc", &[]);
@@ -305,19 +306,19 @@ fn a_collection_says_what_did_not_come_and_runs_alone() {
         let (ended, said) = code(&fra, &args);
         assert!(ended == Some(7) && said.contains("another collection"), "{said}");
     }
-    // What is left at the nodes is thrown away by a later collection.
+    // Copies left at nodes are deleted by a later collection.
     fra.ok(&[&args[..], &["--keep"]].concat());
     assert_eq!(fs::read(fra.path("in/000001-a")).unwrap(), b"a");
     assert_eq!(status(&nyc)["here"]["given_away"], 0);
     fra.ok(&args);
     assert_eq!(status(&nyc)["here"]["given_away"], 1);
-    // Sizes are for people.
+    // Sizes are formatted for people.
     let said = fra.ok(&["drop-box", "status", "taxes", "--config", &settings(&fra)]);
     assert!(said.contains("1 submission, 1 B"), "{said}");
 }
 
 #[test]
-fn what_one_node_does_not_give_comes_from_the_next_that_has_it() {
+fn data_missing_at_one_node_is_fetched_from_the_next() {
     let fra = Host::founder();
     let _runs = fra.start_with(&own(LATER, "nodes = [\"nyc\", \"lon\"]\n"), None);
     let (nyc, lon) = (Host::relay(&fra, "nyc", &[]), Host::relay(&fra, "lon", &[]));
@@ -329,7 +330,7 @@ fn what_one_node_does_not_give_comes_from_the_next_that_has_it() {
     assert!(fra.ok(&submit).contains("received by nyc"));
     until("the first receipt", || status(&fra)["received"] == 1);
     drop(runs);
-    // As if the first node's answer was lost: the client goes to another.
+    // As if the first node's answer had been lost: the client uses another node.
     fs::write(fra.path("a.receipt"), committed).unwrap();
     let _lon_runs = lon.start_with(OTHERS, None);
     assert!(fra.ok(&submit).contains("received by lon"));
@@ -340,7 +341,7 @@ fn what_one_node_does_not_give_comes_from_the_next_that_has_it() {
     assert!(ended == Some(0) && said.contains("asking the next node"), "{said}");
     assert_eq!(fs::read(fra.path("in/000001-a")).unwrap(), b"a");
     assert_eq!(status(&lon)["here"]["given_away"], 1);
-    // The one that was away is told when it is back, and once.
+    // The node that was away is told once it is back, and only once.
     assert!(said.contains("node nyc keeps its copies"), "{said}");
     let _nyc_runs = nyc.start_with(OTHERS, None);
     let (ended, said) = code(&fra, &args);

@@ -1,4 +1,4 @@
-//! A daemon without descriptors, and one whose oracle is gone.
+//! A daemon without free descriptors, and members without their oracle.
 
 use super::host::{Host, by_socks, text, until};
 use std::{
@@ -7,7 +7,7 @@ use std::{
 };
 
 #[test]
-fn with_no_descriptor_left_live_flows_go_on_and_later_ones_are_served() {
+fn without_free_descriptors_open_connections_continue_and_later_ones_are_served() {
     let echo = TcpListener::bind("127.0.0.1:0").unwrap();
     let fra = Host::founder();
     let mut fra_runs = fra.start_with("", Some(64));
@@ -33,7 +33,7 @@ fn with_no_descriptor_left_live_flows_go_on_and_later_ones_are_served() {
 }
 
 #[test]
-fn without_the_oracle_members_go_on_and_say_so() {
+fn without_the_oracle_members_continue_and_report_it() {
     let echo = TcpListener::bind("127.0.0.1:0").unwrap();
     let fra = Host::founder();
     let fra_runs = fra.start();
@@ -54,7 +54,7 @@ fn without_the_oracle_members_go_on_and_say_so() {
     let said = text(&output.stdout);
     assert!(said.contains("not reached: no oracle could be reached"), "{said}");
     assert!(said.contains(&fra.address()), "{said}");
-    // Started anew from its cached roster, a member still reaches another's relay.
+    // Restarted from its cached roster, a member still reaches the relay of another.
     let socks = "[socks]\nlisten = \"127.0.0.1:0\"\nvia = [\"nyc\"]\n";
     let sfo_runs = sfo.start_with(socks, None);
     let mut program = by_socks(sfo_runs.socks(), echo.local_addr().unwrap());

@@ -1,4 +1,4 @@
-//! Hosts of a mesh: state directories, commands and daemons, all on loopback.
+//! The hosts of a mesh, with state directories, commands and daemons, all on loopback.
 
 use std::{
     io::{BufRead, BufReader, Lines, Write as _},
@@ -10,13 +10,13 @@ use std::{
 use tempfile::TempDir;
 use thalweg_lab::port::Port;
 
-/// Whatever is waited for comes sooner, on the busiest machine.
+/// Longer than any wait, on the busiest machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Settings that let relays connect to tests' servers.
+/// Settings that let relays connect to the tests' servers.
 const SETTINGS: &str = "[relay]\nallow_to = [\"127.0.0.0/8\"]\nports = [\"1-65535\"]\n";
 
-/// One host's state directory, and its port.
+/// The state directory and the port of a host.
 pub struct Host {
     dir: TempDir,
     port: Port,
@@ -34,29 +34,29 @@ impl Host {
         host
     }
 
-    /// A member that `founder`, whose daemon runs, has let in.
+    /// A host that has joined the mesh of `founder`, whose daemon runs.
     pub fn joined(founder: &Self, name: &str, token: &[&str], join: &[&str]) -> Self {
         let host = Self::new();
         let token = founder.ok(&[&["mesh", "token"], token].concat());
         let args = ["mesh", "join", token.trim(), "--name", name];
         host.ok(&[&args, join].concat());
-        founder.knows(name);
+        founder.wait_until_known(name);
         host
     }
 
-    /// A relay that `founder` has let in.
+    /// A relay that has joined the mesh of `founder`.
     pub fn relay(founder: &Self, name: &str, tags: &[&str]) -> Self {
         let host = Self::new();
         let mut token = vec!["mesh", "token", "--role", "relay"];
         tags.iter().for_each(|tag| token.extend(["--tag", tag]));
         let token = founder.ok(&token);
         host.ok(&["mesh", "join", token.trim(), "--name", name, "--address", &host.address()]);
-        founder.knows(name);
+        founder.wait_until_known(name);
         host
     }
 
-    /// Waits until its own node, not the oracle in it alone, has heard of this member.
-    fn knows(&self, name: &str) {
+    /// Waits until the founder's own node knows this member, not only the oracle in it.
+    fn wait_until_known(&self, name: &str) {
         let has = |roster: &serde_json::Value| {
             roster["members"].as_array().unwrap().iter().any(|m| m["name"] == name)
         };
@@ -77,7 +77,7 @@ impl Host {
         self.path("state")
     }
 
-    /// A command of this host, in a directory where it may write.
+    /// A command on this host, in a directory where it may write.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
         command.args(args).current_dir(self.dir.path()).env("COLUMNS", "100");
@@ -90,14 +90,14 @@ impl Host {
         self.command(args).output().unwrap()
     }
 
-    /// Standard output of a command that must succeed.
+    /// Runs a command that must succeed. Returns standard output.
     pub fn ok(&self, args: &[&str]) -> String {
         let output = self.run(args);
         assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
         text(&output.stdout)
     }
 
-    /// Standard error of a command that must fail with this code, and say nothing else.
+    /// Runs a command that must fail with this code and print nothing to standard output. Returns standard error.
     pub fn fails(&self, code: i32, args: &[&str]) -> String {
         let output = self.run(args);
         let said = text(&output.stderr);
@@ -110,17 +110,18 @@ impl Host {
         serde_json::from_str(&self.ok(args)).unwrap()
     }
 
-    /// Starts its daemon and waits until it serves.
+    /// Starts the host's daemon and waits until it serves.
     pub fn start(&self) -> Daemon {
         self.start_with("", None)
     }
 
-    /// With these settings besides (first those of `[relay]`), and at most so many descriptors.
+    /// As [`Self::start`], with these additional settings (first those of `[relay]`), and at most this many
+    /// descriptors.
     pub fn start_with(&self, settings: &str, descriptors: Option<u32>) -> Daemon {
         self.start_under(&format!("{SETTINGS}{settings}"), descriptors)
     }
 
-    /// With these settings alone.
+    /// As [`Self::start_with`], with only these settings.
     pub fn start_under(&self, settings: &str, descriptors: Option<u32>) -> Daemon {
         let file = self.path("node.toml");
         std::fs::write(&file, settings).unwrap();
@@ -153,7 +154,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it and waits until it says that it serves.
+    /// Starts the daemon and waits until it reports that it serves.
     pub fn spawn(command: &mut Command) -> Self {
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
@@ -175,7 +176,7 @@ impl Daemon {
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
-    /// Bytes of its anonymous memory that are resident.
+    /// The resident anonymous memory of the daemon, bytes.
     #[allow(dead_code, reason = "only for the tests of faults")]
     pub fn memory(&self) -> u64 {
         let file = format!("/proc/{}/smaps_rollup", self.child.id());
@@ -193,13 +194,13 @@ impl Daemon {
         found.unwrap_or_else(|| panic!("the log ended without `{text}`"))
     }
 
-    /// Ends it in order; the rest of its log.
+    /// Ends the daemon in order. Returns the rest of its log.
     pub fn end(self) -> Vec<String> {
         self.signal("TERM");
         self.ended()
     }
 
-    /// Waits until it has ended in order; the rest of its log.
+    /// Waits until the daemon has ended in order. Returns the rest of its log.
     pub fn ended(mut self) -> Vec<String> {
         let lines = self.log.by_ref().map(Result::unwrap).collect();
         assert_eq!(self.child.wait().unwrap().code(), Some(0), "{lines:?}");
@@ -214,7 +215,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Asks again and again until it is so.
+/// Repeats a check until it is true.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -227,7 +228,7 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A mesh of the founder and relays with these names, all started so.
+/// A mesh of the founder and relays with these names, all started by `start`.
 #[allow(dead_code, reason = "only for the tests of gather and cast")]
 pub fn mesh(names: &[&str], start: impl Fn(&Host) -> Daemon) -> (Vec<Host>, Vec<Daemon>) {
     let founder = Host::founder();
@@ -242,20 +243,20 @@ pub fn mesh(names: &[&str], start: impl Fn(&Host) -> Daemon) -> (Vec<Host>, Vec<
     (hosts, daemons)
 }
 
-/// The events of a call with `--json`.
+/// The events of a command with `--json`.
 #[allow(dead_code, reason = "only for the tests of gather and cast")]
 pub fn events(output: &Output) -> Vec<serde_json::Value> {
     let lines = text(&output.stdout);
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Those of one name.
+/// The events with this name.
 #[allow(dead_code, reason = "only for the tests of gather and cast")]
 pub fn named<'a>(events: &'a [serde_json::Value], name: &str) -> Vec<&'a serde_json::Value> {
     events.iter().filter(|event| event["event"] == name).collect()
 }
 
-/// A connection by SOCKS5 to `to`, through the listener at `proxy`.
+/// A SOCKS5 connection to `to`, through the listener at `proxy`.
 pub fn by_socks(proxy: SocketAddr, to: SocketAddr) -> std::net::TcpStream {
     use std::io::Read as _;
     let mut tcp = std::net::TcpStream::connect(proxy).unwrap();

@@ -1,4 +1,4 @@
-//! Programs inside hosts of an emulated Internet.
+//! Runs programs inside the hosts of an emulated Internet.
 
 use crate::host::{Daemon, Host, text, until};
 use std::{
@@ -12,8 +12,8 @@ use thalweg_lab::{client::Lab, topology::Topology};
 pub const RELAY: &str =
     "[relay]\nallow_to = [\"10.0.0.0/8\", \"fd54::/16\"]\nports = [\"1-65535\"]\n";
 
-/// The lab; where none is possible `None`, with the reason printed. CI must be able to, unless
-/// THALWEG_SKIP is set.
+/// Starts the lab. `None` if it is not possible; the reason is printed. In CI it must be possible, unless THALWEG_SKIP
+/// is set.
 pub fn lab(network: &str) -> Option<Lab> {
     let open = fs::File::options().read(true).write(true).open("/dev/net/tun");
     let started = match open {
@@ -43,14 +43,14 @@ pub fn within(lab: &Lab, place: &str, command: &Command) -> Command {
     inside
 }
 
-/// Runs it inside a host; it must succeed.
+/// Runs a command inside a host; it must succeed.
 pub fn ok(lab: &Lab, place: &str, command: &Command) -> Output {
     let output = within(lab, place, command).output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", text(&output.stderr));
     output
 }
 
-/// What a command of `host` printed, which runs in the lab's host `place` and must succeed.
+/// Runs a command of `host` in the lab's host `place`; it must succeed. Returns standard output.
 pub fn said(lab: &Lab, place: &str, host: &Host, args: &[&str]) -> String {
     text(&ok(lab, place, &host.command(args)).stdout).trim().to_owned()
 }
@@ -74,8 +74,7 @@ pub fn relay(lab: &Lab, fra: &Host, name: &str, settings: &str) -> (Host, Daemon
     (host, runs)
 }
 
-/// A member of `fra`'s mesh that is the lab's host `client`, joined with these options; all
-/// `relays` know it.
+/// A member of `fra`'s mesh at the lab's host `client`, joined with these options; all `relays` know it.
 pub fn client(lab: &Lab, fra: &Host, relays: &[(&str, &Host)], options: &[&str]) -> Host {
     let client = Host::new();
     let token = said(lab, "fra", fra, &["mesh", "token"]);
@@ -98,7 +97,7 @@ pub fn node(lab: &Lab, place: &str, host: &Host, settings: &str) -> Daemon {
     Daemon::spawn(&mut within(lab, place, &host.command(&args)))
 }
 
-/// Ended when dropped.
+/// A process that is killed when dropped.
 pub struct Running(pub Child);
 
 impl Drop for Running {
@@ -125,8 +124,7 @@ pub fn serve(lab: &Lab, command: &Command, port: u16) -> Running {
     running
 }
 
-/// nginx as the distribution has it, with these settings of `http`, in the lab's host `server`;
-/// what it writes is below `dir`.
+/// The distribution's nginx with these settings of `http`, in the lab's host `server`; it writes only below `dir`.
 #[allow(dead_code, reason = "the tests of the mesh have no use for it")]
 pub fn nginx(lab: &Lab, dir: &Path, http: &str, port: u16) -> Running {
     let at = dir.display();

@@ -1,4 +1,4 @@
-//! SOCKS5 for local programs: how connections end, who ends them, which routes are tried.
+//! SOCKS5 for local programs: how connections end, which end closes them, which routes are tried.
 
 use super::host::{Daemon, Host, PATIENCE, by_socks};
 use socket2::SockRef;
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Each way that a local program's bytes may be carried.
+/// Each way to carry a local program's bytes.
 const WAYS: [(&str, &str); 3] = [("fra", "open"), ("fra", "sealed"), ("direct", "sealed")];
 
 fn settings(via: &str, legs: &str, idle: &str) -> String {
@@ -18,7 +18,7 @@ fn settings(via: &str, legs: &str, idle: &str) -> String {
     )
 }
 
-/// A relay, a host whose programs go through it, and where they go to.
+/// A relay, a host whose programs use it, and their destination.
 struct Scene {
     _fra: Host,
     fra_runs: Daemon,
@@ -34,7 +34,7 @@ impl Scene {
         Self { _fra: fra, fra_runs, nyc, far: TcpListener::bind("127.0.0.1:0").unwrap() }
     }
 
-    /// Does `play` with both ends of a connection by each of the ways.
+    /// Calls `play` with both ends of a connection, for each of the ways.
     fn by_each_way(&self, idle: &str, play: impl Fn(TcpStream, TcpStream)) {
         for (via, legs) in WAYS {
             println!("via {via}, {legs}");
@@ -57,14 +57,14 @@ fn reset(tcp: TcpStream) {
     SockRef::from(&tcp).set_linger(Some(Duration::ZERO)).unwrap();
 }
 
-/// Reads to what must not be a clean end.
+/// Reads until the connection breaks; a clean end is an error.
 fn assert_broken(mut tcp: TcpStream) {
     let e = tcp.read_to_end(&mut Vec::new()).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::ConnectionReset, "{e}");
 }
 
 #[test]
-fn a_program_that_breaks_off_never_looks_as_if_it_had_sent_all() {
+fn a_reset_by_the_program_reaches_the_far_end() {
     let mut scene = Scene::new();
     scene.by_each_way("10 min", |mut program, mut far| {
         program.write_all(&[7; 1000]).unwrap();
@@ -79,7 +79,7 @@ fn a_program_that_breaks_off_never_looks_as_if_it_had_sent_all() {
 }
 
 #[test]
-fn a_break_beyond_resets_the_program() {
+fn a_reset_by_the_far_end_reaches_the_program() {
     Scene::new().by_each_way("10 min", |program, mut far| {
         far.write_all(&[7; 1000]).unwrap();
         reset(far);
@@ -88,7 +88,7 @@ fn a_break_beyond_resets_the_program() {
 }
 
 #[test]
-fn half_a_connection_goes_on_when_the_other_half_has_ended() {
+fn a_half_closed_connection_continues() {
     Scene::new().by_each_way("10 min", |mut program, mut far| {
         program.write_all(b"request").unwrap();
         program.shutdown(Shutdown::Write).unwrap();
@@ -104,7 +104,7 @@ fn half_a_connection_goes_on_when_the_other_half_has_ended() {
 }
 
 #[test]
-fn silence_ends_it() {
+fn an_idle_connection_is_reset() {
     Scene::new().by_each_way("50 ms", |program, far| {
         assert_broken(program);
         assert_broken(far);
@@ -113,10 +113,10 @@ fn silence_ends_it() {
 
 const IDLE: Duration = Duration::from_millis(700);
 
-/// More than all buffers on the way hold.
+/// More than all buffers on the path hold.
 const MUCH: usize = 32 * 1024 * 1024;
 
-/// Case 35: at 1 kB/s for several idle periods, then all the rest.
+/// Case 35: reads 1 kB/s for several idle periods, then all the rest.
 fn read_slowly(mut tcp: TcpStream) {
     let (begun, mut read) = (Instant::now(), 0);
     while begun.elapsed() < IDLE * 5 {
@@ -146,7 +146,7 @@ fn slow_readers_are_not_idle_on_either_side() {
     });
 }
 
-/// What the listener at `proxy` replies to a CONNECT to `to`.
+/// The reply of the listener at `proxy` to a CONNECT to `to`.
 fn reply(proxy: SocketAddr, to: SocketAddr) -> u8 {
     let mut tcp = TcpStream::connect(proxy).unwrap();
     tcp.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -158,11 +158,11 @@ fn reply(proxy: SocketAddr, to: SocketAddr) -> u8 {
 }
 
 #[test]
-fn what_a_relays_rules_refuse_is_not_got_around() {
+fn a_refusal_by_the_rules_of_a_relay_is_not_bypassed() {
     let far = TcpListener::bind("127.0.0.1:0").unwrap();
     far.set_nonblocking(true).unwrap();
     let fra = Host::founder();
-    // With the usual policy: no loopback address.
+    // The default policy permits no loopback address.
     let mut fra_runs = fra.start_under("", None);
     let nyc = Host::relay(&fra, "nyc", &[]);
     let settings = "[socks]\nlisten = \"127.0.0.1:0\"\nvia = [\"fra\", \"direct\"]\n";
@@ -172,7 +172,7 @@ fn what_a_relays_rules_refuse_is_not_got_around() {
     fra_runs.log_until("event=refused");
     let line = runs.log_until("local_failed");
     assert!(line.contains(&format!("relay fra ({})", fra.address())), "{line}");
-    // A relay that is not reached is another matter.
+    // An unreachable relay is another case: then the next route is used.
     fra_runs.end();
     assert_eq!(reply(runs.socks(), far.local_addr().unwrap()), 0);
 }

@@ -40,7 +40,7 @@ mod words;
 #[path = "../../../node/tests/overlay/calm.rs"]
 mod calm;
 
-// Each of the crates of tests uses another part of it.
+// Each test crate uses another part of it.
 #[allow(dead_code, reason = "shared with the tests of the library")]
 #[path = "../../../get/tests/get/server.rs"]
 mod server;
@@ -75,7 +75,7 @@ async fn a_mesh_is_founded_joined_used_and_left() {
     let mut fra_runs = fra.start();
     let nyc = Host::relay(&fra, "nyc", &["country=us"]);
     let mut nyc_runs = nyc.start();
-    // A laptop: no port, no daemon.
+    // A laptop: without a port and a daemon.
     let lap = Host::joined(&fra, "lap", &[], &["--no-daemon"]);
 
     for legs in ["sealed", "open"] {
@@ -83,8 +83,8 @@ async fn a_mesh_is_founded_joined_used_and_left() {
         assert_got(&lap, &version, &output);
         let line = fra_runs.log_until(&format!("leg={legs}"));
         assert!(line.contains("peer=lap") && line.contains("depth=0"), "{line}");
-        // `get` says goodbye, so that it does not look cut off. Whether the relay's own goodbye
-        // then meets a closed socket is a matter of time.
+        // `get` says goodbye, so that the connection does not look cut off. Whether the relay's own goodbye then meets
+        // a closed socket is a matter of timing.
         assert!(!line.contains("without a goodbye"), "{line}");
 
         let output = get(&lap, &server, &["--path", "fra+nyc", "--legs", legs]).await;
@@ -93,7 +93,7 @@ async fn a_mesh_is_founded_joined_used_and_left() {
         assert!(line.contains("peer=lap") && line.contains("depth=1"), "{line}");
         assert!(!line.contains("without a goodbye"), "{line}");
     }
-    // Unnamed, all relays are tried; the file is the same whichever wins.
+    // Without --path, all relays are tried; the file is the same whichever wins.
     let output = get(&lap, &server, &["--json"]).await;
     assert_got(&lap, &version, &output);
     let started = text(&output.stdout).lines().next().unwrap().to_owned();
@@ -104,7 +104,7 @@ async fn a_mesh_is_founded_joined_used_and_left() {
     assert_eq!(revoked["confirmed"], revoked["of"]);
     for path in ["fra", "nyc"] {
         let output = get(&lap, &server, &["--path", path]).await;
-        // No path delivers it.
+        // No path delivers the file.
         assert_eq!(output.status.code(), Some(4));
         let said = text(&output.stderr);
         assert!(said.contains("does not admit this host's key"), "{said}");
@@ -116,7 +116,7 @@ async fn a_mesh_is_founded_joined_used_and_left() {
 }
 
 #[test]
-fn revoking_cuts_what_lives() {
+fn revoking_cuts_open_connections() {
     let echo = TcpListener::bind("127.0.0.1:0").unwrap();
     let fra = Host::founder();
     let _fra_runs = fra.start();
@@ -135,7 +135,7 @@ fn revoking_cuts_what_lives() {
 }
 
 #[test]
-fn a_revoked_relay_hears_of_it_and_lets_go_of_what_it_carries() {
+fn a_revoked_relay_closes_its_connections() {
     let echo = TcpListener::bind("127.0.0.1:0").unwrap();
     let fra = Host::founder();
     let _fra_runs = fra.start();
@@ -157,7 +157,7 @@ fn a_revoked_relay_hears_of_it_and_lets_go_of_what_it_carries() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn local_programs_go_by_the_first_route_that_works() {
+async fn local_programs_use_the_first_route_that_works() {
     let version = Version::new(1, LENGTH);
     let server = Server::honest(&version).await;
     let fra = Host::founder();
@@ -166,18 +166,18 @@ async fn local_programs_go_by_the_first_route_that_works() {
     let socks = "[socks]\nlisten = \"127.0.0.1:0\"\nvia = [\"fra\", \"direct\"]\nlegs = \"open\"\n";
     let nyc_runs = nyc.start_with(socks, None);
     let proxy = nyc_runs.socks().to_string();
-    // `get` takes the listener for the plain SOCKS5 relay that it is.
+    // For `get`, the listener is a plain SOCKS5 relay.
     let output = get(&nyc, &server, &["--path", &proxy]).await;
     assert_got(&nyc, &version, &output);
     let lines = fra_runs.end();
     assert!(lines.iter().any(|l| l.contains("peer=nyc") && l.contains("leg=open")), "{lines:?}");
-    // Without the relay, the next route takes over.
+    // Without the relay, the next route is used.
     let output = get(&nyc, &server, &["--path", &proxy]).await;
     assert_got(&nyc, &version, &output);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mesh_that_cannot_be_used_stops_no_direct_download() {
+async fn an_unusable_mesh_does_not_prevent_a_direct_download() {
     let version = Version::new(1, LENGTH);
     let server = Server::honest(&version).await;
     let fra = Host::founder();

@@ -1,9 +1,9 @@
-//! `thalweg measure`, where it cannot: on loopback.
+//! Failures of `thalweg measure`, on loopback.
 
 use crate::host::{Host, until};
 
 #[test]
-fn nobody_and_whoever_takes_no_probes_are_told_apart() {
+fn an_unknown_member_and_one_without_probes_have_different_errors() {
     let fra = Host::founder();
     let _runs = fra.start_with("\n[measure]\nenabled = false\n", None);
     let lap = Host::joined(&fra, "lap", &[], &["--no-daemon"]);
@@ -17,7 +17,7 @@ fn nobody_and_whoever_takes_no_probes_are_told_apart() {
 }
 
 #[test]
-fn a_member_that_is_not_there_is_not_reached() {
+fn a_member_without_a_daemon_is_reported_as_unreachable() {
     let fra = Host::founder();
     let runs = fra.start();
     let lap = Host::joined(&fra, "lap", &[], &["--no-daemon"]);
@@ -28,7 +28,7 @@ fn a_member_that_is_not_there_is_not_reached() {
 }
 
 #[test]
-fn a_daemon_takes_trains_of_other_programs_at_its_socket() {
+fn a_daemon_has_a_probe_socket_while_it_runs() {
     let fra = Host::founder();
     let runs = fra.start();
     let socket = fra.state().join("probe.sock");

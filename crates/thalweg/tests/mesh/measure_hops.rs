@@ -4,7 +4,7 @@
 //! client ── r1 ══ 10 Mbit/s ══ r2 ── fra
 //! ```
 //!
-//! The lab's own paths have links, and no routers that say anything.
+//! The lab's own paths have links, but no routers that answer.
 
 use crate::{
     host::{Daemon, Host, text},
@@ -19,16 +19,16 @@ use thalweg_lab::client::Lab;
 
 const NETWORK: &str = "[host.client]\n";
 
-/// Three programs that sleep, each in a network namespace of its own beside the host's; prints their ids.
+/// Starts three sleeping programs, each in a network namespace of its own; prints their process ids.
 const SLEEPERS: &str = "for n in 1 2 3; do
     unshare --net sleep infinity & p=$!
     until [ \"$(readlink /proc/$p/ns/net)\" != \"$(readlink /proc/self/ns/net)\" ]; do :; done
     echo $p; done; wait";
 
-/// The namespace of a sleeper, by its id.
+/// The network namespace of a sleeper, by its process id.
 struct Place(String);
 
-/// The three, and what keeps them.
+/// Starts the sleepers. Returns the process that owns them, and their namespaces.
 fn places(lab: &Lab) -> (Running, [Place; 3]) {
     let mut sh = Command::new("sh");
     sh.args(["-ec", SLEEPERS]);
@@ -38,7 +38,7 @@ fn places(lab: &Lab) -> (Running, [Place; 3]) {
 }
 
 impl Place {
-    /// The same command in there.
+    /// The same command inside the namespace.
     fn within(&self, lab: &Lab, command: &Command) -> Command {
         let mut inside = Command::new("nsenter");
         inside.args(["--target", &self.0, "--net", "--"]).arg(command.get_program());
@@ -56,7 +56,7 @@ fn script(lab: &Lab, text: &str) -> Output {
     within(lab, "client", &sh).output().unwrap()
 }
 
-/// Joins them in a row; `None`: this kernel has no such queue, or `ip` and `tc` are missing.
+/// Connects the namespaces in a row. `None` if this kernel lacks the queue, or `ip` and `tc` are missing.
 fn join(lab: &Lab, [r1, r2, fra]: [&Place; 3]) -> Option<()> {
     let [Place(r1), Place(r2), Place(fra)] = [r1, r2, fra];
     let text = format!(

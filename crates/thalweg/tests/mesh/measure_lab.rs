@@ -4,8 +4,8 @@
 //! client ── 10 Mbit/s there, 20 back, 20 ms ── fra
 //! ```
 //!
-//! The machine of these tests may be too busy to time probes, and then a result is to say so. So each is measured with
-//! `--accept-busy`, and what is held against the link is every result that calls itself valid; one that does not must say why.
+//! The machine of these tests may be too busy to time probes, and then the result must say so. So every measurement
+//! uses `--accept-busy`; results that claim to be valid are compared with the link, and the others must give a reason.
 
 use crate::{
     host::{Daemon, Host, PATIENCE, text},
@@ -59,7 +59,7 @@ impl Scene {
         self.command(args).output().unwrap()
     }
 
-    /// Its result of this quantity.
+    /// The result for this quantity.
     fn found(&self, args: &[&str], of: &str) -> Value {
         let output = self.measure(args);
         let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -73,8 +73,8 @@ impl Scene {
     }
 }
 
-/// Within a quarter of this many Mbit/s, or said not to be valid, and why.
-fn holds(found: &Value, mbps: f64) {
+/// Checks that the result is within a quarter of this many Mbit/s, or is marked as not valid with a reason.
+fn check_result(found: &Value, mbps: f64) {
     let [low, value, high] = ["low", "value", "high"].map(|of| found[of].as_f64().unwrap());
     assert!(low <= value && value <= high, "{found}");
     assert!(found["probe_bytes"].as_u64().unwrap() > 10_000, "{found}");
@@ -87,17 +87,17 @@ fn holds(found: &Value, mbps: f64) {
 #[test]
 fn an_idle_path_is_measured_there_and_back() {
     let Some(scene) = scene() else { return };
-    holds(&scene.found(&["--method", "capacity"], "capacity"), 10.0);
-    holds(&scene.found(&["--method", "capacity", "--back"], "capacity"), 20.0);
-    // A name that it had.
+    check_result(&scene.found(&["--method", "capacity"], "capacity"), 10.0);
+    check_result(&scene.found(&["--method", "capacity", "--back"], "capacity"), 20.0);
+    // A former name of the method.
     let found = scene.found(&["--method", "dispersion"], "dispersion_rate");
     assert!(found["value"].as_f64().unwrap() > 0.0, "{found}");
 }
 
 #[test]
-fn available_bandwidth_is_found_by_all_methods_that_there_are() {
+fn all_methods_measure_the_available_bandwidth() {
     let Some(scene) = scene() else { return };
-    // On a busy machine a tool may find that no train can be judged: it says so and gives no result.
+    // On a busy machine a tool may find that no train can be judged: then it says so and gives no result.
     for method in ["pathload-fast", "pathload-slow", "pathchirp"] {
         let output = scene.measure(&["--method", method]);
         let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -109,10 +109,10 @@ fn available_bandwidth_is_found_by_all_methods_that_there_are() {
                     (&"available_bandwidth".into(), &method.into())
                 );
                 println!("{last}");
-                // The light one is right to a factor of two at best (its own tests have its errors).
+                // The light method is right to a factor of two at best (its own tests have its errors).
                 match method {
                     "pathchirp" => assert!(last["value"].as_f64().unwrap() > 1e6, "{last}"),
-                    _ => holds(&last, 10.0),
+                    _ => check_result(&last, 10.0),
                 }
             }
             Some(1) => {
@@ -138,13 +138,13 @@ fn losses_and_loads_are_measured() {
     let lost = scene.found(&["--method", "pk2", "--within", "4s"], "lost_probes");
     assert!((0.15..0.45).contains(&lost["value"].as_f64().unwrap()), "{lost}");
     let time = scene.found(&["--method", "badabing", "--within", "6s"], "time_with_losses");
-    // Of three packets of a slot one at least is lost in two slots of three; as no queue tells the others from these, those
-    // near a loss count as well (Badabing §6.1), which may be nearly all.
+    // Of three packets of a slot, at least one is lost in two slots of three. As no queue separates these slots from
+    // others, slots near a loss count as well (Badabing §6.1), which may be nearly all.
     assert!((0.4..=1.0).contains(&time["value"].as_f64().unwrap()), "{time}");
 }
 
 #[test]
-fn where_no_router_is_on_the_way_none_is_named() {
+fn without_routers_the_hops_method_reports_an_error() {
     let Some(scene) = scene() else { return };
     let output = scene.measure(&["--method", "hops"]);
     let said = text(&output.stderr);
@@ -153,7 +153,7 @@ fn where_no_router_is_on_the_way_none_is_named() {
 }
 
 #[test]
-fn an_mtu_below_a_probe_is_said_and_smaller_probes_are_taken() {
+fn a_small_mtu_is_reported_and_smaller_probes_are_used() {
     let Some(scene) = scene() else { return };
     odd::change(&scene.lab, "client", "ip link set wan0 mtu 1400");
     let output = scene.measure(&["--method", "capacity", "--size", "1472"]);
@@ -167,7 +167,7 @@ fn an_mtu_below_a_probe_is_said_and_smaller_probes_are_taken() {
 }
 
 #[test]
-fn a_member_that_dies_meanwhile_ends_it_with_what_is_known() {
+fn a_member_that_dies_ends_the_measurement_with_partial_results() {
     let Some(mut scene) = scene() else { return };
     let mut runs = scene.command(&["--method", "pk2"]).spawn().unwrap();
     let mut lines = BufReader::new(runs.stdout.take().unwrap()).lines();
@@ -185,7 +185,7 @@ fn a_member_that_dies_meanwhile_ends_it_with_what_is_known() {
 }
 
 #[test]
-fn what_is_not_measured_says_why() {
+fn a_measurement_without_a_result_reports_the_reason() {
     let Some(scene) = scene() else { return };
     let output = scene.measure(&["--within", "1ms"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));

@@ -1,4 +1,4 @@
-//! The probe service, by the example of another program: `examples/capacity.py`, in an emulated Internet.
+//! The probe service, used by an example program: `examples/capacity.py`, in an emulated Internet.
 
 use crate::{
     host::{Host, text, until},
@@ -24,7 +24,7 @@ const NETWORK: &str = r#"
     links = ["way"]
 "#;
 
-/// The example, as a program of this host's owner.
+/// The example, run by this host's owner.
 fn example(host: &Host, args: &[&str]) -> Command {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/capacity.py");
     let mut python = Command::new("python3");
@@ -33,7 +33,7 @@ fn example(host: &Host, args: &[&str]) -> Command {
 }
 
 #[test]
-fn the_example_estimates_capacity_and_its_other_end_sees_each_probe() {
+fn the_example_estimates_capacity_and_its_receiver_sees_each_probe() {
     let Some(lab) = lab(NETWORK) else { return };
     let (fra, _fra_runs) = in_lab::founder(&lab, "");
     let (nyc, _nyc_runs) = in_lab::relay(&lab, &fra, "nyc", "");
@@ -70,11 +70,11 @@ fn the_example_estimates_capacity_and_its_other_end_sees_each_probe() {
 }
 
 #[test]
-fn the_example_says_what_the_node_refuses() {
+fn the_example_reports_a_refusal_of_the_node() {
     let fra = Host::founder();
     let _runs = fra.start();
     until("the socket is there", || fra.state().join("probe.sock").exists());
-    // Nobody has asked for a train yet.
+    // The node calibrates itself before any train is requested.
     let calibration = || fra.json(&["status", "--json"])["calibration"].clone();
     until("it is calibrated", || calibration()["gap_error_ns"][1].is_u64());
     assert!(calibration()["is_valid"].is_boolean() && calibration()["honest_bps"].is_u64());
@@ -84,7 +84,7 @@ fn the_example_says_what_the_node_refuses() {
 }
 
 #[test]
-fn the_example_names_the_socket_that_is_not_there() {
+fn the_example_names_a_missing_socket() {
     let dir = tempfile::TempDir::new().unwrap();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/capacity.py");
     let mut python = Command::new("python3");

@@ -1,4 +1,4 @@
-//! Hosts without a daemon: each command brings its own roster, and tells who was revoked.
+//! Hosts without a daemon: each command fetches a new roster itself, and reports a revocation.
 
 use super::host::{Host, text};
 use std::{io::Read as _, process::Stdio};
@@ -10,18 +10,18 @@ fn names(host: &Host) -> Vec<String> {
 }
 
 #[test]
-fn without_a_daemon_the_roster_is_new_all_the_same_and_a_revocation_is_told() {
+fn commands_without_a_daemon_renew_the_roster_and_report_a_revocation() {
     let fra = Host::founder();
     let runs = fra.start();
     let lap = Host::joined(&fra, "lap", &[], &["--no-daemon"]);
     let nyc = Host::relay(&fra, "nyc", &["country=us"]);
-    // A name that the kept roster lacks is asked for at once: the route is known, the URL's
-    // port closed.
+    // A name that the stored roster lacks makes the command ask the oracle at once: the route is known, while the URL's
+    // port is closed.
     let args = ["get", "http://127.0.0.1:9/x", "--via", "nyc", "--connect-timeout", "1s"];
     let said = lap.fails(4, &args);
     assert!(!said.contains("no member"), "{said}");
     assert_eq!(names(&lap), ["fra", "lap", "nyc"]);
-    // A tag that nobody carries is told, one that is carried is not.
+    // An unknown tag is reported, a known one is not.
     let avoid = |tag| text(&lap.run(&[&args[..2], &["--avoid", tag]].concat()).stderr);
     assert!(
         avoid("county=us").contains("avoids nobody")
@@ -29,13 +29,13 @@ fn without_a_daemon_the_roster_is_new_all_the_same_and_a_revocation_is_told() {
     );
     assert!(!avoid("country=us").contains("avoids nobody"));
 
-    // Whoever runs no daemon is not waited for, although its commands ask.
+    // A member without a daemon is not waited for, although its commands ask the oracle.
     let revoked = fra.json(&["mesh", "revoke", "nyc", "--wait", "30s", "--json"]);
     assert_eq!(revoked["confirmed"], revoked["of"], "{revoked}");
     assert_eq!(names(&lap), ["fra", "lap"]);
     assert!(lap.ok(&["status"]).contains("2 members"));
 
-    // Of an oracle that is away the kept roster is left.
+    // If the oracle is away, the stored roster is used.
     runs.end();
     let away = lap.run(&["mesh", "members"]);
     assert!(away.status.success() && text(&away.stdout).contains("fra"));
@@ -54,7 +54,7 @@ fn without_a_daemon_the_roster_is_new_all_the_same_and_a_revocation_is_told() {
 }
 
 #[test]
-fn a_reader_that_leaves_ends_a_command_quietly() {
+fn a_closed_standard_output_ends_a_command_quietly() {
     let fra = Host::founder();
     for args in [
         &["mesh", "members"][..],
@@ -82,7 +82,7 @@ fn a_reader_that_leaves_ends_a_command_quietly() {
 }
 
 #[test]
-fn a_token_is_read_from_standard_input_where_ps_does_not_show_it() {
+fn a_token_can_be_read_from_standard_input() {
     let fra = Host::founder();
     let _runs = fra.start();
     let lap = Host::new();

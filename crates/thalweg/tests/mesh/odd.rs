@@ -1,26 +1,26 @@
-//! What is done to the second interface of the host `client` in a lab, and undone.
+//! Changes to the second interface of the lab's host `client`, and how to undo them.
 
 use crate::in_lab::{ok, within};
 use std::process::{Child, Command};
 use thalweg_lab::client::Lab;
 
-/// No IPv4 address any more.
+/// Removes the IPv4 addresses.
 pub const V6_ALONE: &str = "ip -4 address flush dev wan1";
 
-/// Addresses, and no route by which anything would leave.
+/// Keeps the addresses, but removes all routes.
 #[allow(dead_code, reason = "of interest to the proxy alone")]
 pub const NO_ROUTE: &str = "for family in -4 -6; do
     ip $family route flush dev wan1; ip $family route flush table 101; done";
 
-/// Routes for what has its own address alone.
+/// Keeps only routes for packets with the interface's own source address.
 #[allow(dead_code, reason = "of interest to the proxy alone")]
 pub const ROUTE_BY_SOURCE: &str =
     "for family in -4 -6; do ip $family route flush dev wan1 table main; done";
 
-/// The smallest packets that every host takes.
+/// Sets the MTU to the smallest that every IPv4 host accepts.
 pub const SMALL_PACKETS: &str = "ip link set wan1 mtu 576";
 
-/// Down and up ten times a second for five seconds, with the routes that the kernel forgets.
+/// Takes the interface down and up for five seconds, ten times a second, and restores the routes that the kernel drops.
 const FLAP: &str = "ip -4 route show table all dev wan1 | grep -v 'table local' > routes
     for n in $(seq 50); do
         ip link set wan1 down; sleep 0.05
@@ -29,7 +29,7 @@ const FLAP: &str = "ip -4 route show table all dev wan1 | grep -v 'table local' 
         sleep 0.05
     done";
 
-/// Answers whatever it is asked with the same page.
+/// A server that answers every request with the same page.
 const PORTAL: &str = "
 import socketserver, sys
 class Page(socketserver.BaseRequestHandler):
@@ -49,25 +49,25 @@ fn script(text: &str) -> Command {
     sh
 }
 
-/// Does it in the host.
+/// Runs a script in the host.
 pub fn change(lab: &Lab, host: &str, text: &str) {
     ok(lab, host, &script(text));
 }
 
-/// Has `wan1` flap for five seconds; what it writes is below `dir`.
+/// Makes `wan1` flap for five seconds; it writes only below `dir`.
 pub fn flaps(lab: &Lab, dir: &std::path::Path) -> Child {
     let mut sh = script(FLAP);
     sh.current_dir(dir);
     within(lab, "client", &sh).spawn().unwrap()
 }
 
-/// A network where one has to log in first, behind `wan1`: whatever the client asks by it at these hosts, another
-/// answers. Those that answer; ended when dropped.
+/// Simulates a captive portal behind `wan1`: every request that the client sends by it to these hosts is answered by a
+/// portal. Returns the portals, which end when dropped.
 pub fn portal(lab: &Lab, hosts: &[&str]) -> Vec<crate::in_lab::Running> {
     portal_with(lab, hosts, "200 OK")
 }
 
-/// The same, whose answers have this status.
+/// As [`portal`], with this status in the answers.
 pub fn portal_with(lab: &Lab, hosts: &[&str], status: &str) -> Vec<crate::in_lab::Running> {
     let address = crate::in_lab::ok(
         lab,
@@ -95,8 +95,8 @@ pub fn portal_with(lab: &Lab, hosts: &[&str], status: &str) -> Vec<crate::in_lab
     all
 }
 
-/// Bytes of anonymous memory that are resident, of the largest process that this one has started in the lab: who started it
-/// has only its forerunner outside.
+/// The resident anonymous memory, bytes, of the largest process below `pid`: the process started here is only the
+/// parent of the one inside the lab.
 pub fn memory_below(pid: u32) -> u64 {
     let parents = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let pid: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
@@ -114,7 +114,7 @@ pub fn memory_below(pid: u32) -> u64 {
     all.into_iter().filter_map(memory).max().unwrap_or(0)
 }
 
-/// None once it has ended.
+/// The resident anonymous memory of a process, bytes; `None` once it has ended.
 fn memory(pid: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Anonymous:"))?;

@@ -1,4 +1,4 @@
-//! Bonds of a client whose second interface is out of the ordinary.
+//! Bonds of a client whose second interface is unusual.
 
 use crate::{
     bond_lab::{LENGTH, Scene, URL, scene},
@@ -15,8 +15,8 @@ impl Scene {
         within(&self.lab, "client", &self.client.command(&args)).output().unwrap()
     }
 
-    /// A download; bytes that came by each interface.
-    fn comes_whole(&self, why: &str) -> [u64; 2] {
+    /// Runs a download that must succeed. Returns the bytes that arrived by each interface.
+    fn download_bytes(&self, why: &str) -> [u64; 2] {
         let before = came(&self.lab);
         let output = self.get();
         let said = || format!("{why}: {}{}", text(&output.stdout), text(&output.stderr));
@@ -30,25 +30,25 @@ impl Scene {
 }
 
 #[test]
-fn small_packets_are_as_good_as_large_ones() {
+fn a_small_mtu_does_not_impair_a_bond() {
     let Some(scene) = &scene() else { return };
     odd::change(&scene.lab, "client", odd::SMALL_PACKETS);
-    let each = scene.comes_whole("576 bytes");
+    let each = scene.download_bytes("576 bytes");
     assert!(each.iter().all(|bytes| *bytes > LENGTH as u64 / 3), "{each:?}");
 }
 
-/// The relay has a name with addresses of both families, and listens on IPv4 alone.
+/// The relay's name has addresses of both families, but the relay listens on IPv4 only.
 #[test]
-fn an_interface_that_does_not_lead_there_is_gone_without() {
+fn an_interface_without_a_route_to_the_relay_is_not_used() {
     let Some(scene) = &scene() else { return };
     odd::change(&scene.lab, "client", odd::V6_ALONE);
-    let each = scene.comes_whole("IPv6 alone");
+    let each = scene.download_bytes("IPv6 alone");
     assert!(each[0] > LENGTH as u64 && each[1] < 20_000, "{each:?}");
 }
 
-/// Half of the links of which the far end is told are there for a moment only.
+/// Half of the links that the far end learns of exist only for a moment.
 #[test]
-fn an_interface_that_flaps_holds_no_stream_up_and_floods_no_log() {
+fn a_flapping_interface_stalls_no_stream_and_floods_no_log() {
     let Some(mut scene) = scene() else { return };
     let before = came(&scene.lab);
     let args = ["get", URL, "-o", "file", "--json", "--path", "fra%bond"];
@@ -68,7 +68,7 @@ fn an_interface_that_flaps_holds_no_stream_up_and_floods_no_log() {
     println!("{:?} bytes by the interfaces, {most} bytes of memory at most", each());
     assert!(ended.success());
     assert!(fs::read(scene.client.path("file")).unwrap() == scene.bytes, "other bytes");
-    // What a stream may hold each way, and the program.
+    // The limits of a stream in each direction, plus the program.
     assert!((1 << 20..100 << 20).contains(&most), "{most} bytes");
     assert!(flapping.wait().unwrap().success());
     let log = scene.fra.take().unwrap().1.end();
@@ -76,9 +76,10 @@ fn an_interface_that_flaps_holds_no_stream_up_and_floods_no_log() {
     assert!(lines.len() <= 10, "{lines:?}");
 }
 
-/// TCP connects at once by it, and then another one answers, sooner than the relay itself: that is no word of the relay's.
+/// TCP connects over this interface at once, but to a portal, which answers sooner than the relay. The portal's answer
+/// must not be taken for the relay's.
 #[test]
-fn who_answers_for_everybody_is_no_relay_and_speaks_for_none() {
+fn a_captive_portal_is_not_taken_for_the_relay() {
     let Some(scene) = &scene() else { return };
     if !has_nft() {
         return;
@@ -88,7 +89,7 @@ fn who_answers_for_everybody_is_no_relay_and_speaks_for_none() {
         .lab
         .set(LINKS[0], &thalweg_lab::topology::LinkChange::parse(&["delay=60ms"]).unwrap())
         .unwrap();
-    let each = scene.comes_whole("a portal");
+    let each = scene.download_bytes("a portal");
     assert!(each[0] > LENGTH as u64 && each[1] < 20_000, "{each:?}");
 }
 

@@ -1,4 +1,4 @@
-//! A node whose oracle cannot run: it relays on, serves the roster it has, and says so.
+//! A node whose oracle cannot run: it relays, serves the roster it has, and reports the fault.
 
 use super::host::{Daemon, Host, by_socks, text, until};
 use sqlx::{Connection as _, Executor as _, SqliteConnection, sqlite::SqliteConnectOptions};
@@ -30,8 +30,8 @@ fn assert_relays(by: &Daemon) {
     program.read_exact(&mut [0; 2]).unwrap();
 }
 
-/// What `fra` says of an oracle that does not run, with this in the reason.
-fn assert_told(fra: &Host, reason: &str) {
+/// Checks that `fra` reports that its oracle does not run, with this reason.
+fn assert_reported(fra: &Host, reason: &str) {
     let output = fra.run(&["status"]);
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stdout);
@@ -50,14 +50,14 @@ fn with_a_damaged_database_the_node_relays_and_serves_its_roster() {
     let token = fra.ok(&["mesh", "token"]);
     fra_runs.end();
     damage(&fra);
-    // Also its own cache is gone: the copy beside the database serves.
+    // The node's own cache is gone, too: the copy beside the database is used.
     fs::remove_file(fra.state().join("roster")).unwrap();
     let mut fra_runs = fra.start();
     let line = fra_runs.log_until("event=oracle_down");
     assert!(line.contains("level=alert") && line.contains("oracle.db"), "{line}");
-    assert_told(&fra, "is damaged");
+    assert_reported(&fra, "is damaged");
 
-    // A member without a roster gets it, and goes by this relay.
+    // A member without a roster gets it, and uses this relay.
     fs::remove_file(nyc.state().join("roster")).unwrap();
     let nyc_runs = nyc.start_with(SOCKS, None);
     until("nyc has the roster", || nyc.run(&["mesh", "members"]).status.success());
@@ -66,13 +66,13 @@ fn with_a_damaged_database_the_node_relays_and_serves_its_roster() {
     assert_eq!(status.status.code(), Some(1));
     let said = text(&status.stdout);
     assert!(said.contains("not reached: the oracle does not run"), "{said}");
-    // A stranger learns no path of this host.
+    // A stranger must not learn paths of this host.
     let said = Host::new().fails(1, &["mesh", "join", token.trim(), "--name", "x", "--no-daemon"]);
     assert!(said.contains("does not run now") && !said.contains("oracle.db"), "{said}");
 }
 
 #[test]
-fn with_a_lost_directory_the_node_relays_on() {
+fn with_a_lost_directory_the_node_still_relays() {
     let fra = Host::founder();
     let fra_runs = fra.start();
     let nyc = Host::relay(&fra, "nyc", &[]);
@@ -81,7 +81,7 @@ fn with_a_lost_directory_the_node_relays_on() {
     fs::rename(fra.state().join("oracle"), fra.path("elsewhere")).unwrap();
     let fra_runs = fra.start();
     assert_relays(&nyc.start_with(SOCKS, None));
-    assert_told(&fra, "holds no oracle");
+    assert_reported(&fra, "holds no oracle");
     fra_runs.end();
     fs::rename(fra.path("elsewhere"), fra.state().join("oracle")).unwrap();
     let _fra_runs = fra.start();
@@ -89,7 +89,7 @@ fn with_a_lost_directory_the_node_relays_on() {
 }
 
 #[test]
-fn without_any_roster_there_is_nothing_to_go_on_with() {
+fn without_any_roster_the_node_does_not_start() {
     let fra = Host::founder();
     damage(&fra);
     fs::remove_file(fra.state().join("roster")).unwrap();
@@ -99,7 +99,7 @@ fn without_any_roster_there_is_nothing_to_go_on_with() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_a_database_that_another_program_keeps_the_node_relays() {
+async fn with_a_locked_database_the_node_still_relays() {
     let fra = Host::founder();
     let fra_runs = fra.start();
     let nyc = Host::relay(&fra, "nyc", &[]);
@@ -111,7 +111,7 @@ async fn with_a_database_that_another_program_keeps_the_node_relays() {
     other.execute("BEGIN EXCLUSIVE").await.unwrap();
     let fra_runs = fra.start();
     assert_relays(&nyc.start_with(SOCKS, None));
-    assert_told(&fra, "is locked");
+    assert_reported(&fra, "is locked");
     fra_runs.end();
     other.close().await.unwrap();
     let _fra_runs = fra.start();

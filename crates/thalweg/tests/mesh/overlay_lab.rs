@@ -1,15 +1,16 @@
-//! The measurement overlay from a node to the ranking, in an emulated Internet:
+//! The measurement overlay, from a node to the ranking of relays, in an emulated Internet:
 //!
 //! ```text
 //! sfo ── 10 Mbit/s, later 3 ── nyc
 //!  └──── 6 ──── fra ──── 20 ────┘
 //! ```
 //!
-//! TCP tells that the direct way from sfo to nyc is the best; trains, that others have taken it since.
+//! TCP transfers show that the direct path from sfo to nyc is the best; later, trains show that other traffic has taken
+//! it.
 //!
-//! Nodes send no trains from a host that is not calm, which the machine of these tests seldom is. So sfo's trains are sent by a process
-//! of this very program, inside the lab, that is a node but for that: it takes its host for calm. What it finds is compared
-//! with what is shown, and not with the link.
+//! Nodes send no trains from a busy host, and the machine of these tests is usually busy. So sfo's trains are sent by a
+//! process of this test program inside the lab. It acts as the node, but takes its host for calm. Its results are
+//! compared with what commands show, not with the link.
 
 use crate::{
     calm::{Sends, calm, quick},
@@ -64,10 +65,10 @@ const NETWORK: &str = r#"
     links = ["second"]
 "#;
 
-/// Where the state of the node is that the other process is.
+/// The variable with the state directory of the node that the other process acts as.
 const STATE: &str = "THALWEG_TEST_OVERLAY";
 
-/// All legs are measured; no byte of a day is lacking.
+/// All legs are measured; the daily budget suffices.
 const ORACLE: &str = "[oracle.measure]\np = \"100 %\"\n";
 
 struct Scene {
@@ -87,27 +88,27 @@ impl Scene {
         Some(Self { lab, nyc, sfo, sfo_runs: Some(sfo_runs), _others: (fra, [fra_runs, nyc_runs]) })
     }
 
-    /// What nyc is told of paths.
+    /// The output of `paths` on nyc.
     fn paths(&self) -> Value {
         let mut shown = within(&self.lab, "nyc", &self.nyc.command(&["paths", "--json"]));
         let output = shown.output().unwrap();
-        // Before anything is measured it fails.
+        // Fails before anything is measured.
         serde_json::from_slice(&output.stdout).unwrap_or_default()
     }
 
-    /// A process that is sfo from now on, as its daemon was.
+    /// Replaces sfo's daemon by a process of this program that acts as the node.
     fn measures(&mut self) -> Running {
         self.sfo_runs.take().unwrap().end();
         let mut command = Command::new(env::current_exe().unwrap());
         command.args(["--exact", "overlay_lab::is_a_node_where_it_is_told_so", "--nocapture"]);
         command.env(STATE, self.sfo.state());
         let mut command = within(&self.lab, "sfo", &command);
-        // What it says is in the output of a test that failed.
+        // Its output appears in that of a failed test.
         Running(command.stdout(Stdio::inherit()).stderr(Stdio::inherit()).spawn().unwrap())
     }
 }
 
-/// The leg between these two.
+/// The leg between two nodes.
 fn leg<'a>(paths: &'a Value, from: &str, to: &str) -> Option<&'a Value> {
     let nodes = paths["paths"]["nodes"].as_array()?;
     let at = |name: &str| nodes.iter().position(|node| node == name);
@@ -116,23 +117,23 @@ fn leg<'a>(paths: &'a Value, from: &str, to: &str) -> Option<&'a Value> {
     legs.find(|leg| leg["from"] == from && leg["to"] == to)
 }
 
-/// What TCP reached on a leg, if both ends tell it.
+/// The rate of TCP on a leg, if both ends report it.
 fn reached(paths: &Value, from: &str, to: &str) -> Option<f64> {
     let leg = leg(paths, from, to).filter(|leg| leg["method"] == "transfer")?;
     leg["bps"].as_f64().filter(|_| leg["at_least"] == false)
 }
 
-/// How good a relay is, as the oracle ranks it.
+/// The score of a relay in the oracle's ranking.
 fn score(paths: &Value, relay: &str) -> Option<f64> {
     let mut all = paths["candidates"].as_array()?.iter();
     all.find(|candidate| candidate["relay"] == relay)?["oracle_score"].as_f64()
 }
 
 #[test]
-fn what_a_node_measures_by_trains_changes_what_relays_are_worth() {
+fn trains_of_a_node_change_the_scores_of_relays() {
     let Some(mut scene) = Scene::new() else { return };
     let mut before = Value::Null;
-    // Each a minute at most.
+    // At most a minute each.
     for (from, to) in [("sfo", "nyc"), ("sfo", "fra"), ("fra", "nyc")] {
         until("TCP has told of the leg", || {
             before = scene.paths();
@@ -146,7 +147,7 @@ fn what_a_node_measures_by_trains_changes_what_relays_are_worth() {
     let tcp = reached(&before, "sfo", "nyc").unwrap();
     scene.lab.set("direct", &LinkChange::parse(&["rate=3Mbit/s"]).unwrap()).unwrap();
     let _measures = scene.measures();
-    // A measurement of which nothing comes, since the machine is too busy even so, is followed by a minute of rest.
+    // If the machine is too busy for any result, a minute passes until the next measurement.
     let begun = Instant::now();
     let mut after = loop {
         let after = scene.paths();
@@ -165,7 +166,7 @@ fn what_a_node_measures_by_trains_changes_what_relays_are_worth() {
         score(&after, "fra").is_some_and(|score| score > worth)
     });
     println!("fra: {worth} before, {:?} after", score(&after, "fra"));
-    // What people see of it.
+    // The output for people.
     let table = said(&scene.lab, "nyc", &scene.nyc, &["paths"]);
     println!("{table}");
 }
@@ -192,7 +193,7 @@ async fn is_a_node_where_it_is_told_so() {
     trains.carry_for(Arc::new(Sends::to("nyc".parse().unwrap())));
     let identity = Connector::new(&key).unwrap();
     let dialer = MemberDialer::new(mesh.name, membership, identity, DialOptions::default());
-    // That link alone: others have no share of the bytes.
+    // Only this link: others get no share of the budget.
     let used = Duration::from_millis(1);
     let core = OverlaySettings { used, share: 0.0, ..OverlaySettings::default() };
     let overlay = Overlay::new(OverlayRun { core, ..quick() }, prober.clone(), trains, dialer, log);

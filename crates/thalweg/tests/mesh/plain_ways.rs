@@ -12,16 +12,16 @@ use crate::{
 use std::{fs, process::Output};
 use thalweg_lab::client::Lab;
 
-/// Bytes that the issue allows beyond a cap: the longest chunk.
+/// The bytes allowed beyond a cap: the longest chunk.
 const CHUNK: u64 = 256 << 10;
 
-/// What this host asks of the oracle, which goes as the kernel sends it.
-const ASKED: u64 = 10_000;
+/// The bytes of requests to the oracle, which leave by the kernel's choice of interface.
+const ORACLE_BYTES: u64 = 10_000;
 
-/// What is carried beside content.
-const WORDS: u64 = 100_000;
+/// The bytes allowed besides content.
+const CONTROL_BYTES: u64 = 100_000;
 
-/// A file at `fra`, which the client may fetch, and where it may put others.
+/// A file at `fra` that the client may fetch, and a directory to which it may send.
 struct Scene {
     lab: Lab,
     client: Host,
@@ -48,7 +48,7 @@ impl Scene {
         Some(Self { lab, client, bytes, fra })
     }
 
-    /// What is said of wan0 and wan1.
+    /// Writes the policies of wan0 and wan1.
     fn allow(&self, policies: [&str; 2]) {
         let mut text = "[interfaces]\n".to_owned();
         for (link, policy) in LINKS.iter().zip(policies).filter(|(_, policy)| !policy.is_empty()) {
@@ -58,12 +58,12 @@ impl Scene {
         fs::write(self.client.path("config/thalweg/config.toml"), text).unwrap();
     }
 
-    /// Of the directory at `fra`, as it is known there.
+    /// The path of the directory at `fra`.
     fn there(&self) -> String {
         fs::read_link(self.client.path("there")).unwrap().display().to_string()
     }
 
-    /// A command, and the bytes that crossed each link in both directions.
+    /// Runs a command. Returns its output, and the bytes that crossed each link in both directions.
     fn during(&self, args: &[&str]) -> (Output, [u64; 2]) {
         let crossed = || {
             let stats = self.lab.stats(false).unwrap();
@@ -107,44 +107,44 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // The founder may still read it; it is the test's own.
+        // The founder may still read it; the directory belongs to the test.
         _ = fs::remove_dir_all(self.there());
         _ = &self.fra;
     }
 }
 
 #[test]
-fn what_is_never_used_carries_nothing_and_a_cap_ends_what_it_is_all_there_is_for() {
+fn a_forbidden_interface_is_unused_and_a_cap_ends_a_transfer_without_another_one() {
     let length = 4_000_000;
     let Some(scene) = Scene::new(length) else { return };
     for policies in [["tier = \"never\"", ""], ["cap = \"1 MB\"", ""]] {
         scene.allow(policies);
         for (output, each) in [scene.gather(&policies[0][..3], &[]), scene.send(&[])] {
             assert!(output.status.success(), "{}", text(&output.stderr));
-            let most = if policies[0].contains("never") { ASKED } else { 1_000_000 };
+            let most = if policies[0].contains("never") { ORACLE_BYTES } else { 1_000_000 };
             assert!(each[0] < most && each[1] > length / 2, "{policies:?}: {each:?}");
         }
     }
 
-    // All there is has a cap.
+    // All usable interfaces have a cap.
     let cap = 2_000_000;
     for work in ["gather", "send"] {
-        // What was spent before is in there.
+        // This file records what was used of the cap.
         _ = fs::remove_file(scene.client.state().join("interfaces.json"));
         scene.allow(["tier = \"never\"", "cap = \"2 MB\""]);
         let work = || if work == "gather" { scene.gather("capped", &[]) } else { scene.send(&[]) };
         let (output, each) = work();
         assert!(!output.status.success(), "{}", text(&output.stdout));
-        assert!(each[0] < ASKED && each[1] > cap / 3 && each[1] < cap + CHUNK, "{each:?}");
+        assert!(each[0] < ORACLE_BYTES && each[1] > cap / 3 && each[1] < cap + CHUNK, "{each:?}");
         let (output, each) = work();
         let said = text(&output.stderr);
         assert!(!output.status.success() && said.contains("interfaces status"), "{said}");
-        assert!(each[0] < ASKED && each[1] < WORDS, "{each:?}");
+        assert!(each[0] < ORACLE_BYTES && each[1] < CONTROL_BYTES, "{each:?}");
     }
 }
 
 #[test]
-fn a_price_is_paid_as_far_as_a_time_needs_it() {
+fn a_priced_interface_is_used_only_as_far_as_the_deadline_needs_it() {
     let length = 12_000_000;
     let Some(scene) = Scene::new(length) else { return };
     scene.allow(["price = \"5 / GB\"", ""]);
@@ -153,8 +153,8 @@ fn a_price_is_paid_as_far_as_a_time_needs_it() {
         for (output, each) in [scene.gather(within[1], &within), scene.send(&within)] {
             assert!(output.status.success(), "{}", text(&output.stderr));
             match within[1] {
-                "10min" => assert!(each[0] < WORDS, "nothing need be paid: {each:?}"),
-                // The free one alone takes 13 s.
+                "10min" => assert!(each[0] < CONTROL_BYTES, "nothing need be paid: {each:?}"),
+                // The free interface alone takes 13 s.
                 _ => assert!(each[0] > length / 12 && each[1] > each[0], "{each:?}"),
             }
         }

@@ -1,4 +1,4 @@
-//! Output that the documents show is what commands print, but for names, numbers and units.
+//! Output shown in the documents matches what commands print, except for names, numbers and units.
 
 use super::host::{Host, text};
 use std::{fs, path::Path};
@@ -9,7 +9,7 @@ name = \"taxes\"
 open = true
 ";
 
-/// One line without what differs from run to run.
+/// A line without the parts that differ from run to run.
 fn shape(line: &str) -> String {
     let mut words: Vec<String> = line.split_whitespace().map(word).collect();
     // `6 d 23 h` and `1 h` are both times.
@@ -39,7 +39,7 @@ fn word(word: &str) -> String {
     format!("{before}{kind}{after}")
 }
 
-/// The lines of a listing of a page: behind a command that begins so, or from a line that does.
+/// The lines of a listing in a page: those after a command that begins with `begins`, or from the first such line on.
 fn sample(page: &str, begins: &str) -> Vec<String> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
     let text = fs::read_to_string(page).unwrap();
@@ -51,7 +51,7 @@ fn sample(page: &str, begins: &str) -> Vec<String> {
     lines
 }
 
-/// That these lines were printed, in this order.
+/// Checks that these lines were printed, in this order.
 fn check(sample: &[String], printed: &str) {
     let mut shapes = printed.lines().map(shape);
     for line in sample {
@@ -60,7 +60,7 @@ fn check(sample: &[String], printed: &str) {
     }
 }
 
-/// All that a command prints.
+/// Everything that a command prints.
 fn said(host: &Host, args: &[&str]) -> String {
     let output = host.run(args);
     text(&output.stdout) + &text(&output.stderr)
@@ -77,7 +77,7 @@ fn node_settings(host: &Host, more: &str) -> String {
 }
 
 #[test]
-fn what_the_documents_show_is_what_commands_print() {
+fn samples_in_the_documents_match_what_commands_print() {
     let fresh = Host::new();
     let init = ["mesh", "init", "--name", "fra", "--address", "fra.example.org:7373"];
     check(&sample("mesh.md", "$ thalweg mesh init")[..3], &said(&fresh, &init));
@@ -91,9 +91,9 @@ fn what_the_documents_show_is_what_commands_print() {
     check(&sample("mesh.md", "NAME  ROLES"), &said(&fra, &["mesh", "members"]));
     let lap = Host::joined(&fra, "lap", &[], &["--no-daemon"]);
 
-    gathered(&fra, &nyc, &lap);
-    submitted(&fra, &lap);
-    casts(&fra);
+    check_gather(&fra, &nyc, &lap);
+    check_submit(&fra, &lap);
+    check_cast(&fra);
 
     let revoked = said(&fra, &["mesh", "revoke", "lap", "--wait", "1min"]);
     check(&sample("mesh.md", "$ thalweg mesh revoke"), &revoked);
@@ -101,8 +101,8 @@ fn what_the_documents_show_is_what_commands_print() {
     drop(fra_runs);
 }
 
-/// A plan from given rates, and the last line of a collection of which a file is missing.
-fn gathered(fra: &Host, nyc: &Host, lap: &Host) {
+/// Checks a plan from given rates, and the last line of a collection with a missing file.
+fn check_gather(fra: &Host, nyc: &Host, lap: &Host) {
     fs::write(fra.path("data/a.bin"), vec![1; 3_000_000]).unwrap();
     fs::write(nyc.path("data/b.bin"), vec![2; 1_200_000]).unwrap();
     fs::write(nyc.path("data/c.bin"), vec![3; 70_000]).unwrap();
@@ -121,7 +121,7 @@ fn gathered(fra: &Host, nyc: &Host, lap: &Host) {
     check(&sample("gather.md", "thalweg: not all is here"), &said(lap, &args));
 }
 
-fn submitted(fra: &Host, lap: &Host) {
+fn check_submit(fra: &Host, lap: &Host) {
     fs::write(lap.path("return.pdf"), vec![4; 48_213]).unwrap();
     fs::write(lap.path("big.pdf"), vec![5; 2_000_000]).unwrap();
     let said_now = said(lap, &["submit", "return.pdf", "--to", "taxes@fra"]);
@@ -137,7 +137,7 @@ fn submitted(fra: &Host, lap: &Host) {
     check(&sample("submit.md", "1 submission collected"), &said(fra, &collect));
 }
 
-fn casts(fra: &Host) {
+fn check_cast(fra: &Host) {
     let ber = Host::relay(fra, "ber", &[]);
     let ber_runs = ber.start_with(&node_settings(&ber, "destination = \"fra\"\n"), None);
     fs::write(fra.path("image.iso"), vec![6; 3_000_000]).unwrap();
@@ -148,12 +148,12 @@ fn casts(fra: &Host) {
     fs::write(fra.path("c.bin"), vec![7; 700_000]).unwrap();
     said(fra, &["cast", "c.bin", "--to", "nyc,ber", "--wait", "0.1s"]);
     check(&sample("cast.md", "c.bin: abandoned"), &said(fra, &["cast", "forget", "c.bin"]));
-    // The member is no longer needed, and would keep a revocation waiting.
+    // The member is no longer needed, and would delay a revocation.
     fra.ok(&["mesh", "revoke", "ber"]);
 }
 
 #[test]
-fn shapes_leave_out_what_differs() {
+fn shapes_omit_what_differs_between_runs() {
     assert_eq!(shape("version 1795718011; holds for 6 d 23 h"), "version #; holds for # TIME");
     assert_eq!(shape("a: 30 MB, in 4.0 s (60.4 Mbit/s)"), "a: # SIZE, in # TIME (# RATE)");
     assert_eq!(shape("fra  127.0.0.1:7401  26177fee…"), "fra ADDRESS HEX");

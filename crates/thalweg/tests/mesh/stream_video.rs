@@ -14,15 +14,15 @@ use std::{
 
 const SETTINGS: &str = "[stream]\nsubscribe = [\"*\"]\n";
 
-/// A deadline that a busy machine keeps.
+/// A deadline that a busy machine meets.
 const LATENCY: [&str; 2] = ["--latency", "20s"];
 
-/// The sources of [`video`]: one video; a ladder of two renditions with aligned key frames.
+/// Options for [`video`]: one video; a ladder of two renditions with aligned key frames.
 pub const ONE: &str = "-c:v libx264 -preset ultrafast -g 30 -bf 2 -c:a aac";
 const LADDER: &str = "-filter_complex [0:v]split[a][b];[b]scale=160:90[c] -map [a] -map [c] -map 1:a \
     -c:v libx264 -preset ultrafast -g 30 -sc_threshold 0 -bf 2 -c:a aac";
 
-/// A transport stream of so many seconds, with 30 pictures a second; `None` without ffmpeg, with a line that says so.
+/// A transport stream of `seconds` seconds, with 30 pictures a second. `None` without ffmpeg, with a message.
 pub fn video(seconds: u32, options: &str) -> Option<Vec<u8>> {
     let source = format!(
         "-v error -nostdin -f lavfi -i testsrc2=s=320x180:r=30:d={seconds},format=yuv420p \
@@ -38,7 +38,7 @@ pub fn video(seconds: u32, options: &str) -> Option<Vec<u8>> {
     output.map(|output| output.stdout)
 }
 
-/// Decodes all videos with ffmpeg: the pictures of each, and the error messages.
+/// Decodes all videos with ffmpeg. Returns the pictures of each, and the error messages.
 pub fn decode(bytes: &[u8]) -> (Vec<usize>, String) {
     let (lines, errors) = ffmpeg_decoder::framemd5(bytes, "0:v");
     let streams = lines.lines().filter(|line| line.starts_with("#media_type")).count();
@@ -62,7 +62,7 @@ impl Running {
         Self { child, errors }
     }
 
-    /// Reads to the first line with this text.
+    /// Reads up to the first line with this text.
     fn line(&mut self, with: &str) -> String {
         loop {
             let mut line = String::new();
@@ -73,7 +73,7 @@ impl Running {
         }
     }
 
-    /// The address behind this text in a line.
+    /// The address after this text in a line.
     fn address(&mut self, before: &str) -> SocketAddr {
         let line = self.line(before);
         let rest = line.split_once(before).unwrap().1;
@@ -87,7 +87,7 @@ impl Running {
 
     /// Sends SIGINT and waits for the end.
     fn interrupt(mut self) {
-        // `wait` would close it, and the end of the input is another reason to end.
+        // `wait` would close the input, whose end is another reason to end.
         let _input = self.child.stdin.take();
         assert!(Command::new("kill").args(["-INT", &self.pid()]).status().unwrap().success());
         assert_eq!(self.child.wait().unwrap().code(), Some(130));
@@ -129,7 +129,7 @@ fn subscribe<'a>(more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn a_file_at_its_own_pace_is_decoded_without_an_error() {
+fn a_file_published_in_real_time_is_decoded_without_an_error() {
     let Some(bytes) = video(6, ONE) else { return };
     let (fra, ber, _runs) = hosts();
     let began = Instant::now();
@@ -138,14 +138,14 @@ fn a_file_at_its_own_pace_is_decoded_without_an_error() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let (pictures, errors) = decode(&output.stdout);
     assert_eq!(errors, "");
-    // All from a key frame on; the first groups may be over.
+    // Everything from a key frame on; the first groups may be over.
     assert!(pictures[0] >= 30 && pictures[0].is_multiple_of(30), "{pictures:?}");
     assert_eq!(publisher.child.wait().unwrap().code(), Some(0));
     assert!(began.elapsed() > Duration::from_secs(5), "faster than its pictures");
 }
 
 #[test]
-fn programs_deliver_and_receive_by_tcp_one_after_the_other() {
+fn consecutive_programs_deliver_and_receive_by_tcp() {
     let Some(bytes) = video(3, ONE) else { return };
     let (fra, ber, _runs) = hosts();
     let listen = ["stream", "publish", "stage", "--listen", "tcp://127.0.0.1:0"];
@@ -161,7 +161,7 @@ fn programs_deliver_and_receive_by_tcp_one_after_the_other() {
         _ = reader.read_to_end(&mut received);
         received
     });
-    // The second program's clock begins anew, as that of an encoder that was restarted.
+    // The clock of the second program starts again, like that of a restarted encoder.
     for program in 0..2 {
         TcpStream::connect(at).unwrap().write_all(&bytes).unwrap();
         publisher.line("has left");
@@ -176,7 +176,7 @@ fn programs_deliver_and_receive_by_tcp_one_after_the_other() {
     });
     subscriber.interrupt();
     let (pictures, errors) = decode(&received.join().unwrap());
-    // The last picture of an input is complete at its end. The clock of the second one is lower.
+    // The last picture of an input is complete at its end. The clock of the second input is lower.
     assert_eq!(pictures, [180], "{errors}");
     let errors: Vec<_> = errors.lines().filter(|line| !line.contains("DTS")).collect();
     assert!(errors.is_empty(), "{errors:?}");
@@ -212,7 +212,7 @@ fn programs_deliver_and_receive_by_udp() {
         assert!(read <= 1316 && read.is_multiple_of(188), "{read}");
         received.extend_from_slice(&buffer[..read]);
         let starts = received.as_chunks::<188>().0.iter();
-        // PES packets of the video, which ffmpeg gives the first PID.
+        // PES packets of the video, to which ffmpeg gives the first PID.
         let is_start = |packet: &&[u8; 188]| packet[1] & 0x5f == 0x41 && packet[2] == 0;
         pictures = starts.filter(is_start).count();
     }
@@ -282,13 +282,13 @@ fn hls_is_served_and_written() {
 }
 
 #[test]
-fn a_full_disk_under_hls_ends_that_subscription_alone() {
+fn a_full_disk_under_hls_ends_only_that_subscription() {
     let Some(bytes) = video(8, ONE) else { return };
     let (fra, ber, _runs) = hosts();
     let _publisher = publish(&fra, &bytes);
     let dir = ber.path("small");
     fs::create_dir(&dir).unwrap();
-    // A file system of its own, in a namespace of its own.
+    // A separate file system in a separate namespace.
     let script = "mount -t tmpfs -o size=100k none \"$0\" || exit 99; exec \"$@\"";
     let command = ber.command(&subscribe(&["--hls-dir", dir.to_str().unwrap()]));
     let mut limited = Command::new("unshare");
@@ -351,7 +351,7 @@ fn a_member_without_the_right_is_refused() {
 }
 
 #[test]
-fn a_rendition_that_ffmpeg_makes_is_decoded_without_an_error() {
+fn a_rendition_transcoded_by_ffmpeg_is_decoded_without_an_error() {
     let Some(bytes) = video(12, "-c:v libx264 -preset ultrafast -g 30 -bf 0 -c:a aac") else {
         return;
     };
@@ -382,7 +382,7 @@ fn a_rendition_that_ffmpeg_makes_is_decoded_without_an_error() {
         assert_eq!(errors, "", "{size}");
         assert!(lines.contains(size), "{lines}");
         let pictures = ffmpeg_decoder::frames(&lines).count();
-        // A whole group at least; a busy machine makes few.
+        // At least a whole group; a busy machine produces few.
         assert!(pictures >= 30, "{size}: {pictures}");
     }
 }

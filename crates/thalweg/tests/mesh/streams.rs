@@ -12,7 +12,7 @@ use thalweg_wire::stream::leg::FrameHead;
 
 const SETTINGS: &str = "[stream]\nsubscribe = [\"*\"]\n";
 
-/// Frames in the plain format, 30 a second, in groups of a key frame and fourteen others.
+/// Frames in the plain format, 30 per second, in groups of a key frame and fourteen others.
 fn frames(count: u64) -> Vec<u8> {
     let frame = |n: u64| {
         let class = match n % 15 {
@@ -87,7 +87,7 @@ fn a_watch_shows_a_stream_each_second() {
     let next = |view: &serde_json::Value| view["streams"][0]["next"].as_u64().unwrap();
     assert!(next(&views[1]) > next(&views[0]), "{views:?}");
     assert_eq!(views[1]["oracle"]["standing"], "live", "{views:?}");
-    // A view is a line of the stream and an empty one.
+    // A view is a line about the stream and an empty one.
     let views = lines(&["stream", "status", "stage", "--watch"], 3);
     assert!(views[0].starts_with("stage  at fra,") && views[1].is_empty(), "{views:?}");
     assert_eq!(views[2].split(',').next(), Some("stage  at fra"), "{views:?}");
@@ -127,8 +127,8 @@ fn errors_say_what_failed() {
     assert!(first.wait().unwrap().success());
 }
 
-/// A host whose node runs this shell script as a transcoder of `stage`, and a publisher of `stage`. `name`: the line that
-/// names the result.
+/// Starts a host's daemon with this shell script as a transcoder of `stage`, and a publisher of `stage`. `name` is the
+/// line of the settings that names the result.
 fn transcoding(
     host: &Host,
     name: &str,
@@ -143,7 +143,7 @@ fn transcoding(
     (daemon, publisher)
 }
 
-/// The result is a stream of its own.
+/// The result is a separate stream.
 const COPY: &str = "name = \"copy\"";
 
 /// A second of H.264.
@@ -152,16 +152,16 @@ fn sample() -> Vec<u8> {
     std::fs::read(samples.join("h264-low-latency.ts")).unwrap()
 }
 
-fn ends(mut child: std::process::Child) {
+fn assert_ends(mut child: std::process::Child) {
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
 }
 
 #[test]
-fn a_command_of_the_settings_makes_a_stream_of_another_one() {
+fn a_transcoder_makes_a_stream_of_another_one() {
     let fra = Host::founder();
     let pid = fra.path("pid");
-    // It does not end by itself.
+    // The script does not end by itself.
     let script = format!("echo $$ > {}; cat; exec sleep 1000", pid.display());
     let (_fra, mut publisher) = transcoding(&fra, COPY, &script);
     publisher.stdin.as_mut().unwrap().write_all(&sample()).unwrap();
@@ -175,7 +175,7 @@ fn a_command_of_the_settings_makes_a_stream_of_another_one() {
     });
     publisher.stdin.as_mut().unwrap().write_all(&sample()).unwrap();
     publisher.stdin.as_mut().unwrap().write_all(&sample()).unwrap();
-    ends(publisher);
+    assert_ends(publisher);
     let output = subscriber.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "the stream ends with the one that it is made of");
     let (mut splitter, mut made) = (thalweg_media::TsSplitter::default(), Vec::new());
@@ -189,15 +189,15 @@ fn a_command_of_the_settings_makes_a_stream_of_another_one() {
 }
 
 #[test]
-fn a_command_of_the_settings_makes_another_rendition_of_its_stream() {
+fn a_transcoder_makes_another_rendition_of_its_stream() {
     let fra = Host::founder();
     let pid = fra.path("pid");
-    // It does not end by itself.
+    // The script does not end by itself.
     let script = format!("echo $$ > {}; cat; exec sleep 1000", pid.display());
     let (_fra, mut publisher) = transcoding(&fra, "", &script);
     let sample = sample();
     let (first, second) = sample.split_at(sample.len() / 376 * 188);
-    // A command gets the source from the next key frame on, and the first half has the only one.
+    // A transcoder gets the source from the next key frame on, and only the first half has one.
     until("the command runs", || pid.exists());
     publisher.stdin.as_mut().unwrap().write_all(first).unwrap();
     let stage = || fra.json(&["stream", "status", "--json"])["streams"][0].clone();
@@ -209,7 +209,7 @@ fn a_command_of_the_settings_makes_another_rendition_of_its_stream() {
     let subscriber = fra.command(&subscribe).stdout(Stdio::piped()).spawn().unwrap();
     until("it is subscribed to", || stage()["legs"][0].is_object());
     publisher.stdin.as_mut().unwrap().write_all(second).unwrap();
-    ends(publisher);
+    assert_ends(publisher);
     let output = subscriber.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "the stream ends with its publisher");
     let (mut splitter, mut frames) = (thalweg_media::TsSplitter::default(), Vec::new());
@@ -220,7 +220,7 @@ fn a_command_of_the_settings_makes_another_rendition_of_its_stream() {
         let of_track = frames.iter().filter(|one| one.track == track && one.class.is_video());
         of_track.map(|frame| (frame.class, frame.time)).collect::<Vec<_>>()
     };
-    // A picture is complete when the next one begins, and the command does not end.
+    // A picture is complete when the next one begins, and the script does not end.
     let (whole, made) = (pictures(0), pictures(1));
     assert!(made.len() >= 7 && made.len() + 1 >= whole.len(), "{} of {}", made.len(), whole.len());
     assert_eq!(whole[..made.len()], made);
@@ -230,7 +230,7 @@ fn a_command_of_the_settings_makes_another_rendition_of_its_stream() {
 }
 
 #[test]
-fn a_command_that_fails_is_started_again_after_a_pause() {
+fn a_failed_transcoder_is_restarted_after_a_pause() {
     let fra = Host::founder();
     let runs = fra.path("runs");
     let script = format!("echo run >> {}; echo no codec >&2; exit 3", runs.display());
@@ -239,5 +239,5 @@ fn a_command_that_fails_is_started_again_after_a_pause() {
     until("it runs twice", || {
         std::fs::read_to_string(&runs).is_ok_and(|text| text.lines().count() >= 2)
     });
-    ends(publisher);
+    assert_ends(publisher);
 }

@@ -1,4 +1,4 @@
-//! Many files in one call: what becomes of each, and what is left beside them.
+//! Submissions of many files in one command: the result of each, and the files left beside them.
 
 use super::host::{Host, text, until};
 use std::{
@@ -18,7 +18,7 @@ fn committed(host: &Host) -> u64 {
     status["committed"].as_u64().unwrap()
 }
 
-/// Names of files in a directory that are receipts, or were begun as such.
+/// The names of files in a directory that are receipts or unfinished receipts.
 fn receipts(directory: &Path) -> Vec<String> {
     let names = fs::read_dir(directory).unwrap().map(|e| e.unwrap().file_name());
     let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
@@ -36,10 +36,10 @@ fn unsigned(directory: &Path) -> Vec<String> {
     names
 }
 
-/// What it is, how `DIR/bad` is made, and what is said of it.
+/// A description, how `DIR/bad` is made, and a part of the message.
 type Bad = (&'static str, fn(&Path), &'static str);
 
-/// Each cannot be submitted.
+/// Files that cannot be submitted.
 const BAD: [Bad; 9] = [
     ("a directory", |bad| fs::create_dir(bad).unwrap(), "pack it"),
     ("not there", |_| {}, "No such file"),
@@ -78,7 +78,7 @@ const BAD: [Bad; 9] = [
 ];
 
 #[test]
-fn one_that_cannot_be_submitted_does_not_stop_the_others() {
+fn an_unsuitable_file_does_not_prevent_the_submission_of_others() {
     let fra = Host::founder();
     let _runs = fra.start_with(BOX, None);
     for (at, (what, make, says)) in BAD.iter().enumerate() {
@@ -94,7 +94,7 @@ fn one_that_cannot_be_submitted_does_not_stop_the_others() {
         let (a, bad, b) = (name("a"), name("bad"), name("b"));
         let call = ["submit", &a, &bad, &b, "--to", "taxes@fra"];
 
-        // A dry run says the same, with the same code, and does nothing.
+        // A dry run reports the same, with the same exit code, and does nothing.
         let dry = fra.run(&[&call[..], &["--dry-run"]].concat());
         assert_eq!(dry.status.code(), Some(1), "{what}: {}", text(&dry.stderr));
         assert!(text(&dry.stderr).contains(says), "{what}: {}", text(&dry.stderr));
@@ -110,7 +110,7 @@ fn one_that_cannot_be_submitted_does_not_stop_the_others() {
         new.retain(|name| !own.contains(name));
         assert_eq!(new, ["a.receipt", "b.receipt"], "{what}");
 
-        // The same as JSON: an object for each.
+        // The same as JSON: an object for each file.
         let json = fra.run(&[&call[..], &["--json"]].concat());
         let lines: Vec<serde_json::Value> =
             text(&json.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -123,7 +123,7 @@ fn one_that_cannot_be_submitted_does_not_stop_the_others() {
 }
 
 #[test]
-fn a_call_that_commits_nothing_leaves_nothing() {
+fn a_command_that_commits_nothing_leaves_no_receipts() {
     let fra = Host::founder();
     let late = BOX.replace("2100", "2020");
     let dir = fra.path("w");
@@ -147,7 +147,7 @@ fn a_call_that_commits_nothing_leaves_nothing() {
     assert!(ended == Some(1) && said.contains("nothing was committed by this request"), "{said}");
     assert_eq!(receipts(&dir), Vec::<String>::new(), "nobody was there");
 
-    // What an earlier call of ours has left is gone on with, or goes with the refusal.
+    // The unfinished receipt of an earlier command is continued, or removed if the destination refuses.
     let runs = fra.start_with(BOX, None);
     fra.ok(&["submit", "w/a", "--to", "taxes@fra", "--commit-only"]);
     let signed = fs::read_to_string(dir.join("a.receipt")).unwrap();
@@ -158,12 +158,12 @@ fn a_call_that_commits_nothing_leaves_nothing() {
     assert_eq!(unsigned(&dir), ["a.receipt"]);
     drop(runs);
     let _runs = fra.start_with(&late, None);
-    // Its stamp is had again, after the deadline too.
+    // An existing stamp can be obtained again, even after the deadline.
     let (ended, said) = call("taxes@fra");
     assert_eq!(ended, Some(3), "{said}");
     assert_eq!(receipts(&dir), ["a.receipt"], "{said}");
     assert_eq!(unsigned(&dir), Vec::<String>::new());
-    // One that the destination knows nothing of is no use to anybody.
+    // A receipt that the destination does not know is useless.
     let nonce = left.lines().find(|l| l.starts_with("nonce ")).unwrap();
     fs::write(dir.join("gone.receipt"), left.replace(nonce, &format!("nonce {}", "ab".repeat(32))))
         .unwrap();
@@ -177,7 +177,7 @@ fn a_call_that_commits_nothing_leaves_nothing() {
 }
 
 #[test]
-fn receipts_of_the_box_are_passed_over_by_what_they_say() {
+fn receipts_of_the_box_are_recognised_by_content_and_skipped() {
     let fra = Host::founder();
     let two = format!("{BOX}{}", BOX.replace("taxes", "grants"));
     let _runs = fra.start_with(&two, None);
@@ -210,7 +210,7 @@ fn receipts_of_the_box_are_passed_over_by_what_they_say() {
             fs::remove_file(fra.path(name)).unwrap();
         }
     }
-    // Alone it is no submission; of another box it is data like any other.
+    // A receipt of this box is not submitted; for another box it is data like any other.
     let said = fra.fails(1, &["submit", "a.receipt", "--to", "taxes@fra"]);
     assert!(said.contains("a receipt of `taxes`"), "{said}");
     fra.ok(&["submit", "a.receipt", "--to", "grants@fra"]);
@@ -219,7 +219,7 @@ fn receipts_of_the_box_are_passed_over_by_what_they_say() {
 }
 
 #[test]
-fn any_name_that_the_file_system_takes_can_be_submitted() {
+fn any_valid_file_name_can_be_submitted() {
     let fra = Host::founder();
     let _runs = fra.start_with(BOX, None);
     let long = |length: usize, ending: &str| "n".repeat(length - ending.len()) + ending;
@@ -265,7 +265,7 @@ fn any_name_that_the_file_system_takes_can_be_submitted() {
 }
 
 #[test]
-fn a_receipt_that_cannot_be_kept_is_known_before_and_stops_no_other() {
+fn an_unwritable_receipt_is_detected_first_and_prevents_no_other() {
     if rustix::process::geteuid().is_root() {
         println!("skipped: for the superuser every directory can be written");
         return;
@@ -292,7 +292,7 @@ fn a_receipt_that_cannot_be_kept_is_known_before_and_stops_no_other() {
 }
 
 #[test]
-fn a_node_without_a_drop_box_is_said_to_have_none() {
+fn a_node_without_drop_boxes_is_reported() {
     let fra = Host::founder();
     let _runs = fra.start_with("", None);
     fs::write(fra.path("a"), "a").unwrap();
@@ -303,7 +303,7 @@ fn a_node_without_a_drop_box_is_said_to_have_none() {
 }
 
 #[test]
-fn two_calls_at_once_commit_to_a_file_once() {
+fn two_commands_at_once_commit_to_a_file_once() {
     let fra = Host::founder();
     let _runs = fra.start_with(BOX, None);
     for at in 0..5 {
@@ -316,7 +316,7 @@ fn two_calls_at_once_commit_to_a_file_once() {
         let both = [call(), call()].map(|call| call.wait_with_output().unwrap());
         let codes = both.each_ref().map(|ended| ended.status.code());
         let said = both.map(|ended| text(&ended.stdout) + &text(&ended.stderr));
-        // A node refuses data that it is receiving already.
+        // A node refuses data that it is already receiving.
         assert!(
             codes == [Some(0); 2] || codes == [Some(0), Some(4)] || codes == [Some(4), Some(0)],
             "{codes:?}: {said:?}"
@@ -334,7 +334,7 @@ fn handles_interrupt(pid: u32) -> bool {
 }
 
 #[test]
-fn an_interrupted_call_says_so_and_the_same_command_continues() {
+fn an_interrupted_submission_is_continued_by_the_same_command() {
     let fra = Host::founder();
     let runs = fra.start_with(BOX, None);
     fs::write(fra.path("f"), "data").unwrap();

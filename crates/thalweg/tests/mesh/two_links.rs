@@ -11,10 +11,10 @@ use thalweg_lab::client::Lab;
 /// The two links.
 pub const LINKS: [&str; 2] = ["wan0", "wan1"];
 
-/// Where the files are served.
+/// The port of the file server.
 const PORT: u16 = 8080;
 
-/// Answers each request with all of a file, in the version of HTTP that is its argument.
+/// A server that answers each request with a whole file, in the version of HTTP given as argument.
 const SERVER: &str = "
 import http.server, socketserver, sys
 class Whole(http.server.SimpleHTTPRequestHandler):
@@ -24,8 +24,8 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer): daemon_thread
 Server(('0.0.0.0', int(sys.argv[2])), Whole).serve_forever()
 ";
 
-/// The client and its links to each of `ends`: a host, and the links behind those two.
-/// `further` describes those hosts, those links and other paths.
+/// A network of the client and its links to each of `ends`: a host, and the links behind the client's two. `further`
+/// describes those hosts and links, and other paths.
 pub fn network(ends: &[(&str, &[&str])], further: &str) -> String {
     let mut toml = "congestion = \"cubic\"\n[host.client]\ninterfaces = 2\n".to_owned();
     for link in LINKS {
@@ -48,7 +48,7 @@ pub fn whole_files(lab: &Lab, dir: &Path, version: &str) -> Running {
     serve(lab, &python, PORT)
 }
 
-/// Bytes that came to the client by each interface, in all.
+/// The bytes that have arrived at the client by each interface.
 pub fn came(lab: &Lab) -> [u64; 2] {
     let stats = lab.stats(false).unwrap();
     LINKS.map(|link| {
@@ -57,7 +57,7 @@ pub fn came(lab: &Lab) -> [u64; 2] {
     })
 }
 
-/// Bytes that came by each since then.
+/// The bytes that have arrived by each interface since then.
 pub fn came_since(lab: &Lab, before: [u64; 2]) -> [u64; 2] {
     let now = came(lab);
     [now[0] - before[0], now[1] - before[1]]

@@ -1,4 +1,4 @@
-//! What people read when something is wrong.
+//! Messages about mistakes and faults.
 
 use super::host::{Host, text};
 use std::{fs, net::TcpListener};
@@ -7,12 +7,12 @@ fn assert_says(said: &str, parts: &[&str]) {
     for part in parts {
         assert!(said.contains(part), "`{part}` is not in: {said}");
     }
-    // The message and hints, no backtrace, no debug form.
+    // The message and hints, without a backtrace or debug output.
     assert!(said.lines().count() <= 4, "{said}");
 }
 
 #[test]
-fn without_a_mesh_every_command_says_how_to_begin() {
+fn without_a_mesh_commands_explain_how_to_create_or_join_one() {
     let host = Host::new();
     for args in [
         &["status"][..],
@@ -29,7 +29,7 @@ fn without_a_mesh_every_command_says_how_to_begin() {
 }
 
 #[test]
-fn a_mesh_is_not_overwritten_and_a_state_not_shared() {
+fn a_mesh_is_not_overwritten_and_a_state_directory_is_not_shared() {
     let fra = Host::founder();
     let before = fs::read(fra.state().join("mesh.json")).unwrap();
     assert_says(
@@ -42,7 +42,7 @@ fn a_mesh_is_not_overwritten_and_a_state_not_shared() {
 }
 
 #[test]
-fn where_nothing_can_be_kept_nothing_is_begun() {
+fn an_unusable_state_directory_is_reported() {
     let host = Host::new();
     fs::write(host.state(), "a file").unwrap();
     assert_says(
@@ -80,7 +80,7 @@ fn tokens_are_refused_with_the_reason() {
     let relay = token(&["--role", "relay"]);
     assert_says(&join(&relay, &["--name", "a"]), &["the role relay needs"]);
 
-    // Of two hosts with one token one joins, and may repeat that.
+    // Of two hosts with one token, one joins, and may repeat it.
     let first = Host::new();
     let args = ["mesh", "join", &good, "--name", "one", "--no-daemon"];
     assert!(first.ok(&args).starts_with("joined as one (client)"));
@@ -89,7 +89,7 @@ fn tokens_are_refused_with_the_reason() {
 }
 
 #[test]
-fn who_is_no_admin_is_told_whom_to_ask_and_who_is_alone_where_it_tried() {
+fn errors_name_the_admins_and_the_unreachable_oracle() {
     let fra = Host::founder();
     let runs = fra.start();
     let lap = Host::joined(&fra, "lap", &[], &["--no-daemon"]);
@@ -109,7 +109,7 @@ fn who_is_no_admin_is_told_whom_to_ask_and_who_is_alone_where_it_tried() {
 }
 
 #[test]
-fn routes_are_refused_with_what_was_meant() {
+fn invalid_routes_are_refused_with_a_suggestion() {
     let fra = Host::founder();
     let _runs = fra.start();
     let lap = Host::joined(&fra, "lap", &[], &["--no-daemon"]);
@@ -128,7 +128,7 @@ fn routes_are_refused_with_what_was_meant() {
 }
 
 #[test]
-fn settings_are_checked_with_all_that_is_wrong_in_them() {
+fn a_check_of_settings_lists_all_mistakes() {
     let host = Host::new();
     let file = host.path("bad.toml");
     fs::write(&file, "[relay]\nidel = \"5 s\"\nconnect = 5\n").unwrap();
@@ -145,7 +145,7 @@ fn settings_are_checked_with_all_that_is_wrong_in_them() {
 }
 
 #[test]
-fn what_is_printed_for_programs_is_json_and_nothing_else() {
+fn json_output_contains_nothing_else() {
     let host = Host::new();
     let init =
         host.json(&["mesh", "init", "--name", "fra", "--address", &host.address(), "--json"]);

@@ -1,4 +1,4 @@
-//! apt: a flat repository of one package, by apt's own settings in a directory of its own.
+//! apt with a flat repository of one package, and with its own settings in a directory of its own.
 
 use crate::{
     files::Files,
@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use std::{fs, path::Path, process::Command};
 use tempfile::TempDir;
 
-/// A repository of one package in `dir/www`, and what apt needs in `dir`; the package's bytes.
+/// Creates a repository of one package in `dir/www`, and the files that apt needs in `dir`. Returns the package.
 pub async fn repository(dir: &Path) -> Vec<u8> {
     for made in [
         "www",
@@ -27,13 +27,13 @@ pub async fn repository(dir: &Path) -> Vec<u8> {
     deb
 }
 
-/// Has apt look for packages at `url`.
+/// Makes apt look for packages at `url`.
 pub fn sources(dir: &Path, url: &str) {
     fs::write(dir.join("sources.list"), format!("deb [trusted=yes arch=amd64] {url} ./\n"))
         .unwrap();
 }
 
-/// A package that holds a file, as dpkg-deb makes it; its bytes.
+/// Builds a package of one file with dpkg-deb. Returns it.
 async fn package(dir: &Path) -> Vec<u8> {
     fs::create_dir_all(dir.join("tree/DEBIAN")).unwrap();
     fs::create_dir_all(dir.join("tree/opt/thalweg-test")).unwrap();
@@ -52,7 +52,7 @@ fn control(more: &str) -> String {
     )
 }
 
-/// apt-get on that repository; by this proxy, or by that of its environment.
+/// apt-get for that repository, through this proxy or the one in its environment.
 pub fn apt(dir: &Path, proxy: Option<String>) -> Command {
     let mut apt = program("apt-get", dir);
     let by = proxy.map(|url| ("Acquire::http::Proxy", url));

@@ -1,4 +1,4 @@
-//! Headless Chromium by the PAC file.
+//! Headless Chromium with the PAC file.
 
 use crate::{
     files::Files,
@@ -7,7 +7,7 @@ use crate::{
 use std::{fs, net::IpAddr};
 use tempfile::TempDir;
 
-/// An address of this host that browsers do not think they reach without a proxy.
+/// An address of this host for which browsers use a proxy, unlike loopback.
 fn outer() -> Option<IpAddr> {
     let own = thalweg_net::interfaces().ok()?;
     let mut all = own.into_iter().flat_map(|interface| interface.addresses);
@@ -15,7 +15,7 @@ fn outer() -> Option<IpAddr> {
 }
 
 #[tokio::test]
-async fn chromium_shows_a_page_with_its_parts_by_the_pac_file() {
+async fn chromium_loads_a_page_and_its_script_through_the_pac_file() {
     let Some(ip) = outer() else {
         return eprintln!("skipped: this host has no address but loopback's");
     };

@@ -1,4 +1,4 @@
-//! Downloads of `thalweg get` by interfaces that have a cap or a limit.
+//! Downloads of `thalweg get` over interfaces with a cap or a rate limit.
 
 use crate::{
     files::bytes,
@@ -14,14 +14,14 @@ use std::{
 
 const URL: &str = "http://a.example:8081/large";
 
-/// Bytes that the issue allows beyond a cap: the longest chunk.
+/// The bytes allowed beyond a cap: the longest chunk.
 const CHUNK: u64 = 256 << 10;
 
 /// Bytes that may cross an interface after its connections were closed, and that no account includes: packets in flight
 /// and the answers to them.
-const BEHIND: u64 = 16 << 10;
+const TRAILING_BYTES: u64 = 16 << 10;
 
-/// A scene whose server knows ranges, and has so many bytes.
+/// A scene whose server supports ranges and has a file of `length` bytes.
 fn scene(length: u32) -> Option<(Scene, Vec<u8>, impl Sized)> {
     if !has("nginx") {
         return None;
@@ -42,12 +42,12 @@ fn get(scene: &Scene, more: &[&str]) -> Output {
     scene.thalweg(&[&["get", URL, "-o", "got", "--retry", "0"], more].concat())
 }
 
-fn is_whole(scene: &Scene, content: &[u8]) {
+fn assert_complete(scene: &Scene, content: &[u8]) {
     assert!(fs::read(scene.path("got")).unwrap() == content);
 }
 
-/// Where an interface with a cap is the only one, a download ends when the cap is used up, and goes on when there is
-/// more; also one that is named. Nothing is forgotten where no history is wanted.
+/// If an interface with a cap is the only one, a download ends when the cap is used up, and continues when the cap is
+/// raised, also if the user names the interface. Usage is recorded even without a history.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_download_ends_at_the_cap() {
     let Some((scene, content, _nginx)) = scene(6_000_000) else { return };
@@ -69,7 +69,7 @@ async fn a_download_ends_at_the_cap() {
         assert!(!got.status.success(), "there is nothing left: {more:?}");
         println!("{more:?}: {}", text(&got.stderr));
     }
-    // What was spent before the host had a state directory counts there too.
+    // Usage before the host had a state directory counts there, too.
     fs::create_dir(scene.path("no-mesh")).unwrap();
     let got = get(&scene, &[]);
     let said = text(&got.stderr);
@@ -80,14 +80,14 @@ async fn a_download_ends_at_the_cap() {
     allow(4 * cap);
     let got = get(&scene, &[]);
     assert!(got.status.success(), "{}", text(&got.stderr));
-    is_whole(&scene, &content);
+    assert_complete(&scene, &content);
     assert!(scene.both_ways("wan0") - before < 4 * cap);
 }
 
-/// Several processes share what there is: together they exceed the cap no more than one would. Another reset day in the
-/// settings frees nothing.
+/// Several processes share a cap: together they exceed it by no more than one would. Another reset day in the settings
+/// frees nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn three_downloads_at_once_keep_to_one_cap() {
+async fn three_concurrent_downloads_respect_one_cap() {
     let Some((scene, _, _nginx)) = scene(6_000_000) else { return };
     let cap = 4_000_000;
     let allow = |reset_day: u8| {
@@ -119,9 +119,10 @@ async fn three_downloads_at_once_keep_to_one_cap() {
     assert!(went < cap + CHUNK, "{went} bytes");
 }
 
-/// Where the account cannot be written nothing goes by what has a cap, and the command says so at once; what came is kept.
+/// If usage cannot be recorded, an interface with a cap is not used, and the command reports it at once; received data
+/// is kept.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_account_that_cannot_be_written_ends_the_download_in_words() {
+async fn a_download_ends_with_a_message_if_usage_cannot_be_recorded() {
     let Some((scene, content, _nginx)) = scene(3_000_000) else { return };
     policies(&scene, &["name = \"wan0\"\ncap = \"1 GB\"", "name = \"wan1\"\ntier = \"never\""]);
     let account = scene.path("cache/thalweg/interfaces.json.new");
@@ -136,37 +137,37 @@ async fn an_account_that_cannot_be_written_ends_the_download_in_words() {
     fs::remove_dir_all(&account).unwrap();
     let got = get(&scene, &[]);
     assert!(got.status.success(), "{}", text(&got.stderr));
-    is_whole(&scene, &content);
+    assert_complete(&scene, &content);
 }
 
-/// One with a cap that may be spent is used as far as the cap goes; the rest comes by the other.
+/// An interface with a cap that may be spent is used up to its cap; the rest arrives over the other one.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_rest_comes_by_the_other() {
+async fn beyond_the_cap_the_rest_uses_the_other_interface() {
     let Some((scene, content, _nginx)) = scene(8_000_000) else { return };
     let cap = 2_000_000;
     policies(&scene, &["name = \"wan0\"\ncap = \"2 MB\"\nspend = true"]);
     let before = scene.both_ways("wan0");
     let got = get(&scene, &[]);
     assert!(got.status.success(), "{}", text(&got.stderr));
-    is_whole(&scene, &content);
+    assert_complete(&scene, &content);
     let went = scene.both_ways("wan0") - before;
     println!("{went} bytes of a cap of {cap} in both directions");
     assert!((cap / 3..cap + CHUNK).contains(&went), "{went} bytes");
     let said = text(&scene.thalweg(&["interfaces", "status", "--json"]).stdout);
     let said: serde_json::Value = serde_json::from_str(&said).unwrap();
     let used = said["kept"]["interfaces"][0]["used_bytes"].as_u64().unwrap();
-    assert!(used + BEHIND >= went && used <= cap + CHUNK, "{used} of {went}: {said}");
+    assert!(used + TRAILING_BYTES >= went && used <= cap + CHUNK, "{used} of {went}: {said}");
 }
 
-/// A limited interface brings less than the other one, whatever it could.
+/// A limited interface brings less than the other one, whatever its link could.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rate_limit_holds() {
+async fn a_download_respects_a_rate_limit() {
     let Some((scene, content, _nginx)) = scene(6_000_000) else { return };
     policies(&scene, &["name = \"wan0\"\nrate_limit = \"1 Mbit/s\""]);
     let each = scene.during(|| {
         let got = get(&scene, &[]);
         assert!(got.status.success(), "{}", text(&got.stderr));
     });
-    is_whole(&scene, &content);
+    assert_complete(&scene, &content);
     assert!(each[0] > 100_000 && each[0] < each[1] / 3, "{each:?}");
 }

@@ -14,7 +14,7 @@ fn curl(dir: &Path, args: &[&str]) -> Command {
 }
 
 #[tokio::test]
-async fn curl_gets_the_same_bytes_by_every_kind_of_proxy() {
+async fn curl_gets_the_same_bytes_through_every_kind_of_proxy() {
     if !has("curl") {
         return;
     }
@@ -41,7 +41,7 @@ async fn curl_gets_the_same_bytes_by_every_kind_of_proxy() {
 }
 
 #[tokio::test]
-async fn curl_uploads_asks_for_heads_and_ranges_and_for_many() {
+async fn curl_uploads_and_requests_heads_ranges_and_several_files() {
     if !has("curl") {
         return;
     }

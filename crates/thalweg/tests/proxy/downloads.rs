@@ -1,4 +1,4 @@
-//! wget, aria2 and git.
+//! wget, aria2 and git through the proxy.
 
 use crate::{
     files::{Files, bytes},
@@ -32,14 +32,14 @@ impl Scene {
         command
     }
 
-    fn is_whole(&self, name: &str) {
+    fn assert_complete(&self, name: &str) {
         assert!(fs::read(self.dir.path().join(name)).unwrap() == self.content, "{name}");
         assert_eq!(self.files.asks().len(), self.files.by_proxy(), "all came by the proxy");
     }
 }
 
 #[tokio::test]
-async fn wget_downloads_and_goes_on() {
+async fn wget_downloads_and_continues() {
     if !has("wget") {
         return;
     }
@@ -48,16 +48,16 @@ async fn wget_downloads_and_goes_on() {
     let mut wget = scene.program("wget");
     wget.args(["--no-config", "-q", "-O", "b.bin", &url]);
     succeeds(wget).await;
-    scene.is_whole("b.bin");
+    scene.assert_complete("b.bin");
     fs::write(scene.dir.path().join("a.bin"), &scene.content[..1_000_000]).unwrap();
     let mut wget = scene.program("wget");
     wget.args(["--no-config", "-q", "-c", &url]);
     succeeds(wget).await;
-    scene.is_whole("a.bin");
+    scene.assert_complete("a.bin");
 }
 
 #[tokio::test]
-async fn aria2_downloads_by_several_connections() {
+async fn aria2_downloads_over_several_connections() {
     if !has("aria2c") {
         return;
     }
@@ -66,11 +66,11 @@ async fn aria2_downloads_by_several_connections() {
     aria.args(["--no-conf", "-q", "-x", "4", "-s", "4", "-k", "1M", "-o", "c.bin"]);
     aria.arg(scene.files.url("a.bin"));
     succeeds(aria).await;
-    scene.is_whole("c.bin");
+    scene.assert_complete("c.bin");
     assert!(scene.files.asks().len() > 1, "one connection only");
 }
 
-/// git without the settings and identity of whoever runs the tests.
+/// git without the settings and identity of the user who runs the tests.
 fn git(mut command: Command, at: &Path, args: &[&str]) -> Command {
     command.arg("-C").arg(at).args(args);
     command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");

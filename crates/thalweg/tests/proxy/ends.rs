@@ -1,4 +1,4 @@
-//! Starting and ending `thalweg proxy`.
+//! Start and end of `thalweg proxy`.
 
 use crate::{
     files::{Files, bytes},
@@ -15,7 +15,7 @@ use std::{
 use tempfile::TempDir;
 
 #[test]
-fn it_does_not_start_where_it_must_not_or_cannot() {
+fn invalid_arguments_prevent_the_start() {
     let dir = TempDir::new().unwrap();
     let first = Started::new(dir.path(), &[]);
     let taken = first.at.to_string();
@@ -37,7 +37,7 @@ fn it_does_not_start_where_it_must_not_or_cannot() {
 }
 
 #[tokio::test]
-async fn it_ends_in_order_and_counts() {
+async fn it_ends_in_order_and_prints_counts() {
     let dir = TempDir::new().unwrap();
     let (events, _) = Started::new(dir.path(), &[]).end().await;
     let [summary] = &events[..] else { panic!("{events:?}") };
@@ -45,7 +45,7 @@ async fn it_ends_in_order_and_counts() {
 }
 
 #[test]
-fn asked_twice_it_ends_at_once_and_still_counts() {
+fn a_second_signal_ends_it_at_once_with_counts() {
     let dir = TempDir::new().unwrap();
     let proxy = Started::new(dir.path(), &[]);
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -61,7 +61,7 @@ fn asked_twice_it_ends_at_once_and_still_counts() {
     assert_eq!(code, Some(130));
 }
 
-/// Fetches something by the proxy from which it learns; where from.
+/// Fetches a file through the proxy, which learns from it. Returns the server and its origin.
 async fn transfer(dir: &Path, proxy: &str) -> (Files, String) {
     fs::write(dir.join("a.bin"), bytes(5_000_000)).unwrap();
     let files = Files::serve(dir, "127.0.0.1:0").await;
@@ -74,7 +74,7 @@ async fn transfer(dir: &Path, proxy: &str) -> (Files, String) {
 }
 
 #[tokio::test]
-async fn what_is_learnt_is_kept_long_before_the_end() {
+async fn the_history_is_saved_while_the_proxy_runs() {
     if !has("curl") {
         return;
     }
@@ -86,7 +86,7 @@ async fn what_is_learnt_is_kept_long_before_the_end() {
 }
 
 #[tokio::test]
-async fn what_is_learnt_is_kept_although_nothing_can_be_said() {
+async fn the_history_is_saved_even_if_standard_error_is_full() {
     if !has("curl") {
         return;
     }

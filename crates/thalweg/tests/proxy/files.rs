@@ -1,5 +1,4 @@
-//! A server of files in a directory: lengths, strong tags, single ranges, uploads that are
-//! counted; nothing more.
+//! A minimal file server for a directory: lengths, strong tags, single ranges, and uploads, whose bytes it counts.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
@@ -13,7 +12,7 @@ use std::{
 };
 use tokio::{net::TcpListener, task::JoinSet};
 
-/// One request, as it came.
+/// A request as it arrived.
 #[derive(Clone, Debug)]
 pub struct Ask {
     pub method: String,
@@ -62,7 +61,7 @@ impl Files {
         self.asks.lock().unwrap().clone()
     }
 
-    /// How many came by the proxy, which signs in `Via`.
+    /// The number of requests through the proxy, which adds itself to `Via`.
     pub fn by_proxy(&self) -> usize {
         self.asks().iter().filter(|ask| ask.via.contains("thalweg-")).count()
     }
@@ -109,7 +108,7 @@ async fn answer(
     part.body(Full::new(bytes.slice(first..last))).unwrap()
 }
 
-/// Enough to tell two files of a test apart.
+/// A checksum, enough to tell two files of a test apart.
 fn blake(bytes: &[u8]) -> String {
     let sum = bytes.iter().fold(7u64, |sum, b| sum.wrapping_mul(31).wrapping_add(u64::from(*b)));
     format!("{sum:x}-{:x}", bytes.len())
@@ -122,7 +121,7 @@ fn range(text: &str, length: usize) -> Option<(usize, usize)> {
     (first < last).then_some((first, last))
 }
 
-/// Bytes that no two offsets share, for `n` of them.
+/// Content of `n` bytes in which no two offsets look the same.
 pub fn bytes(n: u32) -> Vec<u8> {
     (0..n.div_ceil(4)).flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()).collect()
 }

@@ -1,4 +1,4 @@
-//! By which interfaces `thalweg get` goes: what the settings' rules leave, and what takes over.
+//! The interfaces that `thalweg get` uses: rules of the settings, and backups.
 
 use crate::{
     files::bytes,
@@ -24,9 +24,10 @@ fn scene() -> Option<(Scene, Vec<u8>, impl Sized)> {
     Some((scene, content, nginx))
 }
 
-/// A rule for the server holds for downloads, as for programs by the proxy; one that leaves nothing is said.
+/// A rule for the server applies to downloads as it does to programs behind the proxy; a rule that leaves no interface
+/// is reported.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rule_says_by_which_interface_a_download_goes() {
+async fn a_rule_determines_the_interface_of_a_download() {
     let Some((scene, content, _nginx)) = scene() else { return };
     let rule = |only: &str| {
         let rule = format!("destination = \"*.example\"\nonly = [\"{only}\"]\n");
@@ -46,7 +47,7 @@ async fn a_rule_says_by_which_interface_a_download_goes() {
     assert!(said.contains("a rule of the settings leaves no interface for a.example"), "{said}");
 }
 
-/// A backup moves nothing while the other interface works, and all of the rest once nothing comes by that one.
+/// A backup carries nothing while the other interface works, and the whole rest once nothing arrives by that one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backup_takes_over_a_download() {
     let Some((scene, content, _nginx)) = scene() else { return };

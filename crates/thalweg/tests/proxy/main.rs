@@ -1,5 +1,5 @@
-//! `thalweg proxy` and `thalweg run` as programs, used by programs that nobody changed: curl,
-//! wget, aria2, git, apt, Chromium. What is not installed is skipped, with a printed reason.
+//! `thalweg proxy` and `thalweg run`, used by unmodified programs: curl, wget, aria2, git, apt, Chromium. Tests of
+//! programs that are not installed are skipped, with a printed reason.
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 

@@ -1,4 +1,4 @@
-//! Programs' connections on a host whose second interface is out of the ordinary; and what the status says of it.
+//! Connections of programs on a host whose second interface is unusual, and the status of that interface.
 
 use crate::{
     host::{text, until},
@@ -16,10 +16,10 @@ use std::{
 
 const FILE: u64 = 600_000;
 
-/// Each in turn, so that a connection is meant for the second one.
+/// Connections use the interfaces in turn, so that some are assigned to the second one.
 const IN_TURN: &str = "[interfaces]\nschedule = \"round-robin\"\naffinity = \"0 s\"\n";
 
-/// The line of an interface in what a user sees.
+/// The line of an interface in the status.
 fn line(scene: &Scene, name: &str) -> String {
     let shown = text(&scene.thalweg(&["interfaces", "status"]).stdout);
     println!("{shown}");
@@ -52,9 +52,9 @@ async fn an_interface_without_a_route_is_not_used_and_named() {
     proxy.end().await;
 }
 
-/// As on hosts with several providers: what has the one's address leaves by the one.
+/// As on hosts with several providers: packets with the address of an interface leave by that interface.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_interface_whose_routes_are_for_its_own_address_is_used() {
+async fn an_interface_with_routes_only_for_its_own_address_is_used() {
     let Some(scene) = Scene::new() else { return };
     settings(&scene, IN_TURN);
     odd::change(&scene.lab, "client", odd::ROUTE_BY_SOURCE);
@@ -66,7 +66,7 @@ async fn an_interface_whose_routes_are_for_its_own_address_is_used() {
     proxy.end().await;
 }
 
-/// A server on another port that speaks IPv6 alone.
+/// A server on another port that speaks only IPv6.
 fn by_v6(scene: &Scene) -> Running {
     let mut python = program("python3", &scene.path("www"));
     python.args(["-m", "http.server", "--bind", "::", "8086"]);
@@ -74,11 +74,11 @@ fn by_v6(scene: &Scene) -> Running {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_interface_of_ipv6_alone_carries_what_goes_by_ipv6() {
+async fn an_ipv6_only_interface_is_used_for_ipv6_destinations() {
     let Some(scene) = Scene::new() else { return };
     let _by_v6 = by_v6(&scene);
     settings(&scene, IN_TURN);
-    // A name that has no address of the other family.
+    // A name without an IPv6 address.
     let at = scene.lab.address("server");
     odd::change(&scene.lab, "client", &format!("echo '{at} old.example' >> /etc/hosts"));
     odd::change(&scene.lab, "client", odd::V6_ALONE);
@@ -87,8 +87,8 @@ async fn an_interface_of_ipv6_alone_carries_what_goes_by_ipv6() {
         let mut curl = program("curl", scene.dir.path());
         curl.args(["-q", "-sS", "--fail", "--proxytunnel", "-m", "30", "-o", "got", "-x"]);
         curl.args([&proxy.url(), url]);
-        scene.ended(within(&scene.lab, "client", &curl).spawn().unwrap());
-        scene.is_whole("got");
+        scene.assert_success(within(&scene.lab, "client", &curl).spawn().unwrap());
+        scene.assert_complete("got");
     };
     let each = scene.during(|| (0..4).for_each(|_| get("http://old.example:8080/file")));
     assert!(each[0] > 4 * FILE && each[1] < 20_000, "{each:?}");
@@ -97,7 +97,7 @@ async fn an_interface_of_ipv6_alone_carries_what_goes_by_ipv6() {
     assert_eq!(newest["interface"], "wan0", "{said}");
     let why = said["connections"].to_string();
     assert!(why.contains("have no route there"), "{why}");
-    // It is not at fault: what it can reach goes by it.
+    // The interface is not at fault: destinations that it can reach use it.
     assert_eq!(interface(&scene, "wan1")["doubted"], false);
     let each = scene.during(|| (0..4).for_each(|_| get("http://a.example:8086/file")));
     assert!(each.iter().all(|bytes| *bytes > FILE), "{each:?}");
@@ -107,7 +107,7 @@ async fn an_interface_of_ipv6_alone_carries_what_goes_by_ipv6() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn small_packets_are_as_good_as_large_ones() {
+async fn a_small_mtu_does_not_impair_the_proxy() {
     let Some(scene) = Scene::new() else { return };
     odd::change(&scene.lab, "client", odd::SMALL_PACKETS);
     let proxy = scene.proxy(&[]);
@@ -118,7 +118,7 @@ async fn small_packets_are_as_good_as_large_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_interface_that_flaps_costs_neither_connections_nor_memory() {
+async fn a_flapping_interface_breaks_no_connection_and_leaks_no_memory() {
     let Some(scene) = Scene::new() else { return };
     settings(&scene, IN_TURN);
     let proxy = scene.proxy(&[]);
@@ -144,8 +144,7 @@ async fn an_interface_that_flaps_costs_neither_connections_nor_memory() {
     assert!(events.iter().all(|event| event["event"] != "refused"), "{events:?}");
 }
 
-/// Both ends of a private network: a router that is the server as well, and two cards in one of its networks. Ended when
-/// dropped.
+/// Two cards in one network, and a router that is also the server. Ended when dropped.
 struct OneNetwork {
     _router: Running,
     _server: Running,
@@ -167,7 +166,7 @@ const CARDS: &str = "
         ip route add default via 192.168.7.1 dev card$n metric 10$n
     done";
 
-/// The same command's process once it has said a line.
+/// Waits until a process prints a line.
 pub fn ready(mut child: Child) -> Running {
     let mut line = String::new();
     let out = child.stdout.take().unwrap();
@@ -193,34 +192,35 @@ impl OneNetwork {
         Some(Self { _router, _server: ready(script(server).spawn().unwrap()) })
     }
 
-    /// The router forgets who has which address, and asks: both cards answer for both (arp(7), `arp_ignore`).
-    fn forgets(&self, scene: &Scene) {
+    /// Makes the router forget the hardware addresses, so that it asks: both cards answer for both addresses (arp(7),
+    /// `arp_ignore`).
+    fn forget_neighbours(&self, scene: &Scene) {
         let file = scene.path("router.ns").display().to_string();
         odd::change(&scene.lab, "client", &format!("nsenter --net={file} ip neigh flush all"));
     }
 }
 
-/// What comes by the other card than it was asked for reaches no socket that is bound to one: so one of them is used, and the
-/// other when that is gone.
+/// A packet that arrives at the other card reaches no socket bound to the first one. So only one card is used, and the
+/// other one when the first is gone.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_interfaces_in_one_network_one_is_used_and_then_the_other() {
+async fn only_one_of_two_interfaces_in_one_network_is_used_at_a_time() {
     let Some(scene) = Scene::new() else { return };
     if !["unshare", "nsenter"].iter().all(|name| has(name)) {
         return;
     }
     let Some(network) = OneNetwork::new(&scene) else { return };
-    // Addresses of documentation count as near.
+    // Documentation addresses count as near.
     settings(&scene, &format!("{IN_TURN}near = true\n"));
     let proxy = scene.proxy(&[]);
     let get = || {
-        network.forgets(&scene);
+        network.forget_neighbours(&scene);
         let mut curl = program("curl", scene.dir.path());
-        // A second later the next interface would be tried.
+        // After a second the next interface would be tried.
         curl.args(["-q", "-sS", "--fail", "-o", "got", "-m", "20", "-w", "%{time_total}", "-x"]);
         curl.args([&proxy.url(), "http://203.0.113.1:8080/file"]);
         let output = within(&scene.lab, "client", &curl).output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
-        scene.is_whole("got");
+        scene.assert_complete("got");
         println!("{} s", text(&output.stdout));
     };
     (0..6).for_each(|_| get());
@@ -233,7 +233,7 @@ async fn of_two_interfaces_in_one_network_one_is_used_and_then_the_other() {
     proxy.end().await;
 }
 
-/// A server of TLS on another port, with a certificate that nobody vouches for.
+/// A TLS server on another port, with an untrusted certificate.
 fn by_tls(scene: &Scene) -> Running {
     let mut make = program("openssl", scene.dir.path());
     make.args(["req", "-x509", "-newkey", "ed25519", "-nodes", "-subj", "/CN=a.example"]);
@@ -247,7 +247,7 @@ fn by_tls(scene: &Scene) -> Running {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_network_where_one_has_to_log_in_is_left_out_once_tls_shows_it() {
+async fn a_captive_portal_is_avoided_once_tls_reveals_it() {
     let Some(scene) = Scene::new() else { return };
     if !["nft", "openssl"].iter().all(|name| has(name)) {
         return;
@@ -262,7 +262,7 @@ async fn a_network_where_one_has_to_log_in_is_left_out_once_tls_shows_it() {
         curl.arg("https://a.example:8443/file");
         within(&scene.lab, "client", &curl).output().unwrap()
     };
-    // One of the first two is answered by another; TLS does not let it pass.
+    // A portal answers one of the first two connections; TLS rejects it.
     let failed = (0..2).filter(|_| !get().status.success()).count();
     assert_eq!(failed, 1);
     until("it is known", || interface(&scene, "wan1")["doubt"] == "impostor");
@@ -270,7 +270,7 @@ async fn a_network_where_one_has_to_log_in_is_left_out_once_tls_shows_it() {
     for _ in 0..3 {
         let output = get();
         assert!(output.status.success(), "{}", text(&output.stderr));
-        scene.is_whole("got");
+        scene.assert_complete("got");
     }
     let each = came_since(&scene.lab, before);
     assert!(each[0] > 3 * FILE && each[1] < 20_000, "{each:?}");
@@ -279,9 +279,9 @@ async fn a_network_where_one_has_to_log_in_is_left_out_once_tls_shows_it() {
     proxy.end().await;
 }
 
-/// Its answer to HTTP is no server's; programs get it once.
+/// The portal's answer to HTTP is recognised; programs get it once.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_network_that_says_that_it_wants_a_login_is_left_out() {
+async fn a_captive_portal_that_answers_511_is_avoided() {
     let Some(scene) = Scene::new() else { return };
     if !has("nft") {
         return;
@@ -289,10 +289,10 @@ async fn a_network_that_says_that_it_wants_a_login_is_left_out() {
     let _portal = odd::portal_with(&scene.lab, &["server"], "511 Network Authentication Required");
     settings(&scene, IN_TURN);
     let proxy = scene.proxy(&[]);
-    // Through a tunnel, and as a request in absolute form; each in turn by either interface. Two hosts have to agree, and
-    // what the two said is remembered.
+    // Through a tunnel, and as a request in absolute form; connections use the interfaces in turn. Two hosts must give
+    // the same evidence, and the evidence of both is remembered.
     for (tunnel, by_it) in [(true, 2), (false, 1)] {
-        // A link to the same server would be used again.
+        // A kept connection to the same server would be used again.
         let failed = ["a", "b", "c", "d"].iter().filter(|host| {
             let curl = scene.curl(&proxy, host, "got", tunnel);
             !curl.wait_with_output().unwrap().status.success()

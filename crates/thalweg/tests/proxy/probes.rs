@@ -1,4 +1,4 @@
-//! Light probes of interfaces of which no traffic tells, in an emulated Internet:
+//! Light probes of interfaces without traffic, in an emulated Internet:
 //!
 //! ```text
 //! client ══ wan0, wan1 ══ server
@@ -18,7 +18,7 @@ use thalweg_lab::client::Lab;
 
 const FURTHER: &str = "[host.server]\nnames = [\"speed.example\"]\n";
 
-/// More than a probe takes.
+/// More than a probe fetches.
 const LENGTH: u32 = 3_000_000;
 
 fn shown(lab: &Lab, dir: &TempDir) -> Value {
@@ -52,7 +52,7 @@ fn proxy(lab: &Lab, dir: &TempDir) -> Started {
     Started::of(within(lab, "client", &command))
 }
 
-/// A proxy with these settings, once its status is as wanted; the status, and bytes that came by each
+/// Runs a proxy with these settings until its status matches. Returns the status, and the bytes that arrived by each
 /// interface.
 async fn probed(
     settings: &str,
@@ -70,9 +70,9 @@ async fn probed(
     Some((last["processes"][0].take(), came))
 }
 
-/// A day's budget is for all processes together; who has none left says so.
+/// The daily budget is shared by all processes; a process that finds it used up reports that.
 #[tokio::test(flavor = "multi_thread")]
-async fn two_proxies_share_a_days_budget() {
+async fn two_proxies_share_a_daily_budget() {
     let settings = "
         [interfaces]
         probe = [\"http://speed.example:8080/file\"]
@@ -91,7 +91,7 @@ async fn two_proxies_share_a_days_budget() {
     });
     let came = came(&lab);
     println!("{came:?} bytes");
-    // One was paid for; what was on its way came as well.
+    // One probe was paid for; data in flight arrived as well.
     assert!(came.iter().sum::<u64>() < 1_500_000, "{came:?}: {last}");
     assert_eq!(last["processes"][0]["spent_on_probes_bytes"], 320 << 10, "{last}");
     for proxy in both {
@@ -100,7 +100,7 @@ async fn two_proxies_share_a_days_budget() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_no_traffic_tells_of_is_told_by_a_light_probe_unless_it_costs() {
+async fn an_interface_without_traffic_is_probed_unless_it_has_a_price() {
     let settings = "
         [interfaces]
         probe = [\"http://speed.example:8080/file\"]
@@ -116,12 +116,12 @@ async fn what_no_traffic_tells_of_is_told_by_a_light_probe_unless_it_costs() {
     assert!(said["interfaces"][0]["rtt_seconds"].as_f64().unwrap() >= 0.02, "{said}");
     assert!(said["interfaces"][1]["down_bps"].is_null(), "{said}");
     assert_eq!(said["spent_on_probes_bytes"], 320 << 10);
-    // The server knows no ranges: what was on its way came as well.
+    // The server does not support ranges: data in flight arrived as well.
     assert!((256 << 10..1_500_000).contains(&came[0]) && came[1] < 20_000, "{came:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_answers_with_something_else_says_nothing_of_the_interfaces() {
+async fn a_wrong_answer_to_a_probe_raises_no_doubt_about_an_interface() {
     let settings = "[interfaces]\nprobe = [\"http://speed.example:8080/none\"]\n";
     let is_told = |said: &Value| {
         let of = said["interfaces"].as_array().map(Vec::as_slice).unwrap_or_default();

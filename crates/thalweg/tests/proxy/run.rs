@@ -23,7 +23,7 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[tokio::test]
-async fn a_command_goes_by_its_own_proxy() {
+async fn a_command_uses_its_own_proxy() {
     if !has("curl") {
         return;
     }
@@ -45,7 +45,7 @@ async fn a_command_goes_by_its_own_proxy() {
 }
 
 #[tokio::test]
-async fn the_environment_is_set_and_options_behind_the_command_are_its_own() {
+async fn the_environment_is_set_and_options_after_the_command_belong_to_it() {
     let dir = TempDir::new().unwrap();
     let output = run(dir.path(), &["sh", "-c", "env; echo \"args $*\"", "sh", "--via", "-v"]).await;
     let said = text(&output.stdout);
@@ -61,7 +61,7 @@ async fn the_environment_is_set_and_options_behind_the_command_are_its_own() {
 }
 
 #[tokio::test]
-async fn what_the_commands_last_transfer_showed_is_remembered() {
+async fn the_last_transfer_of_a_command_is_recorded() {
     if !has("curl") {
         return;
     }
@@ -69,7 +69,7 @@ async fn what_the_commands_last_transfer_showed_is_remembered() {
     std::fs::write(dir.path().join("a.bin"), bytes(5_000_000)).unwrap();
     let files = Files::serve(dir.path(), "127.0.0.1:0").await;
     let url = files.url("a.bin");
-    // Forwarded, and by a tunnel.
+    // Forwarded, and through a tunnel.
     for (kind, scheme) in [(&[][..], "http"), (&["-p"], "https")] {
         let file = format!("{scheme}.json");
         let curl = ["--history", &file, "--no-proxy", "", "curl", "-q", "-sS", "-o", "/dev/null"];
@@ -81,7 +81,7 @@ async fn what_the_commands_last_transfer_showed_is_remembered() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_is_replaced_is_told_of_without_its_password() {
+async fn a_replaced_proxy_is_reported_without_its_password() {
     let dir = TempDir::new().unwrap();
     for (quiet, says) in [(&[][..], "https_proxy, HTTP_PROXY set before"), (&["-q"], "")] {
         let mut command = thalweg(dir.path());
@@ -94,7 +94,7 @@ async fn a_proxy_that_is_replaced_is_told_of_without_its_password() {
 }
 
 #[tokio::test]
-async fn the_exit_code_is_the_commands() {
+async fn the_exit_code_is_that_of_the_command() {
     let dir = TempDir::new().unwrap();
     for (args, code, says) in [
         (&["true"][..], 0, ""),

@@ -15,7 +15,7 @@ pub struct Started {
     out: BufReader<ChildStdout>,
 }
 
-/// `thalweg` without whoever runs the tests: his mesh, history and proxies.
+/// `thalweg` without the mesh, history and proxies of the user who runs the tests.
 pub fn thalweg(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
     without_proxies(&mut command);
@@ -25,7 +25,7 @@ pub fn thalweg(dir: &Path) -> Command {
     command
 }
 
-/// The same command without the proxies of whoever runs the tests.
+/// Removes the proxies of the user who runs the tests from the command's environment.
 pub fn without_proxies(command: &mut Command) {
     for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
         command.env_remove(name).env_remove(name.to_uppercase());
@@ -39,7 +39,7 @@ impl Started {
         Self::of(command)
     }
 
-    /// By this command, which prints JSON.
+    /// Starts the proxy by this command, which prints JSON.
     pub fn of(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
@@ -58,18 +58,18 @@ impl Started {
         format!("http://{}", self.at)
     }
 
-    /// Of its process, or in a lab of the one that started it there.
+    /// The id of its process; in a lab, of the process that started it there.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Ends it in order; its events, the summary last, and what it said on stderr. The test's
-    /// own servers work on meanwhile: tunnels end when both sides have ended them.
+    /// Ends the proxy in order. Returns its events, the summary last, and its standard error. The test's own servers
+    /// continue meanwhile: tunnels end when both sides have ended them.
     pub async fn end(self) -> (Vec<Value>, String) {
         tokio::task::spawn_blocking(|| self.ended()).await.unwrap()
     }
 
-    /// Asks it to end, and once it drains again; its events, and its exit code.
+    /// Signals the proxy to end, and once more while it drains. Returns its events and its exit code.
     pub fn interrupted_twice(mut self) -> (Vec<Value>, Option<i32>) {
         signal(&self.child, rustix::process::Signal::INT);
         let said = BufReader::new(self.child.stderr.take().unwrap());
@@ -82,7 +82,7 @@ impl Started {
         (events, self.child.wait().unwrap().code())
     }
 
-    /// The same, for who need not work on meanwhile.
+    /// As [`Self::end`], but blocks the thread.
     pub fn ended(mut self) -> (Vec<Value>, String) {
         signal(&self.child, rustix::process::Signal::TERM);
         let mut text = String::new();
@@ -107,10 +107,10 @@ pub fn signal(child: &Child, signal: rustix::process::Signal) {
     rustix::process::kill_process(pid, signal).unwrap();
 }
 
-/// Whether `program` is installed; says that its test is skipped, if not.
+/// Whether `program` is installed; prints that the test is skipped otherwise.
 pub fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // Servers are where an ordinary user's PATH may not lead.
+    // Servers are in directories that an ordinary user's PATH may lack.
     let dirs = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     let found = dirs.map(|dir| dir.join(program)).any(|file| file.is_file());
     if !found {
@@ -119,7 +119,7 @@ pub fn has(program: &str) -> bool {
     found
 }
 
-/// A program by its name, without proxies of its own, in `dir`.
+/// A program by its name, without proxies in its environment, in `dir`.
 pub fn program(name: &str, dir: &Path) -> Command {
     let mut command = Command::new(name);
     without_proxies(&mut command);
@@ -127,7 +127,7 @@ pub fn program(name: &str, dir: &Path) -> Command {
     command
 }
 
-/// Runs to the end without blocking the server's thread; must succeed.
+/// Runs a command to its end without blocking the server's thread; it must succeed.
 pub async fn succeeds(mut command: Command) -> Output {
     let shown = format!("{command:?}");
     let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();

@@ -1,5 +1,5 @@
-//! `thalweg proxy --transparent` and `thalweg run --transparent`, in an emulated Internet, for programs
-//! that know no proxy.
+//! `thalweg proxy --transparent` and `thalweg run --transparent`, in an emulated Internet, for programs without proxy
+//! support.
 
 use crate::{
     files::bytes,
@@ -60,22 +60,22 @@ impl Scene {
         Some(scene)
     }
 
-    /// A download that is told of no proxy.
+    /// A download by curl without a configured proxy.
     fn curl(&self, file: &str) -> Output {
         let mut curl = program("curl", self.dir.path());
-        // The server listens on IPv4 alone: curl would not learn that the other family is refused.
+        // The server listens on IPv4 only; over IPv6 curl would not learn of the refusal.
         curl.args(["-q", "-4", "-sS", "--fail", "-m", "20", "-o", file]);
         curl.arg("http://www.example:8080/file");
         within(&self.lab, "client", &curl).output().unwrap()
     }
 
-    fn comes_whole(&self, file: &str) {
+    fn assert_download(&self, file: &str) {
         let output = self.curl(file);
         assert!(output.status.success(), "{}", text(&output.stderr));
         assert!(fs::read(self.dir.path().join(file)).unwrap() == bytes(LENGTH));
     }
 
-    /// What `thalweg run --transparent` printed of this command.
+    /// Runs a command with `thalweg run --transparent`. Returns its output.
     fn run(&self, command: &[&str]) -> Output {
         let mut run = thalweg(self.dir.path());
         run.args(["run", "-v", "--transparent", "--"]).args(command);
@@ -98,7 +98,7 @@ impl Scene {
 }
 
 #[test]
-fn a_program_that_knows_no_proxy_goes_by_it_and_rules_end_with_it() {
+fn programs_are_redirected_to_the_proxy_and_rules_end_with_it() {
     let Some(scene) = Scene::with(&["curl", "python3", "nft"]) else { return };
     let proxy = scene.proxy();
     assert!(scene.rules().contains("redirect to"));
@@ -114,17 +114,17 @@ fn a_program_that_knows_no_proxy_goes_by_it_and_rules_end_with_it() {
 
     let killed = scene.proxy();
     assert!(scene.rules().contains("redirect to"));
-    // Not even a word of farewell.
+    // Killed, without an orderly end.
     drop(killed);
     until("the rules of a killed proxy are gone", || !scene.rules().contains("redirect to"));
-    scene.comes_whole("after");
+    scene.assert_download("after");
 }
 
 #[test]
-fn rules_whose_holder_ends_are_set_again_and_another_proxy_is_told_of() {
+fn lost_rules_are_set_again_and_another_proxy_is_reported() {
     let Some(scene) = Scene::with(&["curl", "python3", "nft"]) else { return };
     let proxy = scene.proxy();
-    // Of all programs of that name the one in this host of the lab.
+    // Among all programs of that name, the one in this host of the lab.
     let find = "here=$(readlink /proc/self/ns/net)
         for p in /proc/[0-9]*; do
             [ \"$(cat $p/comm)\" = nft ] && [ \"$(readlink $p/ns/net)\" = $here ] && echo ${p#/proc/}
@@ -143,7 +143,7 @@ fn rules_whose_holder_ends_are_set_again_and_another_proxy_is_told_of() {
         let now = holder();
         now != first && now.parse::<u32>().is_ok() && scene.rules().contains("redirect to")
     });
-    scene.comes_whole("again");
+    scene.assert_download("again");
     let second = scene.proxy();
     let (_, told) = second.ended();
     assert!(told.contains("is a transparent proxy already"), "{told}");
@@ -152,7 +152,7 @@ fn rules_whose_holder_ends_are_set_again_and_another_proxy_is_told_of() {
     assert!(events.iter().any(|e| e["kind"] == "redirected"), "{events:?}");
 }
 
-/// Two threads and a child, blocking sockets and others; it also talks to itself.
+/// Two threads and a child process, with blocking and other sockets; the program also connects to itself.
 const CLIENT: &str = r#"
 import asyncio, os, socket, threading
 to = (socket.gethostbyname("www.example"), 8080)
@@ -187,7 +187,7 @@ print(min(lengths), max(lengths), len(lengths), refused)
 "#;
 
 #[test]
-fn a_started_program_that_knows_no_proxy_goes_by_it_without_root() {
+fn a_command_is_redirected_to_the_proxy_without_root() {
     let Some(scene) = Scene::with(&["curl", "python3"]) else { return };
     let output = scene.run(&["python3", "-c", CLIENT]);
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -196,12 +196,12 @@ fn a_started_program_that_knows_no_proxy_goes_by_it_without_root() {
     let [least, most, "3", "True"] = words[..] else { panic!("{out}{err}") };
     assert_eq!(least, most);
     assert!(least.parse::<u32>().unwrap() > LENGTH, "{out}");
-    // What it said to itself is not there.
+    // The connection to itself is not counted.
     assert!(err.contains("4 tunnels, 1 refused"), "{err}");
 }
 
 #[test]
-fn a_started_program_that_names_its_interface_has_its_way() {
+fn a_command_that_binds_its_socket_is_not_redirected() {
     let Some(scene) = Scene::with(&["curl", "python3"]) else { return };
     let url = "http://www.example:8080/file";
     let curl = ["curl", "-q", "-4", "-sS", "--noproxy", "*", "-m", "20", "-o", "led", url];

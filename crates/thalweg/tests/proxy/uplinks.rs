@@ -1,4 +1,4 @@
-//! A client with two interfaces in an emulated Internet, and servers that know nothing of it:
+//! A client with two interfaces in an emulated Internet, and servers that do not know of it:
 //!
 //! ```text
 //! client ══ wan0, wan1 ══ server: a.example to f.example
@@ -48,7 +48,7 @@ impl Scene {
         Some(Self { dir, lab, content, _server })
     }
 
-    /// The client's proxy.
+    /// Starts the client's proxy.
     pub fn proxy(&self, args: &[&str]) -> Started {
         let mut command = thalweg(self.dir.path());
         command.args(["proxy", "--listen", "127.0.0.1:0", "--json"]).args(args);
@@ -56,14 +56,14 @@ impl Scene {
         Started::of(within(&self.lab, "client", &command))
     }
 
-    /// One command of the client.
+    /// Runs a command on the client.
     pub fn thalweg(&self, args: &[&str]) -> Output {
         let mut command = thalweg(self.dir.path());
         command.args(args).env("XDG_CONFIG_HOME", self.dir.path().join("config"));
         within(&self.lab, "client", &command).output().unwrap()
     }
 
-    /// A download by the proxy: through a tunnel, or as a request in absolute form.
+    /// A download through the proxy: in a tunnel, or as a request in absolute form.
     pub fn curl(&self, proxy: &Started, host: &str, file: &str, tunnel: bool) -> Child {
         let mut curl = program("curl", self.dir.path());
         curl.args(["-q", "-sS", "--fail", "-x", &proxy.url(), "-o", file]);
@@ -72,13 +72,13 @@ impl Scene {
         within(&self.lab, "client", &curl).spawn().unwrap()
     }
 
-    pub fn is_whole(&self, file: &str) {
+    pub fn assert_complete(&self, file: &str) {
         let got = fs::read(self.dir.path().join(file)).unwrap();
         assert!(got == self.content, "{file}: {} bytes", got.len());
     }
 
-    /// Downloads from these hosts, one after the other or all at once; they come whole. Through
-    /// tunnels, or where the letter is large as requests in absolute form, by links that are kept.
+    /// Downloads from these hosts, one after the other or all at once, and checks the files. A lower-case letter uses a
+    /// tunnel, an upper-case letter a request in absolute form over kept connections.
     pub fn download(&self, proxy: &Started, hosts: &str, at_once: bool) {
         let mut running = Vec::new();
         for (n, host) in hosts.chars().enumerate() {
@@ -87,19 +87,19 @@ impl Scene {
             if at_once {
                 running.push(curl);
             } else {
-                self.ended(curl);
+                self.assert_success(curl);
             }
         }
-        running.into_iter().for_each(|curl| self.ended(curl));
-        (0..hosts.len()).for_each(|n| self.is_whole(&format!("got-{n}")));
+        running.into_iter().for_each(|curl| self.assert_success(curl));
+        (0..hosts.len()).for_each(|n| self.assert_complete(&format!("got-{n}")));
     }
 
-    pub fn ended(&self, curl: Child) {
+    pub fn assert_success(&self, curl: Child) {
         let output = curl.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
     }
 
-    /// Bytes that came by each while `work` was done.
+    /// The bytes that arrived by each interface during `work`.
     pub fn during(&self, work: impl FnOnce()) -> [u64; 2] {
         let before = came(&self.lab);
         work();
@@ -108,7 +108,7 @@ impl Scene {
         each
     }
 
-    /// Bytes that crossed a link, in both directions.
+    /// The bytes that crossed a link, in both directions.
     pub fn both_ways(&self, link: &str) -> u64 {
         let stats = self.lab.stats(false).unwrap();
         let (there, back) = (format!("{link}.fwd"), format!("{link}.rev"));
@@ -124,19 +124,19 @@ impl Scene {
 const FILE: u64 = LENGTH as u64;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_settings_programs_connections_use_both_interfaces() {
+async fn without_settings_connections_of_programs_use_both_interfaces() {
     let Some(scene) = Scene::new() else { return };
     let proxy = scene.proxy(&[]);
     let each = scene.during(|| scene.download(&proxy, "aBcDeF", true));
     assert!(each.iter().all(|bytes| *bytes > 2 * FILE), "{each:?}");
-    // Sessions that are bound to an address stay where they are.
+    // Sessions that are bound to an address stay on their interface.
     let each = scene.during(|| scene.download(&proxy, "aAaa", false));
     assert!(each.iter().any(|bytes| *bytes < FILE / 2), "{each:?}");
     proxy.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_does_not_come_about_moves_to_the_other_interface() {
+async fn a_failed_connection_is_retried_over_the_other_interface() {
     let Some(scene) = Scene::new() else { return };
     let proxy = scene.proxy(&[]);
     scene.download(&proxy, "aB", true);
@@ -145,7 +145,7 @@ async fn a_connection_that_does_not_come_about_moves_to_the_other_interface() {
     assert!(each[1] > 4 * FILE, "{each:?}");
     scene.lab.set("wan0", &LinkChange::parse(&["loss=0%"]).unwrap()).unwrap();
     proxy.end().await;
-    // What was learnt is kept for the next one.
+    // The records are saved for the next proxy.
     let kept = fs::read_to_string(scene.path("cache/thalweg/interfaces.json")).unwrap();
     assert!(kept.contains("\"curl\"") && kept.contains("wan1"), "{kept}");
 }
@@ -155,7 +155,7 @@ pub fn settings(scene: &Scene, text: &str) {
     fs::write(scene.path("config/thalweg/config.toml"), text).unwrap();
 }
 
-/// The one process's answer.
+/// The status of the only process.
 pub fn status(scene: &Scene) -> Value {
     let said = scene.thalweg(&["interfaces", "status", "--json"]);
     let said: Value = serde_json::from_str(&text(&said.stdout)).unwrap();
@@ -163,7 +163,7 @@ pub fn status(scene: &Scene) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_status_says_why_and_the_method_is_changed_while_it_runs() {
+async fn the_status_has_reasons_and_settings_can_change_at_run_time() {
     let Some(scene) = Scene::new() else { return };
     settings(&scene, "[interfaces]\nschedule = \"round-robin\"\naffinity = \"0 s\"\n");
     let proxy = scene.proxy(&[]);
@@ -220,7 +220,7 @@ async fn the_status_says_why_and_the_method_is_changed_while_it_runs() {
 
 /// Downloads until the cap ends them, through proxies that are killed in the middle.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cap_is_never_exceeded_also_by_proxies_that_are_killed() {
+async fn a_cap_is_never_exceeded_even_by_killed_proxies() {
     let Some(scene) = Scene::new() else { return };
     let cap = 3_000_000;
     settings(
@@ -231,7 +231,7 @@ async fn a_cap_is_never_exceeded_also_by_proxies_that_are_killed() {
     let before = scene.both_ways("wan0");
     let went = || scene.both_ways("wan0") - before;
     for _ in 0..2 {
-        // Dropped, it is killed.
+        // Killed when dropped.
         let proxy = scene.proxy(&[]);
         let mut curl = scene.curl(&proxy, "a", "part", true);
         let then = went();
@@ -259,15 +259,15 @@ async fn a_cap_is_never_exceeded_also_by_proxies_that_are_killed() {
     assert!(came(&scene.lab)[1] < FILE / 2, "nothing goes by what is never used");
 }
 
-/// A server on another port that knows ranges; ended when dropped.
+/// A server on another port that supports ranges; ended when dropped.
 pub fn ranges(scene: &Scene) -> Running {
     let http = format!("server {{ listen 8081; root {}; }}", scene.path("www").display());
     nginx(&scene.lab, scene.dir.path(), &http, 8081)
 }
 
-/// Both at once while there are both; when one dies the rest comes by the other.
+/// Uses both interfaces while both work; when one fails, the rest arrives over the other.
 #[tokio::test(flavor = "multi_thread")]
-async fn get_uses_both_interfaces_and_goes_on_by_either() {
+async fn get_uses_both_interfaces_and_continues_over_either() {
     if !has("nginx") {
         return;
     }
@@ -276,12 +276,13 @@ async fn get_uses_both_interfaces_and_goes_on_by_either() {
     let content = bytes(6_000_000);
     fs::write(scene.path("www/large"), &content).unwrap();
     let url = "http://a.example:8081/large";
-    let is_whole = |file: &str| assert!(fs::read(scene.path(file)).unwrap() == content, "{file}");
+    let assert_complete =
+        |file: &str| assert!(fs::read(scene.path(file)).unwrap() == content, "{file}");
     let each = scene.during(|| {
         let got = scene.thalweg(&["get", url, "-o", "whole"]);
         assert!(got.status.success(), "{}", text(&got.stderr));
     });
-    is_whole("whole");
+    assert_complete("whole");
     assert!(each.iter().all(|bytes| *bytes > 1_500_000), "{each:?}");
 
     let mut command = thalweg(scene.dir.path());
@@ -291,7 +292,7 @@ async fn get_uses_both_interfaces_and_goes_on_by_either() {
     until("both carry it", || came_since(&scene.lab, before).iter().all(|b| *b > 500_000));
     scene.lab.set("wan1", &LinkChange::parse(&["loss=100%"]).unwrap()).unwrap();
     assert!(running.0.wait().unwrap().success());
-    is_whole("broken");
+    assert_complete("broken");
     scene.lab.set("wan1", &LinkChange::parse(&["loss=0%"]).unwrap()).unwrap();
 
     let metered = "[interfaces]\n[[interfaces.policy]]\nname = \"wan0\"\nmetered = true\n";
@@ -300,13 +301,13 @@ async fn get_uses_both_interfaces_and_goes_on_by_either() {
         let got = scene.thalweg(&["get", url, "-o", "thrifty"]);
         assert!(got.status.success(), "{}", text(&got.stderr));
     });
-    is_whole("thrifty");
+    assert_complete("thrifty");
     assert!(each[0] < 100_000, "by what is metered: {each:?}");
 }
 
-/// The program notices nothing of it.
+/// The program does not notice the change.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_proxied_download_goes_on_by_the_other_interface_where_its_own_falls_silent() {
+async fn a_proxied_download_continues_over_the_other_interface_if_its_own_fails() {
     if !has("nginx") {
         return;
     }
@@ -324,7 +325,7 @@ async fn a_proxied_download_goes_on_by_the_other_interface_where_its_own_falls_s
     until("a third of it is there", || each().iter().any(|bytes| *bytes > 2_000_000));
     let own = if each()[0] > each()[1] { "wan0" } else { "wan1" };
     scene.lab.set(own, &LinkChange::parse(&["loss=100%"]).unwrap()).unwrap();
-    scene.ended(curl);
+    scene.assert_success(curl);
     assert!(fs::read(scene.path("large")).unwrap() == content);
     assert!(each().iter().all(|bytes| *bytes > 1_000_000), "{:?}", each());
     let (events, _) = proxy.end().await;
@@ -332,9 +333,9 @@ async fn a_proxied_download_goes_on_by_the_other_interface_where_its_own_falls_s
     assert!(asked.len() == 1 && asked[0]["complete"] == json!(true), "{events:?}");
 }
 
-/// A time that the free interface meets alone costs nothing; one that it does not costs what is lacking.
+/// If the free interface alone meets the deadline, nothing is paid; otherwise only the missing part is paid for.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_price_is_paid_as_far_as_a_time_needs_it() {
+async fn a_priced_interface_is_used_only_as_far_as_the_deadline_needs_it() {
     if !has("nginx") {
         return;
     }
@@ -351,7 +352,7 @@ async fn a_price_is_paid_as_far_as_a_time_needs_it() {
     };
     let each = scene.during(|| get("10min"));
     assert!(each[0] < 100_000, "nothing need be paid: {each:?}");
-    // The free one alone takes 13 s.
+    // The free interface alone takes 13 s.
     let each = scene.during(|| get("10s"));
     assert!(each[0] > 1_000_000 && each[1] > each[0], "{each:?}");
 }

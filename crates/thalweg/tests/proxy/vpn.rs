@@ -1,8 +1,8 @@
-//! A host with two cards and a tunnel (a VPN) that is its way into the world: nothing of ours goes beside the tunnel
-//! unless the settings say so.
+//! A host with two cards and a VPN tunnel that has the default route: nothing of Thalweg bypasses the tunnel unless the
+//! settings allow it.
 //!
 //! ```text
-//! client ══ card0, card1 ══ router, which is the server as well
+//! client ══ card0, card1 ══ router, which is also the server
 //!           card0 carries the tunnel vpn0
 //! ```
 
@@ -18,13 +18,14 @@ use std::fs;
 
 const FILE: u64 = 600_000;
 
-/// What hosts say of themselves in a network of IPv6.
+/// Background traffic of hosts in an IPv6 network, bytes.
 const NOISE: u64 = 5_000;
 
-/// Each in turn, so that a connection would be meant for the second one. Addresses of documentation count as near.
+/// Connections use the interfaces in turn, so that some would be assigned to the second one. Documentation addresses
+/// count as near.
 const IN_TURN: &str = "[interfaces]\nschedule = \"round-robin\"\naffinity = \"0 s\"\nnear = true\n";
 
-/// Carries packets between a TUN device and UDP: name, own end, far end.
+/// Carries packets between a TUN device and UDP. Arguments: device name, own address, far address.
 const TUNNEL: &str = r#"
 import fcntl, os, select, socket, struct, sys
 name, own, far = sys.argv[1:]
@@ -46,7 +47,7 @@ const ROUTER: &str = "touch router.ns
     exec unshare -n sh -ec 'mount --bind /proc/self/ns/net router.ns; echo $$ > router.pid
         echo ready; exec sleep 600'";
 
-/// Each card has a network of its own, and a default route.
+/// Each card has a network of its own and a default route.
 const CARDS: &str = "
     for n in 0 1; do
         ip link add card$n type veth peer name port$n; ip link set port$n netns $(cat router.pid)
@@ -56,13 +57,14 @@ const CARDS: &str = "
         for n in 0 1; do ip address add 192.168.7$n.1/24 dev port$n; ip link set port$n up; done'
     for n in 0 1; do ip route add default via 192.168.7$n.1 dev card$n metric 10$n; done";
 
-/// Two halves of the world are more exact than a default route, which stays: OpenVPN's `redirect-gateway def1`.
+/// Two routes to halves of the address space, more specific than the default route, which stays, as with OpenVPN's
+/// `redirect-gateway def1`.
 const VPN: &str = "
     nsenter --net=router.ns sh -ec 'ip address add 10.99.0.1/24 dev vpn0; ip link set vpn0 mtu 1400 up'
     ip address add 10.99.0.2/24 dev vpn0; ip link set vpn0 mtu 1400 up
     for half in 0.0.0.0/1 128.0.0.0/1; do ip route add $half via 10.99.0.1 dev vpn0; done";
 
-/// What runs of it; ended when dropped.
+/// The running processes; ended when dropped.
 struct Vpn {
     _all: Vec<Running>,
 }
@@ -98,7 +100,7 @@ fn path(scene: &Scene) -> String {
     scene.path("router.ns").display().to_string()
 }
 
-/// Bytes that came by these interfaces of the client, as its kernel counts them.
+/// The bytes that arrived by these interfaces of the client, as its kernel counts them.
 fn came(scene: &Scene) -> [u64; 2] {
     let mut cat = program("cat", scene.dir.path());
     cat.arg("/proc/net/dev");
@@ -111,7 +113,7 @@ fn came(scene: &Scene) -> [u64; 2] {
     })
 }
 
-/// The same while `work` was done.
+/// The bytes that arrived by these interfaces during `work`.
 fn during(scene: &Scene, work: impl FnOnce()) -> [u64; 2] {
     let before = came(scene);
     work();
@@ -124,13 +126,13 @@ fn during(scene: &Scene, work: impl FnOnce()) -> [u64; 2] {
 const URL: &str = "http://203.0.113.1:8080/file";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_goes_beside_a_vpn_unless_the_settings_say_so() {
+async fn nothing_bypasses_a_vpn_unless_the_settings_allow_it() {
     let Some(scene) = Scene::new() else { return };
     if !["unshare", "nsenter"].iter().all(|name| has(name)) {
         return;
     }
     let _vpn = Vpn::new(&scene);
-    // A name of the card, as for a cap, says nothing of the VPN.
+    // A policy that names the card, here for a cap, does not allow it to bypass the VPN.
     settings(
         &scene,
         &format!("{IN_TURN}[[interfaces.policy]]\nname = \"card1\"\ncap = \"1 GB\"\n"),
@@ -138,7 +140,7 @@ async fn nothing_goes_beside_a_vpn_unless_the_settings_say_so() {
     let get = || {
         let got = scene.thalweg(&["get", URL, "-o", "got", "--history", "none"]);
         assert!(got.status.success(), "{}", text(&got.stderr));
-        scene.is_whole("got");
+        scene.assert_complete("got");
         fs::remove_file(scene.path("got")).unwrap();
     };
     let proxy = scene.proxy(&[]);
@@ -148,8 +150,8 @@ async fn nothing_goes_beside_a_vpn_unless_the_settings_say_so() {
         within(&scene.lab, "client", &curl).spawn().unwrap()
     };
     let curl = || {
-        scene.ended(asks());
-        scene.is_whole("got");
+        scene.assert_success(asks());
+        scene.assert_complete("got");
         fs::remove_file(scene.path("got")).unwrap();
     };
     let each = during(&scene, || (0..4).for_each(|_| curl()));
@@ -159,7 +161,7 @@ async fn nothing_goes_beside_a_vpn_unless_the_settings_say_so() {
     let shown = text(&scene.thalweg(&["interfaces", "status"]).stdout);
     let line = shown.lines().find(|line| line.starts_with("card1")).expect("a line of it");
     assert!(line.contains("the tunnel vpn0 has the default route"), "{shown}");
-    // The tunnel ends: what it was beside is used by itself, once that is known (until then nothing answers).
+    // When the tunnel ends, the cards are used automatically, once the change is noticed (until then nothing answers).
     odd::change(&scene.lab, "client", "ip link set vpn0 down");
     until("a card is used", || {
         let each = during(&scene, || drop(asks().wait_with_output().unwrap()));
@@ -169,7 +171,7 @@ async fn nothing_goes_beside_a_vpn_unless_the_settings_say_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_says_so_uses_a_card_beside_a_vpn() {
+async fn a_card_bypasses_a_vpn_if_the_settings_allow_it() {
     let Some(scene) = Scene::new() else { return };
     if !["unshare", "nsenter"].iter().all(|name| has(name)) {
         return;
@@ -182,8 +184,8 @@ async fn who_says_so_uses_a_card_beside_a_vpn() {
         for _ in 0..4 {
             let mut curl = program("curl", scene.dir.path());
             curl.args(["-q", "-sS", "--fail", "-o", "got", "-m", "30", "-x", &proxy.url(), URL]);
-            scene.ended(within(&scene.lab, "client", &curl).spawn().unwrap());
-            scene.is_whole("got");
+            scene.assert_success(within(&scene.lab, "client", &curl).spawn().unwrap());
+            scene.assert_complete("got");
         }
     });
     assert!(each.iter().all(|bytes| *bytes > FILE), "{each:?}");

@@ -209,7 +209,7 @@ pub struct StatusArgs {
     pub place: Place,
 }
 
-/// How receivers hand on. No `bool`: clap takes that for a flag without a value.
+/// How receivers forward. Not a `bool`, which clap would take for a flag without a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Forward {
     Store,
@@ -258,11 +258,11 @@ fn leg(text: &str) -> Result<LegKind, String> {
 }
 
 impl Args {
-    /// The command after the options, with those before it that are its own, too; with others it
-    /// would leave out what was asked for.
+    /// Returns the subcommand, with those options given before it that it shares with `cast`. Any other argument before
+    /// the subcommand is refused, because it would be ignored.
     ///
     /// # Errors
-    /// What is wrong.
+    /// A message about the misplaced argument.
     pub fn command(&mut self) -> Result<Option<Sub>, &'static str> {
         let Some(mut sub) = self.sub.take() else { return Ok(None) };
         if !self.what.is_empty() || self.to_all || !self.to.is_empty() {
@@ -281,15 +281,15 @@ impl Args {
         Ok(Some(sub))
     }
 
-    /// What is cast of files beside content, modes, times and links.
+    /// Which metadata is cast besides content, modes, times and links.
     pub fn fidelity(&self) -> Fidelity {
         self.keep.fidelity(false)
     }
 
-    /// What is cast; and whether what was said goes together.
+    /// Returns the path to cast, and checks that the arguments fit together.
     ///
     /// # Errors
-    /// What does not.
+    /// A message about arguments that are missing or contradict each other.
     pub fn path(&self) -> Result<PathBuf, String> {
         let what = match &self.what[..] {
             [what] => what.clone(),
@@ -315,27 +315,27 @@ impl Args {
         Err(mistake.to_owned())
     }
 
-    /// Its name, if it is to have another than its own.
+    /// The name in the inboxes, if `--name` gives one.
     pub fn name(&self) -> Option<Vec<u8>> {
         self.name.clone().map(OsString::into_vec)
     }
 
-    /// Whether legs may be open.
+    /// Whether the legs may be open, i.e. authenticated but not encrypted.
     pub fn is_open(&self) -> bool {
         self.legs == LegKind::Open
     }
 
-    /// How receivers hand on what comes to them.
+    /// How receivers forward data.
     pub fn forwarding(&self) -> Forwarding {
         let by_rings = self.forward == Forward::Ring;
         let ring_bytes = self.ring_bytes.map_or(RING_BYTES as u64, ByteSize::as_bytes);
         Forwarding { by_rings, ring_bytes, via: self.via.clone(), leaf_below: self.leaf_below }
     }
 
-    /// What is known of legs, with what was said of hosts beside it.
+    /// Adds the rates of `--egress` to the estimates.
     ///
     /// # Errors
-    /// If something was said of a host that has no part: `here` is the source.
+    /// [`CastError::NoPart`] if `--egress` names a host that is neither the source (`here`), a receiver nor a relay.
     pub fn stated(
         &self,
         mut estimates: Estimates,
@@ -351,20 +351,20 @@ impl Args {
         Ok(estimates)
     }
 
-    /// Bytes of a symbol.
+    /// The symbol size, bytes.
     pub fn symbol(&self) -> Option<u32> {
         self.symbol.map(|size| u32::try_from(size.as_bytes()).unwrap_or(u32::MAX))
     }
 
-    /// Bytes of a block.
+    /// The block size, bytes.
     pub fn block(&self) -> Option<u64> {
         self.block.map(ByteSize::as_bytes)
     }
 
-    /// Who is to have it; and who of all is left out, as nobody can tell where they are.
+    /// Returns the receivers, and with `--to-all` also the members that are left out because they have no address.
     ///
     /// # Errors
-    /// Without a roster.
+    /// If there is no roster.
     pub fn receivers(&self, dialer: &MemberDialer) -> anyhow::Result<(Vec<Name>, Vec<Name>)> {
         if !self.to_all {
             return Ok((self.to.clone(), Vec::new()));

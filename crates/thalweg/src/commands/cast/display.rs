@@ -1,4 +1,4 @@
-//! What a screen shows of a cast.
+//! Shows the events of a cast.
 
 use super::words;
 pub use crate::commands::screen::Style;
@@ -14,20 +14,20 @@ use thalweg_base::sample::Sample;
 use thalweg_cast::source::{Event, EventSink, Outcome};
 use thalweg_wire::mesh::Name;
 
-/// An event, and what is left to be said of it. As JSON it is the event.
+/// An event with what the display adds to it. As JSON it is the event alone.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
-struct Told {
+struct ShownEvent {
     event: Event,
     /// Whether the user has seen this message or many similar ones.
     #[serde(skip)]
     is_known: bool,
-    /// Lines to print before it: counts of receivers that were not named.
+    /// Lines to print before it: for each reason, how many receivers were not named.
     #[serde(skip)]
     summary: Vec<String>,
 }
 
-impl Shown for Told {
+impl Shown for ShownEvent {
     const FIRST: &'static str = "reading the files …";
 
     const EVERY: Duration = Duration::from_secs(10);
@@ -65,23 +65,24 @@ impl Shown for Told {
     }
 }
 
-/// Messages that were shown for receivers: each is shown once, and only the first of many similar ones.
+/// The messages shown so far. A receiver's message is shown once, and of many similar ones only the first.
 #[derive(Debug, Default)]
-struct Heard {
-    last: BTreeMap<Name, Last>,
+struct ShownMessages {
+    last: BTreeMap<Name, LastMessage>,
     sample: Sample,
 }
 
-/// What was last told of one.
+/// The last messages about one receiver.
 #[derive(Debug, Default)]
-struct Last {
-    /// Why it was not reached, or did not take it: without digits, as amounts change all the time.
+struct LastMessage {
+    /// Why it was not reached or refused, without digits, because amounts change all the time.
     why: Option<String>,
     held: Option<u64>,
 }
 
-impl Heard {
-    /// Whether they were told the same last; takes note of what is told now.
+impl ShownMessages {
+    /// Returns whether this message about the receiver was the last one, too, or is one of many similar ones. Records
+    /// the event.
     fn is_known(&mut self, event: &Event) -> bool {
         match event {
             // A final refusal is always shown, unless many receivers refuse for the same reason.
@@ -97,7 +98,7 @@ impl Heard {
                 let last = self.last.entry(receiver.clone()).or_default();
                 let is_same = last.held.replace(*held_bytes) == Some(*held_bytes);
                 if !is_same {
-                    // It went on meanwhile: what stops it now is news.
+                    // The receiver made progress since: its next failure is news.
                     last.why = None;
                 }
                 is_same
@@ -106,7 +107,7 @@ impl Heard {
         }
     }
 
-    /// Returns how many receivers were not named, by reason, if `event` is the last one.
+    /// Returns how many receivers were not named, by reason, if `event` ends the cast.
     fn summary(&self, event: &Event) -> Vec<String> {
         let is_end = matches!(event, Event::Ended(_));
         let more = self.sample.more().into_iter().filter(|_| is_end);
@@ -121,29 +122,29 @@ impl Heard {
     }
 }
 
-/// Where events go.
+/// Shows the events.
 #[derive(Debug)]
 pub struct Display {
-    screen: Screen<Told>,
-    heard: Mutex<Heard>,
+    screen: Screen<ShownEvent>,
+    shown: Mutex<ShownMessages>,
 }
 
 impl Display {
-    /// Starts a screen.
+    /// Starts the display.
     ///
     /// # Errors
     /// As [`Screen::start`].
     pub fn start(style: Style, verbose: bool) -> io::Result<Self> {
         let screen = Screen::start(style, verbose)?;
-        Ok(Self { screen, heard: Mutex::default() })
+        Ok(Self { screen, shown: Mutex::default() })
     }
 
-    /// A remark.
+    /// Shows a note.
     pub fn note(&self, text: String) {
         self.screen.note(text);
     }
 
-    /// It could not be done.
+    /// Shows that the cast failed, and why.
     pub fn failed(&self, why: String, code: u8) {
         self.screen.failed(why, code);
     }
@@ -156,12 +157,12 @@ impl Display {
 
 impl EventSink for Display {
     fn event(&self, event: &Event) {
-        // A panic in between leaves whole values behind.
-        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_known = heard.is_known(event);
-        let summary = heard.summary(event);
-        drop(heard);
-        self.screen.event(Told { event: event.clone(), is_known, summary });
+        // A panic while the lock was held cannot leave a half-written value.
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_known = shown.is_known(event);
+        let summary = shown.summary(event);
+        drop(shown);
+        self.screen.event(ShownEvent { event: event.clone(), is_known, summary });
     }
 }
 
@@ -170,8 +171,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_that_stays_the_same_is_told_once() {
-        let mut heard = Heard::default();
+    fn a_repeated_refusal_is_shown_once() {
+        let mut shown = ShownMessages::default();
         let receiver: Name = "full".parse().unwrap();
         let refused = |why: &str, again: bool| Event::Refused {
             receiver: receiver.clone(),
@@ -193,29 +194,29 @@ mod tests {
             refused("busy", false),
             refused("busy", false),
         ];
-        let known: Vec<bool> = told.iter().map(|event| heard.is_known(event)).collect();
+        let known: Vec<bool> = told.iter().map(|event| shown.is_known(event)).collect();
         let expected = [false, true, false, false, true, false, false, true, true, false, false];
         assert_eq!(known, expected);
     }
 
     #[test]
     fn only_the_first_of_many_equal_refusals_are_named() {
-        let mut heard = Heard::default();
+        let mut shown = ShownMessages::default();
         let refused = |n: u32| Event::Refused {
             receiver: format!("n{n}").parse().unwrap(),
             why: format!("n{n} has no room for {n} B"),
             again: false,
         };
-        let told = (0..40).filter(|n| !heard.is_known(&refused(*n))).count();
+        let told = (0..40).filter(|n| !shown.is_known(&refused(*n))).count();
         assert_eq!(told, 10);
-        assert!(heard.summary(&refused(7)).is_empty(), "the summary comes only at the end");
-        let summary = heard.summary(&Event::Ended(Default::default()));
+        assert!(shown.summary(&refused(7)).is_empty(), "the summary comes only at the end");
+        let summary = shown.summary(&Event::Ended(Default::default()));
         assert!(summary.len() == 1 && summary[0].contains("30 more"), "{summary:?}");
     }
 
     #[test]
     fn as_json_it_is_the_event_alone() {
-        let told = Told::note("x".to_owned());
+        let told = ShownEvent::note("x".to_owned());
         assert_eq!(serde_json::to_string(&told).unwrap(), r#"{"event":"note","text":"x"}"#);
     }
 }

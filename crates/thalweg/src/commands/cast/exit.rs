@@ -1,9 +1,9 @@
-//! Which end of a cast has which exit code.
+//! The exit codes of `thalweg cast`.
 
 pub use crate::commands::exit::Code;
 use thalweg_cast::source::{CastError, JobError, Outcome, SurveyError, Totals};
 
-/// Of a cast that came to an end.
+/// The code of a cast that ran.
 impl From<&Totals> for Code {
     fn from(totals: &Totals) -> Self {
         match totals.outcome {
@@ -16,7 +16,7 @@ impl From<&Totals> for Code {
     }
 }
 
-/// Of one that did not begin.
+/// The code of a cast that did not start.
 impl From<&CastError> for Code {
     fn from(error: &CastError) -> Self {
         match error {

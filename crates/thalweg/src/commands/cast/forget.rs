@@ -1,4 +1,4 @@
-//! `thalweg cast forget`: a cast is given up, and receivers throw away what came.
+//! `thalweg cast forget`: abandons a cast; receivers delete what they received.
 
 use super::args::ForgetArgs;
 use super::exit::Code;
@@ -12,7 +12,7 @@ use thalweg_cast::source::{ForgetError, Forgotten, forget};
 /// Runs the command.
 ///
 /// # Errors
-/// When this host is in no mesh; other failures are printed here.
+/// If this host is in no mesh. Other failures are printed here.
 pub fn run(args: &ForgetArgs) -> anyhow::Result<ExitCode> {
     let state = args.place.open()?;
     let runtime = gather::runtime()?;

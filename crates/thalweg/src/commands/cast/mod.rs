@@ -1,4 +1,4 @@
-//! `thalweg cast`: from arguments to exit code.
+//! `thalweg cast`: runs the command, from arguments to exit code.
 
 mod args;
 mod display;
@@ -28,8 +28,8 @@ use tokio_util::sync::CancellationToken;
 /// Runs the command.
 ///
 /// # Errors
-/// When the system gives no threads, or this host is in no mesh; other failures are printed here
-/// and end with the exit code that the help names.
+/// If threads cannot be created, or this host is in no mesh. Other failures are printed here and end with the exit code
+/// that the help names.
 pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     match args.command() {
         Ok(Some(args::Sub::Status(args))) => return status::run(&args),
@@ -73,12 +73,12 @@ fn wrong(mistake: &str) -> ExitCode {
     Code::Usage.into()
 }
 
-/// Where casts from this host are kept: their jobs, and digests of what they cast.
+/// The directory with the state of casts from this host: their jobs, and digests of the files.
 fn kept_in(state: &State) -> PathBuf {
     state.dir().join("casts")
 }
 
-/// The outer error is this host's own.
+/// The outer error is a failure of this host; the inner one is a failure of the cast.
 async fn deliver(
     args: &Args,
     (path, rates): (PathBuf, Estimates),

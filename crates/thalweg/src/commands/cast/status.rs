@@ -1,4 +1,4 @@
-//! `thalweg cast status`: what this host casts, and what is cast to its node.
+//! `thalweg cast status`: shows casts from this host and casts to its node.
 
 mod chosen;
 mod here;
@@ -17,8 +17,7 @@ use thalweg_cast::source::list;
 /// Runs the command.
 ///
 /// # Errors
-/// When no daemon answers, and nothing was cast from here; when nothing is of the name that is asked
-/// for.
+/// If no daemon answers and nothing was cast from here, or if no cast has the given name or number.
 pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let state = args.place.open()?;
     let mut sources = list(&super::kept_in(&state));
@@ -52,22 +51,22 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A number of a JSON object; 0 if it is not there.
+/// A number in a JSON object; 0 if it is missing.
 fn number(of: &Value, key: &str) -> u64 {
     of[key].as_u64().unwrap_or(0)
 }
 
-/// A count, if it is more than none.
+/// A count as text; 0 is shown as nothing.
 fn some(count: u64) -> String {
     if count == 0 { NOTHING.to_owned() } else { count.to_string() }
 }
 
-/// A time in seconds, as it is shown.
+/// A time in seconds as text.
 fn left(of: &Value) -> String {
     of.as_f64().map_or_else(|| NOTHING.to_owned(), crate::commands::gather::words::time)
 }
 
-/// A size, if it is more than nothing.
+/// A size as text; 0 is shown as nothing.
 fn bytes(bytes: u64) -> String {
     match bytes {
         0 => NOTHING.to_owned(),
@@ -75,13 +74,13 @@ fn bytes(bytes: u64) -> String {
     }
 }
 
-/// A rate, if there is one.
+/// A rate as text, if it is known.
 fn known_rate(of: &Value) -> String {
     of.as_u64().map_or_else(|| NOTHING.to_owned(), crate::commands::gather::words::rate)
 }
 
-/// What comes now: what is kept of it, or else what parents say that they give, of which nothing may
-/// have been put together yet.
+/// The present rate: of what was stored, or else `parents`, the rate at which the parents say they send: a block may
+/// not be decoded yet.
 fn now(of: &Value, parents: u64) -> String {
     let bps = Some(number(of, "rate_bps")).filter(|bps| *bps > 0).unwrap_or(parents);
     if bps == 0 { NOTHING.to_owned() } else { crate::commands::gather::words::rate(bps) }

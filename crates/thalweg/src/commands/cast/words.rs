@@ -1,4 +1,4 @@
-//! What is said of a cast, to people.
+//! The messages of `thalweg cast` for people.
 
 use crate::commands::{
     gather::words::{rate, size, time},
@@ -12,13 +12,13 @@ use thalweg_cast::{
 use thalweg_part::special_bits_note;
 use thalweg_wire::mesh::Name;
 
-/// Receivers with a line on a terminal, which has not many more.
+/// The most receivers with a line of their own: a terminal has few more lines.
 const ROWS: usize = 16;
 
-/// Receivers that are named in a line.
+/// The most receivers named in a line.
 const NAMED: usize = 3;
 
-/// Lines of the event; none for what only the curious want to know.
+/// The lines for an event; none if it is of interest with `--verbose` only.
 pub fn told(event: &Event, verbose: bool) -> Vec<String> {
     match event {
         Event::PassedOver { path } => vec![format!(
@@ -91,7 +91,7 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
     }
 }
 
-/// More of one kind than was named.
+/// How many more messages of this kind there were than were named.
 fn more(why: &str, count: u64) -> String {
     More { whose: String::new(), why: why.to_owned(), count }.to_string()
 }
@@ -115,7 +115,7 @@ fn owners_ignored(receiver: &Name, count: u64) -> String {
     )
 }
 
-/// What a receiver is expected to get, as far as that is known.
+/// The expected rates of a receiver, if known.
 fn foreseen(planned: &Planned) -> String {
     let some = |words: &str, bps: Option<u64>| {
         bps.map(|bps| format!("; {words} {}", rate(bps))).unwrap_or_default()
@@ -130,7 +130,7 @@ fn foreseen(planned: &Planned) -> String {
     .concat()
 }
 
-/// How far all are, as it is redrawn in place: if it was asked for, those that lack most as well.
+/// The progress display, redrawn in place: with `verbose` it lists the receivers that lack most.
 pub fn picture(event: &Event, verbose: bool) -> Vec<String> {
     let Event::Progress { receivers, total_bytes, .. } = event else {
         return told(event, verbose);
@@ -159,7 +159,7 @@ fn progress(receivers: &[ReceiverProgress], total: u64, verbose: bool) -> Vec<St
     }
 }
 
-/// In a line of a terminal: how many have it, how far the last is, and for whom it waits.
+/// All receivers in one line: how many are complete, how far the last one is, and which are waited for.
 fn whole(receivers: &[ReceiverProgress], total: u64) -> String {
     let of = |state: &[Standing]| -> Vec<&ReceiverProgress> {
         receivers.iter().filter(|receiver| state.contains(&receiver.state)).collect()
@@ -170,7 +170,7 @@ fn whole(receivers: &[ReceiverProgress], total: u64) -> String {
         let so_many = format!("{} receive it; the last: ", receiving.len());
         let many = if receiving.len() > 1 { &so_many } else { "" };
         let sign = if many.is_empty() { ";" } else { "," };
-        line += &format!("{sign} {many}{}", far(last, total));
+        line += &format!("{sign} {many}{}", progress_of(last, total));
     }
     for (words, state) in [
         ("waiting for", &[Standing::Waiting, Standing::Lost][..]),
@@ -184,7 +184,7 @@ fn whole(receivers: &[ReceiverProgress], total: u64) -> String {
     line
 }
 
-/// The first few by name.
+/// The names of the first few.
 fn named(receivers: &[&ReceiverProgress]) -> String {
     let names: Vec<&str> = receivers.iter().take(NAMED).map(|r| Name::as_str(&r.name)).collect();
     match receivers.len() - names.len() {
@@ -194,11 +194,11 @@ fn named(receivers: &[&ReceiverProgress]) -> String {
 }
 
 /// `ber 45 %, 7.5 Mbit/s, 12 s left`
-fn far(receiver: &ReceiverProgress, total: u64) -> String {
+fn progress_of(receiver: &ReceiverProgress, total: u64) -> String {
     let share = receiver.held_bytes as f64 / total.max(1) as f64 * 100.0;
     let left = receiver.left_seconds.map(|left| format!(", {} left", time(left)));
     let (name, bps) = (&receiver.name, rate(receiver.rate_bps));
-    // 100 % are there when all is.
+    // Rounded down: only a complete receiver shows 100 %.
     format!("{name} {} %, {bps}{}", share.floor(), left.unwrap_or_default())
 }
 
@@ -207,7 +207,7 @@ fn one(receiver: &ReceiverProgress, total: u64) -> String {
     let parents: Vec<String> =
         parents.map(|parent| format!("{} {}", parent.name, rate(parent.rate_bps))).collect();
     let from = if parents.is_empty() { "nobody yet".to_owned() } else { parents.join(", ") };
-    format!("{}; from {from}", far(receiver, total))
+    format!("{}; from {from}", progress_of(receiver, total))
 }
 
 fn ended(totals: &Totals) -> String {
@@ -248,7 +248,7 @@ fn ended(totals: &Totals) -> String {
     }
 }
 
-/// What receivers do not have of the object.
+/// The parts of the object that receivers lack.
 fn without(totals: &Totals) -> String {
     let unread = match totals.failed_files {
         0 => None,
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn who_had_it_and_who_got_it_in_no_time_has_no_rate() {
+    fn no_rate_is_shown_if_the_receiver_had_it_or_got_it_in_an_instant() {
         let received = |already: bool, seconds: f64| {
             let event = Event::Received {
                 receiver: "a".parse().unwrap(),
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_says_what_the_formulas_say_where_they_say_anything() {
+    fn the_plan_shows_rates_only_where_they_are_known() {
         let planned = Planned {
             name: "b".parse().unwrap(),
             parents: vec!["a".parse().unwrap(), "lab".parse().unwrap()],
@@ -361,7 +361,7 @@ mod tests {
         }
     }
 
-    fn far_are(receivers: Vec<ReceiverProgress>) -> Event {
+    fn progress_event(receivers: Vec<ReceiverProgress>) -> Event {
         Event::Progress {
             seconds: 1.0,
             total_bytes: 2_000,
@@ -373,9 +373,9 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_shows_those_that_lack_most_and_the_whole() {
+    fn a_terminal_shows_the_receivers_that_lack_most_and_a_summary() {
         let state = |n| if n == 0 { Standing::Complete } else { Standing::Receiving };
-        let event = far_are((0..=20).map(|n| receiver(n, state(n))).collect());
+        let event = progress_event((0..=20).map(|n| receiver(n, state(n))).collect());
         let lines = picture(&event, true);
         assert_eq!(lines.len(), ROWS + 2);
         assert_eq!(lines[0], "n20 49 %, 8 kbit/s, 12 s left; from nobody yet");
@@ -388,16 +388,16 @@ mod tests {
     }
 
     #[test]
-    fn who_is_waited_for_is_named() {
+    fn receivers_that_are_waited_for_are_named() {
         let waiting = (1..=5).map(|n| receiver(n, Standing::Waiting));
         let mut all: Vec<_> =
             [receiver(0, Standing::Complete)].into_iter().chain(waiting).collect();
-        let said = picture(&far_are(all.clone()), false);
+        let said = picture(&progress_event(all.clone()), false);
         assert_eq!(said, ["1 of 6 have it; waiting for n1, n2, n3 and 2 more"]);
         all.truncate(3);
         all[1].state = Standing::Receiving;
         all[2].state = Standing::Failed;
-        let said = picture(&far_are(all), false);
+        let said = picture(&progress_event(all), false);
         assert_eq!(said, ["1 of 3 have it; n1 49 %, 8 kbit/s, 12 s left; given up: n2"]);
     }
 }

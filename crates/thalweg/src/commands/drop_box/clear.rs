@@ -1,6 +1,6 @@
-//! Nodes need not keep what was collected.
+//! Tells nodes to delete their copies of collected submissions.
 
-use super::Here;
+use super::OpenBox;
 use anyhow::{Context as _, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_console::note;
@@ -11,14 +11,14 @@ use thalweg_wire::{
     mesh::Name,
 };
 
-/// Ids in one question.
+/// The most ids in one request.
 const AT_ONCE: usize = 1000;
 
-/// Tells all nodes that may have copies; those that are not reached are told at the next collection.
+/// Tells every node that may have copies. Nodes that are not reached are told at the next collection.
 ///
 /// # Errors
-/// If the books cannot be used.
-pub async fn copies(here: &Here, book: &Collected) -> anyhow::Result<()> {
+/// If the records cannot be read or written.
+pub async fn copies(here: &OpenBox, book: &Collected) -> anyhow::Result<()> {
     let view = View::read(&here.files)?;
     let mut nodes: BTreeMap<&Name, Vec<(u64, StampId)>> = BTreeMap::new();
     for (number, arrival) in view.copies() {
@@ -42,7 +42,7 @@ pub async fn copies(here: &Here, book: &Collected) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// If the node cannot be reached, or refuses.
-pub async fn forget(here: &Here, node: &Name, ids: &[StampId]) -> anyhow::Result<()> {
+pub async fn forget(here: &OpenBox, node: &Name, ids: &[StampId]) -> anyhow::Result<()> {
     let roster = here.state.membership()?.current().context("there is no roster")?;
     let port = roster.by_name(node).and_then(Port::of).context("it is no member")?;
     let connector = Connector::new(&here.state.client_key()?)?;

@@ -1,6 +1,6 @@
-//! `thalweg drop-box collect`: step 3, by `gather`.
+//! `thalweg drop-box collect`: fetches the submissions with `gather` (step 3 of a submission).
 
-use super::{Common, Here, clear, heard::Heard, status};
+use super::{Common, OpenBox, clear, heard::FailureRecorder, status};
 use crate::commands::{
     exit::Code,
     gather::{Display, dialer, known, listen, runtime},
@@ -45,7 +45,7 @@ collects what has arrived since.
 Exit codes: 0 everything that nodes hold is here; 1 something is missing, and is named; 7 another
 collection of this box or into this directory runs.";
 
-/// Where data lands before it is checked, below the directory.
+/// The subdirectory for data that is not checked yet.
 const LANDING: &str = ".collecting";
 
 /// Arguments of `thalweg drop-box collect`.
@@ -97,7 +97,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let done = runtime.block_on(collect(&args, &here, &view));
     runtime.shutdown_background();
     let settled = done?;
-    told(&args, &view, &settled)?;
+    report(&args, &view, &settled)?;
     let all = settled.iter().all(|one| one.outcome.is_ok());
     Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -113,11 +113,11 @@ fn list(due: &[Source]) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn collect(args: &Args, here: &Here, view: &View) -> anyhow::Result<Vec<Settled>> {
+async fn collect(args: &Args, here: &OpenBox, view: &View) -> anyhow::Result<Vec<Settled>> {
     let landing = args.into.join(LANDING);
     let cannot = || format!("cannot make {}", printable(&landing));
     fs::create_dir_all(&landing).with_context(cannot)?;
-    let settled = from_all(args, here, view, &landing).await?;
+    let settled = collect_from_all(args, here, view, &landing).await?;
     sync(&args.into).with_context(|| format!("cannot make {} durable", printable(&args.into)))?;
     let numbers: Vec<u64> =
         settled.iter().filter(|one| one.outcome.is_ok()).map(|one| one.number).collect();
@@ -126,22 +126,22 @@ async fn collect(args: &Args, here: &Here, view: &View) -> anyhow::Result<Vec<Se
     if !args.keep {
         clear::copies(here, &book).await?;
     }
-    // Empty, unless something did not match or is still under way.
+    // Fails, as intended, if something did not match or is still incomplete: then the directory is not empty.
     _ = fs::remove_dir(&landing);
     Ok(settled)
 }
 
-/// Each from the first node that has it; what does not come from there, from the next.
-async fn from_all(
+/// Fetches each submission from the first node that has it, or else from the next one.
+async fn collect_from_all(
     args: &Args,
-    here: &Here,
+    here: &OpenBox,
     view: &View,
     landing: &Path,
 ) -> anyhow::Result<Vec<Settled>> {
     let (mut settled, mut asked) = (Vec::new(), 0);
     let mut due = sources(view);
     while !due.is_empty() {
-        let (came, stopped) = from_these(args, here, &due, landing).await?;
+        let (came, stopped) = collect_from(args, here, &due, landing).await?;
         match asked {
             0 => settled = came,
             _ => retold(&mut settled, came),
@@ -160,10 +160,10 @@ async fn from_all(
     Ok(settled)
 }
 
-/// What becomes of these, and whether the user has ended it.
-async fn from_these(
+/// Fetches these submissions. Returns the result of each, and whether the user interrupted it.
+async fn collect_from(
     args: &Args,
-    here: &Here,
+    here: &OpenBox,
     due: &[Source],
     landing: &Path,
 ) -> anyhow::Result<(Vec<Settled>, bool)> {
@@ -195,15 +195,15 @@ async fn from_these(
     Ok((settled, stop.is_cancelled()))
 }
 
-/// By `gather`.
+/// Fetches from other nodes with `gather`.
 async fn fetch(
     args: &Args,
-    here: &Here,
+    here: &OpenBox,
     others: &[&Source],
     landing: &Path,
     stop: &CancellationToken,
-) -> anyhow::Result<Arc<Heard>> {
-    // Its JSON is printed at the end.
+) -> anyhow::Result<Arc<FailureRecorder>> {
+    // The JSON result is printed at the end.
     let style = Style::of(false, args.common.json);
     let display = Arc::new(Display::start(style, false)?);
     let names: Vec<&str> = others.iter().map(|source| source.node.as_str()).collect();
@@ -220,10 +220,10 @@ async fn fetch(
     let told = Arc::clone(&display);
     let signals = listen(Signals::watch()?, stop.clone(), move |text| told.note(text));
     let signals = tokio::spawn(signals);
-    let heard = Arc::new(Heard::new(display.clone()));
+    let heard = Arc::new(FailureRecorder::new(display.clone()));
     let ended = gather(request, dialer(&here.state)?, heard.clone(), stop.clone()).await;
     signals.abort();
-    // What has come is kept all the same.
+    // What has arrived is kept nevertheless.
     if let Err(error) = ended {
         heard.ended(error.to_string());
     }
@@ -231,7 +231,7 @@ async fn fetch(
     Ok(heard)
 }
 
-fn told(args: &Args, view: &View, settled: &[Settled]) -> anyhow::Result<()> {
+fn report(args: &Args, view: &View, settled: &[Settled]) -> anyhow::Result<()> {
     let failed = settled.iter().filter_map(|s| s.outcome.as_ref().err().map(|why| (s.number, why)));
     for (number, why) in failed.clone() {
         note!("thalweg: number {number}: {why}");

@@ -1,4 +1,4 @@
-//! What `gather` says of files that did not come.
+//! Remembers why `gather` could not fetch files.
 
 use crate::commands::gather::Display;
 use std::{
@@ -8,39 +8,39 @@ use std::{
 use thalweg_dropbox::collect::{Settled, Source};
 use thalweg_gather::{Event, EventSink};
 
-/// Passes events on to the screen, and keeps the reasons of failures.
+/// Passes events on to the display, and keeps the reasons of failures.
 #[derive(Debug)]
-pub struct Heard {
+pub struct FailureRecorder {
     display: Arc<Display>,
-    reasons: Mutex<Reasons>,
+    reasons: Mutex<FailureReasons>,
 }
 
 #[derive(Debug, Default)]
-struct Reasons {
-    /// By the file's own name.
+struct FailureReasons {
+    /// By file name.
     files: BTreeMap<String, String>,
-    /// By the source's.
+    /// By source.
     sources: BTreeMap<String, String>,
-    /// Of all.
+    /// The reason why the whole gathering failed.
     all: Option<String>,
 }
 
-impl Heard {
-    /// Nothing yet.
+impl FailureRecorder {
+    /// Creates it without reasons.
     pub fn new(display: Arc<Display>) -> Self {
         Self { display, reasons: Mutex::default() }
     }
 
-    fn reasons(&self) -> MutexGuard<'_, Reasons> {
+    fn reasons(&self) -> MutexGuard<'_, FailureReasons> {
         self.reasons.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why nothing more came at all.
+    /// Records why the gathering ended.
     pub fn ended(&self, why: String) {
         self.reasons().all = Some(why);
     }
 
-    /// Says of each that did not come why, as far as it was heard.
+    /// Adds the reason to each submission that was not received, if it is known.
     pub fn explain(&self, settled: &mut [Settled], due: &[Source]) {
         let reasons = self.reasons();
         let arrivals = due.iter().flat_map(|source| &source.arrivals);
@@ -57,7 +57,7 @@ impl Heard {
     }
 }
 
-impl EventSink for Heard {
+impl EventSink for FailureRecorder {
     fn event(&self, event: Event) {
         match &event {
             Event::FileFailed { file, why, .. } => {
@@ -67,7 +67,7 @@ impl EventSink for Heard {
             Event::SourceFailed { source, why, .. } => {
                 self.reasons().sources.insert(source.to_string(), why.clone());
             }
-            // Of those that are not named the source's reason is known.
+            // Files that are not named have the reason of their source.
             Event::MoreFailed { source: Some(source), why, .. } => {
                 self.reasons().sources.entry(source.to_string()).or_insert_with(|| why.clone());
             }

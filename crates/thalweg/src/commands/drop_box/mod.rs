@@ -49,8 +49,8 @@ struct Common {
     place: Place,
 }
 
-/// One box of this node.
-struct Here {
+/// A box of this node, opened.
+struct OpenBox {
     state: State,
     settings: DropBoxSection,
     name: Name,
@@ -60,7 +60,7 @@ struct Here {
 /// Runs the command.
 ///
 /// # Errors
-/// When it cannot be done; the message says what to try.
+/// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.what {
         What::List(args) => status::list(&args),
@@ -71,7 +71,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 impl Common {
-    /// All boxes of this node.
+    /// The settings of all boxes of this node.
     fn settings(&self, state: &State) -> anyhow::Result<Vec<DropBoxSection>> {
         if self.config.is_none()
             && let Some(running) = running(state)?
@@ -81,8 +81,8 @@ impl Common {
         Ok(here::settings(self.config.as_deref())?.drop_box)
     }
 
-    /// The box of this name.
-    fn open(&self, name: &str) -> anyhow::Result<Here> {
+    /// Opens the box with this name.
+    fn open(&self, name: &str) -> anyhow::Result<OpenBox> {
         let state = self.place.open()?;
         let boxes = self.settings(&state)?;
         let names: Vec<&str> =
@@ -102,11 +102,11 @@ impl Common {
         };
         let name: Name = name.parse().context("the box's name")?;
         let files = BoxFiles::new(state.dir(), &name, settings.directory.as_deref());
-        Ok(Here { state, settings, name, files })
+        Ok(OpenBox { state, settings, name, files })
     }
 }
 
-/// Those that the running node has; none: no node runs, or it has none.
+/// The boxes of the running node; `None` if no node runs or it has none.
 fn running(state: &State) -> anyhow::Result<Option<Vec<DropBoxSection>>> {
     let mut report = here::block_on(async {
         match here::daemon(state).await? {

@@ -1,6 +1,6 @@
-//! What is known of boxes.
+//! `thalweg drop-box list` and `status`: shows boxes and their submissions.
 
-use super::{Common, Here};
+use super::{Common, OpenBox};
 use crate::commands::text::{aligned, counted, listed, say};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, process::ExitCode};
@@ -35,10 +35,10 @@ pub struct Args {
     common: Common,
 }
 
-/// `thalweg drop-box list`.
+/// Runs `thalweg drop-box list`.
 ///
 /// # Errors
-/// If the settings or the state cannot be used.
+/// If the settings or the state cannot be read.
 pub fn list(args: &Common) -> anyhow::Result<ExitCode> {
     let state = args.place.open()?;
     let boxes = args.settings(&state)?;
@@ -58,7 +58,7 @@ pub fn list(args: &Common) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Of nodes that nobody reaches: their box would look as if it were closed.
+/// Warns of nodes that have no address: clients would take their box for closed.
 fn warn(state: &State, one: &DropBoxSection) {
     let (Some(name), Some(roster)) =
         (&one.name, state.membership().ok().and_then(|membership| membership.current()))
@@ -104,7 +104,7 @@ fn who(one: &DropBoxSection) -> String {
     }
 }
 
-/// What who is no member submits with: the box, an address, and the key to expect there.
+/// The `--to` argument for clients that are not members: the box, an address, and the key to expect there.
 fn link(state: &State, one: &DropBoxSection) -> Option<String> {
     let name = one.name.as_ref().filter(|_| one.destination.is_none())?;
     let key = state.node_key().ok()?.id();
@@ -121,10 +121,10 @@ fn value(state: &State, one: &DropBoxSection) -> Value {
     })
 }
 
-/// `thalweg drop-box status`.
+/// Runs `thalweg drop-box status`.
 ///
 /// # Errors
-/// If the settings, the state or the books cannot be used.
+/// If the settings, the state or the box's files cannot be read.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let here = args.common.open(&args.name)?;
     let view = View::read(&here.files)?;
@@ -141,7 +141,7 @@ fn size(bytes: u64) -> String {
     ByteSize::from_bytes(bytes).to_string()
 }
 
-/// Submissions and bytes by the node that has them.
+/// Numbers of submissions and bytes by node; each submission counts for the first node that has it.
 fn by_node(view: &View) -> BTreeMap<Name, (u64, u64)> {
     let mut nodes: BTreeMap<Name, (u64, u64)> = BTreeMap::new();
     for arrival in view.arrivals.values().filter_map(|arrivals| arrivals.first()) {
@@ -152,7 +152,7 @@ fn by_node(view: &View) -> BTreeMap<Name, (u64, u64)> {
     nodes
 }
 
-fn summary(here: &Here, view: &View) -> String {
+fn summary(here: &OpenBox, view: &View) -> String {
     let mut text = format!("{}\n", here.name);
     let mut line = |what: &str, value: String| text += &format!("  {what:<12} {value}\n");
     if let Some(destination) = &here.settings.destination {
@@ -182,7 +182,7 @@ fn summary(here: &Here, view: &View) -> String {
     text
 }
 
-/// Who has committed without data.
+/// The table of commitments whose data no node has.
 pub fn missing(view: &View) -> String {
     let row = |stamp: &Stamp| {
         let size = size(stamp.commitment.content_size());
@@ -193,7 +193,7 @@ pub fn missing(view: &View) -> String {
     aligned(["NUMBER", "COMMITTED", "KEY", "SIZE", "NAME"], &rows)
 }
 
-fn as_json(here: &Here, view: &View) -> Value {
+fn as_json(here: &OpenBox, view: &View) -> Value {
     let missing = |stamp: &Stamp| {
         json!({
             "number": stamp.number, "committed": show_date(stamp.time), "client": stamp.client,

@@ -1,6 +1,6 @@
-//! Strikes submissions and keys from a box.
+//! `thalweg drop-box strike`: takes submissions and keys out of a box.
 
-use super::{Common, Here, clear};
+use super::{Common, OpenBox, clear};
 use crate::commands::{
     here,
     text::{counted, say},
@@ -40,10 +40,10 @@ pub struct Args {
     common: Common,
 }
 
-/// `thalweg drop-box strike`.
+/// Runs the command.
 ///
 /// # Errors
-/// If the settings, the state or the box's files cannot be used.
+/// If the settings, the state or the box's files cannot be read or written.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.numbers.is_empty() && args.keys.is_empty() {
         bail!("give numbers of submissions, or keys with --key KEY");
@@ -76,8 +76,8 @@ impl Args {
     }
 }
 
-/// Asks the running node, which has the journal open, or else writes the journal.
-async fn strike(here: &Here, view: &View, args: &Args) -> anyhow::Result<StrikeReply> {
+/// Asks the running node, which has the journal open. If no node runs, writes the journal.
+async fn strike(here: &OpenBox, view: &View, args: &Args) -> anyhow::Result<StrikeReply> {
     let (numbers, keys) = (args.numbers.clone(), args.keys.clone());
     if let Some(daemon) = here::daemon(&here.state).await? {
         let request = StrikeRequest { drop_box: here.name.clone(), numbers, keys };
@@ -95,7 +95,7 @@ async fn strike(here: &Here, view: &View, args: &Args) -> anyhow::Result<StrikeR
 }
 
 /// Tells the nodes that have the data to delete it.
-async fn tell_nodes(here: &Here, view: &View, args: &Args) {
+async fn tell_nodes(here: &OpenBox, view: &View, args: &Args) {
     let mut nodes: BTreeMap<&Name, Vec<StampId>> = BTreeMap::new();
     for arrival in view.arrivals.values().flatten() {
         let stamp = arrival.stamp.value();

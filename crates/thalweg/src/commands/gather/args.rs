@@ -179,7 +179,7 @@ fn slot(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Paths that are no UTF-8 are directories of this host in any case.
+/// A path that is not UTF-8 cannot be `NODE:/PATH`, so it is a local directory.
 fn into() -> impl TypedValueParser<Value = PathBuf> {
     clap::builder::OsStringValueParser::new().try_map(|text| match text.to_str() {
         Some(text) => local_directory(text),
@@ -205,15 +205,15 @@ impl Args {
         Style::of(self.json, self.quiet)
     }
 
-    /// Whether standard output has events.
+    /// Whether standard output carries events.
     pub fn is_json(&self) -> bool {
         self.json
     }
 
-    /// What is asked of whom, each node once, in the order of their first names.
+    /// Returns the paths to collect by node, in the order in which the nodes are first named.
     ///
     /// # Errors
-    /// What to write instead.
+    /// If an argument is not `NODE:/PATH`; the message says what to write instead.
     pub fn sources(&self) -> anyhow::Result<Vec<Asked>> {
         let mut sources: Vec<Asked> = Vec::new();
         for what in &self.what {
@@ -227,17 +227,17 @@ impl Args {
         Ok(sources)
     }
 
-    /// Patterns to leave out.
+    /// The patterns of paths to leave out.
     pub fn excluded(&self) -> Vec<Vec<u8>> {
         self.exclude.iter().map(|pattern| pattern.clone().into_vec()).collect()
     }
 
-    /// What is kept.
+    /// Which metadata is kept.
     pub fn fidelity(&self) -> Fidelity {
         Fidelity { set_id: self.set_id, ..self.keep.fidelity(true) }
     }
 
-    /// Where each node's files go, if it was said.
+    /// Where each node's files go, if an option says so.
     pub fn layout(&self) -> Option<Layout> {
         match (self.flat, self.by_node) {
             (true, _) => Some(Layout::Flat),
@@ -246,15 +246,15 @@ impl Args {
         }
     }
 
-    /// The method.
+    /// The planning method.
     pub fn method(&self) -> MethodName {
         self.plan.method
     }
 
-    /// Who may stand between.
+    /// The hosts that may forward data.
     ///
     /// # Errors
-    /// What is no name, and why.
+    /// If a name is invalid.
     pub fn via(&self) -> anyhow::Result<Via> {
         match &self.plan.via[..] {
             [] => Ok(Via::Relays),
@@ -266,12 +266,12 @@ impl Args {
         }
     }
 
-    /// What relays are asked for.
+    /// The conditions for relays.
     pub fn terms(&self) -> Terms {
         Terms { leg: LegKind::Open, avoid: self.plan.avoid.iter().cloned().collect() }
     }
 
-    /// The tags to avoid.
+    /// The tags of relays to avoid.
     pub fn avoided(&self) -> &[Tag] {
         &self.plan.avoid
     }
@@ -281,17 +281,17 @@ impl Args {
         self.plan.rates.as_ref()
     }
 
-    /// The prices' file, and the most that it may cost.
+    /// The file of prices, and the maximum cost.
     pub fn cost(&self) -> (Option<&PathBuf>, Option<f64>) {
         (self.plan.prices.as_ref(), self.plan.max_cost)
     }
 
-    /// A time to be met at the least cost.
+    /// The deadline to meet at the least cost.
     pub fn within(&self) -> WithinArgs {
         self.plan.within
     }
 
-    /// Deadline, limit, ways, slot and unit.
+    /// The deadline, the rate limit, the number of paths, the slot and the unit.
     pub fn bounds(&self) -> Bounds {
         let PlanArgs { deadline, bwlimit, ways, slot, unit, .. } = &self.plan;
         let ways = usize::from(*ways);
@@ -299,7 +299,7 @@ impl Args {
     }
 }
 
-/// The plan's numbers.
+/// The numeric limits of the plan.
 pub struct Bounds {
     pub deadline: Option<Duration>,
     pub limit: Option<NonZeroU64>,
@@ -308,10 +308,10 @@ pub struct Bounds {
     pub unit: Option<ByteSize>,
 }
 
-/// `NODE:/PATH`.
+/// Splits `NODE:/PATH`.
 ///
 /// # Errors
-/// What to write instead.
+/// If the text has another form; the message says what to write instead.
 pub fn node_and_path(text: &[u8]) -> anyhow::Result<(Name, Vec<u8>)> {
     let Some(colon) = text.iter().position(|b| *b == b':') else {
         bail!("a member and a path there are written NODE:/PATH");
@@ -322,20 +322,20 @@ pub fn node_and_path(text: &[u8]) -> anyhow::Result<(Name, Vec<u8>)> {
         let path = String::from_utf8_lossy(path);
         bail!("the path must be absolute on that node: {node}:/{path}");
     }
-    Ok((node, plain(path)))
+    Ok((node, normalized(path)))
 }
 
-/// The path as nodes know it: no part is empty or `.`; a last `/` (or `/.`) stays, as with rsync.
-fn plain(path: &[u8]) -> Vec<u8> {
+/// Normalises a path: removes empty parts and `.`; a trailing `/` (or `/.`) stays, as with rsync.
+fn normalized(path: &[u8]) -> Vec<u8> {
     let parts = path.split(|b| *b == b'/').filter(|part| !part.is_empty() && *part != b".");
-    let mut plain: Vec<u8> = parts.flat_map(|part| [b"/", part].concat()).collect();
-    if plain.is_empty() || path.ends_with(b"/") || path.ends_with(b"/.") {
-        plain.push(b'/');
+    let mut normalized: Vec<u8> = parts.flat_map(|part| [b"/", part].concat()).collect();
+    if normalized.is_empty() || path.ends_with(b"/") || path.ends_with(b"/.") {
+        normalized.push(b'/');
     }
-    plain
+    normalized
 }
 
-/// A directory here; whoever writes `NODE:/PATH` means another host.
+/// Parses a local directory. `NODE:/PATH` is refused, because it means a directory of another host.
 fn local_directory(text: &str) -> Result<PathBuf, String> {
     match text.split_once(':') {
         Some((node, path)) if path.starts_with('/') && node.parse::<Name>().is_ok() => {
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_made_plain_as_rsync_does() {
+    fn paths_are_normalized_as_by_rsync() {
         for (written, meant) in [
             ("a:/data//x", "/data/x"),
             ("a:/data/./x/.", "/data/x/"),
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_of_another_host_is_no_place_to_land() {
+    fn a_directory_of_another_host_is_refused_as_destination() {
         assert!(local_directory("b:/x").unwrap_err().contains("thalweg send"));
         for fine in ["b", "./b:/x", "B:/x", "b:x", "/a:/b"] {
             assert_eq!(local_directory(fine), Ok(fine.into()));

@@ -1,25 +1,25 @@
-//! Which end of a collection has which exit code; sending has the same totals.
+//! The exit codes of `thalweg gather` and `thalweg send`, which have the same totals.
 
 use crate::commands::exit::Code;
 use thalweg_gather::{Outcome, Totals, landing::OpenError, run::GatherError};
 
-/// Of a collection that came to an end.
+/// The code of a collection that ran.
 impl From<&Totals> for Code {
     fn from(totals: &Totals) -> Self {
         match totals.outcome {
-            // What a plan leaves out the collection would, too.
+            // What the plan leaves out, the collection would leave out, too.
             Outcome::Planned if totals.failed_files + totals.failed_sources > 0 => Self::Partial,
             Outcome::Complete | Outcome::Planned if totals.late => Self::Late,
             Outcome::Complete | Outcome::Planned => Self::Done,
             Outcome::Partial => Self::Partial,
             Outcome::Interrupted => Self::Interrupted,
-            // What stops a collection whose sources answer is the disk here.
+            // If the sources answer, the local disk is what stops a collection.
             Outcome::Failed => Self::Disk,
         }
     }
 }
 
-/// Of one that did not begin.
+/// The code of a collection that did not start.
 impl From<&GatherError> for Code {
     fn from(error: &GatherError) -> Self {
         match error {

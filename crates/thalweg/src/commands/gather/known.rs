@@ -1,4 +1,4 @@
-//! What is known of the legs: a file's word, the oracle's, or what is kept of that.
+//! The known rates and prices of legs: from a file, from the oracle, or the oracle's stored ones.
 
 use crate::commands::{here::Place, remembered, renewal};
 use anyhow::{Context as _, bail};
@@ -16,43 +16,43 @@ use thalweg_paths::{
     estimates::Estimates,
 };
 
-/// How long the oracle may take.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// The timeout for the oracle's answer.
+const ORACLE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A kept roster is asked for again after this time.
-const FRESH: Duration = Duration::from_secs(600);
+/// A stored roster that is older than this is renewed.
+const MAX_ROSTER_AGE: Duration = Duration::from_secs(600);
 
-/// The most that is read of a file of legs: a million of them.
-const LARGEST: u64 = 64 << 20;
+/// The most bytes read of a file of legs: enough for a million of them.
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// All of a file, which may be a pipe.
+/// Reads a whole file, which may be a pipe.
 fn text_of(option: &str, file: &Path) -> anyhow::Result<String> {
     let read = || {
         let mut text = String::new();
-        File::open(file)?.take(LARGEST + 1).read_to_string(&mut text)?;
+        File::open(file)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
         Ok::<_, io::Error>(text)
     };
     let text = read().with_context(|| format!("cannot read {option} {}", file.display()))?;
-    if text.len() as u64 > LARGEST {
+    if text.len() as u64 > MAX_FILE_BYTES {
         bail!("{option} {}: larger than 64 MiB, which no mesh needs", file.display());
     }
     Ok(text)
 }
 
-/// The rates in this file; none without one.
+/// Reads the rates in this file; none without a file.
 ///
 /// # Errors
-/// What is wrong in it.
+/// The mistake in the file, or why it cannot be read.
 pub fn from_file(file: Option<&Path>) -> anyhow::Result<Estimates> {
     let Some(file) = file else { return Ok(Estimates::default()) };
     let text = text_of("--rates", file)?;
     Estimates::parse(&text).with_context(|| format!("--rates {}", file.display()))
 }
 
-/// The prices in this file.
+/// Reads the prices in this file.
 ///
 /// # Errors
-/// What is wrong in it.
+/// The mistake in the file, or why it cannot be read.
 pub fn prices(file: Option<&Path>) -> anyhow::Result<Option<PriceList>> {
     let Some(file) = file else { return Ok(None) };
     let text = text_of("--prices", file)?;
@@ -60,8 +60,8 @@ pub fn prices(file: Option<&Path>) -> anyhow::Result<Option<PriceList>> {
     Ok(Some(list.with_context(|| format!("--prices {}", file.display()))?))
 }
 
-/// Asks for a newer roster, if the kept one is old or lacks one of the `names`, and, if `rates`, for
-/// the oracle's rates; takes kept ones if it does not answer. Nothing known is no error.
+/// Asks for a newer roster, if the stored one is old or lacks one of the `names`, and, if `rates`, for the oracle's
+/// rates. If the oracle does not answer, the stored rates are used. No known rates are no error.
 pub async fn ask(
     state: &State,
     place: &Place,
@@ -71,13 +71,14 @@ pub async fn ask(
 ) -> Estimates {
     let renew = async {
         if needs_roster(state, names) {
-            // An oracle that is away hinders nothing; a refusal shows at the first source.
-            _ = renewal::renew_without_daemon(state, DialOptions::default(), PATIENCE).await;
+            // An oracle that is away must not stop the transfer; if it refused, the first source fails with that
+            // reason.
+            _ = renewal::renew_without_daemon(state, DialOptions::default(), ORACLE_TIMEOUT).await;
         }
     };
     let asked = async {
         match rates {
-            true => Some(ask_paths(state, PATIENCE).await),
+            true => Some(ask_paths(state, ORACLE_TIMEOUT).await),
             false => None,
         }
     };
@@ -88,7 +89,7 @@ pub async fn ask(
         None => Estimates::default(),
         Some(Ok(reply)) => {
             let known = KnownPaths::new(reply, now);
-            // Only a hint for the next time.
+            // The stored rates are only a hint for the next transfer.
             _ = file.map(|file| known.keep(&file));
             Estimates::of_paths(&known, now)
         }
@@ -112,6 +113,6 @@ fn needs_roster(state: &State, names: &[&str]) -> bool {
     let Ok(membership) = state.membership() else { return false };
     let Some(roster) = membership.current() else { return true };
     let unknown = |name: &&str| name.parse().is_ok_and(|name| roster.by_name(&name).is_none());
-    let is_old = renewal::age(state).is_none_or(|age| age > FRESH);
+    let is_old = renewal::age(state).is_none_or(|age| age > MAX_ROSTER_AGE);
     membership.time_left().is_none() || is_old || names.iter().any(unknown)
 }

@@ -1,4 +1,4 @@
-//! `thalweg gather`: from arguments to exit code.
+//! `thalweg gather`: runs the command, from arguments to exit code.
 
 mod args;
 mod display;
@@ -28,14 +28,14 @@ use thalweg_uplinks::{bond::Bonding, interfaces::Flow};
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
-/// The threads that move data: more than the hashes and seals of some Gbit/s need.
+/// The most threads that move data: more than some Gbit/s need for hashes and encryption.
 const THREADS: usize = 4;
 
 /// Runs the command.
 ///
 /// # Errors
-/// When the system gives no threads, or this host is in no mesh; other failures are printed here
-/// and end with the exit code that the help names.
+/// If threads cannot be created, or this host is in no mesh. Other failures are printed here and end with the exit code
+/// that the help names.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let request = match request(&args) {
         Ok(request) => request,
@@ -48,7 +48,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let runtime = runtime()?;
     let display = Arc::new(Display::start(args.style(), args.verbose)?);
     let ended = runtime.block_on(collect(&args, state, request, display.clone()));
-    // A look-up of a name may hang; nobody waits for it.
+    // A pending name lookup may hang; it is not waited for.
     runtime.shutdown_background();
     let code = match &ended {
         Ok(Ok(totals)) => Code::of(totals),
@@ -72,16 +72,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     ended.map(|_| code.into())
 }
 
-/// As many threads as there are cores, up to [`THREADS`].
+/// A runtime with as many threads as there are cores, up to [`THREADS`].
 ///
 /// # Errors
-/// If the system gives none.
+/// If threads cannot be created.
 pub fn runtime() -> std::io::Result<Runtime> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     Builder::new_multi_thread().worker_threads(cores.min(THREADS)).enable_all().build()
 }
 
-/// What the command line says.
+/// The request that the arguments describe.
 fn request(args: &Args) -> anyhow::Result<Request> {
     let bounds = args.bounds();
     let (prices, budget) = args.cost();
@@ -110,7 +110,7 @@ fn request(args: &Args) -> anyhow::Result<Request> {
     })
 }
 
-/// The outer error is this host's own.
+/// The outer error is a failure of this host; the inner one is a failure of the collection.
 async fn collect(
     args: &Args,
     state: State,
@@ -141,19 +141,19 @@ async fn collect(
     Ok(ended)
 }
 
-/// Who opens channels: this host's client.
+/// The dialer of channels to members, with the identity of this host's client.
 ///
 /// # Errors
-/// If the state cannot be used.
+/// If the state cannot be read.
 pub fn dialer(state: &State) -> anyhow::Result<MemberDialer> {
     let identity = Connector::new(&state.client_key()?)?;
     let (me, membership) = (state.mesh()?.name, state.membership()?);
     Ok(MemberDialer::new(me, membership, identity, DialOptions::default()))
 }
 
-/// The same, which goes over all interfaces where members take bonds; where it is to ride by nothing else. A transfer
-/// has few channels, and keeps them to its end, so they wait for the bond; one that went the plain way would never use
-/// another interface.
+/// As [`dialer`], but over all interfaces to members that accept bonds; with `--ride`, over the carrier only. A
+/// transfer has few channels and keeps them to its end, so a channel waits for the bond: opened without it, the channel
+/// would never use another interface.
 ///
 /// # Errors
 /// As [`dialer`].
@@ -176,13 +176,13 @@ pub fn bonds(state: &State) -> anyhow::Result<Bonding> {
     uplinks::bonding(dialer, settings, state, uplinks::to_stderr)
 }
 
-/// The first Ctrl-C or SIGTERM ends the transfer in order, the second one at once. `note` says it
-/// beside what is redrawn.
+/// Waits for signals: the first Ctrl-C or SIGTERM ends the transfer in order, the second one at once. `note` prints
+/// beside the progress display.
 pub async fn listen(mut signals: Signals, stop: CancellationToken, note: impl Fn(String)) {
     loop {
         signals.next().await;
         if stop.is_cancelled() {
-            // What is redrawn ends without a line end, and with this process.
+            // The progress display has no line end; this one keeps the message off its line.
             if thalweg_console::stderr_is_terminal() {
                 thalweg_console::note!("");
             }

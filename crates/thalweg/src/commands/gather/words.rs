@@ -1,4 +1,4 @@
-//! Events in words.
+//! The messages of `thalweg gather` for people.
 
 use crate::commands::text::{aligned, counted, rough};
 use std::time::Duration;
@@ -10,11 +10,11 @@ use thalweg_gather::{
 use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::mesh::Name;
 
-/// The most ways that are listed on a screen without being asked for.
-const WAYS: usize = 12;
+/// The most paths listed on a terminal, unless more are asked for.
+const MAX_WAYS: usize = 12;
 
-/// Sources that are named as the last ones.
-const LATE: usize = 3;
+/// The most sources named as the last ones.
+const MAX_LATE: usize = 3;
 
 /// A size for people.
 pub fn size(bytes: u64) -> String {
@@ -26,13 +26,13 @@ pub fn rate(bps: u64) -> String {
     Rate::from_bps(short(bps)).to_string()
 }
 
-/// Its first three digits, rounded: nobody reads more while they change.
+/// Rounds to three digits: nobody reads more while they change.
 fn short(value: u64) -> u64 {
     let scale = 10_u64.pow(value.max(1).ilog10().saturating_sub(2));
     value.saturating_add(scale / 2) / scale * scale
 }
 
-/// A time for people: tenths below ten seconds.
+/// A time for people, with tenths below ten seconds.
 pub fn time(seconds: f64) -> String {
     match seconds {
         s if s < 0.0 => "0 s".to_owned(),
@@ -41,7 +41,7 @@ pub fn time(seconds: f64) -> String {
     }
 }
 
-/// The hosts between, or `direct`.
+/// The hosts on the path, or `direct`.
 pub fn way(via: &[Name]) -> String {
     match via {
         [] => "direct".to_owned(),
@@ -49,7 +49,7 @@ pub fn way(via: &[Name]) -> String {
     }
 }
 
-/// What is told of an event; much of it only if it was asked for.
+/// The lines for an event; many only with `verbose`.
 pub fn told(event: &Event, verbose: bool) -> Vec<String> {
     match event {
         Event::Listed { source, files, bytes, seconds } if verbose => {
@@ -67,7 +67,7 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
         Event::Planned(forecast) if forecast.bytes > 0 => {
             let mut lines = vec![plan(forecast)];
             if verbose {
-                lines.extend(table(forecast, WAYS).lines().map(str::to_owned));
+                lines.extend(table(forecast, MAX_WAYS).lines().map(str::to_owned));
             }
             lines
         }
@@ -97,7 +97,7 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
     }
 }
 
-/// What is left out and not missed, in a line.
+/// One line about what is left out without being an error.
 pub fn passed_over(special: u64, own: u64, paths: &[String]) -> String {
     let special_files = match special {
         0 => None,
@@ -156,13 +156,13 @@ pub fn complete(totals: &Totals, here: &str) -> String {
     }
 }
 
-/// Files that are to be fetched, a line each: size, and where.
+/// The files to fetch, one line each: size and location.
 pub fn files(source: &Name, files: &[FileListed]) -> String {
     let line = |file: &FileListed| format!("{:>9}  {source}:{}\n", size(file.bytes), file.path);
     files.iter().map(line).collect()
 }
 
-/// Who is last, for logs: by the time left, those of whom nobody knows it first.
+/// The last sources, for logs: by time left, those with an unknown time first.
 fn behind(progress: &Progress) -> Option<String> {
     let left = |s: &SourceProgress| s.total_bytes.saturating_sub(s.done_bytes);
     let mut late: Vec<&SourceProgress> =
@@ -172,13 +172,13 @@ fn behind(progress: &Progress) -> Option<String> {
     }
     let time_left = |s: &SourceProgress| s.left_seconds.unwrap_or(f64::INFINITY);
     late.sort_by(|a, b| time_left(b).total_cmp(&time_left(a)));
-    let named = late.iter().take(LATE);
+    let named = late.iter().take(MAX_LATE);
     let named: Vec<String> =
         named.map(|s| format!("{} ({} to come)", s.source, size(left(s)))).collect();
     Some(format!("; last: {}", named.join(", ")))
 }
 
-/// The plan in a line.
+/// The plan in one line.
 pub fn plan(forecast: &Forecast) -> String {
     let Forecast { method, makespan_seconds, bound_seconds, unmeasured, .. } = forecast;
     let relayed = forecast.paths.iter().filter(|path| !path.via.is_empty()).count() as u64;
@@ -207,7 +207,7 @@ pub fn plan(forecast: &Forecast) -> String {
     }
 }
 
-/// The plan's ways, at most so many, those that carry most first.
+/// The plan's paths, at most `most`, those that carry most of each source first.
 pub fn table(forecast: &Forecast, most: usize) -> String {
     let mut paths: Vec<&PlannedPath> = forecast.paths.iter().collect();
     paths.sort_by(|a, b| (&a.source, b.bytes).cmp(&(&b.source, a.bytes)));
@@ -228,7 +228,7 @@ pub fn table(forecast: &Forecast, most: usize) -> String {
     text
 }
 
-/// What other makespans would cost, if there are prices.
+/// The costs of other durations, if prices are given.
 pub fn curve(forecast: &Forecast) -> String {
     let row = |point: &PricePoint| [time(point.seconds), format!("{:.4}", point.price)];
     let rows: Vec<_> = forecast.curve.iter().map(row).collect();
@@ -239,7 +239,7 @@ pub fn curve(forecast: &Forecast) -> String {
     }
 }
 
-/// How far it is, in a line.
+/// The progress in one line.
 pub fn progress(progress: &Progress) -> String {
     let Progress { done_bytes, total_bytes, rate_bps, left_seconds, .. } = progress;
     let left = left_seconds.map(|left| format!(", {} left", time(left))).unwrap_or_default();
@@ -317,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_plan_is_told_in_a_line_and_a_table() {
+    fn the_plan_is_shown_as_a_line_and_a_table() {
         let path = |via: &[&str], bytes, rate_bps| PlannedPath {
             source: "fra".parse().unwrap(),
             via: via.iter().map(|n| n.parse().unwrap()).collect(),
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_counts_what_was_made_besides_files() {
+    fn the_final_line_counts_links_directories_and_attributes() {
         let of = |files, links, directories, attributes| Totals {
             outcome: Outcome::Complete,
             files,
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_says_what_is_missing() {
+    fn the_final_line_says_what_is_missing() {
         let totals = Totals {
             outcome: Outcome::Partial,
             files: 3,

@@ -1,4 +1,4 @@
-//! What the user's settings allow a download of this host's interfaces.
+//! Which interfaces the user's settings allow a download to use.
 
 use super::args::{Interfaces, PathArgs};
 use crate::commands::{here, uplinks};
@@ -15,17 +15,17 @@ use thalweg_paths::url::HttpUrl;
 use thalweg_units::likeness;
 use thalweg_uplinks::interfaces::{Settings, Tier, Uplinks};
 
-/// The interfaces to use.
+/// The interfaces for a download.
 pub struct Ways {
-    /// They, in the kernel's order of preference.
+    /// The interfaces, in the kernel's order of preference.
     pub interfaces: Vec<Interface>,
-    /// Whether each path is bound to one of them: what is bound to none would leave by another.
+    /// Whether each path is bound to one of them. A path that is not bound may leave by another interface.
     pub is_bound: bool,
-    /// Those that cost, by their indices, where a time is to be met at the least cost.
+    /// The interfaces with a price, by index, if a deadline is to be met at the least cost.
     pub dear: BTreeMap<NonZeroU32, Dear>,
-    /// Who counts what goes by them, where the settings say something of any.
+    /// Counts the traffic of interfaces, if the settings have policies.
     pub uplinks: Option<Uplinks>,
-    /// The settings' rules; none where the user named interfaces for this call.
+    /// The settings' rules; empty if the user named interfaces on the command line.
     rules: Rules,
 }
 
@@ -35,10 +35,10 @@ impl Ways {
         Self { interfaces, is_bound, dear, uplinks: None, rules }
     }
 
-    /// Those that a rule of the settings leaves for this command and server; `None`: no rule is about them.
+    /// The interfaces that a rule of the settings leaves for this command and server; `None`: no rule applies.
     ///
     /// # Errors
-    /// It leaves none.
+    /// If the rule leaves none.
     pub fn ruled(&self, url: &HttpUrl) -> anyhow::Result<Option<Vec<Interface>>> {
         let to = url.destination();
         let (host, own) = (to.host.to_string(), Some(env!("CARGO_BIN_NAME").to_owned()));
@@ -57,10 +57,11 @@ impl Ways {
     }
 }
 
-/// The interfaces that may be used; of a kernel that lists none, none: its own choice.
+/// The interfaces that may be used. Empty means the kernel's own choice: as asked for, or because the kernel lists
+/// none.
 ///
 /// # Errors
-/// One that was named is not there.
+/// If a named interface does not exist.
 pub fn chosen(args: &PathArgs, note: &dyn Fn(String)) -> anyhow::Result<Vec<Interface>> {
     let wanted = args.interfaces()?;
     if wanted == Interfaces::None {
@@ -103,14 +104,14 @@ fn named(name: &str, found: &[Interface]) -> anyhow::Result<Interface> {
     }
 }
 
-/// Of those `chosen` the ones that the settings allow, where the user named none himself; caps and limits hold for
-/// those that are named as well. A download samples its paths and fetches parts twice, so metered ones are used where
-/// there is no other; or, if it is to be done `within` a time, as far as that needs those with a price. Where nothing was
-/// reached by those of `fails` (the kernel's indices), backups and metered ones take over.
-/// Within a runtime, which then follows them.
+/// Reduces the `chosen` interfaces to those that the settings allow, unless the user named them; caps and limits hold
+/// for named ones, too. A download samples its paths and fetches parts twice, so metered interfaces are used only if
+/// there is no other one; or, if the download has a deadline (`within`), interfaces with a price are used as far as the
+/// deadline needs them. If none of the interfaces reaches anything except those of `fails` (kernel indices), backup and
+/// metered ones are added. Must be called within a runtime, which then follows the interfaces.
 ///
 /// # Errors
-/// What is wrong with the settings, or that they leave none.
+/// A mistake in the settings, or that they leave no interface.
 pub fn of(
     args: &PathArgs,
     within: Option<Duration>,
@@ -156,8 +157,8 @@ pub fn of(
     Ok(Ways { uplinks: counted, rules, ..Ways::plain(left, is_bound) })
 }
 
-/// Of those that are found the ones that a bond of a download goes by, as the settings say, where nothing is reached by
-/// those of `fails`.
+/// Reduces the `found` interfaces to those that a download's bond may use by the settings. The interfaces of `fails`
+/// (kernel indices) reach nothing: if only they are left, backups are added.
 pub fn for_bond(settings: &Settings, found: &[Interface], fails: &BTreeSet<u32>) -> Vec<Interface> {
     let tier = |i: &Interface| settings.policy(&i.name).tier;
     let mut found = into_the_world(found, |name| settings.wish(name));
@@ -167,7 +168,7 @@ pub fn for_bond(settings: &Settings, found: &[Interface], fails: &BTreeSet<u32>)
     thrifty(settings, &found, fails, |i| !has_other || is_meant(i))
 }
 
-/// Those with a price that are allowed and not used anyway.
+/// The interfaces with a price that are allowed and not used anyway.
 fn dear(
     settings: &Settings,
     uplinks: &Uplinks,
@@ -188,7 +189,7 @@ fn dear(
     chosen.iter().filter(is_dear).map(of).collect()
 }
 
-/// The allowed ones whose bytes may be spent; if there are none, or only those of `fails`, all allowed ones.
+/// The allowed interfaces whose bytes may be spent; if there are none, or only those of `fails`, all allowed ones.
 fn thrifty(
     settings: &Settings,
     chosen: &[Interface],
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bond_keeps_to_the_tiers() {
+    fn a_bond_follows_the_tiers() {
         let tier = |tier| Policy { tier, ..Policy::default() };
         let policies = [("lte0", tier(Tier::Backup)), ("tun0", tier(Tier::Never))];
         let policies = policies.map(|(name, policy)| (name.to_owned(), policy)).into();
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn metered_ones_are_for_where_there_is_no_other() {
+    fn metered_interfaces_are_used_only_without_another() {
         let all = [interface(1, "eth0"), interface(2, "wlan0"), interface(3, "lte0")];
         let metered = Policy { metered: true, ..Policy::default() };
         let policies = [("lte0".to_owned(), metered)].into();

@@ -1,4 +1,4 @@
-//! The path that uses all interfaces for one connection.
+//! The path that uses all interfaces for one connection: a bond to a relay.
 
 use super::{
     allowed,
@@ -14,11 +14,11 @@ use thalweg_uplinks::{
     interfaces::Uplinks,
 };
 
-/// The dialler with bonds for the paths that want them, by the interfaces that may be used; within their caps and
-/// limits, where somebody knows of some.
+/// Adds bonds to the dialer, over the interfaces that may be used, within their caps and limits if `uplinks` knows
+/// them.
 ///
 /// # Errors
-/// What is wrong with the arguments.
+/// A mistake in the arguments.
 pub fn lend(dialer: Dialer, args: &PathArgs, uplinks: Option<&Uplinks>) -> anyhow::Result<Dialer> {
     let named = match args.interfaces()? {
         Interfaces::None => return Ok(dialer),
@@ -49,9 +49,8 @@ pub fn lend(dialer: Dialer, args: &PathArgs, uplinks: Option<&Uplinks>) -> anyho
     Ok(dialer.carried_by(Arc::new(uplinks::shown(bonds.on_demand()))))
 }
 
-/// One path more where there are several ways into the world: by a bond to the first relay of the
-/// mesh that the user named, if no path by a bond is named. By it alone a server that knows no
-/// ranges is reached over all interfaces.
+/// On a host with several interfaces, one more path: a bond to the first relay of the mesh that the user named, if no
+/// path with a bond is named. Only by it, a server without range requests is reached over all interfaces.
 pub fn path(
     args: &PathArgs,
     relays: &[(String, Route)],

@@ -1,10 +1,10 @@
-//! All downloads of a call: their turns, second tries, and what came of each.
+//! Runs all downloads of a command: their order, their retries and their results.
 
 use super::{
     args::Effort,
     display::{Display, Note},
     exit::{self, Code},
-    maker::Maker,
+    maker::RequestBuilder,
     sources::{Item, Wanted},
 };
 use std::{
@@ -21,60 +21,60 @@ use thalweg_paths::{
 };
 use tokio::sync::watch;
 
-/// Between the first failure and the second try; doubled each time.
+/// The wait before the first retry; it doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 
-/// The longest time between two tries.
+/// The longest wait between two tries.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// A try that delivers this many bytes counts as progress.
+/// A try that delivers at least this many bytes counts as progress.
 const PROGRESS: u64 = 64 << 10;
 
-/// What the downloads of a call have in common.
-pub struct Calls<'a> {
+/// What the downloads of a command share.
+pub struct DownloadSession<'a> {
     /// Makes the requests.
-    pub maker: &'a Maker<'a>,
-    /// Bounds.
+    pub maker: &'a RequestBuilder<'a>,
+    /// The limits of the command.
     pub effort: &'a Effort,
-    /// Is told what happens.
+    /// Shows the events.
     pub display: &'a Display,
-    /// What is known of paths.
+    /// The known rates of paths.
     pub history: Option<&'a Mutex<History>>,
-    /// What is known of relays.
+    /// The known gains of relays.
     pub detours: Option<&'a Mutex<Detours>>,
-    /// Whether people want to know which relays are tried.
+    /// Whether to show which relays are tried.
     pub verbose: bool,
-    /// Says that all shall end.
+    /// Set to true to stop all downloads.
     pub wish: watch::Sender<bool>,
-    /// The same wish, for downloads.
+    /// The same signal for the downloads.
     pub stop: Stop,
-    /// Whether that is because `--max-time` is over.
+    /// Whether they are stopped because `--max-time` is over.
     pub late: &'a AtomicBool,
-    /// One after the other: they go to one stream.
+    /// Whether they run one at a time, because they write to one stream.
     pub in_turn: bool,
 }
 
-/// What is under way, by the item's number.
+/// The state of the downloads, by item number.
 #[derive(Default)]
 struct Ledger {
     /// The items of this round, in the order in which they were started.
     started: Vec<usize>,
-    /// What has no outcome yet. Those that failed stay until they are counted.
+    /// The items without a result. A failed item stays here until its round ends.
     open: BTreeMap<usize, Wanted>,
-    /// What is learnt of the relays from each, and its server.
+    /// The server of each open item, and what is learnt about relays from it.
     lessons: BTreeMap<usize, (String, Lesson)>,
-    /// Bytes that came of each that is open.
+    /// Bytes received of each open item.
     came: BTreeMap<usize, u64>,
     /// The items that go to standard output, a pipe or a device.
     streams: BTreeSet<usize>,
-    /// The streamed items that have begun and may have written bytes.
+    /// The streamed items that have started and may have written bytes.
     written: BTreeSet<usize>,
-    /// The failed ones' codes, by item.
+    /// The exit codes of failed items.
     codes: BTreeMap<usize, Code>,
 }
 
-impl Calls<'_> {
-    /// Downloads them all; the code of the first in the list that failed.
+impl DownloadSession<'_> {
+    /// Downloads all items. Returns the exit code of the first item in the list that failed.
     pub async fn run(&self, items: Vec<Item>) -> Option<Code> {
         let ledger = Mutex::new(Ledger::default());
         let mut queue = items.into_iter().enumerate();
@@ -105,7 +105,7 @@ impl Calls<'_> {
         *self.wish.borrow()
     }
 
-    /// One pass over `turns`; those that failed.
+    /// Runs the downloads of `turns` once. Returns those that failed.
     async fn round<I>(&self, turns: I, ledger: &Mutex<Ledger>) -> Vec<Failure>
     where
         I: IntoIterator<Item = Result<Request, (String, GetFailed)>>,
@@ -132,8 +132,8 @@ impl Calls<'_> {
         failed
     }
 
-    /// The failed ones from their other sources, until they have none; unless another try may go on with what is kept
-    /// and is still to come.
+    /// Tries the failed downloads from their other sources until none is left. Unless `is_last`, a download is left to
+    /// a later retry if that retry can continue with the bytes kept.
     async fn elsewhere(
         &self,
         mut failed: Vec<Failure>,
@@ -165,7 +165,7 @@ impl Calls<'_> {
         }
     }
 
-    /// The failed ones that may succeed now, once more.
+    /// Retries the failed downloads that may succeed now.
     async fn again(&self, failed: Vec<Failure>, ledger: &Mutex<Ledger>) -> Vec<Failure> {
         let (again, rest): (Vec<_>, Vec<_>) = failed.into_iter().partition(Failure::is_transient);
         self.maker.look_again(again.iter().any(|failure| exit::is_cut_off(&failure.failure.error)));
@@ -178,13 +178,13 @@ impl Calls<'_> {
         failed
     }
 
-    /// Waits before the next try; false if there is none.
+    /// Waits before the next try. Returns false if there is none.
     async fn wait(&self, failed: &[Failure], attempt: u32) -> bool {
         if self.stopping() || !failed.iter().any(Failure::is_transient) {
             return false;
         }
         let own = FIRST_WAIT.saturating_mul(1 << (attempt - 1).min(16)).min(LONGEST_WAIT);
-        // What servers ask for is honoured up to MAX_WAIT; with more it is no passing failure.
+        // A server's `Retry-After` is honoured up to MAX_WAIT; a longer one is no transient failure.
         let passing = failed.iter().filter(|f| f.is_transient());
         let asked = passing.filter_map(|f| exit::asked_to_wait(&f.failure.error)).max();
         let wait = asked.map_or(own, |asked| asked.max(own));
@@ -205,7 +205,7 @@ impl Calls<'_> {
         }
     }
 
-    /// The request of an item whose turn has come; what is wrong with it is counted.
+    /// Makes the request for an item when its turn comes. A mistake in the item is reported and counted as a failure.
     fn request(
         &self,
         item: usize,
@@ -218,7 +218,7 @@ impl Calls<'_> {
         }
         match self.maker.request(wanted) {
             Ok(request) => {
-                // The second try goes to the same file.
+                // A retry goes to the same file.
                 let mut wanted = wanted.clone();
                 if let Target::File(file) = &request.target {
                     wanted.output = super::args::Output::File(file.clone());
@@ -243,13 +243,13 @@ impl Calls<'_> {
         }
     }
 
-    /// An item that makes no request.
+    /// Reports and counts an item for which no request can be made.
     fn refuse(&self, item: usize, url: String, why: String, code: Code, ledger: &Mutex<Ledger>) {
         lock(ledger).codes.insert(item, code);
         self.display.tell(Note::Failed { item, url, why, code, kept: 0, hints: Vec::new() });
     }
 
-    /// A failure that is final.
+    /// Reports and counts a final failure.
     fn count(&self, ledger: &Mutex<Ledger>, failure: Failure) {
         let is_cut_short = failure.is_cut_short();
         let Failure { item, wanted, came, failure, .. } = failure;
@@ -278,9 +278,9 @@ impl Calls<'_> {
     }
 }
 
-/// The items one by one, as `many` asks for them.
+/// Yields the requests one by one, as `many` asks for them.
 struct Turns<'a, 'c, Q> {
-    calls: &'a Calls<'c>,
+    calls: &'a DownloadSession<'c>,
     ledger: &'a Mutex<Ledger>,
     queue: &'a mut Q,
     stopped: bool,
@@ -308,24 +308,24 @@ impl<Q: Iterator<Item = (usize, Item)>> Iterator for Turns<'_, '_, Q> {
     }
 }
 
-/// A download that did not work out, this time.
+/// A failed try of a download.
 struct Failure {
     item: usize,
     wanted: Wanted,
-    /// Bytes that were seen to come.
+    /// Bytes that arrived.
     came: u64,
-    /// A pipe or a device may have received bytes, which another try would write again.
+    /// Whether bytes may have been written to a pipe or a device, which another try would write again.
     is_written: bool,
     failure: GetFailed,
 }
 
 impl Failure {
-    /// Whether another try goes on with the bytes that are kept.
+    /// Whether a retry continues with the bytes that are kept.
     fn is_resumable(&self) -> bool {
         self.is_transient() && self.failure.kept.as_bytes() > 0
     }
 
-    /// The same from other sources, if there are any.
+    /// The same item from its other sources, if there are any.
     fn elsewhere(&self) -> Option<Wanted> {
         self.wanted.elsewhere(&self.failure.error).filter(|_| !self.is_written)
     }
@@ -341,7 +341,7 @@ impl Failure {
     }
 }
 
-/// Whether a failed try brought enough of an item to restart the count of tries. `most` has the most bytes kept of
+/// Whether a failed try brought enough of an item to restart the count of tries. `most` holds the most bytes kept of
 /// each item so far, so that the tries end.
 fn has_progress(most: &mut BTreeMap<usize, u64>, failed: &[Failure]) -> bool {
     let mut progress = false;
@@ -353,10 +353,10 @@ fn has_progress(most: &mut BTreeMap<usize, u64>, failed: &[Failure]) -> bool {
     progress
 }
 
-/// Passes events on under the item's number. Failures are told when they are final.
+/// Passes events on with the item's number. Failures are reported when they are final.
 struct Listener<'a, 'c> {
     ledger: &'a Mutex<Ledger>,
-    calls: &'a Calls<'c>,
+    calls: &'a DownloadSession<'c>,
 }
 
 impl ManySink for Listener<'_, '_> {
@@ -372,7 +372,7 @@ impl ManySink for Listener<'_, '_> {
                 ledger.open.remove(&item);
                 ledger.came.remove(&item);
             }
-            // If there is a hash, nothing is written until the whole file has arrived and matches.
+            // With a hash, nothing is written until the whole file has arrived and matches.
             Event::Started { .. }
                 if ledger.streams.contains(&item)
                     && !ledger.open.get(&item).is_some_and(Wanted::is_provable) =>
@@ -398,7 +398,7 @@ impl ManySink for Listener<'_, '_> {
     }
 }
 
-/// Held for a few instructions only; a panic cannot leave it half changed.
+/// The lock is held for a few instructions only; a panic cannot leave a half-written value.
 fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
     ledger.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,11 +1,11 @@
-//! Who the user is to servers.
+//! The user names and passwords for servers.
 
 use super::args::WebArgs;
 use anyhow::Context as _;
 use std::path::PathBuf;
 use thalweg_get::{Credentials, netrc::Netrc};
 
-/// Of `-u`, else of the netrc file.
+/// Reads the credentials of `-u`, or else those of the netrc file.
 ///
 /// # Errors
 /// If the file cannot be read, or `-u` has no password.
@@ -23,7 +23,7 @@ pub fn credentials(args: &WebArgs, note: &dyn Fn(String)) -> anyhow::Result<Cred
         (None, false) => return Ok(credentials),
         (None, true) => {
             let file = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".netrc"));
-            // curl goes on without a login, too.
+            // As with curl, a missing file is no error.
             let Some(file) = file.filter(|file| file.exists()) else {
                 note("-n: there is no ~/.netrc, so no login is sent".to_owned());
                 return Ok(credentials);

@@ -1,12 +1,12 @@
-//! Times on the command line: with our units, or plain seconds as curl takes them.
+//! Durations on the command line: with a unit, or in seconds as with curl.
 
 use std::time::Duration;
 use thalweg_units::parse_duration;
 
-/// Reads `5`, `0.5`, `5s`, `2 min`; more than nothing.
+/// Parses `5`, `0.5`, `5s` or `2 min`; zero is refused.
 ///
 /// # Errors
-/// What is wrong, and how to write it.
+/// The mistake, and how to write a duration.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let plain = text.trim().bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let text = if plain { format!("{text} s") } else { text.to_owned() };

@@ -1,4 +1,4 @@
-//! Which failure of a download has which exit code, and what is said of it.
+//! The exit codes, messages and hints of failed downloads.
 
 use super::streams::Unwritable;
 pub use crate::commands::exit::Code;
@@ -7,7 +7,7 @@ use thalweg_get::{GetError, GetFailed, MAX_WAIT, PathError};
 use thalweg_net::{Cause, DialError};
 use thalweg_part::PartError;
 
-/// Of a failed download.
+/// The code of a failed download.
 impl From<&GetError> for Code {
     fn from(error: &GetError) -> Self {
         match error {
@@ -38,7 +38,7 @@ fn of_part(error: &PartError) -> Code {
     }
 }
 
-/// The direct path's word counts where it has one: relays may fail for reasons of their own.
+/// The failure of the direct path decides, if it has failed: relays may fail for reasons of their own.
 fn of_paths(paths: &[(String, PathError)]) -> Code {
     let refused = |e: &PathError| match e {
         PathError::Status(status) => status.is_client_error(),
@@ -52,16 +52,16 @@ fn of_paths(paths: &[(String, PathError)]) -> Code {
     }
 }
 
-/// Whether the same may succeed a little later.
+/// Whether the same request may succeed a little later.
 pub fn is_transient(error: &GetError) -> bool {
     match error {
-        GetError::Paths(paths) => paths.iter().any(|(_, e)| is_passing(e)),
+        GetError::Paths(paths) => paths.iter().any(|(_, e)| is_transient_on_path(e)),
         GetError::OneRelay(_) => true,
         _ => false,
     }
 }
 
-/// Whether nobody was reached, or all that was reached fell silent: by other interfaces it may be otherwise.
+/// Whether no server was reached, or all that were reached fell silent: other interfaces may reach them.
 pub fn is_cut_off(error: &GetError) -> bool {
     let is_unreached = |error: &PathError| {
         matches!(
@@ -76,15 +76,15 @@ pub fn is_cut_off(error: &GetError) -> bool {
     matches!(error, GetError::Paths(paths) if paths.iter().all(|(_, error)| is_unreached(error)))
 }
 
-/// What comes and goes: networks, and servers in trouble. A refused connection or an unknown
-/// name comes back the same.
-fn is_passing(error: &PathError) -> bool {
+/// Whether the failure is transient: a network failure, or a server in trouble. A refused connection or an unknown name
+/// would fail again.
+fn is_transient_on_path(error: &PathError) -> bool {
     match error {
         PathError::Http(_)
         | PathError::NoAnswer(_)
         | PathError::Early(_)
         | PathError::Silent(_) => true,
-        // Longer waits are the user's.
+        // A server that asks for a longer wait is not retried; the user decides.
         PathError::Busy { wait, .. } => wait.is_none_or(|wait| wait <= MAX_WAIT),
         PathError::Status(status) => {
             status.is_server_error() || matches!(status.as_u16(), 408 | 425 | 429)
@@ -101,7 +101,7 @@ fn is_passing(error: &PathError) -> bool {
     }
 }
 
-/// How long the server asked to be left alone (`Retry-After`), if it did: the longest of all paths.
+/// The longest wait that a server asked for on any path (`Retry-After`), if any did.
 pub fn asked_to_wait(error: &GetError) -> Option<Duration> {
     let GetError::Paths(paths) = error else { return None };
     let wait = |error: &PathError| match error {
@@ -111,7 +111,7 @@ pub fn asked_to_wait(error: &GetError) -> Option<Duration> {
     paths.iter().filter_map(|(_, error)| wait(error)).max()
 }
 
-/// Why, in the words of this command.
+/// The reason of the failure, in the words of this command.
 pub fn why(failed: &GetFailed) -> String {
     match &failed.error {
         GetError::Output(e) if e.get_ref().is_some_and(|e| e.is::<Unwritable>()) => {
@@ -157,7 +157,7 @@ fn login_hint(schemes: &[String], logs_in: bool) -> String {
 pub const CUT_SHORT: &str = "part of the file is in the output already, and nothing proves that another source or another try \
                              would go on with the same file: start again with an empty output, or give a hash";
 
-/// What the user may do about it, or should know. `logs_in`: with a user's name and password.
+/// What the user can do about the failure, or should know. `logs_in`: the request had a user name and a password.
 pub fn hints(failed: &GetFailed, came: u64, logs_in: bool) -> Vec<String> {
     let mut hints = Vec::new();
     let kept = failed.kept;

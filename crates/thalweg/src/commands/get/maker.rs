@@ -1,4 +1,4 @@
-//! Makes requests: what all downloads of a call share, and what each has of its own.
+//! Makes the requests of downloads from the arguments, the settings and the mesh.
 
 use super::{
     allowed::{self, Ways},
@@ -38,15 +38,15 @@ use thalweg_units::Rate;
 use thalweg_uplinks::interfaces::{Accounts, Uplinks};
 use thalweg_wire::mesh::Terms;
 
-/// How long a path may take until its first answer: servers may fetch it from elsewhere first.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The timeout of a path for its first answer: a server may first have to fetch the file from elsewhere.
+const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What all downloads share.
-pub struct Maker<'a> {
+pub struct RequestBuilder<'a> {
     args: &'a Args,
     mesh: Mesh,
     ways: Mutex<Ways>,
-    /// When all is to be there.
+    /// The deadline for all downloads.
     until: Option<Instant>,
     web: Web,
     history: Option<&'a Mutex<History>>,
@@ -57,15 +57,15 @@ pub struct Maker<'a> {
     publisher: Arc<Publisher>,
     kept: Arc<Kept>,
     budget: Arc<Budget>,
-    /// Files that downloads of this call have for themselves.
+    /// The target files that downloads of this command have claimed.
     claimed: Mutex<BTreeSet<PathBuf>>,
 }
 
-impl<'a> Maker<'a> {
-    /// Reads all that the arguments refer to. `note` is told what the user should know.
+impl<'a> RequestBuilder<'a> {
+    /// Reads everything that the arguments refer to. `note` receives remarks for the user.
     ///
     /// # Errors
-    /// What is wrong with the arguments, before anything is fetched.
+    /// A mistake in the arguments, before anything is fetched.
     pub fn new(
         args: &'a Args,
         history: Option<&'a Mutex<History>>,
@@ -95,19 +95,19 @@ impl<'a> Maker<'a> {
             budget: uplinks::budget(),
             claimed: Mutex::default(),
         };
-        // What is wrong with them shows now, and not at each download.
+        // Mistakes in routes and headers are reported now, instead of at each download.
         maker.routes(&maker.args.paths.terms(false), None, note)?;
         fields(&args.web, true)?;
         Ok(maker)
     }
 
-    /// The interfaces as they were when they were looked at last.
+    /// The interfaces as of the last look.
     fn ways(&self) -> MutexGuard<'_, Ways> {
         self.ways.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at them once more: others may be there now, and where nothing was reached by any of those of before
-    /// (`is_cut_off`), backups take over.
+    /// Looks at the interfaces again, because others may have come up. If none of the previous interfaces reached
+    /// anything (`is_cut_off`), backups take over.
     pub fn look_again(&self, is_cut_off: bool) {
         let (paths, within) = (&self.args.paths, self.args.effort.within);
         let mut fails: BTreeSet<u32> = BTreeSet::new();
@@ -116,16 +116,16 @@ impl<'a> Maker<'a> {
         }
         let chosen = allowed::chosen(paths, &|_| ());
         let again = chosen.and_then(|chosen| allowed::of(paths, within, chosen, &fails, &|_| ()));
-        // With those of before it may still work out.
+        // On failure the previous interfaces stay in use: they may still work.
         if let Ok(ways) = again {
             *self.ways() = ways;
         }
     }
 
-    /// The request for `wanted`.
+    /// Makes the request for `wanted`.
     ///
     /// # Errors
-    /// Why there is none, and what that is called.
+    /// Why there is none, with the exit code.
     pub fn request(&self, wanted: &Wanted) -> Result<Request, (String, Code)> {
         let target = self.target(wanted)?;
         let usage = |e: anyhow::Error| (e.to_string(), Code::Usage);
@@ -141,7 +141,7 @@ impl<'a> Maker<'a> {
         })
     }
 
-    /// Which of the paths cost.
+    /// The paths that cost money.
     fn thrift(&self, origin: &str, paths: &[Candidate]) -> Option<Thrift> {
         let dear = |(place, path): (u32, &Candidate)| {
             let mut dear = *self.ways().dear.get(&path.route.interface()?)?;
@@ -153,7 +153,7 @@ impl<'a> Maker<'a> {
         Some(Thrift { until: self.until?, dear: (0..).zip(paths).filter_map(dear).collect() })
     }
 
-    /// A request by the direct path alone, for what is read here: a Metalink.
+    /// A request by the direct path only, for a document that this command reads itself: a Metalink.
     pub fn document(&self, wanted: &Wanted, target: Target) -> Request {
         let fields = fields(&self.args.web, true).unwrap_or_default();
         Request { fields, ..self.bare(wanted, target) }
@@ -179,11 +179,12 @@ impl<'a> Maker<'a> {
             kept: Arc::clone(&self.kept),
             budget: Arc::clone(&self.budget),
             thrift: None,
-            patience: PATIENCE,
+            patience: FIRST_ANSWER_TIMEOUT,
         }
     }
 
-    /// The settings for a server: one that the user did not choose gets logins of its host alone, and over TLS.
+    /// The settings for a server. A server that the user did not choose gets only logins that are stored for its host,
+    /// and only over TLS.
     fn web_for(&self, wanted: &Wanted) -> Web {
         let mut web = self.web.clone();
         if !wanted.is_trusted() {
@@ -198,19 +199,19 @@ impl<'a> Maker<'a> {
             .is_ok_and(|fields| self.web_for(wanted).logs_in(&wanted.url, &fields))
     }
 
-    /// The origin of `wanted` if it would get a login, had the user named it himself.
+    /// The origin of `wanted`, if it gets no login but would if the user had named it.
     pub fn withholds_login(&self, wanted: &Wanted) -> Option<String> {
         let as_named = Wanted { named_by: None, ..wanted.clone() };
         let withheld = self.logs_in(&as_named) && !self.logs_in(wanted);
         withheld.then(|| wanted.url.origin())
     }
 
-    /// Gives back the file of a request that is made again.
+    /// Releases the file of a request that is retried.
     pub fn release(&self, file: &Path) {
         self.claimed.lock().unwrap_or_else(PoisonError::into_inner).remove(file);
     }
 
-    /// Whether a file that is there shall be gone on with.
+    /// Whether an existing file is to be continued.
     fn adopts(&self, wanted: &Wanted, target: &Target) -> Result<bool, (String, Code)> {
         let Target::File(file) = target else { return Ok(false) };
         if !self.args.naming.adopts() || !file.exists() {
@@ -259,7 +260,7 @@ impl<'a> Maker<'a> {
         Ok(Target::File(file))
     }
 
-    /// The directory that the user named; names below it may have directories of their own.
+    /// The directory that the user named; names below it may contain directories.
     fn directory(&self) -> &Path {
         self.args.naming.directory()
     }
@@ -279,7 +280,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// What a path reached to this server, as far as it is known.
+    /// The rate of a path to this server, if known.
     pub fn rate(&self, origin: &str, path: &str) -> Option<Rate> {
         self.prior(origin, path).map(|prior| prior.rate)
     }
@@ -305,14 +306,14 @@ impl<'a> Maker<'a> {
         let ruled = ways.ruled(&wanted.url)?;
         let interfaces = ruled.as_deref().unwrap_or(&ways.interfaces);
         if ruled.is_some() {
-            // A bond has links by others too, and what rides goes as the node's datagrams do.
+            // A bond also has links by other interfaces, and a carried route goes where the node sends its datagrams.
             relays.retain(|(_, route)| !route.is_carried());
         }
         let own = match ways.is_bound || ruled.is_some() {
             true => bound(interfaces, &relays, most - mirrors),
             false => candidates(
                 interfaces,
-                // Where there are none to compare it with the kernel need not be asked.
+                // Without interfaces to compare it with, the kernel need not be asked.
                 (!interfaces.is_empty()).then(|| own_interface(&wanted.url)).flatten(),
                 &relays,
                 most - mirrors,
@@ -325,8 +326,8 @@ impl<'a> Maker<'a> {
         Ok(with_mirrors(own, &wanted.mirrors, most))
     }
 
-    /// The relays by name, without those that altered bytes from `origin` of late (without
-    /// one: from several sites) and are not named.
+    /// The relays by name. Those that the user did not name are left out if they recently altered bytes from `origin`,
+    /// or, without an origin, from several sites.
     fn routes(
         &self,
         terms: &Terms,
@@ -353,7 +354,7 @@ impl<'a> Maker<'a> {
         Ok(routes)
     }
 
-    /// Of the mesh's relays those that this download tries; without an origin there is none.
+    /// The relays of the mesh that this download tries; all of them without an origin.
     fn picked(&self, relays: Vec<(String, Route)>, origin: Option<&str>) -> Vec<(String, Route)> {
         let Some(origin) = origin.filter(|_| !relays.is_empty()) else { return relays };
         let rate = |path: &str| self.rate(origin, path);
@@ -364,7 +365,7 @@ impl<'a> Maker<'a> {
         routes
     }
 
-    /// How the relays of the last request were chosen; told once.
+    /// How the relays of the last request were chosen; returned once.
     pub fn choice(&self) -> Option<Choice> {
         self.choice.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -386,7 +387,8 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// A name that others wrote leads through no link: it could lead out of `directory`.
+/// Refuses a name from a list or a Metalink that passes through a symbolic link, because the link could lead out of
+/// `directory`.
 fn refuse_links(directory: &Path, name: &Path) -> Result<(), (String, Code)> {
     for part in name.ancestors().filter(|part| !part.as_os_str().is_empty()) {
         let part = directory.join(part);
@@ -408,7 +410,7 @@ fn candidate(name: String, route: Route, mirror: Option<HttpUrl>) -> Candidate {
     Candidate { name, route, mirror }
 }
 
-/// Every path by every one of these interfaces, bound to it: nothing leaves by another.
+/// Every path by each of these interfaces, bound to it, so that nothing leaves by another interface.
 fn bound(interfaces: &[Interface], relays: &[(String, Route)], max: usize) -> Vec<Candidate> {
     let direct = ("direct".to_owned(), Route::direct());
     let ways = std::iter::once(&direct).chain(relays);
@@ -424,7 +426,7 @@ fn bound(interfaces: &[Interface], relays: &[(String, Route)], max: usize) -> Ve
     bare.into_iter().flat_map(by).chain(carried).take(max.max(1)).collect()
 }
 
-/// Each path to each mirror besides, direct ones first, up to `max` in all.
+/// Adds each path to each mirror, the direct path first, up to `max` in all.
 fn with_mirrors(mut own: Vec<Candidate>, mirrors: &[HttpUrl], max: usize) -> Vec<Candidate> {
     let (direct, relayed): (Vec<_>, Vec<_>) =
         own.iter().cloned().partition(|c| c.route.is_direct());
@@ -433,7 +435,7 @@ fn with_mirrors(mut own: Vec<Candidate>, mirrors: &[HttpUrl], max: usize) -> Vec
         .flat_map(|path| {
             let to = move |(i, mirror): (usize, &HttpUrl)| {
                 let host = &mirror.destination().host;
-                // Two mirrors may lie on one host.
+                // Two mirrors may be on one host.
                 let again = mirrors[..i].iter().filter(|m| m.destination().host == *host).count();
                 let again = if again == 0 { String::new() } else { format!("#{}", again + 1) };
                 let name = format!("{}@{host}{again}", path.name);
@@ -455,23 +457,23 @@ fn fields(args: &WebArgs, is_trusted: bool) -> anyhow::Result<HeaderMap> {
     for text in agent.chain(given) {
         add_field(&mut fields, &text)?;
     }
-    // They may be cookies and keys: never printed.
+    // They may be cookies and keys, which must never be printed.
     fields.values_mut().for_each(|value| value.set_sensitive(true));
     Ok(fields)
 }
 
-/// The least and the most that a server may send ahead of a limit on one connection: what
-/// five paths sample with is 320 kB then, and Linux tunes itself up to 6 MB.
-const LEAST_AHEAD: usize = 1 << 16;
-const MOST_AHEAD: usize = 6 << 20;
+/// The least and the most bytes that a server may send ahead of a rate limit on one connection: with the least, five
+/// paths sample 320 kB; the most, 6 MB, is what Linux grows its buffer to.
+const MIN_BUFFER: usize = 1 << 16;
+const MAX_BUFFER: usize = 6 << 20;
 
-/// As much as the limit lets through in 250 ms (`quarter`): one path alone reaches the limit
-/// at any round trip up to that.
-fn ahead(quarter: usize) -> usize {
-    quarter.clamp(LEAST_AHEAD, MOST_AHEAD)
+/// The receive buffer for a rate limit: as much as the limit lets through in 250 ms (`quarter`), so that one path alone
+/// reaches the limit at any round trip up to that.
+fn buffer_for(quarter: usize) -> usize {
+    quarter.clamp(MIN_BUFFER, MAX_BUFFER)
 }
 
-/// What connections are made with.
+/// How connections are made.
 fn web(
     args: &Args,
     mesh: &Mesh,
@@ -480,14 +482,14 @@ fn web(
 ) -> anyhow::Result<Web> {
     let (limit, paths, args) = (args.effort.limit_rate, &args.paths, &args.web);
     let receive_buffer =
-        limit.map(|limit| usize::try_from(limit.get() / 4).map_or(MOST_AHEAD, ahead));
+        limit.map(|limit| usize::try_from(limit.get() / 4).map_or(MAX_BUFFER, buffer_for));
     let socket = SocketOptions { receive_buffer, ..SocketOptions::default() };
     let options = DialOptions { deadline: args.connect_timeout, socket, ..DialOptions::default() };
     let dialer = match mesh.dialer(&options) {
         Some(dialer) => bonds::lend(dialer, paths, uplinks.as_ref())?,
         None => Dialer::new(options),
     };
-    // Links of bonds have accounts of their own.
+    // The links of bonds have accounts of their own.
     let dialer = match uplinks {
         Some(uplinks) => dialer.booked_by(Arc::new(Accounts::new(uplinks))),
         None => dialer,

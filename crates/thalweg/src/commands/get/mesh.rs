@@ -1,4 +1,4 @@
-//! The mesh as a download sees it: routes by name, and who we are to relays.
+//! The mesh as seen by a download: routes by name, and this host's identity towards relays.
 
 use anyhow::bail;
 use std::{collections::BTreeSet, sync::Arc};
@@ -13,17 +13,17 @@ pub struct Mesh {
     me: Option<Name>,
     roster: Result<Arc<Roster>, String>,
     identity: Option<Connector>,
-    /// Where its members' packets ride.
+    /// The carried legs of its members.
     legs: Option<CarriedLegs>,
-    /// Whether something is wrong, rather than that there is no mesh.
+    /// Whether the mesh cannot be used, as opposed to not existing.
     is_faulty: bool,
-    /// What commands need to be about the same state: ` --state DIR`, or nothing.
+    /// The argument that makes other commands use the same state: ` --state DIR`, or nothing.
     place: String,
 }
 
 impl Mesh {
-    /// What is in this state directory. Never fails: a download goes on directly.
-    /// `place` is what commands need to be about the same state.
+    /// Opens the mesh in this state directory. Never fails: without a mesh, downloads go directly. `place` is the
+    /// argument that makes other commands use the same state.
     pub fn open(state: anyhow::Result<State>, place: String) -> Self {
         let opened = state.and_then(|state| Self::read(&state, &place));
         opened.unwrap_or_else(|e| {
@@ -55,7 +55,7 @@ impl Mesh {
         Ok(Self { me, roster, identity, legs, is_faulty, place })
     }
 
-    /// A dialler with these options that goes through the mesh; `None`: there is none.
+    /// A dialer with these options that can use the mesh; `None` if there is no mesh.
     pub fn dialer(&self, options: &DialOptions) -> Option<Dialer> {
         let dialer = Dialer::with_identity(options.clone(), self.identity.clone()?);
         Some(match self.legs {
@@ -82,10 +82,10 @@ impl Mesh {
         self.names().route(text, terms)
     }
 
-    /// That each of these tags is known: a mistyped one would let through what must be avoided.
+    /// Checks that members carry these tags: a mistyped tag would let through relays that must be avoided.
     ///
     /// # Errors
-    /// The first that no member carries.
+    /// The first tag that no member carries.
     pub fn check_tags(&self, tags: &[Tag]) -> anyhow::Result<()> {
         let roster = match &self.roster {
             Ok(roster) => roster,
@@ -95,25 +95,26 @@ impl Mesh {
         check_tags(roster, tags, &self.place)
     }
 
-    /// Whether every relay of the route that is a node of the mesh still is. Without a roster
-    /// that holds nothing is known against them.
+    /// Whether every relay of the route that is a node of the mesh is still a member. Without a valid roster the answer
+    /// is yes.
     pub fn still_has(&self, route: &Route) -> bool {
         let Ok(roster) = &self.roster else { return true };
         let mut keys = route.all_hops().filter_map(Hop::key);
         keys.all(|key| roster.by_key(&key).is_some())
     }
 
-    /// All relays that may be tried; none without a roster that holds.
+    /// All relays that may be tried; none without a valid roster.
     pub fn relays(&self, terms: &Terms) -> Vec<(String, Route)> {
         let found = self.names().candidates(terms, usize::MAX).into_iter();
         found.map(|(name, route)| (name.to_string(), route)).collect()
     }
 }
 
-/// That each of these tags is in this roster; `place` is what commands need to be about it.
+/// Checks that members in this roster carry these tags. `place` is the argument that makes other commands use the same
+/// state.
 ///
 /// # Errors
-/// The first that no member carries.
+/// The first tag that no member carries.
 pub fn check_tags(roster: &Roster, tags: &[Tag], place: &str) -> anyhow::Result<()> {
     let known: BTreeSet<&Tag> = roster.members.iter().flat_map(|m| &m.tags).collect();
     match tags.iter().find(|tag| !known.contains(tag)) {

@@ -1,4 +1,4 @@
-//! `thalweg get`: from arguments to exit code.
+//! `thalweg get`: runs the command, from arguments to exit code.
 
 mod allowed;
 mod args;
@@ -20,13 +20,13 @@ mod streams;
 pub use args::{Args, Drawing};
 
 use super::{here::quoted, remembered, signals::Signals, text::rough, uplinks, within::missed};
-use asking::Asking;
-use calls::Calls;
+use asking::CandidateQuery;
+use calls::DownloadSession;
 use display::{Display, Note};
 use exit::Code;
-use maker::Maker;
+use maker::RequestBuilder;
 use renewal::Renewal;
-use sources::{Fallback, Fetched, Found, Item, Wanted, Wish};
+use sources::{Fallback, Fetched, FoundItems, Item, ItemKind, Wanted};
 use std::{
     collections::BTreeSet,
     path::Path,
@@ -54,8 +54,7 @@ use tokio::{
 /// Runs the command.
 ///
 /// # Errors
-/// When the system gives no threads; failures of downloads are printed here and end with the
-/// exit code that the help names.
+/// If threads cannot be created. Failures of downloads are printed here and end with the exit code that the help names.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let display = Display::start(args.style())?;
     let renewal = renew(&args);
@@ -65,7 +64,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Ok(code) => code,
         Err(mistake) => Some(refuse(&display, format!("{mistake:#}"), Code::Usage)),
     };
-    // A look-up of a name may hang; nobody waits for it.
+    // A pending name lookup may hang; it is not waited for.
     runtime.shutdown_background();
     uplinks::end();
     display.finish();
@@ -76,21 +75,20 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(code.unwrap_or(Code::Done).into())
 }
 
-/// The network on this thread, the disk on others. A small file's way leads through several tasks;
-/// to wake another thread for each costs more than the work in them, and a single core receives
-/// faster than disks write.
+/// The network runs on this thread, the disk on others. A small file passes through several tasks; waking another
+/// thread for each costs more than the work in them, and a single core receives faster than disks write.
 fn runtime() -> std::io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
-/// Tells why nothing is begun.
+/// Reports why no download is started.
 fn refuse(display: &Display, why: String, code: Code) -> Code {
     let (url, hints) = (String::new(), Vec::new());
     display.tell(Note::Failed { item: 0, url, why, code, kept: 0, hints });
     code
 }
 
-/// A newer roster, if no daemon keeps it new and the mesh may be used.
+/// Starts to fetch a newer roster, if the mesh may be used and no daemon keeps the roster new.
 fn renew(args: &Args) -> Renewal {
     let names = args.paths.named();
     match args.paths.tries_mesh() || names.iter().any(|name| !name.contains(':')) {
@@ -99,17 +97,17 @@ fn renew(args: &Args) -> Renewal {
     }
 }
 
-/// The oracle's candidates, if relays of the mesh are tried.
-fn ask(args: &Args) -> Asking {
+/// Asks the oracle for candidates, if relays of the mesh are tried.
+fn ask(args: &Args) -> CandidateQuery {
     let paths = &args.paths;
     if !paths.tries_mesh() {
-        return Asking::none();
+        return CandidateQuery::none();
     }
     let file = remembered::file(paths.history.as_deref(), &paths.place);
-    Asking::start(paths.place.open(), file.as_deref())
+    CandidateQuery::start(paths.place.open(), file.as_deref())
 }
 
-/// All of it. The error is a mistake in the arguments.
+/// Runs all downloads. An error is a mistake in the arguments.
 async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code>> {
     args.check()?;
     let memory = remembered::file(args.paths.history.as_deref(), &args.paths.place);
@@ -117,7 +115,7 @@ async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code
     let history = memory.as_deref().map(|file| Mutex::new(History::open(file)));
     let detours = memory.as_deref().map(|file| Mutex::new(Detours::open(&Detours::beside(file))));
     let note = |text| display.tell(Note::Said(text));
-    let maker = Maker::new(args, history.as_ref(), detours.as_ref(), &note)?;
+    let maker = RequestBuilder::new(args, history.as_ref(), detours.as_ref(), &note)?;
     if let Err(e) = args.naming.make_directory() {
         return Ok(Some(refuse(display, format!("{e:#}"), Code::Disk)));
     }
@@ -130,11 +128,11 @@ async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code
     let fetch = |url: &str| -> std::pin::Pin<Box<dyn Future<Output = Fetched> + '_>> {
         Box::pin(document(&maker, url.to_owned(), stop.clone()))
     };
-    let Found { items, notes } = sources::find(args, &fetch).await?;
+    let FoundItems { items, notes } = sources::find(args, &fetch).await?;
     notes.into_iter().for_each(note);
     withheld(&maker, &items).map(note);
     display.tell(Note::Planned { count: items.len() });
-    let calls = Calls {
+    let calls = DownloadSession {
         maker: &maker,
         effort: &args.effort,
         display,
@@ -152,17 +150,17 @@ async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code
     signals.abort();
     clock.inspect(|clock| clock.abort());
     if let (Some(history), Some(file)) = (&history, &memory) {
-        tell_of_blame(history, began, args, &note);
+        note_quarantines(history, began, args, &note);
         save(history, file, &note);
     }
     detours.iter().for_each(|detours| save_detours(detours, &note));
     Ok(code)
 }
 
-/// Names the servers that get no login, as the user did not choose them.
-fn withheld(maker: &Maker<'_>, items: &[Item]) -> Option<String> {
+/// Names the servers that get no login, because the user did not choose them.
+fn withheld(maker: &RequestBuilder<'_>, items: &[Item]) -> Option<String> {
     let wanted = items.iter().filter_map(|item| match &item.wish {
-        Wish::Wanted(wanted) if !wanted.is_trusted() => maker.withholds_login(wanted),
+        ItemKind::Wanted(wanted) if !wanted.is_trusted() => maker.withholds_login(wanted),
         _ => None,
     });
     let origins: BTreeSet<String> = wanted.collect();
@@ -177,8 +175,8 @@ fn withheld(maker: &Maker<'_>, items: &[Item]) -> Option<String> {
     ))
 }
 
-/// Names the relays that this call put into quarantine, and how the user gets them out.
-fn tell_of_blame(history: &Mutex<History>, began: WallTime, args: &Args, note: &dyn Fn(String)) {
+/// Names the relays that this command put into quarantine, and how the user can lift it.
+fn note_quarantines(history: &Mutex<History>, began: WallTime, args: &Args, note: &dyn Fn(String)) {
     let history = history.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let same = remembered::argument(args.paths.history.as_deref(), &args.paths.place);
     let blames = history.quarantined(remembered::now());
@@ -193,7 +191,7 @@ fn tell_of_blame(history: &Mutex<History>, began: WallTime, args: &Args, note: &
     }
 }
 
-/// What was learnt is only a hint: that it cannot be kept fails nothing.
+/// Saves the history. It is only a hint for later downloads, so a failure is only noted.
 fn save(history: &Mutex<History>, file: &Path, note: &dyn Fn(String)) {
     let mut history = history.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     history.problem().map(str::to_owned).map(note);
@@ -205,7 +203,7 @@ fn save(history: &Mutex<History>, file: &Path, note: &dyn Fn(String)) {
     }
 }
 
-/// As [`save`]; the history's directory is there by now.
+/// As [`save`], for what was learnt about relays; the history's directory exists by now.
 fn save_detours(detours: &Mutex<Detours>, note: &dyn Fn(String)) {
     let mut detours = detours.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     detours.problem().map(str::to_owned).map(note);
@@ -217,8 +215,8 @@ fn save_detours(detours: &Mutex<Detours>, note: &dyn Fn(String)) {
     }
 }
 
-/// A Metalink, into memory.
-async fn document(maker: &Maker<'_>, url: String, stop: Stop) -> Fetched {
+/// Fetches a Metalink into memory.
+async fn document(maker: &RequestBuilder<'_>, url: String, stop: Stop) -> Fetched {
     let parsed = HttpUrl::parse(&url).map_err(|e| (e.to_string(), Code::Usage))?;
     let buffer = Arc::new(Buffer::new(metalink::MAX_BYTES));
     let output = args::Output::Stdout;
@@ -234,7 +232,7 @@ async fn document(maker: &Maker<'_>, url: String, stop: Stop) -> Fetched {
     }
 }
 
-/// The first Ctrl-C or SIGTERM ends the downloads in order, the second one at once.
+/// Waits for signals: the first Ctrl-C or SIGTERM ends the downloads in order, the second one at once.
 async fn listen(mut signals: Signals, wish: watch::Sender<bool>) {
     loop {
         signals.next().await;

@@ -1,13 +1,13 @@
-//! Rates on the command line: curl's, in bytes, or ours, with their unit.
+//! Rates on the command line: in bytes per second as with curl, or with a unit.
 
 use std::num::NonZeroU64;
 use thalweg_units::Rate;
 
-/// Reads `500k`, `2M`, `1G` (powers of 1024, as curl and wget have it), plain bytes per second,
-/// or a rate with its unit.
+/// Parses `500k`, `2M` or `1G` (powers of 1024, as with curl and wget), plain bytes per second, or a rate with its
+/// unit.
 ///
 /// # Errors
-/// What is wrong, and how to write it.
+/// The mistake, and how to write a rate.
 pub fn bytes_per_second(text: &str) -> Result<NonZeroU64, String> {
     let bytes = match suffixed(text.trim()) {
         Some(bytes) => bytes,
@@ -19,7 +19,7 @@ pub fn bytes_per_second(text: &str) -> Result<NonZeroU64, String> {
     NonZeroU64::new(bytes).ok_or_else(|| "it must be at least 1 byte per second".to_owned())
 }
 
-/// curl's spelling; `None` if it is another.
+/// Parses curl's notation; `None` if the text has another form.
 fn suffixed(text: &str) -> Option<u64> {
     let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let power = match text[end..].to_ascii_lowercase().as_str() {
@@ -32,7 +32,7 @@ fn suffixed(text: &str) -> Option<u64> {
     };
     let number: f64 = text[..end].parse().ok()?;
     let bytes = number * 1024_f64.powi(power);
-    // Beyond is no rate of this world, and no number of bits.
+    // A larger number would overflow as bits, and no link is that fast.
     (0.0..1e18).contains(&bytes).then_some(bytes as u64)
 }
 
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn curls_suffixes_are_bytes_and_ours_are_what_they_say() {
+    fn plain_suffixes_mean_bytes_and_units_mean_themselves() {
         for (text, bytes) in [
             ("500k", 512_000),
             ("2M", 2 << 20),

@@ -1,4 +1,4 @@
-//! Which relays of the mesh a download tries without being told, and why.
+//! Chooses the relays of the mesh that a download tries without being told.
 
 use crate::commands::text::rough;
 use serde_json::{Value, json};
@@ -15,16 +15,16 @@ use thalweg_units::{Rate, WallTime};
 pub struct Choice {
     /// In the order in which they were picked.
     pub picked: Vec<Picked>,
-    /// How many relays there were to pick from.
+    /// The number of relays to pick from.
     pub usable: usize,
-    /// How old the oracle's list is; `None`: there is none.
+    /// The age of the oracle's list; `None` if there is none.
     pub age: Option<Duration>,
-    /// Whether that is older than the oracle said it may be.
+    /// Whether the list is older than the oracle allows.
     pub is_stale: bool,
 }
 
 impl Choice {
-    /// Picks among these relays of the mesh; see [`Detours::pick`].
+    /// Picks from these relays of the mesh; see [`Detours::pick`].
     pub fn make(
         detours: Option<&Mutex<Detours>>,
         usable: &[(String, Route)],
@@ -45,7 +45,7 @@ impl Choice {
         }
     }
 
-    /// The picked ones' routes, in their order.
+    /// The routes of the picked relays, in their order.
     pub fn routes(&self, usable: Vec<(String, Route)>) -> Vec<(String, Route)> {
         let place = |name: &str| self.picked.iter().position(|p| p.relay == name);
         let mut routes: Vec<_> =
@@ -54,7 +54,7 @@ impl Choice {
         routes.into_iter().map(|(_, route)| route).collect()
     }
 
-    /// As `get --json` tells it.
+    /// The event of `get --json`.
     pub fn json(&self) -> Value {
         json!({
             "event": "relays", "picked": self.picked, "usable": self.usable,
@@ -62,7 +62,7 @@ impl Choice {
         })
     }
 
-    /// In words.
+    /// A line for people.
     pub fn words(&self) -> String {
         let list = match (self.age, self.is_stale) {
             (None, _) => "no list from an oracle".to_owned(),

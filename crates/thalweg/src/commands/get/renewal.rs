@@ -1,4 +1,4 @@
-//! The roster, asked for beside a download.
+//! Renews the roster during a download.
 
 use crate::commands::{here, renewal};
 use std::{
@@ -10,40 +10,40 @@ use thalweg_mesh::State;
 use thalweg_net::DialOptions;
 use thalweg_wire::mesh::Tag;
 
-/// A kept roster is asked for again after this time: a new relay is used soon, and a script
-/// of many small downloads does not ask at each.
-const FRESH: Duration = Duration::from_secs(600);
+/// A stored roster that is older than this is renewed: a new relay is used soon, and a script of many small downloads
+/// does not ask for each.
+const MAX_AGE: Duration = Duration::from_secs(600);
 
-/// How long a download waits for a roster without which a path is lacking.
+/// The longest wait of a download for a roster that it needs for a path.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// How long the oracle may take while the download runs.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The oracle's timeout while the download runs.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A question to the oracle; it ends with the process at the latest.
+/// A request to the oracle; it ends with the process at the latest.
 pub struct Renewal(Option<Receiver<anyhow::Result<()>>>);
 
 impl Renewal {
-    /// Nothing is asked.
+    /// Asks nothing.
     pub fn none() -> Self {
         Self(None)
     }
 
-    /// Asks if the kept roster is old, lacks one of the `names` or `tags`, or does not hold;
-    /// waits for the answer, a second at most, only in the latter cases.
+    /// Asks if the stored roster is old, lacks one of the `names` or `tags`, or is not valid. In the latter two cases
+    /// it waits for the answer, a second at most.
     pub fn start(state: anyhow::Result<State>, names: &[&str], tags: &[Tag]) -> Self {
         let Some(state) = state.ok().filter(State::has_mesh) else { return Self(None) };
         let lacks = lacks(&state, names, tags);
-        if !lacks && renewal::age(&state).is_some_and(|age| age <= FRESH) {
+        if !lacks && renewal::age(&state).is_some_and(|age| age <= MAX_AGE) {
             return Self(None);
         }
         let (told, answer) = sync_channel(1);
-        // Of its own thread: a look-up of names that hangs holds up no download's end.
+        // On a separate thread, so that a name lookup that hangs does not delay the end of a download.
         let ask = move || {
             let renewed = here::block_on(renewal::renew_without_daemon(
                 &state,
                 DialOptions::default(),
-                PATIENCE,
+                TIMEOUT,
             ));
             _ = told.send(renewed);
         };
@@ -67,7 +67,7 @@ impl Renewal {
         }
     }
 
-    /// After the download: says if the oracle refused this host meanwhile.
+    /// After the download: reports if the oracle has refused this host.
     pub fn finish(self) {
         match self.0.map(|answer| answer.try_recv()) {
             None | Some(Err(TryRecvError::Empty | TryRecvError::Disconnected)) => {}
@@ -76,14 +76,14 @@ impl Renewal {
     }
 }
 
-/// An oracle that is away hinders nothing; that this host is no member any more, it is to know.
+/// Reports a refusal: this host is no longer a member. An oracle that is away is no problem.
 fn tell(renewed: anyhow::Result<()>) {
     if let Some(refused) = renewed.err().filter(renewal::is_refusal) {
         thalweg_console::note!("thalweg: {refused}");
     }
 }
 
-/// Whether there is no roster that holds, or one of the names or tags is not in it.
+/// Whether there is no valid roster, or one of the names or tags is not in it.
 fn lacks(state: &State, names: &[&str], tags: &[Tag]) -> bool {
     let Ok(membership) = state.membership() else { return false };
     let Some(roster) = membership.current() else { return true };

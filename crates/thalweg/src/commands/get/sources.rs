@@ -1,4 +1,4 @@
-//! The items of a call: what each is, in the order in which they are downloaded.
+//! The items to download, in the order in which they are downloaded.
 
 mod fallback;
 mod list;
@@ -18,18 +18,18 @@ pub use metalinks::{Fetch, Fetched};
 /// The most mirrors of one file that are used at the same time: each is a path of its own.
 const MAX_MIRRORS: usize = 8;
 
-/// One thing to download, or why it cannot be.
+/// An item to download, or why it cannot be downloaded.
 pub struct Item {
-    /// What the user called it: a URL, or a line of a list.
+    /// How the user named it: a URL, or a line of a list.
     pub text: String,
-    /// What it is.
-    pub wish: Wish,
-    /// The list, and the line in it.
+    /// The kind of item.
+    pub wish: ItemKind,
+    /// The list that names it, and the line number there.
     pub line: Option<(Arc<str>, usize)>,
 }
 
-/// What an item is. Small, for there may be many: all else is made when its turn comes.
-pub enum Wish {
+/// The kind of an item. Small, because there may be many items: the rest is made when an item's turn comes.
+pub enum ItemKind {
     /// A URL as written.
     Url(Output),
     /// A file of a Metalink, or one with mirrors or hashes.
@@ -38,29 +38,30 @@ pub enum Wish {
     Mistake(String, Code),
 }
 
-/// A download, all about it known.
+/// A download with everything known about it.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// The URL.
     pub url: HttpUrl,
-    /// The same elsewhere.
+    /// The same file on other servers.
     pub mirrors: Vec<HttpUrl>,
-    /// What it hashes to.
+    /// The expected hashes.
     pub digests: Vec<Digest>,
     /// The hashes of its pieces, if no hash of the whole file is known.
     pub pieces: Option<Arc<PieceDigests>>,
-    /// How long it is, if that is known from elsewhere.
+    /// Its size, if known from elsewhere.
     pub size: Option<u64>,
-    /// Where it goes.
+    /// Where it is written.
     pub output: Output,
-    /// The URL of the Metalink that names it, if that was fetched.
+    /// The URL of the Metalink that names it, if the Metalink was fetched.
     pub named_by: Option<HttpUrl>,
-    /// What is left if these sources fail.
+    /// The sources left if these fail.
     pub fallback: Fallback,
 }
 
 impl Wanted {
-    /// From `url` and the same file's `others`: together if a hash proves them, else one after the other.
+    /// Creates a download from `url` and `others`, further sources of the same file. With a hash, the sources are used
+    /// together; without one, one after the other.
     fn of_sources(
         url: HttpUrl,
         others: impl IntoIterator<Item = HttpUrl>,
@@ -80,29 +81,29 @@ impl Wanted {
         !self.digests.is_empty() || self.pieces.is_some()
     }
 
-    /// Whether its server may get the user's fields and login: the user did not choose a server that a Metalink of
-    /// another origin names, nor one that takes the place of another.
+    /// Whether its server may get the user's header fields and login. The user did not choose a server that a Metalink
+    /// of another origin names, nor one that replaces another server.
     pub fn is_trusted(&self) -> bool {
         let is_own = |other: &HttpUrl| other.same_origin(&self.url);
         self.named_by.as_ref().is_none_or(is_own) && self.fallback.first_url().is_none_or(is_own)
     }
 }
 
-/// What was found, and what is to be said of it.
+/// The items of a command line, with remarks.
 #[derive(Default)]
-pub struct Found {
+pub struct FoundItems {
     /// The items, in order.
     pub items: Vec<Item>,
-    /// Remarks for the user's eyes.
+    /// Remarks for the user.
     pub notes: Vec<String>,
 }
 
 impl Item {
     fn mistake(text: String, why: String, code: Code) -> Self {
-        Self { text, wish: Wish::Mistake(why, code), line: None }
+        Self { text, wish: ItemKind::Mistake(why, code), line: None }
     }
 
-    /// A mistake with the line in which it is.
+    /// Adds the line number to a mistake.
     fn placed(&self, why: String) -> String {
         match &self.line {
             Some((list, number)) => format!("line {number} of {list}: {why}"),
@@ -110,15 +111,15 @@ impl Item {
         }
     }
 
-    /// What is to be downloaded.
+    /// The download of this item.
     ///
     /// # Errors
-    /// Why nothing can be, and what that is called.
+    /// Why there is none, with the exit code.
     pub fn wanted(&self) -> Result<Wanted, (String, Code)> {
         match &self.wish {
-            Wish::Mistake(why, code) => Err((why.clone(), *code)),
-            Wish::Wanted(wanted) => Ok(Wanted::clone(wanted)),
-            Wish::Url(output) => {
+            ItemKind::Mistake(why, code) => Err((why.clone(), *code)),
+            ItemKind::Wanted(wanted) => Ok(Wanted::clone(wanted)),
+            ItemKind::Url(output) => {
                 let url = parse(&self.text).map_err(|why| (self.placed(why), Code::Usage))?;
                 let (mirrors, digests) = (Vec::new(), Vec::new());
                 let (pieces, size, output, named_by) = (None, None, output.clone(), None);
@@ -129,7 +130,7 @@ impl Item {
     }
 }
 
-/// A URL, or in words why it is none.
+/// Parses a URL; the error is a message for the user.
 fn parse(text: &str) -> Result<HttpUrl, String> {
     HttpUrl::parse(text).map_err(|e| match e {
         _ if !text.contains("://") && Path::new(text).is_file() => format!(
@@ -143,12 +144,12 @@ fn parse(text: &str) -> Result<HttpUrl, String> {
     })
 }
 
-/// All that the arguments name; Metalinks at a URL are fetched by `fetch`.
+/// Finds all items that the arguments name. `fetch` fetches Metalinks.
 ///
 /// # Errors
-/// If a list cannot be read, or what is for one file is wrong; no download begins then.
-pub async fn find(args: &Args, fetch: &Fetch<'_>) -> anyhow::Result<Found> {
-    let mut found = Found::default();
+/// If a list cannot be read, or an option for a single file is wrong; then no download begins.
+pub async fn find(args: &Args, fetch: &Fetch<'_>) -> anyhow::Result<FoundItems> {
+    let mut found = FoundItems::default();
     let (sources, naming) = (&args.sources, &args.naming);
     let mut nth = 0;
     for url in &sources.urls {
@@ -173,7 +174,7 @@ pub async fn find(args: &Args, fetch: &Fetch<'_>) -> anyhow::Result<Found> {
     Ok(found)
 }
 
-/// A URL of the command line, with what is given for it alone.
+/// An item for a URL of the command line, with the options for it.
 fn plain(args: &Args, url: &str, output: Output) -> anyhow::Result<Item> {
     let digests = args.proof.digests()?;
     let mirrors = &args.sources.mirror;
@@ -185,17 +186,17 @@ fn plain(args: &Args, url: &str, output: Output) -> anyhow::Result<Item> {
     }
     let text = url.to_owned();
     if digests.is_empty() {
-        return Ok(Item { text, wish: Wish::Url(output), line: None });
+        return Ok(Item { text, wish: ItemKind::Url(output), line: None });
     }
     let mirrors: Result<Vec<HttpUrl>, _> = mirrors.iter().map(|m| parse(m)).collect();
     let mirrors = mirrors.map_err(|why| anyhow::anyhow!("--mirror: {why}"))?;
     let url = parse(url).map_err(anyhow::Error::msg)?;
     let (pieces, size, named_by, fallback) = (None, None, None, Fallback::default());
     let wanted = Wanted { url, mirrors, digests, pieces, size, output, named_by, fallback };
-    Ok(Item { text, wish: Wish::Wanted(Box::new(wanted)), line: None })
+    Ok(Item { text, wish: ItemKind::Wanted(Box::new(wanted)), line: None })
 }
 
-/// A name that others wrote, below `directory`.
+/// An output with a name that others chose, below `directory`.
 fn below(directory: &Path, name: &str) -> Result<Output, String> {
     let file = thalweg_wire::metalink::File { name: name.to_owned(), ..Default::default() };
     let parts = file.path().map_err(|_| format!("`{name}` is no file name"))?;

@@ -1,4 +1,4 @@
-//! Where streams of bytes go: standard output, or memory.
+//! Outputs for streams of bytes: standard output, pipes and devices, memory.
 
 use std::{
     fmt,
@@ -70,19 +70,19 @@ impl fmt::Display for Unwritable {
 
 impl std::error::Error for Unwritable {}
 
-/// Memory, up to a bound.
+/// Memory, up to a limit.
 pub struct Buffer {
     bytes: Mutex<Vec<u8>>,
     max: usize,
 }
 
 impl Buffer {
-    /// Empty, for `max` bytes.
+    /// Creates an empty buffer for at most `max` bytes.
     pub fn new(max: usize) -> Self {
         Self { bytes: Mutex::default(), max }
     }
 
-    /// What was written.
+    /// Takes the bytes written so far.
     pub fn take(&self) -> Vec<u8> {
         std::mem::take(&mut self.bytes.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,4 +1,4 @@
-//! What `thalweg interfaces` changes in processes that run.
+//! The subcommands of `thalweg interfaces` that change running processes.
 
 use super::Common;
 use anyhow::bail;
@@ -88,7 +88,7 @@ enum TierName {
     Never,
 }
 
-/// No limit reads as zero: [`Change::Policy`].
+/// Parses a rate; `none` becomes zero, as [`Change::Policy`] expects.
 fn rate(text: &str) -> Result<Rate, String> {
     match text {
         "none" => Ok(Rate::ZERO),
@@ -121,7 +121,7 @@ fn price(text: &str) -> Result<Price, String> {
 }
 
 impl Schedule {
-    /// What it asks for.
+    /// The requested change.
     pub fn change(&self) -> Change {
         Change::Schedule(match self.method {
             Method::OnlyOne => ConnectionMethod::OnlyOne,
@@ -133,10 +133,10 @@ impl Schedule {
 }
 
 impl Allow {
-    /// What it asks for.
+    /// The requested change.
     ///
     /// # Errors
-    /// Nothing is changed.
+    /// If it changes nothing.
     pub fn change(&self) -> anyhow::Result<Change> {
         let tier = self.tier.map(|tier| match tier {
             TierName::Primary => Tier::Primary,
@@ -207,10 +207,10 @@ pub struct RuleArgs {
 }
 
 impl RuleArgs {
-    /// What it asks for.
+    /// The requested change.
     ///
     /// # Errors
-    /// A rule that cannot be meant.
+    /// If the rule is invalid.
     pub fn change(&self) -> anyhow::Result<Change> {
         if let Some(number) = self.remove {
             return Ok(Change::Unrule(number));
@@ -244,13 +244,13 @@ pub struct Set {
     pub common: Common,
 }
 
-/// As in the settings.
+/// Parses a time as in the settings.
 fn time(text: &str) -> Result<Duration, String> {
     thalweg_units::parse_duration(text).map_err(|e| e.to_string())
 }
 
 impl Set {
-    /// What it asks for, one after the other.
+    /// The requested changes, in order.
     pub fn changes(&self) -> Vec<Change> {
         let affinity = self.affinity.map(Change::Affinity);
         affinity.into_iter().chain(self.near.map(Change::Near)).collect()
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_stays() {
+    fn options_that_are_not_given_change_nothing() {
         let change = |args: &str| {
             Cli::parse_from(std::iter::once("t").chain(args.split(' '))).allow.change()
         };

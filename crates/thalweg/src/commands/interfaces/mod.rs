@@ -1,5 +1,5 @@
-//! `thalweg interfaces`: shows this host's interfaces and the reasons of recent choices, and changes the
-//! settings of running processes.
+//! `thalweg interfaces`: shows this host's interfaces and the reasons for recent choices, and changes the settings of
+//! running processes.
 
 mod changes;
 mod show;
@@ -83,7 +83,7 @@ struct Status {
 }
 
 impl Common {
-    /// Where what is known of interfaces is kept, and processes answer beside it.
+    /// The file of what is known about interfaces; the sockets of processes are beside it.
     fn file(&self, settings: &Settings) -> anyhow::Result<PathBuf> {
         uplinks::file(settings, self.history.as_deref(), &self.place)
             .context("no directory for the records of interfaces: give --state DIR, or set HOME")
@@ -93,7 +93,7 @@ impl Common {
 /// Runs the command.
 ///
 /// # Errors
-/// What cannot be read, or that nothing runs that could be changed.
+/// If something cannot be read, or no process runs that could be changed.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match &args.sub {
         Sub::Status(status) => {
@@ -121,7 +121,7 @@ fn answers(file: &Path, change: &Change) -> anyhow::Result<Vec<Value>> {
     })
 }
 
-/// What is known while nothing runs.
+/// What is stored about interfaces, for when no process runs.
 fn kept(settings: Settings, file: &Path) -> anyhow::Result<Value> {
     let kept = Uplinks::open(settings, Some(file.to_owned()));
     let kept = kept.with_context(|| format!("cannot read {}", file.display()))?;

@@ -1,4 +1,4 @@
-//! The status for people.
+//! Formats the status of interfaces for people.
 
 use crate::commands::{
     gather::words::{rate, size},
@@ -7,10 +7,10 @@ use crate::commands::{
 use serde_json::Value;
 use std::time::Duration;
 
-/// Connections and programs that are shown; all are in the JSON.
-const MOST: usize = 12;
+/// The most connections and programs shown; the JSON has all.
+const MAX_ROWS: usize = 12;
 
-/// All processes, or what is kept while none runs.
+/// The status of all processes, or what is stored if none runs.
 pub fn text(said: &Value) -> String {
     let processes = said["processes"].as_array().map(Vec::as_slice).unwrap_or_default();
     if processes.is_empty() {
@@ -26,14 +26,14 @@ pub fn text(said: &Value) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Which process it is.
+/// The title line of a process.
 pub fn process(said: &Value) -> String {
     let listen = said["listen"].as_str().map_or(String::new(), |at| format!(" at {}", plain(at)));
     let schedule = said["schedule"].as_str().map_or_else(String::new, plain);
     format!("process {}{listen}: {schedule}", said["pid"])
 }
 
-/// What one interface may do now, if it is used.
+/// What an interface may do now, if it is used.
 pub fn allowed(said: &Value, name: &str) -> Option<String> {
     let of = all(said, "interfaces").find(|of| of["name"] == name)?;
     let cap = of["cap_bytes"].as_u64().map(|cap| {
@@ -78,12 +78,12 @@ fn one(said: &Value) -> String {
         text += "\n";
         text += &aligned(head, &rules);
     }
-    let programs: Vec<_> = all(said, "applications").take(MOST).map(program).collect();
+    let programs: Vec<_> = all(said, "applications").take(MAX_ROWS).map(program).collect();
     if !programs.is_empty() {
         text += "\n";
         text += &aligned(["PROGRAM", "PORT", "NATURE", "C_DEMAND", "CONNECTIONS"], &programs);
     }
-    let connections: Vec<_> = all(said, "connections").take(MOST).map(connection).collect();
+    let connections: Vec<_> = all(said, "connections").take(MAX_ROWS).map(connection).collect();
     if !connections.is_empty() {
         text += "\n";
         text += &aligned(["AGO", "PROGRAM", "TO", "BY", "SINCE"], &connections);
@@ -131,7 +131,7 @@ fn interface(of: &Value) -> [String; 12] {
     ]
 }
 
-/// How long ago the newest of its rates was found, and how where that was not by traffic that went anyway.
+/// The age of its newest rate, with "probe" if the rate was measured by a probe instead of by other traffic.
 fn heard(of: &Value) -> String {
     let ago = of["heard_seconds_ago"].as_f64();
     match (ago.and_then(|s| Duration::try_from_secs_f64(s).ok()), of["heard_by"].as_str()) {
@@ -142,7 +142,7 @@ fn heard(of: &Value) -> String {
     }
 }
 
-/// What is out of the ordinary with an interface.
+/// Everything out of the ordinary about an interface.
 fn notes(of: &Value) -> String {
     let doubt = match of["doubt"].as_str() {
         Some("impostor") => Some(

@@ -1,4 +1,5 @@
-//! One command of a host measures at a time: beside another one's trains a path seems narrower than it is.
+//! A lock that lets only one command per host measure at a time: next to another command's trains, a path seems
+//! narrower than it is.
 
 use rustix::{
     fs::{FlockOperation, flock},
@@ -10,16 +11,16 @@ use std::{
     path::Path,
 };
 
-/// Beside the host's keys: the same host, the same user.
+/// The lock file, beside the host's keys: the commands of one host share its user.
 const FILE: &str = "measure.lock";
 
-/// Held until this is dropped, or the process ends, on whatever way.
+/// The lock, held until this value is dropped or the process ends in whatever way.
 #[derive(Debug)]
 pub struct Alone(#[expect(dead_code, reason = "it is held")] File);
 
 impl Alone {
-    /// Waits in this state directory until no other command measures; `waits` is called if one does. `None`: nobody can be
-    /// kept out there.
+    /// Waits until no other command measures with this state directory; calls `waits` if another one does. `None` if
+    /// the lock cannot be taken there.
     pub fn take(directory: &Path, waits: impl FnOnce()) -> Option<Self> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
@@ -41,7 +42,7 @@ mod tests {
     use std::{sync::mpsc::sync_channel, thread};
 
     #[test]
-    fn the_second_one_waits_for_the_first_and_says_so() {
+    fn a_second_measurement_waits_for_the_first_and_reports_it() {
         let dir = tempfile::TempDir::new().unwrap();
         let first = Alone::take(dir.path(), || panic!("nobody else measures")).unwrap();
         let (said, waits) = sync_channel(1);

@@ -1,4 +1,4 @@
-//! Whether this host's node sends the trains, so that what its programs send to the member rides in them.
+//! Lets this host's node send the trains, so that packets of its programs to the member ride in them.
 
 use super::{Args, Failed, method::Method};
 use crate::commands::exit::Code;
@@ -21,10 +21,11 @@ pub enum Riders {
     Off,
 }
 
-/// By the node of this state directory, if riders are wanted, and it can be that any ride; `None`: as without it.
+/// Opens a measurement by the node of this state directory. `None` if riders are off, or if no packets could ride and
+/// riders are not required: then the command sends the trains itself.
 ///
 /// # Errors
-/// They are to ride, and cannot; or the node is there, and does not open a session to the member.
+/// If riders are required and none are possible, or the node cannot open a session to the member.
 pub async fn open(args: &Args, state: &State) -> Result<Option<ByNode>, Failed> {
     if args.riders == Riders::Off {
         return Ok(None);
@@ -43,13 +44,13 @@ pub async fn open(args: &Args, state: &State) -> Result<Option<ByNode>, Failed> 
     });
     match opened {
         Ok(node) => Ok(Some(node)),
-        // The plain way says better what is wrong with the member.
+        // The command's own attempt explains better what is wrong with the member.
         Err(_) if args.riders == Riders::Auto => Ok(None),
         Err(why) => Err((Code::Network, why)),
     }
 }
 
-/// That the node runs, and that it may be that packets ride to the member; why not.
+/// Checks that the node runs and that packets may ride to the member. The error says why not.
 async fn carries(args: &Args, state: &State) -> Result<(), String> {
     if args.back || args.method == Method::Hops {
         return Err("packets ride neither with --back nor with --method hops".to_owned());
@@ -60,7 +61,7 @@ async fn carries(args: &Args, state: &State) -> Result<(), String> {
         .ok_or("this host's node has no carrier (`[carrier] enabled = true` in its settings)")?;
     match report {
         CarrierReport { is_up: false, why, .. } => Err(why.unwrap_or_default()),
-        // Without it nothing is sent there, so nothing could ride.
+        // Without a session no packets are sent there, so none could ride.
         report if args.riders == Riders::Auto && !is_open(args, &report) => {
             Err("no packets go to the member through the carrier".to_owned())
         }

@@ -1,4 +1,4 @@
-//! How a path is measured.
+//! The methods of measuring, and their tools.
 
 use super::Args;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use thalweg_measure::estimators::{
     HopsSettings, PK1, PK2, PK3, Pace,
 };
 
-/// Of what is lossy, badabing probes so many of a hundred slots.
-const CHANCE: f64 = 0.3;
+/// The probability that badabing probes a slot.
+const SLOT_PROBABILITY: f64 = 0.3;
 
-/// Of the time that is allowed, tools that take all of it are given this much: some is left for the last train's way.
-const SHARE: f64 = 0.9;
+/// The share of the allowed time given to tools that use all of it; the rest is for the last train to arrive.
+const TIME_SHARE: f64 = 0.9;
 
 /// A method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -38,10 +38,10 @@ pub enum Method {
     Pk3,
 }
 
-/// The tool.
+/// Creates the tool of the method.
 pub fn tool(args: &Args, ends: &Ends) -> Box<dyn Estimator> {
     let Ends { rtt, largest, overhead, .. } = *ends;
-    let lasts = args.within.mul_f64(SHARE);
+    let lasts = args.within.mul_f64(TIME_SHARE);
     match args.method {
         Method::PathloadFast => Box::new(ends.pathload(Pace::Fast, true)),
         Method::PathloadSlow => Box::new(ends.pathload(Pace::Slow, true)),
@@ -52,7 +52,7 @@ pub fn tool(args: &Args, ends: &Ends) -> Box<dyn Estimator> {
         Method::Hops => Box::new(Hops::new(HopsSettings::new(largest, overhead))),
         Method::Badabing => {
             let seed = u64::from(std::process::id());
-            let of = BadabingSettings::new(CHANCE, lasts, seed);
+            let of = BadabingSettings::new(SLOT_PROBABILITY, lasts, seed);
             Box::new(Badabing::new(BadabingSettings { overhead, ..of }))
         }
         Method::Pk1 => Box::new(for_as_long(PK1.over(overhead), lasts)),

@@ -1,4 +1,4 @@
-//! `thalweg measure`: one path, by hand, with probe trains.
+//! `thalweg measure`: measures one path with probe trains.
 
 mod alone;
 mod by_node;
@@ -11,7 +11,7 @@ use alone::Alone;
 use anyhow::{Context as _, anyhow};
 use by_node::Riders;
 use method::Method;
-use shown::Shown;
+use shown::ProgressView;
 use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     process::ExitCode,
@@ -99,10 +99,10 @@ impl Args {
 /// Runs the command.
 ///
 /// # Errors
-/// This host's own; of the path and the member: printed here, with an exit code.
+/// Failures of this host. Failures of the path and the member are printed here, with an exit code.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let runtime = gather::runtime()?;
-    let ended = runtime.block_on(work(&args));
+    let ended = runtime.block_on(measure_path(&args));
     runtime.shutdown_background();
     match ended {
         Ok(()) => Ok(ExitCode::SUCCESS),
@@ -115,7 +115,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 type Failed = (Code, anyhow::Error);
 
-async fn work(args: &Args) -> Result<(), Failed> {
+async fn measure_path(args: &Args) -> Result<(), Failed> {
     if args.back && args.method == Method::Hops {
         let why = "--method hops works only from this host, because routers answer the sender; \
                    leave out --back";
@@ -129,7 +129,7 @@ async fn work(args: &Args) -> Result<(), Failed> {
             node.passes(size).await.map_err(|why| failed(args, &why))?;
             ends.largest = size;
         }
-        said_size(args, &ends);
+        note_size(args, &ends);
         let (tool, found) = find(args, &mut node, &ends).await?;
         return result::print(args, tool, &found, true).map_err(|why| (Code::Other, why));
     }
@@ -145,7 +145,7 @@ async fn work(args: &Args) -> Result<(), Failed> {
     result::print(args, tool, &found, false).map_err(|why| (Code::Other, why))
 }
 
-/// Another command measures.
+/// Reports that another command measures.
 fn waits() {
     note!("thalweg: another measurement runs on this host; waiting for its end");
 }
@@ -156,7 +156,7 @@ async fn find(
     ends: &Ends,
 ) -> Result<(&'static str, Measured), Failed> {
     let mut tool = method::tool(args, ends);
-    let mut shown = Shown::new(args);
+    let mut shown = ProgressView::new(args);
     let mut each = |event| shown.event(&event);
     let found = measure(flies, tool.as_mut(), args.way(), args.within, &mut each).await;
     shown.end();
@@ -169,17 +169,17 @@ async fn find(
     Ok((tool.name(), found))
 }
 
-/// The path, with the longest probe that passes.
+/// The path's properties, with the longest probe that passes.
 async fn fitting(args: &Args, session: &mut Session<Stream>) -> Result<Ends, SessionError> {
     let sizes = args.size.map_or(sizes(session.overhead()).to_vec(), |size| vec![size]);
     let largest = session.fitting(args.way(), &sizes).await?;
     let ends = session.ends(args.way(), largest);
-    said_size(args, &ends);
+    note_size(args, &ends);
     Ok(ends)
 }
 
-/// Says that shorter probes than usual are taken.
-fn said_size(args: &Args, ends: &Ends) {
+/// Reports that probes are shorter than usual.
+fn note_size(args: &Args, ends: &Ends) {
     if let Some(words) = shorter(ends).filter(|_| args.size.is_none() && !args.quiet) {
         note!("thalweg: {words}");
     }
@@ -210,7 +210,7 @@ fn failed(args: &Args, why: &SessionError) -> Failed {
     (of_session(why), anyhow!("{why}{}", hint(args, why)))
 }
 
-/// What to try.
+/// What the user can try.
 fn hint(args: &Args, why: &SessionError) -> &'static str {
     match why {
         SessionError::Dishonest(_) => {
@@ -249,7 +249,7 @@ async fn open(args: &Args, state: &State) -> Result<(Session<Stream>, Arc<Endpoi
 fn unreached(why: DialMemberError) -> Failed {
     match &why {
         DialMemberError::Name(_) => (Code::Usage, why.into()),
-        // Its text has the causes already.
+        // Its text already names the causes.
         DialMemberError::Dial { .. } | DialMemberError::Unrelayed(_) => {
             (Code::Network, anyhow!("{why}"))
         }

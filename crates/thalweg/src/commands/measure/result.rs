@@ -1,4 +1,4 @@
-//! What was found out, in words and as JSON.
+//! The result of a measurement, in words and as JSON.
 
 use super::{Args, shown::bits};
 use crate::commands::gather::words::{size, time};
@@ -7,10 +7,10 @@ use thalweg_console::{note, say_line};
 use thalweg_measure::estimators::{Finding, Quantity};
 use thalweg_probe::trains::{Cost, Measured};
 
-/// Prints it. `carried`: whether this host's node sent the trains, so that anything could ride in them.
+/// Prints the result. `carried`: this host's node sent the trains, so packets could ride in them.
 ///
 /// # Errors
-/// Nobody reads.
+/// If standard output is closed.
 pub fn print(args: &Args, tool: &str, found: &Measured, carried: bool) -> anyhow::Result<()> {
     if args.json {
         let result = |finding| say_line(as_json(args, tool, finding, found));
@@ -21,7 +21,7 @@ pub fn print(args: &Args, tool: &str, found: &Measured, carried: bool) -> anyhow
     }
     for line in validity(found) {
         match args.quiet {
-            // Who wants the value alone is told where it may be wrong.
+            // With --quiet, doubts about the value are still shown.
             true if !found.doubts.is_empty() => note!("thalweg: {line}"),
             true => {}
             false => say_line(line)?,
@@ -47,14 +47,14 @@ fn cost(args: &Args, tool: &str, found: &Measured) -> String {
     format!("{way} {} by {tool}: {} trains, {spent} in {took}", args.node, found.cost.trains)
 }
 
-/// What of the cost was no cost.
+/// The part of the cost that carried packets of programs.
 fn rode(found: &Measured) -> String {
     let Cost { bytes, rode, .. } = found.cost;
     let net = size(bytes.saturating_sub(rode));
     format!("; {} of it were riders', {net} the trains' own", size(rode))
 }
 
-/// A quantity's name.
+/// The name of a quantity.
 fn name(of: Quantity) -> String {
     match of {
         Quantity::Capacity => "capacity".to_owned(),

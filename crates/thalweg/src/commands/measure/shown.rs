@@ -1,4 +1,4 @@
-//! What is shown while it measures: a line that changes on a terminal, lines elsewhere.
+//! The progress of a measurement: one changing line on a terminal, lines elsewhere.
 
 use super::Args;
 use crate::commands::gather::words::{rate, size, time};
@@ -9,20 +9,20 @@ use thalweg_console::{note, plain, say_line};
 use thalweg_measure::estimators::Progress;
 use thalweg_probe::trains::Event;
 
-/// Lines of logs are so far apart.
+/// The time between lines of a log.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Where it is shown.
-pub enum Shown {
+/// How progress is shown.
+pub enum ProgressView {
     Nowhere,
     Json,
     Live(ProgressBar),
-    /// When the last line was written, since the beginning.
+    /// The time of the last line, since the beginning.
     Lines(Duration),
 }
 
-impl Shown {
-    /// As the arguments and the terminal have it.
+impl ProgressView {
+    /// Chooses by the arguments and the terminal.
     pub fn new(args: &Args) -> Self {
         match () {
             () if args.json => Self::Json,
@@ -32,11 +32,11 @@ impl Shown {
         }
     }
 
-    /// One train more.
+    /// Shows the state after one more train.
     pub fn event(&mut self, event: &Event) {
         match self {
             Self::Nowhere => {}
-            // Nobody reads any more: the result will say so.
+            // If standard output is closed, printing the result reports it.
             Self::Json => _ = say_line(json(event)),
             Self::Live(bar) => {
                 bar.set_message(plain(&words(event)).into_owned());
@@ -50,7 +50,7 @@ impl Shown {
         }
     }
 
-    /// It is over.
+    /// Ends the display.
     pub fn end(&self) {
         if let Self::Live(bar) = self {
             bar.finish_and_clear();

@@ -1,4 +1,4 @@
-//! `thalweg node`: the daemon.
+//! `thalweg node`: runs the daemon.
 
 mod parts;
 mod probing;
@@ -52,17 +52,17 @@ pub struct Args {
     place: Place,
 }
 
-/// Runs the command: until SIGTERM or SIGINT, then drains; a second one ends it at once.
+/// Runs the command until SIGTERM or SIGINT, then drains connections; a second signal ends it at once.
 ///
 /// # Errors
-/// When it cannot be done; the message says what to try.
+/// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let config = here::settings(args.config.as_deref())?;
     let state = args.place.open()?;
     state.mesh()?;
     let _lock = state.lock()?;
     settings::warn_of_few_descriptors(raise_descriptor_limit(), config.relay.max_connections);
-    // Look-ups block a thread each; 64 of them outlast any burst that one resolver survives.
+    // Name lookups block a thread each; 64 threads outlast any burst that one resolver survives.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .max_blocking_threads(64)
         .enable_all()
@@ -71,10 +71,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (log, writer) =
         Log::to_stderr_as(config.log.format.into()).context("cannot start the log")?;
     let result = runtime.block_on(serve(&args, &state, config, log));
-    // A look-up may hang for half a minute; nobody waits for its answer.
+    // A name lookup may hang for half a minute; its answer is not waited for.
     runtime.shutdown_background();
     result?;
-    // The tasks are gone and with them the last sender: the writer ends.
+    // All tasks have ended, and with them the last sender, so the writer ends.
     writer.join().ok().context("the log's writer failed")?;
     Ok(ExitCode::SUCCESS)
 }
@@ -92,7 +92,7 @@ async fn serve(
     let daemon = Daemon::bind(settings, node).await.map_err(with_hint)?;
     tasks.bound(daemon.local_addrs());
     print_ready(&daemon, args.json)?;
-    // Without systemd there is nobody to tell, and that is no fault.
+    // Outside systemd there is nothing to notify.
     _ = sd_notify::notify(&[NotifyState::Ready]);
 
     let (stop, stopped) = oneshot::channel::<()>();
@@ -116,7 +116,7 @@ async fn serve(
     Ok(())
 }
 
-/// What to try, in this command's own words.
+/// Adds what the user can try.
 fn with_hint(error: DaemonError) -> anyhow::Error {
     let hint = match &error {
         DaemonError::Listen { source, .. } => match source.kind() {
@@ -135,7 +135,7 @@ fn with_hint(error: DaemonError) -> anyhow::Error {
     anyhow!("{error}: {hint}")
 }
 
-/// Prints the bound addresses for whoever started us; from here on all are served.
+/// Prints the bound addresses for the parent process; from now on all of them are served.
 fn print_ready(daemon: &Daemon, as_json: bool) -> anyhow::Result<()> {
     let (listen, socks, metrics) =
         (daemon.local_addrs(), daemon.socks_addr(), daemon.metrics_addr());

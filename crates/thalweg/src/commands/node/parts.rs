@@ -1,4 +1,4 @@
-//! What a node is made of: its keys, its membership, its relay, its oracle.
+//! The parts of a node: its keys, membership, services and tasks.
 
 use super::{
     probing::{self, Probing},
@@ -57,7 +57,7 @@ pub struct Parts {
     log: Log,
 }
 
-/// What runs beside the daemon.
+/// The tasks that run beside the daemon.
 #[derive(Debug)]
 pub struct Tasks {
     tracker: TaskTracker,
@@ -71,7 +71,8 @@ impl Tasks {
         Self { tracker: TaskTracker::new(), stop: CancellationToken::new(), bonds, trains }
     }
 
-    /// The daemon is bound there: what leads to this node itself has a place to go.
+    /// Tells the tasks where the daemon is bound, so that streams of bonds to this node's own port reach it, and starts
+    /// the probe trains there.
     pub fn bound(&self, listen: &[SocketAddr]) {
         if let (Some(bonds), Some(first)) = (&self.bonds, listen.first()) {
             bonds.lead_to(near(*first));
@@ -81,7 +82,7 @@ impl Tasks {
         }
     }
 
-    /// Runs until it ends or all are told to stop.
+    /// Runs work until it ends or all tasks are stopped.
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
         self.tracker.spawn(async move {
@@ -89,12 +90,12 @@ impl Tasks {
         });
     }
 
-    /// Tells all to stop.
+    /// Stops all tasks.
     pub fn stop(&self) {
         self.stop.cancel();
     }
 
-    /// Waits until all have.
+    /// Waits until all tasks have ended.
     pub async fn ended(self) {
         self.tracker.close();
         self.tracker.wait().await;
@@ -102,10 +103,10 @@ impl Tasks {
 }
 
 impl Parts {
-    /// Opens all that is in the state directory.
+    /// Opens the parts in the state directory.
     ///
     /// # Errors
-    /// Whatever is damaged or missing.
+    /// If a part is damaged or missing.
     pub async fn open(state: &State, config: &Config, log: Log) -> anyhow::Result<Self> {
         let (mesh, key, membership) = (state.mesh()?, state.node_key()?, state.membership()?);
         if let Some(damage) = membership.damage() {
@@ -124,12 +125,12 @@ impl Parts {
         &self.key
     }
 
-    /// This host's entry in the roster, if it is in it.
+    /// This host's entry in the roster, if it has one.
     pub fn member(&self) -> Option<Member> {
         self.membership.current()?.by_key(&self.key.id()).cloned()
     }
 
-    /// Whether others have a reason to come to its port.
+    /// Whether other members use its port, for the oracle or the relay.
     pub fn serves_others(&self) -> bool {
         self.seat.is_taken() || self.relays()
     }
@@ -138,10 +139,10 @@ impl Parts {
         self.member().is_some_and(|m| m.is(Role::Relay))
     }
 
-    /// The node that the daemon serves, and what runs beside it.
+    /// Builds the node that the daemon serves, and starts the tasks beside it.
     ///
     /// # Errors
-    /// If TLS does not take the key, or the kernel does not tell this host's addresses.
+    /// If TLS refuses the key, or the kernel does not list this host's addresses.
     pub fn into_node(
         self,
         config: &Config,
@@ -206,7 +207,7 @@ impl Parts {
         Ok((node, tasks))
     }
 
-    /// The services that move files, objects and streams; their tasks run from here on.
+    /// The services that move files, objects and streams; their tasks start now.
     fn transfers(
         &self,
         config: &Config,
@@ -238,12 +239,12 @@ impl Parts {
         Ok(Services { files, cast, stream, submit, ..Services::default() })
     }
 
-    /// The oracle, where one sits here, and what it must be told; what reminds of an empty seat.
+    /// Starts the tasks of the oracle's seat: those of a running oracle, or the reminder that it is down.
     fn seat_tasks(&self, config: &Config, tasks: &Tasks, registry: &mut Registry) {
         if let Seat::Taken(oracle) = &self.seat {
             oracle.register(registry);
             let stop = tasks.stop.clone();
-            // To its end: it closes its database.
+            // It runs to its end even when stopped, because it closes its database.
             tasks.tracker.spawn(oracle.clone().run(stop.cancelled_owned()));
             tasks.spawn(oracle.clone().feed(self.membership.clone(), self.log.clone()));
         }
@@ -266,7 +267,7 @@ impl Parts {
         Ok(MeshRelay::new(self.key.id(), relay, membership, budget, metrics, log)?)
     }
 
-    /// Whose orders and plans are followed: the oracles', that in this node first, by its own port.
+    /// The oracles whose orders and plans are followed. An oracle in this node comes first, at the node's own port.
     fn ordered_by(
         &self,
         settings: &DaemonConfig,
@@ -281,7 +282,7 @@ impl Parts {
         Ok(OracleClient::new(&self.key, all, WallClock::default())?)
     }
 
-    /// Who measures; none if the settings say so.
+    /// The prober; `None` if the settings disable it.
     fn prober(
         &self,
         config: &Config,
@@ -300,7 +301,7 @@ impl Parts {
         Ok(Some(Prober::new(who, membership, purse, settings.max_rate, log)?))
     }
 
-    /// Who serves files. Also where nothing is offered: any node can hold data on its way.
+    /// The service of files. It also runs if nothing is offered: any node can hold data in transit.
     fn files(&self, config: &Config, state: &State, lending: Lending) -> anyhow::Result<Files> {
         let (membership, log) = (self.membership.clone(), self.log.clone());
         let files = Files::new(&config.files(), state.dir(), self.key.id(), membership, log)?;
@@ -308,7 +309,7 @@ impl Parts {
         Ok(files)
     }
 
-    /// What goes by way of this node.
+    /// The spool for data in transit through this node.
     fn lending(&self, config: &Config, state: &State) -> anyhow::Result<Lending> {
         let (dir, membership) = (state.dir().join("spool"), self.membership.clone());
         let (bound, keep_free) = (config.files.spool_bytes, config.files.keep_free());
@@ -322,19 +323,19 @@ impl Parts {
         Ok(Lending::new(spool, dialer, membership))
     }
 
-    /// The bonds that this dialler's streams go by.
+    /// The bonds for this dialer's streams.
     fn bonding(&self, dialer: Dialer, config: &Config, state: &State) -> anyhow::Result<Bonding> {
         let settings = config.interfaces.settings();
         uplinks::bonding(dialer, settings, state, self.told_of_interfaces())
     }
 
-    /// The log hears what goes wrong with interfaces.
+    /// Logs faults of interfaces.
     pub fn told_of_interfaces(&self) -> impl Fn(String) + Clone + Send + use<> {
         let log = self.log.clone();
         move |why| log.put(Event::new("interfaces").with("why", why))
     }
 
-    /// Who takes casts in and hands them on. Also where no inbox is: others learn so.
+    /// The service that receives and forwards casts. It also runs without an inbox, to tell other members so.
     fn casts(&self, config: &Config, state: &State) -> anyhow::Result<Casts> {
         let (membership, log) = (self.membership.clone(), self.log.clone());
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
@@ -345,7 +346,8 @@ impl Parts {
         Ok(Casts::new(&(&config.cast).into(), state.dir(), membership, dialer, log)?)
     }
 
-    /// Who takes streams and hands them on. Also where nobody may subscribe: this host's own programs may.
+    /// The service that receives and forwards streams. It also runs if no member may subscribe, because this host's own
+    /// programs may.
     fn streams(&self, config: &Config) -> anyhow::Result<Streams> {
         let (membership, log) = (self.membership.clone(), self.log.clone());
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
@@ -354,7 +356,8 @@ impl Parts {
         Ok(Streams::new((&config.stream).into(), dialer, log))
     }
 
-    /// Who takes trains' datagrams, and trains of other programs, which go beside no bulk flow.
+    /// The service of probe trains: it receives their datagrams and sends trains for other programs, but not during
+    /// bulk flows.
     fn probing(
         &self,
         trains: Trains,
@@ -362,7 +365,7 @@ impl Parts {
         state: &State,
     ) -> anyhow::Result<Probing> {
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
-        // Not over bonds: a train goes one path, and so its words do.
+        // Not over bonds: a train takes a single path, and its control messages take the same.
         let dialer =
             MemberDialer::new(name, self.membership.clone(), identity, DialOptions::default());
         let (socket, log) = (state.probe_socket(), self.log.clone());
@@ -373,7 +376,7 @@ impl Parts {
         Ok(Probing { trains, flows, carrier, overlay: None, follow: None, dialer, socket, log })
     }
 
-    /// Whose packets ride in trains; none if the settings say so.
+    /// The carrier; `None` if the settings disable it.
     fn carrier(&self, config: &Config) -> anyhow::Result<Option<Carrier>> {
         if !(config.carrier.enabled && config.measure.enabled) {
             return Ok(None);
@@ -385,7 +388,7 @@ impl Parts {
         Ok(Some(Carrier::new(settings, self.key.id(), membership, dialer, log)))
     }
 
-    /// Where this node's own connections ride, and which do without a word.
+    /// The carried legs of this node's own connections, and which of them are used automatically.
     pub fn rides(&self) -> Arc<dyn Rides> {
         match &self.carrier {
             Some(carrier) => Arc::new(Legs::of(carrier.clone())),
@@ -393,12 +396,12 @@ impl Parts {
         }
     }
 
-    /// The port for what comes by the carrier, where there is one.
+    /// The address for connections that arrive through the carrier, if there is one.
     pub fn riding(&self) -> Option<SocketAddr> {
         self.carrier.as_ref().map(|carrier| (carrier.address(), PORT).into())
     }
 
-    /// The far end of members' bonds; none if the settings say so.
+    /// The accepting end of members' bonds; `None` if the settings disable it.
     fn bonds(&self, config: &Config) -> Option<Bonds> {
         let settings = &config.bond;
         let limits = BondLimits { bonds: settings.max_bonds, memory: settings.memory.as_bytes() };
@@ -406,12 +409,12 @@ impl Parts {
         settings.enabled.then(bonds)
     }
 
-    /// The settings' drop boxes; none if there are none.
+    /// The drop boxes in the settings; `None` if there are none.
     fn drop_boxes(&self, config: &Config, state: &State) -> anyhow::Result<Option<DropBoxes>> {
         if config.drop_box.is_empty() {
             return Ok(None);
         }
-        // A key of its own copy: stamps are signed by tasks that outlive this.
+        // A separate copy of the key: stamps are signed by tasks that outlive this value.
         let who = (self.mesh.name.clone(), state.node_key()?);
         let (membership, log) = (self.membership.clone(), self.log.clone());
         let boxes: Vec<_> = config.drop_box.iter().map(Into::into).collect();
@@ -429,7 +432,7 @@ impl Parts {
     }
 }
 
-/// The settings with what drop boxes offer to their destinations.
+/// The settings, extended by the offers of drop boxes to their destinations.
 fn offering(config: &Config, boxes: Option<&DropBoxes>) -> Config {
     let mut config = config.clone();
     let offers = boxes.into_iter().flat_map(DropBoxes::offers);
@@ -439,7 +442,7 @@ fn offering(config: &Config, boxes: Option<&DropBoxes>) -> Config {
     config
 }
 
-/// Where this host reaches a port that it listens at.
+/// The address at which this host reaches its own listening port.
 fn near(mut at: SocketAddr) -> SocketAddr {
     match at.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => at.set_ip(Ipv4Addr::LOCALHOST.into()),

@@ -1,4 +1,4 @@
-//! Probe trains of a daemon: who takes their datagrams, and who sends some.
+//! Probe trains of the daemon: receives their datagrams, and sends trains for the overlay, streams and programs.
 
 use prometheus_client::registry::Registry;
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
@@ -22,7 +22,7 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Trains that are paid as `prober`'s measurements are, and go no faster than the settings say.
+/// Trains with the budget of `prober`'s measurements, and the maximum rate in the settings.
 pub(super) fn trains(prober: &Prober, log: Log, settings: &MeasureSection) -> Trains {
     let trains = Trains::new(prober.purse(), log);
     if let Some(most) = settings.max_rate {
@@ -31,17 +31,17 @@ pub(super) fn trains(prober: &Prober, log: Log, settings: &MeasureSection) -> Tr
     trains
 }
 
-/// What probe trains need beside the door.
+/// The probe trains and their users, until they run.
 #[derive(Clone, Debug)]
 pub(super) struct Probing {
     pub(super) trains: Trains,
-    /// Bulk flows have places of it.
+    /// Bulk flows hold permits of it.
     pub(super) flows: Arc<Semaphore>,
-    /// Packets of programs ride in them, where there is one.
+    /// The carrier, if packets of programs ride in trains.
     pub(super) carrier: Option<Carrier>,
-    /// Links are measured unasked, where there is one.
+    /// The overlay, if links are measured continuously.
     pub(super) overlay: Option<Overlay>,
-    /// Links that streams use are measured, where there is one.
+    /// The measurements of links that streams use, if enabled.
     pub(super) follow: Option<(Follow, Streams)>,
     pub(super) dialer: MemberDialer,
     pub(super) socket: PathBuf,
@@ -49,7 +49,7 @@ pub(super) struct Probing {
 }
 
 impl Probing {
-    /// Has links measured, if the settings say so; what transfers show of them is in `legs`.
+    /// Measures links continuously, if the settings enable it. `legs` shows what transfers see of links.
     pub(super) fn measures(
         &mut self,
         settings: &MeasureSection,
@@ -65,7 +65,7 @@ impl Probing {
         self.overlay = Some(overlay);
     }
 
-    /// Has links that streams use measured, if the settings say so.
+    /// Measures links that streams use, if the settings enable it.
     pub(super) fn follows(&mut self, settings: &StreamSection, prober: &Prober, streams: &Streams) {
         if settings.measure == Measure::Off {
             return;
@@ -80,8 +80,8 @@ impl Probing {
         self.follow = Some((follow, streams.clone()));
     }
 
-    /// Takes trains' datagrams at the port of the node, over UDP; without it others measure no path to here. Without
-    /// its socket only other programs of this host do without.
+    /// Receives trains' datagrams at the node's port over UDP. If no port can be bound, no member can measure a path to
+    /// this host. If only the local socket fails, only other programs of this host cannot measure.
     pub(super) async fn run(self, listen: Vec<SocketAddr>) {
         let mut endpoints: Vec<Arc<Endpoint>> = Vec::new();
         for at in listen {
@@ -134,7 +134,7 @@ impl Probing {
     }
 }
 
-/// Has links measured that streams want to be known, and tells these what was found.
+/// Measures the links that streams ask for, and reports the results to the streams.
 async fn followed(follow: Follow, streams: Streams) {
     let (wishes, wanted) = watch::channel(Wishes::new());
     let mut asked = streams.to_measure();
@@ -168,7 +168,7 @@ async fn followed(follow: Follow, streams: Streams) {
     tokio::join!(passes, follow.run(wanted, told));
 }
 
-/// A file that goes with this value.
+/// Removes a file when dropped.
 struct Removed(PathBuf);
 
 impl Drop for Removed {

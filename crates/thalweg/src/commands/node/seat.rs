@@ -1,4 +1,4 @@
-//! The oracle's seat in this node: empty, taken, or out of order.
+//! The oracle of this node: absent, running, or down.
 
 use crate::commands::oracle_inside::OracleInside;
 use std::{fs, sync::Arc, time::Duration};
@@ -16,31 +16,31 @@ use thalweg_units::{NodeId, format_duration};
 use thalweg_wire::mesh::Role;
 use tokio::time::sleep;
 
-/// An oracle that does not run is told of again after this time, as other lasting trouble.
-const AGAIN: Duration = Duration::from_secs(600);
+/// The interval at which an oracle that is down is reported again, as other lasting faults.
+const REMINDER_INTERVAL: Duration = Duration::from_secs(600);
 
-/// Between two tries to give a database that cannot be written the settings' rules.
-const RETRY: Duration = Duration::from_secs(30);
+/// The time between attempts to write the settings' rules into a database.
+const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Who sits where the oracle may be.
+/// The state of the oracle in this node.
 #[derive(Clone, Debug)]
 pub enum Seat {
-    /// Nobody: the oracle is elsewhere.
+    /// This node has no oracle: it is elsewhere.
     Empty,
-    /// The oracle.
+    /// The oracle runs.
     Taken(OracleInside),
-    /// It cannot run; its node goes on without it.
+    /// The oracle cannot run; its node runs without it.
     Down(OracleDown),
 }
 
 impl Seat {
     /// Opens the oracle of this node, if it has one.
     ///
-    /// What is wrong with the oracle is no reason for its node not to relay, as long as
-    /// there is a roster to relay by: the cached one, or the copy in `oracle/`.
+    /// A fault of the oracle does not keep its node from relaying, as long as there is a roster: the cached one, or the
+    /// copy in `oracle/`.
     ///
     /// # Errors
-    /// What is wrong, if there is no roster; rules that make none.
+    /// The fault, if there is no roster; or that the settings' rules are invalid.
     pub async fn open(
         state: &State,
         node: NodeId,
@@ -54,7 +54,7 @@ impl Seat {
         }
         match OracleInside::open(state, node, settings, Some(log.clone())).await {
             Ok(oracle) => {
-                take(&oracle, membership, settings, log).await?;
+                take_oracle(&oracle, membership, settings, log).await?;
                 Ok(Self::Taken(oracle))
             }
             Err(error) => {
@@ -69,13 +69,13 @@ impl Seat {
         }
     }
 
-    /// What runs for as long as the node does; none if nothing has to.
+    /// Runs beside the node: writes the settings' rules, or reports an oracle that is down.
     pub async fn remind(self, settings: OracleSection, log: Log) {
         match self {
             Self::Empty => {}
-            Self::Taken(oracle) => rule(&oracle, &settings).await,
+            Self::Taken(oracle) => enforce_rules(&oracle, &settings).await,
             Self::Down(down) => loop {
-                sleep(AGAIN).await;
+                sleep(REMINDER_INTERVAL).await;
                 log.put(alert(down.why()));
             },
         }
@@ -86,7 +86,7 @@ impl Seat {
         !matches!(self, Self::Empty)
     }
 
-    /// Who answers on the channels `api` and `join`.
+    /// The service for the channels `api` and `join`.
     pub fn service(&self) -> Option<Arc<dyn ApiService>> {
         match self {
             Self::Empty => None,
@@ -95,7 +95,7 @@ impl Seat {
         }
     }
 
-    /// Who answers this host's commands; none: an oracle elsewhere.
+    /// The service for this host's commands; `None`: they use an oracle elsewhere.
     pub fn control(&self) -> Option<Arc<dyn Control>> {
         match self {
             Self::Empty => None,
@@ -105,21 +105,21 @@ impl Seat {
     }
 }
 
-/// By the roster, so that a lost directory is noticed.
+/// Whether the roster names this node as an oracle, so that a lost directory is noticed.
 fn is_oracle(membership: &Membership, node: &NodeId) -> bool {
     let roster = membership.current();
     roster.as_ref().and_then(|r| r.by_key(node)).is_some_and(|m| m.is(Role::Oracle))
 }
 
-/// Begins with the settings' rules and with what the oracle has just published.
-async fn take(
+/// Writes the settings' rules, and takes the roster that the oracle has just published.
+async fn take_oracle(
     oracle: &OracleInside,
     membership: &Membership,
     settings: &OracleSection,
     log: &Log,
 ) -> anyhow::Result<()> {
     match oracle.rule(settings).await {
-        // It can wait until the database can be written, see `remind`.
+        // `remind` writes the rules once the database can be written.
         Err(error @ OracleError::Store(_)) => {
             log.put(alert(&format!("the settings' rules are not in force yet: {error}")));
         }
@@ -131,14 +131,14 @@ async fn take(
     Ok(())
 }
 
-/// Until the settings' rules are the mesh's.
-async fn rule(oracle: &OracleInside, settings: &OracleSection) {
+/// Retries until the settings' rules are in force.
+async fn enforce_rules(oracle: &OracleInside, settings: &OracleSection) {
     while let Err(OracleError::Store(_)) = oracle.rule(settings).await {
-        sleep(RETRY).await;
+        sleep(RETRY_INTERVAL).await;
     }
 }
 
-/// The signed copy beside the database, if it is newer than what is cached.
+/// Takes the signed copy beside the database, if it is newer than the cached roster.
 fn take_copy(state: &State, membership: &Membership, log: &Log) {
     let file = state.oracle_dir().join("roster");
     let offered = match fs::read(&file) {

@@ -1,4 +1,4 @@
-//! From the settings' file to what the daemon is told.
+//! Converts the settings file to the daemon's settings.
 
 use super::parts::Parts;
 use crate::commands::uplinks;
@@ -14,17 +14,17 @@ use thalweg_relay::RelayConfig;
 use thalweg_wire::mesh::Member;
 use thalweg_wire::mesh::PORT;
 
-/// Descriptors for all but connections: standard streams, the runtime, name look-ups.
+/// Descriptors for everything but connections: standard streams, the runtime, name lookups.
 const OTHER_DESCRIPTORS: u64 = 128;
 
-/// For one route of a local program's connection: half of what a program waits, so that the
-/// next route gets its chance.
-const ROUTE: Duration = Duration::from_secs(5);
+/// The timeout of one route for a local program's connection: half of the time that a program waits, so that the next
+/// route gets its chance.
+const ROUTE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the daemon is told.
+/// The daemon's settings.
 ///
 /// # Errors
-/// If TLS does not take the node's key; not expected.
+/// If TLS refuses the node's key; not expected.
 pub fn daemon(
     config: &Config,
     listen: &[SocketAddr],
@@ -37,7 +37,7 @@ pub fn daemon(
     let serves = files || streams || !config.drop_box.is_empty() || config.carrier.enabled;
     let listen = match parts.serves_others() || serves {
         true => listens(config, listen, parts.member().as_ref()),
-        // Nobody has a reason to come.
+        // No other host has a reason to connect.
         false => Vec::new(),
     };
     Ok(DaemonConfig {
@@ -52,8 +52,8 @@ pub fn daemon(
     })
 }
 
-/// The given addresses, else the settings'. If those say nothing, the port that the roster
-/// tells the others.
+/// The addresses to listen at: the given ones, or else those in the settings. If both are missing, the port is the one
+/// in the roster.
 fn listens(config: &Config, given: &[SocketAddr], member: Option<&Member>) -> Vec<SocketAddr> {
     if !given.is_empty() {
         return given.to_vec();
@@ -76,7 +76,8 @@ fn socks(config: &Config, parts: &Parts, state: &State) -> anyhow::Result<Option
     if config.socks.via.is_empty() {
         return Ok(Some(SocksConfig::Direct(Box::new(direct))));
     }
-    let options = DialOptions { deadline: ROUTE, socket: leg_options(), ..DialOptions::default() };
+    let options =
+        DialOptions { deadline: ROUTE_TIMEOUT, socket: leg_options(), ..DialOptions::default() };
     let dialer = Dialer::with_identity(options, Connector::new(parts.key())?);
     let settings = config.interfaces.settings();
     let told = parts.told_of_interfaces();
@@ -87,13 +88,13 @@ fn socks(config: &Config, parts: &Parts, state: &State) -> anyhow::Result<Option
     Ok(Some(SocksConfig::Mesh { listen, ways }))
 }
 
-/// No TCP_USER_TIMEOUT: it would end uploads to receivers that pause; the pump's liveness
-/// watches instead. Keepalive, by default, finds black holes for who only receives.
+/// No TCP_USER_TIMEOUT: it would end uploads to receivers that pause; the liveness check of the pump replaces it.
+/// Keepalive, which is on by default, detects black holes for connections that only receive.
 fn leg_options() -> SocketOptions {
     SocketOptions { user_timeout: None, ..SocketOptions::default() }
 }
 
-/// Says so if the system gives fewer descriptors than the settings need.
+/// Warns if the system allows fewer descriptors than the settings need.
 pub fn warn_of_few_descriptors(limit: u64, connections: usize) {
     let room = limit.saturating_sub(OTHER_DESCRIPTORS) / 2;
     if (connections as u64) > room {
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_it_listens_at_the_port_that_the_roster_tells() {
+    fn by_default_it_listens_at_the_port_in_the_roster() {
         let (config, given) = (Config::default(), "127.0.0.1:5".parse().unwrap());
         let ports = |config: &Config, given: &[SocketAddr], member: Option<&Member>| {
             listens(config, given, member).iter().map(SocketAddr::port).collect::<Vec<_>>()

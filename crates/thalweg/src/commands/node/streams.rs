@@ -1,11 +1,11 @@
-//! Streams of a daemon: its local socket, and what the oracle hears of them.
+//! Streams of the daemon: serves their local socket to programs.
 
 use std::path::PathBuf;
 use thalweg_base::log::{Event, Log};
 use thalweg_node::daemon::bind_local;
 use thalweg_stream::{Streams, local};
 
-/// Binds the socket now, so that programs find it as soon as the daemon serves. The future serves them for ever.
+/// Binds the socket now, so that programs find it as soon as the daemon serves. The future serves it forever.
 pub(super) fn run(streams: Streams, socket: PathBuf, log: Log) -> impl Future<Output = ()> {
     let bound = bind_local(&socket);
     async move {
@@ -24,7 +24,7 @@ pub(super) fn run(streams: Streams, socket: PathBuf, log: Log) -> impl Future<Ou
     }
 }
 
-/// Streams that end with this value.
+/// Ends the streams when dropped.
 struct Ended(Streams);
 
 impl Drop for Ended {
@@ -33,12 +33,12 @@ impl Drop for Ended {
     }
 }
 
-/// A file that goes with this value.
+/// Removes a file when dropped.
 struct Removed(PathBuf);
 
 impl Drop for Removed {
     fn drop(&mut self) {
-        // Gone already, or left for the next start to remove.
+        // The file may be gone already; if it cannot be removed, the next start removes it.
         _ = std::fs::remove_file(&self.0);
     }
 }

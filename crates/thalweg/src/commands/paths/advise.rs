@@ -1,7 +1,7 @@
-//! Where one more relay would help most; the model stands in `thalweg_plan::advice`.
+//! Formats the advice on where one more relay would help most; the model is in `thalweg_plan::advice`.
 
 use super::{
-    found::Found,
+    found::PathKnowledge,
     rates::{gain, maybe, share},
 };
 use crate::commands::text::aligned;
@@ -12,11 +12,11 @@ use thalweg_plan::advice::{self, Advice, Neighbourhood, Poor, Site};
 /// The most rows of each table without `--full`.
 const ROWS: usize = 10;
 
-/// The advice for people and for programs.
+/// The advice as text and as JSON.
 ///
 /// # Errors
-/// If nothing is measured.
-pub fn shown(found: &Found, full: bool) -> anyhow::Result<(String, Value)> {
+/// If no pair is measured.
+pub fn shown(found: &PathKnowledge, full: bool) -> anyhow::Result<(String, Value)> {
     let (graph, relays) = (found.graph(), found.relays());
     let most = if full { usize::MAX } else { ROWS };
     let advice = advice::advise(&graph, |l| relays[l], most);
@@ -29,7 +29,7 @@ pub fn shown(found: &Found, full: bool) -> anyhow::Result<(String, Value)> {
 }
 
 struct Words<'a> {
-    found: &'a Found,
+    found: &'a PathKnowledge,
     advice: &'a Advice,
     near: &'a [Neighbourhood],
     most: usize,
@@ -55,7 +55,7 @@ impl Words<'_> {
         name(self.found, at)
     }
 
-    /// Members that could relay, or relays.
+    /// The table of members that could relay, or of relays.
     fn places(&self, relays: bool) -> String {
         let worth = |s: &&Site| s.is_relay == relays && s.worth() > 0.0;
         let all: Vec<&Site> = self.advice.sites.iter().filter(worth).collect();
@@ -112,11 +112,11 @@ impl Words<'_> {
     }
 }
 
-fn name(found: &Found, at: usize) -> String {
+fn name(found: &PathKnowledge, at: usize) -> String {
     found.names().get(at).map(ToString::to_string).unwrap_or_default()
 }
 
-fn json(found: &Found, advice: &Advice, near: &[Neighbourhood]) -> Value {
+fn json(found: &PathKnowledge, advice: &Advice, near: &[Neighbourhood]) -> Value {
     let site = |s: &Site| {
         json!({
             "node": name(found, s.node), "is_relay": s.is_relay, "adds": s.adds, "helps": s.helps,

@@ -1,7 +1,7 @@
-//! The candidates, how they stand, and why.
+//! Formats the candidates for relays, with their scores and reasons.
 
 use super::{
-    found::Found,
+    found::PathKnowledge,
     rates::{gain, share},
 };
 use crate::commands::text::{aligned, rough};
@@ -12,8 +12,8 @@ use thalweg_paths::detours::{CANDIDATES, Standing};
 /// The most rows without `--full`.
 const ROWS: usize = 25;
 
-/// The table for people and the list for programs.
-pub fn shown(found: &Found, full: bool) -> (String, Value) {
+/// The candidates as text and as JSON.
+pub fn shown(found: &PathKnowledge, full: bool) -> (String, Value) {
     let standings = found.detours.standings();
     if standings.is_empty() {
         let text =
@@ -31,7 +31,7 @@ pub fn shown(found: &Found, full: bool) -> (String, Value) {
     (text, standings.iter().map(value).collect())
 }
 
-fn heading(found: &Found) -> String {
+fn heading(found: &PathKnowledge) -> String {
     let Some(listed) = found.detours.listed() else { return String::new() };
     let strategy = json!(listed.reply.strategy);
     let strategy = strategy.as_str().unwrap_or_default().replace('_', "-");
@@ -44,7 +44,7 @@ fn heading(found: &Found) -> String {
     )
 }
 
-fn row(found: &Found, s: &Standing, all: &[Standing]) -> [String; 7] {
+fn row(found: &PathKnowledge, s: &Standing, all: &[Standing]) -> [String; 7] {
     let since = found.detours.listed().map(|l| l.age(found.now)).unwrap_or_default();
     let oracle = s.oracle.as_ref();
     let dash = || "-".to_owned();
@@ -59,8 +59,8 @@ fn row(found: &Found, s: &Standing, all: &[Standing]) -> [String; 7] {
     ]
 }
 
-/// Where it stands and what that means for the next download.
-fn why(found: &Found, s: &Standing, all: &[Standing]) -> String {
+/// The source of its score, and what that means for the next download.
+fn why(found: &PathKnowledge, s: &Standing, all: &[Standing]) -> String {
     if is_quarantined(found, &s.relay) {
         return "in quarantine (`thalweg history`): not tried".to_owned();
     }
@@ -78,16 +78,16 @@ fn why(found: &Found, s: &Standing, all: &[Standing]) -> String {
     }
 }
 
-/// The chance to be the first one drawn.
+/// The probability of being drawn first.
 fn odds(s: &Standing, all: &[Standing]) -> f64 {
     let others = all.iter().filter(|other| !other.is_test);
     let (n, sum) = others.fold((0.0, 0.0), |(n, sum), other| (n + 1.0, sum + other.score));
-    // As thalweg_plan::adaptive weighs them.
+    // With the weights of thalweg_plan::adaptive.
     let least = if sum > 0.0 { sum * thalweg_plan::adaptive::EXPLORE / n } else { 1.0 };
     (s.score + least) / (sum + least * n)
 }
 
-fn json(found: &Found, s: &Standing, all: &[Standing]) -> Value {
+fn json(found: &PathKnowledge, s: &Standing, all: &[Standing]) -> Value {
     let since = found.detours.listed().map(|l| l.age(found.now)).unwrap_or_default();
     json!({
         "relay": s.relay,
@@ -103,7 +103,7 @@ fn json(found: &Found, s: &Standing, all: &[Standing]) -> Value {
     })
 }
 
-fn is_quarantined(found: &Found, relay: &str) -> bool {
+fn is_quarantined(found: &PathKnowledge, relay: &str) -> bool {
     let history = found.history.lock().unwrap_or_else(PoisonError::into_inner);
     history.is_quarantined(relay, None, found.now)
 }

@@ -1,6 +1,6 @@
-//! What would be used for one destination now, and why.
+//! Shows which paths would be used for one destination now, and why.
 
-use super::{found::Found, rates::mbps};
+use super::{found::PathKnowledge, rates::mbps};
 use crate::commands::text::{aligned, rough};
 use anyhow::Context as _;
 use serde_json::{Value, json};
@@ -22,13 +22,13 @@ use thalweg_wire::mesh::{self, LegKind, Tag};
 
 /// A destination as the user gave it.
 #[derive(Debug)]
-pub struct Wanted(HttpUrl);
+pub struct DestinationUrl(HttpUrl);
 
-impl Wanted {
-    /// A URL, or `HOST[:PORT]`: https, or http for port 80.
+impl DestinationUrl {
+    /// Parses a URL, or `HOST[:PORT]`, which means https, or http for port 80.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If it is neither.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let url = match (text.contains("://"), text.ends_with(":80")) {
             (true, _) => text.to_owned(),
@@ -40,7 +40,7 @@ impl Wanted {
     }
 }
 
-/// How `thalweg get` would be called.
+/// The options of the `thalweg get` to predict.
 #[derive(Clone, Debug, Default)]
 pub struct Terms<'a> {
     /// Its `--avoid`.
@@ -49,8 +49,12 @@ pub struct Terms<'a> {
     pub draw: Draw,
 }
 
-/// What is known and what would be done, for people and for programs.
-pub fn shown(found: &mut Found, wanted: &Wanted, terms: &Terms<'_>) -> (String, Value) {
+/// What is known and what would be done, as text and as JSON.
+pub fn shown(
+    found: &mut PathKnowledge,
+    wanted: &DestinationUrl,
+    terms: &Terms<'_>,
+) -> (String, Value) {
     let origin = wanted.0.origin();
     let known = known(found, &origin);
     let relays = relays(found, wanted, terms.avoid);
@@ -59,7 +63,7 @@ pub fn shown(found: &mut Found, wanted: &Wanted, terms: &Terms<'_>) -> (String, 
         let own = known.iter().find(|k| k.path == path && k.is_valid);
         own.map(|k| k.rate).filter(|rate| *rate > Rate::ZERO)
     };
-    // What is drawn here is only looked at: nothing of it is saved.
+    // The draw is not saved, because nothing is transferred.
     let picked = found.detours.pick(&names, rate, terms.draw);
     let ways = ways(found, wanted, relays);
     let mut text = table(&known, &origin);
@@ -83,14 +87,14 @@ pub fn shown(found: &mut Found, wanted: &Wanted, terms: &Terms<'_>) -> (String, 
     (text, value)
 }
 
-/// What earlier transfers from there saw.
-fn known(found: &Found, origin: &str) -> Vec<Remembered> {
+/// What earlier transfers from this origin measured.
+fn known(found: &PathKnowledge, origin: &str) -> Vec<Remembered> {
     let history = found.history.lock().unwrap_or_else(PoisonError::into_inner);
     history.entries(found.now).into_iter().filter(|e| e.origin == origin).collect()
 }
 
-/// The mesh's relays that are neither to be avoided nor in quarantine for it.
-fn relays(found: &Found, wanted: &Wanted, avoid: &[Tag]) -> Vec<(String, Route)> {
+/// The relays of the mesh that are neither excluded by tag nor in quarantine for this origin.
+fn relays(found: &PathKnowledge, wanted: &DestinationUrl, avoid: &[Tag]) -> Vec<(String, Route)> {
     let leg = if wanted.0.is_https() { LegKind::Open } else { LegKind::Sealed };
     let terms = mesh::Terms { leg, avoid: avoid.iter().cloned().collect() };
     let Some(roster) = &found.roster else { return Vec::new() };
@@ -102,7 +106,11 @@ fn relays(found: &Found, wanted: &Wanted, avoid: &[Tag]) -> Vec<(String, Route)>
     open.filter(|(name, _)| !history.is_quarantined(name, Some(&origin), found.now)).collect()
 }
 
-fn ways(found: &Found, wanted: &Wanted, mut relays: Vec<(String, Route)>) -> Vec<Way> {
+fn ways(
+    found: &PathKnowledge,
+    wanted: &DestinationUrl,
+    mut relays: Vec<(String, Route)>,
+) -> Vec<Way> {
     let content = if wanted.0.is_https() { Content::Encrypted } else { Content::Clear };
     let score = |name: &str| found.detours.score(name).unwrap_or(0.0);
     relays.sort_by(|a, b| score(&b.0).total_cmp(&score(&a.0)));
@@ -167,13 +175,14 @@ mod tests {
 
     #[test]
     fn destinations_are_urls_or_hosts() {
-        let origin = |text: &str| Wanted::parse(text).map(|w| w.0.origin()).unwrap_or_default();
+        let origin =
+            |text: &str| DestinationUrl::parse(text).map(|w| w.0.origin()).unwrap_or_default();
         assert_eq!(origin("https://www.example/x?y"), "https://www.example:443");
         assert_eq!(origin("www.example"), "https://www.example:443");
         assert_eq!(origin("www.example:80"), "http://www.example:80");
         assert_eq!(origin("[2001:db8::1]:8443"), "https://[2001:db8::1]:8443");
         for bad in ["", "ftp://x/", "a b", "http://", "x:y"] {
-            let error = Wanted::parse(bad).unwrap_err().to_string();
+            let error = DestinationUrl::parse(bad).unwrap_err().to_string();
             assert!(error.contains("is no URL and no HOST[:PORT]"), "{error}");
         }
     }

@@ -1,4 +1,4 @@
-//! What there is to show: the oracle's word, or what is kept of it, and this host's own.
+//! Collects what is known of paths: the oracle's answer or its stored copy, and this host's own measurements.
 
 use crate::commands::{here::Place, remembered};
 use std::{
@@ -20,48 +20,48 @@ use thalweg_wire::mesh::{
     measure::{CandidatesReply, PathsReply},
 };
 
-/// How long the oracle may take.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// The timeout for the oracle's answers.
+const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// All that is known.
-pub struct Found {
+/// Everything known of paths.
+pub struct PathKnowledge {
     /// This host's name in the mesh.
     pub me: Name,
-    /// The roster as it was kept, if there is one.
+    /// The stored roster, if there is one.
     pub roster: Option<Arc<Roster>>,
-    /// What the oracle knows of paths.
+    /// The oracle's rates of paths.
     pub paths: Option<KnownPaths>,
-    /// The candidates, and what was learnt of them.
+    /// The candidates, and what was learnt about them.
     pub detours: Detours,
-    /// What earlier transfers saw.
+    /// What earlier transfers measured.
     pub history: Arc<Mutex<History>>,
-    /// Why the oracle told nothing new.
+    /// Why there is no new answer from the oracle.
     pub trouble: Option<String>,
-    /// For people: what is not as it should be.
+    /// Remarks for people about faults.
     pub notes: Vec<String>,
-    /// The date of all ages.
+    /// The time to which all ages refer.
     pub now: WallTime,
 }
 
-impl Found {
-    /// Asks the oracle, keeps what it says, and takes what was kept if it says nothing.
+impl PathKnowledge {
+    /// Asks the oracle and stores its answer. Without an answer, the stored one is used.
     ///
     /// # Errors
-    /// If this host is in no mesh, or its state cannot be used.
+    /// If this host is in no mesh, or its state cannot be read.
     pub async fn ask(state: &State, history: Option<&Path>, place: &Place) -> anyhow::Result<Self> {
         let me = state.mesh()?.name;
         let file = remembered::file(history, place);
         let mut found = Self::kept(me, file.as_deref());
         found.roster = state.membership().ok().and_then(|m| m.current());
         let (candidates, paths) = tokio::join!(
-            ask_candidates(state, DialOptions::default(), PATIENCE),
-            ask_paths(state, PATIENCE)
+            ask_candidates(state, DialOptions::default(), TIMEOUT),
+            ask_paths(state, TIMEOUT)
         );
         found.take(candidates, paths, file.as_deref());
         Ok(found)
     }
 
-    /// What is on this host.
+    /// Reads what is stored on this host.
     pub fn kept(me: Name, file: Option<&Path>) -> Self {
         let (mut paths, mut notes) = (None, Vec::new());
         if let Some(file) = file {
@@ -85,7 +85,7 @@ impl Found {
         }
     }
 
-    /// Takes in what the oracle said.
+    /// Takes and stores the oracle's answers.
     pub fn take(
         &mut self,
         candidates: Result<CandidatesReply, AskError>,
@@ -126,7 +126,7 @@ impl Found {
         self.paths.iter().flat_map(|p| &p.reply.nodes).collect()
     }
 
-    /// What can be planned with: exact rates that are not too old, of the matrix's nodes.
+    /// The rates that plans can use: exact ones that are not too old, between nodes of the matrix.
     pub fn graph(&self) -> Graph {
         let mut graph = Graph::new(self.names().len());
         let Some(paths) = &self.paths else { return graph };
@@ -135,14 +135,14 @@ impl Found {
             !leg.at_least && leg.age + since <= MAX_AGE
         };
         for leg in paths.reply.legs.iter().filter(usable) {
-            // Of positive numbers the cast takes the whole part.
+            // The rates are positive, so the cast only drops the fraction.
             let rate = Rate::from_bps(leg.planned_bps(since) as u64);
             graph.set(leg.from as usize, leg.to as usize, Some(rate));
         }
         graph
     }
 
-    /// For each node of the matrix: whether it relays. Without a roster all count as relays.
+    /// Whether each node of the matrix relays. Without a roster all count as relays.
     pub fn relays(&self) -> Vec<bool> {
         let relays = |name: &Name| match &self.roster {
             Some(roster) => roster.by_name(name).is_some_and(|m| m.is(Role::Relay)),
@@ -151,7 +151,7 @@ impl Found {
         self.names().into_iter().map(relays).collect()
     }
 
-    /// The nodes of the matrix by their tags.
+    /// The nodes of the matrix by tag.
     pub fn tags(&self) -> BTreeMap<String, Vec<usize>> {
         let mut tags: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (at, name) in self.names().into_iter().enumerate() {

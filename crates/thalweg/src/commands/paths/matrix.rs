@@ -1,7 +1,7 @@
-//! The matrix: all of it for a few nodes, a summary for many.
+//! Formats the matrix of rates: all of it for few nodes, a summary for many.
 
 use super::{
-    found::Found,
+    found::PathKnowledge,
     measuring,
     rates::{mbps, median, share},
 };
@@ -11,21 +11,21 @@ use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 use thalweg_paths::detours::KnownPaths;
 use thalweg_wire::mesh::{Name, measure::LegEntry};
 
-/// So many nodes' matrix still fits a screen of 100 columns.
-const SMALL: usize = 12;
+/// The most nodes whose matrix fits a screen of 100 columns.
+const MAX_NODES: usize = 12;
 
 /// The most rows of a summary.
 const ROWS: usize = 20;
 
-/// The matrix for people and for programs.
-pub fn shown(found: &Found, full: bool) -> (String, Value) {
+/// The matrix as text and as JSON.
+pub fn shown(found: &PathKnowledge, full: bool) -> (String, Value) {
     let Some(paths) = &found.paths else {
         return (format!("no matrix: {}\n", found.excuse()), Value::Null);
     };
     let since = paths.age(found.now);
     let nodes = paths.reply.nodes.len();
     let mut text = heading(paths, since);
-    text += &match full || nodes <= SMALL {
+    text += &match full || nodes <= MAX_NODES {
         true => cells(paths),
         false => summary(paths, since),
     };
@@ -56,7 +56,7 @@ fn heading(paths: &KnownPaths, since: Duration) -> String {
     text + "\n"
 }
 
-/// A row for each sender, a column for each receiver, Mbit/s.
+/// A table with a row per sender and a column per receiver, Mbit/s.
 fn cells(paths: &KnownPaths) -> String {
     let names: Vec<String> = paths.reply.nodes.iter().map(ToString::to_string).collect();
     let mut rows = vec![vec!["-".to_owned(); names.len()]; names.len()];
@@ -84,7 +84,7 @@ fn cells(paths: &KnownPaths) -> String {
     text
 }
 
-/// One node's legs.
+/// The legs of one node.
 #[derive(Default)]
 struct Legs<'a> {
     out: Vec<&'a LegEntry>,
@@ -125,7 +125,7 @@ fn summary(paths: &KnownPaths, since: Duration) -> String {
     text
 }
 
-/// Who is down, and who says other things than others.
+/// The nodes that are down, and the nodes whose claims contradict others.
 fn troubles(paths: &KnownPaths, since: Duration) -> String {
     let mut text = String::new();
     for down in &paths.reply.down {

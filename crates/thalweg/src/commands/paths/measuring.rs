@@ -1,4 +1,4 @@
-//! What holds measuring up, as far as the oracle that schedules says.
+//! Shows what limits the mesh's measurements, as reported by the oracle that schedules them.
 
 use crate::commands::text::rough;
 use std::{fmt::Write as _, time::Duration};
@@ -6,10 +6,10 @@ use thalweg_console::field;
 use thalweg_paths::detours::KnownPaths;
 use thalweg_wire::mesh::measure::{Measuring, Spent};
 
-/// The most relays that are named.
+/// The most relays named.
 const NAMES: usize = 8;
 
-/// A line for each thing; nothing, if the oracle says nothing. It spoke `since` ago.
+/// One line per limit; empty if the oracle reports none. Its report is `since` old.
 pub fn shown(paths: &KnownPaths, since: Duration) -> String {
     let Some(Measuring { enabled, spent, failed }) = &paths.reply.measuring else {
         return String::new();

@@ -1,4 +1,4 @@
-//! `thalweg paths`: estimates of paths, the relays that are candidates, and the reasons.
+//! `thalweg paths`: shows rates of paths, the candidates for relays, and the reasons.
 
 mod advise;
 mod candidates;
@@ -17,8 +17,8 @@ use super::{
     text::say,
 };
 use anyhow::bail;
-use destination::Wanted;
-use found::Found;
+use destination::DestinationUrl;
+use found::PathKnowledge;
 use serde_json::{Value, json};
 use std::{path::PathBuf, process::ExitCode};
 use thalweg_wire::mesh::Tag;
@@ -77,11 +77,12 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// When it cannot be done; the message says what to try.
+/// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let state = args.place.open()?;
-    let wanted = args.destination.as_deref().map(Wanted::parse).transpose()?;
-    let mut found = here::block_on(Found::ask(&state, args.history.as_deref(), &args.place))?;
+    let wanted = args.destination.as_deref().map(DestinationUrl::parse).transpose()?;
+    let mut found =
+        here::block_on(PathKnowledge::ask(&state, args.history.as_deref(), &args.place))?;
     found.notes.iter().for_each(|note| thalweg_console::note!("thalweg: {note}"));
     let (text, value) = match (&wanted, &args.to) {
         (Some(wanted), _) => args.destination(&mut found, wanted)?,
@@ -97,7 +98,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 impl Args {
-    fn destination(&self, found: &mut Found, to: &Wanted) -> anyhow::Result<(String, Value)> {
+    fn destination(
+        &self,
+        found: &mut PathKnowledge,
+        to: &DestinationUrl,
+    ) -> anyhow::Result<(String, Value)> {
         match &found.roster {
             Some(roster) => check_tags(roster, &self.avoid, &self.place.argument())?,
             None if self.avoid.is_empty() => {}
@@ -108,7 +113,7 @@ impl Args {
     }
 }
 
-fn overview(found: &Found, full: bool) -> anyhow::Result<(String, Value)> {
+fn overview(found: &PathKnowledge, full: bool) -> anyhow::Result<(String, Value)> {
     if found.paths.is_none() && found.detours.listed().is_none() {
         bail!("nothing is known of paths yet: {}", found.excuse());
     }
@@ -118,8 +123,8 @@ fn overview(found: &Found, full: bool) -> anyhow::Result<(String, Value)> {
     Ok((text, json!({ "paths": matrix_json, "candidates": candidates_json })))
 }
 
-/// Whose word all of it is, and how old.
-fn with_oracle(mut value: Value, found: &Found) -> Value {
+/// Adds whether the oracle answered, and the ages of its answers.
+fn with_oracle(mut value: Value, found: &PathKnowledge) -> Value {
     let age = |age: Option<std::time::Duration>| age.map(|age| age.as_secs());
     if let Some(fields) = value.as_object_mut() {
         let oracle = json!({

@@ -1,7 +1,7 @@
-//! All that leads to one node.
+//! Shows all paths to one node.
 
 use super::{
-    found::Found,
+    found::PathKnowledge,
     rates::{gain, maybe, mbps},
 };
 use crate::commands::text::{aligned, rough};
@@ -11,17 +11,17 @@ use thalweg_plan::Graph;
 use thalweg_units::{Rate, likeness};
 use thalweg_wire::mesh::measure::LegEntry;
 
-/// The best detour from one node to another by relays.
+/// The best detour over a relay from one node to another.
 struct Best {
     via: usize,
     rate: Rate,
 }
 
-/// The legs to the node `name`, with the best detour each.
+/// The legs to the node `name`, with the best detour each, as text and as JSON.
 ///
 /// # Errors
 /// If there is no such node, or no matrix.
-pub fn shown(found: &Found, name: &str) -> anyhow::Result<(String, Value)> {
+pub fn shown(found: &PathKnowledge, name: &str) -> anyhow::Result<(String, Value)> {
     let to = find(found, name)?;
     let paths = found.paths.as_ref().context("no matrix")?;
     let (graph, relays) = (found.graph(), found.relays());
@@ -36,7 +36,7 @@ pub fn shown(found: &Found, name: &str) -> anyhow::Result<(String, Value)> {
     let node = |at: usize| paths.reply.nodes[at].to_string();
     let row = |(from, leg, best): &(usize, Option<&LegEntry>, Option<Best>)| {
         let told = |tell: &dyn Fn(&LegEntry) -> String| leg.map_or("-".to_owned(), tell);
-        let more = |b: &Best| Some(gain(more(leg.as_ref()?, b)));
+        let more = |b: &Best| Some(gain(gain_over(leg.as_ref()?, b)));
         [
             node(*from),
             told(&|l| format!("{}{}", if l.at_least { "≥" } else { "" }, mbps(l.bps))),
@@ -60,15 +60,15 @@ pub fn shown(found: &Found, name: &str) -> anyhow::Result<(String, Value)> {
             "method": leg.map(|l| &l.method),
             "detour": best.as_ref().map(|b| node(b.via)),
             "detour_bps": best.as_ref().map(|b| b.rate.as_bps()),
-            "gain": leg.zip(best.as_ref()).map(|(l, b)| more(l, b)),
+            "gain": leg.zip(best.as_ref()).map(|(l, b)| gain_over(l, b)),
         })
     };
     let list: Vec<Value> = all.iter().map(value).collect();
     Ok((aligned(head, &rows), json!({ "to": name, "from": list })))
 }
 
-/// UKAIRO Eq. 1.
-fn more(leg: &LegEntry, best: &Best) -> f64 {
+/// The gain of the detour (UKAIRO Eq. 1).
+fn gain_over(leg: &LegEntry, best: &Best) -> f64 {
     match leg.bps > 0.0 {
         true => (best.rate.as_bps() as f64 / leg.bps - 1.0).max(0.0),
         false => thalweg_plan::ranking::MOST_GAIN,
@@ -81,7 +81,7 @@ fn best(graph: &Graph, relays: &[bool], from: usize, to: usize) -> Option<Best> 
     best.map(|(via, rate)| Best { via, rate })
 }
 
-fn find(found: &Found, name: &str) -> anyhow::Result<usize> {
+fn find(found: &PathKnowledge, name: &str) -> anyhow::Result<usize> {
     let names: Vec<&str> = found.names().into_iter().map(|n| n.as_str()).collect();
     if let Some(at) = names.iter().position(|n| *n == name) {
         return Ok(at);

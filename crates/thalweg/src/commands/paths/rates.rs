@@ -1,4 +1,4 @@
-//! How rates, gains and loads read in tables.
+//! Formats rates, gains and shares for tables.
 
 use thalweg_units::Rate;
 
@@ -8,7 +8,7 @@ pub fn mbps(bps: f64) -> String {
     if mbps < 9.95 { format!("{mbps:.1}") } else { format!("{mbps:.0}") }
 }
 
-/// The same, or a dash.
+/// As [`mbps`], or a dash.
 pub fn maybe(rate: Option<Rate>) -> String {
     rate.map_or("-".to_owned(), |rate| mbps(rate.as_bps() as f64))
 }
@@ -18,7 +18,7 @@ pub fn gain(fraction: f64) -> String {
     format!("+{:.0} %", fraction * 100.0)
 }
 
-/// A part of a whole in per cent.
+/// A part of a whole as a percentage.
 pub fn share(part: u64, whole: u64) -> String {
     match whole {
         0 => "-".to_owned(),
@@ -26,7 +26,7 @@ pub fn share(part: u64, whole: u64) -> String {
     }
 }
 
-/// The value in the middle, of sorted ones the lower; `None` of none.
+/// The median, the lower one of two; `None` without values.
 pub fn median<T: PartialOrd + Copy>(mut values: Vec<T>) -> Option<T> {
     values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
     values.get(values.len().saturating_sub(1) / 2).copied()
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_read_short() {
+    fn values_are_formatted_briefly() {
         let shown = [4e5, 9.7e6, 9.96e6, 94.4e6, 1.2e9].map(mbps);
         assert_eq!(shown, ["0.4", "9.7", "10", "94", "1200"]);
         assert_eq!(

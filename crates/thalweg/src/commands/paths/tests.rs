@@ -1,6 +1,8 @@
-//! What is shown of a mesh that is made up here: its numbers are not measured.
+//! Tests of the output for an invented mesh; no number is measured.
 
-use super::{advise, candidates, destination, destination::Terms, found::Found, matrix, node};
+use super::{
+    advise, candidates, destination, destination::Terms, found::PathKnowledge, matrix, node,
+};
 use std::{sync::Arc, time::Duration};
 use thalweg_paths::{
     detours::KnownPaths,
@@ -44,7 +46,7 @@ fn leg(from: u32, to: u32, mbps: f64) -> LegEntry {
     }
 }
 
-/// West and east are slow to each other, quick to the middle; `lap` relays nothing.
+/// West and east are slow to each other and fast to the middle; `lap` is no relay.
 fn reply() -> PathsReply {
     let nodes = ["fra", "nyc", "mid", "lap"];
     let rates = [(0, 1, 9.4), (1, 0, 9.1), (0, 2, 48.0), (2, 0, 47.0), (1, 2, 44.0), (2, 1, 43.0)];
@@ -114,9 +116,9 @@ fn candidates(scores: &[(&str, f64)]) -> CandidatesReply {
     }
 }
 
-/// `fra` sees all of it, from a kept answer of five minutes ago.
-fn found() -> Found {
-    let mut found = Found::kept(name("fra"), None);
+/// What `fra` knows, from an answer stored five minutes ago.
+fn found() -> PathKnowledge {
+    let mut found = PathKnowledge::kept(name("fra"), None);
     found.now = now();
     let asked = WallTime::from_unix_nanos(now().as_unix_nanos() - 300_000_000_000);
     found.paths = Some(KnownPaths::new(reply(), asked));
@@ -138,7 +140,7 @@ fn candidates_are_shown_with_score_age_evidence_and_reason() {
 }
 
 #[test]
-fn of_many_candidates_the_odds_are_told_and_those_learnt_outlive_the_list() {
+fn many_candidates_are_shown_with_odds_and_learnt_ones_outlive_the_list() {
     let mut found = found();
     let names: Vec<String> = (0..30).map(|i| format!("r{i}")).collect();
     let scores: Vec<(&str, f64)> =
@@ -152,7 +154,7 @@ fn of_many_candidates_the_odds_are_told_and_those_learnt_outlive_the_list() {
 }
 
 #[test]
-fn three_hundred_nodes_are_summed_up_on_a_screen() {
+fn three_hundred_nodes_are_summarised_on_one_screen() {
     let mut found = found();
     let nodes: Vec<Name> = (0..300).map(|i| name(&format!("n{i}"))).collect();
     let all = (0..300u32).flat_map(|i| (0..300u32).filter(move |j| *j != i).map(move |j| (i, j)));
@@ -168,7 +170,7 @@ fn three_hundred_nodes_are_summed_up_on_a_screen() {
 }
 
 #[test]
-fn what_holds_measuring_up_is_told() {
+fn limits_of_measuring_are_shown() {
     let shown = |measuring| {
         let mut found = found();
         let reply = PathsReply { measuring: Some(measuring), ..reply() };
@@ -201,7 +203,7 @@ fn an_unknown_node_is_answered_with_the_nearest_name() {
     let error = |text| node::shown(&found(), text).unwrap_err().to_string();
     assert_eq!(error("nyk"), "the oracle knows no node `nyk`; did you mean `nyc`?");
     assert!(error("elsewhere").contains("`thalweg mesh members` lists them"));
-    let nothing = Found::kept(name("fra"), None);
+    let nothing = PathKnowledge::kept(name("fra"), None);
     let error = node::shown(&nothing, "nyc").unwrap_err().to_string();
     assert!(error.contains("nothing is known of paths yet"), "{error}");
 }
@@ -209,7 +211,7 @@ fn an_unknown_node_is_answered_with_the_nearest_name() {
 #[test]
 fn advice_names_who_should_relay_and_for_whom() {
     insta::assert_snapshot!(advise::shown(&found(), false).unwrap().0);
-    let nothing = Found::kept(name("fra"), None);
+    let nothing = PathKnowledge::kept(name("fra"), None);
     assert!(advise::shown(&nothing, false).is_err());
 }
 
@@ -225,23 +227,23 @@ fn a_destination_is_told_with_what_is_known_and_what_would_be_done() {
     let own = [seen("direct", 12.0, Bound::AtLeast), seen("mid", 31.0, Bound::Exact)];
     let before = WallTime::from_unix_nanos(now().as_unix_nanos() - 3_600_000_000_000);
     found.history.lock().unwrap().learn(ORIGIN, &own, before);
-    let wanted = destination::Wanted::parse(URL).unwrap();
+    let wanted = destination::DestinationUrl::parse(URL).unwrap();
     let (text, value) = destination::shown(&mut found, &wanted, &Terms::default());
     insta::assert_snapshot!(text);
     assert_eq!(value["destination"], ORIGIN);
-    // The proxy goes by the system's clock, by which all of this is long past.
+    // The proxy uses the system's clock, by which all of this is long past.
     assert_eq!(value["connection_goes"][0]["path"], "direct");
     assert_eq!(value["download_tries"][0]["reason"], "all");
-    let other = destination::Wanted::parse("other.example").unwrap();
+    let other = destination::DestinationUrl::parse("other.example").unwrap();
     let (text, _) = destination::shown(&mut found, &other, &Terms::default());
     assert!(text.contains("nothing is known of https://other.example:443 yet"), "{text}");
     assert!(text.contains("begins directly, with mid after 500 ms"), "{text}");
 }
 
 #[test]
-fn what_is_to_be_avoided_is_not_tried() {
+fn relays_with_an_avoided_tag_are_not_tried() {
     let mut found = found();
-    let wanted = destination::Wanted::parse(URL).unwrap();
+    let wanted = destination::DestinationUrl::parse(URL).unwrap();
     let avoid = ["region=eu".parse().unwrap()];
     let terms = Terms { avoid: &avoid, ..Terms::default() };
     let (text, value) = destination::shown(&mut found, &wanted, &terms);

@@ -1,5 +1,4 @@
-//! What a proxy does for its interfaces beside the work: it follows them, and answers
-//! `thalweg interfaces`.
+//! The interfaces of a proxy: follows them, and answers `thalweg interfaces`.
 
 use serde_json::{Value, json};
 use std::{future::pending, net::SocketAddr, path::PathBuf};
@@ -9,20 +8,20 @@ use thalweg_uplinks::{
 };
 use tokio::task::spawn_blocking;
 
-/// A proxy's interfaces, and where it answers.
-pub struct Answering {
+/// A proxy's interfaces, and the socket for questions about them.
+pub struct InterfaceService {
     /// The interfaces.
     pub uplinks: Uplinks,
-    /// Its bonds, where the host is in a mesh.
+    /// Its bonds, if the host is in a mesh.
     pub bonds: Option<Bonding>,
-    /// Where sockets are; without a place for them nobody can ask.
+    /// The directory of sockets; without it the proxy answers no questions.
     pub sockets: Option<PathBuf>,
-    /// Where it listens for programs.
+    /// The address at which it listens for programs.
     pub listen: SocketAddr,
 }
 
-impl Answering {
-    /// Works on; never ends.
+impl InterfaceService {
+    /// Follows the interfaces and answers questions; never ends.
     pub async fn keep(&self, note: &dyn Fn(String)) {
         tokio::join!(self.uplinks.keep(note), self.answer(note));
     }
@@ -42,7 +41,7 @@ impl Answering {
         pending().await
     }
 
-    /// Keeps what was learnt, once nothing is moved any more.
+    /// Saves what was learnt, once no data moves any more.
     pub async fn save(&self, note: &dyn Fn(String)) {
         let uplinks = self.uplinks.clone();
         if let Ok(Err(why)) = spawn_blocking(move || uplinks.end()).await {

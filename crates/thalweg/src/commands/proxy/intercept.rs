@@ -1,9 +1,8 @@
-//! Packet rules that lead this host's TCP connections to the proxy, as long as it lives.
+//! Packet rules that redirect this host's TCP connections to the proxy, as long as it lives.
 //!
-//! `nft -i` holds them: a table with an owner (`flags owner`, Linux 5.12) is gone with the process
-//! that made it, and that process ends with its input, which is ours. So nothing is left behind by
-//! a proxy that is killed. Where that process ends before, the rules are set again: without them all goes by the
-//! proxy in silence.
+//! `nft -i` holds the rules: a table with an owner (`flags owner`, Linux 5.12) disappears with the process that created
+//! it, and that process ends with its input, which the proxy holds. So a killed proxy leaves nothing behind. If `nft`
+//! ends first, the rules are set again: without them all connections silently bypass the proxy.
 
 use anyhow::{Context as _, anyhow, bail};
 use rustix::{
@@ -21,30 +20,30 @@ use std::{
 use thalweg_proxy::{MARK, Redirected};
 use tokio::task::spawn_blocking;
 
-/// The rules stand so soon.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The timeout for the rules to be in place.
+const SETUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Between looks.
-const LOOK: Duration = Duration::from_millis(20);
+/// The time between checks whether the rules are in place.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What our tables are called; then the proxy's process.
+/// The prefix of our tables' names; the proxy's process id follows.
 const TABLE: &str = "thalweg_proxy_";
 
-/// So often in a row rules are set again that stood for less than [`LASTING`].
-const MOST_AGAIN: u32 = 5;
-const LASTING: Duration = Duration::from_secs(600);
+/// How often in a row rules are set again if they stood for less than [`MIN_LIFETIME`].
+const MAX_RESTARTS: u32 = 5;
+const MIN_LIFETIME: Duration = Duration::from_secs(600);
 
-/// Rules that are set again where what holds them ends.
+/// Rules that are set again if the process that holds them ends.
 #[derive(Debug)]
-pub struct Leading {
+pub struct PacketRules {
     ports: Redirected,
     rules: Interception,
     since: Instant,
     again: u32,
 }
 
-impl Leading {
-    /// As [`Interception::begin`]; `note` hears of other proxies that have rules.
+impl PacketRules {
+    /// As [`Interception::begin`]; `note` is called about other proxies with rules.
     ///
     /// # Errors
     /// As [`Interception::begin`].
@@ -58,7 +57,7 @@ impl Leading {
         Ok(Self { ports, rules: Interception::begin(ports)?, since: Instant::now(), again: 0 })
     }
 
-    /// Sets the rules again when what holds them has ended, and says so; ends when that is of no use.
+    /// Sets the rules again whenever the process that holds them has ended, and notes it. Ends when that does not help.
     async fn keep(&mut self, note: &dyn Fn(String)) -> anyhow::Error {
         loop {
             if let Err(why) = self.rules.ended().await {
@@ -66,10 +65,10 @@ impl Leading {
                     "--transparent: cannot tell whether the packet rules are in place: {why}"
                 );
             }
-            self.again = if self.since.elapsed() < LASTING { self.again + 1 } else { 1 };
-            if self.again > MOST_AGAIN {
+            self.again = if self.since.elapsed() < MIN_LIFETIME { self.again + 1 } else { 1 };
+            if self.again > MAX_RESTARTS {
                 return anyhow!(
-                    "--transparent: `nft -i`, which holds the packet rules, ended {MOST_AGAIN} \
+                    "--transparent: `nft -i`, which holds the packet rules, ended {MAX_RESTARTS} \
                      times in a row: programs' connections bypass the proxy; find out what ends \
                      it, then restart the proxy"
                 );
@@ -88,23 +87,23 @@ impl Leading {
     }
 }
 
-/// Keeps them, if there are any; ends only when that cannot be done.
-pub async fn keep(leading: Option<&mut Leading>, note: &dyn Fn(String)) -> anyhow::Error {
+/// Keeps the rules in place, if there are any; ends only when that fails.
+pub async fn keep(leading: Option<&mut PacketRules>, note: &dyn Fn(String)) -> anyhow::Error {
     match leading {
         Some(leading) => leading.keep(note).await,
         None => pending().await,
     }
 }
 
-/// Rules that stand until this is dropped, or the process ends.
+/// Rules that are in place until this is dropped or the process ends.
 #[derive(Debug)]
 pub struct Interception {
     holder: Child,
 }
 
 impl Interception {
-    /// Leads all TCP connections of this host's programs to these ports, but those to this host
-    /// itself and the proxy's own.
+    /// Redirects all TCP connections of this host's programs to these ports, except connections to this host itself and
+    /// the proxy's own.
     ///
     /// # Errors
     /// What is missing, and what to do.
@@ -113,7 +112,7 @@ impl Interception {
         let mut holder = nft();
         holder.arg("-i").env("HOME", "/");
         holder.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        // A Ctrl-C of the terminal is for the proxy: it ends the rules before it drains.
+        // A Ctrl-C on the terminal is for the proxy, which removes the rules before it drains.
         std::os::unix::process::CommandExt::process_group(&mut holder, 0);
         let holder = holder
             .spawn()
@@ -121,21 +120,21 @@ impl Interception {
         let mut this = Self { holder };
         let mut input = this.holder.stdin.take().context("nft takes no input")?;
         let written = input.write_all(rules(&table, ports).as_bytes());
-        // Open until the end: it is what holds the rules.
+        // Kept open until the end: it holds the rules.
         this.holder.stdin = Some(input);
         match written.context("nft ended at once").and_then(|()| this.wait(&table)) {
             Ok(()) => Ok(this),
-            Err(why) => bail!("--transparent: {why:#}{}", this.complaint()),
+            Err(why) => bail!("--transparent: {why:#}{}", this.error_of_nft()),
         }
     }
 
-    /// Waits until what holds the rules has ended: they are gone then.
+    /// Waits until the process that holds the rules has ended; then the rules are gone.
     ///
     /// # Errors
-    /// It cannot be watched.
+    /// If the process cannot be watched.
     async fn ended(&self) -> io::Result<()> {
         let holder = pidfd_open(Pid::from_child(&self.holder), PidfdFlags::empty())?;
-        // Its end is ours as well at the latest: the thread does not stay behind.
+        // That process ends with this one at the latest, so the thread ends, too.
         let waiting = spawn_blocking(move || {
             let mut watched = [PollFd::new(&holder, PollFlags::IN)];
             while poll(&mut watched, None) == Err(Errno::INTR) {}
@@ -151,15 +150,15 @@ impl Interception {
             if String::from_utf8_lossy(&listed.stdout).contains("redirect") {
                 return Ok(());
             }
-            if self.holder.try_wait()?.is_some() || began.elapsed() > PATIENCE {
+            if self.holder.try_wait()?.is_some() || began.elapsed() > SETUP_TIMEOUT {
                 bail!("the packet rules cannot be set");
             }
-            thread::sleep(LOOK);
+            thread::sleep(CHECK_INTERVAL);
         }
     }
 
-    /// What nft said, in brackets, and what that mostly means.
-    fn complaint(&mut self) -> String {
+    /// What nft printed, in brackets, with its usual cause.
+    fn error_of_nft(&mut self) -> String {
         _ = self.holder.kill();
         let mut said = String::new();
         if let Some(mut stderr) = self.holder.stderr.take() {
@@ -181,13 +180,13 @@ impl Drop for Interception {
     }
 }
 
-/// The tables that there are; none where nobody says.
+/// The list of tables; empty if it cannot be read.
 fn tables() -> String {
     let listed = nft().args(["list", "tables", "inet"]).output();
     listed.map(|listed| String::from_utf8_lossy(&listed.stdout).into_owned()).unwrap_or_default()
 }
 
-/// Of `nft list tables`, the proxies whose rules stand, by their processes.
+/// The process ids of the proxies with rules, from `nft list tables`.
 fn others(tables: &str) -> Vec<&str> {
     fn ours(line: &str) -> Option<&str> {
         line.trim().strip_prefix("table inet ")?.strip_prefix(TABLE)
@@ -195,7 +194,7 @@ fn others(tables: &str) -> Vec<&str> {
     tables.lines().filter_map(ours).collect()
 }
 
-/// Root's programs are not in everybody's path.
+/// The command `nft`. The directories of administration programs are not in every PATH.
 fn nft() -> Command {
     let mut nft = Command::new("nft");
     let path = std::env::var("PATH").unwrap_or_default();
@@ -216,7 +215,7 @@ fn rules(table: &str, Redirected { v4, v6 }: Redirected) -> String {
         )
     };
     rules += &v6.map(|v6| port("ipv6", v6)).unwrap_or_default();
-    // The last one is looked for.
+    // The IPv4 rule comes last, because `wait` looks for it.
     rules + &port("ipv4", v4)
 }
 
@@ -225,14 +224,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn proxies_whose_rules_stand_are_known_by_their_tables() {
+    fn other_proxies_are_found_by_their_tables() {
         let tables = "table inet filter\ntable inet thalweg_proxy_77\ntable ip nat\n";
         assert_eq!(others(tables), ["77"]);
         assert!(others("").is_empty());
     }
 
     #[test]
-    fn own_connections_and_those_to_this_host_pass() {
+    fn own_connections_and_connections_to_this_host_are_not_redirected() {
         let rules = rules("t", Redirected { v4: 4444, v6: Some(6666) });
         let lines: Vec<&str> = rules.lines().collect();
         assert_eq!(lines.len(), 6, "{rules}");

@@ -1,6 +1,6 @@
-//! What keeps a proxy new while it runs: its roster, the oracle's list, what it learnt.
+//! Keeps a running proxy up to date: its roster, the oracle's list, and its history.
 
-use super::{PathArgs, answering::Answering, memory::Memory};
+use super::{PathArgs, answering::InterfaceService, memory::Memory};
 use crate::commands::{get::mesh::Mesh, remembered, renewal};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
@@ -12,46 +12,46 @@ use thalweg_paths::detours::{Detours, ask_candidates};
 use thalweg_proxy::Reviewer;
 use tokio::time::{Instant, interval};
 
-/// How often the mesh is read anew: a daemon keeps the roster, or we do. So long a relay that
-/// was revoked may carry what it carries already, if it does not let go by itself.
-const LOOK: Duration = Duration::from_secs(10);
+/// How often the mesh is read again, because the daemon or this process renews the roster. A revoked relay may carry
+/// its open connections this much longer, unless it closes them itself.
+const MESH_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How often the oracle is asked where no daemon does, as `get` has it.
-const ASK: Duration = Duration::from_secs(600);
+/// How often the oracle is asked if no daemon does it; the same interval as for `get`.
+const ORACLE_INTERVAL: Duration = Duration::from_secs(600);
 
-/// How long the oracle may take; beside the work, so nobody waits.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The timeout for the oracle's answer; nothing waits for it.
+const ORACLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Keeps roster and history while the proxy runs.
+/// Keeps roster, history and interfaces up to date while the proxy runs.
 pub struct Keeper {
     view: View,
     memory: Memory,
-    answering: Answering,
+    answering: InterfaceService,
 }
 
-/// What the proxy sees of the mesh.
+/// The proxy's view of the mesh.
 struct View {
     paths: PathArgs,
     mesh: Arc<RwLock<Mesh>>,
     detours: Arc<Mutex<Detours>>,
     reviewer: Reviewer,
-    /// How the oracle is called: where connections are led to the proxy, so that they pass.
+    /// The options for connections to the oracle: with packet rules, they carry the mark that lets them pass.
     dial: DialOptions,
 }
 
-/// This host's mesh as it is now.
+/// Opens this host's mesh as it is now.
 pub fn open(paths: &PathArgs) -> Mesh {
     Mesh::open(paths.place.open(), paths.place.argument())
 }
 
 impl Keeper {
-    /// For this mesh and memory; the reviewer is told of each look at the mesh, and the oracle is called with these
-    /// options.
+    /// Creates a keeper of this mesh and memory. The reviewer is called after each look at the mesh; the oracle is
+    /// called with the options `dial`.
     pub fn new(
         paths: PathArgs,
         mesh: Arc<RwLock<Mesh>>,
         memory: Memory,
-        answering: Answering,
+        answering: InterfaceService,
         reviewer: Reviewer,
         dial: DialOptions,
     ) -> Self {
@@ -59,7 +59,7 @@ impl Keeper {
         Self { view: View { paths, mesh, detours, reviewer, dial }, memory, answering }
     }
 
-    /// Works on; never ends. An oracle that is away holds up no saving.
+    /// Keeps everything up to date; never ends. Saving does not wait for an oracle that is away.
     pub async fn keep(&mut self, note: &dyn Fn(String)) {
         tokio::select! {
             () = self.view.keep(note) => {}
@@ -68,7 +68,7 @@ impl Keeper {
         }
     }
 
-    /// Keeps what was learnt.
+    /// Saves what was learnt.
     pub async fn save(&mut self, note: &dyn Fn(String)) {
         self.memory.exchange(note).await;
         self.answering.save(note).await;
@@ -77,11 +77,11 @@ impl Keeper {
 
 impl View {
     async fn keep(&self, note: &dyn Fn(String)) {
-        let mut looks = interval(LOOK);
+        let mut looks = interval(MESH_INTERVAL);
         let mut asked = None::<Instant>;
         loop {
             looks.tick().await;
-            if asked.is_none_or(|asked| asked.elapsed() >= ASK) {
+            if asked.is_none_or(|asked| asked.elapsed() >= ORACLE_INTERVAL) {
                 self.ask(note).await;
                 asked = Some(Instant::now());
             }
@@ -98,22 +98,22 @@ impl View {
         let Some(state) = self.paths.place.open().ok().filter(|state| state.has_mesh()) else {
             return;
         };
-        let renewed = renewal::renew_without_daemon(&state, self.dial.clone(), PATIENCE).await;
-        // An oracle that is away hinders nothing.
+        let renewed =
+            renewal::renew_without_daemon(&state, self.dial.clone(), ORACLE_TIMEOUT).await;
+        // An oracle that is away is no problem.
         if let Some(refused) = renewed.err().filter(renewal::is_refusal) {
             note(refused.to_string());
         }
     }
 
-    /// Asks the oracle for its candidates when those that are known are old. One that is away
-    /// hinders nothing: the known ones go on.
+    /// Asks the oracle for candidates if the known ones are old. If the oracle is away, the known ones stay in use.
     async fn follow(&self) {
         if !self.paths.tries_mesh() || !self.wants_candidates() {
             return;
         }
         let Some(state) = self.paths.place.open().ok().filter(State::has_mesh) else { return };
         let me = state.mesh().ok().map(|mesh| mesh.name);
-        match ask_candidates(&state, self.dial.clone(), PATIENCE).await {
+        match ask_candidates(&state, self.dial.clone(), ORACLE_TIMEOUT).await {
             Ok(reply) => self.detours().follow(reply, me.as_ref(), remembered::now()),
             Err(_) => self.detours().note_unanswered(remembered::now()),
         }

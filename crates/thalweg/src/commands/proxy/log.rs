@@ -1,5 +1,4 @@
-//! What the proxy tells while it runs: written by a thread of its own, so that a slow terminal
-//! holds up nobody.
+//! The proxy's log, written by a separate thread, so that a slow terminal delays no connection.
 
 use std::{
     io,
@@ -14,45 +13,45 @@ use thalweg_console::{note, say_line};
 use thalweg_proxy::{Kind, ProxyEvent, ProxySink};
 use thalweg_units::ByteSize;
 
-/// Lines that wait to be written; more are left out, and counted. A second of a busy proxy.
-const WAITING: usize = 4096;
+/// The most lines that wait to be written: a second of a busy proxy. Further lines are dropped and counted.
+const MAX_WAITING: usize = 4096;
 
-/// How events are told.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Not at all.
+    /// No log.
     Nothing,
-    /// A line each, on standard error.
+    /// One line per event, on standard error.
     Lines,
-    /// A JSON object each, on standard output.
+    /// One JSON object per event, on standard output.
     Json,
 }
 
-/// The sink.
+/// The log.
 pub struct Log {
     format: Format,
     lines: Mutex<Option<SyncSender<String>>>,
     lost: AtomicU64,
 }
 
-/// The thread that writes.
+/// The thread that writes the log.
 pub struct Writer(Option<JoinHandle<()>>);
 
 impl Writer {
-    /// Waits until all is written; the log must be closed.
+    /// Waits until all lines are written; the log must be closed.
     pub fn finish(self) {
-        // A writer that failed has told why.
+        // If the thread panicked, the panic was printed.
         self.0.map(JoinHandle::join);
     }
 }
 
 impl Log {
-    /// A log, and its writer.
+    /// Starts a log and its writer.
     ///
     /// # Errors
     /// If the system allows no further thread.
     pub fn start(format: Format) -> io::Result<(Self, Writer)> {
-        let (sender, receiver) = sync_channel(WAITING);
+        let (sender, receiver) = sync_channel(MAX_WAITING);
         let log = |lines| Self { format, lines: Mutex::new(lines), lost: AtomicU64::new(0) };
         if format == Format::Nothing {
             return Ok((log(None), Writer(None)));
@@ -62,7 +61,7 @@ impl Log {
         Ok((log(Some(sender)), Writer(Some(thread))))
     }
 
-    /// Takes no more: the writer ends when it has written what waits.
+    /// Closes the log: the writer ends once the waiting lines are written.
     pub fn close(&self) {
         *self.lines.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

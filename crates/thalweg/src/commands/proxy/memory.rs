@@ -1,8 +1,7 @@
-//! What the proxy learnt of paths: used by its connections, exchanged with the files by a thread
-//! that may wait.
+//! The proxy's history of paths: used by connections, and exchanged with its files by a thread that may block.
 //!
-//! An exchange waits for other processes and for the disk. Meanwhile connections ask for paths,
-//! so what is saved is taken apart first, and no lock is held.
+//! An exchange waits for other processes and for the disk. Connections ask for paths meanwhile, so the data to save is
+//! copied first, and no lock is held.
 
 use crate::commands::remembered;
 use std::{
@@ -18,44 +17,44 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-/// How often the files are looked at: so long what was learnt waits to be saved, and what `get`
-/// learnt to be used. Nothing is written if nothing was learnt.
-const EXCHANGE: Duration = Duration::from_secs(5);
+/// The interval of exchanges: what was learnt waits this long to be saved, and what `get` learnt to be used. Nothing is
+/// written if nothing was learnt.
+const EXCHANGE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The history and the list of relays, with the history's file if it is kept.
+/// The history and the list of relays, with the history's file if it is stored.
 pub struct Memory {
     history: Option<(Arc<Mutex<History>>, PathBuf)>,
     detours: Arc<Mutex<Detours>>,
-    /// The files as they were when they were read last.
+    /// The stamps of the files when they were last read.
     read: Stamps,
-    /// Whether the last exchange failed: that is told once.
+    /// Whether the last exchange failed: a failure is reported once.
     fails: bool,
-    /// An exchange under way; it outlives whoever began it.
+    /// The exchange in progress; it continues if its caller is cancelled.
     under_way: Option<JoinHandle<Exchanged>>,
 }
 
-/// By what a file that was replaced is known: inode, length, time in seconds and nanoseconds.
+/// Identifies a version of a file: inode, length, modification time in seconds and nanoseconds.
 type Stamp = (u64, u64, i64, i64);
 
-/// Those of the history and of the list; `None` where there is no file.
+/// The stamps of the history and the list; `None` if there is no file.
 #[derive(Clone, Copy, Default)]
 struct Stamps {
     history: Option<Stamp>,
     detours: Option<Stamp>,
 }
 
-/// What came of it: what the files hold by now, unless that was known.
+/// The result of an exchange: the content of the files, if it is new.
 struct Exchanged {
     history: Option<History>,
     detours: Option<Detours>,
     read: Stamps,
     done: io::Result<()>,
-    /// What is wrong with a file.
+    /// A fault of a file.
     problem: Option<String>,
 }
 
 impl Memory {
-    /// Of this history, if one is kept, and this list.
+    /// Creates the memory of this history, if one is stored, and this list.
     pub fn new(
         history: Option<(Arc<Mutex<History>>, PathBuf)>,
         detours: Arc<Mutex<Detours>>,
@@ -63,14 +62,14 @@ impl Memory {
         Self { history, detours, read: Stamps::default(), fails: false, under_way: None }
     }
 
-    /// The list of relays, as the chooser has it.
+    /// The list of relays that the chooser uses.
     pub fn shared_detours(&self) -> Arc<Mutex<Detours>> {
         Arc::clone(&self.detours)
     }
 
-    /// Exchanges again and again; never ends.
+    /// Exchanges repeatedly; never ends.
     pub async fn keep(&mut self, note: &dyn Fn(String)) {
-        let mut ticks = interval(EXCHANGE);
+        let mut ticks = interval(EXCHANGE_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
@@ -78,10 +77,10 @@ impl Memory {
         }
     }
 
-    /// Saves what was learnt, and reads what other processes wrote. It is only a hint, so that it
-    /// cannot be kept fails nothing.
+    /// Saves what was learnt, and reads what other processes wrote. The data is only a hint, so a failure is only
+    /// noted.
     ///
-    /// Cancel-safe: the next call waits for what this one began.
+    /// Cancel-safe: the next call waits for the exchange that this one started.
     pub async fn exchange(&mut self, note: &dyn Fn(String)) {
         self.finish(note).await;
         let Some((history, file)) = &self.history else { return };
@@ -91,12 +90,12 @@ impl Memory {
         self.finish(note).await;
     }
 
-    /// Waits for the exchange under way, and takes over what it brought.
+    /// Waits for the exchange in progress, and takes its results.
     async fn finish(&mut self, note: &dyn Fn(String)) {
         let Some(under_way) = &mut self.under_way else { return };
         let exchanged = under_way.await;
         self.under_way = None;
-        // It fails only if it panicked.
+        // The exchange is an error only if it panicked.
         let Ok(exchanged) = exchanged else { return };
         if let (Some((history, _)), Some(theirs)) = (&self.history, exchanged.history) {
             lock(history).take_back(theirs);
@@ -126,7 +125,7 @@ fn exchange(
     mut detours: Option<Detours>,
 ) -> Exchanged {
     let beside = Detours::beside(file);
-    // First: what is written from here on is read the next time.
+    // Taken first: what is written after this is read by the next exchange.
     let read = Stamps { history: stamp(file), detours: stamp(&beside) };
     let is_new = |then: Option<Stamp>, now: Option<Stamp>| now.is_some() && now != then;
     let done = if history.is_some() || detours.is_some() {
@@ -136,7 +135,7 @@ fn exchange(
     } else {
         Ok(())
     };
-    // Saving has read them already. One that cannot be read teaches nothing.
+    // Saving has read the files already. A file that cannot be read is ignored.
     let mut problem = None;
     if history.is_none() && is_new(before.history, read.history) {
         let found = History::open(file);
@@ -157,7 +156,7 @@ fn stamp(file: &Path) -> Option<Stamp> {
     Some((found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
 }
 
-/// Each holds whole values: a panic elsewhere leaves them sound.
+/// A panic elsewhere cannot leave a half-written value.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -178,19 +177,19 @@ mod tests {
             setup: Duration::from_millis(100),
             bound: Bound::Exact,
         };
-        // Never waits: whoever held it would hold up connections.
+        // `try_lock` never waits: a held lock would delay connections.
         history.try_lock().unwrap().learn(SITE, &[observed], remembered::now());
     }
 
     #[tokio::test]
-    async fn a_save_that_waits_holds_up_nobody_and_loses_nothing() {
+    async fn a_save_that_waits_blocks_no_connection_and_loses_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("history.json");
         let history = Arc::new(Mutex::new(History::open(&file)));
         let detours = Arc::new(Mutex::new(Detours::unkept()));
         let mut memory = Memory::new(Some((Arc::clone(&history), file.clone())), detours);
         learn(&history, "fra");
-        // Another process is at the file for longer than anybody waits.
+        // Another process locks the file for longer than the exchange waits.
         let other = File::create(dir.path().join("history.json.lock")).unwrap();
         other.lock().unwrap();
         let said = Mutex::new(Vec::new());
@@ -216,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_another_process_learnt_is_used_and_what_was_learnt_here_stays() {
+    async fn data_of_another_process_is_used_and_own_data_stays() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("history.json");
         let history = Arc::new(Mutex::new(History::open(&file)));

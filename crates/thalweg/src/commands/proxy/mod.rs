@@ -1,4 +1,4 @@
-//! `thalweg proxy`: HTTP and SOCKS5 for this host's programs, over the best paths known.
+//! `thalweg proxy`: serves HTTP and SOCKS5 to this host's programs, over the best known paths.
 
 mod answering;
 mod intercept;
@@ -15,7 +15,7 @@ pub use ways::PathArgs;
 use super::signals::Signals;
 use anyhow::Context as _;
 use clap::builder::RangedU64ValueParser;
-use intercept::{Leading, keep};
+use intercept::{PacketRules, keep};
 use serde_json::json;
 use std::{io, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 use thalweg_base::descriptors::raise_descriptor_limit;
@@ -23,8 +23,8 @@ use thalweg_console::{note, say_line};
 use thalweg_proxy::{Led, ProxyConfig, Summary};
 use tokio::{runtime::Runtime, time::timeout};
 
-/// How long the end may take once it is asked for at once.
-const MOMENT: Duration = Duration::from_millis(500);
+/// How long ending may take after the second signal.
+const END_TIMEOUT: Duration = Duration::from_millis(500);
 
 const HELP: &str = "\
 Serves HTTP and SOCKS5 on one loopback port, over the direct path and the mesh's relays. Without a
@@ -76,7 +76,7 @@ pub struct Args {
     paths: PathArgs,
 }
 
-/// Reads `--listen`: an address and a port, no name, so that nobody listens by a resolver's word.
+/// Parses `--listen`: an address and a port. Names are refused, so that no resolver decides who can connect.
 fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write ADDR:PORT, e.g. 127.0.0.1:3128 or [::1]:3128".to_owned())
 }
@@ -97,17 +97,17 @@ impl Args {
     }
 }
 
-/// Runs the command: until SIGTERM or SIGINT, then drains; a second one ends it at once.
+/// Runs the command until SIGTERM or SIGINT, then drains connections; a second signal ends it at once.
 ///
 /// # Errors
-/// When it cannot be done; the message says what to try.
+/// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     raise_descriptor_limit();
     let (log, writer) = Log::start(args.format()).context("cannot start the log")?;
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let log = Arc::new(log);
     let summary = runtime.block_on(serve(&args, Arc::clone(&log)));
-    // A look-up may hang for half a minute; nobody waits for its answer.
+    // A name lookup may hang for half a minute; its answer is not waited for.
     runtime.shutdown_background();
     log.close();
     writer.finish();
@@ -120,24 +120,24 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if in_order { ExitCode::SUCCESS } else { ExitCode::from(thalweg_console::INTERRUPTED) })
 }
 
-/// How it ended.
+/// How the proxy ended.
 struct Ended {
-    /// `None` if it was ended at once, and did not get to counting.
+    /// `None` if it was ended at once, before it could count.
     summary: Option<Summary>,
     in_order: bool,
 }
 
-/// Until it has drained, or was ended at once.
+/// Serves until it has drained, or was ended at once.
 async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Ended> {
     let mut signals = Signals::watch()?;
     let note = |text: String| note!("thalweg: {text}");
     let Running { proxy, mut keeper } = start(args.config(), &args.paths, log, &note).await?;
-    let led = proxy.redirected().map(|ports| Leading::begin(ports, &note));
+    let led = proxy.redirected().map(|ports| PacketRules::begin(ports, &note));
     let mut led = led.transpose()?;
     print_ready(proxy.local_addr(), args.json)?;
     let cutter = proxy.cutter();
     let (first, asked) = tokio::sync::oneshot::channel::<()>();
-    // On a worker's thread: connections that it accepts need not be handed to another one.
+    // On a worker thread, so that accepted connections need not be handed to another thread.
     let mut serving = tokio::spawn(proxy.run(async { _ = asked.await }));
     let failed = tokio::select! {
         summary = &mut serving => return Ok(Ended { summary: Some(summary?), in_order: true }),
@@ -146,14 +146,14 @@ async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Ended> {
         () = signals.next() => None,
     };
     drop(first);
-    // New connections go their own way from here on.
+    // From now on new connections bypass the proxy.
     drop(led);
     note("draining: waiting for open connections; interrupt again to stop at once".to_owned());
     let ended = tokio::select! {
         summary = &mut serving => Ended { summary: Some(summary?), in_order: true },
         () = signals.next() => {
             cutter.cancel();
-            let summary = timeout(MOMENT, serving).await.ok().transpose()?;
+            let summary = timeout(END_TIMEOUT, serving).await.ok().transpose()?;
             Ended { summary, in_order: false }
         }
     };
@@ -161,7 +161,7 @@ async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Ended> {
     failed.map_or(Ok(ended), Err)
 }
 
-/// Prints the bound address for whoever started us; from here on programs are served.
+/// Prints the bound address for the parent process; from now on programs are served.
 fn print_ready(at: SocketAddr, as_json: bool) -> io::Result<()> {
     let pac = format!("http://{at}/proxy.pac");
     match as_json {

@@ -1,8 +1,8 @@
-//! A proxy with what this host knows: its mesh, its key, its history.
+//! Starts a proxy with this host's mesh, key, interfaces and history.
 
 use super::{
     Log, PathArgs,
-    answering::Answering,
+    answering::InterfaceService,
     keeper::{Keeper, open},
     memory::Memory,
 };
@@ -23,18 +23,18 @@ use thalweg_uplinks::{
     interfaces::Uplinks,
 };
 
-/// A proxy, and what keeps it new.
+/// A proxy, and the task that keeps it up to date.
 pub struct Running {
     /// The proxy, bound.
     pub proxy: Proxy,
-    /// Its mesh and its memory.
+    /// Keeps its mesh and its memory up to date.
     pub keeper: Keeper,
 }
 
-/// Makes the proxy of this host. `note` is told what the user should know.
+/// Starts the proxy of this host. `note` receives remarks for the user.
 ///
 /// # Errors
-/// What is wrong with the arguments or the address.
+/// A fault of the arguments or the address.
 pub async fn start(
     config: ProxyConfig,
     paths: &PathArgs,
@@ -80,20 +80,22 @@ pub async fn start(
     let proxy = bound.map_err(with_hint)?;
     let memory = Memory::new(history, detours);
     let (sockets, listen) = (kept.as_deref().map(uplinks::sockets), proxy.local_addr());
-    let answering = Answering { uplinks, bonds, sockets, listen };
+    let answering = InterfaceService { uplinks, bonds, sockets, listen };
     let reviewer = proxy.reviewer();
     let keeper = Keeper::new(paths.clone(), mesh, memory, answering, reviewer, asks);
     Ok(Running { proxy, keeper })
 }
 
-/// What a proxy sends to which the kernel leads connections is marked, so that it does not lead it back.
+/// Options that mark the proxy's own connections if the kernel redirects connections to it, so that they are not
+/// redirected back.
 fn marked(led: Led) -> DialOptions {
     let mark = (led == Led::ByRules).then_some(MARK);
     let socket = SocketOptions { mark, ..SocketOptions::default() };
     DialOptions { socket, ..DialOptions::default() }
 }
 
-/// A program may read as slowly as it likes: no time-out of the kernel's for shut windows.
+/// The dialer, and the bonds if the host is in a mesh. No TCP_USER_TIMEOUT: a program may read as slowly as it likes,
+/// with its window closed.
 fn dialer(mesh: &Mesh, uplinks: &Uplinks, mut options: DialOptions) -> (Dialer, Option<Bonding>) {
     options.socket.user_timeout = None;
     match mesh.dialer(&options) {
@@ -105,7 +107,7 @@ fn dialer(mesh: &Mesh, uplinks: &Uplinks, mut options: DialOptions) -> (Dialer, 
     }
 }
 
-/// What to try, in the commands' own options.
+/// Adds what the user can try, in terms of the command's options.
 fn with_hint(error: ProxyError) -> anyhow::Error {
     let hint = match &error {
         ProxyError::Open(_) => "listen on 127.0.0.1 or [::1]",

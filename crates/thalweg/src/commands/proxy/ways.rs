@@ -1,4 +1,4 @@
-//! Which ways the proxy has: relays, and how legs to them are carried.
+//! Options of the proxy about relays and the protection of legs.
 
 use crate::commands::{
     get::{Drawing, mesh::Mesh},
@@ -48,7 +48,7 @@ pub struct PathArgs {
 }
 
 impl PathArgs {
-    /// What is asked of relays that carry this.
+    /// The conditions for relays that carry this content.
     fn terms(&self, content: Content) -> Terms {
         let leg = match content {
             Content::Clear => LegKind::Sealed,
@@ -66,15 +66,15 @@ impl PathArgs {
         if self.via.is_empty() {
             return mesh.relays(&terms);
         }
-        // Those that have left the mesh meanwhile are passed over.
+        // Relays that have left the mesh meanwhile are skipped.
         let route = |name: &String| Some((name.clone(), mesh.route(name, &terms).ok()?));
         self.via.iter().filter_map(route).collect()
     }
 
-    /// That what the user named is there.
+    /// Checks that the relays and tags that the user named exist.
     ///
     /// # Errors
-    /// The first that is not.
+    /// The first one that does not.
     pub fn check(&self, mesh: &Mesh) -> anyhow::Result<()> {
         mesh.check_tags(&self.avoid)?;
         for name in &self.via {

@@ -1,4 +1,4 @@
-//! `thalweg receipt`: checks receipts of submissions, offline.
+//! `thalweg receipt`: verifies receipts of submissions, offline.
 
 use super::{
     here::Place,
@@ -33,7 +33,7 @@ mesh's key already.
 Exit codes: 0 everything is proven; 1 altered (the field is named), or a file cannot be read;
 3 unaltered, but the keys do not prove all of it, or a step of the submission is missing.";
 
-/// Whole, and not all is proven.
+/// The exit code for receipts that are unaltered but not proven completely.
 const UNPROVEN: u8 = 3;
 
 /// Arguments of `thalweg receipt`.
@@ -68,9 +68,9 @@ struct Verify {
     place: Place,
 }
 
-/// What came of one file.
-enum Found {
-    /// It, or the data, is not there or cannot be read: nothing is known of it.
+/// The result for one file.
+enum Examined {
+    /// The receipt or the data cannot be read, so nothing is known about it.
     Unread(String),
     Altered(String),
     Whole(Box<Evidence>, Verdict),
@@ -79,7 +79,7 @@ enum Found {
 /// Runs the command.
 ///
 /// # Errors
-/// If a key is none, or nothing can be printed.
+/// If a key is invalid, or nothing can be printed.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let What::Verify(args) = args.what;
     let (trust, roster) = trust(&args)?;
@@ -88,8 +88,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     for file in &args.files {
         let found = examine(file, args.data.as_deref(), &trust, roster.as_ref());
         match &found {
-            Found::Altered(_) | Found::Unread(_) => altered = true,
-            Found::Whole(_, verdict) => unproven |= !verdict.is_whole(),
+            Examined::Altered(_) | Examined::Unread(_) => altered = true,
+            Examined::Whole(_, verdict) => unproven |= !verdict.is_whole(),
         }
         print(file, &found, args.json)?;
     }
@@ -107,7 +107,7 @@ fn trust(args: &Verify) -> anyhow::Result<(Trust, Option<Roster>)> {
     for key in &args.key {
         trust.add(key).map_err(anyhow::Error::msg).with_context(|| format!("--key {key}"))?;
     }
-    // A host without a mesh verifies as well.
+    // A host without a mesh can verify, too.
     let Ok(membership) = args.place.open().and_then(|state: State| Ok(state.membership()?)) else {
         return Ok((trust, None));
     };
@@ -118,36 +118,36 @@ fn trust(args: &Verify) -> anyhow::Result<(Trust, Option<Roster>)> {
     Ok((trust, roster))
 }
 
-fn examine(file: &Path, data: Option<&Path>, trust: &Trust, roster: Option<&Roster>) -> Found {
+fn examine(file: &Path, data: Option<&Path>, trust: &Trust, roster: Option<&Roster>) -> Examined {
     let text = match fs::read(file) {
         Ok(text) => text,
-        Err(e) => return Found::Unread(format!("cannot read it: {e}")),
+        Err(e) => return Examined::Unread(format!("cannot read it: {e}")),
     };
     let text = String::from_utf8(text).map_err(|_| "text: it is not UTF-8".to_owned());
     let evidence = text.and_then(|text| Evidence::read(&text, &Ed25519).map_err(|e| e.to_string()));
     let evidence = match evidence {
         Ok(evidence) => evidence,
-        Err(why) => return Found::Altered(why),
+        Err(why) => return Examined::Altered(why),
     };
     if let Some(found) = data.and_then(|data| differs(&evidence, data)) {
         return found;
     }
-    // The receipt's own roster held then; this host's may have changed since.
+    // The receipt's own roster was valid then; this host's may have changed since.
     let mut judged = evidence.clone();
     judged.roster = judged.roster.or_else(|| roster.cloned());
     let verdict = judged.judge(trust);
-    Found::Whole(Box::new(evidence), verdict)
+    Examined::Whole(Box::new(evidence), verdict)
 }
 
-/// Why this is not the data that was committed to.
-fn differs(evidence: &Evidence, data: &Path) -> Option<Found> {
-    let altered = |why: String| Some(Found::Altered(why));
+/// Why the data is not what was committed to.
+fn differs(evidence: &Evidence, data: &Path) -> Option<Examined> {
+    let altered = |why: String| Some(Examined::Altered(why));
     let (Some(nonce), Some(keys)) = (&evidence.nonce, &evidence.keys) else {
         let why = "the lines `nonce` and `keys` are needed to check the data";
         return altered(format!("nonce: {why}"));
     };
     match commitment(data, nonce, keys, evidence.client).map(|(found, _)| found) {
-        Err(e) => Some(Found::Unread(format!("{e:#}"))),
+        Err(e) => Some(Examined::Unread(format!("{e:#}"))),
         Ok(found) if found.size != evidence.commitment.size => {
             let (have, meant) = (found.content_size(), evidence.commitment.content_size());
             altered(format!(
@@ -162,21 +162,21 @@ fn differs(evidence: &Evidence, data: &Path) -> Option<Found> {
     }
 }
 
-fn print(file: &Path, found: &Found, as_json: bool) -> anyhow::Result<()> {
+fn print(file: &Path, found: &Examined, as_json: bool) -> anyhow::Result<()> {
     if as_json {
         return say(&format!("{}\n", object(&file.display().to_string(), found)));
     }
     let file = printable(file);
     match found {
-        Found::Unread(why) => {
+        Examined::Unread(why) => {
             note!("thalweg: {file}: {why}");
             Ok(())
         }
-        Found::Altered(why) => {
+        Examined::Altered(why) => {
             note!("thalweg: {file}: NOT VALID: {why}");
             Ok(())
         }
-        Found::Whole(_, verdict) => {
+        Examined::Whole(_, verdict) => {
             let word = if verdict.is_whole() {
                 "valid"
             } else {
@@ -192,11 +192,11 @@ fn print(file: &Path, found: &Found, as_json: bool) -> anyhow::Result<()> {
     }
 }
 
-fn object(file: &str, found: &Found) -> Value {
+fn object(file: &str, found: &Examined) -> Value {
     match found {
-        Found::Unread(why) => json!({ "file": file, "read": false, "why": why }),
-        Found::Altered(why) => json!({ "file": file, "valid": false, "why": why }),
-        Found::Whole(evidence, verdict) => json!({
+        Examined::Unread(why) => json!({ "file": file, "read": false, "why": why }),
+        Examined::Altered(why) => json!({ "file": file, "valid": false, "why": why }),
+        Examined::Whole(evidence, verdict) => json!({
             "file": file, "valid": true, "all_proven": verdict.is_whole(),
             "box": evidence.drop_box, "destination": evidence.destination,
             "client": evidence.client, "name": evidence.label.as_str(),

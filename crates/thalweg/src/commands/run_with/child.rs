@@ -1,4 +1,4 @@
-//! The child: started, told of signals, waited for.
+//! Runs the command as a child process: starts it, forwards signals to it, and waits for it.
 
 use super::supervise::{Prepared, Supervisor, Ways};
 use anyhow::Context as _;
@@ -11,15 +11,15 @@ use tokio::{
     sync::mpsc,
 };
 
-/// How long what is under way may take after the child's end.
+/// How long open requests may take after the end of the child.
 pub const MOMENT: Duration = Duration::from_millis(500);
 
-/// The exit codes of a shell for programs that cannot be started.
+/// A shell's exit codes for programs that cannot be started.
 const NOT_FOUND: u8 = 127;
-const NOT_RUN: u8 = 126;
+const CANNOT_RUN: u8 = 126;
 
-/// What is passed on. `SIGINT` and `SIGQUIT` from a terminal reach the child by themselves.
-const PASSED: [(SignalKind, Signal); 6] = [
+/// The forwarded signals. `SIGINT` and `SIGQUIT` from a terminal reach the child by themselves.
+const FORWARDED: [(SignalKind, Signal); 6] = [
     (SignalKind::hangup(), Signal::HUP),
     (SignalKind::terminate(), Signal::TERM),
     (SignalKind::user_defined1(), Signal::USR1),
@@ -28,11 +28,11 @@ const PASSED: [(SignalKind, Signal); 6] = [
     (SignalKind::quit(), Signal::QUIT),
 ];
 
-/// Runs the command with these variables besides its own environment, its connections led by these
-/// ways, if any; its exit code, as a shell has it.
+/// Runs the command with these variables added to its environment, and with its connections redirected by `ways`, if
+/// given. Returns its exit code, as a shell does.
 ///
 /// # Errors
-/// If the system lets no signal be watched, or the child not be waited for or supervised.
+/// If signals cannot be watched, or the child cannot be waited for or supervised.
 pub async fn run(
     command: &[OsString],
     variables: &[(&str, String)],
@@ -52,7 +52,7 @@ pub async fn run(
         }
         Err(e) => {
             note!("thalweg: {shown} cannot be run: {e}");
-            return Ok(NOT_RUN);
+            return Ok(CANNOT_RUN);
         }
     };
     let _supervisor = supervise(prepared, ways)?;
@@ -62,7 +62,7 @@ pub async fn run(
                 let status = ended.context("the command cannot be waited for")?;
                 return Ok(code(status.code(), status.signal()));
             }
-            Some(signal) = signals.recv() => pass_on(&child, signal),
+            Some(signal) = signals.recv() => forward(&child, signal),
         }
     }
 }
@@ -77,11 +77,11 @@ fn code(code: Option<i32>, signal: Option<i32>) -> u8 {
     u8::try_from(code & 0xff).unwrap_or(1)
 }
 
-/// The signals that come to this process, one after the other.
+/// A channel of the signals that this process receives.
 fn watch() -> anyhow::Result<mpsc::Receiver<Signal>> {
-    // As many as there are kinds: the kernel merges equal ones as well.
-    let (sender, receiver) = mpsc::channel(PASSED.len());
-    for (kind, passed) in PASSED {
+    // One place per kind of signal: the kernel merges equal ones as well.
+    let (sender, receiver) = mpsc::channel(FORWARDED.len());
+    for (kind, passed) in FORWARDED {
         let mut signals = signal(kind).context("cannot watch signals")?;
         let sender = sender.clone();
         tokio::spawn(async move {
@@ -91,22 +91,22 @@ fn watch() -> anyhow::Result<mpsc::Receiver<Signal>> {
     Ok(receiver)
 }
 
-fn pass_on(child: &Child, signal: Signal) {
+fn forward(child: &Child, signal: Signal) {
     let by_keys = matches!(signal, Signal::INT | Signal::QUIT) && has_terminal();
     let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
     if let Some(pid) = pid.filter(|_| !by_keys) {
-        // A child that has just ended needs it no more.
+        // A child that has just ended is not signalled.
         _ = kill_process(pid, signal);
     }
 }
 
-/// Whether we are in the foreground of a terminal: its keys then signal the child as well.
+/// Whether this process is in the foreground of a terminal: then the terminal's keys signal the child as well.
 fn has_terminal() -> bool {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     foreground(&stat).unwrap_or(false)
 }
 
-/// proc_pid_stat(5): behind the name in parentheses come state, ppid, pgrp, session, tty, tpgid.
+/// Parses proc_pid_stat(5): behind the name in parentheses follow state, ppid, pgrp, session, tty and tpgid.
 fn foreground(stat: &str) -> Option<bool> {
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
     Some(fields.get(2)? == fields.get(5)?)
@@ -117,14 +117,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_a_shells() {
+    fn exit_codes_are_those_of_a_shell() {
         assert_eq!(code(Some(0), None), 0);
         assert_eq!(code(Some(42), None), 42);
         assert_eq!(code(None, Some(15)), 143);
     }
 
     #[test]
-    fn the_foreground_is_read_whatever_the_name() {
+    fn the_foreground_is_parsed_for_any_program_name() {
         assert_eq!(foreground("1 (a) b) S 2 3 4 5 3 0"), Some(true));
         assert_eq!(foreground("1 (a) S 2 3 4 0 -1 0"), Some(false));
         assert_eq!(foreground(""), None);

@@ -1,16 +1,15 @@
-//! The variables by which programs learn of a proxy.
+//! The environment variables that tell programs of a proxy.
 
 use std::net::SocketAddr;
 
 /// This host itself, which no relay reaches better.
 pub const NEAR: &str = "localhost,127.0.0.1,::1";
 
-/// The variables and their values, for a proxy at `at`. What the caller's own `no_proxy` names
-/// stays; `near` is added to it.
+/// The variables and their values, for a proxy at `at`. Hosts in the caller's own `no_proxy` stay, and `near` is added.
 ///
-/// - `http_proxy`, `https_proxy`, `all_proxy`, in both cases: curl, wget, aria2, git, apt, pip,
-///   cargo, Go, … Each as an `http://` URL, which all of them read: aria2 refuses to start with
-///   a `socks5h://` one, and some Python libraries want a module for it.
+/// - `http_proxy`, `https_proxy`, `all_proxy`, in both cases: curl, wget, aria2, git, apt, pip, cargo, Go, … All are
+///   `http://` URLs, which every program reads: aria2 refuses to start with a `socks5h://` one, and some Python
+///   libraries need a module for it.
 /// - `npm_config_…`: npm and yarn. `NODE_USE_ENV_PROXY`: Node.js itself.
 /// - `RSYNC_PROXY`: rsync to daemons.
 pub fn variables(at: SocketAddr, near: &str) -> Vec<(&'static str, String)> {
@@ -19,7 +18,7 @@ pub fn variables(at: SocketAddr, near: &str) -> Vec<(&'static str, String)> {
         "http_proxy",
         "https_proxy",
         "all_proxy",
-        // Programs run as CGI ignore it, and rightly: there it is a request's field.
+        // CGI programs rightly ignore it: there it is a header field of the request.
         "HTTP_PROXY",
         "HTTPS_PROXY",
         "ALL_PROXY",
@@ -36,7 +35,7 @@ pub fn variables(at: SocketAddr, near: &str) -> Vec<(&'static str, String)> {
     variables
 }
 
-/// Which of these name a proxy that the caller had set himself.
+/// The variables among these with which the caller had set a proxy.
 pub fn replaced(
     variables: &[(&'static str, String)],
     is_set: impl Fn(&str) -> bool,
@@ -47,7 +46,7 @@ pub fn replaced(
     names.filter(|n| names_a_proxy(n) && !kept.contains(n) && is_set(n)).collect()
 }
 
-/// Both lists, each host once.
+/// Joins both lists, with each host once.
 fn exceptions(own: &str, near: &str) -> String {
     let mut hosts: Vec<&str> = Vec::new();
     for host in own.split(',').chain(near.split(',')).map(str::trim) {
@@ -70,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn all_programs_get_the_same_address() {
+    fn all_variables_name_the_same_proxy() {
         let all = variables("127.0.0.1:7".parse().unwrap(), NEAR);
         let value = |name: &str| all.iter().find(|(n, _)| *n == name).map(|(_, v)| v.as_str());
         for name in ["http_proxy", "HTTPS_PROXY", "all_proxy", "npm_config_proxy"] {

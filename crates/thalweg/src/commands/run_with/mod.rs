@@ -1,4 +1,4 @@
-//! `thalweg run CMD…`: a command whose traffic goes by a proxy of its own.
+//! `thalweg run CMD…`: runs a command whose traffic uses a proxy of its own.
 
 mod child;
 mod environment;
@@ -18,8 +18,8 @@ use thalweg_console::note;
 use thalweg_proxy::{Led, ProxyConfig};
 use tokio::runtime::Runtime;
 
-/// The exit code of failures that are ours and not the command's, as timeout(1) has it.
-const OURS: u8 = 125;
+/// The exit code for failures of this program instead of the command, as in timeout(1).
+const OWN_FAILURE: u8 = 125;
 
 const HELP: &str = "\
 Starts a proxy on a free port, as `thalweg proxy` does, and passes its address to the command in
@@ -70,40 +70,40 @@ pub struct Args {
     )]
     command: Vec<OsString>,
 
-    // Last: its heading holds for all that follows.
+    // Last, because its heading applies to all options that follow.
     #[command(flatten)]
     paths: PathArgs,
 }
 
-/// Runs the command. Its exit code is the child's; 128 + N if signal N ended it, 127 if there
-/// is no such program, 126 if it cannot be run, 125 if the proxy cannot.
+/// Runs the command. The exit code is the child's; 128 + N if signal N ended it, 127 if there is no such program, 126
+/// if it cannot be run, 125 if the proxy cannot be run.
 ///
 /// # Errors
-/// None: they are printed here.
+/// None: failures are printed here.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     raise_descriptor_limit();
-    let code = work(&args).unwrap_or_else(|error| {
+    let code = run_command(&args).unwrap_or_else(|error| {
         note!("thalweg: {error:#}");
-        OURS
+        OWN_FAILURE
     });
     Ok(ExitCode::from(code))
 }
 
-fn work(args: &Args) -> anyhow::Result<u8> {
+fn run_command(args: &Args) -> anyhow::Result<u8> {
     let format = if args.verbose { Format::Lines } else { Format::Nothing };
     let (log, writer) = Log::start(format).context("cannot start the log")?;
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let log = Arc::new(log);
-    let code = runtime.block_on(beside(args, Arc::clone(&log)));
-    // A look-up may hang for half a minute; nobody waits for its answer.
+    let code = runtime.block_on(run_child_and_proxy(args, Arc::clone(&log)));
+    // A name lookup may hang for half a minute; its answer is not waited for.
     runtime.shutdown_background();
     log.close();
     writer.finish();
     code
 }
 
-/// The child and the proxy, until the child ends.
-async fn beside(args: &Args, log: Arc<Log>) -> anyhow::Result<u8> {
+/// Runs the child and the proxy until the child ends.
+async fn run_child_and_proxy(args: &Args, log: Arc<Log>) -> anyhow::Result<u8> {
     let note = |text: String| {
         if !args.quiet {
             note!("thalweg: {text}");
@@ -116,7 +116,7 @@ async fn beside(args: &Args, log: Arc<Log>) -> anyhow::Result<u8> {
     let variables = environment::variables(proxy.local_addr(), &args.no_proxy);
     let replaced = environment::replaced(&variables, |name| std::env::var_os(name).is_some());
     if !replaced.is_empty() {
-        // Never its value: it may have a password.
+        // Never print the value: it may contain a password.
         note(format!(
             "{} set before: replaced for the command, whose traffic does not use that proxy",
             replaced.join(", ")
@@ -134,10 +134,10 @@ async fn beside(args: &Args, log: Arc<Log>) -> anyhow::Result<u8> {
     let code = tokio::select! {
         code = &mut living => code,
         summary = &mut serving => anyhow::bail!("the proxy ended: {}", proxy::in_words(&summary)),
-        () = keeper.keep(&note) => Ok(OURS),
+        () = keeper.keep(&note) => Ok(OWN_FAILURE),
     };
-    // A moment for what has just ended: the command's last connection is the proxy's until it
-    // has told what it saw. Nobody is left who could use what is under way.
+    // The proxy may still finish connections that have just ended: it records the command's last connection only then.
+    // Open requests have no reader any more.
     let summary = tokio::time::timeout(child::MOMENT, serving).await;
     keeper.save(&note).await;
     if let (true, Ok(summary)) = (args.verbose, &summary) {

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use std::{io, sync::mpsc::Receiver};
 use thalweg_console::say_line;
 
-/// Shows all. A closed standard output ends the printing, not the transfer; false: another failure
-/// did, and it was said.
+/// Prints the events. A closed standard output ends the printing, not the transfer. Returns false if writing failed
+/// otherwise, which has been reported.
 pub fn run<E: Shown>(notes: &Receiver<Note<E>>) -> bool {
     let mut failed: Option<io::Error> = None;
     for note in notes {
@@ -29,7 +29,7 @@ fn object<E: Shown>(note: &Note<E>) -> Option<Value> {
     Some(object)
 }
 
-/// What is not known is absent: of numbers that are not finite JSON has no other word.
+/// Removes null fields: an unknown value is absent, and so is a number that is not finite, which JSON cannot express.
 fn leave_out_null(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -47,7 +47,7 @@ mod tests {
     use thalweg_gather::{Event, Forecast};
 
     #[test]
-    fn what_is_unknown_is_absent() {
+    fn unknown_values_are_absent() {
         let forecast = Forecast { makespan_seconds: Some(f64::INFINITY), ..Forecast::default() };
         let line = object(&Note::Event(Box::new(Event::Planned(forecast)))).unwrap().to_string();
         assert!(!line.contains("null") && line.contains("\"planned\""), "{line}");

@@ -3,7 +3,7 @@
 use super::{Note, Shown, say};
 use std::{sync::mpsc::Receiver, time::Instant};
 
-/// Shows all.
+/// Prints the events.
 pub fn run<E: Shown>(verbose: bool, notes: &Receiver<Note<E>>) {
     let mut last = Instant::now();
     for note in notes {
@@ -20,7 +20,7 @@ pub fn run<E: Shown>(verbose: bool, notes: &Receiver<Note<E>>) {
     }
 }
 
-/// What is told of an event.
+/// Prints the lines of an event.
 pub fn of_event<E: Shown>(verbose: bool, event: &E) {
     for line in event.told(verbose) {
         match event.is_trouble() {
@@ -30,7 +30,7 @@ pub fn of_event<E: Shown>(verbose: bool, event: &E) {
     }
 }
 
-/// What even those want to know who want quiet.
+/// Prints trouble, which is shown even with `--quiet`.
 pub fn of_trouble<E: Shown>(note: &Note<E>) {
     match note {
         Note::Event(event) if event.is_trouble() => of_event(false, &**event),

@@ -1,13 +1,13 @@
-//! How far it is on a terminal, redrawn in place, with lines above it.
+//! The progress on a terminal, redrawn in place, with lines above it.
 
 use super::{Note, Shown, lines};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::mpsc::Receiver;
 use thalweg_console::plain;
 
-/// Shows all.
+/// Shows the events.
 pub fn run<E: Shown>(verbose: bool, notes: &Receiver<Note<E>>) {
-    // A terminal that cannot be redrawn (TERM=dumb) shows the lines alone.
+    // On a terminal that cannot redraw (TERM=dumb), only the lines are shown.
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("{msg}") {
         bar.set_style(style);

@@ -1,7 +1,7 @@
-//! Shows the events of a command that moves files: redrawn in place, as lines, or as JSON.
+//! Shows the events of commands that move files: redrawn in place, as lines, or as JSON.
 //!
-//! A thread of its own does it, because terminals and pipes may be slow and no transfer must wait
-//! for them: what is not shown in time is left out.
+//! A separate thread does it, because terminals and pipes may be slow and a transfer must not wait for them. Events
+//! that cannot be shown in time are dropped.
 
 mod json;
 mod lines;
@@ -19,25 +19,25 @@ use std::{
     time::Duration,
 };
 
-/// Notes that wait to be shown: a listing of failed files comes at once, and this many wait only if
-/// nobody reads any more.
-const LENGTH: usize = 65_536;
+/// The most waiting notes. A listing of failed files arrives at once; otherwise the queue fills only if nobody reads
+/// it.
+const MAX_WAITING: usize = 65_536;
 
 /// How events are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// How far it is, redrawn in place below lines of what happens, on standard error.
+    /// The progress, redrawn in place below lines about events, on standard error.
     Live,
-    /// Plain lines, how far it is now and then, on standard error.
+    /// Plain lines on standard error, with the progress every few seconds.
     Lines,
     /// One JSON object per event, on standard output.
     Json,
-    /// Errors alone.
+    /// Only errors.
     Quiet,
 }
 
 impl Style {
-    /// By `--json` and `--quiet`, and whether standard error is a terminal.
+    /// Chooses by `--json` and `--quiet`, and by whether standard error is a terminal.
     pub fn of(json: bool, quiet: bool) -> Self {
         match (json, quiet) {
             (true, _) => Self::Json,
@@ -48,40 +48,40 @@ impl Style {
     }
 }
 
-/// An event as it is shown. As JSON it is an object whose `event` names it.
+/// An event as it is shown. As JSON it is an object whose field `event` names it.
 pub trait Shown: Serialize + Send + 'static {
     /// What a terminal shows before the first event.
     const FIRST: &'static str;
 
-    /// Without a terminal, how far it is is told so often.
+    /// The interval of progress lines without a terminal.
     const EVERY: Duration;
 
-    /// A remark.
+    /// Creates a remark.
     fn note(text: String) -> Self;
 
-    /// Whether it says how far all is, and nothing else: the next one says more.
+    /// Whether it is only a progress report, which the next one replaces.
     fn is_progress(&self) -> bool;
 
-    /// How far all is, as it is redrawn in place.
+    /// The progress, as it is redrawn in place.
     fn picture(&self, verbose: bool) -> Vec<String>;
 
-    /// Its lines for people; none if it is not worth one. `verbose`: they asked for more.
+    /// The lines for people; none if it is not shown. `verbose`: more was asked for.
     fn told(&self, verbose: bool) -> Vec<String>;
 
-    /// Whether even those want to know who want quiet.
+    /// Whether it is shown even with `--quiet`.
     fn is_trouble(&self) -> bool;
 }
 
-/// What is to be shown.
+/// Something to show.
 #[derive(Debug)]
 enum Note<E> {
-    /// Something happened.
+    /// An event.
     Event(Box<E>),
-    /// It could not be done, and the exit code.
+    /// The command failed: the reason and the exit code.
     Failed(String, u8),
 }
 
-/// Where events go.
+/// Shows events on a thread of its own.
 #[derive(Debug)]
 pub struct Screen<E> {
     notes: Mutex<Option<SyncSender<Note<E>>>>,
@@ -93,35 +93,35 @@ impl<E: Shown> Screen<E> {
     /// Starts the thread.
     ///
     /// # Errors
-    /// If the system gives none.
+    /// If the system allows no further thread.
     pub fn start(style: Style, verbose: bool) -> io::Result<Self> {
-        let (sender, receiver) = sync_channel(LENGTH);
+        let (sender, receiver) = sync_channel(MAX_WAITING);
         let thread = std::thread::Builder::new().name("display".into());
         let thread = thread.spawn(move || show(style, verbose, &receiver))?;
         let (notes, thread) = (Mutex::new(Some(sender)), Mutex::new(Some(thread)));
         Ok(Self { notes, thread, lost: AtomicU64::new(0) })
     }
 
-    /// Shows this when its turn comes. Never blocks.
+    /// Queues an event. Never blocks.
     pub fn event(&self, event: E) {
         self.push(Note::Event(Box::new(event)));
     }
 
-    /// A remark.
+    /// Queues a remark.
     pub fn note(&self, text: String) {
         self.event(E::note(text));
     }
 
-    /// It could not be done.
+    /// Queues the failure of the command.
     pub fn failed(&self, why: String, code: u8) {
         self.push(Note::Failed(why, code));
     }
 
-    /// Waits until all is shown; what comes later is not. False: standard output could not be written,
-    /// which was said.
+    /// Waits until everything queued is shown; later events are ignored. Returns false if standard output could not be
+    /// written, which has been reported.
     pub fn finish(&self) -> bool {
         drop(lock(&self.notes).take());
-        // If it panicked, that was printed.
+        // If the thread panicked, the panic was printed.
         let written = lock(&self.thread).take().is_none_or(|thread| thread.join().unwrap_or(false));
         let lost = self.lost.load(Relaxed);
         if lost > 0 {
@@ -133,19 +133,19 @@ impl<E: Shown> Screen<E> {
     fn push(&self, note: Note<E>) {
         let is_progress = matches!(&note, Note::Event(event) if event.is_progress());
         let sent = lock(&self.notes).as_ref().map(|notes| notes.try_send(note));
-        // The next one tells more than one that is left out.
+        // A dropped progress report is not counted: the next one replaces it.
         if matches!(sent, Some(Err(TrySendError::Full(_)))) && !is_progress {
             self.lost.fetch_add(1, Relaxed);
         }
     }
 }
 
-/// Held for a few instructions only.
+/// The lock is held for a few instructions only.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// False: standard output could not be written.
+/// Returns false if standard output could not be written.
 fn show<E: Shown>(style: Style, verbose: bool, notes: &Receiver<Note<E>>) -> bool {
     match style {
         Style::Json => return json::run(notes),
@@ -156,7 +156,7 @@ fn show<E: Shown>(style: Style, verbose: bool, notes: &Receiver<Note<E>>) -> boo
     true
 }
 
-/// Writes a line to standard error. A blocked reader does not stop the transfer.
+/// Writes a line to standard error. A closed standard error does not stop the transfer.
 fn say(line: &str) {
     thalweg_console::note!("{line}");
 }

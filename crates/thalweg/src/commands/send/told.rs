@@ -1,4 +1,4 @@
-//! What is said of sending: everything that is there is at the other end.
+//! The messages of `thalweg send`: as those of `gather`, but with the files at the other end.
 
 use crate::commands::{
     exit::Code,
@@ -8,15 +8,15 @@ use crate::commands::{
 use std::sync::Arc;
 use thalweg_gather::{Event, EventSink, Outcome, Totals};
 
-/// A display for people, to whom beginning and end are told in words of their own.
+/// Shows events to people, with its own words for the beginning and the end.
 #[derive(Debug)]
-pub struct Told {
+pub struct SendDisplay {
     pub display: Arc<Display>,
-    /// Nothing is sent.
+    /// Whether nothing is sent.
     pub dry_run: bool,
 }
 
-impl EventSink for Told {
+impl EventSink for SendDisplay {
     fn event(&self, event: Event) {
         match event {
             Event::Started {
@@ -82,7 +82,7 @@ mod tests {
     use thalweg_gather::Changes;
 
     #[test]
-    fn what_was_sent_is_there_not_here() {
+    fn the_final_line_says_there_instead_of_here() {
         let totals = Totals {
             outcome: Outcome::Complete,
             files: 1,

@@ -1,5 +1,5 @@
-//! `thalweg status --json`. Times have one form: spans are seconds (`…_seconds`), dates seconds
-//! since 1970 in UTC (`…_unix_seconds`).
+//! The JSON of `thalweg status`. Durations are in seconds (`…_seconds`), dates in seconds since 1970 in UTC
+//! (`…_unix_seconds`).
 
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use thalweg_node::daemon::{NodeStatus, OracleStatus, RosterStatus};
 use thalweg_units::WallTime;
 use thalweg_wire::mesh::{MemberStatus, StatusReply};
 
-/// What the daemon says.
+/// The status that the daemon reports.
 pub fn of_daemon(status: &NodeStatus) -> Value {
     json!({
         "name": status.name,
@@ -30,7 +30,7 @@ pub fn of_daemon(status: &NodeStatus) -> Value {
     })
 }
 
-/// What is on disk, and what the oracle answered to the command itself.
+/// The status on disk, and the oracle's answer to the command itself.
 pub fn of_disk(
     mesh: &MeshFile,
     kept: Option<&RosterStatus>,
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_and_dates_say_their_unit_in_their_names() {
+    fn fields_of_durations_and_dates_name_their_unit() {
         let status = RosterStatus {
             version: 7,
             expiry: WallTime::from_unix_nanos(1_700_000_000_900_000_000),

@@ -1,4 +1,4 @@
-//! `thalweg status`: the state of this host and its mesh.
+//! `thalweg status`: shows the state of this host and its mesh.
 
 mod json;
 
@@ -42,7 +42,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// When it cannot be done; the message says what to try.
+/// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let state = args.place.open()?;
     let well = here::block_on(async {
@@ -63,7 +63,7 @@ fn of_daemon(status: &NodeStatus, as_json: bool) -> anyhow::Result<bool> {
     Ok(holds && status.oracle.reached && status.restart.is_none())
 }
 
-/// Without a daemon.
+/// Shows the status without a daemon.
 async fn of_disk(state: &State, as_json: bool) -> anyhow::Result<bool> {
     let (mesh, membership) = (state.mesh()?, state.membership()?);
     let (renewed, oracle) = tokio::join!(
@@ -74,7 +74,7 @@ async fn of_disk(state: &State, as_json: bool) -> anyhow::Result<bool> {
     if let Err(failed) = renewed {
         note!("thalweg: this is the stored roster: {failed:#}");
         if let (true, Some(roster)) = (renewal::is_refusal(&failed), roster.as_mut()) {
-            // It may hold for those who are in it still.
+            // The roster may still be valid for its members.
             (roster.left, roster.fault) = (None, Some("no longer valid for this host".to_owned()));
         }
     }
@@ -101,7 +101,7 @@ async fn of_disk(state: &State, as_json: bool) -> anyhow::Result<bool> {
     Ok(well)
 }
 
-/// The oracle's view, wherever the oracle is.
+/// The oracle's status, wherever the oracle is.
 async fn asked(state: &State) -> anyhow::Result<StatusReply> {
     here::control(state).await?.status().await.map_err(here::refused)
 }
@@ -151,7 +151,7 @@ fn text(status: &NodeStatus) -> String {
     text
 }
 
-/// How truthfully this host sends probe trains; `None`: it was not calibrated.
+/// How accurately this host times probe trains; `None` if it is not calibrated.
 fn probes(calibration: &Value) -> Option<String> {
     let us = |ns: &Value| Some(ns.as_u64()? / 1000);
     let [off, gap] = [&calibration["gap_error_ns"][1], &calibration["shortest_gap_ns"]].map(us);
@@ -195,7 +195,7 @@ fn oracle_line(oracle: &OracleStatus) -> String {
     format!("reached{version}{}", oracle.clock_ahead_s.map(clock).unwrap_or_default())
 }
 
-/// How the clocks differ, if it matters: the question itself takes its time.
+/// The difference of the clocks, from 2 s on: the question itself takes time.
 fn clock(ahead_s: f64) -> String {
     let off = Duration::try_from_secs_f64(ahead_s.abs()).unwrap_or_default();
     match (off.as_secs(), ahead_s > 0.0) {
@@ -205,7 +205,7 @@ fn clock(ahead_s: f64) -> String {
     }
 }
 
-/// A member that has a newer roster than the oracle.
+/// An alert if a member has a newer roster than the oracle.
 fn behind(members: &[MemberStatus], ours: Option<u64>) -> Option<String> {
     let ahead = members.iter().max_by_key(|m| m.version).filter(|m| m.version > ours)?;
     let (name, has) = (&ahead.name, ahead.version?);
@@ -217,7 +217,7 @@ fn behind(members: &[MemberStatus], ours: Option<u64>) -> Option<String> {
     ))
 }
 
-/// When the oracle last heard of whom.
+/// When the oracle last heard of each member.
 fn members(members: &[MemberStatus]) -> String {
     let ago = |m: &MemberStatus| m.seen.map(|seen| format!("{} ago", rough(seen)));
     let version = |m: &MemberStatus| m.version.map(|v| v.to_string());
@@ -232,14 +232,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_is_spoken_of_only_when_it_is_off() {
+    fn a_clock_is_mentioned_only_if_it_is_wrong() {
         assert_eq!(clock(0.3), "");
         assert_eq!(clock(7200.5), "; this host's clock is 2 h behind its");
         assert_eq!(clock(-90.0), "; this host's clock is 1 min 30 s ahead of its");
     }
 
     #[test]
-    fn how_truthfully_probes_are_sent_is_told_once_it_is_known() {
+    fn the_accuracy_of_probes_is_shown_once_it_is_known() {
         let of = |is_valid| {
             serde_json::json!({
                 "is_valid": is_valid, "gap_error_ns": [2000, 250_000], "shortest_gap_ns": 100_000,

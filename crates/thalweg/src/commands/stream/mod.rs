@@ -55,7 +55,7 @@ pub enum Format {
     Frames,
 }
 
-/// The node's socket for streams.
+/// The path of the node's socket for streams.
 fn socket(place: &Place) -> anyhow::Result<std::path::PathBuf> {
     Ok(place.open()?.stream_socket())
 }

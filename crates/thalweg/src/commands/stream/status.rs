@@ -155,7 +155,7 @@ fn render(report: &Value, history: Option<&History>) -> String {
     out + &oracle_lines(&report["oracle"])
 }
 
-/// What the oracle has decided for this host's programs.
+/// The oracle's plan for this host's programs.
 fn planned_lines(oracle: &Value, name: &Value) -> String {
     let mut out = String::new();
     let plan_age = oracle["plan_age_s"].as_f64().unwrap_or(0.0).clamp(0.0, 1e9);
@@ -185,7 +185,7 @@ fn planned_lines(oracle: &Value, name: &Value) -> String {
     out
 }
 
-/// Why the oracle's plan is not the newest, and what it refused.
+/// Why the oracle's plan is not the newest, and what the oracle refused.
 fn oracle_lines(oracle: &Value) -> String {
     let mut out = String::new();
     if oracle["standing"] == "down" {

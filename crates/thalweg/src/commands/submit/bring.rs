@@ -1,4 +1,4 @@
-//! Step 2: the data, to whichever node is near and idle.
+//! Step 2 of a submission: sends the data to the nearest idle node.
 
 use super::{
     item::{Item, Step},
@@ -18,13 +18,13 @@ use thalweg_wire::{
 };
 use tokio::time::sleep;
 
-/// Before a push that broke off goes on at the same node, which has to notice that it broke.
-const BREATH: Duration = Duration::from_secs(1);
+/// The pause before an interrupted push continues at the same node, which first has to notice the interruption.
+const RESUME_DELAY: Duration = Duration::from_secs(1);
 
-/// Brings all that is committed to and not there; what fails is said of its file.
+/// Sends the data of all committed items. Failures are recorded in the items.
 ///
 /// # Errors
-/// If the destination does not say where to, or a receipt cannot be kept.
+/// If the destination does not name its nodes, or a receipt cannot be stored.
 pub async fn all(items: &mut [Item], target: &Target, connector: &Connector) -> anyhow::Result<()> {
     let mut open: Vec<&mut Item> =
         items.iter_mut().filter(|item| item.step() == Step::Committed).collect();
@@ -45,7 +45,7 @@ pub async fn all(items: &mut [Item], target: &Target, connector: &Connector) -> 
         open.iter_mut().for_each(|item| item.why = Some(why.into()));
     }
     for item in open {
-        one(item, &sheet, &mut offers, connector).await?;
+        bring_one(item, &sheet, &mut offers, connector).await?;
     }
     for offer in offers {
         offer.line.close().await;
@@ -53,9 +53,9 @@ pub async fn all(items: &mut [Item], target: &Target, connector: &Connector) -> 
     Ok(())
 }
 
-/// To the first node that takes it; one that fails is put behind the others. A push that broke off
-/// goes on at the same node first, which has kept what came, as long as each try brings it further.
-async fn one(
+/// Sends the data to the first node that accepts it; a node that fails is moved behind the others. An interrupted push
+/// continues at the same node, which has kept the received part, as long as each try gets further.
+async fn bring_one(
     item: &mut Item,
     sheet: &Signed<Sheet>,
     offers: &mut Vec<Offer>,
@@ -85,25 +85,25 @@ async fn one(
         };
         if let Some(wait) = pushed.as_ref().err().and_then(pace::wait) {
             sleep(wait).await;
-            // The same node again: it is the nearest one, and says when.
-            renew(offers, connector).await;
+            // The same node again: it is the nearest one, and has said when to retry.
+            reconnect(offers, connector).await;
             continue;
         }
         match pushed {
             Ok(receipt) => return item.received(receipt, sheet),
-            // A struck submission is refused by every node in the end; other refusals may be of this node alone.
+            // Every node refuses a struck submission in the end; other refusals may concern this node only.
             Err(e @ (PushError::File(_) | PushError::Denied(Refusal::NotAdmitted))) => {
                 item.why = Some(e.to_string());
-                renew(offers, connector).await;
+                reconnect(offers, connector).await;
                 return Ok(());
             }
             Err(e) => {
                 item.why = Some(format!("node {}: {e}", offer.node.name));
                 let goes_on = matches!(e, PushError::Line(_)) && begun > reached;
                 if goes_on {
-                    sleep(BREATH).await;
+                    sleep(RESUME_DELAY).await;
                 }
-                let is_there = renew(offers, connector).await;
+                let is_there = reconnect(offers, connector).await;
                 if goes_on && is_there {
                     reached = begun;
                     continue;
@@ -116,9 +116,9 @@ async fn one(
     Ok(())
 }
 
-/// The first node's channel anew, since what was left of the last push is in the old one;
-/// without the node, and `false`, if that fails.
-async fn renew(offers: &mut Vec<Offer>, connector: &Connector) -> bool {
+/// Opens a new connection to the first node, because the old one still holds the rest of the last push. If that fails,
+/// removes the node and returns `false`.
+async fn reconnect(offers: &mut Vec<Offer>, connector: &Connector) -> bool {
     let Some(first) = offers.first_mut() else { return false };
     let port = thalweg_dropbox::Port::on(&first.node);
     match Line::open(connector, &port).await {

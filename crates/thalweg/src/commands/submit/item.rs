@@ -1,4 +1,4 @@
-//! One file on its way: what is kept of it.
+//! A file to submit, and what is stored about its submission.
 
 use super::{Args, progress::Progress, to::Identity};
 use crate::commands::text::printable;
@@ -17,13 +17,13 @@ use thalweg_wire::{
     },
 };
 
-/// Ends a receipt's name.
+/// The suffix of receipts.
 pub const RECEIPT: &str = ".receipt";
 
-/// Ends the name of one that waits for its stamp, to take another's place.
+/// The suffix of a receipt that will replace another one once it is stamped.
 const ANEW: &str = ".receipt.anew";
 
-/// How far a file has got.
+/// The steps of a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Nothing,
@@ -42,33 +42,33 @@ impl Step {
     }
 }
 
-/// A file, and its receipt.
+/// A file and its receipt.
 pub struct Item {
     pub file: PathBuf,
     pub receipt: PathBuf,
     pub evidence: Evidence,
-    /// Why it got no further.
+    /// Why it did not get further.
     pub why: Option<String>,
-    /// The destination says that it came too late.
+    /// Whether the destination says that it came too late.
     pub late: bool,
-    /// Another submission's receipt is in the place of this one's: until there is a stamp, this
-    /// one is kept beside it.
+    /// Whether the receipt of another submission is at this one's place. Until there is a stamp, this one is stored
+    /// beside it.
     beside: bool,
-    /// Its nonce was made by this call: nobody else has heard of it.
+    /// Whether its nonce was created by this call, so that no other host knows it.
     is_new: bool,
-    /// The destination may have committed to it, and its answer was lost.
+    /// Whether the destination may have committed to it while its answer was lost.
     pub may_be_committed: bool,
-    /// The destination has said that there is no commitment to it, and will be none.
+    /// Whether the destination has said that there is no commitment to it, and will be none.
     is_refused: bool,
 }
 
 impl Item {
-    /// Reads the file, and what was kept of an earlier call. Writes nothing. `None`: the box's sheet is needed, as it
-    /// has the key that data is encrypted to.
+    /// Reads the file, and what an earlier call stored about it. Writes nothing. `None` if the box's sheet is needed:
+    /// it contains the key to encrypt the data to.
     ///
     /// # Errors
-    /// If a file cannot be read, has changed since it was committed to, or if the receipt of
-    /// another submission is in the way.
+    /// If a file cannot be read, has changed since it was committed to, or the receipt of another submission is in the
+    /// way.
     pub fn look(
         file: &Path,
         args: &Args,
@@ -83,7 +83,9 @@ impl Item {
         let client = identity.key.id();
         if let Some(kept) = kept {
             let other = match other(&kept, target, client) {
-                None if is_of(&kept, file)? => return Ok(Some(Self::new(file, receipt, kept))),
+                None if is_committed(&kept, file)? => {
+                    return Ok(Some(Self::new(file, receipt, kept)));
+                }
                 None => "the file has changed since it was committed to (bring the old one back \
                          to go on)"
                     .to_owned(),
@@ -91,10 +93,10 @@ impl Item {
             };
             check_in_the_way(&kept, &receipt, &other, args.anew)?;
         }
-        // An earlier call has begun this one, and its stamp may be on its way.
+        // An earlier call has started this submission, and its stamp may be on its way.
         if let Some(begun) = load(&aside)?.filter(|_| beside)
             && other(&begun, target, client).is_none()
-            && is_of(&begun, file)?
+            && is_committed(&begun, file)?
         {
             return Ok(Some(Self { beside, ..Self::new(file, receipt, begun) }));
         }
@@ -133,24 +135,24 @@ impl Item {
         }
     }
 
-    /// Keeps the nonce, before it is used; `false` if another call has begun to submit the file meanwhile.
+    /// Stores the nonce before it is used. Returns `false` if another call has started to submit the file meanwhile.
     ///
     /// # Errors
-    /// The disk's.
+    /// As the disk reports them.
     pub fn begin(&self) -> anyhow::Result<bool> {
         match self.is_new {
             false => Ok(true),
-            // This file is written for one submission only, so it replaces what an earlier call left.
+            // Only this submission uses this file, so it replaces what an earlier call left.
             true if self.beside => self.save().map(|()| true),
             true => begin_evidence(&self.receipt, &self.evidence)
                 .with_context(|| format!("cannot keep {}", printable(&self.receipt))),
         }
     }
 
-    /// Whether a receipt could be kept; of a file of this name that is there already, it is not known.
+    /// Checks that a receipt can be stored. An existing file of that name is not checked.
     ///
     /// # Errors
-    /// The system's.
+    /// As the system reports them.
     pub fn check_place(&self) -> anyhow::Result<()> {
         let directory = self.receipt.parent().filter(|above| !above.as_os_str().is_empty());
         let directory = directory.unwrap_or(Path::new("."));
@@ -159,17 +161,16 @@ impl Item {
             .with_context(|| format!("cannot keep {}", printable(&self.receipt)))
     }
 
-    /// Removes what was kept of it if that proves nothing and never will: the destination has no
-    /// commitment of this nonce.
+    /// Removes the receipt if it proves nothing and never will: the destination has no commitment with this nonce.
     pub fn forget(&self) {
         let is_unknown = self.is_new && !self.may_be_committed;
         if self.evidence.stamp.is_none() && (is_unknown || self.is_refused) {
-            // What stays is gone on with, or replaced, by the next call.
+            // If it cannot be removed, the next call continues or replaces it.
             _ = std::fs::remove_file(self.kept_at());
         }
     }
 
-    /// How far it has got.
+    /// The last completed step.
     pub fn step(&self) -> Step {
         match (&self.evidence.stamp, &self.evidence.receipt) {
             (None, _) => Step::Nothing,
@@ -178,21 +179,21 @@ impl Item {
         }
     }
 
-    /// Keeps the destination's stamp; from now on the receipt is in its place.
+    /// Stores the destination's stamp. From now on the receipt is at its own place.
     ///
     /// # Errors
-    /// The disk's.
+    /// As the disk reports them.
     pub fn stamped(&mut self, stamp: Signed<Stamp>) -> anyhow::Result<()> {
         self.evidence.label = stamp.value().label.clone();
         self.evidence.stamp = Some(stamp);
         let aside = Some(self.kept_at()).filter(|_| std::mem::take(&mut self.beside));
         self.save()?;
-        // What cannot be removed is of the same submission, and read by nobody.
+        // If it cannot be removed: it is of the same submission and is not read again.
         aside.iter().for_each(|aside| _ = std::fs::remove_file(aside));
         Ok(())
     }
 
-    /// The destination has said no.
+    /// Records a refusal of the destination.
     pub fn refused(&mut self, refusal: &Refusal) {
         self.late = matches!(refusal, Refusal::Late { .. });
         self.is_refused = !refusal.is_passing();
@@ -200,10 +201,10 @@ impl Item {
         self.why = Some(format!("the destination refuses: {refusal}"));
     }
 
-    /// Keeps a node's receipt.
+    /// Stores a node's receipt.
     ///
     /// # Errors
-    /// The disk's.
+    /// As the disk reports them.
     pub fn received(
         &mut self,
         receipt: Signed<Receipt>,
@@ -215,7 +216,7 @@ impl Item {
         self.save()
     }
 
-    /// Where it is kept now.
+    /// Where the receipt is stored now.
     fn kept_at(&self) -> PathBuf {
         let directory = self.receipt.parent().filter(|_| self.beside);
         let aside = directory.and_then(|directory| place(&self.file, Some(directory), ANEW).ok());
@@ -235,7 +236,7 @@ fn load(receipt: &Path) -> anyhow::Result<Option<Evidence>> {
     })
 }
 
-/// Why this is not a submission of this key to this box that can go on; `None` if it is one.
+/// Why the receipt cannot be continued as a submission of this key to this box; `None` if it can.
 fn other(kept: &Evidence, target: &Target, client: NodeId) -> Option<String> {
     match () {
         () if kept.drop_box != target.drop_box => {
@@ -256,13 +257,13 @@ fn other(kept: &Evidence, target: &Target, client: NodeId) -> Option<String> {
     }
 }
 
-/// Whether this file is what was committed to.
-fn is_of(kept: &Evidence, file: &Path) -> anyhow::Result<bool> {
+/// Whether this file is the one that was committed to.
+fn is_committed(kept: &Evidence, file: &Path) -> anyhow::Result<bool> {
     let (Some(nonce), Some(keys)) = (&kept.nonce, &kept.keys) else { return Ok(false) };
     Ok(commitment(file, nonce, keys, kept.client)?.0 == kept.commitment)
 }
 
-/// A stamp cannot be had again: it is replaced by another one alone, and if that is wanted.
+/// Refuses to replace a receipt with a stamp, which cannot be obtained again, unless `anew` asks for it.
 fn check_in_the_way(
     kept: &Evidence,
     receipt: &Path,
@@ -280,10 +281,10 @@ fn check_in_the_way(
     )
 }
 
-/// `FILE.receipt` or the like, beside the file or in the given directory.
+/// The path `FILE.receipt` or the like, beside the file or in the given directory.
 ///
 /// # Errors
-/// That the path ends with no name, or is too long.
+/// If the path has no file name, or the name is too long.
 pub fn place(file: &Path, directory: Option<&Path>, suffix: &str) -> anyhow::Result<PathBuf> {
     let name = file.file_name().context("it is no file")?;
     let own = file.parent().unwrap_or(Path::new(""));
@@ -295,16 +296,16 @@ pub fn place(file: &Path, directory: Option<&Path>, suffix: &str) -> anyhow::Res
     })
 }
 
-/// Its name, as far as others may be given it; a name of blanks is `_`.
+/// The file's name, as far as others may see it; a blank name becomes `_`.
 fn label(file: &Path) -> anyhow::Result<Label> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     Label::near(&name).or_else(|| Label::near("_")).context("it has no name to submit")
 }
 
-/// Reads all of it: the commitment to it, encrypted with these keys, and its own hash.
+/// Reads the whole file. Returns the commitment to it, encrypted with these keys, and its own hash.
 ///
 /// # Errors
-/// The system's.
+/// As the system reports them.
 pub fn commitment(
     file: &Path,
     nonce: &Nonce,

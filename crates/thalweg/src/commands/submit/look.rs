@@ -1,6 +1,6 @@
-//! `--dry-run`: what a call would fail with, as far as it can be known.
+//! `--dry-run`: predicts what would fail, as far as it can be known.
 
-use super::{Args, Item, LATE, Named, UNFINISHED, item::Step, json, named::ask_sheet, pace};
+use super::{Args, Item, LATE, NamedFiles, UNFINISHED, item::Step, json, named::ask_sheet, pace};
 use crate::commands::text::{counted, printable, say};
 use anyhow::Context as _;
 use std::{
@@ -14,13 +14,13 @@ use thalweg_net::channel::Connector;
 use thalweg_units::WallTime;
 use thalweg_wire::bistro::{Refusal, Sheet};
 
-/// Asks the destination what it takes until when, and the box's nodes whether they have room. Writes and
-/// submits nothing.
+/// Asks the destination for its limits and its deadline, and the box's nodes whether they have room. Writes and submits
+/// nothing.
 ///
 /// # Errors
-/// Those of the call itself.
+/// Those of a real submission.
 pub async fn look(
-    mut named: Named,
+    mut named: NamedFiles,
     args: &Args,
     target: &Target,
     connector: &Connector,
@@ -46,7 +46,7 @@ pub async fn look(
     })
 }
 
-/// Why the destination would say no, by what it tells everybody and by this host's clock.
+/// Why the destination would refuse, by its published limits and this host's clock.
 fn refusal(item: &Item, sheet: &Sheet, now: WallTime) -> Option<Refusal> {
     let size = item.evidence.commitment.content_size();
     match () {
@@ -56,8 +56,12 @@ fn refusal(item: &Item, sheet: &Sheet, now: WallTime) -> Option<Refusal> {
     }
 }
 
-/// Whether a node would take the largest of what is not received yet.
-async fn has_room(named: &Named, sheet: &Sheet, connector: &Connector) -> anyhow::Result<bool> {
+/// Whether a node would take the largest file that is not yet received.
+async fn has_room(
+    named: &NamedFiles,
+    sheet: &Sheet,
+    connector: &Connector,
+) -> anyhow::Result<bool> {
     let open = named.items.iter().filter(|i| i.step() != Step::Received && i.why.is_none());
     let Some(greatest) = open.map(|item| item.evidence.commitment.size).max() else {
         return Ok(true);
@@ -74,7 +78,7 @@ async fn has_room(named: &Named, sheet: &Sheet, connector: &Connector) -> anyhow
     Ok(has_room)
 }
 
-fn print(named: &Named, as_json: bool) -> anyhow::Result<()> {
+fn print(named: &NamedFiles, as_json: bool) -> anyhow::Result<()> {
     let (mut text, mut sample) = (String::new(), Sample::default());
     let mut open = 0;
     for item in &named.items {

@@ -18,7 +18,7 @@ use super::{
 use anyhow::{Context as _, bail};
 pub use item::commitment;
 use item::{Item, Step};
-use named::{Left, Named};
+use named::{NamedFiles, NotSubmitted};
 use serde_json::json;
 use std::{cell::Cell, path::PathBuf, process::ExitCode};
 use thalweg_base::sample::Sample;
@@ -50,14 +50,14 @@ submitted is named, and the others are submitted. Receipts of this drop box are 
 Exit codes: 0 all files have receipts; 3 some were too late; 4 all commitments are signed, but some
 data has not been received (run it again); 130 interrupted; 1 anything else.";
 
-/// Some commitments came too late.
+/// The exit code if some commitments came too late.
 const LATE: u8 = 3;
 
-/// Committed, and not all data is there.
+/// The exit code if everything is committed, but not all data is received.
 const UNFINISHED: u8 = 4;
 
-/// The most files that are named if none is there.
-const NAMED: usize = 10;
+/// The most files named if none exists.
+const MAX_NAMED: usize = 10;
 
 /// Arguments of `thalweg submit`.
 #[derive(clap::Args)]
@@ -92,13 +92,13 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// When nothing could be done; the message says what to try.
+/// If nothing could be done; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut missing = local_files::missing(&args.files);
-    // One that is there is submitted, whatever else is named.
+    // Existing files are submitted even if others are missing.
     if missing.len() == args.files.len() {
-        let more = missing.len().saturating_sub(NAMED);
-        missing.truncate(NAMED);
+        let more = missing.len().saturating_sub(MAX_NAMED);
+        missing.truncate(MAX_NAMED);
         let more = if more > 0 { format!("; and {more} more") } else { String::new() };
         bail!("nothing was committed: {}{more}", missing.join("; "));
     }
@@ -107,7 +107,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let identity = Identity::of(&args.place, mesh)?;
     here::block_on(async {
         let connector = Connector::new(&identity.key)?;
-        let mut named = Named::of(&args, &identity, &target, &connector).await?;
+        let mut named = NamedFiles::of(&args, &identity, &target, &connector).await?;
         named.tell();
         if args.dry_run {
             return look::look(named, &args, &target, &connector).await;
@@ -150,7 +150,8 @@ struct Submitter<'a> {
 }
 
 impl Submitter<'_> {
-    /// Step 1, for those that are not stamped yet: so many in one question, each kept when it is answered.
+    /// Step 1 of a submission, for items without a stamp: one request for up to `MOST_INTENTS` items; each stamp is
+    /// stored when it arrives.
     async fn commit(&self, items: &mut [Item], to: &str) -> anyhow::Result<()> {
         let mut open: Vec<&mut Item> =
             items.iter_mut().filter(|i| i.evidence.stamp.is_none()).collect();
@@ -166,7 +167,7 @@ impl Submitter<'_> {
                 () = self.stop.cancelled() => None,
             };
             let is_answered = matches!(asked, Some(Ok(_) | Err(ClientError::Refused(_))));
-            // Whether a commitment was made of which no answer came, nobody here knows.
+            // Without an answer it is unknown whether the destination has committed.
             let is_unknown = is_sent.get() && !is_answered;
             some.iter_mut().for_each(|item| item.may_be_committed = is_unknown);
             let Some(asked) = asked else { return Ok(()) };
@@ -187,7 +188,7 @@ impl Submitter<'_> {
         Ok(())
     }
 
-    /// One question, on a line of its own: the destination closes those that wait too long.
+    /// Sends one request over a connection of its own: the destination closes connections that are idle too long.
     async fn stamps(
         &self,
         intents: &[Intent],
@@ -201,7 +202,7 @@ impl Submitter<'_> {
     }
 }
 
-fn print(named: &Named, as_json: bool) -> anyhow::Result<()> {
+fn print(named: &NamedFiles, as_json: bool) -> anyhow::Result<()> {
     let mut text = String::new();
     let mut sample = Sample::default();
     for item in &named.items {
@@ -238,24 +239,24 @@ fn print(named: &Named, as_json: bool) -> anyhow::Result<()> {
 }
 
 /// A file that is not submitted, as JSON.
-fn json(left: &Left) -> serde_json::Value {
+fn json(left: &NotSubmitted) -> serde_json::Value {
     let step = if left.is_receipt { "receipt" } else { Step::Nothing.word() };
     json!({ "file": left.file.display().to_string(), "step": step, "why": left.why })
 }
 
-fn exit(named: &Named, commit_only: bool) -> ExitCode {
+fn exit(named: &NamedFiles, commit_only: bool) -> ExitCode {
     let any = |step: Step| named.items.iter().any(|item| item.step() == step);
     match () {
         () if named.items.iter().any(|item| item.late) => ExitCode::from(LATE),
         () if any(Step::Nothing) || named.bad() > 0 => ExitCode::FAILURE,
-        // Receipts alone: nothing was submitted, and somebody may have meant to.
+        // Only receipts were named: nothing was submitted, which may be a mistake.
         () if named.items.is_empty() => ExitCode::FAILURE,
         () if any(Step::Committed) && !commit_only => ExitCode::from(UNFINISHED),
         () => ExitCode::SUCCESS,
     }
 }
 
-/// A box and a node, of `BOX@NODE`.
+/// Splits `BOX@NODE` into the box and the node.
 fn parts(to: &str) -> anyhow::Result<(&str, &str)> {
     match to.split_once('@') {
         Some((name, node)) if !name.is_empty() && !node.is_empty() => Ok((name, node)),

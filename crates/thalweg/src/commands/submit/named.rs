@@ -1,4 +1,4 @@
-//! What the command line names: files to submit, receipts to pass over, and what cannot be submitted.
+//! The files named on the command line: files to submit, receipts to skip, and files that cannot be submitted.
 
 use super::{
     Args,
@@ -20,22 +20,23 @@ use thalweg_net::channel::Connector;
 use thalweg_wire::{Signed, Signer as _, bistro::Sheet};
 
 /// A file that is not submitted.
-pub struct Left {
+pub struct NotSubmitted {
     pub file: PathBuf,
     pub why: String,
-    /// It is a receipt of this box, and so belongs to another file.
+    /// Whether it is a receipt of this box, and so belongs to another file.
     pub is_receipt: bool,
 }
 
-/// All that is named, once each.
+/// All named files, each once.
 #[derive(Default)]
-pub struct Named {
+pub struct NamedFiles {
     pub items: Vec<Item>,
-    pub left: Vec<Left>,
+    pub left: Vec<NotSubmitted>,
 }
 
-impl Named {
-    /// Looks at all files, and begins those that can be submitted; nothing is written with `--dry-run`.
+impl NamedFiles {
+    /// Examines all files, and starts the submission of those that can be submitted. With `--dry-run` nothing is
+    /// written.
     ///
     /// # Errors
     /// If a new submission needs the box's key, and the destination does not give it.
@@ -51,7 +52,7 @@ impl Named {
                 named.leave(file, why, false);
                 continue;
             }
-            // What cannot be read is named with the others.
+            // A file that cannot be read is reported by `Item::look`.
             if target.is_receipt(file).unwrap_or(false) {
                 let is_left = || is_leftover(file, args, identity, target);
                 let why = match !args.dry_run && is_left() && fs::remove_file(file).is_ok() {
@@ -80,7 +81,7 @@ impl Named {
                 if item.begin()? {
                     return Ok(item);
                 }
-                // The other call has saved a nonce, and both calls have to use the same one.
+                // The other call has stored a nonce, and both calls must use the same one.
                 look(sheet.as_ref())?.context("another call submits it now; run this again")
             });
             match item {
@@ -92,25 +93,25 @@ impl Named {
     }
 
     fn leave(&mut self, file: &Path, why: String, is_receipt: bool) {
-        self.left.push(Left { file: file.to_owned(), why, is_receipt });
+        self.left.push(NotSubmitted { file: file.to_owned(), why, is_receipt });
     }
 
-    /// How many cannot be submitted.
+    /// The number of files that cannot be submitted.
     pub fn bad(&self) -> usize {
         self.left.iter().filter(|left| !left.is_receipt).count()
     }
 
-    /// Whether there is more to do.
+    /// Whether more remains to be done.
     pub fn is_open(&self) -> bool {
         self.items.iter().any(|item| item.step() != Step::Received && item.why.is_none())
     }
 
-    /// Says what is not submitted, and why; of many of one kind the first.
+    /// Prints the files that are not submitted, with reasons; of many with one reason only the first.
     pub fn tell(&self) {
         let mut sample = Sample::default();
-        for Left { file, why, .. } in &self.left {
+        for NotSubmitted { file, why, .. } in &self.left {
             let name = printable(file);
-            // Of errors that name their file the rest is the kind.
+            // If the message names the file, the rest of the message identifies the reason.
             if sample.takes("", &why.replace(&name, "")) {
                 match why.contains(&name) {
                     true => note!("thalweg: {why}"),
@@ -129,7 +130,7 @@ impl Named {
     }
 }
 
-/// What the destination says of its box, on a line of its own.
+/// Asks the destination for the box's sheet, over a connection of its own.
 ///
 /// # Errors
 /// [`ClientError`].
@@ -143,20 +144,20 @@ pub async fn ask_sheet(
     sheet
 }
 
-/// Each file once, by where its receipt would be; with why it cannot be submitted, if two different files
-/// would have one receipt: one of them would be lost.
+/// Returns each file once, identified by the place of its receipt. If two different files would have the same receipt,
+/// so that one would be lost, both get the reason why they cannot be submitted.
 fn once<'a>(files: &'a [PathBuf], receipts: Option<&Path>) -> Vec<(&'a PathBuf, Option<String>)> {
     let mut places: BTreeMap<PathBuf, Vec<usize>> = BTreeMap::new();
     let mut all: Vec<(&PathBuf, Option<String>)> = files.iter().map(|file| (file, None)).collect();
     for (number, file) in files.iter().enumerate() {
         if let Ok(at) = place(file, receipts, RECEIPT) {
-            places.entry(plain(&at)).or_default().push(number);
+            places.entry(canonical(&at)).or_default().push(number);
         }
     }
     let mut again = Vec::new();
     for (at, numbers) in places {
         let [first, others @ ..] = &numbers[..] else { continue };
-        let same = |other: &&usize| plain(&files[**other]) == plain(&files[*first]);
+        let same = |other: &&usize| canonical(&files[**other]) == canonical(&files[*first]);
         if others.iter().all(|other| same(&other)) {
             again.extend(others);
             continue;
@@ -177,8 +178,8 @@ fn once<'a>(files: &'a [PathBuf], receipts: Option<&Path>) -> Vec<(&'a PathBuf, 
     kept.map(|(_, file)| file).collect()
 }
 
-/// The path by which files in one directory are told apart, however that is written.
-fn plain(path: &Path) -> PathBuf {
+/// A canonical path of a file: the same for all ways to write it.
+fn canonical(path: &Path) -> PathBuf {
     let above = path.parent().filter(|above| !above.as_os_str().is_empty());
     let above = fs::canonicalize(above.unwrap_or(Path::new(".")));
     match (above, path.file_name()) {
@@ -196,7 +197,7 @@ fn is_leftover(file: &Path, args: &Args, identity: &Identity, target: &Target) -
     let is_ours = kept.client == identity.key.id()
         && (&kept.drop_box, &kept.destination) == (&target.drop_box, &target.port.key);
     let is_apart = args.receipts.as_ref().is_some_and(|directory| {
-        plain(file).parent() == fs::canonicalize(directory).ok().as_deref()
+        canonical(file).parent() == fs::canonicalize(directory).ok().as_deref()
     });
     let name = file.file_name().and_then(|name| name.to_str());
     let of = name.and_then(|name| name.strip_suffix(".anew").unwrap_or(name).strip_suffix(RECEIPT));
@@ -217,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shortened_names_are_known() {
+    fn shortened_names_are_recognised() {
         let long = "n".repeat(250) + ".tar.gz";
         let short = thalweg_wire::file_name::fitting(long.as_bytes(), 120);
         assert!(is_shortened(std::str::from_utf8(&short).unwrap()));

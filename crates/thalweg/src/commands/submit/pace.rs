@@ -1,4 +1,4 @@
-//! Waiting as long as a node asks for.
+//! Waits as long as a node asks for.
 
 use std::time::Duration;
 use thalweg_console::note;
@@ -6,12 +6,12 @@ use thalweg_dropbox::{ClientError, PushError};
 use thalweg_wire::bistro::Refusal;
 use tokio::time::sleep;
 
-/// The longest wait: a box's rate lets something in within ten seconds, and nobody is believed who says more.
-const LONGEST: Duration = Duration::from_secs(30);
+/// The longest wait: at any box's rate, a request is accepted within ten seconds; longer waits are not honoured.
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// An error that may be a node's wish to be asked later.
+/// An error that may be a node's request to retry later.
 pub trait Paced {
-    /// What it says no with.
+    /// The refusal, if the error is one.
     fn refusal(&self) -> Option<&Refusal>;
 }
 
@@ -27,17 +27,17 @@ impl Paced for PushError {
     }
 }
 
-/// How long to wait, if that is all that is asked for; it is said.
+/// How long to wait, if the error only asks for that. Prints that it waits.
 pub fn wait(error: &impl Paced) -> Option<Duration> {
     let Some(Refusal::Slower(ms)) = error.refusal() else { return None };
-    let wait = Duration::from_millis(u64::from(*ms)).clamp(Duration::from_millis(10), LONGEST);
+    let wait = Duration::from_millis(u64::from(*ms)).clamp(Duration::from_millis(10), MAX_WAIT);
     let seconds = wait.as_secs_f64();
     note!("thalweg: many requests come from this address: waiting {seconds:.1} s, then again");
     Some(wait)
 }
 
-/// Asks until the answer is another one than that it was too often; Ctrl-C ends it, and so does
-/// the deadline, which is another answer.
+/// Repeats a request until the answer is no longer a request to wait. Ctrl-C ends it, and so does the deadline, which
+/// is another answer.
 pub async fn patiently<T, E: Paced, F: Future<Output = Result<T, E>>>(
     mut ask: impl FnMut() -> F,
 ) -> Result<T, E> {
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_told_to_come_later_does() {
+    async fn a_request_is_repeated_after_the_wait_that_was_asked_for() {
         let mut answers = vec![
             Err(ClientError::Refused(Refusal::Full)),
             Err(ClientError::Refused(Refusal::Slower(u32::MAX))),
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(patiently(&mut ask).await.unwrap(), 7);
         assert_eq!(since.elapsed(), Duration::from_millis(500));
         assert!(matches!(patiently(&mut ask).await, Err(ClientError::Refused(Refusal::Full))));
-        // However long somebody says.
-        assert_eq!(since.elapsed(), Duration::from_millis(500) + LONGEST);
+        // The wait is limited, whatever the node asks for.
+        assert_eq!(since.elapsed(), Duration::from_millis(500) + MAX_WAIT);
     }
 }

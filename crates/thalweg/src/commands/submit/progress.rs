@@ -1,4 +1,4 @@
-//! How much of a file has been read.
+//! Reports how much of a file has been read.
 
 use crate::commands::text::printable;
 use std::{
@@ -8,29 +8,29 @@ use std::{
 };
 use thalweg_console::note;
 
-/// Between two lines of progress.
-const TELL: Duration = Duration::from_secs(2);
+/// The time between progress lines.
+const REPORT_INTERVAL: Duration = Duration::from_secs(2);
 
-/// A file whose reader is told how much of it was read.
+/// A file that prints how much of it has been read.
 pub struct Progress<R> {
     file: R,
-    /// What is done with the file, and its name.
+    /// The action and the file's name, e.g. `sending return.pdf`.
     label: String,
     size: u64,
     at: u64,
-    /// The byte to which the reader has moved last.
+    /// The offset to which the reader has last moved.
     begun: Option<u64>,
     since: Instant,
 }
 
 impl<R> Progress<R> {
-    /// `doing`: as `sending`. `size`: the length of `file`, in bytes.
+    /// Creates it; `doing` is the action, e.g. `sending`, and `size` the length of `file` in bytes.
     pub fn new(file: R, doing: &str, name: &Path, size: u64) -> Self {
         let label = format!("{doing} {}", printable(name));
         Self { file, label, size, at: 0, begun: None, since: Instant::now() }
     }
 
-    /// The byte to which the reader has moved last; `None`: it has not moved.
+    /// The offset to which the reader has last moved; `None` if it has not moved.
     pub const fn begun(&self) -> Option<u64> {
         self.begun
     }
@@ -40,7 +40,7 @@ impl<R: Read> Read for Progress<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n = self.file.read(buffer)?;
         self.at += n as u64;
-        if self.since.elapsed() >= TELL {
+        if self.since.elapsed() >= REPORT_INTERVAL {
             let percent = self.at * 100 / self.size.max(1);
             note!("thalweg: {}: {percent} % of {} MB", self.label, self.size / 1_000_000);
             self.since = Instant::now();

@@ -1,4 +1,4 @@
-//! Who submits, and to whom.
+//! The submitting host's identity, and the box that it submits to.
 
 use super::parts;
 use crate::commands::here::Place;
@@ -13,10 +13,10 @@ use thalweg_wire::{
     mesh::{Name, Roster},
 };
 
-/// The longest roster that is put into each receipt: of some hundred members.
+/// The longest roster that is put into each receipt, bytes: one of some hundred members.
 const MAX_ROSTER: usize = 64 << 10;
 
-/// Who this host is to a drop box.
+/// This host's identity towards a drop box.
 pub struct Identity {
     /// The key of its command line.
     pub key: PrivateKey,
@@ -25,8 +25,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// A member's key, or one of this host that is made for this. Made only once there is
-    /// something to submit and somebody to submit it to, so that a mistyped call leaves no key.
+    /// A member's key, or else a key created for this. It is created only once there is something to submit and a box
+    /// to submit to, so that a mistyped command leaves no key.
     ///
     /// # Errors
     /// If the state directory cannot be used.
@@ -36,7 +36,7 @@ impl Identity {
     }
 }
 
-/// What this host knows of its mesh; nothing if it is in none.
+/// This host's mesh; empty if it is in none.
 #[derive(Default)]
 pub struct Mesh {
     /// Its members, if the roster is valid.
@@ -45,10 +45,10 @@ pub struct Mesh {
 }
 
 impl Mesh {
-    /// Reads the state directory, which need not exist.
+    /// Reads the state directory, which may be missing.
     ///
     /// # Errors
-    /// If the state directory cannot be used.
+    /// If it exists but cannot be read.
     pub fn of(place: &Place) -> anyhow::Result<Self> {
         let state = match State::open(&place.directory()?) {
             Err(StateError::Absent(_)) => return Ok(Self::default()),
@@ -64,10 +64,10 @@ impl Mesh {
         Ok(Self { members, roster })
     }
 
-    /// The box of `BOX@NODE` or `BOX@HOST:PORT#KEY`.
+    /// Finds the box of `BOX@NODE` or `BOX@HOST:PORT#KEY`.
     ///
     /// # Errors
-    /// What is wrong with the text, or that there is no such node.
+    /// A mistake in the text, or that there is no such node.
     pub fn target(&self, to: &str, place: &Place) -> anyhow::Result<Target> {
         let (name, node) = parts(to)?;
         let drop_box: Name = name.parse()?;

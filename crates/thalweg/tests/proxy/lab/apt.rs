@@ -1,4 +1,4 @@
-//! apt with a repository on the emulated Internet.
+//! apt with a repository in the emulated Internet.
 
 use super::scene::{Scene, succeeds};
 use crate::{apt, started::has};
@@ -14,9 +14,9 @@ async fn apt_updates_and_downloads_over_the_relays() {
     let deb = apt::repository(at).await;
     apt::sources(at, "http://deb.example:8080/");
     let mut update = apt::apt(at, None);
-    scene.runs(update.arg("update"));
+    scene.run_by_proxy(update.arg("update"));
     let mut download = apt::apt(at, None);
-    let said = scene.runs(download.args(["download", "thalweg-test"]));
+    let said = scene.run_by_proxy(download.args(["download", "thalweg-test"]));
     assert!(fs::read(scene.path("thalweg-test_1.0_all.deb")).unwrap() == deb, "another package");
     assert!(said.contains("in ranges") && said.contains("1 by detours"), "{said}");
     let mut show = scene.program("dpkg-deb");

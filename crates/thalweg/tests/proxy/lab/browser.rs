@@ -1,7 +1,7 @@
-//! Headless Chromium by the PAC file: pages, and what they let the user save.
+//! Headless Chromium with the PAC file: loads pages and saves files.
 //!
-//! It is told what to do by its own protocol over a pipe (`--remote-debugging-pipe`: messages of
-//! JSON, each ended by a zero byte).
+//! The test controls it by the DevTools protocol over a pipe (`--remote-debugging-pipe`: JSON messages, each ended by a
+//! zero byte).
 
 use super::scene::{Scene, by_relays};
 use crate::started::has;
@@ -12,7 +12,7 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Stdio},
 };
 
-/// A browser; ended when dropped.
+/// A browser; killed when dropped.
 struct Chromium {
     child: Child,
     say: ChildStdin,
@@ -21,7 +21,7 @@ struct Chromium {
 
 impl Chromium {
     fn start(scene: &Scene, proxy: &str) -> Self {
-        // Its protocol is on descriptors 3 and 4.
+        // The protocol uses descriptors 3 and 4.
         let script = "exec chromium \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>chromium.log";
         let mut command = scene.program("sh");
         command.env("HOME", scene.dir.path()).args(["-c", script, "sh", "--headless=new"]);
@@ -37,13 +37,13 @@ impl Chromium {
         Self { child, say, hear }
     }
 
-    fn asks(&mut self, method: &str, params: &Value) {
+    fn send_command(&mut self, method: &str, params: &Value) {
         let message = json!({ "id": 1, "method": method, "params": params });
         write!(self.say, "{message}\0").unwrap();
     }
 
-    /// Reads on to the message that `is` this.
-    fn hears(&mut self, is: impl Fn(&Value) -> bool) -> Value {
+    /// Reads up to the first message that matches `is`.
+    fn read_until(&mut self, is: impl Fn(&Value) -> bool) -> Value {
         loop {
             let mut message = Vec::new();
             self.hear.read_until(0, &mut message).unwrap();
@@ -56,10 +56,10 @@ impl Chromium {
         }
     }
 
-    /// Opens a page; the file that it, or the page itself, lets the user save.
-    fn saves(&mut self, url: &str) -> String {
-        self.asks("Target.createTarget", &json!({ "url": url }));
-        let saved = self.hears(|message| message["params"]["state"] == "completed");
+    /// Opens a page. Returns the path of the file that the page makes the browser save.
+    fn save_from(&mut self, url: &str) -> String {
+        self.send_command("Target.createTarget", &json!({ "url": url }));
+        let saved = self.read_until(|message| message["params"]["state"] == "completed");
         saved["params"]["filePath"].as_str().unwrap().to_owned()
     }
 }
@@ -82,7 +82,7 @@ async fn chromium_saves_a_large_file_from_a_page_over_the_relays() {
         return;
     }
     let Some(scene) = Scene::new() else { return };
-    scene.learns(&scene.tls_url("big.bin"));
+    scene.learn_paths_to(&scene.tls_url("big.bin"));
     fs::write(scene.path("www/page.html"), PAGE).unwrap();
     fs::write(scene.path("www/picture.svg"), PICTURE).unwrap();
     fs::create_dir(scene.path("saved")).unwrap();
@@ -91,10 +91,10 @@ async fn chromium_saves_a_large_file_from_a_page_over_the_relays() {
     let into = json!({
         "behavior": "allowAndName", "downloadPath": scene.path("saved"), "eventsEnabled": true
     });
-    chromium.asks("Browser.setDownloadBehavior", &into);
-    // Without TLS in ranges; with it by a tunnel.
+    chromium.send_command("Browser.setDownloadBehavior", &into);
+    // Without TLS the file is fetched in ranges, with TLS through a tunnel.
     for url in [scene.url("page.html"), scene.tls_url("page.html")] {
-        let saved = chromium.saves(&url);
+        let saved = chromium.save_from(&url);
         assert!(fs::read(saved).unwrap() == scene.content, "{url}: other bytes");
     }
     drop(chromium);

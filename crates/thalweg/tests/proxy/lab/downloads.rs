@@ -1,15 +1,15 @@
-//! curl, wget and aria2: forwarded, in ranges, by tunnels, by SOCKS, and by `thalweg run`.
+//! curl, wget and aria2: forwarded, in ranges, through tunnels, by SOCKS, and with `thalweg run`.
 
 use super::scene::{Scene, by_relays, succeeds};
 use crate::started::has;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn large_files_come_whole_over_the_relays() {
+async fn large_files_arrive_complete_over_the_relays() {
     if !["curl", "wget", "aria2c", "nginx", "openssl"].iter().all(|name| has(name)) {
         return;
     }
     let Some(scene) = Scene::new() else { return };
-    scene.learns(&scene.tls_url("big.bin"));
+    scene.learn_paths_to(&scene.tls_url("big.bin"));
     let proxy = scene.proxy();
     let (http, socks) = (proxy.url(), format!("socks5h://{}", proxy.at));
     let (plain, tls) = (scene.url("big.bin"), scene.tls_url("big.bin"));
@@ -19,16 +19,16 @@ async fn large_files_come_whole_over_the_relays() {
         let (mut curl, file) = (scene.program("curl"), format!("curl-{n}"));
         curl.args(["-q", "-sS", "--fail", "--cacert", "cert.pem", "-o", &file]).args(args);
         succeeds(scene.on_client(&curl));
-        scene.is_whole(&file);
+        scene.assert_complete(&file);
     }
     let mut wget = scene.program("wget");
     wget.env("http_proxy", &http).args(["--no-config", "-q", "-O", "wget", &plain]);
     succeeds(scene.on_client(&wget));
-    scene.is_whole("wget");
+    scene.assert_complete("wget");
     let mut aria = scene.program("aria2c");
     aria.env("http_proxy", &http).args(["--no-conf", "-q", "-x", "3", "-s", "3", "-k", "1M"]);
     succeeds(scene.on_client(aria.args(["-o", "aria", &plain])));
-    scene.is_whole("aria");
+    scene.assert_complete("aria");
     let (events, _) = proxy.end().await;
     let requests = by_relays(&events, "request");
     let split = requests.iter().filter(|e| e["split"] == true).count();
@@ -38,14 +38,14 @@ async fn large_files_come_whole_over_the_relays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_with_a_proxy_of_its_own_comes_over_the_relays() {
+async fn a_command_with_its_own_proxy_uses_the_relays() {
     if !["curl", "nginx", "openssl"].iter().all(|name| has(name)) {
         return;
     }
     let Some(scene) = Scene::new() else { return };
     let mut curl = scene.program("curl");
     curl.args(["-q", "-sS", "--fail", "-o", "curl", &scene.url("big.bin")]);
-    let said = scene.runs(&curl);
-    scene.is_whole("curl");
+    let said = scene.run_by_proxy(&curl);
+    scene.assert_complete("curl");
     assert!(said.contains("in ranges") && said.contains("1 by detours"), "{said}");
 }

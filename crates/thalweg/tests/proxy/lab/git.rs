@@ -1,4 +1,4 @@
-//! git over smart HTTP: `git http-backend` behind lighttpd, cloned from and pushed to.
+//! git over smart HTTP: cloning from and pushing to `git http-backend` behind lighttpd.
 
 use super::scene::{GIT, Scene, succeeds};
 use crate::{files::bytes, host::text, started::has};
@@ -10,7 +10,7 @@ use std::{
 
 const BACKEND: &str = "/usr/lib/git-core/git-http-backend";
 
-/// git without the settings and identity of whoever runs the tests.
+/// git without the settings and identity of the user who runs the tests.
 fn git(scene: &Scene, at: &str, args: &[&str]) -> Command {
     let mut command = scene.program("git");
     command.arg("-C").arg(scene.path(at)).args(args);
@@ -25,7 +25,7 @@ fn here(scene: &Scene, at: &str, args: &[&str]) -> Output {
     succeeds(git(scene, at, args))
 }
 
-/// A file of its own size and content, committed.
+/// Commits a file with this name and length.
 fn commit(scene: &Scene, at: &str, file: &str, length: u32) {
     fs::write(scene.path(at).join(file), bytes(length)).unwrap();
     here(scene, at, &["add", file]);
@@ -36,7 +36,7 @@ fn head(scene: &Scene, at: &str) -> String {
     text(&here(scene, at, &["rev-parse", "HEAD"]).stdout)
 }
 
-/// A bare repository that anybody may push to, as the emulated server's only user may say.
+/// Serves a bare repository to which anyone may push.
 fn serve(scene: &mut Scene) {
     for made in ["git", "source"] {
         fs::create_dir(scene.path(made)).unwrap();
@@ -73,15 +73,15 @@ async fn git_clones_and_pushes_over_a_relay() {
     let Some(mut scene) = Scene::new() else { return };
     serve(&mut scene);
     let site = format!("http://git.example:{GIT}");
-    scene.learns(&format!("{site}/big.bin"));
+    scene.learn_paths_to(&format!("{site}/big.bin"));
     let clone = git(&scene, ".", &["clone", "-q", &format!("{site}/git/r.git"), "cloned"]);
-    let said = scene.runs(&clone);
+    let said = scene.run_by_proxy(&clone);
     assert!(said.contains("by fra") || said.contains("by nyc"), "{said}");
     assert_eq!(head(&scene, "cloned"), head(&scene, "source"));
     here(&scene, "cloned", &["fsck", "--strict"]);
     // Above http.postBuffer (1 MB) git sends chunks.
     commit(&scene, "cloned", "two", 6_000_000);
-    let said = scene.runs(&git(&scene, "cloned", &["push", "-q", "origin", "HEAD"]));
+    let said = scene.run_by_proxy(&git(&scene, "cloned", &["push", "-q", "origin", "HEAD"]));
     assert!(said.contains("POST") && said.contains("MB up"), "{said}");
     assert_eq!(head(&scene, "git/r.git"), head(&scene, "cloned"));
     here(&scene, "git/r.git", &["fsck", "--strict"]);

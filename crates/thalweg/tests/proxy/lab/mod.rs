@@ -1,5 +1,5 @@
-//! Unchanged programs over the mesh in an emulated Internet: the direct path is slow, relays are
-//! fast, and what was fetched is what the server has.
+//! Unmodified programs over the mesh in an emulated Internet, where the direct path is slow and relays are fast. The
+//! fetched content must equal the server's.
 
 mod apt;
 mod browser;

@@ -4,7 +4,7 @@ use super::scene::{Scene, by_relays, succeeds};
 use crate::{host::until, started::has};
 use std::{fs, process::Command};
 
-/// curl through a tunnel by `nyc`, amid a slow download.
+/// A slow download with curl, through a tunnel over `nyc`.
 fn slow_download(scene: &Scene, proxy: &str) -> Command {
     let mut curl = scene.program("curl");
     curl.args(["-q", "-sS", "--fail", "--cacert", "cert.pem", "-o", "part", "--no-buffer"]);
@@ -12,18 +12,18 @@ fn slow_download(scene: &Scene, proxy: &str) -> Command {
     scene.on_client(&curl)
 }
 
-/// The relay hears of it from the oracle, and lets go of all that it carries; or it never
-/// hears of it, and the proxy lets go of the relay once this host's roster says so.
+/// Either the relay learns of its revocation from the oracle and closes its connections, or it never learns of it, and
+/// the proxy closes them once this host's roster lacks the relay.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tunnel_by_a_revoked_relay_is_cut_and_the_next_goes_another_way() {
+async fn a_tunnel_over_a_revoked_relay_is_cut_and_the_next_avoids_it() {
     if !["curl", "nginx", "openssl"].iter().all(|name| has(name)) {
         return;
     }
     for hears in [true, false] {
         let scene = if hears { Scene::new() } else { Scene::of_nodes() };
         let Some(scene) = scene else { return };
-        scene.knows_only("nyc");
-        // More than lies in the buffers of all connections between.
+        scene.learn_only("nyc");
+        // More than all buffers on the path hold.
         let huge = fs::File::create(scene.path("www/huge.bin")).unwrap();
         huge.set_len(100_000_000).unwrap();
         let _daemon = (!hears).then(|| scene.daemon());

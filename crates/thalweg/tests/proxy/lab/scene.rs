@@ -6,8 +6,8 @@
 //!          └ 4 Mbit/s, direct ┘
 //! ```
 //!
-//! The direct path is long as well, so that no race depends on how busy the machine is: a detour
-//! that is known begins at once, the direct path half a second later, and needs 0.8 s more.
+//! The direct path also has a high latency, so that no race depends on how busy the machine is: a known detour starts
+//! at once; the direct path starts half a second later, and needs 0.8 s more.
 
 use crate::{
     files::bytes,
@@ -66,15 +66,15 @@ const NETWORK: &str = r#"
     links = ["far"]
 "#;
 
-/// Where nginx serves the files, without and with TLS, and lighttpd git.
+/// The ports of nginx without and with TLS, and of lighttpd with git.
 const PLAIN: u16 = 8080;
 const TLS: u16 = 8443;
 pub const GIT: u16 = 8090;
 
-/// Seven seconds by the direct path alone.
+/// Seven seconds over the direct path.
 const LENGTH: u32 = 3_000_000;
 
-/// All of it; ended when dropped.
+/// The lab with all hosts and servers; ended when dropped.
 pub struct Scene {
     pub dir: TempDir,
     pub content: Vec<u8>,
@@ -86,7 +86,7 @@ pub struct Scene {
     servers: Vec<Running>,
 }
 
-/// What a command that must succeed printed.
+/// Runs a command that must succeed.
 pub fn succeeds(mut command: Command) -> Output {
     let output = command.output().unwrap();
     let said = text(&output.stderr);
@@ -95,12 +95,12 @@ pub fn succeeds(mut command: Command) -> Output {
 }
 
 impl Scene {
-    /// A mesh of two relays, of which the client is a member without a daemon; files served.
+    /// A mesh of two relays, with the client as a member without a daemon, and a file server.
     pub fn new() -> Option<Self> {
         Self::joined_with(&["--no-daemon"])
     }
 
-    /// The same where the client is a node; see [`Scene::daemon`].
+    /// As [`Self::new`], but the client is a node; see [`Scene::daemon`].
     pub fn of_nodes() -> Option<Self> {
         Self::joined_with(&[])
     }
@@ -120,7 +120,7 @@ impl Scene {
         Some(scene)
     }
 
-    /// nginx as the distribution has it, on both ports.
+    /// Starts the distribution's nginx on both ports.
     fn serve_files(&mut self) {
         let at = self.dir.path().display();
         let mut certify = program("openssl", self.dir.path());
@@ -164,7 +164,7 @@ impl Scene {
         program(name, self.dir.path())
     }
 
-    /// `thalweg ARGS…` on the client, which has the client's state.
+    /// `thalweg ARGS…` on the client, with the client's state.
     fn thalweg(&self, args: &[&str]) -> Command {
         let mut command = self.client.command(args);
         without_proxies(&mut command);
@@ -172,9 +172,9 @@ impl Scene {
         command
     }
 
-    /// Downloads with `thalweg get`: from then on the client knows the paths to that origin.
-    pub fn learns(&self, url: &str) {
-        self.gets(url, &[]);
+    /// Downloads with `thalweg get`, so that the client learns the paths to that origin.
+    pub fn learn_paths_to(&self, url: &str) {
+        self.download(url, &[]);
     }
 
     /// `thalweg proxy` on the client.
@@ -183,8 +183,8 @@ impl Scene {
         Started::of(self.on_client(&self.thalweg(&args)))
     }
 
-    /// The same command by `thalweg run` on the client; what the proxy said of it.
-    pub fn runs(&self, command: &Command) -> String {
+    /// Runs a command with `thalweg run` on the client. Returns the messages of the proxy.
+    pub fn run_by_proxy(&self, command: &Command) -> String {
         let mut run = self.thalweg(&["run", "--verbose", "--"]);
         run.arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {
@@ -196,46 +196,46 @@ impl Scene {
         text(&succeeds(self.on_client(&run)).stderr)
     }
 
-    /// `thalweg ARGS…` where the oracle is.
+    /// Runs `thalweg ARGS…` on the oracle's host.
     pub fn on_oracle(&self, args: &[&str]) {
         succeeds(within(&self.lab, "fra", &self.fra.command(args)));
     }
 
-    /// Lets the client find out that this relay is fast, and nothing of other paths: its next
-    /// tunnel goes by it.
-    pub fn knows_only(&self, relay: &str) {
-        self.gets(&self.tls_url("big.bin"), &["--path", relay]);
+    /// Lets the client learn that this relay is fast, and nothing about other paths, so that its next tunnel uses the
+    /// relay.
+    pub fn learn_only(&self, relay: &str) {
+        self.download(&self.tls_url("big.bin"), &["--path", relay]);
     }
 
-    fn gets(&self, url: &str, further: &[&str]) {
+    fn download(&self, url: &str, further: &[&str]) {
         let mut args = vec!["get", url, "-o", "learnt"];
         if url.starts_with("https:") {
             args.extend(["--cacert", "cert.pem"]);
         }
         args.extend(further);
         succeeds(self.on_client(&self.thalweg(&args)));
-        self.is_whole("learnt");
+        self.assert_complete("learnt");
         fs::remove_file(self.path("learnt")).unwrap();
     }
 
-    /// The client's own daemon, which hears at once of each roster.
+    /// Starts the client's own daemon, which learns of each new roster at once.
     pub fn daemon(&self) -> Daemon {
         Daemon::spawn(&mut self.on_client(&self.client.command(&["node", "--json"])))
     }
 
-    /// This relay and the oracle cannot reach each other any more.
+    /// Cuts the connection between this relay and the oracle.
     pub fn cut_off(&self, relay: &str) {
         let down = LinkChange { up: Some(false), ..LinkChange::default() };
         self.lab.set(&format!("oracle-{relay}"), &down).unwrap();
     }
 
-    /// That the file in the scratch directory is the server's, byte for byte.
-    pub fn is_whole(&self, name: &str) {
+    /// Checks that the file in the scratch directory equals the server's.
+    pub fn assert_complete(&self, name: &str) {
         assert!(fs::read(self.path(name)).unwrap() == self.content, "{name}: other bytes");
     }
 }
 
-/// The events of this kind whose path is a relay's.
+/// The events of this kind whose path is a relay.
 pub fn by_relays<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
     let is_relay = |path: &Value| ["fra", "nyc"].iter().any(|r| path.as_str() == Some(r));
     events.iter().filter(|e| e["event"] == kind && is_relay(&e["path"])).collect()

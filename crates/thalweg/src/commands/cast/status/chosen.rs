@@ -1,27 +1,27 @@
-//! Which casts are shown.
+//! Selects the casts to show.
 
 use anyhow::bail;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use thalweg_cast::source::{End, Listed};
 
-/// Casts that ended well are shown up to so many, the newest.
+/// How many casts that ended well are shown; the newest.
 const ENDED: usize = 10;
 
-/// The fewest digits that name a cast.
-const FEWEST: usize = 4;
+/// The minimum number of digits that identify a cast.
+const MIN_DIGITS: usize = 4;
 
-/// Casts from here and to here, the newest first.
+/// Casts from and to this host, newest first.
 #[derive(Debug)]
 pub struct Chosen {
-    /// From here.
+    /// Casts from this host.
     pub sources: Vec<Listed>,
-    /// What the daemon says of those to here; null without one.
+    /// The daemon's report of casts to this host; null without a daemon.
     pub casts: Value,
 }
 
 impl Chosen {
-    /// All; `sources` has the newest first.
+    /// Selects all casts; `sources` is newest first.
     pub fn of(sources: Vec<Listed>, mut casts: Value) -> Self {
         if let Some(all) = casts["casts"].as_array_mut() {
             all.sort_by_key(|cast| Reverse(cast["job"]["created"].as_u64()));
@@ -29,13 +29,13 @@ impl Chosen {
         Self { sources, casts }
     }
 
-    /// Only those of this name, or whose number begins so.
+    /// Keeps only casts with this name, or whose number begins with it.
     ///
     /// # Errors
     /// If there is none.
     pub fn keep_only(&mut self, what: &str) -> anyhow::Result<()> {
         let is_it = |name: &str, number: &str| {
-            name == what || (what.len() >= FEWEST && number.starts_with(what))
+            name == what || (what.len() >= MIN_DIGITS && number.starts_with(what))
         };
         self.sources.retain(|found| is_it(&found.record.name, &found.record.cast));
         let mut is_empty = self.sources.is_empty();
@@ -50,7 +50,7 @@ impl Chosen {
         Ok(())
     }
 
-    /// Leaves out the older ones of those that ended well; how many.
+    /// Leaves out the older casts that ended well. Returns how many.
     pub fn leave_out(&mut self) -> usize {
         let has_ended = |found: &Listed| {
             let end = found.record.end;
@@ -61,7 +61,7 @@ impl Chosen {
         left_out + all.map_or(0, |all| shorten(all, |cast| cast["state"] == "complete"))
     }
 
-    /// As one object, whose keys name their units.
+    /// One JSON object, whose keys name their units.
     ///
     /// # Errors
     /// None that is known.
@@ -75,7 +75,7 @@ impl Chosen {
     }
 }
 
-/// Leaves out all but the first [`ENDED`] of those that ended.
+/// Of the casts that ended, keeps only the first [`ENDED`].
 fn shorten<T>(all: &mut Vec<T>, has_ended: impl Fn(&T) -> bool) -> usize {
     let (before, mut ended) = (all.len(), 0);
     all.retain(|one| {
@@ -85,7 +85,7 @@ fn shorten<T>(all: &mut Vec<T>, has_ended: impl Fn(&T) -> bool) -> usize {
     before - all.len()
 }
 
-/// A job's beginning is kept in nanoseconds, and said in seconds.
+/// Converts the start of a job from nanoseconds, as it is stored, to seconds.
 fn with_unit(cast: &mut Value) {
     let Some(job) = cast["job"].as_object_mut() else { return };
     if let Some(nanos) = job.remove("created").and_then(|created| created.as_u64()) {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_that_ended_are_shown_and_all_that_did_not() {
+    fn all_running_casts_and_the_newest_ended_ones_are_shown() {
         let states = [&["fetching", "complete", "failed"][..], &["complete"; 10]].concat();
         let mut chosen = chosen(&states);
         assert_eq!(chosen.leave_out(), 1);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_found_by_its_name_and_by_its_number() {
+    fn a_cast_is_found_by_name_and_by_number() {
         for what in ["n2", "00000002"] {
             let mut chosen = chosen(&["complete", "complete"]);
             chosen.keep_only(what).unwrap();

@@ -1,4 +1,4 @@
-//! Casts to this host's node.
+//! The table of casts to this host's node.
 
 use super::{bytes, known_rate, left, now, number, some, table::table};
 use crate::commands::{
@@ -7,8 +7,7 @@ use crate::commands::{
 };
 use serde_json::Value;
 
-/// A table of them; `is_short`: there is something else to be read, so that nothing is said of
-/// nothing.
+/// Returns the table. If there are none and `is_short`, because something else is shown, the text is empty.
 pub fn text(casts: &Value, is_short: bool) -> String {
     let all = || casts["casts"].as_array().into_iter().flatten();
     let rows: Vec<_> = all().map(row).collect();
@@ -61,7 +60,7 @@ fn row(cast: &Value) -> [String; 13] {
     ]
 }
 
-/// Its place in the plan's tree, if that is more than a leg from the source.
+/// Describes its path in the planned tree, if that is more than one leg from the source.
 fn way(cast: &Value) -> Option<String> {
     let way: Vec<&str> = cast["way"].as_array()?.iter().filter_map(Value::as_str).collect();
     let name = plain(cast["name"].as_str()?);
@@ -80,7 +79,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_receiver_shows_its_part_of_the_tree() {
+    fn a_receiver_shows_its_path_in_the_tree() {
         let mut cast = json!({
             "name": "image", "from": "lab", "state": "fetching", "held_bytes": 2_000_000,
             "total_bytes": 4_000_000, "rate_bps": 8_000_000, "min_hop_bps": 10_000_000,

@@ -1,14 +1,14 @@
-//! A table that leaves out the columns in which nothing stands.
+//! A table that leaves out empty columns.
 
 use crate::commands::text::aligned;
 
-/// What a cell holds if there is nothing to say.
+/// The text of an empty cell.
 pub const NOTHING: &str = "-";
 
-/// Rows below their heads; of columns only those in which something stands.
+/// Formats rows below their heads, without empty columns.
 pub fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
     let kept: Vec<usize> = (0..N).filter(|&i| rows.iter().any(|row| row[i] != NOTHING)).collect();
-    // What is left out stands behind the last column, where it is no more than blanks.
+    // Empty columns move to the end, where they are trailing blanks.
     let order = |row: [String; N]| -> [String; N] {
         std::array::from_fn(|i| kept.get(i).map(|&from| row[from].clone()).unwrap_or_default())
     };
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_column_without_anything_is_left_out() {
+    fn an_empty_column_is_left_out() {
         let row = |cells: [&str; 3]| cells.map(str::to_owned);
         let text = table(["A", "B", "C"], &[row(["1", "-", "x"]), row(["-", "-", "yy"])]);
         assert_eq!(text, "A  C\n1  x\n-  yy\n");

@@ -1,4 +1,4 @@
-//! Casts from this host: who gets it from whom.
+//! The tables of casts from this host: the tree of receivers.
 
 use super::{
     bytes, known_rate, left, now, number, some,
@@ -13,11 +13,11 @@ use std::collections::BTreeSet;
 use thalweg_cast::source::{End, Listed, Receiver};
 use thalweg_wire::mesh::Name;
 
-/// Receivers that are named in a line.
+/// The most receivers named in a line.
 const NAMED: usize = 4;
 
-/// A line about the cast, and unless it came to an end a table of its receivers, each below the parent
-/// that gives it most, and why some do not get it.
+/// Returns a line about the cast. Unless the cast has ended, a table of its receivers follows, each below the parent
+/// that gives it most, and the reasons why some are incomplete.
 pub fn text(found: &Listed, verbose: bool) -> String {
     let record = &found.record;
     let names: Vec<&str> = record.receivers.keys().map(Name::as_str).collect();
@@ -44,7 +44,7 @@ pub fn text(found: &Listed, verbose: bool) -> String {
     line + &table(head, &rows) + &reasons(found)
 }
 
-/// How it stands, or how it ended and what the same command does now.
+/// The state of the cast, or how it ended and what the same command does now.
 fn state(found: &Listed) -> String {
     let record = &found.record;
     let goes_on = "the same command continues";
@@ -59,7 +59,7 @@ fn state(found: &Listed) -> String {
     }
 }
 
-/// Why some do not get it, a line each.
+/// Why receivers are incomplete, one line each.
 fn reasons(found: &Listed) -> String {
     let lacking = found.record.receivers.iter().filter(|(_, receiver)| !receiver.is_complete);
     let line = |(name, receiver): (&Name, &Receiver)| {
@@ -76,29 +76,29 @@ fn row(found: &Listed, depth: usize, name: &Name, verbose: bool) -> [String; 12]
     let given = parents.iter().map(|(_, bps)| bps).sum();
     let parents: Vec<String> =
         parents.into_iter().map(|(name, bps)| format!("{name} {}", rate(bps))).collect();
-    // Nothing is planned for who does not take it, and the formulas are for the curious.
+    // A receiver that refused has no planned rate. The formulas' rates are shown with -v only.
     let planned = |bps: Option<u64>, is_wanted: bool| {
         known_rate(&json!(bps.filter(|_| is_wanted && is_served(receiver))))
     };
     let (is_complete, by) = (receiver.is_complete, receiver.predicted);
     [
         format!("{}{name}", "  ".repeat(depth)),
-        standing(receiver, its),
+        state_word(receiver, its),
         size(number(its, "held_bytes").max(receiver.held_bytes)),
         if is_complete { known_rate(&json!(receiver.rate_bps)) } else { now(its, given) },
         planned(receiver.expected_bps, true),
         planned(receiver.min_hop_bps, true),
         planned(by.map(|by| by.eq2_bps), verbose),
         planned(by.map(|by| by.eq3_bps), verbose),
-        left(&foreseen(found, receiver, its)),
+        left(&expected_left(found, receiver, its)),
         some(number(its, "missed_symbols")),
         bytes(number(its, "ring_peak_bytes")),
         if is_complete || parents.is_empty() { NOTHING.to_owned() } else { parents.join(", ") },
     ]
 }
 
-/// In a word; `refused` and `away` have their reasons below the table.
-fn standing(receiver: &Receiver, now: &Value) -> String {
+/// The receiver's state as one word. The reasons for `refused` and `away` are below the table.
+fn state_word(receiver: &Receiver, now: &Value) -> String {
     let state = now["state"].as_str();
     match receiver {
         Receiver { is_complete: true, .. } => "complete",
@@ -110,13 +110,13 @@ fn standing(receiver: &Receiver, now: &Value) -> String {
     .to_owned()
 }
 
-/// Whether it has a place in the tree: who refused it has none.
+/// Whether it takes part in the tree: a receiver that refused does not.
 fn is_served(receiver: &Receiver) -> bool {
     receiver.is_complete || !receiver.is_refused
 }
 
-/// Seconds until it has all: by its rate of now, or by the plan while nothing comes.
-fn foreseen(found: &Listed, receiver: &Receiver, now: &Value) -> Value {
+/// Seconds until it is complete: at its present rate, or at the planned one while nothing arrives.
+fn expected_left(found: &Listed, receiver: &Receiver, now: &Value) -> Value {
     if receiver.is_complete || !found.is_running || !is_served(receiver) {
         return Value::Null;
     }
@@ -139,8 +139,8 @@ fn parents(now: &Value) -> impl Iterator<Item = (&str, u64)> {
     all.filter_map(|parent| Some((parent["name"].as_str()?, number(parent, "rate_bps"))))
 }
 
-/// All receivers, each below its first parent, and how deep. Receivers may be each other's parents:
-/// a circle is cut at its first member.
+/// All receivers with their depth, each below its first parent. Receivers may be each other's parents: a cycle is cut
+/// at its first member.
 fn tree(found: &Listed) -> Vec<(usize, &Name)> {
     let mut order = Vec::new();
     let mut seen = BTreeSet::new();
@@ -169,7 +169,7 @@ fn below<'a>(
     }
 }
 
-/// The parent that gives it most now, or the plan's first that takes part itself.
+/// The parent that gives it most now, or else the first planned parent that takes part itself.
 fn first<'a>(found: &'a Listed, name: &Name, receiver: &'a Receiver) -> Option<&'a str> {
     let now = parents(progress(found, name)).filter(|(_, bps)| *bps > 0);
     let most = now.max_by_key(|(_, bps)| *bps).map(|(name, _)| name);
@@ -182,7 +182,7 @@ fn first<'a>(found: &'a Listed, name: &Name, receiver: &'a Receiver) -> Option<&
 mod tests {
     use super::*;
 
-    /// `lab` → a → b; c and d are each other's.
+    /// `lab` → a → b; c and d are each other's parents.
     fn found() -> Listed {
         let receiver = |parent: &str, hop: u64| {
             json!({"is_complete": false, "held_bytes": 0, "why": null, "parents": [parent],
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn receivers_stand_below_who_gives_them_most() {
+    fn receivers_are_listed_below_the_parent_that_gives_them_most() {
         let found = found();
         let shape: Vec<(usize, &str)> =
             tree(&found).into_iter().map(|(depth, name)| (depth, name.as_str())).collect();
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(cells(4)[8], "4.0 s", "by the plan: {said}");
     }
     #[test]
-    fn who_refuses_has_no_place_in_the_tree_and_is_told_why() {
+    fn a_receiver_that_refuses_is_no_parent_and_its_reason_is_shown() {
         let mut found = found();
         found.progress = None;
         let a = found.record.receivers.get_mut(&"a".parse().unwrap()).unwrap();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_ended_is_one_line_and_one_that_changed_is_another_cast() {
+    fn an_ended_cast_is_one_line_and_a_changed_file_needs_another_cast() {
         let mut found = found();
         (found.is_running, found.progress) = (false, None);
         found.record.end = Some(End::GivenUp);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_complete_one_has_the_average_of_its_span() {
+    fn a_complete_receiver_shows_its_average_rate() {
         let mut found = found();
         let a = found.record.receivers.get_mut(&"a".parse().unwrap()).unwrap();
         (a.is_complete, a.rate_bps) = (true, Some(3_000_000));

@@ -49,18 +49,18 @@ impl Shown for Event {
     }
 }
 
-/// Where events go.
+/// Shows the events.
 #[derive(Debug)]
 pub struct Display {
     screen: Screen<Event>,
     planned: Mutex<Option<Forecast>>,
-    /// Files are collected for standard output.
+    /// The lines of listed files, for standard output.
     listed: Mutex<String>,
     lists: bool,
 }
 
 impl Display {
-    /// Starts a screen.
+    /// Starts the display.
     ///
     /// # Errors
     /// As [`Screen::start`].
@@ -70,22 +70,22 @@ impl Display {
         Ok(Self { screen, planned: Mutex::default(), listed: Mutex::default(), lists })
     }
 
-    /// A remark.
+    /// Shows a note.
     pub fn note(&self, text: String) {
         self.screen.note(text);
     }
 
-    /// The plan that was told last.
+    /// Takes the last plan.
     pub fn planned(&self) -> Option<Forecast> {
         lock(&self.planned).take()
     }
 
-    /// It could not be done.
+    /// Shows that the collection failed, and why.
     pub fn failed(&self, why: String, code: u8) {
         self.screen.failed(why, code);
     }
 
-    /// The files that were told, a line each, if they are for standard output.
+    /// Takes the lines of listed files, if they are for standard output.
     pub fn listed(&self) -> String {
         std::mem::take(&mut *lock(&self.listed))
     }
@@ -111,7 +111,7 @@ impl EventSink for Display {
     }
 }
 
-/// Held for a few instructions only.
+/// The lock is held for a few instructions only.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

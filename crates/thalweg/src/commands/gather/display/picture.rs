@@ -1,15 +1,15 @@
-//! How far a collection is: a bar per source, and the whole below them.
+//! The progress display: a bar per source, and a summary below.
 
 use super::super::words;
 use thalweg_gather::{Progress, SourceProgress};
 
-/// Sources with a bar: those with most left. A screen has not many more lines.
+/// The most bars, for the sources with most left: a terminal has few more lines.
 const BARS: usize = 16;
 
-/// Characters of a bar.
+/// The width of a bar, characters.
 const WIDTH: usize = 24;
 
-/// The sources that are under way, and the whole below them.
+/// Draws the unfinished sources and the summary.
 pub fn picture(progress: &Progress) -> Vec<String> {
     let left = |source: &&SourceProgress| source.total_bytes.saturating_sub(source.done_bytes);
     let mut shown: Vec<&SourceProgress> =
@@ -19,7 +19,7 @@ pub fn picture(progress: &Progress) -> Vec<String> {
     shown.truncate(BARS);
     shown.sort_by_key(|source| &source.source);
     let width = shown.iter().map(|source| source.source.as_str().len()).max().unwrap_or(0);
-    let mut picture: Vec<String> = shown.into_iter().map(|source| line(source, width)).collect();
+    let mut picture: Vec<String> = shown.into_iter().map(|source| bar(source, width)).collect();
     if more > 0 {
         picture.push(format!("… and {more} more sources"));
     }
@@ -27,7 +27,7 @@ pub fn picture(progress: &Progress) -> Vec<String> {
     picture
 }
 
-fn line(source: &SourceProgress, width: usize) -> String {
+fn bar(source: &SourceProgress, width: usize) -> String {
     let SourceProgress { source: name, done_bytes, total_bytes, rate_bps, left_seconds } = source;
     let share = *done_bytes as f64 / (*total_bytes).max(1) as f64;
     let full = ((share * WIDTH as f64) as usize).min(WIDTH);
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_remainders_are_shown_and_the_whole() {
+    fn the_sources_with_most_left_are_shown_with_a_summary() {
         let source = |n: u64| SourceProgress {
             source: format!("n{n}").parse().unwrap(),
             done_bytes: 50,
@@ -59,7 +59,7 @@ mod tests {
         let sources = (0..=20).map(source).collect();
         let picture = picture(&Progress { sources, ..Progress::default() });
         assert_eq!(picture.len(), BARS + 2);
-        assert!(!picture.iter().any(|line| line.starts_with("n4 ")), "{picture:#?}");
+        assert!(!picture.iter().any(|bar| bar.starts_with("n4 ")), "{picture:#?}");
         assert_eq!(
             picture[0],
             "n10 [====================    ]  83 % of 60 B, 8 kbit/s, 2.0 s left"

@@ -1,10 +1,10 @@
-//! How much at a time, how fast, how long, how often.
+//! Options of `thalweg get` about parallelism, rates, deadlines and retries.
 
 use super::super::{duration::seconds, rate::bytes_per_second};
 use clap::builder::RangedU64ValueParser;
 use std::{num::NonZeroU64, time::Duration};
 
-/// The most downloads at the same time: each has a connection per path and a file.
+/// The most downloads at a time: each has a connection per path and an open file.
 const MAX_PARALLEL: u64 = 256;
 
 /// Bounds of a call.

@@ -1,4 +1,5 @@
-//! What curl's and wget's users type: taken where it is what we do anyway, else answered.
+//! Options that users of curl and wget are used to: accepted if they name the default behaviour, else refused with an
+//! explanation.
 
 /// Flags of others. Not in the help.
 #[derive(clap::Args)]
@@ -36,7 +37,7 @@ pub struct Habits {
     newer: Option<Never>,
 }
 
-/// The value of a flag that is always refused.
+/// The value of an option that is always refused.
 #[derive(Clone, Copy, Debug)]
 enum Never {}
 

@@ -98,10 +98,10 @@ impl Args {
         }
     }
 
-    /// What the parts of the command line must agree on.
+    /// Checks that the arguments fit together.
     ///
     /// # Errors
-    /// What to write instead.
+    /// A message that says what to write instead.
     pub fn check(&self) -> anyhow::Result<()> {
         if self.json && self.naming.is_stdout() {
             anyhow::bail!("--json and `-o -` both need standard output; leave one of them out");

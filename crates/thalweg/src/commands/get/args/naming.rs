@@ -1,4 +1,4 @@
-//! What files are called, and where they lie.
+//! Options of `thalweg get` about names and directories of files.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ pub struct Naming {
     continue_at: Option<Dash>,
 }
 
-/// The one value of `-C`.
+/// The only value of `-C`.
 #[derive(Clone, Copy, Debug)]
 pub struct Dash;
 
@@ -40,28 +40,28 @@ fn dash(text: &str) -> Result<Dash, String> {
     }
 }
 
-/// Where one download's bytes go.
+/// Where the bytes of a download go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Standard output.
+    /// To standard output.
     Stdout,
-    /// This file.
+    /// To this file.
     File(PathBuf),
-    /// In the first, called by the second, which others wrote: it follows no links.
+    /// To the file with the second path below the first one. Others chose the second path, so no links are followed.
     Below(PathBuf, PathBuf),
-    /// In this directory, as the server names it.
+    /// To a file in this directory, with the name that the server gives.
     Named(PathBuf),
-    /// In this directory, as the URL names it.
+    /// To a file in this directory, with the name in the URL.
     Url(PathBuf),
 }
 
 impl Naming {
-    /// How many names are given.
+    /// The number of names given.
     pub fn outputs(&self) -> usize {
         if self.is_stdout() && self.output.len() == 1 { 0 } else { self.output.len() }
     }
 
-    /// The one file that is named, for the only file of a Metalink; `None` without a name.
+    /// The first name given, for the only file of a Metalink.
     pub fn only(&self) -> Option<Output> {
         let file = self.output.first().filter(|_| !self.is_stdout())?;
         Some(Output::File(self.directory().join(file)))
@@ -73,15 +73,15 @@ impl Naming {
         self.output.iter().any(|output| names.iter().any(|name| output.as_os_str() == *name))
     }
 
-    /// Whether a file that another program left is to be continued.
+    /// Whether a file that another program left is continued.
     pub fn adopts(&self) -> bool {
         self.continue_at.is_some()
     }
 
-    /// Whether the names agree.
+    /// Checks that the names fit together.
     ///
     /// # Errors
-    /// If standard output is one of several, or a name is that of a directory.
+    /// If standard output is one of several outputs, or a name is that of a directory.
     pub fn check(&self) -> anyhow::Result<()> {
         if self.is_stdout() && self.output.len() > 1 {
             anyhow::bail!("`-o -` holds for all URLs and cannot be combined with another -o");
@@ -108,7 +108,7 @@ impl Naming {
         self.dir.as_deref().unwrap_or(Path::new(""))
     }
 
-    /// Where the `nth` URL of the command line goes, from 0; `None`: one of a list.
+    /// Where the `nth` URL of the command line goes, counted from 0; `None`: a URL of a list.
     pub fn of(&self, nth: Option<usize>) -> Output {
         let given = nth.and_then(|nth| self.output.get(nth));
         match given {
@@ -119,10 +119,10 @@ impl Naming {
         }
     }
 
-    /// Makes the directory.
+    /// Creates the directory.
     ///
     /// # Errors
-    /// The system's.
+    /// As the system reports them.
     pub fn make_directory(&self) -> anyhow::Result<()> {
         use anyhow::Context as _;
         let Some(dir) = &self.dir else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Which ways there are.
+//! Options of `thalweg get` about interfaces, relays and the selection of paths.
 
 use crate::commands::here::Place;
 use clap::{ValueEnum, builder::RangedU64ValueParser};
@@ -8,8 +8,8 @@ use thalweg_paths::detours::Draw;
 use thalweg_plan::selection::{Config, Ending};
 use thalweg_wire::mesh::{LegKind, Tag, Terms};
 
-/// The most paths that carry the rest together: more than any mix of interfaces and relays
-/// that was seen to gain.
+/// The most paths that carry the rest of a download together: more than any mix of interfaces and relays gained from in
+/// measurements.
 const MAX_LANES: u64 = 16;
 
 /// Interfaces, relays, and how they are chosen among.
@@ -110,14 +110,14 @@ pub enum Interfaces<'a> {
     Default,
     /// All that are up.
     All,
-    /// The kernel's choice alone.
+    /// The kernel's choice.
     None,
-    /// These.
+    /// These interfaces.
     Named(&'a [String]),
 }
 
 impl PathArgs {
-    /// Whether the relays of the mesh are tried without being named.
+    /// Whether relays of the mesh are tried without being named.
     pub fn tries_mesh(&self) -> bool {
         self.via.is_empty() && self.path.is_none() && !self.no_relays
     }
@@ -125,16 +125,16 @@ impl PathArgs {
     /// The names of relays that the user gave.
     pub fn named(&self) -> Vec<&str> {
         let paths = self.path.iter().chain(&self.via);
-        // What names no route is told where it is looked up.
+        // A text that is no route is reported where the path is looked up.
         let routes = paths.flat_map(|path| routes_in(path).unwrap_or_default());
         let hops = routes.flat_map(|route| route.split('+'));
         hops.filter(|name| *name != "direct").collect()
     }
 
-    /// The interfaces.
+    /// The interfaces to use.
     ///
     /// # Errors
-    /// If `all` or `none` stands beside other names.
+    /// If `all` or `none` is combined with other names.
     pub fn interfaces(&self) -> anyhow::Result<Interfaces<'_>> {
         match &self.interface[..] {
             [] => Ok(Interfaces::Default),
@@ -147,7 +147,7 @@ impl PathArgs {
         }
     }
 
-    /// What is asked of each relay of the mesh; `https` if nothing is fetched otherwise.
+    /// The conditions for relays of the mesh; `https`: only https URLs are fetched.
     pub fn terms(&self, https: bool) -> Terms {
         let leg = match (self.legs, https) {
             (Legs::Open, _) | (Legs::Auto, true) => LegKind::Open,
@@ -156,7 +156,7 @@ impl PathArgs {
         Terms { leg, avoid: self.avoid.iter().cloned().collect() }
     }
 
-    /// How a path is selected, on a host with so many interfaces to use.
+    /// The configuration of the path selection on a host with this number of usable interfaces.
     pub fn selection(&self, interfaces: usize) -> Config {
         let usual = u32::try_from(interfaces).unwrap_or(u32::MAX).clamp(1, MAX_LANES as u32);
         let ours = Config { lanes: self.paths.unwrap_or(usual), ..Config::default() };

@@ -1,4 +1,4 @@
-//! What proves that the bytes are the right ones.
+//! Options of `thalweg get` about expected hashes.
 
 use thalweg_part::Digest;
 
@@ -15,11 +15,11 @@ pub struct Proof {
     pub blake3: Option<String>,
 }
 
-/// Digits of either hash.
+/// Hexadecimal digits of either hash.
 const DIGITS: usize = 64;
 
 impl Proof {
-    /// The hashes.
+    /// The expected hashes.
     ///
     /// # Errors
     /// If one is not 64 hexadecimal digits.
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_hash_is_counted() {
+    fn a_malformed_hash_is_explained() {
         let said = |hex: &str| digest("sha256", hex).unwrap_err().to_string();
         assert!(said("12").contains("2 digits given"), "{}", said("12"));
         assert!(said("").contains("0 digits given"));

@@ -1,4 +1,4 @@
-//! What is downloaded.
+//! Arguments of `thalweg get` about what is downloaded.
 
 use super::Proof;
 use std::path::PathBuf;
@@ -26,21 +26,22 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Whether exactly one URL is named, and no list.
+    /// Whether exactly one URL is given, and no list.
     fn is_one(&self) -> bool {
         let list = self.urls.iter().any(|url| url == "-") || !self.input_file.is_empty();
         let links = self.urls.iter().any(|url| is_metalink(url)) || !self.metalink.is_empty();
         self.urls.len() == 1 && !list && !links
     }
 
-    /// Whether one Metalink is named, and nothing else.
+    /// Whether exactly one Metalink is given, and nothing else.
     pub fn is_one_metalink(&self) -> bool {
         let links = self.urls.iter().filter(|url| is_metalink(url)).count() + self.metalink.len();
         let others = self.urls.iter().any(|url| !is_metalink(url)) || !self.input_file.is_empty();
         links == 1 && !others
     }
 
-    /// Whether what is for one URL alone meets one.
+    /// Checks that options for a single URL are given with a single URL, and that there are not more `outputs` than
+    /// URLs.
     pub fn check(&self, outputs: usize, proof: &Proof) -> anyhow::Result<()> {
         for (option, given) in [
             ("--mirror", !self.mirror.is_empty()),
@@ -68,7 +69,7 @@ impl Sources {
     }
 }
 
-/// Whether the name's ending says Metalink.
+/// Whether the name ends as that of a Metalink.
 pub fn is_metalink(text: &str) -> bool {
     let path = text.split(['?', '#']).next().unwrap_or(text).to_ascii_lowercase();
     path.ends_with(".meta4") || path.ends_with(".metalink")

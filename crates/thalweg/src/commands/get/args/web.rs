@@ -1,4 +1,4 @@
-//! How servers are spoken to.
+//! Options of `thalweg get` about requests and connections.
 
 use super::super::duration::seconds;
 use std::{path::PathBuf, time::Duration};
@@ -51,7 +51,7 @@ pub struct WebArgs {
 }
 
 impl WebArgs {
-    /// Which version is spoken.
+    /// The version of HTTP to use.
     pub fn version(&self) -> HttpVersion {
         if self.http2 { HttpVersion::Http2 } else { HttpVersion::Http1 }
     }

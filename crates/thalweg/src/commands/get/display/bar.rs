@@ -1,27 +1,27 @@
 //! Bars on a terminal, redrawn in place, with lines above them.
 
-use super::{Queue, board::Board, lines::Telling, say};
+use super::{Queue, board::Board, lines::LineFormatter, say};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::{Duration, Instant};
 use thalweg_console::plain;
 
-/// The longest time between two pictures: clocks go on when nothing comes.
+/// The longest time between two drawings, so that clocks advance while nothing arrives.
 const REDRAW: Duration = Duration::from_millis(500);
 
-/// Shows all.
+/// Shows the events until the queue is closed.
 pub fn run(queue: &Queue) {
-    // A terminal that cannot be redrawn (TERM=dumb) shows the lines alone.
+    // On a terminal that cannot redraw (TERM=dumb), only the lines are shown.
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("{msg}") {
         bar.set_style(style);
     }
     let mut board = Board::new(Instant::now());
-    let mut telling = Telling::default();
+    let mut formatter = LineFormatter::default();
     loop {
         match queue.next_within(REDRAW) {
             Ok(None) => break,
             Ok(Some(note)) => {
-                let lines = telling.lines(&note, &board);
+                let lines = formatter.lines(&note, &board);
                 if !lines.is_empty() {
                     bar.suspend(|| lines.iter().for_each(|line| say(line)));
                 }

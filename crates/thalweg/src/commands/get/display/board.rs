@@ -1,4 +1,4 @@
-//! What all downloads look like now, and as text that fits a terminal.
+//! The state of all downloads, as text that fits a terminal.
 
 use super::{
     Note,
@@ -10,36 +10,36 @@ use std::{
 };
 use thalweg_base::job::{Event, PathRate};
 
-/// The narrowest terminal that is common has 80 columns; one is left for the cursor.
+/// The narrowest common terminal has 80 columns; one is left for the cursor.
 pub const WIDTH: usize = 79;
 
-/// Rates are shown as means over so long: shorter ones flicker.
+/// Rates are averaged over this time: shorter averages flicker.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// The most downloads that are shown with a line each.
+/// The most downloads with a line of their own.
 const SHOWN: usize = 8;
 
-/// All downloads.
+/// The state of all downloads.
 pub struct Board {
     started: Instant,
     count: usize,
     open: BTreeMap<usize, Download>,
     finished: usize,
     failed: usize,
-    /// Whether one of those that are done had no known length.
-    is_vague: bool,
-    /// Of the finished ones.
+    /// Whether the length of a finished or failed download is unknown.
+    has_unknown_length: bool,
+    /// The sizes of finished downloads, bytes.
     bytes: u64,
     fetched: u64,
 }
 
-/// One that is under way.
+/// A download in progress.
 #[derive(Default)]
 struct Download {
     name: String,
     begun: Option<Instant>,
-    /// When the object was known.
-    known: Option<Instant>,
+    /// When the server first answered.
+    answered: Option<Instant>,
     sampled: Option<Sampled>,
     total: Option<u64>,
     done: u64,
@@ -47,12 +47,12 @@ struct Download {
     paths: Vec<Path>,
 }
 
-/// One of its paths.
+/// A path of a download.
 #[derive(Default)]
 struct Path {
     name: String,
     rate: Mean,
-    /// Bytes that it brought.
+    /// Bytes received by this path.
     bytes: u64,
     state: String,
 }
@@ -76,7 +76,7 @@ impl Mean {
 }
 
 impl Board {
-    /// Nothing has begun by `now`.
+    /// Creates an empty board at `now`.
     pub fn new(now: Instant) -> Self {
         let open = BTreeMap::new();
         Self {
@@ -85,7 +85,7 @@ impl Board {
             open,
             finished: 0,
             failed: 0,
-            is_vague: false,
+            has_unknown_length: false,
             bytes: 0,
             fetched: 0,
         }
@@ -101,7 +101,7 @@ impl Board {
         self.open.get(&item).map_or("", |d| d.name.as_str())
     }
 
-    /// Whether a download has but one path.
+    /// Whether a download has only one path.
     pub fn has_one_path(&self, item: usize) -> bool {
         self.open.get(&item).is_some_and(|d| d.paths.len() == 1)
     }
@@ -111,23 +111,23 @@ impl Board {
         self.open.get(&item)?.sampled
     }
 
-    /// For how long nothing has been heard of any download since it began; `None` if something
-    /// was, or none is under way.
+    /// The time since the oldest open download began, if no server has answered any open download; `None` if one has,
+    /// or none is open.
     pub fn silence(&self, now: Instant) -> Option<Duration> {
-        let silent = |d: &Download| d.known.is_none().then_some(d.begun?);
+        let silent = |d: &Download| d.answered.is_none().then_some(d.begun?);
         let silent: Option<Vec<Instant>> = self.open.values().map(silent).collect();
         let first = silent?.into_iter().min()?;
         Some(now.saturating_duration_since(first))
     }
 
-    /// The bytes of all, once all have begun and say how long they are.
+    /// The size of all downloads together, once all have begun and their sizes are known.
     fn whole(&self) -> Option<u64> {
         let all = self.finished + self.failed + self.open.len() == self.count;
         let open: Option<u64> = self.open.values().map(|d| d.total).sum();
-        open.filter(|_| all && !self.is_vague).map(|open| open + self.bytes)
+        open.filter(|_| all && !self.has_unknown_length).map(|open| open + self.bytes)
     }
 
-    /// Takes in what happened.
+    /// Updates the state.
     pub fn learn(&mut self, note: &Note, now: Instant) {
         match note {
             Note::Planned { count } => self.count = *count,
@@ -149,9 +149,9 @@ impl Board {
             Note::Failed { item, .. } => {
                 self.open.remove(item);
                 self.failed += 1;
-                self.is_vague = true;
+                self.has_unknown_length = true;
             }
-            // It waits for its turn, and for no answer.
+            // It waits for its next try, not for an answer.
             Note::Again { item, .. } => _ = self.open.remove(item),
             Note::Said(_) | Note::Relays { .. } => {}
         }
@@ -170,7 +170,7 @@ impl Board {
         lines
     }
 
-    /// How far it is, in one line; `None` if nothing has begun.
+    /// The progress in one line; `None` if nothing has begun.
     pub fn line(&self) -> Option<String> {
         match self.is_several() {
             true => Some(self.total()),
@@ -201,7 +201,7 @@ impl Board {
         )
     }
 
-    /// How several went; `None` of a single one.
+    /// The result of several downloads; `None` for a single one.
     pub fn summary(&self, now: Instant) -> Option<String> {
         let seconds = now.saturating_duration_since(self.started).as_secs_f64();
         let rate = (self.fetched as f64 * 8.0 / seconds.max(1e-9)).round() as u64;
@@ -228,7 +228,7 @@ impl Download {
                 let name = target.rsplit('/').next().unwrap_or(target);
                 self.name = words::place(name).to_owned();
                 self.total = *total_bytes;
-                self.known.get_or_insert(now);
+                self.answered.get_or_insert(now);
                 let path = |name: &String| Path { name: name.clone(), ..Path::default() };
                 self.paths = paths.iter().map(path).collect();
             }
@@ -250,7 +250,7 @@ impl Download {
             Event::Hedged { path, .. } => self.path(path).state = "helps at the end".to_owned(),
             Event::Busy { path, why, .. } => {
                 // That is an answer, too.
-                self.known.get_or_insert(now);
+                self.answered.get_or_insert(now);
                 self.path(path).state = format!("waits: {why}");
             }
             Event::Corrupt { path, .. } => self.path(path).state = "altered bytes".to_owned(),
@@ -259,11 +259,11 @@ impl Download {
         }
     }
 
-    /// The first choice of a path is the end of sampling.
+    /// Sampling ends when a path is chosen for the first time.
     fn end_sampling(&mut self, now: Instant) {
         let direct = self.paths.iter().find(|p| p.name == "direct" && p.state == "sampled");
-        let (Some(known), Some(direct)) = (self.known, direct) else { return };
-        let time = now.saturating_duration_since(known);
+        let (Some(answered), Some(direct)) = (self.answered, direct) else { return };
+        let time = now.saturating_duration_since(answered);
         self.sampled.get_or_insert(Sampled { time, bytes: direct.bytes });
     }
 
@@ -312,7 +312,7 @@ impl Download {
         std::iter::once(bar + &right).chain(self.paths.iter().map(path)).collect()
     }
 
-    /// One line, for one of several.
+    /// One line for one of several downloads.
     fn line(&self) -> String {
         let percent = match self.total {
             Some(total) if total > 0 => format!("{:3} %", self.done.saturating_mul(100) / total),
@@ -325,7 +325,7 @@ impl Download {
         cut(&format!("  {name:<28} {percent}  {of:<19} {rate:>11}  {path}"), WIDTH)
     }
 
-    /// For logs.
+    /// One line for logs.
     fn sentence(&self) -> String {
         let left = self.left().map_or(String::new(), |left| format!(", {left} left"));
         let path =
@@ -346,7 +346,7 @@ fn bar(done: u64, total: u64, width: usize) -> String {
     format!("[{body:<inner$}]")
 }
 
-/// The first `width` characters, the last a mark if some are left out.
+/// The first `width` characters; the last one is `…` if text is cut off.
 fn cut(text: &str, width: usize) -> String {
     let one_line = text.lines().next().unwrap_or_default();
     match one_line.chars().count() > width {
@@ -373,7 +373,7 @@ mod tests {
         }
     }
 
-    /// A board after these events, one each quarter of a second.
+    /// A board after these events, one per quarter of a second.
     fn board(events: Vec<Event>) -> Board {
         let begun = Instant::now();
         let mut board = Board::new(begun);
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn many_downloads_show_a_total_and_no_more_than_some_lines() {
+    fn many_downloads_show_a_total_and_a_bounded_number_of_lines() {
         let now = Instant::now();
         let mut board = Board::new(now);
         board.learn(&Note::Planned { count: 100 }, now);
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn the_length_of_all_is_told_once_it_is_known() {
+    fn the_total_size_is_shown_once_it_is_known() {
         let now = Instant::now();
         let mut board = Board::new(now);
         board.learn(&Note::Planned { count: 2 }, now);
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_lasts_until_a_server_has_said_something() {
+    fn silence_ends_with_the_first_answer() {
         let begun = Instant::now();
         let later = begun + Duration::from_secs(4);
         let mut board = Board::new(begun);

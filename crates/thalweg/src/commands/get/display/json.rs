@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Instant};
 use thalweg_base::job::Event;
 use thalweg_console::say_line;
 
-/// Shows all. A closed standard output ends the printing, not the download.
+/// Prints the events until the queue is closed. A closed standard output ends the printing, not the downloads.
 pub fn run(queue: &Queue) {
     let mut lines = Lines { started: Instant::now(), ..Lines::new() };
     let mut open = true;
@@ -18,7 +18,7 @@ pub fn run(queue: &Queue) {
     lines.summary().map(&mut write);
 }
 
-/// Makes the objects.
+/// Converts events to JSON objects.
 struct Lines {
     started: Instant,
     count: usize,
@@ -84,7 +84,7 @@ impl Lines {
         }
     }
 
-    /// Of several downloads: which one.
+    /// Adds the number and the URL of the download, if there are several.
     fn numbered(&self, item: usize, mut line: Value) -> Value {
         if self.count > 1
             && let Some(fields) = line.as_object_mut()
@@ -98,7 +98,7 @@ impl Lines {
         line
     }
 
-    /// How several went.
+    /// The result of several downloads.
     fn summary(&self) -> Option<Value> {
         let seconds = self.started.elapsed().as_secs_f64();
         let rate = (self.fetched as f64 * 8.0 / seconds.max(1e-9)).round() as u64;
@@ -118,7 +118,7 @@ mod tests {
     use crate::commands::get::exit::Code;
 
     #[test]
-    fn several_downloads_are_told_apart_and_one_is_not_numbered() {
+    fn downloads_are_numbered_only_if_there_are_several() {
         let resumed = || Note::Event { item: 1, event: Event::Resumed { bytes: 5 } };
         let mut lines = Lines::new();
         let alone = lines.of(resumed()).unwrap().to_string();

@@ -4,16 +4,16 @@ use super::{Note, Queue, board::Board, say, words};
 use std::time::{Duration, Instant};
 use thalweg_base::job::Event;
 
-/// Between two lines about how far it is.
+/// The time between two progress lines.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// A line that is due and has nothing to say yet is looked after again in this time.
+/// A progress line that is due while there is nothing to report is looked at again after this time.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// Shows all.
+/// Prints the events until the queue is closed.
 pub fn run(queue: &Queue) {
     let mut board = Board::new(Instant::now());
-    let mut telling = Telling::default();
+    let mut formatter = LineFormatter::default();
     let mut last = Instant::now();
     loop {
         let left = EVERY.saturating_sub(last.elapsed());
@@ -24,7 +24,7 @@ pub fn run(queue: &Queue) {
         };
         let now = Instant::now();
         if let Some(note) = &note {
-            telling.lines(note, &board).iter().for_each(|line| say(line));
+            formatter.lines(note, &board).iter().for_each(|line| say(line));
             board.learn(note, now);
         }
         if now.saturating_duration_since(last) < EVERY {
@@ -43,10 +43,10 @@ pub fn run(queue: &Queue) {
     board.summary(Instant::now()).iter().for_each(|line| say(line));
 }
 
-/// Puts notes into lines. That a path failed waits for the next note of the same download: if it
-/// is the failure of the whole for the same reason, once is enough.
+/// Converts notes to lines. The line about a failed path waits for the next note of the same download: if that note is
+/// the failure of the whole download for the same reason, the reason is shown only once.
 #[derive(Default)]
-pub struct Telling {
+pub struct LineFormatter {
     waiting: Vec<Waiting>,
 }
 
@@ -57,12 +57,12 @@ struct Waiting {
     line: String,
 }
 
-impl Telling {
-    /// What is to be said now.
+impl LineFormatter {
+    /// The lines to print now.
     pub fn lines(&mut self, note: &Note, board: &Board) -> Vec<String> {
         if let Note::Event { item, event: Event::PathFailed { why, .. } } = note {
             let waiting = |line| Waiting { item: *item, why: why.clone(), line };
-            self.waiting.extend(told(note, board).into_iter().map(waiting));
+            self.waiting.extend(lines_of(note, board).into_iter().map(waiting));
             return Vec::new();
         }
         let whole = match note {
@@ -73,13 +73,13 @@ impl Telling {
         let waiting = self.waiting.extract_if(.., same);
         let waiting = waiting.filter(|w| !whole.contains(w.why.as_str()));
         let mut lines: Vec<String> = waiting.map(|w| w.line).collect();
-        lines.extend(told(note, board));
+        lines.extend(lines_of(note, board));
         lines
     }
 }
 
-/// A note in words, if it has any.
-fn told(note: &Note, board: &Board) -> Vec<String> {
+/// The lines for a note, if it has any.
+fn lines_of(note: &Note, board: &Board) -> Vec<String> {
     let several = board.is_several();
     match note {
         Note::Said(text) => vec![format!("thalweg: {text}")],
@@ -108,15 +108,15 @@ mod tests {
     use crate::commands::get::exit::Code;
 
     #[test]
-    fn one_reason_is_told_once() {
+    fn the_same_reason_is_shown_once() {
         let board = Board::new(Instant::now());
         let path = |path: &str, why: &str| Note::Event {
             item: 0,
             event: Event::PathFailed { path: path.into(), why: why.into() },
         };
-        let mut telling = Telling::default();
-        assert!(telling.lines(&path("direct", "404"), &board).is_empty());
-        assert!(telling.lines(&path("fra", "silence"), &board).is_empty());
+        let mut formatter = LineFormatter::default();
+        assert!(formatter.lines(&path("direct", "404"), &board).is_empty());
+        assert!(formatter.lines(&path("fra", "silence"), &board).is_empty());
         let failed = Note::Failed {
             item: 0,
             url: String::new(),
@@ -125,7 +125,7 @@ mod tests {
             kept: 0,
             hints: Vec::new(),
         };
-        let lines = telling.lines(&failed, &board);
+        let lines = formatter.lines(&failed, &board);
         assert_eq!(lines, ["fra failed: silence", "thalweg: direct: 404"]);
     }
 }

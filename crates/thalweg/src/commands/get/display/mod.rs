@@ -1,7 +1,7 @@
-//! Shows the events of a download: as bars, as lines, or as JSON.
+//! Shows the events of downloads: as bars, as lines, or as JSON.
 //!
-//! A thread of its own does it, because terminals and pipes may be slow and a
-//! download must not wait for them: what is not shown in time is left out.
+//! A separate thread does it, because terminals and pipes may be slow and a download must not wait for them. Events
+//! that cannot be shown in time are dropped.
 
 mod bar;
 mod board;
@@ -20,48 +20,48 @@ use thalweg_base::job::Event;
 pub enum Style {
     /// Bars and a line per path, on standard error.
     Bar,
-    /// A plain line now and then, on standard error.
+    /// A plain line every few seconds, on standard error.
     Lines,
     /// One JSON object per event, on standard output.
     Json,
-    /// Errors alone.
+    /// Only errors.
     Quiet,
 }
 
-/// What is to be shown.
+/// Something to show.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Note {
     /// A remark for the user.
     Said(String),
-    /// So many downloads there are.
+    /// The number of downloads is known.
     Planned {
-        /// How many.
+        /// The number of downloads.
         count: usize,
     },
-    /// A download's turn has come.
+    /// A download begins.
     Begun {
         /// Its number, from 0.
         item: usize,
         /// Its URL.
         url: String,
     },
-    /// How a download's relays were chosen.
+    /// The relays of a download were chosen.
     Relays {
         /// Its number.
         item: usize,
-        /// Which, and why.
+        /// The choice and its reasons.
         choice: Choice,
-        /// Whether people want to know.
+        /// Whether to show it to people.
         aloud: bool,
     },
-    /// Something happened to a download.
+    /// An event of a download.
     Event {
         /// Its number.
         item: usize,
-        /// What.
+        /// The event.
         event: Event,
     },
-    /// A download failed and is tried again.
+    /// A download failed and will be retried.
     Again {
         /// Its number.
         item: usize,
@@ -69,32 +69,32 @@ pub enum Note {
         url: String,
         /// Why it failed.
         why: String,
-        /// The time until then.
+        /// The time until the retry.
         wait: Duration,
-        /// Which further try it will be, from 1.
+        /// The number of the retry, from 1.
         attempt: u32,
-        /// How many there are at most.
+        /// The maximum number of retries.
         of: u32,
     },
     /// A download failed for good.
     Failed {
         /// Its number.
         item: usize,
-        /// Its URL; empty if none was begun.
+        /// Its URL; empty if it did not begin.
         url: String,
-        /// Why.
+        /// Why it failed.
         why: String,
         /// Its exit code.
         code: Code,
-        /// Bytes that the same command takes over.
+        /// Bytes kept, with which the same command continues.
         kept: u64,
-        /// What can be done about it.
+        /// What the user can do about it.
         hints: Vec<String>,
     },
 }
 
 impl Note {
-    /// The download that it is about.
+    /// The number of the download that the note is about.
     fn item(&self) -> Option<usize> {
         match self {
             Self::Said(_) | Self::Planned { .. } => None,
@@ -106,7 +106,7 @@ impl Note {
         }
     }
 
-    /// The download of which it tells how far it is.
+    /// The number of the download whose progress the note reports.
     fn progress_of(&self) -> Option<usize> {
         match self {
             Self::Event { item, event: Event::Progress { .. } } => Some(*item),
@@ -115,7 +115,7 @@ impl Note {
     }
 }
 
-/// Where notes go.
+/// Shows notes on a thread of its own.
 pub struct Display {
     queue: Arc<Queue>,
     thread: JoinHandle<()>,
@@ -131,15 +131,15 @@ impl Display {
         Ok(Self { queue, thread })
     }
 
-    /// Shows this when its turn comes. Never blocks.
+    /// Queues a note. Never blocks.
     pub fn tell(&self, note: Note) {
         self.queue.push(note);
     }
 
-    /// Waits until all is shown.
+    /// Waits until all notes are shown.
     pub fn finish(self) {
         self.queue.close();
-        // If it panicked, that was printed.
+        // If the thread panicked, the panic was printed.
         _ = self.thread.join();
         let lost = self.queue.lost();
         if lost > 0 {
@@ -165,7 +165,7 @@ fn quiet(queue: &Queue) {
     }
 }
 
-/// A line on standard error; who does not read it does not stop the download.
+/// Prints a line on standard error; a closed standard error does not stop the download.
 fn say(line: &str) {
     thalweg_console::note!("{line}");
 }

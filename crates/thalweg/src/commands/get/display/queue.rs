@@ -1,4 +1,4 @@
-//! What waits to be shown, in the order in which it happened.
+//! The queue of notes to show, in the order in which they happened.
 
 use super::Note;
 use std::{
@@ -7,20 +7,20 @@ use std::{
     time::Duration,
 };
 
-/// Notes that wait to be shown. There are a few per path, and one for each
-/// failure: this many wait only if nobody reads any more. Then the oldest go.
+/// The most notes in the queue. There are a few per path, and one per failure: the queue fills only if nobody reads it.
+/// Then the oldest are dropped.
 const LENGTH: usize = 4096;
 
-/// After what waited is shown, nothing more is for so long: many small downloads would wake the
-/// reader for each step, and no eye is quicker.
+/// The pause of the reader after it has shown all notes: many small downloads would otherwise wake it for each step,
+/// and no eye is faster.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Bounded; of each download's progress only the latest waits.
+/// A bounded queue. Of each download's progress it keeps only the latest.
 #[derive(Default)]
 pub struct Queue {
     waiting: Mutex<Waiting>,
     changed: Condvar,
-    /// It is closed.
+    /// Signals that the queue is closed.
     over: Condvar,
 }
 
@@ -29,12 +29,12 @@ struct Waiting {
     notes: VecDeque<Note>,
     lost: u64,
     closed: bool,
-    /// The reader waits for a note.
+    /// Whether the reader waits for a note.
     awaited: bool,
 }
 
 impl Queue {
-    /// Adds one.
+    /// Adds a note.
     pub fn push(&self, note: Note) {
         let mut waiting = self.lock();
         if let Some(item) = note.progress_of() {
@@ -51,14 +51,14 @@ impl Queue {
         }
     }
 
-    /// Waits for the next one; `None` after the last one.
+    /// Waits for the next note; `None` after the last one.
     pub fn next(&self) -> Option<Note> {
         let nothing = |w: &mut Waiting| w.awaits();
         let waiting = self.changed.wait_while(self.rested(), nothing);
         waiting.unwrap_or_else(PoisonError::into_inner).notes.pop_front()
     }
 
-    /// As [`next`](Self::next), for `time` at most: `Err` if nothing came in it.
+    /// As [`next`](Self::next), for at most `time`: `Err` if no note arrived.
     pub fn next_within(&self, time: Duration) -> Result<Option<Note>, ()> {
         let nothing = |w: &mut Waiting| w.awaits();
         let waited = self.changed.wait_timeout_while(self.rested(), time, nothing);
@@ -69,19 +69,19 @@ impl Queue {
         }
     }
 
-    /// Nothing comes any more.
+    /// Closes the queue: no more notes follow.
     pub fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_one();
         self.over.notify_one();
     }
 
-    /// How many were thrown away.
+    /// The number of dropped notes.
     pub fn lost(&self) -> u64 {
         self.lock().lost
     }
 
-    /// The notes, after a pause if there are none.
+    /// Locks the queue, after a pause if it is empty.
     fn rested(&self) -> MutexGuard<'_, Waiting> {
         let waiting = self.lock();
         if !waiting.notes.is_empty() {
@@ -92,14 +92,14 @@ impl Queue {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Held for a few instructions only; a panic cannot leave it half changed.
+    /// The lock is held for a few instructions only; a panic cannot leave a half-written value.
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Waiting {
-    /// Whether nothing is there, nor the end; whoever asks is woken then.
+    /// Whether the queue is empty and open. If so, the next note or the end wakes the reader.
     fn awaits(&mut self) -> bool {
         self.awaited = self.notes.is_empty() && !self.closed;
         self.awaited
@@ -112,7 +112,7 @@ mod tests {
     use thalweg_base::job::Event;
 
     #[test]
-    fn nobody_who_reads_costs_old_notes_and_never_the_last_one() {
+    fn a_full_queue_drops_the_oldest_notes_and_keeps_the_last() {
         let note = |item, event| Note::Event { item, event };
         let progress = |done_bytes| Event::Progress {
             done_bytes,

@@ -1,10 +1,10 @@
-//! Events and quantities in words.
+//! Formats events and quantities for people.
 
 use super::Note;
 use std::time::Duration;
 use thalweg_base::job::{Event, PathRate};
 
-/// An event of a single download; `None` if it is told elsewhere.
+/// An event of a single download; `None` if it is shown elsewhere.
 pub fn event(event: &Event) -> Option<String> {
     Some(match event {
         Event::Started { url, target, total_bytes, paths, .. } => {
@@ -41,7 +41,7 @@ fn corrupt(event: &Event) -> Option<String> {
     ))
 }
 
-/// An event of one of several downloads: only what changes what the user gets.
+/// An event of one of several downloads: only events that change the result for the user.
 pub fn event_of_several(name: &str, event: &Event) -> Option<String> {
     match event {
         Event::Restarted { why } => Some(format!("{name}: starting over: {why}")),
@@ -53,10 +53,10 @@ pub fn event_of_several(name: &str, event: &Event) -> Option<String> {
     }
 }
 
-/// Too short a time for a rate that means anything.
-const MOMENT: f64 = 0.1;
+/// In less than this time, seconds, a rate means nothing.
+const MIN_RATED_SECONDS: f64 = 0.1;
 
-/// For how long the direct path was sampled, and the bytes that it brought meanwhile.
+/// For how long the direct path was sampled, and the bytes that arrived by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampled {
     /// The time.
@@ -66,14 +66,14 @@ pub struct Sampled {
 }
 
 impl Sampled {
-    /// Whether its rate can be compared with that of a whole download: less is slow start, or
-    /// what buffers held.
+    /// Whether its rate can be compared with that of a whole download. A shorter sample measures slow start, or what
+    /// buffers held.
     fn is_comparable(self) -> bool {
         self.time >= Duration::from_secs(1) && self.bytes >= 1_000_000
     }
 }
 
-/// Bytes, time, rate, and how many times the direct path's rate that is.
+/// The size, the time, the rate, and the ratio to the direct path's rate.
 pub fn finished(event: &Event, sampled: Option<Sampled>) -> Option<String> {
     let Event::Finished {
         target,
@@ -93,7 +93,7 @@ pub fn finished(event: &Event, sampled: Option<Sampled>) -> Option<String> {
         return Some(format!("{target}: {whole}, already complete"));
     }
     let mut line = format!("{target}: {whole} in {seconds:.2} s");
-    if *seconds >= MOMENT {
+    if *seconds >= MIN_RATED_SECONDS {
         line += &format!(", {}", rate(*rate_bps));
     }
     if fetched_bytes < bytes {
@@ -107,7 +107,7 @@ pub fn finished(event: &Event, sampled: Option<Sampled>) -> Option<String> {
     Some(line)
 }
 
-/// A failure, a line each for what and what to do; nothing for other notes.
+/// The lines for a failure: its reason, and a line per hint; none for other notes.
 pub fn failure(note: &Note, several: bool) -> Vec<String> {
     let Note::Failed { url, why, hints, .. } = note else { return Vec::new() };
     // Many errors name the URL themselves.
@@ -119,14 +119,14 @@ pub fn failure(note: &Note, several: bool) -> Vec<String> {
     std::iter::once(what).chain(hints).collect()
 }
 
-/// That a download is tried again.
+/// The line for a retry.
 pub fn again(note: &Note, several: bool) -> Option<String> {
     let Note::Again { url, why, wait, attempt, of, .. } = note else { return None };
     let url = if several { format!("{url}: ") } else { String::new() };
     Some(format!("{url}{why}; again in {} s (try {attempt} of {of})", wait.as_secs()))
 }
 
-/// The rates of the paths that carry something, `idle` if none does.
+/// The rates of the paths that carry data, `idle` if none does.
 pub fn rates(paths: &[PathRate]) -> String {
     let busy = paths.iter().filter(|p| p.rate_bps > 0);
     let text = busy.map(|p| format!("{} {}", p.path, rate(p.rate_bps)));
@@ -134,7 +134,7 @@ pub fn rates(paths: &[PathRate]) -> String {
     if text.is_empty() { "idle".to_owned() } else { text }
 }
 
-/// A target's name; a stream has a nameless file behind it.
+/// The name of a target; an empty name or a temporary file stands for standard output.
 pub fn place(target: &str) -> &str {
     match target.is_empty() || target == "-" || target.ends_with("(a temporary file)") {
         true => "standard output",
@@ -142,12 +142,12 @@ pub fn place(target: &str) -> &str {
     }
 }
 
-/// Bytes with three significant digits: `12.3 MB`.
+/// A size with three significant digits: `12.3 MB`.
 pub fn size(bytes: u64) -> String {
     scaled(bytes, &["B", "kB", "MB", "GB", "TB", "PB"])
 }
 
-/// Bits per second with three significant digits: `12.3 Mbit/s`.
+/// A rate with three significant digits: `12.3 Mbit/s`.
 pub fn rate(bps: u64) -> String {
     scaled(bps, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
 }
@@ -174,7 +174,7 @@ fn scaled(value: u64, units: &[&str]) -> String {
     format!("{text} {}", units.get(unit).unwrap_or(&""))
 }
 
-/// The time left at this rate, as a clock shows it; a dash if it is not known.
+/// The time left at this rate, as a clock shows it; `-:--` if it is unknown.
 pub fn left(bytes: u64, bps: u64) -> String {
     let bits = u128::from(bytes) * 8;
     match bits.checked_div(u128::from(bps)) {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn no_rate_is_told_that_means_nothing() {
+    fn no_rate_is_shown_that_means_nothing() {
         let says = |fetched_bytes, seconds, sampled| {
             let event = Event::Finished {
                 target: "a".into(),

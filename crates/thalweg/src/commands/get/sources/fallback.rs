@@ -1,4 +1,4 @@
-//! Where a download is tried next if what its sources sent was of no use.
+//! Chooses the next sources of a download whose sources failed.
 
 use super::{MAX_MIRRORS, Wanted};
 use std::collections::BTreeSet;
@@ -9,34 +9,34 @@ use thalweg_paths::url::HttpUrl;
 /// The sources that a download has not used yet.
 #[derive(Clone, Debug, Default)]
 pub struct Fallback {
-    /// They come next, in this order.
+    /// The next sources, in this order.
     spares: Vec<HttpUrl>,
-    /// Each source is used alone since the bytes of several together failed their hash: the hashes of what the sources
-    /// sent alone.
+    /// Set once the bytes of several sources together failed their hash: from then on each source is used alone. Holds
+    /// the hashes of what single sources sent.
     alone: Option<BTreeSet<String>>,
-    /// The download as it was at first.
+    /// The download with its first sources.
     first: Option<Box<Wanted>>,
 }
 
 impl Fallback {
-    /// With these sources, the best first.
+    /// Creates it with these sources, the best first.
     pub fn new(spares: Vec<HttpUrl>) -> Self {
         Self { spares, ..Self::default() }
     }
 
-    /// The URL that was used at first, if this is another one.
+    /// The URL that was used first, if the present one is another.
     pub(super) fn first_url(&self) -> Option<&HttpUrl> {
         self.first.as_ref().map(|first| &first.url)
     }
 }
 
 impl Wanted {
-    /// The same from other sources, if `error` may be due to those that were used and there are any left. Each call
-    /// uses up one source at least.
+    /// The same download from other sources, if `error` may be the fault of those used and any are left. Each call uses
+    /// up at least one source.
     ///
-    /// Without a hash one source is used after the other. With a hash, the next ones are used together; if their bytes
-    /// fail it, each one alone, since one of them may have another file. Two that alone send the same wrong file prove
-    /// that the hash is wrong.
+    /// Without a hash, one source is used after the other. With a hash, the next ones are used together; if their bytes
+    /// fail the hash, each one alone, since one of them may have another file. Two sources that each send the same
+    /// wrong file prove that the hash is wrong.
     pub fn elsewhere(&self, error: &GetError) -> Option<Self> {
         let mut next = self.clone();
         match error {
@@ -61,7 +61,7 @@ impl Wanted {
         Some(next)
     }
 
-    /// The same from all its sources again, for another try.
+    /// The same download from all its sources again, for a retry.
     pub fn anew(self) -> Self {
         match self.fallback.first {
             Some(first) => Self { output: self.output, ..*first },
@@ -69,7 +69,8 @@ impl Wanted {
         }
     }
 
-    /// Uses the sources one by one from now on, the one that was first last.
+    /// From now on uses the sources one by one; the one used first comes last. `None` if another single source has
+    /// already sent bytes with the hash `wrong`.
     fn use_alone(&mut self, wrong: String) -> Option<()> {
         let Some(seen) = &mut self.fallback.alone else {
             let mut sources = std::mem::take(&mut self.mirrors);
@@ -84,7 +85,7 @@ impl Wanted {
     }
 }
 
-/// The hash of what came, if another one was expected.
+/// The hash of what arrived, if another one was expected.
 fn wrong_hash(error: &GetError) -> Option<String> {
     match error {
         GetError::Part(PartError::Digest { found, .. }) => Some(found.clone()),
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_stay_with_the_origin_of_the_first_source() {
+    fn only_the_origin_of_the_first_source_gets_secrets() {
         let first = wanted(false, &["a"], &["b", "a"]);
         let second = first.elsewhere(&dead(1)).unwrap();
         let third = second.elsewhere(&dead(1)).unwrap();

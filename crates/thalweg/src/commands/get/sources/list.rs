@@ -1,6 +1,6 @@
-//! Lists of URLs: a file, or standard input.
+//! Lists of URLs, from a file or standard input.
 
-use super::{Found, Item, Wanted, Wish, below, parse};
+use super::{FoundItems, Item, ItemKind, Wanted, below, parse};
 use crate::commands::get::{
     args::{Naming, Output},
     exit::Code,
@@ -17,14 +17,14 @@ use std::{
 use thalweg_part::Digest;
 use thalweg_wire::text_encoding;
 
-/// The longest list: half a million URLs, and no endless pipe fills the memory.
+/// The longest list: half a million URLs. An endless pipe cannot fill the memory.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Adds the items of a list to `found`; `-` is standard input. It is read to its end first.
+/// Adds the items of a list to `found`; `-` is standard input. The list is read to its end first.
 ///
 /// # Errors
 /// If it cannot be read or is too long.
-pub fn read(file: &Path, naming: &Naming, found: &mut Found) -> anyhow::Result<()> {
+pub fn read(file: &Path, naming: &Naming, found: &mut FoundItems) -> anyhow::Result<()> {
     let name = match file.as_os_str() == "-" {
         true => "standard input".to_owned(),
         false => file.display().to_string(),
@@ -32,11 +32,12 @@ pub fn read(file: &Path, naming: &Naming, found: &mut Found) -> anyhow::Result<(
     let text = contents(file).with_context(|| format!("cannot read URLs from {name}"))?;
     let list: Arc<str> = name.into();
     let (mut is_empty, mut unused) = (true, BTreeSet::new());
-    let mut lines = text.lines().enumerate().map(|(i, line)| (i + 1, bare(line))).peekable();
+    let mut lines =
+        text.lines().enumerate().map(|(i, line)| (i + 1, without_marks(line))).peekable();
     while let Some((number, line)) = lines.next() {
         let Some(mut entry) = Entry::read(line) else { continue };
-        // The lines below it that begin with a blank are its options, as aria2 writes them.
-        while let Some((_, line)) = lines.next_if(|(_, line)| is_of_entry(line)) {
+        // The indented lines below an entry are its options, as in aria2.
+        while let Some((_, line)) = lines.next_if(|(_, line)| continues_entry(line)) {
             option(line).and_then(|option| entry.set(option)).map(|name| unused.insert(name));
         }
         found.items.push(entry.item(number, &list, naming));
@@ -66,7 +67,7 @@ fn contents(file: &Path) -> io::Result<String> {
     Ok(if text.contains('\n') { text } else { text.replace('\r', "\n") })
 }
 
-/// A list in some code page: URLs keep their octets, percent-encoded, and names are read as Latin-1.
+/// Decodes a list in an unknown code page: octets of URLs are percent-encoded, names are read as Latin-1.
 fn latin(bytes: &[u8]) -> String {
     let (mut text, mut in_name) = (String::with_capacity(bytes.len()), false);
     for b in bytes {
@@ -80,18 +81,18 @@ fn latin(bytes: &[u8]) -> String {
     text
 }
 
-/// A line without marks: lists that were put together have them in their middle, and those of DOS an end mark.
-fn bare(line: &str) -> &str {
+/// Strips marks from a line: byte order marks, which joined lists have in their middle, and the end mark of DOS.
+fn without_marks(line: &str) -> &str {
     line.trim_start_matches('\u{feff}').trim_end_matches(['\r', '\u{1a}'])
 }
 
 /// Whether the line belongs to the entry above: an option, or a comment or empty line between options.
-fn is_of_entry(line: &&str) -> bool {
+fn continues_entry(line: &&str) -> bool {
     let text = line.trim_start();
     option(line).is_some() || text.is_empty() || text.starts_with('#')
 }
 
-/// `NAME=VALUE` after a blank.
+/// Parses an option: `NAME=VALUE` after a blank.
 fn option(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.strip_prefix([' ', '\t'])?.trim().split_once('=')?;
     let is_name = name.starts_with(|c: char| c.is_ascii_lowercase())
@@ -99,11 +100,12 @@ fn option(line: &str) -> Option<(&str, &str)> {
     is_name.then_some((name, value))
 }
 
-/// `URL`, `URL<TAB>NAME`, or as aria2 has it: `URL<TAB>URL`, all of one file, and options in the lines below.
+/// An entry of a list: `URL`, `URL<TAB>NAME`, or as in aria2: `URL<TAB>URL`, all of one file, with options in the lines
+/// below.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Entry<'a> {
     url: &'a str,
-    /// The same elsewhere.
+    /// The same file on other servers.
     others: Vec<&'a str>,
     name: Option<&'a str>,
     directory: Option<&'a str>,
@@ -111,7 +113,7 @@ struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// `None` for comments, empty lines, and options without a URL.
+    /// Parses a line; `None` for comments, empty lines, and options without a URL.
     fn read(line: &'a str) -> Option<Self> {
         if option(line).is_some() {
             return None;
@@ -129,7 +131,7 @@ impl<'a> Entry<'a> {
         Some(entry)
     }
 
-    /// Takes over an option; its name if it is not used.
+    /// Applies an option. Returns its name if it is not supported.
     fn set(&mut self, (name, value): (&'a str, &'a str)) -> Option<&'a str> {
         match name {
             "out" => self.name = Some(value).filter(|name| !name.is_empty()),
@@ -159,7 +161,7 @@ impl<'a> Entry<'a> {
             Err(why) => return mistake(why),
         };
         if self.others.is_empty() && self.digests.is_empty() {
-            return Item { text, wish: Wish::Url(output), line };
+            return Item { text, wish: ItemKind::Url(output), line };
         }
         let url = match parse(self.url) {
             Ok(url) => url,
@@ -167,7 +169,7 @@ impl<'a> Entry<'a> {
         };
         let others = self.others.iter().filter_map(|url| parse(url).ok());
         let wanted = Wanted::of_sources(url, others, self.digests, output);
-        Item { text, wish: Wish::Wanted(Box::new(wanted)), line }
+        Item { text, wish: ItemKind::Wanted(Box::new(wanted)), line }
     }
 
     fn output(&self, naming: &Naming) -> Result<Output, String> {
@@ -198,14 +200,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_a_url_and_perhaps_a_name() {
+    fn a_line_is_a_url_with_an_optional_name() {
         let naming = Cli::parse_from(["get", "-P", "d", "-"]).args.naming;
         let item = |line: &'static str| {
-            let entry = Entry::read(bare(line))?;
+            let entry = Entry::read(without_marks(line))?;
             Some(entry.item(7, &"list".into(), &naming).wish)
         };
         let output = |line: &'static str| match item(line)? {
-            Wish::Url(output) => Some(output),
+            ItemKind::Url(output) => Some(output),
             _ => panic!("{line} is a mistake"),
         };
         assert_eq!(output(" http://a/b \r"), Some(Output::Url("d".into())));
@@ -219,11 +221,13 @@ mod tests {
         assert_eq!(output("\u{feff}http://a/b"), Some(Output::Url("d".into())));
         assert_eq!((output("\u{feff}# x"), output("\u{1a}"), output(" dir=x")), (None, None, None));
         let bad = item("http://a/b\t..").unwrap();
-        assert!(matches!(bad, Wish::Mistake(why, Code::Usage) if why.contains("line 7 of list")));
+        assert!(
+            matches!(bad, ItemKind::Mistake(why, Code::Usage) if why.contains("line 7 of list"))
+        );
     }
 
     #[test]
-    fn options_are_those_of_aria2() {
+    fn options_are_read_as_by_aria2() {
         for (line, expected) in [
             ("  out=x y.bin ", Some(("out", "x y.bin"))),
             ("\tdir=/a/b", Some(("dir", "/a/b"))),
@@ -248,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_in_a_code_page_keeps_its_octets() {
+    fn a_list_in_a_code_page_keeps_the_octets_of_urls() {
         assert_eq!(latin(b"http://a/\xe9\t\xe9\n\xfc"), "http://a/%E9\t\u{e9}\n%FC");
     }
 }

@@ -1,6 +1,6 @@
-//! Metalinks: read from a file or fetched, and what is taken of them.
+//! Metalinks: reads or fetches them, and makes items of their files.
 
-use super::{Found, Item, Wanted, Wish, below, parse};
+use super::{FoundItems, Item, ItemKind, Wanted, below, parse};
 use crate::commands::get::{
     args::{Naming, Output},
     exit::Code,
@@ -10,29 +10,29 @@ use thalweg_part::{Digest, PieceDigests};
 use thalweg_paths::url::HttpUrl;
 use thalweg_wire::metalink::{self, MAX_BYTES};
 
-/// What came of fetching: the document, or why not.
+/// A fetched document, or why it could not be fetched.
 pub type Fetched = Result<Vec<u8>, (String, Code)>;
 
 /// Fetches a document of at most [`MAX_BYTES`].
 pub type Fetch<'a> = dyn Fn(&str) -> Pin<Box<dyn Future<Output = Fetched> + 'a>> + 'a;
 
-/// A Metalink, and how its files are called.
+/// A Metalink, and how its files are named.
 #[derive(Clone, Copy)]
 pub struct Link<'a> {
     /// A path or a URL.
     pub link: &'a str,
-    /// What the user says of names.
+    /// The user's options about names.
     pub naming: &'a Naming,
-    /// Nothing else is downloaded: `-o` is for it.
+    /// Whether nothing else is downloaded, so that `-o` names its file.
     pub only: bool,
 }
 
-/// Adds the files of the Metalink at `link`, a path or a URL. What is wrong with it is an item
-/// of its own that fails; other downloads go on.
+/// Adds the files of a Metalink to `found`. A faulty Metalink becomes an item that fails, so that other downloads
+/// continue.
 ///
 /// # Errors
 /// If one name is given and there are several files.
-pub async fn read(from: Link<'_>, fetch: &Fetch<'_>, found: &mut Found) -> anyhow::Result<()> {
+pub async fn read(from: Link<'_>, fetch: &Fetch<'_>, found: &mut FoundItems) -> anyhow::Result<()> {
     let Link { link, naming, only } = from;
     let document = match link.contains("://") {
         true => fetch(link).await,
@@ -59,7 +59,7 @@ pub async fn read(from: Link<'_>, fetch: &Fetch<'_>, found: &mut Found) -> anyho
 
 fn local(file: &str) -> io::Result<Vec<u8>> {
     let mut document = Vec::new();
-    // One byte more: the parser tells that it is too long.
+    // One byte more, so that the parser reports that it is too long.
     File::open(file)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut document)?;
     Ok(document)
 }
@@ -77,12 +77,12 @@ fn item(
     // The path of a local file has no `://`.
     let named_by = link.contains("://").then(|| parse(link).ok()).flatten();
     match wanted(&file, naming, named, named_by) {
-        Ok(wanted) => Item { text, wish: Wish::Wanted(Box::new(wanted)), line: None },
+        Ok(wanted) => Item { text, wish: ItemKind::Wanted(Box::new(wanted)), line: None },
         Err(why) => Item::mistake(text, format!("{name} in {link}: {why}"), Code::Other),
     }
 }
 
-/// What is not used of it.
+/// Remarks about parts of the Metalink that are not used.
 fn remarks(file: &metalink::File) -> impl Iterator<Item = String> {
     let is_unproven = digests(file).is_empty();
     let hashes = (is_unproven && file.pieces.is_none() && !file.other_hashes.is_empty()).then(|| {
@@ -123,7 +123,7 @@ fn wanted(
         (_, Some(named)) => named.clone(),
         _ => below(naming.directory(), &file.name)?,
     };
-    // A mirror that cannot be read as a URL is left out, as RFC 5854 lets one be unusable.
+    // A mirror that is no valid URL is left out: RFC 5854 allows for unusable mirrors.
     let absolute = |url: &String| match &named_by {
         Some(by) if !url.contains("://") => {
             by.join(url).ok().and_then(|u| parse(&u.to_string()).ok())

@@ -1,8 +1,8 @@
-//! One `connect` of a program: led to the proxy, or left alone.
+//! Handles one `connect` of a program: redirects it to the proxy, or leaves it alone.
 //!
-//! The program's own socket is connected, by a descriptor of ours of the same socket, so that the
-//! program can change nothing in between that is looked at here. Whatever is not understood is left
-//! to the kernel, as if nobody had looked.
+//! The program's own socket is connected, through a duplicate descriptor, so that the program can change nothing
+//! between the check and the connect. Whatever is not understood is left to the kernel, as if it had not been
+//! intercepted.
 
 use super::seccomp::{Answer, Held};
 use rustix::{
@@ -17,48 +17,53 @@ use std::{
 };
 use thalweg_proxy::{Meant, Redirected};
 
-/// The kernel's `sockaddr_in6`, the longest that is looked at.
-const LONGEST: usize = 28;
-/// The kernel's `sockaddr_in`.
-const SHORT: usize = 16;
+/// The size of the kernel's `sockaddr_in6`, the longest address that is read.
+const MAX_LENGTH: usize = 28;
+/// The size of the kernel's `sockaddr_in`.
+const V4_LENGTH: usize = 16;
 
-/// What a program asks for.
-pub struct Wish {
-    /// Its socket, by a descriptor of ours.
+/// The connection that a program asks for.
+pub struct HeldConnect {
+    /// A duplicate descriptor of the program's socket.
     socket: OwnedFd,
     to: SocketAddr,
 }
 
-impl Wish {
-    /// `None`: not for us to look at (another kind of address), or the program's user keeps others
-    /// from looking.
+impl HeldConnect {
+    /// Reads the arguments of a held `connect`. `None` if the address is of another kind, or the program does not let
+    /// this user inspect it.
     pub fn read(held: &Held) -> Option<Self> {
         let [descriptor, address, length, ..] = held.arguments;
         let to = read_address(held.thread, address, usize::try_from(length).ok()?)?;
         let program = Pid::from_raw(i32::try_from(program_of(held.thread)?).ok()?)?;
         let program = pidfd_open(program, PidfdFlags::empty()).ok()?;
-        // The register's lower half is the argument.
+        // The argument is the lower half of the register.
         let descriptor = (descriptor & u64::from(u32::MAX)) as i32;
         let socket = pidfd_getfd(program, descriptor, PidfdGetfdFlags::empty()).ok()?;
         Some(Self { socket, to })
     }
 
-    /// Connects it to the proxy, if it leads out of this host and leaves open by which interface.
+    /// Connects the socket to the proxy, if the destination is another host and the program has not chosen an
+    /// interface.
     pub fn lead(&self, ports: Redirected, meant: &Meant) -> Answer {
         let socket = SockRef::from(&self.socket);
-        match beside(&socket, self.to, ports) {
+        match redirection(&socket, self.to, ports) {
             Some((from, proxy)) => connect(&socket, from, proxy, self.to, meant),
             None => Answer::Go,
         }
     }
 }
 
-/// The address to bind and the one to connect to, in the socket's own family.
-fn beside(socket: &SockRef<'_>, to: SocketAddr, ports: Redirected) -> Option<(IpAddr, SocketAddr)> {
+/// The local address to bind and the proxy's address, in the socket's own family.
+fn redirection(
+    socket: &SockRef<'_>,
+    to: SocketAddr,
+    ports: Redirected,
+) -> Option<(IpAddr, SocketAddr)> {
     let is_tcp = socket.r#type().ok()? == Type::STREAM
         && matches!(socket.protocol().ok()?, None | Some(Protocol::TCP));
     let is_bound = socket.device().ok()?.is_some() || is_bound(socket);
-    if !is_tcp || is_bound || !leads_out(to, way_to) {
+    if !is_tcp || is_bound || !leads_out(to, local_address_to) {
         return None;
     }
     let (host, port) = match (socket.domain().ok()?, to.ip()) {
@@ -72,23 +77,23 @@ fn beside(socket: &SockRef<'_>, to: SocketAddr, ports: Redirected) -> Option<(Ip
     Some((host, SocketAddr::new(host, port)))
 }
 
-/// Whoever binds a socket means an address or a port of its own.
+/// Whether the socket is bound: then the program wants an address or a port of its own.
 fn is_bound(socket: &SockRef<'_>) -> bool {
     let at = socket.local_addr().ok().and_then(|at| at.as_socket());
     at.is_none_or(|at| at.port() != 0 || !at.ip().is_unspecified())
 }
 
-/// Whether it is another host's address, and one to which there is a way: where there is none, the
-/// program should hear so, and try its next address.
-fn leads_out(to: SocketAddr, way_to: impl Fn(SocketAddr) -> Option<IpAddr>) -> bool {
+/// Whether `to` is an address of another host with a route to it. Without a route, the program must get the error, so
+/// that it tries its next address.
+fn leads_out(to: SocketAddr, local_address_to: impl Fn(SocketAddr) -> Option<IpAddr>) -> bool {
     let ip = to.ip().to_canonical();
     let is_near = ip.is_loopback() || ip.is_unspecified() || ip.is_multicast();
-    let own = || way_to(SocketAddr::new(ip, to.port()));
+    let own = || local_address_to(SocketAddr::new(ip, to.port()));
     !is_near && to.port() != 0 && own().is_some_and(|own| own != ip)
 }
 
-/// The address of this host from which the kernel would go there. Nothing is sent.
-fn way_to(to: SocketAddr) -> Option<IpAddr> {
+/// The local address from which the kernel would connect to `to`. Nothing is sent.
+fn local_address_to(to: SocketAddr) -> Option<IpAddr> {
     let any: IpAddr = match to {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -105,13 +110,13 @@ fn connect(
     to: SocketAddr,
     meant: &Meant,
 ) -> Answer {
-    // Bound first: when the proxy takes it, it is known whereto it was meant.
+    // Bound first, so that the proxy knows the destination when it accepts the connection.
     let bound = socket.bind(&SocketAddr::new(from, 0).into());
     let Some(own) = bound.ok().and_then(|()| socket.local_addr().ok()?.as_socket()) else {
         return Answer::Go;
     };
     if own.port() == 0 {
-        // `IP_BIND_ADDRESS_NO_PORT` and no address of its own: nobody writes that.
+        // `IP_BIND_ADDRESS_NO_PORT` without an own address, which no known program uses.
         return Answer::Failed(Errno::ADDRNOTAVAIL);
     }
     let own = SocketAddr::new(own.ip().to_canonical(), own.port());
@@ -134,19 +139,21 @@ fn program_of(thread: u32) -> Option<u32> {
 }
 
 fn read_address(thread: u32, at: u64, length: usize) -> Option<SocketAddr> {
-    let mut bytes = [0; LONGEST];
-    let bytes = &mut bytes[..length.min(LONGEST)];
+    let mut bytes = [0; MAX_LENGTH];
+    let bytes = &mut bytes[..length.min(MAX_LENGTH)];
     File::open(format!("/proc/{thread}/mem")).ok()?.read_exact_at(bytes, at).ok()?;
     parse(bytes)
 }
 
-/// `sockaddr_in` and `sockaddr_in6` (ip(7), ipv6(7)): the family as the host has it, all else as the
-/// network has it. A link's address with a scope is of the link, and not looked at.
+/// Parses `sockaddr_in` and `sockaddr_in6` (ip(7), ipv6(7)): the family in host byte order, the rest in network byte
+/// order. An address with a scope is link-local and is not redirected.
 fn parse(bytes: &[u8]) -> Option<SocketAddr> {
     let family = i32::from(u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?));
     let port = u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?);
     let ip: IpAddr = match family {
-        libc::AF_INET if bytes.len() >= SHORT => <[u8; 4]>::try_from(bytes.get(4..8)?).ok()?.into(),
+        libc::AF_INET if bytes.len() >= V4_LENGTH => {
+            <[u8; 4]>::try_from(bytes.get(4..8)?).ok()?.into()
+        }
         libc::AF_INET6 => {
             let has_scope = bytes.get(24..28)? != [0; 4];
             let ip: [u8; 16] = bytes.get(8..24)?.try_into().ok()?;
@@ -179,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_read_as_the_kernel_reads_them() {
+    fn addresses_are_parsed_as_by_the_kernel() {
         let is = |bytes: &[u8], text: &str| assert_eq!(parse(bytes), text.parse().ok(), "{text}");
         is(&v4(443, [192, 0, 2, 1]), "192.0.2.1:443");
         is(&v6(80, "2001:db8::1".parse().unwrap(), 0), "[2001:db8::1]:80");
@@ -190,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_in_this_host_is_left_alone() {
+    fn connections_within_this_host_are_left_alone() {
         // This host is 198.51.100.1, and has no IPv6.
         let own = IpAddr::from([198, 51, 100, 1]);
         let out =
@@ -205,8 +212,8 @@ mod tests {
     }
 
     #[test]
-    fn the_way_to_this_host_begins_at_itself() {
+    fn the_local_address_to_this_host_is_its_own() {
         let own = IpAddr::from([127, 0, 0, 1]);
-        assert_eq!(way_to(SocketAddr::new(own, 9)), Some(own));
+        assert_eq!(local_address_to(SocketAddr::new(own, 9)), Some(own));
     }
 }

@@ -1,14 +1,14 @@
-//! Redirects the connections of an unmodified program to the proxy: without root, by seccomp's user
-//! notifications, including static programs and child processes.
+//! Redirects the connections of an unmodified program to the proxy without root, by seccomp's user notifications.
+//! Covers static programs and child processes.
 //!
-//! What is not seen: connections by io_uring or by `sendto` with `MSG_FASTOPEN`, and of 32-bit programs
-//! under a 64-bit kernel. They go as the kernel sends them. It is a convenience, and keeps nobody in.
+//! Not intercepted: connections by io_uring, by `sendto` with `MSG_FASTOPEN`, and of 32-bit programs under a 64-bit
+//! kernel. They go as the kernel sends them. Interception is a convenience, not a confinement.
 
 mod lead;
 mod seccomp;
 
 use anyhow::{Context as _, anyhow};
-use lead::Wish;
+use lead::HeldConnect;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
@@ -29,12 +29,12 @@ use std::{
 use thalweg_proxy::{Meant, Redirected};
 use tokio::process::Command;
 
-/// Where connections are led.
+/// Where connections are redirected to.
 #[derive(Clone, Debug)]
 pub struct Ways {
     /// The proxy's ports.
     pub ports: Redirected,
-    /// What it is told.
+    /// Tells the proxy the destinations.
     pub meant: Meant,
 }
 
@@ -44,10 +44,10 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Has the command's process hold its connections before it becomes the program.
+    /// Makes the command's process hold its connections before it becomes the program.
     ///
     /// # Errors
-    /// The system's.
+    /// As the system reports them.
     pub fn new(command: &mut Command) -> anyhow::Result<Self> {
         let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
         let (ours, its) = socketpair(AddressFamily::UNIX, kind, flags, None)
@@ -56,10 +56,10 @@ impl Prepared {
         Ok(Self { ours })
     }
 
-    /// Supervises the command, which was started meanwhile.
+    /// Supervises the command, which has been started.
     ///
     /// # Errors
-    /// The system's.
+    /// As the system reports them.
     pub fn supervise(self, ways: Ways) -> anyhow::Result<Supervisor> {
         let listener = take(self.ours.as_fd()).context("the program cannot be supervised")?;
         let (ended, end) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -71,11 +71,11 @@ impl Prepared {
 
 #[expect(unsafe_code, reason = "what runs between fork and exec may not allocate")]
 fn in_child(command: &mut Command, work: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
-    // SAFETY: `work` is three calls of the kernel on what was made before, and allocates nothing.
+    // SAFETY: `work` makes three system calls with data created before the fork, and allocates nothing.
     unsafe { command.pre_exec(work) };
 }
 
-/// Gives a descriptor to the other end (unix(7), `SCM_RIGHTS`).
+/// Sends a descriptor to the other end (unix(7), `SCM_RIGHTS`).
 fn pass(by: BorrowedFd<'_>, descriptor: BorrowedFd<'_>) -> io::Result<()> {
     let given = [descriptor];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -98,7 +98,7 @@ fn take(by: BorrowedFd<'_>) -> anyhow::Result<OwnedFd> {
     descriptors.ok_or_else(|| anyhow!("its process gave no descriptor"))
 }
 
-/// Answers a program's connections until it is dropped; later ones fail in the program.
+/// Answers a program's connections until it is dropped; later connections fail in the program.
 pub struct Supervisor {
     end: Option<OwnedFd>,
     thread: Option<JoinHandle<()>>,
@@ -106,7 +106,7 @@ pub struct Supervisor {
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        // The other end of the pipe hears it.
+        // Closes the pipe, which wakes the thread.
         self.end.take();
         if let Some(thread) = self.thread.take() {
             _ = thread.join();
@@ -114,7 +114,7 @@ impl Drop for Supervisor {
     }
 }
 
-/// Until all programs have ended, or the other end of `ended` is closed.
+/// Serves until all programs have ended, or the other end of `ended` is closed.
 fn serve(listener: &OwnedFd, ended: &OwnedFd, ways: &Ways) {
     loop {
         let mut looked = [PollFd::new(listener, PollFlags::IN), PollFd::new(ended, PollFlags::IN)];
@@ -129,7 +129,7 @@ fn serve(listener: &OwnedFd, ended: &OwnedFd, ways: &Ways) {
         }
         match seccomp::receive(listener.as_fd()) {
             Ok(held) => seccomp::answer(listener, &held, decide(listener.as_fd(), &held, ways)),
-            // It was killed meanwhile.
+            // The program was killed meanwhile.
             Err(Errno::NOENT | Errno::INTR) => {}
             Err(_) => return,
         }
@@ -137,8 +137,8 @@ fn serve(listener: &OwnedFd, ended: &OwnedFd, ways: &Ways) {
 }
 
 fn decide(listener: BorrowedFd<'_>, held: &Held, ways: &Ways) -> Answer {
-    let wish = Wish::read(held);
-    // Else what was read may be another program's.
+    let wish = HeldConnect::read(held);
+    // If the call no longer waits, the data read may be another program's.
     match wish.filter(|_| seccomp::still_waits(listener, held)) {
         Some(wish) => wish.lead(ways.ports, &ways.meant),
         None => Answer::Go,

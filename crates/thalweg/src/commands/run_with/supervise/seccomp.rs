@@ -1,5 +1,5 @@
-//! seccomp's user notifications (seccomp_unotify(2)): a program is held in `connect` until somebody
-//! else has said what comes of it. It needs no privilege, and holds for all that the program starts.
+//! seccomp's user notifications (seccomp_unotify(2)): a program is held in `connect` until its supervisor has answered.
+//! It needs no privilege, and applies to all programs that the program starts.
 #![expect(unsafe_code, reason = "no library has these calls of the kernel")]
 
 use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter, sock_fprog};
@@ -13,7 +13,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd},
 };
 
-/// How calls are made here (linux/audit.h). Of other kinds of programs (32 bits) nothing is held.
+/// The architecture's calling convention (linux/audit.h). Programs of other kinds (32 bits) are not held.
 #[cfg(target_arch = "x86_64")]
 const ARCH: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
@@ -21,7 +21,7 @@ const ARCH: u32 = 0xc000_00b7;
 #[cfg(target_arch = "riscv64")]
 const ARCH: u32 = 0xc000_00f3;
 
-/// The group of seccomp's requests (linux/seccomp.h).
+/// The group of seccomp's ioctl requests (linux/seccomp.h).
 const GROUP: u8 = b'!';
 const RECEIVE: u32 = opcode::read_write::<libc::seccomp_notif>(GROUP, 0);
 const SEND: u32 = opcode::read_write::<libc::seccomp_notif_resp>(GROUP, 1);
@@ -33,35 +33,34 @@ pub struct Held {
     id: u64,
     /// The thread that called.
     pub thread: u32,
-    /// Its arguments.
+    /// The arguments of the call.
     pub arguments: [u64; 6],
 }
 
-/// What becomes of it.
+/// The answer to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The kernel does what it was asked.
+    /// The kernel performs the call.
     Go,
-    /// It is done.
+    /// The call has succeeded.
     Done,
-    /// It failed.
+    /// The call has failed.
     Failed(Errno),
 }
 
-/// Has every `connect` of this process and all its descendants held, from now on and for good; the
-/// descriptor at which they are heard of. Between `fork` and `exec`: it allocates nothing.
+/// Holds every `connect` of this process and all its descendants, from now on and forever. Returns the descriptor at
+/// which the calls are received. Runs between `fork` and `exec`, so it allocates nothing.
 ///
 /// # Errors
-/// The kernel's: a kernel before 5.19, or a sandbox that does not allow it.
+/// As the kernel reports them: a kernel before 5.19, or a sandbox that forbids it.
 pub fn hold_connects() -> io::Result<OwnedFd> {
     let filter = program();
     let whole = sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
     let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER
-        // A signal does not take a call from whoever is about to answer it.
+        // Only a fatal signal interrupts a call that the supervisor has received.
         | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
     rustix::thread::set_no_new_privs(true)?;
-    // SAFETY: the kernel reads the program, which outlives the call, and opens a descriptor that
-    // is nobody's yet.
+    // SAFETY: the kernel reads the program, which outlives the call, and opens a descriptor that nothing else owns.
     unsafe {
         let mode = libc::SECCOMP_SET_MODE_FILTER;
         let opened = libc::syscall(libc::SYS_seccomp, mode, flags, &raw const whole);
@@ -72,7 +71,7 @@ pub fn hold_connects() -> io::Result<OwnedFd> {
     }
 }
 
-/// `connect` by this machine's own kind of calls is told of; all else goes.
+/// A filter that reports `connect` of this architecture and allows all other calls.
 fn program() -> [sock_filter; 6] {
     let step = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };
     let load = |at: usize| step(BPF_LD | BPF_W | BPF_ABS, 0, 0, at as u32);
@@ -88,10 +87,10 @@ fn program() -> [sock_filter; 6] {
     ]
 }
 
-/// The next call that waits; it is waited for.
+/// Waits for the next call.
 ///
 /// # Errors
-/// [`Errno::NOENT`] if its program has just ended: look again.
+/// [`Errno::NOENT`] if its program has just ended: try again.
 pub fn receive(listener: BorrowedFd<'_>) -> rustix::io::Result<Held> {
     // SAFETY: all its fields are numbers; the kernel wants them 0.
     let mut told: libc::seccomp_notif = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -100,13 +99,13 @@ pub fn receive(listener: BorrowedFd<'_>) -> rustix::io::Result<Held> {
     Ok(Held { id: told.id, thread: told.pid, arguments: told.data.args })
 }
 
-/// Whether it still waits: what was looked up by its thread's number before was of that thread.
+/// Whether the call still waits. If so, everything looked up before by its thread's number was of that thread.
 pub fn still_waits(listener: BorrowedFd<'_>, held: &Held) -> bool {
     // SAFETY: the kernel reads one `u64`.
     unsafe { rustix::ioctl::ioctl(listener, Setter::<IS_VALID, _>::new(held.id)) }.is_ok()
 }
 
-/// Lets it go on. If its program has ended, nobody hears it.
+/// Answers the call. If its program has ended, the answer is discarded.
 pub fn answer(listener: impl AsFd, held: &Held, answer: Answer) {
     let (error, flags) = match answer {
         Answer::Go => (0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
@@ -122,9 +121,9 @@ pub fn answer(listener: impl AsFd, held: &Held, answer: Answer) {
 mod tests {
     use super::*;
 
-    /// The requests' numbers as linux/seccomp.h has them.
+    /// The numbers of the requests are those in linux/seccomp.h.
     #[test]
-    fn requests_are_the_kernels() {
+    fn request_numbers_are_those_of_the_kernel() {
         assert_eq!([RECEIVE, SEND, IS_VALID], [0xc050_2100, 0xc018_2101, 0x4008_2102]);
     }
 }
