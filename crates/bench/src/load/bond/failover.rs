@@ -1,4 +1,4 @@
-//! Streams in several hosts at once, whose interfaces are lost and come back; how long each stands still.
+//! Measures how long streams stall when interfaces fail and recover, in several hosts at once.
 
 use super::{
     super::{report::Report, server},
@@ -21,10 +21,10 @@ use std::{
 use thalweg_lab::client::Lab;
 use thalweg_units::parse_duration;
 
-/// A stream begins by then.
+/// The longest wait for a stream's first byte.
 const BEGINS: Duration = Duration::from_secs(30);
 
-/// All kinds of trouble, for who takes them by chance.
+/// All kinds of failures, to draw from.
 const KINDS: [Kind; 4] = [Kind::Down, Kind::Blackhole, Kind::Loss, Kind::Address];
 
 /// Arguments of `thalweg-bench load bond failover`.
@@ -71,25 +71,25 @@ pub struct Args {
 /// A stream in a host.
 struct Stream {
     child: Child,
-    /// Dropped, it has it end.
+    /// Closing it ends the stream.
     input: Option<ChildStdin>,
     heard: Arc<Mutex<Vec<Line>>>,
     hears: JoinHandle<()>,
 }
 
-/// What happens next.
+/// A failure and its times.
 struct Event {
     kind: Kind,
-    /// Which interface.
+    /// The index of the interface.
     which: usize,
     gone: Duration,
     back: Duration,
 }
 
-/// Measures, and prints the report.
+/// Measures and prints the report.
 ///
 /// # Errors
-/// When a stream breaks, or carries a wrong byte.
+/// When a stream breaks or carries a wrong byte.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let lab = Lab::attach(&args.lab)?;
     let victims = |host: &String| -> anyhow::Result<Vec<Victim<'_>>> {
@@ -123,7 +123,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     report(&struck, &told, far_grown)?.print().context("cannot print the report")
 }
 
-/// kB that the server's process has in memory.
+/// Memory of the server's process, kB.
 fn far_memory(far: Option<SocketAddr>) -> anyhow::Result<Option<f64>> {
     let Some(far) = far else { return Ok(None) };
     let mut server = TcpStream::connect(far).context("the server in this host")?;
@@ -185,7 +185,8 @@ impl Stream {
         Ok(input.write_all(b"?")?)
     }
 
-    /// All that it told. Of one that broke, and may, the last line is that it did.
+    /// Ends the stream and returns all its lines. If the stream broke, which `may_break` permits, its last line says
+    /// so.
     fn end(mut self, may_break: bool) -> anyhow::Result<Vec<Line>> {
         let broke = self.child.try_wait()?;
         drop(self.input.take());
@@ -196,7 +197,7 @@ impl Stream {
     }
 }
 
-/// Stalls of all hosts after all events, ms.
+/// The report of the stalls of all hosts after all events, ms.
 fn report(struck: &[u64], told: &[Vec<Line>], far: Option<f64>) -> anyhow::Result<Report> {
     let over = *struck.last().context("there were events")?;
     let lives = told.iter().map(|lines| Life::of(lines, over));
@@ -227,21 +228,21 @@ fn report(struck: &[u64], told: &[Vec<Line>], far: Option<f64>) -> anyhow::Resul
     Ok(report)
 }
 
-/// What one stream told of itself.
+/// The record of one stream.
 struct Life {
     gaps: Vec<(u64, u64)>,
-    /// Right bytes that came; none are known of one that broke.
+    /// Right bytes received; 0 for a stream that broke.
     bytes: u64,
-    /// Memory at the end over that after a fifth of the events.
+    /// The ratio of the memory at the end to that after a fifth of the events.
     grown: Option<f64>,
     broke: bool,
 }
 
 impl Life {
-    /// From its lines; one that broke stands still until `over`.
+    /// Reads a stream's lines. A broken stream stalls until `over`.
     ///
     /// # Errors
-    /// When they do not say how it ended.
+    /// When the lines do not say how it ended.
     fn of(lines: &[Line], over: u64) -> anyhow::Result<Self> {
         let mut life = Self { gaps: Vec::new(), bytes: 0, grown: None, broke: false };
         let (mut early, mut told) = (None, false);
@@ -265,8 +266,8 @@ impl Life {
     }
 }
 
-/// The longest pause that begins before the next event, from the event on and to its own end, ms. Shorter ones
-/// than [`gaps::PAUSE`] are not told, so that is what it is at least.
+/// The longest pause that begins before the next event, counted from the event on to the pause's own end, ms. Pauses
+/// shorter than [`gaps::PAUSE`] are not reported, so this is at least that long.
 fn stall(event: u64, next: u64, gaps: &[(u64, u64)]) -> f64 {
     let after = gaps.iter().filter(|(from, _)| *from < next);
     let longest = after.map(|(from, to)| to.saturating_sub(event.max(*from))).max().unwrap_or(0);
@@ -280,16 +281,16 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn a_stall_is_counted_from_its_event_to_its_own_end() {
+    fn a_stall_lasts_from_its_event_to_its_own_end() {
         let gaps = [(90, 130), (140, 160), (190, 500)].map(|(from, to)| (from * MS, to * MS));
         let at = |event: u64, next: u64| stall(event * MS, next * MS, &gaps);
-        // Within; beyond the next event; from an event in the midst of it on; none.
+        // A pause within the interval; one beyond the next event; one that began before the event; none.
         assert_eq!((at(100, 180), at(180, 300)), (30.0, 310.0));
         assert_eq!((at(300, 600), at(600, 700)), (200.0, 20.0));
     }
 
     #[test]
-    fn a_stream_that_broke_stands_still_from_then_on() {
+    fn a_broken_stream_stalls_until_the_end() {
         let lines = [Line::Begun, Line::Gap { from: 10, to: 20 }, Line::Broke { at: 70 }];
         let life = Life::of(&lines, 100).unwrap();
         assert!(life.broke);

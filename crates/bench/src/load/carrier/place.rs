@@ -1,4 +1,4 @@
-//! The two namespaces, and what runs in them.
+//! The two network namespaces of a measurement and the programs in them.
 
 use super::{
     super::veth::{FAR, Far, NEAR},
@@ -19,16 +19,16 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// Where the server is; the namespaces have nothing else there.
+/// The server's port; nothing else uses it in the namespaces.
 const SERVER: u16 = 9000;
 
-/// How often it is looked whether something has come about.
+/// The interval between two checks of a condition.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What does not come about by then does not.
+/// The longest wait for a condition.
 const COMES: Duration = Duration::from_secs(20);
 
-/// Nodes that measure nothing by themselves meanwhile.
+/// Settings of the nodes: they measure nothing by themselves meanwhile.
 const SETTINGS: &str = "[carrier]\nenabled = true\nopen = [\"1-65535\"]\n[oracle.measure]\nenabled = false\n[relay]\nallow_to = [\"10.9.0.0/16\"]\n";
 
 /// What is between the two ends.
@@ -42,7 +42,7 @@ pub enum By {
     Wireguard,
 }
 
-/// Where it is measured; all of it goes with this value.
+/// The testbed of one measurement; dropping it ends all of it.
 pub struct Place {
     at: SocketAddr,
     server: Part,
@@ -51,14 +51,14 @@ pub struct Place {
     _far: Far,
 }
 
-/// A process that ends with this value.
+/// A child process, killed on drop.
 pub struct Part(Child);
 
 impl Place {
-    /// Two namespaces, and the programs, which are ready.
+    /// Creates two namespaces and starts the programs; returns when they are ready.
     ///
     /// # Errors
-    /// When one does not start.
+    /// When a program does not start.
     pub fn new(by: By) -> anyhow::Result<Self> {
         let far = Far::join()?;
         let state = TempDir::new().context("cannot make a directory")?;
@@ -76,32 +76,32 @@ impl Place {
         Ok(Self { at, server, programs, _state: state, _far: far })
     }
 
-    /// The near end's process.
+    /// The process id of the near end.
     pub fn near(&self) -> u32 {
         self.programs.as_ref().map_or_else(std::process::id, |[near, _]| near.id())
     }
 
-    /// The far end's.
+    /// The process id of the far end.
     pub fn far(&self) -> u32 {
         self.programs.as_ref().map_or_else(|| self.server.id(), |[_, far]| far.id())
     }
 
-    /// All, this one and the server's among them.
+    /// The ids of all processes, including this one and the server.
     pub fn all(&self) -> Vec<u32> {
         let programs = self.programs.iter().flatten().map(Part::id);
         programs.chain([std::process::id(), self.server.id()]).collect()
     }
 
-    /// A connection to the server.
+    /// Connects to the server.
     ///
     /// # Errors
-    /// When there is none by then.
+    /// When there is no connection within `patience`.
     pub fn come(&self, patience: Duration) -> anyhow::Result<TcpStream> {
         TcpStream::connect_timeout(&self.at, patience).context("connecting to the server")
     }
 }
 
-/// Two nodes of a new mesh; the far one's overlay address.
+/// Starts two nodes of a new mesh; returns the far one's overlay address, too.
 fn carriers(far: &Far, state: &Path) -> anyhow::Result<(IpAddr, [Part; 2])> {
     let settings = state.join("node.toml");
     fs::write(&settings, SETTINGS)?;
@@ -134,7 +134,7 @@ fn carriers(far: &Far, state: &Path) -> anyhow::Result<(IpAddr, [Part; 2])> {
                 |text: String| serde_json::from_str::<Value>(&text).ok()?["is_up"].as_bool();
             Ok(status.ok().and_then(is_up).filter(|is_up| *is_up))
         })?;
-        // What that takes is no rest.
+        // Calibration uses CPU time, which must not count as idle.
         soon("the nodes are calibrated", || {
             let status = said(end().args(["status", "--json"]).env("THALWEG_STATE", state));
             let is_calibrated = |text: String| {
@@ -147,10 +147,10 @@ fn carriers(far: &Far, state: &Path) -> anyhow::Result<(IpAddr, [Part; 2])> {
     Ok((address.trim().parse()?, [near, far]))
 }
 
-/// What a command prints that must succeed.
+/// Runs a command that must succeed and returns its output.
 ///
 /// # Errors
-/// When it does not, with what it says.
+/// When it fails, with its standard error.
 pub fn said(command: &mut Command) -> anyhow::Result<String> {
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     let told = String::from_utf8_lossy(&output.stderr);
@@ -158,10 +158,10 @@ pub fn said(command: &mut Command) -> anyhow::Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// What comes about at last.
+/// Waits until `look` returns a value.
 ///
 /// # Errors
-/// When it does not, or fails.
+/// When it returns none in time, or fails.
 pub fn soon<T>(
     what: &str,
     mut look: impl FnMut() -> anyhow::Result<Option<T>>,
@@ -177,24 +177,24 @@ pub fn soon<T>(
 }
 
 impl Part {
-    /// Starts one that says nothing.
+    /// Starts a program without waiting for it.
     ///
     /// # Errors
-    /// When it is not there.
+    /// When the program cannot be started.
     pub fn start(command: &mut Command) -> anyhow::Result<Self> {
         let child = command.stdin(Stdio::null()).spawn();
         Ok(Self(child.with_context(|| format!("cannot start {command:?}"))?))
     }
 
-    /// One that was started elsewhere.
+    /// Guards a process that was started elsewhere.
     pub fn of(child: Child) -> Self {
         Self(child)
     }
 
-    /// One of this project, which says when it is ready.
+    /// Starts a program of this project and waits until it says that it is ready.
     ///
     /// # Errors
-    /// When it does not.
+    /// When it does not become ready.
     pub fn ready(command: &mut Command) -> anyhow::Result<Self> {
         let mut part = Self::start(command.stdout(Stdio::piped()))?;
         let mut line = String::new();
@@ -211,7 +211,7 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may have ended already.
         _ = self.0.kill();
         _ = self.0.wait();
     }

@@ -1,13 +1,14 @@
-//! The cost in CPU time of a byte of a stream between two hosts that are joined by two links.
+//! Measures the CPU time per byte of a stream between two hosts that two links join.
 //!
 //! ```text
 //! reader → PROGRAM ═ near0─far0 ═ PROGRAM → server of known bytes
 //!  (here)           ═ near1─far1 ═           (the other namespace)
 //! ```
 //!
-//! The programs are of the same kind in each way: each copies between loopback and what the way is. Counted is
-//! the CPU time of these two, in the kernel and outside, while bytes flow to the reader; the links are as fast as the
-//! machine gives them. On a veth pair who sends also does what the receiving kernel does.
+//! For each value of `--by` both programs are of the same kind: each copies between loopback and the connection or bond
+//! between the hosts. The cost is the CPU time of the two programs, in user and kernel mode, while bytes flow to the
+//! reader. The links are as fast as the machine allows. On a veth pair the sender also does the work of the receiving
+//! kernel.
 
 mod place;
 
@@ -31,10 +32,10 @@ use std::{
 };
 use thalweg_units::parse_duration;
 
-/// A byte comes so soon, or none does.
+/// The longest wait for a byte.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A link that carried less than this part of it did not carry the stream with the other.
+/// A link that carried less than this share of the bytes did not carry the stream together with the other link.
 const LEAST_SHARE: f64 = 0.05;
 
 /// Arguments of `thalweg-bench load bond cost`: to be run in a network namespace of one's own (`unshare --net`).
@@ -67,19 +68,20 @@ enum By {
     Aggligator,
 }
 
-/// What was counted until a moment.
+/// The counts up to a moment.
 struct Reading {
     at: Instant,
     bytes: u64,
-    /// s of CPU time of the near program, the far one, all processes of this measurement, the machine.
+    /// CPU time in seconds of the near program, of the far program, of all processes of this measurement, and of the
+    /// machine.
     spent: [f64; 4],
     interfaces: BTreeMap<String, u64>,
 }
 
-/// Measures, and prints the report.
+/// Measures and prints the report.
 ///
 /// # Errors
-/// When a program does not start, a byte is wrong, or one link carried nothing though it was to.
+/// When a program does not start, a byte is wrong, or one of two links carried nothing.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let place = Place::new(args.by, &args.further)?;
     let mut flow = Flow::begin(&place)?;
@@ -103,7 +105,7 @@ impl Flow {
         tcp.set_read_timeout(Some(PATIENCE))?;
         tcp.write_all(&[server::DOWNLOAD])?;
         let mut flow = Self { tcp, pattern: Pattern::new(), buffer: vec![0; CHUNK], position: 0 };
-        // Links are made meanwhile.
+        // Waits for the first byte; meanwhile links are set up.
         flow.read()?;
         Ok(flow)
     }
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn time_is_told_by_gbit_and_a_link_that_did_nothing_is_seen() {
+    fn cpu_time_is_per_gbit_and_an_unused_link_is_an_error() {
         let now = Instant::now();
         let first = reading(now, 0, 1.0, [0, 0]);
         let two_gbit = 250_000_000;

@@ -1,4 +1,4 @@
-//! The two namespaces, and what runs in them.
+//! The two network namespaces of the measurement and the programs in them.
 
 use super::{
     super::super::veth::{self, FAR, Far, NEAR},
@@ -15,32 +15,32 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The far end, by whichever link.
+/// The address of the far end, reached over either link.
 const THERE: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
 
-/// Ports; the namespaces have nothing else in them.
+/// Ports; nothing else runs in the namespaces.
 const SERVER: u16 = 9000;
 const NEAR_PROGRAM: u16 = 7000;
 const FAR_PROGRAM: u16 = 7373;
 
-/// How often it is looked whether somebody listens.
+/// The interval between two attempts to connect.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Where it is measured; all of it goes with this value.
+/// The testbed of one measurement; dropping it ends all of it.
 pub struct Place {
     server: Part,
     programs: Option<[Part; 2]>,
     _far: Far,
 }
 
-/// A process that ends with this value.
+/// A child process, killed on drop.
 struct Part(Child);
 
 impl Place {
-    /// Two namespaces, and the programs, which are ready or about to be.
+    /// Creates two namespaces and starts the programs, which are ready or about to be.
     ///
     /// # Errors
-    /// When one does not start.
+    /// When a program does not start.
     pub fn new(by: By, further: &[String]) -> anyhow::Result<Self> {
         let far = Far::join_by(2)?;
         far.ip(&["addr", "add", &format!("{THERE}/32"), "dev", "lo"])?;
@@ -57,26 +57,26 @@ impl Place {
         Ok(Self { server, programs, _far: far })
     }
 
-    /// The near end's process.
+    /// The process id of the near end.
     pub fn near(&self) -> u32 {
         self.programs.as_ref().map_or_else(std::process::id, |[near, _]| near.id())
     }
 
-    /// The far end's.
+    /// The process id of the far end.
     pub fn far(&self) -> u32 {
         self.programs.as_ref().map_or_else(|| self.server.id(), |[_, far]| far.id())
     }
 
-    /// All, this one and the server's among them.
+    /// The ids of all processes, including this one and the server.
     pub fn all(&self) -> Vec<u32> {
         let programs = self.programs.iter().flatten().map(Part::id);
         programs.chain([std::process::id(), self.server.id()]).collect()
     }
 
-    /// A connection to the near program, as soon as it listens.
+    /// Connects to the near program as soon as it listens.
     ///
     /// # Errors
-    /// When it does not by then.
+    /// When it does not listen within `patience`.
     pub fn come(&self, patience: Duration) -> anyhow::Result<TcpStream> {
         let at = match self.programs {
             Some(_) => SocketAddr::from((Ipv4Addr::LOCALHOST, NEAR_PROGRAM)),
@@ -95,7 +95,7 @@ impl Place {
     }
 }
 
-/// The program of either end.
+/// Starts the programs of both ends.
 fn programs(
     by: By,
     further: &[String],
@@ -138,7 +138,7 @@ impl Part {
         Ok(Self(child.with_context(|| format!("cannot start {command:?}"))?))
     }
 
-    /// One of ours, which says when it is ready.
+    /// Starts one of our programs and waits until it says that it is ready.
     fn ready(command: &mut Command) -> anyhow::Result<Self> {
         let mut part = Self::start(command.stdout(Stdio::piped()))?;
         let mut line = String::new();
@@ -155,7 +155,7 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may have ended already.
         _ = self.0.kill();
         _ = self.0.wait();
     }
