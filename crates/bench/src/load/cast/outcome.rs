@@ -1,4 +1,4 @@
-//! What a cast came to.
+//! The results of a cast.
 
 use super::{
     super::report::Report,
@@ -16,31 +16,31 @@ use thalweg_plan::tree::{
 };
 use thalweg_units::{ByteSize, Rate};
 
-/// Data of a packet of 1,500 bytes with TCP's timestamps, which is what the model's packets carry here.
+/// The data of a packet of 1,500 bytes with TCP timestamps: the size of the model's packets.
 const SEGMENT: ByteSize = ByteSize::from_bytes(1448);
 
-/// A receiver has recovered at so much of the rate that it can have.
+/// A receiver has recovered when it has this share of its best possible rate.
 const RECOVERED: f64 = 0.9;
 
-/// Its rate before a fault is that of so many seconds.
+/// A receiver's rate before a fault is the mean of this many progress events, of one second each.
 const BEFORE: usize = 4;
 
-/// A fault that has come.
+/// A fault that was caused.
 pub struct Struck {
-    /// Which; the parent has its name.
+    /// The fault, with the parent's name filled in.
     pub fault: Fault,
-    /// Whether it was done.
+    /// Whether its action was executed.
     pub is_done: bool,
-    /// s since the first offer.
+    /// Time since the first offer, s.
     at: f64,
     /// Bytes that its receiver had.
     held: f64,
-    /// bit/s of its receiver before.
+    /// The receiver's rate before the fault, bit/s.
     before: f64,
 }
 
 impl Struck {
-    /// It is time.
+    /// Records a fault whose time has come.
     pub fn now(fault: &Fault, story: &Story) -> Self {
         let fault = fault.resolved(story.now.get(&fault.of).map(String::as_str));
         let all = story.held.get(&fault.of).map_or(&[][..], Vec::as_slice);
@@ -51,20 +51,20 @@ impl Struck {
     }
 }
 
-/// All there is to judge.
+/// All data for the report.
 pub struct Found<'a> {
-    /// Hosts, tree, rates.
+    /// The hosts, the tree and the rates.
     pub known: &'a Known,
     /// The receivers that count.
     pub wanted: &'a [String],
-    /// What happened.
+    /// The events of the cast.
     pub story: &'a Story,
-    /// What was done to it.
+    /// The faults that were caused.
     pub struck: &'a [Struck],
 }
 
 impl Found<'_> {
-    /// Rates, completion, bytes beyond the object.
+    /// Reports rates, completion and redundant bytes.
     pub fn report(&self, left: Option<Rate>) -> Report {
         let (mut report, length) = (Report::default(), self.story.bytes as f64);
         let tree = self.tree();
@@ -117,7 +117,8 @@ impl Found<'_> {
         report
     }
 
-    /// What the model says of each receiver's way, from the lab's round trips and losses, and the rate over that.
+    /// Reports the model's rate for each receiver's path, from the lab's round-trip times and losses, and the ratio of
+    /// the measured rate to it.
     pub fn add_model(&self, network: &Network, report: &mut Report) {
         let tree = self.tree();
         for host in self.wanted {
@@ -139,7 +140,7 @@ impl Found<'_> {
     }
 
     fn add_struck(&self, struck: &Struck, left: Option<Rate>, report: &mut Report) {
-        // The affected host: the one that joins, or the one whose progress counts.
+        // The affected host: the one that joins, or the one whose progress triggered the fault.
         let host = match &struck.fault.what {
             What::Start(node) => node,
             What::Kill(_) | What::Rate(..) => &struck.fault.of,
@@ -154,13 +155,13 @@ impl Found<'_> {
         report.add("lost", "s", received.after - finish);
         let enough = RECOVERED * if is_late { best } else { best.min(before) };
         let all = self.story.held.get(host).map_or(&[][..], Vec::as_slice);
-        // The first word after it is of a second that began before it.
+        // The first progress event after the fault covers a second that began before it.
         let mut later = all.iter().filter(|held| held.at > struck.at).skip(1);
         let recovered = later.find(|held| held.bps >= enough).map_or(received.after, |h| h.at);
         report.add("recover", "s", recovered - struck.at);
     }
 
-    /// Beside the best simultaneous rates, and what each could have alone.
+    /// Reports each receiver's rate relative to the best simultaneous rates, and the rate that it could have alone.
     pub fn add_bound(&self, several: &Several, report: &mut Report) {
         let mut shares = Vec::new();
         for host in self.wanted {
@@ -177,17 +178,17 @@ impl Found<'_> {
     }
 }
 
-/// Eq. (2) by the simple formula, with which the paper draws Fig. 6, Mbit/s.
+/// Eq. (2) with the simple formula, which the paper uses for Fig. 6, Mbit/s.
 fn chain(way: &[Hop]) -> f64 {
     Formula::Simple.chain(SEGMENT, way).as_mbps()
 }
 
-/// Eq. (3).
+/// Eq. (3), Mbit/s.
 fn aggregate(way: &[Hop]) -> f64 {
     Formula::Simple.aggregate(SEGMENT, way).as_mbps()
 }
 
-/// The least, the median and the most.
+/// Reports the minimum, the median and the maximum.
 pub fn spread(report: &mut Report, name: &str, unit: &str, mut values: Vec<f64>) {
     values.sort_by(f64::total_cmp);
     let (Some(least), Some(most)) = (values.first(), values.last()) else { return };
@@ -198,13 +199,13 @@ pub fn spread(report: &mut Report, name: &str, unit: &str, mut values: Vec<f64>)
     report.add(format!("{name}_max"), unit, *most);
 }
 
-/// Of each node that runs, MiB.
+/// A memory value of each running node, MiB.
 pub fn memory(mesh: &Mesh<'_>, hosts: &[String], line: &str) -> BTreeMap<String, f64> {
     let one = |host: &String| Some((host.clone(), mesh.memory_kb(host, line)? / 1024.0));
     hosts.iter().filter_map(one).collect()
 }
 
-/// The most memory of a node, and by how much it grew.
+/// Reports the most memory of a node and the greatest growth.
 pub fn add_memory(
     report: &mut Report,
     before: &BTreeMap<String, f64>,
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_held_against_the_slowest_hop() {
+    fn rates_are_compared_with_the_slowest_hop() {
         let (story, known, wanted) = (story(), known(), ["a".to_owned()]);
         let found = Found { known: &known, wanted: &wanted, story: &story, struck: &[] };
         assert!((value(found.report(None), "hop/a") - 0.8).abs() < 1e-9);
@@ -263,7 +264,7 @@ mod tests {
 
     /// The plan's Fig. 6: 20 ms and 0.0533 %, 20 ms and 0.102 %.
     #[test]
-    fn figure_6_is_predicted_as_the_paper_has_it() {
+    fn figure_6_is_predicted_as_in_the_paper() {
         let hop = |loss| Hop { rtt: std::time::Duration::from_millis(20), loss };
         let way = [hop(0.000_533), hop(0.001_02)];
         assert!((chain(&way) - 22.2).abs() < 0.05, "{}", chain(&way));
@@ -271,13 +272,13 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_held_against_the_best_that_was_left() {
+    fn a_fault_is_compared_with_the_best_remaining_rate() {
         let (story, known, wanted) = (story(), known(), ["a".to_owned()]);
         let fault: Fault = "kill=b@0.2:a".parse().unwrap();
         let struck = Struck { fault, is_done: true, at: 2.0, held: 2e6, before: 8e6 };
         let struck = [struck];
         let found = Found { known: &known, wanted: &wanted, story: &story, struck: &struck };
-        // 8 MB at 8 Mbit/s: at 10 s, and it was 11.
+        // 8 MB at 8 Mbit/s end at 10 s; the cast ended at 11 s.
         assert!((value(found.report(None), "over_best") - 1.1).abs() < 1e-9);
         assert!((value(found.report(None), "recover") - 2.0).abs() < 1e-9);
         let left = Some(Rate::from_mbps(16.0));
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_spread_is_least_median_and_most() {
+    fn the_spread_is_minimum_median_and_maximum() {
         let mut report = Report::default();
         spread(&mut report, "x", "s", vec![4.0, 1.0, 3.0, 2.0]);
         spread(&mut report, "none", "s", vec![]);

@@ -1,4 +1,4 @@
-//! One cast through a mesh of its own.
+//! Runs one cast through a mesh of its own.
 
 use super::{
     cause::Watch,
@@ -20,7 +20,7 @@ use std::{
 };
 use thalweg_units::Rate;
 
-/// Where a leg's links have no rate: only the order counts then.
+/// The rate of a leg whose links have no rate; then only the tree's shape matters.
 const SOME: f64 = 10e6;
 
 /// Arguments of `thalweg-bench load cast run`.
@@ -91,18 +91,18 @@ pub struct Args {
 
 /// What is known before the cast begins.
 pub struct Known {
-    /// The source, then receivers, then relays.
+    /// The source, then the receivers, then the relays.
     pub hosts: Vec<String>,
     /// The tree, if one is given.
     pub tree: Option<Legs>,
-    /// Of legs by themselves.
+    /// The rates of single legs.
     pub rates: Rates,
 }
 
-/// Casts, compares what came, and prints the report.
+/// Casts, compares the received files, and prints the report.
 ///
 /// # Errors
-/// When the mesh does not come up, the cast fails, or other bytes come.
+/// When the mesh does not start, the cast fails, or received bytes are wrong.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let network = Network::attach(&args.lab)?;
     let known = known(args, &network)?;
@@ -135,7 +135,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let has = |host: &String| story.received.contains_key(host);
         if !args.until.is_empty() && args.until.iter().all(has) {
             child.kill()?;
-            // What it was about to say may be cut.
+            // The last line may be cut off.
             break;
         }
     }
@@ -224,7 +224,7 @@ fn cast(args: &Args, known: &Known, mesh: &Mesh<'_>) -> anyhow::Result<Child> {
     command.spawn().context("cannot run `thalweg cast`")
 }
 
-/// What the plan is told: of a given tree its legs alone.
+/// The rates that the plan gets; for a given tree only those of its legs.
 fn planned(known: &Known) -> Rates {
     match &known.tree {
         Some(tree) => {
