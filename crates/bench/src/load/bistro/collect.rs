@@ -42,7 +42,7 @@ pub struct Args {
 
 /// Waits, collects, and prints the report.
 ///
-/// If the collection fails.
+/// # Errors
 /// If the collection fails.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let (since, files) = (Instant::now(), BoxFiles::new(&args.state, &args.name, None));

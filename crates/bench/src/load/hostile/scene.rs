@@ -1,4 +1,4 @@
-//! The mesh: one node that serves everything, a member that may use it, and one without rights.
+//! The mesh: one node that runs all services, a member that may use it, and a member without rights.
 
 use super::{
     messages::{BOX, Names},
@@ -27,20 +27,20 @@ use thalweg_mesh::State;
 use thalweg_units::NodeId;
 use tokio::net::TcpListener;
 
-/// How often memory and descriptors are looked at.
+/// The interval between two samples of memory and descriptors.
 const LOOK: Duration = Duration::from_millis(25);
 
-/// The node under attack; ends when dropped.
+/// The mesh with the node under attack, which ends when this is dropped.
 pub struct Scene {
-    /// Its process.
+    /// The node's process.
     pub runs: Runs,
-    /// Its port.
+    /// The node's address and port.
     pub at: SocketAddr,
     /// The port of its metrics.
     pub metrics: SocketAddr,
-    /// Its key.
+    /// The node's key.
     pub node: NodeId,
-    /// What messages name.
+    /// The names that messages contain.
     pub names: Names,
     bad: Node,
     good: Node,
@@ -50,12 +50,12 @@ pub struct Scene {
     _port: Port,
 }
 
-/// What a process takes.
+/// The resources of a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Taken {
-    /// MiB that are resident.
+    /// Resident memory, MiB.
     pub memory: f64,
-    /// Open descriptors.
+    /// The number of open descriptors.
     pub descriptors: usize,
 }
 
@@ -63,7 +63,7 @@ impl Scene {
     /// Founds the mesh and starts the node, on a core of its own if one is named.
     ///
     /// # Errors
-    /// The system's, and the commands'.
+    /// When a system call or a command fails.
     pub async fn new(core: Option<u32>) -> anyhow::Result<Self> {
         let listener = server::listen((Ipv4Addr::LOCALHOST, 0).into())?;
         let server = listener.local_addr()?;
@@ -95,7 +95,7 @@ impl Scene {
         })
     }
 
-    /// The member that behaves, with its node's key: measured flows come from nodes alone.
+    /// The well-behaved member. It uses its node's key, because measured flows are only accepted from nodes.
     ///
     /// # Errors
     /// When its key cannot be read.
@@ -104,17 +104,17 @@ impl Scene {
         Peer::new(&key, self.node, self.at, self.names.clone())
     }
 
-    /// The last lines of the node's log.
+    /// The last ten lines of the node's log.
     ///
     /// # Errors
-    /// The system's.
+    /// When the log cannot be read.
     pub fn log(&self) -> anyhow::Result<String> {
         let log = self.hub.log()?;
         let lines: Vec<&str> = log.lines().collect();
         Ok(lines[lines.len().saturating_sub(10)..].join("\n"))
     }
 
-    /// The state directory of the member that attacks.
+    /// The state directory of the attacking member.
     pub fn attacker(&self) -> &Path {
         self.bad.state()
     }
@@ -124,7 +124,7 @@ fn text(path: &Path) -> anyhow::Result<String> {
     Ok(path.to_str().context("the temporary directory's name is no text")?.to_owned())
 }
 
-/// All services, with rights for `good` alone, and an open drop box.
+/// The node's settings: all services, with rights for `good` only, and an open drop box.
 fn settings(files: &Path, server: SocketAddr, metrics: SocketAddr) -> anyhow::Result<String> {
     let directory = |name: &str| -> anyhow::Result<PathBuf> {
         let path = files.join(name);
@@ -145,16 +145,16 @@ fn settings(files: &Path, server: SocketAddr, metrics: SocketAddr) -> anyhow::Re
     ))
 }
 
-/// Serves what comes through the relay, until this process ends.
+/// Serves the connections that come through the relay, until this process ends.
 fn serve(listener: TcpListener) {
-    // What it cannot accept, an operation misses.
+    // If it fails to accept a connection, the operation fails.
     tokio::spawn(async move { drop(server::accept(listener, None).await) });
 }
 
-/// What the process takes now.
+/// The present resources of a process.
 ///
 /// # Errors
-/// When it is gone.
+/// When the process does not exist.
 pub fn taken(process: u32) -> anyhow::Result<Taken> {
     let memory = memory_mib(process, "VmRSS")?;
     let descriptors = fs::read_dir(format!("/proc/{process}/fd")).context("the process is gone")?;
@@ -175,7 +175,7 @@ impl Watch {
         let looking = thread::spawn(move || {
             let mut most = Taken::default();
             while !stopped.load(Ordering::Relaxed) {
-                // A process that is gone is seen by its parent.
+                // A process that has ended is detected by its parent.
                 let now = taken(process).unwrap_or_default();
                 most.memory = most.memory.max(now.memory);
                 most.descriptors = most.descriptors.max(now.descriptors);
@@ -186,7 +186,7 @@ impl Watch {
         Self { stop, looking }
     }
 
-    /// The most that was seen.
+    /// Ends the thread and returns the greatest values.
     ///
     /// # Errors
     /// If the thread died.

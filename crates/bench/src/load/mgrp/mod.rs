@@ -6,11 +6,11 @@
 //! c1 (cross traffic) ─────────────────────┘                      └── c2
 //! ```
 //!
-//! Independent copies of it run side by side, all with the same tool, to have several runs at once.
+//! Independent copies of this network run side by side with the same tool, to get several runs at once.
 //!
-//! - [`network`]: the copies as a lab; [`pair`]: a copy's two nodes; [`program`]: the tools of the lab in its hosts;
-//! - [`shots`] (pk1 to pk3) and [`pathload`] send by the node's probe service;
-//! - [`mod@run`]: a run's order in time; [`outcome`]: what came of it; [`told`]: as metrics and series.
+//! - [`network`]: the copies as a lab; [`pair`]: a copy's two nodes; [`program`]: tools of the lab in its hosts;
+//! - [`shots`] (pk1 to pk3) and [`pathload`]: tools that send through the node's probe service;
+//! - [`mod@run`]: the sequence of a run; [`outcome`]: its results; [`told`]: the results as metrics and series.
 
 mod network;
 mod outcome;
@@ -68,7 +68,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// How long it is measured.
+    /// The time that is measured.
     fn span(&self) -> Duration {
         self.step * network::STEPS.len() as u32
     }
@@ -115,10 +115,10 @@ pub enum Cross {
     None,
 }
 
-/// Runs it, and prints the report.
+/// Runs the measurement and prints the report.
 ///
 /// # Errors
-/// When something does not start or fails.
+/// When a part does not start or fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     run::run(args)
 }

@@ -1,4 +1,4 @@
-//! Badabing against the emulator's record of loss episodes.
+//! Compares Badabing with the emulator's record of loss episodes.
 
 use super::{super::report::Report, drive::drive, place::Place};
 use anyhow::Context as _;
@@ -8,10 +8,10 @@ use thalweg_measure::estimators::{Badabing, BadabingSettings, Finding, Quantity}
 use thalweg_probe::client::ByNode;
 use thalweg_units::parse_duration;
 
-/// How likely an experiment begins at a slot.
+/// The probability that an experiment begins at a slot.
 const CHANCE: f64 = 0.5;
 
-/// The link, Mbit/s; others take half of it, and come with this beside at their bursts.
+/// The rate of the link and of cross traffic outside and within bursts, Mbit/s.
 const RATE: f64 = 10.0;
 const QUIET: f64 = 4.0;
 const BURST: f64 = 16.0;
@@ -33,10 +33,10 @@ pub struct Args {
     seed: u64,
 }
 
-/// Runs it.
+/// Runs the measurement and prints the report.
 ///
 /// # Errors
-/// When something does not start or fails.
+/// When a part does not start or fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut place = Place::new(&topology(args))?;
     place.mesh()?;
@@ -47,7 +47,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let (truth, lateness) = place.truth(false)?;
     let known = Known::of(&truth, (began, place.now()));
     let mut report = Report::default();
-    told(&driven.findings, &known, &mut report);
+    add_results(&driven.findings, &known, &mut report);
     report.add("doubted", "%", 100.0 * f64::from(u8::from(!driven.doubts.is_empty())));
     report.add("took", "s", driven.took.as_secs_f64());
     report.add("lateness_p99", "us", lateness);
@@ -66,12 +66,12 @@ fn topology(args: &Args) -> String {
     )
 }
 
-/// What the record has of a time.
+/// The record of a time span.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// The share of it in which packets were dropped.
+    /// The share of the time in which packets were dropped.
     frequency: f64,
-    /// How long an episode lasts on average, s.
+    /// The mean duration of an episode, s.
     duration: f64,
     episodes: usize,
 }
@@ -86,7 +86,7 @@ impl Known {
     }
 }
 
-fn told(findings: &[Finding], known: &Known, report: &mut Report) {
+fn add_results(findings: &[Finding], known: &Known, report: &mut Report) {
     let of = |quantity: Quantity| {
         findings.iter().find(|found| found.of == quantity).map_or(f64::NAN, |found| found.value)
     };
@@ -106,7 +106,7 @@ mod tests {
     use thalweg_lab::{emu::LossEpisode, topology::Topology};
 
     #[test]
-    fn episodes_of_the_time_count_and_others_do_not() {
+    fn only_episodes_within_the_time_count() {
         let episode = |start_s: f64, end_s: f64| LossEpisode { start_s, end_s, drops: 9 };
         let episodes =
             vec![episode(0.5, 0.9), episode(2.0, 2.2), episode(5.0, 5.4), episode(9.9, 10.1)];
@@ -115,14 +115,14 @@ mod tests {
         assert_eq!(known.episodes, 2);
         assert!((known.frequency - 0.6 / 9.0).abs() < 1e-9 && (known.duration - 0.3).abs() < 1e-9);
         let mut report = Report::default();
-        told(&[Finding::plain(Quantity::LossFrequency, 0.06)], &known, &mut report);
+        add_results(&[Finding::plain(Quantity::LossFrequency, 0.06)], &known, &mut report);
         let off = report.value("frequency_off").and_then(serde_json::Value::as_f64).unwrap();
         assert!((off - 10.0).abs() < 1e-6, "{off}");
         assert!(report.value("duration").is_none());
     }
 
     #[test]
-    fn bursts_are_more_than_the_link_takes() {
+    fn bursts_exceed_the_rate_of_the_link() {
         let ms = Duration::from_millis;
         let args = Args { burst: ms(300), every: ms(3000), span: ms(9000), seed: 1 };
         let topology = Topology::from_toml(&topology(&args)).unwrap();

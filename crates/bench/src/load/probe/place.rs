@@ -1,4 +1,4 @@
-//! A lab of two hosts, and a node in each.
+//! A lab of two hosts with a node in each.
 
 use super::super::carrier::place::{Part, said, soon};
 use crate::program;
@@ -14,31 +14,31 @@ use tempfile::TempDir;
 use thalweg_lab::{client::Lab, emu::LinkTruth, topology::Topology};
 use thalweg_probe::client::Service;
 
-/// Where nodes listen.
+/// The nodes' port.
 const NODE: u16 = 7373;
 
 /// The half of the link that is measured.
 const HALF: &str = "way.fwd";
 
-/// The nodes' settings: none measures by itself.
+/// The nodes' settings; neither measures by itself.
 const SETTINGS: &str = "[relay]\nallow_to = [\"10.0.0.0/8\", \"fd54::/16\"]\n[oracle.measure]\nenabled = false\n\
     [measure]\nmax_bytes_per_day = \"100 GB\"\n[carrier]\nenabled = true\ncongestion = \"cubic\"\nopen = [\"1-65535\"]\n";
 
-/// The lab; what runs in it ends with this value.
+/// The lab; dropping it ends its programs.
 pub struct Place {
-    // They end before it does.
+    // Declared before the lab, so that they end first.
     nodes: Vec<Part>,
     lab: Lab,
-    /// The lab's time zero.
+    /// The start of the lab.
     zero: Instant,
     dir: TempDir,
 }
 
 impl Place {
-    /// The hosts `a` and `b`, and `way` between them; no node.
+    /// Starts the hosts `a` and `b` with the link `way` between them, but no node.
     ///
     /// # Errors
-    /// When the network is none, or does not come about.
+    /// When the topology is invalid or the network cannot be set up.
     pub fn new(topology: &str) -> anyhow::Result<Self> {
         let lab = Lab::start(&Topology::from_toml(topology)?)?;
         let elapsed = Duration::from_secs_f64(lab.stats(false)?.elapsed_s);
@@ -48,12 +48,12 @@ impl Place {
         Ok(Self { nodes: Vec::new(), lab, zero, dir })
     }
 
-    /// The lab's time, s.
+    /// The present lab time, s.
     pub fn now(&self) -> f64 {
         self.zero.elapsed().as_secs_f64()
     }
 
-    /// A directory of its own.
+    /// The temporary directory of the lab.
     pub fn dir(&self) -> PathBuf {
         self.dir.path().to_owned()
     }
@@ -65,7 +65,7 @@ impl Place {
         command
     }
 
-    /// A tool of the lab's in a host.
+    /// A tool of the lab in a host.
     pub fn tool(&self, host: &str, args: &[&str]) -> Command {
         let mut command = self.lab.tool(host, args);
         command.stdin(Stdio::null());
@@ -90,7 +90,7 @@ impl Place {
         Part::ready(&mut command)
     }
 
-    /// A mesh of both, which carry; `b`'s overlay address.
+    /// Founds a mesh of both hosts with carriers; returns the overlay address of `b`.
     ///
     /// # Errors
     /// When a command fails.
@@ -120,15 +120,15 @@ impl Place {
         status.is_some_and(|status| status["is_up"] == true)
     }
 
-    /// `a`'s probe service, for trains to `b`.
+    /// The probe service of `a`, for trains to `b`.
     ///
     /// # Errors
-    /// When it is not there.
+    /// When it is not available.
     pub fn service(&self) -> anyhow::Result<Service> {
         Service::at(&self.dir.path().join("a").join("probe.sock"), "b")
     }
 
-    /// The link's record from `a` to `b`, and how late packets were at the 99th percentile, µs.
+    /// The record of the link from `a` to `b`, and the 99th percentile of the emulator's lateness, µs.
     ///
     /// # Errors
     /// When the lab does not answer.
