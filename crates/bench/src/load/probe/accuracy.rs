@@ -102,7 +102,7 @@ impl By {
 
 /// The result of a tool, Mbit/s; NaN: none.
 #[derive(Clone, Copy, Debug, Default)]
-struct Estimate {
+struct ToolResult {
     estimate: f64,
     /// The estimate without the correction for riders.
     raw: f64,
@@ -115,7 +115,7 @@ struct Estimate {
 struct Measurement {
     /// Its begin in the lab's time, s.
     began: f64,
-    estimated: Estimate,
+    said: ToolResult,
     /// The available bandwidth in the record.
     truth: f64,
     /// Bytes that the tool sent, without riders, MB.
@@ -127,7 +127,7 @@ struct Measurement {
 
 impl Measurement {
     fn is_none_at_once(&self) -> bool {
-        self.estimated.estimate.is_nan() && self.took < AT_ONCE.as_secs_f64()
+        self.said.estimate.is_nan() && self.took < AT_ONCE.as_secs_f64()
     }
 
     fn off(&self, estimate: f64) -> f64 {
@@ -190,7 +190,7 @@ fn each(
     args: &Args,
     place: &Place,
     source: f64,
-    mut one: impl FnMut() -> anyhow::Result<Estimate>,
+    mut one: impl FnMut() -> anyhow::Result<ToolResult>,
 ) -> anyhow::Result<Vec<Measurement>> {
     let mut all = Vec::new();
     for at in 0.. {
@@ -214,11 +214,11 @@ fn each(
 fn measurement(
     place: &Place,
     source: f64,
-    one: &mut impl FnMut() -> anyhow::Result<Estimate>,
+    one: &mut impl FnMut() -> anyhow::Result<ToolResult>,
 ) -> anyhow::Result<Measurement> {
     let before = place.truth(false)?.0;
     let began = place.now();
-    let estimated = one()?;
+    let said = one()?;
     let ended = place.now();
     let (after, _) = place.truth(true)?;
     let residual = after.residual(began, ended).map_or(f64::NAN, |rate| rate.as_mbps());
@@ -226,7 +226,7 @@ fn measurement(
     let own = after.bytes.saturating_sub(before.bytes);
     let (truth, took) = (residual - source, ended - began);
     let sent = (own as f64 * 1e-6 - source * took / 8.0).max(0.0);
-    Ok(Measurement { began, estimated, truth, sent, took, tries: 1 })
+    Ok(Measurement { began, said, truth, sent, took, tries: 1 })
 }
 
 fn ours(args: &Args, place: &mut Place) -> anyhow::Result<Vec<Measurement>> {
@@ -250,14 +250,14 @@ fn ours(args: &Args, place: &mut Place) -> anyhow::Result<Vec<Measurement>> {
 }
 
 /// Runs one of our tools once.
-fn one(tool: &mut dyn Estimator, node: &mut ByNode, args: &Args) -> anyhow::Result<Estimate> {
+fn one(tool: &mut dyn Estimator, node: &mut ByNode, args: &Args) -> anyhow::Result<ToolResult> {
     let driven = drive(tool, node, args.within)?;
     if let Some(why) = &driven.why {
         note!("{}: {why} after {:.1} s", tool.name(), driven.took.as_secs_f64());
     }
     let found = driven.findings.first().map(|of| (of.value * 1e-6, of.hidden * 1e-6));
     let (estimate, hidden) = found.unwrap_or((f64::NAN, f64::NAN));
-    Ok(Estimate { estimate, raw: estimate + hidden, is_doubted: !driven.doubts.is_empty() })
+    Ok(ToolResult { estimate, raw: estimate + hidden, is_doubted: !driven.doubts.is_empty() })
 }
 
 fn tool(by: By, ends: &Ends) -> Box<dyn Estimator> {
@@ -277,7 +277,7 @@ fn public(args: &Args, place: &Place) -> anyhow::Result<Vec<Measurement>> {
     };
     each(args, place, 0.0, || {
         let estimate = peers::measure(which, place, args.within)?;
-        Ok(Estimate { estimate, raw: estimate, is_doubted: false })
+        Ok(ToolResult { estimate, raw: estimate, is_doubted: false })
     })
 }
 
@@ -311,19 +311,19 @@ impl Flow {
 }
 
 fn add_results(all: &[Measurement], has_riders: bool, report: &mut Report) {
-    let found: Vec<&Measurement> = all.iter().filter(|one| one.estimated.estimate.is_finite()).collect();
+    let found: Vec<&Measurement> = all.iter().filter(|one| one.said.estimate.is_finite()).collect();
     let of =
         |value: &dyn Fn(&Measurement) -> f64| median(found.iter().map(|one| value(one)).collect());
-    report.add("error", "%", of(&|one| one.off(one.estimated.estimate).abs()));
-    report.add("bias", "%", of(&|one| one.off(one.estimated.estimate)));
+    report.add("error", "%", of(&|one| one.off(one.said.estimate).abs()));
+    report.add("bias", "%", of(&|one| one.off(one.said.estimate)));
     if has_riders {
-        report.add("error_raw", "%", of(&|one| one.off(one.estimated.raw).abs()));
-        report.add("hidden", "Mbit/s", of(&|one| one.estimated.raw - one.estimated.estimate));
+        report.add("error_raw", "%", of(&|one| one.off(one.said.raw).abs()));
+        report.add("hidden", "Mbit/s", of(&|one| one.said.raw - one.said.estimate));
     }
-    report.add("estimate", "Mbit/s", of(&|one| one.estimated.estimate));
+    report.add("estimate", "Mbit/s", of(&|one| one.said.estimate));
     report.add("truth", "Mbit/s", median(all.iter().map(|one| one.truth).collect()));
     report.add("found", "%", 100.0 * found.len() as f64 / all.len() as f64);
-    let doubted = found.iter().filter(|one| one.estimated.is_doubted).count();
+    let doubted = found.iter().filter(|one| one.said.is_doubted).count();
     report.add("doubted", "%", 100.0 * doubted as f64 / all.len() as f64);
     report.add("sent", "MB", median(all.iter().map(|one| one.sent).collect()));
     let tries = all.iter().map(|one| one.tries).max();
@@ -332,8 +332,8 @@ fn add_results(all: &[Measurement], has_riders: bool, report: &mut Report) {
     let series = |value: &dyn Fn(&Measurement) -> f64| {
         found.iter().map(|one| [one.began, value(one)]).collect::<Vec<_>>()
     };
-    report.series("time_estimate", series(&|one| one.estimated.estimate));
-    report.series("time_raw", series(&|one| one.estimated.raw));
+    report.series("time_estimate", series(&|one| one.said.estimate));
+    report.series("time_raw", series(&|one| one.said.raw));
     report.series("time_truth", series(&|one| one.truth));
 }
 
@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn a_measurement_without_result_counts_as_not_found_and_has_no_error() {
         let one = |estimate: f64, raw| Measurement {
-            estimated: Estimate { estimate, raw, is_doubted: raw > 6.0 },
+            said: ToolResult { estimate, raw, is_doubted: raw > 6.0 },
             truth: 5.0,
             ..Measurement::default()
         };

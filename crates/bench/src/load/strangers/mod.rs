@@ -1,11 +1,10 @@
-//! Strangers at the port of a real mesh, and members that ask for destinations they may not reach.
+//! Connections of strangers to the port of a real mesh, and of members that ask for forbidden destinations.
 //!
-//! The mesh is this very program, started anew: founded, joined, revoked. Nothing is
-//! judged here; the report counts, and the experiment `strangers` says what must hold.
+//! The mesh consists of processes of the product: founded, joined, revoked. This module only counts; the limits are in
+//! the experiment `strangers`.
 //!
-//! - [`place`]: state directories and daemons; [`probe`]: what a port sends to whom;
-//! - [`tokens`], [`rosters`], [`targets`]: who joins; who is believed; where members are
-//!   connected to.
+//! - [`place`]: state directories and daemons; [`probe`]: connects to a port and counts the bytes that it sends;
+//! - [`tokens`], [`rosters`], [`targets`]: tests of join tokens, of forged rosters, and of destinations.
 
 mod fuzz;
 pub(super) mod place;
@@ -21,13 +20,13 @@ use probe::{Met, Who};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// A roster's validity, where its end is awaited.
+/// The validity of a roster whose expiry is awaited.
 const SHORT: &str = "6 s";
 
-/// By then it has ended, on the busiest machine.
+/// The longest wait for the expiry, on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What some say who have not heard of TLS, or hope for less.
+/// First bytes of clients that do not use TLS, or send a damaged record.
 const WORDS: [(&str, &[u8]); 5] = [
     ("socks", b"\x05\x01\x00\x05\x01\x00\x01\x7f\x00\x00\x01\x00\x50"),
     ("socks_terms", b"\x05\x01\x80\x00\x00\x00\x05\x01\x00\x01\x7f\x00\x00\x01\x00\x50"),
@@ -50,7 +49,7 @@ pub struct Args {
     rebinding: usize,
 }
 
-/// Tries all, and prints the report.
+/// Runs all tests and prints the report.
 ///
 /// # Errors
 /// When the mesh cannot be founded, or an arbitrary case passes that must not.
@@ -77,7 +76,7 @@ fn add_account(
     Ok(())
 }
 
-/// Handshakes of all kinds, and what is said without any.
+/// Tests handshakes with keys of all kinds, and connections without a handshake.
 async fn keys(report: &mut Report) -> anyhow::Result<()> {
     let place = Place::new()?;
     let fra = place.found("fra", "")?;
@@ -106,13 +105,13 @@ async fn keys(report: &mut Report) -> anyhow::Result<()> {
     }
     let odd = probe::handshake(fra.at(), &Who::shows(&member), b"h2").await?;
     add(report, "other_protocol", &odd);
-    // That the counting sees something: a member is answered.
+    // A control: a member is answered, so the counter works.
     let met = probe::handshake(fra.at(), &Who::shows(&member), b"thalweg/relay/1").await?;
     report.add("member_answered", "B", met.beyond() as f64);
     runs.end()
 }
 
-/// A member, at a relay that cannot reach the oracle, when the roster has expired.
+/// Tests a member at a relay that cannot reach the oracle after the roster has expired.
 async fn expiry(report: &mut Report) -> anyhow::Result<()> {
     let place = Place::new()?;
     let settings = format!("[oracle]\nvalidity = \"{SHORT}\"\n");
@@ -131,7 +130,7 @@ async fn expiry(report: &mut Report) -> anyhow::Result<()> {
         met = probe::handshake(nyc.at(), &who, b"thalweg/relay/1").await?;
     }
     add(report, "expired_roster", &met);
-    // The cache as it was: nobody is let in by an old file either.
+    // After a restart the relay reads the roster from its cache; the expired one must admit nobody either.
     drop(nyc_runs);
     let _nyc_runs = nyc.start()?;
     add(report, "expired_cache", &probe::handshake(nyc.at(), &who, b"thalweg/relay/1").await?);

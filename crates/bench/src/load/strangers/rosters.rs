@@ -1,4 +1,4 @@
-//! A false oracle, with the oracle's stolen key but not the mesh's, brings nobody back.
+//! A false oracle with the oracle's stolen key, but without the mesh's key, cannot readmit a member.
 
 use super::{
     super::report::Report,
@@ -25,26 +25,26 @@ use tokio::{
     time::sleep,
 };
 
-/// By then a node has asked its oracle, and said what it thinks of the answer.
+/// The longest wait until a node has asked its oracle and logged its verdict.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The longest request's head that is read.
+/// The longest head of a request that is read.
 const HEAD: usize = 8192;
 
 #[derive(Debug)]
-struct Everybody;
+struct AdmitAll;
 
-impl Admission for Everybody {
+impl Admission for AdmitAll {
     fn admits(&self, _: &NodeId, _: Protocol) -> bool {
         true
     }
 }
 
-/// Offers a relay an older roster, and one that another key has signed; both with a member
-/// that was revoked. Adds what that member then gets, and whether the relay gave the alarm.
+/// Offers a relay an older roster, and a roster that another key has signed, both with a member that was revoked.
+/// Reports the bytes that this member then gets, and whether the relay logged an alert.
 ///
 /// # Errors
-/// When the mesh cannot be founded.
+/// When the mesh cannot be founded, or the relay logs no alert in time.
 pub async fn run(report: &mut Report) -> anyhow::Result<()> {
     let place = Place::new()?;
     let fra = place.found("fra", "")?;
@@ -84,7 +84,7 @@ async fn until(what: &str, is: impl Fn() -> anyhow::Result<bool>) -> anyhow::Res
     Ok(())
 }
 
-/// The same members in a higher version, signed with a key of our own.
+/// The same members in a higher version, signed with another key.
 fn forged(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
     let signed = Signed::<Roster>::open(bytes, &Ed25519).ok().context("a roster is damaged")?;
     let mut roster = signed.into_value();
@@ -94,7 +94,7 @@ fn forged(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
 
 async fn false_oracle(of: &Node, bytes: Vec<u8>) -> anyhow::Result<tokio::task::JoinHandle<()>> {
     let key = State::open(of.state())?.node_key()?;
-    let acceptor = Acceptor::new(&key, Arc::new(Everybody), &[Protocol::Api])?;
+    let acceptor = Acceptor::new(&key, Arc::new(AdmitAll), &[Protocol::Api])?;
     let listener = TcpListener::bind(of.at()).await.context("the oracle's address")?;
     let bytes: Arc<[u8]> = bytes.into();
     Ok(tokio::spawn(async move {
@@ -106,7 +106,7 @@ async fn false_oracle(of: &Node, bytes: Vec<u8>) -> anyhow::Result<tokio::task::
     }))
 }
 
-/// The same answer to each request, whose bodies are empty.
+/// Sends the same answer to each request; requests have no bodies.
 async fn answer(mut channel: Channel<TcpStream>, bytes: Arc<[u8]>) {
     let mut head = Vec::new();
     while let Ok(byte) = channel.read_u8().await {

@@ -1,4 +1,4 @@
-//! A member asks a relay for what it may not reach.
+//! Tests a member that asks a relay for forbidden destinations.
 
 use super::{
     super::{mesh, report::Report},
@@ -22,7 +22,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// Names of the relay's `/etc/hosts`, and what they mean.
+/// Names in the relay's `/etc/hosts` and their addresses.
 const NAMES: [(&str, &str); 9] = [
     ("loopback.test", "127.0.0.1"),
     ("loopback6.test", "::1"),
@@ -35,7 +35,7 @@ const NAMES: [(&str, &str); 9] = [
     ("shared.test", "100.64.0.1"),
 ];
 
-/// The same without a name, and other spellings.
+/// Such addresses without a name, in several spellings.
 const ADDRESSES: [&str; 8] = [
     "127.0.0.1",
     "[::1]",
@@ -47,16 +47,16 @@ const ADDRESSES: [&str; 8] = [
     "0.0.0.0",
 ];
 
-/// One byte of it is changed all the time; the line's length stays.
+/// A line of the hosts file, one byte of which changes all the time; its length stays the same.
 const REBINDING: &str = "127.0.0.5 rebinding.test\n";
 
-/// Where that byte is.
+/// The offset of that byte.
 const DIGIT: u64 = 8;
 
-/// By then a line is in the log.
+/// The longest wait until a line is in the log.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Tries all of them, and `rounds` connections to the name that changes.
+/// Asks for all of them, and makes `rounds` connections to the name that changes.
 ///
 /// # Errors
 /// When the mesh cannot be founded.
@@ -79,7 +79,7 @@ pub async fn run(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
     runs.end()
 }
 
-/// How many were refused, and how many of these refusals are in the log.
+/// Reports how many destinations were refused, and how many of these refusals are in the log.
 async fn refused(
     report: &mut Report,
     fra: &Node,
@@ -109,7 +109,7 @@ async fn refused(
     Ok(())
 }
 
-/// Whether a refusal of `to` is in the log; the log's writer is a thread of its own.
+/// Whether a refusal of `to` is in the log, which a separate thread writes.
 async fn in_log(fra: &Node, to: &Destination) -> anyhow::Result<bool> {
     let (until, to) = (Instant::now() + PATIENCE, format!(" to={to} "));
     loop {
@@ -125,7 +125,7 @@ async fn in_log(fra: &Node, to: &Destination) -> anyhow::Result<bool> {
     }
 }
 
-/// The name means an allowed and a forbidden address in turn, many times for each connection.
+/// Connects to a name that changes between an allowed and a forbidden address many times during each connection.
 async fn rebinding(
     report: &mut Report,
     (dialer, route): (&Dialer, &Route),

@@ -1,17 +1,17 @@
-//! One token, many hosts.
+//! Tests one token that many hosts use.
 
 use super::{
     super::report::Report,
     place::{Node, Place},
 };
 
-/// Hosts that race.
+/// The number of hosts that race.
 const HOSTS: usize = 8;
 
-/// Races and replays; adds how many hosts became members.
+/// Lets hosts race for a token and replays it; reports how many became members.
 ///
 /// # Errors
-/// When a token cannot be made.
+/// When a token cannot be created.
 pub fn run(report: &mut Report, place: &Place, founder: &Node) -> anyhow::Result<()> {
     let token = founder.thalweg(&["mesh", "token"])?;
     let hosts: Result<Vec<Node>, _> = (0..HOSTS).map(|_| place.stranger()).collect();

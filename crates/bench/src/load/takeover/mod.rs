@@ -1,14 +1,14 @@
-//! Several oracles on one PostgreSQL, of which the elected one is killed, again and again.
+//! Measures takeovers of several oracles on one PostgreSQL, by repeatedly killing the elected one.
 //!
-//! Real daemons on loopback, with the constants that they always have. Synthetic relays, each
-//! with a key and a connection of its own, carry orders out by saying so after a moment. One
-//! client asks for candidates all the time. Measured is what a kill costs:
+//! The daemons are real ones on loopback with their default timing. Synthetic relays, each with its own key and
+//! connection, only report that they have executed orders. One client continuously asks for candidates. The measured
+//! costs of a kill are:
 //!
-//! - *scheduling*: from the kill to the first order of another oracle;
-//! - *reads*: whether a client is ever without candidates, and for how long it waits at most;
-//! - *measurements* that were told before and that nobody knows afterwards.
+//! - *scheduling*: the time from the kill to the first order of another oracle;
+//! - *reads*: whether a client is ever without candidates, and its longest wait;
+//! - *measurements* that were reported before the kill and that no oracle knows afterwards.
 //!
-//! - [`server`]: PostgreSQL; [`host`]: daemons; [`relays`]: who measures; [`reader`]: who asks.
+//! - [`server`]: PostgreSQL; [`host`]: daemons; [`relays`]: synthetic relays; [`reader`]: the client.
 
 mod host;
 mod reader;
@@ -24,13 +24,13 @@ use thalweg_base::clock::WallClock;
 use thalweg_mesh::{Oracle, OracleClient, State};
 use tokio::time::Instant;
 
-/// Oracles: two are left when one is killed.
+/// The number of oracles; two are left when one is killed.
 const ORACLES: usize = 3;
 
-/// Scheduling goes on for so long before each kill.
+/// How long one oracle must have scheduled before each kill.
 const GOES_ON: Duration = Duration::from_secs(4);
 
-/// A start, or a takeover, that takes longer is none.
+/// The longest wait for a start or a takeover.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Arguments of `thalweg-bench load takeover`.
@@ -44,10 +44,10 @@ pub struct Args {
     relays: usize,
 }
 
-/// Founds the mesh, kills, and prints the report.
+/// Founds the mesh, kills oracles, and prints the report.
 ///
 /// # Errors
-/// When there is no PostgreSQL, or the mesh does not come up.
+/// When PostgreSQL is not installed or the mesh does not start.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let place = Place::new()?;
     let server = server::Server::start(place.dir())?;
@@ -87,7 +87,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     report.print().context("cannot print the report")
 }
 
-/// The first oracle with its mesh, and two more that were let in.
+/// The first oracle, which founds the mesh, and two more that join it.
 fn found(place: &Place, url: &str) -> anyhow::Result<(Vec<Host>, Vec<Option<Daemon>>)> {
     let first = place.oracle(url)?;
     first.thalweg(&["mesh", "init", "--name", "oracle-1", "--address", &first.address()])?;
@@ -116,7 +116,7 @@ fn client(host: &Host, oracles: &[Oracle]) -> anyhow::Result<OracleClient> {
     Ok(OracleClient::new(&key, oracles.to_vec(), WallClock::default())?)
 }
 
-/// Which of them was elected for this term, by its own log.
+/// The index of the host that was elected for this term, according to its own log.
 fn elected(hosts: &[Host], term: u64) -> anyhow::Result<usize> {
     let says = format!("elected to schedule, term {term}");
     let mut found = None;
@@ -128,8 +128,8 @@ fn elected(hosts: &[Host], term: u64) -> anyhow::Result<usize> {
     found.with_context(|| format!("no log says who has term {term}"))
 }
 
-/// How many of the legs that were told an oracle does not know, just after it or another took
-/// over: it has read by then what the killed one had recorded, and nothing is measured again yet.
+/// Counts the reported legs that an oracle does not know. It is asked just after a takeover: it has read by then what
+/// the killed oracle had recorded, and nothing has been measured again yet.
 async fn missing(told: &[(String, String)], oracle: OracleClient) -> anyhow::Result<u64> {
     let paths = oracle.paths().await?;
     let name = |at: u32| paths.nodes.get(at as usize).map(ToString::to_string);
