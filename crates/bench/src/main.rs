@@ -8,7 +8,7 @@
 //!                demo ────────► lab ───► thalweg on eight hosts
 //!                sim ─────────► thalweg_sim ──► the papers' figures
 //!                lab ─────────► becomes thalweg-lab
-//!   make-tree, compare-trees ──► trees of files, and all in which two differ
+//!   make-tree, compare-trees ──► trees of files, and the differences of two
 //! ```
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic: see thalweg_console")]

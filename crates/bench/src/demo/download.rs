@@ -64,9 +64,7 @@ impl Outcome {
 /// The hosts, the web server and the file of a download.
 #[derive(Clone, Copy)]
 pub struct Stage<'a> {
-    /// The hosts.
     pub hosts: Hosts<'a>,
-    /// The web server.
     pub web: &'a Web,
     /// Size of the served file, bytes.
     pub size: u64,

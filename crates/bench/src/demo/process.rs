@@ -86,7 +86,7 @@ impl Running {
         self.lines.try_recv().ok()
     }
 
-    /// The program's exit, if it has ended.
+    /// The program's exit status, if it has ended.
     ///
     /// # Errors
     /// When the system call fails.
@@ -94,7 +94,7 @@ impl Running {
         Ok(self.child.try_wait()?)
     }
 
-    /// Ends it and all that it started, at once (SIGKILL), and waits until it is gone.
+    /// Kills the program and all processes that it started (SIGKILL), and waits until it is gone.
     pub fn kill(&mut self) {
         let _already_gone = self.child.kill();
         let _reaped = self.child.wait();

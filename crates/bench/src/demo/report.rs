@@ -36,7 +36,7 @@ pub struct Report {
     pub version: u64,
     /// Time from the first command of the mesh until all nodes had that version.
     pub founded: Duration,
-    /// How late the lab delivered packets.
+    /// The emulator's lateness of packets.
     pub lateness: Lateness,
 }
 

@@ -1,10 +1,10 @@
-//! `thalweg-bench load`: load generators and their measurements, for the experiments
-//! `badabing`, `bistro-deadline`, `bond-cost`, `bond-failover`, `bond-mptcp`, `bond-policy`, `bond-transfers`,
-//! `carrier-cost`, `cast-chain`, `cast-isolation`, `cast-peers`, `cast-reconfigure`, `cast-scale`, `codec-cost`,
-//! `dbas-figures`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `members-hostile`, `mgrp-completion`,
-//! `mgrp-overhead`, `mgrp-source`, `oracle-scale`, `oracle-takeover`, `pacing`, `probe-accuracy`, `relay-cost`,
-//! `relay-faults`, `revocation`, `roma-figures`, `servers`, `stream-fanout`, `stream-peers`, `stream-reroute`,
-//! `stream-table3`, `stream-upswitch`, `stream-video`, `strangers` and `trees`.
+//! `thalweg-bench load`: load generators and their measurements, for the experiments `badabing`, `bistro-deadline`,
+//! `bond-cost`, `bond-failover`, `bond-mptcp`, `bond-policy`, `bond-transfers`, `carrier-cost`, `cast-chain`,
+//! `cast-isolation`, `cast-peers`, `cast-reconfigure`, `cast-scale`, `codec-cost`, `dbas-figures`, `gather-adaptive`,
+//! `gather-figures`, `gather-peers`, `get-faults`, `members-hostile`, `mgrp-completion`, `mgrp-overhead`,
+//! `mgrp-source`, `oracle-scale`, `oracle-takeover`, `pacing`, `probe-accuracy`, `relay-cost`, `relay-faults`,
+//! `revocation`, `roma-figures`, `servers`, `stream-fanout`, `stream-peers`, `stream-reroute`, `stream-table3`,
+//! `stream-upswitch`, `stream-video`, `strangers` and `trees`.
 //!
 //! One client program drives every relay, ours and the peers', with the same sockets and buffers:
 //!

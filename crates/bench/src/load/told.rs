@@ -20,9 +20,7 @@ pub enum Told {
     },
     /// A receiver left a parent.
     ParentLeft {
-        /// The receiver.
         receiver: String,
-        /// The parent.
         parent: String,
         /// The reason.
         why: String,
@@ -45,7 +43,6 @@ pub enum Told {
     Received(Came),
     /// A receiver refuses the object.
     Refused {
-        /// The receiver.
         receiver: String,
         /// The reason.
         why: String,
@@ -64,36 +61,24 @@ pub enum Told {
     },
     /// The end of the cast.
     Ended(Ended),
-    /// Not used.
+    /// This event and the following ones are not used by measurements.
     PassedOver {},
-    /// Not used.
     SpecialBits {},
-    /// Not used.
     OwnersIgnored {},
-    /// Not used.
     LinksRefused {},
-    /// Not used.
     FileFailed {},
-    /// Not used.
     MoreFailed {},
-    /// Not used.
     MorePassedOver {},
-    /// Not used.
     WouldTake {},
-    /// Not used.
     Hashing {},
-    /// Not used.
     Accepted {},
-    /// Not used.
     Unreached {},
-    /// Not used.
     Note {},
 }
 
 /// A receiver in the plan.
 #[derive(Debug, Deserialize)]
 pub struct Planned {
-    /// Its name.
     pub name: String,
     /// Its parents, the best first.
     pub parents: Vec<String>,
@@ -102,7 +87,6 @@ pub struct Planned {
 /// The progress of a receiver.
 #[derive(Debug, Deserialize)]
 pub struct Progress {
-    /// Its name.
     pub name: String,
     /// Bytes of the object that it has.
     pub held_bytes: f64,
@@ -119,7 +103,6 @@ pub struct Progress {
 /// The contribution of a parent.
 #[derive(Debug, Deserialize)]
 pub struct Parent {
-    /// Its name.
     pub name: String,
     /// Its rate over the last second, bit/s.
     pub rate_bps: u64,
@@ -135,7 +118,6 @@ pub struct Relay {
 /// The end of one receiver.
 #[derive(Debug, Deserialize)]
 pub struct Came {
-    /// Its name.
     pub receiver: String,
     /// Bytes received.
     pub received_bytes: f64,
@@ -154,7 +136,6 @@ pub struct Came {
 /// The bytes from one parent.
 #[derive(Debug, Deserialize)]
 pub struct Share {
-    /// Its name.
     pub name: String,
     /// New bytes.
     pub bytes: f64,

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  seed ──► tree ──┬─► rsync -aHAX ──────► differences of rsync ──┐
-//!                  └─► gather|send|cast ─► differences of ours ───┴─► ours that rsync has not, unless intended
+//!                  └─► gather|send|cast ─► differences of ours ───┴─► ours that are neither rsync's nor intended
 //! altered tree: copied again over the first copies
 //! ```
 
@@ -77,7 +77,7 @@ pub struct Args {
     further: Vec<String>,
 }
 
-/// What copies.
+/// The program that copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum How {
     /// rsync -aHAX alone

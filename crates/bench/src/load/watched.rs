@@ -25,7 +25,7 @@ pub struct Spent {
 /// The number of descriptors by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Descriptors {
-    /// All of them.
+    /// The number of all descriptors.
     pub all: u64,
     /// Sockets of all families.
     pub sockets: u64,

@@ -12,7 +12,7 @@ use tokio_rustls::TlsConnector;
 /// The longest wait for a connection; it only takes long if a queue overflowed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What is spoken on the way.
+/// The protocol between client, relay and server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// TCP to the server

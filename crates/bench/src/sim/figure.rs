@@ -10,7 +10,7 @@ use thalweg_sim::{
     input::Input,
 };
 
-/// A figure or section of UKAIRO, or ours.
+/// A figure or section of UKAIRO, or one of our own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Figure {
     /// §2.1, §2.2.1: how many paths gain, for how long, at what latency

@@ -1,11 +1,11 @@
 //! `thalweg-bench sim`: computes the papers' figures in a simulator, with the product's own planning code.
 //!
 //! - [`cast`]: one object to many receivers down a tree;
-//! - [`collection`]: data collection in the paper's network, all methods;
+//! - [`collection`]: data collection in the paper's network, with all methods;
 //! - [`planning`]: the cost of planning such collections;
 //! - [`streams`]: the cost of planning streams, and the quality of the plans;
 //! - [`input`]: the networks: synthetic, a published data set, or a file;
-//! - [`grid`]: reads the files;
+//! - [`grid`]: reads files of rates;
 //! - [`figure`]: the figures;
 //! - [`numbers`]: the metrics of one run;
 //! - [`summary`]: the results of several seeds, as a table or as JSON for the experiments;

@@ -24,7 +24,7 @@ pub struct Args {
     /// Subscribers of a stream on average
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     subscribers: u32,
-    /// How often reports change legs, after each of which all is timed_plan again
+    /// How often reports change legs, after each of which all is planned again
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     rounds: u64,
     /// Instead compare so many small random problems with their exact optimum
@@ -53,7 +53,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Plans with the random numbers of this seed and round, and measures the time that a report costs the oracle,
 /// including building the tables of the problem.
-fn timed_plan(
+fn planned(
     mesh: &Mesh,
     present: Option<Configuration>,
     (seed, round): (u64, u64),
@@ -64,23 +64,23 @@ fn timed_plan(
     if let Some(present) = present {
         problem = problem.with_present(present);
     }
-    let timed_plan = problem.plan(problem.moves(), random);
+    let planned = problem.plan(problem.moves(), random);
     let took = began.elapsed();
-    let flows = Flows::checked(&problem, &timed_plan.configuration)?;
-    anyhow::ensure!(flows == timed_plan.flows, "the plan sends something else than it says");
-    Ok((problem, timed_plan, took))
+    let flows = Flows::checked(&problem, &planned.configuration)?;
+    anyhow::ensure!(flows == planned.flows, "the plan sends something else than it says");
+    Ok((problem, planned, took))
 }
 
 fn large(args: &Args) -> anyhow::Result<Vec<Number>> {
     let Args { nodes, streams, subscribers, seed, .. } = *args;
     let mut mesh = Mesh::new(seed, Size { nodes, streams, subscribers });
-    let (problem, first, took) = timed_plan(&mesh, None, (seed, 0))?;
+    let (problem, first, took) = planned(&mesh, None, (seed, 0))?;
     let most: f64 = problem.subscribers().iter().map(|who| who.weight).sum();
     let (mut worst, mut sum, mut moved, mut utility) = (Duration::ZERO, Duration::ZERO, 0, 0.0);
     let mut present = first.configuration;
     for round in 1..=args.rounds {
         mesh.change();
-        let (_, again, took) = timed_plan(&mesh, Some(present.clone()), (seed, round))?;
+        let (_, again, took) = planned(&mesh, Some(present.clone()), (seed, round))?;
         (worst, sum) = (worst.max(took), sum + took);
         moved += differences(&present, &again.configuration);
         utility += again.flows.utility;
@@ -101,7 +101,7 @@ fn large(args: &Args) -> anyhow::Result<Vec<Number>> {
     ])
 }
 
-/// The most subscribers that arrive at once in the timed run.
+/// The number of subscribers that arrive at once in the timed run.
 const NEW: usize = 100;
 
 /// Measures how long subscribers that arrive at once wait for their first routes, including the tables of the problem.
@@ -109,9 +109,9 @@ fn first_routes(mesh: &Mesh, mut present: Configuration) -> anyhow::Result<Durat
     present.choices.iter_mut().rev().take(NEW).for_each(|choice| *choice = None);
     let began = Instant::now();
     let problem = mesh.problem()?.with_present(present);
-    let timed_plan = problem.complete(problem.present());
+    let planned = problem.complete(problem.present());
     let took = began.elapsed();
-    Flows::checked(&problem, &timed_plan.configuration)?;
+    Flows::checked(&problem, &planned.configuration)?;
     Ok(took)
 }
 
@@ -127,9 +127,9 @@ fn exact(seed: u64, cases: u64) -> anyhow::Result<Vec<Number>> {
         let Some((optimum, _)) = small(of, Terms::none())?.exact() else { continue };
         let problem = small(of, Terms::default())?;
         let random = &mut random::stream(of, "plan of streams", 0);
-        let timed_plan = problem.plan(problem.moves(), random);
-        Flows::checked(&problem, &timed_plan.configuration)?;
-        let share = if optimum > 0.0 { timed_plan.flows.utility / optimum } else { 1.0 };
+        let planned = problem.plan(problem.moves(), random);
+        Flows::checked(&problem, &planned.configuration)?;
+        let share = if optimum > 0.0 { planned.flows.utility / optimum } else { 1.0 };
         (least, sum, compared) = (least.min(share), sum + share, compared + 1);
         best += u32::from(share > 1.0 - 1e-9);
     }

@@ -86,7 +86,6 @@ impl Class {
 pub struct Difference {
     /// The path relative to the root, whose path is empty.
     pub path: Vec<u8>,
-    /// The class.
     pub class: Class,
     /// The value of the first tree and that of the second.
     pub values: [String; 2],

@@ -83,7 +83,6 @@ pub struct Entry {
 /// The kind of an entry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// A directory.
     Directory,
     /// A file with data in these ranges and holes elsewhere. The bytes are derived from the seed.
     File {

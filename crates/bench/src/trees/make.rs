@@ -33,7 +33,7 @@ pub fn make(tree: &Tree, root: &Path) -> anyhow::Result<()> {
     let own = tree.entries.iter().filter(|(_, entry)| !is_name(entry));
     for (path, entry) in own.rev() {
         let at = place(root, path);
-        set_attributes(entry, &at).with_context(|| format!("cannot set_attributes {}", at.display()))?;
+        describe(entry, &at).with_context(|| format!("cannot describe {}", at.display()))?;
     }
     Ok(())
 }
@@ -65,7 +65,7 @@ fn create(entry: &Entry, at: &Path, root: &Path) -> anyhow::Result<()> {
 }
 
 /// Sets the owner first, which clears set-ID bits, then the mode, then ACLs and other attributes, then the time.
-fn set_attributes(entry: &Entry, at: &Path) -> anyhow::Result<()> {
+fn describe(entry: &Entry, at: &Path) -> anyhow::Result<()> {
     if let Some((user, group)) = entry.owner {
         let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
         chownat(CWD, at, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW).context("owner")?;

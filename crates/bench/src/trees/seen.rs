@@ -43,9 +43,7 @@ pub struct Entry {
 /// The kind of an entry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// A directory.
     Directory,
-    /// A file.
     File {
         /// The length in bytes.
         length: u64,
@@ -60,7 +58,6 @@ pub enum Kind {
     Link(Vec<u8>),
     /// A pipe.
     Fifo,
-    /// A socket.
     Socket,
     /// A device with this number.
     Device(u64),

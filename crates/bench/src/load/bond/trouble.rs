@@ -4,7 +4,7 @@ use anyhow::{Context as _, ensure};
 use clap::ValueEnum;
 use thalweg_lab::{client::Lab, topology::LinkChange};
 
-/// A kind of trouble.
+/// A kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// The interface goes down: the kernel tells

@@ -31,7 +31,7 @@ const COMES: Duration = Duration::from_secs(20);
 /// Settings of the nodes: they measure nothing by themselves meanwhile.
 const SETTINGS: &str = "[carrier]\nenabled = true\nopen = [\"1-65535\"]\n[oracle.measure]\nenabled = false\n[relay]\nallow_to = [\"10.9.0.0/16\"]\n";
 
-/// What is between the two ends.
+/// The connection between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// Nothing

@@ -34,7 +34,7 @@ pub struct Args {
 /// Copies until the file or the parent's connection ends.
 ///
 /// # Errors
-/// When a connection or the disk fails.
+/// When a connection or a file operation fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     // Listens before it connects, because its parent may connect at once.
     let listener = args.listen.map(TcpListener::bind).transpose()?;

@@ -9,7 +9,7 @@ pub const STEADY: (f64, f64) = (0.15, 0.85);
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Line {
     slope: f64,
-    /// R².
+    /// The coefficient of determination, R².
     fits: f64,
 }
 

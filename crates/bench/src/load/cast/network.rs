@@ -15,7 +15,6 @@ const DATA: f64 = 1448.0 / 1500.0;
 
 /// A lab and its links' rates at one moment.
 pub struct Network {
-    /// The lab.
     pub lab: Lab,
     stats: Stats,
 }

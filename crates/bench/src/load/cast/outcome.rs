@@ -262,7 +262,7 @@ mod tests {
         assert!((value(found.report(None), "beyond_most") - 1.0).abs() < 1e-9);
     }
 
-    /// The plan's Fig. 6: 20 ms and 0.0533 %, 20 ms and 0.102 %.
+    /// The example of the plan's Fig. 6: 20 ms and 0.0533 %, 20 ms and 0.102 %.
     #[test]
     fn figure_6_is_predicted_as_in_the_paper() {
         let hop = |loss| Hop { rtt: std::time::Duration::from_millis(20), loss };

@@ -15,13 +15,13 @@ use std::{
 /// The arguments of a download, apart from its faults.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// The URL.
+    /// The URL of the file.
     pub url: String,
-    /// The final name.
+    /// The path of the downloaded file.
     pub file: PathBuf,
     /// The file of path history.
     pub history: PathBuf,
-    /// Further arguments.
+    /// Further arguments of `thalweg get`.
     pub args: Vec<String>,
 }
 

@@ -17,7 +17,7 @@ const OLD: &[u8] = b"what was there before";
 
 /// The directory of one download, and the contents that may be seen under its final name.
 pub struct Trial {
-    /// The download.
+    /// The arguments of the download.
     pub order: Order,
     directory: PathBuf,
     allowed: Allowed,

@@ -76,7 +76,6 @@ pub struct Counts {
 
 /// State shared by the tasks of an attack.
 pub struct Scene {
-    /// The attack.
     pub attack: Attack,
     /// The attacked address.
     pub to: SocketAddr,

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use std::fmt;
 use thalweg_net::channel::Protocol;
 
-/// Who attacks.
+/// The attacker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// A member of the mesh that nothing is offered to.
@@ -13,7 +13,7 @@ pub enum By {
     Stranger,
 }
 
-/// What of the node is attacked.
+/// The attacked part of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Door {
     /// The oracle's API.
@@ -44,7 +44,7 @@ pub enum Door {
     Datagrams,
 }
 
-/// How.
+/// The kind of attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// Connections that send nothing.

@@ -1,4 +1,5 @@
-//! `thalweg-bench load mgrp`: the paper's Fig. 4, for the experiments `mgrp-overhead`, `mgrp-source` and `mgrp-completion`.
+//! `thalweg-bench load mgrp`: the network of the paper's Fig. 4, for the experiments `mgrp-overhead`, `mgrp-source` and
+//! `mgrp-completion`.
 //!
 //! ```text
 //! m3 (node, source, tool) ── 100 Mbit/s ──┐                      ┌── m5 (node, sink)
@@ -74,7 +75,7 @@ impl Args {
     }
 }
 
-/// What probes (§4.1).
+/// The tool that probes (§4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Tool {
     /// Pathload with its public tool's pauses, one measurement after the other
@@ -91,7 +92,7 @@ pub enum Tool {
     None,
 }
 
-/// Whether packets ride.
+/// Whether the source's packets ride in probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Riders {
     /// The carrier holds none (`mgrpOFF`)
@@ -104,7 +105,7 @@ pub enum Riders {
     Plain,
 }
 
-/// The bottleneck's other traffic (§4.1, Fig. 5).
+/// Cross traffic on the bottleneck (§4.1, Fig. 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Cross {
     /// UDP of 1, 3, 5, 6, 4 and 2 Mbit/s

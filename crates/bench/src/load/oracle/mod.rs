@@ -74,7 +74,7 @@ pub struct Args {
     limit: bool,
 }
 
-/// `schedule` of the oracle's settings.
+/// The setting `schedule` of the oracle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Schedule {
     #[value(name = "algorithm-1")]

@@ -79,7 +79,7 @@ impl Args {
     }
 }
 
-/// What measures.
+/// The measuring tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// Ours, with pauses of one round trip

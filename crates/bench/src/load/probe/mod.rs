@@ -2,7 +2,7 @@
 //! `probe-accuracy`, `badabing` and `pacing`.
 //!
 //! ```text
-//! a (node, tool) ── one bottleneck, with others' packets in it ── b (node)
+//! a (node, tool) ── one bottleneck with cross traffic ── b (node)
 //! ```
 //!
 //! - [`place`]: the lab and its two nodes; [`drive`]: runs a tool over the probe service of one node;

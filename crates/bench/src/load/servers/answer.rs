@@ -105,7 +105,6 @@ impl Draft {
 
 /// A server of one kind, for one download.
 pub struct Script<'a> {
-    /// The kind.
     pub kind: &'static Kind,
     /// The path of the download's URLs without the file's name: `/KIND/DOWNLOAD/`.
     pub place: &'a str,

@@ -37,7 +37,7 @@ pub enum Deviation {
     Head(Lines),
     /// Sends this Content-Encoding although the bytes are the file's own.
     Encoding(&'static str),
-    /// Redirects.
+    /// Redirects the request.
     Redirects(Redirect),
     /// Answers `HEAD` with this status.
     RefusesHead(u16),
@@ -99,7 +99,7 @@ pub enum Part {
     Overlong(u64),
     /// Begins this many bytes before the requested range, with a true Content-Range.
     Early(u64),
-    /// No Content-Range.
+    /// A part without Content-Range.
     NoContentRange,
     /// Two Content-Range fields that differ.
     TwoContentRanges,
@@ -107,9 +107,9 @@ pub enum Part {
     NoUnit,
     /// The file's Content-Length instead of the part's.
     LengthOfWhole,
-    /// multipart/byteranges for one range.
+    /// A multipart/byteranges body for a single range.
     Multipart,
-    /// The whole file, as 206 and with a true Content-Range.
+    /// The whole file, with status 206 and a true Content-Range.
     WholeFile,
     /// A 206 with the whole file as answer to plain requests.
     Unasked,
@@ -118,7 +118,7 @@ pub enum Part {
 /// The validators of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validator {
-    /// None.
+    /// No validator.
     Nothing,
     /// A strong tag for each answer.
     TagPerAnswer,
@@ -143,9 +143,9 @@ pub enum Validator {
 /// How the length of a body is indicated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// Chunks, with an extension and a trailer.
+    /// By chunks, with an extension and a trailer.
     Chunked,
-    /// The whole file in chunks; parts have a length.
+    /// By chunks for the whole file; parts have a length.
     ChunkedWhole,
     /// By the end of the connection.
     UntilClose,
@@ -196,15 +196,15 @@ pub enum Redirect {
 /// How a range of an empty file is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmptyRange {
-    /// 416 with this Content-Range, if any.
+    /// Status 416 with this Content-Range, if any.
     Unsatisfied(Option<&'static str>),
-    /// 416 with a page.
+    /// Status 416 with a page.
     Page,
-    /// 206 with an empty body.
+    /// Status 206 with an empty body.
     EmptyPart,
 }
 
-/// What a kind is about; an arm of the experiment each.
+/// The class of a kind's deviations; each class is an arm of the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Class {
     /// Ranges are refused or ignored.

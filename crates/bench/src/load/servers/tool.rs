@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// One of them.
+/// A downloader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Tool {
     /// curl, following redirects

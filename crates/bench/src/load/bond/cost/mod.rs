@@ -55,7 +55,7 @@ pub struct Args {
     further: Vec<String>,
 }
 
-/// What is between the two programs.
+/// The connection between the two programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum By {
     /// A connection by one link; no programs: server and reader are the two ends
