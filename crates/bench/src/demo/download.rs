@@ -270,8 +270,8 @@ impl Watched<'_> {
         match code {
             Some(0) => Ok(()),
             code => {
-                let said = self.hosts.scratch.log_tail(self.running.log());
-                bail!("{what} failed ({}): {said}", code.unwrap_or(-1))
+                let log = self.hosts.scratch.log_tail(self.running.log());
+                bail!("{what} failed ({}): {log}", code.unwrap_or(-1))
             }
         }
     }

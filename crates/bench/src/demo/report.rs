@@ -182,13 +182,13 @@ fn revoked_json(revoked: &Revoked) -> Value {
 /// Describes the effect of the revocation below the table.
 fn epilogue(revoked: &Revoked) -> String {
     let Revoked { at, last_byte, confirmed: (have, of), why } = revoked;
-    let said = match why {
+    let ending = match why {
         Some(why) => format!("`thalweg get` ended:\n  {why}"),
         None => "`thalweg get` was stopped while it tried again.".to_owned(),
     };
     format!(
         "\n`thalweg mesh revoke {CLIENT}`, {:.1} MB into its download: the last byte came {:.2} s later \
-         at most;\n{have} of {of} nodes have confirmed the new roster. {said}\n",
+         at most;\n{have} of {of} nodes have confirmed the new roster. {ending}\n",
         *at as f64 / 1e6,
         last_byte.as_secs_f64(),
     )
@@ -265,8 +265,8 @@ mod tests {
             table.contains("3.0 MB, right; cut off 0.4 s after `thalweg mesh revoke`\n"),
             "{table}"
         );
-        let told = "2.0 MB into its download: the last byte came 0.42 s later at most;\n6 of 6";
-        assert!(table.contains(told), "{table}");
+        let expected = "2.0 MB into its download: the last byte came 0.42 s later at most;\n6 of 6";
+        assert!(table.contains(expected), "{table}");
         assert!(table.contains("  the relay does not admit this host's key\n"), "{table}");
         let revoked = &report.json()["rows"][0]["revoked"];
         assert_eq!(revoked["last_byte_s"], 0.42);

@@ -148,12 +148,12 @@ mod tests {
 
     #[test]
     fn errors_name_the_line_and_the_value() {
-        let told = |text: &str| format!("{:#}", parse(text, &Columns::FILE).unwrap_err());
-        assert!(told(&file("a,b,fast,")).contains("line 382: \"fast\" is no number"));
-        assert!(told(&file("a,b,-1,")).contains("line 382"));
-        assert!(told(&file("a,b")).contains("2 fields, but the header has 4"));
-        assert!(told("src,dst,gbps\n").contains("no column mbps; there are: src, dst, gbps"));
-        assert!(told("src,dst,mbps\na,b,1\n").contains("2 places"));
-        assert!(told("").contains("empty"));
+        let error_of = |text: &str| format!("{:#}", parse(text, &Columns::FILE).unwrap_err());
+        assert!(error_of(&file("a,b,fast,")).contains("line 382: \"fast\" is no number"));
+        assert!(error_of(&file("a,b,-1,")).contains("line 382"));
+        assert!(error_of(&file("a,b")).contains("2 fields, but the header has 4"));
+        assert!(error_of("src,dst,gbps\n").contains("no column mbps; there are: src, dst, gbps"));
+        assert!(error_of("src,dst,mbps\na,b,1\n").contains("2 places"));
+        assert!(error_of("").contains("empty"));
     }
 }

@@ -1,7 +1,7 @@
 //! Step 1 under load: many clients commit in the last seconds before a deadline.
 
 use super::{
-    super::{report::Report, strangers::place::Place},
+    super::{report::Report, strangers::test_mesh::TestMesh},
     client::Client,
 };
 use anyhow::{Context as _, ensure};
@@ -74,11 +74,11 @@ struct Tally {
 /// When the node does not start.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(args.seed);
-    let place = Place::new()?;
+    let test_mesh = TestMesh::new()?;
     let begin = SystemTime::now() + PREPARATION + burst_time(args);
     let deadline = begin + args.window;
-    let irs = place.found("irs", &settings(deadline)?)?;
-    let runs = irs.start()?;
+    let irs = test_mesh.found("irs", &settings(deadline)?)?;
+    let daemon = irs.start()?;
     let state = State::open(irs.state())?;
     let port = Port { key: state.node_key()?.id(), addresses: vec![irs.at().into()] };
     let target = Arc::new(Target { drop_box: "taxes".parse()?, port });
@@ -111,7 +111,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
         thalweg_console::note!("thalweg-bench: one of {} failures: {why}", tally.failed);
     }
     // This kills the node as `kill -9` does; every signed commitment must be in the book.
-    drop(runs);
+    drop(daemon);
     let files = BoxFiles::new(irs.state(), &target.drop_box, None);
     let kept = View::read(&files)?.stamps.len();
     report.add("lost", "1", (signed + before).saturating_sub(kept) as f64);
@@ -143,13 +143,13 @@ fn clients(
 
 /// Starts each client at its time, as soon as a permit is free. A client's time counts from its start time on.
 async fn gather(clients: impl Iterator<Item = (Instant, Client)>, target: &Arc<Target>) -> Tally {
-    let places = Arc::new(Semaphore::new(AT_ONCE));
+    let permits = Arc::new(Semaphore::new(AT_ONCE));
     let mut running = JoinSet::new();
     for (at, client) in clients {
-        let (places, target) = (places.clone(), target.clone());
+        let (permits, target) = (permits.clone(), target.clone());
         running.spawn(async move {
             sleep_until(at).await;
-            let _place = places.acquire().await;
+            let _permit = permits.acquire().await;
             match client.commit(&target).await {
                 Ok(Ok(_)) => Ended::Signed(at.elapsed()),
                 Ok(Err(Refusal::Late { .. })) => Ended::Late,

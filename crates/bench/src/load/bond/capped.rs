@@ -145,9 +145,9 @@ mod tests {
 
     #[test]
     fn bytes_beyond_the_cap_are_reported_in_kib() {
-        let told = report(8_000_000, 8_000_000 + 2048, 5);
-        assert_eq!(told.value("beyond").and_then(serde_json::Value::as_f64), Some(2.0));
-        let told = report(8_000_000, 6_000_000, 5);
-        assert_eq!(told.value("of_cap").and_then(serde_json::Value::as_f64), Some(0.75));
+        let result = report(8_000_000, 8_000_000 + 2048, 5);
+        assert_eq!(result.value("beyond").and_then(serde_json::Value::as_f64), Some(2.0));
+        let result = report(8_000_000, 6_000_000, 5);
+        assert_eq!(result.value("of_cap").and_then(serde_json::Value::as_f64), Some(0.75));
     }
 }

@@ -119,8 +119,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     struck.push(gaps::now());
     let far_grown = far_memory(args.far)?.zip(far_before).map(|(after, before)| after / before);
     let end = |stream: Stream| stream.end(args.may_break);
-    let told = streams.into_iter().map(end).collect::<anyhow::Result<Vec<_>>>()?;
-    report(&struck, &told, far_grown)?.print().context("cannot print the report")
+    let records = streams.into_iter().map(end).collect::<anyhow::Result<Vec<_>>>()?;
+    report(&struck, &records, far_grown)?.print().context("cannot print the report")
 }
 
 /// Memory of the server's process, kB.
@@ -160,11 +160,11 @@ impl Stream {
         let mut child = command.spawn().context("cannot start a stream")?;
         let (input, output) = (child.stdin.take(), child.stdout.take().context("its output")?);
         let heard: Arc<Mutex<Vec<Line>>> = Arc::default();
-        let told = Arc::clone(&heard);
+        let shared = Arc::clone(&heard);
         let hears = thread::spawn(move || {
             let lines = BufReader::new(output).lines().map_while(Result::ok);
             for line in lines.filter_map(|line| serde_json::from_str(&line).ok()) {
-                told.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+                shared.lock().unwrap_or_else(PoisonError::into_inner).push(line);
             }
         });
         Ok(Self { child, input, heard, hears })
@@ -198,9 +198,9 @@ impl Stream {
 }
 
 /// The report of the stalls of all hosts after all events, ms.
-fn report(struck: &[u64], told: &[Vec<Line>], far: Option<f64>) -> anyhow::Result<Report> {
+fn report(struck: &[u64], records: &[Vec<Line>], far: Option<f64>) -> anyhow::Result<Report> {
     let over = *struck.last().context("there were events")?;
-    let lives = told.iter().map(|lines| Life::of(lines, over));
+    let lives = records.iter().map(|lines| Life::of(lines, over));
     let lives: Vec<Life> = lives.collect::<anyhow::Result<_>>()?;
     let stalls = lives
         .iter()
@@ -219,7 +219,7 @@ fn report(struck: &[u64], told: &[Vec<Line>], far: Option<f64>) -> anyhow::Resul
     report.add("broken", "streams", lives.iter().filter(|life| life.broke).count() as f64);
     let span = (over - struck.first().unwrap_or(&0)) as f64 / 1e9;
     let bytes: u64 = lives.iter().map(|life| life.bytes).sum();
-    report.add("rate", "Mbit/s", bytes as f64 * 8e-6 / span / told.len() as f64);
+    report.add("rate", "Mbit/s", bytes as f64 * 8e-6 / span / records.len() as f64);
     let grown = lives.iter().filter_map(|life| life.grown).fold(0.0, f64::max);
     report.add("memory_growth", "", grown);
     if let Some(far) = far {
@@ -245,7 +245,7 @@ impl Life {
     /// When the lines do not say how it ended.
     fn of(lines: &[Line], over: u64) -> anyhow::Result<Self> {
         let mut life = Self { gaps: Vec::new(), bytes: 0, grown: None, broke: false };
-        let (mut early, mut told) = (None, false);
+        let (mut early, mut has_ended) = (None, false);
         for line in lines {
             match *line {
                 Line::Begun => {}
@@ -253,15 +253,15 @@ impl Life {
                 Line::Memory { rss_kb } => early = Some(rss_kb.max(1) as f64),
                 Line::Broke { at } => {
                     life.gaps.push((at, over.max(at)));
-                    (life.broke, told) = (true, true);
+                    (life.broke, has_ended) = (true, true);
                 }
                 Line::Ended { bytes, rss_kb } => {
-                    (life.bytes, told) = (bytes, true);
+                    (life.bytes, has_ended) = (bytes, true);
                     life.grown = early.map(|early| rss_kb as f64 / early);
                 }
             }
         }
-        ensure!(told, "a stream did not say how it ended");
+        ensure!(has_ended, "a stream did not say how it ended");
         Ok(life)
     }
 }

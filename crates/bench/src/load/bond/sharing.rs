@@ -141,8 +141,8 @@ mod tests {
     #[test]
     fn the_fairness_index_and_the_sums_are_reported() {
         assert_eq!((fairness(&[5, 5, 5, 5]), fairness(&[8, 0, 0, 0])), (1.0, 0.25));
-        let told = report(&[1_000_000, 3_000_000], Duration::from_secs(1), Rate::from_mbps(32.0));
-        let value = |name| told.value(name).and_then(serde_json::Value::as_f64);
+        let result = report(&[1_000_000, 3_000_000], Duration::from_secs(1), Rate::from_mbps(32.0));
+        let value = |name| result.value(name).and_then(serde_json::Value::as_f64);
         assert_eq!((value("throughput"), value("least")), (Some(32.0), Some(8.0)));
         assert!(value("of_sum") > Some(1.0), "headers are no data: {:?}", value("of_sum"));
     }

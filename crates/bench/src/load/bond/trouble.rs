@@ -71,8 +71,8 @@ impl<'a> Victim<'a> {
     fn sh(&self, script: &str) -> anyhow::Result<String> {
         let mut command = self.lab.command(&self.host, "sh");
         let output = command.args(["-ec", script, &self.interface]).output()?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{}: {}", self.host, said.trim());
+        let error = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{}: {}", self.host, error.trim());
         String::from_utf8(output.stdout).context("what `ip` says")
     }
 

@@ -16,7 +16,7 @@ use super::{
         report::Report,
         server, watched,
     },
-    place::{By, Place},
+    testbed::{By, Testbed},
 };
 use anyhow::{Context as _, ensure};
 use std::{
@@ -61,15 +61,15 @@ struct Reading {
 /// # Errors
 /// When a program does not start or a byte is wrong.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let place = Place::new(args.by)?;
-    let resting = reading(&place, 0)?;
+    let testbed = Testbed::new(args.by)?;
+    let resting = reading(&testbed, 0)?;
     thread::sleep(args.rest);
-    let rested = reading(&place, 0)?;
-    let mut flow = Flow::begin(&place)?;
+    let rested = reading(&testbed, 0)?;
+    let mut flow = Flow::begin(&testbed)?;
     flow.read_for(args.warmup)?;
-    let first = reading(&place, flow.position)?;
+    let first = reading(&testbed, flow.position)?;
     flow.read_for(args.span)?;
-    let last = reading(&place, flow.position)?;
+    let last = reading(&testbed, flow.position)?;
     let mut report = report(&first, &last);
     let idle = |at: usize| rested.spent[at] - resting.spent[at];
     let share = (idle(0) + idle(1)) / (rested.at - resting.at).as_secs_f64();
@@ -77,9 +77,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     report.print().context("cannot print the report")
 }
 
-fn reading(place: &Place, bytes: u64) -> anyhow::Result<Reading> {
-    let [near, far] = [cpu_seconds(place.near())?, cpu_seconds(place.far())?];
-    let all = place.all().into_iter().map(cpu_seconds).sum::<anyhow::Result<f64>>()?;
+fn reading(testbed: &Testbed, bytes: u64) -> anyhow::Result<Reading> {
+    let [near, far] = [cpu_seconds(testbed.near())?, cpu_seconds(testbed.far())?];
+    let all = testbed.all().into_iter().map(cpu_seconds).sum::<anyhow::Result<f64>>()?;
     let spent = [near, far, all, watched::machine()?.machine];
     Ok(Reading { at: Instant::now(), bytes, spent })
 }
@@ -104,8 +104,8 @@ struct Flow {
 }
 
 impl Flow {
-    fn begin(place: &Place) -> anyhow::Result<Self> {
-        let mut tcp = place.come(PATIENCE)?;
+    fn begin(testbed: &Testbed) -> anyhow::Result<Self> {
+        let mut tcp = testbed.connect(PATIENCE)?;
         tcp.set_read_timeout(Some(PATIENCE))?;
         tcp.write_all(&[server::DOWNLOAD])?;
         Ok(Self { tcp, pattern: Pattern::new(), buffer: vec![0; CHUNK], position: 0 })

@@ -1,10 +1,10 @@
 //! `thalweg-bench load carrier`: measures the cost of packets through the carrier.
 //!
 //! - [`cost`]: CPU time of a TCP connection over the carrier, over plain veth, and over WireGuard in user space;
-//! - [`place`]: two network namespaces and the programs in them; [`wireguard`]: a tunnel of `boringtun-cli`.
+//! - [`testbed`]: two network namespaces and the programs in them; [`wireguard`]: a tunnel of `boringtun-cli`.
 
 mod cost;
-pub(super) mod place;
+pub(super) mod testbed;
 mod wireguard;
 
 use clap::Subcommand;

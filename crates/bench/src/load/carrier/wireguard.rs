@@ -3,7 +3,7 @@
 
 use super::{
     super::veth::{self, FAR as FAR_END, NEAR as NEAR_END},
-    place::{Part, soon},
+    testbed::{ChildGuard, wait_until},
 };
 use anyhow::{Context as _, ensure};
 use std::{
@@ -46,12 +46,12 @@ const ENDS: [End; 2] = [
 ///
 /// # Errors
 /// When the program is not installed or refuses its configuration.
-pub fn start(far: &veth::Far) -> anyhow::Result<[Part; 2]> {
+pub fn start(far: &veth::Far) -> anyhow::Result<[ChildGuard; 2]> {
     let [near_end, far_end] = &ENDS;
-    let near_part = Part::start(&mut program(Command::new("boringtun-cli"), near_end))?;
-    let far_part = Part::start(&mut program(far.command("boringtun-cli"), far_end))?;
-    tell(near_end, &configuration(near_end, far_end, FAR_END, FAR))?;
-    tell(far_end, &configuration(far_end, near_end, NEAR_END, NEAR))?;
+    let near_part = ChildGuard::start(&mut program(Command::new("boringtun-cli"), near_end))?;
+    let far_part = ChildGuard::start(&mut program(far.command("boringtun-cli"), far_end))?;
+    configure(near_end, &configuration(near_end, far_end, FAR_END, FAR))?;
+    configure(far_end, &configuration(far_end, near_end, NEAR_END, NEAR))?;
     let up = |ip: &dyn Fn(&[&str]) -> anyhow::Result<()>, end: &End, address: Ipv4Addr| {
         ip(&["addr", "add", &format!("{address}/24"), "dev", end.device])?;
         ip(&["link", "set", end.device, "mtu", MTU, "up"])
@@ -78,13 +78,14 @@ fn configuration(end: &End, other: &End, at: Ipv4Addr, inside: Ipv4Addr) -> Stri
 }
 
 /// Configures the program of an end once it listens.
-fn tell(end: &End, configuration: &str) -> anyhow::Result<()> {
+fn configure(end: &End, configuration: &str) -> anyhow::Result<()> {
     let socket = format!("/var/run/wireguard/{}.sock", end.device);
-    let mut stream =
-        soon("boringtun-cli takes its configuration", || Ok(UnixStream::connect(&socket).ok()))?;
+    let mut stream = wait_until("boringtun-cli takes its configuration", || {
+        Ok(UnixStream::connect(&socket).ok())
+    })?;
     stream.write_all(configuration.as_bytes())?;
-    let mut told = String::new();
-    BufReader::new(&stream).read_line(&mut told).context("boringtun-cli does not answer")?;
-    ensure!(told.trim() == "errno=0", "boringtun-cli refuses: {told}");
+    let mut answer = String::new();
+    BufReader::new(&stream).read_line(&mut answer).context("boringtun-cli does not answer")?;
+    ensure!(answer.trim() == "errno=0", "boringtun-cli refuses: {answer}");
     Ok(())
 }

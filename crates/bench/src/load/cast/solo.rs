@@ -126,10 +126,10 @@ impl Drop for Servers {
 }
 
 fn received(json: &[u8]) -> anyhow::Result<f64> {
-    let said: Value = serde_json::from_slice(json).context("iperf3 said nothing")?;
-    let error = said.pointer("/error").and_then(Value::as_str);
+    let report: Value = serde_json::from_slice(json).context("iperf3 said nothing")?;
+    let error = report.pointer("/error").and_then(Value::as_str);
     ensure!(error.is_none(), "iperf3: {}", error.unwrap_or_default());
-    let rate = said.pointer("/end/sum_received/bits_per_second").and_then(Value::as_f64);
+    let rate = report.pointer("/end/sum_received/bits_per_second").and_then(Value::as_f64);
     rate.context("iperf3 said no rate")
 }
 
@@ -152,8 +152,8 @@ mod tests {
 
     #[test]
     fn the_output_of_iperf3_is_parsed() {
-        let said = br#"{"end":{"sum_received":{"bits_per_second":9.5e6}}}"#;
-        assert_eq!(received(said).unwrap(), 9.5e6);
+        let report = br#"{"end":{"sum_received":{"bits_per_second":9.5e6}}}"#;
+        assert_eq!(received(report).unwrap(), 9.5e6);
         assert!(received(br#"{"error":"unable to connect"}"#).is_err());
         assert!(received(b"").is_err());
     }

@@ -1,7 +1,7 @@
 //! The record of a cast, built from its events.
 
 use super::{
-    super::told::{self, Told},
+    super::cast_events::{self, CastEvent},
     legs::Legs,
 };
 use std::collections::BTreeMap;
@@ -65,40 +65,42 @@ impl Story {
     /// # Errors
     /// When the line is not an event of the product.
     pub fn hear(&mut self, line: &str, now: f64) -> anyhow::Result<()> {
-        match told::read(line)? {
-            Told::Started { bytes } => self.bytes = bytes,
-            Told::Planned { receivers } => {
+        match cast_events::read(line)? {
+            CastEvent::Started { bytes } => self.bytes = bytes,
+            CastEvent::Planned { receivers } => {
                 self.parents = receivers.into_iter().map(|one| (one.name, one.parents)).collect();
             }
-            Told::ParentLeft { receiver, parent, why } => self.left.push((receiver, parent, why)),
-            Told::Progress { seconds, served_bytes, ring_peak_bytes, receivers, relays } => {
+            CastEvent::ParentLeft { receiver, parent, why } => {
+                self.left.push((receiver, parent, why))
+            }
+            CastEvent::Progress { seconds, served_bytes, ring_peak_bytes, receivers, relays } => {
                 self.served = served_bytes;
                 let below = receivers.iter().map(|one| one.ring_peak_bytes);
                 let all = below.chain(relays.iter().map(|one| one.ring_peak_bytes));
                 self.ring_peak = all.fold(self.ring_peak.max(ring_peak_bytes), f64::max);
                 receivers.into_iter().for_each(|one| self.progress(seconds, one));
             }
-            Told::Received(came) => self.receive(came, now),
-            Told::Refused { receiver, why, again: false } => {
+            CastEvent::Received(came) => self.receive(came, now),
+            CastEvent::Refused { receiver, why, again: false } => {
                 self.failed = Some(format!("{receiver}: {why}"));
             }
-            Told::Broken { why } | Told::Failed { why } => self.failed = Some(why),
-            Told::Ended(end) => self.ended = Some((end.outcome, end.seconds)),
-            Told::Refused { .. }
-            | Told::PassedOver {}
-            | Told::SpecialBits {}
-            | Told::OwnersIgnored {}
-            | Told::LinksRefused {}
-            | Told::FileFailed {}
-            | Told::MoreFailed {}
-            | Told::Hashing {} => {}
-            Told::Accepted {} | Told::Unreached {} | Told::Note {} => {}
-            Told::MorePassedOver {} | Told::WouldTake {} => {}
+            CastEvent::Broken { why } | CastEvent::Failed { why } => self.failed = Some(why),
+            CastEvent::Ended(end) => self.ended = Some((end.outcome, end.seconds)),
+            CastEvent::Refused { .. }
+            | CastEvent::PassedOver {}
+            | CastEvent::SpecialBits {}
+            | CastEvent::OwnersIgnored {}
+            | CastEvent::LinksRefused {}
+            | CastEvent::FileFailed {}
+            | CastEvent::MoreFailed {}
+            | CastEvent::Hashing {} => {}
+            CastEvent::Accepted {} | CastEvent::Unreached {} | CastEvent::Note {} => {}
+            CastEvent::MorePassedOver {} | CastEvent::WouldTake {} => {}
         }
         Ok(())
     }
 
-    fn progress(&mut self, at: f64, one: told::Progress) {
+    fn progress(&mut self, at: f64, one: cast_events::Progress) {
         let held = Held { at, bytes: one.held_bytes, bps: one.rate_bps };
         self.missed.insert(one.name.clone(), one.missed_symbols);
         if let Some(parent) = one.parents.into_iter().max_by_key(|parent| parent.rate_bps) {
@@ -107,7 +109,7 @@ impl Story {
         self.held.entry(one.name).or_default().push(held);
     }
 
-    fn receive(&mut self, came: told::Came, heard: f64) {
+    fn receive(&mut self, came: cast_events::ReceiverEnd, heard: f64) {
         let received = Received {
             came: came.received_bytes,
             useless: came.duplicate_bytes,

@@ -2,8 +2,8 @@
 
 use super::{
     super::{
+        cast_events::{self, CastEvent},
         process::{cpu_seconds, memory_mib},
-        told::{self, Told},
     },
     mesh::{Mesh, SOURCE},
     sockets::Seen,
@@ -90,21 +90,21 @@ pub fn cast(mesh: &Mesh, args: &[&str], core: Option<u32>) -> anyhow::Result<Cas
 /// The lines of the cast, read by a thread, so that the cast does not wait while connections are looked at.
 fn lines(child: &mut Child) -> anyhow::Result<Receiver<io::Result<String>>> {
     let out = BufReader::new(child.stdout.take().context("it has an output")?);
-    let (tell, told) = mpsc::sync_channel(WAITING);
+    let (sender, receiver) = mpsc::sync_channel(WAITING);
     thread::spawn(move || {
         // The caller may have failed and dropped the receiver.
-        out.lines().try_for_each(|line| tell.send(line))
+        out.lines().try_for_each(|line| sender.send(line))
     });
-    Ok(told)
+    Ok(receiver)
 }
 
 impl Cast {
     /// Records events until the cast's output ends.
     fn follow(&mut self, child: &mut Child, seen: &mut Seen) -> anyhow::Result<()> {
-        let (told, id, mut looked) = (lines(child)?, child.id(), Instant::now());
+        let (lines, id, mut looked) = (lines(child)?, child.id(), Instant::now());
         loop {
-            match told.recv_timeout(LOOK) {
-                Ok(line) => self.hear(told::read(&line?)?),
+            match lines.recv_timeout(LOOK) {
+                Ok(line) => self.hear(cast_events::read(&line?)?),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
@@ -124,13 +124,14 @@ impl Cast {
         Ok(())
     }
 
-    fn hear(&mut self, told: Told) {
-        match told {
-            Told::Planned { receivers } => {
-                let first = |one: told::Planned| Some((one.name, one.parents.into_iter().next()?));
+    fn hear(&mut self, event: CastEvent) {
+        match event {
+            CastEvent::Planned { receivers } => {
+                let first =
+                    |one: cast_events::Planned| Some((one.name, one.parents.into_iter().next()?));
                 self.parents = receivers.into_iter().filter_map(first).collect();
             }
-            Told::Received(came) => {
+            CastEvent::Received(came) => {
                 self.received.0 += came.received_bytes;
                 self.received.1 += came.duplicate_bytes;
                 for parent in came.parents {
@@ -138,7 +139,7 @@ impl Cast {
                 }
                 self.rates.insert(came.receiver, came.rate_bps);
             }
-            Told::Ended(end) => {
+            CastEvent::Ended(end) => {
                 (self.bytes, self.served) = (end.bytes, end.served_bytes);
                 (self.complete, self.seconds) = (end.complete, end.seconds);
             }
@@ -175,7 +176,7 @@ mod tests {
     use super::*;
 
     fn hear(cast: &mut Cast, line: &str) {
-        cast.hear(told::read(line).unwrap());
+        cast.hear(cast_events::read(line).unwrap());
     }
 
     #[test]

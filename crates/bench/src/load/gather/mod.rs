@@ -66,9 +66,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let call = started.elapsed();
     let stats = lab.stats(true)?;
     let ended = stats.links.first().map_or(stats.elapsed_s, |link| link.until_s);
-    let said = ended_event(&printed);
-    let told = said.as_ref().and_then(|said| said.pointer("/seconds")).and_then(Value::as_f64);
-    let makespan = told.unwrap_or(ended - begun);
+    let event = ended_event(&printed);
+    let reported =
+        event.as_ref().and_then(|event| event.pointer("/seconds")).and_then(Value::as_f64);
+    let makespan = reported.unwrap_or(ended - begun);
     let mut report = Report::default();
     if let Some(file) = &args.background {
         let rates = Background::read(file)?.rates(clock - makespan, clock)?;
@@ -89,8 +90,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
         let total: u64 = amounts.iter().sum();
         report.add("rate", "Mbit/s", total as f64 * 8e-6 / makespan);
-        if let Some(said) = &said {
-            tell(said, &amounts, &mut report);
+        if let Some(event) = &event {
+            add_event(event, &amounts, &mut report);
         }
     }
     if let Some(file) = &args.record_quiet {
@@ -108,19 +109,19 @@ fn add_fair(bound: f64, makespan: f64, report: &mut Report) {
 }
 
 /// Reports further values of the event `ended`; missing ones are NaN.
-fn tell(said: &Value, amounts: &[u64], report: &mut Report) {
-    let number = |pointer: &str| said.pointer(pointer).and_then(Value::as_f64).unwrap_or(f64::NAN);
+fn add_event(event: &Value, amounts: &[u64], report: &mut Report) {
+    let number = |pointer: &str| event.pointer(pointer).and_then(Value::as_f64).unwrap_or(f64::NAN);
     let total = amounts.iter().sum::<u64>() as f64;
     report.add("planned", "s", number("/planned_seconds"));
-    report.add("storage", "%", storage(said, amounts));
+    report.add("storage", "%", storage(event, amounts));
     report.add("off_plan", "%", number("/off_plan_bytes") / total * 100.0);
     report.add("synchronising", "s", number("/overhead_seconds"));
     report.add("messages", "messages", number("/messages"));
 }
 
 /// For each source the peak of others' data that it stored, in % of its own data; the mean over all sources (Fig. 6).
-fn storage(said: &Value, amounts: &[u64]) -> f64 {
-    let Some(stored) = said.pointer("/storage").and_then(Value::as_array) else { return f64::NAN };
+fn storage(event: &Value, amounts: &[u64]) -> f64 {
+    let Some(stored) = event.pointer("/storage").and_then(Value::as_array) else { return f64::NAN };
     let share = |one: &Value| {
         let node = one.pointer("/node")?.as_str()?.strip_prefix('s')?;
         let own = *amounts.get(node.parse::<usize>().ok()?.checked_sub(1)?)?;
@@ -178,10 +179,10 @@ mod tests {
 
     #[test]
     fn storage_is_the_mean_share_of_all_sources() {
-        let said = serde_json::json!({ "storage": [
+        let event = serde_json::json!({ "storage": [
             { "node": "s1", "bytes": 10 }, { "node": "s2", "bytes": 40 }, { "node": "x", "bytes": 9 },
         ]});
-        let share = storage(&said, &[100, 200, 300]);
+        let share = storage(&event, &[100, 200, 300]);
         assert!((share - 10.0).abs() < 1e-9, "{share}");
         assert!(storage(&serde_json::json!({}), &[1]).is_nan());
     }

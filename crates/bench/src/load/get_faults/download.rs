@@ -29,7 +29,7 @@ pub struct Order {
 pub struct Download {
     child: Child,
     started: Instant,
-    told: Arc<Mutex<Vec<Value>>>,
+    recorded: Arc<Mutex<Vec<Value>>>,
     readers: [JoinHandle<String>; 2],
 }
 
@@ -41,7 +41,7 @@ pub struct Ended {
     /// Time from its start to its end.
     pub took: Duration,
     /// Its events except those of progress.
-    pub told: Vec<Value>,
+    pub recorded: Vec<Value>,
     /// Its output on standard error.
     pub stderr: String,
 }
@@ -76,10 +76,10 @@ impl Order {
         let started = Instant::now();
         let name = before.first().map_or("thalweg", String::as_str);
         let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
-        let told = Arc::new(Mutex::new(Vec::new()));
+        let recorded = Arc::new(Mutex::new(Vec::new()));
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let (stdout, mut stderr) = stdout.zip(stderr).context("no pipes")?;
-        let events = Arc::clone(&told);
+        let events = Arc::clone(&recorded);
         let lines = thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 take(&events, &line);
@@ -91,7 +91,7 @@ impl Order {
             _ = stderr.read_to_string(&mut text);
             text
         });
-        Ok(Download { child, started, told, readers: [lines, words] })
+        Ok(Download { child, started, recorded, readers: [lines, words] })
     }
 
     /// Runs the download to its end.
@@ -144,8 +144,8 @@ impl Download {
         let [lines, words] = self.readers;
         _ = lines.join();
         let stderr = words.join().unwrap_or_default();
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Ended { status, took, told: std::mem::take(&mut told), stderr })
+        let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Ended { status, took, recorded: std::mem::take(&mut recorded), stderr })
     }
 }
 
@@ -158,7 +158,7 @@ impl Ended {
 
     /// The events with this name.
     pub fn events(&self, name: &str) -> impl Iterator<Item = &Value> {
-        self.told.iter().filter(move |e| e["event"] == name)
+        self.recorded.iter().filter(move |e| e["event"] == name)
     }
 
     /// A number of the last event with this name.

@@ -71,12 +71,12 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let peer = scene.peer()?;
     let idle = measure_idle(&peer, &attacks, args.idle).await?;
     let datagrams = SocketAddr::new(scene.at.ip(), peer.datagrams().await?);
-    let before = taken(scene.runs.id())?;
+    let before = taken(scene.daemon.id())?;
     let mut report = Report::default();
     let mut worst = Worst::default();
     for attack in attacks {
         let done = attacked(&scene, &peer, attack, datagrams, args).await?;
-        ensure!(scene.runs.is_alive()?, "the node ended under {attack}: {}", scene.log()?);
+        ensure!(scene.daemon.is_alive()?, "the node ended under {attack}: {}", scene.log()?);
         worst.add(&mut report, &done, &idle, before);
     }
     for (door, (p50, p99)) in &idle {
@@ -128,7 +128,7 @@ async fn attacked(
     datagrams: SocketAddr,
     args: &Args,
 ) -> anyhow::Result<Done> {
-    let watch = Watch::begin(scene.runs.id());
+    let watch = Watch::begin(scene.daemon.id());
     let mut attacker = start(scene, attack, datagrams, args)?;
     sleep(RAMP.min(args.time / 2)).await;
     let end = Instant::now() + args.time.saturating_sub(RAMP.min(args.time / 2));

@@ -7,7 +7,7 @@ use super::{
 use crate::load::{
     process::memory_mib,
     server,
-    strangers::place::{Node, Place, Runs},
+    strangers::test_mesh::{Daemon, Node, TestMesh},
 };
 use anyhow::Context as _;
 use std::{
@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(25);
 /// The mesh with the node under attack, which ends when this is dropped.
 pub struct Scene {
     /// The node's process.
-    pub runs: Runs,
+    pub daemon: Daemon,
     /// The node's address and port.
     pub at: SocketAddr,
     /// The port of its metrics.
@@ -45,7 +45,7 @@ pub struct Scene {
     bad: Node,
     good: Node,
     hub: Node,
-    _place: Place,
+    _mesh: TestMesh,
     _files: TempDir,
     _port: Port,
 }
@@ -69,11 +69,11 @@ impl Scene {
         let server = listener.local_addr()?;
         serve(listener);
         let files = tempfile::tempdir()?;
-        let (place, port) = (Place::new()?, Port::at(Ipv4Addr::LOCALHOST)?);
+        let (test_mesh, port) = (TestMesh::new()?, Port::at(Ipv4Addr::LOCALHOST)?);
         let metrics = SocketAddr::from((Ipv4Addr::LOCALHOST, port.number()));
-        let hub = place.found("hub", &settings(files.path(), server, metrics)?)?;
-        let runs = hub.start_on(core)?;
-        let [good, bad] = [place.join(&hub, "good", &[])?, place.join(&hub, "bad", &[])?];
+        let hub = test_mesh.found("hub", &settings(files.path(), server, metrics)?)?;
+        let daemon = hub.start_on(core)?;
+        let [good, bad] = [test_mesh.join(&hub, "good", &[])?, test_mesh.join(&hub, "bad", &[])?];
         let roster = State::open(good.state())?.membership()?.current();
         let roster = roster.context("there is no roster")?;
         let node = roster.members.iter().find(|member| member.name.as_str() == "hub");
@@ -81,7 +81,7 @@ impl Scene {
         let names = Names { files: text(&files.path().join("pub"))?, server };
         let at = hub.at();
         Ok(Self {
-            runs,
+            daemon,
             at,
             metrics,
             node,
@@ -89,7 +89,7 @@ impl Scene {
             bad,
             good,
             hub,
-            _place: place,
+            _mesh: test_mesh,
             _files: files,
             _port: port,
         })

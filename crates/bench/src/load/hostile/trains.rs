@@ -54,8 +54,8 @@ pub async fn show(
     socket.send_to(&Sealer::new(&secret, session.number)?.seal(&payload)?, to).await?;
     let shown = Ask::Arrivals { train: NO_TRAIN, probes: 1, wait: 1000 };
     message::write(channel, &shown).await?;
-    let told: Option<Tell> = message::read(channel, MAX_MESSAGE).await?;
-    told.context("the node closed the session")?;
+    let answer: Option<Tell> = message::read(channel, MAX_MESSAGE).await?;
+    answer.context("the node closed the session")?;
     Ok(socket)
 }
 

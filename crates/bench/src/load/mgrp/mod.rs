@@ -11,7 +11,7 @@
 //!
 //! - [`network`]: the copies as a lab; [`pair`]: a copy's two nodes; [`program`]: tools of the lab in its hosts;
 //! - [`shots`] (pk1 to pk3) and [`pathload`]: tools that send through the node's probe service;
-//! - [`mod@run`]: the sequence of a run; [`outcome`]: its results; [`told`]: the results as metrics and series.
+//! - [`mod@run`]: the sequence of a run; [`outcome`]: its results; [`summary`]: the results as metrics and series.
 
 mod network;
 mod outcome;
@@ -21,7 +21,7 @@ pub(super) mod program;
 mod run;
 mod shots;
 pub(super) mod starved;
-mod told;
+mod summary;
 
 use clap::ValueEnum;
 use std::time::Duration;

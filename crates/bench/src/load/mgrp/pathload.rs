@@ -92,9 +92,9 @@ impl Flies for Logged<'_> {
         after: Duration,
     ) -> Result<Flight, SessionError> {
         let at = self.clock.now() + after.as_secs_f64();
-        let told = self.node.told(train, after)?;
-        self.log.add(train, &told, at, self.clock);
-        Ok(told.flight())
+        let report = self.node.told(train, after)?;
+        self.log.add(train, &report, at, self.clock);
+        Ok(report.flight())
     }
 
     fn rides(&self, way: Way) -> bool {

@@ -69,8 +69,8 @@ impl Program {
         let mut text = String::new();
         self.output()?.read_to_string(&mut text)?;
         ensure!(self.child.wait()?.success(), "{} failed", self.name);
-        let told = serde_json::from_str(text.trim());
-        told.with_context(|| format!("{} printed no report: {text}", self.name))
+        let report = serde_json::from_str(text.trim());
+        report.with_context(|| format!("{} printed no report: {text}", self.name))
     }
 }
 

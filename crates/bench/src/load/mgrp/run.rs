@@ -9,7 +9,7 @@ use super::{
     program::Program,
     shots::{self, Log},
     starved::Starved,
-    told,
+    summary,
 };
 use anyhow::{Context as _, bail, ensure};
 use std::{
@@ -105,7 +105,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let counts = pair.counts(&lab, &pair.names().m3)?;
         copies.push(Copy { log, rounds, source: flow.end()?, truth, counts, begin, until });
     }
-    told::report(args, &copies, (&stats, starved)).print().context("cannot print the report")
+    summary::report(args, &copies, (&stats, starved)).print().context("cannot print the report")
 }
 
 /// Founds the copies, two at a time, because this machine may have two cores.

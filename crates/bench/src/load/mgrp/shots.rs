@@ -58,15 +58,15 @@ struct SentTrain {
 
 impl Log {
     /// Adds a train that was sent at `at`.
-    pub fn add(&mut self, train: &Train, told: &Report, at: f64, clock: &Clock) {
+    pub fn add(&mut self, train: &Train, report: &Report, at: f64, clock: &Clock) {
         let size = train.probes().first().map_or(0, |probe| probe.size);
-        let arrived = told.arrived_ns.iter().map(|at| at.map(|at| clock.of_unix(at)));
-        self.doubted += u32::from(!told.is_valid);
+        let arrived = report.arrived_ns.iter().map(|at| at.map(|at| clock.of_unix(at)));
+        self.doubted += u32::from(!report.is_valid);
         self.trains.push(SentTrain {
             at,
             bytes: u32::from(size) + train.overhead(),
-            left: told.sent_ns.iter().map(Option::is_some).collect(),
-            carried: told.carried.clone(),
+            left: report.sent_ns.iter().map(Option::is_some).collect(),
+            carried: report.carried.clone(),
             arrived: arrived.collect(),
         });
     }
@@ -122,7 +122,9 @@ pub fn fire(of: Fixed, ready: &mut Ready<'_>, clock: &Clock, until: f64) -> anyh
         let order =
             Order { train: &train, after, header: &header, awaits: false, accepts_busy: true };
         match ready.node.service().send(&order)? {
-            Ok(told) => log.add(&train, &told, clock.now() - train.takes().as_secs_f64(), clock),
+            Ok(report) => {
+                log.add(&train, &report, clock.now() - train.takes().as_secs_f64(), clock)
+            }
             Err(why) => {
                 log.refused += 1;
                 ensure!(log.refused < PATIENCE, "trains are refused: {why}");

@@ -126,8 +126,8 @@ pub async fn until_ranked(world: &World, port: &Port, limit: Duration) -> anyhow
     let mut line = Line::open(key, world, port).await?;
     let (since, request) = (Instant::now(), request(Strategy::Oblivious));
     loop {
-        let told = line.candidates(&request).await?;
-        if told.measured > 0 && told.candidates.iter().any(|c| c.score > 0.0) {
+        let reply = line.candidates(&request).await?;
+        if reply.measured > 0 && reply.candidates.iter().any(|c| c.score > 0.0) {
             return Ok(());
         }
         again(since, limit, "no ranking").await?;

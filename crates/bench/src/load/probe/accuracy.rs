@@ -1,10 +1,10 @@
 //! Compares the available bandwidth that tools estimate with the emulator's record (MGRP, Fig. 3).
 
 use super::{
-    super::{carrier::place::Part, report::Report},
+    super::{carrier::testbed::ChildGuard, report::Report},
     drive::drive,
     median, peers,
-    place::Place,
+    probe_lab::ProbeLab,
 };
 use anyhow::Context as _;
 use clap::ValueEnum;
@@ -115,7 +115,7 @@ struct ToolResult {
 struct Measurement {
     /// Its begin in the lab's time, s.
     began: f64,
-    said: ToolResult,
+    result: ToolResult,
     /// The available bandwidth in the record.
     truth: f64,
     /// Bytes that the tool sent, without riders, MB.
@@ -127,7 +127,7 @@ struct Measurement {
 
 impl Measurement {
     fn is_none_at_once(&self) -> bool {
-        self.said.estimate.is_nan() && self.took < AT_ONCE.as_secs_f64()
+        self.result.estimate.is_nan() && self.took < AT_ONCE.as_secs_f64()
     }
 
     fn off(&self, estimate: f64) -> f64 {
@@ -140,12 +140,12 @@ impl Measurement {
 /// # Errors
 /// When a part does not start or fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let mut place = Place::new(&topology(args))?;
+    let mut lab = ProbeLab::new(&topology(args))?;
     let all = match args.by.is_public() {
-        true => public(args, &place)?,
-        false => ours(args, &mut place)?,
+        true => public(args, &lab)?,
+        false => ours(args, &mut lab)?,
     };
-    let (_, lateness) = place.truth(false)?;
+    let (_, lateness) = lab.truth(false)?;
     let mut report = Report::default();
     add_results(&all, args.riding > 0.0, &mut report);
     report.add("lateness_p99", "us", lateness);
@@ -188,23 +188,23 @@ fn topology(args: &Args) -> String {
 /// Measures repeatedly; each result comes with the record of its time.
 fn each(
     args: &Args,
-    place: &Place,
+    lab: &ProbeLab,
     source: f64,
     mut one: impl FnMut() -> anyhow::Result<ToolResult>,
 ) -> anyhow::Result<Vec<Measurement>> {
     let mut all = Vec::new();
     for at in 0.. {
         let is_over = match args.ends() {
-            Some(ends) => place.now() >= ends.as_secs_f64(),
+            Some(ends) => lab.now() >= ends.as_secs_f64(),
             None => at >= args.times,
         };
         if is_over {
             break;
         }
-        let mut measured = measurement(place, source, &mut one)?;
+        let mut measured = measurement(lab, source, &mut one)?;
         while args.by.is_public() && measured.is_none_at_once() && measured.tries < TRIES {
             let tries = measured.tries + 1;
-            measured = Measurement { tries, ..measurement(place, source, &mut one)? };
+            measured = Measurement { tries, ..measurement(lab, source, &mut one)? };
         }
         all.push(measured);
     }
@@ -212,26 +212,26 @@ fn each(
 }
 
 fn measurement(
-    place: &Place,
+    lab: &ProbeLab,
     source: f64,
     one: &mut impl FnMut() -> anyhow::Result<ToolResult>,
 ) -> anyhow::Result<Measurement> {
-    let before = place.truth(false)?.0;
-    let began = place.now();
-    let said = one()?;
-    let ended = place.now();
-    let (after, _) = place.truth(true)?;
+    let before = lab.truth(false)?.0;
+    let began = lab.now();
+    let result = one()?;
+    let ended = lab.now();
+    let (after, _) = lab.truth(true)?;
     let residual = after.residual(began, ended).map_or(f64::NAN, |rate| rate.as_mbps());
     // The record counts cross traffic separately.
     let own = after.bytes.saturating_sub(before.bytes);
     let (truth, took) = (residual - source, ended - began);
     let sent = (own as f64 * 1e-6 - source * took / 8.0).max(0.0);
-    Ok(Measurement { began, said, truth, sent, took, tries: 1 })
+    Ok(Measurement { began, result, truth, sent, took, tries: 1 })
 }
 
-fn ours(args: &Args, place: &mut Place) -> anyhow::Result<Vec<Measurement>> {
-    let overlay = place.mesh()?;
-    let mut node = ByNode::open(place.service()?, true)?;
+fn ours(args: &Args, lab: &mut ProbeLab) -> anyhow::Result<Vec<Measurement>> {
+    let overlay = lab.mesh()?;
+    let mut node = ByNode::open(lab.service()?, true)?;
     if args.riding == 0.0 {
         node = node.without_riders();
     }
@@ -241,9 +241,9 @@ fn ours(args: &Args, place: &mut Place) -> anyhow::Result<Vec<Measurement>> {
     let payload = free * args.riding;
     let source = payload * ON_THE_WIRE;
     let _flow =
-        if args.riding > 0.0 { Some(Flow::begin(place, &overlay, payload, args)?) } else { None };
-    let place = &*place;
-    each(args, place, source, || {
+        if args.riding > 0.0 { Some(Flow::begin(lab, &overlay, payload, args)?) } else { None };
+    let lab = &*lab;
+    each(args, lab, source, || {
         let mut tool = tool(args.by, &ends);
         one(tool.as_mut(), &mut node, args)
     })
@@ -269,34 +269,34 @@ fn tool(by: By, ends: &Ends) -> Box<dyn Estimator> {
 }
 
 /// Measures with the public tools, which do not support riders.
-fn public(args: &Args, place: &Place) -> anyhow::Result<Vec<Measurement>> {
-    peers::prepare(place)?;
+fn public(args: &Args, lab: &ProbeLab) -> anyhow::Result<Vec<Measurement>> {
+    peers::prepare(lab)?;
     let which = match args.by {
         By::PublicPathload => peers::Public::Pathload,
         _ => peers::Public::Pathchirp,
     };
-    each(args, place, 0.0, || {
-        let estimate = peers::measure(which, place, args.within)?;
+    each(args, lab, 0.0, || {
+        let estimate = peers::measure(which, lab, args.within)?;
         Ok(ToolResult { estimate, raw: estimate, is_doubted: false })
     })
 }
 
 /// A TCP source over the carrier, which ends when it is dropped.
 struct Flow {
-    _sink: Part,
-    _source: Part,
+    _sink: ChildGuard,
+    _source: ChildGuard,
     /// Kept open, because the sink would end if it were closed.
     _out: BufReader<ChildStdout>,
 }
 
 impl Flow {
-    fn begin(place: &Place, overlay: &str, mbps: f64, args: &Args) -> anyhow::Result<Self> {
-        let mut sink = place.tool("b", &["tcp-sink", "--listen", &format!("[{overlay}]:0")]);
+    fn begin(lab: &ProbeLab, overlay: &str, mbps: f64, args: &Args) -> anyhow::Result<Self> {
+        let mut sink = lab.tool("b", &["tcp-sink", "--listen", &format!("[{overlay}]:0")]);
         let mut sink: Child = sink.stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
         let mut out = BufReader::new(sink.stdout.take().context("its output is ours")?);
         out.read_line(&mut line)?;
-        let sink = Part::of(sink);
+        let sink = ChildGuard::of(sink);
         let ready: serde_json::Value = serde_json::from_str(&line)?;
         let to = ready["ready"]["address"].as_str().context("the sink says no address")?;
         // Longer than all measurements; dropping the flow ends it.
@@ -304,26 +304,27 @@ impl Flow {
         let span = format!("{}ms", all.as_millis() + 30_000);
         let rate = format!("{}bit/s", (mbps * 1e6) as u64);
         let words = ["tcp-source", "--to", to, "--for", &span, "--rate", &rate];
-        let mut source = place.tool("a", &words);
-        let source = Part::start(source.stdout(Stdio::null()))?;
+        let mut source = lab.tool("a", &words);
+        let source = ChildGuard::start(source.stdout(Stdio::null()))?;
         Ok(Self { _sink: sink, _source: source, _out: out })
     }
 }
 
 fn add_results(all: &[Measurement], has_riders: bool, report: &mut Report) {
-    let found: Vec<&Measurement> = all.iter().filter(|one| one.said.estimate.is_finite()).collect();
+    let found: Vec<&Measurement> =
+        all.iter().filter(|one| one.result.estimate.is_finite()).collect();
     let of =
         |value: &dyn Fn(&Measurement) -> f64| median(found.iter().map(|one| value(one)).collect());
-    report.add("error", "%", of(&|one| one.off(one.said.estimate).abs()));
-    report.add("bias", "%", of(&|one| one.off(one.said.estimate)));
+    report.add("error", "%", of(&|one| one.off(one.result.estimate).abs()));
+    report.add("bias", "%", of(&|one| one.off(one.result.estimate)));
     if has_riders {
-        report.add("error_raw", "%", of(&|one| one.off(one.said.raw).abs()));
-        report.add("hidden", "Mbit/s", of(&|one| one.said.raw - one.said.estimate));
+        report.add("error_raw", "%", of(&|one| one.off(one.result.raw).abs()));
+        report.add("hidden", "Mbit/s", of(&|one| one.result.raw - one.result.estimate));
     }
-    report.add("estimate", "Mbit/s", of(&|one| one.said.estimate));
+    report.add("estimate", "Mbit/s", of(&|one| one.result.estimate));
     report.add("truth", "Mbit/s", median(all.iter().map(|one| one.truth).collect()));
     report.add("found", "%", 100.0 * found.len() as f64 / all.len() as f64);
-    let doubted = found.iter().filter(|one| one.said.is_doubted).count();
+    let doubted = found.iter().filter(|one| one.result.is_doubted).count();
     report.add("doubted", "%", 100.0 * doubted as f64 / all.len() as f64);
     report.add("sent", "MB", median(all.iter().map(|one| one.sent).collect()));
     let tries = all.iter().map(|one| one.tries).max();
@@ -332,8 +333,8 @@ fn add_results(all: &[Measurement], has_riders: bool, report: &mut Report) {
     let series = |value: &dyn Fn(&Measurement) -> f64| {
         found.iter().map(|one| [one.began, value(one)]).collect::<Vec<_>>()
     };
-    report.series("time_estimate", series(&|one| one.said.estimate));
-    report.series("time_raw", series(&|one| one.said.raw));
+    report.series("time_estimate", series(&|one| one.result.estimate));
+    report.series("time_raw", series(&|one| one.result.raw));
     report.series("time_truth", series(&|one| one.truth));
 }
 
@@ -374,7 +375,7 @@ mod tests {
     #[test]
     fn a_measurement_without_result_counts_as_not_found_and_has_no_error() {
         let one = |estimate: f64, raw| Measurement {
-            said: ToolResult { estimate, raw, is_doubted: raw > 6.0 },
+            result: ToolResult { estimate, raw, is_doubted: raw > 6.0 },
             truth: 5.0,
             ..Measurement::default()
         };

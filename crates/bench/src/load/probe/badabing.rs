@@ -1,6 +1,6 @@
 //! Compares Badabing with the emulator's record of loss episodes.
 
-use super::{super::report::Report, drive::drive, place::Place};
+use super::{super::report::Report, drive::drive, probe_lab::ProbeLab};
 use anyhow::Context as _;
 use std::time::Duration;
 use thalweg_lab::emu::LinkTruth;
@@ -38,14 +38,14 @@ pub struct Args {
 /// # Errors
 /// When a part does not start or fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let mut place = Place::new(&topology(args))?;
-    place.mesh()?;
-    let mut node = ByNode::open(place.service()?, true)?.without_riders();
+    let mut lab = ProbeLab::new(&topology(args))?;
+    lab.mesh()?;
+    let mut node = ByNode::open(lab.service()?, true)?.without_riders();
     let mut tool = Badabing::new(BadabingSettings::new(CHANCE, args.span, args.seed));
-    let began = place.now();
+    let began = lab.now();
     let driven = drive(&mut tool, &mut node, args.span * 3 + Duration::from_secs(30))?;
-    let (truth, lateness) = place.truth(false)?;
-    let known = Known::of(&truth, (began, place.now()));
+    let (truth, lateness) = lab.truth(false)?;
+    let known = Known::of(&truth, (began, lab.now()));
     let mut report = Report::default();
     add_results(&driven.findings, &known, &mut report);
     report.add("doubted", "%", 100.0 * f64::from(u8::from(!driven.doubts.is_empty())));

@@ -5,7 +5,7 @@
 //! a (node, tool) ── one bottleneck with cross traffic ── b (node)
 //! ```
 //!
-//! - [`place`]: the lab and its two nodes; [`drive`]: runs a tool over the probe service of one node;
+//! - [`probe_lab`]: the lab and its two nodes; [`drive`]: runs a tool over the probe service of one node;
 //! - [`mod@accuracy`]: available bandwidth; [`peers`]: the public tools in the same lab;
 //! - [`mod@badabing`]: loss episodes; [`mod@pacing`]: the accuracy of gaps on this host, idle and busy.
 
@@ -14,7 +14,7 @@ mod badabing;
 mod drive;
 mod pacing;
 mod peers;
-mod place;
+mod probe_lab;
 
 use clap::Subcommand;
 

@@ -58,20 +58,20 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn measured(args: &Args) -> anyhow::Result<Report> {
-    let said = calibrate()?;
+    let calibration = calibrate()?;
     let mut report = Report::default();
-    report.add("calm", "of 1", f64::from(said.is_valid));
-    report.add("said_p50", "us", micros(said.gap_error[0]));
-    report.add("said_p99", "us", micros(said.gap_error[1]));
-    let least = said.shortest_gap();
-    report.add("shortest", "us", if said.is_valid { micros(least) } else { f64::NAN });
+    report.add("calm", "of 1", f64::from(calibration.is_valid));
+    report.add("said_p50", "us", micros(calibration.gap_error[0]));
+    report.add("said_p99", "us", micros(calibration.gap_error[1]));
+    let least = calibration.shortest_gap();
+    report.add("shortest", "us", if calibration.is_valid { micros(least) } else { f64::NAN });
     let (mut promised, mut broken) = (0.0, 0.0);
     for gap in GAPS {
         let asked = Duration::from_micros(gap);
         let [sent, arrived] = trains(asked, args.trains)?;
         let is_kept = add(&mut report, &format!("sent_{gap}us"), &sent, asked);
         add(&mut report, &format!("arrived_{gap}us"), &arrived, asked);
-        if said.is_valid && least <= asked {
+        if calibration.is_valid && least <= asked {
             promised += 1.0;
             broken += f64::from(!is_kept);
         }

@@ -1,6 +1,6 @@
 //! The public tools, as built from their C sources (`scripts/peer-probes`).
 
-use super::{super::carrier::place::Part, median, place::Place};
+use super::{super::carrier::testbed::ChildGuard, median, probe_lab::ProbeLab};
 use anyhow::{Context as _, ensure};
 use std::{
     fs,
@@ -31,9 +31,9 @@ pub enum Public {
 ///
 /// # Errors
 /// When the host's kernel does not allow it.
-pub fn prepare(place: &Place) -> anyhow::Result<()> {
+pub fn prepare(lab: &ProbeLab) -> anyhow::Result<()> {
     let forget = ["-c", "echo 0 > /proc/sys/net/ipv4/tcp_max_tw_buckets"];
-    let forgets = place.command("a", "sh").args(forget).status()?;
+    let forgets = lab.command("a", "sh").args(forget).status()?;
     ensure!(forgets.success(), "closed connections cannot be forgotten in a host of the lab");
     Ok(())
 }
@@ -42,25 +42,25 @@ pub fn prepare(place: &Place) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When a program is not installed.
-pub fn measure(which: Public, place: &Place, within: Duration) -> anyhow::Result<f64> {
+pub fn measure(which: Public, lab: &ProbeLab, within: Duration) -> anyhow::Result<f64> {
     let sender = match which {
         Public::Pathload => "pathload_snd",
         Public::Pathchirp => "pathchirp_snd",
     };
-    let mut sender = place.command("a", sender);
-    let _sender = Part::start(sender.stdout(Stdio::null()).stderr(Stdio::null()))?;
+    let mut sender = lab.command("a", sender);
+    let _sender = ChildGuard::start(sender.stdout(Stdio::null()).stderr(Stdio::null()))?;
     thread::sleep(STARTS);
     match which {
-        Public::Pathload => pathload(place, within),
-        Public::Pathchirp => pathchirp(place, within.min(CHIRPS)),
+        Public::Pathload => pathload(lab, within),
+        Public::Pathchirp => pathchirp(lab, within.min(CHIRPS)),
     }
 }
 
-fn pathload(place: &Place, within: Duration) -> anyhow::Result<f64> {
-    let log = place.dir().join("pathload.log");
-    let mut receiver = place.command("b", "pathload_rcv");
-    receiver.args(["-s", &place.address("a"), "-o"]).arg(&log);
-    let output = ended(receiver.current_dir(place.dir()), within)?;
+fn pathload(lab: &ProbeLab, within: Duration) -> anyhow::Result<f64> {
+    let log = lab.dir().join("pathload.log");
+    let mut receiver = lab.command("b", "pathload_rcv");
+    receiver.args(["-s", &lab.address("a"), "-o"]).arg(&log);
+    let output = ended(receiver.current_dir(lab.dir()), within)?;
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
     Ok(text.and_then(|text| range(&text)).unwrap_or(f64::NAN))
 }
@@ -76,12 +76,12 @@ fn range(text: &str) -> Option<f64> {
     }
 }
 
-fn pathchirp(place: &Place, lasts: Duration) -> anyhow::Result<f64> {
-    let dir = place.dir().join("chirps");
+fn pathchirp(lab: &ProbeLab, lasts: Duration) -> anyhow::Result<f64> {
+    let dir = lab.dir().join("chirps");
     _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir)?;
-    let mut receiver = place.command("b", "pathchirp_rcv");
-    receiver.args(["-S", &place.address("a"), "-t", &lasts.as_secs().to_string()]);
+    let mut receiver = lab.command("b", "pathchirp_rcv");
+    receiver.args(["-S", &lab.address("a"), "-t", &lasts.as_secs().to_string()]);
     // The estimates that it has written count even if it does not end by itself.
     ended(receiver.current_dir(&dir), lasts + Duration::from_secs(10))?;
     let file = fs::read_dir(&dir)?

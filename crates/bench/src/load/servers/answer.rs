@@ -341,7 +341,7 @@ impl Script<'_> {
         draft.content.push(Piece::File(version, all.clone()));
         if self.how_parts() == Some(Part::Unasked) {
             draft.status = 206;
-            draft.field("Content-Range", told(&all, self.length));
+            draft.field("Content-Range", content_range(&all, self.length));
         }
         draft
     }
@@ -363,22 +363,22 @@ impl Script<'_> {
             _ => (asked, Some(length)),
         };
         let total = total.map_or("*".to_owned(), |total| total.to_string());
-        let told = format!("bytes {}-{}/{total}", range.start, range.end - 1);
+        let content_range = format!("bytes {}-{}/{total}", range.start, range.end - 1);
         let mut draft = Draft::of(206);
         draft.is_file = true;
         let piece = Piece::File(version, range.clone());
         match how {
             Some(Part::NoContentRange) => {}
             Some(Part::TwoContentRanges) => {
-                draft.field("Content-Range", &told);
+                draft.field("Content-Range", &content_range);
                 draft.field(
                     "Content-Range",
                     format!("bytes 0-{}/{length}", range.end - range.start),
                 );
             }
-            Some(Part::NoUnit) => draft.field("Content-Range", &told["bytes ".len()..]),
-            Some(Part::Multipart) => return multipart(draft, &told, piece),
-            _ => draft.field("Content-Range", &told),
+            Some(Part::NoUnit) => draft.field("Content-Range", &content_range["bytes ".len()..]),
+            Some(Part::Multipart) => return multipart(draft, &content_range, piece),
+            _ => draft.field("Content-Range", &content_range),
         }
         if self.kind.has(&Deviation::DigestOfPart) {
             draft.field("Repr-Digest", OTHER_DIGEST);
@@ -421,7 +421,7 @@ impl Script<'_> {
 
     /// Adds the fields about the length.
     fn frame(&self, draft: &mut Draft, answer: &mut Answer, length: u64) {
-        let told = draft.length.unwrap_or(length);
+        let announced = draft.length.unwrap_or(length);
         let framing = self.framing().filter(|_| draft.is_file);
         match framing {
             Some(Framing::Chunked) => draft.field("Transfer-Encoding", "chunked"),
@@ -430,12 +430,16 @@ impl Script<'_> {
             }
             Some(Framing::UntilClose) => answer.closes = true,
             Some(Framing::Twice) => {
-                draft.field("Content-Length", told.to_string());
-                draft.field("Content-Length", told.to_string());
+                draft.field("Content-Length", announced.to_string());
+                draft.field("Content-Length", announced.to_string());
             }
-            Some(Framing::List) => draft.field("Content-Length", format!("{told}, {told}")),
-            Some(Framing::TooLong(by)) => draft.field("Content-Length", (told + by).to_string()),
-            _ => draft.field("Content-Length", told.to_string()),
+            Some(Framing::List) => {
+                draft.field("Content-Length", format!("{announced}, {announced}"))
+            }
+            Some(Framing::TooLong(by)) => {
+                draft.field("Content-Length", (announced + by).to_string())
+            }
+            _ => draft.field("Content-Length", announced.to_string()),
         }
     }
 
@@ -510,7 +514,7 @@ impl Script<'_> {
     }
 }
 
-fn told(range: &Range<u64>, total: u64) -> String {
+fn content_range(range: &Range<u64>, total: u64) -> String {
     format!("bytes {}-{}/{total}", range.start, range.end.saturating_sub(1))
 }
 
@@ -523,7 +527,7 @@ fn page_in_parts(request: &Request) -> Draft {
             return unsatisfied(Some(&format!("bytes */{length}")));
         }
         draft.status = 206;
-        draft.field("Content-Range", told(&range, length));
+        draft.field("Content-Range", content_range(&range, length));
         let bytes = PAGE[range.start as usize..range.end as usize].to_vec();
         draft.content = vec![Piece::Bytes(bytes)];
     }
@@ -545,10 +549,10 @@ fn empty(how: EmptyRange) -> Draft {
 }
 
 /// A part in the format of RFC 9110 §14.6.
-fn multipart(mut draft: Draft, told: &str, piece: Piece) -> Draft {
+fn multipart(mut draft: Draft, content_range: &str, piece: Piece) -> Draft {
     draft.field("Content-Type", "multipart/byteranges; boundary=LIMIT");
     let head = format!(
-        "--LIMIT\r\nContent-Type: application/octet-stream\r\nContent-Range: {told}\r\n\r\n"
+        "--LIMIT\r\nContent-Type: application/octet-stream\r\nContent-Range: {content_range}\r\n\r\n"
     );
     draft.content =
         vec![Piece::Bytes(head.into_bytes()), piece, Piece::Bytes(b"\r\n--LIMIT--\r\n".to_vec())];

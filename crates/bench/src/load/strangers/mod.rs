@@ -3,21 +3,21 @@
 //! The mesh consists of processes of the product: founded, joined, revoked. This module only counts; the limits are in
 //! the experiment `strangers`.
 //!
-//! - [`place`]: state directories and daemons; [`probe`]: connects to a port and counts the bytes that it sends;
+//! - [`test_mesh`]: state directories and daemons; [`probe`]: connects to a port and counts the bytes that it sends;
 //! - [`tokens`], [`rosters`], [`targets`]: tests of join tokens, of forged rosters, and of destinations.
 
 mod fuzz;
-pub(super) mod place;
 pub(super) mod probe;
 mod rosters;
 mod targets;
+pub(super) mod test_mesh;
 mod tokens;
 
 use super::report::Report;
 use anyhow::{Context as _, ensure};
-use place::Place;
 use probe::{Met, Who};
 use std::time::Duration;
+use test_mesh::TestMesh;
 use tokio::time::{Instant, sleep};
 
 /// The validity of a roster whose expiry is awaited.
@@ -78,12 +78,12 @@ fn add_account(
 
 /// Tests handshakes with keys of all kinds, and connections without a handshake.
 async fn keys(report: &mut Report) -> anyhow::Result<()> {
-    let place = Place::new()?;
-    let fra = place.found("fra", "")?;
-    let runs = fra.start()?;
-    let lap = place.join(&fra, "lap", &[])?;
-    let gone = place.join(&fra, "gone", &[])?;
-    tokens::run(report, &place, &fra)?;
+    let test_mesh = TestMesh::new()?;
+    let fra = test_mesh.found("fra", "")?;
+    let daemon = fra.start()?;
+    let lap = test_mesh.join(&fra, "lap", &[])?;
+    let gone = test_mesh.join(&fra, "gone", &[])?;
+    tokens::run(report, &test_mesh, &fra)?;
     fra.thalweg(&["mesh", "revoke", "gone", "--wait", "30s"])?;
     let member = lap.client_seed()?;
     let other = [7; 32];
@@ -108,19 +108,19 @@ async fn keys(report: &mut Report) -> anyhow::Result<()> {
     // A control: a member is answered, so the counter works.
     let met = probe::handshake(fra.at(), &Who::shows(&member), b"thalweg/relay/1").await?;
     report.add("member_answered", "B", met.beyond() as f64);
-    runs.end()
+    daemon.end()
 }
 
 /// Tests a member at a relay that cannot reach the oracle after the roster has expired.
 async fn expiry(report: &mut Report) -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let test_mesh = TestMesh::new()?;
     let settings = format!("[oracle]\nvalidity = \"{SHORT}\"\n");
-    let fra = place.found("fra", &settings)?;
-    let runs = fra.start()?;
-    let nyc = place.join(&fra, "nyc", &["--role", "relay"])?;
-    let lap = place.join(&fra, "lap", &[])?;
-    let nyc_runs = nyc.start()?;
-    drop(runs);
+    let fra = test_mesh.found("fra", &settings)?;
+    let daemon = fra.start()?;
+    let nyc = test_mesh.join(&fra, "nyc", &["--role", "relay"])?;
+    let lap = test_mesh.join(&fra, "lap", &[])?;
+    let nyc_daemon = nyc.start()?;
+    drop(daemon);
     let who = Who::shows(&lap.client_seed()?);
     let until = Instant::now() + PATIENCE;
     let mut met = probe::handshake(nyc.at(), &who, b"thalweg/relay/1").await?;
@@ -131,8 +131,8 @@ async fn expiry(report: &mut Report) -> anyhow::Result<()> {
     }
     add(report, "expired_roster", &met);
     // After a restart the relay reads the roster from its cache; the expired one must admit nobody either.
-    drop(nyc_runs);
-    let _nyc_runs = nyc.start()?;
+    drop(nyc_daemon);
+    let _nyc_daemon = nyc.start()?;
     add(report, "expired_cache", &probe::handshake(nyc.at(), &who, b"thalweg/relay/1").await?);
     Ok(())
 }

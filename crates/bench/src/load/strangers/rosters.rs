@@ -3,8 +3,8 @@
 use super::{
     super::report::Report,
     add,
-    place::{Node, Place},
     probe::{self, Who},
+    test_mesh::{Node, TestMesh},
 };
 use anyhow::{Context as _, ensure};
 use std::{
@@ -46,25 +46,25 @@ impl Admission for AdmitAll {
 /// # Errors
 /// When the mesh cannot be founded, or the relay logs no alert in time.
 pub async fn run(report: &mut Report) -> anyhow::Result<()> {
-    let place = Place::new()?;
-    let fra = place.found("fra", "")?;
-    let runs = fra.start()?;
-    let nyc = place.join(&fra, "nyc", &["--role", "relay"])?;
-    let mut nyc_runs = nyc.start()?;
-    let gone = place.join(&fra, "gone", &[])?;
+    let test_mesh = TestMesh::new()?;
+    let fra = test_mesh.found("fra", "")?;
+    let daemon = fra.start()?;
+    let nyc = test_mesh.join(&fra, "nyc", &["--role", "relay"])?;
+    let mut nyc_daemon = nyc.start()?;
+    let gone = test_mesh.join(&fra, "gone", &[])?;
     until("nyc has not heard of a member", || {
         Ok(nyc.thalweg(&["mesh", "members"])?.contains("gone"))
     })
     .await?;
     let older = fs::read(nyc.state().join("roster"))?;
     fra.thalweg(&["mesh", "revoke", "gone", "--wait", "60s"])?;
-    drop(runs);
+    drop(daemon);
     let who = Who::shows(&gone.client_seed()?);
     for (name, bytes) in [("rolled_back_roster", older.clone()), ("forged_roster", forged(&older)?)]
     {
-        drop(nyc_runs);
+        drop(nyc_daemon);
         let oracle = false_oracle(&fra, bytes).await?;
-        nyc_runs = nyc.start()?;
+        nyc_daemon = nyc.start()?;
         let alert = |line: &str| line.contains("roster_rejected") && line.contains("level=alert");
         until("no alert", || Ok(nyc.log()?.lines().any(alert))).await?;
         add(report, name, &probe::handshake(nyc.at(), &who, b"thalweg/relay/1").await?);

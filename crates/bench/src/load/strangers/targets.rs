@@ -2,7 +2,7 @@
 
 use super::{
     super::{mesh, report::Report},
-    place::{Node, Place},
+    test_mesh::{Node, TestMesh},
 };
 use anyhow::Context as _;
 use std::{
@@ -66,17 +66,18 @@ pub async fn run(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
     let forbidden = TcpListener::bind(("127.0.0.6", port)).await?;
     let settings =
         format!("allow_to = [\"127.0.0.5/32\"]\nports = [\"80\", \"443\", \"{port}\"]\n");
-    let place = Place::new()?;
-    let fra = place.found("fra", &settings)?;
+    let test_mesh = TestMesh::new()?;
+    let fra = test_mesh.found("fra", &settings)?;
     let hosts = fra.state().with_file_name("hosts");
     let lines: String = NAMES.iter().map(|(name, ip)| format!("{ip} {name}\n")).collect();
     fs::write(&hosts, format!("{REBINDING}{lines}"))?;
-    let runs = fra.start_with_hosts(&hosts).context("needs root: a file instead of /etc/hosts")?;
+    let daemon =
+        fra.start_with_hosts(&hosts).context("needs root: a file instead of /etc/hosts")?;
     let at = fra.at().into();
     let (dialer, route) = mesh::route(fra.state(), at, false, DialOptions::default())?;
     refused(report, &fra, &dialer, &route).await?;
     rebinding(report, (&dialer, &route), &hosts, [allowed, forbidden], rounds).await?;
-    runs.end()
+    daemon.end()
 }
 
 /// Reports how many destinations were refused, and how many of these refusals are in the log.
@@ -92,12 +93,12 @@ async fn refused(
     for to in &asked {
         let to: Destination = to.parse().with_context(|| format!("`{to}`"))?;
         let done = dialer.dial(route, &to).await;
-        let said = done.err().map(|e| e.to_string()).unwrap_or_default();
-        let is_refused = said.contains("not allowed by the relay's rules");
+        let error = done.err().map(|e| e.to_string()).unwrap_or_default();
+        let is_refused = error.contains("not allowed by the relay's rules");
         let is_logged = in_log(fra, &to).await?;
         if !is_refused || !is_logged {
             thalweg_console::note!(
-                "thalweg-bench: load strangers: {to}: `{said}`, logged: {is_logged}"
+                "thalweg-bench: load strangers: {to}: `{error}`, logged: {is_logged}"
             );
         }
         refused += u32::from(is_refused);

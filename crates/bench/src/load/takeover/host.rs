@@ -17,7 +17,7 @@ use thalweg_mesh::{Oracle, State};
 use thalweg_wire::Signer as _;
 
 /// A temporary directory for all hosts.
-pub struct Place {
+pub struct TestDir {
     dir: TempDir,
     program: PathBuf,
     hosts: Cell<u32>,
@@ -35,7 +35,7 @@ pub struct Host {
 /// A running daemon, killed on drop.
 pub struct Daemon(Child);
 
-impl Place {
+impl TestDir {
     /// Creates an empty directory.
     ///
     /// # Errors

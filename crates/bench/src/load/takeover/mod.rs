@@ -17,7 +17,7 @@ mod server;
 
 use super::report::Report;
 use anyhow::{Context as _, ensure};
-use host::{Daemon, Host, Place};
+use host::{Daemon, Host, TestDir};
 use relays::Relays;
 use std::{collections::BTreeSet, time::Duration};
 use thalweg_base::clock::WallClock;
@@ -49,10 +49,11 @@ pub struct Args {
 /// # Errors
 /// When PostgreSQL is not installed or the mesh does not start.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
-    let place = Place::new()?;
-    let server = server::Server::start(place.dir())?;
-    let (hosts, mut daemons) = found(&place, &server.url())?;
-    let states = (0..args.relays).map(|n| place.relay(&hosts[0], n)).collect::<Result<_, _>>()?;
+    let test_dir = TestDir::new()?;
+    let server = server::Server::start(test_dir.dir())?;
+    let (hosts, mut daemons) = found(&test_dir, &server.url())?;
+    let states =
+        (0..args.relays).map(|n| test_dir.relay(&hosts[0], n)).collect::<Result<_, _>>()?;
     let oracles = oracles(&hosts)?;
     let relays = Relays::start(states, &oracles)?;
     let reader = reader::Reader::start(client(&hosts[0], &oracles)?);
@@ -60,7 +61,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     for kill in 1..=args.kills {
         let term = relays.goes_on(GOES_ON, PATIENCE).await.context("nobody schedules")?;
         let elected = elected(&hosts, term)?;
-        let known = relays.told();
+        let known = relays.measured();
         let (dead, began) = (daemons[elected].take().context("it runs")?, Instant::now());
         dead.kill()?;
         let gap = relays.after(term, began, PATIENCE).await.context("nobody took over")?;
@@ -82,19 +83,19 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     report.add("reads", "1", reads.answered as f64);
     report.add("reads_failed", "1", reads.failed as f64);
     report.add("read_worst", "s", reads.worst.as_secs_f64());
-    report.add("measurements_told", "1", relays.told().len() as f64);
+    report.add("measurements_told", "1", relays.measured().len() as f64);
     report.add("measurements_lost", "1", lost as f64);
     report.print().context("cannot print the report")
 }
 
 /// The first oracle, which founds the mesh, and two more that join it.
-fn found(place: &Place, url: &str) -> anyhow::Result<(Vec<Host>, Vec<Option<Daemon>>)> {
-    let first = place.oracle(url)?;
+fn found(test_dir: &TestDir, url: &str) -> anyhow::Result<(Vec<Host>, Vec<Option<Daemon>>)> {
+    let first = test_dir.oracle(url)?;
     first.thalweg(&["mesh", "init", "--name", "oracle-1", "--address", &first.address()])?;
     let mut daemons = vec![Some(first.start()?)];
     let mut hosts = vec![first];
     for n in 2..=ORACLES {
-        let host = place.oracle(url)?;
+        let host = test_dir.oracle(url)?;
         let name = format!("oracle-{n}");
         let token =
             hosts[0].thalweg(&["mesh", "token", "--role", "oracle,relay", "--name", &name])?;
@@ -130,11 +131,11 @@ fn elected(hosts: &[Host], term: u64) -> anyhow::Result<usize> {
 
 /// Counts the reported legs that an oracle does not know. It is asked just after a takeover: it has read by then what
 /// the killed oracle had recorded, and nothing has been measured again yet.
-async fn missing(told: &[(String, String)], oracle: OracleClient) -> anyhow::Result<u64> {
+async fn missing(measured: &[(String, String)], oracle: OracleClient) -> anyhow::Result<u64> {
     let paths = oracle.paths().await?;
     let name = |at: u32| paths.nodes.get(at as usize).map(ToString::to_string);
     let legs = paths.legs.iter().filter_map(|leg| Some((name(leg.from)?, name(leg.to)?)));
     let known: BTreeSet<_> = legs.collect();
     ensure!(!known.is_empty(), "an oracle that is left knows nothing");
-    Ok(told.iter().filter(|leg| !known.contains(*leg)).count() as u64)
+    Ok(measured.iter().filter(|leg| !known.contains(*leg)).count() as u64)
 }

@@ -44,7 +44,7 @@ struct Seen {
     /// The times of the first and the last order of each term.
     orders: BTreeMap<u64, (Instant, Instant)>,
     /// Legs whose measurement both ends have reported and the oracle has accepted.
-    told: Vec<Leg>,
+    measured: Vec<Leg>,
 }
 
 /// The oracle clients of the relays, by name.
@@ -75,8 +75,8 @@ impl Relays {
     }
 
     /// The legs that were reported so far.
-    pub fn told(&self) -> Vec<Leg> {
-        self.seen().told.clone()
+    pub fn measured(&self) -> Vec<Leg> {
+        self.seen().measured.clone()
     }
 
     /// Waits until orders of one term have arrived for `long`, up to the present; returns this term.
@@ -166,5 +166,5 @@ async fn carry_out(
             _ => return,
         }
     }
-    lock(seen).told.push((name.to_string(), order.to.to_string()));
+    lock(seen).measured.push((name.to_string(), order.to.to_string()));
 }

@@ -10,7 +10,7 @@
 //! reader. The links are as fast as the machine allows. On a veth pair the sender also does the work of the receiving
 //! kernel.
 
-mod place;
+mod testbed;
 
 use super::{
     super::{
@@ -23,13 +23,13 @@ use super::{
 };
 use anyhow::{Context as _, ensure};
 use clap::ValueEnum;
-use place::Place;
 use std::{
     collections::BTreeMap,
     io::{Read as _, Write as _},
     net::TcpStream,
     time::{Duration, Instant},
 };
+use testbed::Testbed;
 use thalweg_units::parse_duration;
 
 /// The longest wait for a byte.
@@ -83,12 +83,12 @@ struct Reading {
 /// # Errors
 /// When a program does not start, a byte is wrong, or one of two links carried nothing.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let place = Place::new(args.by, &args.further)?;
-    let mut flow = Flow::begin(&place)?;
+    let testbed = Testbed::new(args.by, &args.further)?;
+    let mut flow = Flow::begin(&testbed)?;
     flow.read_for(args.warmup)?;
-    let first = flow.reading(&place)?;
+    let first = flow.reading(&testbed)?;
     flow.read_for(args.span)?;
-    let last = flow.reading(&place)?;
+    let last = flow.reading(&testbed)?;
     report(args.by, &first, &last)?.print().context("cannot print the report")
 }
 
@@ -100,8 +100,8 @@ struct Flow {
 }
 
 impl Flow {
-    fn begin(place: &Place) -> anyhow::Result<Self> {
-        let mut tcp = place.come(PATIENCE)?;
+    fn begin(testbed: &Testbed) -> anyhow::Result<Self> {
+        let mut tcp = testbed.connect(PATIENCE)?;
         tcp.set_read_timeout(Some(PATIENCE))?;
         tcp.write_all(&[server::DOWNLOAD])?;
         let mut flow = Self { tcp, pattern: Pattern::new(), buffer: vec![0; CHUNK], position: 0 };
@@ -126,9 +126,9 @@ impl Flow {
         Ok(())
     }
 
-    fn reading(&self, place: &Place) -> anyhow::Result<Reading> {
-        let [near, far] = [cpu_seconds(place.near())?, cpu_seconds(place.far())?];
-        let all = place.all().into_iter().map(cpu_seconds).sum::<anyhow::Result<f64>>()?;
+    fn reading(&self, testbed: &Testbed) -> anyhow::Result<Reading> {
+        let [near, far] = [cpu_seconds(testbed.near())?, cpu_seconds(testbed.far())?];
+        let all = testbed.all().into_iter().map(cpu_seconds).sum::<anyhow::Result<f64>>()?;
         let (spent, interfaces) =
             ([near, far, all, watched::machine()?.machine], counters::received()?);
         Ok(Reading { at: Instant::now(), bytes: self.position, spent, interfaces })
@@ -169,8 +169,8 @@ mod tests {
         let first = reading(now, 0, 1.0, [0, 0]);
         let two_gbit = 250_000_000;
         let last = reading(now + Duration::from_secs(4), two_gbit, 1.5, [200, 60]);
-        let told = report(By::Bond, &first, &last).unwrap();
-        let value = |name| told.value(name).and_then(serde_json::Value::as_f64).unwrap();
+        let result = report(By::Bond, &first, &last).unwrap();
+        let value = |name| result.value(name).and_then(serde_json::Value::as_f64).unwrap();
         assert!((value("cpu") - 0.75).abs() < 1e-9 && (value("rate") - 0.5).abs() < 1e-9);
         let alone = reading(now + Duration::from_secs(4), two_gbit, 1.5, [200, 2]);
         assert!(report(By::Bond, &first, &alone).is_err());

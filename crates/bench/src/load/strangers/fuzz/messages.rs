@@ -46,8 +46,8 @@ type Read = (Result<(), Refusal>, Vec<u8>, usize);
 
 /// Parses a request from `bytes`; the connection ends after them.
 fn read(bytes: &[u8]) -> Result<Read, String> {
-    let (mut greeting, mut left, mut said) = (Greeting::default(), bytes, Vec::new());
-    let mut io = tokio::io::join(&mut left, &mut said);
+    let (mut greeting, mut left, mut reply) = (Greeting::default(), bytes, Vec::new());
+    let mut io = tokio::io::join(&mut left, &mut reply);
     let done = {
         let reading = pin!(greeting.read(&mut io, Duration::from_secs(1)));
         match reading.poll(&mut Context::from_waker(Waker::noop())) {
@@ -56,7 +56,7 @@ fn read(bytes: &[u8]) -> Result<Read, String> {
         }
     };
     let left = left.len();
-    Ok((done, said, left))
+    Ok((done, reply, left))
 }
 
 /// Parses `cases` messages drawn from `seed`. Must be called within a tokio runtime.
@@ -68,10 +68,10 @@ pub fn messages(cases: u64, seed: u64) -> Result<Account, String> {
     let (mut chance, mut passed) = (Chance(seed), 0);
     for _ in 0..cases {
         let bytes = message(&mut chance, &avoided);
-        let (done, said, left) = read(&bytes)?;
+        let (done, reply, left) = read(&bytes)?;
         // Before the reply only the choice of the plain method is sent.
-        if !said.is_empty() && said != [5, 0] {
-            return Err(format!("{bytes:x?} got {said:x?}"));
+        if !reply.is_empty() && reply != [5, 0] {
+            return Err(format!("{bytes:x?} got {reply:x?}"));
         }
         match done {
             Ok(()) => {

@@ -43,18 +43,18 @@ pub enum By {
 }
 
 /// The testbed of one measurement; dropping it ends all of it.
-pub struct Place {
+pub struct Testbed {
     at: SocketAddr,
-    server: Part,
-    programs: Option<[Part; 2]>,
+    server: ChildGuard,
+    programs: Option<[ChildGuard; 2]>,
     _state: TempDir,
     _far: Far,
 }
 
 /// A child process, killed on drop.
-pub struct Part(Child);
+pub struct ChildGuard(Child);
 
-impl Place {
+impl Testbed {
     /// Creates two namespaces and starts the programs; returns when they are ready.
     ///
     /// # Errors
@@ -72,7 +72,8 @@ impl Place {
         };
         let at = SocketAddr::new(to, SERVER);
         let mut serve = far.command(program::own()?);
-        let server = Part::ready(serve.args(["load", "server", "--listen", &at.to_string()]))?;
+        let server =
+            ChildGuard::ready(serve.args(["load", "server", "--listen", &at.to_string()]))?;
         Ok(Self { at, server, programs, _state: state, _far: far })
     }
 
@@ -88,7 +89,7 @@ impl Place {
 
     /// The ids of all processes, including this one and the server.
     pub fn all(&self) -> Vec<u32> {
-        let programs = self.programs.iter().flatten().map(Part::id);
+        let programs = self.programs.iter().flatten().map(ChildGuard::id);
         programs.chain([std::process::id(), self.server.id()]).collect()
     }
 
@@ -96,13 +97,13 @@ impl Place {
     ///
     /// # Errors
     /// When there is no connection within `patience`.
-    pub fn come(&self, patience: Duration) -> anyhow::Result<TcpStream> {
+    pub fn connect(&self, patience: Duration) -> anyhow::Result<TcpStream> {
         TcpStream::connect_timeout(&self.at, patience).context("connecting to the server")
     }
 }
 
 /// Starts two nodes of a new mesh; returns the far one's overlay address, too.
-fn carriers(far: &Far, state: &Path) -> anyhow::Result<(IpAddr, [Part; 2])> {
+fn carriers(far: &Far, state: &Path) -> anyhow::Result<(IpAddr, [ChildGuard; 2])> {
     let settings = state.join("node.toml");
     fs::write(&settings, SETTINGS)?;
     let program = program::product()?;
@@ -112,31 +113,33 @@ fn carriers(far: &Far, state: &Path) -> anyhow::Result<(IpAddr, [Part; 2])> {
     let (near_at, far_at) = (format!("{NEAR}:7373"), format!("{FAR}:7373"));
     let node = |mut command: Command, state: &Path, at: &str| {
         command.args(["node", "--json", "--listen", at, "--config"]).arg(&settings);
-        Part::ready(command.env("THALWEG_STATE", state).stderr(Stdio::null()))
+        ChildGuard::ready(command.env("THALWEG_STATE", state).stderr(Stdio::null()))
     };
     let init = ["mesh", "init", "--name", "near", "--address", &near_at];
-    said(here().args(init).env("THALWEG_STATE", &near_state))?;
+    run_command(here().args(init).env("THALWEG_STATE", &near_state))?;
     let near = node(here(), &near_state, &near_at)?;
-    let token =
-        said(here().args(["mesh", "token", "--role", "relay"]).env("THALWEG_STATE", &near_state))?;
+    let token = run_command(
+        here().args(["mesh", "token", "--role", "relay"]).env("THALWEG_STATE", &near_state),
+    )?;
     let join = ["mesh", "join", token.trim(), "--name", "far", "--address", &far_at];
-    said(there().args(join).env("THALWEG_STATE", &far_state))?;
+    run_command(there().args(join).env("THALWEG_STATE", &far_state))?;
     let far = node(there(), &far_state, &far_at)?;
     let address = ["carrier", "address", "far"];
-    let address = soon("the near node knows the far one", || {
-        Ok(said(here().args(address).env("THALWEG_STATE", &near_state)).ok())
+    let address = wait_until("the near node knows the far one", || {
+        Ok(run_command(here().args(address).env("THALWEG_STATE", &near_state)).ok())
     })?;
     for (end, state) in [(&here as &dyn Fn() -> Command, &near_state), (&there, &far_state)] {
-        soon("the carriers are up", || {
-            let status =
-                said(end().args(["carrier", "status", "--json"]).env("THALWEG_STATE", state));
+        wait_until("the carriers are up", || {
+            let status = run_command(
+                end().args(["carrier", "status", "--json"]).env("THALWEG_STATE", state),
+            );
             let is_up =
                 |text: String| serde_json::from_str::<Value>(&text).ok()?["is_up"].as_bool();
             Ok(status.ok().and_then(is_up).filter(|is_up| *is_up))
         })?;
         // Calibration uses CPU time, which must not count as idle.
-        soon("the nodes are calibrated", || {
-            let status = said(end().args(["status", "--json"]).env("THALWEG_STATE", state));
+        wait_until("the nodes are calibrated", || {
+            let status = run_command(end().args(["status", "--json"]).env("THALWEG_STATE", state));
             let is_calibrated = |text: String| {
                 let status: Value = serde_json::from_str(&text).ok()?;
                 status["calibration"].is_object().then_some(())
@@ -151,10 +154,10 @@ fn carriers(far: &Far, state: &Path) -> anyhow::Result<(IpAddr, [Part; 2])> {
 ///
 /// # Errors
 /// When it fails, with its standard error.
-pub fn said(command: &mut Command) -> anyhow::Result<String> {
+pub fn run_command(command: &mut Command) -> anyhow::Result<String> {
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?}: {}", told.trim());
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}", error.trim());
     Ok(String::from_utf8(output.stdout)?)
 }
 
@@ -162,7 +165,7 @@ pub fn said(command: &mut Command) -> anyhow::Result<String> {
 ///
 /// # Errors
 /// When it returns none in time, or fails.
-pub fn soon<T>(
+pub fn wait_until<T>(
     what: &str,
     mut look: impl FnMut() -> anyhow::Result<Option<T>>,
 ) -> anyhow::Result<T> {
@@ -176,7 +179,7 @@ pub fn soon<T>(
     }
 }
 
-impl Part {
+impl ChildGuard {
     /// Starts a program without waiting for it.
     ///
     /// # Errors
@@ -209,7 +212,7 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         // The process may have ended already.
         _ = self.0.kill();

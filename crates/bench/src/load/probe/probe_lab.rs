@@ -1,6 +1,6 @@
 //! A lab of two hosts with a node in each.
 
-use super::super::carrier::place::{Part, said, soon};
+use super::super::carrier::testbed::{ChildGuard, run_command, wait_until};
 use crate::program;
 use anyhow::Context as _;
 use serde_json::Value;
@@ -25,16 +25,16 @@ const SETTINGS: &str = "[relay]\nallow_to = [\"10.0.0.0/8\", \"fd54::/16\"]\n[or
     [measure]\nmax_bytes_per_day = \"100 GB\"\n[carrier]\nenabled = true\ncongestion = \"cubic\"\nopen = [\"1-65535\"]\n";
 
 /// The lab; dropping it ends its programs.
-pub struct Place {
+pub struct ProbeLab {
     // Declared before the lab, so that they end first.
-    nodes: Vec<Part>,
+    nodes: Vec<ChildGuard>,
     lab: Lab,
     /// The start of the lab.
     zero: Instant,
     dir: TempDir,
 }
 
-impl Place {
+impl ProbeLab {
     /// Starts the hosts `a` and `b` with the link `way` between them, but no node.
     ///
     /// # Errors
@@ -83,11 +83,11 @@ impl Place {
         Ok(command)
     }
 
-    fn node(&self, host: &str) -> anyhow::Result<Part> {
+    fn node(&self, host: &str) -> anyhow::Result<ChildGuard> {
         let mut command = self.thalweg(host)?;
         command.args(["node", "--json", "--listen", &format!("0.0.0.0:{NODE}"), "--config"]);
         command.arg(self.dir.path().join("node.toml")).stderr(Stdio::null());
-        Part::ready(&mut command)
+        ChildGuard::ready(&mut command)
     }
 
     /// Founds a mesh of both hosts with carriers; returns the overlay address of `b`.
@@ -97,17 +97,24 @@ impl Place {
     pub fn mesh(&mut self) -> anyhow::Result<String> {
         fs::write(self.dir.path().join("node.toml"), SETTINGS)?;
         let at = |host: &str| format!("{host}:{NODE}");
-        said(self.thalweg("a")?.args(["mesh", "init", "--name", "a", "--address", &at("a")]))?;
+        run_command(self.thalweg("a")?.args([
+            "mesh",
+            "init",
+            "--name",
+            "a",
+            "--address",
+            &at("a"),
+        ]))?;
         self.nodes.push(self.node("a")?);
-        let token = said(self.thalweg("a")?.args(["mesh", "token", "--role", "relay"]))?;
+        let token = run_command(self.thalweg("a")?.args(["mesh", "token", "--role", "relay"]))?;
         let join = ["mesh", "join", token.trim(), "--name", "b", "--address", &at("b")];
-        said(self.thalweg("b")?.args(join))?;
+        run_command(self.thalweg("b")?.args(join))?;
         self.nodes.push(self.node("b")?);
         for host in ["a", "b"] {
-            soon("the carriers are up", || Ok(self.is_up(host).then_some(())))?;
+            wait_until("the carriers are up", || Ok(self.is_up(host).then_some(())))?;
         }
-        let overlay = soon("a knows b", || {
-            Ok(said(self.thalweg("a")?.args(["carrier", "address", "b"])).ok())
+        let overlay = wait_until("a knows b", || {
+            Ok(run_command(self.thalweg("a")?.args(["carrier", "address", "b"])).ok())
         })?;
         Ok(overlay.trim().to_owned())
     }
@@ -115,7 +122,7 @@ impl Place {
     fn is_up(&self, host: &str) -> bool {
         let status = self
             .thalweg(host)
-            .and_then(|mut command| said(command.args(["carrier", "status", "--json"])));
+            .and_then(|mut command| run_command(command.args(["carrier", "status", "--json"])));
         let status = status.ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());
         status.is_some_and(|status| status["is_up"] == true)
     }

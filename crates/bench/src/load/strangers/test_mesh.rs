@@ -18,7 +18,7 @@ use thalweg_units::NodeId;
 const STRICT: &str = "[relay]\n";
 
 /// A temporary directory for all hosts of one mesh.
-pub struct Place {
+pub struct TestMesh {
     dir: TempDir,
     program: PathBuf,
     hosts: Cell<u32>,
@@ -34,9 +34,9 @@ pub struct Node {
 }
 
 /// A running daemon, killed on drop.
-pub struct Runs(Child);
+pub struct Daemon(Child);
 
-impl Place {
+impl TestMesh {
     /// Creates an empty directory.
     ///
     /// # Errors
@@ -156,7 +156,7 @@ impl Node {
     ///
     /// # Errors
     /// When it does not serve.
-    pub fn start(&self) -> anyhow::Result<Runs> {
+    pub fn start(&self) -> anyhow::Result<Daemon> {
         let settings = self.settings.display().to_string();
         let listen = self.at().to_string();
         self.run(self.command(&["node", "--listen", &listen, "--config", &settings]))
@@ -166,7 +166,7 @@ impl Node {
     ///
     /// # Errors
     /// As [`Self::start`].
-    pub fn start_on(&self, core: Option<u32>) -> anyhow::Result<Runs> {
+    pub fn start_on(&self, core: Option<u32>) -> anyhow::Result<Daemon> {
         let Some(core) = core else { return self.start() };
         let mut command = Command::new("taskset");
         command.args(["-c", &core.to_string()]).arg(&self.program);
@@ -180,7 +180,7 @@ impl Node {
     ///
     /// # Errors
     /// When it does not serve; this requires root.
-    pub fn start_with_hosts(&self, hosts: &std::path::Path) -> anyhow::Result<Runs> {
+    pub fn start_with_hosts(&self, hosts: &std::path::Path) -> anyhow::Result<Daemon> {
         let script = "mount --bind \"$1\" /etc/hosts && shift && exec \"$@\"";
         let mut command = Command::new("unshare");
         command.args(["-m", "sh", "-c", script, "sh"]).arg(hosts).arg(&self.program);
@@ -189,18 +189,18 @@ impl Node {
         self.run(command)
     }
 
-    fn run(&self, mut command: Command) -> anyhow::Result<Runs> {
+    fn run(&self, mut command: Command) -> anyhow::Result<Daemon> {
         let log = File::create(&self.log)?;
-        let mut runs = Runs(command.stdout(Stdio::piped()).stderr(log).spawn()?);
-        let stdout = runs.0.stdout.take().context("no standard output")?;
+        let mut daemon = Daemon(command.stdout(Stdio::piped()).stderr(log).spawn()?);
+        let stdout = daemon.0.stdout.take().context("no standard output")?;
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line)?;
         ensure!(line.starts_with("ready"), "no daemon: {}", self.log()?);
-        Ok(runs)
+        Ok(daemon)
     }
 }
 
-impl Runs {
+impl Daemon {
     /// The process id.
     pub fn id(&self) -> u32 {
         self.0.id()
@@ -224,7 +224,7 @@ impl Runs {
     }
 }
 
-impl Drop for Runs {
+impl Drop for Daemon {
     fn drop(&mut self) {
         _ = self.0.kill();
         _ = self.0.wait();

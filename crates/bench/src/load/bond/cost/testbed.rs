@@ -27,16 +27,16 @@ const FAR_PROGRAM: u16 = 7373;
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The testbed of one measurement; dropping it ends all of it.
-pub struct Place {
-    server: Part,
-    programs: Option<[Part; 2]>,
+pub struct Testbed {
+    server: ChildGuard,
+    programs: Option<[ChildGuard; 2]>,
     _far: Far,
 }
 
 /// A child process, killed on drop.
-struct Part(Child);
+struct ChildGuard(Child);
 
-impl Place {
+impl Testbed {
     /// Creates two namespaces and starts the programs, which are ready or about to be.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl Place {
         }
         let own = program::own()?;
         let serve = ["load", "server", "--listen", &format!("0.0.0.0:{SERVER}")];
-        let server = Part::ready(far.command(&own).args(serve))?;
+        let server = ChildGuard::ready(far.command(&own).args(serve))?;
         let programs = programs(by, further, &far, own.as_os_str())?;
         Ok(Self { server, programs, _far: far })
     }
@@ -69,7 +69,7 @@ impl Place {
 
     /// The ids of all processes, including this one and the server.
     pub fn all(&self) -> Vec<u32> {
-        let programs = self.programs.iter().flatten().map(Part::id);
+        let programs = self.programs.iter().flatten().map(ChildGuard::id);
         programs.chain([std::process::id(), self.server.id()]).collect()
     }
 
@@ -77,7 +77,7 @@ impl Place {
     ///
     /// # Errors
     /// When it does not listen within `patience`.
-    pub fn come(&self, patience: Duration) -> anyhow::Result<TcpStream> {
+    pub fn connect(&self, patience: Duration) -> anyhow::Result<TcpStream> {
         let at = match self.programs {
             Some(_) => SocketAddr::from((Ipv4Addr::LOCALHOST, NEAR_PROGRAM)),
             None => SocketAddr::from((THERE, SERVER)),
@@ -101,7 +101,7 @@ fn programs(
     further: &[String],
     far: &Far,
     own: &OsStr,
-) -> anyhow::Result<Option<[Part; 2]>> {
+) -> anyhow::Result<Option<[ChildGuard; 2]>> {
     let server = format!("127.0.0.1:{SERVER}");
     let (here, there) = (format!("127.0.0.1:{NEAR_PROGRAM}"), format!("{THERE}:{FAR_PROGRAM}"));
     let pipe = ["load", "bond", "pipe", "--listen"];
@@ -109,30 +109,32 @@ fn programs(
     Ok(Some(match by {
         By::Direct => return Ok(None),
         By::Tcp => {
-            let far = Part::ready(far.command(own).args(pipe).args([&*there, "--to", &server]))?;
-            [Part::ready(near().args(pipe).args([&*here, "--to", &there]))?, far]
+            let far =
+                ChildGuard::ready(far.command(own).args(pipe).args([&*there, "--to", &server]))?;
+            [ChildGuard::ready(near().args(pipe).args([&*here, "--to", &there]))?, far]
         }
         By::Bond => {
             let serve = ["load", "bond", "serve", "--lead", &server, "--bonds", &there];
-            let far = Part::ready(far.command(own).args(serve).args(further))?;
+            let far = ChildGuard::ready(far.command(own).args(serve).args(further))?;
             let by = [&*here, "--to", &there, "--bond", &there];
-            [Part::ready(near().args(pipe).args(by).args(further))?, far]
+            [ChildGuard::ready(near().args(pipe).args(by).args(further))?, far]
         }
         By::Aggligator => {
             let (port, ports) = (SERVER.to_string(), format!("{SERVER}:{NEAR_PROGRAM}"));
             let listens = FAR_PROGRAM.to_string();
             let serve = ["server", "--no-monitor", "--tcp", &listens, "--port", &port];
-            let far = Part::start(far.command("agg-tunnel").args(serve).stdout(Stdio::null()))?;
+            let far =
+                ChildGuard::start(far.command("agg-tunnel").args(serve).stdout(Stdio::null()))?;
             let to = [0, 1].map(|pair| format!("{}:{FAR_PROGRAM}", veth::of_pair(FAR, pair)));
             let mut near = Command::new("agg-tunnel");
             near.args(["client", "--no-monitor", "--port", &ports]);
             near.args(["--tcp", &to[0], "--tcp", &to[1]]).stdout(Stdio::null());
-            [Part::start(&mut near)?, far]
+            [ChildGuard::start(&mut near)?, far]
         }
     }))
 }
 
-impl Part {
+impl ChildGuard {
     fn start(command: &mut Command) -> anyhow::Result<Self> {
         let child = command.stdin(Stdio::null()).spawn();
         Ok(Self(child.with_context(|| format!("cannot start {command:?}"))?))
@@ -153,7 +155,7 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         // The process may have ended already.
         _ = self.0.kill();

@@ -7,7 +7,7 @@ use serde::Deserialize;
 /// An event with the fields that measurements need; docs/cast.md describes all of them.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum Told {
+pub enum CastEvent {
     /// The object is known.
     Started {
         /// Its size.
@@ -40,7 +40,7 @@ pub enum Told {
         relays: Vec<Relay>,
     },
     /// A receiver has the object.
-    Received(Came),
+    Received(ReceiverEnd),
     /// A receiver refuses the object.
     Refused {
         receiver: String,
@@ -117,7 +117,7 @@ pub struct Relay {
 
 /// The end of one receiver.
 #[derive(Debug, Deserialize)]
-pub struct Came {
+pub struct ReceiverEnd {
     pub receiver: String,
     /// Bytes received.
     pub received_bytes: f64,
@@ -160,7 +160,7 @@ pub struct Ended {
 ///
 /// # Errors
 /// When it is not an event or lacks a field that is used here.
-pub fn read(line: &str) -> anyhow::Result<Told> {
+pub fn read(line: &str) -> anyhow::Result<CastEvent> {
     serde_json::from_str(line).with_context(|| format!("the cast told something else: {line}"))
 }
 
@@ -289,10 +289,10 @@ mod tests {
     /// Each field that is parsed here: without it, or with another name, the line is an error.
     #[test]
     fn a_renamed_field_is_an_error() {
-        let told = |event: &Event| serde_json::to_value(event).unwrap();
-        let (mut progress, received) = (told(&progress()), told(&received()));
+        let to_json = |event: &Event| serde_json::to_value(event).unwrap();
+        let (mut progress, received) = (to_json(&progress()), to_json(&received()));
         progress["receivers"][0]["parents"] = json!([{"name": "s", "rate_bps": 9, "bytes": 10}]);
-        let ended = told(&Event::Ended(Totals::default()));
+        let ended = to_json(&Event::Ended(Totals::default()));
         let cases: [(&Value, &str, &[&str]); 7] = [
             (&progress, "", &["seconds", "served_bytes", "ring_peak_bytes", "receivers"]),
             (
