@@ -1,6 +1,6 @@
 //! Compares two trees and classifies their differences. Pure.
 
-use super::seen::{Entry, Kind, Seen};
+use super::seen::{Entry, Kind, TreeSnapshot};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -108,7 +108,7 @@ pub fn by_class(all: &[Difference]) -> BTreeMap<Class, usize> {
 }
 
 /// All differences between two trees.
-pub fn compare(first: &Seen, second: &Seen) -> Vec<Difference> {
+pub fn compare(first: &TreeSnapshot, second: &TreeSnapshot) -> Vec<Difference> {
     let paths: BTreeSet<&Vec<u8>> = first.keys().chain(second.keys()).collect();
     let mut found = Found::default();
     for path in paths {
@@ -211,7 +211,7 @@ impl Found {
     }
 
     /// Compares which names refer to one file, among paths that both trees have.
-    fn hard_links(&mut self, first: &Seen, second: &Seen) {
+    fn hard_links(&mut self, first: &TreeSnapshot, second: &TreeSnapshot) {
         let text = |same: &Option<Vec<u8>>| {
             same.as_ref().map_or_else(String::new, |path| path.escape_ascii().to_string())
         };
@@ -274,8 +274,8 @@ mod tests {
         Kind::File { length: 9, digest: vec![1], occupied: 0, holes: 9 }
     }
 
-    fn one(kind: Kind) -> Seen {
-        Seen::from([(b"x".to_vec(), entry(kind))])
+    fn one(kind: Kind) -> TreeSnapshot {
+        TreeSnapshot::from([(b"x".to_vec(), entry(kind))])
     }
 
     /// The classes in which a tree with this entry differs from a tree with the changed entry.
@@ -322,8 +322,8 @@ mod tests {
 
     #[test]
     fn entries_that_only_one_tree_has_are_found() {
-        let class = |first: &Seen, second: &Seen| compare(first, second)[0].class;
-        let none = Seen::new();
+        let class = |first: &TreeSnapshot, second: &TreeSnapshot| compare(first, second)[0].class;
+        let none = TreeSnapshot::new();
         assert_eq!(class(&one(file()), &none), Class::Missing);
         assert_eq!(class(&one(Kind::Socket), &none), Class::MissingSpecial);
         assert_eq!(class(&none, &one(file())), Class::Extra);

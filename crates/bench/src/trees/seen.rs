@@ -19,7 +19,7 @@ use std::{
 const XATTR_MAX: usize = 65_536;
 
 /// A tree: entries by relative path; the root has the empty path.
-pub type Seen = BTreeMap<Vec<u8>, Entry>;
+pub type TreeSnapshot = BTreeMap<Vec<u8>, Entry>;
 
 /// An entry.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,14 +86,14 @@ impl Kind {
 ///
 /// # Errors
 /// When an entry cannot be read; the error has its path.
-pub fn look(root: &Path) -> anyhow::Result<Seen> {
-    let mut walk = Walk { seen: Seen::new(), inodes: BTreeMap::new() };
+pub fn look(root: &Path) -> anyhow::Result<TreeSnapshot> {
+    let mut walk = Walk { seen: TreeSnapshot::new(), inodes: BTreeMap::new() };
     walk.entry(root, Vec::new())?;
     Ok(walk.seen)
 }
 
 struct Walk {
-    seen: Seen,
+    seen: TreeSnapshot,
     /// The first path of each inode with several names, by device and inode.
     inodes: BTreeMap<(u64, u64), Vec<u8>>,
 }

@@ -200,11 +200,11 @@ impl Stream {
 /// The report of the stalls of all hosts after all events, ms.
 fn report(struck: &[u64], records: &[Vec<Line>], far: Option<f64>) -> anyhow::Result<Report> {
     let over = *struck.last().context("there were events")?;
-    let lives = records.iter().map(|lines| Life::of(lines, over));
-    let lives: Vec<Life> = lives.collect::<anyhow::Result<_>>()?;
-    let stalls = lives
+    let streams = records.iter().map(|lines| StreamRecord::of(lines, over));
+    let streams: Vec<StreamRecord> = streams.collect::<anyhow::Result<_>>()?;
+    let stalls = streams
         .iter()
-        .flat_map(|life| struck.windows(2).map(|pair| stall(pair[0], pair[1], &life.gaps)));
+        .flat_map(|record| struck.windows(2).map(|pair| stall(pair[0], pair[1], &record.gaps)));
     let mut stalls: Vec<f64> = stalls.collect();
     stalls.sort_by(f64::total_cmp);
     let rank = |share: f64| {
@@ -216,11 +216,11 @@ fn report(struck: &[u64], records: &[Vec<Line>], far: Option<f64>) -> anyhow::Re
     report.add("stall_p99", "ms", rank(0.99));
     report.add("stall_max", "ms", rank(1.0));
     report.add("events", "events", stalls.len() as f64);
-    report.add("broken", "streams", lives.iter().filter(|life| life.broke).count() as f64);
+    report.add("broken", "streams", streams.iter().filter(|record| record.broke).count() as f64);
     let span = (over - struck.first().unwrap_or(&0)) as f64 / 1e9;
-    let bytes: u64 = lives.iter().map(|life| life.bytes).sum();
+    let bytes: u64 = streams.iter().map(|record| record.bytes).sum();
     report.add("rate", "Mbit/s", bytes as f64 * 8e-6 / span / records.len() as f64);
-    let grown = lives.iter().filter_map(|life| life.grown).fold(0.0, f64::max);
+    let grown = streams.iter().filter_map(|record| record.grown).fold(0.0, f64::max);
     report.add("memory_growth", "", grown);
     if let Some(far) = far {
         report.add("far_memory_growth", "", far);
@@ -229,7 +229,7 @@ fn report(struck: &[u64], records: &[Vec<Line>], far: Option<f64>) -> anyhow::Re
 }
 
 /// The record of one stream.
-struct Life {
+struct StreamRecord {
     gaps: Vec<(u64, u64)>,
     /// Right bytes received; 0 for a stream that broke.
     bytes: u64,
@@ -238,31 +238,31 @@ struct Life {
     broke: bool,
 }
 
-impl Life {
+impl StreamRecord {
     /// Reads a stream's lines. A broken stream stalls until `over`.
     ///
     /// # Errors
     /// When the lines do not say how it ended.
     fn of(lines: &[Line], over: u64) -> anyhow::Result<Self> {
-        let mut life = Self { gaps: Vec::new(), bytes: 0, grown: None, broke: false };
+        let mut record = Self { gaps: Vec::new(), bytes: 0, grown: None, broke: false };
         let (mut early, mut has_ended) = (None, false);
         for line in lines {
             match *line {
                 Line::Begun => {}
-                Line::Gap { from, to } => life.gaps.push((from, to)),
+                Line::Gap { from, to } => record.gaps.push((from, to)),
                 Line::Memory { rss_kb } => early = Some(rss_kb.max(1) as f64),
                 Line::Broke { at } => {
-                    life.gaps.push((at, over.max(at)));
-                    (life.broke, has_ended) = (true, true);
+                    record.gaps.push((at, over.max(at)));
+                    (record.broke, has_ended) = (true, true);
                 }
                 Line::Ended { bytes, rss_kb } => {
-                    (life.bytes, has_ended) = (bytes, true);
-                    life.grown = early.map(|early| rss_kb as f64 / early);
+                    (record.bytes, has_ended) = (bytes, true);
+                    record.grown = early.map(|early| rss_kb as f64 / early);
                 }
             }
         }
         ensure!(has_ended, "a stream did not say how it ended");
-        Ok(life)
+        Ok(record)
     }
 }
 
@@ -292,12 +292,13 @@ mod tests {
     #[test]
     fn a_broken_stream_stalls_until_the_end() {
         let lines = [Line::Begun, Line::Gap { from: 10, to: 20 }, Line::Broke { at: 70 }];
-        let life = Life::of(&lines, 100).unwrap();
-        assert!(life.broke);
-        assert_eq!(life.gaps, [(10, 20), (70, 100)]);
+        let record = StreamRecord::of(&lines, 100).unwrap();
+        assert!(record.broke);
+        assert_eq!(record.gaps, [(10, 20), (70, 100)]);
         let ended = Line::Ended { bytes: 3, rss_kb: 30 };
-        let life = Life::of(&[Line::Begun, Line::Memory { rss_kb: 20 }, ended], 100).unwrap();
-        assert_eq!((life.broke, life.bytes, life.grown), (false, 3, Some(1.5)));
-        assert!(Life::of(&lines[..2], 100).is_err());
+        let record =
+            StreamRecord::of(&[Line::Begun, Line::Memory { rss_kb: 20 }, ended], 100).unwrap();
+        assert_eq!((record.broke, record.bytes, record.grown), (false, 3, Some(1.5)));
+        assert!(StreamRecord::of(&lines[..2], 100).is_err());
     }
 }

@@ -94,7 +94,7 @@ struct Counts {
 }
 
 /// The throughput of the two parts of a measurement, Mbit/s.
-struct Came {
+struct Throughput {
     /// The throughput within the window, while connections continue to arrive.
     window: f64,
     /// The throughput of the batch, from the beginning of its arrivals to its last byte.
@@ -123,7 +123,9 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
         None => None,
     };
     let window = load.window(args).await?;
-    report(args, &Came { window, batch }, &load.counts).print().context("cannot print the report")
+    report(args, &Throughput { window, batch }, &load.counts)
+        .print()
+        .context("cannot print the report")
 }
 
 /// The connections and the state that they share.
@@ -198,14 +200,14 @@ fn mbps(bytes: u64, since: Instant) -> f64 {
     bytes as f64 * 8e-6 / since.elapsed().as_secs_f64()
 }
 
-fn report(args: &Args, came: &Came, counts: &Counts) -> Report {
+fn report(args: &Args, throughput: &Throughput, counts: &Counts) -> Report {
     let mut report = Report::default();
-    report.add("throughput", "Mbit/s", came.window);
-    if let Some(batch) = came.batch {
+    report.add("throughput", "Mbit/s", throughput.window);
+    if let Some(batch) = throughput.batch {
         report.add("batch", "Mbit/s", batch);
     }
     if let Some(sum) = args.sum {
-        report.add("of_sum", "ratio", came.window / (sum.as_mbps() * DATA));
+        report.add("of_sum", "ratio", throughput.window / (sum.as_mbps() * DATA));
     }
     for (name, count) in
         [("begun", &counts.begun), ("ended", &counts.ended), ("refused", &counts.refused)]

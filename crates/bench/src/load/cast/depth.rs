@@ -1,6 +1,6 @@
 //! How rates along a chain fall with depth, as a power law and as an exponential (Fig. 18, 19).
 
-use super::{super::report::Report, story::Story};
+use super::{super::report::Report, record::CastRecord};
 
 /// The steady part of a transfer: between these shares of the object it neither starts nor ends.
 pub const STEADY: (f64, f64) = (0.15, 0.85);
@@ -15,9 +15,9 @@ struct Line {
 
 /// Reports the rates by depth, the loss per hop, and how well the two laws fit. `hosts` are the receivers in order,
 /// from the first on.
-pub fn add(hosts: &[String], story: &Story, report: &mut Report) {
+pub fn add(hosts: &[String], record: &CastRecord, report: &mut Report) {
     let rate =
-        |(at, host): (usize, &String)| Some((at as f64 + 1.0, story.steady(host, STEADY)? * 1e-6));
+        |(at, host): (usize, &String)| Some((at as f64 + 1.0, record.steady(host, STEADY)? * 1e-6));
     let rates: Vec<(f64, f64)> = hosts.iter().enumerate().filter_map(rate).collect();
     for (depth, mbps) in &rates {
         report.add(format!("steady/{depth}"), "Mbit/s", *mbps);
@@ -71,8 +71,8 @@ mod tests {
 
     #[test]
     fn the_loss_per_hop_is_reported() {
-        let mut story = Story::default();
-        story.hear(r#"{"event":"started","bytes":1000}"#, 0.0).unwrap();
+        let mut record = CastRecord::default();
+        record.add_line(r#"{"event":"started","bytes":1000}"#, 0.0).unwrap();
         for at in 0..=20 {
             let held = |share: f64| (f64::from(at) * 100.0 * share).min(1000.0);
             let one = |name: &str, held: f64| {
@@ -84,10 +84,10 @@ mod tests {
             let line = format!(
                 r#"{{"event":"progress","seconds":{at},"served_bytes":0,"ring_peak_bytes":0,"receivers":[{both}]}}"#
             );
-            story.hear(&line, f64::from(at)).unwrap();
+            record.add_line(&line, f64::from(at)).unwrap();
         }
         let mut report = Report::default();
-        add(&["a".to_owned(), "b".to_owned()], &story, &mut report);
+        add(&["a".to_owned(), "b".to_owned()], &record, &mut report);
         let lost = report.value("lost_per_hop").and_then(serde_json::Value::as_f64).unwrap();
         assert!((lost - 10.0).abs() < 1e-6, "{lost}");
     }

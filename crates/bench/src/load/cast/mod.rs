@@ -1,7 +1,7 @@
 //! `thalweg-bench load cast`: casts through the hosts of a lab, and the programs that casts are compared with.
 //!
 //! - [`mod@run`]: founds a mesh in the hosts and casts once: rates, completion, redundant bytes; [`mesh`]: its nodes,
-//!   [`story`]: the events of the cast, [`fault`]: faults during the cast, [`outcome`]: its results, [`depth`]: rates
+//!   [`record`]: the events of the cast, [`fault`]: faults during the cast, [`outcome`]: its results, [`depth`]: rates
 //!   along a chain, [`cause`]: why they fall;
 //! - [`solo`]: TCP alone on each leg, or on several legs at once;
 //! - [`each`]: another program in each host, until all hosts have the file;
@@ -20,9 +20,9 @@ mod legs;
 mod mesh;
 mod network;
 mod outcome;
+mod record;
 mod run;
 mod solo;
-mod story;
 mod tee;
 
 use clap::Subcommand;

@@ -6,8 +6,8 @@ use super::{
     legs::Legs,
     mesh::Mesh,
     network::Network,
-    run::Known,
-    story::{Held, Story},
+    record::{CastRecord, Held},
+    run::CastSetup,
 };
 use std::collections::BTreeMap;
 use thalweg_plan::tree::{
@@ -26,7 +26,7 @@ const RECOVERED: f64 = 0.9;
 const BEFORE: usize = 4;
 
 /// A fault that was caused.
-pub struct Struck {
+pub struct CausedFault {
     /// The fault, with the parent's name filled in.
     pub fault: Fault,
     /// Whether its action was executed.
@@ -39,11 +39,11 @@ pub struct Struck {
     before: f64,
 }
 
-impl Struck {
+impl CausedFault {
     /// Records a fault whose time has come.
-    pub fn now(fault: &Fault, story: &Story) -> Self {
-        let fault = fault.resolved(story.now.get(&fault.of).map(String::as_str));
-        let all = story.held.get(&fault.of).map_or(&[][..], Vec::as_slice);
+    pub fn now(fault: &Fault, record: &CastRecord) -> Self {
+        let fault = fault.resolved(record.now.get(&fault.of).map(String::as_str));
+        let all = record.held.get(&fault.of).map_or(&[][..], Vec::as_slice);
         let last = all.last().copied().unwrap_or(Held { at: 0.0, bytes: 0.0, bps: 0.0 });
         let few = &all[all.len().saturating_sub(BEFORE)..];
         let before = few.iter().map(|held| held.bps).sum::<f64>() / few.len().max(1) as f64;
@@ -52,28 +52,28 @@ impl Struck {
 }
 
 /// All data for the report.
-pub struct Found<'a> {
+pub struct CastResults<'a> {
     /// The hosts, the tree and the rates.
-    pub known: &'a Known,
+    pub setup: &'a CastSetup,
     /// The receivers that count.
     pub wanted: &'a [String],
     /// The events of the cast.
-    pub story: &'a Story,
+    pub record: &'a CastRecord,
     /// The faults that were caused.
-    pub struck: &'a [Struck],
+    pub struck: &'a [CausedFault],
 }
 
-impl Found<'_> {
+impl CastResults<'_> {
     /// Reports rates, completion and redundant bytes.
     pub fn report(&self, left: Option<Rate>) -> Report {
-        let (mut report, length) = (Report::default(), self.story.bytes as f64);
+        let (mut report, length) = (Report::default(), self.record.bytes as f64);
         let tree = self.tree();
         let (mut rates, mut finishes) = (vec![], vec![]);
         let (mut hops, mut directs, mut parents) = (vec![], vec![], vec![]);
         report.say("tree", tree.to_string());
         let mut beyond_most = 0.0_f64;
         for host in self.wanted {
-            let Some(received) = self.story.received.get(host) else { continue };
+            let Some(received) = self.record.received.get(host) else { continue };
             let rate = length * 8e-6 / received.seconds;
             let beyond = (received.came - length).max(received.useless).max(0.0) / length * 100.0;
             beyond_most = beyond_most.max(beyond);
@@ -82,17 +82,17 @@ impl Found<'_> {
             report.add(format!("rate/{host}"), "Mbit/s", rate);
             report.add(format!("finish/{host}"), "s", received.heard);
             report.add(format!("beyond/{host}"), "%", beyond);
-            if let Some(bps) = tree.min_hop(host, &self.known.rates) {
+            if let Some(bps) = tree.min_hop(host, &self.setup.rates) {
                 hops.push(rate * 1e6 / bps);
                 report.add(format!("hop/{host}"), "ratio", rate * 1e6 / bps);
                 report.add(format!("min_hop/{host}"), "Mbit/s", bps / 1e6);
             }
-            if let Some(bps) = tree.parent_gives(host, &self.known.rates) {
+            if let Some(bps) = tree.parent_gives(host, &self.setup.rates) {
                 parents.push(rate * 1e6 / bps);
                 report.add(format!("parent/{host}"), "ratio", rate * 1e6 / bps);
             }
-            let leg = (self.known.hosts[0].clone(), host.clone());
-            if let Some(bps) = self.known.rates.get(&leg) {
+            let leg = (self.setup.hosts[0].clone(), host.clone());
+            if let Some(bps) = self.setup.rates.get(&leg) {
                 directs.push(rate * 1e6 / bps);
                 report.add(format!("direct/{host}"), "ratio", rate * 1e6 / bps);
             }
@@ -103,12 +103,12 @@ impl Found<'_> {
         spread(&mut report, "parent", "ratio", parents);
         spread(&mut report, "direct", "ratio", directs);
         report.add("beyond_most", "%", beyond_most);
-        report.add("sent_by_source", "objects", self.story.served / length);
-        let missed: f64 = self.story.missed.values().sum();
+        report.add("sent_by_source", "objects", self.record.served / length);
+        let missed: f64 = self.record.missed.values().sum();
         report.add("missed", "symbols", missed);
-        report.add("ring_peak", "B", self.story.ring_peak);
-        report.add("parents_left", "parents", self.story.left.len() as f64);
-        if let Some((_, seconds)) = &self.story.ended {
+        report.add("ring_peak", "B", self.record.ring_peak);
+        report.add("parents_left", "parents", self.record.left.len() as f64);
+        if let Some((_, seconds)) = &self.record.ended {
             report.add("cast", "s", *seconds);
         }
         if let Some(struck) = self.struck.last() {
@@ -122,11 +122,11 @@ impl Found<'_> {
     pub fn add_model(&self, network: &Network, report: &mut Report) {
         let tree = self.tree();
         for host in self.wanted {
-            let Some(received) = self.story.received.get(host) else { continue };
+            let Some(received) = self.record.received.get(host) else { continue };
             let way: Option<Vec<Hop>> =
                 tree.way_up(host).iter().map(|(from, to)| network.hop(from, to)).collect();
             let Some(way) = way else { continue };
-            let rate = self.story.bytes as f64 * 8e-6 / received.seconds;
+            let rate = self.record.bytes as f64 * 8e-6 / received.seconds;
             for (name, mbps) in [("eq2", chain(&way)), ("eq3", aggregate(&way))] {
                 report.add(format!("{name}/{host}"), "Mbit/s", mbps);
                 report.add(format!("over_{name}/{host}"), "ratio", rate / mbps);
@@ -136,10 +136,10 @@ impl Found<'_> {
 
     /// The given tree, or each receiver's first parent.
     fn tree(&self) -> Legs {
-        self.known.tree.clone().unwrap_or_else(|| self.story.tree())
+        self.setup.tree.clone().unwrap_or_else(|| self.record.tree())
     }
 
-    fn add_struck(&self, struck: &Struck, left: Option<Rate>, report: &mut Report) {
+    fn add_struck(&self, struck: &CausedFault, left: Option<Rate>, report: &mut Report) {
         // The affected host: the one that joins, or the one whose progress triggered the fault.
         let host = match &struck.fault.what {
             What::Start(node) => node,
@@ -148,13 +148,13 @@ impl Found<'_> {
         let is_late = host != &struck.fault.of;
         let (held, before) = if is_late { (0.0, 0.0) } else { (struck.held, struck.before) };
         let best = left.map_or(before, |rate| rate.as_bps() as f64);
-        let Some(received) = self.story.received.get(host) else { return };
-        let finish = struck.at + (self.story.bytes as f64 - held) * 8.0 / best;
+        let Some(received) = self.record.received.get(host) else { return };
+        let finish = struck.at + (self.record.bytes as f64 - held) * 8.0 / best;
         report.add("struck", "s", struck.at);
         report.add("over_best", "ratio", received.after / finish);
         report.add("lost", "s", received.after - finish);
         let enough = RECOVERED * if is_late { best } else { best.min(before) };
-        let all = self.story.held.get(host).map_or(&[][..], Vec::as_slice);
+        let all = self.record.held.get(host).map_or(&[][..], Vec::as_slice);
         // The first progress event after the fault covers a second that began before it.
         let mut later = all.iter().filter(|held| held.at > struck.at).skip(1);
         let recovered = later.find(|held| held.bps >= enough).map_or(received.after, |h| h.at);
@@ -165,10 +165,10 @@ impl Found<'_> {
     pub fn add_bound(&self, several: &Several, report: &mut Report) {
         let mut shares = Vec::new();
         for host in self.wanted {
-            let Some(at) = self.known.hosts.iter().position(|one| one == host) else { continue };
-            let Some(received) = self.story.received.get(host) else { continue };
+            let Some(at) = self.setup.hosts.iter().position(|one| one == host) else { continue };
+            let Some(received) = self.record.received.get(host) else { continue };
             let mbps = |rates: &[Rate]| rates.get(at).map_or(f64::NAN, |rate| rate.as_mbps());
-            let rate = self.story.bytes as f64 * 8e-6 / received.seconds;
+            let rate = self.record.bytes as f64 * 8e-6 / received.seconds;
             shares.push(rate / mbps(&several.rates));
             report.add(format!("of_bound/{host}"), "ratio", rate / mbps(&several.rates));
             report.add(format!("bound/{host}"), "Mbit/s", mbps(&several.rates));
@@ -226,40 +226,40 @@ mod tests {
         report.value(name).and_then(Value::as_f64).unwrap()
     }
 
-    fn story() -> Story {
-        let mut story = Story::default();
-        story.hear(r#"{"event":"started","bytes":10000000}"#, 0.0).unwrap();
-        story
-            .hear(r#"{"event":"planned","receivers":[{"name":"a","parents":["s"]}]}"#, 0.0)
+    fn record() -> CastRecord {
+        let mut record = CastRecord::default();
+        record.add_line(r#"{"event":"started","bytes":10000000}"#, 0.0).unwrap();
+        record
+            .add_line(r#"{"event":"planned","receivers":[{"name":"a","parents":["s"]}]}"#, 0.0)
             .unwrap();
         for (at, held, bps) in [(1, 1e6, 8e6), (2, 2e6, 8e6), (3, 2e6, 0.0), (4, 3e6, 8e6)] {
             let line = format!(
                 r#"{{"event":"progress","seconds":{at},"served_bytes":5,"ring_peak_bytes":0,"receivers":[{{"name":"a","held_bytes":{held},"rate_bps":{bps},"missed_symbols":0,"ring_peak_bytes":0,"parents":[]}}]}}"#
             );
-            story.hear(&line, f64::from(at)).unwrap();
+            record.add_line(&line, f64::from(at)).unwrap();
         }
-        story
-            .hear(
+        record
+            .add_line(
                 r#"{"event":"received","receiver":"a","received_bytes":10100000,"duplicate_bytes":1000,"parents":[],"rate_bps":0,"seconds":10.0,"after_seconds":11.0}"#,
                 11.2,
             )
             .unwrap();
-        story
+        record
     }
 
-    fn known() -> Known {
+    fn setup() -> CastSetup {
         let tree: Legs = "s>a".parse().unwrap();
         let rates = [(tree.0[0].clone(), 1e7)].into();
-        Known { hosts: vec!["s".to_owned(), "a".to_owned()], tree: None, rates }
+        CastSetup { hosts: vec!["s".to_owned(), "a".to_owned()], tree: None, rates }
     }
 
     #[test]
     fn rates_are_compared_with_the_slowest_hop() {
-        let (story, known, wanted) = (story(), known(), ["a".to_owned()]);
-        let found = Found { known: &known, wanted: &wanted, story: &story, struck: &[] };
-        assert!((value(found.report(None), "hop/a") - 0.8).abs() < 1e-9);
-        assert!((value(found.report(None), "parent/a") - 0.8).abs() < 1e-9);
-        assert!((value(found.report(None), "beyond_most") - 1.0).abs() < 1e-9);
+        let (record, setup, wanted) = (record(), setup(), ["a".to_owned()]);
+        let results = CastResults { setup: &setup, wanted: &wanted, record: &record, struck: &[] };
+        assert!((value(results.report(None), "hop/a") - 0.8).abs() < 1e-9);
+        assert!((value(results.report(None), "parent/a") - 0.8).abs() < 1e-9);
+        assert!((value(results.report(None), "beyond_most") - 1.0).abs() < 1e-9);
     }
 
     /// The example of the plan's Fig. 6: 20 ms and 0.0533 %, 20 ms and 0.102 %.
@@ -273,16 +273,17 @@ mod tests {
 
     #[test]
     fn a_fault_is_compared_with_the_best_remaining_rate() {
-        let (story, known, wanted) = (story(), known(), ["a".to_owned()]);
+        let (record, setup, wanted) = (record(), setup(), ["a".to_owned()]);
         let fault: Fault = "kill=b@0.2:a".parse().unwrap();
-        let struck = Struck { fault, is_done: true, at: 2.0, held: 2e6, before: 8e6 };
+        let struck = CausedFault { fault, is_done: true, at: 2.0, held: 2e6, before: 8e6 };
         let struck = [struck];
-        let found = Found { known: &known, wanted: &wanted, story: &story, struck: &struck };
+        let results =
+            CastResults { setup: &setup, wanted: &wanted, record: &record, struck: &struck };
         // 8 MB at 8 Mbit/s end at 10 s; the cast ended at 11 s.
-        assert!((value(found.report(None), "over_best") - 1.1).abs() < 1e-9);
-        assert!((value(found.report(None), "recover") - 2.0).abs() < 1e-9);
+        assert!((value(results.report(None), "over_best") - 1.1).abs() < 1e-9);
+        assert!((value(results.report(None), "recover") - 2.0).abs() < 1e-9);
         let left = Some(Rate::from_mbps(16.0));
-        assert!((value(found.report(left), "lost") - 5.0).abs() < 1e-9);
+        assert!((value(results.report(left), "lost") - 5.0).abs() < 1e-9);
     }
 
     #[test]

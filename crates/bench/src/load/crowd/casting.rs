@@ -6,7 +6,7 @@ use super::{
         process::{cpu_seconds, memory_mib},
     },
     mesh::{Mesh, SOURCE},
-    sockets::Seen,
+    sockets::ConnectionCounts,
 };
 use anyhow::{Context as _, ensure};
 use std::{
@@ -73,7 +73,7 @@ pub fn cast(mesh: &Mesh, args: &[&str], core: Option<u32>) -> anyhow::Result<Cas
     };
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().context("cannot start the cast")?;
-    let (mut cast, mut seen) = (Cast::default(), Seen::default());
+    let (mut cast, mut seen) = (Cast::default(), ConnectionCounts::default());
     if let Err(why) = cast.follow(&mut child, &mut seen) {
         // The cast would continue and nobody would read its events.
         _ = child.kill();
@@ -100,11 +100,11 @@ fn lines(child: &mut Child) -> anyhow::Result<Receiver<io::Result<String>>> {
 
 impl Cast {
     /// Records events until the cast's output ends.
-    fn follow(&mut self, child: &mut Child, seen: &mut Seen) -> anyhow::Result<()> {
+    fn follow(&mut self, child: &mut Child, seen: &mut ConnectionCounts) -> anyhow::Result<()> {
         let (lines, id, mut looked) = (lines(child)?, child.id(), Instant::now());
         loop {
             match lines.recv_timeout(LOOK) {
-                Ok(line) => self.hear(cast_events::read(&line?)?),
+                Ok(line) => self.add_event(cast_events::read(&line?)?),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
@@ -115,7 +115,7 @@ impl Cast {
         }
     }
 
-    fn look(&mut self, id: u32, seen: &mut Seen) -> anyhow::Result<()> {
+    fn look(&mut self, id: u32, seen: &mut ConnectionCounts) -> anyhow::Result<()> {
         seen.look(id)?;
         // A process that has ended has no times until it is waited for.
         if let (Ok(cpu), Ok(memory)) = (cpu_seconds(id), memory_mib(id, "VmHWM")) {
@@ -124,7 +124,7 @@ impl Cast {
         Ok(())
     }
 
-    fn hear(&mut self, event: CastEvent) {
+    fn add_event(&mut self, event: CastEvent) {
         match event {
             CastEvent::Planned { receivers } => {
                 let first =
@@ -175,8 +175,8 @@ impl Cast {
 mod tests {
     use super::*;
 
-    fn hear(cast: &mut Cast, line: &str) {
-        cast.hear(cast_events::read(line).unwrap());
+    fn add_event(cast: &mut Cast, line: &str) {
+        cast.add_event(cast_events::read(line).unwrap());
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
         let one =
             |name: &str, parent: &str| format!(r#"{{"name":"{name}","parents":["{parent}","b"]}}"#);
         let all = [one("a", SOURCE), one("b", "a"), one("c", "b"), one("d", SOURCE)].join(",");
-        hear(&mut cast, &format!(r#"{{"event":"planned","receivers":[{all}]}}"#));
+        add_event(&mut cast, &format!(r#"{{"event":"planned","receivers":[{all}]}}"#));
         assert_eq!((cast.depth(), cast.children()), (3.0, 2.0));
     }
 
@@ -194,7 +194,7 @@ mod tests {
         let mut cast = Cast::default();
         let parents = format!(r#"{{"name":"a","bytes":70}},{{"name":"{SOURCE}","bytes":30}}"#);
         let rest = r#""received_bytes":100,"duplicate_bytes":0,"seconds":1,"rate_bps":800,"after_seconds":1"#;
-        hear(
+        add_event(
             &mut cast,
             &format!(r#"{{"event":"received","receiver":"b","parents":[{parents}],{rest}}}"#),
         );

@@ -9,7 +9,7 @@ use std::{
 
 /// The newest counts of each connection that was seen.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct ConnectionCounts {
     ends: BTreeMap<u64, End>,
 }
 
@@ -20,7 +20,7 @@ struct End {
     is_ours: bool,
 }
 
-impl Seen {
+impl ConnectionCounts {
     /// Reads the counts of all connections and remembers which ones belong to the process `pid`.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use super::{
     download::{Ended, Order},
-    watch::{Allowed, Seen, Watch, is_temporary},
+    watch::{Allowed, Observations, Watch, is_temporary},
 };
 use crate::load::report::Report;
 use anyhow::Context as _;
@@ -88,8 +88,8 @@ impl Trial {
         Ok(n)
     }
 
-    fn end_watch(&mut self) -> anyhow::Result<Seen> {
-        self.watch.take().map_or_else(|| Ok(Seen::default()), Watch::end)
+    fn end_watch(&mut self) -> anyhow::Result<Observations> {
+        self.watch.take().map_or_else(|| Ok(Observations::default()), Watch::end)
     }
 }
 

@@ -31,7 +31,7 @@ pub struct Allowed {
 
 /// What the watch saw.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct Observations {
     /// The number of looks.
     pub looks: u64,
     /// Descriptions of what must not happen, at most 20.
@@ -41,7 +41,7 @@ pub struct Seen {
 /// A running watch.
 pub struct Watch {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<anyhow::Result<Seen>>,
+    thread: JoinHandle<anyhow::Result<Observations>>,
 }
 
 impl Watch {
@@ -60,8 +60,8 @@ impl Watch {
         inotify::add_watch(&inotify, directory, flags)?;
         let stop = Arc::new(AtomicBool::new(false));
         let (file, ended) = (file.to_owned(), Arc::clone(&stop));
-        let mut looker = Looker::new(file, allowed);
-        let thread = thread::spawn(move || looker.run(&inotify, &ended).map(|()| looker.seen));
+        let mut watcher = Watcher::new(file, allowed);
+        let thread = thread::spawn(move || watcher.run(&inotify, &ended).map(|()| watcher.seen));
         Ok(Self { stop, thread })
     }
 
@@ -69,26 +69,26 @@ impl Watch {
     ///
     /// # Errors
     /// When the watch failed.
-    pub fn end(self) -> anyhow::Result<Seen> {
+    pub fn end(self) -> anyhow::Result<Observations> {
         self.stop.store(true, Ordering::SeqCst);
         self.thread.join().map_err(|_| anyhow::anyhow!("the watch died"))?
     }
 }
 
-struct Looker {
+struct Watcher {
     file: PathBuf,
     allowed: Allowed,
-    seen: Seen,
+    seen: Observations,
     /// Whether the file has existed; then it may be replaced but not vanish.
     is_there: bool,
     /// The file at the last look: inode, length, time.
     last: Option<(u64, u64, i64, i64)>,
 }
 
-impl Looker {
+impl Watcher {
     fn new(file: PathBuf, allowed: Allowed) -> Self {
         let is_there = allowed.old.is_some();
-        Self { file, allowed, seen: Seen::default(), is_there, last: None }
+        Self { file, allowed, seen: Observations::default(), is_there, last: None }
     }
 
     fn run(&mut self, inotify: &OwnedFd, ended: &AtomicBool) -> anyhow::Result<()> {

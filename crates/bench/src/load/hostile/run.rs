@@ -4,7 +4,7 @@ use super::{
     attack::Counts,
     peer::{Peer, Times},
     plan::{self, Attack, Door, word},
-    scene::{Scene, Taken, Watch, taken},
+    scene::{Resources, Scene, Watch, resources},
 };
 use crate::{load::report::Report, program};
 use anyhow::{Context as _, bail, ensure};
@@ -55,7 +55,7 @@ struct Done {
     attack: Attack,
     /// The peer's operations on the attacked door, and its reads of a file.
     times: Vec<(Door, Times)>,
-    most: Taken,
+    most: Resources,
     counts: Counts,
     /// The number of operations after the attack that failed.
     broken: usize,
@@ -71,7 +71,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let peer = scene.peer()?;
     let idle = measure_idle(&peer, &attacks, args.idle).await?;
     let datagrams = SocketAddr::new(scene.at.ip(), peer.datagrams().await?);
-    let before = taken(scene.daemon.id())?;
+    let before = resources(scene.daemon.id())?;
     let mut report = Report::default();
     let mut worst = Worst::default();
     for attack in attacks {
@@ -196,7 +196,7 @@ struct Worst {
 }
 
 impl Worst {
-    fn add(&mut self, report: &mut Report, done: &Done, idle: &Idle, before: Taken) {
+    fn add(&mut self, report: &mut Report, done: &Done, idle: &Idle, before: Resources) {
         let name = done.attack.to_string();
         let mut failed = done.broken;
         let (mut ratios, mut slowest) = ([0.0_f64; 2], [0.0_f64; 2]);

@@ -52,7 +52,7 @@ pub struct Scene {
 
 /// The resources of a process.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Taken {
+pub struct Resources {
     /// Resident memory, MiB.
     pub memory: f64,
     /// The number of open descriptors.
@@ -155,16 +155,16 @@ fn serve(listener: TcpListener) {
 ///
 /// # Errors
 /// When the process does not exist.
-pub fn taken(process: u32) -> anyhow::Result<Taken> {
+pub fn resources(process: u32) -> anyhow::Result<Resources> {
     let memory = memory_mib(process, "VmRSS")?;
     let descriptors = fs::read_dir(format!("/proc/{process}/fd")).context("the process is gone")?;
-    Ok(Taken { memory, descriptors: descriptors.count() })
+    Ok(Resources { memory, descriptors: descriptors.count() })
 }
 
 /// A thread that samples the memory and descriptors of a process.
 pub struct Watch {
     stop: Arc<AtomicBool>,
-    looking: thread::JoinHandle<Taken>,
+    looking: thread::JoinHandle<Resources>,
 }
 
 impl Watch {
@@ -173,10 +173,10 @@ impl Watch {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let looking = thread::spawn(move || {
-            let mut most = Taken::default();
+            let mut most = Resources::default();
             while !stopped.load(Ordering::Relaxed) {
                 // A process that has ended is detected by its parent.
-                let now = taken(process).unwrap_or_default();
+                let now = resources(process).unwrap_or_default();
                 most.memory = most.memory.max(now.memory);
                 most.descriptors = most.descriptors.max(now.descriptors);
                 thread::sleep(LOOK);
@@ -190,7 +190,7 @@ impl Watch {
     ///
     /// # Errors
     /// If the thread died.
-    pub fn end(self) -> anyhow::Result<Taken> {
+    pub fn end(self) -> anyhow::Result<Resources> {
         self.stop.store(true, Ordering::Relaxed);
         self.looking.join().map_err(|_| anyhow::anyhow!("the thread that looks died"))
     }

@@ -48,13 +48,13 @@ pub struct Load {
 }
 
 /// The results of a load.
-pub struct Asked {
+pub struct LoadResult {
     /// The time of each request.
     pub times: Vec<Duration>,
     took: Duration,
 }
 
-impl Asked {
+impl LoadResult {
     pub fn per_second(&self) -> f64 {
         self.times.len() as f64 / self.took.as_secs_f64()
     }
@@ -138,7 +138,12 @@ pub async fn until_ranked(world: &World, port: &Port, limit: Duration) -> anyhow
 ///
 /// # Errors
 /// When an answer is wrong or missing.
-pub async fn ask(world: &World, port: &Port, load: Load, most: usize) -> anyhow::Result<Asked> {
+pub async fn ask(
+    world: &World,
+    port: &Port,
+    load: Load,
+    most: usize,
+) -> anyhow::Result<LoadResult> {
     let mut lines = vec![];
     for key in world.clients.iter().take(most) {
         lines.push(Line::open(key, world, port).await?);
@@ -151,7 +156,7 @@ pub async fn ask(world: &World, port: &Port, load: Load, most: usize) -> anyhow:
     while let Some(done) = all.join_next().await {
         times.extend(done??);
     }
-    Ok(Asked { times, took: began.elapsed() })
+    Ok(LoadResult { times, took: began.elapsed() })
 }
 
 async fn one(mut line: Line, load: Load, until: Instant) -> anyhow::Result<Vec<Duration>> {

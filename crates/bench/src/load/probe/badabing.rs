@@ -45,9 +45,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let began = lab.now();
     let driven = drive(&mut tool, &mut node, args.span * 3 + Duration::from_secs(30))?;
     let (truth, lateness) = lab.truth(false)?;
-    let known = Known::of(&truth, (began, lab.now()));
+    let recorded = RecordedLoss::of(&truth, (began, lab.now()));
     let mut report = Report::default();
-    add_results(&driven.findings, &known, &mut report);
+    add_results(&driven.findings, &recorded, &mut report);
     report.add("doubted", "%", 100.0 * f64::from(u8::from(!driven.doubts.is_empty())));
     report.add("took", "s", driven.took.as_secs_f64());
     report.add("lateness_p99", "us", lateness);
@@ -68,7 +68,7 @@ fn topology(args: &Args) -> String {
 
 /// The record of a time span.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct RecordedLoss {
     /// The share of the time in which packets were dropped.
     frequency: f64,
     /// The mean duration of an episode, s.
@@ -76,7 +76,7 @@ struct Known {
     episodes: usize,
 }
 
-impl Known {
+impl RecordedLoss {
     fn of(truth: &LinkTruth, (from, to): (f64, f64)) -> Self {
         let within = |start: f64, end: f64| start >= from && end <= to;
         let all = truth.episodes.iter().filter(|one| within(one.start_s, one.end_s));
@@ -86,18 +86,18 @@ impl Known {
     }
 }
 
-fn add_results(findings: &[Finding], known: &Known, report: &mut Report) {
+fn add_results(findings: &[Finding], recorded: &RecordedLoss, report: &mut Report) {
     let of = |quantity: Quantity| {
         findings.iter().find(|found| found.of == quantity).map_or(f64::NAN, |found| found.value)
     };
     let (frequency, duration) = (of(Quantity::LossFrequency), of(Quantity::LossDuration));
     report.add("frequency", "%", 100.0 * frequency);
-    report.add("frequency_truth", "%", 100.0 * known.frequency);
-    report.add("frequency_off", "%", 100.0 * (frequency / known.frequency - 1.0).abs());
+    report.add("frequency_truth", "%", 100.0 * recorded.frequency);
+    report.add("frequency_off", "%", 100.0 * (frequency / recorded.frequency - 1.0).abs());
     report.add("duration", "ms", 1e3 * duration);
-    report.add("duration_truth", "ms", 1e3 * known.duration);
-    report.add("duration_off", "%", 100.0 * (duration / known.duration - 1.0).abs());
-    report.add("episodes", "episodes", known.episodes as f64);
+    report.add("duration_truth", "ms", 1e3 * recorded.duration);
+    report.add("duration_off", "%", 100.0 * (duration / recorded.duration - 1.0).abs());
+    report.add("episodes", "episodes", recorded.episodes as f64);
 }
 
 #[cfg(test)]
@@ -111,11 +111,13 @@ mod tests {
         let episodes =
             vec![episode(0.5, 0.9), episode(2.0, 2.2), episode(5.0, 5.4), episode(9.9, 10.1)];
         let truth = LinkTruth { episodes, ..LinkTruth::default() };
-        let known = Known::of(&truth, (1.0, 10.0));
-        assert_eq!(known.episodes, 2);
-        assert!((known.frequency - 0.6 / 9.0).abs() < 1e-9 && (known.duration - 0.3).abs() < 1e-9);
+        let recorded = RecordedLoss::of(&truth, (1.0, 10.0));
+        assert_eq!(recorded.episodes, 2);
+        assert!(
+            (recorded.frequency - 0.6 / 9.0).abs() < 1e-9 && (recorded.duration - 0.3).abs() < 1e-9
+        );
         let mut report = Report::default();
-        add_results(&[Finding::plain(Quantity::LossFrequency, 0.06)], &known, &mut report);
+        add_results(&[Finding::plain(Quantity::LossFrequency, 0.06)], &recorded, &mut report);
         let off = report.value("frequency_off").and_then(serde_json::Value::as_f64).unwrap();
         assert!((off - 10.0).abs() < 1e-6, "{off}");
         assert!(report.value("duration").is_none());

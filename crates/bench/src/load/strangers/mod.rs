@@ -15,7 +15,7 @@ mod tokens;
 
 use super::report::Report;
 use anyhow::{Context as _, ensure};
-use probe::{Met, Who};
+use probe::{Identity, PortResponse};
 use std::time::Duration;
 use test_mesh::TestMesh;
 use tokio::time::{Instant, sleep};
@@ -87,27 +87,28 @@ async fn keys(report: &mut Report) -> anyhow::Result<()> {
     fra.thalweg(&["mesh", "revoke", "gone", "--wait", "30s"])?;
     let member = lap.client_seed()?;
     let other = [7; 32];
-    for (name, who) in [
-        ("no_key", Who::NoKey),
-        ("wrong_key", Who::shows(&other)),
-        ("revoked_key", Who::shows(&gone.client_seed()?)),
-        ("forged_signature", Who::forged(&member, &other)),
+    for (name, identity) in [
+        ("no_key", Identity::NoKey),
+        ("wrong_key", Identity::shows(&other)),
+        ("revoked_key", Identity::shows(&gone.client_seed()?)),
+        ("forged_signature", Identity::forged(&member, &other)),
     ] {
-        add(report, name, &probe::handshake(fra.at(), &who, b"thalweg/relay/1").await?);
+        add(report, name, &probe::handshake(fra.at(), &identity, b"thalweg/relay/1").await?);
         add(
             report,
             &format!("{name}_api"),
-            &probe::handshake(fra.at(), &who, b"thalweg/api/1").await?,
+            &probe::handshake(fra.at(), &identity, b"thalweg/api/1").await?,
         );
     }
     for (name, words) in WORDS {
         add(report, name, &probe::words(fra.at(), words).await?);
     }
-    let odd = probe::handshake(fra.at(), &Who::shows(&member), b"h2").await?;
+    let odd = probe::handshake(fra.at(), &Identity::shows(&member), b"h2").await?;
     add(report, "other_protocol", &odd);
     // A control: a member is answered, so the counter works.
-    let met = probe::handshake(fra.at(), &Who::shows(&member), b"thalweg/relay/1").await?;
-    report.add("member_answered", "B", met.beyond() as f64);
+    let response =
+        probe::handshake(fra.at(), &Identity::shows(&member), b"thalweg/relay/1").await?;
+    report.add("member_answered", "B", response.beyond() as f64);
     daemon.end()
 }
 
@@ -121,23 +122,23 @@ async fn expiry(report: &mut Report) -> anyhow::Result<()> {
     let lap = test_mesh.join(&fra, "lap", &[])?;
     let nyc_daemon = nyc.start()?;
     drop(daemon);
-    let who = Who::shows(&lap.client_seed()?);
+    let identity = Identity::shows(&lap.client_seed()?);
     let until = Instant::now() + PATIENCE;
-    let mut met = probe::handshake(nyc.at(), &who, b"thalweg/relay/1").await?;
-    while !met.alerted() {
+    let mut response = probe::handshake(nyc.at(), &identity, b"thalweg/relay/1").await?;
+    while !response.alerted() {
         ensure!(Instant::now() < until, "the roster did not end within {PATIENCE:?}");
         sleep(Duration::from_millis(200)).await;
-        met = probe::handshake(nyc.at(), &who, b"thalweg/relay/1").await?;
+        response = probe::handshake(nyc.at(), &identity, b"thalweg/relay/1").await?;
     }
-    add(report, "expired_roster", &met);
+    add(report, "expired_roster", &response);
     // After a restart the relay reads the roster from its cache; the expired one must admit nobody either.
     drop(nyc_daemon);
     let _nyc_daemon = nyc.start()?;
-    add(report, "expired_cache", &probe::handshake(nyc.at(), &who, b"thalweg/relay/1").await?);
+    add(report, "expired_cache", &probe::handshake(nyc.at(), &identity, b"thalweg/relay/1").await?);
     Ok(())
 }
 
-fn add(report: &mut Report, name: &str, met: &Met) {
-    report.add(format!("beyond_{name}"), "B", met.beyond() as f64);
-    report.add(format!("sent_{name}"), "B", met.sent as f64);
+fn add(report: &mut Report, name: &str, response: &PortResponse) {
+    report.add(format!("beyond_{name}"), "B", response.beyond() as f64);
+    report.add(format!("sent_{name}"), "B", response.sent as f64);
 }

@@ -36,7 +36,7 @@ const SEALED_ALERT: usize = 5 + 2 + 1 + 16;
 const CLEAR_ALERT: usize = 7;
 
 /// The client's identity.
-pub enum Who {
+pub enum Identity {
     /// No key.
     NoKey,
     /// A public key that is shown, and the seed that signs.
@@ -48,7 +48,7 @@ pub enum Who {
     },
 }
 
-impl Who {
+impl Identity {
     /// The owner of this seed.
     pub fn shows(seed: &[u8; 32]) -> Self {
         Self::forged(seed, seed)
@@ -62,7 +62,7 @@ impl Who {
 
 /// The behaviour of a port.
 #[derive(Debug)]
-pub struct Met {
+pub struct PortResponse {
     /// The number of bytes that it sent.
     pub sent: usize,
     /// The bytes that it sent.
@@ -73,7 +73,7 @@ pub struct Met {
     alert: bool,
 }
 
-impl Met {
+impl PortResponse {
     /// The number of bytes beyond the handshake and one alert.
     pub fn beyond(&self) -> usize {
         match self.flight {
@@ -110,41 +110,45 @@ fn beyond_unfinished(mut bytes: &[u8]) -> usize {
 ///
 /// # Errors
 /// When there is no connection.
-pub async fn words(at: SocketAddr, words: &[u8]) -> anyhow::Result<Met> {
+pub async fn words(at: SocketAddr, words: &[u8]) -> anyhow::Result<PortResponse> {
     let mut tcp = TcpStream::connect(at).await.context("no connection")?;
     // The port may close the connection before it has read everything.
     _ = tcp.write_all(words).await;
     _ = tcp.shutdown().await;
     let mut got = Vec::new();
     _ = timeout(PATIENCE, tcp.read_to_end(&mut got)).await;
-    Ok(Met { sent: got.len(), flight: None, alert: got.first() == Some(&21), bytes: got })
+    Ok(PortResponse { sent: got.len(), flight: None, alert: got.first() == Some(&21), bytes: got })
 }
 
-/// Executes a handshake as `who` and at once sends a SOCKS5 request.
+/// Executes a handshake as `identity` and at once sends a SOCKS5 request.
 ///
 /// # Errors
 /// When there is no connection or TLS rejects the key.
-pub async fn handshake(at: SocketAddr, who: &Who, alpn: &[u8]) -> anyhow::Result<Met> {
-    let mut tls = client(who, alpn)?;
+pub async fn handshake(
+    at: SocketAddr,
+    identity: &Identity,
+    alpn: &[u8],
+) -> anyhow::Result<PortResponse> {
+    let mut tls = client(identity, alpn)?;
     let mut tcp = TcpStream::connect(at).await.context("no connection")?;
-    let mut met = Met { sent: 0, bytes: Vec::new(), flight: None, alert: false };
+    let mut response = PortResponse { sent: 0, bytes: Vec::new(), flight: None, alert: false };
     // A time-out ends the exchange; the port has then been silent.
-    match timeout(PATIENCE, talk(&mut tls, &mut tcp, &mut met)).await {
+    match timeout(PATIENCE, talk(&mut tls, &mut tcp, &mut response)).await {
         Ok(done) => done?,
         Err(_) => thalweg_console::note!("thalweg-bench: load strangers: {at} did not hang up"),
     }
-    Ok(met)
+    Ok(response)
 }
 
 async fn talk(
     tls: &mut ClientConnection,
     tcp: &mut TcpStream,
-    met: &mut Met,
+    response: &mut PortResponse,
 ) -> anyhow::Result<()> {
     let mut over = false;
     loop {
-        if !tls.is_handshaking() && met.flight.is_none() {
-            met.flight = Some(met.sent);
+        if !tls.is_handshaking() && response.flight.is_none() {
+            response.flight = Some(response.sent);
             tls.writer().write_all(b"\x05\x01\x00\x05\x01\x00\x01\x7f\x00\x00\x01\x00\x50")?;
             tls.send_close_notify();
         }
@@ -156,13 +160,13 @@ async fn talk(
         _ = tcp.write_all(&out).await;
         let mut bytes = [0; 4096];
         let Ok(n @ 1..) = tcp.read(&mut bytes).await else { return Ok(()) };
-        met.sent += n;
-        met.bytes.extend_from_slice(&bytes[..n]);
+        response.sent += n;
+        response.bytes.extend_from_slice(&bytes[..n]);
         let mut rest = &bytes[..n];
         while !rest.is_empty() && !over {
             tls.read_tls(&mut rest)?;
             if let Err(e) = tls.process_new_packets() {
-                met.alert |= matches!(e, rustls::Error::AlertReceived(_));
+                response.alert |= matches!(e, rustls::Error::AlertReceived(_));
                 over = true;
             }
         }
@@ -174,7 +178,7 @@ async fn talk(
 /// # Errors
 /// If TLS cannot create it; not expected.
 pub fn hello(alpn: &[u8]) -> anyhow::Result<Vec<u8>> {
-    let mut tls = client(&Who::NoKey, alpn)?;
+    let mut tls = client(&Identity::NoKey, alpn)?;
     let mut bytes = Vec::new();
     while tls.wants_write() {
         tls.write_tls(&mut bytes)?;
@@ -182,15 +186,15 @@ pub fn hello(alpn: &[u8]) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn client(who: &Who, alpn: &[u8]) -> anyhow::Result<ClientConnection> {
+fn client(identity: &Identity, alpn: &[u8]) -> anyhow::Result<ClientConnection> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&TLS13])?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(AnyServer));
-    let mut config = match who {
-        Who::NoKey => builder.with_no_client_auth(),
-        Who::Shows { shown, signs } => {
+    let mut config = match identity {
+        Identity::NoKey => builder.with_no_client_auth(),
+        Identity::Shows { shown, signs } => {
             let pkcs8 = PrivatePkcs8KeyDer::from([PKCS8, signs].concat());
             let signer = provider.key_provider.load_private_key(pkcs8.into())?;
             let spki = [SPKI, shown.as_bytes()].concat();

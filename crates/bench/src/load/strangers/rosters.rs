@@ -3,7 +3,7 @@
 use super::{
     super::report::Report,
     add,
-    probe::{self, Who},
+    probe::{self, Identity},
     test_mesh::{Node, TestMesh},
 };
 use anyhow::{Context as _, ensure};
@@ -59,7 +59,7 @@ pub async fn run(report: &mut Report) -> anyhow::Result<()> {
     let older = fs::read(nyc.state().join("roster"))?;
     fra.thalweg(&["mesh", "revoke", "gone", "--wait", "60s"])?;
     drop(daemon);
-    let who = Who::shows(&gone.client_seed()?);
+    let identity = Identity::shows(&gone.client_seed()?);
     for (name, bytes) in [("rolled_back_roster", older.clone()), ("forged_roster", forged(&older)?)]
     {
         drop(nyc_daemon);
@@ -67,7 +67,7 @@ pub async fn run(report: &mut Report) -> anyhow::Result<()> {
         nyc_daemon = nyc.start()?;
         let alert = |line: &str| line.contains("roster_rejected") && line.contains("level=alert");
         until("no alert", || Ok(nyc.log()?.lines().any(alert))).await?;
-        add(report, name, &probe::handshake(nyc.at(), &who, b"thalweg/relay/1").await?);
+        add(report, name, &probe::handshake(nyc.at(), &identity, b"thalweg/relay/1").await?);
         report.add(format!("alerts_{name}"), "1", 1.0);
         oracle.abort();
         _ = oracle.await;

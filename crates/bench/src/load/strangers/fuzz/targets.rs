@@ -18,7 +18,7 @@ use thalweg_wire::{
 
 /// The IPv4 addresses that a packet to `ip` may reach. This is implemented from the text of the RFCs (4291 §2.5.5, 6052
 /// §2.1, 3056, 4380, 5214) and does not use the relay's code.
-fn reaches(ip: IpAddr) -> Vec<Ipv4Addr> {
+fn reachable_v4(ip: IpAddr) -> Vec<Ipv4Addr> {
     let IpAddr::V6(v6) = ip else {
         let IpAddr::V4(v4) = ip else { return vec![] };
         return vec![v4];
@@ -43,7 +43,7 @@ fn reaches(ip: IpAddr) -> Vec<Ipv4Addr> {
 }
 
 /// Whether an address is forbidden for everybody: metadata services, unspecified, multicast, the host itself.
-fn sacred(v4: Ipv4Addr) -> bool {
+fn is_always_forbidden(v4: Ipv4Addr) -> bool {
     let metadata = [[169, 254, 169, 254], [168, 63, 129, 16], [100, 100, 100, 200]];
     v4.is_unspecified()
         || v4.is_loopback()
@@ -54,7 +54,7 @@ fn sacred(v4: Ipv4Addr) -> bool {
         || v4.octets()[..2] == [10, 66]
 }
 
-fn special(v4: Ipv4Addr) -> bool {
+fn is_special(v4: Ipv4Addr) -> bool {
     v4.is_private() || v4.is_link_local() || v4.is_documentation()
 }
 
@@ -120,7 +120,7 @@ fn member(name: &str, seed: u8, at: &[&str], tags: BTreeSet<Tag>) -> Result<Memb
 
 /// Checks that an address that passed may pass; the error describes it.
 fn may_pass(to: SocketAddr, is_member: bool, avoiding: bool) -> Result<(), String> {
-    let reached = reaches(to.ip());
+    let reached = reachable_v4(to.ip());
     let rules = match is_member {
         true => {
             let bare = to.ip().to_canonical();
@@ -130,7 +130,7 @@ fn may_pass(to: SocketAddr, is_member: bool, avoiding: bool) -> Result<(), Strin
         }
         false => is_ordinary(to, &reached),
     };
-    let never = to.port() == 25 || reached.iter().any(|v4| sacred(*v4));
+    let never = to.port() == 25 || reached.iter().any(|v4| is_always_forbidden(*v4));
     match rules && !never {
         true => Ok(()),
         false => Err(format!("{to} passed, member: {is_member}, avoiding: {avoiding}")),
@@ -144,7 +144,7 @@ fn is_ordinary(to: SocketAddr, reached: &[Ipv4Addr]) -> bool {
         IpAddr::V6(v6) => u128::from(v6) >> 125 == 1 && reached.is_empty(),
     };
     let web = to.port() == 80 || to.port() == 443;
-    web && global && !reached.iter().any(|v4| special(*v4))
+    web && global && !reached.iter().any(|v4| is_special(*v4))
 }
 
 /// Tests `cases` targets drawn from `seed`.

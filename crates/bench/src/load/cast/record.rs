@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// The events of a cast that matter for the report.
 #[derive(Debug, Default)]
-pub struct Story {
+pub struct CastRecord {
     /// The size of the object, bytes.
     pub bytes: u64,
     /// The planned parents of each receiver, the best first.
@@ -59,12 +59,12 @@ pub struct Received {
     pub heard: f64,
 }
 
-impl Story {
+impl CastRecord {
     /// Records one line of the cast's output, read `now` seconds after the command's start.
     ///
     /// # Errors
     /// When the line is not an event of the product.
-    pub fn hear(&mut self, line: &str, now: f64) -> anyhow::Result<()> {
+    pub fn add_line(&mut self, line: &str, now: f64) -> anyhow::Result<()> {
         match cast_events::read(line)? {
             CastEvent::Started { bytes } => self.bytes = bytes,
             CastEvent::Planned { receivers } => {
@@ -159,24 +159,24 @@ mod tests {
 
     #[test]
     fn events_are_recorded() {
-        let mut story = Story::default();
+        let mut record = CastRecord::default();
         let text = r#"{"event":"started","bytes":1000,"name":"x"}
 {"event":"planned","receivers":[{"name":"a","parents":["s","b"]},{"name":"b","parents":["a"]}]}
 {"event":"progress","seconds":1.0,"served_bytes":5,"ring_peak_bytes":0,"receivers":[{"name":"a","ring_peak_bytes":0,"held_bytes":200,"rate_bps":9,"missed_symbols":3,"parents":[]}]}
 {"event":"progress","seconds":2.0,"served_bytes":5,"ring_peak_bytes":70,"relays":[{"name":"r","missed_symbols":0,"ring_peak_bytes":90}],"receivers":[{"name":"a","ring_peak_bytes":80,"held_bytes":700,"rate_bps":9,"missed_symbols":3,"parents":[{"name":"s","rate_bps":1},{"name":"b","rate_bps":5}]}]}
 {"event":"received","receiver":"a","received_bytes":1010,"duplicate_bytes":10,"served_bytes":0,"parents":[],"seconds":2.5,"rate_bps":0,"after_seconds":2.6}
 {"event":"ended","outcome":"complete","bytes":1000,"complete":2,"served_bytes":5,"seconds":2.7}"#;
-        text.lines().for_each(|line| story.hear(line, 3.0).unwrap());
-        assert!(story.hear("noise", 3.0).is_err());
-        assert_eq!(story.tree().0.len(), 2);
-        assert_eq!(story.tree().way_up("b").len(), 2);
-        assert!((story.when("a", 0.3).unwrap() - 1.2).abs() < 1e-9);
+        text.lines().for_each(|line| record.add_line(line, 3.0).unwrap());
+        assert!(record.add_line("noise", 3.0).is_err());
+        assert_eq!(record.tree().0.len(), 2);
+        assert_eq!(record.tree().way_up("b").len(), 2);
+        assert!((record.when("a", 0.3).unwrap() - 1.2).abs() < 1e-9);
         // 500 bytes per second.
-        assert!((story.steady("a", (0.3, 0.6)).unwrap() - 4000.0).abs() < 1e-6);
-        assert_eq!(story.when("a", 0.9), None);
-        assert!((story.share("a") - 0.7).abs() < 1e-9);
-        assert_eq!((story.received["a"].came, story.ring_peak), (1010.0, 90.0));
-        assert_eq!(story.ended, Some(("complete".to_owned(), 2.7)));
-        assert_eq!((story.missed["a"], story.now["a"].as_str()), (3.0, "b"));
+        assert!((record.steady("a", (0.3, 0.6)).unwrap() - 4000.0).abs() < 1e-6);
+        assert_eq!(record.when("a", 0.9), None);
+        assert!((record.share("a") - 0.7).abs() < 1e-9);
+        assert_eq!((record.received["a"].came, record.ring_peak), (1010.0, 90.0));
+        assert_eq!(record.ended, Some(("complete".to_owned(), 2.7)));
+        assert_eq!((record.missed["a"], record.now["a"].as_str()), (3.0, "b"));
     }
 }
