@@ -1,6 +1,6 @@
 //! The harness of this project: all measurements of `thalweg`, which users do not need.
 //!
-//! Its input are plans (`experiments/*.toml`), topologies and command lines, its output are tables, results and
+//! Its inputs are plans (`experiments/*.toml`), topologies and command lines; its outputs are tables, results and
 //! pictures. The product's binary does not link it.
 //!
 //! ```text
