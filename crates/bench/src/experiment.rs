@@ -1,5 +1,5 @@
-//! `thalweg-bench experiment`: list and run the plans of `experiments/`, and put
-//! their committed results into the documents.
+//! `thalweg-bench experiment`: lists and runs the plans of `experiments/`, and puts their committed results into the
+//! documents.
 
 use anyhow::Context;
 use std::{
@@ -90,7 +90,7 @@ struct RunArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// When it cannot be done; the message says what to try.
+/// When the command fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::List { json } => list(json),
@@ -100,7 +100,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// A wish to stop is no verdict: the exit code tells it from an invalid run.
+/// Maps an interruption to an exit code of its own, so that it differs from an invalid run.
 fn interrupted(error: anyhow::Error) -> anyhow::Result<ExitCode> {
     match error.downcast_ref() {
         Some(ExperimentError::Interrupted) => {
@@ -114,16 +114,16 @@ fn interrupted(error: anyhow::Error) -> anyhow::Result<ExitCode> {
 fn list(json: bool) -> anyhow::Result<ExitCode> {
     let found = library::all()?;
     if json {
-        let rows: Vec<_> = found.iter().map(described).collect::<anyhow::Result<_>>()?;
+        let rows: Vec<_> = found.iter().map(describe_as_json).collect::<anyhow::Result<_>>()?;
         say(&(serde_json::to_string_pretty(&rows)? + "\n"))?;
     } else {
-        let texts = found.iter().map(|found| in_words(&found.plan));
+        let texts = found.iter().map(|found| describe(&found.plan));
         say(&texts.collect::<anyhow::Result<String>>()?)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn in_words(plan: &Plan) -> anyhow::Result<String> {
+fn describe(plan: &Plan) -> anyhow::Result<String> {
     let (full, quick) = (seconds(plan, false)?, seconds(plan, true)?);
     Ok(format!(
         "{}: {}\n    {} arms, {} checks; about {} min, quick {quick} s\n",
@@ -135,7 +135,7 @@ fn in_words(plan: &Plan) -> anyhow::Result<String> {
     ))
 }
 
-fn described(found: &Found) -> anyhow::Result<serde_json::Value> {
+fn describe_as_json(found: &Found) -> anyhow::Result<serde_json::Value> {
     let plan = &found.plan;
     Ok(serde_json::json!({
         "name": plan.name,
@@ -173,18 +173,18 @@ fn run_one(args: &RunArgs) -> anyhow::Result<ExitCode> {
     note!("took {}", run::minutes(begun));
     finished.plots.iter().for_each(|plot| note!("plot: {}", plot.display()));
     if args.commit_result {
-        keep(&found, &finished)?;
+        store(&found, &finished)?;
     }
     Ok(ExitCode::from(finished.verdict.code()))
 }
 
-/// Where a result to be committed goes.
+/// The file of a committed result.
 fn result_file(found: &Found) -> PathBuf {
     found.directory.join("results").join(format!("{}.json", found.plan.name))
 }
 
-/// Writes a result and its pictures to where they are committed.
-fn keep(found: &Found, finished: &Finished) -> anyhow::Result<()> {
+/// Writes a result and its pictures to the directory of committed results.
+fn store(found: &Found, finished: &Finished) -> anyhow::Result<()> {
     // The tree may have changed during the run.
     machine::require_clean(&library::sources(&found.text, &found.directory))?;
     anyhow::ensure!(finished.report.valid, "an invalid result is not committed");
@@ -204,8 +204,7 @@ fn keep(found: &Found, finished: &Finished) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes the pages of committed results, and their tables into the documents that have markers for
-/// them.
+/// Writes the pages of committed results and their tables into the documents that have markers for them.
 fn write_tables(names: &[String], check: bool) -> anyhow::Result<ExitCode> {
     let mut stale = false;
     for name in names {
@@ -214,19 +213,19 @@ fn write_tables(names: &[String], check: bool) -> anyhow::Result<ExitCode> {
         let page = result_file(&found).with_extension("md");
         let directory = page.parent().unwrap_or(Path::new("."));
         let text = table::page(&found.plan, &report, directory)?;
-        stale |= told(&page, table::write(&page, &text, check)?, check);
+        stale |= note_change(&page, table::write(&page, &text, check)?, check);
         let content = table::markdown(&found.plan, &report);
         for document in documents(found.directory.parent().unwrap_or(Path::new("."))) {
             if let Some(changed) = table::update(&document, name, &content, check)? {
-                stale |= told(&document, changed, check);
+                stale |= note_change(&document, changed, check);
             }
         }
     }
     Ok(if check && stale { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Says what became of a file; gives back whether it changed.
-fn told(file: &Path, changed: bool, check: bool) -> bool {
+/// Prints what happened to a file, and returns whether it changed.
+fn note_change(file: &Path, changed: bool, check: bool) -> bool {
     match (changed, check) {
         (true, true) => note!("{} is not up to date", file.display()),
         (true, false) => note!("{} updated", file.display()),

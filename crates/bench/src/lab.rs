@@ -1,8 +1,7 @@
-//! `thalweg-bench lab`: the front end of the `thalweg-lab` program.
+//! `thalweg-bench lab`: the front end of the program `thalweg-lab`.
 //!
-//! The lab must be single-threaded when it starts (`unshare(NEWUSER)` fails in a
-//! threaded process), so it is a program of its own; this command becomes it.
-//! Only `check` is done here, because it is an experiment.
+//! The lab must be single-threaded when it starts (`unshare(NEWUSER)` fails in a threaded process), so it is a program
+//! of its own, and this command replaces itself with it. Only `check` runs here, because it is an experiment.
 
 use anyhow::Context;
 use std::ffi::{OsStr, OsString};
@@ -41,8 +40,7 @@ struct CheckArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// When `thalweg-lab` is not found or cannot be started; for `check`, when the
-/// experiment cannot be run.
+/// When `thalweg-lab` is not found or cannot be started; for `check`, when the experiment cannot be run.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.rest.split_first() {
         Some((first, rest)) if first == OsStr::new("check") => check(rest),
@@ -50,7 +48,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Replaces this process by `thalweg-lab`; returns only if that fails.
+/// Replaces this process with `thalweg-lab`; returns only if that fails.
 fn become_lab(args: &[OsString]) -> anyhow::Result<ExitCode> {
     let program = thalweg_lab::discover::program()?;
     let error = Command::new(&program).args(args).exec();
@@ -63,7 +61,7 @@ fn check(args: &[OsString]) -> anyhow::Result<ExitCode> {
     let args = match <CheckArgs as clap::Parser>::try_parse_from([name].iter().chain(args)) {
         Ok(args) => args,
         Err(usage) => {
-            // A help goes to standard output, a mistake to standard error.
+            // Help goes to standard output, an error to standard error.
             if usage.use_stderr() {
                 thalweg_console::note!("{}", usage.render().to_string().trim_end());
             } else {

@@ -1,14 +1,14 @@
-//! The harness of this project: everything that measures `thalweg` and that no user needs.
+//! The harness of this project: all measurements of `thalweg`, which users do not need.
 //!
-//! In go plans (`experiments/*.toml`), topologies and command lines; out come tables, results
-//! and pictures. The product's binary does not link any of it.
+//! Its inputs are plans (`experiments/*.toml`), topologies and command lines; its outputs are tables, results and
+//! pictures. The product's binary does not link it.
 //!
 //! ```text
 //!  thalweg-bench experiment ──► plan ──► arms ──► thalweg, thalweg-bench load|sim, peers
 //!                demo ────────► lab ───► thalweg on eight hosts
 //!                sim ─────────► thalweg_sim ──► the papers' figures
 //!                lab ─────────► becomes thalweg-lab
-//!   make-tree, compare-trees ──► trees of files, and all in which two differ
+//!   make-tree, compare-trees ──► trees of files, and the differences of two
 //! ```
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic: see thalweg_console")]
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
 /// A runtime with a thread per core.
 ///
 /// # Errors
-/// If the system gives no threads.
+/// When the system cannot create threads.
 fn runtime() -> io::Result<Runtime> {
     Builder::new_multi_thread().enable_all().build()
 }

@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use std::{env, path::PathBuf};
 use thalweg_lab::discover;
 
-/// The product, `thalweg`, beside this program: never an installed one, which may be of another commit.
+/// The product, `thalweg`, next to this program: never an installed one, which may be of another commit.
 ///
 /// # Errors
 /// When it is not there.
@@ -13,10 +13,10 @@ pub fn product() -> anyhow::Result<PathBuf> {
     found.context("the program `thalweg` is not beside this one; build both (`cargo build --release --workspace --bins`)")
 }
 
-/// This program.
+/// The path of this program.
 ///
 /// # Errors
-/// When the system does not say which file it is.
+/// When the system does not tell the path.
 pub fn own() -> anyhow::Result<PathBuf> {
     env::current_exe().context("cannot find this program")
 }

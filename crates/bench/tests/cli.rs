@@ -1,14 +1,14 @@
-//! The harness's command line: help, wrong arguments, what goes where.
+//! The harness's command line: help, wrong arguments, and which stream each output goes to.
 //!
-//! The texts are snapshots in `snapshots/`; after a wanted change,
-//! `INSTA_UPDATE=always cargo test -p thalweg-bench --test cli` writes them anew.
+//! The texts are snapshots in `snapshots/`; after an intended change, `INSTA_UPDATE=always cargo test -p thalweg-bench
+//! --test cli` rewrites them.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_thalweg-bench");
 
-/// Every command with a help text of its own, but for the load generators.
+/// Every command with its own help text except the load generators.
 const COMMANDS: &[&[&str]] = &[
     &[],
     &["demo"],
@@ -32,7 +32,7 @@ const COMMANDS: &[&[&str]] = &[
     &["lab", "show"],
 ];
 
-/// What users get wrong, one a line.
+/// Typical mistakes of users, one per line.
 const MISTAKES: &[&str] = &[
     "lab run",
     "lab run missing.toml -- true",
@@ -44,7 +44,7 @@ const MISTAKES: &[&str] = &[
 ];
 
 #[test]
-fn help_of_every_command() {
+fn every_command_has_help() {
     for command in COMMANDS {
         let output = bench(command.iter().copied().chain(["--help"]));
         assert!(output.status.success(), "{command:?}: {}", text(&output.stderr));
@@ -89,7 +89,7 @@ fn experiment_list_shows_every_plan() {
 }
 
 #[test]
-fn an_unknown_experiment_is_answered_with_those_there_are() {
+fn an_unknown_experiment_is_refused_with_a_list_of_experiments() {
     let output = bench(["experiment", "run", "get-detour"]);
     assert!(!output.status.success());
     let message = text(&output.stderr);
@@ -111,11 +111,11 @@ fn a_lab_command_without_a_lab_says_how_to_start_one() {
 }
 
 #[test]
-fn a_missing_lab_program_is_named() {
+fn a_missing_lab_program_is_named_in_the_error() {
     let directory = tempfile::tempdir().expect("a directory");
     let alone = directory.path().join("thalweg-bench");
-    // By a program of its own: a file that this one had open for writing when another test
-    // forked could not be run.
+    // Copied by another program: if this process had the file open for writing while another test forks, the file could
+    // not be executed.
     let copied = Command::new("cp").arg(BENCH).arg(&alone).status();
     assert!(copied.expect("cp").success());
     let output =

@@ -1,4 +1,4 @@
-//! `thalweg-bench experiment`, as a user runs it: plans of shell commands on this machine.
+//! `thalweg-bench experiment` as a user runs it, with plans of shell commands on this machine.
 #![allow(clippy::unwrap_used)] // helpers of tests fail like tests
 
 use serde_json::Value;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 const BENCH: &str = env!("CARGO_BIN_EXE_thalweg-bench");
 
-/// A directory with a plan `experiments/x.toml`; programs run in it.
+/// A directory with a plan `experiments/x.toml`, in which the programs run.
 struct Place(TempDir);
 
 impl Place {
@@ -27,18 +27,18 @@ impl Place {
         self.0.path().join(below)
     }
 
-    /// As if the program had been built in this place's checkout.
+    /// Copies the program into the checkout, as if it had been built there.
     fn built_here(&self) {
         fs::create_dir(self.path("target")).unwrap();
         let copied = Command::new("cp").arg(BENCH).arg(self.path("target/thalweg-bench")).status();
-        assert!(copied.unwrap().success()); // by `cp`: ours could be busy when run
+        assert!(copied.unwrap().success()); // by `cp`: our own copy could be busy when run
     }
 
     fn command(&self, args: &[&str]) -> Command {
         let own = self.path("target/thalweg-bench");
         let mut command = if own.exists() { Command::new(own) } else { Command::new(BENCH) };
         command.arg("experiment").args(args).current_dir(self.0.path());
-        // The plans' shell commands find the place by this.
+        // The plans' shell commands find the directory by this variable.
         command.env("PLACE", self.0.path()).env("TMPDIR", self.path("tmp"));
         command
     }
@@ -89,7 +89,7 @@ fn check(name: &str, rest: &str) -> String {
 }
 
 #[test]
-fn the_json_is_one_object_with_exactly_the_agreed_fields() {
+fn the_json_is_one_object_with_the_specified_fields() {
     let plan = [
         "seeds = [1, 2, 3]\n",
         HEAD,
@@ -120,7 +120,7 @@ fn the_json_is_one_object_with_exactly_the_agreed_fields() {
     assert!(fs::read_to_string(place.path("results/x/x-bars.svg")).unwrap().contains("<svg"));
 
     let (code, json) = place.json(&["run", "x", "--quick", "--json"]);
-    // The ratio of seed 1 is 2, short of 4; the other check is not judged.
+    // The ratio of seed 1 is 2, less than 4; the other check is not evaluated.
     assert_eq!(
         (code, &json["checks"][0]["pass"], &json["checks"][1]["pass"]),
         (2, &Value::Bool(false), &Value::Null)
@@ -171,7 +171,7 @@ fn all_arms_run_in_turn_in_an_order_that_rotates() {
 }
 
 #[test]
-fn a_run_that_broke_off_goes_on_from_its_finished_rounds() {
+fn an_aborted_run_resumes_after_its_finished_rounds() {
     // The preparation of seed 2 fails until `mended` exists.
     let service = "[[service]]\nname='prepare'\ncommand=['sh','-c','[ {seed} = 1 ] || [ -e $PLACE/mended ]']\nready={exit=true}\n";
     let note = format!("echo {{seed}} >> $PLACE/log; {}", score("{seed}"));
@@ -198,7 +198,7 @@ fn a_run_that_broke_off_goes_on_from_its_finished_rounds() {
     assert_eq!((code, &json["arms"][0]["metrics"]["score"]["n"]), (0, &Value::from(2)));
     assert_eq!(place.lines("log"), ["1", "2"], "round 1 was not run again");
 
-    // A finished run, and a changed plan, begin anew.
+    // A finished run and a changed plan start afresh.
     assert_eq!(place.run(&["run", "x"]).status.code(), Some(0));
     assert_eq!(place.lines("log").len(), 4);
     fs::remove_file(place.path("mended")).unwrap();
@@ -209,7 +209,7 @@ fn a_run_that_broke_off_goes_on_from_its_finished_rounds() {
 }
 
 #[test]
-fn faults_strike_services_while_an_arm_runs() {
+fn faults_kill_services_while_an_arm_runs() {
     let service = "[[service]]\nname='victim'\ncommand=['sh','-c','echo $$ > $PLACE/victim; echo up; exec sleep 1000']\nready={line='up'}\n";
     let script =
         format!("echo go >&2; while [ -e /proc/$(cat $PLACE/victim) ]; do :; done; {}", score("1"));
@@ -267,7 +267,7 @@ fn an_interrupted_run_leaves_nothing_behind() {
     assert_eq!(output.status.code(), Some(130));
     assert!(said(&output).contains("interrupted"), "{}", said(&output));
     for pid in pids {
-        // Killed, perhaps not yet reaped by its new parent.
+        // The process was killed, but its new parent may not have reaped it yet.
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         assert!(stat.is_empty() || stat.contains(") Z"), "{stat}");
     }
@@ -285,7 +285,7 @@ fn git(place: &Place, args: &[&str]) {
 }
 
 #[test]
-fn only_clean_trees_give_a_committed_result_and_documents_follow_it() {
+fn a_committed_result_needs_a_clean_tree_and_documents_are_updated_from_it() {
     let plan =
         [HEAD, &arm("a", "ours", &score("2")), &check("c", "of='a'\nop='>='\nbound=1")].concat();
     let place = Place::new(&plan);
@@ -319,7 +319,7 @@ fn only_clean_trees_give_a_committed_result_and_documents_follow_it() {
 }
 
 #[test]
-fn faulty_plans_and_requests_are_refused_in_words() {
+fn invalid_plans_and_requests_are_refused_with_the_reason() {
     let good =
         [HEAD, &arm("a", "ours", &score("1")), &check("c", "of='a'\nop='>='\nbound=1")].concat();
     for (from, to, why) in [
@@ -358,7 +358,7 @@ fn faulty_plans_and_requests_are_refused_in_words() {
 }
 
 #[test]
-fn the_projects_own_plans_keep_to_their_time() {
+fn the_plans_of_the_project_stay_within_their_time_limits() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let output = Command::new(BENCH)
         .args(["experiment", "list", "--json"])
@@ -375,7 +375,7 @@ fn the_projects_own_plans_keep_to_their_time() {
     }
 }
 
-/// Why the lab cannot run here, if so.
+/// Why the lab cannot run here; `None` if it can.
 fn no_lab() -> Option<&'static str> {
     let beside = Path::new(BENCH).with_file_name("thalweg-lab");
     let tun = fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun");
@@ -391,9 +391,9 @@ fn no_lab() -> Option<&'static str> {
 const LAB: &str = include_str!("fixtures/lab-experiment.toml");
 
 #[test]
-fn the_lab_carries_services_faults_cells_and_the_physical_limit() {
+fn the_lab_supports_services_faults_cells_and_the_physical_limit() {
     if let Some(why) = no_lab() {
-        // Where CI runs everything must be shown, unless it says that it cannot.
+        // In CI all tests must run unless they are explicitly skipped.
         let set = |name| std::env::var_os(name).is_some();
         assert!(!set("CI") || set("THALWEG_SKIP"), "cannot be tested here: {why}");
         eprintln!("skipped: {why}");

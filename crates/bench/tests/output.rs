@@ -1,5 +1,5 @@
-//! What commands do where standard output or standard error take nothing: no panic (exit code
-//! 101), and an exit code that says whether the result arrived.
+//! Commands whose standard output or standard error cannot be written: they do not panic (exit code 101), and their
+//! exit code says whether the result arrived.
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
@@ -15,7 +15,7 @@ const PRINTING: &[&[&str]] = &[
     &["lab", "check", "--help"],
 ];
 
-/// In a directory of its own.
+/// Runs the harness in a temporary directory.
 fn run(arguments: &[&str], set: impl FnOnce(&mut Command)) -> Output {
     let place = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg-bench"));
@@ -26,7 +26,7 @@ fn run(arguments: &[&str], set: impl FnOnce(&mut Command)) -> Output {
 }
 
 #[test]
-fn who_reads_no_further_ends_nothing_badly() {
+fn a_reader_that_closes_standard_output_causes_no_error() {
     for arguments in PRINTING {
         let output = run(arguments, |command| _ = command.stdout(closed().unwrap()));
         let said = String::from_utf8_lossy(&output.stderr);
@@ -35,7 +35,7 @@ fn who_reads_no_further_ends_nothing_badly() {
 }
 
 #[test]
-fn a_result_that_a_full_disk_does_not_take_is_an_error() {
+fn a_result_that_does_not_fit_on_the_disk_is_an_error() {
     for arguments in PRINTING {
         let output = run(arguments, |command| _ = command.stdout(full().unwrap()));
         let said = String::from_utf8_lossy(&output.stderr);
@@ -46,7 +46,7 @@ fn a_result_that_a_full_disk_does_not_take_is_an_error() {
 }
 
 #[test]
-fn a_standard_error_that_takes_nothing_changes_no_exit_code() {
+fn an_unwritable_standard_error_does_not_change_the_exit_code() {
     let others: &[&[&str]] =
         &[&["gett"], &["sim", "fig-2", "--input", "nowhere.csv"], &["experiment", "run", "none"]];
     for arguments in PRINTING.iter().chain(others) {

@@ -1,4 +1,4 @@
-//! `thalweg-bench sim` as users meet it: deterministic, and clear about what is missing.
+//! `thalweg-bench sim` as users run it: deterministic, with clear messages about missing input.
 
 use serde_json::Value;
 use std::process::{Command, Output};
@@ -14,7 +14,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_seed_gives_the_same_numbers_again_and_another_one_others() {
+fn the_seed_determines_the_numbers() {
     let of = |seed: &str| {
         let output = sim(&["fig-2", "--input", "cloud", "--json", "--seed", seed]);
         assert!(output.status.success(), "{}", text(&output.stderr));
@@ -29,7 +29,7 @@ fn a_seed_gives_the_same_numbers_again_and_another_one_others() {
 }
 
 #[test]
-fn without_its_data_the_grid_is_skipped_with_the_reason() {
+fn without_data_the_grid_is_skipped_with_the_reason() {
     let output = sim(&["fig-2", "--input", "grid"]);
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
@@ -38,7 +38,7 @@ fn without_its_data_the_grid_is_skipped_with_the_reason() {
 }
 
 #[test]
-fn a_file_with_a_fault_is_named_with_its_line() {
+fn an_invalid_file_is_named_with_the_line() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("rates.csv");
     std::fs::write(&file, "src,dst,mbps\na,b,10\na,c,fast\n").expect("a file");
@@ -49,7 +49,7 @@ fn a_file_with_a_fault_is_named_with_its_line() {
 }
 
 #[test]
-fn parts_that_do_not_exist_are_refused_with_those_that_do() {
+fn unknown_parts_are_refused_with_a_list_of_known_ones() {
     for (figure, known) in [("fig-8", "load_aware"), ("fig-9", "thrifty")] {
         let output = sim(&[figure, "--only", "magic", "--input", "cloud"]);
         assert_eq!(output.status.code(), Some(1));
@@ -58,7 +58,7 @@ fn parts_that_do_not_exist_are_refused_with_those_that_do() {
 }
 
 #[test]
-fn a_cast_is_simulated_and_told_as_a_table() {
+fn a_simulated_cast_is_shown_as_a_table() {
     let small = ["--receivers", "40", "--size", "64 MiB", "--effort", "100000", "--seed", "3"];
     let output = sim(&[&["cast"], &small[..]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -72,7 +72,7 @@ fn a_cast_is_simulated_and_told_as_a_table() {
 }
 
 #[test]
-fn a_cast_that_makes_no_sense_is_refused() {
+fn invalid_arguments_of_a_cast_are_refused() {
     for (arguments, why) in [
         (&["--loss", "0.1"][..], "--ring"),
         (&["--ring", "1 MiB", "--loss", "1"], "--loss"),

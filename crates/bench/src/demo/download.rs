@@ -1,4 +1,4 @@
-//! One download: a program in the client's host, watched until it ends.
+//! One download: runs a program in the client's host and watches it until it ends.
 
 use super::mesh::{Hosts, Mesh};
 use super::network::CLIENT;
@@ -13,60 +13,58 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use thalweg_units::{ByteSize, Rate};
 
-/// A relay alone is stopped after this long, and counted by its rate. The paper does the
-/// same after 20 s (UKAIRO §4); less here, since four slow relays must fit into the show.
+/// A download through one relay is stopped after this time and judged by its rate. The paper does the same after 20 s
+/// (UKAIRO §4); this limit is shorter because four slow relays must fit into the demonstration.
 pub const RELAY_LIMIT: Duration = Duration::from_secs(10);
 
-/// So long after its revocation it is watched whether a member still gets bytes.
+/// How long the demonstration watches after a revocation whether the member still receives bytes.
 const WATCH: Duration = Duration::from_secs(5);
 
-/// What would make curl use another proxy.
+/// Variables that would make curl use another proxy.
 const PROXY_VARIABLES: [&str; 6] =
     ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"];
 
-/// What came of a download.
+/// The result of a download.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// Bytes in the file at the end.
     pub bytes: u64,
-    /// From the program's start to its end; of a member that was revoked, to its last byte.
+    /// Time from the program's start to its end; for a revoked member, to its last byte.
     pub took: Duration,
-    /// Whether they are the right ones.
+    /// Whether the bytes are the served ones.
     pub verdict: Verdict,
-    /// The paths that `get` chose, one after the other.
+    /// The paths that `get` chose, in order.
     pub chosen: Vec<String>,
     /// Bytes present when the chosen relay was killed.
     pub killed_at: Option<u64>,
-    /// What came of the client's revocation.
+    /// The result of the client's revocation.
     pub revoked: Option<Revoked>,
 }
 
-/// What came of a revocation in the middle of a download.
+/// The result of a revocation during a download.
 #[derive(Debug, Clone)]
 pub struct Revoked {
     /// Bytes present when `thalweg mesh revoke` was started.
     pub at: u64,
-    /// From the start of `thalweg mesh revoke` to the last byte, at most.
+    /// Upper bound of the time from the start of `thalweg mesh revoke` to the last byte.
     pub last_byte: Duration,
-    /// How many nodes have confirmed the new roster, of how many.
+    /// How many nodes have confirmed the new roster, and how many there are.
     pub confirmed: (u64, u64),
-    /// How the download ended, in its own words; `None` if it did not end by itself.
+    /// The error with which the download ended; `None` if it did not end by itself.
     pub why: Option<String>,
 }
 
 impl Outcome {
-    /// The mean rate over the whole time, set-up and sampling included.
+    /// The mean rate over the whole time, including set-up and sampling.
     pub fn rate(&self) -> Rate {
         Rate::over(ByteSize::from_bytes(self.bytes), self.took)
     }
 }
 
-/// Everything that a download needs.
+/// The hosts, the web server and the file of a download.
 #[derive(Clone, Copy)]
 pub struct Stage<'a> {
-    /// The hosts.
     pub hosts: Hosts<'a>,
-    /// The web server.
     pub web: &'a Web,
     /// Size of the served file, bytes.
     pub size: u64,
@@ -79,7 +77,7 @@ impl<'a> Stage<'a> {
     /// When curl fails; on Ctrl-C.
     pub fn curl(&self, name: &str) -> anyhow::Result<Outcome> {
         let mut command = self.hosts.lab.command(CLIENT, "curl");
-        // The user's own settings must not lead it elsewhere; --disable must come first.
+        // The user's curl settings must not change the path; --disable must come first.
         command.args(["--disable", "--silent", "--show-error", "--fail", "--output"]);
         command.arg(self.hosts.scratch.target()).arg(self.web.url());
         for name in PROXY_VARIABLES {
@@ -91,8 +89,7 @@ impl<'a> Stage<'a> {
         watched.finish()
     }
 
-    /// Downloads with `thalweg get` over one path, `direct` or a relay's name, for `limit`
-    /// at most.
+    /// Downloads with `thalweg get` over one path, `direct` or a relay's name, for at most `limit`.
     ///
     /// # Errors
     /// When `get` fails; on Ctrl-C.
@@ -114,8 +111,8 @@ impl<'a> Stage<'a> {
         watched.finish()
     }
 
-    /// Downloads with `thalweg get`, which tries the direct path and all relays; if `kill`,
-    /// the relay that it chooses is killed as soon as it is chosen.
+    /// Downloads with `thalweg get`, which tries the direct path and all relays. With `kill`, the chosen relay is
+    /// killed as soon as it is chosen.
     ///
     /// # Errors
     /// When `get` fails; on Ctrl-C.
@@ -138,8 +135,8 @@ impl<'a> Stage<'a> {
         Ok(Outcome { killed_at, ..outcome })
     }
 
-    /// Downloads with `thalweg get` over one relay, and has the client revoked when a
-    /// quarter of the file is there. `None` if the whole file came before it was cut off.
+    /// Downloads with `thalweg get` over one relay and revokes the client when a quarter of the file has arrived.
+    /// Returns `None` if the whole file arrived before the client was cut off.
     ///
     /// # Errors
     /// When `get` fails before that, or `thalweg mesh revoke` fails; on Ctrl-C.
@@ -188,7 +185,7 @@ impl<'a> Stage<'a> {
         Ok((outcome.verdict != Verdict::Whole).then_some(outcome))
     }
 
-    /// `thalweg get` with these arguments besides.
+    /// The command `thalweg get` with these additional arguments.
     fn get(&self, args: &[&str]) -> Command {
         let mut command =
             self.hosts.thalweg(CLIENT, &["get", &self.web.url(), "--json", "--history", "none"]);
@@ -213,23 +210,23 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// A download under way.
+/// A download in progress.
 struct Watched<'a> {
     running: Running,
     bar: Bar,
     started: Instant,
-    /// Bytes present: of the file, or what `get` said last.
+    /// Bytes present: the file's length, or the number that `get` reported last.
     bytes: u64,
     chosen: Vec<String>,
     tail: Tail,
-    /// Why it failed.
+    /// The error that `get` reported.
     why: Option<String>,
     hosts: Hosts<'a>,
 }
 
 impl Watched<'_> {
-    /// Runs it until it ends or `act`, which is asked every moment, breaks off; the program's
-    /// exit code, if it has ended.
+    /// Runs the download until the program ends or `act`, which is called every [`TICK`], breaks. Returns the program's
+    /// exit code if it has ended.
     fn run(
         &mut self,
         mut act: impl FnMut(&mut Self) -> anyhow::Result<ControlFlow<()>>,
@@ -251,7 +248,7 @@ impl Watched<'_> {
         }
     }
 
-    /// Takes note of what it has said and written.
+    /// Reads the file's length and the events that `get` has printed.
     fn listen(&mut self) {
         if let Ok(file) = std::fs::metadata(self.hosts.scratch.target()) {
             self.bytes = file.len();
@@ -273,8 +270,8 @@ impl Watched<'_> {
         match code {
             Some(0) => Ok(()),
             code => {
-                let said = self.hosts.scratch.log_tail(self.running.log());
-                bail!("{what} failed ({}): {said}", code.unwrap_or(-1))
+                let log = self.hosts.scratch.log_tail(self.running.log());
+                bail!("{what} failed ({}): {log}", code.unwrap_or(-1))
             }
         }
     }
@@ -288,7 +285,7 @@ impl Watched<'_> {
     }
 }
 
-/// What is of interest in the events of `get --json`.
+/// The events of `get --json` that the demonstration reads.
 #[derive(serde::Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Event {

@@ -1,4 +1,4 @@
-//! A mesh of the lab's hosts, founded and joined by the commands that a user would type.
+//! A mesh of the lab's hosts, founded and joined with the commands that a user would type.
 
 use super::network::{CLIENT, RELAYS};
 use super::process::{Running, TICK};
@@ -14,40 +14,40 @@ use thalweg_console::note;
 use thalweg_experiment::run::stop::Stop;
 use thalweg_lab::client::Lab;
 
-/// Where the mesh is founded: the oracle, and a relay like the others.
+/// The host that founds the mesh: the oracle, and a relay like the others.
 pub const ORACLE: &str = RELAYS[0];
 /// The nodes' port.
 const PORT: u16 = 7373;
-/// The lab's addresses are private ones, to which relays connect only if they are told to.
+/// The lab's addresses are private; relays connect to them only if the settings allow it.
 const LAB_ADDRESSES: &str = r#"["10.0.0.0/8", "fd54::/16"]"#;
-/// All nodes have a new roster after a round trip; the machine may be busy.
+/// Nodes have a new roster after one round trip; the rest is a margin for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The hosts as a user at their keyboards has them.
+/// The hosts of the demonstration, on which it runs commands as a user would.
 #[derive(Clone, Copy)]
 pub struct Hosts<'a> {
     /// The program `thalweg`.
     pub product: &'a Path,
     /// The running lab.
     pub lab: &'a Lab,
-    /// Holds the state directory of each host, and the settings of all.
+    /// Holds the state directory of each host and the settings of all hosts.
     pub scratch: &'a Scratch,
     /// Set by Ctrl-C.
     pub stop: &'a Stop,
 }
 
 impl Hosts<'_> {
-    /// `thalweg ARGS…` on a host, with that host's own state directory.
+    /// The command `thalweg ARGS…` on a host, with that host's own state directory.
     pub fn thalweg(&self, host: &str, args: &[&str]) -> Command {
         let mut command = self.lab.command(host, self.product);
         command.args(args);
         command.env("THALWEG_STATE", self.scratch.path(&format!("state-{host}")));
-        // The user's own settings are none of this.
+        // The settings of the user who runs the demonstration must not apply.
         command.env("XDG_CONFIG_HOME", self.scratch.path("settings"));
         command
     }
 
-    /// Runs it to its end; what it printed.
+    /// Runs the command to its end and returns its output.
     fn ask(&self, host: &str, args: &[&str]) -> anyhow::Result<String> {
         let running = Running::start(self.thalweg(host, args), self.scratch, "command")?;
         let what = || format!("thalweg {} on {host}", args[..args.len().min(2)].join(" "));
@@ -69,7 +69,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts the daemon on a host that belongs to the mesh.
+    /// Starts the daemon on a host that is a member.
     fn start(hosts: &Hosts<'_>, name: &'static str) -> anyhow::Result<Self> {
         let command = hosts.thalweg(name, &["node", "--json"]);
         let running = Running::start(command, hosts.scratch, name)?;
@@ -78,30 +78,30 @@ impl Node {
         Ok(Self { running, name })
     }
 
-    /// Its host, which is its name in the mesh as well.
+    /// The name of its host, which is also its name in the mesh.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Kills the daemon; its state directory stays.
+    /// Kills the daemon and leaves its state directory.
     pub fn kill(&mut self) {
         self.running.kill();
     }
 }
 
-/// The mesh: all relays with their daemons, the client without one.
+/// The mesh: all relays with their daemons, and the client without one.
 pub struct Mesh<'a> {
     hosts: Hosts<'a>,
-    /// The daemons, the oracle's first.
+    /// The daemons; the oracle's is the first.
     pub nodes: Vec<Node>,
-    /// The roster's version that all nodes had at last.
+    /// The newest roster version that all nodes had.
     pub version: u64,
-    /// From the first command until all nodes had the roster.
+    /// Time from the first command until all nodes had the roster.
     pub took: Duration,
 }
 
 impl<'a> Mesh<'a> {
-    /// Founds it on [`ORACLE`], lets the others join, waits until all know all.
+    /// Founds the mesh on [`ORACLE`], lets the others join, and waits until all nodes have the roster.
     ///
     /// # Errors
     /// When a command fails or a daemon does not come up; on Ctrl-C.
@@ -143,10 +143,10 @@ impl<'a> Mesh<'a> {
         Ok(())
     }
 
-    /// Starts the daemon of a host anew, with the state that it had.
+    /// Restarts the daemon of a host with the state that it had.
     ///
     /// # Errors
-    /// When it does not come up, or does not reach the oracle; on Ctrl-C.
+    /// When it does not start or does not reach the oracle; on Ctrl-C.
     pub fn restart(&mut self, name: &str) -> anyhow::Result<()> {
         let Some(node) = self.nodes.iter_mut().find(|node| node.name == name) else {
             return Ok(());
@@ -156,7 +156,7 @@ impl<'a> Mesh<'a> {
         self.settle()
     }
 
-    /// Waits until every node has told the oracle that it has the newest roster.
+    /// Waits until every node has confirmed to the oracle that it has the newest roster.
     fn settle(&mut self) -> anyhow::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -177,10 +177,10 @@ impl<'a> Mesh<'a> {
         }
     }
 
-    /// Starts `thalweg mesh revoke` on the oracle's host; it ends when all nodes have confirmed.
+    /// Starts `thalweg mesh revoke` on the oracle's host. The command ends when all nodes have confirmed.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// When the command cannot be started.
     pub fn revoke(&self, member: &str) -> anyhow::Result<Running> {
         let command =
             self.hosts.thalweg(ORACLE, &["mesh", "revoke", member, "--wait", "10s", "--json"]);
@@ -188,7 +188,7 @@ impl<'a> Mesh<'a> {
     }
 }
 
-/// Shows a command as it would stand in a terminal of that host.
+/// Prints a command as it would appear in a terminal of that host.
 pub fn say(host: &str, words: &str) {
     note!("  {host}$ thalweg {words}");
 }

@@ -1,9 +1,9 @@
-//! `thalweg-bench demo`: a download by detour, in an emulated Internet on this machine.
+//! `thalweg-bench demo`: downloads over detours in an emulated Internet on this machine.
 //!
-//! Eight hosts, a real web server, a mesh of six relays and a client, founded and joined as a
-//! user would do it. The same file comes directly, through each relay, by `thalweg get` with
-//! all of them, by `thalweg get` whose chosen relay is killed; at last the client is revoked
-//! in the middle of a download. Nothing is installed and nothing stays behind.
+//! The demonstration has eight hosts, a real web server, and a mesh of six relays and a client, which is founded and
+//! joined with a user's commands. It downloads the same file directly, through each relay, with `thalweg get` over all
+//! paths, and with `thalweg get` while the chosen relay is killed. In the end it revokes the client in the middle of a
+//! download. It installs nothing and leaves nothing behind.
 
 mod download;
 mod mesh;
@@ -41,15 +41,15 @@ pub struct Args {
     json: bool,
 }
 
-/// Runs the command. Exit: 0 when every download brought the right bytes, and the revoked
-/// client's ended.
+/// Runs the command. The exit code is 0 if every download delivered the right bytes and the revoked client's download
+/// ended.
 ///
 /// # Errors
 /// When the lab cannot be started or a program in it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let stop = Stop::on_signals()?;
     let report = match show(args.size.as_bytes(), &stop) {
-        // A signal also reaches the programs, whose failure may be seen first.
+        // A signal also reaches the programs, whose failure may be noticed first.
         Err(_) if stop.check().is_err() => {
             note!("thalweg-bench: interrupted; the network and the scratch directory are removed");
             return Ok(ExitCode::from(INTERRUPTED));
@@ -95,7 +95,7 @@ fn found(hosts: Hosts<'_>) -> anyhow::Result<Mesh<'_>> {
     Ok(mesh)
 }
 
-/// Over the direct path, with `get` and with curl, then through each relay.
+/// Downloads over the direct path, with `get` and with curl, then through each relay.
 fn alone(stage: &Stage<'_>) -> anyhow::Result<Vec<Row>> {
     let network = stage.hosts.lab.resolved();
     let direct = network::course(network, None);
@@ -116,13 +116,13 @@ fn curl(stage: &Stage<'_>) -> anyhow::Result<Result<Outcome, String>> {
     }
 }
 
-/// `get` with the direct path and all relays; once more, and its relay dies.
+/// Downloads with `get` over the direct path and all relays, then once more and kills the chosen relay.
 fn together(stage: &Stage<'_>, mesh: &mut Mesh<'_>) -> anyhow::Result<Vec<Row>> {
     let limit = network::limit_of_all(stage.hosts.lab.resolved());
     let all = Course { limit, ..Course::default() };
     let whole = row("get", Ok(stage.all("get", mesh, false)?), all.clone());
     let killed = stage.all("get, relay killed", mesh, true)?;
-    // It may have chosen the direct path, or been done before the choice was seen.
+    // `get` may have chosen the direct path, or finished before the choice was seen.
     let name = match (killed.killed_at, killed.chosen.first()) {
         (Some(_), Some(relay)) => {
             mesh.restart(relay)?;
@@ -133,7 +133,7 @@ fn together(stage: &Stage<'_>, mesh: &mut Mesh<'_>) -> anyhow::Result<Vec<Row>> 
     Ok(vec![whole, row(name, Ok(killed), all)])
 }
 
-/// The best relay's download, during which the client is put out of the mesh.
+/// Downloads through the best relay and revokes the client meanwhile.
 fn revoked(stage: &Stage<'_>, mesh: &Mesh<'_>, rows: &[Row]) -> anyhow::Result<Row> {
     let rate = |relay: &str| {
         let row = rows.iter().find(|row| row.name == via(relay));
@@ -151,7 +151,7 @@ fn via(relay: &str) -> String {
     format!("get via {relay}")
 }
 
-/// A finished step: one line of progress, one row of the table.
+/// Prints a finished step as one line of progress and returns its row of the table.
 fn row(name: &str, outcome: Result<Outcome, String>, course: Course) -> Row {
     match &outcome {
         Ok(done) => note!(

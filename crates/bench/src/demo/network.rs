@@ -1,10 +1,9 @@
-//! The demonstration's network: eight hosts, their rates, delays and losses chosen by hand so
-//! that every kind of relay is met. (Networks drawn from the paper's figures are those of
-//! the experiments.)
+//! The demonstration's network: eight hosts with rates, delays and losses chosen by hand so that every kind of relay
+//! occurs. (Experiments draw their networks from the paper's figures instead.)
 //!
-//! The direct path is long, narrow and a little lossy; of six relays one is far
-//! better, one better, one has a wide link that loses too much for TCP, and three
-//! are worse. The seed is fixed, so that every run meets the same losses.
+//! The direct path is long, narrow and slightly lossy. Of the six relays one is far better, one is better, one has a
+//! wide link that loses too much for TCP, and three are worse. The seed is fixed, so that every run has the same
+//! losses.
 
 use super::mesh::ORACLE;
 use std::time::Duration;
@@ -18,8 +17,8 @@ pub const SERVER: &str = "server";
 /// The hosts that relay.
 pub const RELAYS: [&str; 6] = ["relay1", "relay2", "relay3", "relay4", "relay5", "relay6"];
 
-/// Rates are those of the narrowest link of a path, delays one way. Direct: UKAIRO §4
-/// looks for detours of paths below 40 Mbit/s; most of its direct paths have 5 to 20.
+/// Rates are those of the narrowest link of a path, delays are one way. UKAIRO §4 looks for detours of direct paths
+/// below 40 Mbit/s; most of its direct paths have 5 to 20.
 const TOPOLOGY: &str = r#"
 seed = 20
 congestion = "cubic"
@@ -96,10 +95,10 @@ rate = "5 Mbit/s"
 delay = "45 ms"
 "#;
 
-/// Every path crosses the access links of its ends, so that paths share them.
+/// The topology. Every path crosses the access links of its ends, so paths share them.
 ///
 /// # Errors
-/// Never, while the text above is right.
+/// Never, while the text above is valid.
 pub fn topology() -> Result<Topology, TopologyError> {
     let mut text = String::from(TOPOLOGY);
     let mut path = |from: &str, to: &str, links: &str| {
@@ -117,18 +116,18 @@ pub fn topology() -> Result<Topology, TopologyError> {
     Topology::from_toml(&text)
 }
 
-/// What the links of a path are, whoever downloads over it.
+/// The properties of a path's links, independent of any download.
 #[derive(Debug, Clone, Default)]
 pub struct Course {
-    /// What the links let through from the server to the client: the narrowest of all.
+    /// The rate of the narrowest link from the server to the client.
     pub limit: Option<Rate>,
-    /// Round trips without queues, one per leg, from the client on; TCP feels each by itself.
+    /// Round-trip times without queues, one per leg from the client on; each leg is a TCP connection of its own.
     pub rtts: Vec<Duration>,
-    /// The share of packets that get lost between server and client, on all legs together.
+    /// The share of packets that are lost between server and client, over all legs.
     pub loss: Option<f64>,
 }
 
-/// The path from the server to the client, directly or by a relay.
+/// The path from the server to the client, directly or through a relay.
 pub fn course(network: &Resolved, relay: Option<&str>) -> Course {
     let legs = match relay {
         None => vec![(SERVER, CLIENT)],
@@ -143,8 +142,8 @@ pub fn course(network: &Resolved, relay: Option<&str>) -> Course {
     }
 }
 
-/// What all paths together let through at most: the links before the client that every one
-/// of them crosses, and never more than the paths' own limits in sum.
+/// The maximum rate of all paths together: that of the links before the client that every path crosses, but at most the
+/// sum of the paths' own limits.
 pub fn limit_of_all(network: &Resolved) -> Option<Rate> {
     let paths = || std::iter::once(None).chain(RELAYS.into_iter().map(Some));
     let limits = paths().filter_map(|relay| course(network, relay).limit);

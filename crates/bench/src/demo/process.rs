@@ -1,4 +1,4 @@
-//! A program in a host of the lab: ended with its value, its lines read as they come.
+//! Runs a program in a host of the lab: reads its lines as they arrive and kills it on drop.
 
 use super::scratch::Scratch;
 use anyhow::{Context, bail};
@@ -9,11 +9,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 use thalweg_experiment::run::stop::Stop;
 
-/// Lines that wait for their reader. `get` prints some tens in a second and is read every
-/// [`TICK`]; what nobody reads (a node's later lines) is thrown away beyond this.
+/// The most lines that wait for their reader. `get` prints some tens per second and is read every [`TICK`]; lines that
+/// are never read, such as a node's later ones, are dropped beyond this number.
 const LINES: usize = 1024;
 
-/// How often a waiting step looks for Ctrl-C.
+/// How often a waiting step checks for Ctrl-C.
 pub const TICK: Duration = Duration::from_millis(50);
 
 /// A started program.
@@ -24,7 +24,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a command; its standard error goes to a log in the scratch directory.
+    /// Starts a command, with its standard error in a log in the scratch directory.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -46,7 +46,7 @@ impl Running {
     /// Waits for the program's first line.
     ///
     /// # Errors
-    /// When it ends or stays silent for ten seconds; its log says why. On Ctrl-C.
+    /// When it ends or stays silent for ten seconds; the message contains the end of its log. On Ctrl-C.
     pub fn first_line(&self, scratch: &Scratch, stop: &Stop) -> anyhow::Result<String> {
         let deadline = Instant::now() + Duration::from_secs(10);
         while Instant::now() < deadline {
@@ -60,11 +60,10 @@ impl Running {
         bail!("it did not come up: {}", scratch.log_tail(&self.log))
     }
 
-    /// Waits for the program's end; what it printed, at most 1,024 lines, without the last
-    /// line's end.
+    /// Waits for the program's end and returns its output: at most 1,024 lines, without the last line feed.
     ///
     /// # Errors
-    /// When it fails, or takes more than half a minute; its log says why. On Ctrl-C.
+    /// When it fails or takes more than half a minute; the message contains the end of its log. On Ctrl-C.
     pub fn finish(mut self, scratch: &Scratch, stop: &Stop) -> anyhow::Result<String> {
         let deadline = Instant::now() + Duration::from_secs(30);
         while self.ended()?.is_none() {
@@ -82,26 +81,26 @@ impl Running {
         Ok(lines.join("\n"))
     }
 
-    /// The next line, if one has come.
+    /// The next line, if one has arrived.
     pub fn line(&self) -> Option<String> {
         self.lines.try_recv().ok()
     }
 
-    /// The program's exit, if it has ended.
+    /// The program's exit status, if it has ended.
     ///
     /// # Errors
-    /// When the system cannot say.
+    /// When the system call fails.
     pub fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
 
-    /// Ends it and all that it started, at once (SIGKILL), and waits until it is gone.
+    /// Kills the program and all processes that it started (SIGKILL), and waits until it is gone.
     pub fn kill(&mut self) {
         let _already_gone = self.child.kill();
         let _reaped = self.child.wait();
     }
 
-    /// The name of its log in the scratch directory.
+    /// The name of the program's log in the scratch directory.
     pub fn log(&self) -> &str {
         &self.log
     }

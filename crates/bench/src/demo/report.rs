@@ -1,4 +1,4 @@
-//! The table of the demonstration, for eyes and as JSON.
+//! The report of the demonstration, as a table and as JSON.
 
 use super::download::{Outcome, RELAY_LIMIT, Revoked};
 use super::network::{CLIENT, Course, RELAYS};
@@ -8,23 +8,23 @@ use std::time::Duration;
 use thalweg_lab::stats::Lateness;
 use thalweg_units::Rate;
 
-/// Above this the machine is too busy: a tenth of the shortest round trip (44 ms).
+/// Above this lateness the machine is too busy: about a tenth of the shortest round trip (44 ms).
 const LATENESS_BOUND_US: u64 = 5_000;
 
-/// No relay that can be reached serves a revoked member longer.
+/// A reachable relay must stop serving a revoked member within this time.
 const REVOKED_WITHIN: Duration = Duration::from_secs(10);
 
-/// One download, or why there was none.
+/// One download, or the reason why it was not run.
 pub struct Row {
-    /// What was run.
+    /// The name of the download.
     pub name: String,
-    /// What came of it; `Err` says why it was not run.
+    /// The result, or the reason why it was not run.
     pub outcome: Result<Outcome, String>,
-    /// The path's links; for `get`, which goes several, the limit of all together.
+    /// The path's links; for `get`, which uses several paths, the limit of all together.
     pub course: Course,
 }
 
-/// All rows of one run; the first is the direct download.
+/// All rows of one run; the first one is the direct download.
 pub struct Report {
     /// Size of the served file, bytes.
     pub size: u64,
@@ -32,17 +32,17 @@ pub struct Report {
     pub server: &'static str,
     /// The downloads, in order.
     pub rows: Vec<Row>,
-    /// The roster's version that all nodes had before the downloads.
+    /// The roster version that all nodes had before the downloads.
     pub version: u64,
-    /// From the first command of the mesh until then.
+    /// Time from the first command of the mesh until all nodes had that version.
     pub founded: Duration,
-    /// How late the lab delivered packets.
+    /// The emulator's lateness of packets.
     pub lateness: Lateness,
 }
 
 impl Report {
-    /// Whether every download that was run brought the right bytes, and nothing came to the
-    /// client [`REVOKED_WITHIN`] after its revocation.
+    /// Whether every download that was run delivered the right bytes, and the client received nothing later than
+    /// [`REVOKED_WITHIN`] after its revocation.
     pub fn good(&self) -> bool {
         let ran = || self.rows.iter().filter_map(|row| row.outcome.as_ref().ok());
         let cut = |revoked: &Revoked| revoked.last_byte < REVOKED_WITHIN;
@@ -50,7 +50,7 @@ impl Report {
             && ran().filter_map(|outcome| outcome.revoked.as_ref()).all(cut)
     }
 
-    /// The table, with what one must know to read it below.
+    /// The table and the notes that explain it.
     pub fn table(&self) -> String {
         let mut text = format!(
             "{:<17} {:>7} {:>12} {:>9} {:>13} {:>7} {:>6}  {}\n",
@@ -92,7 +92,7 @@ impl Report {
         )
     }
 
-    /// The same as one object.
+    /// The report as one JSON object.
     pub fn json(&self) -> Value {
         json!({
             "bytes": self.size,
@@ -163,7 +163,7 @@ impl Report {
     }
 }
 
-/// Round trips of the legs, ms.
+/// Round-trip times of the legs, ms.
 fn rtts_ms(course: &Course) -> impl Iterator<Item = f64> {
     course.rtts.iter().map(|rtt| rtt.as_secs_f64() * 1e3)
 }
@@ -179,16 +179,16 @@ fn revoked_json(revoked: &Revoked) -> Value {
     })
 }
 
-/// What a revocation was to its member.
+/// Describes the effect of the revocation below the table.
 fn epilogue(revoked: &Revoked) -> String {
     let Revoked { at, last_byte, confirmed: (have, of), why } = revoked;
-    let said = match why {
+    let ending = match why {
         Some(why) => format!("`thalweg get` ended:\n  {why}"),
         None => "`thalweg get` was stopped while it tried again.".to_owned(),
     };
     format!(
         "\n`thalweg mesh revoke {CLIENT}`, {:.1} MB into its download: the last byte came {:.2} s later \
-         at most;\n{have} of {of} nodes have confirmed the new roster. {said}\n",
+         at most;\n{have} of {of} nodes have confirmed the new roster. {ending}\n",
         *at as f64 / 1e6,
         last_byte.as_secs_f64(),
     )
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_bytes_and_late_ones_are_no_success() {
+    fn wrong_bytes_and_bytes_long_after_a_revocation_are_failures() {
         let good = |outcome| report(vec![Ok(outcome)]).good();
         assert!(good(outcome(Verdict::Whole, None)));
         assert!(!good(outcome(Verdict::Wrong, None)));
@@ -258,15 +258,15 @@ mod tests {
     }
 
     #[test]
-    fn a_revocation_is_told_in_the_row_below_the_table_and_as_json() {
+    fn a_revocation_appears_in_the_row_below_the_table_and_in_the_json() {
         let report = report(vec![Ok(outcome(Verdict::Part, Some(0.42)))]);
         let table = report.table();
         assert!(
             table.contains("3.0 MB, right; cut off 0.4 s after `thalweg mesh revoke`\n"),
             "{table}"
         );
-        let told = "2.0 MB into its download: the last byte came 0.42 s later at most;\n6 of 6";
-        assert!(table.contains(told), "{table}");
+        let expected = "2.0 MB into its download: the last byte came 0.42 s later at most;\n6 of 6";
+        assert!(table.contains(expected), "{table}");
         assert!(table.contains("  the relay does not admit this host's key\n"), "{table}");
         let revoked = &report.json()["rows"][0]["revoked"];
         assert_eq!(revoked["last_byte_s"], 0.42);

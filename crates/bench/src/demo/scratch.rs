@@ -1,5 +1,5 @@
-//! The scratch directory: the file that is served, what was downloaded, the hosts' state
-//! directories, logs. It is removed with the value.
+//! The scratch directory: the served file, the download, the hosts' state directories, and logs. Dropping the value
+//! removes the directory.
 
 use anyhow::Context;
 use rand_core::{Rng, SeedableRng};
@@ -11,37 +11,37 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use thalweg_experiment::run::stop::Stop;
 
-/// Bytes made at a time.
+/// Bytes generated at a time.
 const BLOCK: usize = 1 << 20;
 
-/// Bytes of an unfinished file that are looked at together.
+/// Bytes of an unfinished file that are compared together.
 const PAGE: usize = 4096;
 
-/// The seed of the served bytes; any will do, a fixed one makes runs alike.
+/// The seed of the served bytes. Any value works; a fixed one makes runs alike.
 const SEED: u64 = 40;
 
-/// A directory of this run alone.
+/// The temporary directory of one run.
 pub struct Scratch {
     directory: TempDir,
     size: u64,
 }
 
-/// What a downloaded file holds.
+/// The result of comparing a downloaded file with the served one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// All bytes, and the right ones.
+    /// All bytes, and they are right.
     Whole,
-    /// Some of the bytes, and the right ones; the download was stopped.
+    /// Some of the bytes, and they are right; the download was stopped.
     Part,
-    /// Not what was served.
+    /// Bytes that differ from the served ones.
     Wrong,
 }
 
 impl Scratch {
-    /// Makes the directory and in it `www/file.bin` of `size` random bytes.
+    /// Creates the directory and in it `www/file.bin` with `size` random bytes.
     ///
     /// # Errors
-    /// When the disk refuses, or on Ctrl-C.
+    /// When a file cannot be written; on Ctrl-C.
     pub fn create(size: u64, stop: &Stop) -> anyhow::Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix("thalweg-demo-")
@@ -75,15 +75,15 @@ impl Scratch {
         self.directory.path().join(name)
     }
 
-    /// Where downloads go, one at a time.
+    /// The output file of a download; there is one download at a time.
     pub fn target(&self) -> PathBuf {
         self.path("download/file.bin")
     }
 
-    /// Removes what the last download left, whole or not.
+    /// Removes the output of the last download, complete or not.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// When it cannot be removed.
     pub fn clear_target(&self) -> anyhow::Result<()> {
         let directory = self.path("download");
         if directory.exists() {
@@ -92,9 +92,8 @@ impl Scratch {
         Ok(std::fs::create_dir(directory)?)
     }
 
-    /// Compares what was downloaded with the served file: the whole by SHA-256, what
-    /// `thalweg get` has not finished byte for byte where there are bytes. Also says how many
-    /// there are.
+    /// Compares the download with the served file: a finished one by SHA-256; an unfinished one byte by byte where it
+    /// has bytes. Returns the number of bytes present, too.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -105,12 +104,12 @@ impl Scratch {
             let right = length == self.size && hash(&whole)? == hash(&self.served())?;
             return Ok((length, if right { Verdict::Whole } else { Verdict::Wrong }));
         }
-        // Stopped before the first byte, it may not have made the file.
+        // A download that is stopped before the first byte may not have created the file.
         let bytes = if part.exists() { parts_bytes(&part, &self.served())? } else { Some(0) };
         Ok(bytes.map_or((0, Verdict::Wrong), |bytes| (bytes, Verdict::Part)))
     }
 
-    /// The last lines of a log of this directory, for an error message.
+    /// The last five lines of a log in this directory, for an error message.
     pub fn log_tail(&self, name: &str) -> String {
         let text = std::fs::read_to_string(self.path(name)).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
@@ -142,9 +141,8 @@ fn hash(path: &Path) -> anyhow::Result<[u8; 32]> {
     Ok(digest.finalize().into())
 }
 
-/// How many bytes of an unfinished file are there; `None` if one of them is wrong. What is
-/// missing reads as zeros, and the served bytes are random: a page of zeros is missing, and
-/// of a page that is there in part the zeros are.
+/// Counts the bytes of an unfinished file; returns `None` if one is wrong. Missing bytes read as zeros and the served
+/// bytes are random, so a page of zeros is missing, and in a partly written page the zeros are missing.
 fn parts_bytes(part: &Path, served: &Path) -> anyhow::Result<Option<u64>> {
     let (part, served) = (std::fs::read(part)?, std::fs::read(served)?);
     if part.len() > served.len() {
@@ -177,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_right_bytes_are_right() {
+    fn a_finished_file_is_whole_only_if_all_bytes_match() {
         let scratch = Scratch::create(SIZE as u64, &Stop::default()).unwrap();
         let served = std::fs::read(scratch.served()).unwrap();
         let whole = |bytes: &[u8]| verdict(&scratch, "file.bin", bytes).1;
@@ -190,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_of_a_part_is_compared_and_counted() {
+    fn present_bytes_of_an_unfinished_file_are_compared_and_counted() {
         let scratch = Scratch::create(SIZE as u64, &Stop::default()).unwrap();
         let served = std::fs::read(scratch.served()).unwrap();
         let part = |bytes: &[u8]| verdict(&scratch, ".file.bin.thalweg-part", bytes);
@@ -206,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_stays_behind() {
+    fn the_directory_is_removed_on_drop() {
         let scratch = Scratch::create(1, &Stop::default()).unwrap();
         let path = scratch.path("");
         assert!(path.exists());

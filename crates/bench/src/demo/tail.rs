@@ -1,23 +1,23 @@
-//! When a download's last byte came, as far as its reports tell.
+//! Bounds the time of a download's last byte by its progress reports.
 
 use std::time::{Duration, Instant};
 
-/// The latest moment at which a byte may have come. A report, every quarter of a second,
-/// says whether bytes came since the one before: it bounds the moment from above.
+/// The latest moment at which a byte may have arrived. A report, every quarter of a second, says whether bytes arrived
+/// since the report before, so its time is an upper bound.
 #[derive(Debug, Clone, Copy)]
 pub struct Tail {
     last_byte: Instant,
-    /// No bytes came in the time of the latest report.
+    /// No bytes arrived in the interval of the latest report.
     dry: bool,
 }
 
 impl Tail {
-    /// Nothing has come by `begun`.
+    /// Creates the state of a download that starts at `begun` and has no bytes yet.
     pub fn new(begun: Instant) -> Self {
         Self { last_byte: begun, dry: false }
     }
 
-    /// A report, read at `now`.
+    /// Records a report that was read at `now`; `any`: bytes arrived in its interval.
     pub fn counts(&mut self, any: bool, now: Instant) {
         self.dry = !any;
         if any {
@@ -25,19 +25,19 @@ impl Tail {
         }
     }
 
-    /// The program has ended: what came after its last report it did not tell any more.
+    /// Records the program's end. Bytes may have arrived after its last report.
     pub fn ends(&mut self, now: Instant) {
         if !self.dry {
             self.last_byte = now;
         }
     }
 
-    /// No byte came after this.
+    /// The latest moment at which a byte may have arrived.
     pub fn last_byte(&self) -> Instant {
         self.last_byte
     }
 
-    /// How long nothing has come, counted from `since` on.
+    /// How long no byte has arrived, counted from `since` on.
     pub fn silent_since(&self, since: Instant, now: Instant) -> Duration {
         now.saturating_duration_since(self.last_byte.max(since))
     }
@@ -48,14 +48,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_byte_is_dated_no_earlier_than_it_may_have_come() {
+    fn the_time_of_the_last_byte_is_an_upper_bound() {
         let begun = Instant::now();
         let at = |ms| begun + Duration::from_millis(ms);
         let mut tail = Tail::new(begun);
         tail.counts(true, at(250));
         tail.counts(true, at(500));
         assert_eq!(tail.last_byte(), at(500));
-        // A program that ends between two reports may have got something after the first.
+        // A program that ends between two reports may have received bytes after the first.
         let mut ended = tail;
         ended.ends(at(600));
         assert_eq!(ended.last_byte(), at(600));

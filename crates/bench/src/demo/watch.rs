@@ -1,11 +1,11 @@
-//! Progress of one download on standard error: a bar, where that is a terminal.
-//! Elsewhere the line that each finished step prints must do.
+//! Progress of one download on standard error: a bar if that is a terminal, otherwise nothing but the line that each
+//! finished step prints.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
 use thalweg_units::{ByteSize, Rate};
 
-/// The layout: fits into 80 columns, has no colours.
+/// The layout: at most 80 columns, without colours.
 const TEMPLATE: &str =
     "{prefix:<17} {spinner} [{wide_bar}] {decimal_bytes:>9} of {decimal_total_bytes} {msg}";
 
@@ -16,7 +16,7 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// An empty bar.
+    /// Creates an empty bar.
     pub fn new(name: &str, bytes: u64) -> Self {
         let style = ProgressStyle::with_template(TEMPLATE)
             .unwrap_or_else(|_| ProgressStyle::default_bar())
@@ -26,14 +26,14 @@ impl Bar {
         Self { bar, remark: String::new() }
     }
 
-    /// Bytes present now; their mean rate since the start is shown beside.
+    /// Sets the number of bytes present and shows their mean rate since the start.
     pub fn set(&self, bytes: u64) {
         let rate = Rate::over(ByteSize::from_bytes(bytes), self.bar.elapsed());
         self.bar.set_position(bytes);
         self.bar.set_message(format!("{:5.1} Mbit/s{}", rate.as_mbps(), self.remark));
     }
 
-    /// A remark beside the rate, from now on.
+    /// Shows a remark beside the rate from now on.
     pub fn note(&mut self, text: &str) {
         self.remark = format!(", {text}");
     }

@@ -1,4 +1,4 @@
-//! The web server.
+//! The web server of the demonstration.
 
 use super::network::SERVER;
 use super::process::{Running, TICK};
@@ -9,21 +9,21 @@ use thalweg_experiment::run::installed;
 use thalweg_experiment::run::stop::Stop;
 use thalweg_lab::client::Lab;
 
-/// Its port.
+/// The port of the web server.
 pub const WEB_PORT: u16 = 8080;
 
 /// The running web server.
 pub struct Web {
     _running: Running,
-    /// Which program it is.
+    /// The name of the server program.
     pub program: &'static str,
 }
 
 impl Web {
-    /// Starts nginx, or the lab's own small server where nginx is not installed.
+    /// Starts nginx, or the lab's own small server if nginx is not installed.
     ///
     /// # Errors
-    /// When it does not come up; on Ctrl-C.
+    /// When it does not start; on Ctrl-C.
     pub fn start(lab: &Lab, scratch: &Scratch, stop: &Stop) -> anyhow::Result<Self> {
         if let Some(nginx) = installed::find("nginx") {
             let config = scratch.path("nginx.conf");
@@ -42,14 +42,14 @@ impl Web {
         Ok(Self { _running: running, program: "thalweg-lab tool http" })
     }
 
-    /// Where the file is.
+    /// The URL of the file.
     pub fn url(&self) -> String {
         format!("http://{SERVER}:{WEB_PORT}/file.bin")
     }
 }
 
-/// One process in the foreground, all its files in the scratch directory. Root is the
-/// only user that a lab of an ordinary user has.
+/// The configuration of one process in the foreground with all its files in the scratch directory. The user is root
+/// because the lab of an ordinary user has no other one.
 fn nginx_config(scratch: &Scratch) -> String {
     let www = scratch.www();
     let temp = scratch.path("nginx-temp");
@@ -68,7 +68,7 @@ fn nginx_config(scratch: &Scratch) -> String {
     )
 }
 
-/// nginx writes its pid only after its sockets listen.
+/// Waits for nginx's pid file, which it writes after its sockets listen.
 fn wait_for_pid_file(nginx: &mut Running, scratch: &Scratch, stop: &Stop) -> anyhow::Result<()> {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !scratch.path("nginx.pid").exists() {

@@ -1,4 +1,4 @@
-//! Bytes for a time, over one connection or several.
+//! Measures the rate of one connection or several.
 
 use super::{
     pattern::{CHUNK, Pattern},
@@ -50,17 +50,17 @@ enum Direction {
     Upload,
 }
 
-/// What was counted until a moment.
+/// The counts up to a moment.
 struct Reading {
     at: Instant,
     bytes: Vec<u64>,
     spent: Spent,
 }
 
-/// Measures, and prints the report.
+/// Measures and prints the report.
 ///
 /// # Errors
-/// When a connection fails, or carries a wrong byte.
+/// When a connection fails or carries a wrong byte.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let relay = args.way.watch.map(Watched::listening).transpose()?;
     let counters: Arc<[AtomicU64]> = (0..args.connections).map(|_| AtomicU64::new(0)).collect();
@@ -73,7 +73,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     report(args, &first, &last).print().context("cannot print the report")
 }
 
-/// Opens all connections, then starts them together.
+/// Opens all connections and then starts their transfers together.
 async fn start(
     args: &Args,
     counters: &Arc<[AtomicU64]>,
@@ -121,7 +121,7 @@ async fn send(mut c: Connection, pattern: &Pattern, count: &AtomicU64) -> anyhow
     }
 }
 
-/// Waits for `time`; that a flow ends meanwhile is an error.
+/// Waits for `time`; a flow that ends meanwhile is an error.
 async fn pass(time: Duration, flows: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Result<()> {
     tokio::select! {
         () = tokio::time::sleep(time) => Ok(()),
@@ -162,7 +162,7 @@ fn report(args: &Args, first: &Reading, last: &Reading) -> Report {
     report
 }
 
-/// `download_100` and the like.
+/// The metric's name, such as `download_100`.
 fn name(args: &Args) -> String {
     let direction = match args.direction {
         Direction::Download => "download",

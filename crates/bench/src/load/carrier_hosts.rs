@@ -1,4 +1,4 @@
-//! Hosts of a lab that run nodes with carriers, each with its state below one directory.
+//! Hosts of a lab that run nodes with carriers; each has its state below one directory.
 
 use super::mgrp::program::Program;
 use crate::program;
@@ -26,12 +26,12 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub struct CarrierHosts<'a> {
     pub lab: &'a Lab,
     pub dir: &'a Path,
-    /// Where nodes listen.
+    /// The nodes' port.
     pub port: u16,
 }
 
 impl CarrierHosts<'_> {
-    /// `thalweg` on a host, with the host's state and without input.
+    /// The command `thalweg` on a host, with the host's state and without input.
     ///
     /// # Errors
     /// When the program is not beside this one.
@@ -44,7 +44,7 @@ impl CarrierHosts<'_> {
     /// Runs `thalweg` on a host and returns its standard output.
     ///
     /// # Errors
-    /// When it cannot start, or fails: with its standard error.
+    /// When it cannot start or fails; the error contains its standard error.
     pub fn run(&self, host: &str, args: &[&str]) -> anyhow::Result<String> {
         let output = self.command(host)?.args(args).output()?;
         let error = String::from_utf8_lossy(&output.stderr);
@@ -52,7 +52,7 @@ impl CarrierHosts<'_> {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
-    /// Starts a host's node with the settings of this name in `dir`, and waits until it is ready.
+    /// Starts a host's node with the settings file of this name in `dir`, and waits until it is ready.
     ///
     /// # Errors
     /// When it does not become ready.
@@ -90,8 +90,8 @@ impl CarrierHosts<'_> {
         Ok(())
     }
 
-    /// Lets hosts join the mesh of `founder` and starts their nodes, several at a time. Each is given with the name of
-    /// its settings.
+    /// Lets hosts join the mesh of `founder` and starts their nodes, several at a time. Each host comes with the name
+    /// of its settings file.
     ///
     /// # Errors
     /// As [`Self::run`] and [`Self::start_node`].
@@ -128,7 +128,7 @@ impl CarrierHosts<'_> {
     /// The overlay address of `member`, once `host` knows it.
     ///
     /// # Errors
-    /// When it does not know it in time.
+    /// When the host does not know it in time.
     pub fn overlay_address(&self, host: &str, member: &str) -> anyhow::Result<String> {
         wait_for(&format!("{host} to know {member}"), || {
             self.run(host, &["carrier", "address", member]).ok()
@@ -138,7 +138,7 @@ impl CarrierHosts<'_> {
     /// Waits until a host's carrier is up.
     ///
     /// # Errors
-    /// When it is not in time.
+    /// When it is not up in time.
     pub fn wait_for_carrier(&self, host: &str) -> anyhow::Result<()> {
         wait_for(&format!("the carrier of {host}"), || {
             let status = self.carrier_status(host).ok()?;
@@ -146,10 +146,10 @@ impl CarrierHosts<'_> {
         })
     }
 
-    /// What a host's carrier counted.
+    /// The counters of a host's carrier.
     ///
     /// # Errors
-    /// When its node does not answer.
+    /// When the host's node does not answer.
     pub fn carrier_counts(&self, host: &str) -> anyhow::Result<Value> {
         Ok(self.carrier_status(host)?["counts"].take())
     }

@@ -1,5 +1,5 @@
-//! What coding a block costs on one core: the pipeline of `thalweg-fountain`, and the crate
-//! `raptorq` alone on the same symbols, in turn.
+//! Measures the cost of coding a block on one core: the pipeline of `thalweg-fountain`, and the crate `raptorq` alone
+//! on the same symbols, in turn.
 
 use super::report::Report;
 use anyhow::{Context as _, bail, ensure};
@@ -23,10 +23,10 @@ use thalweg_fountain::{
 };
 use thalweg_units::parse_duration;
 
-/// Repair symbols beyond those lost, so that nearly every solve succeeds at once.
+/// Repair symbols beyond the lost ones, so that nearly every solve succeeds at once.
 const BEYOND: u32 = 2;
 
-/// The widest symbol that the crate takes alone.
+/// The largest symbol that the crate accepts, bytes.
 const MAX_CRATE_SYMBOL: u32 = 32 << 10;
 
 /// Arguments of `thalweg-bench load codec`.
@@ -49,7 +49,7 @@ pub struct Args {
     seed: u64,
 }
 
-/// One block, and what is made of it.
+/// One block with its encoded symbols.
 struct Block {
     geometry: Geometry,
     bytes: Vec<u8>,
@@ -57,12 +57,12 @@ struct Block {
     plan: Plan,
     /// All source symbols.
     source: Vec<(SymbolId, Vec<u8>)>,
-    /// What arrives of the source symbols, and repair symbols in place of the others.
+    /// The received symbols: source symbols that were not lost, and repair symbols in place of the others.
     arrives: Vec<(SymbolId, Vec<u8>)>,
     store: RefCell<Flat>,
 }
 
-/// A store of one block whose memory is there already, as pages of files are.
+/// A store of one block in memory that is allocated already, as pages of a file would be.
 struct Flat {
     size: usize,
     symbols: Vec<u8>,
@@ -105,14 +105,14 @@ impl SymbolStore for Flat {
     }
 }
 
-/// Measures, and prints the report.
+/// Measures and prints the report.
 ///
 /// # Errors
-/// When there is no such code, or a block is solved to other bytes.
+/// When there is no such code or the solved block has wrong bytes.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let block = Block::new(args)?;
     let mut report = Report::default();
-    // First, while the process has not held more.
+    // This comes first, while the process has not used more memory yet.
     report.add("solve_memory", "MiB", block.solve_memory()?);
     block.report_encoding(args.span, &mut report)?;
     block.report_decoding(args.span, &mut report)?;
@@ -131,7 +131,7 @@ impl Block {
         let source = bytes.chunks(size as usize).map(<[u8]>::to_vec);
         let source: Vec<_> = (0..).map(|esi| SymbolId { block: 0, esi }).zip(source).collect();
         let page = page(geometry, &bytes).context("no page")?;
-        // Not zero: the pages must be there.
+        // The bytes are not zero, so that their pages are allocated.
         let symbols = vec![1; bytes.len() + geometry.repair_symbols() as usize * size as usize];
         let store = RefCell::new(Flat { size: size as usize, symbols });
         let arrives = Vec::new();
@@ -147,7 +147,7 @@ impl Block {
         Ok(BlockEncoder::new(&self.geometry, 0, &self.bytes, &self.plan)?.repair(esis))
     }
 
-    /// What a receiver does with what arrives, with the page or without; how often it solved.
+    /// Does a receiver's work for the symbols, with or without the page of hashes; returns the number of solves.
     fn receive(
         &self,
         symbols: &[(SymbolId, Vec<u8>)],
@@ -169,7 +169,7 @@ impl Block {
         Ok(solves)
     }
 
-    /// How much memory one solve takes, in MiB; no number if the kernel does not say.
+    /// Memory that one solve takes, MiB; NaN if the kernel cannot reset the peak.
     fn solve_memory(&self) -> anyhow::Result<f64> {
         let (mut assembly, store) = (Assembly::new(self.geometry), &mut *self.store.borrow_mut());
         for (id, bytes) in &self.arrives {
@@ -216,7 +216,7 @@ impl Block {
             let length = self.geometry.length();
             let mut decoder = SourceBlockDecoder::new(0, &self.description(), length);
             let k = self.geometry.block_symbols() as usize;
-            // As many as ours begins to solve with, then the rest.
+            // First as many symbols as our receiver begins to solve with, then the rest.
             let first = decoder.decode(self.arrives[..k].iter().map(packet));
             let solved = first.or_else(|| decoder.decode(self.arrives[k..].iter().map(packet)));
             ensure!(solved.is_some_and(|block| block == self.bytes), "the crate solves otherwise");
@@ -226,7 +226,7 @@ impl Block {
         self.report_pair("decode_verified", span, verified, alone, report)
     }
 
-    /// A receiver that misses nothing.
+    /// Reports the rate of a receiver that loses no symbol.
     fn report_without_loss(&self, span: Duration, report: &mut Report) -> anyhow::Result<()> {
         report.add("solves_without_loss", "", f64::from(self.receive(&self.source, None)?));
         let rate = self.gbps(span, || self.receive(&self.source, None).map(|_| ()))?;
@@ -241,8 +241,8 @@ impl Block {
         Ok(())
     }
 
-    /// Ours and the crate's, in turn by tenths of the time, and their ratio; ours alone if the
-    /// crate takes no such symbols.
+    /// Reports the rates of our work and the crate's, measured in turn by tenths of the time, and their ratio; only
+    /// ours if the crate does not accept such symbols.
     fn report_pair(
         &self,
         name: &str,
@@ -266,7 +266,7 @@ impl Block {
         Ok(())
     }
 
-    /// Blocks per time, in bits of the block.
+    /// The rate of the work in bits of blocks, Gbit/s.
     fn gbps(&self, span: Duration, work: impl Fn() -> anyhow::Result<()>) -> anyhow::Result<f64> {
         let (begin, mut blocks) = (Instant::now(), 0_u32);
         while blocks == 0 || begin.elapsed() < span {
@@ -291,7 +291,7 @@ fn page(geometry: Geometry, bytes: &[u8]) -> Option<SourcePage> {
     first
 }
 
-/// A line of the process's status, in MiB.
+/// A line of the process's status, MiB.
 fn memory(name: &str) -> anyhow::Result<f64> {
     let status = fs::read_to_string("/proc/self/status").context("cannot read the memory used")?;
     let line = status.lines().find_map(|line| line.strip_prefix(name));

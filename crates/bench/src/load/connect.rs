@@ -1,4 +1,4 @@
-//! New connections: each carries one byte there and back, and is closed.
+//! Measures new connections: each sends one byte, receives it back, and is closed.
 
 use super::{
     report::Report,
@@ -31,7 +31,7 @@ pub struct Args {
     span: Duration,
 }
 
-/// Measures, and prints the report.
+/// Measures and prints the report.
 ///
 /// # Errors
 /// When a connection fails.
@@ -53,7 +53,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     report.print().context("cannot print the report")
 }
 
-/// Connects for `time`, `at_once` at a time; how long each took until its answer.
+/// Makes connections for `time`, `at_once` at a time; returns the time of each until its answer.
 async fn rounds(way: &Arc<Way>, at_once: usize, time: Duration) -> anyhow::Result<Vec<Duration>> {
     let until = Instant::now() + time;
     let mut lanes = JoinSet::new();
@@ -75,12 +75,12 @@ async fn rounds(way: &Arc<Way>, at_once: usize, time: Duration) -> anyhow::Resul
     Ok(all)
 }
 
-/// Connects, has `request` (at most [`server::ECHO_BLOCK`]) echoed, and closes in order.
+/// Connects, sends `request` (at most [`server::ECHO_BLOCK`]), reads the echo, and closes in order.
 ///
-/// Counted is the time until the answer; closing comes after it.
+/// Returns the time until the answer; closing is not included.
 ///
 /// # Errors
-/// When it fails or the answer is another.
+/// When the connection fails or the answer differs.
 pub async fn once(way: &Way, request: &[u8]) -> anyhow::Result<Duration> {
     let started = Instant::now();
     let mut connection = way.connect().await?;
@@ -92,7 +92,7 @@ pub async fn once(way: &Way, request: &[u8]) -> anyhow::Result<Duration> {
     let took = started.elapsed();
     ensure!(answer == request, "WRONG BYTES in an answer");
     connection.shutdown().await?;
-    // Some relays end it with a reset: the answer was there.
+    // Some relays end the connection with a reset, which is fine because the answer has arrived.
     let _end = connection.read(&mut answer).await;
     Ok(took)
 }

@@ -1,4 +1,4 @@
-//! Downloads through every relay of the mesh, until each is cut: when did the last byte come?
+//! Downloads through every relay of the mesh until each download is cut, and measures when its last byte arrived.
 
 use super::{
     mesh,
@@ -25,13 +25,13 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-/// A relay that carried nothing by then will not.
+/// The longest wait for the roster to have all relays and for the first byte.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How often the roster is read until then.
+/// The interval between two reads of the roster.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// From the first bytes to the word that all flows: slow starts share the queue until then.
+/// The time from the first bytes until the event `flowing`, in which slow starts share the queue.
 const SETTLE: Duration = Duration::from_secs(2);
 
 /// Arguments of `thalweg-bench load cut`.
@@ -73,11 +73,11 @@ struct Cut {
     bytes: u64,
 }
 
-/// Downloads through all relays, says `{"event":"flowing"}` when bytes come through each,
-/// and reports when the last byte came through each.
+/// Downloads through all relays, prints `{"event":"flowing"}` when bytes arrive through each, and reports when the last
+/// byte arrived through each.
 ///
 /// # Errors
-/// When a relay does not serve us at first, or does not cut us at last.
+/// When a relay refuses us at first or does not cut us in the end.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let (dialer, routes) = known_routes(args).await?;
     let pattern = Arc::new(Pattern::new());
@@ -92,7 +92,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     report(&cuts, read_time(&args.since)?)?.print().context("cannot print the report")
 }
 
-/// The routes, once the roster has all relays: a daemon beside us keeps it new.
+/// Reads the routes once the roster has all relays; a daemon on this host keeps the roster current.
 async fn known_routes(args: &Args) -> anyhow::Result<(Dialer, Vec<(String, Route)>)> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -135,7 +135,7 @@ async fn begin_all(
     Ok(flows)
 }
 
-/// Connects and awaits the first bytes.
+/// Connects and waits for the first bytes.
 async fn begin(
     dialer: &Dialer,
     route: &Route,
@@ -152,7 +152,7 @@ async fn begin(
     Ok((stream, n as u64))
 }
 
-/// Reads until the connection ends, however.
+/// Reads until the connection ends in any way.
 async fn until_cut(flow: Flow, pattern: Arc<Pattern>) -> anyhow::Result<Cut> {
     let Flow { relay, mut stream, position: mut bytes } = flow;
     let mut buffer = vec![0; CHUNK];
@@ -191,12 +191,12 @@ fn read_time(file: &Path) -> anyhow::Result<SystemTime> {
     Ok(SystemTime::UNIX_EPOCH + Duration::try_from_secs_f64(seconds).with_context(read)?)
 }
 
-/// `cut_RELAY` in seconds; one that ended before the revocation was cut by something else.
+/// Reports `cut_RELAY` in seconds. A download that ended before the revocation was cut by something else.
 fn report(cuts: &[Cut], since: SystemTime) -> anyhow::Result<Report> {
     let (mut report, mut all) = (Report::default(), Vec::new());
     for Cut { relay, last_byte, end, bytes } in cuts {
         ensure!(*end >= since, "{relay} ended before the revocation");
-        // None came after it.
+        // Zero if no byte arrived after the revocation.
         let after = last_byte.duration_since(since).unwrap_or_default();
         report.add(format!("cut_{relay}"), "s", after.as_secs_f64());
         all.push(after.as_secs_f64());

@@ -1,4 +1,4 @@
-//! Connections that carry nothing any more: what does the relay keep for each?
+//! Measures the memory that a relay holds for each idle connection.
 
 use super::{
     report::Report,
@@ -33,10 +33,10 @@ pub struct Args {
     rest: Duration,
 }
 
-/// Measures, and prints the report.
+/// Measures and prints the report.
 ///
 /// # Errors
-/// When a connection fails, or one is not alive at the end.
+/// When a connection fails or is dead at the end.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let port = args.way.watch.context("--watch is missing: whose memory?")?;
     let relay = Watched::listening(port)?;
@@ -72,7 +72,7 @@ async fn open_all(args: &Args, way: &Arc<Way>) -> anyhow::Result<Vec<Connection>
     Ok(opened)
 }
 
-/// Opens one and has it carry its blocks, so that buffers exist that could be kept.
+/// Opens a connection and echoes some blocks, so that the relay has allocated buffers.
 async fn open(way: Arc<Way>, blocks: usize) -> anyhow::Result<Connection> {
     let mut connection = way.connect().await?;
     connection.write_all(&[server::ECHO]).await?;
@@ -83,10 +83,10 @@ async fn open(way: Arc<Way>, blocks: usize) -> anyhow::Result<Connection> {
     Ok(connection)
 }
 
-/// Sends `block`, at most [`ECHO_BLOCK`], and awaits it back.
+/// Sends `block`, at most [`ECHO_BLOCK`] bytes, and reads it back.
 ///
 /// # Errors
-/// When the connection fails, or other bytes come.
+/// When the connection fails or other bytes come back.
 pub async fn exchange(connection: &mut Connection, block: &[u8]) -> anyhow::Result<()> {
     connection.write_all(block).await?;
     connection.flush().await?;

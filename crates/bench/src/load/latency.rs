@@ -1,4 +1,4 @@
-//! Small requests over the relay, in turn with direct ones.
+//! Times small requests over the relay, alternating with direct ones.
 
 use super::{
     connect::once,
@@ -12,7 +12,7 @@ use std::time::Duration;
 use thalweg_units::parse_duration;
 use tokio::{io::AsyncWriteExt as _, time::Instant};
 
-/// Requests that are not measured, on each connection.
+/// The number of requests on each connection that are not measured.
 const WARMUP: usize = 50;
 
 /// Arguments of `thalweg-bench load latency`.
@@ -28,14 +28,14 @@ pub struct Args {
     span: Duration,
 }
 
-/// Times by the relay, and of the direct requests between them.
+/// Times of requests over the relay, and of the direct requests between them.
 #[derive(Default)]
 struct Pairs {
     relayed: Vec<Duration>,
     direct: Vec<Duration>,
 }
 
-/// Measures, and prints the report.
+/// Measures and prints the report.
 ///
 /// # Errors
 /// When a connection fails.

@@ -1,4 +1,4 @@
-//! The ways by nodes of the mesh.
+//! Routes over nodes of the mesh.
 
 use anyhow::{Context as _, anyhow};
 use std::{path::Path, sync::Arc};
@@ -9,10 +9,10 @@ use thalweg_wire::{
     mesh::{LegKind, Roster, Terms},
 };
 
-/// A dialler with the client key in `state`, and the route over the node at `relay`.
+/// A dialler with the client key of the directory `state`, and the route over the node at `relay`.
 ///
 /// # Errors
-/// When the directory is no member's, or no member has that address.
+/// When the directory belongs to no member, or no member has that address.
 pub fn route(
     state: &Path,
     relay: Destination,
@@ -24,10 +24,10 @@ pub fn route(
     Ok((Dialer::with_identity(options, identity), Route::new(vec![hop])?))
 }
 
-/// A dialler with the client key in `state`, and a route over each relay of its roster, by name.
+/// A dialler with the client key of the directory `state`, and a named route over each relay of its roster.
 ///
 /// # Errors
-/// When the directory is no member's.
+/// When the directory belongs to no member.
 pub fn routes(state: &Path, open: bool) -> anyhow::Result<(Dialer, Vec<(String, Route)>)> {
     let (identity, roster) = member(state)?;
     let names = Names { roster: Ok(&roster), me: None };

@@ -1,38 +1,38 @@
-//! `thalweg-bench load`: load generators and their measurements, for the experiments
-//! `badabing`, `bistro-deadline`, `bond-cost`, `bond-failover`, `bond-mptcp`, `bond-policy`, `bond-transfers`,
-//! `carrier-cost`, `cast-chain`, `cast-isolation`, `cast-peers`, `cast-reconfigure`, `cast-scale`, `codec-cost`,
-//! `dbas-figures`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `members-hostile`, `mgrp-completion`,
-//! `mgrp-overhead`, `mgrp-source`, `oracle-scale`, `oracle-takeover`, `pacing`, `probe-accuracy`, `relay-cost`,
-//! `relay-faults`, `revocation`, `roma-figures`, `servers`, `stream-fanout`, `stream-peers`, `stream-reroute`,
-//! `stream-table3`, `stream-upswitch`, `stream-video`, `strangers` and `trees`.
+//! `thalweg-bench load`: load generators and their measurements, for the experiments `badabing`, `bistro-deadline`,
+//! `bond-cost`, `bond-failover`, `bond-mptcp`, `bond-policy`, `bond-transfers`, `carrier-cost`, `cast-chain`,
+//! `cast-isolation`, `cast-peers`, `cast-reconfigure`, `cast-scale`, `codec-cost`, `dbas-figures`, `gather-adaptive`,
+//! `gather-figures`, `gather-peers`, `get-faults`, `members-hostile`, `mgrp-completion`, `mgrp-overhead`,
+//! `mgrp-source`, `oracle-scale`, `oracle-takeover`, `pacing`, `probe-accuracy`, `relay-cost`, `relay-faults`,
+//! `revocation`, `roma-figures`, `servers`, `stream-fanout`, `stream-peers`, `stream-reroute`, `stream-table3`,
+//! `stream-upswitch`, `stream-video`, `strangers` and `trees`.
 //!
-//! One client drives every relay, ours and the peers', with the same sockets and buffers:
+//! One client program drives every relay, ours and the peers', with the same sockets and buffers:
 //!
-//! - [`server`]: sends, receives, or answers, as the first byte of a connection says;
-//! - [`bulk`], [`connect`], [`idle`], [`latency`]: a client each, which prints one JSON
-//!   object: `{"metrics": {"NAME": {"unit", "value"}}}`;
+//! - [`server`]: sends, receives, or answers, as the first byte of a connection demands;
+//! - [`bulk`], [`connect`], [`idle`], [`latency`]: a client each, which prints one JSON object: `{"metrics": {"NAME":
+//!   {"unit", "value"}}}`;
 //! - [`bistro`]: drop boxes before their deadline, and their collection;
-//! - [`mod@bond`]: one stream over several interfaces, and what it is compared with;
-//! - [`carrier`]: what packets through the carrier cost;
-//! - [`cast`]: casts through the hosts of a lab, and what they are compared with;
-//! - [`codec`]: blocks coded on one core, and the code's crate alone;
+//! - [`mod@bond`]: one stream over several interfaces, and the alternatives that it is compared with;
+//! - [`carrier`]: the cost of packets through the carrier;
+//! - [`cast`]: casts through the hosts of a lab, and the programs that they are compared with;
+//! - [`codec`]: blocks coded on one core, compared with the code's crate alone;
 //! - [`crowd`]: casts among many nodes on this machine;
 //! - [`cut`]: downloads through a whole mesh, until a revocation ends them;
-//! - [`gather`]: a collection from seven sources, and what was possible;
+//! - [`gather`]: a collection from seven sources, compared with its lower bound;
 //! - [`get_faults`]: downloads that are killed, refused and disturbed;
 //! - [`hostile`]: attacks on a node, by a member without rights and by strangers;
 //! - [`mgrp`]: probe trains with riders beside a source and other traffic;
 //! - [`oracle`]: an oracle with thousands of synthetic members;
-//! - [`mod@probe`]: what probe trains tell, against what an emulator knows;
-//! - [`servers`]: servers that misbehave, and what downloaders make of them;
+//! - [`mod@probe`]: results of probe trains, compared with an emulator's record;
+//! - [`servers`]: servers that misbehave, and how downloaders cope with them;
 //! - [`soak`]: connections that stall, half-close and break, for minutes;
-//! - [`stream`]: live media beside other traffic, and a decoder that knows what refers to what;
-//! - [`told`]: what `thalweg cast --json` tells;
-//! - [`strangers`]: those who are not let in, at the port of a mesh of its own;
+//! - [`stream`]: live media beside other traffic, and a decoder that knows which frames depend on which;
+//! - [`cast_events`]: the events of `thalweg cast --json`;
+//! - [`strangers`]: connections of strangers to the port of a mesh of its own;
 //! - [`takeover`]: oracles on one database, of which the elected one is killed;
 //! - [`mod@trees`]: trees of files, copied by the product and by rsync;
-//! - [`way`]: how the client comes to the server; [`watched`]: what the relay's processes spend;
-//! - [`mod@process`]: what one process spent; [`veth`]: another network namespace.
+//! - [`way`]: how the client connects to the server; [`watched`]: CPU time and memory of the relay's processes;
+//! - [`mod@process`]: CPU time and memory of one process; [`veth`]: another network namespace.
 
 mod bistro;
 mod bond;
@@ -40,6 +40,7 @@ mod bulk;
 mod carrier;
 mod carrier_hosts;
 mod cast;
+mod cast_events;
 mod codec;
 mod connect;
 mod crowd;
@@ -63,7 +64,6 @@ mod strangers;
 mod stream;
 mod takeover;
 mod tls;
-mod told;
 mod trees;
 mod veth;
 mod watched;
@@ -142,10 +142,10 @@ enum Work {
 /// Runs the command.
 ///
 /// # Errors
-/// When a connection fails, or a byte is wrong.
+/// When a connection fails or a byte is wrong.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     raise_descriptor_limit();
-    // As many workers as cores, as the relays under test have.
+    // As many workers as cores, like the relays under test.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -159,9 +159,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             Work::Latency(args) => latency::run(&args).await,
             Work::Cut(args) => cut::run(&args).await,
             Work::Soak(args) => soak::run(&args).await,
-            // Processes and threads of its own: nothing else runs in this runtime.
+            // It has its own processes and threads; nothing else runs in this runtime.
             Work::GetFaults(args) => tokio::task::block_in_place(|| get_faults::run(&args)),
-            // Processes and threads of its own.
+            // It has its own processes and threads.
             Work::Servers(args) => tokio::task::block_in_place(|| servers::run(&args)),
             Work::Trees(args) => tokio::task::block_in_place(|| trees::run(&args)),
             Work::Codec(args) => tokio::task::block_in_place(|| codec::run(&args)),
@@ -182,7 +182,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             }
             Work::StreamFanout(args) => tokio::task::block_in_place(|| stream::fanout::run(&args)),
             Work::StreamPeers(args) => tokio::task::block_in_place(|| stream::peers::run(&args)),
-            // Other processes do the work, and threads that keep gaps.
+            // Other processes do the work, and threads that send at exact times.
             Work::Probe(args) => tokio::task::block_in_place(|| probe::run(&args)),
             Work::Bond(args) => bond::run(&args).await,
             Work::Hostile(args) => hostile::run(&args).await,

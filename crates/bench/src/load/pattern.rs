@@ -1,23 +1,23 @@
-//! The bytes that are sent: known at every position, so that none can be lost unseen.
+//! The bytes that are sent: known at every position, so that a lost byte is detected.
 
 use anyhow::ensure;
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Its length in bytes: a prime, so that a lost buffer of any usual size shifts it.
+/// The length of the period in bytes: a prime, so that a lost buffer of any usual size shifts the pattern.
 const PERIOD: usize = 1_000_003;
-/// The most that is written or read at once.
+/// The most bytes that are written or read at once.
 pub const CHUNK: usize = 128 * 1024;
-/// Each connection's first bytes are compared whole: there the cut-overs are.
+/// The first bytes of each connection, which are compared completely because relays switch modes there.
 const WHOLE: u64 = 1 << 20;
-/// Of later reads, so much at both ends is compared.
+/// The number of bytes at both ends of later reads that are compared.
 const SAMPLE: usize = 32;
 
 /// Random bytes that repeat after [`PERIOD`]; the same in every process.
 pub struct Pattern(Box<[u8]>);
 
 impl Pattern {
-    /// Makes it.
+    /// Generates the pattern.
     pub fn new() -> Self {
         let mut bytes = vec![0; PERIOD + CHUNK];
         Xoshiro256PlusPlus::seed_from_u64(1).fill_bytes(&mut bytes[..PERIOD]);
@@ -32,7 +32,7 @@ impl Pattern {
         &self.0[start..start + CHUNK]
     }
 
-    /// Whether `bytes`, at most [`CHUNK`], may stand at `position`, each compared.
+    /// Checks whether `bytes`, at most [`CHUNK`] of them, are those at `position`, and compares each.
     ///
     /// # Errors
     /// If they differ.
@@ -44,7 +44,8 @@ impl Pattern {
         Ok(())
     }
 
-    /// As [`Pattern::check_whole`], for rates at which comparing would be the load: the first MiB whole, then both ends.
+    /// As [`Pattern::check_whole`], for rates at which comparing would be the bottleneck: compares the first MiB
+    /// completely, later only both ends.
     ///
     /// # Errors
     /// If they differ.
@@ -65,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lost_a_doubled_and_an_altered_byte_are_seen() {
+    fn lost_duplicated_and_altered_bytes_are_detected() {
         let pattern = Pattern::new();
         let far = WHOLE + 12_345;
         for position in [0, 7, far] {

@@ -1,12 +1,12 @@
-//! What a process spent.
+//! Reads the CPU time and memory of processes from /proc.
 
 use anyhow::Context as _;
 use std::fs;
 
-/// s of CPU time, user and system, until now.
+/// The CPU time of a process until now, user and system, s.
 ///
 /// # Errors
-/// When it is gone.
+/// When the process does not exist.
 pub fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).context("the process is gone")?;
     let ticks = ticks(&text).context("the kernel tells no times")?;
@@ -31,16 +31,16 @@ pub fn family(pid: u32) -> Vec<u32> {
     found
 }
 
-/// proc_pid_stat(5), fields 14 and 15; the name, in brackets, may hold anything.
+/// The ticks of proc_pid_stat(5), fields 14 and 15. The name in parentheses may contain any character.
 fn ticks(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
 }
 
-/// A line of proc_pid_status(5) in MiB: `VmHWM` is the most that was resident.
+/// A line of proc_pid_status(5), MiB; `VmHWM` is the peak resident memory.
 ///
 /// # Errors
-/// When it is gone.
+/// When the process does not exist.
 pub fn memory_mib(pid: u32, line: &str) -> anyhow::Result<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).context("the process is gone")?;
     let found = text.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'));
@@ -48,7 +48,7 @@ pub fn memory_mib(pid: u32, line: &str) -> anyhow::Result<f64> {
     Ok(kb.context("the kernel tells no such line")?.trim().parse::<f64>()? / 1024.0)
 }
 
-/// kB that this process has in memory; 0 where the kernel does not say.
+/// Resident memory of this process, kB; 0 if the kernel does not report it.
 pub fn own_memory_kb() -> u64 {
     (memory_mib(std::process::id(), "VmRSS").unwrap_or_default() * 1024.0) as u64
 }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_of_a_child_is_of_the_family() {
+    fn a_grandchild_belongs_to_the_family() {
         let mut shell = std::process::Command::new("sh")
             .args(["-c", "exec 3<&0; sh -c 'echo; read x' <&3 & wait"])
             .stdin(std::process::Stdio::piped())
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn times_stand_behind_a_name_with_blanks_and_brackets() {
+    fn times_are_parsed_after_a_name_with_blanks_and_parentheses() {
         assert_eq!(ticks("42 (a ) b) S 7 1 1 0 -1 4194304 1 2 3 4 100 20 3 4 20 0 5"), Some(120));
         assert_eq!(ticks("42 (x) S 7"), None);
         assert!(memory_mib(std::process::id(), "VmHWM").unwrap() > 1.0);

@@ -1,4 +1,4 @@
-//! What a client prints.
+//! The report that a client prints.
 
 use serde_json::{Map, Value, json};
 use std::{
@@ -6,7 +6,8 @@ use std::{
     time::Duration,
 };
 
-/// Metrics by name, as `output = "metrics"` of docs/experiments.md reads them, and texts for an arm's labels.
+/// Metrics by name, in the format that `output = "metrics"` of docs/experiments.md reads, texts for an arm's labels,
+/// and series.
 #[derive(Default)]
 pub struct Report {
     metrics: Map<String, Value>,
@@ -15,32 +16,32 @@ pub struct Report {
 }
 
 impl Report {
-    /// Adds one; a value that is no number (nothing was counted) is left out.
+    /// Adds a metric; a value that is not finite (nothing was counted) is left out.
     pub fn add(&mut self, name: impl Into<String>, unit: &str, value: f64) {
         if value.is_finite() {
             self.metrics.insert(name.into(), json!({ "unit": unit, "value": value }));
         }
     }
 
-    /// Says something in words: `/texts/NAME` of what is printed.
+    /// Adds a text, which is printed as `/texts/NAME`.
     pub fn say(&mut self, name: impl Into<String>, text: impl Into<String>) {
         self.texts.insert(name.into(), Value::String(text.into()));
     }
 
-    /// Adds points, as plots of the kind `series` draw them; none are left out.
+    /// Adds the points of a series, for plots of the kind `series`; an empty series is left out.
     pub fn series(&mut self, name: impl Into<String>, points: Vec<[f64; 2]>) {
         if !points.is_empty() {
             self.series.insert(name.into(), json!(points));
         }
     }
 
-    /// The value of one, for tests.
+    /// The value of a metric, for tests.
     #[cfg(test)]
     pub fn value(&self, name: &str) -> Option<&Value> {
         self.metrics.get(name)?.get("value")
     }
 
-    /// Adds the 50th and 99th percentile of times, nearest rank, in µs.
+    /// Adds the 50th and 99th percentile (nearest rank) of times, in µs.
     pub fn add_times(&mut self, name: &str, mut times: Vec<Duration>) {
         times.sort();
         for percent in [50, 99] {
@@ -50,7 +51,7 @@ impl Report {
         }
     }
 
-    /// Adds by how much the percentiles of `times` exceed those of `base`, in µs.
+    /// Adds the differences between the percentiles of `times` and those of `base`, in µs.
     pub fn add_excess(&mut self, name: &str, mut times: Vec<Duration>, mut base: Vec<Duration>) {
         times.sort();
         base.sort();
@@ -61,7 +62,7 @@ impl Report {
         }
     }
 
-    /// Prints it as one line.
+    /// Prints the report as one line.
     ///
     /// # Errors
     /// When stdout is closed.
@@ -82,7 +83,7 @@ fn micros(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
 }
 
-/// The smallest of the sorted `times` with `percent` of them at or below it.
+/// The percentile of sorted times: the smallest time such that `percent` of all are at or below it.
 fn rank(times: &[Duration], percent: usize) -> Option<Duration> {
     let k = (percent * times.len()).div_ceil(100);
     times.get(k.saturating_sub(1)).copied()
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_nearest_ranks() {
+    fn percentiles_use_the_nearest_rank() {
         let mut report = Report::default();
         report.add_times("t", millis((1..=200).rev()));
         report.add_excess("x", millis(11..=20), millis(1..=10));

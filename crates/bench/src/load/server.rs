@@ -1,4 +1,4 @@
-//! The far end. A connection's first byte says what it does.
+//! The server of the load generators. The first byte of a connection selects what the server does.
 
 use super::{
     pattern::{CHUNK, Pattern},
@@ -16,21 +16,21 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// The server sends the pattern until the client is gone.
+/// The server sends the pattern until the client disconnects.
 pub const DOWNLOAD: u8 = b'D';
-/// The server receives the pattern, and resets the connection at a wrong byte.
+/// The server receives the pattern and resets the connection at a wrong byte.
 pub const UPLOAD: u8 = b'U';
-/// The server sends back what it gets.
+/// The server echoes all bytes.
 pub const ECHO: u8 = b'E';
-/// The server sends so many bytes of the pattern as the next eight bytes say, and ends.
+/// The server reads a number of eight bytes, sends as many bytes of the pattern, and closes the connection.
 pub const SIZED: u8 = b'S';
 
-/// As [`SIZED`], again and again for each eight bytes, and the client ends.
+/// As [`SIZED`], for one number after the other; the client closes the connection.
 pub const EACH: u8 = b'R';
-/// The server says how many kB its process has in memory, in eight bytes.
+/// The server sends the memory of its process in kB, as a number of eight bytes.
 pub const MEMORY: u8 = b'M';
 
-/// What is echoed at once: the largest block that a client sends before it reads.
+/// The largest block that a client sends before it reads the echo.
 pub const ECHO_BLOCK: usize = 16 * 1024;
 
 /// Arguments of `thalweg-bench load server`.
@@ -41,7 +41,7 @@ pub struct Args {
     listen: SocketAddr,
 }
 
-/// Serves until it is ended.
+/// Serves until the program is ended.
 ///
 /// # Errors
 /// When it cannot listen or accept.
@@ -52,10 +52,10 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     accept(listener, None).await
 }
 
-/// Serves all who come there, with this congestion control if it is not to be the route's, until it is ended.
+/// Serves all connections until the program is ended, with the given congestion control or else the route's.
 ///
 /// # Errors
-/// When it cannot accept, or the kernel does not know that.
+/// When it cannot accept or the kernel does not have this congestion control.
 pub async fn accept(listener: TcpListener, congestion: Option<String>) -> anyhow::Result<()> {
     let pattern = Arc::new(Pattern::new());
     loop {
@@ -68,10 +68,10 @@ pub async fn accept(listener: TcpListener, congestion: Option<String>) -> anyhow
     }
 }
 
-/// Listens with the longest queue that the kernel allows: connects come in bursts.
+/// Listens with the longest queue that the kernel allows, because connections arrive in bursts.
 ///
 /// # Errors
-/// The system's.
+/// When a system call fails.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
@@ -82,7 +82,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(4096)
 }
 
-/// One connection. That it breaks is its client's matter; wrong bytes are ours.
+/// Serves one connection. I/O errors are reported by the client; wrong bytes are reported here.
 async fn serve(mut stream: TcpStream, pattern: Arc<Pattern>) {
     let Ok(work) = stream.read_u8().await else { return };
     let done = match work {
@@ -97,7 +97,7 @@ async fn serve(mut stream: TcpStream, pattern: Arc<Pattern>) {
     let Err(error) = done else { return };
     if !error.is::<io::Error>() {
         thalweg_console::note!("thalweg-bench: load server: {error:#}");
-        // Closed with a reset, so that the client cannot overlook it.
+        // The connection is reset, so that the client cannot miss the error.
         let _gone = socket2::SockRef::from(&stream).set_linger(Some(std::time::Duration::ZERO));
     }
 }
@@ -115,7 +115,7 @@ async fn send_sized(stream: &mut TcpStream, pattern: &Pattern) -> anyhow::Result
     Ok(stream.shutdown().await?)
 }
 
-/// Until the client is gone.
+/// Sends one block after the other until the client disconnects.
 async fn send_each(stream: &mut TcpStream, pattern: &Pattern) -> anyhow::Result<()> {
     while let Ok(size) = stream.read_u64().await {
         send_from(stream, pattern, size).await?;

@@ -10,17 +10,17 @@ use rustls::{
 use std::{path::Path, sync::Arc};
 use tokio_rustls::TlsConnector;
 
-/// The name in the certificate that the experiment makes.
+/// The name in the certificate that the experiment creates.
 pub const NAME: &str = "relay.test";
 
-/// The cipher suite that is compared; ours prefers the same.
+/// The compared cipher suite, which our implementation prefers, too.
 const SUITE: CipherSuite = CipherSuite::TLS13_AES_128_GCM_SHA256;
 
-/// A connector that trusts the certificates in `file` alone, offers [`SUITE`] alone and
-/// resumes nothing: each connection pays for its handshake, as in the mesh.
+/// A connector that trusts only the certificates in `file`, offers only [`SUITE`], and does not resume sessions, so
+/// that each connection includes a full handshake, as in the mesh.
 ///
 /// # Errors
-/// When the file holds no usable certificate.
+/// When the file contains no usable certificate.
 pub fn connector(file: &Path) -> anyhow::Result<TlsConnector> {
     let builder = ClientConfig::builder_with_provider(Arc::new(provider()?))
         .with_protocol_versions(&[&rustls::version::TLS13])?;
@@ -46,10 +46,10 @@ fn roots(file: &Path) -> anyhow::Result<RootCertStore> {
     Ok(roots)
 }
 
-/// [`NAME`] as TLS wants it.
+/// [`NAME`] as the type that TLS needs.
 ///
 /// # Errors
-/// Not expected.
+/// Never; the name is valid.
 pub fn name() -> anyhow::Result<ServerName<'static>> {
     Ok(ServerName::try_from(NAME)?)
 }

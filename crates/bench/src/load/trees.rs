@@ -1,8 +1,9 @@
-//! Trees of many seeds, copied by the product and by rsync, for the experiment `trees`: what differs from the original.
+//! Copies trees of many seeds with the product and with rsync, for the experiment `trees`, and reports how the copies
+//! differ from the original.
 //!
 //! ```text
 //!  seed ──► tree ──┬─► rsync -aHAX ──────► differences of rsync ──┐
-//!                  └─► gather|send|cast ─► differences of ours ───┴─► ours that rsync has not, unless intended
+//!                  └─► gather|send|cast ─► differences of ours ───┴─► ours that are neither rsync's nor intended
 //! altered tree: copied again over the first copies
 //! ```
 
@@ -29,7 +30,7 @@ use std::{
 };
 use thalweg_console::note;
 
-/// Differences that are shown of one tree; the rest is counted.
+/// The most differences of one tree that are printed; the rest is counted.
 const SHOWN: usize = 8;
 
 /// Arguments of `thalweg-bench load trees`.
@@ -76,7 +77,7 @@ pub struct Args {
     further: Vec<String>,
 }
 
-/// What copies.
+/// The program that copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum How {
     /// rsync -aHAX alone
@@ -102,10 +103,10 @@ struct Sums {
     rsync_took: Duration,
 }
 
-/// Copies and compares, and prints the report.
+/// Copies, compares, and prints the report.
 ///
 /// # Errors
-/// When a tree cannot be made or looked at, or rsync fails; that the product fails is counted.
+/// When a tree cannot be created or read, or rsync fails; a failure of the product is counted.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     fs::create_dir_all(&args.dir).with_context(|| format!("cannot make {}", args.dir.display()))?;
     let mut sums = Sums::default();
@@ -118,7 +119,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     report.print().context("cannot print the report")
 }
 
-/// One tree.
+/// Copies and compares one tree.
 fn one(args: &Args, seed: u64, sums: &mut Sums) -> anyhow::Result<()> {
     let place = args.dir.join(seed.to_string());
     fs::create_dir(&place)?;
@@ -225,7 +226,7 @@ fn rsync(source: &Path, into: &Path, deletes: bool) -> anyhow::Result<Duration> 
     Ok(since.elapsed())
 }
 
-/// Where the copy is, and the exit code.
+/// Copies with the product; returns the path of the copy and the exit code.
 fn product(
     args: &Args,
     source: &Path,
@@ -271,7 +272,7 @@ fn product(
 }
 
 impl Sums {
-    /// Counts what differs; those differences that rsync has not, and that are not intended.
+    /// Counts the differences; returns those that rsync's copy does not have and that are not intended.
     fn judge<'a>(
         &mut self,
         args: &Args,
@@ -279,8 +280,8 @@ impl Sums {
         own: &'a [Difference],
     ) -> Vec<&'a Difference> {
         own.iter().for_each(|difference| *self.own.entry(difference.class).or_default() += 1);
-        // Only equal values are excused: a time that rsync misses by a nanosecond does not excuse one that we miss by
-        // years.
+        // Only equal values are excused: a time that rsync misses by a nanosecond does not excuse a time that we miss
+        // by years.
         let with_rsync: BTreeSet<_> =
             of_rsync.iter().map(|d| (&d.path, d.class, &d.values)).collect();
         let is_beyond = |difference: &&Difference| {
@@ -303,7 +304,7 @@ impl Sums {
         report.add("differences", "1", own.values().sum::<u64>() as f64);
         report.add("beyond_rsync", "1", self.beyond as f64);
         report.add("seconds", "s", took.as_secs_f64());
-        // Told where there are none as well: a check's value.
+        // Reported even if it is zero, because a check needs the value.
         let holes = own.get(&Class::Holes).copied().unwrap_or_default();
         report.add("differs_holes", "1", holes as f64);
         for (class, n) in own {
@@ -312,7 +313,7 @@ impl Sums {
     }
 }
 
-/// Removes a tree in which there are directories that may not be entered.
+/// Removes a tree that may contain directories without permissions.
 fn remove(place: &Path) -> anyhow::Result<()> {
     let about = fs::symlink_metadata(place)?;
     if about.is_dir() {
@@ -350,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_of_another_value_than_rsyncs_counts() {
+    fn a_difference_with_another_value_than_that_of_rsync_counts() {
         let of_rsync = difference("a", Class::Time);
         let own = Difference { values: [String::new(), "1901".into()], ..of_rsync.clone() };
         let mut sums = Sums::default();
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rsync_has_too_and_what_is_intended_does_not_count() {
+    fn differences_of_rsync_and_intended_ones_do_not_count() {
         let own = [
             difference("a", Class::Mode),
             difference("a", Class::Time),
@@ -378,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_that_may_not_be_entered_is_removed() {
+    fn a_tree_with_directories_without_permissions_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("a");
         fs::create_dir_all(place.join("b/c")).unwrap();

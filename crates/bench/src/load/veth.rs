@@ -1,7 +1,7 @@
 //! A second network namespace, joined to this one by veth pairs.
 //!
-//! What crosses it is neither delayed nor limited, but goes through two devices, as between hosts; on
-//! loopback both ends share one, whose packets are as long as 64 KiB.
+//! Packets between the namespaces are neither delayed nor limited, but pass two devices, as between hosts. On loopback
+//! both ends share one device, whose packets are up to 64 KiB long.
 
 use anyhow::{Context as _, ensure};
 use std::{
@@ -13,32 +13,32 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// This end's address, of the first pair.
+/// The address of this end of the first pair.
 pub const NEAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 
-/// The other end's.
+/// The address of the other end.
 pub const FAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 
-/// A namespace that is not there by then does not come.
+/// The longest wait for the namespace.
 const COMES: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether it is.
+/// The interval between two checks whether it exists.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The namespace of a process that does nothing; it goes with this value, and the pair with it.
+/// The namespace of an idle process; dropping it removes the namespace and its pairs.
 pub struct Far(Child);
 
 impl Far {
-    /// Joins a new namespace to this process's, which should be one of its own (`unshare --net`), by one pair:
-    /// this end is at [`NEAR`], the other at [`FAR`]. Loopback is brought up in both.
+    /// Creates a namespace and joins it by one pair to the namespace of this process, which should be a private one
+    /// (`unshare --net`). This end is at [`NEAR`], the other at [`FAR`]. Loopback is brought up in both.
     ///
     /// # Errors
-    /// Without the right to do so; without `ip`, `unshare` and `nsenter`.
+    /// Without the privileges, or without `ip`, `unshare` and `nsenter`.
     pub fn join() -> anyhow::Result<Self> {
         Self::join_by(1)
     }
 
-    /// The same by so many pairs: `near0` at 10.9.0.1 and `far0` at 10.9.0.2, `near1` at 10.9.1.1 and so on.
+    /// As [`Self::join`], by `pairs` pairs: `near0` at 10.9.0.1 and `far0` at 10.9.0.2, `near1` at 10.9.1.1 and so on.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -65,7 +65,7 @@ impl Far {
         self.ip(&["link", "set", far, "up"])
     }
 
-    /// The process whose namespace it is.
+    /// The id of the process whose namespace it is.
     pub fn id(&self) -> u32 {
         self.0.id()
     }
@@ -73,7 +73,7 @@ impl Far {
     fn wait(&self) -> anyhow::Result<()> {
         let since = Instant::now();
         let its = format!("/proc/{}/ns/net", self.id());
-        // Until then it is this one's.
+        // Until `unshare` has created the namespace, the process is in this one.
         while fs::read_link(&its).ok() == fs::read_link("/proc/self/ns/net").ok() {
             ensure!(since.elapsed() < COMES, "no new network namespace: it takes root");
             thread::sleep(LOOK);
@@ -81,14 +81,14 @@ impl Far {
         Ok(())
     }
 
-    /// A command that runs there; the process is that of `program` itself.
+    /// A command that runs in the namespace; its process is `program` itself.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut inside = Command::new("nsenter");
         inside.args(["--target", &self.id().to_string(), "--net"]).arg(program);
         inside
     }
 
-    /// Runs `ip` there.
+    /// Runs `ip` in the namespace.
     ///
     /// # Errors
     /// When it fails.
@@ -99,19 +99,19 @@ impl Far {
 
 impl Drop for Far {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may have ended already.
         _ = self.0.kill();
         _ = self.0.wait();
     }
 }
 
-/// The end's address of another pair.
+/// The address of an end in another pair.
 pub fn of_pair(end: Ipv4Addr, pair: u8) -> Ipv4Addr {
     let [a, b, _, d] = end.octets();
     Ipv4Addr::new(a, b, pair, d)
 }
 
-/// Runs `ip` here.
+/// Runs `ip` in this namespace.
 ///
 /// # Errors
 /// When it fails.

@@ -1,4 +1,4 @@
-//! What the relay's processes spend, and the machine beside them.
+//! CPU time, memory and descriptors of the relay's processes, and the machine's CPU time.
 
 use anyhow::{Context as _, bail};
 use std::{
@@ -6,26 +6,26 @@ use std::{
     fs,
 };
 
-/// The processes that listen on a port, and all that stem from them.
+/// The processes that listen on a port, and all their descendants.
 pub struct Watched {
     listeners: Vec<u32>,
 }
 
-/// Seconds of CPU time.
+/// CPU time in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spent {
-    /// The relay's, user and system, its ended children included.
+    /// The relay's, user and system, including its ended children.
     pub relay: f64,
-    /// The machine's, all but idle.
+    /// The machine's, except idle time.
     pub machine: f64,
-    /// The machine's in interrupts' second halves (softirq): see [`Watched::spent`].
+    /// The machine's in softirqs: see [`Watched::spent`].
     pub softirq: f64,
 }
 
-/// How many descriptors there are, and of which kind.
+/// The number of descriptors by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Descriptors {
-    /// All of them.
+    /// The number of all descriptors.
     pub all: u64,
     /// Sockets of all families.
     pub sockets: u64,
@@ -34,10 +34,10 @@ pub struct Descriptors {
 }
 
 impl Watched {
-    /// Finds them.
+    /// Finds the processes that listen on a port.
     ///
     /// # Errors
-    /// When none listens there that we may look at.
+    /// When no process listens there that we may inspect.
     pub fn listening(port: u16) -> anyhow::Result<Self> {
         let inodes = listening_inodes(port)?;
         let sockets: BTreeSet<String> = inodes.iter().map(|i| format!("socket:[{i}]")).collect();
@@ -53,15 +53,15 @@ impl Watched {
         Ok(Self { listeners })
     }
 
-    /// The time spent until now.
+    /// The CPU time until now.
     ///
-    /// `relay` is utime + stime of proc(5), which the kernel scales to the exact time on the CPU.
-    /// Without `CONFIG_IRQ_TIME_ACCOUNTING` that holds the softirq work that ran in the
-    /// process's own context: on loopback, delivering what it sent. Not in it: delivery *to*
-    /// the relay, which its peers' sends pay for, and what `ksoftirqd` does.
+    /// `relay` is utime + stime of proc(5), which the kernel scales to the exact time on the CPU. Without
+    /// `CONFIG_IRQ_TIME_ACCOUNTING` it includes the softirq work that ran in the process's own context: on loopback,
+    /// the delivery of the bytes that it sent. It does not include the delivery of bytes *to* the relay, for which its
+    /// peers' sends pay, and the work of `ksoftirqd`.
     ///
     /// # Errors
-    /// When the relay is gone.
+    /// When the relay has ended.
     pub fn spent(&self) -> anyhow::Result<Spent> {
         let tree = self.tree();
         let each = tree.iter().filter_map(|pid| Some(stat(*pid)?.cpu_ticks));
@@ -72,10 +72,10 @@ impl Watched {
         Ok(Spent { relay: ticks as f64 / ticks_per_second(), ..machine()? })
     }
 
-    /// Bytes of anonymous memory that are resident, in all its processes.
+    /// Resident anonymous memory of all its processes, bytes.
     ///
     /// # Errors
-    /// When the relay is gone.
+    /// When the relay has ended.
     pub fn anonymous_bytes(&self) -> anyhow::Result<u64> {
         let of = |pid: &u32| {
             let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
@@ -89,10 +89,10 @@ impl Watched {
         Ok(each.iter().sum::<u64>() * 1024)
     }
 
-    /// Descriptors that its processes hold.
+    /// The descriptors of all its processes.
     ///
     /// # Errors
-    /// When the relay is gone.
+    /// When the relay has ended.
     pub fn descriptors(&self) -> anyhow::Result<Descriptors> {
         let mut held = Descriptors::default();
         for pid in self.tree() {
@@ -110,7 +110,7 @@ impl Watched {
         Ok(held)
     }
 
-    /// The listeners and all processes that stem from them, each once.
+    /// The listeners and all their descendants, each once.
     fn tree(&self) -> BTreeSet<u32> {
         let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for pid in processes() {
@@ -132,11 +132,11 @@ impl Watched {
 /// CPU time of the whole machine; `relay` is 0.
 ///
 /// # Errors
-/// When the kernel tells nothing.
+/// When /proc/stat cannot be read.
 pub fn machine() -> anyhow::Result<Spent> {
     let text = fs::read_to_string("/proc/stat").context("reading /proc/stat")?;
     let line = text.lines().find_map(|line| line.strip_prefix("cpu ")).unwrap_or_default();
-    // user nice system idle iowait irq softirq steal …; guest time is in user's.
+    // user nice system idle iowait irq softirq steal …; guest time is part of user time.
     let ticks: Vec<f64> = line.split_whitespace().filter_map(|n| n.parse().ok()).collect();
     let at = |i: usize| ticks.get(i).copied().unwrap_or_default() / ticks_per_second();
     let machine = [0, 1, 2, 5, 6].into_iter().map(at).sum();
@@ -157,21 +157,21 @@ struct Stat {
     cpu_ticks: u64,
 }
 
-/// proc_pid_stat(5): fields 4 (parent) and 14 to 17 (own and waited-for children's times).
+/// Reads proc_pid_stat(5): fields 4 (parent) and 14 to 17 (times of the process and of its waited-for children).
 fn stat(pid: u32) -> Option<Stat> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     parse_stat(&text)
 }
 
 fn parse_stat(text: &str) -> Option<Stat> {
-    // The name, in brackets, may hold anything.
+    // The name in parentheses may contain any character.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
     let cpu_ticks = (14..=17).map(number).sum::<Option<u64>>()?;
     Some(Stat { parent: u32::try_from(number(4)?).ok()?, cpu_ticks })
 }
 
-/// The sockets of proc_net(5) `tcp` and `tcp6` in state LISTEN (0A) on `port`.
+/// The inodes of sockets of proc_net(5) `tcp` and `tcp6` in state LISTEN (0A) on `port`.
 fn listening_inodes(port: u16) -> anyhow::Result<BTreeSet<String>> {
     let mut inodes = BTreeSet::new();
     for file in ["/proc/self/net/tcp", "/proc/self/net/tcp6"] {
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_processs_times_hold_its_childrens() {
+    fn the_times_of_a_process_include_its_children() {
         let text = "42 (a ) b) S 7 1 1 0 -1 4194304 1 2 3 4 100 20 3 4 20 0 5 0 999";
         let stat = parse_stat(text).unwrap();
         assert_eq!((stat.parent, stat.cpu_ticks), (7, 127));
@@ -215,11 +215,11 @@ mod tests {
     }
 
     #[test]
-    fn our_own_listener_spends_time_and_memory() {
+    fn time_and_memory_of_this_process_are_measured() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let watched = Watched::listening(listener.local_addr().unwrap().port()).unwrap();
         let before = watched.anonymous_bytes().unwrap();
-        // Much: other tests of this process come and go beside it.
+        // A large block, because other tests allocate in this process, too.
         let block = vec![1u8; 256 << 20];
         let after = watched.anonymous_bytes().unwrap();
         assert!(
@@ -229,7 +229,7 @@ mod tests {
         );
         let first = watched.spent().unwrap();
         let mut last = first;
-        // Until the clock shows it: a tick is 10 ms.
+        // Until the clock advances; a tick is 10 ms.
         while last.relay == first.relay {
             last = watched.spent().unwrap();
         }

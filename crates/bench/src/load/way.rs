@@ -1,4 +1,4 @@
-//! How the client comes to the server: directly, or by one relay.
+//! How the client connects to the server: directly or through one relay.
 
 use super::{mesh, tls};
 use anyhow::Context as _;
@@ -9,10 +9,10 @@ use thalweg_wire::Destination;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
-/// Connecting takes so long only if a queue overflowed.
+/// The longest wait for a connection; it only takes long if a queue overflowed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What is spoken on the way.
+/// The protocol between client, relay and server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// TCP to the server
@@ -57,21 +57,21 @@ pub struct WayArgs {
 /// A connection to the server.
 pub type Connection = Box<dyn Duplex>;
 
-/// Bytes both ways.
+/// A bidirectional byte stream.
 pub trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
 
-/// A way, ready to connect by.
+/// A dialler and a route to the server, ready to connect.
 pub struct Way {
     dialer: Dialer,
     route: Route,
-    /// Where the dialled connection ends: the server, or a relay that knows it.
+    /// The end of the dialled connection: the server, or a relay that forwards to it.
     to: Destination,
     tls: Option<TlsConnector>,
 }
 
 impl WayArgs {
-    /// The way that the arguments say.
+    /// The way that the arguments select.
     ///
     /// # Errors
     /// When a certificate or key cannot be read.
@@ -100,7 +100,7 @@ impl WayArgs {
         })
     }
 
-    /// The way without the relay.
+    /// The same way without the relay.
     pub fn direct(&self) -> Way {
         let options = DialOptions { deadline: PATIENCE, ..DialOptions::default() };
         let dialer = Dialer::new(options);
@@ -112,7 +112,7 @@ impl Way {
     /// Connects.
     ///
     /// # Errors
-    /// Which host failed, and how.
+    /// When the connection fails; the error says at which host and why.
     pub async fn connect(&self) -> anyhow::Result<Connection> {
         let stream = self.dialer.dial(&self.route, &self.to).await?;
         let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };

@@ -1,4 +1,4 @@
-//! `thalweg-bench sim cast`: one object to many receivers, by the product's own planner.
+//! `thalweg-bench sim cast`: simulates a cast of one object to many receivers with the product's own planner.
 
 use super::of_seeds;
 use anyhow::ensure;
@@ -76,7 +76,7 @@ impl Way {
 /// Runs the command.
 ///
 /// # Errors
-/// When an argument makes no sense.
+/// When an argument is invalid.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     check(args)?;
     let summary = of_seeds("cast", &args.seed, |seed| Ok(report(&settings(args, seed))))?;
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_rings_lose_is_what_was_said() {
+    fn the_loss_of_rings_is_that_of_the_arguments() {
         let ring = Some(ByteSize::from_bytes(1 << 20));
         let args = Args {
             by: Way::Bounded,

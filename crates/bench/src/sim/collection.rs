@@ -65,7 +65,7 @@ impl FromStr for Division {
     }
 }
 
-/// The methods' names, as the numbers have them.
+/// The methods' names, as they appear in the metrics.
 const METHODS: [&str; 10] = [
     "all_at_once",
     "one_by_one",
@@ -82,7 +82,7 @@ const METHODS: [&str; 10] = [
 /// Runs the command.
 ///
 /// # Errors
-/// When an argument makes no sense, or a network is too slow for the grid.
+/// When an argument is invalid, or a network is too slow for the grid.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     check(args)?;
     let summary = of_seeds("collection", &args.seed, |seed| report(args, seed))?;
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ratios_are_read() {
+    fn ratios_are_parsed() {
         assert_eq!("1:3".parse::<Division>().unwrap(), Division((1, 3)));
         for wrong in ["", "1", "0:0", "a:b", "1:-1", "1:2:3"] {
             assert!(wrong.parse::<Division>().is_err(), "{wrong}");

@@ -1,4 +1,4 @@
-//! Which figure.
+//! The figures and sections of the paper that the simulator can compute.
 
 use anyhow::bail;
 use clap::ValueEnum;
@@ -10,7 +10,7 @@ use thalweg_sim::{
     input::Input,
 };
 
-/// A figure or section of UKAIRO, or ours.
+/// A figure or section of UKAIRO, or one of our own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Figure {
     /// §2.1, §2.2.1: how many paths gain, for how long, at what latency
@@ -40,9 +40,9 @@ pub enum Figure {
     Population,
 }
 
-/// The paper's random sets in Fig. 1, and sets of detours in Fig. 9.
+/// The default number of draws: the paper's random sets in Fig. 1, and its sets of detours in Fig. 9.
 const DRAWS: (u64, u64) = (1000, 4);
-/// The paper's outside servers in Fig. 6.
+/// The number of outside servers in the paper's Fig. 6.
 const OUTSIDE: usize = 100;
 
 impl fmt::Display for Figure {
@@ -52,12 +52,12 @@ impl fmt::Display for Figure {
 }
 
 impl Figure {
-    /// How many servers outside of the mesh it wants.
+    /// The number of servers outside of the mesh that the figure needs.
     pub fn outside(self) -> usize {
         if self == Self::Fig6 { OUTSIDE } else { 0 }
     }
 
-    /// Computes it.
+    /// Computes the figure.
     pub fn compute(
         self,
         input: &Input,

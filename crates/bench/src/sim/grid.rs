@@ -1,7 +1,7 @@
-//! Reads rates between places from a CSV file: a line for each ordered pair, columns by name.
+//! Reads rates between places from a CSV file: a line for each ordered pair, columns found by name.
 //!
-//! Fields hold no commas and no quotes, as in the published grids. An empty field is a pair
-//! that was not measured.
+//! Fields contain neither commas nor quotes, as in the published grids. An empty field means a pair that was not
+//! measured.
 
 use anyhow::{Context, bail, ensure};
 use std::{collections::BTreeMap, fs, path::Path};
@@ -9,38 +9,37 @@ use thalweg_sim::matrix::Matrix;
 
 /// The names of the columns.
 pub struct Columns {
-    /// The rate to plan with, and Mbit/s in its unit; where it is missing, the one to judge by.
+    /// The rate for planning, and its unit in Mbit/s; if the column is missing, the rate for evaluation is used.
     planned: (&'static str, f64),
-    /// The rate to judge by.
+    /// The rate for evaluation, and its unit in Mbit/s.
     judged: (&'static str, f64),
-    /// The round trip, ms; may be missing.
+    /// The round-trip time, ms; the column may be missing.
     rtt: &'static str,
 }
 
 impl Columns {
-    /// The 71 regions' grid, one measurement.
+    /// The grid of 71 regions with one measurement.
     pub const GRID: Self = Self {
         planned: ("gbps_2022_11", 1000.0),
         judged: ("gbps_2022_11", 1000.0),
         rtt: "rtt_ms_2022_04",
     };
-    /// The grid's earlier measurement predicts the later.
+    /// The grid with its earlier measurement as prediction of the later one.
     pub const GRID_PREDICTS: Self = Self { planned: ("gbps_2022_01", 1000.0), ..Self::GRID };
-    /// Any other file.
+    /// The columns of any other file.
     pub const FILE: Self =
         Self { planned: ("planned_mbps", 1.0), judged: ("mbps", 1.0), rtt: "rtt_ms" };
 }
 
-/// Places beyond which a file is refused: the figures take O(places³).
+/// The most places; the figures take O(places³).
 const MOST_PLACES: usize = 1000;
-/// Fewer have no room for detours, clients and servers.
+/// The fewest places that leave room for detours, clients and servers.
 const FEWEST_PLACES: usize = 20;
 
-/// The matrices to plan with, to judge by (Mbit/s), and of round trips (ms).
+/// Reads the matrices for planning and for evaluation (Mbit/s), and of round-trip times (ms).
 ///
 /// # Errors
-/// When the file cannot be read, a column is missing or a value is not a number: the line
-/// is named.
+/// When the file cannot be read, a column is missing or a value is not a number; the error names the line.
 pub fn read(file: &Path, columns: &Columns) -> anyhow::Result<[Matrix; 3]> {
     let text =
         fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -79,10 +78,10 @@ fn parse(text: &str, columns: &Columns) -> anyhow::Result<[Matrix; 3]> {
     Ok(matrices)
 }
 
-/// Where a column is, and its factor.
+/// The position of a column and its factor.
 type At = Option<(usize, f64)>;
 
-/// Where the two ends and the three values are.
+/// The positions of the columns of the two ends and of the three values.
 fn columns_of(names: &[&str], columns: &Columns) -> anyhow::Result<([usize; 2], [At; 3])> {
     let find = |name: &str| names.iter().position(|other| *other == name);
     let need = |name: &str| {
@@ -136,25 +135,25 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_read_by_the_names_of_columns() {
+    fn columns_are_found_by_name() {
         let [planned, judged, rtt] = parse(&file(""), &Columns::FILE).unwrap();
         // p0 and p1 are the first two places.
         assert_eq!((judged.get(0, 1), judged.get(1, 0)), (Some(2.0), Some(11.0)));
         let cells = |m: &Matrix| [(0, 1), (7, 3), (19, 0)].map(|(i, j)| m.get(i, j));
-        // One rate a pair is both what is known and what is judged by.
+        // With one rate per pair, it is used for planning and for evaluation.
         assert_eq!((cells(&planned), rtt.get(0, 1)), (cells(&judged), Some(1.0)));
         let [_, judged, _] = parse(&file("p0,p1,,"), &Columns::FILE).unwrap();
         assert_eq!(judged.get(0, 1), None, "an empty field is not measured");
     }
 
     #[test]
-    fn faults_name_the_line_and_what_is_there() {
-        let told = |text: &str| format!("{:#}", parse(text, &Columns::FILE).unwrap_err());
-        assert!(told(&file("a,b,fast,")).contains("line 382: \"fast\" is no number"));
-        assert!(told(&file("a,b,-1,")).contains("line 382"));
-        assert!(told(&file("a,b")).contains("2 fields, but the header has 4"));
-        assert!(told("src,dst,gbps\n").contains("no column mbps; there are: src, dst, gbps"));
-        assert!(told("src,dst,mbps\na,b,1\n").contains("2 places"));
-        assert!(told("").contains("empty"));
+    fn errors_name_the_line_and_the_value() {
+        let error_of = |text: &str| format!("{:#}", parse(text, &Columns::FILE).unwrap_err());
+        assert!(error_of(&file("a,b,fast,")).contains("line 382: \"fast\" is no number"));
+        assert!(error_of(&file("a,b,-1,")).contains("line 382"));
+        assert!(error_of(&file("a,b")).contains("2 fields, but the header has 4"));
+        assert!(error_of("src,dst,gbps\n").contains("no column mbps; there are: src, dst, gbps"));
+        assert!(error_of("src,dst,mbps\na,b,1\n").contains("2 places"));
+        assert!(error_of("").contains("empty"));
     }
 }

@@ -1,4 +1,4 @@
-//! Which network a figure is computed on.
+//! The networks on which figures are computed.
 
 use super::grid::{self, Columns};
 use anyhow::Context;
@@ -13,15 +13,15 @@ use thalweg_sim::{input::Input, matrix::Matrix, planetlab::Parameters};
 /// A network by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// 201 synthetic sites.
+    /// The network of 201 synthetic sites.
     PlanetLab,
-    /// 71 synthetic regions, for where the real grid is not at hand.
+    /// The network of 71 synthetic regions, for use where the real grid is not available.
     Cloud,
     /// The real grid of November 2022.
     Grid,
-    /// Planned on January 2022, judged by November 2022.
+    /// The real grid, planned with January 2022 and evaluated with November 2022.
     GridPredicts,
-    /// A file.
+    /// A CSV file.
     File(PathBuf),
 }
 
@@ -50,20 +50,20 @@ impl fmt::Display for Source {
     }
 }
 
-/// How much real rates vary from one download to the next, where nobody measured it: the
-/// two runs of the grid differ by more, which is drift of ten months as well.
+/// The assumed variation of real rates from one download to the next, which was not measured. The two runs of the grid
+/// differ by more, which includes ten months of drift.
 const NOISE: f64 = 0.1;
 
-/// A network, read once and drawn for each seed.
+/// A network that is read once and drawn for each seed.
 pub enum Network {
-    /// Generated.
+    /// A generated network.
     Synthetic(Box<Parameters>),
-    /// Measured rates to plan with and to judge by (Mbit/s), and round trips (ms).
+    /// Measured rates for planning and for evaluation (Mbit/s), and round-trip times (ms).
     Measured([Matrix; 3]),
 }
 
 impl Network {
-    /// The network of this seed, with servers outside where they can be had.
+    /// The network of this seed; generated networks have `outside` servers outside of the mesh.
     pub fn input(&self, seed: u64, outside: usize) -> Input {
         match self {
             Self::Synthetic(parameters) => {
@@ -80,7 +80,7 @@ impl Network {
 /// Opens a network; files of the grid are looked for in `data`.
 ///
 /// # Errors
-/// When a file is missing or has a fault.
+/// When a file is missing or invalid.
 pub fn open(source: &Source, data: Option<&Path>) -> anyhow::Result<Network> {
     let (file, columns) = match source {
         Source::PlanetLab => return Ok(Network::Synthetic(Box::default())),

@@ -1,9 +1,10 @@
-//! How a figure's numbers are called and ordered in a table. JSON keeps the short names.
+//! The names and the order of a figure's numbers in a table. JSON has the short names.
 
 use super::figure::Figure;
 use std::cmp::Ordering;
 
-/// What the beginning of a name means, the longer ones first; `#` is the number that follows.
+/// The meanings of prefixes of names, longer prefixes before their own prefixes; `#` stands for the number that
+/// follows.
 type Words = &'static [(&'static str, &'static str)];
 
 const PROPERTIES: Words = &[
@@ -81,7 +82,7 @@ fn words(figure: Figure) -> Words {
     }
 }
 
-/// A number's name in words; one that is not known keeps its own, with spaces.
+/// A number's name in words; an unknown name is kept, with spaces.
 pub fn label(figure: Figure, name: &str) -> String {
     let known = words(figure).iter().filter_map(|(begin, text)| {
         let (number, rest) = after(begin, name)?;
@@ -94,7 +95,7 @@ pub fn label(figure: Figure, name: &str) -> String {
     }
 }
 
-/// What follows the beginning of a name: the number in place of `#`, and the rest.
+/// Matches a name with a prefix; returns the number in place of `#`, and the rest.
 fn after<'a>(begin: &str, name: &'a str) -> Option<(&'a str, &'a str)> {
     let Some(stem) = begin.strip_suffix('#') else {
         let rest = name.strip_prefix(begin)?;
@@ -107,7 +108,7 @@ fn after<'a>(begin: &str, name: &'a str) -> Option<(&'a str, &'a str)> {
     (digits > 0).then_some((number, rest))
 }
 
-/// A strategy or schedule; a number behind it counts its candidates.
+/// The name of a strategy or schedule; a number after it is the number of its candidates.
 fn part(name: &str) -> String {
     let (name, count) = match name.rsplit_once('_') {
         Some((name, n)) if n.parse::<u64>().is_ok() => (name, Some(n)),
@@ -124,12 +125,12 @@ fn part(name: &str) -> String {
     count.map_or(text.clone(), |n| format!("{text}, {n} of them"))
 }
 
-/// As [`str::cmp`], but 2 comes before 12.
+/// Compares as [`str::cmp`] does, but 2 comes before 12.
 pub fn by_number(a: &str, b: &str) -> Ordering {
     pieces(a).cmp(&pieces(b))
 }
 
-/// Text and the number behind it, by turns. Numbers have few digits.
+/// Alternating pieces of text and the numbers after them. Numbers have few digits.
 fn pieces(name: &str) -> Vec<(&str, u64)> {
     let (mut rest, mut all) = (name, Vec::new());
     while !rest.is_empty() {
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_read_as_words() {
+    fn names_are_shown_in_words() {
         for (figure, name, text) in [
             (Figure::Fig2, "in_the_paper_s_order", "neighbours in the paper's order"),
             (Figure::Fig2, "gain_oblivious_5", "gain, median: oblivious, 5 of them"),

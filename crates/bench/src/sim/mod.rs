@@ -1,16 +1,16 @@
-//! `thalweg-bench sim`: the papers' figures in the simulator, by the product's own planning code.
+//! `thalweg-bench sim`: computes the papers' figures in a simulator, with the product's own planning code.
 //!
 //! - [`cast`]: one object to many receivers down a tree;
-//! - [`collection`]: data collection in the paper's network, all methods;
-//! - [`planning`]: what planning such collections costs;
-//! - [`streams`]: what planning streams costs, and how good the plans are;
-//! - [`input`]: which network: synthetic, a published data set, or a file;
-//! - [`grid`]: reads the files;
-//! - [`figure`]: which figure;
-//! - [`numbers`]: the figures of one run;
-//! - [`summary`]: of several seeds, as a table or as JSON for the experiments;
+//! - [`collection`]: data collection in the paper's network, with all methods;
+//! - [`planning`]: the cost of planning such collections;
+//! - [`streams`]: the cost of planning streams, and the quality of the plans;
+//! - [`input`]: the networks: synthetic, a published data set, or a file;
+//! - [`grid`]: reads files of rates;
+//! - [`figure`]: the figures;
+//! - [`numbers`]: the metrics of one run;
+//! - [`summary`]: the results of several seeds, as a table or as JSON for the experiments;
 //! - [`labels`]: names and order of the table's lines;
-//! - [`waiting`]: how long it takes.
+//! - [`waiting`]: progress messages during long computations.
 
 mod cast;
 mod collection;
@@ -79,7 +79,7 @@ enum Other {
 /// Runs the command.
 ///
 /// # Errors
-/// When the data is missing or has a fault; the message says where it was looked for.
+/// When the data is missing or invalid; the message says where it was looked for.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let figure = match (args.other, args.figure) {
         (Some(Other::Cast(args)), _) => return cast::run(&args),
@@ -104,7 +104,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The reports of all seeds, one after the other.
+/// Computes the reports of all seeds, one after the other.
 fn of_seeds(
     what: &str,
     seeds: &[u64],

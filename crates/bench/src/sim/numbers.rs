@@ -1,16 +1,16 @@
-//! The figures of one run, as a table or as metrics for the experiments.
+//! Prints the metrics of one run, as a table or as JSON for the experiments.
 
 use serde_json::{Value, json};
 use std::fs;
 use thalweg_console::say;
 
-/// A figure: its name, its unit and its value.
+/// A metric: its name, its unit and its value.
 pub type Number = (&'static str, &'static str, f64);
 
-/// Prints the figures that are finite, with the peak memory of this process.
+/// Prints the metrics that are finite, with the peak memory of this process.
 ///
 /// # Errors
-/// When standard output takes no more.
+/// When standard output cannot be written.
 pub fn print(mut numbers: Vec<Number>, json: bool) -> anyhow::Result<()> {
     numbers.push(("peak_memory", "MiB", peak_memory().unwrap_or(f64::NAN)));
     numbers.retain(|number| number.2.is_finite());
@@ -29,7 +29,7 @@ pub fn print(mut numbers: Vec<Number>, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The most memory this process had, of the kernel's account; `None` where there is none.
+/// The peak memory of this process in MiB; `None` if the kernel does not report it.
 fn peak_memory() -> Option<f64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

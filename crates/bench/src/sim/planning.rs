@@ -1,4 +1,4 @@
-//! `thalweg-bench sim planning`: what planning a collection costs in time and memory.
+//! `thalweg-bench sim planning`: measures the time and memory for planning a collection.
 
 use super::numbers::{self, Number};
 use clap::ValueEnum;
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_has_about_the_slots_asked_for() {
+    fn a_plan_has_about_the_requested_number_of_slots() {
         let problem = collection(1, 5, 12).unwrap();
         for numbers in [timetable(&problem).unwrap(), fluid(&problem).unwrap()] {
             let slots = numbers.iter().find(|number| number.0 == "slots").unwrap().2;

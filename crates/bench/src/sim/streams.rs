@@ -1,4 +1,5 @@
-//! `thalweg-bench sim streams`: what the global scheduler of streams costs, and how near to the optimum its plans are.
+//! `thalweg-bench sim streams`: measures the cost of the global scheduler of streams, and how near its plans are to the
+//! optimum.
 
 use super::numbers::{self, Number};
 use std::{
@@ -40,7 +41,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// When the problem is too large, or a plan breaks a rule.
+/// When the problem is too large or a plan violates a rule.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let numbers = match args.exact {
         Some(cases) => exact(args.seed, cases)?,
@@ -50,8 +51,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A plan from the numbers of this seed and round, with how long it took: what a report costs the oracle, the tables of the
-/// problem included.
+/// Plans with the random numbers of this seed and round, and measures the time that a report costs the oracle,
+/// including building the tables of the problem.
 fn planned(
     mesh: &Mesh,
     present: Option<Configuration>,
@@ -100,7 +101,7 @@ fn large(args: &Args) -> anyhow::Result<Vec<Number>> {
     ])
 }
 
-/// The most subscribers that arrive at once in the timed run.
+/// The number of subscribers that arrive at once in the timed run.
 const NEW: usize = 100;
 
 /// Measures how long subscribers that arrive at once wait for their first routes, including the tables of the problem.
@@ -114,7 +115,7 @@ fn first_routes(mesh: &Mesh, mut present: Configuration) -> anyhow::Result<Durat
     Ok(took)
 }
 
-/// Subscribers that get another level.
+/// The number of subscribers that get another level.
 fn differences(before: &Configuration, after: &Configuration) -> usize {
     before.choices.iter().zip(&after.choices).filter(|(before, after)| before != after).count()
 }

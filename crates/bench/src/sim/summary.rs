@@ -1,4 +1,4 @@
-//! What several seeds say together.
+//! Combines the results of several seeds.
 
 use super::labels;
 use serde_json::{Value, json};
@@ -12,12 +12,12 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Adds a seed's.
+    /// Adds the report of a seed.
     pub fn add(&mut self, report: Report) {
         self.reports.push(report);
     }
 
-    /// Each number's unit, and its value for each seed that has it.
+    /// For each metric its unit and its values over the seeds that have it.
     fn metrics(&self) -> BTreeMap<&str, (&'static str, Vec<f64>)> {
         let mut all = BTreeMap::new();
         for (name, metric) in self.reports.iter().flat_map(|report| &report.metrics) {
@@ -27,7 +27,7 @@ impl Summary {
         all
     }
 
-    /// As experiments read it: medians, and the first seed's curves.
+    /// The JSON for experiments: medians, and the first seed's curves.
     pub fn json(&self, figure: &str, input: &impl ToString, seeds: &[u64]) -> Value {
         let metric = |(name, (unit, values)): (&str, (&str, Vec<f64>))| {
             (name.to_owned(), json!({"unit": unit, "value": stats::median(&values)}))
@@ -44,7 +44,7 @@ impl Summary {
         })
     }
 
-    /// A line for each number: the median, and the range where there are several seeds.
+    /// A line for each metric: the median, and the range if there are several seeds.
     pub fn text(&self, label: impl Fn(&str) -> String) -> String {
         let mut text = String::new();
         let mut all: Vec<_> = self.metrics().into_iter().collect();

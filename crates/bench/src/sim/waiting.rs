@@ -1,4 +1,4 @@
-//! Says on standard error that a figure is still being computed, where that takes a while.
+//! Prints on standard error that a figure is still being computed.
 
 use indicatif::ProgressBar;
 use std::{
@@ -9,12 +9,12 @@ use std::{
 };
 use thalweg_console::note;
 
-/// Before that nobody wonders.
+/// The time before the first message.
 const FIRST: Duration = Duration::from_secs(2);
-/// Between two lines where there is no terminal: a log stays short.
+/// The time between two lines if there is no terminal, so that a log stays short.
 const EACH: Duration = Duration::from_secs(10);
 
-/// Speaks until it is dropped.
+/// Shows messages until it is dropped.
 pub struct Waiting {
     /// Dropped first, which ends the thread.
     done: Option<SyncSender<()>>,
@@ -22,9 +22,9 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Begins; nothing is shown in the first two seconds.
+    /// Starts the thread; nothing is shown in the first two seconds.
     pub fn begin(what: String) -> Self {
-        // Nothing is ever sent: it ends when the other end is dropped.
+        // Nothing is ever sent; the thread ends when the sender is dropped.
         let (done, ended) = sync_channel::<()>(0);
         let speak = move || {
             let began = Instant::now();
@@ -50,7 +50,7 @@ impl Waiting {
     }
 }
 
-/// Fits into 80 columns, has no colours.
+/// At most 80 columns, without colours.
 fn style() -> indicatif::ProgressStyle {
     indicatif::ProgressStyle::with_template("{spinner} {msg}: computing for {elapsed}")
         .unwrap_or_else(|_| indicatif::ProgressStyle::default_spinner())
@@ -59,7 +59,7 @@ fn style() -> indicatif::ProgressStyle {
 impl Drop for Waiting {
     fn drop(&mut self) {
         drop(self.done.take());
-        // If it panicked, the figure is none the worse.
+        // A panic of the thread does not affect the figure.
         _ = self.speaker.take().map(JoinHandle::join);
     }
 }

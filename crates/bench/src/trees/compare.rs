@@ -1,23 +1,23 @@
-//! Where two trees differ, by class. Pure.
+//! Compares two trees and classifies their differences. Pure.
 
-use super::seen::{Entry, Kind, Seen};
+use super::seen::{Entry, Kind, TreeSnapshot};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes that a copy of a sparse file may occupy beyond the original, for it to count as sparse: the blocks of a file
-/// system's own book-keeping, and ends of holes that fall into its larger blocks.
+/// The number of bytes that a copy of a sparse file may occupy beyond the original and still count as sparse: metadata
+/// blocks of the file system, and ends of holes that fall into its larger blocks.
 const OCCUPIED_SLACK: u64 = 64 * 1024;
 
-/// What differs.
+/// The class of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Only in the first.
+    /// An entry that only the first tree has.
     Missing,
-    /// A pipe, a socket or a device, only in the first.
+    /// A pipe, a socket or a device that only the first tree has.
     MissingSpecial,
-    /// Only in the second.
+    /// An entry that only the second tree has.
     Extra,
-    /// Another kind of entry.
+    /// Entries of different kinds.
     Type,
     /// Length or bytes of a file.
     Content,
@@ -27,7 +27,7 @@ pub enum Class {
     Device,
     /// Permissions.
     Mode,
-    /// Set-user-ID, set-group-ID or sticky bit alone.
+    /// Only the set-user-ID, set-group-ID or sticky bit.
     SetId,
     /// The user.
     Owner,
@@ -35,11 +35,11 @@ pub enum Class {
     Group,
     /// The modification time of a file.
     Time,
-    /// That of a directory.
+    /// The modification time of a directory.
     DirectoryTime,
-    /// That of a symbolic link.
+    /// The modification time of a symbolic link.
     LinkTime,
-    /// That of a special file.
+    /// The modification time of a special file.
     SpecialTime,
     /// An extended attribute.
     Xattr,
@@ -47,14 +47,14 @@ pub enum Class {
     Acl,
     /// The default ACL of a directory.
     DefaultAcl,
-    /// Which names are one file.
+    /// The names that refer to one file.
     HardLinks,
-    /// Holes are filled.
+    /// Holes of the first that the second has filled.
     Holes,
 }
 
 impl Class {
-    /// Its name in reports.
+    /// The name of the class in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Missing => "missing",
@@ -84,16 +84,15 @@ impl Class {
 /// One difference.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// Relative; the root is the empty one.
+    /// The path relative to the root, whose path is empty.
     pub path: Vec<u8>,
-    /// What differs.
     pub class: Class,
-    /// What the first tree has, and the second.
+    /// The value of the first tree and that of the second.
     pub values: [String; 2],
 }
 
 impl Difference {
-    /// As an object; bytes of the path that are no text are escaped.
+    /// The difference as a JSON object; bytes of the path that are not text are escaped.
     pub fn json(&self) -> Value {
         let [first, second] = &self.values;
         let path = self.path.escape_ascii().to_string();
@@ -101,15 +100,15 @@ impl Difference {
     }
 }
 
-/// How often each class occurs.
+/// The number of differences of each class.
 pub fn by_class(all: &[Difference]) -> BTreeMap<Class, usize> {
     let mut counts = BTreeMap::new();
     all.iter().for_each(|difference| *counts.entry(difference.class).or_default() += 1);
     counts
 }
 
-/// Everything in which `second` is not `first`.
-pub fn compare(first: &Seen, second: &Seen) -> Vec<Difference> {
+/// All differences between two trees.
+pub fn compare(first: &TreeSnapshot, second: &TreeSnapshot) -> Vec<Difference> {
     let paths: BTreeSet<&Vec<u8>> = first.keys().chain(second.keys()).collect();
     let mut found = Found::default();
     for path in paths {
@@ -211,8 +210,8 @@ impl Found {
         }
     }
 
-    /// Which names are one file is compared among paths that both have.
-    fn hard_links(&mut self, first: &Seen, second: &Seen) {
+    /// Compares which names refer to one file, among paths that both trees have.
+    fn hard_links(&mut self, first: &TreeSnapshot, second: &TreeSnapshot) {
         let text = |same: &Option<Vec<u8>>| {
             same.as_ref().map_or_else(String::new, |path| path.escape_ascii().to_string())
         };
@@ -225,7 +224,7 @@ impl Found {
     }
 }
 
-/// A value in a report.
+/// A value that can be shown in a report.
 trait ToText {
     fn text(&self) -> String;
 }
@@ -248,7 +247,7 @@ impl ToText for (i64, i64) {
     }
 }
 
-/// Bits of a mode.
+/// Bits of a mode, shown in octal.
 #[derive(PartialEq)]
 struct Octal(u32);
 
@@ -275,11 +274,11 @@ mod tests {
         Kind::File { length: 9, digest: vec![1], occupied: 0, holes: 9 }
     }
 
-    fn one(kind: Kind) -> Seen {
-        Seen::from([(b"x".to_vec(), entry(kind))])
+    fn one(kind: Kind) -> TreeSnapshot {
+        TreeSnapshot::from([(b"x".to_vec(), entry(kind))])
     }
 
-    /// The classes in which a tree with this entry differs from the one where it is changed so.
+    /// The classes in which a tree with this entry differs from a tree with the changed entry.
     fn classes(kind: Kind, change: impl FnOnce(&mut Entry)) -> Vec<Class> {
         let (first, mut second) = (one(kind.clone()), one(kind));
         second.values_mut().for_each(|_| {});
@@ -295,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn each_class_is_found_and_no_other_with_it() {
+    fn each_change_is_found_as_its_class_alone() {
         assert_eq!(classes(file(), |e| e.mode = 0o2751), [Class::Mode]);
         assert_eq!(classes(file(), |e| e.mode = 0o0750), [Class::SetId]);
         assert_eq!(classes(file(), |e| e.owner = 9), [Class::Owner]);
@@ -322,9 +321,9 @@ mod tests {
     }
 
     #[test]
-    fn what_only_one_tree_has_is_found() {
-        let class = |first: &Seen, second: &Seen| compare(first, second)[0].class;
-        let none = Seen::new();
+    fn entries_that_only_one_tree_has_are_found() {
+        let class = |first: &TreeSnapshot, second: &TreeSnapshot| compare(first, second)[0].class;
+        let none = TreeSnapshot::new();
         assert_eq!(class(&one(file()), &none), Class::Missing);
         assert_eq!(class(&one(Kind::Socket), &none), Class::MissingSpecial);
         assert_eq!(class(&none, &one(file())), Class::Extra);

@@ -1,16 +1,16 @@
-//! What a tree of a seed holds. Pure: the same seed gives the same tree on every machine.
+//! Draws the content of a tree from a seed. Pure: the same seed gives the same tree on every machine.
 
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeMap;
 
-/// Bytes of a block: holes are whole ones.
+/// The size of a block in bytes; holes consist of whole blocks.
 pub const BLOCK: u64 = 4096;
 
-/// The longest name that Linux's file systems take, in bytes.
+/// The longest name that Linux file systems allow, in bytes.
 const NAME_MAX: usize = 255;
 
-/// Names that tools stumble over: separators of lists, patterns, options, bytes that are no text.
+/// Names that cause problems for tools: separators of lists, patterns, options, bytes that are not text.
 const ODD_NAMES: [&[u8]; 18] = [
     b"a b",
     b" lead",
@@ -32,14 +32,15 @@ const ODD_NAMES: [&[u8]; 18] = [
     b"semi;colon|pipe&",
 ];
 
-/// Modes of files, set-user-ID and unreadable ones among them.
+/// Modes of files, including set-user-ID and unreadable ones.
 const FILE_MODES: [u32; 12] =
     [0o644, 0o644, 0o644, 0o600, 0o640, 0o755, 0o400, 0o444, 0o222, 0o000, 0o4755, 0o2755];
-/// Modes of directories; some may not be entered, or not be written to.
+/// Modes of directories, some of which cannot be entered or written.
 const DIRECTORY_MODES: [u32; 10] =
     [0o755, 0o755, 0o755, 0o700, 0o750, 0o500, 0o555, 0o1777, 0o2775, 0o000];
 
-/// Seconds: 1901, 1969, 1970, 2001, 2038 and one later, 2100, 2262-04-12 (beyond 64 bits of ns), 2446 (ext4's last).
+/// Seconds since 1970: 1901, 1969, 1970, 2001, 2038 and one second later, 2100, 2262-04-12 (beyond 64 bits of ns), 2446
+/// (the last time of ext4), and 2023.
 const DATES: [i64; 10] = [
     -2_147_483_648,
     -1,
@@ -53,46 +54,46 @@ const DATES: [i64; 10] = [
     1_700_000_000,
 ];
 
-/// Owners other than the one who makes the tree: of this system, of another one, and the largest but one.
+/// Owners other than the creator of the tree: some of this system, one of another system, and a very large one.
 const OWNERS: [u32; 5] = [1, 33, 1000, 54_321, 4_000_000_000];
 
 /// A tree.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tree {
-    /// By path, relative and without a leading slash; the root is the empty one. Directories come before their content.
+    /// The entries by relative path without a leading slash; the root has the empty path. Directories come before their
+    /// content.
     pub entries: BTreeMap<Vec<u8>, Entry>,
 }
 
-/// An entry of it.
+/// An entry of a tree.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// What it is.
+    /// The kind of the entry.
     pub kind: Kind,
-    /// Permissions with set-ID and sticky bits; of no meaning for symbolic links.
+    /// Permissions with set-ID and sticky bits; meaningless for symbolic links.
     pub mode: u32,
-    /// User and group; `None`: whoever makes it.
+    /// User and group; `None` for those of the creator.
     pub owner: Option<(u32, u32)>,
     /// Seconds since 1970 and nanoseconds.
     pub modified: (i64, u32),
-    /// By name.
+    /// Extended attributes by name.
     pub xattrs: BTreeMap<&'static str, Vec<u8>>,
 }
 
-/// What it is.
+/// The kind of an entry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// A directory.
     Directory,
-    /// A file of this length, with data at these places and holes elsewhere; the bytes follow from the seed.
+    /// A file with data in these ranges and holes elsewhere. The bytes are derived from the seed.
     File {
-        /// In bytes.
+        /// The length in bytes.
         length: u64,
-        /// From and to.
+        /// The start and the end of each range.
         data: Vec<(u64, u64)>,
-        /// Of the bytes.
+        /// The seed of the bytes.
         seed: u64,
     },
-    /// Another name of the file of this path.
+    /// Another name of the file with this path.
     SameAs(Vec<u8>),
     /// A symbolic link with this text.
     Link(Vec<u8>),
@@ -100,14 +101,14 @@ pub enum Kind {
     LinkInside(Vec<u8>),
     /// A pipe.
     Fifo,
-    /// A socket's name, which nobody listens at.
+    /// A socket on which no process listens.
     Socket,
 }
 
-/// What a tree may hold.
+/// What a tree may contain.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowed {
-    /// Owners other than the maker's.
+    /// Owners other than the creator.
     pub owners: bool,
 }
 
@@ -149,7 +150,7 @@ impl Draw {
         from + self.below(to - from)
     }
 
-    /// Once in `n`.
+    /// True with a probability of 1 in `n`.
     fn chance(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
@@ -158,7 +159,7 @@ impl Draw {
         all[self.below(all.len() as u64) as usize]
     }
 
-    /// Adds an entry of some kind.
+    /// Adds an entry of a random kind.
     fn one(&mut self) {
         match self.below(20) {
             0..=3 => self.directory(),
@@ -195,7 +196,8 @@ impl Draw {
         }
     }
 
-    /// Holes before, between and behind data; one file is all hole, and one in four far larger than what it holds.
+    /// Adds a file with holes before, between and after its data. Some files are one hole, and one in four is far
+    /// larger than its data.
     fn sparse(&mut self) {
         let blocks =
             if self.chance(4) { self.between(5000, 20_000) } else { self.between(20, 400) };
@@ -216,7 +218,7 @@ impl Draw {
         }
     }
 
-    /// A further name of a file that is there.
+    /// Adds another name of an existing file.
     fn same(&mut self) {
         if self.files.is_empty() {
             return self.file();
@@ -249,7 +251,7 @@ impl Draw {
         self.add(kind, 0o777);
     }
 
-    /// Many small files in one directory.
+    /// Adds many small files in one directory.
     fn many(&mut self) {
         let Some(directory) = self.put(Kind::Directory, 0o755) else { return };
         for number in 0..self.between(200, 600) {
@@ -273,7 +275,7 @@ impl Draw {
         Some(path)
     }
 
-    /// A new path in some directory; `None` if the drawn name is taken.
+    /// Draws a new path in some directory; `None` if it exists already.
     fn name(&mut self) -> Option<Vec<u8>> {
         let n = self.below(self.directories.len() as u64) as usize;
         let mut path = self.directories[n].clone();
@@ -338,7 +340,7 @@ impl Draw {
         all
     }
 
-    /// In the kernel's form: version 2, then tag, permissions and number of each entry, by tag and number
+    /// An ACL in the kernel's format: version 2, then tag, permissions and id of each entry, sorted by tag and id
     /// (linux/posix_acl_xattr.h).
     fn acl(&mut self) -> Vec<u8> {
         const NOBODY: u32 = u32::MAX;
@@ -362,7 +364,7 @@ impl Draw {
     }
 }
 
-/// The bytes of a file's data, from its seed, at this position.
+/// The bytes of a range of a file's data, derived from its seed.
 pub fn bytes(seed: u64, from: u64, to: u64) -> Vec<u8> {
     let mut bytes = vec![0; (to - from) as usize];
     Xoshiro256PlusPlus::seed_from_u64(seed ^ from).fill_bytes(&mut bytes);
@@ -376,7 +378,7 @@ mod tests {
     const ALLOWED: Allowed = Allowed { owners: true };
 
     #[test]
-    fn a_seed_gives_one_tree_and_another_seed_another() {
+    fn the_seed_determines_the_tree() {
         for seed in 0..20 {
             assert_eq!(draw(seed, ALLOWED), draw(seed, ALLOWED), "seed {seed}");
             assert_ne!(draw(seed, ALLOWED), draw(seed + 1, ALLOWED), "seed {seed}");
@@ -384,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn two_hundred_trees_hold_every_kind() {
+    fn two_hundred_trees_contain_every_kind_of_entry() {
         let trees: Vec<Tree> = (1..=200).map(|seed| draw(seed, ALLOWED)).collect();
         let entries = || trees.iter().flat_map(|tree| tree.entries.iter());
         let has = |what: &dyn Fn(&Vec<u8>, &Entry) -> bool| {

@@ -1,4 +1,4 @@
-//! Makes a tree on the disk.
+//! Creates a tree on the disk.
 
 use super::draw::{Entry, Kind, Tree, bytes};
 use anyhow::Context as _;
@@ -13,15 +13,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Makes `tree` at `root`, which must not exist.
+/// Creates `tree` at `root`, which must not exist.
 ///
-/// Modes and times of directories come last, from the deepest on: else no entry could be made in some of them, and each
-/// entry would change its directory's time.
+/// Modes and times of directories are set last, from the deepest on. Otherwise no entry could be created in some
+/// directories, and each new entry would change the time of its directory.
 ///
 /// # Errors
-/// What could not be made, with its path.
+/// When an entry cannot be created; the error has its path.
 pub fn make(tree: &Tree, root: &Path) -> anyhow::Result<()> {
-    // A file is there before its further names.
+    // A file is created before its other names.
     let is_name = |entry: &Entry| matches!(entry.kind, Kind::SameAs(_));
     let firsts = tree.entries.iter().filter(|(_, entry)| !is_name(entry));
     let names = tree.entries.iter().filter(|(_, entry)| is_name(entry));
@@ -29,7 +29,7 @@ pub fn make(tree: &Tree, root: &Path) -> anyhow::Result<()> {
         let at = place(root, path);
         create(entry, &at, root).with_context(|| format!("cannot make {}", at.display()))?;
     }
-    // A file's further names are the file.
+    // Other names share the attributes of the file.
     let own = tree.entries.iter().filter(|(_, entry)| !is_name(entry));
     for (path, entry) in own.rev() {
         let at = place(root, path);
@@ -38,7 +38,7 @@ pub fn make(tree: &Tree, root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where an entry is.
+/// The path of an entry on the disk.
 pub fn place(root: &Path, path: &[u8]) -> PathBuf {
     if path.is_empty() { root.to_owned() } else { root.join(OsStr::from_bytes(path)) }
 }
@@ -64,7 +64,7 @@ fn create(entry: &Entry, at: &Path, root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Owner first, which clears set-ID bits; then the ACL, which changes the mode's middle; then mode and time.
+/// Sets the owner first, which clears set-ID bits, then the mode, then ACLs and other attributes, then the time.
 fn describe(entry: &Entry, at: &Path) -> anyhow::Result<()> {
     if let Some((user, group)) = entry.owner {
         let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));

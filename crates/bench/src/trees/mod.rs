@@ -1,10 +1,10 @@
-//! Trees of files as they are: one from a seed, and all in which two differ.
+//! Trees of files: creates one from a seed, and finds all differences between two.
 //!
 //! ```text
 //!  seed ──► draw (pure) ──► make ──► disk ──► seen ──► compare (pure) ──► differences by class
 //! ```
 //!
-//! For the experiment `trees`; `thalweg-bench make-tree` and `thalweg-bench compare-trees`.
+//! Used by the experiment `trees` and by `thalweg-bench make-tree` and `thalweg-bench compare-trees`.
 
 pub mod compare;
 pub mod draw;
@@ -31,10 +31,10 @@ pub struct MakeArgs {
     owners: bool,
 }
 
-/// Makes a tree.
+/// Creates a tree.
 ///
 /// # Errors
-/// What could not be made.
+/// When an entry cannot be created.
 pub fn run_make(args: &MakeArgs) -> anyhow::Result<ExitCode> {
     make::make(&draw(args.seed, Allowed { owners: args.owners }), &args.directory)?;
     Ok(ExitCode::SUCCESS)
@@ -62,10 +62,10 @@ pub struct CompareArgs {
     json: bool,
 }
 
-/// Compares, and prints the differences.
+/// Compares two trees and prints the differences.
 ///
 /// # Errors
-/// When something cannot be looked at: what only its owner may read needs root.
+/// When an entry cannot be read; entries that only their owner may read need root.
 pub fn run_compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
     let found = compare(&seen::look(&args.first)?, &seen::look(&args.second)?);
     if args.json {
@@ -98,7 +98,7 @@ mod tests {
         Allowed { owners: geteuid().is_root() }
     }
 
-    /// Who is not root cannot look into all of such a tree.
+    /// Only root can read all entries of such a tree.
     fn is_root() -> bool {
         let is_root = geteuid().is_root();
         if !is_root {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn two_trees_of_a_seed_are_equal_and_of_two_seeds_are_not() {
+    fn trees_of_one_seed_are_equal_and_trees_of_two_seeds_differ() {
         if !is_root() {
             return;
         }
@@ -118,7 +118,7 @@ mod tests {
             let places = ["a", "b"].map(|name| dir.path().join(format!("{seed}{name}")));
             places.iter().for_each(|place| make::make(&tree, place).unwrap());
             let [a, b] = places.each_ref().map(|place| seen::look(place).unwrap());
-            // Absolute links into the tree have the tree's own name.
+            // Absolute links into the tree contain the tree's own path.
             let found: Vec<_> =
                 compare(&a, &b).into_iter().filter(|d| d.class != Class::Link).collect();
             assert_eq!(found, [], "seed {seed}");
@@ -147,7 +147,7 @@ mod tests {
         fs::copy(b.join("f"), b.join("h")).unwrap();
         let later = std::time::SystemTime::now() + std::time::Duration::from_secs(1);
         fs::File::open(b).unwrap().set_modified(later).unwrap();
-        // Where the file system has no attributes the class cannot occur.
+        // If the file system has no attributes, the class cannot occur.
         let has = lsetxattr(b.join("f"), "user.x", b"1", XattrFlags::empty()).is_ok();
         let found = compare(&seen::look(a).unwrap(), &seen::look(b).unwrap());
         let classes: BTreeSet<Class> = found.iter().map(|difference| difference.class).collect();

@@ -1,4 +1,4 @@
-//! Everything that can be seen of a tree.
+//! Reads all that can be observed of a tree.
 
 use anyhow::Context as _;
 use rustix::fs::{SeekFrom, lgetxattr, llistxattr, seek};
@@ -15,59 +15,56 @@ use std::{
     path::Path,
 };
 
-/// The largest value, and list, of extended attributes (linux/limits.h `XATTR_SIZE_MAX`).
+/// The maximum size of a value and of the list of extended attributes (linux/limits.h `XATTR_SIZE_MAX`).
 const XATTR_MAX: usize = 65_536;
 
-/// A tree: entries by relative path, the root by the empty one.
-pub type Seen = BTreeMap<Vec<u8>, Entry>;
+/// A tree: entries by relative path; the root has the empty path.
+pub type TreeSnapshot = BTreeMap<Vec<u8>, Entry>;
 
 /// An entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// What it is.
+    /// The kind of the entry.
     pub kind: Kind,
-    /// With set-ID and sticky bits.
+    /// Permissions with set-ID and sticky bits.
     pub mode: u32,
-    /// The user's number.
+    /// The user id.
     pub owner: u32,
-    /// The group's number.
+    /// The group id.
     pub group: u32,
     /// Seconds since 1970, and nanoseconds.
     pub modified: (i64, i64),
-    /// By name, ACLs among them.
+    /// Extended attributes by name, including ACLs.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// The first path of the same inode, if that is another one.
+    /// The first path of the same inode, if it is another one.
     pub same_as: Option<Vec<u8>>,
 }
 
-/// What it is.
+/// The kind of an entry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// A directory.
     Directory,
-    /// A file.
     File {
-        /// In bytes.
+        /// The length in bytes.
         length: u64,
         /// SHA-256 of its content.
         digest: Vec<u8>,
-        /// Bytes that it occupies.
+        /// The number of bytes that it occupies on the disk.
         occupied: u64,
-        /// Bytes in holes, as `SEEK_HOLE` has them.
+        /// The number of bytes in holes, according to `SEEK_HOLE`.
         holes: u64,
     },
     /// A symbolic link with this text.
     Link(Vec<u8>),
     /// A pipe.
     Fifo,
-    /// A socket.
     Socket,
     /// A device with this number.
     Device(u64),
 }
 
 impl Kind {
-    /// In a word.
+    /// The name of the kind.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Directory => "directory",
@@ -79,25 +76,25 @@ impl Kind {
         }
     }
 
-    /// Neither file nor directory nor link.
+    /// Whether it is neither a file nor a directory nor a link.
     pub const fn is_special(&self) -> bool {
         matches!(self, Self::Fifo | Self::Socket | Self::Device(_))
     }
 }
 
-/// Looks at all of `root`. Files that may not be read, and directories that may not be entered, need root.
+/// Reads the whole tree at `root`. Files and directories that this user may not read need root.
 ///
 /// # Errors
-/// What could not be looked at, with its path.
-pub fn look(root: &Path) -> anyhow::Result<Seen> {
-    let mut walk = Walk { seen: Seen::new(), inodes: BTreeMap::new() };
+/// When an entry cannot be read; the error has its path.
+pub fn look(root: &Path) -> anyhow::Result<TreeSnapshot> {
+    let mut walk = Walk { seen: TreeSnapshot::new(), inodes: BTreeMap::new() };
     walk.entry(root, Vec::new())?;
     Ok(walk.seen)
 }
 
 struct Walk {
-    seen: Seen,
-    /// By device and inode, of what has several names.
+    seen: TreeSnapshot,
+    /// The first path of each inode with several names, by device and inode.
     inodes: BTreeMap<(u64, u64), Vec<u8>>,
 }
 
@@ -140,7 +137,7 @@ impl Walk {
     }
 }
 
-/// In the order of their bytes, so that the first name of an inode is the same in every copy.
+/// Names sorted by their bytes, so that the first name of an inode is the same in every copy.
 fn names(directory: &Path) -> io::Result<Vec<OsString>> {
     let names: io::Result<Vec<_>> =
         fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name())).collect();
@@ -178,7 +175,7 @@ fn digest(file: &mut File) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Bytes of the file that lie in holes.
+/// The number of the file's bytes that lie in holes.
 fn holes(file: &File, length: u64) -> io::Result<u64> {
     let mut sum = 0;
     let mut at = 0;
@@ -186,7 +183,7 @@ fn holes(file: &File, length: u64) -> io::Result<u64> {
         let hole = seek(file, SeekFrom::Hole(at))?;
         let data = match seek(file, SeekFrom::Data(hole)) {
             Ok(data) => data,
-            // Nothing but a hole until the end.
+            // There is only a hole until the end.
             Err(rustix::io::Errno::NXIO) => length,
             Err(error) => return Err(error.into()),
         };
@@ -200,7 +197,7 @@ fn xattrs(at: &Path) -> io::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     let mut list = vec![0; XATTR_MAX];
     let n = match llistxattr(at, &mut list[..]) {
         Ok(n) => n,
-        // A file system without any.
+        // The file system does not support attributes.
         Err(rustix::io::Errno::OPNOTSUPP) => 0,
         Err(error) => return Err(error.into()),
     };

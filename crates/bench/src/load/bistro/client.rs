@@ -1,4 +1,4 @@
-//! One of many clients: a key, data, and a commitment to it.
+//! One submitting client: a key, data, and a commitment to the data.
 
 use anyhow::Context as _;
 use rand_core::Rng;
@@ -11,7 +11,7 @@ use thalweg_wire::{
     bistro::{ContentHash, EnvelopeKeys, Intent, Label, Nonce, Refusal, Sheet, Stamp},
 };
 
-/// A client that is no member of any mesh.
+/// A client that is not a member of any mesh.
 pub struct Client {
     id: NodeId,
     connector: Connector,
@@ -20,7 +20,7 @@ pub struct Client {
     data: Vec<u8>,
 }
 
-/// A commitment, signed, and what it is of.
+/// A signed commitment with the keys and the content that it covers.
 pub struct Committed {
     pub sheet: Signed<Sheet>,
     pub stamp: Signed<Stamp>,
@@ -35,10 +35,10 @@ fn random<const N: usize>(random: &mut impl Rng) -> [u8; N] {
 }
 
 impl Client {
-    /// With so many bytes of incompressible data.
+    /// Creates a client with `size` bytes of incompressible data.
     ///
     /// # Errors
-    /// If TLS does not take the key; not expected.
+    /// If TLS rejects the key; not expected.
     pub fn new(number: usize, size: usize, from: &mut impl Rng) -> anyhow::Result<Self> {
         let key = PrivateKey::from_seed(&random(from));
         let (id, connector, nonce) =
@@ -49,10 +49,10 @@ impl Client {
         Ok(Self { id, connector, nonce, label, data })
     }
 
-    /// Step 1, on a connection of its own: asks for the box's key, encrypts, and commits. Signatures are checked.
+    /// Step 1, on its own connection: asks for the box's key, encrypts, and commits. Signatures are checked.
     ///
     /// # Errors
-    /// The connection's; inside, what the destination says no with.
+    /// When the connection fails; the inner error is the destination's refusal.
     pub async fn commit(&self, target: &Target) -> anyhow::Result<Result<Committed, Refusal>> {
         let mut line = Line::open(&self.connector, &target.port).await?;
         let sheet = target.sheet(&mut line).await?;
@@ -65,10 +65,10 @@ impl Client {
         Ok(stamp.map(|stamp| Committed { sheet, stamp, keys, content }))
     }
 
-    /// Step 2: chooses a node, pushes, and has its receipt; the node's name.
+    /// Step 2: chooses a node, pushes, and receives its receipt. Returns the node's name.
     ///
     /// # Errors
-    /// If no node takes it.
+    /// If no node accepts the data.
     pub async fn push(
         &self,
         Committed { sheet, stamp, keys, content }: &Committed,

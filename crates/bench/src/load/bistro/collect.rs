@@ -1,4 +1,4 @@
-//! Step 3, timed: from the last receipt to the last file.
+//! Step 3, timed from the last receipt to the last file.
 
 use super::super::report::Report;
 use crate::program;
@@ -11,7 +11,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// Between two looks at the book.
+/// The interval between two reads of the destination's book.
 const POLL: Duration = Duration::from_millis(20);
 
 /// Arguments of `thalweg-bench load bistro collect`.

@@ -1,7 +1,7 @@
-//! Step 1 under load: so many clients in the last seconds before a deadline.
+//! Step 1 under load: many clients commit in the last seconds before a deadline.
 
 use super::{
-    super::{report::Report, strangers::place::Place},
+    super::{report::Report, strangers::test_mesh::TestMesh},
     client::Client,
 };
 use anyhow::{Context as _, ensure};
@@ -24,15 +24,15 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// Handshakes and commitments at the same time: below what the node's door lets one address have.
-/// Who waits here waits from its own time on: it counts.
+/// Concurrent handshakes and commitments: below the node's limit for one address. A client that waits for a permit
+/// waits from its own start time on, so the wait counts.
 const AT_ONCE: usize = 256;
 
-/// Nobody begins later than this before the deadline: a connection and a handshake of the last moments end
-/// behind it, and are rightly told that they are late.
+/// The last client begins at least this long before the deadline: a connection and a handshake that begin later end
+/// after the deadline and are rightly refused as late.
 const LAST: Duration = Duration::from_millis(50);
 
-/// What founding the mesh and making the clients' keys may take, for 10,000 clients.
+/// The time allowed for founding the mesh and making the clients' keys, for 10,000 clients.
 const PREPARATION: Duration = Duration::from_secs(8);
 
 /// Arguments of `thalweg-bench load bistro deadline`.
@@ -52,14 +52,14 @@ pub struct Args {
     seed: u64,
 }
 
-/// What became of one client.
+/// The result of one client.
 enum Ended {
     Signed(Duration),
     Late,
     Failed(String),
 }
 
-/// All of them.
+/// The results of all clients.
 #[derive(Default)]
 struct Tally {
     times: Vec<Duration>,
@@ -68,17 +68,17 @@ struct Tally {
     why: Option<String>,
 }
 
-/// Commits, and prints the report.
+/// Runs the clients and prints the report.
 ///
 /// # Errors
 /// When the node does not start.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(args.seed);
-    let place = Place::new()?;
+    let test_mesh = TestMesh::new()?;
     let begin = SystemTime::now() + PREPARATION + burst_time(args);
     let deadline = begin + args.window;
-    let irs = place.found("irs", &settings(deadline)?)?;
-    let runs = irs.start()?;
+    let irs = test_mesh.found("irs", &settings(deadline)?)?;
+    let daemon = irs.start()?;
     let state = State::open(irs.state())?;
     let port = Port { key: state.node_key()?.id(), addresses: vec![irs.at().into()] };
     let target = Arc::new(Target { drop_box: "taxes".parse()?, port });
@@ -110,8 +110,8 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(why) = tally.why {
         thalweg_console::note!("thalweg-bench: one of {} failures: {why}", tally.failed);
     }
-    // As `kill -9` does; what was signed must be in the book.
-    drop(runs);
+    // This kills the node as `kill -9` does; every signed commitment must be in the book.
+    drop(daemon);
     let files = BoxFiles::new(irs.state(), &target.drop_box, None);
     let kept = View::read(&files)?.stamps.len();
     report.add("lost", "1", (signed + before).saturating_sub(kept) as f64);
@@ -120,14 +120,14 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn burst_time(args: &Args) -> Duration {
-    // At 500 a second, on a slow machine.
+    // 500 commitments per second, on a slow machine.
     Duration::from_millis(2 * args.burst as u64)
 }
 
 fn settings(deadline: SystemTime) -> anyhow::Result<String> {
     let nanos = u64::try_from(deadline.duration_since(UNIX_EPOCH)?.as_nanos())?;
     let until = show_date(WallTime::from_unix_nanos(nanos));
-    // All clients come from one address here; in life they do not.
+    // All clients have one address here, which they do not in production, so the rate is raised.
     Ok(format!(
         "[[drop_box]]\nname = \"taxes\"\nuntil = \"{until}\"\nopen = true\nmax_rate = 1000000\n"
     ))
@@ -141,15 +141,15 @@ fn clients(
     (first..first + count).map(|number| Client::new(number, 100, random)).collect()
 }
 
-/// Each at its time, as soon as there is a place; what it took from its time on.
+/// Starts each client at its time, as soon as a permit is free. A client's time counts from its start time on.
 async fn gather(clients: impl Iterator<Item = (Instant, Client)>, target: &Arc<Target>) -> Tally {
-    let places = Arc::new(Semaphore::new(AT_ONCE));
+    let permits = Arc::new(Semaphore::new(AT_ONCE));
     let mut running = JoinSet::new();
     for (at, client) in clients {
-        let (places, target) = (places.clone(), target.clone());
+        let (permits, target) = (permits.clone(), target.clone());
         running.spawn(async move {
             sleep_until(at).await;
-            let _place = places.acquire().await;
+            let _permit = permits.acquire().await;
             match client.commit(&target).await {
                 Ok(Ok(_)) => Ended::Signed(at.elapsed()),
                 Ok(Err(Refusal::Late { .. })) => Ended::Late,

@@ -1,9 +1,9 @@
-//! Drop boxes under load: the last seconds before a deadline, the pushes, and the collection.
+//! Drop boxes under load: commitments just before a deadline, pushes, and the collection.
 //!
-//! - [`deadline`]: a destination on loopback, and as many clients as are wanted, each with a key, a
-//!   connection and a handshake of its own;
-//! - [`push`]: clients that bring data, to whichever node they choose;
-//! - [`collect`]: waits for their receipts, and times `thalweg drop-box collect`.
+//! - [`deadline`]: a destination on loopback and any number of clients, each with its own key, connection and
+//!   handshake;
+//! - [`push`]: clients that push data to a node that they choose;
+//! - [`collect`]: waits for their receipts and times `thalweg drop-box collect`.
 
 mod client;
 mod collect;
@@ -29,10 +29,10 @@ enum Work {
     Collect(collect::Args),
 }
 
-/// Runs one, and prints its report.
+/// Runs one of the commands and prints its report.
 ///
 /// # Errors
-/// When a node does not start, or too much fails.
+/// When a node does not start or too many clients fail.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     match &args.work {
         Work::Deadline(args) => deadline::run(args).await,

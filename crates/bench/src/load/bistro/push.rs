@@ -1,4 +1,4 @@
-//! Steps 1 and 2 of clients at one host.
+//! Steps 1 and 2 for the clients of one host.
 
 use super::{super::report::Report, client::Client};
 use anyhow::{Context as _, bail};
@@ -35,10 +35,10 @@ pub struct Args {
     state: Option<PathBuf>,
 }
 
-/// Commits and pushes, and prints the report.
+/// Commits and pushes the data of all clients and prints the report.
 ///
 /// # Errors
-/// If any of them fails.
+/// If any client fails.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let target = Arc::new(target(args)?);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(args.seed);
@@ -52,7 +52,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
             let begun = Instant::now();
             let submission = client.commit(&target).await?.context("the commitment")?;
             let committed = begun.elapsed();
-            // Nodes that are busy are busy for as long as a push takes.
+            // A busy node stays busy for as long as a push takes.
             while let Err(e) = client.push(&submission, draw).await {
                 thalweg_console::note!("thalweg-bench: {e:#}");
                 sleep(Duration::from_millis(500)).await;
@@ -74,7 +74,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     report.print().context("cannot print the report")
 }
 
-/// The drop box of `--to`, by this host's roster.
+/// The drop box that `--to` names, looked up in this host's roster.
 fn target(args: &Args) -> anyhow::Result<Target> {
     let state = State::open(&state_directory(args.state.as_deref())?)?;
     let roster = state.membership()?.current().context("this host has no roster")?;

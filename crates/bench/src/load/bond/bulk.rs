@@ -1,4 +1,4 @@
-//! Bytes of one stream for a time, as the application gets them.
+//! Measures the rate at which the application receives one stream.
 
 use super::{
     super::{
@@ -32,14 +32,14 @@ pub struct Args {
     span: Duration,
 }
 
-/// What was counted until a moment.
+/// The counts up to a moment.
 struct Reading {
     at: Instant,
     bytes: u64,
     interfaces: BTreeMap<String, u64>,
 }
 
-/// A stream that is read.
+/// A stream that is being read.
 struct Flow {
     connection: Connection,
     pattern: Pattern,
@@ -47,10 +47,10 @@ struct Flow {
     position: u64,
 }
 
-/// Measures, and prints the report.
+/// Measures and prints the report.
 ///
 /// # Errors
-/// When the stream breaks, or carries a wrong byte.
+/// When the stream breaks or carries a wrong byte.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let near = args.near.near().await?;
     let mut connection = near.connect().await?;
@@ -96,7 +96,8 @@ fn report(near: &Near, first: &Reading, last: &Reading) -> Report {
         wires += bytes - before;
         report.add(format!("wire_{name}"), "Mbit/s", mbps(bytes - before));
     }
-    // Beyond 1 came what had crossed before; below it second copies, and what waits for what is missing.
+    // Above 1: bytes that had crossed the links before the window. Below 1: second copies, and bytes that wait for
+    // missing ones.
     let came = (last.bytes - first.bytes) as f64;
     report.add("of_wires", "ratio", came / (wires as f64 * DATA).max(1.0));
     if let Near::Bond { took, .. } = near {

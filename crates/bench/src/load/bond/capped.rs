@@ -1,7 +1,8 @@
-//! What went by an interface with a cap, as the kernel counts it, while a command of ours used it until none was left.
+//! Measures the bytes that a metered interface carries, as the kernel counts them, while a command of ours uses it
+//! until its cap is spent.
 //!
-//! The command runs to its end; before that, if that is asked for, once until it is killed in the middle. A program
-//! that only serves (`thalweg proxy`) is used by a script, and ends with it.
+//! The command runs to its end. If `--kill-at` is given, it is first started and killed in the middle once. A program
+//! that only serves (`thalweg proxy`) is used by a script and ends with the script.
 
 use super::{super::report::Report, counters};
 use anyhow::{Context as _, ensure};
@@ -14,10 +15,11 @@ use std::{
 };
 use thalweg_units::{ByteSize, parse_duration};
 
-/// How often the counters are looked at.
+/// The interval between two reads of the counters.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Nothing is under way any more when nothing came for so long: some retransmissions later.
+/// The traffic has ended when the counters stay unchanged for this long, which is longer than some retransmissions
+/// take.
 const QUIET: Duration = Duration::from_millis(1500);
 
 /// Arguments of `thalweg-bench load bond capped`.
@@ -43,16 +45,16 @@ pub struct Args {
     command: Vec<String>,
 }
 
-/// A run; what still runs of it is killed when it is dropped.
+/// A run of the command and its script. Dropping it kills the processes that still run.
 struct Run {
     command: Child,
     user: Option<Child>,
 }
 
-/// Measures, and prints the report.
+/// Measures and prints the report.
 ///
 /// # Errors
-/// When the command fails, or ends before it is to be killed.
+/// When the command fails or ends before it is to be killed.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let until = Instant::now() + args.within;
     let before = counters::both_ways()?;
@@ -86,7 +88,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 fn report(cap: u64, went: u64, others: u64) -> Report {
     let mut report = Report::default();
     report.add("went", "MB", went as f64 * 1e-6);
-    // Below zero: less than the cap.
+    // Negative if less than the cap was used.
     report.add("beyond", "KiB", (went as f64 - cap as f64) / 1024.0);
     report.add("of_cap", "ratio", went as f64 / cap as f64);
     report.add("others", "MB", others as f64 * 1e-6);
@@ -125,9 +127,9 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // They may have ended.
+        // The processes may have ended already.
         if let Some(user) = &mut self.user {
-            // What it started is of its group.
+            // The programs that the script started are in its process group.
             let group = i32::try_from(user.id()).ok().and_then(Pid::from_raw);
             _ = group.map(|group| kill_process_group(group, Signal::KILL));
             _ = user.wait();
@@ -142,10 +144,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_beyond_the_cap_is_told_in_kib() {
-        let told = report(8_000_000, 8_000_000 + 2048, 5);
-        assert_eq!(told.value("beyond").and_then(serde_json::Value::as_f64), Some(2.0));
-        let told = report(8_000_000, 6_000_000, 5);
-        assert_eq!(told.value("of_cap").and_then(serde_json::Value::as_f64), Some(0.75));
+    fn bytes_beyond_the_cap_are_reported_in_kib() {
+        let result = report(8_000_000, 8_000_000 + 2048, 5);
+        assert_eq!(result.value("beyond").and_then(serde_json::Value::as_f64), Some(2.0));
+        let result = report(8_000_000, 6_000_000, 5);
+        assert_eq!(result.value("of_cap").and_then(serde_json::Value::as_f64), Some(0.75));
     }
 }

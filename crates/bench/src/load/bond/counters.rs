@@ -1,25 +1,25 @@
-//! What the kernel says of this network namespace.
+//! Network counters of the kernel for this network namespace.
 
 use anyhow::Context as _;
 use std::{collections::BTreeMap, fs};
 
-/// Bytes that came in by each interface but loopback (IP packets, as the kernel counts them).
+/// Bytes received by each interface except loopback (IP packets, as the kernel counts them).
 ///
 /// # Errors
-/// When the kernel does not say.
+/// When the counters cannot be read.
 pub fn received() -> anyhow::Result<BTreeMap<String, u64>> {
     Ok(devices(&fs::read_to_string("/proc/self/net/dev")?, &[RECEIVED]))
 }
 
-/// The same of both directions together.
+/// Bytes received and sent, in sum, by each interface except loopback.
 ///
 /// # Errors
-/// When the kernel does not say.
+/// When the counters cannot be read.
 pub fn both_ways() -> anyhow::Result<BTreeMap<String, u64>> {
     Ok(devices(&fs::read_to_string("/proc/self/net/dev")?, &[RECEIVED, SENT]))
 }
 
-/// The places of proc_pid_net(5) `dev`.
+/// Columns of proc_pid_net(5) `dev`.
 const RECEIVED: usize = 0;
 const SENT: usize = 8;
 
@@ -34,16 +34,16 @@ fn devices(text: &str, places: &[usize]) -> BTreeMap<String, u64> {
     all.into_iter().filter(|(name, _)| name != "lo").collect()
 }
 
-/// Subflows that this host has joined to MPTCP connections.
+/// The number of subflows that this host has joined to MPTCP connections.
 ///
 /// # Errors
-/// When the kernel has no MPTCP.
+/// When the kernel does not support MPTCP.
 pub fn joined() -> anyhow::Result<u64> {
     let text = fs::read_to_string("/proc/self/net/netstat")?;
     counter(&text, "MPTcpExt:", "MPJoinSynAckRx").context("the kernel counts no MPTCP")
 }
 
-/// Of a pair of lines, the names and the values.
+/// Finds a counter in a pair of lines, the first with names and the second with values.
 fn counter(text: &str, kind: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(kind));
     let (names, values) = (lines.next()?, lines.next()?);
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_are_read() {
+    fn interface_and_mptcp_counters_are_parsed() {
         let text = "Inter-| Receive |\n face |bytes packets|\n    lo: 7 1 0 0 0 0 0 0 1\n  wan0: 12 2 0 0 0 0 0 0 5 1\n wan1:9 1 0 0 0 0 0 0 4";
         let wanted = |a, b| BTreeMap::from([("wan0".to_owned(), a), ("wan1".to_owned(), b)]);
         assert_eq!(devices(text, &[RECEIVED]), wanted(12, 9));

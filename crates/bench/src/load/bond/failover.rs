@@ -1,4 +1,4 @@
-//! Streams in several hosts at once, whose interfaces are lost and come back; how long each stands still.
+//! Measures how long streams stall when interfaces fail and recover, in several hosts at once.
 
 use super::{
     super::{report::Report, server},
@@ -21,10 +21,10 @@ use std::{
 use thalweg_lab::client::Lab;
 use thalweg_units::parse_duration;
 
-/// A stream begins by then.
+/// The longest wait for a stream's first byte.
 const BEGINS: Duration = Duration::from_secs(30);
 
-/// All kinds of trouble, for who takes them by chance.
+/// All kinds of failures, to draw from.
 const KINDS: [Kind; 4] = [Kind::Down, Kind::Blackhole, Kind::Loss, Kind::Address];
 
 /// Arguments of `thalweg-bench load bond failover`.
@@ -71,25 +71,25 @@ pub struct Args {
 /// A stream in a host.
 struct Stream {
     child: Child,
-    /// Dropped, it has it end.
+    /// Closing it ends the stream.
     input: Option<ChildStdin>,
     heard: Arc<Mutex<Vec<Line>>>,
     hears: JoinHandle<()>,
 }
 
-/// What happens next.
+/// A failure and its times.
 struct Event {
     kind: Kind,
-    /// Which interface.
+    /// The index of the interface.
     which: usize,
     gone: Duration,
     back: Duration,
 }
 
-/// Measures, and prints the report.
+/// Measures and prints the report.
 ///
 /// # Errors
-/// When a stream breaks, or carries a wrong byte.
+/// When a stream breaks or carries a wrong byte.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let lab = Lab::attach(&args.lab)?;
     let victims = |host: &String| -> anyhow::Result<Vec<Victim<'_>>> {
@@ -119,11 +119,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     struck.push(gaps::now());
     let far_grown = far_memory(args.far)?.zip(far_before).map(|(after, before)| after / before);
     let end = |stream: Stream| stream.end(args.may_break);
-    let told = streams.into_iter().map(end).collect::<anyhow::Result<Vec<_>>>()?;
-    report(&struck, &told, far_grown)?.print().context("cannot print the report")
+    let records = streams.into_iter().map(end).collect::<anyhow::Result<Vec<_>>>()?;
+    report(&struck, &records, far_grown)?.print().context("cannot print the report")
 }
 
-/// kB that the server's process has in memory.
+/// Memory of the server's process, kB.
 fn far_memory(far: Option<SocketAddr>) -> anyhow::Result<Option<f64>> {
     let Some(far) = far else { return Ok(None) };
     let mut server = TcpStream::connect(far).context("the server in this host")?;
@@ -160,11 +160,11 @@ impl Stream {
         let mut child = command.spawn().context("cannot start a stream")?;
         let (input, output) = (child.stdin.take(), child.stdout.take().context("its output")?);
         let heard: Arc<Mutex<Vec<Line>>> = Arc::default();
-        let told = Arc::clone(&heard);
+        let shared = Arc::clone(&heard);
         let hears = thread::spawn(move || {
             let lines = BufReader::new(output).lines().map_while(Result::ok);
             for line in lines.filter_map(|line| serde_json::from_str(&line).ok()) {
-                told.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+                shared.lock().unwrap_or_else(PoisonError::into_inner).push(line);
             }
         });
         Ok(Self { child, input, heard, hears })
@@ -185,7 +185,8 @@ impl Stream {
         Ok(input.write_all(b"?")?)
     }
 
-    /// All that it told. Of one that broke, and may, the last line is that it did.
+    /// Ends the stream and returns all its lines. If the stream broke, which `may_break` permits, its last line says
+    /// so.
     fn end(mut self, may_break: bool) -> anyhow::Result<Vec<Line>> {
         let broke = self.child.try_wait()?;
         drop(self.input.take());
@@ -196,14 +197,14 @@ impl Stream {
     }
 }
 
-/// Stalls of all hosts after all events, ms.
-fn report(struck: &[u64], told: &[Vec<Line>], far: Option<f64>) -> anyhow::Result<Report> {
+/// The report of the stalls of all hosts after all events, ms.
+fn report(struck: &[u64], records: &[Vec<Line>], far: Option<f64>) -> anyhow::Result<Report> {
     let over = *struck.last().context("there were events")?;
-    let lives = told.iter().map(|lines| Life::of(lines, over));
-    let lives: Vec<Life> = lives.collect::<anyhow::Result<_>>()?;
-    let stalls = lives
+    let streams = records.iter().map(|lines| StreamRecord::of(lines, over));
+    let streams: Vec<StreamRecord> = streams.collect::<anyhow::Result<_>>()?;
+    let stalls = streams
         .iter()
-        .flat_map(|life| struck.windows(2).map(|pair| stall(pair[0], pair[1], &life.gaps)));
+        .flat_map(|record| struck.windows(2).map(|pair| stall(pair[0], pair[1], &record.gaps)));
     let mut stalls: Vec<f64> = stalls.collect();
     stalls.sort_by(f64::total_cmp);
     let rank = |share: f64| {
@@ -215,11 +216,11 @@ fn report(struck: &[u64], told: &[Vec<Line>], far: Option<f64>) -> anyhow::Resul
     report.add("stall_p99", "ms", rank(0.99));
     report.add("stall_max", "ms", rank(1.0));
     report.add("events", "events", stalls.len() as f64);
-    report.add("broken", "streams", lives.iter().filter(|life| life.broke).count() as f64);
+    report.add("broken", "streams", streams.iter().filter(|record| record.broke).count() as f64);
     let span = (over - struck.first().unwrap_or(&0)) as f64 / 1e9;
-    let bytes: u64 = lives.iter().map(|life| life.bytes).sum();
-    report.add("rate", "Mbit/s", bytes as f64 * 8e-6 / span / told.len() as f64);
-    let grown = lives.iter().filter_map(|life| life.grown).fold(0.0, f64::max);
+    let bytes: u64 = streams.iter().map(|record| record.bytes).sum();
+    report.add("rate", "Mbit/s", bytes as f64 * 8e-6 / span / records.len() as f64);
+    let grown = streams.iter().filter_map(|record| record.grown).fold(0.0, f64::max);
     report.add("memory_growth", "", grown);
     if let Some(far) = far {
         report.add("far_memory_growth", "", far);
@@ -227,46 +228,46 @@ fn report(struck: &[u64], told: &[Vec<Line>], far: Option<f64>) -> anyhow::Resul
     Ok(report)
 }
 
-/// What one stream told of itself.
-struct Life {
+/// The record of one stream.
+struct StreamRecord {
     gaps: Vec<(u64, u64)>,
-    /// Right bytes that came; none are known of one that broke.
+    /// Right bytes received; 0 for a stream that broke.
     bytes: u64,
-    /// Memory at the end over that after a fifth of the events.
+    /// The ratio of the memory at the end to that after a fifth of the events.
     grown: Option<f64>,
     broke: bool,
 }
 
-impl Life {
-    /// From its lines; one that broke stands still until `over`.
+impl StreamRecord {
+    /// Reads a stream's lines. A broken stream stalls until `over`.
     ///
     /// # Errors
-    /// When they do not say how it ended.
+    /// When the lines do not say how it ended.
     fn of(lines: &[Line], over: u64) -> anyhow::Result<Self> {
-        let mut life = Self { gaps: Vec::new(), bytes: 0, grown: None, broke: false };
-        let (mut early, mut told) = (None, false);
+        let mut record = Self { gaps: Vec::new(), bytes: 0, grown: None, broke: false };
+        let (mut early, mut has_ended) = (None, false);
         for line in lines {
             match *line {
                 Line::Begun => {}
-                Line::Gap { from, to } => life.gaps.push((from, to)),
+                Line::Gap { from, to } => record.gaps.push((from, to)),
                 Line::Memory { rss_kb } => early = Some(rss_kb.max(1) as f64),
                 Line::Broke { at } => {
-                    life.gaps.push((at, over.max(at)));
-                    (life.broke, told) = (true, true);
+                    record.gaps.push((at, over.max(at)));
+                    (record.broke, has_ended) = (true, true);
                 }
                 Line::Ended { bytes, rss_kb } => {
-                    (life.bytes, told) = (bytes, true);
-                    life.grown = early.map(|early| rss_kb as f64 / early);
+                    (record.bytes, has_ended) = (bytes, true);
+                    record.grown = early.map(|early| rss_kb as f64 / early);
                 }
             }
         }
-        ensure!(told, "a stream did not say how it ended");
-        Ok(life)
+        ensure!(has_ended, "a stream did not say how it ended");
+        Ok(record)
     }
 }
 
-/// The longest pause that begins before the next event, from the event on and to its own end, ms. Shorter ones
-/// than [`gaps::PAUSE`] are not told, so that is what it is at least.
+/// The longest pause that begins before the next event, counted from the event on to the pause's own end, ms. Pauses
+/// shorter than [`gaps::PAUSE`] are not reported, so this is at least that long.
 fn stall(event: u64, next: u64, gaps: &[(u64, u64)]) -> f64 {
     let after = gaps.iter().filter(|(from, _)| *from < next);
     let longest = after.map(|(from, to)| to.saturating_sub(event.max(*from))).max().unwrap_or(0);
@@ -280,23 +281,24 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn a_stall_is_counted_from_its_event_to_its_own_end() {
+    fn a_stall_lasts_from_its_event_to_its_own_end() {
         let gaps = [(90, 130), (140, 160), (190, 500)].map(|(from, to)| (from * MS, to * MS));
         let at = |event: u64, next: u64| stall(event * MS, next * MS, &gaps);
-        // Within; beyond the next event; from an event in the midst of it on; none.
+        // A pause within the interval; one beyond the next event; one that began before the event; none.
         assert_eq!((at(100, 180), at(180, 300)), (30.0, 310.0));
         assert_eq!((at(300, 600), at(600, 700)), (200.0, 20.0));
     }
 
     #[test]
-    fn a_stream_that_broke_stands_still_from_then_on() {
+    fn a_broken_stream_stalls_until_the_end() {
         let lines = [Line::Begun, Line::Gap { from: 10, to: 20 }, Line::Broke { at: 70 }];
-        let life = Life::of(&lines, 100).unwrap();
-        assert!(life.broke);
-        assert_eq!(life.gaps, [(10, 20), (70, 100)]);
+        let record = StreamRecord::of(&lines, 100).unwrap();
+        assert!(record.broke);
+        assert_eq!(record.gaps, [(10, 20), (70, 100)]);
         let ended = Line::Ended { bytes: 3, rss_kb: 30 };
-        let life = Life::of(&[Line::Begun, Line::Memory { rss_kb: 20 }, ended], 100).unwrap();
-        assert_eq!((life.broke, life.bytes, life.grown), (false, 3, Some(1.5)));
-        assert!(Life::of(&lines[..2], 100).is_err());
+        let record =
+            StreamRecord::of(&[Line::Begun, Line::Memory { rss_kb: 20 }, ended], 100).unwrap();
+        assert_eq!((record.broke, record.bytes, record.grown), (false, 3, Some(1.5)));
+        assert!(StreamRecord::of(&lines[..2], 100).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! A stream that is read until standard input ends; when nothing came by it is told.
+//! Reads a stream until standard input ends and reports when no bytes arrived.
 
 use super::{
     super::{
@@ -19,7 +19,7 @@ use tokio::{
     sync::mpsc,
 };
 
-/// Shorter ones are no pauses: a chunk takes longer on a slow link.
+/// Shorter pauses are not reported, because a chunk may take as long on a slow link.
 pub const PAUSE: Duration = Duration::from_millis(20);
 
 /// Arguments of `thalweg-bench load bond gaps`.
@@ -29,26 +29,26 @@ pub struct Args {
     near: NearArgs,
 }
 
-/// A line of what it prints; times in ns since 1970, for another process on this machine.
+/// A line of the output. Times are in nanoseconds since 1970, so that another process on this machine can compare them.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Line {
-    /// Bytes come.
+    /// The first bytes have arrived.
     Begun,
-    /// The stream broke; the last byte came then.
+    /// The stream broke; `at`: the time of the last byte.
     Broke { at: u64 },
-    /// Nothing came for a while.
+    /// No byte arrived in this interval.
     Gap { from: u64, to: u64 },
-    /// The end: right bytes that came, and the process's memory.
+    /// The stream ended: the number of right bytes and the memory of this process.
     Ended { bytes: u64, rss_kb: u64 },
-    /// Asked for by a line on standard input.
+    /// The answer to a line on standard input.
     Memory { rss_kb: u64 },
 }
 
-/// Reads until standard input ends.
+/// Reads the stream until standard input ends.
 ///
 /// # Errors
-/// When the stream breaks, or carries a wrong byte.
+/// When the stream breaks or carries a wrong byte.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let near = args.near.near().await?;
     let mut connection = near.connect().await?;
@@ -72,7 +72,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
                     last = now();
                 }
                 position += count as u64;
-                last = told(last)?;
+                last = report_gap(last)?;
             }
             question = asked.recv() => match question {
                 Some(()) => say(&Line::Memory { rss_kb: process::own_memory_kb() })?,
@@ -80,13 +80,13 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
             },
         }
     }
-    told(last)?;
+    report_gap(last)?;
     near.check()?;
     near.tell();
     say(&Line::Ended { bytes: position, rss_kb: process::own_memory_kb() })
 }
 
-/// What comes by standard input, until it ends.
+/// Sends a message for each piece of input, until standard input ends.
 fn questions() -> mpsc::Receiver<()> {
     let (tell, asked) = mpsc::channel(8);
     thread::spawn(move || {
@@ -100,7 +100,7 @@ fn questions() -> mpsc::Receiver<()> {
     asked
 }
 
-fn told(last: u64) -> anyhow::Result<u64> {
+fn report_gap(last: u64) -> anyhow::Result<u64> {
     let now = now();
     if u128::from(now.saturating_sub(last)) >= PAUSE.as_nanos() {
         say(&Line::Gap { from: last, to: now })?;

@@ -1,4 +1,4 @@
-//! The members of a mesh that exists for one measurement: their keys are known to everybody.
+//! The members of a mesh that exists for one measurement. Their keys are constants, which both ends know.
 
 use thalweg_mesh::Membership;
 use thalweg_net::PrivateKey;
@@ -18,27 +18,27 @@ pub fn far() -> PrivateKey {
     PrivateKey::from_seed(&[1; 32])
 }
 
-/// So many near ends there are.
+/// The number of near ends.
 pub const MOST: u8 = 10;
 
 /// The key of the command line of the near end with this number, below [`MOST`].
 pub fn near(number: u8) -> PrivateKey {
-    // Below 16 are those above and below.
+    // Seeds below 16 are those of the other keys.
     PrivateKey::from_seed(&[16 + number; 32])
 }
 
 /// The far end's name.
 ///
 /// # Errors
-/// None: it is one.
+/// Never; the name is valid.
 pub fn far_name() -> anyhow::Result<Name> {
     Ok("far".parse()?)
 }
 
-/// What the far end believes: all of them, for ever.
+/// The membership that the far end has: all members, without expiry.
 ///
 /// # Errors
-/// When the roster is none.
+/// When the roster is invalid.
 pub fn membership(at: Destination) -> anyhow::Result<Membership> {
     let member = |name: Name, node: Option<&PrivateKey>, client: &PrivateKey, at: Vec<_>| Member {
         name,

@@ -1,5 +1,5 @@
-//! The paper's load (DBAS §IV-A): small and large connections that arrive by a Poisson process, and what they get
-//! through together.
+//! Generates the paper's load (DBAS §IV-A), small and large connections that arrive by Poisson processes, and measures
+//! their total throughput.
 
 use super::{
     super::{
@@ -27,10 +27,10 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// What of a link is left for data: 1448 of 1500 bytes of each packet.
+/// The share of a link's capacity that is left for data: 1448 of 1500 bytes of each packet.
 pub const DATA: f64 = 1448.0 / 1500.0;
 
-/// Before the batch so long connections arrive, and end, so that schedulers know interfaces and applications.
+/// For this long connections arrive and end before the batch, so that schedulers know the interfaces and applications.
 const TRAINS: Duration = Duration::from_secs(2);
 
 /// Arguments of `thalweg-bench load bond mix`.
@@ -76,15 +76,15 @@ pub struct Args {
     salt: String,
 }
 
-/// What one kind of connections is.
+/// A kind of connections.
 #[derive(Clone)]
 struct Kind {
     to: Option<Destination>,
-    /// Bytes; none: without end.
+    /// The size in bytes; `None`: unlimited.
     size: Option<u64>,
 }
 
-/// What all connections count together.
+/// Counts over all connections.
 #[derive(Default)]
 struct Counts {
     bytes: AtomicU64,
@@ -93,18 +93,18 @@ struct Counts {
     refused: AtomicU64,
 }
 
-/// What the two parts of a measurement came to, Mbit/s.
-struct Came {
-    /// Within the window, while connections go on arriving.
+/// The throughput of the two parts of a measurement, Mbit/s.
+struct Throughput {
+    /// The throughput within the window, while connections continue to arrive.
     window: f64,
-    /// Of a batch, from the beginning of its arrivals to its last byte.
+    /// The throughput of the batch, from the beginning of its arrivals to its last byte.
     batch: Option<f64>,
 }
 
-/// Measures, and prints the report.
+/// Measures and prints the report.
 ///
 /// # Errors
-/// When there is no way, or a byte is wrong.
+/// When the path cannot be set up or a byte is wrong.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let salt = args.salt.bytes().fold(0u64, |sum, byte| sum * 257 + u64::from(byte));
     let mut load = Load {
@@ -114,7 +114,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
         rng: Xoshiro256PlusPlus::seed_from_u64(args.seed ^ salt << 20),
         all: JoinSet::new(),
     };
-    // The window leaves connections behind, so it comes last.
+    // The window leaves unfinished connections behind, so it comes last.
     let batch = match args.batch {
         Some(span) => {
             load.batch(args, TRAINS).await?;
@@ -123,10 +123,12 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
         None => None,
     };
     let window = load.window(args).await?;
-    report(args, &Came { window, batch }, &load.counts).print().context("cannot print the report")
+    report(args, &Throughput { window, batch }, &load.counts)
+        .print()
+        .context("cannot print the report")
 }
 
-/// The connections, and what they share.
+/// The connections and the state that they share.
 struct Load {
     near: Arc<Near>,
     counts: Arc<Counts>,
@@ -136,8 +138,8 @@ struct Load {
 }
 
 impl Load {
-    /// What comes within the window after the warm-up, under arrivals that do not end. Then all
-    /// connections are broken off.
+    /// Measures the throughput within the window after the warm-up, while connections continue to arrive. Then breaks
+    /// off all connections.
     async fn window(&mut self, args: &Args) -> anyhow::Result<f64> {
         if args.long {
             self.start(&Kind { to: args.large_to.clone(), size: None });
@@ -153,7 +155,7 @@ impl Load {
         Ok(rate)
     }
 
-    /// What connections that arrive within `span` come to from now until the last of them has ended.
+    /// Measures the throughput of connections that arrive within `span`, from now until the last one has ended.
     async fn batch(&mut self, args: &Args, span: Duration) -> anyhow::Result<f64> {
         let (began, before) = (Instant::now(), self.bytes());
         let mut arrivals = Arrivals::new(args, began, &mut self.rng);
@@ -168,7 +170,7 @@ impl Load {
         self.counts.bytes.load(Ordering::Relaxed)
     }
 
-    /// Starts what arrives until then.
+    /// Starts the connections that arrive before `until`.
     async fn arrive(&mut self, arrivals: &mut Arrivals, until: Instant) -> anyhow::Result<()> {
         loop {
             let due = arrivals.due().min(until);
@@ -198,14 +200,14 @@ fn mbps(bytes: u64, since: Instant) -> f64 {
     bytes as f64 * 8e-6 / since.elapsed().as_secs_f64()
 }
 
-fn report(args: &Args, came: &Came, counts: &Counts) -> Report {
+fn report(args: &Args, throughput: &Throughput, counts: &Counts) -> Report {
     let mut report = Report::default();
-    report.add("throughput", "Mbit/s", came.window);
-    if let Some(batch) = came.batch {
+    report.add("throughput", "Mbit/s", throughput.window);
+    if let Some(batch) = throughput.batch {
         report.add("batch", "Mbit/s", batch);
     }
     if let Some(sum) = args.sum {
-        report.add("of_sum", "ratio", came.window / (sum.as_mbps() * DATA));
+        report.add("of_sum", "ratio", throughput.window / (sum.as_mbps() * DATA));
     }
     for (name, count) in
         [("begun", &counts.begun), ("ended", &counts.ended), ("refused", &counts.refused)]
@@ -215,10 +217,10 @@ fn report(args: &Args, came: &Came, counts: &Counts) -> Report {
     report
 }
 
-/// Two Poisson processes.
+/// The arrival times of both kinds of connections: two Poisson processes.
 struct Arrivals(Vec<Process>);
 
-/// Connections of a kind, so many a second, and when the next of them is due.
+/// The arrivals of one kind: their rate per second, and the time of the next one.
 struct Process {
     rate: f64,
     kind: Kind,
@@ -234,12 +236,12 @@ impl Arrivals {
         Self([(args.small, small), (args.large, large)].map(&mut process).into())
     }
 
-    /// When the next connection is due.
+    /// The time of the next connection.
     fn due(&self) -> Instant {
         self.0[self.first()].next
     }
 
-    /// That connection; the one after it is due then.
+    /// Takes that connection and draws the time of the one after it.
     fn take(&mut self, rng: &mut Xoshiro256PlusPlus) -> Kind {
         let first = self.first();
         let process = &mut self.0[first];
@@ -252,14 +254,14 @@ impl Arrivals {
     }
 }
 
-/// Until the next arrival; a rate of 0 has none within a day.
+/// Draws the time until the next arrival, at most a day, which a rate of 0 yields.
 fn wait(rate: f64, rng: &mut Xoshiro256PlusPlus) -> Duration {
     let day = Duration::from_secs(86_400);
     let share = (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
     Duration::try_from_secs_f64(-(1.0 - share).ln() / rate).unwrap_or(day).min(day)
 }
 
-/// One connection. That it does not come about is counted: the links are full.
+/// Runs one connection. A failure to connect is only counted, because the links are full.
 async fn connection(
     near: &Near,
     kind: &Kind,
@@ -295,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrivals_are_as_many_as_they_should() {
+    fn arrivals_have_the_given_rate() {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
         let sum: f64 = (0..10_000).map(|_| wait(13.0, &mut rng).as_secs_f64()).sum();
         assert!((sum - 10_000.0 / 13.0).abs() < 30.0, "seed 7: {sum}");

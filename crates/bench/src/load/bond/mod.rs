@@ -1,20 +1,20 @@
-//! `thalweg-bench load bond`: one byte stream over several interfaces, by bonds and by their competitors.
+//! `thalweg-bench load bond`: measures one byte stream over several interfaces, with bonds and with their competitors.
 //!
-//! - [`serve`]: the far end: a daemon whose bonds' streams lead to a server of known bytes, and that
-//!   server for plain TCP; under `mptcpize` the latter takes MPTCP;
-//! - [`bulk`]: bytes for a time, after slow start;
-//! - [`transfers`]: small ones, from the first packet to the last byte;
-//! - [`failover`]: streams whose interfaces are lost and come back; [`trouble`] what is done to them, [`gaps`] a stream
-//!   that says when nothing came;
-//! - [`mix`]: the paper's load, connections that come and go;
-//! - [`sharing`]: several clients, each with a bond of its own, over the same links;
-//! - [`cost`]: CPU time of a stream between programs that copy, and [`pipe`], such a program;
-//! - [`capped`]: what goes by an interface that has a cap;
-//! - [`near`]: how the client comes there; [`members`]: who the two ends are to each other;
-//! - [`counters`]: what the kernel says of interfaces, and of MPTCP.
+//! - [`serve`]: the far end: a daemon whose bonds lead their streams to a server of known bytes, and that server for
+//!   plain TCP, or for MPTCP under `mptcpize`;
+//! - [`bulk`]: the rate after slow start;
+//! - [`transfers`]: small transfers, timed from the first packet to the last byte;
+//! - [`failover`]: streams whose interfaces fail and recover; [`trouble`]: the failures; [`gaps`]: a stream that
+//!   reports when no bytes arrived;
+//! - [`mix`]: the paper's load of connections that arrive and end;
+//! - [`sharing`]: several clients, each with its own bond, over the same links;
+//! - [`cost`]: CPU time of a stream between copying programs; [`pipe`]: such a program;
+//! - [`capped`]: the bytes that a metered interface carries;
+//! - [`near`]: how the client connects to the far end; [`members`]: the keys and the roster of both ends;
+//! - [`counters`]: the kernel's counters of interfaces and of MPTCP.
 //!
-//! A bonded stream is measured as such, without the channel that is within it in the product: what it is compared
-//! with has no TLS either.
+//! A bonded stream is measured without the encrypted channel that the product runs over it, because its competitors
+//! have no TLS either.
 
 mod bulk;
 mod capped;
@@ -64,10 +64,10 @@ enum Work {
     Failover(failover::Args),
 }
 
-/// Runs it.
+/// Runs the command.
 ///
 /// # Errors
-/// When something does not start, fails, or a byte is wrong.
+/// When a part does not start or fails, or a byte is wrong.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     match &args.work {
         Work::Serve(args) => serve::run(args).await,
@@ -79,7 +79,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
         Work::Pipe(args) => pipe::run(args).await,
         Work::Capped(args) => tokio::task::block_in_place(|| capped::run(args)),
         Work::Cost(args) => tokio::task::block_in_place(|| cost::run(args)),
-        // Other processes do the work.
+        // This process only waits; other processes do the work.
         Work::Failover(args) => tokio::task::block_in_place(|| failover::run(args)),
     }
 }

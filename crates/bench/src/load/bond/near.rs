@@ -1,4 +1,4 @@
-//! How the client comes to the far end: by one interface, by MPTCP, or by a bond.
+//! How the client connects to the far end: over one interface, by MPTCP, through a proxy, or by a bond.
 
 use super::{super::way::Connection, counters, members, serve::HowArgs};
 use anyhow::{Context as _, ensure};
@@ -12,7 +12,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// All links are there by then: some round trips of the slowest, and losses.
+/// The longest wait for all links: some round trips of the slowest one, with losses.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Which way; one of them.
@@ -43,21 +43,21 @@ pub struct NearArgs {
     how: HowArgs,
 }
 
-/// A way that is ready.
+/// A transport that is ready.
 pub enum Near {
-    /// A connection by one interface, or through a proxy.
+    /// Connections over one interface or through a proxy.
     Tcp { dialer: Dialer, route: Route, to: Destination },
-    /// What the kernel makes of a connection. No dialler of ours: MPTCP lacks options that it sets.
+    /// Connections of the kernel's MPTCP. They do not use our dialler, because MPTCP lacks options that it sets.
     Mptcp { to: Destination, congestion: Option<String> },
-    /// A bond, and how long it took until it had all its links.
+    /// A bond, and the time until it had all its links.
     Bond { bond: Bond, took: Duration },
 }
 
 impl NearArgs {
-    /// Makes it ready; a bond once it has a link by each interface.
+    /// Makes the transport ready; a bond is ready once it has its links by each interface.
     ///
     /// # Errors
-    /// When there is no such interface, or a link does not come about.
+    /// When there is no such interface or a link cannot be set up.
     pub async fn near(&self) -> anyhow::Result<Near> {
         if let Some(at) = &self.bond {
             let (key, settings) = (members::near(0), self.how.settings());
@@ -80,15 +80,15 @@ impl NearArgs {
     }
 }
 
-/// How all of them dial.
+/// The dialling options of all transports.
 pub fn options() -> DialOptions {
     DialOptions { deadline: PATIENCE, ..DialOptions::default() }
 }
 
-/// A bond with the daemon there as the owner of this key, with so many links by each interface.
+/// A bond of the owner of `key` with the daemon at `at`, with `links` links by each interface.
 ///
 /// # Errors
-/// When a link does not come about.
+/// When a link cannot be set up.
 pub async fn bonded(
     at: Destination,
     key: &PrivateKey,
@@ -114,18 +114,18 @@ async fn bond(bond: Bond, wanted: usize) -> anyhow::Result<Near> {
 }
 
 impl Near {
-    /// A stream to the server.
+    /// Opens a stream to the server.
     ///
     /// # Errors
-    /// Why there is none.
+    /// When it cannot be opened.
     pub async fn connect(&self) -> anyhow::Result<Connection> {
         self.connect_to(None).await
     }
 
-    /// A stream to another server there; a bond's lead to one alone.
+    /// Opens a stream to another server at the far end. The streams of a bond always lead to the same one.
     ///
     /// # Errors
-    /// Why there is none.
+    /// When it cannot be opened.
     pub async fn connect_to(&self, other: Option<&Destination>) -> anyhow::Result<Connection> {
         match self {
             Self::Tcp { dialer, route, to } => {
@@ -146,7 +146,7 @@ impl Near {
         }
     }
 
-    /// Whether it was what it was to be, after it was used.
+    /// Checks after use that the transport was the intended one.
     ///
     /// # Errors
     /// When MPTCP had no second subflow.
@@ -157,7 +157,7 @@ impl Near {
         Ok(())
     }
 
-    /// How it is, for who looks for a fault.
+    /// Prints the state of a bond's links, for debugging.
     pub fn tell(&self) {
         if let Self::Bond { bond, .. } = self {
             for link in bond.links() {

@@ -1,7 +1,7 @@
-//! A program that copies: who comes to its port gets a stream to the far end, over whatever it goes.
+//! A copying program: each connection to its port gets a stream to the far end over the given transport.
 //!
-//! For what is measured between two programs of one kind: over a bond, over plain TCP, and by another
-//! program that aggregates links, which cannot be had otherwise.
+//! It is one end of a measurement between two programs of one kind: over a bond, over plain TCP, or over another link
+//! aggregator, which exists as a program only.
 
 use super::near::{Near, NearArgs};
 use serde_json::json;
@@ -16,7 +16,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// Read and written at once, as daemons do.
+/// The buffer size in each direction, as in the daemon.
 const PIECE: usize = 64 << 10;
 
 /// Arguments of `thalweg-bench load bond pipe`.
@@ -29,10 +29,10 @@ pub struct Args {
     near: NearArgs,
 }
 
-/// Copies until it is ended.
+/// Copies until the program is ended.
 ///
 /// # Errors
-/// When the way does not come about, or nobody can come.
+/// When the transport cannot be set up or the port cannot be used.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let near = Arc::new(args.near.near().await?);
     let listener = TcpListener::bind(args.listen).await?;
@@ -42,7 +42,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
         let near = Arc::clone(&near);
         tokio::spawn(async move {
             match copy(&near, tcp).await {
-                // Who comes leaves as it likes; what came is compared there.
+                // A client may disconnect at any time, and it compares the bytes itself.
                 Err(why) if !why.is::<io::Error>() => {
                     note!("thalweg-bench: load bond pipe: {why:#}")
                 }

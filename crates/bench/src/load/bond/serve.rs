@@ -1,4 +1,4 @@
-//! The far end.
+//! The far end: a server of known bytes and a daemon whose bonds lead to it.
 
 use super::{super::server, members};
 use anyhow::Context as _;
@@ -17,7 +17,7 @@ use thalweg_uplinks::bond::{BondLimits, Bonds, Settings};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// What all bonds hold: more than any of these measurements needs.
+/// The bounds of all bonds, greater than these measurements need.
 const LIMITS: BondLimits = BondLimits { bonds: 256, memory: 1 << 30 };
 
 /// Arguments of `thalweg-bench load bond serve`.
@@ -65,7 +65,7 @@ enum Method {
 }
 
 impl HowArgs {
-    /// As a bond's settings.
+    /// The settings of a bond.
     pub fn settings(self) -> Settings {
         let method = match self.method {
             Method::RoundRobin => StripeMethod::RoundRobin,
@@ -82,7 +82,7 @@ impl HowArgs {
     }
 }
 
-/// Serves until it is ended.
+/// Serves until the program is ended.
 ///
 /// # Errors
 /// When it cannot listen or accept.
@@ -109,7 +109,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let mut serving: JoinSet<_> = listeners.into_iter().map(accept).collect();
     match serving.join_next().await {
         Some(ended) => ended?,
-        // The daemon alone.
+        // Only the daemon runs.
         None => std::future::pending().await,
     }
 }
@@ -121,7 +121,7 @@ async fn daemon(
     dir: &std::path::Path,
 ) -> anyhow::Result<Daemon> {
     let membership = members::membership(at.into())?;
-    // Nobody reads it; a link that broke says so at the near end.
+    // The log has no reader; the near end reports broken links.
     let (log, _) = Log::to_queue();
     let bonds = Bonds::new(settings, LIMITS, log.clone());
     bonds.lead_to(own);

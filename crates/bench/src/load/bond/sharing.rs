@@ -1,5 +1,5 @@
-//! Several clients that share this host's links, each a member of its own with a bond of its own: what they get
-//! together, and how evenly (DBAS §IV-C).
+//! Measures the total throughput and the fairness of several clients that share this host's links; each is a member
+//! with its own bond (DBAS §IV-C).
 
 use super::{
     super::{
@@ -55,10 +55,10 @@ pub struct Args {
     how: HowArgs,
 }
 
-/// Measures, and prints the report.
+/// Measures and prints the report.
 ///
 /// # Errors
-/// When a client has no way, its stream breaks, or a byte is wrong.
+/// When a client cannot connect, its stream breaks, or a byte is wrong.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let pattern = Arc::new(Pattern::new());
     let (mut all, mut counts) = (JoinSet::new(), Vec::new());
@@ -88,7 +88,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     report(&each, args.span, args.sum).print().context("cannot print the report")
 }
 
-/// What this client has.
+/// The transport of this client.
 async fn client(args: &Args, number: u8) -> anyhow::Result<Near> {
     if let Some(at) = &args.bond {
         return near::bonded(at.clone(), &members::near(number), args.how.settings(), 1).await;
@@ -100,7 +100,7 @@ async fn client(args: &Args, number: u8) -> anyhow::Result<Near> {
     Ok(Near::Tcp { dialer: Dialer::new(near::options()), route, to })
 }
 
-/// Reads without end.
+/// Reads a stream without end.
 async fn read(near: &Near, pattern: &Pattern, count: &AtomicU64) -> anyhow::Result<()> {
     let mut connection: Connection = near.connect().await?;
     connection.write_all(&[server::DOWNLOAD]).await?;
@@ -139,10 +139,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_even_or_not() {
+    fn the_fairness_index_and_the_sums_are_reported() {
         assert_eq!((fairness(&[5, 5, 5, 5]), fairness(&[8, 0, 0, 0])), (1.0, 0.25));
-        let told = report(&[1_000_000, 3_000_000], Duration::from_secs(1), Rate::from_mbps(32.0));
-        let value = |name| told.value(name).and_then(serde_json::Value::as_f64);
+        let result = report(&[1_000_000, 3_000_000], Duration::from_secs(1), Rate::from_mbps(32.0));
+        let value = |name| result.value(name).and_then(serde_json::Value::as_f64);
         assert_eq!((value("throughput"), value("least")), (Some(32.0), Some(8.0)));
         assert!(value("of_sum") > Some(1.0), "headers are no data: {:?}", value("of_sum"));
     }

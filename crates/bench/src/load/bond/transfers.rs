@@ -1,4 +1,5 @@
-//! Transfers of some size, each a stream of its own: from before it is opened until its last byte is there.
+//! Times transfers of given sizes, by default each on its own stream, from before the stream is opened to its last
+//! byte.
 
 use super::{
     super::{
@@ -36,10 +37,10 @@ pub struct Args {
     kept: bool,
 }
 
-/// Measures, and prints the report: of each size the median time.
+/// Measures and prints the report: the median time of each size.
 ///
 /// # Errors
-/// When a stream breaks, or carries a wrong byte.
+/// When a stream breaks or carries a wrong byte.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let near = args.near.near().await?;
     let (pattern, mut report) = (Pattern::new(), Report::default());
@@ -68,14 +69,14 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     report.print().context("cannot print the report")
 }
 
-/// A connection of which transfer after transfer is asked.
+/// Opens a connection for one transfer after the other.
 async fn kept(near: &Near) -> anyhow::Result<Connection> {
     let mut connection = near.connect().await?;
     connection.write_all(&[server::EACH]).await?;
     Ok(connection)
 }
 
-/// Asks for so many bytes, by this word and the size, and reads them.
+/// Asks for `size` bytes with the command `word` and the size, and reads them.
 async fn transfer(
     connection: &mut Connection,
     word: &[u8],

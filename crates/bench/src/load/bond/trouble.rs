@@ -1,10 +1,10 @@
-//! What is done to an interface, and undone.
+//! Failures of an interface and their repair.
 
 use anyhow::{Context as _, ensure};
 use clap::ValueEnum;
 use thalweg_lab::{client::Lab, topology::LinkChange};
 
-/// A kind of trouble.
+/// A kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// The interface goes down: the kernel tells
@@ -17,18 +17,18 @@ pub enum Kind {
     Address,
 }
 
-/// An interface of a host of the lab, whose link to the world is called `HOST.wanK`.
+/// An interface of a host of the lab, whose link to the network is called `HOST.wanK`.
 pub struct Victim<'a> {
     lab: &'a Lab,
     host: String,
     interface: String,
-    /// An endpoint of MPTCP goes and comes with the address.
+    /// Whether its MPTCP endpoint is removed and added along with its address.
     is_managed: bool,
-    /// The commands that bring back what the kernel forgets.
+    /// Commands that restore the address and the routes that the kernel forgets.
     again: String,
 }
 
-/// Prints the address and the routes of an interface as commands that bring them back.
+/// Prints the address and the routes of an interface as commands that restore them.
 const ROUTES: &str = "
     for a in $(ip -4 -o address show dev $0 | awk '{ print $4 }'); do
         echo ip address add $a dev $0 noprefixroute
@@ -37,21 +37,21 @@ const ROUTES: &str = "
         echo ip route replace $r dev $0
     done";
 
-/// Takes away the endpoint of an interface.
+/// Removes the MPTCP endpoint of an interface.
 const FORGET: &str = "
     for id in $(ip mptcp endpoint show | awk -v d=$0 '{ for (i = 1; i <= NF; i++) if ($i == \"id\") n = $(i + 1) }
         index($0, \" dev \" d) { print n }'); do
         ip mptcp endpoint delete id $id
     done";
 
-/// Makes it again.
+/// Adds the MPTCP endpoint of an interface.
 const ENDPOINT: &str = "
     for a in $(ip -4 -o address show dev $0 | awk '{ print $4 }'); do
         ip mptcp endpoint add ${a%/*} dev $0 subflow
     done";
 
 impl<'a> Victim<'a> {
-    /// As it is now.
+    /// Records the interface's present address and routes.
     ///
     /// # Errors
     /// When `ip` fails.
@@ -71,12 +71,12 @@ impl<'a> Victim<'a> {
     fn sh(&self, script: &str) -> anyhow::Result<String> {
         let mut command = self.lab.command(&self.host, "sh");
         let output = command.args(["-ec", script, &self.interface]).output()?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{}: {}", self.host, said.trim());
+        let error = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{}: {}", self.host, error.trim());
         String::from_utf8(output.stdout).context("what `ip` says")
     }
 
-    /// `ip mptcp endpoint add` or `delete`, as whoever manages the network does it with each address.
+    /// Runs `ip mptcp endpoint add` or `delete`, as a network manager does with each address.
     fn endpoint(&self, script: &str) -> anyhow::Result<()> {
         if self.is_managed { self.sh(script).map(drop) } else { Ok(()) }
     }
@@ -85,7 +85,7 @@ impl<'a> Victim<'a> {
         format!("{}.{}{half}", self.host, self.interface)
     }
 
-    /// Does it.
+    /// Causes a failure.
     ///
     /// # Errors
     /// When the lab or `ip` fails.
@@ -107,7 +107,7 @@ impl<'a> Victim<'a> {
         }
     }
 
-    /// Undoes it.
+    /// Repairs a failure.
     ///
     /// # Errors
     /// When the lab or `ip` fails.

@@ -1,12 +1,13 @@
-//! What a byte costs between two hosts that are joined by a veth pair, by one TCP connection.
+//! Measures the CPU time per byte of one TCP connection between two hosts that a veth pair joins.
 //!
 //! ```text
 //! reader ── TUN ─ PROGRAM ═ near0─far0 ═ PROGRAM ─ TUN ── server of known bytes
 //!  (here)                                              (the other namespace)
 //! ```
 //!
-//! Counted is the CPU time of the two programs, in the kernel and outside, while bytes flow to the reader;
-//! reader and server are the same in each way. Directly there are no programs: reader and server are the two ends.
+//! The cost is the CPU time of the two programs, in user and kernel mode, while bytes flow to the reader. Reader and
+//! server are the same for each value of `--by`. With the direct connection there are no programs, and reader and
+//! server are the two ends.
 
 use super::{
     super::{
@@ -15,7 +16,7 @@ use super::{
         report::Report,
         server, watched,
     },
-    place::{By, Place},
+    testbed::{By, Testbed},
 };
 use anyhow::{Context as _, ensure};
 use std::{
@@ -26,7 +27,7 @@ use std::{
 };
 use thalweg_units::parse_duration;
 
-/// A byte comes so soon, or none does.
+/// The longest wait for a byte.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Arguments of `thalweg-bench load carrier cost`: to be run in a network namespace of one's own (`unshare --net`).
@@ -46,43 +47,44 @@ pub struct Args {
     span: Duration,
 }
 
-/// What was counted until a moment.
+/// The counts up to a moment.
 struct Reading {
     at: Instant,
     bytes: u64,
-    /// s of CPU time of the near program, the far one, all processes of this measurement, the machine.
+    /// CPU time in seconds of the near program, of the far program, of all processes of this measurement, and of the
+    /// machine.
     spent: [f64; 4],
 }
 
-/// Measures, and prints the report.
+/// Measures and prints the report.
 ///
 /// # Errors
-/// When a program does not start, or a byte is wrong.
+/// When a program does not start or a byte is wrong.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let place = Place::new(args.by)?;
-    let resting = reading(&place, 0)?;
+    let testbed = Testbed::new(args.by)?;
+    let resting = reading(&testbed, 0)?;
     thread::sleep(args.rest);
-    let rested = reading(&place, 0)?;
-    let mut flow = Flow::begin(&place)?;
+    let rested = reading(&testbed, 0)?;
+    let mut flow = Flow::begin(&testbed)?;
     flow.read_for(args.warmup)?;
-    let first = reading(&place, flow.position)?;
+    let first = reading(&testbed, flow.position)?;
     flow.read_for(args.span)?;
-    let last = reading(&place, flow.position)?;
-    let mut report = told(&first, &last);
+    let last = reading(&testbed, flow.position)?;
+    let mut report = report(&first, &last);
     let idle = |at: usize| rested.spent[at] - resting.spent[at];
     let share = (idle(0) + idle(1)) / (rested.at - resting.at).as_secs_f64();
     report.add("idle", "cores", share);
     report.print().context("cannot print the report")
 }
 
-fn reading(place: &Place, bytes: u64) -> anyhow::Result<Reading> {
-    let [near, far] = [cpu_seconds(place.near())?, cpu_seconds(place.far())?];
-    let all = place.all().into_iter().map(cpu_seconds).sum::<anyhow::Result<f64>>()?;
+fn reading(testbed: &Testbed, bytes: u64) -> anyhow::Result<Reading> {
+    let [near, far] = [cpu_seconds(testbed.near())?, cpu_seconds(testbed.far())?];
+    let all = testbed.all().into_iter().map(cpu_seconds).sum::<anyhow::Result<f64>>()?;
     let spent = [near, far, all, watched::machine()?.machine];
     Ok(Reading { at: Instant::now(), bytes, spent })
 }
 
-fn told(first: &Reading, last: &Reading) -> Report {
+fn report(first: &Reading, last: &Reading) -> Report {
     let gbit = (last.bytes - first.bytes) as f64 * 8e-9;
     let spent = |at: usize| (last.spent[at] - first.spent[at]) / gbit;
     let mut report = Report::default();
@@ -102,8 +104,8 @@ struct Flow {
 }
 
 impl Flow {
-    fn begin(place: &Place) -> anyhow::Result<Self> {
-        let mut tcp = place.come(PATIENCE)?;
+    fn begin(testbed: &Testbed) -> anyhow::Result<Self> {
+        let mut tcp = testbed.connect(PATIENCE)?;
         tcp.set_read_timeout(Some(PATIENCE))?;
         tcp.write_all(&[server::DOWNLOAD])?;
         Ok(Self { tcp, pattern: Pattern::new(), buffer: vec![0; CHUNK], position: 0 })
@@ -126,13 +128,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_is_told_by_gbit() {
+    fn cpu_time_is_per_gbit() {
         let now = Instant::now();
         let first = Reading { at: now, bytes: 0, spent: [1.0, 2.0, 4.0, 5.0] };
         let at = now + Duration::from_secs(4);
         let last = Reading { at, bytes: 250_000_000, spent: [1.5, 3.0, 6.0, 7.5] };
-        let told = told(&first, &last);
-        let value = |name| told.value(name).and_then(serde_json::Value::as_f64).unwrap();
+        let report = report(&first, &last);
+        let value = |name| report.value(name).and_then(serde_json::Value::as_f64).unwrap();
         assert!((value("cpu") - 0.75).abs() < 1e-9 && (value("rate") - 0.5).abs() < 1e-9);
         assert!((value("cpu_with_ends") - 1.0).abs() < 1e-9);
     }

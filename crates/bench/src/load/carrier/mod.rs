@@ -1,10 +1,10 @@
-//! `thalweg-bench load carrier`: what packets through the carrier cost.
+//! `thalweg-bench load carrier`: measures the cost of packets through the carrier.
 //!
 //! - [`cost`]: CPU time of a TCP connection over the carrier, over plain veth, and over WireGuard in user space;
-//! - [`place`]: two network namespaces, and what runs in them; [`wireguard`]: a tunnel of `boringtun-cli`.
+//! - [`testbed`]: two network namespaces and the programs in them; [`wireguard`]: a tunnel of `boringtun-cli`.
 
 mod cost;
-pub(super) mod place;
+pub(super) mod testbed;
 mod wireguard;
 
 use clap::Subcommand;
@@ -22,10 +22,10 @@ enum Work {
     Cost(cost::Args),
 }
 
-/// Runs it.
+/// Runs the command.
 ///
 /// # Errors
-/// When something does not start, fails, or a byte is wrong.
+/// When a part does not start or fails, or a byte is wrong.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.work {
         Work::Cost(args) => cost::run(args),

@@ -1,8 +1,9 @@
-//! WireGuard in user space: `boringtun-cli`, told by its socket (the cross-platform protocol of wireguard.com/xplatform).
+//! WireGuard in user space: `boringtun-cli`, configured over its socket (the cross-platform protocol of
+//! wireguard.com/xplatform).
 
 use super::{
     super::veth::{self, FAR as FAR_END, NEAR as NEAR_END},
-    place::{Part, soon},
+    testbed::{ChildGuard, wait_until},
 };
 use anyhow::{Context as _, ensure};
 use std::{
@@ -18,10 +19,10 @@ const NEAR: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
 
 const PORT: u16 = 51820;
 
-/// What a packet of Ethernet's length leaves of itself, as `wg-quick` has it.
+/// The MTU of the tunnel: what remains of 1500 bytes, as in `wg-quick`.
 const MTU: &str = "1420";
 
-/// One end: its device, its key and the other's public one; they guard nothing but this measurement.
+/// One end: its device, its private key and its public key. The keys protect nothing but this measurement.
 struct End {
     device: &'static str,
     private: &'static str,
@@ -41,16 +42,16 @@ const ENDS: [End; 2] = [
     },
 ];
 
-/// A tunnel between the two namespaces; the programs at its ends.
+/// Sets up a tunnel between the two namespaces; returns the programs at its ends.
 ///
 /// # Errors
-/// When the program is not there, or does not do as it is told.
-pub fn start(far: &veth::Far) -> anyhow::Result<[Part; 2]> {
+/// When the program is not installed or refuses its configuration.
+pub fn start(far: &veth::Far) -> anyhow::Result<[ChildGuard; 2]> {
     let [near_end, far_end] = &ENDS;
-    let near_part = Part::start(&mut program(Command::new("boringtun-cli"), near_end))?;
-    let far_part = Part::start(&mut program(far.command("boringtun-cli"), far_end))?;
-    tell(near_end, &configuration(near_end, far_end, FAR_END, FAR))?;
-    tell(far_end, &configuration(far_end, near_end, NEAR_END, NEAR))?;
+    let near_part = ChildGuard::start(&mut program(Command::new("boringtun-cli"), near_end))?;
+    let far_part = ChildGuard::start(&mut program(far.command("boringtun-cli"), far_end))?;
+    configure(near_end, &configuration(near_end, far_end, FAR_END, FAR))?;
+    configure(far_end, &configuration(far_end, near_end, NEAR_END, NEAR))?;
     let up = |ip: &dyn Fn(&[&str]) -> anyhow::Result<()>, end: &End, address: Ipv4Addr| {
         ip(&["addr", "add", &format!("{address}/24"), "dev", end.device])?;
         ip(&["link", "set", end.device, "mtu", MTU, "up"])
@@ -60,7 +61,8 @@ pub fn start(far: &veth::Far) -> anyhow::Result<[Part; 2]> {
     Ok([near_part, far_part])
 }
 
-/// One thread an end, as each carrier has one that reads its device; no checksum of its own in other threads.
+/// The command of an end. It has one thread, as each carrier has one that reads its device, so no other thread computes
+/// checksums.
 fn program(mut command: Command, end: &End) -> Command {
     command.args(["--foreground", "--disable-drop-privileges", "--threads", "1", end.device]);
     command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -75,14 +77,15 @@ fn configuration(end: &End, other: &End, at: Ipv4Addr, inside: Ipv4Addr) -> Stri
     )
 }
 
-/// Tells the program at an end, once it listens.
-fn tell(end: &End, configuration: &str) -> anyhow::Result<()> {
+/// Configures the program of an end once it listens.
+fn configure(end: &End, configuration: &str) -> anyhow::Result<()> {
     let socket = format!("/var/run/wireguard/{}.sock", end.device);
-    let mut stream =
-        soon("boringtun-cli takes its configuration", || Ok(UnixStream::connect(&socket).ok()))?;
+    let mut stream = wait_until("boringtun-cli takes its configuration", || {
+        Ok(UnixStream::connect(&socket).ok())
+    })?;
     stream.write_all(configuration.as_bytes())?;
-    let mut told = String::new();
-    BufReader::new(&stream).read_line(&mut told).context("boringtun-cli does not answer")?;
-    ensure!(told.trim() == "errno=0", "boringtun-cli refuses: {told}");
+    let mut answer = String::new();
+    BufReader::new(&stream).read_line(&mut answer).context("boringtun-cli does not answer")?;
+    ensure!(answer.trim() == "errno=0", "boringtun-cli refuses: {answer}");
     Ok(())
 }

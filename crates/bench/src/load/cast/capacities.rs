@@ -1,4 +1,4 @@
-//! Gives the lab's links the rates of a table, if it is there.
+//! Gives the lab's links the rates of a table, if the table exists.
 
 use super::super::report::Report;
 use anyhow::{Context as _, ensure};
@@ -6,7 +6,7 @@ use std::{env, fs, path::PathBuf};
 use thalweg_lab::{client::Lab, topology::LinkChange};
 use thalweg_units::Rate;
 
-/// The table's name in its directory.
+/// The table's file name.
 const TABLE: &str = "roma-table1.csv";
 
 /// Arguments of `thalweg-bench load cast capacities`.
@@ -26,7 +26,7 @@ pub struct Args {
     scale: f64,
 }
 
-/// One rate of it.
+/// The rate from one site to another.
 #[derive(Debug, PartialEq)]
 struct Entry {
     from: String,
@@ -34,10 +34,10 @@ struct Entry {
     mbps: f64,
 }
 
-/// Changes the links; prints how many.
+/// Changes the links and prints the number of changed ones.
 ///
 /// # Errors
-/// When the table is none, or the lab has no such links.
+/// When the table is invalid or the lab has none of its links.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let lab = Lab::attach(&args.lab)?;
     let data = args.data.clone().or_else(|| env::var_os("THALWEG_DATA").map(PathBuf::from));
@@ -61,7 +61,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(report.print()?)
 }
 
-/// Of a pair the half of its link; of a site itself both halves of its access.
+/// The halves of links between two sites: one half of their link, or both halves of the access if they are the same
+/// site.
 fn halves(lab: &Lab, from: &str, to: &str) -> Vec<String> {
     let wanted = match from == to {
         true => vec![format!("{from}.access.fwd"), format!("{from}.access.rev")],
@@ -71,7 +72,7 @@ fn halves(lab: &Lab, from: &str, to: &str) -> Vec<String> {
     wanted.into_iter().filter(has).collect()
 }
 
-/// Lines `receiver,…`: a row for each receiver, a column for each sender, Mbit/s.
+/// Parses the table. The header line is `receiver,…`; each row is a receiver and each column a sender, in Mbit/s.
 fn parse(text: &str) -> anyhow::Result<Vec<Entry>> {
     let mut lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     let name = |text: &str| text.trim().to_lowercase();
@@ -94,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_receivers_and_columns_senders() {
+    fn rows_are_receivers_and_columns_are_senders() {
         let table = parse("# note\nreceiver,X,Y\nX,9.5,1\nY,2,8\n").unwrap();
         let entry = |from: &str, to: &str, mbps| Entry { from: from.into(), to: to.into(), mbps };
         assert_eq!(table[1], entry("y", "x", 1.0));

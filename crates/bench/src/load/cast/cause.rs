@@ -1,5 +1,6 @@
-//! Why a hop of a chain gives less than the hop before: how long a parent's connection to its child could have sent
-//! and had nothing to send (ROMA §VI-D, Fig. 16: its buffer was empty), and how often TCP waited for a time-out.
+//! Explains why a hop of a chain is slower than the hop before: measures how long a parent's connection to its child
+//! could have sent but had nothing to send (ROMA §VI-D, Fig. 16: its buffer was empty), and how often TCP waited for a
+//! retransmission timeout.
 
 use super::{super::report::Report, depth::STEADY, mesh::Mesh};
 use anyhow::Context as _;
@@ -12,34 +13,34 @@ use std::{
 };
 use thalweg_lab::client::Lab;
 
-/// The kernel's counter of retransmission time-outs, of TcpExt in /proc/net/netstat.
+/// The kernel's counter of retransmission timeouts, in TcpExt of /proc/net/netstat.
 const TIMEOUTS: &str = "TCPTimeouts";
 
-/// Looks at the connections of hosts again and again, until it is dropped.
+/// Samples the connections of hosts periodically until it is dropped.
 pub struct Watch {
-    /// Those that send, from the source on.
+    /// The sending hosts, from the source on.
     parents: Vec<String>,
     dir: PathBuf,
     looks: Vec<Child>,
     timeouts: Vec<f64>,
 }
 
-/// One look at one connection.
+/// One sample of one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Look {
-    /// The host's clock, s.
+    /// The host's uptime, s.
     at: f64,
-    /// Bytes given to it so far that went out, retransmissions with them.
+    /// Bytes sent so far, including retransmissions.
     sent: u64,
-    /// Nothing waits to be sent, and the windows have room.
+    /// No byte waits to be sent, and the window has room.
     is_starved: bool,
 }
 
 impl Watch {
-    /// Begins, with `ss` every `period` in each of these.
+    /// Starts `ss` every `period` in each of the hosts `parents`.
     ///
     /// # Errors
-    /// When a host has no shell, or the directory cannot be written.
+    /// When a host has no shell or the directory cannot be written.
     pub fn begin(
         lab: &Lab,
         mesh: &Mesh<'_>,
@@ -65,11 +66,12 @@ impl Watch {
         self.dir.join(format!("{host}.ss"))
     }
 
-    /// By hop, 1 is the source's to the first receiver: `starved`, the share of the time in which its connection
-    /// could send and had nothing, while 15 to 85 % of the object went over it; `timeouts`, those of its sender's host.
+    /// Reports for each hop, where hop 1 is from the source to the first receiver: `starved`, the share of time in
+    /// which its connection could send but had nothing, while it carried 15 to 85 % of the object; and `timeouts`, the
+    /// retransmission timeouts of its sending host.
     ///
     /// # Errors
-    /// When what was seen cannot be read.
+    /// When the samples cannot be read.
     pub fn report(self, mesh: &Mesh<'_>, bytes: u64, report: &mut Report) -> anyhow::Result<()> {
         let (mut shares, mut all) = (Vec::new(), 0.0);
         for ((hop, host), before) in (1..).zip(&self.parents).zip(&self.timeouts) {
@@ -101,12 +103,12 @@ impl Drop for Watch {
     }
 }
 
-/// No number where the kernel does not tell.
+/// The host's count of timeouts; NaN if the kernel has none.
 fn timeouts(mesh: &Mesh<'_>, host: &str) -> f64 {
     mesh.netstat(host).and_then(|text| counter(&text, TIMEOUTS)).unwrap_or(f64::NAN)
 }
 
-/// Names stand in one line, and their values in the next.
+/// Finds a counter: one line has the names and the next line their values.
 fn counter(netstat: &str, name: &str) -> Option<f64> {
     let lines: Vec<&str> = netstat.lines().collect();
     lines.windows(2).find_map(|pair| {
@@ -115,7 +117,7 @@ fn counter(netstat: &str, name: &str) -> Option<f64> {
     })
 }
 
-/// Of the connection over which most went, in the order of time.
+/// The samples, in order of time, of the connection that sent most.
 fn looks(seen: &str) -> Vec<Look> {
     let (mut now, mut all) = (0.0, BTreeMap::<String, Vec<Look>>::new());
     for line in seen.lines() {
@@ -129,20 +131,20 @@ fn looks(seen: &str) -> Vec<Look> {
     all.into_values().max_by_key(sent).unwrap_or_default()
 }
 
-/// A line of `ss -tinHO`: the connection's ends, and how it stands.
+/// Parses a line of `ss -tinHO`: the connection's ends and its state.
 fn look(line: &str, at: f64) -> Option<(String, Look)> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let ends = words.get(3..5)?.join(" ");
     let number =
         |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.parse::<u64>().ok());
     let (sent, window) = (number("bytes_sent:")?, number("cwnd:")?);
-    // What is zero is not told.
+    // `ss` omits values that are zero.
     let (unacked, unsent) =
         (number("unacked:").unwrap_or_default(), number("notsent:").unwrap_or_default());
     Some((ends, Look { at, sent, is_starved: unsent == 0 && unacked < window }))
 }
 
-/// The share of the time: each look stands for the time since the one before.
+/// The share of time in which the connection was starved; each sample stands for the time since the one before.
 fn starved(looks: &[Look], bytes: u64) -> Option<f64> {
     let steady = |sent: u64| {
         let share = sent as f64 / bytes as f64;
@@ -169,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_could_send_and_has_nothing_starves() {
+    fn a_connection_with_room_and_no_data_is_starved() {
         let mut seen = String::new();
         for (at, sent, more) in [
             (1, 100, "unacked:3"),
@@ -180,14 +182,14 @@ mod tests {
         ] {
             seen += &format!("{at}.00\n{}{}", line(5, 1, ""), line(6, sent, more));
         }
-        // Between 150 and 850 bytes: 3 s, of which it starved in the 2 before the look at 4 s.
+        // Between 150 and 850 bytes there are 3 s, of which the connection starved in the 2 s before the sample at 4 s.
         let share = starved(&looks(&seen), 1000).unwrap();
         assert!((share - 2.0 / 3.0).abs() < 1e-9, "{share}");
         assert_eq!(starved(&looks(""), 1000), None);
     }
 
     #[test]
-    fn the_kernel_s_counter_is_found() {
+    fn a_counter_of_the_kernel_is_found() {
         let text = "TcpExt: SyncookiesSent TCPTimeouts X\nTcpExt: 1 42 3\nIpExt: A\nIpExt: 7\n";
         assert_eq!(counter(text, TIMEOUTS), Some(42.0));
         assert_eq!(counter(text, "None"), None);

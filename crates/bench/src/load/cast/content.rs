@@ -1,15 +1,15 @@
-//! Whether what came is what was sent.
+//! Compares a received file with the sent one.
 
 use anyhow::{Context as _, ensure};
 use std::{fs::File, io::Read as _, path::Path};
 
-/// Compared at a time.
+/// Bytes compared at a time.
 const PIECE: usize = 1 << 20;
 
-/// Fails at the first difference.
+/// Compares two files and fails at the first difference.
 ///
 /// # Errors
-/// It is missing, or has other bytes.
+/// A file is missing, or they differ.
 pub fn same(wanted: &Path, came: &Path) -> anyhow::Result<()> {
     let open =
         |path: &Path| File::open(path).with_context(|| format!("cannot open {}", path.display()));
@@ -19,7 +19,7 @@ pub fn same(wanted: &Path, came: &Path) -> anyhow::Result<()> {
     let (mut left, mut right) = (vec![0; PIECE], vec![0; PIECE]);
     let mut at = 0;
     while at < a {
-        // No longer than a piece.
+        // At most the length of a piece.
         let n = (a - at).min(PIECE as u64) as usize;
         one.read_exact(&mut left[..n])?;
         other.read_exact(&mut right[..n])?;
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changed_a_short_and_a_missing_file_are_found() {
+    fn changed_short_and_missing_files_are_detected() {
         let dir = tempfile::tempdir().unwrap();
         let (one, other) = (dir.path().join("one"), dir.path().join("other"));
         let mut bytes = vec![7; PIECE + 9];

@@ -1,5 +1,5 @@
-//! One node of a tree of plain TCP that stores and forwards (ROMA §III-A): what it reads goes to its file and
-//! to every child before it reads on.
+//! One node of a tree of plain TCP that stores and forwards (ROMA §III-A): it writes each piece to its file and to
+//! every child before it reads the next one.
 
 use anyhow::Context as _;
 use std::{
@@ -11,10 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Read and written at a time: a symbol of a cast.
+/// Bytes read and written at a time: a symbol of a cast.
 const PIECE: usize = 16 << 10;
 
-/// A child listens by then.
+/// The longest wait until a child listens.
 const STARTS: Duration = Duration::from_secs(10);
 
 /// Arguments of `thalweg-bench load cast copy`.
@@ -31,12 +31,12 @@ pub struct Args {
     file: PathBuf,
 }
 
-/// Until all is through.
+/// Copies until the file or the parent's connection ends.
 ///
 /// # Errors
-/// When a connection or the disk fails.
+/// When a connection or a file operation fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    // Before it connects: its parent may come at once.
+    // Listens before it connects, because its parent may connect at once.
     let listener = args.listen.map(TcpListener::bind).transpose()?;
     let mut children = Vec::new();
     for child in &args.to {
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_goes_to_the_file_and_to_the_children() {
+    fn all_bytes_go_to_the_file_and_to_the_children() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let child = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut end, _) = listener.accept().unwrap();

@@ -1,22 +1,23 @@
-//! Rates along a chain: how they fall with depth, as a power and as an exponential (Fig. 18, 19).
+//! How rates along a chain fall with depth, as a power law and as an exponential (Fig. 18, 19).
 
-use super::{super::report::Report, story::Story};
+use super::{super::report::Report, record::CastRecord};
 
-/// Between these shares of the object it has long begun, and does not end yet.
+/// The steady part of a transfer: between these shares of the object it neither starts nor ends.
 pub const STEADY: (f64, f64) = (0.15, 0.85);
 
-/// A straight line through points.
+/// A straight line fitted to points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Line {
     slope: f64,
-    /// R².
+    /// The coefficient of determination, R².
     fits: f64,
 }
 
-/// Rates by depth, what is lost at each hop, and how well the two laws fit. `hosts`: from the first on.
-pub fn add(hosts: &[String], story: &Story, report: &mut Report) {
+/// Reports the rates by depth, the loss per hop, and how well the two laws fit. `hosts` are the receivers in order,
+/// from the first on.
+pub fn add(hosts: &[String], record: &CastRecord, report: &mut Report) {
     let rate =
-        |(at, host): (usize, &String)| Some((at as f64 + 1.0, story.steady(host, STEADY)? * 1e-6));
+        |(at, host): (usize, &String)| Some((at as f64 + 1.0, record.steady(host, STEADY)? * 1e-6));
     let rates: Vec<(f64, f64)> = hosts.iter().enumerate().filter_map(rate).collect();
     for (depth, mbps) in &rates {
         report.add(format!("steady/{depth}"), "Mbit/s", *mbps);
@@ -42,7 +43,7 @@ pub fn add(hosts: &[String], story: &Story, report: &mut Report) {
     }
 }
 
-/// By least squares; none through fewer than three points.
+/// Fits a line by least squares; `None` for fewer than three points.
 fn line(points: &[(f64, f64)]) -> Option<Line> {
     if points.len() < 3 {
         return None;
@@ -61,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_found_and_how_well_it_fits() {
+    fn a_line_is_fitted_to_three_points_or_more() {
         let found = line(&[(1.0, 5.0), (2.0, 7.0), (3.0, 9.0)]).unwrap();
         assert!((found.slope - 2.0).abs() < 1e-12 && (found.fits - 1.0).abs() < 1e-12);
         assert!(line(&[(1.0, 5.0), (2.0, 7.0)]).is_none());
@@ -69,9 +70,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_at_each_hop_is_told() {
-        let mut story = Story::default();
-        story.hear(r#"{"event":"started","bytes":1000}"#, 0.0).unwrap();
+    fn the_loss_per_hop_is_reported() {
+        let mut record = CastRecord::default();
+        record.add_line(r#"{"event":"started","bytes":1000}"#, 0.0).unwrap();
         for at in 0..=20 {
             let held = |share: f64| (f64::from(at) * 100.0 * share).min(1000.0);
             let one = |name: &str, held: f64| {
@@ -83,10 +84,10 @@ mod tests {
             let line = format!(
                 r#"{{"event":"progress","seconds":{at},"served_bytes":0,"ring_peak_bytes":0,"receivers":[{both}]}}"#
             );
-            story.hear(&line, f64::from(at)).unwrap();
+            record.add_line(&line, f64::from(at)).unwrap();
         }
         let mut report = Report::default();
-        add(&["a".to_owned(), "b".to_owned()], &story, &mut report);
+        add(&["a".to_owned(), "b".to_owned()], &record, &mut report);
         let lost = report.value("lost_per_hop").and_then(serde_json::Value::as_f64).unwrap();
         assert!((lost - 10.0).abs() < 1e-6, "{lost}");
     }

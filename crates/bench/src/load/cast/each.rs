@@ -1,4 +1,4 @@
-//! Another program in each host, all at the same time, until all have the file.
+//! Runs another program in each host, all at the same time, until all hosts have the file.
 
 use super::{super::report::Report, content, outcome::spread};
 use anyhow::{Context as _, bail, ensure};
@@ -13,7 +13,8 @@ use std::{
 };
 use thalweg_lab::client::Lab;
 
-/// A program that has the file says this, and may go on, to give it to others; or it ends with success.
+/// The line that a program prints when it has the file; it may then continue, to serve others. Otherwise it ends with
+/// success.
 const DONE: &str = "done";
 
 /// Arguments of `thalweg-bench load cast each`.
@@ -43,7 +44,7 @@ pub struct Args {
     command: Vec<String>,
 }
 
-/// Programs; killed when dropped.
+/// The running programs, killed on drop.
 struct Programs(Vec<Child>);
 
 impl Drop for Programs {
@@ -57,16 +58,16 @@ impl Drop for Programs {
     }
 }
 
-/// Runs it and prints the report.
+/// Runs the programs and prints the report.
 ///
 /// # Errors
-/// When it fails somewhere, takes too long, or leaves other bytes.
+/// When a program fails, takes too long, or leaves other bytes.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let lab = Lab::attach(&args.lab)?;
     if args.dir.exists() {
         fs::remove_dir_all(&args.dir)?;
     }
-    // Each program says at most two things.
+    // Each program sends at most two messages.
     let (done, ended) = sync_channel(2 * (args.hosts.len() + args.also.len()));
     let (mut programs, began) = (Programs(Vec::new()), Instant::now());
     for (at, host) in args.also.iter().chain(&args.hosts).enumerate() {
@@ -84,7 +85,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         };
         let is_new = finishes.iter().all(|(known, _)| *known != host);
         if args.hosts.contains(&host) && is_new {
-            // What has ended without a word has succeeded only if the file is there: that is compared below.
+            // A program that ends without the line has succeeded only if the file is there, which is compared below.
             ensure!(is_done || came(args, &host), "{host}: it ended without the file");
             finishes.push((host, began.elapsed().as_secs_f64()));
         }
@@ -108,13 +109,14 @@ fn start(args: &Args, lab: &Lab, host: &str) -> anyhow::Result<Child> {
     command.spawn().with_context(|| format!("cannot run it in {host}"))
 }
 
-/// Until it says that it is done, or ends; then on, so that its pipe never fills.
+/// Reports when the program prints that it is done, and when it ends. It reads on meanwhile, so that the pipe never
+/// fills.
 fn watch(lines: impl std::io::BufRead, host: &str, done: &SyncSender<(String, bool)>) {
     let mut is_told = false;
     for line in lines.lines().map_while(Result::ok) {
         if line.trim() == DONE && !is_told {
             is_told = true;
-            // Nobody may wait any more.
+            // The receiver may have gone already.
             _ = done.send((host.to_owned(), true));
         }
     }
@@ -142,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_counts_before_the_end() {
+    fn the_done_line_is_reported_before_the_end() {
         let (done, ended) = sync_channel(2);
         watch("begun\ndone\nmore\n".as_bytes(), "a", &done);
         assert_eq!(ended.recv().unwrap(), ("a".to_owned(), true));

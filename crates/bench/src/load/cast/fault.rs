@@ -1,4 +1,4 @@
-//! What is done to a cast while it runs.
+//! Faults that are caused in a cast while it runs.
 
 use super::mesh::Mesh;
 use anyhow::{Context as _, bail, ensure};
@@ -6,27 +6,27 @@ use std::str::FromStr;
 use thalweg_lab::{client::Lab, topology::LinkChange};
 use thalweg_units::Rate;
 
-/// Once a receiver has so much of the object: `kill=b@0.3:c` kills the node of b when c has 30 %;
-/// `start=c@0.5:b` starts that of c; `rate=b.access.fwd/1Mbit/s@0.3:c` changes a link's rate. `PARENT` in the name
-/// of a node or a link is the parent that gives c most by then.
+/// A fault that is caused once a receiver has a share of the object: `kill=b@0.3:c` kills the node of b when c has 30
+/// %; `start=c@0.5:b` starts the node of c; `rate=b.access.fwd/1Mbit/s@0.3:c` changes a link's rate. `PARENT` in the
+/// name of a node or a link stands for the parent that gives c most at that time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
-    /// What is done.
+    /// The kind of fault and its target.
     pub what: What,
-    /// At which share of the object, 0 to 1.
+    /// The share of the object, 0 to 1.
     pub share: f64,
-    /// Whose.
+    /// The receiver that has this share.
     pub of: String,
 }
 
-/// What is done.
+/// The kind of a fault and its target.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
-    /// A node is killed.
+    /// Kills a node.
     Kill(String),
-    /// A node is started.
+    /// Starts a node.
     Start(String),
-    /// A link, or half of one, gets this rate.
+    /// Changes the rate of a link or of half a link.
     Rate(String, Rate),
 }
 
@@ -53,11 +53,11 @@ impl FromStr for Fault {
     }
 }
 
-/// Stands for the receiver's parent.
+/// Placeholder for the receiver's parent.
 const PARENT: &str = "PARENT";
 
 impl Fault {
-    /// The same, with the parent's name.
+    /// The same fault with the parent's name filled in.
     pub fn resolved(&self, parent: Option<&str>) -> Self {
         let with = |name: &str| name.replace(PARENT, parent.unwrap_or(PARENT));
         let what = match &self.what {
@@ -68,10 +68,10 @@ impl Fault {
         Self { what, ..self.clone() }
     }
 
-    /// Does it.
+    /// Causes the fault.
     ///
     /// # Errors
-    /// When the node or the link is not there.
+    /// When the node or the link does not exist.
     pub fn strike(&self, mesh: &mut Mesh<'_>, lab: &Lab) -> anyhow::Result<()> {
         match &self.what {
             What::Kill(node) => mesh.kill(node),
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_are_read() {
+    fn faults_are_parsed() {
         let fault = |text: &str| text.parse::<Fault>().unwrap();
         let killed = fault("kill=b@0.3:c");
         assert_eq!(killed, Fault { what: What::Kill("b".into()), share: 0.3, of: "c".into() });

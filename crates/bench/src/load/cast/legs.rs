@@ -1,22 +1,22 @@
-//! Trees and rates of legs, as arguments and files have them.
+//! Trees and rates of legs, as arguments and files express them.
 
 use anyhow::{Context as _, bail, ensure};
 use std::{collections::BTreeMap, fmt, fs, path::Path, str::FromStr};
 
-/// From whom to whom.
+/// A leg from one host to another.
 pub type Leg = (String, String);
 
 /// Rates of legs, bit/s.
 pub type Rates = BTreeMap<Leg, f64>;
 
-/// Legs in a row: `s>a,a>b`; each names its parent first.
+/// A list of legs, such as `s>a,a>b`, each with the parent first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Legs(pub Vec<Leg>);
 
 impl FromStr for Legs {
     type Err = anyhow::Error;
 
-    /// Also `s>a>b`, a chain, and `chain:s:n:20`: from `s` over `n1`, `n2` … to `n20`.
+    /// Parses `s>a,a>b`, a chain `s>a>b`, and `chain:s:n:20`, a chain from `s` over `n1`, `n2` … to `n20`.
     fn from_str(text: &str) -> anyhow::Result<Self> {
         if let Some(rest) = text.strip_prefix("chain:") {
             return chain(rest);
@@ -34,7 +34,7 @@ impl FromStr for Legs {
 }
 
 impl fmt::Display for Legs {
-    /// As it is read.
+    /// The form that `from_str` parses.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let leg = |(from, to): &Leg| format!("{from}>{to}");
         f.write_str(&self.0.iter().map(leg).collect::<Vec<_>>().join(","))
@@ -52,25 +52,25 @@ fn chain(text: &str) -> anyhow::Result<Legs> {
 }
 
 impl Legs {
-    /// All between these, each way.
+    /// All legs between these hosts, in both directions.
     pub fn all(hosts: &[String]) -> Self {
         let pairs = hosts.iter().flat_map(|from| hosts.iter().map(move |to| (from, to)));
         let others = pairs.filter(|(from, to)| from != to);
         Self(others.map(|(from, to)| (from.clone(), to.clone())).collect())
     }
 
-    /// Who has a parent in it, in its order.
+    /// The hosts that have a parent, in the order of the legs.
     pub fn children(&self) -> Vec<String> {
         self.0.iter().map(|(_, child)| child.clone()).collect()
     }
 
-    /// Those that hang on this one.
+    /// The children of a host.
     pub fn of(&self, parent: &str) -> Vec<String> {
         let own = self.0.iter().filter(|(from, _)| from == parent);
         own.map(|(_, child)| child.clone()).collect()
     }
 
-    /// The legs from the root to this host, the last first.
+    /// The legs from the root to this host, the last one first.
     pub fn way_up(&self, host: &str) -> Vec<Leg> {
         let mut way: Vec<Leg> = Vec::new();
         let mut at = host.to_owned();
@@ -84,13 +84,13 @@ impl Legs {
         way
     }
 
-    /// The rate of the leg to this host from its parent; none where that is not known.
+    /// The rate of the leg from this host's parent; `None` if it is unknown.
     pub fn parent_gives(&self, host: &str, rates: &Rates) -> Option<f64> {
         let leg = self.0.iter().find(|(_, child)| child == host)?;
         rates.get(leg).copied()
     }
 
-    /// The slowest hop to this host; none where a hop's rate is not known.
+    /// The rate of the slowest leg from the root to this host; `None` if any leg's rate is unknown.
     pub fn min_hop(&self, host: &str, rates: &Rates) -> Option<f64> {
         let way = self.way_up(host);
         let hops: Option<Vec<f64>> = way.iter().map(|leg| rates.get(leg).copied()).collect();
@@ -98,7 +98,7 @@ impl Legs {
     }
 }
 
-/// Rates as `--rates` of other commands reads them.
+/// Writes rates in the format of the option `--rates` of other commands.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -109,10 +109,10 @@ pub fn write(file: &Path, rates: &Rates) -> anyhow::Result<()> {
         .with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// What [`write()`] wrote.
+/// Reads a file that [`write()`] wrote.
 ///
 /// # Errors
-/// When it cannot be read, or is something else.
+/// When it cannot be read or has another format.
 pub fn read(file: &Path) -> anyhow::Result<Rates> {
     let text =
         fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_and_chains_are_read() {
+    fn trees_and_chains_are_parsed() {
         let leg = |from: &str, to: &str| (from.to_owned(), to.to_owned());
         let tree = [leg("s", "a"), leg("a", "b"), leg("s", "c")];
         assert_eq!(legs("s>a>b,s>c").0, tree);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_hop_counts_and_rates_are_read_as_written() {
+    fn the_slowest_hop_is_found_and_written_rates_are_read_back() {
         let tree = legs("s>a>b");
         let rate = |at: usize, bps: f64| (tree.0[at].clone(), bps);
         let rates: Rates = [rate(0, 5e6), rate(1, 7e6)].into();

@@ -1,4 +1,4 @@
-//! A mesh in the hosts of a lab: its nodes take casts into an inbox each.
+//! A mesh in the hosts of a lab whose nodes each receive casts in an inbox.
 
 use crate::program;
 use anyhow::{Context as _, bail, ensure};
@@ -12,19 +12,19 @@ use std::{
 };
 use thalweg_lab::client::Lab;
 
-/// Where all nodes listen.
+/// The port of all nodes.
 const PORT: u16 = 7373;
 
-/// A node that does not serve by then does not start.
+/// The longest wait until a node serves.
 const STARTS: Duration = Duration::from_secs(20);
 
-/// How often it is looked whether it does.
+/// The interval between two checks whether it serves.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// So many hosts join or start at a time.
+/// How many hosts join or start at a time.
 const AT_ONCE: usize = 8;
 
-/// A mesh; its nodes end with this value.
+/// A mesh; dropping it kills its nodes.
 pub struct Mesh<'a> {
     lab: &'a Lab,
     dir: PathBuf,
@@ -33,17 +33,17 @@ pub struct Mesh<'a> {
     nodes: BTreeMap<String, Child>,
 }
 
-/// What is particular about the hosts.
+/// Settings that differ between hosts or measurements.
 #[derive(Default)]
 pub struct Kinds<'a> {
-    /// Those that hand on what they do not keep.
+    /// Hosts that forward what they do not keep.
     pub relays: &'a [String],
-    /// Further settings of all, as TOML.
+    /// Further settings of all hosts, as TOML.
     pub more: &'a str,
 }
 
 impl<'a> Mesh<'a> {
-    /// Founds it at `founder` and lets all `hosts` in; no node runs yet but the founder's.
+    /// Founds the mesh at `founder` and lets all `hosts` join; only the founder's node runs yet.
     ///
     /// # Errors
     /// When a command fails.
@@ -71,7 +71,7 @@ impl<'a> Mesh<'a> {
         Ok(mesh)
     }
 
-    /// Directories and settings of a host.
+    /// Creates the directories and settings of a host.
     fn settle(&self, host: &str, kinds: &Kinds<'_>) -> anyhow::Result<()> {
         let inbox = self.inbox(host);
         fs::create_dir_all(&inbox)?;
@@ -105,7 +105,7 @@ impl<'a> Mesh<'a> {
         self.dir.join(format!("{host}.{ending}"))
     }
 
-    /// Where casts land.
+    /// The directory in which casts to a host arrive.
     pub fn inbox(&self, host: &str) -> PathBuf {
         self.dir.join("in").join(host)
     }
@@ -115,14 +115,14 @@ impl<'a> Mesh<'a> {
         self.dir.join("state").join(host)
     }
 
-    /// The product in a host, with its state.
+    /// The command `thalweg` on a host.
     fn command(&self, host: &str) -> Command {
         let mut command = self.lab.command(host, &self.program);
         command.stdin(Stdio::null());
         command
     }
 
-    /// What a command of a host prints.
+    /// Runs a command on a host, with the host's state, and returns its output.
     fn thalweg(&self, host: &str, args: &[&str]) -> anyhow::Result<String> {
         let mut command = self.command(host);
         command.args(args).env("THALWEG_STATE", self.state(host));
@@ -137,17 +137,17 @@ impl<'a> Mesh<'a> {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
-    /// Starts the nodes of these hosts, or starts them again, and waits until they serve.
+    /// Starts the nodes of these hosts, for the first time or again, and waits until they serve.
     ///
     /// # Errors
-    /// When one does not.
+    /// When a node does not serve in time.
     pub fn start(&mut self, hosts: &[String]) -> anyhow::Result<()> {
         let mut begun = Vec::new();
         for host in hosts {
             begun.push((host.clone(), self.spawn(host)?));
         }
         for (host, child) in begun {
-            // Were it dropped, it would go on unseen.
+            // A dropped `Child` would keep running and nobody would kill it.
             self.nodes.insert(host.clone(), child);
             self.wait(&host)?;
         }
@@ -157,7 +157,7 @@ impl<'a> Mesh<'a> {
     fn spawn(&self, host: &str) -> anyhow::Result<Child> {
         let (out, log) = (self.file(host, "out"), self.file(host, "log"));
         let mut command = self.lab.command(host, "sh");
-        // The program's number, as /proc in the lab has it.
+        // The shell writes the process id as /proc in the lab has it.
         command.args(["-c", "echo $$ > \"$0\"; exec \"$@\""]).arg(self.file(host, "pid"));
         command.arg(&self.program).arg("node").arg("--state").arg(self.state(host));
         command.arg("--config").arg(self.file(host, "toml"));
@@ -178,7 +178,7 @@ impl<'a> Mesh<'a> {
         Ok(())
     }
 
-    /// The last lines that a node has said.
+    /// The last five lines of a node's log.
     pub fn log(&self, host: &str) -> String {
         let text = fs::read_to_string(self.file(host, "log")).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
@@ -189,7 +189,7 @@ impl<'a> Mesh<'a> {
     /// Kills a node (SIGKILL).
     ///
     /// # Errors
-    /// If it does not run.
+    /// When it does not run.
     pub fn kill(&mut self, host: &str) -> anyhow::Result<()> {
         let mut child = self.nodes.remove(host).with_context(|| format!("{host} runs no node"))?;
         ensure!(child.try_wait()?.is_none(), "a node ended by itself: {}", self.log(host));
@@ -198,7 +198,7 @@ impl<'a> Mesh<'a> {
         Ok(())
     }
 
-    /// The nodes that ended without being told to.
+    /// The nodes that ended by themselves.
     pub fn ended(&mut self) -> Vec<String> {
         let mut ended = Vec::new();
         for (host, child) in &mut self.nodes {
@@ -209,13 +209,13 @@ impl<'a> Mesh<'a> {
         ended
     }
 
-    /// The counters of TCP in a host, as /proc/net/netstat has them.
+    /// The TCP counters of a host, from /proc/net/netstat.
     pub fn netstat(&self, host: &str) -> Option<String> {
         let pid = fs::read_to_string(self.file(host, "pid")).ok()?;
         fs::read_to_string(format!("/proc/{}/net/netstat", pid.trim())).ok()
     }
 
-    /// A line of /proc/PID/status of a host's node, kB: `VmHWM` is the most memory that it had.
+    /// A value of /proc/PID/status of a host's node, kB; `VmHWM` is its peak memory.
     pub fn memory_kb(&self, host: &str, line: &str) -> Option<f64> {
         let pid = fs::read_to_string(self.file(host, "pid")).ok()?;
         let status = fs::read_to_string(format!("/proc/{}/status", pid.trim())).ok()?;
@@ -235,7 +235,7 @@ impl Drop for Mesh<'_> {
     }
 }
 
-/// Some at a time; the first error ends it.
+/// Runs `work` for some items at a time; stops after the first part with an error.
 fn in_parts<T: Sync>(
     all: &[T],
     work: impl Fn(&T) -> anyhow::Result<()> + Sync,

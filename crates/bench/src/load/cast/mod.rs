@@ -1,13 +1,13 @@
-//! `thalweg-bench load cast`: casts through the hosts of a lab, and the programs they are compared with.
+//! `thalweg-bench load cast`: casts through the hosts of a lab, and the programs that casts are compared with.
 //!
-//! - [`mod@run`]: founds a mesh in the hosts and casts once: rates, completion, bytes beyond the object;
-//!   [`mesh`] its nodes, [`story`] what the cast told, [`fault`] what is done to it meanwhile,
-//!   [`outcome`] what it came to, [`depth`] rates along a chain, [`cause`] why they fall;
-//! - [`solo`]: TCP alone on each leg, or on several at once;
-//! - [`each`]: another program in each host, until all have the file;
-//! - [`tee`]: a tree of plain TCP in which each node waits for its slowest child; [`copy`] one of its nodes;
-//! - [`capacities`]: the rates of a table, if it is there;
-//! - [`network`]: what the lab's links carry; [`legs`]: trees and rates as texts; [`content`]: same bytes?
+//! - [`mod@run`]: founds a mesh in the hosts and casts once: rates, completion, redundant bytes; [`mesh`]: its nodes,
+//!   [`record`]: the events of the cast, [`fault`]: faults during the cast, [`outcome`]: its results, [`depth`]: rates
+//!   along a chain, [`cause`]: why they fall;
+//! - [`solo`]: TCP alone on each leg, or on several legs at once;
+//! - [`each`]: another program in each host, until all hosts have the file;
+//! - [`tee`]: a tree of plain TCP in which each node waits for its slowest child; [`copy`]: one of its nodes;
+//! - [`capacities`]: gives links the rates of a table, if it exists;
+//! - [`network`]: the rates of the lab's links; [`legs`]: trees and rates as texts; [`content`]: compares files.
 
 mod capacities;
 mod cause;
@@ -20,9 +20,9 @@ mod legs;
 mod mesh;
 mod network;
 mod outcome;
+mod record;
 mod run;
 mod solo;
-mod story;
 mod tee;
 
 use clap::Subcommand;
@@ -50,10 +50,10 @@ enum Work {
     Capacities(capacities::Args),
 }
 
-/// Runs it.
+/// Runs the command.
 ///
 /// # Errors
-/// When something does not start, fails, or what came is not what was sent.
+/// When a part does not start or fails, or received bytes differ from the sent ones.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.work {
         Work::Run(args) => run::run(args),

@@ -1,4 +1,4 @@
-//! What the lab's links carry.
+//! The rates, delays and losses of the lab's links.
 
 use super::legs::{Leg, Legs, Rates};
 use anyhow::Context as _;
@@ -10,28 +10,27 @@ use thalweg_plan::{
 };
 use thalweg_units::Rate;
 
-/// What of a link is left for data: 1448 of 1500 bytes of each packet.
+/// The share of a link's rate that is left for data: 1448 of 1500 bytes of each packet.
 const DATA: f64 = 1448.0 / 1500.0;
 
-/// A lab, and its links' rates at one moment.
+/// A lab and its links' rates at one moment.
 pub struct Network {
-    /// The lab.
     pub lab: Lab,
     stats: Stats,
 }
 
 impl Network {
-    /// Asks the lab.
+    /// Attaches to the lab and reads its links' rates.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// When the lab does not answer.
     pub fn attach(socket: &Path) -> anyhow::Result<Self> {
         let lab = Lab::attach(socket)?;
         let stats = lab.stats(false)?;
         Ok(Self { lab, stats })
     }
 
-    /// Data bit/s that the slowest link of a way carries; none without a limit.
+    /// The data rate of the slowest link of a path, bit/s; `None` if no link has a limit.
     pub fn leg(&self, from: &str, to: &str) -> Option<f64> {
         let all = self.lab.resolved();
         let first = |name: &str| {
@@ -43,8 +42,8 @@ impl Network {
         rates.reduce(f64::min)
     }
 
-    /// What TCP meets on a way: the delays there and back, and the losses of packets there. None without loss, as
-    /// nothing bounds the model then.
+    /// The model's parameters of a path: its round-trip time and the loss of packets towards `to`. `None` without loss,
+    /// because then the model has no bound.
     pub fn hop(&self, from: &str, to: &str) -> Option<Hop> {
         let all = self.lab.resolved();
         let first = |name: &str| {
@@ -56,19 +55,19 @@ impl Network {
         (kept < 1.0).then_some(Hop { rtt: all.rtt(from, to)?, loss: 1.0 - kept })
     }
 
-    /// Data bit/s of half a link.
+    /// The data rate of half a link, bit/s.
     fn rate(&self, half: &str) -> Option<f64> {
         let rate = self.stats.link(half)?.rate?;
         Some(rate.as_bps() as f64 * DATA)
     }
 
-    /// The rates of these legs, where links have any.
+    /// The rates of those legs whose links have rates.
     pub fn rates(&self, legs: &Legs) -> Rates {
         let rate = |(from, to): &Leg| Some(((from.clone(), to.clone()), self.leg(from, to)?));
         legs.0.iter().filter_map(rate).collect()
     }
 
-    /// The paper's tree over legs of these rates (§VI-C); the first host is its root.
+    /// The paper's tree over legs of these rates (§VI-C), with the first host as its root.
     pub fn widest(&self, hosts: &[String], rates: &Rates) -> Legs {
         let mut graph = Graph::new(hosts.len());
         for ((from, to), rate) in rates {
@@ -85,11 +84,11 @@ impl Network {
         Legs(hosts.iter().enumerate().filter_map(leg).collect())
     }
 
-    /// The best simultaneous rates of all but the first of these, whose links to the world are called
-    /// `NAME.access`; by the order of the hosts.
+    /// The best simultaneous rates of all hosts but the first, in their order. Their access links are called
+    /// `NAME.access`.
     ///
     /// # Errors
-    /// When the linear program has no answer.
+    /// When the linear program has no solution.
     pub fn several(&self, hosts: &[String]) -> anyhow::Result<Several> {
         let mut graph = Graph::new(hosts.len());
         for (i, from) in hosts.iter().enumerate() {
@@ -108,6 +107,6 @@ impl Network {
 }
 
 fn bps(rate: f64) -> Rate {
-    // Of positive numbers the cast takes the whole part.
+    // A cast of a positive number rounds down.
     Rate::from_bps(rate as u64)
 }

@@ -1,4 +1,4 @@
-//! What a cast came to.
+//! The results of a cast.
 
 use super::{
     super::report::Report,
@@ -6,8 +6,8 @@ use super::{
     legs::Legs,
     mesh::Mesh,
     network::Network,
-    run::Known,
-    story::{Held, Story},
+    record::{CastRecord, Held},
+    run::CastSetup,
 };
 use std::collections::BTreeMap;
 use thalweg_plan::tree::{
@@ -16,34 +16,34 @@ use thalweg_plan::tree::{
 };
 use thalweg_units::{ByteSize, Rate};
 
-/// Data of a packet of 1,500 bytes with TCP's timestamps, which is what the model's packets carry here.
+/// The data of a packet of 1,500 bytes with TCP timestamps: the size of the model's packets.
 const SEGMENT: ByteSize = ByteSize::from_bytes(1448);
 
-/// A receiver has recovered at so much of the rate that it can have.
+/// A receiver has recovered when it has this share of its best possible rate.
 const RECOVERED: f64 = 0.9;
 
-/// Its rate before a fault is that of so many seconds.
+/// A receiver's rate before a fault is the mean of this many progress events, of one second each.
 const BEFORE: usize = 4;
 
-/// A fault that has come.
-pub struct Struck {
-    /// Which; the parent has its name.
+/// A fault that was caused.
+pub struct CausedFault {
+    /// The fault, with the parent's name filled in.
     pub fault: Fault,
-    /// Whether it was done.
+    /// Whether its action was executed.
     pub is_done: bool,
-    /// s since the first offer.
+    /// Time since the first offer, s.
     at: f64,
     /// Bytes that its receiver had.
     held: f64,
-    /// bit/s of its receiver before.
+    /// The receiver's rate before the fault, bit/s.
     before: f64,
 }
 
-impl Struck {
-    /// It is time.
-    pub fn now(fault: &Fault, story: &Story) -> Self {
-        let fault = fault.resolved(story.now.get(&fault.of).map(String::as_str));
-        let all = story.held.get(&fault.of).map_or(&[][..], Vec::as_slice);
+impl CausedFault {
+    /// Records a fault whose time has come.
+    pub fn now(fault: &Fault, record: &CastRecord) -> Self {
+        let fault = fault.resolved(record.now.get(&fault.of).map(String::as_str));
+        let all = record.held.get(&fault.of).map_or(&[][..], Vec::as_slice);
         let last = all.last().copied().unwrap_or(Held { at: 0.0, bytes: 0.0, bps: 0.0 });
         let few = &all[all.len().saturating_sub(BEFORE)..];
         let before = few.iter().map(|held| held.bps).sum::<f64>() / few.len().max(1) as f64;
@@ -51,29 +51,29 @@ impl Struck {
     }
 }
 
-/// All there is to judge.
-pub struct Found<'a> {
-    /// Hosts, tree, rates.
-    pub known: &'a Known,
+/// All data for the report.
+pub struct CastResults<'a> {
+    /// The hosts, the tree and the rates.
+    pub setup: &'a CastSetup,
     /// The receivers that count.
     pub wanted: &'a [String],
-    /// What happened.
-    pub story: &'a Story,
-    /// What was done to it.
-    pub struck: &'a [Struck],
+    /// The events of the cast.
+    pub record: &'a CastRecord,
+    /// The faults that were caused.
+    pub struck: &'a [CausedFault],
 }
 
-impl Found<'_> {
-    /// Rates, completion, bytes beyond the object.
+impl CastResults<'_> {
+    /// Reports rates, completion and redundant bytes.
     pub fn report(&self, left: Option<Rate>) -> Report {
-        let (mut report, length) = (Report::default(), self.story.bytes as f64);
+        let (mut report, length) = (Report::default(), self.record.bytes as f64);
         let tree = self.tree();
         let (mut rates, mut finishes) = (vec![], vec![]);
         let (mut hops, mut directs, mut parents) = (vec![], vec![], vec![]);
         report.say("tree", tree.to_string());
         let mut beyond_most = 0.0_f64;
         for host in self.wanted {
-            let Some(received) = self.story.received.get(host) else { continue };
+            let Some(received) = self.record.received.get(host) else { continue };
             let rate = length * 8e-6 / received.seconds;
             let beyond = (received.came - length).max(received.useless).max(0.0) / length * 100.0;
             beyond_most = beyond_most.max(beyond);
@@ -82,17 +82,17 @@ impl Found<'_> {
             report.add(format!("rate/{host}"), "Mbit/s", rate);
             report.add(format!("finish/{host}"), "s", received.heard);
             report.add(format!("beyond/{host}"), "%", beyond);
-            if let Some(bps) = tree.min_hop(host, &self.known.rates) {
+            if let Some(bps) = tree.min_hop(host, &self.setup.rates) {
                 hops.push(rate * 1e6 / bps);
                 report.add(format!("hop/{host}"), "ratio", rate * 1e6 / bps);
                 report.add(format!("min_hop/{host}"), "Mbit/s", bps / 1e6);
             }
-            if let Some(bps) = tree.parent_gives(host, &self.known.rates) {
+            if let Some(bps) = tree.parent_gives(host, &self.setup.rates) {
                 parents.push(rate * 1e6 / bps);
                 report.add(format!("parent/{host}"), "ratio", rate * 1e6 / bps);
             }
-            let leg = (self.known.hosts[0].clone(), host.clone());
-            if let Some(bps) = self.known.rates.get(&leg) {
+            let leg = (self.setup.hosts[0].clone(), host.clone());
+            if let Some(bps) = self.setup.rates.get(&leg) {
                 directs.push(rate * 1e6 / bps);
                 report.add(format!("direct/{host}"), "ratio", rate * 1e6 / bps);
             }
@@ -103,12 +103,12 @@ impl Found<'_> {
         spread(&mut report, "parent", "ratio", parents);
         spread(&mut report, "direct", "ratio", directs);
         report.add("beyond_most", "%", beyond_most);
-        report.add("sent_by_source", "objects", self.story.served / length);
-        let missed: f64 = self.story.missed.values().sum();
+        report.add("sent_by_source", "objects", self.record.served / length);
+        let missed: f64 = self.record.missed.values().sum();
         report.add("missed", "symbols", missed);
-        report.add("ring_peak", "B", self.story.ring_peak);
-        report.add("parents_left", "parents", self.story.left.len() as f64);
-        if let Some((_, seconds)) = &self.story.ended {
+        report.add("ring_peak", "B", self.record.ring_peak);
+        report.add("parents_left", "parents", self.record.left.len() as f64);
+        if let Some((_, seconds)) = &self.record.ended {
             report.add("cast", "s", *seconds);
         }
         if let Some(struck) = self.struck.last() {
@@ -117,15 +117,16 @@ impl Found<'_> {
         report
     }
 
-    /// What the model says of each receiver's way, from the lab's round trips and losses, and the rate over that.
+    /// Reports the model's rate for each receiver's path, from the lab's round-trip times and losses, and the ratio of
+    /// the measured rate to it.
     pub fn add_model(&self, network: &Network, report: &mut Report) {
         let tree = self.tree();
         for host in self.wanted {
-            let Some(received) = self.story.received.get(host) else { continue };
+            let Some(received) = self.record.received.get(host) else { continue };
             let way: Option<Vec<Hop>> =
                 tree.way_up(host).iter().map(|(from, to)| network.hop(from, to)).collect();
             let Some(way) = way else { continue };
-            let rate = self.story.bytes as f64 * 8e-6 / received.seconds;
+            let rate = self.record.bytes as f64 * 8e-6 / received.seconds;
             for (name, mbps) in [("eq2", chain(&way)), ("eq3", aggregate(&way))] {
                 report.add(format!("{name}/{host}"), "Mbit/s", mbps);
                 report.add(format!("over_{name}/{host}"), "ratio", rate / mbps);
@@ -135,11 +136,11 @@ impl Found<'_> {
 
     /// The given tree, or each receiver's first parent.
     fn tree(&self) -> Legs {
-        self.known.tree.clone().unwrap_or_else(|| self.story.tree())
+        self.setup.tree.clone().unwrap_or_else(|| self.record.tree())
     }
 
-    fn add_struck(&self, struck: &Struck, left: Option<Rate>, report: &mut Report) {
-        // The affected host: the one that joins, or the one whose progress counts.
+    fn add_struck(&self, struck: &CausedFault, left: Option<Rate>, report: &mut Report) {
+        // The affected host: the one that joins, or the one whose progress triggered the fault.
         let host = match &struck.fault.what {
             What::Start(node) => node,
             What::Kill(_) | What::Rate(..) => &struck.fault.of,
@@ -147,27 +148,27 @@ impl Found<'_> {
         let is_late = host != &struck.fault.of;
         let (held, before) = if is_late { (0.0, 0.0) } else { (struck.held, struck.before) };
         let best = left.map_or(before, |rate| rate.as_bps() as f64);
-        let Some(received) = self.story.received.get(host) else { return };
-        let finish = struck.at + (self.story.bytes as f64 - held) * 8.0 / best;
+        let Some(received) = self.record.received.get(host) else { return };
+        let finish = struck.at + (self.record.bytes as f64 - held) * 8.0 / best;
         report.add("struck", "s", struck.at);
         report.add("over_best", "ratio", received.after / finish);
         report.add("lost", "s", received.after - finish);
         let enough = RECOVERED * if is_late { best } else { best.min(before) };
-        let all = self.story.held.get(host).map_or(&[][..], Vec::as_slice);
-        // The first word after it is of a second that began before it.
+        let all = self.record.held.get(host).map_or(&[][..], Vec::as_slice);
+        // The first progress event after the fault covers a second that began before it.
         let mut later = all.iter().filter(|held| held.at > struck.at).skip(1);
         let recovered = later.find(|held| held.bps >= enough).map_or(received.after, |h| h.at);
         report.add("recover", "s", recovered - struck.at);
     }
 
-    /// Beside the best simultaneous rates, and what each could have alone.
+    /// Reports each receiver's rate relative to the best simultaneous rates, and the rate that it could have alone.
     pub fn add_bound(&self, several: &Several, report: &mut Report) {
         let mut shares = Vec::new();
         for host in self.wanted {
-            let Some(at) = self.known.hosts.iter().position(|one| one == host) else { continue };
-            let Some(received) = self.story.received.get(host) else { continue };
+            let Some(at) = self.setup.hosts.iter().position(|one| one == host) else { continue };
+            let Some(received) = self.record.received.get(host) else { continue };
             let mbps = |rates: &[Rate]| rates.get(at).map_or(f64::NAN, |rate| rate.as_mbps());
-            let rate = self.story.bytes as f64 * 8e-6 / received.seconds;
+            let rate = self.record.bytes as f64 * 8e-6 / received.seconds;
             shares.push(rate / mbps(&several.rates));
             report.add(format!("of_bound/{host}"), "ratio", rate / mbps(&several.rates));
             report.add(format!("bound/{host}"), "Mbit/s", mbps(&several.rates));
@@ -177,17 +178,17 @@ impl Found<'_> {
     }
 }
 
-/// Eq. (2) by the simple formula, with which the paper draws Fig. 6, Mbit/s.
+/// Eq. (2) with the simple formula, which the paper uses for Fig. 6, Mbit/s.
 fn chain(way: &[Hop]) -> f64 {
     Formula::Simple.chain(SEGMENT, way).as_mbps()
 }
 
-/// Eq. (3).
+/// Eq. (3), Mbit/s.
 fn aggregate(way: &[Hop]) -> f64 {
     Formula::Simple.aggregate(SEGMENT, way).as_mbps()
 }
 
-/// The least, the median and the most.
+/// Reports the minimum, the median and the maximum.
 pub fn spread(report: &mut Report, name: &str, unit: &str, mut values: Vec<f64>) {
     values.sort_by(f64::total_cmp);
     let (Some(least), Some(most)) = (values.first(), values.last()) else { return };
@@ -198,13 +199,13 @@ pub fn spread(report: &mut Report, name: &str, unit: &str, mut values: Vec<f64>)
     report.add(format!("{name}_max"), unit, *most);
 }
 
-/// Of each node that runs, MiB.
+/// A memory value of each running node, MiB.
 pub fn memory(mesh: &Mesh<'_>, hosts: &[String], line: &str) -> BTreeMap<String, f64> {
     let one = |host: &String| Some((host.clone(), mesh.memory_kb(host, line)? / 1024.0));
     hosts.iter().filter_map(one).collect()
 }
 
-/// The most memory of a node, and by how much it grew.
+/// Reports the most memory of a node and the greatest growth.
 pub fn add_memory(
     report: &mut Report,
     before: &BTreeMap<String, f64>,
@@ -225,45 +226,45 @@ mod tests {
         report.value(name).and_then(Value::as_f64).unwrap()
     }
 
-    fn story() -> Story {
-        let mut story = Story::default();
-        story.hear(r#"{"event":"started","bytes":10000000}"#, 0.0).unwrap();
-        story
-            .hear(r#"{"event":"planned","receivers":[{"name":"a","parents":["s"]}]}"#, 0.0)
+    fn record() -> CastRecord {
+        let mut record = CastRecord::default();
+        record.add_line(r#"{"event":"started","bytes":10000000}"#, 0.0).unwrap();
+        record
+            .add_line(r#"{"event":"planned","receivers":[{"name":"a","parents":["s"]}]}"#, 0.0)
             .unwrap();
         for (at, held, bps) in [(1, 1e6, 8e6), (2, 2e6, 8e6), (3, 2e6, 0.0), (4, 3e6, 8e6)] {
             let line = format!(
                 r#"{{"event":"progress","seconds":{at},"served_bytes":5,"ring_peak_bytes":0,"receivers":[{{"name":"a","held_bytes":{held},"rate_bps":{bps},"missed_symbols":0,"ring_peak_bytes":0,"parents":[]}}]}}"#
             );
-            story.hear(&line, f64::from(at)).unwrap();
+            record.add_line(&line, f64::from(at)).unwrap();
         }
-        story
-            .hear(
+        record
+            .add_line(
                 r#"{"event":"received","receiver":"a","received_bytes":10100000,"duplicate_bytes":1000,"parents":[],"rate_bps":0,"seconds":10.0,"after_seconds":11.0}"#,
                 11.2,
             )
             .unwrap();
-        story
+        record
     }
 
-    fn known() -> Known {
+    fn setup() -> CastSetup {
         let tree: Legs = "s>a".parse().unwrap();
         let rates = [(tree.0[0].clone(), 1e7)].into();
-        Known { hosts: vec!["s".to_owned(), "a".to_owned()], tree: None, rates }
+        CastSetup { hosts: vec!["s".to_owned(), "a".to_owned()], tree: None, rates }
     }
 
     #[test]
-    fn rates_are_held_against_the_slowest_hop() {
-        let (story, known, wanted) = (story(), known(), ["a".to_owned()]);
-        let found = Found { known: &known, wanted: &wanted, story: &story, struck: &[] };
-        assert!((value(found.report(None), "hop/a") - 0.8).abs() < 1e-9);
-        assert!((value(found.report(None), "parent/a") - 0.8).abs() < 1e-9);
-        assert!((value(found.report(None), "beyond_most") - 1.0).abs() < 1e-9);
+    fn rates_are_compared_with_the_slowest_hop() {
+        let (record, setup, wanted) = (record(), setup(), ["a".to_owned()]);
+        let results = CastResults { setup: &setup, wanted: &wanted, record: &record, struck: &[] };
+        assert!((value(results.report(None), "hop/a") - 0.8).abs() < 1e-9);
+        assert!((value(results.report(None), "parent/a") - 0.8).abs() < 1e-9);
+        assert!((value(results.report(None), "beyond_most") - 1.0).abs() < 1e-9);
     }
 
-    /// The plan's Fig. 6: 20 ms and 0.0533 %, 20 ms and 0.102 %.
+    /// The example of the plan's Fig. 6: 20 ms and 0.0533 %, 20 ms and 0.102 %.
     #[test]
-    fn figure_6_is_predicted_as_the_paper_has_it() {
+    fn figure_6_is_predicted_as_in_the_paper() {
         let hop = |loss| Hop { rtt: std::time::Duration::from_millis(20), loss };
         let way = [hop(0.000_533), hop(0.001_02)];
         assert!((chain(&way) - 22.2).abs() < 0.05, "{}", chain(&way));
@@ -271,21 +272,22 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_held_against_the_best_that_was_left() {
-        let (story, known, wanted) = (story(), known(), ["a".to_owned()]);
+    fn a_fault_is_compared_with_the_best_remaining_rate() {
+        let (record, setup, wanted) = (record(), setup(), ["a".to_owned()]);
         let fault: Fault = "kill=b@0.2:a".parse().unwrap();
-        let struck = Struck { fault, is_done: true, at: 2.0, held: 2e6, before: 8e6 };
+        let struck = CausedFault { fault, is_done: true, at: 2.0, held: 2e6, before: 8e6 };
         let struck = [struck];
-        let found = Found { known: &known, wanted: &wanted, story: &story, struck: &struck };
-        // 8 MB at 8 Mbit/s: at 10 s, and it was 11.
-        assert!((value(found.report(None), "over_best") - 1.1).abs() < 1e-9);
-        assert!((value(found.report(None), "recover") - 2.0).abs() < 1e-9);
+        let results =
+            CastResults { setup: &setup, wanted: &wanted, record: &record, struck: &struck };
+        // 8 MB at 8 Mbit/s end at 10 s; the cast ended at 11 s.
+        assert!((value(results.report(None), "over_best") - 1.1).abs() < 1e-9);
+        assert!((value(results.report(None), "recover") - 2.0).abs() < 1e-9);
         let left = Some(Rate::from_mbps(16.0));
-        assert!((value(found.report(left), "lost") - 5.0).abs() < 1e-9);
+        assert!((value(results.report(left), "lost") - 5.0).abs() < 1e-9);
     }
 
     #[test]
-    fn the_spread_is_least_median_and_most() {
+    fn the_spread_is_minimum_median_and_maximum() {
         let mut report = Report::default();
         spread(&mut report, "x", "s", vec![4.0, 1.0, 3.0, 2.0]);
         spread(&mut report, "none", "s", vec![]);

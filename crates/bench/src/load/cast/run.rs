@@ -1,4 +1,4 @@
-//! One cast through a mesh of its own.
+//! Runs one cast through a mesh of its own.
 
 use super::{
     cause::Watch,
@@ -7,8 +7,8 @@ use super::{
     legs::{self, Legs, Rates},
     mesh::{Kinds, Mesh},
     network::Network,
-    outcome::{self, Struck},
-    story::Story,
+    outcome::{self, CausedFault},
+    record::CastRecord,
 };
 use crate::program;
 use anyhow::{Context as _, bail, ensure};
@@ -20,7 +20,7 @@ use std::{
 };
 use thalweg_units::Rate;
 
-/// Where a leg's links have no rate: only the order counts then.
+/// The rate of a leg whose links have no rate; then only the tree's shape matters.
 const SOME: f64 = 10e6;
 
 /// Arguments of `thalweg-bench load cast run`.
@@ -90,59 +90,59 @@ pub struct Args {
 }
 
 /// What is known before the cast begins.
-pub struct Known {
-    /// The source, then receivers, then relays.
+pub struct CastSetup {
+    /// The source, then the receivers, then the relays.
     pub hosts: Vec<String>,
     /// The tree, if one is given.
     pub tree: Option<Legs>,
-    /// Of legs by themselves.
+    /// The rates of single legs.
     pub rates: Rates,
 }
 
-/// Casts, compares what came, and prints the report.
+/// Casts, compares the received files, and prints the report.
 ///
 /// # Errors
-/// When the mesh does not come up, the cast fails, or other bytes come.
+/// When the mesh does not start, the cast fails, or received bytes are wrong.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let network = Network::attach(&args.lab)?;
-    let known = known(args, &network)?;
-    let others: Vec<String> = known.hosts[1..].to_vec();
+    let setup = setup(args, &network)?;
+    let others: Vec<String> = setup.hosts[1..].to_vec();
     let kinds = Kinds { relays: &args.via, more: &args.settings };
     let mut mesh = Mesh::found(&network.lab, &args.dir, &args.from, &others, &kinds)?;
     let early: Vec<String> = others.iter().filter(|h| !args.late.contains(h)).cloned().collect();
     mesh.start(&early)?;
     let before = outcome::memory(&mesh, &early, "VmRSS");
-    let senders = &known.hosts[..known.hosts.len() - 1];
+    let senders = &setup.hosts[..setup.hosts.len() - 1];
     let watch = |period| Watch::begin(&network.lab, &mesh, senders, (&args.dir, period));
     let watch = args.watch.map(watch).transpose()?;
-    let (mut story, mut struck) = (Story::default(), Vec::new());
+    let (mut record, mut struck) = (CastRecord::default(), Vec::new());
     let began = Instant::now();
-    let mut child = cast(args, &known, &mesh)?;
+    let mut child = cast(args, &setup, &mesh)?;
     let stdout = child.stdout.take().context("its output")?;
     let mut faults: Vec<&Fault> = args.fault.iter().collect();
     for line in BufReader::new(stdout).lines() {
-        story.hear(&line?, began.elapsed().as_secs_f64())?;
+        record.add_line(&line?, began.elapsed().as_secs_f64())?;
         faults.retain(|fault| {
-            story.share(&fault.of) < fault.share || {
-                struck.push(Struck::now(fault, &story));
+            record.share(&fault.of) < fault.share || {
+                struck.push(CausedFault::now(fault, &record));
                 false
             }
         });
-        for new in struck.iter_mut().filter(|new: &&mut Struck| !new.is_done) {
+        for new in struck.iter_mut().filter(|new: &&mut CausedFault| !new.is_done) {
             new.is_done = true;
             new.fault.strike(&mut mesh, &network.lab)?;
         }
-        let has = |host: &String| story.received.contains_key(host);
+        let has = |host: &String| record.received.contains_key(host);
         if !args.until.is_empty() && args.until.iter().all(has) {
             child.kill()?;
-            // What it was about to say may be cut.
+            // The last line may be cut off.
             break;
         }
     }
     let status = child.wait()?;
-    let wanted = if args.until.is_empty() { receivers(args, &known) } else { args.until.clone() };
-    if let Some(lacks) = wanted.iter().find(|host| !story.received.contains_key(*host)) {
-        let why = story.failed.clone().unwrap_or_else(|| mesh.log(lacks));
+    let wanted = if args.until.is_empty() { receivers(args, &setup) } else { args.until.clone() };
+    if let Some(lacks) = wanted.iter().find(|host| !record.received.contains_key(*host)) {
+        let why = record.failed.clone().unwrap_or_else(|| mesh.log(lacks));
         bail!("{lacks} does not have it ({status}): {why}");
     }
     ensure!(faults.is_empty(), "a fault was not reached");
@@ -154,34 +154,35 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let alive: Vec<String> = early.iter().filter(|h| !is_killed(&struck, h)).cloned().collect();
     let after = outcome::memory(&mesh, &alive, "VmHWM");
-    let found = outcome::Found { known: &known, wanted: &wanted, story: &story, struck: &struck };
-    let mut report = found.report(args.left);
+    let results =
+        outcome::CastResults { setup: &setup, wanted: &wanted, record: &record, struck: &struck };
+    let mut report = results.report(args.left);
     outcome::add_memory(&mut report, &before, &after);
     if args.model {
-        found.add_model(&network, &mut report);
+        results.add_model(&network, &mut report);
     }
     if args.bound {
-        found.add_bound(&network.several(&known.hosts)?, &mut report);
+        results.add_bound(&network.several(&setup.hosts)?, &mut report);
     }
     if args.depth {
-        super::depth::add(&wanted, &story, &mut report);
+        super::depth::add(&wanted, &record, &mut report);
     }
     if let Some(watch) = watch {
-        watch.report(&mesh, story.bytes, &mut report)?;
+        watch.report(&mesh, record.bytes, &mut report)?;
     }
     Ok(report.print()?)
 }
 
-fn is_killed(struck: &[Struck], host: &String) -> bool {
+fn is_killed(struck: &[CausedFault], host: &String) -> bool {
     struck.iter().any(|struck| matches!(&struck.fault.what, What::Kill(node) if node == host))
 }
 
-fn receivers(args: &Args, known: &Known) -> Vec<String> {
+fn receivers(args: &Args, setup: &CastSetup) -> Vec<String> {
     let relays = |host: &&String| !args.via.contains(host);
-    known.hosts[1..].iter().filter(relays).cloned().collect()
+    setup.hosts[1..].iter().filter(relays).cloned().collect()
 }
 
-fn known(args: &Args, network: &Network) -> anyhow::Result<Known> {
+fn setup(args: &Args, network: &Network) -> anyhow::Result<CastSetup> {
     let given = args.tree.as_deref().filter(|text| *text != "widest");
     let mut tree: Option<Legs> = given.map(str::parse).transpose()?;
     let mut hosts = vec![args.from.clone()];
@@ -201,36 +202,36 @@ fn known(args: &Args, network: &Network) -> anyhow::Result<Known> {
     if tree.is_none() && args.tree.is_some() {
         tree = Some(network.widest(&hosts, &rates));
     }
-    Ok(Known { hosts, tree, rates })
+    Ok(CastSetup { hosts, tree, rates })
 }
 
 /// Starts the cast.
-fn cast(args: &Args, known: &Known, mesh: &Mesh<'_>) -> anyhow::Result<Child> {
+fn cast(args: &Args, setup: &CastSetup, mesh: &Mesh<'_>) -> anyhow::Result<Child> {
     let mut command = Command::new(program::product()?);
     command.arg("cast").arg(&args.file).arg("--state").arg(mesh.state(&args.from)).arg("--json");
-    command.args(["--to", &receivers(args, known).join(",")]);
+    command.args(["--to", &receivers(args, setup).join(",")]);
     if !args.via.is_empty() {
         command.args(["--via", &args.via.join(",")]);
     }
     if !args.blind {
         let file = args.dir.join("rates.csv");
-        legs::write(&file, &planned(known))?;
+        legs::write(&file, &planned(setup))?;
         command.arg("--rates").arg(file);
     }
-    if known.tree.is_some() {
+    if setup.tree.is_some() {
         command.args(["--parents", "1"]);
     }
     command.args(&args.flags).stdin(Stdio::null()).stdout(Stdio::piped());
     command.spawn().context("cannot run `thalweg cast`")
 }
 
-/// What the plan is told: of a given tree its legs alone.
-fn planned(known: &Known) -> Rates {
-    match &known.tree {
+/// The rates that the plan gets; for a given tree only those of its legs.
+fn planned(setup: &CastSetup) -> Rates {
+    match &setup.tree {
         Some(tree) => {
-            let rate = |leg: &legs::Leg| known.rates.get(leg).copied().unwrap_or(SOME);
+            let rate = |leg: &legs::Leg| setup.rates.get(leg).copied().unwrap_or(SOME);
             tree.0.iter().map(|leg| (leg.clone(), rate(leg))).collect()
         }
-        None => known.rates.clone(),
+        None => setup.rates.clone(),
     }
 }

@@ -1,5 +1,5 @@
-//! TCP alone on each leg, by iperf3: what a receiver gets from its parent, or from the source, when nothing
-//! else moves; or what all get at once.
+//! Measures TCP alone on each leg with iperf3: the rate from a receiver's parent, or from the source, while nothing
+//! else is sent, or the rates of all legs at the same time.
 
 use super::{
     super::report::Report,
@@ -16,10 +16,10 @@ use std::{
 };
 use thalweg_lab::client::Lab;
 
-/// The first server's port; each leg at the same time has another.
+/// The port of the first server; concurrent legs use the ports from it on.
 const PORT: u16 = 9310;
 
-/// A server listens by then.
+/// The time until a server listens.
 const STARTS: Duration = Duration::from_millis(300);
 
 /// Arguments of `thalweg-bench load cast solo`.
@@ -71,7 +71,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(report.print()?)
 }
 
-/// Legs that share neither sender nor receiver, as many as go at a time.
+/// Groups legs that share neither sender nor receiver and can be measured at the same time.
 fn groups(legs: &Legs) -> Vec<Vec<Leg>> {
     let mut groups: Vec<Vec<Leg>> = Vec::new();
     for leg in &legs.0 {
@@ -113,7 +113,7 @@ fn silent(command: &mut Command) -> &mut Command {
     command.stdin(Stdio::null()).stderr(Stdio::null())
 }
 
-/// Servers end with this.
+/// Running servers, killed on drop.
 struct Servers(Vec<Child>);
 
 impl Drop for Servers {
@@ -126,10 +126,10 @@ impl Drop for Servers {
 }
 
 fn received(json: &[u8]) -> anyhow::Result<f64> {
-    let said: Value = serde_json::from_slice(json).context("iperf3 said nothing")?;
-    let error = said.pointer("/error").and_then(Value::as_str);
+    let report: Value = serde_json::from_slice(json).context("iperf3 said nothing")?;
+    let error = report.pointer("/error").and_then(Value::as_str);
     ensure!(error.is_none(), "iperf3: {}", error.unwrap_or_default());
-    let rate = said.pointer("/end/sum_received/bits_per_second").and_then(Value::as_f64);
+    let rate = report.pointer("/end/sum_received/bits_per_second").and_then(Value::as_f64);
     rate.context("iperf3 said no rate")
 }
 
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn legs_of_a_group_share_no_host_s_sending_or_receiving() {
+    fn legs_of_a_group_share_neither_sender_nor_receiver() {
         let hosts = ["a", "b", "c", "d"].map(str::to_owned);
         let legs = Legs::all(&hosts);
         let groups = groups(&legs);
@@ -151,9 +151,9 @@ mod tests {
     }
 
     #[test]
-    fn what_iperf3_says_is_read() {
-        let said = br#"{"end":{"sum_received":{"bits_per_second":9.5e6}}}"#;
-        assert_eq!(received(said).unwrap(), 9.5e6);
+    fn the_output_of_iperf3_is_parsed() {
+        let report = br#"{"end":{"sum_received":{"bits_per_second":9.5e6}}}"#;
+        assert_eq!(received(report).unwrap(), 9.5e6);
         assert!(received(br#"{"error":"unable to connect"}"#).is_err());
         assert!(received(b"").is_err());
     }

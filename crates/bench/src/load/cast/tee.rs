@@ -1,4 +1,4 @@
-//! The whole tree of plain TCP, for a time: what each node has by then.
+//! Runs a whole tree of plain TCP for some time and measures each node's rate.
 
 use super::{super::report::Report, legs::Legs, outcome::spread};
 use crate::program;
@@ -12,7 +12,7 @@ use std::{
 };
 use thalweg_lab::client::Lab;
 
-/// Where all nodes listen.
+/// The port of all nodes.
 const PORT: u16 = 9320;
 
 /// Arguments of `thalweg-bench load cast tee`.
@@ -38,7 +38,7 @@ pub struct Args {
     span: Duration,
 }
 
-/// Programs; killed when dropped.
+/// The running programs, killed on drop.
 struct Programs(Vec<Child>);
 
 impl Drop for Programs {
@@ -50,10 +50,10 @@ impl Drop for Programs {
     }
 }
 
-/// Sends for a while and prints the report.
+/// Sends for some time and prints the report.
 ///
 /// # Errors
-/// When a node does not start, or all is there too soon to say anything.
+/// When a node does not start or the file is complete before the end.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let lab = Lab::attach(&args.lab)?;
     if args.dir.exists() {
@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     fs::create_dir_all(&args.dir)?;
     let nodes = args.tree.children();
     let mut programs = Programs(Vec::new());
-    // Leaves first.
+    // Leaves first, so that every child listens before its parent connects.
     for node in nodes.iter().rev() {
         programs.0.push(start(args, &lab, node, true)?);
     }

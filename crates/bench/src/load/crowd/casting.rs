@@ -1,12 +1,12 @@
-//! One `thalweg cast`, and what it told.
+//! Runs one `thalweg cast` and records its events.
 
 use super::{
     super::{
+        cast_events::{self, CastEvent},
         process::{cpu_seconds, memory_mib},
-        told::{self, Told},
     },
     mesh::{Mesh, SOURCE},
-    sockets::Seen,
+    sockets::ConnectionCounts,
 };
 use anyhow::{Context as _, ensure};
 use std::{
@@ -18,49 +18,49 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often connections and memory are looked at: what the last bytes before the end say is lost.
+/// The interval between two looks at connections and memory. The bytes after the last look are not counted.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Events that wait: a few seconds of hundreds of receivers.
+/// The most lines that wait: a few seconds of hundreds of receivers.
 const WAITING: usize = 1024;
 
-/// What came of it.
+/// The results of a cast.
 #[derive(Debug, Default)]
 pub struct Cast {
-    /// Bytes of the object.
+    /// The size of the object, bytes.
     pub bytes: f64,
     /// Bytes of symbols that the source has sent.
     pub served: f64,
-    /// By receiver, its first planned parent.
+    /// The first planned parent of each receiver.
     pub parents: BTreeMap<String, String>,
-    /// What came to all, and of that what was of no use.
+    /// Bytes received by all receivers, and the useless ones among them.
     pub received: (f64, f64),
-    /// By receiver and parent, new bytes that came from there.
+    /// New bytes by receiver and parent.
     pub came: BTreeMap<(String, String), f64>,
-    /// By receiver, bit/s over its own span.
+    /// The rate of each receiver over its own duration, bit/s.
     pub rates: BTreeMap<String, f64>,
-    /// How many have it.
+    /// The number of receivers that have the object.
     pub complete: f64,
-    /// From the first offer on, s.
+    /// Time since the first offer, s.
     pub seconds: f64,
     /// CPU time of the source, s.
     pub cpu: f64,
-    /// The most that was resident of it, MiB.
+    /// Peak resident memory of the source, MiB.
     pub memory: f64,
-    /// All that it sent and got by TCP.
+    /// All bytes that the source sent and received over TCP.
     pub wire: (f64, f64),
 }
 
-/// Casts as the source, to the end.
+/// Runs a cast at the source to its end.
 ///
 /// # Errors
-/// When not all have it.
+/// When the cast does not end with success.
 pub fn cast(mesh: &Mesh, args: &[&str], core: Option<u32>) -> anyhow::Result<Cast> {
     let own = mesh.command(SOURCE, &[&["cast", "--json"], args].concat());
     let mut command = match core {
         Some(core) => {
-            // It shares the core with receivers, and goes before none of them: what forwards by rings waits for
-            // nobody, so with a receiver that is starved of its core another thing would be measured.
+            // The source shares the core with receivers and must not have priority over any of them: forwarding by
+            // rings waits for nobody, so a receiver that is starved of CPU would falsify the result.
             let mut pinned = Command::new("nice");
             pinned
                 .args(["-n", "19", "taskset", "-c", &core.to_string()])
@@ -73,9 +73,9 @@ pub fn cast(mesh: &Mesh, args: &[&str], core: Option<u32>) -> anyhow::Result<Cas
     };
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().context("cannot start the cast")?;
-    let (mut cast, mut seen) = (Cast::default(), Seen::default());
+    let (mut cast, mut seen) = (Cast::default(), ConnectionCounts::default());
     if let Err(why) = cast.follow(&mut child, &mut seen) {
-        // It would go on unheard.
+        // The cast would continue and nobody would read its events.
         _ = child.kill();
         _ = child.wait();
         return Err(why);
@@ -87,24 +87,24 @@ pub fn cast(mesh: &Mesh, args: &[&str], core: Option<u32>) -> anyhow::Result<Cas
     Ok(cast)
 }
 
-/// Its lines, read by a thread: it does not wait while connections are looked at.
+/// The lines of the cast, read by a thread, so that the cast does not wait while connections are looked at.
 fn lines(child: &mut Child) -> anyhow::Result<Receiver<io::Result<String>>> {
     let out = BufReader::new(child.stdout.take().context("it has an output")?);
-    let (tell, told) = mpsc::sync_channel(WAITING);
+    let (sender, receiver) = mpsc::sync_channel(WAITING);
     thread::spawn(move || {
-        // Nobody may listen any more: the caller has failed then.
-        out.lines().try_for_each(|line| tell.send(line))
+        // The caller may have failed and dropped the receiver.
+        out.lines().try_for_each(|line| sender.send(line))
     });
-    Ok(told)
+    Ok(receiver)
 }
 
 impl Cast {
-    /// Until it has told all.
-    fn follow(&mut self, child: &mut Child, seen: &mut Seen) -> anyhow::Result<()> {
-        let (told, id, mut looked) = (lines(child)?, child.id(), Instant::now());
+    /// Records events until the cast's output ends.
+    fn follow(&mut self, child: &mut Child, seen: &mut ConnectionCounts) -> anyhow::Result<()> {
+        let (lines, id, mut looked) = (lines(child)?, child.id(), Instant::now());
         loop {
-            match told.recv_timeout(LOOK) {
-                Ok(line) => self.hear(told::read(&line?)?),
+            match lines.recv_timeout(LOOK) {
+                Ok(line) => self.add_event(cast_events::read(&line?)?),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
@@ -115,22 +115,23 @@ impl Cast {
         }
     }
 
-    fn look(&mut self, id: u32, seen: &mut Seen) -> anyhow::Result<()> {
+    fn look(&mut self, id: u32, seen: &mut ConnectionCounts) -> anyhow::Result<()> {
         seen.look(id)?;
-        // Between its end and ours it has no times.
+        // A process that has ended has no times until it is waited for.
         if let (Ok(cpu), Ok(memory)) = (cpu_seconds(id), memory_mib(id, "VmHWM")) {
             (self.cpu, self.memory) = (cpu, self.memory.max(memory));
         }
         Ok(())
     }
 
-    fn hear(&mut self, told: Told) {
-        match told {
-            Told::Planned { receivers } => {
-                let first = |one: told::Planned| Some((one.name, one.parents.into_iter().next()?));
+    fn add_event(&mut self, event: CastEvent) {
+        match event {
+            CastEvent::Planned { receivers } => {
+                let first =
+                    |one: cast_events::Planned| Some((one.name, one.parents.into_iter().next()?));
                 self.parents = receivers.into_iter().filter_map(first).collect();
             }
-            Told::Received(came) => {
+            CastEvent::Received(came) => {
                 self.received.0 += came.received_bytes;
                 self.received.1 += came.duplicate_bytes;
                 for parent in came.parents {
@@ -138,7 +139,7 @@ impl Cast {
                 }
                 self.rates.insert(came.receiver, came.rate_bps);
             }
-            Told::Ended(end) => {
+            CastEvent::Ended(end) => {
                 (self.bytes, self.served) = (end.bytes, end.served_bytes);
                 (self.complete, self.seconds) = (end.complete, end.seconds);
             }
@@ -146,7 +147,7 @@ impl Cast {
         }
     }
 
-    /// Hops from the source to the farthest receiver by the plan.
+    /// The number of hops from the source to the farthest receiver in the plan.
     pub fn depth(&self) -> f64 {
         let hops = |receiver: &String| {
             let (mut at, mut hops) = (receiver, 0_usize);
@@ -164,7 +165,7 @@ impl Cast {
         self.came.get(&pair).copied().unwrap_or_default()
     }
 
-    /// Receivers whose first parent is the source.
+    /// The number of receivers whose first parent is the source.
     pub fn children(&self) -> f64 {
         self.parents.values().filter(|parent| *parent == SOURCE).count() as f64
     }
@@ -174,26 +175,26 @@ impl Cast {
 mod tests {
     use super::*;
 
-    fn hear(cast: &mut Cast, line: &str) {
-        cast.hear(told::read(line).unwrap());
+    fn add_event(cast: &mut Cast, line: &str) {
+        cast.add_event(cast_events::read(line).unwrap());
     }
 
     #[test]
-    fn a_tree_has_a_depth() {
+    fn the_depth_of_a_tree_is_its_longest_chain() {
         let mut cast = Cast::default();
         let one =
             |name: &str, parent: &str| format!(r#"{{"name":"{name}","parents":["{parent}","b"]}}"#);
         let all = [one("a", SOURCE), one("b", "a"), one("c", "b"), one("d", SOURCE)].join(",");
-        hear(&mut cast, &format!(r#"{{"event":"planned","receivers":[{all}]}}"#));
+        add_event(&mut cast, &format!(r#"{{"event":"planned","receivers":[{all}]}}"#));
         assert_eq!((cast.depth(), cast.children()), (3.0, 2.0));
     }
 
     #[test]
-    fn what_came_is_told_by_parent() {
+    fn received_bytes_are_counted_by_parent() {
         let mut cast = Cast::default();
         let parents = format!(r#"{{"name":"a","bytes":70}},{{"name":"{SOURCE}","bytes":30}}"#);
         let rest = r#""received_bytes":100,"duplicate_bytes":0,"seconds":1,"rate_bps":800,"after_seconds":1"#;
-        hear(
+        add_event(
             &mut cast,
             &format!(r#"{{"event":"received","receiver":"b","parents":[{parents}],{rest}}}"#),
         );

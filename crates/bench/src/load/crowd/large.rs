@@ -1,4 +1,4 @@
-//! An object that is larger than the memory that a receiver may have.
+//! Measures the cast of an object that is larger than the memory that a receiver may use.
 
 use super::{
     super::{process::memory_mib, report::Report},
@@ -14,10 +14,10 @@ use std::{
 use thalweg_console::note;
 use thalweg_units::ByteSize;
 
-/// A word stands at every so many bytes, so that no two chunks of the object are the same.
+/// A number is written at multiples of this offset, so that no two chunks of the object are the same.
 const EVERY: u64 = 1 << 20;
 
-/// The receivers: the second gets it from the first.
+/// The receivers; the second gets the object from the first.
 const NAMES: [&str; 2] = ["one", "two"];
 
 /// Arguments of `thalweg-bench load crowd large`.
@@ -37,14 +37,14 @@ pub struct Args {
     further: Vec<String>,
 }
 
-/// Measures, and prints the report.
+/// Measures and prints the report.
 ///
 /// # Errors
-/// When a node does not start or is killed for its memory, or a cast fails.
+/// When a node does not start, exceeds its memory and is killed, or a cast fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let names: Vec<String> =
         NAMES[..usize::from(args.receivers)].iter().map(|name| (*name).to_owned()).collect();
-    // Its nodes end before the groups, whatever happens.
+    // Declared before the mesh, so that the nodes end before their groups in any case.
     let mut limited = Vec::new();
     let mut mesh = Mesh::found(&Files::Disk, &names)?;
     for name in &names {
@@ -82,7 +82,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     report.print().context("cannot print the report")
 }
 
-/// Mostly holes.
+/// Writes the object, which consists mostly of holes.
 fn write(path: &std::path::Path, length: u64) -> anyhow::Result<()> {
     let file = File::create(path)?;
     file.set_len(length)?;

@@ -1,4 +1,4 @@
-//! A control group with a memory limit, of either version; gone with this value.
+//! A control group with a memory limit, of version 1 or 2; removed on drop.
 
 use anyhow::{Context as _, bail};
 use std::{
@@ -7,24 +7,24 @@ use std::{
 };
 use thalweg_units::ByteSize;
 
-/// Where groups are made, and the files of the limit and of the most that was charged: version 1,
-/// then 2 (cgroups(7)).
+/// The directories of groups with the files of the limit and of the peak charge: version 1, then version 2
+/// (cgroups(7)).
 const KINDS: [(&str, [&str; 2]); 2] = [
     ("/sys/fs/cgroup/memory", ["memory.limit_in_bytes", "memory.max_usage_in_bytes"]),
     ("/sys/fs/cgroup", ["memory.max", "memory.peak"]),
 ];
 
-/// The group.
+/// A control group with a memory limit.
 pub struct Limit {
     directory: PathBuf,
     most: &'static str,
 }
 
 impl Limit {
-    /// Makes one.
+    /// Creates a group.
     ///
     /// # Errors
-    /// If this system lets us make none.
+    /// When this system does not allow it.
     pub fn new(name: &str, bytes: ByteSize) -> anyhow::Result<Self> {
         let name = format!("thalweg-load-{}-{name}", std::process::id());
         for (root, [limit, most]) in KINDS {
@@ -40,15 +40,15 @@ impl Limit {
         bail!("no control group with a memory limit can be made here: it takes root")
     }
 
-    /// What a process writes itself into.
+    /// The file to which a process writes its id to join the group.
     pub fn processes(&self) -> PathBuf {
         self.directory.join("cgroup.procs")
     }
 
-    /// The most that was charged, pages of files with it, MiB.
+    /// The peak charge, including pages of files, MiB.
     ///
     /// # Errors
-    /// The system's.
+    /// When it cannot be read.
     pub fn peak_mib(&self) -> anyhow::Result<f64> {
         let text = fs::read_to_string(self.directory.join(self.most));
         let text = text.context("the kernel does not tell the most that was charged")?;
@@ -58,7 +58,7 @@ impl Limit {
 
 impl Drop for Limit {
     fn drop(&mut self) {
-        // Its processes have ended; if not, it stays until the system ends.
+        // The processes of the group have ended; otherwise the group stays until the system ends.
         let _ = fs::remove_dir(&self.directory);
     }
 }

@@ -1,4 +1,4 @@
-//! Nodes of a mesh on loopback.
+//! A mesh of nodes on this machine, each a process of its own.
 
 use crate::program;
 use anyhow::{Context as _, ensure};
@@ -22,27 +22,27 @@ use thalweg_wire::{
     mesh::{Member, Role, Roster},
 };
 
-/// A node that does not serve by then does not start; hundreds start at once.
+/// The longest wait until a node serves; hundreds start at once.
 const STARTS: Duration = Duration::from_secs(60);
 
-/// How often it is looked whether it does.
+/// The interval between two checks whether it serves.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The roster holds longer than any run.
+/// The validity of the roster, longer than any run.
 const VALID: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// So many nodes start at a time.
+/// How many nodes start at a time.
 const AT_ONCE: usize = 8;
 
-/// In which directory the hosts' files are.
+/// Where the hosts' files are.
 pub enum Files {
     /// A temporary directory.
     Disk,
-    /// In memory: what disks cost is not what is measured.
+    /// In memory, so that disks do not affect the result.
     Memory,
 }
 
-/// The source, which runs no node, the founder, and receivers; nodes end with this value.
+/// The source, which runs no node, the founder, and receivers. Dropping it kills the nodes.
 pub struct Mesh {
     dir: TempDir,
     program: PathBuf,
@@ -59,38 +59,39 @@ struct Node {
 /// How a node is started.
 #[derive(Clone, Copy, Default)]
 pub struct Start<'a> {
-    /// On this core alone.
+    /// The only core that it may use.
     pub core: Option<u32>,
-    /// In this control group (its `cgroup.procs`).
+    /// The control group that it joins (its `cgroup.procs`).
     pub group: Option<&'a Path>,
-    /// In the network namespace of this process.
+    /// The process whose network namespace it joins.
     pub beside: Option<u32>,
 }
 
 /// The name of the source.
 pub const SOURCE: &str = "src";
 
-/// What all receivers are tagged with, and the founder is not.
+/// The tag of all receivers; the founder has none.
 pub const TAG: &str = "crowd";
 
 const FOUNDER: &str = "hub";
 
 impl Mesh {
-    /// As [`Mesh::found_at`], all on loopback.
+    /// Founds a mesh as [`Mesh::found_at`] does, with all nodes on loopback.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Mesh::found_at`].
     pub fn found(files: &Files, receivers: &[String]) -> anyhow::Result<Self> {
         Self::found_at(files, receivers, |_| Ipv4Addr::LOCALHOST)
     }
 
-    /// Founds it with the source and receivers of these names, which do not run yet; the founder's node does.
+    /// Founds a mesh of the source and receivers with these names, whose nodes do not run yet, and starts the founder's
+    /// node.
     ///
-    /// The roster is signed here: an oracle lets twenty hosts a minute join from one address, and all of
-    /// these have the same.
+    /// The roster is signed here, because an oracle lets only twenty hosts per minute join from one address, and all of
+    /// these hosts have the same one.
     ///
     /// # Errors
-    /// The system's; when the founder's node does not start.
+    /// When a file cannot be written or the founder's node does not start.
     pub fn found_at(
         files: &Files,
         receivers: &[String],
@@ -117,7 +118,7 @@ impl Mesh {
         Ok(State::create(&self.dir.path().join("state").join(name))?)
     }
 
-    /// Keys, and an entry of the roster; without an address it runs no node.
+    /// Creates the keys of a host and its entry of the roster; a host without an address runs no node.
     fn member(&self, name: &str, at: Option<(Ipv4Addr, u16)>) -> anyhow::Result<Member> {
         let state = self.state(name)?;
         let mut roles = BTreeSet::from([Role::Client]);
@@ -138,7 +139,7 @@ impl Mesh {
         Ok(Member { name: name.parse()?, node, client, addresses, roles, tags })
     }
 
-    /// Makes all of them members of one mesh, whose oracle has this roster and nothing else.
+    /// Makes all hosts members of one mesh, whose oracle has this roster and nothing else.
     fn sign(&self, members: Vec<Member>) -> anyhow::Result<()> {
         let key = PrivateKey::generate()?;
         let oracle = self.state(FOUNDER)?.oracle_dir();
@@ -159,7 +160,7 @@ impl Mesh {
         Ok(())
     }
 
-    /// A host's directories and settings; its address and port.
+    /// Creates a host's directories and settings; returns its address and port.
     fn settle(&mut self, name: &str) -> anyhow::Result<(Ipv4Addr, u16)> {
         let inbox = self.inbox(name);
         fs::create_dir_all(&inbox)?;
@@ -168,24 +169,24 @@ impl Mesh {
              [cast]\nrelay = true\nkeep_free = \"0 B\"\ninbox = [{{ path = {inbox:?}, from = [\"*\"] }}]\n",
         );
         fs::write(self.file(name, "toml"), settings)?;
-        // Some addresses are another namespace's.
+        // Some addresses belong to another namespace, so the port is chosen on the unspecified address.
         let (ip, port) = ((self.address_of)(name), Port::at(Ipv4Addr::UNSPECIFIED)?);
         let address = (ip, port.number());
         self.nodes.push(Node { name: name.to_owned(), address: (ip, port), child: None });
         Ok(address)
     }
 
-    /// A file of a host.
+    /// The path of a host's file with this extension.
     pub fn file(&self, name: &str, ending: &str) -> PathBuf {
         self.dir.path().join(format!("{name}.{ending}"))
     }
 
-    /// Where casts land.
+    /// The directory in which casts to a host arrive.
     pub fn inbox(&self, name: &str) -> PathBuf {
         self.dir.path().join("in").join(name)
     }
 
-    /// The product with a host's state.
+    /// The command `thalweg` with a host's state.
     pub fn command(&self, name: &str, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(args).env("THALWEG_STATE", self.dir.path().join("state").join(name));
@@ -193,10 +194,10 @@ impl Mesh {
         command
     }
 
-    /// Starts one node, and waits until it serves; its process's number.
+    /// Starts one node, waits until it serves, and returns its process id.
     ///
     /// # Errors
-    /// When it does not.
+    /// When it does not serve in time.
     pub fn start(&mut self, name: &str, start: Start<'_>) -> anyhow::Result<u32> {
         let node = self.nodes.iter().position(|node| node.name == name);
         let node = node.with_context(|| format!("there is no {name}"))?;
@@ -207,10 +208,10 @@ impl Mesh {
         Ok(id)
     }
 
-    /// Starts all receivers.
+    /// Starts the nodes of all receivers.
     ///
     /// # Errors
-    /// When one does not serve in time.
+    /// When a node does not serve in time.
     pub fn start_all(&mut self) -> anyhow::Result<()> {
         let mut next = 1;
         while next < self.nodes.len() {
@@ -232,7 +233,7 @@ impl Mesh {
         let (group, core) = (start.group, start.core);
         let node = ["node", "--listen", &address, "--config"];
         let own = self.command(name, &node);
-        // A process stays what it is by `exec`: in its group, on its core, with the number that we know.
+        // `exec` keeps the process, so the node has its group, its core and the process id that we know.
         let mut command = Command::new("sh");
         command.args(["-c", "[ -z \"$0\" ] || echo $$ > \"$0\"; exec \"$@\""]);
         command.arg(group.unwrap_or(Path::new("")));

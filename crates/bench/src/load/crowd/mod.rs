@@ -1,10 +1,10 @@
-//! `thalweg-bench load crowd`: casts among many nodes of this machine, each a process of its own on loopback.
+//! `thalweg-bench load crowd`: casts among many nodes on this machine, each a process of its own on loopback.
 //!
-//! - [`scale`]: one tree of hundreds of receivers: what does the source spend, and what is said beside data?
-//! - [`relay`]: one node between the source and a receiver: how much does a core of it pass on?
-//! - [`large`]: an object that is larger than the memory that a receiver may have;
-//! - [`mesh`]: the nodes; [`casting`]: `thalweg cast` and what it told; [`sockets`]: bytes on the wire;
-//!   [`limit`]: a memory limit.
+//! - [`scale`]: one tree of hundreds of receivers: the source's costs and the bytes beside data;
+//! - [`relay`]: one node between the source and a receiver: the rate that one core of it forwards;
+//! - [`large`]: an object that is larger than the memory that a receiver may use;
+//! - [`mesh`]: the nodes; [`casting`]: `thalweg cast` and its events; [`sockets`]: bytes on the wire; [`limit`]: a
+//!   memory limit.
 
 mod casting;
 mod large;
@@ -33,10 +33,10 @@ enum Work {
     Large(large::Args),
 }
 
-/// Runs it.
+/// Runs the command.
 ///
 /// # Errors
-/// When a node does not start, a cast fails, or what came is not what was sent.
+/// When a node does not start, a cast fails, or received bytes differ from the sent ones.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.work {
         Work::Scale(args) => scale::run(args),

@@ -1,4 +1,4 @@
-//! One node between the source and a receiver, each on a core of its own.
+//! Measures one node between the source and a receiver; the node has a core of its own.
 
 use super::{
     super::{
@@ -18,13 +18,13 @@ use thalweg_units::ByteSize;
 /// Bytes written at once.
 const PIECE: usize = 4 << 20;
 
-/// The object is at the source, at the relay and behind it.
+/// The number of copies of the object: at the source, at the relay and at the receiver.
 const COPIES: u64 = 3;
 
-/// The relay, and who gets it from there.
+/// The relay, and the receiver behind it.
 const NAMES: [&str; 2] = ["mid", "end"];
 
-/// The core of the relay, and that of all others.
+/// The core of the relay, and the core of all others.
 const CORES: [u32; 2] = [1, 0];
 
 /// Arguments of `thalweg-bench load crowd relay`.
@@ -48,10 +48,10 @@ pub struct Args {
     further: Vec<String>,
 }
 
-/// Measures, and prints the report.
+/// Measures and prints the report.
 ///
 /// # Errors
-/// When a node does not start, or a cast fails.
+/// When a node does not start or a cast fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let names = NAMES.map(str::to_owned);
     let far = args.veth.then(Far::join).transpose()?;
@@ -67,7 +67,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     bench.mesh.start(NAMES[1], on(others))?;
     bench.write(args)?;
     let mut report = Report::default();
-    // It receives alone; then it has all and serves; then it does both at once.
+    // First the relay only receives, then it has the object and only serves, then it does both at once.
     bench.measure("receive", "first", &["--to", "mid"], &args.further, &mut report)?;
     bench.measure("serve", "first", &["--to", "mid,end"], &args.further, &mut report)?;
     bench.clear("first")?;
@@ -81,7 +81,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     report.print().context("cannot print the report")
 }
 
-/// The relay alone is at the other end of the pair.
+/// The address of a host; only the relay is at the far end of the veth pair.
 fn address_of(name: &str) -> Ipv4Addr {
     if name == NAMES[0] { FAR } else { NEAR }
 }
@@ -100,10 +100,10 @@ impl Bench {
         self.mesh.file(SOURCE, "csv")
     }
 
-    /// The object, and rates that make a chain.
+    /// Writes the object, and rates that make the plan a chain.
     ///
-    /// Before that as much memory as all copies of it take is written to and given back: under a hypervisor
-    /// the first touch of a page costs several times the copy into it, and would be counted as the relay's.
+    /// Before that it writes as much memory as all copies of the object take, and frees it: under a hypervisor the
+    /// first touch of a page costs several times the copy into it, and would be counted as the relay's.
     fn write(&self, args: &Args) -> anyhow::Result<()> {
         self.touch(COPIES * args.size.as_bytes())?;
         let mut random = Xoshiro256PlusPlus::seed_from_u64(args.seed);
@@ -133,7 +133,7 @@ impl Bench {
         NAMES.iter().try_for_each(|node| Ok(fs::remove_file(self.mesh.inbox(node).join(name))?))
     }
 
-    /// One cast, and what the relay spent.
+    /// Runs one cast and reports the relay's cost.
     fn measure(
         &self,
         what: &str,
@@ -161,16 +161,17 @@ impl Bench {
     }
 }
 
-/// Bytes that the relay took in new, or gave to the receiver and that were new there: those alone that it
-/// passed itself, as the source may have given some of them. Half of the object at least, else it was not
-/// the relay that was measured.
+/// The new bytes that the relay itself passed: those that it received from the source or gave to the receiver. The
+/// source may have given some directly. If they are less than half of the object, the relay was not what was measured,
+/// which is an error.
 fn passed(what: &str, done: &Cast) -> anyhow::Result<f64> {
     let [relay, end] = NAMES;
     let (to, from) = if what == "receive" { (relay, SOURCE) } else { (end, relay) };
     let (passed, sent) = (done.came_from(to, from), done.served / done.bytes);
     let share = passed / done.bytes;
     ensure!(share >= 0.5, "{what}: {share:.2} objects came to `{to}` from `{from}`");
-    // A source that outruns the receiver sends again what rings missed; that costs the relay, and is told beside.
+    // A source that outruns the receiver sends symbols again that rings no longer held. That costs the relay CPU time,
+    // and the report has the number.
     let most = match what {
         "serve" => 0.25,
         "hand_on" => 3.0,
@@ -184,7 +185,8 @@ fn passed(what: &str, done: &Cast) -> anyhow::Result<f64> {
 mod tests {
     use super::*;
 
-    /// Of an object of 100 bytes: what the relay took in, what the receiver got from it, what the source sent.
+    /// A cast of an object of 100 bytes: what the relay received, what the receiver got from it, and what the source
+    /// sent.
     fn done(taken: f64, given: f64, served: f64) -> Cast {
         let pair = |to: &str, from: &str, bytes| ((to.to_owned(), from.to_owned()), bytes);
         let [relay, end] = NAMES;
@@ -194,13 +196,13 @@ mod tests {
     }
 
     #[test]
-    fn the_relay_is_given_credit_for_what_it_passed_itself() {
+    fn only_bytes_that_the_relay_itself_passed_count() {
         let of = |what, done: Cast| passed(what, &done).ok();
         assert_eq!(of("receive", done(100.0, 0.0, 100.0)), Some(100.0));
         assert_eq!(of("relay", done(100.0, 80.0, 120.0)), Some(80.0));
         assert_eq!(of("hand_on", done(0.0, 90.0, 185.0)), Some(90.0));
         assert_eq!(of("serve", done(0.0, 95.0, 5.0)), Some(95.0));
-        // The source did it, or twice.
+        // The source gave the receiver most of the object, or sent too many objects.
         assert_eq!(of("hand_on", done(0.0, 20.0, 100.0)), None);
         assert_eq!(of("hand_on", done(0.0, 90.0, 300.0)), None);
         assert_eq!(of("serve", done(0.0, 70.0, 30.0)), None);

@@ -1,4 +1,4 @@
-//! Hundreds of receivers in one tree.
+//! Measures one cast to hundreds of receivers in one tree.
 
 use super::{
     super::report::Report,
@@ -12,13 +12,13 @@ use std::{fmt::Write as _, fs, path::Path, time::Instant};
 use thalweg_console::note;
 use thalweg_units::ByteSize;
 
-/// Legs to each receiver that are known, beside the source's.
+/// The number of known legs to each receiver besides the one from the source.
 const LEGS: u64 = 4;
 
-/// What each of them gives, Mbit/s: so little that this machine gives it to hundreds at once.
+/// The rate of each leg, Mbit/s, low enough for this machine to carry hundreds at once.
 const LEG: u32 = 4;
 
-/// What a host can send, in legs: it is known from one leg that is so fast.
+/// A host's upload capacity in legs; the plan knows it from one leg of this rate.
 const EGRESS: u32 = 4;
 
 /// Arguments of `thalweg-bench load crowd scale`.
@@ -41,7 +41,7 @@ pub struct Args {
 /// Founds the mesh, casts once, and prints the report.
 ///
 /// # Errors
-/// When a node does not start, or not all have it in the end.
+/// When a node does not start or a receiver does not get the right object.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let names: Vec<String> = (1..=args.receivers).map(|n| format!("r{n:04}")).collect();
     let began = Instant::now();
@@ -86,7 +86,8 @@ fn arguments<'a>(
     ])
 }
 
-/// A file of rates: few legs are known to each, from any others, and of each host what it can send.
+/// A file of rates: a few legs from random hosts to each receiver, and for each host the leg that shows its upload
+/// capacity.
 fn legs(names: &[String], random: &mut Xoshiro256PlusPlus) -> String {
     let mut text = "from,to,rate\n".to_owned();
     let mut leg = |from: &str, to: &str, rate: u32| {
@@ -106,7 +107,7 @@ fn legs(names: &[String], random: &mut Xoshiro256PlusPlus) -> String {
 }
 
 fn any(below: usize, random: &mut Xoshiro256PlusPlus) -> usize {
-    // A share of 2^64, as the other rooms draw: below `below`, which is at most a thousand.
+    // Scales a 64-bit number to a number below `below`, which is at most a thousand.
     ((u128::from(random.next_u64()) * below as u128) >> 64) as usize
 }
 
@@ -133,7 +134,7 @@ mod tests {
     use thalweg_paths::estimates::Estimates;
 
     #[test]
-    fn each_receiver_has_a_leg_and_none_to_itself() {
+    fn each_receiver_has_a_leg_from_the_source_and_none_to_itself() {
         let names: Vec<String> = (1..=30).map(|n| format!("r{n:04}")).collect();
         let text = legs(&names, &mut Xoshiro256PlusPlus::seed_from_u64(1));
         Estimates::parse(&text).unwrap();

@@ -7,9 +7,9 @@ use std::{
     process::Command,
 };
 
-/// What went over connections that were seen, the last word on each.
+/// The newest counts of each connection that was seen.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct ConnectionCounts {
     ends: BTreeMap<u64, End>,
 }
 
@@ -20,11 +20,11 @@ struct End {
     is_ours: bool,
 }
 
-impl Seen {
-    /// Looks now; of one process's connections it is remembered that they are.
+impl ConnectionCounts {
+    /// Reads the counts of all connections and remembers which ones belong to the process `pid`.
     ///
     /// # Errors
-    /// Without `ss`.
+    /// When `ss` is missing or fails.
     pub fn look(&mut self, pid: u32) -> anyhow::Result<()> {
         let ours = inodes(pid);
         let output = Command::new("ss").args(["-tineHO"]).output().context("`ss` is missing")?;
@@ -40,14 +40,14 @@ impl Seen {
         Ok(())
     }
 
-    /// Bytes that the process sent and got.
+    /// Bytes that the process sent and received.
     pub fn ours(&self) -> (u64, u64) {
         let ours = self.ends.values().filter(|end| end.is_ours);
         ours.fold((0, 0), |sum, end| (sum.0 + end.sent, sum.1 + end.received))
     }
 }
 
-/// The sockets that a process has open.
+/// The inodes of the sockets that a process has open.
 fn inodes(pid: u32) -> BTreeSet<u64> {
     let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let links = files.filter_map(|file| fs::read_link(file.path()).ok());
@@ -57,7 +57,7 @@ fn inodes(pid: u32) -> BTreeSet<u64> {
     links.filter_map(number).collect()
 }
 
-/// A line of `ss -tineHO`; none without an inode.
+/// Parses a line of `ss -tineHO`; `None` if it has no inode.
 fn parse(line: &str) -> Option<(u64, End)> {
     let number = |name: &str| {
         let mut words = line.split_whitespace();
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_read_from_a_line() {
+    fn the_counts_of_a_line_are_parsed() {
         let line = "ESTAB 0 0 127.0.0.1:46134 127.0.0.1:22 timer:(on,1ms,0) ino:77 sk:1 <-> ts \
                     cubic bytes_sent:3000 bytes_acked:3001 bytes_received:5 rcv_space:65536";
         assert_eq!(parse(line), Some((77, End { sent: 3000, received: 5, is_ours: false })));

@@ -1,13 +1,13 @@
-//! What the background attained over time.
+//! The rates that background traffic attained over time.
 
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 use std::{fs, path::Path};
 
-/// The receiver's record.
+/// The record of the background's receiver.
 #[derive(Debug)]
 pub struct Background {
-    /// Whether a flow is an on–off stream, not a download.
+    /// For each flow whether it is an on–off stream; otherwise it is a download.
     streams: Vec<bool>,
     lines: Vec<Line>,
 }
@@ -20,25 +20,25 @@ struct Head {
 /// Bytes of each flow since the line before.
 #[derive(Debug, Deserialize)]
 struct Line {
-    /// s since 1970.
+    /// Seconds since 1970.
     at: f64,
     bytes: Vec<u64>,
 }
 
-/// Mbit/s of all downloads, and of all streams.
+/// The total rates of downloads and of streams, Mbit/s.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
-    /// Infinite TCP flows together.
+    /// The sum of infinite TCP flows.
     pub downloads: f64,
-    /// On–off UDP streams together.
+    /// The sum of on–off UDP streams.
     pub streams: f64,
 }
 
 impl Background {
-    /// Reads the record; its last line may be half written.
+    /// Reads the record; its last line may be incomplete.
     ///
     /// # Errors
-    /// When it cannot be read, or has no head.
+    /// When it cannot be read or has no head.
     pub fn read(file: &Path) -> anyhow::Result<Self> {
         let text =
             fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -52,11 +52,11 @@ impl Background {
         Ok(Self { streams: head.streams, lines })
     }
 
-    /// Mean rates from one time to another, s since 1970, by the lines that are wholly in between. Not a
-    /// number: there are no such flows.
+    /// Mean rates between two times, s since 1970, from the lines that lie wholly between them. NaN if there are no
+    /// flows of a kind.
     ///
     /// # Errors
-    /// When no line covers it: the receiver has ended.
+    /// When no line lies between them, because the receiver has ended.
     pub fn rates(&self, from: f64, to: f64) -> anyhow::Result<Rates> {
         let (mut seconds, mut sums) = (0.0, [0_u64; 2]);
         for pair in self.lines.windows(2) {
@@ -70,7 +70,7 @@ impl Background {
             }
         }
         ensure!(seconds > 0.0, "the background's record has no whole line of this time");
-        // Where there are no flows of a kind, there is no rate of them either.
+        // Without flows of a kind there is no rate of them.
         let rate = |stream: bool| match self.streams.contains(&stream) {
             true => sums[usize::from(stream)] as f64 * 8e-6 / seconds,
             false => f64::NAN,

@@ -1,4 +1,4 @@
-//! Bounds of a run: the least time in which its data could have come beside a background.
+//! Lower bounds of a run: the least time in which its data could have been collected beside a background.
 
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
@@ -6,32 +6,32 @@ use std::{fs, path::Path};
 use thalweg_lab::emu::LinkTruth;
 use thalweg_sim::collection::{Topology, bistros, shortest};
 
-/// Classes of the topology whose bytes are the background's begin with this.
+/// Classes of the topology whose bytes belong to the background have this prefix.
 const BACKGROUND: &str = "background";
 
-/// What data takes on a link: no TCP over IPv4 with time stamps carries more than 1448 bytes in 1500.
+/// Bytes on a link per byte of data: TCP over IPv4 with timestamps carries at most 1448 bytes in 1500.
 const ON_THE_LINK: f64 = 1500.0 / 1448.0;
 
-/// What a run may seem faster than its own bound, a share of it: queues that were full before it began.
+/// By this share a run may seem faster than its own bound, because queues were full before it began.
 const SLACK: f64 = 0.02;
 
 /// The share of its throughput that the paper's methods left to the background (§VI: a loss of 16 %).
 pub const LEFT_TO_OTHERS: f64 = 0.84;
 
-/// What the background took of each link by itself.
+/// The rates of the background on all links while nothing else is sent.
 #[derive(Debug, Deserialize, PartialEq, Serialize)]
 pub struct Quiet {
-    /// The network's.
+    /// The network's seed.
     seed: u64,
-    /// Bytes a second, by the network's order of links.
+    /// Bytes per second, in the network's order of links.
     rates: Vec<f64>,
 }
 
 impl Quiet {
-    /// Reads what [`write`](Self::write) wrote.
+    /// Reads a record that [`write`](Self::write) wrote.
     ///
     /// # Errors
-    /// When it cannot be read, or is of another network.
+    /// When it cannot be read or belongs to another network.
     pub fn read(file: &Path, seed: u64) -> anyhow::Result<Self> {
         let text =
             fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -41,7 +41,7 @@ impl Quiet {
         Ok(quiet)
     }
 
-    /// Writes it.
+    /// Writes the record.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -55,7 +55,7 @@ impl Quiet {
 #[derive(Debug)]
 pub struct Records {
     seed: u64,
-    /// Of the sources, the destination last.
+    /// The hosts of the sources, and the destination last.
     hosts: Vec<usize>,
     links: Vec<Record>,
 }
@@ -63,21 +63,21 @@ pub struct Records {
 #[derive(Debug)]
 struct Record {
     ends: (usize, usize),
-    /// Bytes a second.
+    /// Bytes per second.
     capacity: f64,
-    /// Width of a bin, s.
+    /// The width of a bin, s.
     bin: f64,
-    /// From the first bin's start to the run's, s.
+    /// Time from the first bin's start to the run's start, s.
     skip: f64,
-    /// Bytes of the background by bin, from that of the run's start on.
+    /// Bytes of the background by bin, from the bin of the run's start on.
     taken: Vec<f64>,
 }
 
 impl Records {
-    /// Those of the network of `seed`, for a run that began at `begun`, s in the lab's time.
+    /// Creates the records of the network of `seed` for a run that began at `begun`, s in the lab's time.
     ///
     /// # Errors
-    /// When the lab has another network, or its topology has no classes for the background.
+    /// When the lab has another network or its topology has no class for the background.
     pub fn new(seed: u64, truths: &[LinkTruth], begun: f64) -> anyhow::Result<Self> {
         let net = Topology::transit_stub(seed);
         let mut links = Vec::with_capacity(net.capacity.len());
@@ -93,11 +93,11 @@ impl Records {
         Ok(Self { seed, hosts: bistros(&net, seed), links })
     }
 
-    /// The least T at which what the links could carry until then, less what the background did, admits the
-    /// flow of these bytes by source to the destination; s.
+    /// The least time T, s, such that the bytes that the links could carry until T, less those of the background, admit
+    /// the flow of `amounts` from the sources to the destination.
     ///
     /// # Errors
-    /// When the run was faster than that: the records are not of this run.
+    /// When the run was faster than that, so the records belong to another run.
     pub fn shortest(&self, amounts: &[u64], makespan: f64) -> anyhow::Result<f64> {
         let left = |seconds: f64| self.links.iter().map(|link| link.left(seconds)).collect();
         let bound = self.search(amounts, left, makespan);
@@ -110,11 +110,11 @@ impl Records {
         Ok(bound)
     }
 
-    /// The least T beside a background that keeps this share of what it takes by itself, s; infinite: there
-    /// is none.
+    /// The least time T, s, beside a background that keeps this share of its undisturbed rates; infinite if there is
+    /// none.
     ///
     /// # Errors
-    /// When that was recorded in another network.
+    /// When the background was recorded in another network.
     pub fn beside(&self, quiet: &Quiet, share: f64, amounts: &[u64]) -> anyhow::Result<f64> {
         let same = quiet.seed == self.seed && quiet.rates.len() == self.links.len();
         ensure!(same, "the background was recorded in another network");
@@ -126,7 +126,7 @@ impl Records {
         Ok(self.search(amounts, left, 1.0))
     }
 
-    /// What the background took on average until so many seconds after the run's start.
+    /// The mean rates of the background in the first `seconds` of the run.
     pub fn quiet(&self, seconds: f64) -> Quiet {
         let rate = |link: &Record| link.taken(seconds) / seconds.max(f64::MIN_POSITIVE);
         Quiet { seed: self.seed, rates: self.links.iter().map(rate).collect() }
@@ -159,13 +159,13 @@ impl Record {
         })
     }
 
-    /// Bytes it had left for others until so many seconds after the run's start.
+    /// Bytes that the link left for others in the first `seconds` of the run.
     fn left(&self, seconds: f64) -> f64 {
         self.capacity * seconds - self.taken(seconds)
     }
 
-    /// Bytes of the background until so many seconds after the run's start; a bin's are spread evenly over
-    /// it, and after the last it goes on as on average.
+    /// Bytes of the background in the first `seconds` of the run. A bin's bytes are spread evenly over it, and after
+    /// the last bin the background continues with its mean rate.
     fn taken(&self, seconds: f64) -> f64 {
         let covered = self.taken.len() as f64 * self.bin;
         let until = |then: f64| -> f64 {
@@ -188,7 +188,7 @@ mod tests {
         Record { ends, capacity, bin: 0.5, skip: 0.25, taken: taken.to_vec() }
     }
 
-    /// Two sources share a link of 1000 B/s to the destination.
+    /// Two sources that share a link of 1000 B/s to the destination.
     fn shared(taken: &[f64]) -> Records {
         let links = vec![
             record((0, 2), 1000.0, &[]),
@@ -199,23 +199,23 @@ mod tests {
     }
 
     #[test]
-    fn what_the_background_took_is_not_left() {
+    fn bytes_of_the_background_are_not_left_for_the_run() {
         let link = record((0, 1), 1000.0, &[100.0, 200.0, 400.0]);
         assert_eq!(link.left(0.25), 200.0);
         assert_eq!(link.left(1.0), 550.0);
-        // 700 in the 1.5 s that are known.
+        // After 1.5 s of records, which have 700 bytes, the mean rate continues.
         assert_eq!(link.taken(2.75), 50.0 + 200.0 + 400.0 + 700.0);
     }
 
     #[test]
-    fn the_bound_is_that_of_the_narrowest_cut() {
-        // The background has half of the shared link.
+    fn the_narrowest_cut_determines_the_bound() {
+        // The background takes half of the shared link.
         let records = shared(&[250.0; 100]);
         let bound = records.shortest(&[724, 724], 30.0).unwrap();
         assert!((bound - 3.0).abs() < 0.01, "{bound}");
         let quiet = records.quiet(10.0);
         assert!((quiet.rates[2] - 500.0).abs() < 1e-9, "{quiet:?}");
-        // It leaves 600 B/s if it keeps four fifths.
+        // With four fifths of its rate it leaves 600 B/s.
         let bound = records.beside(&quiet, 0.8, &[724, 724]).unwrap();
         assert!((bound - 2.5).abs() < 0.01, "{bound}");
     }
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_background_that_takes_all_has_no_bound() {
+    fn a_background_that_fills_a_link_makes_the_bound_infinite() {
         let records = shared(&[500.0; 20]);
         let quiet = records.quiet(5.0);
         assert!(records.beside(&quiet, 1.0, &[724, 724]).unwrap().is_infinite());

@@ -1,4 +1,4 @@
-//! Whether what was collected is what the sources have.
+//! Compares the collected files with those of the sources.
 
 use anyhow::{Context as _, ensure};
 use std::{
@@ -7,13 +7,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Sources, `s1` to `s7`.
+/// The number of sources, `s1` to `s7`.
 pub const SOURCES: usize = 7;
 
-/// Compares every file of the sources byte by byte; the bytes of each source.
+/// Compares every file of the sources byte by byte and returns the bytes of each source.
 ///
 /// # Errors
-/// The first file that is missing or differs.
+/// When a file is missing or differs.
 pub fn compare(data: &Path, into: &Path) -> anyhow::Result<Vec<u64>> {
     let mut amounts = Vec::with_capacity(SOURCES);
     for source in 1..=SOURCES {
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changed_or_missing_file_is_found() {
+    fn a_changed_or_missing_file_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let (data, into) = (dir.path().join("data"), dir.path().join("into"));
         for root in [&data, &into] {

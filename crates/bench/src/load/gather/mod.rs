@@ -1,9 +1,9 @@
-//! `thalweg-bench load gather`: runs a collection in the lab's network for collections, and reports its
-//! makespan, its effect on other traffic, and the lower bound of this run.
+//! `thalweg-bench load gather`: runs a collection in the lab's network for collections and reports its makespan, its
+//! effect on other traffic, and the lower bound of this run.
 //!
-//! - [`background`]: what the background attained, as its receiver wrote it;
-//! - [`bound`]: the least time in which the data could have come, by the lab's records of all links;
-//! - [`content`]: whether what came is what was sent.
+//! - [`background`]: the rates of the background, from its receiver's record;
+//! - [`bound`]: the least time in which the data could have arrived, from the lab's records of all links;
+//! - [`content`]: compares the collected files with the sent ones.
 
 mod background;
 mod bound;
@@ -22,7 +22,7 @@ use std::{
 };
 use thalweg_lab::client::Lab;
 
-/// What a collection may print: progress a few times a second for ten minutes is a few megabytes.
+/// The most output of a collection; progress a few times per second for ten minutes is a few megabytes.
 const OUTPUT_MAX: u64 = 256 << 20;
 
 /// Arguments of `thalweg-bench load gather`.
@@ -54,10 +54,10 @@ pub struct Args {
     command: Vec<String>,
 }
 
-/// Runs the command.
+/// Runs the collection and prints the report.
 ///
 /// # Errors
-/// When it fails, or what came is not what the sources have.
+/// When it fails or collected files differ from the sources'.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let lab = Lab::attach(&args.lab)?;
     let begun = lab_time(&lab)?;
@@ -66,9 +66,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let call = started.elapsed();
     let stats = lab.stats(true)?;
     let ended = stats.links.first().map_or(stats.elapsed_s, |link| link.until_s);
-    let said = ended_event(&printed);
-    let told = said.as_ref().and_then(|said| said.pointer("/seconds")).and_then(Value::as_f64);
-    let makespan = told.unwrap_or(ended - begun);
+    let event = ended_event(&printed);
+    let reported =
+        event.as_ref().and_then(|event| event.pointer("/seconds")).and_then(Value::as_f64);
+    let makespan = reported.unwrap_or(ended - begun);
     let mut report = Report::default();
     if let Some(file) = &args.background {
         let rates = Background::read(file)?.rates(clock - makespan, clock)?;
@@ -89,8 +90,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
         let total: u64 = amounts.iter().sum();
         report.add("rate", "Mbit/s", total as f64 * 8e-6 / makespan);
-        if let Some(said) = &said {
-            tell(said, &amounts, &mut report);
+        if let Some(event) = &event {
+            add_event(event, &amounts, &mut report);
         }
     }
     if let Some(file) = &args.record_quiet {
@@ -99,7 +100,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(report.print()?)
 }
 
-/// The bound beside a background that loses no more than the paper's; nothing where there is none.
+/// Reports the bound beside a background that loses no more than in the paper, if there is one.
 fn add_fair(bound: f64, makespan: f64, report: &mut Report) {
     if bound.is_finite() {
         report.add("fair_bound", "s", bound);
@@ -107,20 +108,20 @@ fn add_fair(bound: f64, makespan: f64, report: &mut Report) {
     }
 }
 
-/// Further values of the event `ended`, where it has them.
-fn tell(said: &Value, amounts: &[u64], report: &mut Report) {
-    let number = |pointer: &str| said.pointer(pointer).and_then(Value::as_f64).unwrap_or(f64::NAN);
+/// Reports further values of the event `ended`; missing ones are NaN.
+fn add_event(event: &Value, amounts: &[u64], report: &mut Report) {
+    let number = |pointer: &str| event.pointer(pointer).and_then(Value::as_f64).unwrap_or(f64::NAN);
     let total = amounts.iter().sum::<u64>() as f64;
     report.add("planned", "s", number("/planned_seconds"));
-    report.add("storage", "%", storage(said, amounts));
+    report.add("storage", "%", storage(event, amounts));
     report.add("off_plan", "%", number("/off_plan_bytes") / total * 100.0);
     report.add("synchronising", "s", number("/overhead_seconds"));
     report.add("messages", "messages", number("/messages"));
 }
 
-/// Mean over the sources of the most of others' data that each held, in % of its own (Fig. 6).
-fn storage(said: &Value, amounts: &[u64]) -> f64 {
-    let Some(stored) = said.pointer("/storage").and_then(Value::as_array) else { return f64::NAN };
+/// For each source the peak of others' data that it stored, in % of its own data; the mean over all sources (Fig. 6).
+fn storage(event: &Value, amounts: &[u64]) -> f64 {
+    let Some(stored) = event.pointer("/storage").and_then(Value::as_array) else { return f64::NAN };
     let share = |one: &Value| {
         let node = one.pointer("/node")?.as_str()?.strip_prefix('s')?;
         let own = *amounts.get(node.parse::<usize>().ok()?.checked_sub(1)?)?;
@@ -129,13 +130,13 @@ fn storage(said: &Value, amounts: &[u64]) -> f64 {
     stored.iter().filter_map(share).fold(0.0, std::ops::Add::add) * 100.0 / amounts.len() as f64
 }
 
-/// Now, in the time of the lab's records.
+/// The present time of the lab's records.
 fn lab_time(lab: &Lab) -> anyhow::Result<f64> {
     let stats = lab.stats(false)?;
     Ok(stats.links.first().map_or(stats.elapsed_s, |link| link.until_s))
 }
 
-/// Runs the command to its end; what it printed, and when it ended.
+/// Runs the command to its end; returns its output and the time of its end, s since 1970.
 fn collect(args: &Args) -> anyhow::Result<(String, f64)> {
     let (program, rest) = args.command.split_first().context("no command")?;
     let mut child = Command::new(program)
@@ -169,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_event_of_the_end_counts() {
+    fn the_last_ended_event_counts() {
         let printed = "{\"event\":\"ended\",\"seconds\":1}\nnoise\n{\"event\":\"ended\",\"seconds\":2}\n\
                        {\"event\":\"progress\"}\n";
         assert_eq!(ended_event(printed).unwrap()["seconds"], 2);
@@ -178,10 +179,10 @@ mod tests {
 
     #[test]
     fn storage_is_the_mean_share_of_all_sources() {
-        let said = serde_json::json!({ "storage": [
+        let event = serde_json::json!({ "storage": [
             { "node": "s1", "bytes": 10 }, { "node": "s2", "bytes": 40 }, { "node": "x", "bytes": 9 },
         ]});
-        let share = storage(&said, &[100, 200, 300]);
+        let share = storage(&event, &[100, 200, 300]);
         assert!((share - 10.0).abs() < 1e-9, "{share}");
         assert!(storage(&serde_json::json!({}), &[1]).is_nan());
     }

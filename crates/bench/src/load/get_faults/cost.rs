@@ -1,4 +1,4 @@
-//! What it costs to be stopped and begun again: time, and bytes that are fetched twice.
+//! The cost of stopping and resuming a download: time, and bytes that are fetched twice.
 
 use super::{
     Common, counts,
@@ -8,10 +8,10 @@ use super::{
 use crate::load::report::Report;
 use std::{sync::Arc, time::Duration};
 
-/// How long the same download takes if nothing happens to it, without a tracer.
+/// Measures how long the download takes without any fault and without a tracer.
 ///
 /// # Errors
-/// When it cannot be started, or watched; that it fails is counted.
+/// When it cannot be started or watched; a failure of the download is counted.
 pub fn undisturbed(
     common: &Common,
     url: &str,
@@ -26,7 +26,7 @@ pub fn undisturbed(
     Ok(ended.took)
 }
 
-/// Of each trial, seconds and megabytes.
+/// The costs of all trials, in seconds and megabytes.
 #[derive(Debug, Default)]
 pub struct Cost {
     lost: Vec<f64>,
@@ -34,11 +34,11 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Takes in a download that was stopped and its second run: how much longer both took than
-    /// one that is `calm`, and what the server sent under `url` beyond the file's `length`.
+    /// Adds a stopped download and its second run: how much longer both took than the undisturbed one (`calm`), and how
+    /// many bytes beyond the file's `length` the server sent for `url`.
     ///
     /// # Errors
-    /// When the server does not say how much it sent.
+    /// When the server does not report its count.
     pub fn add(
         &mut self,
         calm: Duration,
@@ -52,7 +52,7 @@ impl Cost {
         Ok(())
     }
 
-    /// Adds the means, and the most of one trial.
+    /// Reports the means and the greatest values.
     pub fn report(&self, report: &mut Report) {
         for (name, unit, values) in [("lost", "s", &self.lost), ("twice", "MB", &self.twice)] {
             report.add(name, unit, values.iter().sum::<f64>() / values.len() as f64);

@@ -1,4 +1,4 @@
-//! What the faulty server (`thalweg-lab tool web-faults`) counts under a URL.
+//! Reads the counts of the faulty server (`thalweg-lab tool web-faults`) for a URL.
 
 use anyhow::Context as _;
 use serde_json::Value;
@@ -7,10 +7,10 @@ use std::{
     net::TcpStream,
 };
 
-/// Bytes of bodies that the server has sent under `url`.
+/// Bytes of bodies that the server has sent for `url`.
 ///
 /// # Errors
-/// When it does not answer.
+/// When the server does not answer.
 pub fn bytes(url: &str) -> anyhow::Result<u64> {
     let rest = url.strip_prefix("http://").context("an http:// URL")?;
     let (authority, path) = rest.split_once('/').context("a URL with a path")?;

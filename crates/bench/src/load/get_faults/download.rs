@@ -1,4 +1,4 @@
-//! `thalweg get` as a process of its own, and what it tells.
+//! Runs `thalweg get` as a process and records its events.
 
 use crate::program;
 use anyhow::Context as _;
@@ -12,45 +12,45 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a download is, apart from its faults.
+/// The arguments of a download, apart from its faults.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// The URL.
+    /// The URL of the file.
     pub url: String,
-    /// The final name.
+    /// The path of the downloaded file.
     pub file: PathBuf,
-    /// Where it is remembered what paths were like.
+    /// The file of path history.
     pub history: PathBuf,
-    /// Further arguments.
+    /// Further arguments of `thalweg get`.
     pub args: Vec<String>,
 }
 
-/// One under way.
+/// A download in progress.
 pub struct Download {
     child: Child,
     started: Instant,
-    told: Arc<Mutex<Vec<Value>>>,
+    recorded: Arc<Mutex<Vec<Value>>>,
     readers: [JoinHandle<String>; 2],
 }
 
-/// One that has ended.
+/// A download that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// How.
+    /// The exit status.
     pub status: ExitStatus,
-    /// From its start on.
+    /// Time from its start to its end.
     pub took: Duration,
-    /// Its events, without those of progress.
-    pub told: Vec<Value>,
-    /// What it said on standard error.
+    /// Its events except those of progress.
+    pub recorded: Vec<Value>,
+    /// Its output on standard error.
     pub stderr: String,
 }
 
 impl Order {
-    /// The command, behind `before` (a tracer, for instance) if that is not empty.
+    /// The command, prefixed by `before` (for instance a tracer) unless that is empty.
     ///
     /// # Errors
-    /// When the program cannot be found.
+    /// When the program is not found.
     pub fn command(&self, before: &[String]) -> anyhow::Result<Command> {
         let program = program::product()?;
         let mut command = match before {
@@ -67,19 +67,19 @@ impl Order {
         Ok(command)
     }
 
-    /// Starts it.
+    /// Starts the download.
     ///
     /// # Errors
-    /// When the program, or the one before it, cannot be started.
+    /// When the program, or the one of `before`, cannot be started.
     pub fn start(&self, before: &[String]) -> anyhow::Result<Download> {
         let mut command = self.command(before)?;
         let started = Instant::now();
         let name = before.first().map_or("thalweg", String::as_str);
         let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
-        let told = Arc::new(Mutex::new(Vec::new()));
+        let recorded = Arc::new(Mutex::new(Vec::new()));
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let (stdout, mut stderr) = stdout.zip(stderr).context("no pipes")?;
-        let events = Arc::clone(&told);
+        let events = Arc::clone(&recorded);
         let lines = thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 take(&events, &line);
@@ -91,10 +91,10 @@ impl Order {
             _ = stderr.read_to_string(&mut text);
             text
         });
-        Ok(Download { child, started, told, readers: [lines, words] })
+        Ok(Download { child, started, recorded, readers: [lines, words] })
     }
 
-    /// Runs it to its end.
+    /// Runs the download to its end.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -103,7 +103,7 @@ impl Order {
     }
 }
 
-/// Keeps an event, unless it is one of progress.
+/// Stores an event unless it is one of progress.
 fn take(events: &Mutex<Vec<Value>>, line: &str) {
     let Ok(event) = serde_json::from_str::<Value>(line) else { return };
     if event["event"] != "progress" {
@@ -112,23 +112,23 @@ fn take(events: &Mutex<Vec<Value>>, line: &str) {
 }
 
 impl Download {
-    /// Its process, or its tracer's.
+    /// The id of its process, or of its tracer.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether it still runs.
+    /// Whether it is still running.
     ///
     /// # Errors
-    /// The system's.
+    /// When the system call fails.
     pub fn runs(&mut self) -> anyhow::Result<bool> {
         Ok(self.child.try_wait()?.is_none())
     }
 
-    /// Kills it at once.
+    /// Kills it (SIGKILL).
     ///
     /// # Errors
-    /// The system's.
+    /// When the system call fails.
     pub fn kill(mut self) -> anyhow::Result<Ended> {
         self.child.kill()?;
         self.end()
@@ -137,20 +137,20 @@ impl Download {
     /// Waits for its end.
     ///
     /// # Errors
-    /// The system's.
+    /// When the system call fails.
     pub fn end(mut self) -> anyhow::Result<Ended> {
         let status = self.child.wait()?;
         let took = self.started.elapsed();
         let [lines, words] = self.readers;
         _ = lines.join();
         let stderr = words.join().unwrap_or_default();
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Ended { status, took, told: std::mem::take(&mut told), stderr })
+        let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Ended { status, took, recorded: std::mem::take(&mut recorded), stderr })
     }
 }
 
 impl Ended {
-    /// The exit code; 128 and the signal for who was killed, as shells count.
+    /// The exit code, or 128 plus the signal that killed it, as in shells.
     pub fn code(&self) -> i32 {
         use std::os::unix::process::ExitStatusExt as _;
         self.status.code().or(self.status.signal().map(|s| 128 + s)).unwrap_or(-1)
@@ -158,7 +158,7 @@ impl Ended {
 
     /// The events with this name.
     pub fn events(&self, name: &str) -> impl Iterator<Item = &Value> {
-        self.told.iter().filter(move |e| e["event"] == name)
+        self.recorded.iter().filter(move |e| e["event"] == name)
     }
 
     /// A number of the last event with this name.
@@ -166,7 +166,7 @@ impl Ended {
         self.events(event).last().and_then(|e| e[field].as_u64())
     }
 
-    /// What it said at the end, for who reads why something is wrong.
+    /// Its last error, for messages about failed trials.
     pub fn words(&self) -> String {
         let failed = self.events("failed").last().map(|e| e["why"].to_string());
         format!("{} {}", failed.unwrap_or_default(), self.stderr.trim()).trim().to_owned()

@@ -1,4 +1,4 @@
-//! The disk is full: from the start, and midway because somebody else takes the room.
+//! A full disk: from the start, and midway, when another program takes the space.
 
 use super::{
     Common,
@@ -17,10 +17,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The most that may be written to take all room: the file system must be a small one.
+/// The most bytes written to fill the file system, which must be a small one.
 const SMALL: u64 = 256 << 20;
 
-/// By then the first batch is durable, or will not be.
+/// The longest wait for the first durable batch.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Arguments of `thalweg-bench load get-faults full`.
@@ -33,10 +33,10 @@ pub struct Args {
     large_url: String,
 }
 
-/// Both cases.
+/// Runs both cases.
 ///
 /// # Errors
-/// When a trial cannot be made, or the file system is not a small one.
+/// When a trial cannot be set up or the file system is not small.
 pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let right = args.common.begin()?;
     let free = rustix::fs::statvfs(&args.common.dir)?;
@@ -48,7 +48,7 @@ pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What cannot fit is refused before much is fetched, and leaves nothing.
+/// An object that cannot fit must be refused before much is fetched, and nothing may be left.
 fn too_large(
     args: &Args,
     right: &Arc<Vec<u8>>,
@@ -67,7 +67,7 @@ fn too_large(
     tally.end(trial, what)
 }
 
-/// Somebody takes the room once a batch is durable; when there is room again, it goes on.
+/// Another program takes the space once a batch is durable. After the space is freed, the download must resume.
 fn taken_midway(
     args: &Args,
     right: &Arc<Vec<u8>>,

@@ -1,8 +1,7 @@
-//! `kill -9` before and after each call that makes something durable or visible.
+//! `kill -9` before and after each system call that makes something durable or visible.
 //!
-//! The tracer holds every such call for a while; the k-th hold, over all threads, is waited for,
-//! and the program is killed in it. A held thread is one that the tracer has stopped for longer
-//! than the moments which tracing itself takes.
+//! The tracer delays every such call; in the k-th delay, counted over all threads, the program is killed. A thread
+//! counts as delayed if the tracer stops it for longer than tracing itself takes.
 
 use super::{
     Common,
@@ -23,13 +22,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a call is held.
+/// How long the tracer delays a call.
 const HOLD: Duration = Duration::from_millis(150);
 
-/// Who is stopped so long is held.
+/// A thread that is stopped for this long is delayed.
 const HELD: Duration = Duration::from_millis(60);
 
-/// Between two looks.
+/// The interval between two looks at the threads.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Arguments of `thalweg-bench load get-faults holds`.
@@ -42,10 +41,10 @@ pub struct Args {
     most: usize,
 }
 
-/// Kills before the first, the second … call, until there is none, and the same after.
+/// Kills a download before its first, second … call until there are no more calls, then likewise after each call.
 ///
 /// # Errors
-/// When a trial cannot be made.
+/// When a trial cannot be set up.
 pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let right = args.common.begin()?;
     let mut tally = Tally::default();
@@ -69,7 +68,7 @@ pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Kills it in the k-th hold, and runs it again: both runs; `None` if it ended before.
+/// Kills a download in the k-th delay and runs it again. Returns both runs, or `None` if it ended before.
 fn killed_in(
     args: &Args,
     number: usize,
@@ -102,7 +101,7 @@ fn killed_in(
     Ok(runs)
 }
 
-/// Kills the program in its k-th hold; the call's number, or `None` if it ended before.
+/// Kills the program in its k-th delay. Returns the call, or `None` if the program ended before.
 fn kill_in_hold(download: &mut Download, k: usize) -> anyhow::Result<Option<String>> {
     let mut holds = Holds::default();
     let mut program = None;
@@ -122,7 +121,7 @@ fn kill_in_hold(download: &mut Download, k: usize) -> anyhow::Result<Option<Stri
     Ok(None)
 }
 
-/// The child of the tracer that is the product: it first tries some of its own arts on others.
+/// The tracer's child that runs the product; the tracer may have others, with which it tests its own features.
 fn child_of(tracer: u32) -> Option<u32> {
     let children = fs::read_to_string(format!("/proc/{tracer}/task/{tracer}/children")).ok()?;
     let own = fs::canonicalize(program::product().ok()?).ok()?;
@@ -130,7 +129,7 @@ fn child_of(tracer: u32) -> Option<u32> {
     children.split_ascii_whitespace().find(is_program)?.parse().ok()
 }
 
-/// Threads that are stopped, with the call they are in and since when.
+/// The stopped threads, each with its call, the time since when, and whether it was counted.
 #[derive(Default)]
 struct Holds {
     stopped: BTreeMap<PathBuf, (String, Instant, bool)>,
@@ -138,7 +137,7 @@ struct Holds {
 }
 
 impl Holds {
-    /// Looks at all threads; the call of one that has just been found to be held.
+    /// Looks at all threads; returns the call of a thread that was newly found to be delayed.
     fn look(&mut self, process: u32) -> Option<String> {
         let tasks = fs::read_dir(format!("/proc/{process}/task")).ok()?;
         let mut found = None;

@@ -1,4 +1,4 @@
-//! `kill -9` at points uniform over the bytes; then the same command again.
+//! `kill -9` at points spread uniformly over the bytes, then the same command again.
 
 use super::{
     Common,
@@ -10,7 +10,7 @@ use super::{
 use crate::load::report::Report;
 use std::{sync::Arc, thread, time::Duration};
 
-/// How often the server is asked how far it is: at 20 MB/s every 40 kB.
+/// The interval between two reads of the server's count: at 20 MB/s every 40 kB.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Arguments of `thalweg-bench load get-faults kills`.
@@ -26,14 +26,14 @@ pub struct Args {
 /// Runs a trial for each point.
 ///
 /// # Errors
-/// When one cannot be made.
+/// When a trial cannot be set up.
 pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let right = args.common.begin()?;
     let mut tally = Tally::default();
     let calm = undisturbed(&args.common, &args.common.url, &right, &mut tally)?;
     let mut cost = Cost::default();
     for n in 0..args.points {
-        // The middle of each of so many equal stretches.
+        // The middle of each of `points` equal ranges.
         let point = right.len() as u64 * (2 * n as u64 + 1) / (2 * args.points as u64);
         let [killed, again] = killed_at(args, n, point, &right, &mut tally)?;
         cost.add(calm, [&killed, &again], &args.common.url(n), right.len())?;
@@ -43,7 +43,7 @@ pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The run that was killed, and the next one.
+/// Runs one trial; returns the killed run and the next one.
 fn killed_at(
     args: &Args,
     n: usize,

@@ -1,12 +1,11 @@
-//! Downloads with faults injected, for the experiment `get-faults`.
+//! Downloads with injected faults, for the experiment `get-faults`.
 //!
-//! Each trial has a directory of its own, in which an older file lies under the final name. All
-//! the while that name is watched: see [`watch`]. Nothing is judged by time here; the report
-//! counts and measures, and the experiment says what must hold.
+//! Each trial has its own directory, in which an older file has the final name. That name is watched all the time, see
+//! [`watch`]. This module only counts and measures; the experiment has the limits.
 //!
-//! - [`pair`]: the same download undisturbed and disturbed, by whatever the experiment does;
-//! - [`kills`]: killed at points uniform over its bytes; [`holds`]: before and after each call
-//!   that makes something durable; [`refusals`]: such calls fail; [`full`]: the disk is full.
+//! - [`pair`]: the same download undisturbed and disturbed, by a fault of the experiment's choice;
+//! - [`kills`]: killed at points spread over its bytes; [`holds`]: before and after each call that makes something
+//!   durable; [`refusals`]: such calls fail; [`full`]: the disk is full.
 
 mod cost;
 mod counts;
@@ -72,7 +71,7 @@ impl Common {
         self.url.replace("@n", &n.to_string())
     }
 
-    /// The right content; the directory exists from now on.
+    /// Creates the directory and reads the right content.
     fn begin(&self) -> anyhow::Result<Arc<Vec<u8>>> {
         fs::create_dir_all(&self.dir)?;
         read(&self.content)
@@ -87,7 +86,7 @@ fn read(file: &Path) -> anyhow::Result<Arc<Vec<u8>>> {
 /// Runs the trials and prints the report.
 ///
 /// # Errors
-/// When a trial cannot be made; what goes wrong in it is counted.
+/// When a trial cannot be set up; failures in a trial are counted.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut report = Report::default();
     match &args.trial {

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// How often it is looked how far a download is.
+/// The interval between two looks at a download's progress.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Arguments of `thalweg-bench load get-faults pair`.
@@ -52,7 +52,7 @@ pub struct Args {
     again: bool,
 }
 
-/// Runs both.
+/// Runs both downloads.
 ///
 /// # Errors
 /// When the undisturbed one fails.
@@ -92,9 +92,9 @@ pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says so when so many bytes are there, or it ended before.
+/// Prints the event `disturb` once `bytes` bytes are present; an error if the download ended before.
 ///
-/// Events of progress come too seldom: what the sparse file occupies is looked at.
+/// Progress events are too rare, so it reads the number of blocks that the sparse file occupies.
 fn disturb(download: &mut Download, file: &Path, bytes: u64) -> anyhow::Result<()> {
     let occupied = || fs::metadata(file).map_or(0, |about| about.blocks() * 512);
     while occupied() < bytes && download.runs()? {

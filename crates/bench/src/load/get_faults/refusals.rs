@@ -1,8 +1,8 @@
-//! Calls that write or make durable fail with EIO; then the same command again.
+//! System calls that write or make data durable fail with EIO, then the same command runs again.
 //!
-//! What a failed sync leaves on the disk is not known: the system may have dropped the pages. So
-//! before the second run the data file is filled with zeros: whatever the first run believed to
-//! be durable must be looked at again.
+//! After a failed sync the state of the disk is unknown, because the system may have dropped the pages. So the data
+//! file is filled with zeros before the second run, which must verify all data that the first run believed to be
+//! durable.
 
 use super::{
     Common,
@@ -14,7 +14,7 @@ use super::{
 use crate::load::report::Report;
 use std::{fs, sync::Arc};
 
-/// The calls, and how many of each are tried at most. `write` is left out: sockets use it, too.
+/// The calls, and which call of each kind is made to fail. `write` is left out because sockets use it, too.
 const CALLS: [(&str, &[usize]); 5] = [
     ("pwrite64,pwritev,pwritev2", &[1, 2, 10, 100]),
     ("fdatasync", &[1, 2, 3, 4, 5, 6]),
@@ -36,10 +36,10 @@ pub struct Args {
     most: usize,
 }
 
-/// Lets each call fail in turn.
+/// Lets each of the calls fail in turn.
 ///
 /// # Errors
-/// When a trial cannot be made.
+/// When a trial cannot be set up.
 pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let right = args.common.begin()?;
     let mut tally = Tally::default();
@@ -68,17 +68,17 @@ pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Which call failed.
+/// The kind of file that the failed call concerned.
 enum Met {
-    /// None: there are not so many.
+    /// No call failed, because the download makes fewer calls.
     None,
-    /// One about other files, without which a download may go on.
+    /// Other files, without which a download may continue.
     Others,
-    /// One about its files: the run that it ended, and the next one.
+    /// The download's own files: the run that failed, and the next one.
     Ours([Ended; 2]),
 }
 
-/// Lets the n-th such call fail.
+/// Lets the n-th of these calls fail.
 fn fails(
     common: &Common,
     url: &str,
@@ -91,7 +91,7 @@ fn fails(
     let tracer = Tracer::fails(&common.dir.join("strace"), calls, n);
     let ended = trial.order.start(&tracer.args())?.end()?;
     let failed = tracer.failed()?;
-    // What is remembered of paths lies elsewhere, and a download may go on without.
+    // The path history lies elsewhere, and a download may continue without it.
     let ours: Vec<&String> = failed.iter().filter(|l| l.contains(&trial.place())).collect();
     let what = format!("EIO: {}", ours.first().map_or(calls, |line| line.as_str()));
     let met = if ours.is_empty() {
@@ -99,7 +99,7 @@ fn fails(
         if failed.is_empty() { Met::None } else { Met::Others }
     } else {
         tally.expect_code(&ended, &[6], &what);
-        // Only a directory that could not be synced may have the file in it already.
+        // Only if syncing the directory failed may the file already have its final name.
         let published = !trial.is_untouched()?;
         if published && (calls != "fsync" || !trial.is_complete()?) {
             tally.wrong(&what, "what could not be made durable was published");
@@ -113,7 +113,7 @@ fn fails(
     Ok(met)
 }
 
-/// Fills the data file with zeros.
+/// Fills the data file with zeros, as if its pages had been lost.
 fn lose_pages(trial: &Trial) -> anyhow::Result<()> {
     let part = trial.part();
     if let Ok(about) = fs::metadata(&part) {

@@ -1,8 +1,8 @@
-//! What all trials of an arm add up to.
+//! Sets up the trials of an arm and counts their failures.
 
 use super::{
     download::{Ended, Order},
-    watch::{Allowed, Seen, Watch, is_temporary},
+    watch::{Allowed, Observations, Watch, is_temporary},
 };
 use crate::load::report::Report;
 use anyhow::Context as _;
@@ -12,12 +12,12 @@ use std::{
     sync::Arc,
 };
 
-/// What an older file under the final name holds.
+/// The content of the older file with the final name.
 const OLD: &[u8] = b"what was there before";
 
-/// A directory for one download, and what may be seen in it.
+/// The directory of one download, and the contents that may be seen under its final name.
 pub struct Trial {
-    /// The download.
+    /// The arguments of the download.
     pub order: Order,
     directory: PathBuf,
     allowed: Allowed,
@@ -25,11 +25,11 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// In a new directory below `place`, with an older file under the final name; the `right`
-    /// content may come in its place.
+    /// Creates a directory below `place` with an older file under the final name, which only the `right` content may
+    /// replace.
     ///
     /// # Errors
-    /// When the directory cannot be made.
+    /// When the directory cannot be created or watched.
     pub fn new(
         place: &Path,
         name: &str,
@@ -48,7 +48,7 @@ impl Trial {
         Ok(Self { order, directory, allowed, watch })
     }
 
-    /// What is under the final name is the last right content.
+    /// Whether the file has the last right content.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -57,7 +57,7 @@ impl Trial {
         Ok(fs::read(&self.order.file)? == **right)
     }
 
-    /// What is under the final name is what was there before.
+    /// Whether the file still has the old content.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -65,17 +65,17 @@ impl Trial {
         Ok(fs::read(&self.order.file)? == OLD)
     }
 
-    /// The directory, as a text.
+    /// The directory's path.
     pub fn place(&self) -> String {
         self.directory.display().to_string()
     }
 
-    /// The temporary file of the bytes.
+    /// The temporary file of the download's data.
     pub fn part(&self) -> PathBuf {
         self.directory.join(".file.bin.thalweg-part")
     }
 
-    /// How many temporary files there are.
+    /// The number of temporary files.
     ///
     /// # Errors
     /// When the directory cannot be read.
@@ -88,12 +88,12 @@ impl Trial {
         Ok(n)
     }
 
-    fn end_watch(&mut self) -> anyhow::Result<Seen> {
-        self.watch.take().map_or_else(|| Ok(Seen::default()), Watch::end)
+    fn end_watch(&mut self) -> anyhow::Result<Observations> {
+        self.watch.take().map_or_else(|| Ok(Observations::default()), Watch::end)
     }
 }
 
-/// Sums over trials.
+/// Counts over all trials.
 #[derive(Debug, Default)]
 pub struct Tally {
     trials: u64,
@@ -104,7 +104,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Judges a download that must have ended with its file and exit code 0.
+    /// Checks a download that must have ended with its file and exit code 0.
     ///
     /// # Errors
     /// When files cannot be read.
@@ -127,7 +127,7 @@ impl Tally {
         Ok(())
     }
 
-    /// Judges an exit code.
+    /// Checks an exit code.
     pub fn expect_code(&mut self, ended: &Ended, wanted: &[i32], what: &str) {
         if !wanted.contains(&ended.code()) {
             let (code, words) = (ended.code(), ended.words());
@@ -136,16 +136,16 @@ impl Tally {
         }
     }
 
-    /// Counts something that must not be.
+    /// Counts a failure.
     pub fn wrong(&mut self, what: &str, why: &str) {
         self.say(what, why);
         self.wrong += 1;
     }
 
-    /// Ends a trial and removes what it made.
+    /// Ends a trial and removes its directory.
     ///
     /// # Errors
-    /// When it could not be watched.
+    /// When the watch failed or the directory cannot be removed.
     pub fn end(&mut self, mut trial: Trial, what: &str) -> anyhow::Result<()> {
         let seen = trial.end_watch()?;
         self.trials += 1;
@@ -159,7 +159,7 @@ impl Tally {
         thalweg_console::note!("{what}: {why}");
     }
 
-    /// Adds the sums to the report.
+    /// Adds the counts to the report.
     pub fn report(&self, report: &mut Report) {
         report.add("trials", "1", self.trials as f64);
         report.add("looks", "1", self.looks as f64);

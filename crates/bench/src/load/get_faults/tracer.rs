@@ -1,4 +1,4 @@
-//! `strace`, which holds calls or lets them fail.
+//! `strace`, which delays system calls or lets them fail.
 
 use anyhow::Context as _;
 use std::{
@@ -10,29 +10,29 @@ use std::{
 /// The calls that make something durable or visible.
 pub const DURABLE: &str = "fsync,fdatasync,syncfs,rename,renameat,renameat2,linkat";
 
-/// A way to run a program under the tracer.
+/// A configuration of the tracer.
 pub struct Tracer {
-    /// What it writes down.
+    /// The tracer's log.
     log: PathBuf,
     calls: String,
     does: String,
 }
 
 impl Tracer {
-    /// Holds each of these calls for a while, before it is done or after.
+    /// Delays each durable call by `span`, before or after its execution.
     pub fn holds(log: &Path, before: bool, span: Duration) -> Self {
         let when = if before { "delay_enter" } else { "delay_exit" };
         let does = format!("{when}={}", span.as_micros());
         Self { log: log.to_owned(), calls: DURABLE.to_owned(), does }
     }
 
-    /// Lets the n-th of these calls fail, counted from 1 in each thread by itself.
+    /// Lets the n-th of these calls fail, counted from 1 in each thread separately.
     pub fn fails(log: &Path, calls: &str, n: usize) -> Self {
         let does = format!("error=EIO:when={n}");
         Self { log: log.to_owned(), calls: calls.to_owned(), does }
     }
 
-    /// The arguments before the program's own.
+    /// The arguments that precede the program's command line.
     pub fn args(&self) -> Vec<String> {
         let Self { log, calls, does } = self;
         let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:{does}"));
@@ -42,7 +42,7 @@ impl Tracer {
             .into()
     }
 
-    /// The lines of calls that were made to fail, with the paths they were about.
+    /// The lines of the log about calls that were made to fail, with the paths of their files.
     ///
     /// # Errors
     /// When there is no log.

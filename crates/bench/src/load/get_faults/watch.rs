@@ -1,4 +1,4 @@
-//! Watches a name all the while: is there ever anything under it but right bytes?
+//! Watches a file name continuously: nothing but the allowed contents may appear under it.
 
 use anyhow::Context as _;
 use rustix::{
@@ -17,38 +17,38 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// Between two looks at most.
+/// The longest interval between two looks.
 const BETWEEN: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
 
-/// What may be seen under the final name.
+/// The contents that may be seen under the final name.
 #[derive(Clone, Debug)]
 pub struct Allowed {
-    /// What was there before, if anything was.
+    /// The old content, if there was a file.
     pub old: Option<Vec<u8>>,
-    /// What is to come; several for a file that changes on the server.
+    /// The right contents; several for a file that changes on the server.
     pub right: Vec<Arc<Vec<u8>>>,
 }
 
-/// What was seen.
+/// What the watch saw.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
-    /// How often it was looked.
+pub struct Observations {
+    /// The number of looks.
     pub looks: u64,
-    /// What must not be, in words.
+    /// Descriptions of what must not happen, at most 20.
     pub wrong: Vec<String>,
 }
 
-/// A watch that goes on until it is ended.
+/// A running watch.
 pub struct Watch {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<anyhow::Result<Seen>>,
+    thread: JoinHandle<anyhow::Result<Observations>>,
 }
 
 impl Watch {
     /// Watches `file`, whose directory exists.
     ///
     /// # Errors
-    /// When the system does not let us.
+    /// When inotify is not available.
     pub fn start(file: &Path, allowed: Allowed) -> anyhow::Result<Self> {
         let directory = file.parent().context("a file in a directory")?;
         let inotify = inotify::init(inotify::CreateFlags::NONBLOCK)?;
@@ -60,35 +60,35 @@ impl Watch {
         inotify::add_watch(&inotify, directory, flags)?;
         let stop = Arc::new(AtomicBool::new(false));
         let (file, ended) = (file.to_owned(), Arc::clone(&stop));
-        let mut looker = Looker::new(file, allowed);
-        let thread = thread::spawn(move || looker.run(&inotify, &ended).map(|()| looker.seen));
+        let mut watcher = Watcher::new(file, allowed);
+        let thread = thread::spawn(move || watcher.run(&inotify, &ended).map(|()| watcher.seen));
         Ok(Self { stop, thread })
     }
 
-    /// Looks a last time, and tells.
+    /// Looks a last time, ends the watch and returns what it saw.
     ///
     /// # Errors
-    /// When it could not be watched.
-    pub fn end(self) -> anyhow::Result<Seen> {
+    /// When the watch failed.
+    pub fn end(self) -> anyhow::Result<Observations> {
         self.stop.store(true, Ordering::SeqCst);
         self.thread.join().map_err(|_| anyhow::anyhow!("the watch died"))?
     }
 }
 
-struct Looker {
+struct Watcher {
     file: PathBuf,
     allowed: Allowed,
-    seen: Seen,
-    /// Something was there: it may be replaced, but not vanish.
+    seen: Observations,
+    /// Whether the file has existed; then it may be replaced but not vanish.
     is_there: bool,
-    /// What was looked at last: inode, length, time.
+    /// The file at the last look: inode, length, time.
     last: Option<(u64, u64, i64, i64)>,
 }
 
-impl Looker {
+impl Watcher {
     fn new(file: PathBuf, allowed: Allowed) -> Self {
         let is_there = allowed.old.is_some();
-        Self { file, allowed, seen: Seen::default(), is_there, last: None }
+        Self { file, allowed, seen: Observations::default(), is_there, last: None }
     }
 
     fn run(&mut self, inotify: &OwnedFd, ended: &AtomicBool) -> anyhow::Result<()> {
@@ -107,7 +107,7 @@ impl Looker {
         }
     }
 
-    /// What happened to names in the directory since the last time.
+    /// Handles the events in the directory since the last time.
     fn events(&mut self, inotify: &OwnedFd) -> anyhow::Result<()> {
         let mut buffer = [MaybeUninit::uninit(); 8192];
         let mut reader = inotify::Reader::new(inotify, &mut buffer);
@@ -133,7 +133,7 @@ impl Looker {
     }
 
     fn wrong(&mut self, what: String) {
-        // The first few tell; a watch of minutes must not fill the memory.
+        // The first ones suffice; a watch of minutes must not fill the memory.
         if self.seen.wrong.len() < 20 {
             self.seen.wrong.push(what);
         }
@@ -170,7 +170,7 @@ fn is_allowed(allowed: &Allowed, bytes: &[u8]) -> bool {
     right || allowed.old.as_deref() == Some(bytes)
 }
 
-/// A hidden name of `get`'s own beside the file.
+/// Whether a name is one of the hidden names that `get` uses beside the file.
 pub fn is_temporary(name: &str, file: &str) -> bool {
     name.is_empty() || name.starts_with(&format!(".{file}.thalweg-"))
 }
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_renamed_into_place_is_right() {
+    fn a_right_file_that_is_renamed_into_place_is_accepted() {
         let wrong = watched(|dir| {
             fs::write(dir.join(".a.thalweg-part"), "right").unwrap();
             fs::rename(dir.join(".a.thalweg-part"), dir.join("a")).unwrap();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn all_else_is_seen() {
+    fn changes_in_place_removals_and_other_names_are_detected() {
         let acts: [fn(&Path); 4] = [
             |dir| fs::write(dir.join("a"), "right").unwrap(),
             |dir| fs::remove_file(dir.join("a")).unwrap(),

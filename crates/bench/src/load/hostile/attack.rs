@@ -1,4 +1,4 @@
-//! The process that attacks: it stops by itself when its time is over.
+//! The attacking process, which stops by itself after its time.
 
 use super::{
     channels, messages,
@@ -61,34 +61,33 @@ pub struct Args {
     pub seed: u64,
 }
 
-/// What the attack did, and what the node did to it.
+/// Counts of an attack's actions and of the node's reactions.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
-    /// Connections and channels that stood.
+    /// Connections and channels that were established.
     pub opened: AtomicU64,
-    /// Those that did not come to stand.
+    /// Connections and channels that could not be established.
     pub refused: AtomicU64,
-    /// Those that the node closed.
+    /// Connections and channels that the node closed.
     pub closed: AtomicU64,
-    /// Messages or datagrams that were sent whole.
+    /// Messages or datagrams that were sent completely.
     pub sent: AtomicU64,
 }
 
-/// What the tasks of an attack share.
+/// State shared by the tasks of an attack.
 pub struct Scene {
-    /// The attack.
     pub attack: Attack,
-    /// Where it goes.
+    /// The attacked address.
     pub to: SocketAddr,
     /// The port of the mesh.
     pub port: SocketAddr,
     /// The node's key.
     pub node: NodeId,
-    /// What messages name.
+    /// The names that messages contain.
     pub names: Names,
-    /// When it ends.
+    /// The end of the attack.
     pub end: Instant,
-    /// What came of it.
+    /// The counts of the attack.
     pub counts: Counts,
     member: Connector,
     random: Mutex<Xoshiro256PlusPlus>,
@@ -96,10 +95,10 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// The attacker's key: a member's, or one that nobody has seen before.
+    /// The attacker's TLS client: with a member's key, or with a new key for a stranger.
     ///
     /// # Errors
-    /// If TLS does not take the key; not expected.
+    /// If TLS rejects the key; not expected.
     pub fn connector(&self) -> anyhow::Result<Connector> {
         match self.attack.by {
             By::Member => Ok(self.member.clone()),
@@ -107,17 +106,17 @@ impl Scene {
         }
     }
 
-    /// One of eight addresses, in turn.
+    /// One of eight source addresses, in turn.
     pub fn source(&self) -> Ipv4Addr {
         Ipv4Addr::new(127, 0, 5, 1 + (self.number() % 8) as u8)
     }
 
-    /// A number that was not given before.
+    /// A number that was not returned before.
     pub fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Random numbers of their own for one task.
+    /// An independent random generator for one task.
     pub fn random(&self) -> Xoshiro256PlusPlus {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         let own = random.clone();
@@ -125,16 +124,16 @@ impl Scene {
         own
     }
 
-    /// Counts one.
+    /// Increments a counter.
     pub fn count(&self, which: impl Fn(&Counts) -> &AtomicU64) {
         which(&self.counts).fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Attacks until the time is over, and prints what came of it as one JSON object.
+/// Attacks until the time is over and prints the counts as one JSON object.
 ///
 /// # Errors
-/// When the attacker has no key.
+/// When the attacker has no key, or a task of the attack fails.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let attack = Attack { by: args.by, door: args.door, kind: args.kind };
     let member = Connector::new(&State::open(&args.state)?.node_key()?)?;

@@ -1,4 +1,4 @@
-//! Attacks by channels of a protocol.
+//! Attacks over channels of a protocol.
 
 use super::{
     attack::Scene,
@@ -23,25 +23,25 @@ use tokio::{
     time::{sleep, timeout_at},
 };
 
-/// Channels at a time of a member: more than it may have of any protocol.
+/// Concurrent channels of a member, more than a member may have of any protocol.
 const MEMBER: usize = 256;
 
-/// Channels at a time of strangers: more than eight addresses may have.
+/// Concurrent channels of strangers, more than eight addresses may have.
 const STRANGERS: usize = 1200;
 
-/// Channels at a time that make the node work: the more there are, the less each sends.
+/// Concurrent channels that make the node work. With more channels each one sends less.
 const WORKING: usize = 16;
 
-/// Before the next channel after one that was closed or refused.
+/// The pause after a channel that was closed or refused.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Before the next byte of a slow message.
+/// The pause between two bytes of a slow message.
 const SLOW: Duration = Duration::from_millis(250);
 
-/// Random bytes that are written at once.
+/// The number of random bytes written at once.
 const CHUNK: usize = 16 << 10;
 
-/// Keeps as many channels open as the node lets, until the end.
+/// Keeps as many channels open as the node admits, until the end.
 ///
 /// # Errors
 /// If a task dies.
@@ -64,7 +64,7 @@ pub async fn run(scene: &Arc<Scene>) -> anyhow::Result<()> {
 }
 
 async fn repeat(scene: Arc<Scene>) -> anyhow::Result<()> {
-    // One stranger asks for many things: so it is one that was answered before.
+    // Each stranger keeps its key for many channels, so that the node has answered it before.
     let connector = scene.connector()?;
     loop {
         let Ok(opened) = timeout_at(scene.end, open(&scene, &connector)).await else {
@@ -73,7 +73,7 @@ async fn repeat(scene: Arc<Scene>) -> anyhow::Result<()> {
         match opened {
             Ok(channel) => {
                 scene.count(|counts| &counts.opened);
-                // What the node answers, and how it ends a channel, is its own matter.
+                // How the node answers and ends a channel does not matter here.
                 let ended = timeout_at(scene.end, behave(&scene, channel)).await;
                 if ended.is_err() {
                     return Ok(());
@@ -94,7 +94,7 @@ async fn open(scene: &Scene, connector: &Connector) -> anyhow::Result<Channel<Tc
     Ok(connector.connect(tcp, scene.node, protocol).await?)
 }
 
-/// What the attacker does with one channel; returns when the node has ended it.
+/// Behaves on one channel as the attack demands; returns when the node has ended the channel.
 async fn behave(scene: &Scene, mut channel: Channel<TcpStream>) -> anyhow::Result<()> {
     let door = scene.attack.door;
     match scene.attack.kind {
@@ -128,14 +128,14 @@ async fn behave(scene: &Scene, mut channel: Channel<TcpStream>) -> anyhow::Resul
     Ok(drain(&mut channel).await?)
 }
 
-/// Reads until the other end has no more.
+/// Reads until the end of the stream.
 async fn drain(from: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
     let mut bytes = vec![0; 16 << 10];
     while from.read(&mut bytes).await? > 0 {}
     Ok(())
 }
 
-/// Sends the costliest messages as fast as they are taken.
+/// Sends the costliest messages as fast as the node accepts them.
 async fn work(
     scene: &Scene,
     stream: impl AsyncRead + AsyncWrite,
@@ -159,7 +159,7 @@ async fn work(
     }
 }
 
-/// A link of a bond, which goes on in the clear.
+/// Attacks a link of a bond, which continues without encryption.
 async fn link(
     scene: &Scene,
     mut channel: Channel<TcpStream>,
@@ -177,7 +177,7 @@ async fn link(
         .await
 }
 
-/// Random bytes; every other channel begins with a length that is allowed, so that the bytes are read.
+/// Sends random bytes. Every other channel begins with a permitted length, so that the node reads the bytes.
 async fn random(scene: &Scene, channel: Channel<TcpStream>) -> anyhow::Result<()> {
     let mut random = scene.random();
     let mut bytes = vec![0; CHUNK];

@@ -1,4 +1,5 @@
-//! What is sent through each door: what a peer sends that behaves, the longest message, and the costliest ones.
+//! The messages of the attacks on each door: the request of a well-behaved peer, the longest message, and the costliest
+//! ones.
 
 use super::plan::Door;
 use std::{
@@ -22,30 +23,31 @@ pub const BOX: &str = "box";
 /// The longest body that the oracle reads.
 const API_BODY: usize = 64 << 10;
 
-/// What the messages of an attack name.
+/// Names that the messages of an attack contain.
 #[derive(Clone, Debug)]
 pub struct Names {
-    /// The directory of files that `good` may read.
+    /// The directory of files that only the member `good` may read.
     pub files: String,
     /// The server that relays may connect to.
     pub server: SocketAddr,
 }
 
-/// Messages that cost the most: one that begins a channel, and one that follows as often as the node takes it.
+/// The costliest messages: one that begins a channel, and one that is repeated as often as the node accepts it.
 #[derive(Debug, Default)]
 pub struct Costly {
-    /// The first.
+    /// The first message.
     pub first: Vec<u8>,
-    /// Each further one; none: the channel ends after the first.
+    /// The repeated message; empty: nothing follows the first.
     pub further: Vec<u8>,
 }
 
-/// A name from a constant.
+/// Parses a name that is a constant.
 fn name(text: &str) -> Name {
     text.parse().unwrap_or_else(|_| unreachable!("{text} is a name"))
 }
 
-/// The request of a peer that behaves, and what a slow one begins. Numbers name bonds: each is used once.
+/// The request of a well-behaved peer, which a slow attacker also begins. `number` identifies a bond and must be used
+/// once.
 pub fn small(door: Door, names: &Names, number: u64) -> Vec<u8> {
     match door {
         Door::Api => b"GET /v1/status HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".to_vec(),
@@ -88,19 +90,19 @@ pub fn largest(door: Door) -> Vec<u8> {
         Door::Cast => framed(cast::MAX_OPENING),
         Door::Probe => framed(probe::MAX_MESSAGE),
         Door::Stream => framed(leg::MAX_OPENING),
-        // A record of TLS with the beginning of a ClientHello of 64 KiB.
+        // A TLS record with the beginning of a ClientHello of 64 KiB.
         Door::Handshake => [&[22, 3, 1, 0x40, 0, 1, 0, 0xff, 0xff], &vec![7; 0x3ff0][..]].concat(),
         Door::Metrics => [b"GET /metrics HTTP/1.1\r\nX: ", &vec![b'a'; 1 << 20][..]].concat(),
         Door::Datagrams => vec![7; probe::MAX_DATAGRAM],
     }
 }
 
-/// The costliest messages. Numbers differ from channel to channel where the node would remember an answer.
+/// The costliest messages. `number` differs from channel to channel, because the node would cache an answer.
 pub fn costliest(door: Door, names: &Names, number: u64) -> Costly {
     let once = |first: Vec<u8>| Costly { first, further: Vec::new() };
     let again = |message: Vec<u8>| Costly { first: message.clone(), further: message };
     match door {
-        // What is computed of all that was measured.
+        // Requests whose answers are computed from all measurements.
         Door::Api => again(
             b"GET /v1/paths HTTP/1.1\r\nHost: a\r\n\r\nGET /v1/candidates HTTP/1.1\r\nHost: a\r\n\r\n\
               GET /v1/status HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -114,7 +116,7 @@ pub fn costliest(door: Door, names: &Names, number: u64) -> Costly {
         Door::Measure => once(flow(200)),
         Door::Object => again(object::encode(&Request::List(listing(patterns(number))))),
         Door::Submit => {
-            // As much as a stranger's first question may hold.
+            // As many commitments as a stranger's first question may contain.
             let few = object::encode(&bistro::Ask::Commit(name(BOX), intents(number, 8)));
             let many = bistro::Ask::Commit(name(BOX), intents(number, bistro::MOST_INTENTS));
             Costly { first: few, further: object::encode(&many) }
@@ -132,7 +134,7 @@ pub fn costliest(door: Door, names: &Names, number: u64) -> Costly {
     }
 }
 
-/// A request of HTTP with a body that is said to have `length` bytes.
+/// An HTTP request with a body whose announced length is `length` bytes.
 fn post(path: &str, body: &[u8], length: usize) -> Vec<u8> {
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
@@ -150,13 +152,13 @@ fn relayed(terms: &Terms, to: SocketAddr) -> Vec<u8> {
         .concat()
 }
 
-/// Terms of the greatest length.
+/// Terms of the maximum length.
 fn avoiding() -> Terms {
     let tags = (0..32).filter_map(|n| format!("provider=hostile{n}").parse::<Tag>().ok());
     Terms { avoid: tags.collect::<BTreeSet<_>>(), ..Terms::default() }
 }
 
-/// A measured flow on an order that nobody gave.
+/// A measured flow with a ticket that nobody issued.
 fn flow(ticket: usize) -> Vec<u8> {
     let limits = measure_flow::Limits { bytes: 1 << 20, millis: 1000 };
     measure_flow::Hello { ticket: vec![7; ticket], limits }.encode()
@@ -166,7 +168,7 @@ fn listing(roots: Vec<Vec<u8>>) -> ListRequest {
     ListRequest { roots, exclude: Vec::new() }
 }
 
-/// As many patterns as fit, each of the greatest cost that is known.
+/// As many patterns as fit, each with the highest cost that is known.
 fn patterns(number: u64) -> Vec<Vec<u8>> {
     (0..1000).map(|n| format!("/{number}/{n}{}", "*a".repeat(500)).into_bytes()).collect()
 }
@@ -196,7 +198,7 @@ fn greeting(number: u64) -> Hello {
     }
 }
 
-/// Streams that lead nowhere, and questions whether the link is alive.
+/// Pings, and a stream to a target that does not exist.
 fn words() -> Vec<u8> {
     let pings = (0..64).map(Word::Ping);
     let to = Target::Server("127.0.0.1".to_owned(), 1);
@@ -204,7 +206,7 @@ fn words() -> Vec<u8> {
     pings.chain(opens).flat_map(|word| Frame::word(&word)).collect()
 }
 
-/// A train to the client of the most probes, with gaps for which the node watches the clock all the time.
+/// A train to the client with the most probes, and with gaps so short that the node watches the clock all the time.
 fn train() -> Vec<u8> {
     let probe = Planned { size: 200, header: 0, gap: 100_000, may_carry: false };
     object::encode(&probe::Ask::Send { train: 1, probes: vec![probe; 4096], accepts_busy: true })
@@ -222,7 +224,7 @@ fn subscription(tracks: Vec<u8>) -> leg::Opening {
     })
 }
 
-/// A key, as the option of the process that attacks has it.
+/// Parses a key, for an option of the attacking process.
 pub fn key(text: &str) -> anyhow::Result<NodeId> {
     text.parse().map_err(|_| anyhow::anyhow!("`{text}` is no key"))
 }
@@ -233,7 +235,7 @@ mod tests {
     use clap::ValueEnum as _;
 
     #[test]
-    fn the_costliest_messages_are_as_long_as_is_allowed_and_no_longer() {
+    fn the_costliest_messages_do_not_exceed_the_limits() {
         let names = Names { files: "/srv".into(), server: ([127, 0, 0, 1], 9).into() };
         let framed = |message: &[u8]| message.len().saturating_sub(4);
         let of = |door| costliest(door, &names, 1);

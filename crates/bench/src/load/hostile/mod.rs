@@ -1,4 +1,4 @@
-//! Attacks on a node, by a member without rights and by strangers, while a peer that behaves uses the same node.
+//! Attacks on a node by a member without rights and by strangers, while a well-behaved peer uses the same node.
 //!
 //! ```text
 //! run ── scene: a node (the product, a process of its own), a member `good`, a member `bad`
@@ -7,12 +7,12 @@
 //!  └── watched: memory and descriptors of the node
 //! ```
 //!
-//! Nothing is judged here; the report counts and times, and the experiment `members-hostile` says what must hold.
+//! This module only counts and times; the limits are in the experiment `members-hostile`.
 //!
-//! - [`plan`]: which attacks there are; [`messages`]: what they send;
-//! - [`attack`]: the process that attacks; [`channels`], [`raw`]: by channels, and without any;
+//! - [`plan`]: the list of attacks; [`messages`]: their messages;
+//! - [`attack`]: the attacking process; [`channels`], [`raw`]: attacks over channels and without channels;
 //! - [`trains`]: sessions of probe trains;
-//! - [`scene`]: the mesh; [`peer`]: the peer that behaves; [`mod@run`]: all of it, and the report.
+//! - [`scene`]: the mesh; [`peer`]: the well-behaved peer; [`mod@run`]: runs all attacks and prints the report.
 
 mod attack;
 mod channels;
@@ -41,10 +41,10 @@ enum Work {
     Attack(attack::Args),
 }
 
-/// Runs it.
+/// Runs the command.
 ///
 /// # Errors
-/// When the mesh cannot be founded, or the node ends.
+/// When the mesh cannot be founded or the node ends.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     match &args.work {
         Work::Run(args) => run::run(args).await,

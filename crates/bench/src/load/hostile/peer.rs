@@ -1,4 +1,4 @@
-//! A peer that behaves: small operations, each on a channel of its own.
+//! The well-behaved peer: small operations, each on its own channel.
 
 use super::{
     messages::{self, Names},
@@ -35,33 +35,33 @@ use tokio::{
 /// An operation that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// From the beginning of an operation to that of the next one, if it takes no longer.
+/// The interval between the starts of two operations, unless an operation takes longer.
 const PACE: Duration = Duration::from_millis(10);
 
-/// The peer, and the node that it uses.
+/// The peer and the node that it uses.
 pub struct Peer {
-    /// Its key as a member's, and one that no roster lists.
+    /// The TLS clients of a member and of a stranger, whose key is in no roster.
     keys: [Connector; 2],
     node: NodeId,
     at: SocketAddr,
     names: Names,
-    /// Of its next bond, and of its next address to join from.
+    /// Numbers the bonds and the addresses from which the peer joins.
     next: AtomicU64,
 }
 
-/// What became of many operations.
+/// The results of many operations.
 #[derive(Debug, Default)]
 pub struct Times {
-    /// How long each took that succeeded.
+    /// The durations of the operations that succeeded.
     pub took: Vec<Duration>,
-    /// How many failed, and why the last one did.
+    /// The number of operations that failed.
     pub failed: usize,
-    /// See `failed`.
+    /// Why the last one failed.
     pub why: Option<String>,
 }
 
 impl Times {
-    /// With further ones.
+    /// Adds the results of further operations.
     pub fn add(&mut self, further: Self) {
         self.took.extend(further.took);
         self.failed += further.failed;
@@ -69,14 +69,14 @@ impl Times {
     }
 }
 
-/// Its address: no attack comes from there.
+/// The peer's address, from which no attack comes.
 const SOURCE: Ipv4Addr = Ipv4Addr::new(127, 0, 9, 9);
 
 impl Peer {
-    /// With the key of a member, at the port of a node.
+    /// Creates a peer with a member's key for the node at `at`.
     ///
     /// # Errors
-    /// If TLS does not take a key; not expected.
+    /// If TLS rejects a key; not expected.
     pub fn new(
         key: &PrivateKey,
         node: NodeId,
@@ -104,16 +104,16 @@ impl Peer {
         found
     }
 
-    /// One operation, within [`PATIENCE`].
+    /// Executes one operation, within [`PATIENCE`].
     ///
     /// # Errors
-    /// When it takes longer, or the node does not answer as it does to all who behave.
+    /// When it takes longer or the node answers differently than it should.
     pub async fn once(&self, door: Door) -> anyhow::Result<()> {
         let done = timeout(PATIENCE, self.operate(door)).await;
         done.with_context(|| format!("no answer within {PATIENCE:?}"))?
     }
 
-    /// The port of the node's datagrams.
+    /// Opens a probe session and returns the UDP port of the node.
     ///
     /// # Errors
     /// As [`Self::once`].
@@ -165,12 +165,12 @@ impl Peer {
         }
     }
 
-    /// As a member, but for what strangers do: submitting and joining.
+    /// Opens a channel as a member, or as a stranger for submitting and joining.
     async fn channel(&self, protocol: Protocol) -> anyhow::Result<Channel<TcpStream>> {
         let [member, stranger] = &self.keys;
         let is_stranger = matches!(protocol, Protocol::Submit | Protocol::Join);
         let connector = if is_stranger { stranger } else { member };
-        // An oracle takes few requests to join from one address, however well it behaves.
+        // An oracle accepts few requests to join from one address, even from well-behaved clients.
         let source = match protocol {
             Protocol::Join => {
                 let number = self.next.fetch_add(1, Ordering::Relaxed) % 250;
@@ -188,7 +188,7 @@ impl Peer {
         Ok(channel.flush().await?)
     }
 
-    /// One byte to the server behind the relay, and back.
+    /// Sends one byte to the server behind the relay and reads it back.
     async fn echo(&self, channel: &mut Channel<TcpStream>) -> anyhow::Result<()> {
         let mut reply = [0; 12];
         channel.read_exact(&mut reply).await?;
@@ -199,7 +199,7 @@ impl Peer {
         Ok(())
     }
 
-    /// The listing of a directory with one file, and this file.
+    /// Lists a directory with one file, and reads this file.
     async fn file(&self, channel: &mut Channel<TcpStream>) -> anyhow::Result<()> {
         let mut found = None;
         loop {
@@ -237,18 +237,18 @@ async fn reply(channel: &mut Channel<TcpStream>) -> anyhow::Result<Reply> {
     reply.context("the node closed the channel")
 }
 
-/// A response of HTTP with this status.
+/// Reads an HTTP response and checks its status.
 async fn page(channel: &mut Channel<TcpStream>, status: u16) -> anyhow::Result<()> {
     let mut head = [0; 12];
     channel.read_exact(&mut head).await?;
     let expected = format!("HTTP/1.1 {status}");
     ensure!(head == expected.as_bytes(), "the oracle answers {}", String::from_utf8_lossy(&head));
-    // The rest of it, as far as it comes at once.
+    // Reads as much of the rest as has arrived.
     _ = channel.read(&mut [0; 4096]).await?;
     Ok(())
 }
 
-/// That an order is void is an answer; that the node is busy is none.
+/// Reads the answer to a void order. A refusal of the order is right; that the node is busy is a failure.
 async fn refused_flow(channel: &mut Channel<TcpStream>) -> anyhow::Result<()> {
     let mut head = [0; 2];
     channel.read_exact(&mut head).await?;
@@ -260,10 +260,10 @@ async fn refused_flow(channel: &mut Channel<TcpStream>) -> anyhow::Result<()> {
     }
 }
 
-/// A connection from an address of loopback.
+/// Connects from an address of the loopback network.
 ///
 /// # Errors
-/// The system's.
+/// When a system call fails.
 pub async fn connect(to: SocketAddr, from: Ipv4Addr) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind((from, 0).into())?;

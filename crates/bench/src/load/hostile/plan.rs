@@ -1,10 +1,10 @@
-//! Which attacks there are.
+//! The list of attacks.
 
 use clap::ValueEnum;
 use std::fmt;
 use thalweg_net::channel::Protocol;
 
-/// Who attacks.
+/// The attacker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// A member of the mesh that nothing is offered to.
@@ -13,7 +13,7 @@ pub enum By {
     Stranger,
 }
 
-/// What of the node is attacked.
+/// The attacked part of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Door {
     /// The oracle's API.
@@ -44,7 +44,7 @@ pub enum Door {
     Datagrams,
 }
 
-/// How.
+/// The kind of attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// Connections that send nothing.
@@ -64,9 +64,9 @@ pub enum Kind {
 pub struct Attack {
     /// Who attacks.
     pub by: By,
-    /// What is attacked.
+    /// The attacked part of the node.
     pub door: Door,
-    /// How.
+    /// The kind of attack.
     pub kind: Kind,
 }
 
@@ -88,12 +88,12 @@ impl Door {
         })
     }
 
-    /// Whether members come here as members: everywhere but where no key is asked for, or any is taken.
+    /// Whether a member's key makes a difference here; not where no key is asked for or any key is accepted.
     const fn knows_members(self) -> bool {
         !matches!(self, Self::Join | Self::Handshake | Self::Metrics)
     }
 
-    /// Whether strangers are let in, or are not asked who they are.
+    /// Whether strangers are admitted or no key is asked for.
     const fn lets_strangers_in(self) -> bool {
         matches!(
             self,
@@ -102,7 +102,7 @@ impl Door {
     }
 }
 
-/// The short list: attacks that once stopped a node, and one of each sort.
+/// The short list: attacks that once stopped a node, and one of each kind.
 const FEW: [&str; 11] = [
     "member_api_costliest",
     "member_relay_idle",
@@ -117,10 +117,10 @@ const FEW: [&str; 11] = [
     "stranger_datagrams_random",
 ];
 
-/// The attacks of a list: `all`, `few`, or the beginnings of names with commas between them.
+/// The attacks that a list names: `all`, `few`, or prefixes of names, separated by commas.
 ///
 /// # Errors
-/// When no attack has such a name.
+/// When no attack matches.
 pub fn list(wanted: &str) -> anyhow::Result<Vec<Attack>> {
     let mut found = all();
     match wanted {
@@ -135,7 +135,7 @@ pub fn list(wanted: &str) -> anyhow::Result<Vec<Attack>> {
     Ok(found)
 }
 
-/// Every attack.
+/// All attacks.
 fn all() -> Vec<Attack> {
     let mut all = Vec::new();
     for by in [By::Member, By::Stranger] {
@@ -153,13 +153,13 @@ fn all() -> Vec<Attack> {
 }
 
 impl Attack {
-    /// Datagrams are neither idle nor slow.
+    /// Whether the attack exists: those with datagrams are neither idle nor slow.
     fn is_possible(self) -> bool {
         self.door != Door::Datagrams || !matches!(self.kind, Kind::Idle | Kind::Slow)
     }
 }
 
-/// The name of a value, as its option is written.
+/// The name of a value as its command-line option spells it.
 pub fn word(value: &impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_protocol_is_attacked_in_each_way() {
+    fn each_protocol_is_attacked_in_all_kinds() {
         let names: Vec<String> = all().iter().map(ToString::to_string).collect();
         for protocol in Protocol::ALL {
             let doors = Door::value_variants().iter();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_have_what_they_name() {
+    fn a_list_has_the_attacks_that_it_names() {
         assert_eq!(list("few").unwrap().len(), FEW.len());
         assert_eq!(list("member_object,stranger_join_idle").unwrap().len(), 6);
         assert!(list("nobody").is_err());

@@ -1,4 +1,4 @@
-//! Attacks without channels: at the TCP port before a handshake is complete, at the metrics, and by datagrams.
+//! Attacks without channels: on the TCP port before a handshake is complete, on the metrics, and by datagrams.
 
 use super::{
     attack::Scene,
@@ -21,25 +21,25 @@ use tokio::{
     time::{Instant, sleep, timeout, timeout_at},
 };
 
-/// Connections at a time that hold places: more than the node has for eight addresses.
+/// Concurrent connections that occupy places, more than the node has for eight addresses.
 const HOLDING: usize = 2400;
 
-/// Connections at a time that make the node work.
+/// Concurrent connections that make the node work.
 const WORKING: usize = 64;
 
-/// A connection is given up and replaced before anybody may take its place for its age.
+/// A connection is replaced at this age, before the node may evict it for its age.
 const HELD: Duration = Duration::from_millis(1700);
 
-/// Before the next byte of a slow message.
+/// The pause between two bytes of a slow message.
 const SLOW: Duration = Duration::from_millis(250);
 
 /// Datagrams between two looks at the clock.
 const BURST: usize = 64;
 
-/// The length of datagrams that are neither the longest nor random: what a path carries.
+/// The length of datagrams of attacks other than the longest message: what a path carries.
 const DATAGRAM: usize = 1400;
 
-/// Opens connections until the end.
+/// Keeps connections open until the end.
 ///
 /// # Errors
 /// If a task dies.
@@ -59,7 +59,7 @@ pub async fn connections(scene: &Arc<Scene>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What each connection sends.
+/// The message that each connection sends.
 fn first(scene: &Scene) -> anyhow::Result<Vec<u8>> {
     let door = scene.attack.door;
     Ok(match (scene.attack.kind, door) {
@@ -94,9 +94,10 @@ async fn repeat(scene: Arc<Scene>, message: Arc<[u8]>) {
     }
 }
 
-/// Returns when the node has ended the connection, or has done what it was to be made to do.
+/// Behaves on one connection as the attack demands. Returns when the node has ended it or has done the work that the
+/// attack causes.
 async fn behave(scene: &Scene, mut tcp: TcpStream, message: &[u8]) -> io::Result<()> {
-    // Its port is free at once, and the node has an end that it did not expect.
+    // A reset on close frees the port at once, and the node sees an unexpected end.
     _ = SockRef::from(&tcp).set_linger(Some(Duration::ZERO));
     if scene.attack.kind == Kind::Slow {
         for byte in message {
@@ -116,7 +117,7 @@ async fn behave(scene: &Scene, mut tcp: TcpStream, message: &[u8]) -> io::Result
 /// Sends datagrams until the end.
 ///
 /// # Errors
-/// When the member is not let in, or the kernel sends nothing.
+/// When the member is not admitted or a socket cannot be used.
 pub async fn datagrams(scene: &Arc<Scene>) -> anyhow::Result<()> {
     let session = match scene.attack.by {
         By::Member => Some(session(scene).await?),
@@ -136,7 +137,7 @@ pub async fn datagrams(scene: &Arc<Scene>) -> anyhow::Result<()> {
                 Kind::Random => random.fill_bytes(&mut bytes),
                 _ => bytes[4..12].copy_from_slice(&(n as u64).to_be_bytes()),
             }
-            // A full buffer, or a port that is closed, ends nothing.
+            // A full buffer or a closed port does not end the attack.
             match timeout(Duration::from_secs(1), socket.send(&bytes)).await {
                 Ok(Ok(_)) => scene.count(|counts| &counts.sent),
                 _ => scene.count(|counts| &counts.refused),
@@ -147,7 +148,7 @@ pub async fn datagrams(scene: &Arc<Scene>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A session of the member's own; it lasts as long as its channel.
+/// Opens a session for the member; it lasts as long as its channel.
 async fn session(scene: &Scene) -> anyhow::Result<(u32, Channel<TcpStream>)> {
     let tcp = connect(scene.port, scene.source()).await?;
     let mut channel = scene.connector()?.connect(tcp, scene.node, Protocol::Probe).await?;

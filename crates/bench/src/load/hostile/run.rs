@@ -1,10 +1,10 @@
-//! All attacks in turn, and the report.
+//! Runs all attacks in turn and prints the report.
 
 use super::{
     attack::Counts,
     peer::{Peer, Times},
     plan::{self, Attack, Door, word},
-    scene::{Scene, Taken, Watch, taken},
+    scene::{Resources, Scene, Watch, resources},
 };
 use crate::{load::report::Report, program};
 use anyhow::{Context as _, bail, ensure};
@@ -17,13 +17,14 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// From the attack's start to the first operation that counts: by then its connections stand.
+/// Time from the attack's start to the first operation that counts, in which its connections are established.
 const RAMP: Duration = Duration::from_millis(700);
 
-/// An attacker that has not stopped by then after its time is over is killed.
+/// The longest wait for an attacker after its time; then it is killed.
 const LATE: Duration = Duration::from_secs(30);
 
-/// What attackers have of the processors: what the node and the peer leave, as they are on other hosts in truth.
+/// The priority of attackers: they only get the CPU time that the node and the peer leave, because real attackers are
+/// on other hosts.
 const NICE: &str = "19";
 
 /// Arguments of `thalweg-bench load hostile run`.
@@ -46,21 +47,21 @@ pub struct Args {
     seed: u64,
 }
 
-/// How one operation is when nobody attacks: 50th and 99th percentile.
+/// The time of one operation without attack: 50th and 99th percentile.
 type Idle = BTreeMap<Door, (Duration, Duration)>;
 
-/// What one attack did to the node.
+/// The effect of one attack on the node.
 struct Done {
     attack: Attack,
-    /// Operations at the door that is attacked, and files read.
+    /// The peer's operations on the attacked door, and its reads of a file.
     times: Vec<(Door, Times)>,
-    most: Taken,
+    most: Resources,
     counts: Counts,
-    /// Operations after the attack that failed.
+    /// The number of operations after the attack that failed.
     broken: usize,
 }
 
-/// Attacks, and prints the report.
+/// Runs the attacks and prints the report.
 ///
 /// # Errors
 /// When the mesh cannot be founded, an operation fails before all attacks, or the node ends.
@@ -70,12 +71,12 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let peer = scene.peer()?;
     let idle = measure_idle(&peer, &attacks, args.idle).await?;
     let datagrams = SocketAddr::new(scene.at.ip(), peer.datagrams().await?);
-    let before = taken(scene.runs.id())?;
+    let before = resources(scene.daemon.id())?;
     let mut report = Report::default();
     let mut worst = Worst::default();
     for attack in attacks {
         let done = attacked(&scene, &peer, attack, datagrams, args).await?;
-        ensure!(scene.runs.is_alive()?, "the node ended under {attack}: {}", scene.log()?);
+        ensure!(scene.daemon.is_alive()?, "the node ended under {attack}: {}", scene.log()?);
         worst.add(&mut report, &done, &idle, before);
     }
     for (door, (p50, p99)) in &idle {
@@ -87,14 +88,14 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     report.print().context("cannot print the report")
 }
 
-/// Times each operation that an attack is judged by.
+/// Times each operation that the peer does during the attacks.
 async fn measure_idle(peer: &Peer, attacks: &[Attack], times: usize) -> anyhow::Result<Idle> {
     let mut doors: Vec<Door> = attacks.iter().flat_map(|attack| operations(*attack)).collect();
     doors.sort();
     doors.dedup();
     let mut idle = Idle::new();
     for door in doors {
-        // The first one reads what later ones find in memory.
+        // The first operation reads data from disk that later ones find in memory.
         peer.once(door).await.with_context(|| format!("before all attacks, at {}", word(&door)))?;
         let found = peer.repeat(door, times).await;
         if found.failed > 0 {
@@ -110,7 +111,7 @@ async fn measure_idle(peer: &Peer, attacks: &[Attack], times: usize) -> anyhow::
     Ok(idle)
 }
 
-/// What the peer does during an attack: the same as the attacker, and what needs most of the node.
+/// The peer's operations during an attack: one at the attacked door, and a file read, which needs most of the node.
 fn operations(attack: Attack) -> Vec<Door> {
     let own = match attack.door {
         Door::Handshake | Door::Metrics => Door::Api,
@@ -127,7 +128,7 @@ async fn attacked(
     datagrams: SocketAddr,
     args: &Args,
 ) -> anyhow::Result<Done> {
-    let watch = Watch::begin(scene.runs.id());
+    let watch = Watch::begin(scene.daemon.id());
     let mut attacker = start(scene, attack, datagrams, args)?;
     sleep(RAMP.min(args.time / 2)).await;
     let end = Instant::now() + args.time.saturating_sub(RAMP.min(args.time / 2));
@@ -172,7 +173,7 @@ fn start(
     command.spawn().context("cannot start the attacker")
 }
 
-/// What the attacker printed at its end.
+/// Waits for the attacker and returns its counts.
 async fn ended(attacker: &mut Child, attack: Attack) -> anyhow::Result<Counts> {
     use tokio::io::AsyncReadExt as _;
     let mut text = String::new();
@@ -183,7 +184,7 @@ async fn ended(attacker: &mut Child, attack: Attack) -> anyhow::Result<Counts> {
     serde_json::from_str(&text).with_context(|| format!("{attack} printed `{text}`"))
 }
 
-/// The worst of all attacks.
+/// The worst values of all attacks.
 #[derive(Default)]
 struct Worst {
     attacks: usize,
@@ -195,7 +196,7 @@ struct Worst {
 }
 
 impl Worst {
-    fn add(&mut self, report: &mut Report, done: &Done, idle: &Idle, before: Taken) {
+    fn add(&mut self, report: &mut Report, done: &Done, idle: &Idle, before: Resources) {
         let name = done.attack.to_string();
         let mut failed = done.broken;
         let (mut ratios, mut slowest) = ([0.0_f64; 2], [0.0_f64; 2]);
@@ -263,7 +264,7 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// The 50th and 99th percentile, nearest rank.
+/// The 50th and 99th percentile, by nearest rank.
 fn percentiles(mut times: Vec<Duration>) -> Option<(Duration, Duration)> {
     times.sort();
     let rank = |percent: usize| {
@@ -278,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_of_the_nearest_rank() {
+    fn percentiles_use_the_nearest_rank() {
         let times = (1..=200).map(Duration::from_millis).collect();
         let of = |ms| Duration::from_millis(ms);
         assert_eq!(percentiles(times), Some((of(100), of(198))));

@@ -1,4 +1,4 @@
-//! The mesh: one node that serves everything, a member that may use it, and one without rights.
+//! The mesh: one node that runs all services, a member that may use it, and a member without rights.
 
 use super::{
     messages::{BOX, Names},
@@ -7,7 +7,7 @@ use super::{
 use crate::load::{
     process::memory_mib,
     server,
-    strangers::place::{Node, Place, Runs},
+    strangers::test_mesh::{Daemon, Node, TestMesh},
 };
 use anyhow::Context as _;
 use std::{
@@ -27,35 +27,35 @@ use thalweg_mesh::State;
 use thalweg_units::NodeId;
 use tokio::net::TcpListener;
 
-/// How often memory and descriptors are looked at.
+/// The interval between two samples of memory and descriptors.
 const LOOK: Duration = Duration::from_millis(25);
 
-/// The node under attack; ends when dropped.
+/// The mesh with the node under attack, which ends when this is dropped.
 pub struct Scene {
-    /// Its process.
-    pub runs: Runs,
-    /// Its port.
+    /// The node's process.
+    pub daemon: Daemon,
+    /// The node's address and port.
     pub at: SocketAddr,
     /// The port of its metrics.
     pub metrics: SocketAddr,
-    /// Its key.
+    /// The node's key.
     pub node: NodeId,
-    /// What messages name.
+    /// The names that messages contain.
     pub names: Names,
     bad: Node,
     good: Node,
     hub: Node,
-    _place: Place,
+    _mesh: TestMesh,
     _files: TempDir,
     _port: Port,
 }
 
-/// What a process takes.
+/// The resources of a process.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Taken {
-    /// MiB that are resident.
+pub struct Resources {
+    /// Resident memory, MiB.
     pub memory: f64,
-    /// Open descriptors.
+    /// The number of open descriptors.
     pub descriptors: usize,
 }
 
@@ -63,17 +63,17 @@ impl Scene {
     /// Founds the mesh and starts the node, on a core of its own if one is named.
     ///
     /// # Errors
-    /// The system's, and the commands'.
+    /// When a system call or a command fails.
     pub async fn new(core: Option<u32>) -> anyhow::Result<Self> {
         let listener = server::listen((Ipv4Addr::LOCALHOST, 0).into())?;
         let server = listener.local_addr()?;
         serve(listener);
         let files = tempfile::tempdir()?;
-        let (place, port) = (Place::new()?, Port::at(Ipv4Addr::LOCALHOST)?);
+        let (test_mesh, port) = (TestMesh::new()?, Port::at(Ipv4Addr::LOCALHOST)?);
         let metrics = SocketAddr::from((Ipv4Addr::LOCALHOST, port.number()));
-        let hub = place.found("hub", &settings(files.path(), server, metrics)?)?;
-        let runs = hub.start_on(core)?;
-        let [good, bad] = [place.join(&hub, "good", &[])?, place.join(&hub, "bad", &[])?];
+        let hub = test_mesh.found("hub", &settings(files.path(), server, metrics)?)?;
+        let daemon = hub.start_on(core)?;
+        let [good, bad] = [test_mesh.join(&hub, "good", &[])?, test_mesh.join(&hub, "bad", &[])?];
         let roster = State::open(good.state())?.membership()?.current();
         let roster = roster.context("there is no roster")?;
         let node = roster.members.iter().find(|member| member.name.as_str() == "hub");
@@ -81,7 +81,7 @@ impl Scene {
         let names = Names { files: text(&files.path().join("pub"))?, server };
         let at = hub.at();
         Ok(Self {
-            runs,
+            daemon,
             at,
             metrics,
             node,
@@ -89,13 +89,13 @@ impl Scene {
             bad,
             good,
             hub,
-            _place: place,
+            _mesh: test_mesh,
             _files: files,
             _port: port,
         })
     }
 
-    /// The member that behaves, with its node's key: measured flows come from nodes alone.
+    /// The well-behaved member. It uses its node's key, because measured flows are only accepted from nodes.
     ///
     /// # Errors
     /// When its key cannot be read.
@@ -104,17 +104,17 @@ impl Scene {
         Peer::new(&key, self.node, self.at, self.names.clone())
     }
 
-    /// The last lines of the node's log.
+    /// The last ten lines of the node's log.
     ///
     /// # Errors
-    /// The system's.
+    /// When the log cannot be read.
     pub fn log(&self) -> anyhow::Result<String> {
         let log = self.hub.log()?;
         let lines: Vec<&str> = log.lines().collect();
         Ok(lines[lines.len().saturating_sub(10)..].join("\n"))
     }
 
-    /// The state directory of the member that attacks.
+    /// The state directory of the attacking member.
     pub fn attacker(&self) -> &Path {
         self.bad.state()
     }
@@ -124,7 +124,7 @@ fn text(path: &Path) -> anyhow::Result<String> {
     Ok(path.to_str().context("the temporary directory's name is no text")?.to_owned())
 }
 
-/// All services, with rights for `good` alone, and an open drop box.
+/// The node's settings: all services, with rights for `good` only, and an open drop box.
 fn settings(files: &Path, server: SocketAddr, metrics: SocketAddr) -> anyhow::Result<String> {
     let directory = |name: &str| -> anyhow::Result<PathBuf> {
         let path = files.join(name);
@@ -145,26 +145,26 @@ fn settings(files: &Path, server: SocketAddr, metrics: SocketAddr) -> anyhow::Re
     ))
 }
 
-/// Serves what comes through the relay, until this process ends.
+/// Serves the connections that come through the relay, until this process ends.
 fn serve(listener: TcpListener) {
-    // What it cannot accept, an operation misses.
+    // If it fails to accept a connection, the operation fails.
     tokio::spawn(async move { drop(server::accept(listener, None).await) });
 }
 
-/// What the process takes now.
+/// The present resources of a process.
 ///
 /// # Errors
-/// When it is gone.
-pub fn taken(process: u32) -> anyhow::Result<Taken> {
+/// When the process does not exist.
+pub fn resources(process: u32) -> anyhow::Result<Resources> {
     let memory = memory_mib(process, "VmRSS")?;
     let descriptors = fs::read_dir(format!("/proc/{process}/fd")).context("the process is gone")?;
-    Ok(Taken { memory, descriptors: descriptors.count() })
+    Ok(Resources { memory, descriptors: descriptors.count() })
 }
 
 /// A thread that samples the memory and descriptors of a process.
 pub struct Watch {
     stop: Arc<AtomicBool>,
-    looking: thread::JoinHandle<Taken>,
+    looking: thread::JoinHandle<Resources>,
 }
 
 impl Watch {
@@ -173,10 +173,10 @@ impl Watch {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let looking = thread::spawn(move || {
-            let mut most = Taken::default();
+            let mut most = Resources::default();
             while !stopped.load(Ordering::Relaxed) {
-                // A process that is gone is seen by its parent.
-                let now = taken(process).unwrap_or_default();
+                // A process that has ended is detected by its parent.
+                let now = resources(process).unwrap_or_default();
                 most.memory = most.memory.max(now.memory);
                 most.descriptors = most.descriptors.max(now.descriptors);
                 thread::sleep(LOOK);
@@ -186,11 +186,11 @@ impl Watch {
         Self { stop, looking }
     }
 
-    /// The most that was seen.
+    /// Ends the thread and returns the greatest values.
     ///
     /// # Errors
     /// If the thread died.
-    pub fn end(self) -> anyhow::Result<Taken> {
+    pub fn end(self) -> anyhow::Result<Resources> {
         self.stop.store(true, Ordering::Relaxed);
         self.looking.join().map_err(|_| anyhow::anyhow!("the thread that looks died"))
     }

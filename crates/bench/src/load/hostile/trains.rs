@@ -1,4 +1,4 @@
-//! Sessions of probe trains, as a member has them that wants the node busy.
+//! Sessions of probe trains, used by an attacking member.
 
 use super::attack::Scene;
 use anyhow::{Context as _, bail};
@@ -11,10 +11,10 @@ use thalweg_net::{
 use thalweg_wire::probe::{self, Ask, LABEL, MAX_MESSAGE, NO_TRAIN, Payload, ProbeHead, Tell};
 use tokio::net::{TcpStream, UdpSocket};
 
-/// A session, and the port that takes its datagrams.
+/// A session and the node's UDP port for its datagrams.
 #[derive(Clone, Copy)]
 pub struct Session {
-    /// Its number.
+    /// The session's number.
     pub number: u32,
     port: u16,
 }
@@ -22,7 +22,7 @@ pub struct Session {
 /// Opens a session on a channel.
 ///
 /// # Errors
-/// When the node has none for us.
+/// When the node refuses.
 pub async fn open(channel: &mut Channel<TcpStream>) -> anyhow::Result<Session> {
     message::write(channel, &Ask::Open).await?;
     match message::read(channel, MAX_MESSAGE).await? {
@@ -31,10 +31,11 @@ pub async fn open(channel: &mut Channel<TcpStream>) -> anyhow::Result<Session> {
     }
 }
 
-/// Shows the node where trains for this session go: without that it sends none. The socket must be kept until then.
+/// Sends a probe that tells the node where to send trains of this session; without it the node sends none. The socket
+/// must be kept open until then.
 ///
 /// # Errors
-/// The system's.
+/// When a system call fails or the node closes the session.
 pub async fn show(
     scene: &Scene,
     channel: &mut Channel<TcpStream>,
@@ -53,12 +54,12 @@ pub async fn show(
     socket.send_to(&Sealer::new(&secret, session.number)?.seal(&payload)?, to).await?;
     let shown = Ask::Arrivals { train: NO_TRAIN, probes: 1, wait: 1000 };
     message::write(channel, &shown).await?;
-    let told: Option<Tell> = message::read(channel, MAX_MESSAGE).await?;
-    told.context("the node closed the session")?;
+    let answer: Option<Tell> = message::read(channel, MAX_MESSAGE).await?;
+    answer.context("the node closed the session")?;
     Ok(socket)
 }
 
-/// The datagrams of a session whose key does not open them.
+/// A datagram of a session whose seal is invalid.
 pub fn forged(session: u32, length: usize) -> Vec<u8> {
     let mut bytes = probe::Outer { session, number: 0 }.encode().to_vec();
     bytes.resize(length, 7);

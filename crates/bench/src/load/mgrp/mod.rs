@@ -1,4 +1,5 @@
-//! `thalweg-bench load mgrp`: the paper's Fig. 4, for the experiments `mgrp-overhead`, `mgrp-source` and `mgrp-completion`.
+//! `thalweg-bench load mgrp`: the network of the paper's Fig. 4, for the experiments `mgrp-overhead`, `mgrp-source` and
+//! `mgrp-completion`.
 //!
 //! ```text
 //! m3 (node, source, tool) ── 100 Mbit/s ──┐                      ┌── m5 (node, sink)
@@ -6,11 +7,11 @@
 //! c1 (cross traffic) ─────────────────────┘                      └── c2
 //! ```
 //!
-//! Independent copies of it run side by side, all with the same tool, to have several runs at once.
+//! Independent copies of this network run side by side with the same tool, to get several runs at once.
 //!
-//! - [`network`]: the copies as a lab; [`pair`]: a copy's two nodes; [`program`]: the tools of the lab in its hosts;
-//! - [`shots`] (pk1 to pk3) and [`pathload`] send by the node's probe service;
-//! - [`mod@run`]: a run's order in time; [`outcome`]: what came of it; [`told`]: as metrics and series.
+//! - [`network`]: the copies as a lab; [`pair`]: a copy's two nodes; [`program`]: tools of the lab in its hosts;
+//! - [`shots`] (pk1 to pk3) and [`pathload`]: tools that send through the node's probe service;
+//! - [`mod@run`]: the sequence of a run; [`outcome`]: its results; [`summary`]: the results as metrics and series.
 
 mod network;
 mod outcome;
@@ -20,7 +21,7 @@ pub(super) mod program;
 mod run;
 mod shots;
 pub(super) mod starved;
-mod told;
+mod summary;
 
 use clap::ValueEnum;
 use std::time::Duration;
@@ -68,13 +69,13 @@ pub struct Args {
 }
 
 impl Args {
-    /// How long it is measured.
+    /// The time that is measured.
     fn span(&self) -> Duration {
         self.step * network::STEPS.len() as u32
     }
 }
 
-/// What probes (§4.1).
+/// The tool that probes (§4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Tool {
     /// Pathload with its public tool's pauses, one measurement after the other
@@ -91,7 +92,7 @@ pub enum Tool {
     None,
 }
 
-/// Whether packets ride.
+/// Whether the source's packets ride in probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Riders {
     /// The carrier holds none (`mgrpOFF`)
@@ -104,7 +105,7 @@ pub enum Riders {
     Plain,
 }
 
-/// The bottleneck's other traffic (§4.1, Fig. 5).
+/// Cross traffic on the bottleneck (§4.1, Fig. 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Cross {
     /// UDP of 1, 3, 5, 6, 4 and 2 Mbit/s
@@ -115,10 +116,10 @@ pub enum Cross {
     None,
 }
 
-/// Runs it, and prints the report.
+/// Runs the measurement and prints the report.
 ///
 /// # Errors
-/// When something does not start or fails.
+/// When a part does not start or fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     run::run(args)
 }

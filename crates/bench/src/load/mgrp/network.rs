@@ -1,41 +1,41 @@
-//! Fig. 4's network as a lab, several times over.
+//! Copies of Fig. 4's network as a lab.
 
 use super::{Args, Cross};
 use std::{fmt::Write as _, time::Duration};
 use thalweg_units::Rate;
 
-/// STEP's rates, Mbit/s (§4.1).
+/// The rates of STEP, Mbit/s (§4.1).
 pub const STEPS: [f64; 6] = [1.0, 3.0, 5.0, 6.0, 4.0, 2.0];
 
-/// Of STEP's bytes, what packets of each length make. The paper replays a trace of a link over the Pacific, which has
-/// the usual two or three lengths; `tcpreplay` sends them at an even rate of bytes.
+/// The lengths of STEP's packets and each length's share of the bytes. The paper replays a trace of a link over the
+/// Pacific, which has the usual two or three lengths; `tcpreplay` sends them at a constant byte rate.
 const LENGTHS: [(u32, f64); 3] = [(1500, 0.89), (576, 0.08), (60, 0.03)];
 
-/// Where nodes listen.
+/// The nodes' port.
 pub const NODE: u16 = 7373;
 
-/// Where WEB goes.
+/// The port of WEB's sink.
 pub const WEB: u16 = 5080;
 
-/// The bottleneck's queue, bytes: Dummynet's 50 packets. The paper says none.
+/// The bottleneck's queue: 50 packets, as in Dummynet. The paper does not give its size.
 const QUEUE: &str = "75 kB";
 
-/// The names of a copy's hosts, and its bottleneck's.
+/// The names of a copy's hosts and of its bottleneck.
 pub struct Names {
-    /// Source, tool and the node that sends trains.
+    /// The host of the source, the tool and the node that sends trains.
     pub m3: String,
-    /// The other node.
+    /// The host of the other node.
     pub m5: String,
-    /// Where WEB comes from.
+    /// The host from which WEB sends.
     pub c1: String,
-    /// Where it goes.
+    /// The host to which WEB sends.
     pub c2: String,
-    /// The half that source, probes and cross traffic share.
+    /// The half link that source, probes and cross traffic share.
     pub bottleneck: String,
 }
 
 impl Names {
-    /// Of a copy, from 0.
+    /// The names of a copy, counted from 0.
     pub fn of(copy: u8) -> Self {
         let host = |name: &str| format!("{name}x{copy}");
         let [m3, m5, c1, c2] = ["m3", "m5", "c1", "c2"].map(host);
@@ -43,7 +43,7 @@ impl Names {
     }
 }
 
-/// All copies; their cross traffic begins so long after the lab.
+/// The topology of all copies, whose cross traffic begins `begin` after the lab's start.
 pub fn topology(args: &Args, begin: Duration) -> String {
     let mut text = format!("seed = {}\ncongestion = \"cubic\"\nbin = \"100 ms\"\n", args.seed);
     for copy in 0..args.copies {
@@ -77,7 +77,7 @@ fn add_copy(text: &mut String, args: &Args, copy: u8, begin: Duration) {
     }
 }
 
-/// The packets of one length.
+/// Adds STEP's packets of one length.
 fn add_step(text: &mut String, args: &Args, (copy, size, share): (u8, u32, f64), begin: Duration) {
     let step = |(at, mbps): (usize, &f64)| {
         let (since, rate) = (args.step * at as u32, Rate::from_mbps(mbps * share));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_network_is_the_papers() {
+    fn the_network_is_that_of_the_paper() {
         let text = topology(&args(Cross::Step), Duration::from_secs(9));
         let resolved = Topology::from_toml(&text).unwrap().resolve().unwrap();
         assert_eq!((resolved.hosts.len(), resolved.links.len()), (8, 8));
@@ -130,12 +130,12 @@ mod tests {
         let rtt = resolved.rtt(first("m3x1"), first("m5x1"));
         assert_eq!(rtt, Some(Duration::from_millis(40)));
         assert_eq!(resolved.rtt(first("c1x1"), first("c2x1")), rtt);
-        // A lab is one world only for who shares a bottleneck.
+        // Hosts of different copies have no path to each other.
         assert_eq!(resolved.rtt(first("m3x0"), first("m5x1")), None);
     }
 
     #[test]
-    fn step_is_what_figure_5_has() {
+    fn step_has_the_rates_of_figure_5() {
         let bytes: f64 = LENGTHS.iter().map(|(_, share)| share).sum();
         assert!((bytes - 1.0).abs() < 1e-9);
         let text = topology(&args(Cross::Step), Duration::from_secs(9));

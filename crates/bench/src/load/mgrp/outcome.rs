@@ -1,4 +1,4 @@
-//! What came of one copy.
+//! The results of one copy.
 
 use super::{
     pathload::Round,
@@ -11,36 +11,36 @@ use thalweg_lab::emu::LinkTruth;
 pub struct Copy {
     /// The tool's probes.
     pub log: Log,
-    /// Pathload's measurements.
+    /// The measurements of Pathload.
     pub rounds: Vec<Round>,
-    /// What the source brought in each second, Mbit/s.
+    /// The source's throughput in each second, Mbit/s.
     pub source: Vec<f64>,
     /// The bottleneck's record.
     pub truth: LinkTruth,
-    /// What m3's carrier counted.
+    /// The counters of m3's carrier.
     pub counts: Value,
-    /// When it began, s.
+    /// The begin of the run, s.
     pub begin: f64,
-    /// When it ended, s.
+    /// The end of the run, s.
     pub until: f64,
 }
 
-/// So many probes are shown at most, and fewer than twice as many.
+/// A series of sent probes is thinned out so that it has at least this many points and fewer than twice as many.
 const MOST_SHOWN: usize = 1500;
 
-/// A figure: name, unit, value.
+/// A metric: name, unit, value.
 pub type Figure = (&'static str, &'static str, f64);
 
-/// Which of the probes' bytes.
+/// The bytes of a probe that count.
 type Part = fn(&Shot) -> u32;
 
-/// All of a probe.
+/// All bytes of a probe.
 const ALL: Part = |shot| shot.bytes;
-/// A probe that carries nothing.
+/// The bytes of probes without riders.
 const BARE: Part = |shot| if shot.carried == 0 { shot.bytes } else { 0 };
-/// Riders.
+/// The bytes of riders.
 const RIDING: Part = |shot| shot.carried;
-/// What is no rider's: headers and empty padding (the paper's "probe (nopbk)").
+/// All bytes but the riders': headers and empty padding (the paper's "probe (nopbk)").
 const OVERHEAD: Part = |shot| shot.bytes.saturating_sub(shot.carried);
 
 impl Copy {
@@ -48,7 +48,7 @@ impl Copy {
         self.until - self.begin
     }
 
-    /// Mbit/s of what arrived.
+    /// The rate of arrived bytes, Mbit/s.
     fn rate(&self, part: Part) -> f64 {
         let arrived = self.log.shots().filter(|shot| shot.arrived.is_some());
         arrived.map(|shot| f64::from(part(&shot))).sum::<f64>() * 8e-6 / self.seconds()
@@ -58,7 +58,7 @@ impl Copy {
         self.log.shots().filter(is).count() as f64
     }
 
-    /// Its figures; the source is short in seconds in which it brought less than `least`, Mbit/s.
+    /// The copy's metrics. The source is short in seconds in which its throughput was below `least`, Mbit/s.
     pub fn figures(&self, least: Option<f64>) -> Vec<Figure> {
         let lost = |shot: &Shot| shot.arrived.is_none();
         let (sent, carriers) = (self.count(|_| true), self.count(|shot| shot.carried > 0));
@@ -90,13 +90,13 @@ impl Copy {
         all
     }
 
-    /// Of the cross traffic's packets, STEP's, those that found the queue full, %.
+    /// The share of STEP's packets that found the queue full, %.
     fn cross_lost(&self) -> f64 {
         let (drops, passed) = (self.truth.cross_drops as f64, self.truth.cross_packets as f64);
         100.0 * drops / (drops + passed)
     }
 
-    /// What cross traffic took of the bottleneck in each second, Mbit/s.
+    /// The rate of cross traffic at the bottleneck in each second, Mbit/s.
     pub fn cross(&self) -> Vec<[f64; 2]> {
         let is = |name: &&String| ["cross", "web"].contains(&name.as_str());
         let classes = self.truth.classes.iter().enumerate();
@@ -112,7 +112,7 @@ impl Copy {
         (0..self.seconds() as usize).map(|second| [second as f64, taken(second)]).collect()
     }
 
-    /// What probes without their riders took in each second, Mbit/s.
+    /// The rate of probes without their riders in each second, Mbit/s.
     pub fn overhead(&self) -> Vec<[f64; 2]> {
         let mut seconds = vec![0.0; self.seconds() as usize];
         for shot in self.log.shots() {
@@ -124,14 +124,14 @@ impl Copy {
         seconds.into_iter().enumerate().map(|(at, rate)| [at as f64, rate]).collect()
     }
 
-    /// Probes as they were sent: when, and their places in their trains; so few that a picture shows them (Fig. 14).
+    /// Sent probes as points for a picture (Fig. 14): the time, and the place in the train; thinned out.
     pub fn sent(&self) -> Vec<[f64; 2]> {
         let each = (self.log.shots().count() / MOST_SHOWN).max(1);
         let some = self.log.shots().step_by(each);
         some.map(|shot| [shot.at - self.begin, shot.place as f64]).collect()
     }
 
-    /// Lost probes, with or without riders: when, and their places in their trains (Fig. 14).
+    /// Lost probes with or without riders (Fig. 14): the time, and the place in the train.
     pub fn lost(&self, with_riders: bool) -> Vec<[f64; 2]> {
         let is = |shot: &Shot| shot.arrived.is_none() && (shot.carried > 0) == with_riders;
         let lost = self.log.shots().filter(is);
@@ -139,7 +139,7 @@ impl Copy {
     }
 }
 
-/// The mean; no number of nothing.
+/// The mean; NaN if there are no values.
 pub fn mean(of: &[f64]) -> f64 {
     of.iter().sum::<f64>() / of.len() as f64
 }
@@ -171,12 +171,12 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_of_the_run_alone() {
+    fn figures_only_cover_the_run() {
         let figures = copy().figures(Some(3.8));
         let of = |name| figures.iter().find(|figure| figure.0 == name).unwrap().2;
         assert!((of("short") - 25.0).abs() < 1e-9 && (of("source") - 3.75).abs() < 1e-9);
         assert!((of("cross_lost") - 10.0).abs() < 1e-9);
-        // WEB's seven bytes in each of the run's two bins.
+        // WEB has seven bytes in each of the run's two bins.
         assert!((of("cross") - 14.0 * 8e-6).abs() < 1e-12);
         assert!(of("lost").is_nan(), "nothing was sent");
     }

@@ -1,4 +1,4 @@
-//! A copy's two nodes: a mesh of its own, with carriers.
+//! A copy's two nodes, which form a mesh with carriers.
 
 use super::{
     super::carrier_hosts::CarrierHosts,
@@ -15,23 +15,23 @@ use std::{
 };
 use thalweg_lab::client::Lab;
 
-/// Two nodes, which end with this value.
+/// Two nodes; dropping the pair ends them.
 pub struct Pair {
-    /// m5's address in the carrier's network.
+    /// The address of m5 in the overlay network.
     pub overlay: String,
     dir: PathBuf,
     names: Names,
     _nodes: [Program; 2],
 }
 
-/// The nodes' settings: none measures by itself, both carry.
+/// The nodes' settings: both have a carrier, and neither measures by itself.
 fn settings(args: &Args) -> String {
     let mut text =
         "[relay]\nallow_to = [\"10.0.0.0/8\", \"fd54::/16\"]\n[oracle.measure]\nenabled = false\n\
                     [carrier]\nenabled = true\ncongestion = \"cubic\"\nopen = [\"1-65535\"]\n"
             .to_owned();
     match args.riders {
-        // Of the source no packet may: its ports are others.
+        // No packet of the source rides, because it uses other ports.
         Riders::Off | Riders::Plain => text.push_str("ports = [1]\n"),
         Riders::On => {}
         Riders::Always => text.push_str("always_hold = true\n"),
@@ -46,7 +46,7 @@ impl Pair {
     /// Founds the mesh and starts its nodes.
     ///
     /// # Errors
-    /// When a command fails, or a carrier does not come up.
+    /// When a command fails or a carrier does not start.
     pub fn found(lab: &Lab, dir: &Path, args: &Args, copy: u8) -> anyhow::Result<Self> {
         let (names, dir) = (Names::of(copy), dir.join(copy.to_string()));
         fs::create_dir_all(&dir)?;
@@ -64,17 +64,17 @@ impl Pair {
         Ok(Self { overlay, dir, names, _nodes: [first, second] })
     }
 
-    /// The socket of m3's probe service, and m5's.
+    /// The sockets of the probe services of m3 and m5.
     pub fn sockets(&self) -> [PathBuf; 2] {
         [&self.names.m3, &self.names.m5].map(|host| self.dir.join(host).join("probe.sock"))
     }
 
-    /// What the hosts are called.
+    /// The names of the hosts.
     pub fn names(&self) -> &Names {
         &self.names
     }
 
-    /// What a host's carrier counted.
+    /// The counters of a host's carrier.
     ///
     /// # Errors
     /// When its node does not answer.
@@ -83,10 +83,10 @@ impl Pair {
     }
 }
 
-/// A new directory for pairs.
+/// A new temporary directory for pairs.
 ///
 /// # Errors
-/// The kernel's.
+/// When it cannot be created.
 pub fn directory() -> anyhow::Result<tempfile::TempDir> {
     tempfile::TempDir::new().context("cannot make a directory")
 }

@@ -13,22 +13,23 @@ use thalweg_measure::{
 use thalweg_probe::client::ByNode;
 use thalweg_probe::trains::{Flies, MeasureError, SessionError, Way, run};
 
-/// After a refusal nothing is sent for so long.
+/// The pause after a refusal.
 const REST: Duration = Duration::from_millis(500);
 
 /// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Round {
-    /// When it began, s.
+    /// The begin of the measurement, s.
     pub began: f64,
-    /// How long it took, s; `None`: it did not end in time, or found nothing out.
+    /// Its duration, s; `None` if it did not end in time or had no result.
     pub took: Option<f64>,
 }
 
-/// Measures until then. Of what begins too late to have all of `patience` nothing counts: quick ones alone would be seen of it.
+/// Measures until `until`. A measurement that begins too late to have all of `patience` does not count, because only
+/// fast ones would be observed.
 ///
 /// # Errors
-/// When a service is gone, or refuses again and again.
+/// When a service is gone or refuses repeatedly.
 pub fn measure(
     pace: Pace,
     ready: &mut Ready<'_>,
@@ -38,7 +39,7 @@ pub fn measure(
     let runtime = crate::runtime()?;
     let (mut log, mut rounds) = (Log::default(), Vec::new());
     while clock.now() < until {
-        // Both arms say their trains ahead: the carrier alone knows whether anything waits.
+        // Both arms announce their trains in advance; whether a packet waits to ride only the carrier knows.
         let mut tool = ready.node.ends().pathload(pace, true);
         let began = clock.now();
         let deadline = began + patience.as_secs_f64();
@@ -63,7 +64,7 @@ pub fn measure(
     Ok((log, rounds))
 }
 
-/// After a measurement that found nothing.
+/// Pauses after a measurement without result.
 fn rest(node: &ByNode, log: &mut Log, why: MeasureError) -> anyhow::Result<()> {
     if let MeasureError::Session { why, .. } = why {
         if node.is_gone() {
@@ -76,7 +77,7 @@ fn rest(node: &ByNode, log: &mut Log, why: MeasureError) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The node's trains, of which the log has each.
+/// The node's trains, each of which is recorded in the log.
 struct Logged<'a> {
     node: &'a mut ByNode,
     log: &'a mut Log,
@@ -91,9 +92,9 @@ impl Flies for Logged<'_> {
         after: Duration,
     ) -> Result<Flight, SessionError> {
         let at = self.clock.now() + after.as_secs_f64();
-        let told = self.node.told(train, after)?;
-        self.log.add(train, &told, at, self.clock);
-        Ok(told.flight())
+        let report = self.node.told(train, after)?;
+        self.log.add(train, &report, at, self.clock);
+        Ok(report.flight())
     }
 
     fn rides(&self, way: Way) -> bool {

@@ -1,4 +1,4 @@
-//! The lab's tools in its hosts.
+//! Programs in the lab's hosts.
 
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
@@ -8,16 +8,16 @@ use std::{
 };
 use thalweg_lab::client::Lab;
 
-/// A program that ends with this value.
+/// A running program, killed on drop.
 pub struct Program {
     child: Child,
-    /// `None` once it is taken.
+    /// `None` once another reader has it.
     out: Option<BufReader<ChildStdout>>,
     name: String,
 }
 
 impl Program {
-    /// A tool of the lab's.
+    /// Starts a tool of the lab.
     ///
     /// # Errors
     /// When it does not start.
@@ -25,7 +25,7 @@ impl Program {
         Self::start(lab.tool(host, args), format!("{} at {host}", args.first().unwrap_or(&"tool")))
     }
 
-    /// Any; what it says on its standard error is shown.
+    /// Starts a program; its standard error is inherited.
     ///
     /// # Errors
     /// When it does not start.
@@ -40,20 +40,20 @@ impl Program {
         self.out.as_mut().with_context(|| format!("the output of {} is read elsewhere", self.name))
     }
 
-    /// Its standard output, for another reader; `None` if it is taken.
+    /// Takes its standard output for another reader; `None` if it is taken already.
     pub fn take_output(&mut self) -> Option<BufReader<ChildStdout>> {
         self.out.take()
     }
 
-    /// The process that was started; in a lab the program is its descendant.
+    /// The id of the started process; in a lab the program is a descendant of it.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The line that says that it is ready.
+    /// Waits for the line that says that the program is ready, and returns it.
     ///
     /// # Errors
-    /// When it ends before.
+    /// When the program ends before.
     pub fn ready(&mut self) -> anyhow::Result<String> {
         let mut line = String::new();
         self.output()?.read_line(&mut line)?;
@@ -61,7 +61,7 @@ impl Program {
         Ok(line)
     }
 
-    /// What it prints at its end, as JSON.
+    /// Waits for the program's end and parses its output as JSON.
     ///
     /// # Errors
     /// When it fails.
@@ -69,14 +69,14 @@ impl Program {
         let mut text = String::new();
         self.output()?.read_to_string(&mut text)?;
         ensure!(self.child.wait()?.success(), "{} failed", self.name);
-        let told = serde_json::from_str(text.trim());
-        told.with_context(|| format!("{} printed no report: {text}", self.name))
+        let report = serde_json::from_str(text.trim());
+        report.with_context(|| format!("{} printed no report: {text}", self.name))
     }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may have ended already.
         _ = self.child.kill();
         _ = self.child.wait();
     }

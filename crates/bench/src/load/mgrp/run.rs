@@ -1,4 +1,4 @@
-//! A run: all copies are founded and calibrated, then source, cross traffic and tool go at once.
+//! The sequence of a run: all copies are founded and calibrated, then source, cross traffic and tool start together.
 
 use super::{
     Args, Cross, Riders, Tool,
@@ -9,7 +9,7 @@ use super::{
     program::Program,
     shots::{self, Log},
     starved::Starved,
-    told,
+    summary,
 };
 use anyhow::{Context as _, bail, ensure};
 use std::{
@@ -21,24 +21,24 @@ use thalweg_lab::{client::Lab, topology::Topology};
 use thalweg_measure::estimators::{PK1, PK2, PK3, Pace};
 use thalweg_probe::client::{ByNode, Service};
 
-/// What founding and calibrating takes of each further copy.
+/// The time for founding and calibrating each further copy.
 const FURTHER: Duration = Duration::from_secs(4);
 
-/// The source sends so long before anything is counted: its window has grown by then.
+/// The source starts this long before the measured time, so that its window has grown.
 const LEAD: Duration = Duration::from_secs(3);
 
 /// A copy that is ready.
 pub struct Ready<'a> {
-    /// Its nodes.
+    /// The copy's nodes.
     pub pair: &'a Pair,
-    /// m3's, with a session to m5's.
+    /// The node of m3 with a session to the node of m5.
     pub node: ByNode,
 }
 
-/// The lab's time, s.
+/// Converts to the lab's time, s.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    /// Its zero, ns since 1970.
+    /// The lab's start, ns since 1970.
     zero: u64,
 }
 
@@ -48,17 +48,17 @@ impl Clock {
         Ok(Self { zero: unix()?.saturating_sub(elapsed).as_nanos() as u64 })
     }
 
-    /// Of a time in ns since 1970.
+    /// The lab's time of a time in ns since 1970.
     pub fn of_unix(&self, ns: u64) -> f64 {
         ns.saturating_sub(self.zero) as f64 / 1e9
     }
 
-    /// It.
+    /// The present time.
     pub fn now(&self) -> f64 {
         unix().map_or(0.0, |since| self.of_unix(since.as_nanos() as u64))
     }
 
-    /// Waits until then.
+    /// Waits until `at`.
     pub fn sleep_until(&self, at: f64) {
         thread::sleep(Duration::from_secs_f64((at - self.now()).max(0.0)));
     }
@@ -68,10 +68,10 @@ fn unix() -> anyhow::Result<Duration> {
     SystemTime::now().duration_since(UNIX_EPOCH).context("this host's clock")
 }
 
-/// Runs it, and prints the report.
+/// Runs the measurement and prints the report.
 ///
 /// # Errors
-/// When something does not start or fails.
+/// When a part does not start or fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let begin = args.found + LEAD + FURTHER * u32::from(args.copies - 1);
     let topology = Topology::from_toml(&network::topology(args, begin))?;
@@ -105,10 +105,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let counts = pair.counts(&lab, &pair.names().m3)?;
         copies.push(Copy { log, rounds, source: flow.end()?, truth, counts, begin, until });
     }
-    told::report(args, &copies, (&stats, starved)).print().context("cannot print the report")
+    summary::report(args, &copies, (&stats, starved)).print().context("cannot print the report")
 }
 
-/// The copies' nodes, two at a time, as this machine may have two cores.
+/// Founds the copies, two at a time, because this machine may have two cores.
 fn found(lab: &Lab, dir: &Path, args: &Args) -> anyhow::Result<Vec<Pair>> {
     let mut pairs = Vec::new();
     let copies: Vec<u8> = (0..args.copies).collect();
@@ -126,13 +126,14 @@ fn found(lab: &Lab, dir: &Path, args: &Args) -> anyhow::Result<Vec<Pair>> {
     Ok(pairs)
 }
 
-/// A session between a copy's nodes, for which both are calibrated; one copy at a time, lest they disturb each other.
+/// Opens a session between a copy's nodes, for which both nodes are calibrated. This is done for one copy at a time, so
+/// that they do not disturb each other.
 fn open(pair: &Pair) -> anyhow::Result<Ready<'_>> {
     let service = Service::at(&pair.sockets()[0], &pair.names().m5)?;
     Ok(Ready { pair, node: ByNode::open(service, true)? })
 }
 
-/// Does it for all copies at once.
+/// Does the work for all copies concurrently.
 fn all<'a, T: Send>(
     ready: &mut [Ready<'a>],
     work: impl Fn(&mut Ready<'a>) -> anyhow::Result<T> + Sync,
@@ -145,7 +146,7 @@ fn all<'a, T: Send>(
     })
 }
 
-/// The tool, until then.
+/// Runs the tool until `until`.
 fn probe(
     args: &Args,
     ready: &mut Ready<'_>,
@@ -166,7 +167,7 @@ fn probe(
     Ok((shots::fire(fixed, ready, clock, until)?, Vec::new()))
 }
 
-/// WEB of each copy; ends with what is returned.
+/// Starts WEB of each copy; dropping the programs ends it.
 fn webs(lab: &Lab, pairs: &[Pair], args: &Args) -> anyhow::Result<Vec<[Program; 2]>> {
     if args.cross != Cross::Web {
         return Ok(Vec::new());
@@ -176,7 +177,7 @@ fn webs(lab: &Lab, pairs: &[Pair], args: &Args) -> anyhow::Result<Vec<[Program; 
         let mut sink =
             Program::tool(lab, &names.c2, &["tcp-sink", "--listen", &format!("0.0.0.0:{WEB}")])?;
         sink.ready()?;
-        // The sink listens for IPv4 alone, and names have addresses of both kinds.
+        // The sink listens on IPv4 only, and the host names resolve to both address families.
         let to = format!("{}:{WEB}", lab.address(&names.c2));
         let seed = (args.seed + copy as u64).to_string();
         let (span, rate) = (millis(args.span()), format!("{}bit/s", args.web.as_bps()));
@@ -192,7 +193,7 @@ fn millis(time: Duration) -> String {
     format!("{}ms", time.as_millis())
 }
 
-/// The source's connection over the carrier.
+/// The source's connection, over the carrier or beside it.
 struct Flow {
     _sink: Program,
     source: Program,
@@ -216,7 +217,7 @@ impl Flow {
         Ok(Self { _sink: sink, source })
     }
 
-    /// Mbit/s of each second that counts.
+    /// The throughput in each measured second, Mbit/s.
     fn end(self) -> anyhow::Result<Vec<f64>> {
         let report = self.source.report()?;
         let series = report["flows"][0]["series"].as_array().context("the source has no series")?;

@@ -1,4 +1,4 @@
-//! Probes, and Table 1's trains, one after the other without waiting for what came of them.
+//! Sends the trains of Table 1 at a fixed period, without waiting for their results, and logs their probes.
 
 use super::run::{Clock, Ready};
 use anyhow::{Context as _, bail, ensure};
@@ -15,40 +15,40 @@ use thalweg_probe::trains::words::Report;
 /// The first bytes of the probes' headers.
 const TAG: &[u8; 4] = b"mgrp";
 
-/// The last probes come so much later at most: the queue and the longest round trip.
+/// The longest delay of the last probes: the queue and the longest round trip.
 const LATE: Duration = Duration::from_secs(1);
 
-/// So many trains in a row are refused at most.
+/// The most trains in a row that may be refused.
 pub const PATIENCE: u32 = 20;
 
 /// A probe that was sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shot {
-    /// When its train went, s.
+    /// The time at which its train was sent, s.
     pub at: f64,
-    /// Its place in it.
+    /// Its place in the train.
     pub place: usize,
-    /// Bytes on the network.
+    /// Its bytes on the network.
     pub bytes: u32,
-    /// Riders' bytes in it.
+    /// Bytes of riders in it.
     pub carried: u32,
-    /// When it came, s.
+    /// Its arrival time, s.
     pub arrived: Option<f64>,
 }
 
-/// What a tool sent.
+/// The probes that a tool sent.
 #[derive(Debug, Default)]
 pub struct Log {
-    trains: Vec<Gone>,
-    /// Trains whose timing is doubted.
+    trains: Vec<SentTrain>,
+    /// Trains whose timing is doubtful.
     pub doubted: u32,
-    /// Trains that the node refused, or whose report it could not give.
+    /// Trains that the node refused or could not report on.
     pub refused: u32,
 }
 
-/// A train.
+/// A train that was sent.
 #[derive(Debug)]
-struct Gone {
+struct SentTrain {
     at: f64,
     bytes: u32,
     left: Vec<bool>,
@@ -57,16 +57,16 @@ struct Gone {
 }
 
 impl Log {
-    /// One more train, which went then.
-    pub fn add(&mut self, train: &Train, told: &Report, at: f64, clock: &Clock) {
+    /// Adds a train that was sent at `at`.
+    pub fn add(&mut self, train: &Train, report: &Report, at: f64, clock: &Clock) {
         let size = train.probes().first().map_or(0, |probe| probe.size);
-        let arrived = told.arrived_ns.iter().map(|at| at.map(|at| clock.of_unix(at)));
-        self.doubted += u32::from(!told.is_valid);
-        self.trains.push(Gone {
+        let arrived = report.arrived_ns.iter().map(|at| at.map(|at| clock.of_unix(at)));
+        self.doubted += u32::from(!report.is_valid);
+        self.trains.push(SentTrain {
             at,
             bytes: u32::from(size) + train.overhead(),
-            left: told.sent_ns.iter().map(Option::is_some).collect(),
-            carried: told.carried.clone(),
+            left: report.sent_ns.iter().map(Option::is_some).collect(),
+            carried: report.carried.clone(),
             arrived: arrived.collect(),
         });
     }
@@ -78,12 +78,12 @@ impl Log {
         }
     }
 
-    /// How many trains went.
+    /// The number of trains.
     pub fn trains(&self) -> usize {
         self.trains.len()
     }
 
-    /// All probes that left, in their order.
+    /// All probes that were sent, in order.
     pub fn shots(&self) -> impl Iterator<Item = Shot> {
         self.trains.iter().flat_map(|of| {
             let each = of.left.iter().zip(&of.carried).zip(&of.arrived).enumerate();
@@ -98,14 +98,14 @@ impl Log {
     }
 }
 
-/// The first train goes so much later, s: riders may wait for it.
+/// The delay of the first train, s, in which packets may wait to ride on it.
 const FIRST: f64 = 0.02;
 
-/// Sends such trains until then, each a period after the one before, by the clock: what orders and answers take would
-/// lengthen the period otherwise.
+/// Sends trains until `until`, each a period after the one before by the clock. Waiting for orders and answers would
+/// lengthen the period.
 ///
 /// # Errors
-/// When a service is gone, or refuses again and again.
+/// When a service is gone or refuses repeatedly.
 pub fn fire(of: Fixed, ready: &mut Ready<'_>, clock: &Clock, until: f64) -> anyhow::Result<Log> {
     let train = of.train()?;
     let mut due = clock.now() + FIRST;
@@ -115,14 +115,16 @@ pub fn fire(of: Fixed, ready: &mut Ready<'_>, clock: &Clock, until: f64) -> anyh
     while clock.now() < until {
         let header = header(log.trains() as u32);
         let period = of.period().as_secs_f64();
-        // Who is late by more than a train has missed it, and sends no two at once.
+        // A train that is late by more than a period is skipped, so that two are not sent at once.
         due = due.max(clock.now() - period);
         let after = Duration::from_secs_f64((due - clock.now()).max(0.0));
         due += period;
         let order =
             Order { train: &train, after, header: &header, awaits: false, accepts_busy: true };
         match ready.node.service().send(&order)? {
-            Ok(told) => log.add(&train, &told, clock.now() - train.takes().as_secs_f64(), clock),
+            Ok(report) => {
+                log.add(&train, &report, clock.now() - train.takes().as_secs_f64(), clock)
+            }
             Err(why) => {
                 log.refused += 1;
                 ensure!(log.refused < PATIENCE, "trains are refused: {why}");
@@ -134,17 +136,17 @@ pub fn fire(of: Fixed, ready: &mut Ready<'_>, clock: &Clock, until: f64) -> anyh
     Ok(log)
 }
 
-/// A probe's: the tag, the train's number, and what is left of the tool's twelve bytes.
+/// The header of a probe: the tag, the train's number, and padding to the tool's twelve bytes.
 fn header(train: u32) -> Vec<u8> {
     [&TAG[..], &train.to_be_bytes(), &[0; 4]].concat()
 }
 
-/// The train of a probe's header.
+/// The train's number in a probe's header.
 fn train_of(header: &str) -> Option<u32> {
     u32::from_str_radix(header.get(8..16)?, 16).ok()
 }
 
-/// Probes as they come to the other node.
+/// Receives the probes at the other node.
 struct Heard {
     ender: std::os::unix::net::UnixStream,
     thread: JoinHandle<anyhow::Result<Vec<(u32, u16, f64)>>>,
@@ -167,7 +169,7 @@ impl Heard {
     }
 
     fn end(self) -> anyhow::Result<Vec<(u32, u16, f64)>> {
-        // It says no more then, and closes.
+        // The service then sends no more arrivals and closes.
         self.ender.shutdown(Shutdown::Both)?;
         self.thread.join().unwrap_or_else(|_| bail!("the receiving thread died"))
     }
@@ -179,7 +181,7 @@ mod tests {
     use thalweg_measure::estimators::PK1;
 
     #[test]
-    fn a_header_names_its_train_and_fits_the_tool_s() {
+    fn a_header_has_the_train_s_number_and_the_tool_s_length() {
         let header = header(0x0102_0304);
         assert_eq!(header.len(), usize::from(PK1.train().unwrap().probes()[0].header));
         assert_eq!(train_of(&thalweg_probe::client::hex(&header)), Some(0x0102_0304));
@@ -187,8 +189,8 @@ mod tests {
     }
 
     #[test]
-    fn arrivals_find_their_probes() {
-        let gone = || Gone {
+    fn arrivals_are_assigned_to_their_probes() {
+        let gone = || SentTrain {
             at: 1.0,
             bytes: 300,
             left: vec![true, false, true],

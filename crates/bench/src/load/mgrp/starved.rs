@@ -1,5 +1,5 @@
-//! Whether programs of ordinary priority got a processor when they wanted one. The emulator has a higher priority: its
-//! lateness does not tell of nodes that wait.
+//! Measures whether programs of normal priority got a CPU when they wanted one. The emulator has a higher priority, so
+//! its lateness does not show that nodes wait.
 
 use std::{
     sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel},
@@ -7,20 +7,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A sleep, after which a program wants a processor.
+/// The sleep after which a program wants a CPU.
 const SLEEP: Duration = Duration::from_millis(10);
 
-/// Waiting is judged by spans of this length.
+/// The length of the spans over which waiting is averaged.
 const WINDOW: Duration = Duration::from_secs(5);
 
-/// A thread that sleeps and sees how long it has to wait then.
+/// A thread that sleeps repeatedly and measures how long it waits for a CPU afterwards.
 pub struct Starved {
     stop: SyncSender<()>,
     thread: JoinHandle<f64>,
 }
 
 impl Starved {
-    /// From now on.
+    /// Starts the thread.
     pub fn watch() -> Self {
         let (stop, stopped) = sync_channel(1);
         let sleep = move || match stopped.recv_timeout(SLEEP) {
@@ -30,14 +30,15 @@ impl Starved {
         Self { stop, thread: thread::spawn(move || worst(sleep, Instant::now)) }
     }
 
-    /// Of the worst five seconds the share in which it waited, %: beside 10 ms of sleep.
+    /// Ends the thread and returns the share of the worst five seconds, in %, in which it waited besides its sleeps of
+    /// 10 ms.
     pub fn end(self) -> f64 {
         drop(self.stop);
         self.thread.join().unwrap_or(100.0)
     }
 }
 
-/// Until `sleep` says that it is over.
+/// Measures until `sleep` returns false.
 fn worst(mut sleep: impl FnMut() -> bool, mut now: impl FnMut() -> Instant) -> f64 {
     let (mut worst, mut began, mut slept) = (0.0_f64, now(), Duration::ZERO);
     loop {
@@ -66,7 +67,7 @@ mod tests {
         let mut left = 2000;
         let sleep = || {
             left -= 1;
-            // 30 ms of waiting at each sleep of thirteen seconds, in which one span lies whole.
+            // 30 ms of waiting after each sleep for thirteen seconds, which contain one whole span.
             let waits = if (400..725).contains(&left) { 30 } else { 0 };
             at.set(at.get() + SLEEP + Duration::from_millis(waits));
             left > 0

@@ -1,4 +1,4 @@
-//! Clients that ask for candidates, over connections that stay open.
+//! Clients that ask for candidates over connections that stay open.
 
 use super::{again, port::Port, world::World};
 use anyhow::{Context as _, bail, ensure};
@@ -18,7 +18,7 @@ use tokio::{
 /// Candidates of one answer: UKAIRO's m.
 const M: usize = 5;
 
-/// What is asked for.
+/// The strategy of the requested ranking.
 #[derive(Clone, Copy)]
 pub enum Strategy {
     Oblivious,
@@ -40,21 +40,21 @@ impl Strategy {
     }
 }
 
-/// How long which strategy is asked for.
+/// A strategy, and for how long it is asked for.
 #[derive(Clone, Copy)]
 pub struct Load {
     pub strategy: Strategy,
     pub time: Duration,
 }
 
-/// What came of it.
-pub struct Asked {
-    /// Of each request.
+/// The results of a load.
+pub struct LoadResult {
+    /// The time of each request.
     pub times: Vec<Duration>,
     took: Duration,
 }
 
-impl Asked {
+impl LoadResult {
     pub fn per_second(&self) -> f64 {
         self.times.len() as f64 / self.took.as_secs_f64()
     }
@@ -75,7 +75,7 @@ impl Line {
         Ok(Self { channel, buffer: vec![] })
     }
 
-    /// Asks, and reads the whole answer: where its body begins and ends in the buffer.
+    /// Sends a request and reads the whole answer. Returns the start and the end of its body in the buffer.
     async fn ask(&mut self, request: &[u8]) -> anyhow::Result<(usize, usize)> {
         self.channel.write_all(request).await?;
         self.channel.flush().await?;
@@ -95,7 +95,7 @@ impl Line {
     }
 }
 
-/// Where an answer's body begins and ends, once it is whole (RFC 9112 §6.2).
+/// The start and the end of an answer's body once it is complete (RFC 9112 §6.2).
 fn body(buffer: &[u8]) -> anyhow::Result<Option<(usize, usize)>> {
     let Some(head) = buffer.windows(4).position(|four| four == b"\r\n\r\n") else {
         return Ok(None);
@@ -117,7 +117,7 @@ fn request(strategy: Strategy) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nhost: oracle\r\n\r\n").into_bytes()
 }
 
-/// Goes on when the oracle offers ranked relays.
+/// Waits until the oracle offers ranked relays.
 ///
 /// # Errors
 /// When it does not within `limit`.
@@ -126,19 +126,24 @@ pub async fn until_ranked(world: &World, port: &Port, limit: Duration) -> anyhow
     let mut line = Line::open(key, world, port).await?;
     let (since, request) = (Instant::now(), request(Strategy::Oblivious));
     loop {
-        let told = line.candidates(&request).await?;
-        if told.measured > 0 && told.candidates.iter().any(|c| c.score > 0.0) {
+        let reply = line.candidates(&request).await?;
+        if reply.measured > 0 && reply.candidates.iter().any(|c| c.score > 0.0) {
             return Ok(());
         }
         again(since, limit, "no ranking").await?;
     }
 }
 
-/// So many clients ask, or all, each as soon as it is answered.
+/// Runs `most` clients, or all if there are fewer; each asks again as soon as it has an answer.
 ///
 /// # Errors
-/// When one is not answered as it should be.
-pub async fn ask(world: &World, port: &Port, load: Load, most: usize) -> anyhow::Result<Asked> {
+/// When an answer is wrong or missing.
+pub async fn ask(
+    world: &World,
+    port: &Port,
+    load: Load,
+    most: usize,
+) -> anyhow::Result<LoadResult> {
     let mut lines = vec![];
     for key in world.clients.iter().take(most) {
         lines.push(Line::open(key, world, port).await?);
@@ -151,7 +156,7 @@ pub async fn ask(world: &World, port: &Port, load: Load, most: usize) -> anyhow:
     while let Some(done) = all.join_next().await {
         times.extend(done??);
     }
-    Ok(Asked { times, took: began.elapsed() })
+    Ok(LoadResult { times, took: began.elapsed() })
 }
 
 async fn one(mut line: Line, load: Load, until: Instant) -> anyhow::Result<Vec<Duration>> {
@@ -171,7 +176,7 @@ mod tests {
     use super::body;
 
     #[test]
-    fn an_answer_is_whole_when_its_length_is_there() {
+    fn an_answer_is_complete_once_its_whole_body_has_arrived() {
         let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP";
         assert_eq!(body(&answer[..30]).unwrap(), None);
         assert_eq!(body(&answer[..40]).unwrap(), None);

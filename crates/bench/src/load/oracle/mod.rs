@@ -1,12 +1,12 @@
-//! An oracle with a large synthetic mesh: the speed of its rankings, the memory that it takes, the
-//! requests that it answers.
+//! Measures an oracle with a large synthetic mesh: the speed of its rankings, its memory, and the rate at which it
+//! answers requests.
 //!
-//! The oracle is the daemon's own, in this process, with a signed roster of synthetic members
-//! and its API on loopback channels; the legs are put into its table as if they were
-//! measured. Clients have keys of their own and connections that stay open.
+//! The oracle is the daemon's own, in this process, with a signed roster of synthetic members and its API on loopback
+//! channels. The legs are inserted into its table as if they had been measured. Clients have their own keys and
+//! connections that stay open.
 //!
-//! - [`world`]: keys, the roster, the legs; [`port`]: channels to the API; [`client`]: requests;
-//!   [`ranking`]: rankings and orders; [`widest`]: how many more nodes and clients there could be.
+//! - [`world`]: keys, the roster, the legs; [`port`]: channels to the API; [`client`]: requests; [`ranking`]: rankings
+//!   and orders; [`widest`]: the most nodes and clients.
 
 mod client;
 mod port;
@@ -26,10 +26,10 @@ use tokio::{
 };
 use world::World;
 
-/// By then the first ranking is out, on the busiest machine.
+/// The longest wait for the first ranking, on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The most clients when limits are sought: two descriptors each, in this process alone.
+/// The most clients when limits are sought; each has two descriptors, both in this process.
 const MOST_CLIENTS: usize = 4096;
 
 /// The bound for the time of one ranking, s.
@@ -74,7 +74,7 @@ pub struct Args {
     limit: bool,
 }
 
-/// `schedule` of the oracle's settings.
+/// The setting `schedule` of the oracle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Schedule {
     #[value(name = "algorithm-1")]
@@ -84,7 +84,7 @@ enum Schedule {
 }
 
 impl Args {
-    /// Who may ask.
+    /// The number of clients that have keys.
     fn all_clients(&self) -> usize {
         let most = if self.limit { MOST_CLIENTS.min(self.nodes.saturating_sub(1)) } else { 0 };
         most.max(self.clients)
@@ -98,15 +98,15 @@ impl Args {
         };
         let candidates = Duration::from_millis(self.valid_ms.max(1));
         let pace = Pace { candidates, ..Pace::default() };
-        // Nobody carries orders out.
+        // Nobody executes orders here.
         MeasureConfig { enabled: false, schedule, p: self.wanted, pace, ..MeasureConfig::default() }
     }
 }
 
-/// Builds the mesh, asks, and prints the report.
+/// Builds the mesh, runs all measurements, and prints the report.
 ///
 /// # Errors
-/// When the oracle cannot be started, or does not answer as it should.
+/// When the oracle cannot be started or an answer is wrong.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let mut report = Report::default();
     let mut world = World::new(args.nodes, args.all_clients(), args.seed)?;
@@ -144,7 +144,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     report.print().context("cannot print the report")
 }
 
-/// The most that this process, clients and all, has held, MiB.
+/// The peak memory of this process, including the clients, MiB.
 fn peak_memory() -> anyhow::Result<f64> {
     let status = fs::read_to_string("/proc/self/status").context("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -152,7 +152,7 @@ fn peak_memory() -> anyhow::Result<f64> {
     Ok(kib.trim().parse::<f64>()? / 1024.0)
 }
 
-/// Waits a little before another try.
+/// Waits a little before another attempt.
 async fn again(since: Instant, limit: Duration, what: &str) -> anyhow::Result<()> {
     anyhow::ensure!(since.elapsed() < limit, "{what}: not within {limit:?}");
     sleep(Duration::from_millis(50)).await;

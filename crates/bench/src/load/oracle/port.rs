@@ -7,13 +7,13 @@ use thalweg_oracle::{Caller, Oracle};
 use thalweg_units::NodeId;
 use tokio::{net::TcpListener, task::AbortHandle};
 
-/// An open port; closed when dropped.
+/// An open port; closed on drop.
 pub struct Port {
     pub at: SocketAddr,
     accepts: AbortHandle,
 }
 
-/// Members alone.
+/// Admits members only.
 #[derive(Debug)]
 struct Members(HashSet<NodeId>);
 
@@ -24,10 +24,10 @@ impl Admission for Members {
 }
 
 impl Port {
-    /// Serves the oracle's API to the world's members.
+    /// Serves the oracle's API to the members of `world`.
     ///
     /// # Errors
-    /// The system's.
+    /// When a system call fails or a key is rejected.
     pub async fn open(oracle: &Oracle, world: &World) -> anyhow::Result<Self> {
         let members = world.members.iter().filter_map(|member| member.node).collect();
         let admission = Arc::new(Members(members));
@@ -41,7 +41,7 @@ impl Port {
                     _ = stream.set_nodelay(true);
                     if let Ok(channel) = acceptor.accept(stream).await {
                         let caller = Caller::peer(channel.peer(), from);
-                        // A connection that breaks is its client's trouble.
+                        // A broken connection is reported by its client.
                         _ = oracle.serve(channel, caller).await;
                     }
                 });

@@ -1,4 +1,4 @@
-//! How long rankings take.
+//! Measures the times of rankings and orders.
 
 use super::world::World;
 use crate::load::report::Report;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use thalweg_oracle::Oracle;
 use tokio::task::{block_in_place, spawn_blocking};
 
-/// Measurements of one second in the default settings, and more: 16 at once, of 1 to 5 s.
+/// New legs per ranking, more than a mesh measures per second in the default settings: 16 at once, of 1 to 5 s.
 const NEWS: usize = 16;
 
-/// Times some rankings of all that is known, taken from the table anew; and some that follow
-/// from the last one and as many new legs as a mesh measures in a second.
+/// Times rankings of two kinds: whole ones of all legs of the table, and incremental ones with as many new legs as a
+/// mesh measures in a second.
 ///
 /// # Errors
 /// When a ranking dies.
@@ -46,13 +46,13 @@ pub async fn time(
     Ok(())
 }
 
-/// One ranking: how many legs, and how long.
+/// Times one whole ranking; returns the number of its legs, too.
 async fn once(oracle: &Oracle) -> anyhow::Result<(usize, Duration)> {
     let oracle = oracle.clone();
     Ok(spawn_blocking(move || oracle.rank_timed()).await?)
 }
 
-/// Times so many looks for the next order.
+/// Times `looks` searches for the next order.
 ///
 /// # Errors
 /// When the schedule dies.
@@ -74,8 +74,7 @@ pub async fn orders(oracle: &Oracle, looks: usize, report: &mut Report) -> anyho
     Ok(())
 }
 
-/// Adds a tenth of the first legs again and again, until a whole ranking takes a second or the
-/// table holds no more.
+/// Repeatedly adds a tenth of the first legs until a whole ranking takes more than a second or the table is full.
 ///
 /// # Errors
 /// When a ranking dies.

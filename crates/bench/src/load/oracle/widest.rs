@@ -1,4 +1,4 @@
-//! How many more clients and nodes there could be.
+//! Searches for the most clients and nodes that the oracle can serve.
 
 use super::{
     client::{self, Load, Strategy},
@@ -17,24 +17,24 @@ use thalweg_plan::{
 };
 use thalweg_units::Rate;
 
-/// The bound for answers, 1/s.
+/// The bound for the rate of answers, 1/s.
 const ANSWERS: f64 = 5000.0;
 
-/// A client that waits longer for candidates has waited too long.
+/// The bound for the 99th percentile of a client's wait for candidates.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// How long each number of clients asks.
 const ROUND: Duration = Duration::from_secs(2);
 
-/// From one number of clients to the next, and of nodes, in percent.
+/// The factors from one number of clients to the next, and of nodes, in percent.
 const MORE_CLIENTS: usize = 200;
 const MORE_NODES: usize = 120;
 
-/// Doubles the clients, each of which asks again as soon as it is answered, until they get less
-/// than 5,000 answers a second, or one in a hundred waits for more than a second, or all ask.
+/// Doubles the number of clients, each of which asks again as soon as it has an answer, until they get less than 5,000
+/// answers per second, or one in a hundred waits for more than a second, or all clients ask.
 ///
 /// # Errors
-/// When one is not answered as it should be.
+/// When an answer is wrong or missing.
 pub async fn clients(world: &World, port: &Port, report: &mut Report) -> anyhow::Result<()> {
     let load = Load { strategy: Strategy::LoadAware, time: ROUND };
     let (mut within, mut count) = (0, 64);
@@ -60,9 +60,8 @@ pub async fn clients(world: &World, port: &Port, report: &mut Report) -> anyhow:
     }
 }
 
-/// Adds nodes, with the same share of pairs measured, until ranking their graph, on all
-/// processors, takes more than a second. A roster has 10,000 members at most: this tells what
-/// the ranking would bear.
+/// Adds nodes, with the same share of pairs measured, until ranking their graph on all CPUs takes more than a second. A
+/// roster has at most 10,000 members, so this shows the limit of the ranking alone.
 pub fn nodes(from: usize, share: f64, seed: u64, report: &mut Report) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let (mut within, mut took_last) = (0, 0.0);

@@ -1,4 +1,4 @@
-//! Members without hosts, and legs without links.
+//! A synthetic mesh: members without hosts, and legs without links.
 
 use anyhow::Context as _;
 use rand_xoshiro::{
@@ -19,30 +19,30 @@ use thalweg_wire::{
     mesh::{Member, Role, Roster},
 };
 
-/// How long the roster holds: longer than any run.
+/// The validity of the roster, longer than any run.
 const VALID: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Legs are younger than this: two weeks (UKAIRO §2.1) would make the oldest expire meanwhile.
+/// The greatest age of legs: legs of two weeks (UKAIRO §2.1) would expire during the run.
 const AGE_S: usize = 10 * 24 * 3600;
 
-/// A mesh.
+/// A synthetic mesh.
 pub struct World {
     dir: TempDir,
-    /// Of the clients that ask; the first members are theirs.
+    /// Keys of the clients; the first members are theirs.
     pub clients: Vec<PrivateKey>,
-    /// Of the oracle's node.
+    /// The key of the oracle's node.
     pub node: PrivateKey,
     pub members: Vec<Member>,
-    /// What each can send and receive, bit/s.
+    /// The rates at which each member can send and receive, bit/s.
     access: Vec<(f64, f64)>,
     random: Xoshiro256PlusPlus,
 }
 
 impl World {
-    /// So many members; the first are the clients', the last the oracle's.
+    /// Creates a mesh of `nodes` members; the first are the clients', the last is the oracle's.
     ///
     /// # Errors
-    /// No random bytes, or no directory.
+    /// When the numbers do not fit, or no directory can be created.
     pub fn new(nodes: usize, clients: usize, seed: u64) -> anyhow::Result<Self> {
         anyhow::ensure!(
             clients < nodes && nodes <= Roster::MAX_MEMBERS,
@@ -68,10 +68,10 @@ impl World {
         Ok(Self { dir: tempfile::tempdir()?, clients, node, members, access, random })
     }
 
-    /// The oracle, from the signed roster alone, as after the loss of its database.
+    /// Opens the oracle with the signed roster only, as after the loss of its database.
     ///
     /// # Errors
-    /// The oracle's.
+    /// When the oracle cannot be opened.
     pub async fn oracle(&self, measure: MeasureConfig) -> anyhow::Result<Oracle> {
         let dir = self.dir.path().join("oracle");
         fs::create_dir(&dir)?;
@@ -93,8 +93,8 @@ impl World {
         Ok(Oracle::open(&dir, self.node.id(), config).await?)
     }
 
-    /// So many legs between members drawn at random: the slower of what one sends and the
-    /// other receives, and the path's own luck.
+    /// Draws `count` legs between random members. A leg's rate is the slower of the sender's and the receiver's access,
+    /// times a random factor of the path.
     pub fn legs(&mut self, count: usize) -> Vec<SeedLeg> {
         (0..count).map(|_| self.leg()).collect()
     }
@@ -130,7 +130,7 @@ fn member(
     })
 }
 
-/// Uniform in `0..n`.
+/// A number drawn uniformly from `0..n`.
 pub fn below(n: usize, random: &mut Xoshiro256PlusPlus) -> usize {
     ((u128::from(random.next_u64()) * n as u128) >> 64) as usize
 }
@@ -139,7 +139,7 @@ pub fn unit(random: &mut Xoshiro256PlusPlus) -> f64 {
     (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// From 1 Mbit/s to 1 Gbit/s, by orders of magnitude.
+/// A rate from 1 Mbit/s to 1 Gbit/s, with a uniform logarithm.
 pub fn rate(random: &mut Xoshiro256PlusPlus) -> f64 {
     1e6 * 1000_f64.powf(unit(random))
 }

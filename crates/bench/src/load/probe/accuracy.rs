@@ -1,10 +1,10 @@
-//! Available bandwidth as tools have it, against what the emulator's record has (MGRP, Fig. 3).
+//! Compares the available bandwidth that tools estimate with the emulator's record (MGRP, Fig. 3).
 
 use super::{
-    super::{carrier::place::Part, report::Report},
+    super::{carrier::testbed::ChildGuard, report::Report},
     drive::drive,
     median, peers,
-    place::Place,
+    probe_lab::ProbeLab,
 };
 use anyhow::Context as _;
 use clap::ValueEnum;
@@ -19,24 +19,24 @@ use thalweg_measure::estimators::{Ends, Estimator, Pace};
 use thalweg_probe::client::ByNode;
 use thalweg_units::{Rate, parse_duration};
 
-/// Others' packets: length, and their share of the bytes, as on links of the Internet's core.
+/// The lengths of cross-traffic packets and each length's share of the bytes, as on core links of the Internet.
 const LENGTHS: [(u32, f64); 3] = [(1500, 0.89), (576, 0.08), (60, 0.03)];
 
-/// MGRP's STEP (§4.1), of 10 Mbit/s.
+/// MGRP's STEP (§4.1), as shares of 10 Mbit/s.
 const STEPS: [f64; 6] = [0.1, 0.3, 0.5, 0.6, 0.4, 0.2];
 
-/// Nodes are there, and calibrated, before the first step.
+/// Nodes are started and calibrated before the first step.
 const CALM: Duration = Duration::from_secs(10);
 
-/// The source's packets of 1341 bytes of data take so much of the link where each goes by itself: TCP's and IP's headers, the
-/// carrier's, UDP's and IP's again.
+/// Bytes on the link per byte of the source's data for packets that do not ride: 1341 bytes of data, and the headers of
+/// TCP and IP, of the carrier, and of UDP and IP again.
 const ON_THE_WIRE: f64 = 1480.0 / 1341.0;
 
-/// The queue holds what the link carries in so long: enough for pathload's first burst at 10 Mbit/s.
+/// The queue holds the bytes that the link carries in this time, s: enough for Pathload's first burst at 10 Mbit/s.
 const QUEUE: f64 = 0.1;
 
-/// A public tool that ends sooner than this without a result did not reach the other host's, and is started again, so often at
-/// most.
+/// A public tool that ends sooner than this without a result did not reach the other host's program and is started
+/// again, at most `TRIES` times in all.
 const AT_ONCE: Duration = Duration::from_secs(5);
 const TRIES: u32 = 5;
 
@@ -73,13 +73,13 @@ pub struct Args {
 }
 
 impl Args {
-    /// When steps are over, by the lab's time.
+    /// The end of the steps, in the lab's time.
     fn ends(&self) -> Option<Duration> {
         self.steps.map(|step| CALM + step * STEPS.len() as u32)
     }
 }
 
-/// What measures.
+/// The measuring tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// Ours, with pauses of one round trip
@@ -100,34 +100,34 @@ impl By {
     }
 }
 
-/// What a tool says, Mbit/s; NaN: nothing.
+/// The result of a tool, Mbit/s; NaN: none.
 #[derive(Clone, Copy, Debug, Default)]
-struct Said {
+struct ToolResult {
     estimate: f64,
-    /// The same without what was taken off for riders.
+    /// The estimate without the correction for riders.
     raw: f64,
-    /// Whether something speaks against it.
+    /// Whether the tool has doubts about it.
     is_doubted: bool,
 }
 
 /// One measurement, Mbit/s.
 #[derive(Clone, Copy, Debug, Default)]
 struct Measurement {
-    /// When it began, the lab's time, s.
+    /// Its begin in the lab's time, s.
     began: f64,
-    said: Said,
-    /// What the record says.
+    result: ToolResult,
+    /// The available bandwidth in the record.
     truth: f64,
-    /// What the tool sent, MB, riders not among it.
+    /// Bytes that the tool sent, without riders, MB.
     sent: f64,
     took: f64,
-    /// The first, or of a public tool the one that ran.
+    /// The number of starts, for a public tool.
     tries: u32,
 }
 
 impl Measurement {
     fn is_none_at_once(&self) -> bool {
-        self.said.estimate.is_nan() && self.took < AT_ONCE.as_secs_f64()
+        self.result.estimate.is_nan() && self.took < AT_ONCE.as_secs_f64()
     }
 
     fn off(&self, estimate: f64) -> f64 {
@@ -135,19 +135,19 @@ impl Measurement {
     }
 }
 
-/// Runs it.
+/// Runs the measurements and prints the report.
 ///
 /// # Errors
-/// When something does not start or fails.
+/// When a part does not start or fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let mut place = Place::new(&topology(args))?;
+    let mut lab = ProbeLab::new(&topology(args))?;
     let all = match args.by.is_public() {
-        true => public(args, &place)?,
-        false => ours(args, &mut place)?,
+        true => public(args, &lab)?,
+        false => ours(args, &mut lab)?,
     };
-    let (_, lateness) = place.truth(false)?;
+    let (_, lateness) = lab.truth(false)?;
     let mut report = Report::default();
-    told(&all, args.riding > 0.0, &mut report);
+    add_results(&all, args.riding > 0.0, &mut report);
     report.add("lateness_p99", "us", lateness);
     report.print().context("cannot print the report")
 }
@@ -185,26 +185,26 @@ fn topology(args: &Args) -> String {
     text
 }
 
-/// One after the other, each with what the record says of its time.
+/// Measures repeatedly; each result comes with the record of its time.
 fn each(
     args: &Args,
-    place: &Place,
+    lab: &ProbeLab,
     source: f64,
-    mut one: impl FnMut() -> anyhow::Result<Said>,
+    mut one: impl FnMut() -> anyhow::Result<ToolResult>,
 ) -> anyhow::Result<Vec<Measurement>> {
     let mut all = Vec::new();
     for at in 0.. {
         let is_over = match args.ends() {
-            Some(ends) => place.now() >= ends.as_secs_f64(),
+            Some(ends) => lab.now() >= ends.as_secs_f64(),
             None => at >= args.times,
         };
         if is_over {
             break;
         }
-        let mut measured = measurement(place, source, &mut one)?;
+        let mut measured = measurement(lab, source, &mut one)?;
         while args.by.is_public() && measured.is_none_at_once() && measured.tries < TRIES {
             let tries = measured.tries + 1;
-            measured = Measurement { tries, ..measurement(place, source, &mut one)? };
+            measured = Measurement { tries, ..measurement(lab, source, &mut one)? };
         }
         all.push(measured);
     }
@@ -212,52 +212,52 @@ fn each(
 }
 
 fn measurement(
-    place: &Place,
+    lab: &ProbeLab,
     source: f64,
-    one: &mut impl FnMut() -> anyhow::Result<Said>,
+    one: &mut impl FnMut() -> anyhow::Result<ToolResult>,
 ) -> anyhow::Result<Measurement> {
-    let before = place.truth(false)?.0;
-    let began = place.now();
-    let said = one()?;
-    let ended = place.now();
-    let (after, _) = place.truth(true)?;
+    let before = lab.truth(false)?.0;
+    let began = lab.now();
+    let result = one()?;
+    let ended = lab.now();
+    let (after, _) = lab.truth(true)?;
     let residual = after.residual(began, ended).map_or(f64::NAN, |rate| rate.as_mbps());
-    // Others' bytes are counted apart.
+    // The record counts cross traffic separately.
     let own = after.bytes.saturating_sub(before.bytes);
     let (truth, took) = (residual - source, ended - began);
     let sent = (own as f64 * 1e-6 - source * took / 8.0).max(0.0);
-    Ok(Measurement { began, said, truth, sent, took, tries: 1 })
+    Ok(Measurement { began, result, truth, sent, took, tries: 1 })
 }
 
-fn ours(args: &Args, place: &mut Place) -> anyhow::Result<Vec<Measurement>> {
-    let overlay = place.mesh()?;
-    let mut node = ByNode::open(place.service()?, true)?;
+fn ours(args: &Args, lab: &mut ProbeLab) -> anyhow::Result<Vec<Measurement>> {
+    let overlay = lab.mesh()?;
+    let mut node = ByNode::open(lab.service()?, true)?;
     if args.riding == 0.0 {
         node = node.without_riders();
     }
     let ends = node.ends();
     let free = args.rate.as_mbps() * (1.0 - args.used);
-    // What it has to send, and what it would take of the link if nothing of it rode.
+    // The source's rate, and the link capacity that it would take if no packet rode.
     let payload = free * args.riding;
     let source = payload * ON_THE_WIRE;
     let _flow =
-        if args.riding > 0.0 { Some(Flow::begin(place, &overlay, payload, args)?) } else { None };
-    let place = &*place;
-    each(args, place, source, || {
+        if args.riding > 0.0 { Some(Flow::begin(lab, &overlay, payload, args)?) } else { None };
+    let lab = &*lab;
+    each(args, lab, source, || {
         let mut tool = tool(args.by, &ends);
         one(tool.as_mut(), &mut node, args)
     })
 }
 
-/// What the tool says.
-fn one(tool: &mut dyn Estimator, node: &mut ByNode, args: &Args) -> anyhow::Result<Said> {
+/// Runs one of our tools once.
+fn one(tool: &mut dyn Estimator, node: &mut ByNode, args: &Args) -> anyhow::Result<ToolResult> {
     let driven = drive(tool, node, args.within)?;
     if let Some(why) = &driven.why {
         note!("{}: {why} after {:.1} s", tool.name(), driven.took.as_secs_f64());
     }
     let found = driven.findings.first().map(|of| (of.value * 1e-6, of.hidden * 1e-6));
     let (estimate, hidden) = found.unwrap_or((f64::NAN, f64::NAN));
-    Ok(Said { estimate, raw: estimate + hidden, is_doubted: !driven.doubts.is_empty() })
+    Ok(ToolResult { estimate, raw: estimate + hidden, is_doubted: !driven.doubts.is_empty() })
 }
 
 fn tool(by: By, ends: &Ends) -> Box<dyn Estimator> {
@@ -268,62 +268,63 @@ fn tool(by: By, ends: &Ends) -> Box<dyn Estimator> {
     }
 }
 
-/// The public tools, which know no riders.
-fn public(args: &Args, place: &Place) -> anyhow::Result<Vec<Measurement>> {
-    peers::prepare(place)?;
+/// Measures with the public tools, which do not support riders.
+fn public(args: &Args, lab: &ProbeLab) -> anyhow::Result<Vec<Measurement>> {
+    peers::prepare(lab)?;
     let which = match args.by {
         By::PublicPathload => peers::Public::Pathload,
         _ => peers::Public::Pathchirp,
     };
-    each(args, place, 0.0, || {
-        let estimate = peers::measure(which, place, args.within)?;
-        Ok(Said { estimate, raw: estimate, is_doubted: false })
+    each(args, lab, 0.0, || {
+        let estimate = peers::measure(which, lab, args.within)?;
+        Ok(ToolResult { estimate, raw: estimate, is_doubted: false })
     })
 }
 
-/// A TCP source over the carrier, which ends with this value.
+/// A TCP source over the carrier, which ends when it is dropped.
 struct Flow {
-    _sink: Part,
-    _source: Part,
-    /// Were it closed, the sink would end.
+    _sink: ChildGuard,
+    _source: ChildGuard,
+    /// Kept open, because the sink would end if it were closed.
     _out: BufReader<ChildStdout>,
 }
 
 impl Flow {
-    fn begin(place: &Place, overlay: &str, mbps: f64, args: &Args) -> anyhow::Result<Self> {
-        let mut sink = place.tool("b", &["tcp-sink", "--listen", &format!("[{overlay}]:0")]);
+    fn begin(lab: &ProbeLab, overlay: &str, mbps: f64, args: &Args) -> anyhow::Result<Self> {
+        let mut sink = lab.tool("b", &["tcp-sink", "--listen", &format!("[{overlay}]:0")]);
         let mut sink: Child = sink.stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
         let mut out = BufReader::new(sink.stdout.take().context("its output is ours")?);
         out.read_line(&mut line)?;
-        let sink = Part::of(sink);
+        let sink = ChildGuard::of(sink);
         let ready: serde_json::Value = serde_json::from_str(&line)?;
         let to = ready["ready"]["address"].as_str().context("the sink says no address")?;
-        // Longer than all measurements; it ends with this value.
+        // Longer than all measurements; dropping the flow ends it.
         let all = args.ends().unwrap_or(args.within * args.times) + args.within;
         let span = format!("{}ms", all.as_millis() + 30_000);
         let rate = format!("{}bit/s", (mbps * 1e6) as u64);
         let words = ["tcp-source", "--to", to, "--for", &span, "--rate", &rate];
-        let mut source = place.tool("a", &words);
-        let source = Part::start(source.stdout(Stdio::null()))?;
+        let mut source = lab.tool("a", &words);
+        let source = ChildGuard::start(source.stdout(Stdio::null()))?;
         Ok(Self { _sink: sink, _source: source, _out: out })
     }
 }
 
-fn told(all: &[Measurement], has_riders: bool, report: &mut Report) {
-    let found: Vec<&Measurement> = all.iter().filter(|one| one.said.estimate.is_finite()).collect();
+fn add_results(all: &[Measurement], has_riders: bool, report: &mut Report) {
+    let found: Vec<&Measurement> =
+        all.iter().filter(|one| one.result.estimate.is_finite()).collect();
     let of =
         |value: &dyn Fn(&Measurement) -> f64| median(found.iter().map(|one| value(one)).collect());
-    report.add("error", "%", of(&|one| one.off(one.said.estimate).abs()));
-    report.add("bias", "%", of(&|one| one.off(one.said.estimate)));
+    report.add("error", "%", of(&|one| one.off(one.result.estimate).abs()));
+    report.add("bias", "%", of(&|one| one.off(one.result.estimate)));
     if has_riders {
-        report.add("error_raw", "%", of(&|one| one.off(one.said.raw).abs()));
-        report.add("hidden", "Mbit/s", of(&|one| one.said.raw - one.said.estimate));
+        report.add("error_raw", "%", of(&|one| one.off(one.result.raw).abs()));
+        report.add("hidden", "Mbit/s", of(&|one| one.result.raw - one.result.estimate));
     }
-    report.add("estimate", "Mbit/s", of(&|one| one.said.estimate));
+    report.add("estimate", "Mbit/s", of(&|one| one.result.estimate));
     report.add("truth", "Mbit/s", median(all.iter().map(|one| one.truth).collect()));
     report.add("found", "%", 100.0 * found.len() as f64 / all.len() as f64);
-    let doubted = found.iter().filter(|one| one.said.is_doubted).count();
+    let doubted = found.iter().filter(|one| one.result.is_doubted).count();
     report.add("doubted", "%", 100.0 * doubted as f64 / all.len() as f64);
     report.add("sent", "MB", median(all.iter().map(|one| one.sent).collect()));
     let tries = all.iter().map(|one| one.tries).max();
@@ -332,8 +333,8 @@ fn told(all: &[Measurement], has_riders: bool, report: &mut Report) {
     let series = |value: &dyn Fn(&Measurement) -> f64| {
         found.iter().map(|one| [one.began, value(one)]).collect::<Vec<_>>()
     };
-    report.series("time_estimate", series(&|one| one.said.estimate));
-    report.series("time_raw", series(&|one| one.said.raw));
+    report.series("time_estimate", series(&|one| one.result.estimate));
+    report.series("time_raw", series(&|one| one.result.raw));
     report.series("time_truth", series(&|one| one.truth));
 }
 
@@ -356,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn the_network_is_one_and_others_take_their_share() {
+    fn the_topology_is_valid_and_cross_traffic_has_its_share() {
         let of = |used| Topology::from_toml(&topology(&args(used))).unwrap();
         assert_eq!((of(0.0).cross.len(), of(0.4).cross.len()), (0, 3));
         let rates: f64 = of(0.4).cross.iter().map(|one| one.rate.unwrap().as_mbps()).sum();
@@ -372,14 +373,14 @@ mod tests {
     use thalweg_lab::topology::Topology;
 
     #[test]
-    fn what_found_nothing_is_counted_and_has_no_error() {
+    fn a_measurement_without_result_counts_as_not_found_and_has_no_error() {
         let one = |estimate: f64, raw| Measurement {
-            said: Said { estimate, raw, is_doubted: raw > 6.0 },
+            result: ToolResult { estimate, raw, is_doubted: raw > 6.0 },
             truth: 5.0,
             ..Measurement::default()
         };
         let mut report = Report::default();
-        told(&[one(5.5, 6.5), one(f64::NAN, f64::NAN)], true, &mut report);
+        add_results(&[one(5.5, 6.5), one(f64::NAN, f64::NAN)], true, &mut report);
         let value = |name| report.value(name).and_then(serde_json::Value::as_f64).unwrap();
         assert!((value("error") - 10.0).abs() < 1e-9 && (value("error_raw") - 30.0).abs() < 1e-9);
         assert!((value("doubted") - 50.0).abs() < 1e-9, "one of two");

@@ -1,6 +1,6 @@
-//! Badabing against the emulator's record of loss episodes.
+//! Compares Badabing with the emulator's record of loss episodes.
 
-use super::{super::report::Report, drive::drive, place::Place};
+use super::{super::report::Report, drive::drive, probe_lab::ProbeLab};
 use anyhow::Context as _;
 use std::time::Duration;
 use thalweg_lab::emu::LinkTruth;
@@ -8,10 +8,10 @@ use thalweg_measure::estimators::{Badabing, BadabingSettings, Finding, Quantity}
 use thalweg_probe::client::ByNode;
 use thalweg_units::parse_duration;
 
-/// How likely an experiment begins at a slot.
+/// The probability that an experiment begins at a slot.
 const CHANCE: f64 = 0.5;
 
-/// The link, Mbit/s; others take half of it, and come with this beside at their bursts.
+/// The rate of the link and of cross traffic outside and within bursts, Mbit/s.
 const RATE: f64 = 10.0;
 const QUIET: f64 = 4.0;
 const BURST: f64 = 16.0;
@@ -33,21 +33,21 @@ pub struct Args {
     seed: u64,
 }
 
-/// Runs it.
+/// Runs the measurement and prints the report.
 ///
 /// # Errors
-/// When something does not start or fails.
+/// When a part does not start or fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let mut place = Place::new(&topology(args))?;
-    place.mesh()?;
-    let mut node = ByNode::open(place.service()?, true)?.without_riders();
+    let mut lab = ProbeLab::new(&topology(args))?;
+    lab.mesh()?;
+    let mut node = ByNode::open(lab.service()?, true)?.without_riders();
     let mut tool = Badabing::new(BadabingSettings::new(CHANCE, args.span, args.seed));
-    let began = place.now();
+    let began = lab.now();
     let driven = drive(&mut tool, &mut node, args.span * 3 + Duration::from_secs(30))?;
-    let (truth, lateness) = place.truth(false)?;
-    let known = Known::of(&truth, (began, place.now()));
+    let (truth, lateness) = lab.truth(false)?;
+    let recorded = RecordedLoss::of(&truth, (began, lab.now()));
     let mut report = Report::default();
-    told(&driven.findings, &known, &mut report);
+    add_results(&driven.findings, &recorded, &mut report);
     report.add("doubted", "%", 100.0 * f64::from(u8::from(!driven.doubts.is_empty())));
     report.add("took", "s", driven.took.as_secs_f64());
     report.add("lateness_p99", "us", lateness);
@@ -66,17 +66,17 @@ fn topology(args: &Args) -> String {
     )
 }
 
-/// What the record has of a time.
+/// The record of a time span.
 #[derive(Clone, Copy, Debug)]
-struct Known {
-    /// The share of it in which packets were dropped.
+struct RecordedLoss {
+    /// The share of the time in which packets were dropped.
     frequency: f64,
-    /// How long an episode lasts on average, s.
+    /// The mean duration of an episode, s.
     duration: f64,
     episodes: usize,
 }
 
-impl Known {
+impl RecordedLoss {
     fn of(truth: &LinkTruth, (from, to): (f64, f64)) -> Self {
         let within = |start: f64, end: f64| start >= from && end <= to;
         let all = truth.episodes.iter().filter(|one| within(one.start_s, one.end_s));
@@ -86,18 +86,18 @@ impl Known {
     }
 }
 
-fn told(findings: &[Finding], known: &Known, report: &mut Report) {
+fn add_results(findings: &[Finding], recorded: &RecordedLoss, report: &mut Report) {
     let of = |quantity: Quantity| {
         findings.iter().find(|found| found.of == quantity).map_or(f64::NAN, |found| found.value)
     };
     let (frequency, duration) = (of(Quantity::LossFrequency), of(Quantity::LossDuration));
     report.add("frequency", "%", 100.0 * frequency);
-    report.add("frequency_truth", "%", 100.0 * known.frequency);
-    report.add("frequency_off", "%", 100.0 * (frequency / known.frequency - 1.0).abs());
+    report.add("frequency_truth", "%", 100.0 * recorded.frequency);
+    report.add("frequency_off", "%", 100.0 * (frequency / recorded.frequency - 1.0).abs());
     report.add("duration", "ms", 1e3 * duration);
-    report.add("duration_truth", "ms", 1e3 * known.duration);
-    report.add("duration_off", "%", 100.0 * (duration / known.duration - 1.0).abs());
-    report.add("episodes", "episodes", known.episodes as f64);
+    report.add("duration_truth", "ms", 1e3 * recorded.duration);
+    report.add("duration_off", "%", 100.0 * (duration / recorded.duration - 1.0).abs());
+    report.add("episodes", "episodes", recorded.episodes as f64);
 }
 
 #[cfg(test)]
@@ -106,23 +106,25 @@ mod tests {
     use thalweg_lab::{emu::LossEpisode, topology::Topology};
 
     #[test]
-    fn episodes_of_the_time_count_and_others_do_not() {
+    fn only_episodes_within_the_time_count() {
         let episode = |start_s: f64, end_s: f64| LossEpisode { start_s, end_s, drops: 9 };
         let episodes =
             vec![episode(0.5, 0.9), episode(2.0, 2.2), episode(5.0, 5.4), episode(9.9, 10.1)];
         let truth = LinkTruth { episodes, ..LinkTruth::default() };
-        let known = Known::of(&truth, (1.0, 10.0));
-        assert_eq!(known.episodes, 2);
-        assert!((known.frequency - 0.6 / 9.0).abs() < 1e-9 && (known.duration - 0.3).abs() < 1e-9);
+        let recorded = RecordedLoss::of(&truth, (1.0, 10.0));
+        assert_eq!(recorded.episodes, 2);
+        assert!(
+            (recorded.frequency - 0.6 / 9.0).abs() < 1e-9 && (recorded.duration - 0.3).abs() < 1e-9
+        );
         let mut report = Report::default();
-        told(&[Finding::plain(Quantity::LossFrequency, 0.06)], &known, &mut report);
+        add_results(&[Finding::plain(Quantity::LossFrequency, 0.06)], &recorded, &mut report);
         let off = report.value("frequency_off").and_then(serde_json::Value::as_f64).unwrap();
         assert!((off - 10.0).abs() < 1e-6, "{off}");
         assert!(report.value("duration").is_none());
     }
 
     #[test]
-    fn bursts_are_more_than_the_link_takes() {
+    fn bursts_exceed_the_rate_of_the_link() {
         let ms = Duration::from_millis;
         let args = Args { burst: ms(300), every: ms(3000), span: ms(9000), seed: 1 };
         let topology = Topology::from_toml(&topology(&args)).unwrap();

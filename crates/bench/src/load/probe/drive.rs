@@ -1,4 +1,4 @@
-//! A tool at work over the probe service, as `thalweg measure --accept-busy` has it.
+//! Runs a tool over the probe service as `thalweg measure --accept-busy` does.
 
 use anyhow::bail;
 use std::time::{Duration, Instant};
@@ -9,20 +9,20 @@ use thalweg_measure::{
 use thalweg_probe::client::ByNode;
 use thalweg_probe::trains::{Way, run as measure};
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct Driven {
-    /// What the tool found; none: nothing in time.
+    /// The tool's findings; empty if it found nothing in time.
     pub findings: Vec<Finding>,
-    /// What speaks against it.
+    /// Doubts about the findings.
     pub doubts: Vec<Doubt>,
-    /// Why it found nothing.
+    /// Why there are no findings.
     pub why: Option<String>,
-    /// What it took.
+    /// The duration.
     pub took: Duration,
 }
 
-/// Has the tool measure, for so long at most.
+/// Lets the tool measure, for at most `patience`.
 ///
 /// # Errors
 /// When the service is gone.

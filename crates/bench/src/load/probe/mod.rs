@@ -1,20 +1,20 @@
-//! `thalweg-bench load probe`: compares findings of probe trains with the truth of the emulator, for the experiments
+//! `thalweg-bench load probe`: compares findings of probe trains with the emulator's record, for the experiments
 //! `probe-accuracy`, `badabing` and `pacing`.
 //!
 //! ```text
-//! a (node, tool) ── one bottleneck, with others' packets in it ── b (node)
+//! a (node, tool) ── one bottleneck with cross traffic ── b (node)
 //! ```
 //!
-//! - [`place`]: the lab and its two nodes; [`drive`]: a tool at work over the probe service of one;
+//! - [`probe_lab`]: the lab and its two nodes; [`drive`]: runs a tool over the probe service of one node;
 //! - [`mod@accuracy`]: available bandwidth; [`peers`]: the public tools in the same lab;
-//! - [`mod@badabing`]: episodes of losses; [`mod@pacing`]: gaps of this host, idle and busy.
+//! - [`mod@badabing`]: loss episodes; [`mod@pacing`]: the accuracy of gaps on this host, idle and busy.
 
 mod accuracy;
 mod badabing;
 mod drive;
 mod pacing;
 mod peers;
-mod place;
+mod probe_lab;
 
 use clap::Subcommand;
 
@@ -35,10 +35,10 @@ enum Work {
     Pacing(pacing::Args),
 }
 
-/// Runs it.
+/// Runs the command.
 ///
 /// # Errors
-/// When something does not start or fails.
+/// When a part does not start or fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.work {
         Work::Accuracy(args) => accuracy::run(args),
@@ -47,7 +47,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// The middle one; no number of none.
+/// The median; NaN if there are no values.
 fn median(mut of: Vec<f64>) -> f64 {
     of.sort_by(f64::total_cmp);
     let middle = of.len() / 2;

@@ -1,4 +1,4 @@
-//! Gaps that this host keeps, idle and busy, and what its calibration said of them.
+//! Measures how accurately this host keeps gaps, idle and busy, and compares with its calibration.
 
 use super::{super::report::Report, median};
 use anyhow::{Context as _, ensure};
@@ -13,16 +13,16 @@ use thalweg_measure::train::KEPT;
 use thalweg_net::probe::{Pacer, prepare, receive};
 use thalweg_probe::trains::calibrate;
 
-/// The gaps that are asked for, µs (the issue's).
+/// The requested gaps, µs, from the issue.
 const GAPS: [u64; 3] = [100, 200, 1000];
 
-/// Probes of a train.
+/// The number of probes of a train.
 const PROBES: usize = 100;
 
-/// A probe, bytes.
+/// The size of a probe, bytes.
 const SIZE: usize = 1000;
 
-/// The longest that one takes over loopback, also where the host is busy.
+/// The longest time of a probe over loopback, even on a busy host.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Arguments of `thalweg-bench load probe pacing`.
@@ -36,10 +36,10 @@ pub struct Args {
     trains: u32,
 }
 
-/// Runs it.
+/// Runs the measurement and prints the report.
 ///
 /// # Errors
-/// The kernel's.
+/// When a system call fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let is_over = AtomicBool::new(false);
     let report = thread::scope(|scope| {
@@ -58,20 +58,20 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn measured(args: &Args) -> anyhow::Result<Report> {
-    let said = calibrate()?;
+    let calibration = calibrate()?;
     let mut report = Report::default();
-    report.add("calm", "of 1", f64::from(said.is_valid));
-    report.add("said_p50", "us", micros(said.gap_error[0]));
-    report.add("said_p99", "us", micros(said.gap_error[1]));
-    let least = said.shortest_gap();
-    report.add("shortest", "us", if said.is_valid { micros(least) } else { f64::NAN });
+    report.add("calm", "of 1", f64::from(calibration.is_valid));
+    report.add("said_p50", "us", micros(calibration.gap_error[0]));
+    report.add("said_p99", "us", micros(calibration.gap_error[1]));
+    let least = calibration.shortest_gap();
+    report.add("shortest", "us", if calibration.is_valid { micros(least) } else { f64::NAN });
     let (mut promised, mut broken) = (0.0, 0.0);
     for gap in GAPS {
         let asked = Duration::from_micros(gap);
         let [sent, arrived] = trains(asked, args.trains)?;
         let is_kept = add(&mut report, &format!("sent_{gap}us"), &sent, asked);
         add(&mut report, &format!("arrived_{gap}us"), &arrived, asked);
-        if said.is_valid && least <= asked {
+        if calibration.is_valid && least <= asked {
             promised += 1.0;
             broken += f64::from(!is_kept);
         }
@@ -81,7 +81,7 @@ fn measured(args: &Args) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Adds how far gaps are off what was asked for; whether half of them are off by less than what counts as kept.
+/// Reports how far gaps differ from the requested one; returns whether the median difference counts as kept.
 fn add(report: &mut Report, name: &str, gaps: &[f64], asked: Duration) -> bool {
     let asked = micros(asked);
     let mut off: Vec<f64> = gaps.iter().map(|gap| (gap - asked).abs()).collect();
@@ -98,7 +98,7 @@ fn micros(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
 }
 
-/// Gaps of trains over loopback, µs: as they left, and as the kernel stamped their arrival.
+/// Sends trains over loopback and returns their gaps in µs: at departure, and at arrival by the kernel's timestamps.
 fn trains(gap: Duration, trains: u32) -> anyhow::Result<[Vec<f64>; 2]> {
     let pacer = Pacer::of_this_thread()?;
     let to = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gaps_are_judged_as_the_calibration_judges_them() {
+    fn gaps_are_judged_by_the_bound_of_the_calibration() {
         let mut report = Report::default();
         let asked = Duration::from_micros(100);
         assert!(add(&mut report, "x", &[100.0, 105.0, 130.0], asked));

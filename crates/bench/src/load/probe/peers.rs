@@ -1,6 +1,6 @@
-//! The public tools, as they are built from their C sources (`scripts/peer-probes`).
+//! The public tools, as built from their C sources (`scripts/peer-probes`).
 
-use super::{super::carrier::place::Part, median, place::Place};
+use super::{super::carrier::testbed::ChildGuard, median, probe_lab::ProbeLab};
 use anyhow::{Context as _, ensure};
 use std::{
     fs,
@@ -9,16 +9,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// PathChirp gives a mean of eleven chirps about every second; it is asked for so long.
+/// How long PathChirp measures; it prints a mean of eleven chirps about every second.
 const CHIRPS: Duration = Duration::from_secs(20);
 
-/// A sender listens by then.
+/// The time until a sender listens.
 const STARTS: Duration = Duration::from_millis(500);
 
-/// How often it is looked whether a program has ended.
+/// The interval between two checks whether a program has ended.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Which one.
+/// A public tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Public {
     /// Pathload 1.3.2.
@@ -27,45 +27,45 @@ pub enum Public {
     Pathchirp,
 }
 
-/// Has a sender's host forget closed connections: the public pathload does not listen again beside one.
+/// Makes the sender's host forget closed connections, because the public pathload does not listen again beside one.
 ///
 /// # Errors
-/// When the host's kernel cannot.
-pub fn prepare(place: &Place) -> anyhow::Result<()> {
+/// When the host's kernel does not allow it.
+pub fn prepare(lab: &ProbeLab) -> anyhow::Result<()> {
     let forget = ["-c", "echo 0 > /proc/sys/net/ipv4/tcp_max_tw_buckets"];
-    let forgets = place.command("a", "sh").args(forget).status()?;
+    let forgets = lab.command("a", "sh").args(forget).status()?;
     ensure!(forgets.success(), "closed connections cannot be forgotten in a host of the lab");
     Ok(())
 }
 
-/// Mbit/s from `a` to `b`, within so long; NaN: it says nothing.
+/// Measures from `a` to `b` within `within`, Mbit/s; NaN if the tool prints no result.
 ///
 /// # Errors
-/// When a program is not there.
-pub fn measure(which: Public, place: &Place, within: Duration) -> anyhow::Result<f64> {
+/// When a program is not installed.
+pub fn measure(which: Public, lab: &ProbeLab, within: Duration) -> anyhow::Result<f64> {
     let sender = match which {
         Public::Pathload => "pathload_snd",
         Public::Pathchirp => "pathchirp_snd",
     };
-    let mut sender = place.command("a", sender);
-    let _sender = Part::start(sender.stdout(Stdio::null()).stderr(Stdio::null()))?;
+    let mut sender = lab.command("a", sender);
+    let _sender = ChildGuard::start(sender.stdout(Stdio::null()).stderr(Stdio::null()))?;
     thread::sleep(STARTS);
     match which {
-        Public::Pathload => pathload(place, within),
-        Public::Pathchirp => pathchirp(place, within.min(CHIRPS)),
+        Public::Pathload => pathload(lab, within),
+        Public::Pathchirp => pathchirp(lab, within.min(CHIRPS)),
     }
 }
 
-fn pathload(place: &Place, within: Duration) -> anyhow::Result<f64> {
-    let log = place.dir().join("pathload.log");
-    let mut receiver = place.command("b", "pathload_rcv");
-    receiver.args(["-s", &place.address("a"), "-o"]).arg(&log);
-    let output = ended(receiver.current_dir(place.dir()), within)?;
+fn pathload(lab: &ProbeLab, within: Duration) -> anyhow::Result<f64> {
+    let log = lab.dir().join("pathload.log");
+    let mut receiver = lab.command("b", "pathload_rcv");
+    receiver.args(["-s", &lab.address("a"), "-o"]).arg(&log);
+    let output = ended(receiver.current_dir(lab.dir()), within)?;
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
     Ok(text.and_then(|text| range(&text)).unwrap_or(f64::NAN))
 }
 
-/// The middle of the range that it prints, or its lower bound.
+/// The middle of the range that Pathload prints, or its lower bound.
 fn range(text: &str) -> Option<f64> {
     let line = text.lines().rev().find(|line| line.contains("vailable bandwidth"))?;
     let numbers: Vec<f64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
@@ -76,13 +76,13 @@ fn range(text: &str) -> Option<f64> {
     }
 }
 
-fn pathchirp(place: &Place, lasts: Duration) -> anyhow::Result<f64> {
-    let dir = place.dir().join("chirps");
+fn pathchirp(lab: &ProbeLab, lasts: Duration) -> anyhow::Result<f64> {
+    let dir = lab.dir().join("chirps");
     _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir)?;
-    let mut receiver = place.command("b", "pathchirp_rcv");
-    receiver.args(["-S", &place.address("a"), "-t", &lasts.as_secs().to_string()]);
-    // What it has written counts, also where it does not end by itself.
+    let mut receiver = lab.command("b", "pathchirp_rcv");
+    receiver.args(["-S", &lab.address("a"), "-t", &lasts.as_secs().to_string()]);
+    // The estimates that it has written count even if it does not end by itself.
     ended(receiver.current_dir(&dir), lasts + Duration::from_secs(10))?;
     let file = fs::read_dir(&dir)?
         .flatten()
@@ -91,14 +91,14 @@ fn pathchirp(place: &Place, lasts: Duration) -> anyhow::Result<f64> {
     Ok(estimates(&text))
 }
 
-/// The middle of its estimates in the second half of its time: before that it looks for a range of rates.
+/// The median of the estimates in the second half of the time, because PathChirp first searches for a range of rates.
 fn estimates(text: &str) -> f64 {
     let estimate = |line: &str| line.split_whitespace().nth(1)?.parse::<f64>().ok();
     let all: Vec<f64> = text.lines().filter_map(estimate).collect();
     median(all[all.len() / 2..].to_vec())
 }
 
-/// Runs it to its end, or for so long; `None`: it did not end.
+/// Runs a command to its end, for at most `within`; `None` if it did not end.
 fn ended(command: &mut std::process::Command, within: Duration) -> anyhow::Result<Option<Output>> {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     let since = Instant::now();
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_public_tools_print_is_read() {
+    fn the_output_of_the_public_tools_is_parsed() {
         let text = "\n\t*****  RESULT *****\nAvailable bandwidth range : 5.50 - 6.50 (Mbps)\nMeasurement duration : 9 sec\n";
         assert_eq!(range(text), Some(6.0));
         assert_eq!(range("Available bandwidth is greater than 94.20 (Mbps)"), Some(94.2));

@@ -1,4 +1,4 @@
-//! What a server of a kind answers. Pure: what happened before is an argument.
+//! The answers of a server of a given kind. Pure: the history of the download is an argument.
 
 use super::{
     kinds::{Deviation, EmptyRange, Framing, Kind, Lines, Part, Redirect, Refusal, Validator},
@@ -6,51 +6,51 @@ use super::{
 };
 use std::{ops::Range, time::Duration};
 
-/// A date that stays, and one a day later.
+/// The fixed date of the first version, and of the second one a day later.
 const DATES: [&str; 2] = ["Mon, 01 Jan 2024 00:00:00 GMT", "Tue, 02 Jan 2024 00:00:00 GMT"];
 
-/// What a filter shows instead of a file.
+/// The page that a filter shows instead of a file.
 const PAGE: &[u8] = b"<!doctype html><title>Sign in</title><p>Please sign in to go on.\n";
 
-/// Longer than the tools' timeouts.
+/// Longer than the timeouts of the tools.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// A digest that does not match the file (RFC 9530).
 const OTHER_DIGEST: &str = "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:";
 
-/// What happened before a request.
+/// The history of a download before a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Before {
-    /// Requests of this download.
+    /// The number of requests of this download.
     pub requests: u64,
-    /// Those with a Range field.
+    /// The number of requests with a Range field.
     pub ranged: u64,
-    /// Its answers that are under way, without this one.
+    /// The number of its unfinished answers, without this one.
     pub open: u32,
-    /// Its connections that were opened before this one.
+    /// The number of its connections that were opened before this one.
     pub connections: u64,
     /// Whether a body was broken off.
     pub broken: bool,
-    /// Whether this signed place has answered already.
+    /// Whether this signed location has answered already.
     pub spent: bool,
 }
 
-/// An answer: bytes, and what becomes of the connection.
+/// An answer: its bytes, and what happens to the connection.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
-    /// Before the answer's head.
+    /// Interim responses before the head.
     pub interim: Vec<u8>,
-    /// The head, with its last empty line.
+    /// The head with its final empty line.
     pub head: Vec<u8>,
-    /// The body, as it is framed.
+    /// The body including its framing.
     pub body: Vec<Piece>,
-    /// Bytes of the body after which the connection is reset.
+    /// The number of body bytes after which the connection is closed.
     pub breaks_at: Option<u64>,
-    /// Until the first byte.
+    /// The delay before the first byte.
     pub waits: Duration,
-    /// The connection ends.
+    /// Whether the connection is closed afterwards.
     pub closes: bool,
-    /// It ends with a reset, and nothing is sent.
+    /// Whether the connection is reset and nothing is sent.
     pub resets: bool,
 }
 
@@ -59,12 +59,12 @@ pub struct Answer {
 pub enum Piece {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// Of the file, of which there are two versions.
+    /// A range of one of the file's two versions.
     File(usize, Range<u64>),
 }
 
 impl Piece {
-    /// In bytes.
+    /// The length in bytes.
     pub fn length(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
@@ -73,15 +73,15 @@ impl Piece {
     }
 }
 
-/// The answer before it is written: status, fields, content.
+/// An answer before framing: status, fields, content.
 #[derive(Clone, Debug, Default)]
 struct Draft {
     status: u16,
     fields: Vec<Vec<u8>>,
     content: Vec<Piece>,
-    /// Its own Content-Length, if that is not the content's.
+    /// The value of Content-Length, if it differs from the content's length.
     length: Option<u64>,
-    /// Its content is the file, or a part of it.
+    /// Whether the content is the file or a part of it.
     is_file: bool,
 }
 
@@ -105,16 +105,15 @@ impl Draft {
 
 /// A server of one kind, for one download.
 pub struct Script<'a> {
-    /// The kind.
     pub kind: &'static Kind,
-    /// What is before a file's name in its URLs: `/KIND/DOWNLOAD/`.
+    /// The path of the download's URLs without the file's name: `/KIND/DOWNLOAD/`.
     pub place: &'a str,
-    /// The file's length in bytes.
+    /// The length of the file in bytes.
     pub length: u64,
 }
 
 impl Script<'_> {
-    /// What it answers to `request`.
+    /// Answers a request.
     pub fn answer(&self, request: &Request, before: &Before) -> Answer {
         let mut answer = match self.draft(request, before) {
             Ok(draft) => self.write(request, before, draft),
@@ -128,7 +127,7 @@ impl Script<'_> {
         answer
     }
 
-    /// `Err` if not a byte is answered.
+    /// Drafts the answer; `Err` if no byte is sent.
     fn draft(&self, request: &Request, before: &Before) -> Result<Draft, Refusal> {
         let name = request.target.strip_prefix(self.place).unwrap_or_default();
         if name == "login" {
@@ -194,7 +193,7 @@ impl Script<'_> {
         })
     }
 
-    /// A redirect, or the refusal of a signed place.
+    /// A redirect, or the refusal of a signed location.
     fn redirected(&self, request: &Request, name: &str, before: &Before) -> Option<Draft> {
         let how = self.kind.does.iter().find_map(|deviation| match deviation {
             Deviation::Redirects(how) => Some(*how),
@@ -240,7 +239,7 @@ impl Script<'_> {
         })
     }
 
-    /// The tag and the date of this answer.
+    /// The entity tag and the date of this answer.
     fn validators(&self, before: &Before) -> (Option<String>, Option<String>) {
         let date = DATES[self.version(before)].to_owned();
         let Before { requests, connections, .. } = before;
@@ -267,7 +266,7 @@ impl Script<'_> {
         }
     }
 
-    /// Whether a condition does not hold: RFC 9110 §13.1.1, §13.1.4.
+    /// Whether a condition fails: RFC 9110 §13.1.1, §13.1.4.
     fn fails(&self, request: &Request, tag: Option<&str>, date: Option<&str>) -> bool {
         if self.kind.has(&Deviation::IgnoresConditions) {
             return false;
@@ -283,7 +282,7 @@ impl Script<'_> {
         })
     }
 
-    /// Whether If-Range lets the range hold: §13.1.5.
+    /// Whether If-Range lets the range apply: §13.1.5.
     fn in_range(&self, request: &Request, tag: Option<&str>, date: Option<&str>) -> bool {
         if self.kind.has(&Deviation::IgnoresConditions) {
             return true;
@@ -342,7 +341,7 @@ impl Script<'_> {
         draft.content.push(Piece::File(version, all.clone()));
         if self.how_parts() == Some(Part::Unasked) {
             draft.status = 206;
-            draft.field("Content-Range", told(&all, self.length));
+            draft.field("Content-Range", content_range(&all, self.length));
         }
         draft
     }
@@ -364,22 +363,22 @@ impl Script<'_> {
             _ => (asked, Some(length)),
         };
         let total = total.map_or("*".to_owned(), |total| total.to_string());
-        let told = format!("bytes {}-{}/{total}", range.start, range.end - 1);
+        let content_range = format!("bytes {}-{}/{total}", range.start, range.end - 1);
         let mut draft = Draft::of(206);
         draft.is_file = true;
         let piece = Piece::File(version, range.clone());
         match how {
             Some(Part::NoContentRange) => {}
             Some(Part::TwoContentRanges) => {
-                draft.field("Content-Range", &told);
+                draft.field("Content-Range", &content_range);
                 draft.field(
                     "Content-Range",
                     format!("bytes 0-{}/{length}", range.end - range.start),
                 );
             }
-            Some(Part::NoUnit) => draft.field("Content-Range", &told["bytes ".len()..]),
-            Some(Part::Multipart) => return multipart(draft, &told, piece),
-            _ => draft.field("Content-Range", &told),
+            Some(Part::NoUnit) => draft.field("Content-Range", &content_range["bytes ".len()..]),
+            Some(Part::Multipart) => return multipart(draft, &content_range, piece),
+            _ => draft.field("Content-Range", &content_range),
         }
         if self.kind.has(&Deviation::DigestOfPart) {
             draft.field("Repr-Digest", OTHER_DIGEST);
@@ -398,7 +397,7 @@ impl Script<'_> {
         })
     }
 
-    /// Head and body as they go out.
+    /// Writes the head and frames the body.
     fn write(&self, request: &Request, before: &Before, mut draft: Draft) -> Answer {
         let mut answer = Answer::default();
         let content = std::mem::take(&mut draft.content);
@@ -409,7 +408,7 @@ impl Script<'_> {
             draft.field("Connection", "close");
         }
         answer.closes |= closes || self.kind.has(&Deviation::ClosesSilently);
-        // A length that lies is known to lie when the connection ends.
+        // A client detects a false length when the connection ends.
         answer.closes |= draft.length.is_some();
         self.lines(&mut draft, &mut answer);
         answer.head = self.head(&draft);
@@ -420,9 +419,9 @@ impl Script<'_> {
         answer
     }
 
-    /// The fields about the length.
+    /// Adds the fields about the length.
     fn frame(&self, draft: &mut Draft, answer: &mut Answer, length: u64) {
-        let told = draft.length.unwrap_or(length);
+        let announced = draft.length.unwrap_or(length);
         let framing = self.framing().filter(|_| draft.is_file);
         match framing {
             Some(Framing::Chunked) => draft.field("Transfer-Encoding", "chunked"),
@@ -431,12 +430,16 @@ impl Script<'_> {
             }
             Some(Framing::UntilClose) => answer.closes = true,
             Some(Framing::Twice) => {
-                draft.field("Content-Length", told.to_string());
-                draft.field("Content-Length", told.to_string());
+                draft.field("Content-Length", announced.to_string());
+                draft.field("Content-Length", announced.to_string());
             }
-            Some(Framing::List) => draft.field("Content-Length", format!("{told}, {told}")),
-            Some(Framing::TooLong(by)) => draft.field("Content-Length", (told + by).to_string()),
-            _ => draft.field("Content-Length", told.to_string()),
+            Some(Framing::List) => {
+                draft.field("Content-Length", format!("{announced}, {announced}"))
+            }
+            Some(Framing::TooLong(by)) => {
+                draft.field("Content-Length", (announced + by).to_string())
+            }
+            _ => draft.field("Content-Length", announced.to_string()),
         }
     }
 
@@ -483,7 +486,7 @@ impl Script<'_> {
         head
     }
 
-    /// In chunks, if the kind has its bodies so.
+    /// Frames a body in chunks, if the kind does so.
     fn framed(&self, content: Vec<Piece>, is_file: bool) -> Vec<Piece> {
         let whole = matches!(content.first(), Some(Piece::File(_, r)) if *r == (0..self.length));
         let status = if whole { 200 } else { 206 };
@@ -511,11 +514,11 @@ impl Script<'_> {
     }
 }
 
-fn told(range: &Range<u64>, total: u64) -> String {
+fn content_range(range: &Range<u64>, total: u64) -> String {
     format!("bytes {}-{}/{total}", range.start, range.end.saturating_sub(1))
 }
 
-/// A page as a file server answers it, with ranges.
+/// A page with support for ranges, as a file server answers it.
 fn page_in_parts(request: &Request) -> Draft {
     let length = PAGE.len() as u64;
     let mut draft = Draft::page(200);
@@ -524,7 +527,7 @@ fn page_in_parts(request: &Request) -> Draft {
             return unsatisfied(Some(&format!("bytes */{length}")));
         }
         draft.status = 206;
-        draft.field("Content-Range", told(&range, length));
+        draft.field("Content-Range", content_range(&range, length));
         let bytes = PAGE[range.start as usize..range.end as usize].to_vec();
         draft.content = vec![Piece::Bytes(bytes)];
     }
@@ -545,11 +548,11 @@ fn empty(how: EmptyRange) -> Draft {
     }
 }
 
-/// RFC 9110 §14.6.
-fn multipart(mut draft: Draft, told: &str, piece: Piece) -> Draft {
+/// A part in the format of RFC 9110 §14.6.
+fn multipart(mut draft: Draft, content_range: &str, piece: Piece) -> Draft {
     draft.field("Content-Type", "multipart/byteranges; boundary=LIMIT");
     let head = format!(
-        "--LIMIT\r\nContent-Type: application/octet-stream\r\nContent-Range: {told}\r\n\r\n"
+        "--LIMIT\r\nContent-Type: application/octet-stream\r\nContent-Range: {content_range}\r\n\r\n"
     );
     draft.content =
         vec![Piece::Bytes(head.into_bytes()), piece, Piece::Bytes(b"\r\n--LIMIT--\r\n".to_vec())];
@@ -581,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn the_honest_one_goes_by_the_book() {
+    fn the_honest_kind_follows_rfc_9110() {
         assert_eq!(status("honest", ""), 200);
         let (head, answer) = ask("honest", "Range: bytes=10-19\r\n", Before::default());
         assert!(
@@ -597,7 +600,7 @@ mod tests {
         assert_eq!(status("honest", "Range: bytes=0-1\r\nIf-Range: \"v1\"\r\n"), 206);
     }
 
-    /// A plain request gets the whole file from every kind, be it after redirects: curl's way.
+    /// curl's way: every kind answers a plain request, perhaps after redirects, with the whole file.
     #[test]
     fn a_plain_request_gets_the_whole_file_from_every_kind() {
         for kind in KINDS {
@@ -627,7 +630,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_answered_as_the_kinds_say() {
+    fn ranges_are_answered_as_the_kind_specifies() {
         let range = "Range: bytes=0-499999\r\n";
         for (kind, wanted) in [
             ("range-403", 403),
@@ -654,7 +657,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_differ_as_the_kinds_say() {
+    fn parts_deviate_as_the_kind_specifies() {
         let range = "Range: bytes=100000-499999\r\n";
         for (kind, wanted) in [
             ("clamp-64k", "Content-Range: bytes 100000-165535/1000000"),
@@ -677,7 +680,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_differ_as_the_kinds_say() {
+    fn versions_differ_as_the_kind_specifies() {
         let tag = |kind: &str, before| {
             let (head, _) = ask(kind, "", before);
             head.lines().find_map(|line| line.strip_prefix("ETag: ").map(str::to_owned))
@@ -694,7 +697,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_end_as_the_kinds_say() {
+    fn bodies_end_as_the_kind_specifies() {
         let (head, answer) = ask("chunked", "", Before::default());
         assert!(head.contains("chunked") && !head.contains("Content-Length"));
         assert_eq!(answer.body.first(), Some(&Piece::Bytes(b"f4240;a=b\r\n".to_vec())));

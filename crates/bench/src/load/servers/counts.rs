@@ -1,4 +1,4 @@
-//! What servers counted of a download.
+//! The counts of a download, from the scripted server or from an access log.
 
 use anyhow::Context as _;
 use serde::Deserialize;
@@ -11,30 +11,31 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A client's last connection is seen to end, and its line to be in a log, within this time; else what is known then counts.
+/// The longest wait for the end of a client's last connection and for its line in the log; after that the counts known
+/// by then are used.
 const SETTLES: Duration = Duration::from_secs(2);
-/// How often it is looked.
+/// The interval between two reads.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Of one download.
+/// The counts of one download.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 pub struct Counts {
-    /// Requests.
+    /// The number of requests.
     pub requests: u64,
-    /// Those with a Range field; 0 where a log does not say so.
+    /// The number of requests with a Range field; 0 if the log does not contain it.
     #[serde(default)]
     pub ranged: u64,
-    /// Bytes of answers, heads included where the server counts them; `None` where it counts none.
+    /// Bytes of answers, including heads if the server counts them; `None` if it does not count bytes.
     pub bytes: Option<u64>,
-    /// Connections that have not ended yet.
+    /// The number of open connections.
     #[serde(default)]
     pub connected: u32,
 }
 
-/// Of the scripted server at `at`, for `KIND/DOWNLOAD`, once its connections have ended.
+/// Reads the counts of the scripted server at `at` for `KIND/DOWNLOAD`, once its connections have ended.
 ///
 /// # Errors
-/// When it does not answer.
+/// When the server does not answer.
 pub fn of(at: &str, download: &str) -> anyhow::Result<Counts> {
     let since = Instant::now();
     loop {
@@ -59,14 +60,14 @@ fn ask(at: &str, download: &str) -> anyhow::Result<Counts> {
     serde_json::from_str(body).with_context(|| format!("no counts: {body}"))
 }
 
-/// An access log: a line for each request. Its last word is the number of bytes, if it is a number.
+/// An access log with a line for each request. A line's last word is the number of bytes, if it is a number.
 pub struct Log<'a> {
     file: &'a Path,
     seen: usize,
 }
 
 impl<'a> Log<'a> {
-    /// Counts from here on.
+    /// Counts the lines that are added from now on.
     pub fn new(file: &'a Path) -> Self {
         Self { file, seen: Self::read(file).lines().count() }
     }
@@ -75,7 +76,7 @@ impl<'a> Log<'a> {
         String::from_utf8_lossy(&fs::read(file).unwrap_or_default()).into_owned()
     }
 
-    /// What came since, once there is a line.
+    /// The counts since then, once there is a line.
     pub fn counts(&self) -> Counts {
         let since = Instant::now();
         loop {
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_a_log_are_requests() {
+    fn each_line_of_a_log_is_a_request() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("log");
         fs::write(&file, "200 17\n").unwrap();

@@ -1,124 +1,124 @@
-//! The kinds of servers: what each does that the book, or a tool, does not expect, and where it was seen.
+//! The kinds of servers: how each deviates from the standard or from what a tool expects, and where it was seen.
 //!
-//! A kind is data: a list of deviations from the right answer, which `answer` applies. Sources are sections
-//! of RFC 9110 (semantics), 9111 (caching), 9112 (HTTP/1.1), or reports in public trackers.
+//! A kind is data: a list of deviations from the right answer, which `answer` applies. Sources are sections of RFC 9110
+//! (semantics), 9111 (caching), 9112 (HTTP/1.1), or reports in public trackers.
 
-/// What the answers of a server deviate in.
+/// A deviation of a server's answers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Deviation {
     /// Refuses ranges longer than `beyond` bytes.
     RefusesRanges {
-        /// In bytes; 0: all.
+        /// The limit in bytes; 0: all ranges are refused.
         beyond: u64,
-        /// How.
+        /// How they are refused.
         how: Refusal,
     },
-    /// Answers so many ranges, and refuses all later ones.
+    /// Answers this many ranges and refuses later ones.
     TiresOfRanges(u64, Refusal),
-    /// Answers the ranged requests with these numbers, from 0, with the whole file.
+    /// Answers ranged requests from the first number, counted from 0, up to but without the second with the whole file.
     IgnoresRanges(u64, u64),
-    /// Answers ranges otherwise than asked.
+    /// Deviates in its answers to ranges.
     Parts(Part),
-    /// Shows these validators.
+    /// Sends these validators.
     Shows(Validator),
     /// Answers 412 to every `If-Match`.
     NeverMatches,
     /// Answers 412 to every `If-Unmodified-Since`.
     AlwaysModified,
-    /// Looks at no condition at all; `If-Range` included.
+    /// Ignores all conditions, including `If-Range`.
     IgnoresConditions,
     /// Answers every `If-Range` with the whole file.
     NeverInRange,
-    /// Two versions of the file, by connection.
+    /// Serves two versions of the file, alternating by connection.
     TwoVersions,
-    /// Says otherwise how long the body is.
+    /// Frames the body in this way.
     Frames(Framing),
-    /// Sends these lines in its head.
+    /// Sends these lines in the head.
     Head(Lines),
-    /// Says this Content-Encoding of bytes that are the file's own.
+    /// Sends this Content-Encoding although the bytes are the file's own.
     Encoding(&'static str),
-    /// Redirects.
+    /// Redirects the request.
     Redirects(Redirect),
     /// Answers `HEAD` with this status.
     RefusesHead(u16),
-    /// Answers so many requests at a time, and refuses further ones.
+    /// Answers this many requests at a time and refuses further ones.
     AtATime(u32, Refusal),
-    /// Closes each connection after one answer, and says so.
+    /// Closes each connection after one answer and announces it.
     ClosesEach,
-    /// Closes each connection after one answer, and does not say so.
+    /// Closes each connection after one answer without announcing it.
     ClosesSilently,
-    /// Waits so many ms before each answer.
+    /// Waits this many ms before each answer.
     Waits(u64),
-    /// Breaks off its first answer with a body after so many hundredths of it.
+    /// Breaks off its first answer with a body after this percentage of it.
     BreaksFirst(u64),
-    /// The file is empty; how ranges of it are answered.
+    /// Serves an empty file, and answers ranges of it in this way.
     Empty(EmptyRange),
-    /// Closes the connection after this many hundredths of each part's body.
+    /// Closes the connection after this percentage of each part's body.
     BreaksParts(u64),
-    /// Each part has a `Repr-Digest` that is not the file's, such as that of the part.
+    /// Sends a `Repr-Digest` with each part that is not the file's, such as that of the part.
     DigestOfPart,
 }
 
 /// How a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// This status, without a body.
+    /// With this status, without a body.
     Status(u16),
-    /// A reset of the connection.
+    /// By a reset of the connection.
     Reset,
     /// The connection is closed without a byte.
     Close,
-    /// 302 to a page, which is answered 200.
+    /// By a 302 to a page, which is answered with 200.
     Login,
-    /// 302 to a page whose ranges are answered 206.
+    /// By a 302 to a page whose ranges are answered with 206.
     LoginInParts,
-    /// 200 with a page.
+    /// By a 200 with a page.
     Page,
-    /// 206 with a range of a page.
+    /// By a 206 with a range of a page.
     PageInParts,
-    /// No answer within the tools' timeouts.
+    /// By no answer within the timeouts of the tools.
     Silence,
 }
 
-/// What is wrong with a 206, or unusual.
+/// A fault or peculiarity of a 206 answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// At most so many bytes of what is asked.
+    /// At most this many bytes of the requested range.
     Clamped(u64),
     /// `/*` instead of the file's length.
     TotalUnknown,
-    /// Both.
+    /// As `Clamped`, with `/*` instead of the file's length.
     ClampedOfUnknown(u64),
-    /// The part's end as the file's length.
+    /// The part's end instead of the file's length.
     TotalIsEnd,
     /// At most this many bytes of the requested range, with the part's end as the file's length.
     ClampedIsAll(u64),
-    /// A length that is too large by so much.
+    /// A total length that is too large by this many bytes.
     TotalTooLarge(u64),
-    /// So many bytes more than asked, and says so.
+    /// This many bytes more than requested, with a true Content-Range.
     Overlong(u64),
-    /// From so many bytes before what is asked, and says so.
+    /// Begins this many bytes before the requested range, with a true Content-Range.
     Early(u64),
-    /// No Content-Range.
+    /// A part without Content-Range.
     NoContentRange,
-    /// Two, which differ.
+    /// Two Content-Range fields that differ.
     TwoContentRanges,
-    /// Without the unit.
+    /// A Content-Range without the unit.
     NoUnit,
-    /// The file's Content-Length.
+    /// The file's Content-Length instead of the part's.
     LengthOfWhole,
-    /// multipart/byteranges for one range.
+    /// A multipart/byteranges body for a single range.
     Multipart,
-    /// The whole file, as 206 and with a true Content-Range.
+    /// The whole file, with status 206 and a true Content-Range.
     WholeFile,
-    /// Plain requests are answered 206, with the whole.
+    /// A 206 with the whole file as answer to plain requests.
     Unasked,
 }
 
-/// What validators are shown.
+/// The validators of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validator {
-    /// None.
+    /// No validator.
     Nothing,
     /// A strong tag for each answer.
     TagPerAnswer,
@@ -126,85 +126,85 @@ pub enum Validator {
     WeakPerAnswer,
     /// A strong tag for each connection.
     TagPerConnection,
-    /// A strong tag of one of so many nodes, in turn.
+    /// A strong tag of one of this many nodes, in turn.
     TagOfNodes(u64),
-    /// A weak tag that stays.
+    /// A fixed weak tag.
     Weak,
     /// A tag without quotes.
     Unquoted,
     /// A date for each answer, and no tag.
     DatePerAnswer,
-    /// A date that stays, and no tag.
+    /// A fixed date, and no tag.
     Date,
-    /// A date that is none.
+    /// An invalid date.
     NoDate,
 }
 
-/// How the length of a body is told.
+/// How the length of a body is indicated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// Chunks, with an extension and a trailer.
+    /// By chunks, with an extension and a trailer.
     Chunked,
-    /// The whole file in chunks; parts have a length.
+    /// By chunks for the whole file; parts have a length.
     ChunkedWhole,
-    /// The end of the connection.
+    /// By the end of the connection.
     UntilClose,
-    /// As HTTP/1.0 does.
+    /// As in HTTP/1.0.
     Http10,
-    /// Two fields with one value.
+    /// Two Content-Length fields with one value.
     Twice,
-    /// One field with two equal values.
+    /// One Content-Length field with two equal values.
     List,
-    /// A length that is too large by so much; then the connection is closed.
+    /// A Content-Length that is too large by this many bytes; then the connection is closed.
     TooLong(u64),
 }
 
-/// Further lines of a head.
+/// Additional lines of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lines {
-    /// So many short fields.
+    /// This many short fields.
     Many(u32),
-    /// One field of so many bytes.
+    /// One field of this many bytes.
     Long(usize),
-    /// These lines, as they are.
+    /// These lines, verbatim.
     Raw(&'static [u8]),
-    /// LF alone ends lines.
+    /// Lines end with LF only.
     BareLf,
-    /// A status line without a reason and the blank before it.
+    /// A status line without a reason and without the space before it.
     NoReason,
-    /// 100 and 103 go before the answer.
+    /// Responses 100 and 103 precede the answer.
     Interim,
 }
 
-/// Where a redirect leads, below the server's own place.
+/// The target of a redirect, below the path of the download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redirect {
-    /// Such a path, in these bytes.
+    /// A path of these bytes.
     Raw(&'static [u8]),
-    /// So many times, each to the next.
+    /// This many redirects in a row.
     Chain(u32),
-    /// With this status, and a fragment.
+    /// With this status, and a fragment in the target.
     Status(u16),
-    /// Relative, with dots.
+    /// A relative path with dot segments.
     Dots,
-    /// Without the scheme.
+    /// A target without the scheme.
     NoScheme,
-    /// To a place that answers once.
+    /// A location that answers only once.
     Signed,
 }
 
 /// How a range of an empty file is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmptyRange {
-    /// 416 with this Content-Range, if any.
+    /// Status 416 with this Content-Range, if any.
     Unsatisfied(Option<&'static str>),
-    /// 416 with a page.
+    /// Status 416 with a page.
     Page,
-    /// 206 with an empty body.
+    /// Status 206 with an empty body.
     EmptyPart,
 }
 
-/// What a kind is about; an arm of the experiment each.
+/// The class of a kind's deviations; each class is an arm of the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Class {
     /// Ranges are refused or ignored.
@@ -232,15 +232,15 @@ pub enum Class {
 /// A kind of server.
 #[derive(Clone, Debug)]
 pub struct Kind {
-    /// The first part of its URLs.
+    /// The first segment of its URLs.
     pub name: &'static str,
-    /// What it is about.
+    /// The class of its deviations.
     pub class: Class,
-    /// What it does.
+    /// Its deviations.
     pub does: &'static [Deviation],
-    /// Ranges and validators work: a tool that uses them is not slowed down.
+    /// Whether ranges and validators work, so that a tool that uses them is not slowed down.
     pub tolerant: bool,
-    /// Where it is from.
+    /// Where it was described or seen.
     pub source: &'static str,
 }
 
@@ -250,12 +250,12 @@ impl Kind {
         KINDS.iter().find(|kind| kind.name == name)
     }
 
-    /// Whether it deviates so.
+    /// Whether the kind has this deviation.
     pub fn has(&self, deviation: &Deviation) -> bool {
         self.does.contains(deviation)
     }
 
-    /// How it answers ranges of its empty file, if the file is empty.
+    /// How it answers ranges of its empty file; `None` if the file is not empty.
     pub fn empty(&self) -> Option<EmptyRange> {
         self.does.iter().find_map(|d| match d {
             Deviation::Empty(how) => Some(*how),
@@ -298,7 +298,7 @@ const fn refuses(status: u16) -> Deviation {
     RefusesRanges { beyond: 0, how: Refusal::Status(status) }
 }
 
-/// All of them.
+/// All kinds.
 pub const KINDS: &[Kind] = &[
     // ---- ranges are refused or ignored ----
     odd(
@@ -378,7 +378,7 @@ pub const KINDS: &[Kind] = &[
         &[IgnoresRanges(0, ALL), RefusesHead(405)],
         "RFC 9110 §15.5.6; applications without HEAD",
     ),
-    // ---- parts are not what was asked for ----
+    // ---- parts differ from the requested ones ----
     odd(
         PartsClass,
         "clamp-64k",
@@ -473,7 +473,7 @@ pub const KINDS: &[Kind] = &[
         &[Parts(Part::Unasked)],
         "a cache that answers a plain request with its stored 206",
     ),
-    // ---- what works at first does not later ----
+    // ---- behaviour changes during a download ----
     odd(
         Turns,
         "part-then-whole",
@@ -502,7 +502,7 @@ pub const KINDS: &[Kind] = &[
     odd(Turns, "tires-429", &[TiresOfRanges(2, Refusal::Status(429))], "RFC 6585 §4"),
     odd(Turns, "tires-reset", &[TiresOfRanges(2, Refusal::Reset)], "a filter that counts"),
     odd(Turns, "breaks-first", &[BreaksFirst(40)], "RFC 9112 §8: an incomplete message"),
-    // ---- versions cannot be told, or change ----
+    // ---- versions cannot be distinguished, or change ----
     odd(
         Versions,
         "tag-per-answer",

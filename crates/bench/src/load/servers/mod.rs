@@ -1,4 +1,4 @@
-//! Servers that misbehave, for the experiment `servers`: what downloaders make of them.
+//! Servers that misbehave, for the experiment `servers`, which tests how downloaders cope with them.
 //!
 //! ```text
 //!  kinds ──► answer (pure) ◄── request, site (counts)      run: each tool ──► the file? ──► tally
@@ -6,9 +6,9 @@
 //!             serve ◄───────────────── HTTP ─────────────────┴─ tool            counts
 //! ```
 //!
-//! A scripted server serves one file under `/KIND/DOWNLOAD/NAME`, as [`kinds`] says, and counts by
-//! download. [`mod@run`] downloads from it, or from a real server, with each [`tool`] in turn, compares
-//! each file byte by byte, and asks the server what it counted.
+//! A scripted server serves one file under `/KIND/DOWNLOAD/NAME` as the kind of [`kinds`] demands, and counts by
+//! download. [`mod@run`] downloads from it, or from a real server, with each [`tool`] in turn, compares each file byte
+//! by byte, and reads the server's counts.
 
 mod answer;
 mod counts;

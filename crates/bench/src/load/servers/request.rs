@@ -1,23 +1,23 @@
-//! Requests, as a file server reads them. Pure.
+//! Parses requests as a file server does. Pure.
 
 use std::ops::Range;
 
-/// The longest head that is read; a longer one ends its connection.
+/// The longest head that is read; a longer one ends the connection.
 pub const HEAD_MAX: usize = 64 * 1024;
 
-/// A request's head.
+/// The head of a request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request {
-    /// `GET`, `HEAD` or another one.
+    /// `GET`, `HEAD` or another method.
     pub method: String,
-    /// Path and query, each byte a character.
+    /// Path and query, with one character per byte.
     pub target: String,
-    /// Names in small letters.
+    /// Fields with lowercase names.
     fields: Vec<(String, String)>,
 }
 
 impl Request {
-    /// Reads a head without its last empty line; `None` if it is none.
+    /// Parses a head without its final empty line; `None` if it is invalid.
     pub fn parse(head: &[u8]) -> Option<Self> {
         let text: String = head.iter().map(|byte| char::from(*byte)).collect();
         let mut lines = text.lines();
@@ -35,13 +35,13 @@ impl Request {
         self.fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether a range is asked for, of whatever form.
+    /// Whether the request has a Range field of any form.
     pub fn is_ranged(&self) -> bool {
         self.field("range").is_some()
     }
 
-    /// The one range that is asked for, cut to a file of `length` bytes; `None` if there is none, or are several, or it
-    /// is of a form of which a server may make nothing (RFC 9110 §14.2).
+    /// The requested range, clamped to a file of `length` bytes. `None` if there is no range, if there are several, or
+    /// if its form is one that a server may ignore (RFC 9110 §14.2).
     pub fn range(&self, length: u64) -> Option<Range<u64>> {
         let (from, to) = self.field("range")?.strip_prefix("bytes=")?.split_once('-')?;
         if from.is_empty() {
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn one_range_is_cut_to_the_file_and_others_are_none() {
+    fn a_single_range_is_clamped_and_other_forms_are_ignored() {
         assert_eq!(asked("bytes=10-19"), Some(10..20));
         assert_eq!(asked("bytes=90-"), Some(90..100));
         assert_eq!(asked("bytes=-5"), Some(95..100));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn raw_bytes_of_a_target_are_kept() {
+    fn raw_bytes_of_a_target_are_preserved() {
         let request = Request::parse(b"GET /d\xe9p HTTP/1.1\r\nA: b\r\n").unwrap();
         assert_eq!(request.target, "/d\u{e9}p");
         assert_eq!(request.field("a"), Some("b"));

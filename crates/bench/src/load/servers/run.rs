@@ -1,4 +1,4 @@
-//! Downloads from each server with each tool in turn, and what came of it.
+//! Downloads from each server with each tool in turn and classifies the results.
 
 use super::{
     counts::{self, Counts, Log},
@@ -67,13 +67,13 @@ enum From<'a> {
     Real { url: &'a str, log: Option<&'a Path> },
 }
 
-/// The right contents of a file.
+/// The right content of the file.
 struct Right {
     whole: Vec<u8>,
 }
 
 impl Right {
-    /// Whether `bytes` are the file of this server, or one of its versions.
+    /// Whether `bytes` are the file of this server or one of its versions.
     fn is(&self, server: &Server<'_>, bytes: &[u8]) -> bool {
         let From::Script { kind, .. } = &server.from else { return bytes == self.whole };
         if kind.empty().is_some() {
@@ -85,10 +85,10 @@ impl Right {
     }
 }
 
-/// Downloads, and prints the report.
+/// Runs all downloads and prints the report.
 ///
 /// # Errors
-/// When a tool cannot be started, or the server does not answer; that a download fails is counted.
+/// When a tool cannot be started or the server does not answer; a failed download is counted.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let whole = fs::read(&args.content)
         .with_context(|| format!("cannot read {}", args.content.display()))?;
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mixture_of_versions_is_wrong() {
+    fn a_mixture_of_two_versions_is_wrong() {
         let right = Right { whole: vec![1, 2, 3] };
         assert!(right.is(&server("honest"), &[1, 2, 3]));
         assert!(!right.is(&server("honest"), &[!1, !2, !3]));

@@ -1,7 +1,7 @@
-//! The scripted server: sockets around [`Script`].
+//! The scripted server: the sockets around [`Script`].
 //!
-//! HTTP is written by hand, because a library would keep the framing that is to be broken. Each
-//! connection has a thread. `GET /counts/KIND/DOWNLOAD` answers what was counted, as JSON.
+//! HTTP is written by hand, because a library would not let us break the framing. Each connection has a thread. `GET
+//! /counts/KIND/DOWNLOAD` returns the counts as JSON.
 
 use super::{
     answer::{Answer, Piece, Script},
@@ -26,11 +26,11 @@ use std::{
 };
 use thalweg_net::TcpInfo;
 
-/// Connections at once, far more than a download opens; further ones are reset.
+/// The most concurrent connections, far more than a download opens; further ones are reset.
 const CONNECTIONS_MAX: usize = 256;
-/// Downloads that are told apart: sixty kinds, five tools and five rounds are 1,500.
+/// The most downloads with counts of their own: sixty kinds, five tools and five rounds are 1,500.
 const SITES_MAX: usize = 16_384;
-/// A client that asks for nothing, or takes nothing, is let go after this time.
+/// A client that neither sends nor reads for this time is disconnected.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// Arguments of `thalweg-bench load servers serve`.
@@ -44,7 +44,7 @@ pub struct Args {
     content: PathBuf,
 }
 
-/// Serves until it is ended.
+/// Serves until the program is ended.
 ///
 /// # Errors
 /// When it cannot listen or read the file.
@@ -58,7 +58,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     serve(&listener, content)
 }
 
-/// Serves `content` to all who come there.
+/// Serves `content` to all clients.
 ///
 /// # Errors
 /// When it cannot accept.
@@ -75,7 +75,7 @@ pub fn serve(listener: &TcpListener, content: Vec<u8>) -> anyhow::Result<()> {
         let (shared, open) = (Arc::clone(&shared), Arc::clone(&open));
         thread::spawn(move || {
             let mut place = None;
-            // That a client goes away is its own matter.
+            // A client may disconnect at any time.
             _ = shared.connection(&stream, connection, &mut place);
             if let Some(place) = place {
                 let acknowledged = TcpInfo::of(&stream).map_or(0, |info| info.acknowledged);
@@ -91,16 +91,16 @@ fn reset(stream: &TcpStream) {
     _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }
 
-/// Both versions of the file, and all downloads.
+/// Both versions of the file, and the counts of all downloads.
 struct Shared {
     versions: [Vec<u8>; 2],
     sites: Mutex<BTreeMap<String, Site>>,
 }
 
-/// What becomes of a connection.
+/// Whether a connection continues after an answer.
 #[derive(PartialEq)]
 enum After {
-    Goes,
+    Continues,
     Ends,
 }
 
@@ -122,7 +122,7 @@ impl Shared {
         Some(what(sites.entry(place.to_owned()).or_default()))
     }
 
-    /// Answers one request after the other; `place` is the download that it is for.
+    /// Answers one request after the other; `place` becomes the download of the last one.
     fn connection(
         &self,
         stream: &TcpStream,
@@ -152,8 +152,8 @@ impl Shared {
         let place = format!("{}/", of.trim_end_matches('/'));
         let counts =
             self.sites().get(&place).map_or_else(|| Site::default().counts(), Site::counts);
-        said(stream, 200, &counts.to_string())?;
-        Ok(After::Goes)
+        respond(stream, 200, &counts.to_string())?;
+        Ok(After::Continues)
     }
 
     fn answer(
@@ -166,8 +166,8 @@ impl Shared {
         let mut parts = request.target.split('/').skip(1);
         let (name, download) = parts.next().zip(parts.next()).unwrap_or_default();
         let Some(kind) = Kind::named(name) else {
-            said(stream, 404, &format!("no kind of server is called {name}"))?;
-            return Ok(After::Goes);
+            respond(stream, 404, &format!("no kind of server is called {name}"))?;
+            return Ok(After::Continues);
         };
         let at = format!("/{name}/{download}/");
         let Some(before) = self.with(&at, |site| site.begin(request, number)) else {
@@ -202,24 +202,24 @@ impl Shared {
             stream.write_all(&bytes[..n])?;
             left -= n as u64;
         }
-        // Closed in order: what was sent arrives, and the length tells that it is not all.
-        Ok(if answer.closes || answer.breaks_at.is_some() { After::Ends } else { After::Goes })
+        // The connection is closed in order: the sent bytes arrive, and the length shows that they are incomplete.
+        Ok(if answer.closes || answer.breaks_at.is_some() { After::Ends } else { After::Continues })
     }
 }
 
-fn said(mut stream: &TcpStream, status: u16, text: &str) -> io::Result<()> {
+fn respond(mut stream: &TcpStream, status: u16, text: &str) -> io::Result<()> {
     let head = format!("HTTP/1.1 {status} Said\r\nContent-Length: {}\r\n\r\n{text}", text.len());
     stream.write_all(head.as_bytes())
 }
 
-/// Heads of requests, which have no bodies.
+/// Reads the heads of requests, which have no bodies.
 struct Heads<'a> {
     stream: &'a TcpStream,
     read: Vec<u8>,
 }
 
 impl Heads<'_> {
-    /// The next one, without its empty line; `None` when the client has ended.
+    /// The next head without its empty line; `None` at the end of the connection.
     fn next(&mut self) -> anyhow::Result<Option<Vec<u8>>> {
         let mut buffer = [0; 4096];
         loop {
@@ -244,7 +244,7 @@ impl Heads<'_> {
 mod tests {
     use super::{super::counts, *};
 
-    /// A server with this content; it ends with the test's process.
+    /// Starts a server with this content, which runs until the test process ends.
     fn start(content: &[u8]) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,20 +1,20 @@
-//! What has happened in one download from the scripted server.
+//! The history of one download from the scripted server.
 
 use super::{answer::Before, request::Request};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Signed places that are remembered as spent; a download that makes more of them is refused them.
+/// The most signed locations that are remembered as used; a download that requests more of them is refused.
 const SPENT_MAX: usize = 1024;
 
-/// Counts of a download, `KIND/DOWNLOAD` in its URLs.
+/// The counts of a download, `KIND/DOWNLOAD` in its URLs.
 #[derive(Debug, Default)]
 pub struct Site {
     requests: u64,
     ranged: u64,
     under_way: u32,
     most_under_way: u32,
-    /// By the server's number of a connection: how many were before it.
+    /// For each connection, by the server's number, how many connections of the download were before it.
     connections: BTreeMap<u64, u64>,
     connected: u32,
     bytes: u64,
@@ -23,7 +23,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Counts a request in on `connection`; what happened before it.
+    /// Counts a request on `connection` and returns the history before it.
     pub fn begin(&mut self, request: &Request, connection: u64) -> Before {
         let known = self.connections.len() as u64;
         let before_it = *self.connections.entry(connection).or_insert_with(|| {
@@ -49,19 +49,19 @@ impl Site {
         before
     }
 
-    /// An answer has ended, with a break or not.
+    /// Records the end of an answer, and whether its body was broken off.
     pub fn end(&mut self, broke: bool) {
         self.under_way = self.under_way.saturating_sub(1);
         self.broken |= broke;
     }
 
-    /// A connection has ended on which the peer acknowledged so many bytes.
+    /// Records the end of a connection on which the client acknowledged this many bytes.
     pub fn disconnect(&mut self, acknowledged: u64) {
         self.connected = self.connected.saturating_sub(1);
         self.bytes += acknowledged;
     }
 
-    /// As the driver reads it.
+    /// The counts as JSON.
     pub fn counts(&self) -> Value {
         json!({
             "requests": self.requests, "ranged": self.ranged, "bytes": self.bytes,
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signed_place_answers_once() {
+    fn a_signed_location_answers_once() {
         let mut site = Site::default();
         assert!(!site.begin(&request("/k/0/signed/1", false), 0).spent);
         assert!(site.begin(&request("/k/0/signed/1", false), 0).spent);

@@ -1,4 +1,4 @@
-//! What downloads add up to.
+//! The results of all downloads of a run.
 
 use super::{
     counts::Counts,
@@ -8,14 +8,14 @@ use crate::load::report::Report;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// What came of a download.
+/// The result of a download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Exit code 0 and the file.
+    /// Exit code 0 and the right file.
     Right,
-    /// Exit code 0 and something else.
+    /// Exit code 0 and a wrong file.
     Wrong,
-    /// Another exit code, or too late.
+    /// Another exit code, or a time-out.
     Failed,
 }
 
@@ -24,20 +24,20 @@ pub enum Outcome {
 pub struct Trial {
     /// The server's name.
     pub server: String,
-    /// Whether its ranges and validators work.
+    /// Whether the server's ranges and validators work.
     pub tolerant: bool,
-    /// By which tool.
+    /// The tool that downloaded.
     pub tool: Tool,
-    /// What came of it.
+    /// The result.
     pub outcome: Outcome,
-    /// How it ended.
+    /// The exit code, the time and the last error line.
     pub ended: Ended,
-    /// What the server counted, if it does.
+    /// The server's counts, if it counts.
     pub counts: Option<Counts>,
 }
 
 impl Trial {
-    /// As one line.
+    /// The trial as a JSON object.
     pub fn json(&self) -> Value {
         let outcome = format!("{:?}", self.outcome).to_lowercase();
         let counts = self.counts.unwrap_or_default();
@@ -55,7 +55,7 @@ impl Trial {
 pub struct Tally(Vec<Trial>);
 
 impl Tally {
-    /// Adds one; what is not right is said.
+    /// Adds a trial; prints it if it is not right.
     pub fn add(&mut self, trial: Trial) {
         if trial.outcome != Outcome::Right {
             let (name, words) = (trial.tool.name(), &trial.ended.words);
@@ -89,13 +89,13 @@ impl Tally {
         tools
     }
 
-    /// Servers from which curl got the file and `tool` did not.
+    /// Servers from which curl got the file but `tool` did not.
     fn missed(&self, tool: Tool) -> Vec<&str> {
         let own = self.right(tool);
         self.right(Tool::Curl).into_iter().filter(|server| !own.contains(server)).collect()
     }
 
-    /// Seconds of `tool` and of curl, summed over the tolerant servers where both got the file.
+    /// Seconds of `tool` and of curl, summed over the tolerant servers from which both got the file.
     fn beside_curl(&self, tool: Tool) -> (f64, f64) {
         let both = |trial: &&Trial| {
             trial.tolerant
@@ -108,7 +108,7 @@ impl Tally {
         (seconds(tool), seconds(Tool::Curl))
     }
 
-    /// Adds the sums, by tool.
+    /// Reports the sums by tool.
     pub fn report(&self, report: &mut Report) {
         let servers: BTreeSet<_> = self.0.iter().map(|trial| &trial.server).collect();
         report.add("servers", "1", servers.len() as f64);
@@ -146,7 +146,7 @@ impl Tally {
         report.add(format!("missed_{name}"), "1", missed.len() as f64);
         report.say(format!("missed_{name}"), missed.join(" "));
         let (own, curl) = self.beside_curl(tool);
-        // NaN, and so left out, where no server of the run is tolerant.
+        // NaN, and therefore left out, if no server of the run is tolerant.
         report.add(format!("time_{name}"), "1", own / curl);
     }
 }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_curl_gets_and_another_does_not_is_missed() {
+    fn a_file_that_only_curl_gets_is_missed() {
         let mut tally = Tally::default();
         tally.add(trial("a", Tool::Curl, Outcome::Right, 2));
         tally.add(trial("a", Tool::Get, Outcome::Right, 3));
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(value("missed_get"), Some(1.0));
         assert_eq!(value("requests_get"), Some(6.0));
         assert_eq!(value("bytes_get"), Some(3.0));
-        // Only where both have the file.
+        // Only servers from which both got the file count.
         assert_eq!(value("time_get"), Some(1.5));
     }
 }

@@ -1,4 +1,4 @@
-//! The downloaders that are compared, each as its manual has it.
+//! The compared downloaders, with the options that their manuals recommend.
 
 use crate::program;
 use anyhow::Context as _;
@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// One of them.
+/// A downloader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Tool {
     /// curl, following redirects
@@ -48,16 +48,16 @@ pub struct Settings {
 /// How a download ended.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// The exit code; `None` if it was ended from here.
+    /// The exit code; `None` if it was killed at the time limit.
     pub code: Option<i32>,
-    /// From its start on.
+    /// Time from its start to its end.
     pub took: Duration,
     /// The last line of its standard error.
     pub words: String,
 }
 
 impl Tool {
-    /// Its name in metrics.
+    /// The tool's name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Curl => "curl",
@@ -68,7 +68,7 @@ impl Tool {
         }
     }
 
-    /// Whether it can be run here.
+    /// Whether the tool is installed here.
     pub fn is_there(self) -> bool {
         let program = match self {
             Self::Curl => "curl",
@@ -80,7 +80,7 @@ impl Tool {
         version.is_ok_and(|status| status.success())
     }
 
-    /// The command that downloads `url` to `file`, in a directory of its own.
+    /// The command that downloads `url` to `file`, which is in its own directory.
     fn command(self, url: &str, file: &Path, settings: &Settings) -> anyhow::Result<Command> {
         let mut command = match self {
             Self::Curl => words("curl", &["-q", "-sS", "--fail", "--location", "--globoff", "-o"]),
@@ -136,7 +136,7 @@ impl Tool {
     /// Downloads `url` to `file`.
     ///
     /// # Errors
-    /// When it cannot be started; that it fails is an outcome.
+    /// When the tool cannot be started; its failure is a result.
     pub fn run(self, url: &str, file: &Path, settings: &Settings) -> anyhow::Result<Ended> {
         let place = file.parent().context("a directory")?;
         let stderr = place.join(".stderr");
@@ -163,7 +163,7 @@ fn words(program: &str, args: &[&str]) -> Command {
     command
 }
 
-/// The exit code; `None` if it was ended here, after `limit`.
+/// Waits for the exit code; `None` if the process was killed after `limit`.
 fn wait(mut child: Child, limit: Duration) -> anyhow::Result<Option<i32>> {
     let pid = Pid::from_child(&child);
     let handle = pidfd_open(pid, PidfdFlags::empty()).context("cannot wait for a process")?;
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_does_not_end_is_ended() {
+    fn a_process_that_does_not_end_is_killed() {
         let child = words("sleep", &["1000"]).spawn().unwrap();
         assert_eq!(wait(child, Duration::ZERO).unwrap(), None);
         let child = words("sh", &["-c", "exit 7"]).spawn().unwrap();

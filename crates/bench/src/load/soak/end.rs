@@ -1,4 +1,4 @@
-//! One end of a connection plays its part.
+//! Executes one end's part of a connection's script.
 
 use super::{
     super::pattern::{CHUNK, Pattern},
@@ -15,33 +15,33 @@ use tokio::{
 
 /// A connection that can be broken off.
 pub enum Leg {
-    /// Broken off by a reset.
+    /// Plain TCP, broken off by a reset.
     Clear(TcpStream),
-    /// Broken off by an end without `close_notify`.
+    /// TLS, broken off by an end without `close_notify`.
     Sealed(Stream),
 }
 
-/// What became of an end's part.
+/// How a part ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Played {
-    /// All bytes came, and the end after them.
+    /// All bytes arrived, and then the end of the stream.
     Whole,
-    /// We broke it off, as the script says.
+    /// This end broke the connection off, as the script demands.
     BrokeOff,
 }
 
-/// How a part was not played to its end.
+/// Why a part was not executed completely.
 #[derive(Debug)]
 pub enum Broken {
-    /// There was no connection.
+    /// No connection could be established.
     Dial(String),
     /// The connection broke.
     Io(io::Error),
-    /// A clean end after too few bytes.
+    /// The stream ended cleanly after too few bytes.
     Truncated,
-    /// Other bytes than were sent.
+    /// Received bytes differ from the sent ones.
     WrongBytes(String),
-    /// It did not end.
+    /// The connection did not end in time.
     Hung,
 }
 
@@ -63,10 +63,10 @@ impl From<io::Error> for Broken {
     }
 }
 
-/// Plays `part` of `script` on `leg`.
+/// Executes `part` of `script` on `leg`.
 ///
 /// # Errors
-/// [`Broken`]; expected where the other end breaks it off.
+/// [`Broken`]; expected if the other end breaks the connection off.
 pub async fn play(
     leg: Leg,
     script: &Script,
@@ -76,18 +76,18 @@ pub async fn play(
     match leg {
         Leg::Clear(mut tcp) => {
             tcp.set_nodelay(true)?;
-            let done = both(&mut tcp, script, part, pattern).await;
+            let done = execute(&mut tcp, script, part, pattern).await;
             if done.as_ref().is_ok_and(|played| *played == Played::BrokeOff) {
                 socket2::SockRef::from(&tcp).set_linger(Some(Duration::ZERO))?;
             }
             done
         }
-        Leg::Sealed(mut stream) => both(&mut stream, script, part, pattern).await,
+        Leg::Sealed(mut stream) => execute(&mut stream, script, part, pattern).await,
     }
 }
 
-/// Both directions at once; who breaks it off reads no further.
-async fn both<S>(
+/// Sends and receives concurrently. The end that breaks the connection off stops reading.
+async fn execute<S>(
     stream: &mut S,
     script: &Script,
     part: Part,
@@ -100,7 +100,7 @@ where
     let (ended, other_ended) = oneshot::channel();
     let sending = async {
         if part.waits {
-            // Its sender is dropped when the reading fails, and that is told there.
+            // The sender is dropped when the reading fails, which is reported there.
             _ = other_ended.await;
         }
         send(&mut writer, script.from, part, pattern).await
@@ -114,7 +114,7 @@ where
     if part.resets {
         return tokio::select! {
             sent = &mut sending => sent.map(|()| Played::BrokeOff),
-            // It may have ended its own direction long ago.
+            // The other end may have closed its direction long ago.
             received = &mut receiving => match received {
                 Ok(()) => sending.await.map(|()| Played::BrokeOff),
                 Err(broken) => Err(broken),
@@ -122,7 +122,7 @@ where
         };
     }
     match tokio::join!(receiving, sending) {
-        // The kernel tells a reset once: who writes learns of it, and the read then ends.
+        // The kernel reports a reset only once: the writing half gets it, and the reading half sees an end.
         (Err(Broken::Truncated), Err(sent)) => Err(sent),
         (received, sent) => received.and(sent).map(|()| Played::Whole),
     }
@@ -141,7 +141,7 @@ async fn send(
         to.write_all(&pattern.at(from + sent)[..n]).await?;
         to.flush().await?;
         sent += n as u64;
-        // A slow pace is for few writes: else a connection would last for minutes.
+        // Only few writes are paced, or a connection would last for minutes.
         if all / part.write as u64 <= 64 {
             sleep(part.pace).await;
         }

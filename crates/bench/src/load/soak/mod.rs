@@ -1,11 +1,11 @@
-//! Minutes of connections through a relay that stall, half-close and break: which resources does the
-//! relay keep afterwards?
+//! Minutes of connections through a relay that stall, half-close and break: measures the resources that the relay holds
+//! afterwards.
 //!
-//! Both ends are in this process and play the same [`script`], drawn from the seed and the
-//! connection's number. A fixed number of *lanes* each have one connection at a time.
+//! Both ends are in this process and execute the same [`script`], drawn from the seed and the connection's number. Each
+//! of a fixed number of *lanes* has one connection at a time.
 //!
-//! - [`script`]: what happens on one connection; [`end`]: one end plays it;
-//! - [`tally`]: what came of all; [`samples`]: what the relay held meanwhile.
+//! - [`script`]: the course of one connection; [`end`]: executes one end's part;
+//! - [`tally`]: the results of all connections; [`samples`]: the relay's resources over time.
 
 mod end;
 mod samples;
@@ -37,11 +37,11 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// The longest script lasts a third of it: a connection that takes longer hangs.
+/// The longest script takes a third of this; a connection that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// What a relay has to let go of the last connections: its own deadlines are longer,
-/// and no connection's end may wait for them.
+/// The time that a relay has to release the last connections. Its own deadlines are longer, and the end of a connection
+/// must not wait for them.
 const REST: Duration = Duration::from_secs(10);
 
 /// Arguments of `thalweg-bench load soak`.
@@ -70,17 +70,17 @@ pub struct Args {
     seed: u64,
 }
 
-/// What both ends share.
+/// State shared by both ends.
 struct Scene {
     seed: u64,
     pattern: Pattern,
     tally: Tally,
 }
 
-/// Runs, and prints the report.
+/// Runs all connections and prints the report.
 ///
 /// # Errors
-/// When a byte is wrong, or the relay ends.
+/// When a byte is wrong or the relay ends.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let listener = TcpListener::bind(args.listen).await.context("listening")?;
     let to = listener.local_addr()?.into();
@@ -103,7 +103,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     report.print().context("cannot print the report")
 }
 
-/// The clients, one lane for each.
+/// Starts the clients, one per lane.
 fn near_end(
     args: &Args,
     to: Destination,
@@ -122,7 +122,7 @@ fn near_end(
         let (ways, numbers) = (Arc::clone(&ways), Arc::clone(&numbers));
         let (scene, to) = (Arc::clone(scene), to.clone());
         lanes.spawn(async move {
-            // Not all at once: that would be a test of the handshake's queue.
+            // The starts are spread, because starting all at once would test the queue of handshakes.
             sleep(Duration::from_millis(5 * lane)).await;
             while Instant::now() < until {
                 let number = numbers.fetch_add(1, Ordering::Relaxed);
@@ -133,7 +133,7 @@ fn near_end(
     Ok(lanes)
 }
 
-/// One connection, from dialling to its end.
+/// Runs one connection, from dialling to its end.
 async fn client(number: u64, ways: &[(Dialer, Route); 2], to: &Destination, scene: &Scene) {
     let script = Script::new(scene.seed, number);
     let (dialer, route) = &ways[usize::from(script.open)];
@@ -141,7 +141,7 @@ async fn client(number: u64, ways: &[(Dialer, Route); 2], to: &Destination, scen
         let mut stream = dialer.dial(route, to).await.map_err(|e| Broken::Dial(e.to_string()))?;
         stream.write_all(&number.to_be_bytes()).await?;
         stream.flush().await?;
-        // An open leg is a TCP connection, and only so can it be reset.
+        // An open leg is a plain TCP connection, and only such a connection can be reset.
         match stream.into_tcp() {
             Ok(tcp) => end::play(Leg::Clear(tcp), &script, script.near(), &scene.pattern).await,
             Err(stream) => {
@@ -153,7 +153,7 @@ async fn client(number: u64, ways: &[(Dialer, Route); 2], to: &Destination, scen
     scene.tally.near(&script, done);
 }
 
-/// Accepts until it is aborted.
+/// Accepts connections until it is aborted.
 async fn far_end(listener: TcpListener, scene: Arc<Scene>) {
     loop {
         if let Ok((stream, _)) = listener.accept().await {
@@ -163,7 +163,7 @@ async fn far_end(listener: TcpListener, scene: Arc<Scene>) {
 }
 
 async fn server(mut stream: TcpStream, scene: Arc<Scene>) {
-    // Without a number it is no script's connection: its client has told the tally why.
+    // A connection without a number belongs to no script; the client's error is in the tally.
     let Ok(number) = stream.read_u64().await else { return };
     let script = Script::new(scene.seed, number);
     let playing = end::play(Leg::Clear(stream), &script, script.far(), &scene.pattern);

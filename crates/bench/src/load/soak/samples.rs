@@ -1,4 +1,4 @@
-//! What the relay held, second by second.
+//! Samples the relay's resources every second.
 
 use super::super::{
     report::Report,
@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-/// Between two looks.
+/// The interval between two samples.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Descriptors and memory over time.
@@ -16,12 +16,12 @@ pub struct Samples {
     before: Descriptors,
     most: Descriptors,
     after: Option<Descriptors>,
-    /// Seconds since the warm-up's end, and bytes of anonymous memory.
+    /// Seconds since the end of the warm-up, and bytes of anonymous memory.
     memory: Vec<(f64, f64)>,
 }
 
 impl Samples {
-    /// Looks before anything happens.
+    /// Takes a sample before anything happens.
     ///
     /// # Errors
     /// When the relay is gone.
@@ -30,7 +30,7 @@ impl Samples {
         Ok(Self { before, most: before, after: None, memory: Vec::new() })
     }
 
-    /// Looks until `warmup` and `span` have passed; memory counts after the warm-up.
+    /// Samples until `warmup` and `span` have passed; memory counts after the warm-up.
     ///
     /// # Errors
     /// When the relay is gone.
@@ -56,7 +56,7 @@ impl Samples {
         Ok(())
     }
 
-    /// Waits until it has let go of all connections, for `patience` at most.
+    /// Waits until the relay has released all connections, for at most `patience`.
     ///
     /// # Errors
     /// When the relay is gone.
@@ -72,7 +72,7 @@ impl Samples {
         }
     }
 
-    /// Adds all of it; `connections` is how many there were from the start.
+    /// Reports all values; `connections` is the number of connections from the start.
     pub fn report(&self, report: &mut Report, connections: u64) {
         let after = self.after.unwrap_or_default();
         let left = |d: Descriptors| (d.all - d.pipes) as f64;
@@ -107,7 +107,7 @@ mod tests {
     use super::slope;
 
     #[test]
-    fn a_line_has_its_slope() {
+    fn the_slope_of_a_line_is_found() {
         let line: Vec<_> = (0..10).map(|i| (f64::from(i), 3.0 * f64::from(i) + 7.0)).collect();
         assert!((slope(&line) - 3.0).abs() < 1e-9);
         assert!(slope(&[]).abs() < 1e-9 && slope(&line[..1]).abs() < 1e-9);

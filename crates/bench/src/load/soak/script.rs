@@ -1,4 +1,4 @@
-//! What happens on one connection; pure.
+//! The course of one connection. Pure.
 
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -7,15 +7,15 @@ use std::time::Duration;
 /// How a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Both ends send and receive, and each ends its direction when it has sent all.
+    /// Both ends send and receive, and each closes its direction when it has sent all bytes.
     Whole,
-    /// The client sends all and ends its direction; only then the far end begins to.
+    /// The client sends all bytes and closes its direction; only then the far end starts to send.
     NearFirst,
-    /// The far end sends all and ends its direction; only then the client begins to.
+    /// The far end sends all bytes and closes its direction; only then the client starts to send.
     FarFirst,
-    /// The client breaks it off midway.
+    /// The client breaks the connection off midway.
     NearResets,
-    /// The far end breaks it off midway.
+    /// The far end breaks the connection off midway.
     FarResets,
 }
 
@@ -26,40 +26,40 @@ impl Ending {
     }
 }
 
-/// One connection's course.
+/// The course of one connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
     /// Whether the client's leg is an open one.
     pub open: bool,
-    /// How it ends.
+    /// How the connection ends.
     pub ending: Ending,
-    /// Where the stream begins in the pattern.
+    /// The offset in the pattern at which the stream begins.
     pub from: u64,
     near: Part,
     far: Part,
 }
 
-/// What one end does.
+/// The part of one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Bytes that it sends, if nobody breaks it off.
+    /// The number of bytes that it sends, unless the connection is broken off.
     pub sends: u64,
-    /// Bytes that it is to receive.
+    /// The number of bytes that it must receive.
     pub receives: u64,
-    /// It waits for the other's end before it sends.
+    /// Whether it waits for the end of the other direction before it sends.
     pub waits: bool,
-    /// It breaks the connection off when half is sent.
+    /// Whether it breaks the connection off when half is sent.
     pub resets: bool,
-    /// It pauses after so many received bytes, for so long.
+    /// The number of received bytes after which it pauses, and the length of the pause.
     pub stall: Option<(u64, Duration)>,
-    /// Between two writes.
+    /// The time between two writes.
     pub pace: Duration,
-    /// The largest write, bytes.
+    /// The size of a write, bytes.
     pub write: usize,
 }
 
 impl Script {
-    /// The script of connection `number`, the same at both ends.
+    /// The script of connection `number`, which is the same at both ends.
     pub fn new(seed: u64, number: u64) -> Self {
         let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(number);
         let mut draw = Draw(Xoshiro256PlusPlus::seed_from_u64(mixed));
@@ -86,7 +86,7 @@ impl Script {
         self.near
     }
 
-    /// The far end's.
+    /// The far end's part.
     pub const fn far(&self) -> Part {
         self.far
     }
@@ -104,7 +104,7 @@ impl Draw {
         self.0.next_u64() % n
     }
 
-    /// From 1 kB to 2 MB, each power of two as often as another.
+    /// A size from 1 kB to 2 MB; each power of two is equally likely.
     fn size(&mut self) -> u64 {
         let magnitude = 10 + self.below(11);
         (1 << magnitude) + self.below(1 << magnitude)

@@ -1,4 +1,4 @@
-//! What came of all connections.
+//! Counts the results of all connections.
 
 use super::{
     super::report::Report,
@@ -11,10 +11,10 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// Told of faults beyond the numbers: the first ones suffice.
-const TOLD: u64 = 20;
+/// The most faults of a kind that are printed.
+const MAX_PRINTED: u64 = 20;
 
-/// Counts, over all connections; an end each.
+/// Counts over all connections and their ends.
 #[derive(Debug, Default)]
 pub struct Tally {
     whole: AtomicU64,
@@ -25,17 +25,17 @@ pub struct Tally {
     connections: AtomicU64,
     bytes: AtomicU64,
     far_ends: AtomicU64,
-    /// Undisturbed, and yet an end did not get all.
+    /// Ends of undisturbed connections that did not receive all bytes.
     lost: AtomicU64,
-    /// Broken off by one end, and for the other it looked complete.
-    unseen: AtomicU64,
+    /// Ends that took a connection that was broken off for a complete one.
+    undetected: AtomicU64,
     hung: AtomicU64,
     undialled: AtomicU64,
     wrong: Mutex<Vec<String>>,
 }
 
 impl Tally {
-    /// The client's end of one connection.
+    /// Records the client's end of a connection.
     pub fn near(&self, script: &Script, done: Result<Played, Broken>) {
         self.connections.fetch_add(1, Relaxed);
         let add = |to: &AtomicU64, is: bool| to.fetch_add(u64::from(is), Relaxed);
@@ -50,40 +50,40 @@ impl Tally {
         self.judge("near", script, script.near().resets, done);
     }
 
-    /// The far end of one connection.
+    /// Records the far end of a connection.
     pub fn far(&self, script: &Script, done: Result<Played, Broken>) {
         self.far_ends.fetch_add(1, Relaxed);
         self.judge("far", script, script.far().resets, done);
     }
 
-    /// `breaks`: this end was to break it off.
+    /// Judges the result of an end; `breaks`: this end had to break the connection off.
     fn judge(&self, end: &str, script: &Script, breaks: bool, done: Result<Played, Broken>) {
         let fault = match done {
             Ok(Played::BrokeOff) => return,
             Ok(Played::Whole) if script.ending.is_whole() => return,
-            // What the other end was to break off looked complete.
-            Ok(Played::Whole) => &self.unseen,
+            // The connection had to be broken off by the other end but looked complete.
+            Ok(Played::Whole) => &self.undetected,
             Err(Broken::Dial(_)) => &self.undialled,
             Err(Broken::Hung) => &self.hung,
             Err(Broken::WrongBytes(ref what)) => {
                 self.wrong.lock().unwrap_or_else(PoisonError::into_inner).push(what.clone());
                 return;
             }
-            Err(Broken::Truncated) if !script.ending.is_whole() => &self.unseen,
-            // The other end breaks it off; or both at the same time.
+            Err(Broken::Truncated) if !script.ending.is_whole() => &self.undetected,
+            // The other end broke it off, or both did at the same time.
             Err(Broken::Io(_)) if !script.ending.is_whole() && !breaks => return,
             Err(_) => &self.lost,
         };
-        if fault.fetch_add(1, Relaxed) < TOLD {
+        if fault.fetch_add(1, Relaxed) < MAX_PRINTED {
             let done = done.map_or_else(|broken| broken.to_string(), |_| "complete".to_owned());
             thalweg_console::note!("thalweg-bench: load soak: the {end} end {done}: {script:?}");
         }
     }
 
-    /// Adds all; returns how many connections there were.
+    /// Reports all counts; returns the number of connections.
     ///
     /// # Errors
-    /// If a byte was wrong.
+    /// When a byte was wrong.
     pub fn report(&self, report: &mut Report) -> anyhow::Result<u64> {
         let wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
         ensure!(wrong.is_empty(), "WRONG BYTES in {} ends: {}", wrong.len(), wrong[0]);
@@ -96,7 +96,7 @@ impl Tally {
             ("reset", &self.reset),
             ("far_ends", &self.far_ends),
             ("lost", &self.lost),
-            ("truncations_unseen", &self.unseen),
+            ("truncations_unseen", &self.undetected),
             ("hung", &self.hung),
             ("undialled", &self.undialled),
         ] {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_is_counted_and_what_is_as_it_should_be_is_none() {
+    fn each_fault_is_counted_and_expected_ends_are_not() {
         let tally = Tally::default();
         let whole = ending(|s| s.ending == Ending::Whole);
         let reset = ending(|s| s.ending == Ending::FarResets);
@@ -125,7 +125,7 @@ mod tests {
         tally.near(&whole, Ok(Played::Whole));
         tally.far(&reset, Ok(Played::BrokeOff));
         tally.near(&reset, Err(broken()));
-        let faults = || [&tally.lost, &tally.unseen, &tally.hung].map(|n| n.load(Relaxed));
+        let faults = || [&tally.lost, &tally.undetected, &tally.hung].map(|n| n.load(Relaxed));
         assert_eq!(faults(), [0, 0, 0]);
         tally.near(&whole, Err(broken()));
         tally.far(&whole, Err(Broken::Truncated));

@@ -1,33 +1,32 @@
-//! Strangers at the port of a real mesh, and members that ask for destinations they may not reach.
+//! Connections of strangers to the port of a real mesh, and of members that ask for forbidden destinations.
 //!
-//! The mesh is this very program, started anew: founded, joined, revoked. Nothing is
-//! judged here; the report counts, and the experiment `strangers` says what must hold.
+//! The mesh consists of processes of the product: founded, joined, revoked. This module only counts; the limits are in
+//! the experiment `strangers`.
 //!
-//! - [`place`]: state directories and daemons; [`probe`]: what a port sends to whom;
-//! - [`tokens`], [`rosters`], [`targets`]: who joins; who is believed; where members are
-//!   connected to.
+//! - [`test_mesh`]: state directories and daemons; [`probe`]: connects to a port and counts the bytes that it sends;
+//! - [`tokens`], [`rosters`], [`targets`]: tests of join tokens, of forged rosters, and of destinations.
 
 mod fuzz;
-pub(super) mod place;
 pub(super) mod probe;
 mod rosters;
 mod targets;
+pub(super) mod test_mesh;
 mod tokens;
 
 use super::report::Report;
 use anyhow::{Context as _, ensure};
-use place::Place;
-use probe::{Met, Who};
+use probe::{Identity, PortResponse};
 use std::time::Duration;
+use test_mesh::TestMesh;
 use tokio::time::{Instant, sleep};
 
-/// A roster's validity, where its end is awaited.
+/// The validity of a roster whose expiry is awaited.
 const SHORT: &str = "6 s";
 
-/// By then it has ended, on the busiest machine.
+/// The longest wait for the expiry, on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What some say who have not heard of TLS, or hope for less.
+/// First bytes of clients that do not use TLS, or send a damaged record.
 const WORDS: [(&str, &[u8]); 5] = [
     ("socks", b"\x05\x01\x00\x05\x01\x00\x01\x7f\x00\x00\x01\x00\x50"),
     ("socks_terms", b"\x05\x01\x80\x00\x00\x00\x05\x01\x00\x01\x7f\x00\x00\x01\x00\x50"),
@@ -50,7 +49,7 @@ pub struct Args {
     rebinding: usize,
 }
 
-/// Tries all, and prints the report.
+/// Runs all tests and prints the report.
 ///
 /// # Errors
 /// When the mesh cannot be founded, or an arbitrary case passes that must not.
@@ -77,68 +76,69 @@ fn add_account(
     Ok(())
 }
 
-/// Handshakes of all kinds, and what is said without any.
+/// Tests handshakes with keys of all kinds, and connections without a handshake.
 async fn keys(report: &mut Report) -> anyhow::Result<()> {
-    let place = Place::new()?;
-    let fra = place.found("fra", "")?;
-    let runs = fra.start()?;
-    let lap = place.join(&fra, "lap", &[])?;
-    let gone = place.join(&fra, "gone", &[])?;
-    tokens::run(report, &place, &fra)?;
+    let test_mesh = TestMesh::new()?;
+    let fra = test_mesh.found("fra", "")?;
+    let daemon = fra.start()?;
+    let lap = test_mesh.join(&fra, "lap", &[])?;
+    let gone = test_mesh.join(&fra, "gone", &[])?;
+    tokens::run(report, &test_mesh, &fra)?;
     fra.thalweg(&["mesh", "revoke", "gone", "--wait", "30s"])?;
     let member = lap.client_seed()?;
     let other = [7; 32];
-    for (name, who) in [
-        ("no_key", Who::NoKey),
-        ("wrong_key", Who::shows(&other)),
-        ("revoked_key", Who::shows(&gone.client_seed()?)),
-        ("forged_signature", Who::forged(&member, &other)),
+    for (name, identity) in [
+        ("no_key", Identity::NoKey),
+        ("wrong_key", Identity::shows(&other)),
+        ("revoked_key", Identity::shows(&gone.client_seed()?)),
+        ("forged_signature", Identity::forged(&member, &other)),
     ] {
-        add(report, name, &probe::handshake(fra.at(), &who, b"thalweg/relay/1").await?);
+        add(report, name, &probe::handshake(fra.at(), &identity, b"thalweg/relay/1").await?);
         add(
             report,
             &format!("{name}_api"),
-            &probe::handshake(fra.at(), &who, b"thalweg/api/1").await?,
+            &probe::handshake(fra.at(), &identity, b"thalweg/api/1").await?,
         );
     }
     for (name, words) in WORDS {
         add(report, name, &probe::words(fra.at(), words).await?);
     }
-    let odd = probe::handshake(fra.at(), &Who::shows(&member), b"h2").await?;
+    let odd = probe::handshake(fra.at(), &Identity::shows(&member), b"h2").await?;
     add(report, "other_protocol", &odd);
-    // That the counting sees something: a member is answered.
-    let met = probe::handshake(fra.at(), &Who::shows(&member), b"thalweg/relay/1").await?;
-    report.add("member_answered", "B", met.beyond() as f64);
-    runs.end()
+    // A control: a member is answered, so the counter works.
+    let response =
+        probe::handshake(fra.at(), &Identity::shows(&member), b"thalweg/relay/1").await?;
+    report.add("member_answered", "B", response.beyond() as f64);
+    daemon.end()
 }
 
-/// A member, at a relay that cannot reach the oracle, when the roster has expired.
+/// Tests a member at a relay that cannot reach the oracle after the roster has expired.
 async fn expiry(report: &mut Report) -> anyhow::Result<()> {
-    let place = Place::new()?;
+    let test_mesh = TestMesh::new()?;
     let settings = format!("[oracle]\nvalidity = \"{SHORT}\"\n");
-    let fra = place.found("fra", &settings)?;
-    let runs = fra.start()?;
-    let nyc = place.join(&fra, "nyc", &["--role", "relay"])?;
-    let lap = place.join(&fra, "lap", &[])?;
-    let nyc_runs = nyc.start()?;
-    drop(runs);
-    let who = Who::shows(&lap.client_seed()?);
+    let fra = test_mesh.found("fra", &settings)?;
+    let daemon = fra.start()?;
+    let nyc = test_mesh.join(&fra, "nyc", &["--role", "relay"])?;
+    let lap = test_mesh.join(&fra, "lap", &[])?;
+    let nyc_daemon = nyc.start()?;
+    drop(daemon);
+    let identity = Identity::shows(&lap.client_seed()?);
     let until = Instant::now() + PATIENCE;
-    let mut met = probe::handshake(nyc.at(), &who, b"thalweg/relay/1").await?;
-    while !met.alerted() {
+    let mut response = probe::handshake(nyc.at(), &identity, b"thalweg/relay/1").await?;
+    while !response.alerted() {
         ensure!(Instant::now() < until, "the roster did not end within {PATIENCE:?}");
         sleep(Duration::from_millis(200)).await;
-        met = probe::handshake(nyc.at(), &who, b"thalweg/relay/1").await?;
+        response = probe::handshake(nyc.at(), &identity, b"thalweg/relay/1").await?;
     }
-    add(report, "expired_roster", &met);
-    // The cache as it was: nobody is let in by an old file either.
-    drop(nyc_runs);
-    let _nyc_runs = nyc.start()?;
-    add(report, "expired_cache", &probe::handshake(nyc.at(), &who, b"thalweg/relay/1").await?);
+    add(report, "expired_roster", &response);
+    // After a restart the relay reads the roster from its cache; the expired one must admit nobody either.
+    drop(nyc_daemon);
+    let _nyc_daemon = nyc.start()?;
+    add(report, "expired_cache", &probe::handshake(nyc.at(), &identity, b"thalweg/relay/1").await?);
     Ok(())
 }
 
-fn add(report: &mut Report, name: &str, met: &Met) {
-    report.add(format!("beyond_{name}"), "B", met.beyond() as f64);
-    report.add(format!("sent_{name}"), "B", met.sent as f64);
+fn add(report: &mut Report, name: &str, response: &PortResponse) {
+    report.add(format!("beyond_{name}"), "B", response.beyond() as f64);
+    report.add(format!("sent_{name}"), "B", response.sent as f64);
 }

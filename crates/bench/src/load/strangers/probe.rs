@@ -1,4 +1,4 @@
-//! Comes to a port as somebody, and counts every byte that it sends.
+//! Connects to a port with a given identity and counts every byte that the port sends.
 
 use anyhow::Context as _;
 use rustls::{
@@ -22,59 +22,59 @@ use tokio::{
     time::timeout,
 };
 
-/// A port that has not hung up by then is waiting for more; what it said is counted.
+/// The longest wait until a port closes the connection; bytes sent until then are counted.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The SubjectPublicKeyInfo of an Ed25519 key, and the PKCS #8 of its seed (RFC 8410 §4, §7).
+/// The prefixes of the SubjectPublicKeyInfo of an Ed25519 key and of the PKCS #8 of its seed (RFC 8410 §4, §7).
 const SPKI: &[u8] = b"\x30\x2a\x30\x05\x06\x03\x2b\x65\x70\x03\x21\x00";
 const PKCS8: &[u8] = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
 
-/// Inside the handshake's keys: header, two bytes, their type, the tag.
+/// The length of an alert under the handshake's keys: header, two bytes, their type, the tag.
 const SEALED_ALERT: usize = 5 + 2 + 1 + 16;
 
-/// Before there are keys: header, level, description.
+/// The length of an alert before there are keys: header, level, description.
 const CLEAR_ALERT: usize = 7;
 
-/// Who comes.
-pub enum Who {
-    /// Without a key.
+/// The client's identity.
+pub enum Identity {
+    /// No key.
     NoKey,
-    /// Shows a public key, and signs with a seed.
+    /// A public key that is shown, and the seed that signs.
     Shows {
-        /// The key.
+        /// The shown key.
         shown: NodeId,
-        /// The seed.
+        /// The signing seed.
         signs: [u8; 32],
     },
 }
 
-impl Who {
+impl Identity {
     /// The owner of this seed.
     pub fn shows(seed: &[u8; 32]) -> Self {
         Self::forged(seed, seed)
     }
 
-    /// Who knows the public key of one seed, and signs with another.
+    /// A client that shows the public key of one seed and signs with another.
     pub fn forged(shown: &[u8; 32], signs: &[u8; 32]) -> Self {
         Self::Shows { shown: PrivateKey::from_seed(shown).id(), signs: *signs }
     }
 }
 
-/// What a port did.
+/// The behaviour of a port.
 #[derive(Debug)]
-pub struct Met {
-    /// Bytes that it sent, all of them.
+pub struct PortResponse {
+    /// The number of bytes that it sent.
     pub sent: usize,
-    /// These bytes.
+    /// The bytes that it sent.
     bytes: Vec<u8>,
-    /// Of them those until the handshake was complete for us; none if it never was.
+    /// The number of bytes that it sent until the handshake was complete for us; `None` if it never was.
     flight: Option<usize>,
-    /// An alert came.
+    /// Whether it sent an alert.
     alert: bool,
 }
 
-impl Met {
-    /// Bytes beyond the handshake's flight and one alert.
+impl PortResponse {
+    /// The number of bytes beyond the handshake and one alert.
     pub fn beyond(&self) -> usize {
         match self.flight {
             Some(flight) => self.sent.saturating_sub(flight + SEALED_ALERT),
@@ -88,7 +88,8 @@ impl Met {
     }
 }
 
-/// What is neither a record of a handshake in the clear (RFC 8446 §5.1: types 20 and 22) nor one alert.
+/// The number of bytes that are neither records of a handshake without encryption (RFC 8446 §5.1: types 20 and 22) nor
+/// one alert.
 fn beyond_unfinished(mut bytes: &[u8]) -> usize {
     let mut flight_over = Vec::new();
     while let [kind, _, _, high, low, ..] = *bytes {
@@ -105,45 +106,49 @@ fn beyond_unfinished(mut bytes: &[u8]) -> usize {
     all - flight_over.first().filter(is_alert).map_or(0, |(_, length)| *length)
 }
 
-/// Says `words` without TLS.
+/// Sends `words` without TLS.
 ///
 /// # Errors
 /// When there is no connection.
-pub async fn words(at: SocketAddr, words: &[u8]) -> anyhow::Result<Met> {
+pub async fn words(at: SocketAddr, words: &[u8]) -> anyhow::Result<PortResponse> {
     let mut tcp = TcpStream::connect(at).await.context("no connection")?;
-    // It may hang up before it has heard all.
+    // The port may close the connection before it has read everything.
     _ = tcp.write_all(words).await;
     _ = tcp.shutdown().await;
     let mut got = Vec::new();
     _ = timeout(PATIENCE, tcp.read_to_end(&mut got)).await;
-    Ok(Met { sent: got.len(), flight: None, alert: got.first() == Some(&21), bytes: got })
+    Ok(PortResponse { sent: got.len(), flight: None, alert: got.first() == Some(&21), bytes: got })
 }
 
-/// A handshake as `who`, and then at once a request by SOCKS5.
+/// Executes a handshake as `identity` and at once sends a SOCKS5 request.
 ///
 /// # Errors
-/// When there is no connection, or TLS does not take the key.
-pub async fn handshake(at: SocketAddr, who: &Who, alpn: &[u8]) -> anyhow::Result<Met> {
-    let mut tls = client(who, alpn)?;
+/// When there is no connection or TLS rejects the key.
+pub async fn handshake(
+    at: SocketAddr,
+    identity: &Identity,
+    alpn: &[u8],
+) -> anyhow::Result<PortResponse> {
+    let mut tls = client(identity, alpn)?;
     let mut tcp = TcpStream::connect(at).await.context("no connection")?;
-    let mut met = Met { sent: 0, bytes: Vec::new(), flight: None, alert: false };
-    // A time-out ends it as the port's silence.
-    match timeout(PATIENCE, talk(&mut tls, &mut tcp, &mut met)).await {
+    let mut response = PortResponse { sent: 0, bytes: Vec::new(), flight: None, alert: false };
+    // A time-out ends the exchange; the port has then been silent.
+    match timeout(PATIENCE, talk(&mut tls, &mut tcp, &mut response)).await {
         Ok(done) => done?,
         Err(_) => thalweg_console::note!("thalweg-bench: load strangers: {at} did not hang up"),
     }
-    Ok(met)
+    Ok(response)
 }
 
 async fn talk(
     tls: &mut ClientConnection,
     tcp: &mut TcpStream,
-    met: &mut Met,
+    response: &mut PortResponse,
 ) -> anyhow::Result<()> {
     let mut over = false;
     loop {
-        if !tls.is_handshaking() && met.flight.is_none() {
-            met.flight = Some(met.sent);
+        if !tls.is_handshaking() && response.flight.is_none() {
+            response.flight = Some(response.sent);
             tls.writer().write_all(b"\x05\x01\x00\x05\x01\x00\x01\x7f\x00\x00\x01\x00\x50")?;
             tls.send_close_notify();
         }
@@ -151,29 +156,29 @@ async fn talk(
         while tls.wants_write() {
             tls.write_tls(&mut out)?;
         }
-        // A port that has hung up is seen by reading.
+        // The read below notices that the port has closed the connection.
         _ = tcp.write_all(&out).await;
         let mut bytes = [0; 4096];
         let Ok(n @ 1..) = tcp.read(&mut bytes).await else { return Ok(()) };
-        met.sent += n;
-        met.bytes.extend_from_slice(&bytes[..n]);
+        response.sent += n;
+        response.bytes.extend_from_slice(&bytes[..n]);
         let mut rest = &bytes[..n];
         while !rest.is_empty() && !over {
             tls.read_tls(&mut rest)?;
             if let Err(e) = tls.process_new_packets() {
-                met.alert |= matches!(e, rustls::Error::AlertReceived(_));
+                response.alert |= matches!(e, rustls::Error::AlertReceived(_));
                 over = true;
             }
         }
     }
 }
 
-/// The first message of a handshake, for who sends it again and again without answering.
+/// The first message of a handshake, for attacks that send it repeatedly and never continue.
 ///
 /// # Errors
-/// If TLS cannot make it; not expected.
+/// If TLS cannot create it; not expected.
 pub fn hello(alpn: &[u8]) -> anyhow::Result<Vec<u8>> {
-    let mut tls = client(&Who::NoKey, alpn)?;
+    let mut tls = client(&Identity::NoKey, alpn)?;
     let mut bytes = Vec::new();
     while tls.wants_write() {
         tls.write_tls(&mut bytes)?;
@@ -181,15 +186,15 @@ pub fn hello(alpn: &[u8]) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn client(who: &Who, alpn: &[u8]) -> anyhow::Result<ClientConnection> {
+fn client(identity: &Identity, alpn: &[u8]) -> anyhow::Result<ClientConnection> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&TLS13])?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(AnyServer));
-    let mut config = match who {
-        Who::NoKey => builder.with_no_client_auth(),
-        Who::Shows { shown, signs } => {
+    let mut config = match identity {
+        Identity::NoKey => builder.with_no_client_auth(),
+        Identity::Shows { shown, signs } => {
             let pkcs8 = PrivatePkcs8KeyDer::from([PKCS8, signs].concat());
             let signer = provider.key_provider.load_private_key(pkcs8.into())?;
             let spki = [SPKI, shown.as_bytes()].concat();
@@ -202,7 +207,7 @@ fn client(who: &Who, alpn: &[u8]) -> anyhow::Result<ClientConnection> {
     Ok(ClientConnection::new(Arc::new(config), name)?)
 }
 
-/// Takes any server, as whoever probes a port does.
+/// Accepts any server, like a port scanner.
 #[derive(Debug)]
 struct AnyServer;
 
@@ -246,7 +251,7 @@ mod tests {
     use super::beyond_unfinished;
 
     #[test]
-    fn one_alert_after_the_flight_is_nothing_beyond() {
+    fn one_alert_after_the_handshake_does_not_count() {
         let hello = [&[22, 3, 3, 0, 4][..], b"hell"].concat();
         let change = [20, 3, 3, 0, 1, 1];
         let sealed = [&[23, 3, 3, 0, 19][..], &[0; 19]].concat();

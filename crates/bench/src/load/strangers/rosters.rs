@@ -1,10 +1,10 @@
-//! A false oracle, with the oracle's stolen key but not the mesh's, brings nobody back.
+//! A false oracle with the oracle's stolen key, but without the mesh's key, cannot readmit a member.
 
 use super::{
     super::report::Report,
     add,
-    place::{Node, Place},
-    probe::{self, Who},
+    probe::{self, Identity},
+    test_mesh::{Node, TestMesh},
 };
 use anyhow::{Context as _, ensure};
 use std::{
@@ -25,49 +25,49 @@ use tokio::{
     time::sleep,
 };
 
-/// By then a node has asked its oracle, and said what it thinks of the answer.
+/// The longest wait until a node has asked its oracle and logged its verdict.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The longest request's head that is read.
+/// The longest head of a request that is read.
 const HEAD: usize = 8192;
 
 #[derive(Debug)]
-struct Everybody;
+struct AdmitAll;
 
-impl Admission for Everybody {
+impl Admission for AdmitAll {
     fn admits(&self, _: &NodeId, _: Protocol) -> bool {
         true
     }
 }
 
-/// Offers a relay an older roster, and one that another key has signed; both with a member
-/// that was revoked. Adds what that member then gets, and whether the relay gave the alarm.
+/// Offers a relay an older roster, and a roster that another key has signed, both with a member that was revoked.
+/// Reports the bytes that this member then gets, and whether the relay logged an alert.
 ///
 /// # Errors
-/// When the mesh cannot be founded.
+/// When the mesh cannot be founded, or the relay logs no alert in time.
 pub async fn run(report: &mut Report) -> anyhow::Result<()> {
-    let place = Place::new()?;
-    let fra = place.found("fra", "")?;
-    let runs = fra.start()?;
-    let nyc = place.join(&fra, "nyc", &["--role", "relay"])?;
-    let mut nyc_runs = nyc.start()?;
-    let gone = place.join(&fra, "gone", &[])?;
+    let test_mesh = TestMesh::new()?;
+    let fra = test_mesh.found("fra", "")?;
+    let daemon = fra.start()?;
+    let nyc = test_mesh.join(&fra, "nyc", &["--role", "relay"])?;
+    let mut nyc_daemon = nyc.start()?;
+    let gone = test_mesh.join(&fra, "gone", &[])?;
     until("nyc has not heard of a member", || {
         Ok(nyc.thalweg(&["mesh", "members"])?.contains("gone"))
     })
     .await?;
     let older = fs::read(nyc.state().join("roster"))?;
     fra.thalweg(&["mesh", "revoke", "gone", "--wait", "60s"])?;
-    drop(runs);
-    let who = Who::shows(&gone.client_seed()?);
+    drop(daemon);
+    let identity = Identity::shows(&gone.client_seed()?);
     for (name, bytes) in [("rolled_back_roster", older.clone()), ("forged_roster", forged(&older)?)]
     {
-        drop(nyc_runs);
+        drop(nyc_daemon);
         let oracle = false_oracle(&fra, bytes).await?;
-        nyc_runs = nyc.start()?;
+        nyc_daemon = nyc.start()?;
         let alert = |line: &str| line.contains("roster_rejected") && line.contains("level=alert");
         until("no alert", || Ok(nyc.log()?.lines().any(alert))).await?;
-        add(report, name, &probe::handshake(nyc.at(), &who, b"thalweg/relay/1").await?);
+        add(report, name, &probe::handshake(nyc.at(), &identity, b"thalweg/relay/1").await?);
         report.add(format!("alerts_{name}"), "1", 1.0);
         oracle.abort();
         _ = oracle.await;
@@ -84,7 +84,7 @@ async fn until(what: &str, is: impl Fn() -> anyhow::Result<bool>) -> anyhow::Res
     Ok(())
 }
 
-/// The same members in a higher version, signed with a key of our own.
+/// The same members in a higher version, signed with another key.
 fn forged(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
     let signed = Signed::<Roster>::open(bytes, &Ed25519).ok().context("a roster is damaged")?;
     let mut roster = signed.into_value();
@@ -94,7 +94,7 @@ fn forged(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
 
 async fn false_oracle(of: &Node, bytes: Vec<u8>) -> anyhow::Result<tokio::task::JoinHandle<()>> {
     let key = State::open(of.state())?.node_key()?;
-    let acceptor = Acceptor::new(&key, Arc::new(Everybody), &[Protocol::Api])?;
+    let acceptor = Acceptor::new(&key, Arc::new(AdmitAll), &[Protocol::Api])?;
     let listener = TcpListener::bind(of.at()).await.context("the oracle's address")?;
     let bytes: Arc<[u8]> = bytes.into();
     Ok(tokio::spawn(async move {
@@ -106,7 +106,7 @@ async fn false_oracle(of: &Node, bytes: Vec<u8>) -> anyhow::Result<tokio::task::
     }))
 }
 
-/// The same answer to each request, whose bodies are empty.
+/// Sends the same answer to each request; requests have no bodies.
 async fn answer(mut channel: Channel<TcpStream>, bytes: Arc<[u8]>) {
     let mut head = Vec::new();
     while let Ok(byte) = channel.read_u8().await {

@@ -1,8 +1,8 @@
-//! A member asks a relay for what it may not reach.
+//! Tests a member that asks a relay for forbidden destinations.
 
 use super::{
     super::{mesh, report::Report},
-    place::{Node, Place},
+    test_mesh::{Node, TestMesh},
 };
 use anyhow::Context as _;
 use std::{
@@ -22,7 +22,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// Names of the relay's `/etc/hosts`, and what they mean.
+/// Names in the relay's `/etc/hosts` and their addresses.
 const NAMES: [(&str, &str); 9] = [
     ("loopback.test", "127.0.0.1"),
     ("loopback6.test", "::1"),
@@ -35,7 +35,7 @@ const NAMES: [(&str, &str); 9] = [
     ("shared.test", "100.64.0.1"),
 ];
 
-/// The same without a name, and other spellings.
+/// Such addresses without a name, in several spellings.
 const ADDRESSES: [&str; 8] = [
     "127.0.0.1",
     "[::1]",
@@ -47,16 +47,16 @@ const ADDRESSES: [&str; 8] = [
     "0.0.0.0",
 ];
 
-/// One byte of it is changed all the time; the line's length stays.
+/// A line of the hosts file, one byte of which changes all the time; its length stays the same.
 const REBINDING: &str = "127.0.0.5 rebinding.test\n";
 
-/// Where that byte is.
+/// The offset of that byte.
 const DIGIT: u64 = 8;
 
-/// By then a line is in the log.
+/// The longest wait until a line is in the log.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Tries all of them, and `rounds` connections to the name that changes.
+/// Asks for all of them, and makes `rounds` connections to the name that changes.
 ///
 /// # Errors
 /// When the mesh cannot be founded.
@@ -66,20 +66,21 @@ pub async fn run(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
     let forbidden = TcpListener::bind(("127.0.0.6", port)).await?;
     let settings =
         format!("allow_to = [\"127.0.0.5/32\"]\nports = [\"80\", \"443\", \"{port}\"]\n");
-    let place = Place::new()?;
-    let fra = place.found("fra", &settings)?;
+    let test_mesh = TestMesh::new()?;
+    let fra = test_mesh.found("fra", &settings)?;
     let hosts = fra.state().with_file_name("hosts");
     let lines: String = NAMES.iter().map(|(name, ip)| format!("{ip} {name}\n")).collect();
     fs::write(&hosts, format!("{REBINDING}{lines}"))?;
-    let runs = fra.start_with_hosts(&hosts).context("needs root: a file instead of /etc/hosts")?;
+    let daemon =
+        fra.start_with_hosts(&hosts).context("needs root: a file instead of /etc/hosts")?;
     let at = fra.at().into();
     let (dialer, route) = mesh::route(fra.state(), at, false, DialOptions::default())?;
     refused(report, &fra, &dialer, &route).await?;
     rebinding(report, (&dialer, &route), &hosts, [allowed, forbidden], rounds).await?;
-    runs.end()
+    daemon.end()
 }
 
-/// How many were refused, and how many of these refusals are in the log.
+/// Reports how many destinations were refused, and how many of these refusals are in the log.
 async fn refused(
     report: &mut Report,
     fra: &Node,
@@ -92,12 +93,12 @@ async fn refused(
     for to in &asked {
         let to: Destination = to.parse().with_context(|| format!("`{to}`"))?;
         let done = dialer.dial(route, &to).await;
-        let said = done.err().map(|e| e.to_string()).unwrap_or_default();
-        let is_refused = said.contains("not allowed by the relay's rules");
+        let error = done.err().map(|e| e.to_string()).unwrap_or_default();
+        let is_refused = error.contains("not allowed by the relay's rules");
         let is_logged = in_log(fra, &to).await?;
         if !is_refused || !is_logged {
             thalweg_console::note!(
-                "thalweg-bench: load strangers: {to}: `{said}`, logged: {is_logged}"
+                "thalweg-bench: load strangers: {to}: `{error}`, logged: {is_logged}"
             );
         }
         refused += u32::from(is_refused);
@@ -109,7 +110,7 @@ async fn refused(
     Ok(())
 }
 
-/// Whether a refusal of `to` is in the log; the log's writer is a thread of its own.
+/// Whether a refusal of `to` is in the log, which a separate thread writes.
 async fn in_log(fra: &Node, to: &Destination) -> anyhow::Result<bool> {
     let (until, to) = (Instant::now() + PATIENCE, format!(" to={to} "));
     loop {
@@ -125,7 +126,7 @@ async fn in_log(fra: &Node, to: &Destination) -> anyhow::Result<bool> {
     }
 }
 
-/// The name means an allowed and a forbidden address in turn, many times for each connection.
+/// Connects to a name that changes between an allowed and a forbidden address many times during each connection.
 async fn rebinding(
     report: &mut Report,
     (dialer, route): (&Dialer, &Route),

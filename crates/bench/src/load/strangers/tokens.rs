@@ -1,20 +1,20 @@
-//! One token, many hosts.
+//! Tests one token that many hosts use.
 
 use super::{
     super::report::Report,
-    place::{Node, Place},
+    test_mesh::{Node, TestMesh},
 };
 
-/// Hosts that race.
+/// The number of hosts that race.
 const HOSTS: usize = 8;
 
-/// Races and replays; adds how many hosts became members.
+/// Lets hosts race for a token and replays it; reports how many became members.
 ///
 /// # Errors
-/// When a token cannot be made.
-pub fn run(report: &mut Report, place: &Place, founder: &Node) -> anyhow::Result<()> {
+/// When a token cannot be created.
+pub fn run(report: &mut Report, test_mesh: &TestMesh, founder: &Node) -> anyhow::Result<()> {
     let token = founder.thalweg(&["mesh", "token"])?;
-    let hosts: Result<Vec<Node>, _> = (0..HOSTS).map(|_| place.stranger()).collect();
+    let hosts: Result<Vec<Node>, _> = (0..HOSTS).map(|_| test_mesh.stranger()).collect();
     let mut racing = Vec::new();
     for (number, host) in hosts?.iter().enumerate() {
         racing.push(host.joining(&token, &format!("race{number}"))?);
@@ -24,7 +24,7 @@ pub fn run(report: &mut Report, place: &Place, founder: &Node) -> anyhow::Result
         winners += u32::from(child.wait_with_output()?.status.success());
     }
     report.add("raced_token_winners", "1", winners.into());
-    let replay = place.stranger()?.try_join(&token, "replay")?;
+    let replay = test_mesh.stranger()?.try_join(&token, "replay")?;
     report.add("replayed_token_winners", "1", u32::from(replay.status.success()).into());
     let roster = founder.thalweg(&["mesh", "members", "--json"])?;
     let raced = roster.matches("\"race").count() + roster.matches("\"replay\"").count();

@@ -16,8 +16,8 @@ use thalweg_lab::port::Port;
 use thalweg_mesh::{Oracle, State};
 use thalweg_wire::Signer as _;
 
-/// A directory for all of them.
-pub struct Place {
+/// A temporary directory for all hosts.
+pub struct TestDir {
     dir: TempDir,
     program: PathBuf,
     hosts: Cell<u32>,
@@ -32,22 +32,22 @@ pub struct Host {
     port: Port,
 }
 
-/// Its daemon; killed when dropped.
+/// A running daemon, killed on drop.
 pub struct Daemon(Child);
 
-impl Place {
-    /// An empty one.
+impl TestDir {
+    /// Creates an empty directory.
     ///
     /// # Errors
-    /// The system's.
+    /// When it cannot be created or the program is not found.
     pub fn new() -> anyhow::Result<Self> {
         let (dir, program) = (tempfile::tempdir()?, program::product()?);
-        // The database's user goes through it.
+        // The user of the database must be able to traverse the directory.
         fs::set_permissions(dir.path(), Permissions::from_mode(0o711))?;
         Ok(Self { dir, program, hosts: Cell::new(0) })
     }
 
-    /// Its path.
+    /// The path of the directory.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -62,12 +62,11 @@ impl Place {
         Ok(Host { state, settings: file, log, program: self.program.clone(), port })
     }
 
-    /// A host whose oracle keeps its state at this URL. All constants are the built-in ones but
-    /// for what keeps the schedule busy: all legs are measured, two at a time. The daemon
-    /// itself does not measure.
+    /// Creates a host whose oracle stores its state in the database at this URL. All settings are the defaults except
+    /// those that keep the schedule busy: all legs are measured, two at a time. The daemon itself does not measure.
     ///
     /// # Errors
-    /// The system's.
+    /// When its files cannot be created.
     pub fn oracle(&self, url: &str) -> anyhow::Result<Host> {
         self.host(&format!(
             "[oracle]\ndatabase = \"{url}\"\n[oracle.measure]\np = \"100 %\"\nat_once = 2\n\
@@ -75,10 +74,10 @@ impl Place {
         ))
     }
 
-    /// The state directory of a relay that `founder`, whose daemon runs, has let in.
+    /// Lets a relay join the mesh of `founder`, whose daemon is running, and returns the relay's state directory.
     ///
     /// # Errors
-    /// The commands'.
+    /// When a command fails.
     pub fn relay(&self, founder: &Host, number: usize) -> anyhow::Result<State> {
         let token = founder.thalweg(&["mesh", "token", "--role", "relay"])?;
         let (host, name) = (self.host("")?, format!("relay-{number}"));
@@ -88,7 +87,7 @@ impl Place {
 }
 
 impl Host {
-    /// Where its daemon listens.
+    /// The address and port of its daemon.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port.number())
     }
@@ -98,15 +97,15 @@ impl Host {
         &self.state
     }
 
-    /// Its log, of all starts.
+    /// The log of all starts of its daemon.
     ///
     /// # Errors
-    /// The system's.
+    /// When it cannot be read.
     pub fn log(&self) -> anyhow::Result<String> {
         Ok(fs::read_to_string(&self.log)?)
     }
 
-    /// How clients reach its oracle.
+    /// The key and the address of its oracle, for clients.
     ///
     /// # Errors
     /// When it has no key.
@@ -115,10 +114,10 @@ impl Host {
         Ok(Oracle { key, addresses: vec![self.address().parse()?] })
     }
 
-    /// Gets the mesh's key from another oracle's host, as `docs/oracle.md` says.
+    /// Copies the mesh's key from another oracle's host, as `docs/oracle.md` describes.
     ///
     /// # Errors
-    /// The system's.
+    /// When a file cannot be copied.
     pub fn take_key(&self, from: &Self) -> anyhow::Result<()> {
         let (own, other) = (self.state.join("oracle"), from.state.join("oracle"));
         fs::create_dir(&own)?;
@@ -133,13 +132,13 @@ impl Host {
         command
     }
 
-    /// Standard output of a command that must succeed; it has this host's settings.
+    /// Runs a command that must succeed, with this host's settings, and returns its standard output.
     ///
     /// # Errors
-    /// Its own words.
+    /// When the command fails; the error contains its standard error.
     pub fn thalweg(&self, args: &[&str]) -> anyhow::Result<String> {
         let mut command = self.command(args);
-        // Where the settings are looked for without --config.
+        // The directory in which the command looks for settings without --config.
         let home = self.state.with_file_name("home");
         fs::create_dir_all(home.join("thalweg"))?;
         fs::copy(&self.settings, home.join("thalweg/config.toml"))?;
@@ -153,7 +152,7 @@ impl Host {
     /// Starts its daemon and waits until it serves.
     ///
     /// # Errors
-    /// When it does not.
+    /// When it does not serve.
     pub fn start(&self) -> anyhow::Result<Daemon> {
         let settings = self.settings.display().to_string();
         let address = self.address();
@@ -169,10 +168,10 @@ impl Host {
 }
 
 impl Daemon {
-    /// Kills it (SIGKILL), and waits until it is gone.
+    /// Kills it (SIGKILL) and waits until it is gone.
     ///
     /// # Errors
-    /// If it has ended before.
+    /// When it has ended before.
     pub fn kill(mut self) -> anyhow::Result<()> {
         ensure!(self.0.try_wait()?.is_none(), "a daemon has ended by itself");
         self.0.kill()?;

@@ -1,14 +1,14 @@
-//! Several oracles on one PostgreSQL, of which the elected one is killed, again and again.
+//! Measures takeovers of several oracles on one PostgreSQL, by repeatedly killing the elected one.
 //!
-//! Real daemons on loopback, with the constants that they always have. Synthetic relays, each
-//! with a key and a connection of its own, carry orders out by saying so after a moment. One
-//! client asks for candidates all the time. Measured is what a kill costs:
+//! The daemons are real ones on loopback with their default timing. Synthetic relays, each with its own key and
+//! connection, only report that they have executed orders. One client continuously asks for candidates. The measured
+//! costs of a kill are:
 //!
-//! - *scheduling*: from the kill to the first order of another oracle;
-//! - *reads*: whether a client is ever without candidates, and for how long it waits at most;
-//! - *measurements* that were told before and that nobody knows afterwards.
+//! - *scheduling*: the time from the kill to the first order of another oracle;
+//! - *reads*: whether a client is ever without candidates, and its longest wait;
+//! - *measurements* that were reported before the kill and that no oracle knows afterwards.
 //!
-//! - [`server`]: PostgreSQL; [`host`]: daemons; [`relays`]: who measures; [`reader`]: who asks.
+//! - [`server`]: PostgreSQL; [`host`]: daemons; [`relays`]: synthetic relays; [`reader`]: the client.
 
 mod host;
 mod reader;
@@ -17,20 +17,20 @@ mod server;
 
 use super::report::Report;
 use anyhow::{Context as _, ensure};
-use host::{Daemon, Host, Place};
+use host::{Daemon, Host, TestDir};
 use relays::Relays;
 use std::{collections::BTreeSet, time::Duration};
 use thalweg_base::clock::WallClock;
 use thalweg_mesh::{Oracle, OracleClient, State};
 use tokio::time::Instant;
 
-/// Oracles: two are left when one is killed.
+/// The number of oracles; two are left when one is killed.
 const ORACLES: usize = 3;
 
-/// Scheduling goes on for so long before each kill.
+/// How long one oracle must have scheduled before each kill.
 const GOES_ON: Duration = Duration::from_secs(4);
 
-/// A start, or a takeover, that takes longer is none.
+/// The longest wait for a start or a takeover.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Arguments of `thalweg-bench load takeover`.
@@ -44,15 +44,16 @@ pub struct Args {
     relays: usize,
 }
 
-/// Founds the mesh, kills, and prints the report.
+/// Founds the mesh, kills oracles, and prints the report.
 ///
 /// # Errors
-/// When there is no PostgreSQL, or the mesh does not come up.
+/// When PostgreSQL is not installed or the mesh does not start.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
-    let place = Place::new()?;
-    let server = server::Server::start(place.dir())?;
-    let (hosts, mut daemons) = found(&place, &server.url())?;
-    let states = (0..args.relays).map(|n| place.relay(&hosts[0], n)).collect::<Result<_, _>>()?;
+    let test_dir = TestDir::new()?;
+    let server = server::Server::start(test_dir.dir())?;
+    let (hosts, mut daemons) = found(&test_dir, &server.url())?;
+    let states =
+        (0..args.relays).map(|n| test_dir.relay(&hosts[0], n)).collect::<Result<_, _>>()?;
     let oracles = oracles(&hosts)?;
     let relays = Relays::start(states, &oracles)?;
     let reader = reader::Reader::start(client(&hosts[0], &oracles)?);
@@ -60,7 +61,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     for kill in 1..=args.kills {
         let term = relays.goes_on(GOES_ON, PATIENCE).await.context("nobody schedules")?;
         let elected = elected(&hosts, term)?;
-        let known = relays.told();
+        let known = relays.measured();
         let (dead, began) = (daemons[elected].take().context("it runs")?, Instant::now());
         dead.kill()?;
         let gap = relays.after(term, began, PATIENCE).await.context("nobody took over")?;
@@ -82,19 +83,19 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     report.add("reads", "1", reads.answered as f64);
     report.add("reads_failed", "1", reads.failed as f64);
     report.add("read_worst", "s", reads.worst.as_secs_f64());
-    report.add("measurements_told", "1", relays.told().len() as f64);
+    report.add("measurements_told", "1", relays.measured().len() as f64);
     report.add("measurements_lost", "1", lost as f64);
     report.print().context("cannot print the report")
 }
 
-/// The first oracle with its mesh, and two more that were let in.
-fn found(place: &Place, url: &str) -> anyhow::Result<(Vec<Host>, Vec<Option<Daemon>>)> {
-    let first = place.oracle(url)?;
+/// The first oracle, which founds the mesh, and two more that join it.
+fn found(test_dir: &TestDir, url: &str) -> anyhow::Result<(Vec<Host>, Vec<Option<Daemon>>)> {
+    let first = test_dir.oracle(url)?;
     first.thalweg(&["mesh", "init", "--name", "oracle-1", "--address", &first.address()])?;
     let mut daemons = vec![Some(first.start()?)];
     let mut hosts = vec![first];
     for n in 2..=ORACLES {
-        let host = place.oracle(url)?;
+        let host = test_dir.oracle(url)?;
         let name = format!("oracle-{n}");
         let token =
             hosts[0].thalweg(&["mesh", "token", "--role", "oracle,relay", "--name", &name])?;
@@ -116,7 +117,7 @@ fn client(host: &Host, oracles: &[Oracle]) -> anyhow::Result<OracleClient> {
     Ok(OracleClient::new(&key, oracles.to_vec(), WallClock::default())?)
 }
 
-/// Which of them was elected for this term, by its own log.
+/// The index of the host that was elected for this term, according to its own log.
 fn elected(hosts: &[Host], term: u64) -> anyhow::Result<usize> {
     let says = format!("elected to schedule, term {term}");
     let mut found = None;
@@ -128,13 +129,13 @@ fn elected(hosts: &[Host], term: u64) -> anyhow::Result<usize> {
     found.with_context(|| format!("no log says who has term {term}"))
 }
 
-/// How many of the legs that were told an oracle does not know, just after it or another took
-/// over: it has read by then what the killed one had recorded, and nothing is measured again yet.
-async fn missing(told: &[(String, String)], oracle: OracleClient) -> anyhow::Result<u64> {
+/// Counts the reported legs that an oracle does not know. It is asked just after a takeover: it has read by then what
+/// the killed oracle had recorded, and nothing has been measured again yet.
+async fn missing(measured: &[(String, String)], oracle: OracleClient) -> anyhow::Result<u64> {
     let paths = oracle.paths().await?;
     let name = |at: u32| paths.nodes.get(at as usize).map(ToString::to_string);
     let legs = paths.legs.iter().filter_map(|leg| Some((name(leg.from)?, name(leg.to)?)));
     let known: BTreeSet<_> = legs.collect();
     ensure!(!known.is_empty(), "an oracle that is left knows nothing");
-    Ok(told.iter().filter(|leg| !known.contains(*leg)).count() as u64)
+    Ok(measured.iter().filter(|leg| !known.contains(*leg)).count() as u64)
 }

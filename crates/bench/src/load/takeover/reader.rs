@@ -1,4 +1,4 @@
-//! A client that asks for candidates all the time.
+//! A client that continuously asks for candidates.
 
 use std::time::Duration;
 use thalweg_mesh::OracleClient;
@@ -8,40 +8,40 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// Between two questions.
+/// The pause between two requests.
 const EACH: Duration = Duration::from_millis(20);
 
 /// UKAIRO's m.
 const M: usize = 5;
 
-/// What came of them.
+/// The results of the requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reads {
-    /// Questions that were answered.
+    /// Requests that were answered.
     pub answered: u64,
-    /// Those that were not, by any oracle.
+    /// Requests that no oracle answered.
     pub failed: u64,
-    /// The longest time to an answer.
+    /// The longest time of a request.
     pub worst: Duration,
 }
 
-/// It asks until it is told to end.
+/// The running client.
 pub struct Reader {
     stop: oneshot::Sender<()>,
     asks: JoinHandle<Reads>,
 }
 
 impl Reader {
-    /// Begins to ask.
+    /// Starts the client.
     pub fn start(client: OracleClient) -> Self {
         let (stop, stopped) = oneshot::channel();
         Self { stop, asks: tokio::spawn(ask(client, stopped)) }
     }
 
-    /// Ends: what came of it.
+    /// Stops the client and returns its results.
     ///
     /// # Errors
-    /// When it broke.
+    /// When its task has died.
     pub async fn end(self) -> anyhow::Result<Reads> {
         _ = self.stop.send(());
         Ok(self.asks.await?)

@@ -1,4 +1,4 @@
-//! Relays that carry orders out by saying so.
+//! Synthetic relays, which report that they have executed orders without measuring.
 
 use std::{
     collections::BTreeMap,
@@ -16,45 +16,45 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// What a measurement is said to take.
+/// The pretended duration of a measurement.
 const TAKES: Duration = Duration::from_millis(500);
 
-/// After a failure: a daemon pauses for a second, so do they.
+/// The pause after a failure, as in a daemon.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a request for orders waits, as a daemon's.
+/// How long a request for orders waits, as in a daemon.
 const WAIT: Duration = Duration::from_secs(20);
 
-/// Bytes and rate of each measurement.
+/// The reported bytes and rate of each measurement.
 const BYTES: u64 = 1_000_000;
 const BPS: f64 = 1e8;
 
-/// A leg, by names.
+/// A leg, by the names of its ends.
 type Leg = (String, String);
 
-/// All of them; they end when this is dropped.
+/// All synthetic relays; dropping this ends them.
 pub struct Relays {
     seen: Arc<Mutex<Seen>>,
     _tasks: JoinSet<()>,
 }
 
-/// What they have seen of the oracles.
+/// The observations of the relays.
 #[derive(Default)]
 struct Seen {
-    /// The first and the last order of each term.
+    /// The times of the first and the last order of each term.
     orders: BTreeMap<u64, (Instant, Instant)>,
-    /// Legs whose measurement both ends have told, and the oracle has taken.
-    told: Vec<Leg>,
+    /// Legs whose measurement both ends have reported and the oracle has accepted.
+    measured: Vec<Leg>,
 }
 
-/// Who reports for whom.
+/// The oracle clients of the relays, by name.
 type Clients = Arc<BTreeMap<Name, OracleClient>>;
 
 impl Relays {
-    /// Starts them, each with the keys of a state directory.
+    /// Starts the relays, each with the keys of a state directory.
     ///
     /// # Errors
-    /// When one has no keys.
+    /// When a directory has no keys.
     pub fn start(states: Vec<State>, oracles: &[Oracle]) -> anyhow::Result<Self> {
         let mut clients = BTreeMap::new();
         for state in &states {
@@ -65,7 +65,7 @@ impl Relays {
         let (clients, seen) = (Arc::new(clients), Arc::<Mutex<Seen>>::default());
         let mut tasks = JoinSet::new();
         for name in clients.keys() {
-            tasks.spawn(work(name.clone(), Arc::clone(&clients), Arc::clone(&seen)));
+            tasks.spawn(execute_orders(name.clone(), Arc::clone(&clients), Arc::clone(&seen)));
         }
         Ok(Self { seen, _tasks: tasks })
     }
@@ -74,12 +74,12 @@ impl Relays {
         lock(&self.seen)
     }
 
-    /// Legs that were told so far.
-    pub fn told(&self) -> Vec<Leg> {
-        self.seen().told.clone()
+    /// The legs that were reported so far.
+    pub fn measured(&self) -> Vec<Leg> {
+        self.seen().measured.clone()
     }
 
-    /// Waits until orders of one term have come for so long, to just now; that term.
+    /// Waits until orders of one term have arrived for `long`, up to the present; returns this term.
     pub async fn goes_on(&self, long: Duration, limit: Duration) -> Option<u64> {
         let began = Instant::now();
         while began.elapsed() < limit {
@@ -95,7 +95,7 @@ impl Relays {
         None
     }
 
-    /// From `began` to the first order of a term after this one.
+    /// The time from `began` to the first order of a later term.
     pub async fn after(&self, term: u64, began: Instant, limit: Duration) -> Option<Duration> {
         while began.elapsed() < limit {
             let next = self.seen().orders.range(term + 1..).next().map(|(_, (first, _))| *first);
@@ -109,11 +109,11 @@ impl Relays {
 }
 
 fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
-    // Only whole values are put in.
+    // The value is consistent after each statement, so a poisoned lock can be used.
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn work(name: Name, clients: Clients, seen: Arc<Mutex<Seen>>) {
+async fn execute_orders(name: Name, clients: Clients, seen: Arc<Mutex<Seen>>) {
     let Some(client) = clients.get(&name) else { return };
     let (orders, reports) = (client.beside(), client.beside());
     loop {
@@ -134,7 +134,7 @@ fn note(seen: &Mutex<Seen>, term: u64) {
     seen.orders.entry(term).and_modify(|(_, last)| *last = now).or_insert((now, now));
 }
 
-/// The receiver tells first, so that the sender's word ends the order.
+/// The receiver reports first, so that the sender's report completes the order.
 async fn carry_out(
     name: &Name,
     order: &Order,
@@ -162,9 +162,9 @@ async fn carry_out(
     for (who, what) in [(receiver, received), (own, done)] {
         match who.report(&what).await {
             Ok(reply) if reply.refused.is_empty() => {}
-            // Its oracle is gone: the order is given anew.
+            // The oracle of the order is gone; another one will issue it anew.
             _ => return,
         }
     }
-    lock(seen).told.push((name.to_string(), order.to.to_string()));
+    lock(seen).measured.push((name.to_string(), order.to.to_string()));
 }

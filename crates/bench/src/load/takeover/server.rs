@@ -1,5 +1,4 @@
-//! A PostgreSQL of the experiment's own: Debian's programs, a directory that goes away, a
-//! socket in it.
+//! A PostgreSQL server for the experiment alone: Debian's programs, a temporary directory, and a socket in it.
 
 use anyhow::{Context as _, ensure};
 use std::{
@@ -9,7 +8,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// A server; stopped when dropped.
+/// A server, stopped on drop.
 pub struct Server {
     dir: PathBuf,
     bin: PathBuf,
@@ -17,10 +16,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// A new one in a directory of its own in `place`.
+    /// Creates and starts a server in its own directory below `place`.
     ///
     /// # Errors
-    /// When it is not installed, or does not start.
+    /// When PostgreSQL is not installed or does not start.
     pub fn start(place: &Path) -> anyhow::Result<Self> {
         let bin = programs().context("PostgreSQL is not installed (Debian: postgresql)")?;
         let (dir, user) = (place.join("postgres"), own_user()?);
@@ -41,7 +40,7 @@ impl Server {
         Ok(server)
     }
 
-    /// The database `postgres`.
+    /// The URL of the database `postgres`.
     pub fn url(&self) -> String {
         let socket = self.dir.display().to_string().replace('/', "%2F");
         format!("postgres://thalweg@{socket}/postgres")
@@ -63,12 +62,12 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let data = self.dir.join("data").display().to_string();
-        // The directory goes anyway.
+        // The directory is removed in any case.
         _ = self.run("pg_ctl", &["stop", "-m", "immediate", "-D", &data]);
     }
 }
 
-/// Where Debian keeps the newest server's programs, which are not in PATH.
+/// The directory of the newest server programs of Debian, which are not in PATH.
 fn programs() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
     let numbered = |dir: fs::DirEntry| {
@@ -79,7 +78,7 @@ fn programs() -> Option<PathBuf> {
     found.max().map(|(_, bin)| bin)
 }
 
-/// The user and group to run the server as, because it refuses the superuser; `None`: those of this process.
+/// The user and group to run the server as, because it refuses the superuser; `None` for those of this process.
 fn own_user() -> anyhow::Result<Option<(u32, u32)>> {
     if fs::metadata("/proc/self")?.uid() != 0 {
         return Ok(None);

@@ -1,15 +1,16 @@
-//! The cost in CPU time of a byte of a stream between two hosts that are joined by two links.
+//! Measures the CPU time per byte of a stream between two hosts that two links join.
 //!
 //! ```text
 //! reader → PROGRAM ═ near0─far0 ═ PROGRAM → server of known bytes
 //!  (here)           ═ near1─far1 ═           (the other namespace)
 //! ```
 //!
-//! The programs are of the same kind in each way: each copies between loopback and what the way is. Counted is
-//! the CPU time of these two, in the kernel and outside, while bytes flow to the reader; the links are as fast as the
-//! machine gives them. On a veth pair who sends also does what the receiving kernel does.
+//! For each value of `--by` both programs are of the same kind: each copies between loopback and the connection or bond
+//! between the hosts. The cost is the CPU time of the two programs, in user and kernel mode, while bytes flow to the
+//! reader. The links are as fast as the machine allows. On a veth pair the sender also does the work of the receiving
+//! kernel.
 
-mod place;
+mod testbed;
 
 use super::{
     super::{
@@ -22,19 +23,19 @@ use super::{
 };
 use anyhow::{Context as _, ensure};
 use clap::ValueEnum;
-use place::Place;
 use std::{
     collections::BTreeMap,
     io::{Read as _, Write as _},
     net::TcpStream,
     time::{Duration, Instant},
 };
+use testbed::Testbed;
 use thalweg_units::parse_duration;
 
-/// A byte comes so soon, or none does.
+/// The longest wait for a byte.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A link that carried less than this part of it did not carry the stream with the other.
+/// A link that carried less than this share of the bytes did not carry the stream together with the other link.
 const LEAST_SHARE: f64 = 0.05;
 
 /// Arguments of `thalweg-bench load bond cost`: to be run in a network namespace of one's own (`unshare --net`).
@@ -54,7 +55,7 @@ pub struct Args {
     further: Vec<String>,
 }
 
-/// What is between the two programs.
+/// The connection between the two programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum By {
     /// A connection by one link; no programs: server and reader are the two ends
@@ -67,26 +68,27 @@ enum By {
     Aggligator,
 }
 
-/// What was counted until a moment.
+/// The counts up to a moment.
 struct Reading {
     at: Instant,
     bytes: u64,
-    /// s of CPU time of the near program, the far one, all processes of this measurement, the machine.
+    /// CPU time in seconds of the near program, of the far program, of all processes of this measurement, and of the
+    /// machine.
     spent: [f64; 4],
     interfaces: BTreeMap<String, u64>,
 }
 
-/// Measures, and prints the report.
+/// Measures and prints the report.
 ///
 /// # Errors
-/// When a program does not start, a byte is wrong, or one link carried nothing though it was to.
+/// When a program does not start, a byte is wrong, or one of two links carried nothing.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let place = Place::new(args.by, &args.further)?;
-    let mut flow = Flow::begin(&place)?;
+    let testbed = Testbed::new(args.by, &args.further)?;
+    let mut flow = Flow::begin(&testbed)?;
     flow.read_for(args.warmup)?;
-    let first = flow.reading(&place)?;
+    let first = flow.reading(&testbed)?;
     flow.read_for(args.span)?;
-    let last = flow.reading(&place)?;
+    let last = flow.reading(&testbed)?;
     report(args.by, &first, &last)?.print().context("cannot print the report")
 }
 
@@ -98,12 +100,12 @@ struct Flow {
 }
 
 impl Flow {
-    fn begin(place: &Place) -> anyhow::Result<Self> {
-        let mut tcp = place.come(PATIENCE)?;
+    fn begin(testbed: &Testbed) -> anyhow::Result<Self> {
+        let mut tcp = testbed.connect(PATIENCE)?;
         tcp.set_read_timeout(Some(PATIENCE))?;
         tcp.write_all(&[server::DOWNLOAD])?;
         let mut flow = Self { tcp, pattern: Pattern::new(), buffer: vec![0; CHUNK], position: 0 };
-        // Links are made meanwhile.
+        // Waits for the first byte; meanwhile links are set up.
         flow.read()?;
         Ok(flow)
     }
@@ -124,9 +126,9 @@ impl Flow {
         Ok(())
     }
 
-    fn reading(&self, place: &Place) -> anyhow::Result<Reading> {
-        let [near, far] = [cpu_seconds(place.near())?, cpu_seconds(place.far())?];
-        let all = place.all().into_iter().map(cpu_seconds).sum::<anyhow::Result<f64>>()?;
+    fn reading(&self, testbed: &Testbed) -> anyhow::Result<Reading> {
+        let [near, far] = [cpu_seconds(testbed.near())?, cpu_seconds(testbed.far())?];
+        let all = testbed.all().into_iter().map(cpu_seconds).sum::<anyhow::Result<f64>>()?;
         let (spent, interfaces) =
             ([near, far, all, watched::machine()?.machine], counters::received()?);
         Ok(Reading { at: Instant::now(), bytes: self.position, spent, interfaces })
@@ -162,13 +164,13 @@ mod tests {
     }
 
     #[test]
-    fn time_is_told_by_gbit_and_a_link_that_did_nothing_is_seen() {
+    fn cpu_time_is_per_gbit_and_an_unused_link_is_an_error() {
         let now = Instant::now();
         let first = reading(now, 0, 1.0, [0, 0]);
         let two_gbit = 250_000_000;
         let last = reading(now + Duration::from_secs(4), two_gbit, 1.5, [200, 60]);
-        let told = report(By::Bond, &first, &last).unwrap();
-        let value = |name| told.value(name).and_then(serde_json::Value::as_f64).unwrap();
+        let result = report(By::Bond, &first, &last).unwrap();
+        let value = |name| result.value(name).and_then(serde_json::Value::as_f64).unwrap();
         assert!((value("cpu") - 0.75).abs() < 1e-9 && (value("rate") - 0.5).abs() < 1e-9);
         let alone = reading(now + Duration::from_secs(4), two_gbit, 1.5, [200, 2]);
         assert!(report(By::Bond, &first, &alone).is_err());

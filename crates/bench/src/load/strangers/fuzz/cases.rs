@@ -1,8 +1,8 @@
-//! Where cases come from.
+//! Draws test cases from a seed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// splitmix64 (Steele, Lea, Flood 2014): enough to pick cases.
+/// splitmix64 (Steele, Lea, Flood 2014), good enough to draw cases.
 pub(super) struct Chance(pub(super) u64);
 
 impl Chance {
@@ -27,7 +27,7 @@ impl Chance {
     }
 }
 
-/// Addresses at and around every edge that matters.
+/// IPv4 addresses inside and next to all special ranges.
 const V4: [[u8; 4]; 26] = [
     [0, 0, 0, 0],
     [0, 1, 2, 3],
@@ -57,7 +57,7 @@ const V4: [[u8; 4]; 26] = [
     [11, 0, 0, 0],
 ];
 
-/// An address, often one that matters.
+/// An address, often one of a special range.
 pub(super) fn ip(chance: &mut Chance) -> IpAddr {
     let v4 = match chance.below(3) {
         0 => Ipv4Addr::from(chance.next() as u32),
@@ -83,7 +83,7 @@ pub(super) fn ip(chance: &mut Chance) -> IpAddr {
     v6.into()
 }
 
-/// A port, often one that matters.
+/// A port, often a significant one.
 pub(super) fn port(chance: &mut Chance) -> u16 {
     match chance.below(3) {
         0 => chance.next() as u16,

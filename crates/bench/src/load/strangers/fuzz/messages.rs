@@ -1,4 +1,4 @@
-//! Arbitrary SOCKS messages: read or refused, and never beyond their end.
+//! Feeds arbitrary SOCKS messages to the relay's parser: each is parsed or refused and never read past its end.
 
 use super::{
     Account, Chance,
@@ -16,7 +16,7 @@ use thalweg_wire::{
     socks5,
 };
 
-/// A client's messages: whole ones, altered ones, and noise.
+/// A client's messages: complete ones, altered ones, and random bytes.
 fn message(chance: &mut Chance, avoided: &Tag) -> Vec<u8> {
     let leg = chance.pick(&[LegKind::Sealed, LegKind::Open]);
     let terms = Terms { leg, avoid: [avoided.clone()].into() }.encode();
@@ -41,13 +41,13 @@ fn message(chance: &mut Chance, avoided: &Tag) -> Vec<u8> {
     bytes
 }
 
-/// What reading comes to, what it said, and how many bytes it left.
+/// The result of parsing, the bytes that were answered, and the number of unread bytes.
 type Read = (Result<(), Refusal>, Vec<u8>, usize);
 
-/// Reads a request off `bytes`, whose end is the connection's end.
+/// Parses a request from `bytes`; the connection ends after them.
 fn read(bytes: &[u8]) -> Result<Read, String> {
-    let (mut greeting, mut left, mut said) = (Greeting::default(), bytes, Vec::new());
-    let mut io = tokio::io::join(&mut left, &mut said);
+    let (mut greeting, mut left, mut reply) = (Greeting::default(), bytes, Vec::new());
+    let mut io = tokio::io::join(&mut left, &mut reply);
     let done = {
         let reading = pin!(greeting.read(&mut io, Duration::from_secs(1)));
         match reading.poll(&mut Context::from_waker(Waker::noop())) {
@@ -56,27 +56,27 @@ fn read(bytes: &[u8]) -> Result<Read, String> {
         }
     };
     let left = left.len();
-    Ok((done, said, left))
+    Ok((done, reply, left))
 }
 
-/// Reads `cases` messages, drawn from `seed`; within a tokio runtime.
+/// Parses `cases` messages drawn from `seed`. Must be called within a tokio runtime.
 ///
 /// # Errors
-/// The first that is answered too early, waited on, or read beyond its end.
+/// The first message that is answered too early, waited on, or read past its end.
 pub fn messages(cases: u64, seed: u64) -> Result<Account, String> {
     let avoided: Tag = "country=xx".parse().map_err(|_| "no tag".to_owned())?;
     let (mut chance, mut passed) = (Chance(seed), 0);
     for _ in 0..cases {
         let bytes = message(&mut chance, &avoided);
-        let (done, said, left) = read(&bytes)?;
-        // Before the reply nothing is said but the choice of the plain method.
-        if !said.is_empty() && said != [5, 0] {
-            return Err(format!("{bytes:x?} got {said:x?}"));
+        let (done, reply, left) = read(&bytes)?;
+        // Before the reply only the choice of the plain method is sent.
+        if !reply.is_empty() && reply != [5, 0] {
+            return Err(format!("{bytes:x?} got {reply:x?}"));
         }
         match done {
             Ok(()) => {
                 passed += 1;
-                // What was taken is a request by itself, and one byte less is none.
+                // The consumed bytes are a request by themselves, and one byte less is not.
                 let taken = bytes.get(..bytes.len() - left).unwrap_or_default();
                 let less = taken.get(..taken.len().saturating_sub(1)).unwrap_or_default();
                 if read(taken)?.0.is_err() || read(less)?.0.is_ok() {

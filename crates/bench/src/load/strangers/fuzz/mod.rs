@@ -1,6 +1,6 @@
-//! Arbitrary targets and messages: the relay's verdict on each is compared with an independent one.
+//! Arbitrary targets and messages: compares the relay's verdict on each with an independent implementation.
 //!
-//! `thalweg-bench load strangers` runs a million of each; the tests fewer. Cases come from a seed alone.
+//! `thalweg-bench load strangers` runs a million of each, the tests fewer. All cases come from a seed.
 
 mod cases;
 mod messages;
@@ -13,11 +13,11 @@ pub use targets::{World, targets};
 
 use cases::Chance;
 
-/// What a run has seen.
+/// The counts of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// How many cases.
+    /// The number of cases.
     pub cases: u64,
-    /// Those that passed: addresses that may be dialled, messages that were requests.
+    /// The number of cases that passed: addresses that may be dialled, and messages that were requests.
     pub passed: u64,
 }

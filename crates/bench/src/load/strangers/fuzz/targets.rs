@@ -1,4 +1,4 @@
-//! Arbitrary addresses: none passes that must not.
+//! Feeds arbitrary addresses to the relay's policy: no forbidden one may pass.
 
 use super::{
     Account, Chance,
@@ -16,9 +16,9 @@ use thalweg_wire::{
     mesh::{Member, Role, Roster, Tag, Terms},
 };
 
-/// IPv4 addresses that a packet to `ip` may reach, by an account of our own, read off the text
-/// of the RFCs (4291 §2.5.5, 6052 §2.1, 3056, 4380, 5214), and not by the relay's code.
-fn reaches(ip: IpAddr) -> Vec<Ipv4Addr> {
+/// The IPv4 addresses that a packet to `ip` may reach. This is implemented from the text of the RFCs (4291 §2.5.5, 6052
+/// §2.1, 3056, 4380, 5214) and does not use the relay's code.
+fn reachable_v4(ip: IpAddr) -> Vec<Ipv4Addr> {
     let IpAddr::V6(v6) = ip else {
         let IpAddr::V4(v4) = ip else { return vec![] };
         return vec![v4];
@@ -42,8 +42,8 @@ fn reaches(ip: IpAddr) -> Vec<Ipv4Addr> {
     found
 }
 
-/// Never to be reached by anybody's word: metadata, unspecified, multicast, the host itself.
-fn sacred(v4: Ipv4Addr) -> bool {
+/// Whether an address is forbidden for everybody: metadata services, unspecified, multicast, the host itself.
+fn is_always_forbidden(v4: Ipv4Addr) -> bool {
     let metadata = [[169, 254, 169, 254], [168, 63, 129, 16], [100, 100, 100, 200]];
     v4.is_unspecified()
         || v4.is_loopback()
@@ -54,14 +54,14 @@ fn sacred(v4: Ipv4Addr) -> bool {
         || v4.octets()[..2] == [10, 66]
 }
 
-fn special(v4: Ipv4Addr) -> bool {
+fn is_special(v4: Ipv4Addr) -> bool {
     v4.is_private() || v4.is_link_local() || v4.is_documentation()
 }
 
-/// A relay's policy, and a mesh in which one member lists what is not its own.
+/// A relay's policy, and a mesh in which one member lists addresses that are not its own.
 #[derive(Clone, Debug)]
 pub struct World {
-    /// What the relay allows.
+    /// The policy of the relay.
     pub policy: EgressPolicy,
     /// The members that the relay knows.
     pub roster: Roster,
@@ -75,10 +75,10 @@ fn key(seed: u8) -> NodeId {
 }
 
 impl World {
-    /// The world that is judged: the relay `us` at 10.0.0.1, which denies 10.66.0.0/16.
+    /// The world of the tests: the relay `us` at 10.0.0.1, which denies 10.66.0.0/16.
     ///
     /// # Errors
-    /// Not expected: a constant that is not well-formed.
+    /// When a constant is not well-formed; not expected.
     pub fn new() -> Result<Self, String> {
         let text = |e: &dyn std::fmt::Display| e.to_string();
         let own = OwnAddresses::fixed([IpAddr::from([10, 0, 0, 1])]);
@@ -118,9 +118,9 @@ fn member(name: &str, seed: u8, at: &[&str], tags: BTreeSet<Tag>) -> Result<Memb
     })
 }
 
-/// What must hold of every address that passes; else the sentence that does not.
+/// Checks that an address that passed may pass; the error describes it.
 fn may_pass(to: SocketAddr, is_member: bool, avoiding: bool) -> Result<(), String> {
-    let reached = reaches(to.ip());
+    let reached = reachable_v4(to.ip());
     let rules = match is_member {
         true => {
             let bare = to.ip().to_canonical();
@@ -130,27 +130,27 @@ fn may_pass(to: SocketAddr, is_member: bool, avoiding: bool) -> Result<(), Strin
         }
         false => is_ordinary(to, &reached),
     };
-    let never = to.port() == 25 || reached.iter().any(|v4| sacred(*v4));
+    let never = to.port() == 25 || reached.iter().any(|v4| is_always_forbidden(*v4));
     match rules && !never {
         true => Ok(()),
         false => Err(format!("{to} passed, member: {is_member}, avoiding: {avoiding}")),
     }
 }
 
-/// Ordinary unicast on the web's ports, and no address within an address.
+/// Whether `to` is an ordinary unicast address without an embedded IPv4 address, on a port of the web.
 fn is_ordinary(to: SocketAddr, reached: &[Ipv4Addr]) -> bool {
     let global = match to.ip() {
         IpAddr::V4(_) => true,
         IpAddr::V6(v6) => u128::from(v6) >> 125 == 1 && reached.is_empty(),
     };
     let web = to.port() == 80 || to.port() == 443;
-    web && global && !reached.iter().any(|v4| special(*v4))
+    web && global && !reached.iter().any(|v4| is_special(*v4))
 }
 
-/// Judges `cases` targets, drawn from `seed`.
+/// Tests `cases` targets drawn from `seed`.
 ///
 /// # Errors
-/// The first that passes and must not.
+/// The first target that passes but must not.
 pub fn targets(cases: u64, seed: u64, world: &World) -> Result<Account, String> {
     let (mut chance, mut passed) = (Chance(seed), 0);
     for _ in 0..cases {

@@ -1,4 +1,4 @@
-//! Arbitrary targets and messages. `THALWEG_FUZZ_CASES` (20,000 by default) of each, from
+//! Tests with arbitrary targets and messages: `THALWEG_FUZZ_CASES` of each (20,000 by default), from
 //! `THALWEG_FUZZ_SEED` (random by default, and printed).
 
 use super::{World, messages, targets};
@@ -13,7 +13,7 @@ use thalweg_wire::{
     mesh::{Member, Role},
 };
 
-/// How many cases, and their seed, which is printed.
+/// The number of cases and their seed, which is printed.
 fn plan(what: &str) -> (u64, u64) {
     let read = |name: &str| env::var(name).ok().map(|v| v.parse::<u64>().unwrap());
     let nanos = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_nanos();
@@ -24,15 +24,15 @@ fn plan(what: &str) -> (u64, u64) {
 }
 
 #[test]
-fn no_target_passes_that_must_not() {
+fn no_forbidden_target_passes() {
     let (cases, seed) = plan("targets");
     let passed = targets(cases, seed, &World::new().unwrap()).unwrap().passed;
     assert!(passed > cases / 100, "only {passed} of {cases} passed: nothing was tried");
 }
 
-/// The account above is worth something: it sees each of these holes.
+/// Checks the independent implementation itself: it detects each of these holes.
 #[test]
-fn a_policy_with_a_hole_is_found_out() {
+fn a_policy_with_a_hole_is_detected() {
     let (_, seed) = plan("holes");
     let whole = World::new().unwrap();
     let net = |text: &str| text.parse().unwrap();
@@ -60,7 +60,7 @@ fn a_policy_with_a_hole_is_found_out() {
 }
 
 #[tokio::test]
-async fn messages_are_read_or_refused_and_never_beyond_their_end() {
+async fn messages_are_parsed_or_refused_and_never_read_past_their_end() {
     let (cases, seed) = plan("messages");
     let passed = messages(cases, seed).unwrap().passed;
     assert!(passed > cases / 20, "only {passed} of {cases} were requests");

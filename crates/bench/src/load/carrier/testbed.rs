@@ -1,4 +1,4 @@
-//! The two namespaces, and what runs in them.
+//! The two network namespaces of a measurement and the programs in them.
 
 use super::{
     super::veth::{FAR, Far, NEAR},
@@ -19,19 +19,19 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// Where the server is; the namespaces have nothing else there.
+/// The server's port; nothing else uses it in the namespaces.
 const SERVER: u16 = 9000;
 
-/// How often it is looked whether something has come about.
+/// The interval between two checks of a condition.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What does not come about by then does not.
+/// The longest wait for a condition.
 const COMES: Duration = Duration::from_secs(20);
 
-/// Nodes that measure nothing by themselves meanwhile.
+/// Settings of the nodes: they measure nothing by themselves meanwhile.
 const SETTINGS: &str = "[carrier]\nenabled = true\nopen = [\"1-65535\"]\n[oracle.measure]\nenabled = false\n[relay]\nallow_to = [\"10.9.0.0/16\"]\n";
 
-/// What is between the two ends.
+/// The connection between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// Nothing
@@ -42,23 +42,23 @@ pub enum By {
     Wireguard,
 }
 
-/// Where it is measured; all of it goes with this value.
-pub struct Place {
+/// The testbed of one measurement; dropping it ends all of it.
+pub struct Testbed {
     at: SocketAddr,
-    server: Part,
-    programs: Option<[Part; 2]>,
+    server: ChildGuard,
+    programs: Option<[ChildGuard; 2]>,
     _state: TempDir,
     _far: Far,
 }
 
-/// A process that ends with this value.
-pub struct Part(Child);
+/// A child process, killed on drop.
+pub struct ChildGuard(Child);
 
-impl Place {
-    /// Two namespaces, and the programs, which are ready.
+impl Testbed {
+    /// Creates two namespaces and starts the programs; returns when they are ready.
     ///
     /// # Errors
-    /// When one does not start.
+    /// When a program does not start.
     pub fn new(by: By) -> anyhow::Result<Self> {
         let far = Far::join()?;
         let state = TempDir::new().context("cannot make a directory")?;
@@ -72,37 +72,38 @@ impl Place {
         };
         let at = SocketAddr::new(to, SERVER);
         let mut serve = far.command(program::own()?);
-        let server = Part::ready(serve.args(["load", "server", "--listen", &at.to_string()]))?;
+        let server =
+            ChildGuard::ready(serve.args(["load", "server", "--listen", &at.to_string()]))?;
         Ok(Self { at, server, programs, _state: state, _far: far })
     }
 
-    /// The near end's process.
+    /// The process id of the near end.
     pub fn near(&self) -> u32 {
         self.programs.as_ref().map_or_else(std::process::id, |[near, _]| near.id())
     }
 
-    /// The far end's.
+    /// The process id of the far end.
     pub fn far(&self) -> u32 {
         self.programs.as_ref().map_or_else(|| self.server.id(), |[_, far]| far.id())
     }
 
-    /// All, this one and the server's among them.
+    /// The ids of all processes, including this one and the server.
     pub fn all(&self) -> Vec<u32> {
-        let programs = self.programs.iter().flatten().map(Part::id);
+        let programs = self.programs.iter().flatten().map(ChildGuard::id);
         programs.chain([std::process::id(), self.server.id()]).collect()
     }
 
-    /// A connection to the server.
+    /// Connects to the server.
     ///
     /// # Errors
-    /// When there is none by then.
-    pub fn come(&self, patience: Duration) -> anyhow::Result<TcpStream> {
+    /// When there is no connection within `patience`.
+    pub fn connect(&self, patience: Duration) -> anyhow::Result<TcpStream> {
         TcpStream::connect_timeout(&self.at, patience).context("connecting to the server")
     }
 }
 
-/// Two nodes of a new mesh; the far one's overlay address.
-fn carriers(far: &Far, state: &Path) -> anyhow::Result<(IpAddr, [Part; 2])> {
+/// Starts two nodes of a new mesh; returns the far one's overlay address, too.
+fn carriers(far: &Far, state: &Path) -> anyhow::Result<(IpAddr, [ChildGuard; 2])> {
     let settings = state.join("node.toml");
     fs::write(&settings, SETTINGS)?;
     let program = program::product()?;
@@ -112,31 +113,33 @@ fn carriers(far: &Far, state: &Path) -> anyhow::Result<(IpAddr, [Part; 2])> {
     let (near_at, far_at) = (format!("{NEAR}:7373"), format!("{FAR}:7373"));
     let node = |mut command: Command, state: &Path, at: &str| {
         command.args(["node", "--json", "--listen", at, "--config"]).arg(&settings);
-        Part::ready(command.env("THALWEG_STATE", state).stderr(Stdio::null()))
+        ChildGuard::ready(command.env("THALWEG_STATE", state).stderr(Stdio::null()))
     };
     let init = ["mesh", "init", "--name", "near", "--address", &near_at];
-    said(here().args(init).env("THALWEG_STATE", &near_state))?;
+    run_command(here().args(init).env("THALWEG_STATE", &near_state))?;
     let near = node(here(), &near_state, &near_at)?;
-    let token =
-        said(here().args(["mesh", "token", "--role", "relay"]).env("THALWEG_STATE", &near_state))?;
+    let token = run_command(
+        here().args(["mesh", "token", "--role", "relay"]).env("THALWEG_STATE", &near_state),
+    )?;
     let join = ["mesh", "join", token.trim(), "--name", "far", "--address", &far_at];
-    said(there().args(join).env("THALWEG_STATE", &far_state))?;
+    run_command(there().args(join).env("THALWEG_STATE", &far_state))?;
     let far = node(there(), &far_state, &far_at)?;
     let address = ["carrier", "address", "far"];
-    let address = soon("the near node knows the far one", || {
-        Ok(said(here().args(address).env("THALWEG_STATE", &near_state)).ok())
+    let address = wait_until("the near node knows the far one", || {
+        Ok(run_command(here().args(address).env("THALWEG_STATE", &near_state)).ok())
     })?;
     for (end, state) in [(&here as &dyn Fn() -> Command, &near_state), (&there, &far_state)] {
-        soon("the carriers are up", || {
-            let status =
-                said(end().args(["carrier", "status", "--json"]).env("THALWEG_STATE", state));
+        wait_until("the carriers are up", || {
+            let status = run_command(
+                end().args(["carrier", "status", "--json"]).env("THALWEG_STATE", state),
+            );
             let is_up =
                 |text: String| serde_json::from_str::<Value>(&text).ok()?["is_up"].as_bool();
             Ok(status.ok().and_then(is_up).filter(|is_up| *is_up))
         })?;
-        // What that takes is no rest.
-        soon("the nodes are calibrated", || {
-            let status = said(end().args(["status", "--json"]).env("THALWEG_STATE", state));
+        // Calibration uses CPU time, which must not count as idle.
+        wait_until("the nodes are calibrated", || {
+            let status = run_command(end().args(["status", "--json"]).env("THALWEG_STATE", state));
             let is_calibrated = |text: String| {
                 let status: Value = serde_json::from_str(&text).ok()?;
                 status["calibration"].is_object().then_some(())
@@ -147,22 +150,22 @@ fn carriers(far: &Far, state: &Path) -> anyhow::Result<(IpAddr, [Part; 2])> {
     Ok((address.trim().parse()?, [near, far]))
 }
 
-/// What a command prints that must succeed.
+/// Runs a command that must succeed and returns its output.
 ///
 /// # Errors
-/// When it does not, with what it says.
-pub fn said(command: &mut Command) -> anyhow::Result<String> {
+/// When it fails, with its standard error.
+pub fn run_command(command: &mut Command) -> anyhow::Result<String> {
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?}: {}", told.trim());
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}", error.trim());
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// What comes about at last.
+/// Waits until `look` returns a value.
 ///
 /// # Errors
-/// When it does not, or fails.
-pub fn soon<T>(
+/// When it returns none in time, or fails.
+pub fn wait_until<T>(
     what: &str,
     mut look: impl FnMut() -> anyhow::Result<Option<T>>,
 ) -> anyhow::Result<T> {
@@ -176,25 +179,25 @@ pub fn soon<T>(
     }
 }
 
-impl Part {
-    /// Starts one that says nothing.
+impl ChildGuard {
+    /// Starts a program without waiting for it.
     ///
     /// # Errors
-    /// When it is not there.
+    /// When the program cannot be started.
     pub fn start(command: &mut Command) -> anyhow::Result<Self> {
         let child = command.stdin(Stdio::null()).spawn();
         Ok(Self(child.with_context(|| format!("cannot start {command:?}"))?))
     }
 
-    /// One that was started elsewhere.
+    /// Guards a process that was started elsewhere.
     pub fn of(child: Child) -> Self {
         Self(child)
     }
 
-    /// One of this project, which says when it is ready.
+    /// Starts a program of this project and waits until it says that it is ready.
     ///
     /// # Errors
-    /// When it does not.
+    /// When it does not become ready.
     pub fn ready(command: &mut Command) -> anyhow::Result<Self> {
         let mut part = Self::start(command.stdout(Stdio::piped()))?;
         let mut line = String::new();
@@ -209,9 +212,9 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may have ended already.
         _ = self.0.kill();
         _ = self.0.wait();
     }

@@ -1,104 +1,106 @@
-//! What a cast told of itself.
+//! The record of a cast, built from its events.
 
 use super::{
-    super::told::{self, Told},
+    super::cast_events::{self, CastEvent},
     legs::Legs,
 };
 use std::collections::BTreeMap;
 
-/// Its events, as far as they count.
+/// The events of a cast that matter for the report.
 #[derive(Debug, Default)]
-pub struct Story {
-    /// Bytes of the object.
+pub struct CastRecord {
+    /// The size of the object, bytes.
     pub bytes: u64,
-    /// By receiver, its planned parents, the best first.
+    /// The planned parents of each receiver, the best first.
     pub parents: BTreeMap<String, Vec<String>>,
-    /// By receiver, how far it was, and when.
+    /// The progress of each receiver over time.
     pub held: BTreeMap<String, Vec<Held>>,
-    /// By receiver, who gave it most at the last word.
+    /// For each receiver the parent with the highest rate in the newest progress event.
     pub now: BTreeMap<String, String>,
-    /// Who has it, and what it cost.
+    /// The receivers that have the object, with their times and costs.
     pub received: BTreeMap<String, Received>,
-    /// Parents that were left: who, whom, why.
+    /// Parents that were left: receiver, parent, reason.
     pub left: Vec<(String, String, String)>,
-    /// Symbols that rings could not hand on, by receiver.
+    /// Symbols that parents' rings no longer held, by receiver.
     pub missed: BTreeMap<String, f64>,
     /// The most bytes that any node's ring held at once.
     pub ring_peak: f64,
     /// Bytes that the source has sent.
     pub served: f64,
-    /// How it ended, and after how long.
+    /// The outcome and the duration, s.
     pub ended: Option<(String, f64)>,
-    /// The last word of a cast that failed.
+    /// The error of a cast that failed.
     pub failed: Option<String>,
 }
 
-/// How far a receiver was.
+/// The progress of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Held {
-    /// s since the first offer.
+    /// Time since the first offer, s.
     pub at: f64,
-    /// Bytes.
+    /// Bytes that the receiver has.
     pub bytes: f64,
-    /// bit/s over the last second.
+    /// The rate over the last second, bit/s.
     pub bps: f64,
 }
 
 /// The end of one receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Received {
-    /// Bytes that came.
+    /// Bytes received.
     pub came: f64,
-    /// Of them of no use.
+    /// Received bytes that were of no use.
     pub useless: f64,
-    /// Its own span, s.
+    /// The receiver's own duration, s.
     pub seconds: f64,
-    /// s from the first offer until the source knew.
+    /// Time from the first offer until the source knew, s.
     pub after: f64,
-    /// s from the command's start until then.
+    /// Time from the command's start until then, s.
     pub heard: f64,
 }
 
-impl Story {
-    /// One line of its output, so many seconds after the command's start.
+impl CastRecord {
+    /// Records one line of the cast's output, read `now` seconds after the command's start.
     ///
     /// # Errors
-    /// When it is not what the product tells.
-    pub fn hear(&mut self, line: &str, now: f64) -> anyhow::Result<()> {
-        match told::read(line)? {
-            Told::Started { bytes } => self.bytes = bytes,
-            Told::Planned { receivers } => {
+    /// When the line is not an event of the product.
+    pub fn add_line(&mut self, line: &str, now: f64) -> anyhow::Result<()> {
+        match cast_events::read(line)? {
+            CastEvent::Started { bytes } => self.bytes = bytes,
+            CastEvent::Planned { receivers } => {
                 self.parents = receivers.into_iter().map(|one| (one.name, one.parents)).collect();
             }
-            Told::ParentLeft { receiver, parent, why } => self.left.push((receiver, parent, why)),
-            Told::Progress { seconds, served_bytes, ring_peak_bytes, receivers, relays } => {
+            CastEvent::ParentLeft { receiver, parent, why } => {
+                self.left.push((receiver, parent, why))
+            }
+            CastEvent::Progress { seconds, served_bytes, ring_peak_bytes, receivers, relays } => {
                 self.served = served_bytes;
                 let below = receivers.iter().map(|one| one.ring_peak_bytes);
                 let all = below.chain(relays.iter().map(|one| one.ring_peak_bytes));
                 self.ring_peak = all.fold(self.ring_peak.max(ring_peak_bytes), f64::max);
                 receivers.into_iter().for_each(|one| self.progress(seconds, one));
             }
-            Told::Received(came) => self.receive(came, now),
-            Told::Refused { receiver, why, again: false } => {
+            CastEvent::Received(came) => self.receive(came, now),
+            CastEvent::Refused { receiver, why, again: false } => {
                 self.failed = Some(format!("{receiver}: {why}"));
             }
-            Told::Broken { why } | Told::Failed { why } => self.failed = Some(why),
-            Told::Ended(end) => self.ended = Some((end.outcome, end.seconds)),
-            Told::Refused { .. }
-            | Told::PassedOver {}
-            | Told::SpecialBits {}
-            | Told::OwnersIgnored {}
-            | Told::LinksRefused {}
-            | Told::FileFailed {}
-            | Told::MoreFailed {}
-            | Told::Hashing {} => {}
-            Told::Accepted {} | Told::Unreached {} | Told::Note {} => {}
-            Told::MorePassedOver {} | Told::WouldTake {} => {}
+            CastEvent::Broken { why } | CastEvent::Failed { why } => self.failed = Some(why),
+            CastEvent::Ended(end) => self.ended = Some((end.outcome, end.seconds)),
+            CastEvent::Refused { .. }
+            | CastEvent::PassedOver {}
+            | CastEvent::SpecialBits {}
+            | CastEvent::OwnersIgnored {}
+            | CastEvent::LinksRefused {}
+            | CastEvent::FileFailed {}
+            | CastEvent::MoreFailed {}
+            | CastEvent::Hashing {} => {}
+            CastEvent::Accepted {} | CastEvent::Unreached {} | CastEvent::Note {} => {}
+            CastEvent::MorePassedOver {} | CastEvent::WouldTake {} => {}
         }
         Ok(())
     }
 
-    fn progress(&mut self, at: f64, one: told::Progress) {
+    fn progress(&mut self, at: f64, one: cast_events::Progress) {
         let held = Held { at, bytes: one.held_bytes, bps: one.rate_bps };
         self.missed.insert(one.name.clone(), one.missed_symbols);
         if let Some(parent) = one.parents.into_iter().max_by_key(|parent| parent.rate_bps) {
@@ -107,7 +109,7 @@ impl Story {
         self.held.entry(one.name).or_default().push(held);
     }
 
-    fn receive(&mut self, came: told::Came, heard: f64) {
+    fn receive(&mut self, came: cast_events::ReceiverEnd, heard: f64) {
         let received = Received {
             came: came.received_bytes,
             useless: came.duplicate_bytes,
@@ -118,13 +120,13 @@ impl Story {
         self.received.insert(came.receiver, received);
     }
 
-    /// The share of the object that a receiver had at the last word.
+    /// The share of the object that a receiver had at its newest progress event.
     pub fn share(&self, receiver: &str) -> f64 {
         let last = self.held.get(receiver).and_then(|all| all.last());
         last.map_or(0.0, |held| held.bytes / self.bytes.max(1) as f64)
     }
 
-    /// Each receiver's first parent.
+    /// The tree of each receiver's first parent.
     pub fn tree(&self) -> Legs {
         let leg = |(child, parents): (&String, &Vec<String>)| {
             Some((parents.first()?.clone(), child.clone()))
@@ -132,7 +134,7 @@ impl Story {
         Legs(self.parents.iter().filter_map(leg).collect())
     }
 
-    /// When a receiver had this share, s since the first offer, between two words on a straight line.
+    /// When a receiver had this share, s since the first offer; interpolated linearly between progress events.
     pub fn when(&self, receiver: &str, share: f64) -> Option<f64> {
         let (all, wanted) = (self.held.get(receiver)?, share * self.bytes as f64);
         let after = all.iter().position(|held| held.bytes >= wanted)?;
@@ -144,7 +146,7 @@ impl Story {
         Some(last.at + part * (next.at - last.at))
     }
 
-    /// bit/s in which a receiver came from one share to another.
+    /// A receiver's mean rate between two shares of the object, bit/s.
     pub fn steady(&self, receiver: &str, (from, to): (f64, f64)) -> Option<f64> {
         let span = self.when(receiver, to)? - self.when(receiver, from)?;
         (span > 0.0).then(|| (to - from) * self.bytes as f64 * 8.0 / span)
@@ -156,25 +158,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_heard() {
-        let mut story = Story::default();
+    fn events_are_recorded() {
+        let mut record = CastRecord::default();
         let text = r#"{"event":"started","bytes":1000,"name":"x"}
 {"event":"planned","receivers":[{"name":"a","parents":["s","b"]},{"name":"b","parents":["a"]}]}
 {"event":"progress","seconds":1.0,"served_bytes":5,"ring_peak_bytes":0,"receivers":[{"name":"a","ring_peak_bytes":0,"held_bytes":200,"rate_bps":9,"missed_symbols":3,"parents":[]}]}
 {"event":"progress","seconds":2.0,"served_bytes":5,"ring_peak_bytes":70,"relays":[{"name":"r","missed_symbols":0,"ring_peak_bytes":90}],"receivers":[{"name":"a","ring_peak_bytes":80,"held_bytes":700,"rate_bps":9,"missed_symbols":3,"parents":[{"name":"s","rate_bps":1},{"name":"b","rate_bps":5}]}]}
 {"event":"received","receiver":"a","received_bytes":1010,"duplicate_bytes":10,"served_bytes":0,"parents":[],"seconds":2.5,"rate_bps":0,"after_seconds":2.6}
 {"event":"ended","outcome":"complete","bytes":1000,"complete":2,"served_bytes":5,"seconds":2.7}"#;
-        text.lines().for_each(|line| story.hear(line, 3.0).unwrap());
-        assert!(story.hear("noise", 3.0).is_err());
-        assert_eq!(story.tree().0.len(), 2);
-        assert_eq!(story.tree().way_up("b").len(), 2);
-        assert!((story.when("a", 0.3).unwrap() - 1.2).abs() < 1e-9);
-        // 500 B a second.
-        assert!((story.steady("a", (0.3, 0.6)).unwrap() - 4000.0).abs() < 1e-6);
-        assert_eq!(story.when("a", 0.9), None);
-        assert!((story.share("a") - 0.7).abs() < 1e-9);
-        assert_eq!((story.received["a"].came, story.ring_peak), (1010.0, 90.0));
-        assert_eq!(story.ended, Some(("complete".to_owned(), 2.7)));
-        assert_eq!((story.missed["a"], story.now["a"].as_str()), (3.0, "b"));
+        text.lines().for_each(|line| record.add_line(line, 3.0).unwrap());
+        assert!(record.add_line("noise", 3.0).is_err());
+        assert_eq!(record.tree().0.len(), 2);
+        assert_eq!(record.tree().way_up("b").len(), 2);
+        assert!((record.when("a", 0.3).unwrap() - 1.2).abs() < 1e-9);
+        // 500 bytes per second.
+        assert!((record.steady("a", (0.3, 0.6)).unwrap() - 4000.0).abs() < 1e-6);
+        assert_eq!(record.when("a", 0.9), None);
+        assert!((record.share("a") - 0.7).abs() < 1e-9);
+        assert_eq!((record.received["a"].came, record.ring_peak), (1010.0, 90.0));
+        assert_eq!(record.ended, Some(("complete".to_owned(), 2.7)));
+        assert_eq!((record.missed["a"], record.now["a"].as_str()), (3.0, "b"));
     }
 }

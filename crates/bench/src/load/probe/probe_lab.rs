@@ -1,6 +1,6 @@
-//! A lab of two hosts, and a node in each.
+//! A lab of two hosts with a node in each.
 
-use super::super::carrier::place::{Part, said, soon};
+use super::super::carrier::testbed::{ChildGuard, run_command, wait_until};
 use crate::program;
 use anyhow::Context as _;
 use serde_json::Value;
@@ -14,31 +14,31 @@ use tempfile::TempDir;
 use thalweg_lab::{client::Lab, emu::LinkTruth, topology::Topology};
 use thalweg_probe::client::Service;
 
-/// Where nodes listen.
+/// The nodes' port.
 const NODE: u16 = 7373;
 
 /// The half of the link that is measured.
 const HALF: &str = "way.fwd";
 
-/// The nodes' settings: none measures by itself.
+/// The nodes' settings; neither measures by itself.
 const SETTINGS: &str = "[relay]\nallow_to = [\"10.0.0.0/8\", \"fd54::/16\"]\n[oracle.measure]\nenabled = false\n\
     [measure]\nmax_bytes_per_day = \"100 GB\"\n[carrier]\nenabled = true\ncongestion = \"cubic\"\nopen = [\"1-65535\"]\n";
 
-/// The lab; what runs in it ends with this value.
-pub struct Place {
-    // They end before it does.
-    nodes: Vec<Part>,
+/// The lab; dropping it ends its programs.
+pub struct ProbeLab {
+    // Declared before the lab, so that they end first.
+    nodes: Vec<ChildGuard>,
     lab: Lab,
-    /// The lab's time zero.
+    /// The start of the lab.
     zero: Instant,
     dir: TempDir,
 }
 
-impl Place {
-    /// The hosts `a` and `b`, and `way` between them; no node.
+impl ProbeLab {
+    /// Starts the hosts `a` and `b` with the link `way` between them, but no node.
     ///
     /// # Errors
-    /// When the network is none, or does not come about.
+    /// When the topology is invalid or the network cannot be set up.
     pub fn new(topology: &str) -> anyhow::Result<Self> {
         let lab = Lab::start(&Topology::from_toml(topology)?)?;
         let elapsed = Duration::from_secs_f64(lab.stats(false)?.elapsed_s);
@@ -48,12 +48,12 @@ impl Place {
         Ok(Self { nodes: Vec::new(), lab, zero, dir })
     }
 
-    /// The lab's time, s.
+    /// The present lab time, s.
     pub fn now(&self) -> f64 {
         self.zero.elapsed().as_secs_f64()
     }
 
-    /// A directory of its own.
+    /// The temporary directory of the lab.
     pub fn dir(&self) -> PathBuf {
         self.dir.path().to_owned()
     }
@@ -65,7 +65,7 @@ impl Place {
         command
     }
 
-    /// A tool of the lab's in a host.
+    /// A tool of the lab in a host.
     pub fn tool(&self, host: &str, args: &[&str]) -> Command {
         let mut command = self.lab.tool(host, args);
         command.stdin(Stdio::null());
@@ -83,31 +83,38 @@ impl Place {
         Ok(command)
     }
 
-    fn node(&self, host: &str) -> anyhow::Result<Part> {
+    fn node(&self, host: &str) -> anyhow::Result<ChildGuard> {
         let mut command = self.thalweg(host)?;
         command.args(["node", "--json", "--listen", &format!("0.0.0.0:{NODE}"), "--config"]);
         command.arg(self.dir.path().join("node.toml")).stderr(Stdio::null());
-        Part::ready(&mut command)
+        ChildGuard::ready(&mut command)
     }
 
-    /// A mesh of both, which carry; `b`'s overlay address.
+    /// Founds a mesh of both hosts with carriers; returns the overlay address of `b`.
     ///
     /// # Errors
     /// When a command fails.
     pub fn mesh(&mut self) -> anyhow::Result<String> {
         fs::write(self.dir.path().join("node.toml"), SETTINGS)?;
         let at = |host: &str| format!("{host}:{NODE}");
-        said(self.thalweg("a")?.args(["mesh", "init", "--name", "a", "--address", &at("a")]))?;
+        run_command(self.thalweg("a")?.args([
+            "mesh",
+            "init",
+            "--name",
+            "a",
+            "--address",
+            &at("a"),
+        ]))?;
         self.nodes.push(self.node("a")?);
-        let token = said(self.thalweg("a")?.args(["mesh", "token", "--role", "relay"]))?;
+        let token = run_command(self.thalweg("a")?.args(["mesh", "token", "--role", "relay"]))?;
         let join = ["mesh", "join", token.trim(), "--name", "b", "--address", &at("b")];
-        said(self.thalweg("b")?.args(join))?;
+        run_command(self.thalweg("b")?.args(join))?;
         self.nodes.push(self.node("b")?);
         for host in ["a", "b"] {
-            soon("the carriers are up", || Ok(self.is_up(host).then_some(())))?;
+            wait_until("the carriers are up", || Ok(self.is_up(host).then_some(())))?;
         }
-        let overlay = soon("a knows b", || {
-            Ok(said(self.thalweg("a")?.args(["carrier", "address", "b"])).ok())
+        let overlay = wait_until("a knows b", || {
+            Ok(run_command(self.thalweg("a")?.args(["carrier", "address", "b"])).ok())
         })?;
         Ok(overlay.trim().to_owned())
     }
@@ -115,20 +122,20 @@ impl Place {
     fn is_up(&self, host: &str) -> bool {
         let status = self
             .thalweg(host)
-            .and_then(|mut command| said(command.args(["carrier", "status", "--json"])));
+            .and_then(|mut command| run_command(command.args(["carrier", "status", "--json"])));
         let status = status.ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());
         status.is_some_and(|status| status["is_up"] == true)
     }
 
-    /// `a`'s probe service, for trains to `b`.
+    /// The probe service of `a`, for trains to `b`.
     ///
     /// # Errors
-    /// When it is not there.
+    /// When it is not available.
     pub fn service(&self) -> anyhow::Result<Service> {
         Service::at(&self.dir.path().join("a").join("probe.sock"), "b")
     }
 
-    /// The link's record from `a` to `b`, and how late packets were at the 99th percentile, µs.
+    /// The record of the link from `a` to `b`, and the 99th percentile of the emulator's lateness, µs.
     ///
     /// # Errors
     /// When the lab does not answer.

@@ -14,11 +14,11 @@ use tempfile::TempDir;
 use thalweg_lab::port::Port;
 use thalweg_units::NodeId;
 
-/// What relays may connect to besides public addresses: nothing.
+/// The relay's settings: it may connect to public addresses only.
 const STRICT: &str = "[relay]\n";
 
-/// A directory for all hosts of one mesh.
-pub struct Place {
+/// A temporary directory for all hosts of one mesh.
+pub struct TestMesh {
     dir: TempDir,
     program: PathBuf,
     hosts: Cell<u32>,
@@ -33,14 +33,14 @@ pub struct Node {
     port: Port,
 }
 
-/// Its daemon; killed when dropped.
-pub struct Runs(Child);
+/// A running daemon, killed on drop.
+pub struct Daemon(Child);
 
-impl Place {
-    /// An empty one.
+impl TestMesh {
+    /// Creates an empty directory.
     ///
     /// # Errors
-    /// The system's.
+    /// When it cannot be created or the program is not found.
     pub fn new() -> anyhow::Result<Self> {
         Ok(Self { dir: tempfile::tempdir()?, program: program::product()?, hosts: Cell::new(0) })
     }
@@ -55,20 +55,20 @@ impl Place {
         Ok(Node { state, settings: file, log, program: self.program.clone(), port })
     }
 
-    /// The founder, with these settings.
+    /// Founds a mesh with a host of these additional settings.
     ///
     /// # Errors
-    /// The command's.
+    /// When the command fails.
     pub fn found(&self, name: &str, settings: &str) -> anyhow::Result<Node> {
         let host = self.host(settings)?;
         host.thalweg(&["mesh", "init", "--name", name, "--address", &host.at().to_string()])?;
         Ok(host)
     }
 
-    /// A host that `founder`, whose daemon runs, has let in.
+    /// Lets a host join the mesh of `founder`, whose daemon is running.
     ///
     /// # Errors
-    /// The commands'.
+    /// When a command fails.
     pub fn join(&self, founder: &Node, name: &str, token: &[&str]) -> anyhow::Result<Node> {
         let token = founder.thalweg(&[&["mesh", "token"], token].concat())?;
         let host = self.host("")?;
@@ -76,17 +76,17 @@ impl Place {
         Ok(host)
     }
 
-    /// A host outside of any mesh.
+    /// Creates a host outside of any mesh.
     ///
     /// # Errors
-    /// The system's.
+    /// When its directory cannot be created.
     pub fn stranger(&self) -> anyhow::Result<Node> {
         self.host("")
     }
 }
 
 impl Node {
-    /// Where its daemon listens.
+    /// The address and port of its daemon.
     pub fn at(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port.number()).into()
     }
@@ -96,10 +96,10 @@ impl Node {
         &self.state
     }
 
-    /// Its daemon's log, of the last start.
+    /// The log of its daemon's last start.
     ///
     /// # Errors
-    /// The system's.
+    /// When it cannot be read.
     pub fn log(&self) -> anyhow::Result<String> {
         Ok(fs::read_to_string(&self.log)?)
     }
@@ -107,7 +107,7 @@ impl Node {
     /// The seed of the key of its command line.
     ///
     /// # Errors
-    /// When there is none that is readable.
+    /// When there is no readable key.
     pub fn client_seed(&self) -> anyhow::Result<[u8; 32]> {
         let text = fs::read_to_string(self.state.join("client.key"))?;
         let id: NodeId =
@@ -122,10 +122,10 @@ impl Node {
         command
     }
 
-    /// Standard output of a command that must succeed.
+    /// Runs a command that must succeed and returns its standard output.
     ///
     /// # Errors
-    /// Its own words.
+    /// When the command fails; the error contains its standard error.
     pub fn thalweg(&self, args: &[&str]) -> anyhow::Result<String> {
         let output = self.command(args).output()?;
         if !output.status.success() {
@@ -134,20 +134,20 @@ impl Node {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
-    /// Starts to join; the caller sees to its end.
+    /// Starts a command that joins a mesh; the caller waits for it.
     ///
     /// # Errors
-    /// The system's.
+    /// When it cannot be started.
     pub fn joining(&self, token: &str, name: &str) -> anyhow::Result<Child> {
         let at = self.at().to_string();
         let mut command = self.command(&["mesh", "join", token, "--name", name, "--address", &at]);
         Ok(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
     }
 
-    /// Joins, or not.
+    /// Runs a command that tries to join a mesh.
     ///
     /// # Errors
-    /// The system's.
+    /// When it cannot be started.
     pub fn try_join(&self, token: &str, name: &str) -> anyhow::Result<Output> {
         Ok(self.joining(token, name)?.wait_with_output()?)
     }
@@ -155,18 +155,18 @@ impl Node {
     /// Starts its daemon and waits until it serves.
     ///
     /// # Errors
-    /// When it does not.
-    pub fn start(&self) -> anyhow::Result<Runs> {
+    /// When it does not serve.
+    pub fn start(&self) -> anyhow::Result<Daemon> {
         let settings = self.settings.display().to_string();
         let listen = self.at().to_string();
         self.run(self.command(&["node", "--listen", &listen, "--config", &settings]))
     }
 
-    /// As [`Self::start`], on this core alone.
+    /// As [`Self::start`], but only on this core.
     ///
     /// # Errors
-    /// As there.
-    pub fn start_on(&self, core: Option<u32>) -> anyhow::Result<Runs> {
+    /// As [`Self::start`].
+    pub fn start_on(&self, core: Option<u32>) -> anyhow::Result<Daemon> {
         let Some(core) = core else { return self.start() };
         let mut command = Command::new("taskset");
         command.args(["-c", &core.to_string()]).arg(&self.program);
@@ -176,11 +176,11 @@ impl Node {
         self.run(command)
     }
 
-    /// Starts it with another file in the place of `/etc/hosts`.
+    /// Starts its daemon with another file mounted over `/etc/hosts`.
     ///
     /// # Errors
-    /// When it does not serve; only root may do this.
-    pub fn start_with_hosts(&self, hosts: &std::path::Path) -> anyhow::Result<Runs> {
+    /// When it does not serve; this requires root.
+    pub fn start_with_hosts(&self, hosts: &std::path::Path) -> anyhow::Result<Daemon> {
         let script = "mount --bind \"$1\" /etc/hosts && shift && exec \"$@\"";
         let mut command = Command::new("unshare");
         command.args(["-m", "sh", "-c", script, "sh"]).arg(hosts).arg(&self.program);
@@ -189,27 +189,27 @@ impl Node {
         self.run(command)
     }
 
-    fn run(&self, mut command: Command) -> anyhow::Result<Runs> {
+    fn run(&self, mut command: Command) -> anyhow::Result<Daemon> {
         let log = File::create(&self.log)?;
-        let mut runs = Runs(command.stdout(Stdio::piped()).stderr(log).spawn()?);
-        let stdout = runs.0.stdout.take().context("no standard output")?;
+        let mut daemon = Daemon(command.stdout(Stdio::piped()).stderr(log).spawn()?);
+        let stdout = daemon.0.stdout.take().context("no standard output")?;
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line)?;
         ensure!(line.starts_with("ready"), "no daemon: {}", self.log()?);
-        Ok(runs)
+        Ok(daemon)
     }
 }
 
-impl Runs {
-    /// Its process.
+impl Daemon {
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.0.id()
     }
 
-    /// Whether it has not ended.
+    /// Whether it is still running.
     ///
     /// # Errors
-    /// The system's.
+    /// When the system call fails.
     pub fn is_alive(&mut self) -> anyhow::Result<bool> {
         Ok(self.0.try_wait()?.is_none())
     }
@@ -217,14 +217,14 @@ impl Runs {
     /// Kills it.
     ///
     /// # Errors
-    /// If it has ended before.
+    /// When it has ended before.
     pub fn end(mut self) -> anyhow::Result<()> {
         ensure!(self.0.try_wait()?.is_none(), "a daemon has ended by itself");
         Ok(())
     }
 }
 
-impl Drop for Runs {
+impl Drop for Daemon {
     fn drop(&mut self) {
         _ = self.0.kill();
         _ = self.0.wait();

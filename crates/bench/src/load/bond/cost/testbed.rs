@@ -1,4 +1,4 @@
-//! The two namespaces, and what runs in them.
+//! The two network namespaces of the measurement and the programs in them.
 
 use super::{
     super::super::veth::{self, FAR, Far, NEAR},
@@ -15,32 +15,32 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The far end, by whichever link.
+/// The address of the far end, reached over either link.
 const THERE: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
 
-/// Ports; the namespaces have nothing else in them.
+/// Ports; nothing else runs in the namespaces.
 const SERVER: u16 = 9000;
 const NEAR_PROGRAM: u16 = 7000;
 const FAR_PROGRAM: u16 = 7373;
 
-/// How often it is looked whether somebody listens.
+/// The interval between two attempts to connect.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Where it is measured; all of it goes with this value.
-pub struct Place {
-    server: Part,
-    programs: Option<[Part; 2]>,
+/// The testbed of one measurement; dropping it ends all of it.
+pub struct Testbed {
+    server: ChildGuard,
+    programs: Option<[ChildGuard; 2]>,
     _far: Far,
 }
 
-/// A process that ends with this value.
-struct Part(Child);
+/// A child process, killed on drop.
+struct ChildGuard(Child);
 
-impl Place {
-    /// Two namespaces, and the programs, which are ready or about to be.
+impl Testbed {
+    /// Creates two namespaces and starts the programs, which are ready or about to be.
     ///
     /// # Errors
-    /// When one does not start.
+    /// When a program does not start.
     pub fn new(by: By, further: &[String]) -> anyhow::Result<Self> {
         let far = Far::join_by(2)?;
         far.ip(&["addr", "add", &format!("{THERE}/32"), "dev", "lo"])?;
@@ -52,32 +52,32 @@ impl Place {
         }
         let own = program::own()?;
         let serve = ["load", "server", "--listen", &format!("0.0.0.0:{SERVER}")];
-        let server = Part::ready(far.command(&own).args(serve))?;
+        let server = ChildGuard::ready(far.command(&own).args(serve))?;
         let programs = programs(by, further, &far, own.as_os_str())?;
         Ok(Self { server, programs, _far: far })
     }
 
-    /// The near end's process.
+    /// The process id of the near end.
     pub fn near(&self) -> u32 {
         self.programs.as_ref().map_or_else(std::process::id, |[near, _]| near.id())
     }
 
-    /// The far end's.
+    /// The process id of the far end.
     pub fn far(&self) -> u32 {
         self.programs.as_ref().map_or_else(|| self.server.id(), |[_, far]| far.id())
     }
 
-    /// All, this one and the server's among them.
+    /// The ids of all processes, including this one and the server.
     pub fn all(&self) -> Vec<u32> {
-        let programs = self.programs.iter().flatten().map(Part::id);
+        let programs = self.programs.iter().flatten().map(ChildGuard::id);
         programs.chain([std::process::id(), self.server.id()]).collect()
     }
 
-    /// A connection to the near program, as soon as it listens.
+    /// Connects to the near program as soon as it listens.
     ///
     /// # Errors
-    /// When it does not by then.
-    pub fn come(&self, patience: Duration) -> anyhow::Result<TcpStream> {
+    /// When it does not listen within `patience`.
+    pub fn connect(&self, patience: Duration) -> anyhow::Result<TcpStream> {
         let at = match self.programs {
             Some(_) => SocketAddr::from((Ipv4Addr::LOCALHOST, NEAR_PROGRAM)),
             None => SocketAddr::from((THERE, SERVER)),
@@ -95,13 +95,13 @@ impl Place {
     }
 }
 
-/// The program of either end.
+/// Starts the programs of both ends.
 fn programs(
     by: By,
     further: &[String],
     far: &Far,
     own: &OsStr,
-) -> anyhow::Result<Option<[Part; 2]>> {
+) -> anyhow::Result<Option<[ChildGuard; 2]>> {
     let server = format!("127.0.0.1:{SERVER}");
     let (here, there) = (format!("127.0.0.1:{NEAR_PROGRAM}"), format!("{THERE}:{FAR_PROGRAM}"));
     let pipe = ["load", "bond", "pipe", "--listen"];
@@ -109,36 +109,38 @@ fn programs(
     Ok(Some(match by {
         By::Direct => return Ok(None),
         By::Tcp => {
-            let far = Part::ready(far.command(own).args(pipe).args([&*there, "--to", &server]))?;
-            [Part::ready(near().args(pipe).args([&*here, "--to", &there]))?, far]
+            let far =
+                ChildGuard::ready(far.command(own).args(pipe).args([&*there, "--to", &server]))?;
+            [ChildGuard::ready(near().args(pipe).args([&*here, "--to", &there]))?, far]
         }
         By::Bond => {
             let serve = ["load", "bond", "serve", "--lead", &server, "--bonds", &there];
-            let far = Part::ready(far.command(own).args(serve).args(further))?;
+            let far = ChildGuard::ready(far.command(own).args(serve).args(further))?;
             let by = [&*here, "--to", &there, "--bond", &there];
-            [Part::ready(near().args(pipe).args(by).args(further))?, far]
+            [ChildGuard::ready(near().args(pipe).args(by).args(further))?, far]
         }
         By::Aggligator => {
             let (port, ports) = (SERVER.to_string(), format!("{SERVER}:{NEAR_PROGRAM}"));
             let listens = FAR_PROGRAM.to_string();
             let serve = ["server", "--no-monitor", "--tcp", &listens, "--port", &port];
-            let far = Part::start(far.command("agg-tunnel").args(serve).stdout(Stdio::null()))?;
+            let far =
+                ChildGuard::start(far.command("agg-tunnel").args(serve).stdout(Stdio::null()))?;
             let to = [0, 1].map(|pair| format!("{}:{FAR_PROGRAM}", veth::of_pair(FAR, pair)));
             let mut near = Command::new("agg-tunnel");
             near.args(["client", "--no-monitor", "--port", &ports]);
             near.args(["--tcp", &to[0], "--tcp", &to[1]]).stdout(Stdio::null());
-            [Part::start(&mut near)?, far]
+            [ChildGuard::start(&mut near)?, far]
         }
     }))
 }
 
-impl Part {
+impl ChildGuard {
     fn start(command: &mut Command) -> anyhow::Result<Self> {
         let child = command.stdin(Stdio::null()).spawn();
         Ok(Self(child.with_context(|| format!("cannot start {command:?}"))?))
     }
 
-    /// One of ours, which says when it is ready.
+    /// Starts one of our programs and waits until it says that it is ready.
     fn ready(command: &mut Command) -> anyhow::Result<Self> {
         let mut part = Self::start(command.stdout(Stdio::piped()))?;
         let mut line = String::new();
@@ -153,9 +155,9 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may have ended already.
         _ = self.0.kill();
         _ = self.0.wait();
     }

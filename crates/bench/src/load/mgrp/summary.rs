@@ -1,4 +1,4 @@
-//! All copies as metrics and series.
+//! Reports all copies as metrics and series.
 
 use super::{
     super::report::Report,
@@ -10,21 +10,21 @@ use thalweg_lab::stats::Stats;
 /// A source below this share of its rate is short (Fig. 9, 12).
 const ENOUGH: f64 = 0.95;
 
-/// The paper's times, s: Fig. 10.
+/// The paper's completion time, s (Fig. 10).
 const PAPER: f64 = 30.7;
 
-/// The whole report: metrics are means over the copies, distributions are of all of them, series of the first.
+/// The whole report: metrics are means over the copies, distributions cover all copies, series are of the first copy.
 pub fn report(args: &Args, copies: &[Copy], (stats, starved): (&Stats, f64)) -> Report {
     let mut report = Report::default();
     add_means(args, copies, &mut report);
     add_rounds(copies, &mut report);
     report.add("lateness_p99", "us", stats.lateness.p99_us as f64);
-    // Of the machine's own the mean of the whole run is known: nodes that starve for a while are not seen in it.
+    // The machine's own pressure is only known as the mean of the whole run, which hides nodes that starve for a while.
     report.add("cpu_pressure", "%", starved);
     report.series("source_cdf", cdf(copies.iter().flat_map(|copy| copy.source.clone()).collect()));
     if let Some(first) = copies.first() {
         let source = first.source.iter().enumerate().map(|(at, rate)| [at as f64, *rate]);
-        // One picture takes the series of a name's pattern.
+        // A plot selects series by a pattern of names, so these share a prefix.
         report.series("mbps_source", source.collect());
         report.series("mbps_cross", first.cross());
         report.series("mbps_overhead", first.overhead());
@@ -44,7 +44,7 @@ fn add_means(args: &Args, copies: &[Copy], report: &mut Report) {
     }
 }
 
-/// Pathload's completion.
+/// Reports the completion of Pathload's measurements.
 fn add_rounds(copies: &[Copy], report: &mut Report) {
     let rounds = || copies.iter().flat_map(|copy| &copy.rounds);
     let all = rounds().count();
@@ -59,21 +59,21 @@ fn add_rounds(copies: &[Copy], report: &mut Report) {
     report.add("never", "%", share(all - took.len()));
     report.add("in_time", "%", share(within));
     for percent in [25, 50, 75] {
-        // Of all, those that never ended included: nearest rank.
+        // Percentiles (nearest rank) of all measurements, including those that never ended.
         let at = (percent * all).div_ceil(100).max(1) - 1;
         report.add(format!("q{percent}"), "s", took.get(at).copied().unwrap_or(f64::NAN));
     }
     report.series("completion", steps(&took, all));
 }
 
-/// Sorted values against the share up to them, 0 to 1.
+/// The cumulative distribution: sorted values and the share of values up to each, 0 to 1.
 fn cdf(mut values: Vec<f64>) -> Vec<[f64; 2]> {
     values.sort_by(f64::total_cmp);
     let all = values.len();
     steps(&values, all)
 }
 
-/// The same of some that are `all` together with those that have no value.
+/// The cumulative distribution of `all` values of which only `sorted` are known.
 fn steps(sorted: &[f64], all: usize) -> Vec<[f64; 2]> {
     let share = |count: usize| count as f64 / all as f64;
     let both = |(at, value): (usize, &f64)| [[*value, share(at)], [*value, share(at + 1)]];
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_distribution_ends_below_one_where_some_never_end() {
+    fn a_distribution_with_unknown_values_ends_below_one() {
         assert_eq!(steps(&[5.0, 7.0], 4), [[5.0, 0.0], [5.0, 0.25], [7.0, 0.25], [7.0, 0.5]]);
         assert_eq!(cdf(vec![2.0, 1.0]).last(), Some(&[2.0, 1.0]));
         assert!(cdf(Vec::new()).is_empty());

@@ -1,160 +1,141 @@
-//! What `thalweg cast --json` tells, read strictly: an event that is not known, a field that is missing or a line that
-//! is no event is an error, lest a renamed field be measured as nothing.
+//! Parses the events of `thalweg cast --json` strictly: an unknown event, a missing field or a line that is no event is
+//! an error, so that a renamed field is not measured as zero.
 
 use anyhow::Context as _;
 use serde::Deserialize;
 
-/// An event, as far as measurements need it; docs/cast.md has all of them.
+/// An event with the fields that measurements need; docs/cast.md describes all of them.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum Told {
-    /// The object is described.
+pub enum CastEvent {
+    /// The object is known.
     Started {
-        /// How many bytes.
+        /// Its size.
         bytes: u64,
     },
-    /// Who is to get it from whom.
+    /// The plan.
     Planned {
-        /// By receiver.
+        /// The receivers with their parents.
         receivers: Vec<Planned>,
     },
     /// A receiver left a parent.
     ParentLeft {
-        /// The receiver.
         receiver: String,
-        /// The parent.
         parent: String,
-        /// In words.
+        /// The reason.
         why: String,
     },
-    /// How far all are; once a second.
+    /// The progress of all nodes, once per second.
     Progress {
-        /// s since the first offer.
+        /// Time since the first offer, s.
         seconds: f64,
         /// Bytes of symbols that the source has sent.
         served_bytes: f64,
-        /// The most that waited in its own ring at once, B.
+        /// The most bytes that waited in the source's ring at once.
         ring_peak_bytes: f64,
-        /// By receiver.
+        /// The receivers' progress.
         receivers: Vec<Progress>,
-        /// By relay; a cast without any does not tell them.
+        /// The relays' progress; missing in a cast without relays.
         #[serde(default)]
         relays: Vec<Relay>,
     },
-    /// A receiver has it.
-    Received(Came),
-    /// A receiver does not take it.
+    /// A receiver has the object.
+    Received(ReceiverEnd),
+    /// A receiver refuses the object.
     Refused {
-        /// Who.
         receiver: String,
-        /// In words.
+        /// The reason.
         why: String,
-        /// It is tried again.
+        /// Whether the source tries again.
         again: bool,
     },
-    /// The object changed.
+    /// The object changed during the cast.
     Broken {
-        /// In words.
+        /// The reason.
         why: String,
     },
-    /// Nothing was begun.
+    /// The cast failed before it began.
     Failed {
-        /// In words.
+        /// The reason.
         why: String,
     },
-    /// The end.
+    /// The end of the cast.
     Ended(Ended),
-    /// Not counted.
+    /// This event and the following ones are not used by measurements.
     PassedOver {},
-    /// Not counted.
     SpecialBits {},
-    /// Not counted.
     OwnersIgnored {},
-    /// Not counted.
     LinksRefused {},
-    /// Not counted.
     FileFailed {},
-    /// Not counted.
     MoreFailed {},
-    /// Not counted.
     MorePassedOver {},
-    /// Not counted.
     WouldTake {},
-    /// Not counted.
     Hashing {},
-    /// Not counted.
     Accepted {},
-    /// Not counted.
     Unreached {},
-    /// Not counted.
     Note {},
 }
 
-/// A receiver's place in the plan.
+/// A receiver in the plan.
 #[derive(Debug, Deserialize)]
 pub struct Planned {
-    /// Who.
     pub name: String,
-    /// The best first.
+    /// Its parents, the best first.
     pub parents: Vec<String>,
 }
 
-/// How far a receiver is.
+/// The progress of a receiver.
 #[derive(Debug, Deserialize)]
 pub struct Progress {
-    /// Who.
     pub name: String,
-    /// Bytes of the object.
+    /// Bytes of the object that it has.
     pub held_bytes: f64,
-    /// Over the last second, bit/s.
+    /// Its rate over the last second, bit/s.
     pub rate_bps: f64,
-    /// Symbols that rings there could not hand on.
+    /// Symbols that its parents' rings no longer held.
     pub missed_symbols: f64,
-    /// The most that waited for its children at once, B.
+    /// The most bytes that waited in its ring for its children at once.
     pub ring_peak_bytes: f64,
-    /// Those of now.
+    /// Its present parents.
     pub parents: Vec<Parent>,
 }
 
-/// What a parent gives.
+/// The contribution of a parent.
 #[derive(Debug, Deserialize)]
 pub struct Parent {
-    /// Who.
     pub name: String,
-    /// Over the last second, bit/s.
+    /// Its rate over the last second, bit/s.
     pub rate_bps: u64,
 }
 
-/// What a node does that keeps nothing.
+/// The progress of a node that only forwards.
 #[derive(Debug, Deserialize)]
 pub struct Relay {
-    /// The most that waited for its children at once, B.
+    /// The most bytes that waited in its ring for its children at once.
     pub ring_peak_bytes: f64,
 }
 
 /// The end of one receiver.
 #[derive(Debug, Deserialize)]
-pub struct Came {
-    /// Who.
+pub struct ReceiverEnd {
     pub receiver: String,
-    /// Bytes that came.
+    /// Bytes received.
     pub received_bytes: f64,
-    /// Of them of no use.
+    /// Received bytes that were of no use.
     pub duplicate_bytes: f64,
-    /// New bytes, by parent.
+    /// New bytes by parent.
     pub parents: Vec<Share>,
-    /// Its own span.
+    /// The receiver's own duration, s.
     pub seconds: f64,
-    /// New bytes over it, bit/s.
+    /// New bytes over this duration, bit/s.
     pub rate_bps: f64,
-    /// From the first offer until the source knew.
+    /// Time from the first offer until the source knew, s.
     pub after_seconds: f64,
 }
 
-/// What came from a parent.
+/// The bytes from one parent.
 #[derive(Debug, Deserialize)]
 pub struct Share {
-    /// Who.
     pub name: String,
     /// New bytes.
     pub bytes: f64,
@@ -163,23 +144,23 @@ pub struct Share {
 /// The end of the cast.
 #[derive(Debug, Deserialize)]
 pub struct Ended {
-    /// How, in a word.
+    /// The outcome, one word.
     pub outcome: String,
-    /// Of the object.
+    /// The size of the object, bytes.
     pub bytes: f64,
-    /// Receivers that have it.
+    /// The number of receivers that have it.
     pub complete: f64,
-    /// From the first offer on.
+    /// Time since the first offer, s.
     pub seconds: f64,
     /// Bytes of symbols that the source has sent.
     pub served_bytes: f64,
 }
 
-/// Reads a line.
+/// Parses a line.
 ///
 /// # Errors
-/// When it is no event, or one without a field that is named here.
-pub fn read(line: &str) -> anyhow::Result<Told> {
+/// When it is not an event or lacks a field that is used here.
+pub fn read(line: &str) -> anyhow::Result<CastEvent> {
     serde_json::from_str(line).with_context(|| format!("the cast told something else: {line}"))
 }
 
@@ -207,7 +188,7 @@ mod tests {
             left_seconds: None,
             missed_symbols: 7,
             ring_peak_bytes: 8,
-            // What is in it the crate does not name outside; the words below have one.
+            // The crate does not export the element type; a test below has such an element as JSON.
             parents: vec![],
         };
         let relay = RelayProgress { name: name("r"), missed_symbols: 0, ring_peak_bytes: 11 };
@@ -235,7 +216,8 @@ mod tests {
         }
     }
 
-    /// One of each that the product can tell; a new one does not compile here until it is thought of.
+    /// One event of each kind that the product can emit. The match does not compile until a new kind is considered
+    /// here.
     fn all() -> Vec<Event> {
         let (receiver, why) = (name("a"), String::new());
         let started = Event::Started {
@@ -296,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_the_product_tells_is_read() {
+    fn every_event_of_the_product_is_parsed() {
         for event in all() {
             let line = serde_json::to_string(&event).unwrap();
             read(&line).unwrap();
@@ -304,13 +286,13 @@ mod tests {
         read(r#"{"event":"failed","why":"x","exit_code":6}"#).unwrap();
     }
 
-    /// Whatever is read here: without it, or under another name, the line is an error.
+    /// Each field that is parsed here: without it, or with another name, the line is an error.
     #[test]
-    fn a_field_that_is_renamed_is_an_error() {
-        let told = |event: &Event| serde_json::to_value(event).unwrap();
-        let (mut progress, received) = (told(&progress()), told(&received()));
+    fn a_renamed_field_is_an_error() {
+        let to_json = |event: &Event| serde_json::to_value(event).unwrap();
+        let (mut progress, received) = (to_json(&progress()), to_json(&received()));
         progress["receivers"][0]["parents"] = json!([{"name": "s", "rate_bps": 9, "bytes": 10}]);
-        let ended = told(&Event::Ended(Totals::default()));
+        let ended = to_json(&Event::Ended(Totals::default()));
         let cases: [(&Value, &str, &[&str]); 7] = [
             (&progress, "", &["seconds", "served_bytes", "ring_peak_bytes", "receivers"]),
             (
@@ -348,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_event_is_an_error() {
+    fn a_line_that_is_not_an_event_is_an_error() {
         assert!(read("noise").is_err() && read("").is_err());
         assert!(read(&json!({"event": "surprise"}).to_string()).is_err());
     }
