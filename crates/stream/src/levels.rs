@@ -9,7 +9,6 @@
 
 use crate::Quality;
 use std::{
-    cmp::Ordering,
     collections::{BTreeMap, VecDeque},
     time::Duration,
 };
@@ -25,6 +24,9 @@ use thalweg_wire::{
 
 /// A rate that was not available is not tested again for this long.
 const RETEST_PAUSE: Duration = Duration::from_millis(600);
+
+/// Smaller differences of utilities are rounding errors.
+const EPSILON: f64 = 1e-9;
 
 /// For this long after a change the sent rates of whole seconds do not show the new levels.
 const NEW_LEVELS: Duration = Duration::from_secs(3);
@@ -229,13 +231,15 @@ impl Levels {
         if qualities != self.now {
             self.changed = Some(now);
             self.limited.clear();
-            let known = samples.iter().map(|sample| self.now.contains_key(&sample.stream));
-            let changes = known.zip(before.iter().zip(&places)).filter(|(is_known, _)| *is_known);
-            let mut changes = changes.map(|(_, (before, place))| place.cmp(before));
-            if changes.clone().any(Ordering::is_gt) {
-                self.hold.lowered(now, &self.rules);
-            } else if changes.any(Ordering::is_lt) {
-                self.hold.raised(now);
+            let worth = |at: usize, places: &[usize]| samples[at].choices[places[at]].utility;
+            let known = |at: &usize| self.now.contains_key(&samples[*at].stream);
+            let gains =
+                (0..samples.len()).filter(known).map(|at| worth(at, &places) - worth(at, &before));
+            // Other levels of the same or more worth together are no fall.
+            match gains.sum::<f64>() {
+                gain if gain < -EPSILON => self.hold.lowered(now, &self.rules),
+                gain if gain > EPSILON => self.hold.raised(now),
+                _ => {}
             }
             self.now.clone_from(&qualities);
         }
@@ -291,7 +295,7 @@ impl Levels {
         let Some(known) = self.known else { return vec![0; samples.len()] };
         let best = best_places(samples, (known.bps * self.rules.fill).ceil());
         let current = self.places(samples);
-        let is_up = total_utility(samples, &best) > total_utility(samples, &current) + 1e-9;
+        let is_up = total_utility(samples, &best) > total_utility(samples, &current) + EPSILON;
         let fits = rate(samples, &current) <= known.bps * self.rules.headroom;
         let held = self.hold.is_held(now, &self.rules);
         let is_stale = !known.is_measured || now.since(known.at) > self.rules.fresh;
@@ -325,7 +329,7 @@ fn best_places(samples: &[Sample], budget: f64) -> Vec<usize> {
     let better = |one: &[usize], other: &[usize]| {
         let difference = total_utility(samples, one) - total_utility(samples, other);
         let is_cheaper = rate(samples, one) < rate(samples, other);
-        if difference.abs() < 1e-9 { is_cheaper } else { difference > 0.0 }
+        if difference.abs() < EPSILON { is_cheaper } else { difference > 0.0 }
     };
     for combination in 0..combinations {
         let mut rest = combination;
