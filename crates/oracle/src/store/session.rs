@@ -32,7 +32,7 @@ impl Session {
     }
 
     /// Converts the result of a query, and marks the connection as reusable if it succeeded.
-    pub fn told<T>(&mut self, asked: Result<sqlx::Result<T>, Elapsed>) -> Result<T, StoreError> {
+    pub fn finish<T>(&mut self, asked: Result<sqlx::Result<T>, Elapsed>) -> Result<T, StoreError> {
         let answer = asked.map_err(|_| StoreError::silent(&self.place))?;
         let value = answer.map_err(|error| StoreError::of(&self.place, error))?;
         self.whole = !self.open;

@@ -40,7 +40,7 @@ fn wants() -> Report {
         weight: 1.0,
         latency: Duration::from_secs(1),
         tracks: Vec::new(),
-        preference_with_reason: None,
+        gets: None,
         gets_track: None,
     };
     Report { subscriptions: vec![wanted], ..Report::default() }

@@ -62,12 +62,12 @@ struct World {
 async fn run(mesh: &Mesh, host: &Host, dir: PathBuf) -> Running {
     let config = Config { lease: Some(LEASE), measure: settings(), ..mesh.config() };
     let elections = Arc::new(AtomicU32::new(0));
-    let (count, tell) = (elections.clone(), config.events.clone());
+    let (count, log_event) = (elections.clone(), config.events.clone());
     let events = Arc::new(move |event: &Event| {
         if matches!(event, Event::Elected(_)) {
             count.fetch_add(1, Ordering::SeqCst);
         }
-        send_reports(event);
+        log_event(event);
     });
     let oracle = Oracle::open(&dir, host.node.id(), Config { events, ..config }).await.unwrap();
     let running = oracle.clone();
