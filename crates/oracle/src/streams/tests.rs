@@ -404,7 +404,7 @@ fn a_leg_that_fails_again_and_again_is_avoided_ever_longer() {
         world.say(1, cannot());
         let mut count = 0;
         while !world.state.is_up(&ends, world.now) {
-            world.now = world.now + seconds(1);
+            world.now += seconds(1);
             count += 1;
             // Members that do not report are forgotten.
             world.say(0, publishes(&["*"]));
@@ -417,11 +417,11 @@ fn a_leg_that_fails_again_and_again_is_avoided_ever_longer() {
     let parents = vec![Parent { stream: name("stage"), node: name("n0") }];
     world.say(1, Report { parents, ..wants() });
     world.say(1, cannot());
-    world.now = world.now + seconds(10);
+    world.now += seconds(10);
     assert!(world.state.is_up(&ends, world.now));
     // So does one that trains have measured since.
     world.say(1, cannot());
-    world.now = world.now + seconds(5);
+    world.now += seconds(5);
     let measured = Measured { free_bps: 5, at_least: false, took: seconds(1), age: seconds(1) };
     let found = LegReport { measured: Some(measured), ..leg("n1", 0, false) };
     world.say(0, Report { legs: vec![found], ..publishes(&["*"]) });
@@ -442,7 +442,7 @@ fn a_leg_that_was_too_slow_is_measured_again_soon() {
     assert_eq!(world.part(1).parent, Some(name("n0")));
     let wait = |world: &mut World| {
         for _ in 0..2 {
-            world.now = world.now + seconds(10);
+            world.now += seconds(10);
             world.say(0, measures(vec![]));
             world.say(1, wants());
             world.say(2, Report { relays: true, ..Report::default() });
