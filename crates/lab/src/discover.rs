@@ -139,7 +139,7 @@ pub fn name_of(socket: &Path) -> String {
     socket.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The lab's program: [`PROGRAM_VARIABLE`], else the one [beside](beside) the caller's, so that a checkout never runs
+/// The lab's program: [`PROGRAM_VARIABLE`], else the one [`beside`] the caller's, so that a checkout never runs
 /// an installed lab of another version; else the one in PATH.
 ///
 /// # Errors
