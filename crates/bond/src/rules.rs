@@ -19,7 +19,7 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Rule {
-    /// The process's name, of which the kernel keeps 15 bytes; a `*` at its end matches anything.
+    /// The process's name, which the kernel cuts to 15 bytes; a `*` at its end matches anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<String>,
     /// The destination's port.

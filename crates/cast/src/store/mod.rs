@@ -56,7 +56,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Creates the store of an object of which the symbols in `have` are present.
+    /// Creates the store of an object; the symbols in `have` are already present.
     pub fn new(known: Known, files: ObjectFiles, pages: Pages, have: HaveSet) -> Arc<Self> {
         let news = watch::Sender::new(0);
         let (have, served) = (Mutex::new(have), AtomicU64::new(0));

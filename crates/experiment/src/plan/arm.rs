@@ -29,7 +29,7 @@ pub enum Output {
     /// Not read.
     #[default]
     Ignored,
-    /// JSON, or lines of which the last is a JSON object; values are read by pointers.
+    /// JSON, or lines that end with a JSON object; values are read by pointers.
     Json,
     /// `{"metrics": {"NAME": {"unit": …, "value": …}}, "series"?: {"NAME": [[x, y], …]}}`.
     Metrics,

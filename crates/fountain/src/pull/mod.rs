@@ -115,7 +115,7 @@ pub struct Pull {
 }
 
 impl Pull {
-    /// Creates a pull for an object of which `held` is present.
+    /// Creates a pull for an object; `held` is already present.
     pub fn new(geometry: Geometry, held: HaveSet, settings: PullSettings) -> Self {
         Self {
             geometry,

@@ -30,7 +30,7 @@ pub(super) struct Child {
     /// Blocks that the child is done with.
     pub(super) done: HaveSet,
     pub(super) counts: ChildStatus,
-    /// For blocks of which the child reported its missing source symbols: these symbols, as bits by ESI.
+    /// The missing source symbols, as bits by ESI, of each block for which the child reported them.
     lacks: BTreeMap<u32, Vec<u64>>,
     /// The number of symbols of a block that it needs beyond those that are sent anyway: what it reported, or else the
     /// number of source symbols that it missed here. This many repair symbols are of use to it.

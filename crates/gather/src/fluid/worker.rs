@@ -89,7 +89,7 @@ impl From<RemoteError> for End {
     }
 }
 
-/// Fetches over one path until it is told to leave or its source has no data left.
+/// Fetches over one path until the scheduler ends it or its source has no data left.
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     pub(super) id: WayId,

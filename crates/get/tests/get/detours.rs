@@ -139,7 +139,7 @@ async fn a_pinned_relay_is_the_only_path() {
     assert_eq!((server.asks().len(), outcome.direct_estimate), (1, None));
 }
 
-/// Downloads over four paths, of which the last wins and gets the remainders of the other three. `spoil` changes its
+/// Downloads over four paths. The last one wins and gets the remainders of the other three. `spoil` changes its
 /// server's answers to lists of ranges. Returns the slow servers, the winner, and the completed trial.
 async fn remainders(spoil: fn(&Version, &Ask, &mut Reply)) -> (Vec<Server>, Server, Trial) {
     let version = Version::new(1, LENGTH);

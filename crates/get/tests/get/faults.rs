@@ -72,7 +72,7 @@ async fn a_lying_relay_that_answers_first_is_detected_before_publication() {
     assert!(trial.why_dropped(&relay.address.to_string()).unwrap().contains("another file"));
 }
 
-/// A server that does not answer until it is told to.
+/// A server that answers only after a signal of the test.
 async fn gated(version: &Version) -> (Server, watch::Sender<bool>) {
     let (open, gate) = watch::channel(false);
     let server = Server::start(version, move |_, reply| reply.after = Some(gate.clone())).await;

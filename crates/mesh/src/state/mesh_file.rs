@@ -72,7 +72,7 @@ impl MeshFile {
     }
 }
 
-/// The file holds no secret, but its writer decides whom this host trusts.
+/// The file holds no secret, but its writer decides which members this host trusts.
 fn check_mode(file: &Path) -> Result<(), StateError> {
     let mode = match fs::metadata(file) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),

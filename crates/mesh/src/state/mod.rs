@@ -183,8 +183,8 @@ impl State {
     }
 }
 
-/// The owner of the directory can read its keys and decides whom this host trusts. Root, who may enter any directory,
-/// would leave files there that their user cannot use.
+/// The owner of the directory can read its keys and decides which members this host trusts. Root may enter any
+/// directory, but would leave files there that the directory's owner cannot use.
 fn check_owner(dir: &Path, owner: u32, me: u32) -> Result<(), StateError> {
     if owner == me { Ok(()) } else { Err(StateError::Owner { dir: dir.to_owned(), owner, me }) }
 }

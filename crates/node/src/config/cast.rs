@@ -11,7 +11,7 @@ use thalweg_wire::mesh::MemberPattern;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CastSection {
-    /// Where casts are stored, and from whom; the first match counts.
+    /// The directories for casts and the members that may send to them; the first match counts.
     pub inbox: Vec<InboxSection>,
     /// Free space to leave on an inbox's file system.
     #[serde(deserialize_with = "text::one")]

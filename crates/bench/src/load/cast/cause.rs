@@ -182,7 +182,7 @@ mod tests {
         ] {
             seen += &format!("{at}.00\n{}{}", line(5, 1, ""), line(6, sent, more));
         }
-        // Between 150 and 850 bytes there are 3 s, of which the connection starved in the 2 s before the sample at 4 s.
+        // Between 150 and 850 bytes there are 3 s; the connection starved in 2 of them, before the sample at 4 s.
         let share = starved(&looks(&seen), 1000).unwrap();
         assert!((share - 2.0 / 3.0).abs() < 1e-9, "{share}");
         assert_eq!(starved(&looks(""), 1000), None);

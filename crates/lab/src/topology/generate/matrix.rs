@@ -18,7 +18,7 @@ pub struct Matrix {
     /// `rate[i][j]`, bits per second; absent: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Vec<Vec<String>>>,
-    /// `rtt[i][j]`, of which the delay from i to j is half.
+    /// `rtt[i][j]`; the delay from i to j is half of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt: Option<Vec<Vec<String>>>,
     /// `loss[i][j]`, probability; absent: none.
