@@ -82,6 +82,11 @@ fn one_value(plan: &Plan, check: &Check, rounds: &[&RoundRecord]) -> Option<f64>
         return (n > 0).then(|| per_round.iter().filter(met).count() as f64 / n as f64);
     }
     let known: Vec<f64> = per_round.into_iter().flatten().collect();
+    if check.aggregate == Aggregate::RatioOfMeans {
+        let (of, over): (Vec<f64>, Vec<f64>) =
+            rounds.iter().flat_map(|round| pairs(plan, check, round)).unzip();
+        return Some(summary::mean(&of)? / summary::mean(&over).filter(|mean| *mean != 0.0)?);
+    }
     summary::aggregate(&known, check.aggregate)
 }
 
@@ -90,17 +95,27 @@ fn one_value(plan: &Plan, check: &Check, rounds: &[&RoundRecord]) -> Option<f64>
 fn values(plan: &Plan, check: &Check, round: &RoundRecord) -> Vec<Option<f64>> {
     let mut out = Vec::new();
     for metric in metrics(check, round) {
-        let over = match &check.over {
-            None => Some(1.0),
-            Some(selector) => {
-                let metric = check.over_metric.as_deref().unwrap_or(metric);
-                chosen(plan, selector, metric, round)
-            }
-        };
+        let over = over(plan, check, metric, round);
         let ratio = |value: Option<f64>| Some(value? / over.filter(|o| *o != 0.0)?);
         out.extend(selected(plan, &check.of, metric, round).into_iter().map(ratio));
     }
     out
+}
+
+/// The value to which those of a metric are compared; 1 if the check compares to none.
+fn over(plan: &Plan, check: &Check, metric: &str, round: &RoundRecord) -> Option<f64> {
+    let Some(selector) = &check.over else { return Some(1.0) };
+    chosen(plan, selector, check.over_metric.as_deref().unwrap_or(metric), round)
+}
+
+/// The check's values in one round, each with the value to which it is compared.
+fn pairs(plan: &Plan, check: &Check, round: &RoundRecord) -> Vec<(f64, f64)> {
+    let of_metric = |metric: &str| {
+        let over = over(plan, check, metric, round);
+        let all = selected(plan, &check.of, metric, round).into_iter().flatten();
+        all.filter_map(|value| Some((value, over?))).collect::<Vec<_>>()
+    };
+    metrics(check, round).into_iter().flat_map(of_metric).collect()
 }
 
 /// The metrics of a round that match the check's pattern.
@@ -236,6 +251,15 @@ mod tests {
         assert_eq!(of("{sum=['b','c']}"), Some((10.0 / 9.0 + 30.0 / 16.0) / 2.0));
         assert_eq!(of("{median=['*']}"), Some((2.0 + 3.0) / 2.0));
         assert_eq!(of("{named='{best}',by='a'}"), Some((2.0 + 5.0) / 2.0));
+    }
+
+    #[test]
+    fn a_ratio_of_means_pools_all_rounds() {
+        let of = |over: &str| format!("of='a'\nover={over}\naggregate='ratio-of-means'{OPS}");
+        assert_eq!(value(&of("'b'"), &two()), Some(40.0 / 14.0));
+        let mut failed = two();
+        failed[1].arms[1].metrics.clear();
+        assert_eq!(value(&of("'b'"), &failed), Some(10.0 / 4.0));
     }
 
     #[test]

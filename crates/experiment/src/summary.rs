@@ -53,7 +53,8 @@ pub fn ci95_half(values: &[f64]) -> Option<f64> {
     Some(t * (variance / n as f64).sqrt())
 }
 
-/// Reduces `values` to one number; `None` for [`Aggregate::Fraction`], which needs a condition.
+/// Reduces `values` to one number; `None` for [`Aggregate::Fraction`], which needs a condition, and for
+/// [`Aggregate::RatioOfMeans`], which needs pairs of values.
 pub fn aggregate(values: &[f64], how: Aggregate) -> Option<f64> {
     match how {
         Aggregate::Median => median(values),
@@ -64,7 +65,7 @@ pub fn aggregate(values: &[f64], how: Aggregate) -> Option<f64> {
         Aggregate::P99 => percentile(values, 0.99),
         Aggregate::Ci95Low => Some(mean(values)? - ci95_half(values)?),
         Aggregate::Ci95High => Some(mean(values)? + ci95_half(values)?),
-        Aggregate::Fraction => None,
+        Aggregate::Fraction | Aggregate::RatioOfMeans => None,
     }
 }
 

@@ -20,8 +20,17 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval},
 };
 
-/// Members whose legs need a measurement: the rate to test in bit/s, or `None` for the available bandwidth.
-pub type ToMeasure = BTreeMap<Name, Option<f64>>;
+/// A measurement that the legs to a member need.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Needed {
+    /// The rate to test, bit/s; `None`: the available bandwidth.
+    pub free: Option<f64>,
+    /// How often the levels were lowered. A measurement that began before the last time is ignored.
+    pub falls: u64,
+}
+
+/// The needed measurements, by member.
+pub type ToMeasure = BTreeMap<Name, Needed>;
 
 /// The state of this node's adaptation.
 #[derive(Debug)]
@@ -144,6 +153,7 @@ impl Streams {
         for (child, samples) in &samples {
             let levels = state.levels.entry(child.clone()).or_default();
             let chosen = levels.tick(now, samples);
+            let falls = levels.falls();
             match settings.measure {
                 Measure::Off => {}
                 // The oracle asks for what it needs.
@@ -152,11 +162,11 @@ impl Streams {
                 Measure::Degraded if !samples.iter().any(has_choices) => {}
                 Measure::Degraded => {
                     if let Some(free) = levels.rate_to_test(now, samples) {
-                        to_measure.insert(child.clone(), Some(free));
+                        to_measure.insert(child.clone(), Needed { free: Some(free), falls });
                     }
                 }
                 Measure::Always => {
-                    to_measure.insert(child.clone(), None);
+                    to_measure.insert(child.clone(), Needed { free: None, falls });
                 }
             }
             let is_chosen =
@@ -171,7 +181,9 @@ impl Streams {
             }
         }
         if settings.measure != Measure::Off {
-            to_measure.extend(state.asked.iter().map(|asked| (asked.clone(), None)));
+            let falls = |to: &Name| state.levels.get(to).map_or(0, Levels::falls);
+            let needed = |to: &Name| (to.clone(), Needed { free: None, falls: falls(to) });
+            to_measure.extend(state.asked.iter().map(needed));
         }
         state.local = local;
         drop(state);

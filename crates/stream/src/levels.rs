@@ -5,7 +5,8 @@
 //!
 //! The rules are MediaNet's (MGRP §3): when a leg cannot send all it should, the rate it achieved becomes the known
 //! rate, and only a measurement raises that again. A node applies them to legs of which it is the parent and for which
-//! the oracle has no plan.
+//! the oracle has no plan. A measured rate includes headers and what TCP leaves unused, so levels use only a share of
+//! it ([`Rules::fill`]); an achieved rate has neither, and they use [`PASSIVE_FILL`] of it.
 
 use crate::Quality;
 use std::{
@@ -30,6 +31,9 @@ const EPSILON: f64 = 1e-9;
 
 /// For this long after a change the sent rates of whole seconds do not show the new levels.
 const NEW_LEVELS: Duration = Duration::from_secs(3);
+
+/// The share of an achieved rate that new levels may use, because rates of streams vary.
+const PASSIVE_FILL: f64 = 0.95;
 
 /// Tested rates are higher by this factor than the rates that the levels need, because rates of streams vary.
 const TEST_MARGIN: f64 = 1.04;
@@ -98,6 +102,8 @@ pub struct Levels {
     hold: HoldDown,
     rules: Rules,
     changed: Option<Time>,
+    /// How often the levels were lowered.
+    falls: u64,
     now: BTreeMap<Name, Quality>,
     /// The rate of the chosen qualities, bit/s.
     chosen: f64,
@@ -217,8 +223,7 @@ impl Levels {
             self.limited.pop_front();
         }
         if self.limited.iter().filter(|is| **is).count() >= LIMITED_SECONDS && is_settled {
-            let last = || self.sent.iter().rev().take(SECONDS).map(|(_, bps)| *bps);
-            let bps = last().sum::<f64>() / last().count() as f64;
+            let bps = self.achieved();
             self.known = Some(KnownRate { bps, at: now, is_measured: false });
         }
         let before = self.places(samples);
@@ -237,7 +242,10 @@ impl Levels {
                 (0..samples.len()).filter(known).map(|at| worth(at, &places) - worth(at, &before));
             // Other levels of the same or more worth together are no fall.
             match gains.sum::<f64>() {
-                gain if gain < -EPSILON => self.hold.lowered(now, &self.rules),
+                gain if gain < -EPSILON => {
+                    self.hold.lowered(now, &self.rules);
+                    self.falls += 1;
+                }
                 gain if gain > EPSILON => self.hold.raised(now),
                 _ => {}
             }
@@ -248,6 +256,19 @@ impl Levels {
         let why = if is_degraded { self.reason() } else { String::new() };
         let estimate = self.known.map(|known| (known.bps, now.since(known.at).as_secs_f64()));
         LevelChoice { qualities, why, estimate, is_degraded }
+    }
+
+    /// The mean rate of the limited seconds among the last ones, bit/s.
+    fn achieved(&self) -> f64 {
+        let recent = self.sent.iter().rev().zip(self.limited.iter().rev());
+        let limited: Vec<f64> =
+            recent.filter(|(_, is_limited)| **is_limited).map(|((_, bps), _)| *bps).collect();
+        limited.iter().sum::<f64>() / limited.len().max(1) as f64
+    }
+
+    /// How often the levels were lowered.
+    pub const fn falls(&self) -> u64 {
+        self.falls
     }
 
     /// The present places of the samples' qualities.
@@ -293,10 +314,15 @@ impl Levels {
 
     fn choose(&self, now: Time, samples: &[Sample]) -> Vec<usize> {
         let Some(known) = self.known else { return vec![0; samples.len()] };
-        let best = best_places(samples, (known.bps * self.rules.fill).ceil());
+        // Levels that use an achieved rate whole are kept until the leg is too slow again.
+        let (fill, headroom) = match known.is_measured {
+            true => (self.rules.fill, self.rules.headroom),
+            false => (PASSIVE_FILL, 1.0),
+        };
+        let best = best_places(samples, (known.bps * fill).ceil());
         let current = self.places(samples);
         let is_up = total_utility(samples, &best) > total_utility(samples, &current) + EPSILON;
-        let fits = rate(samples, &current) <= known.bps * self.rules.headroom;
+        let fits = rate(samples, &current) <= known.bps * headroom;
         let held = self.hold.is_held(now, &self.rules);
         let is_stale = !known.is_measured || now.since(known.at) > self.rules.fresh;
         let kept = match is_up {

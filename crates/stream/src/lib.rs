@@ -50,7 +50,7 @@ pub mod local;
 // Both count the same tracks and frames.
 const _: () = assert!(thalweg_media::MAX_TRACKS == thalweg_wire::stream::leg::MAX_TRACKS);
 
-pub use adaptation::ToMeasure;
+pub use adaptation::{Needed, ToMeasure};
 pub use chains::Chains;
 pub use clock::Clock;
 pub use counts::Counts;

@@ -133,6 +133,8 @@ pub enum Aggregate {
     Ci95High,
     /// The share of rounds that meet `condition`.
     Fraction,
+    /// The mean of the values over the mean of those of `over`, as in tables that pool all runs.
+    RatioOfMeans,
 }
 
 /// A condition on the value of one round.

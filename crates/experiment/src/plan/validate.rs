@@ -184,6 +184,9 @@ fn check(plan: &Plan, check: &Check) -> Checked {
             "`condition` belongs to aggregate = \"fraction\", and is needed there".into(),
         );
     }
+    if check.aggregate == Aggregate::RatioOfMeans && check.over.is_none() {
+        return fault("aggregate = \"ratio-of-means\" needs `over`".into());
+    }
     if !check.bound.is_finite() {
         return fault("its bound is not a number".into());
     }

@@ -12,12 +12,12 @@ use crate::topology::{CrossConfig, LinkChange, LinkConfig, StepWalk};
 use std::{collections::VecDeque, time::Duration};
 use thalweg_units::{Rate, Time};
 
-/// One direction of a link: a drop-tail queue in bytes, a server, a delay line, impairments.
+/// One direction of a link: a drop-tail queue in bytes or packets, a server, a delay line, impairments.
 ///
 /// Time is an argument and never decreases; an earlier time counts as the latest one seen. A packet that enters at `t`
-/// finds a backlog of `(free_at − t) · rate` bytes and is dropped if `backlog + len` exceeds the queue. Otherwise it
-/// departs at `max(t, free_at) + len / rate`, may be lost at random, and arrives `delay` after its departure, never
-/// before an earlier packet unless that one is held back.
+/// finds a backlog of `(free_at − t) · rate` bytes and is dropped if `backlog + len` exceeds the queue, or if the queue
+/// holds its number of packets. Otherwise it departs at `max(t, free_at) + len / rate`, may be lost at random, and
+/// arrives `delay` after its departure, never before an earlier packet unless that one is held back.
 ///
 /// A change of rate moves the departures that are still to come. Cross traffic ([`with_cross`](Self::with_cross))
 /// shares the queue; cross traffic and the rate trace are processed up to the present whenever the link is used. All
@@ -26,6 +26,8 @@ use thalweg_units::{Rate, Time};
 pub struct Link<P> {
     config: LinkConfig,
     queue_bytes: u64,
+    /// The most packets in the queue and in service.
+    queue_packets: usize,
     delay_ns: u64,
     now: u64,
     start: u64,
@@ -67,6 +69,7 @@ impl<P: Clone> Link<P> {
         let mut link = Self {
             config: config.clone(),
             queue_bytes: 0,
+            queue_packets: usize::MAX,
             delay_ns: nanos(config.delay),
             now: start,
             start,
@@ -214,7 +217,7 @@ impl<P: Clone> Link<P> {
             self.record.departed(now, len, class);
             return Some(now);
         }
-        if queued > self.queue_bytes {
+        if queued > self.queue_bytes || self.waiting.len() >= self.queue_packets {
             self.record.queue_full(now, class.is_none());
             return None;
         }
@@ -296,6 +299,7 @@ impl<P: Clone> Link<P> {
     fn size_queue(&mut self) {
         let rate = self.config.nominal_rate();
         self.queue_bytes = rate.map_or(0, |r| self.config.queue.bytes(r));
+        self.queue_packets = self.config.queue.packets().unwrap_or(usize::MAX);
     }
 
     fn merge(&mut self, change: &LinkChange) {

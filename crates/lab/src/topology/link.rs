@@ -46,11 +46,13 @@ pub struct LinkSpec {
     pub rev: Option<Box<LinkSpec>>,
 }
 
-/// The size of a drop-tail queue; as text `"100 kB"` or `"1 BDP of 40 ms"`.
+/// The size of a drop-tail queue; as text `"100 kB"`, `"50 packets"` or `"1 BDP of 40 ms"`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Queue {
     /// A size in bytes.
     Bytes(ByteSize),
+    /// A number of packets of any size, as in Dummynet's default of 50 slots; the packet in service counts.
+    Packets(u32),
     /// A multiple of the bandwidth-delay product of the link's rate and a round-trip time.
     Bdp {
         /// The multiple, ≥ 0.
@@ -98,7 +100,9 @@ pub struct LinkConfig {
 /// The size of a full packet.
 const PACKET_BYTES: u64 = 1500;
 /// The smallest queue from a BDP: with less than two full-size packets every back-to-back pair would lose one.
-const QUEUE_MIN_BYTES: u64 = 2 * PACKET_BYTES;
+const QUEUE_MIN_BYTES: u64 = QUEUE_MIN_PACKETS as u64 * PACKET_BYTES;
+/// The smallest queue, packets.
+const QUEUE_MIN_PACKETS: u32 = 2;
 
 impl Queue {
     /// `times` bandwidth-delay products of a round trip of `rtt`.
@@ -113,18 +117,31 @@ impl Queue {
                 let why = "a queue below 1500 B drops every full-size packet";
                 Err(TopologyError::value(key, size, why))
             }
+            Self::Packets(count) if *count < QUEUE_MIN_PACKETS => {
+                let why = "a queue of less than 2 packets drops one of every back-to-back pair";
+                Err(TopologyError::value(key, self, why))
+            }
             _ => Ok(()),
         }
     }
 
-    /// The size in bytes at this rate. A BDP is at least two packets of 1500 bytes.
+    /// The size in bytes at this rate. A BDP is at least two packets of 1500 bytes; packets are of 1500 bytes each.
     pub fn bytes(&self, rate: Rate) -> u64 {
         match self {
             Self::Bytes(size) => size.as_bytes(),
+            Self::Packets(count) => u64::from(*count) * PACKET_BYTES,
             Self::Bdp { times, rtt } => {
                 let bytes = rate.as_bps() as f64 * rtt.as_secs_f64() / 8.0 * times;
                 (bytes.round() as u64).max(QUEUE_MIN_BYTES)
             }
+        }
+    }
+
+    /// The most packets; `None`: only bytes are limited.
+    pub fn packets(&self) -> Option<usize> {
+        match self {
+            Self::Packets(count) => usize::try_from(*count).ok(),
+            Self::Bytes(_) | Self::Bdp { .. } => None,
         }
     }
 }
@@ -141,6 +158,7 @@ impl fmt::Display for Queue {
         match self {
             // `ByteSize` prints rounded values; whole bytes are exact.
             Self::Bytes(size) => write!(f, "{} B", size.as_bytes()),
+            Self::Packets(count) => write!(f, "{count} packets"),
             Self::Bdp { times, rtt } => write!(f, "{times} BDP of {}", text::exact_duration(*rtt)),
         }
     }
@@ -153,8 +171,13 @@ impl FromStr for Queue {
             what: "queue",
             text: s.to_owned(),
             why,
-            example: "\"100 kB\" or \"1 BDP of 40 ms\"",
+            example: "\"100 kB\", \"50 packets\" or \"1 BDP of 40 ms\"",
         };
+        if let Some(count) = s.strip_suffix("packets") {
+            let count =
+                count.trim().parse().map_err(|_| fail("no whole number before `packets`"))?;
+            return Ok(Self::Packets(count));
+        }
         let Some((times, rtt)) = s.split_once("BDP of") else {
             return s.parse().map(Self::Bytes).map_err(|e: ParseError| fail(e.why));
         };
@@ -300,6 +323,8 @@ mod tests {
         let bytes = |text: &str| text.parse::<Queue>().map(|q| q.bytes(rate));
         assert_eq!(bytes("100 kB"), Ok(100_000));
         assert_eq!(bytes("1 BDP of 40 ms"), Ok(40_000));
+        assert_eq!(bytes("50 packets"), Ok(75_000));
+        assert!(bytes("1.5 packets").is_err());
         assert_eq!(bytes("0.5BDP of 40ms"), Ok(20_000));
         assert_eq!(bytes("1 BDP of 1 ms"), Ok(QUEUE_MIN_BYTES));
         assert_eq!(Queue::default().bytes(rate), 100_000);

@@ -5,7 +5,7 @@ use crate::{
     prober::Prober,
     trains::{Payer, Session, Trains, Way, open, run},
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, future::pending, time::Duration};
 use thalweg_base::log::{Event, Log};
 use thalweg_measure::{
     estimators::{Estimator, Finding, Pace, Quantity},
@@ -51,6 +51,16 @@ pub enum Wish {
     Fits(f64),
 }
 
+/// A request for a link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wanted {
+    /// The requested measurement.
+    pub wish: Wish,
+    /// The state of the link's streams: a number that changes when measurements that began before become useless. Such
+    /// a measurement is cancelled.
+    pub state: u64,
+}
+
 /// The result for a link.
 #[derive(Clone, Debug)]
 pub struct Followed {
@@ -58,9 +68,11 @@ pub struct Followed {
     pub to: Name,
     /// The request.
     pub wish: Wish,
-    /// The lower end of the available bandwidth, bit/s.
+    /// The available bandwidth, bit/s.
+    pub value: f64,
+    /// Its lower end, bit/s.
     pub low: f64,
-    /// The upper end, bit/s.
+    /// Its upper end, bit/s.
     pub high: f64,
     /// Whether more may be available.
     pub is_lower_bound: bool,
@@ -83,7 +95,7 @@ pub enum FollowNews {
 type HiddenRates = BTreeMap<Name, f64>;
 
 /// The requested measurements, by member.
-pub type Wishes = BTreeMap<Name, Wish>;
+pub type Wishes = BTreeMap<Name, Wanted>;
 
 /// Why there is no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +142,7 @@ impl Follow {
         let mut hidden = HiddenRates::new();
         loop {
             let next = next_after(&wanted.borrow_and_update(), last.as_ref());
-            let Some((to, wish)) = next else {
+            let Some((to, Wanted { wish, state })) = next else {
                 if let Some(open) = open.take() {
                     open.session.close().await;
                 }
@@ -144,7 +156,15 @@ impl Follow {
             {
                 other.session.close().await;
             }
-            match self.measure(&to, wish, open.take(), &mut hidden).await {
+            let mut news = wanted.clone();
+            let measured = tokio::select! {
+                measured = self.measure(&to, wish, open.take(), &mut hidden) => measured,
+                () = superseded(&mut news, &to, state) => {
+                    self.log.put(Event::new("stream_measurement_cancelled").with("to", &to));
+                    continue;
+                }
+            };
+            match measured {
                 (Ok(found), kept) => {
                     open = kept;
                     let is_free = found.is_lower_bound;
@@ -215,9 +235,9 @@ impl Follow {
         let Ok(found) = found else { return (Err(Failed::Other), None) };
         // Key frames come in bursts: the riders of the last trains may return in the next.
         hidden.insert(to.clone(), found.hidden.max(expected * HIDDEN_DECAY));
-        let Finding { low, high, is_lower_bound, .. } = found;
+        let Finding { value, low, high, is_lower_bound, .. } = found;
         let to = to.clone();
-        (Ok(Followed { to, wish, low, high, is_lower_bound, began, bytes }), Some(open))
+        (Ok(Followed { to, wish, value, low, high, is_lower_bound, began, bytes }), Some(open))
     }
 
     async fn estimate(
@@ -267,22 +287,50 @@ impl Follow {
 }
 
 /// The next link in turn.
-fn next_after(wanted: &Wishes, last: Option<&Name>) -> Option<(Name, Wish)> {
+fn next_after(wanted: &Wishes, last: Option<&Name>) -> Option<(Name, Wanted)> {
     let next = wanted.iter().find(|(name, _)| last.is_none_or(|last| *name > last));
     let next = next.or_else(|| wanted.first_key_value());
-    next.map(|(name, wish)| (name.clone(), *wish))
+    next.map(|(name, wanted)| (name.clone(), *wanted))
+}
+
+/// Waits until the link's streams are in another state than this one. A link that is no longer wanted stays in its
+/// state.
+async fn superseded(wanted: &mut watch::Receiver<Wishes>, to: &Name, state: u64) {
+    let is_other = |wishes: &Wishes| wishes.get(to).is_some_and(|wanted| wanted.state != state);
+    if wanted.wait_for(is_other).await.is_err() {
+        pending::<()>().await;
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::spawn;
 
     #[test]
     fn links_are_measured_in_turn() {
         let name = |text: &str| text.parse::<Name>().unwrap();
-        let wanted: Wishes = ["a", "b", "c"].map(|text| (name(text), Wish::Range)).into();
+        let range = Wanted { wish: Wish::Range, state: 0 };
+        let wanted: Wishes = ["a", "b", "c"].map(|text| (name(text), range)).into();
         let next = |last: Option<&str>| next_after(&wanted, last.map(name).as_ref()).unwrap().0;
         assert_eq!([next(None), next(Some("b")), next(Some("c"))], ["a", "c", "a"].map(name));
         assert_eq!(next_after(&Wishes::new(), Some(&name("c"))), None);
+    }
+
+    #[tokio::test]
+    async fn a_measurement_is_superseded_by_another_state_of_its_own_link() {
+        let name = |text: &str| text.parse::<Name>().unwrap();
+        let wanted = |a: u64, b: u64| -> Wishes {
+            let range = |state| Wanted { wish: Wish::Range, state };
+            [(name("a"), range(a)), (name("b"), range(b))].into()
+        };
+        let (wishes, mut receiver) = watch::channel(wanted(1, 1));
+        let mut waiting = spawn(async move { superseded(&mut receiver, &name("a"), 1).await });
+        wishes.send_replace(wanted(1, 2));
+        wishes.send_replace(Wishes::new());
+        yield_now().await;
+        assert!(!waiting.is_finished());
+        wishes.send_replace(wanted(2, 2));
+        (&mut waiting).await.unwrap();
     }
 }

@@ -18,7 +18,7 @@ mod probe;
 mod ration;
 
 pub use counts::OverlayCounts;
-pub use follow::{Follow, FollowNews, FollowRun, Followed, Wish, Wishes};
+pub use follow::{Follow, FollowNews, FollowRun, Followed, Wanted, Wish, Wishes};
 
 use crate::{
     prober::Prober,

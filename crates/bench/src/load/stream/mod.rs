@@ -30,6 +30,7 @@ mod video;
 
 use clap::ValueEnum;
 use std::time::Duration;
+use thalweg_lab::topology::Queue;
 use thalweg_units::parse_duration;
 
 /// Arguments of `thalweg-bench load stream`.
@@ -62,6 +63,15 @@ pub struct Args {
     /// The duration of all seven intervals of PEAKS together
     #[arg(long, value_name = "TIME", default_value = "240s", value_parser = parse_duration)]
     span: Duration,
+    /// How long streams are counted before PEAKS
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_duration)]
+    before: Duration,
+    /// How long they are counted after PEAKS
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_duration)]
+    after: Duration,
+    /// The bottleneck's queue, such as `75 kB` or `50 packets`
+    #[arg(long, value_name = "SIZE", default_value = "50 packets")]
+    queue: Queue,
     /// How many of the seven intervals to run
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u8).range(1..=7))]
     peaks: u8,

@@ -192,7 +192,8 @@ fn add_upswitches(args: &Args, outcome: &Outcome, report: &mut Report) {
         place(to) - place(from)
     };
     let is_whole = |from: f64| count(from, from + 1.0) as f64 >= WHOLE * 90.0;
-    let mut took: Vec<f64> = free_intervals(args)
+    let mut took: Vec<f64> = network::free_intervals(args)
+        .into_iter()
         .map(|(since, until)| {
             let steps = ((until - since) / STEP) as usize;
             let first = (0..steps).map(|n| n as f64 * STEP).find(|after| is_whole(since + after));
@@ -204,37 +205,30 @@ fn add_upswitches(args: &Args, outcome: &Outcome, report: &mut Report) {
     report.add("up_worst", "s", took.last().copied().unwrap_or(f64::NAN));
 }
 
-/// The intervals without a peak after the end of each peak, s.
-fn free_intervals(args: &Args) -> impl Iterator<Item = (f64, f64)> {
-    let (steps, end) = (network::steps(args), network::span(args).as_secs_f64());
-    let is_free = |n: &usize| *n > 0 && steps[*n].1 < steps[*n - 1].1;
-    let of = |n: usize| {
-        let until = steps.get(n + 1).map_or(end, |(since, _)| since.as_secs_f64());
-        (steps[n].0.as_secs_f64(), until)
-    };
-    let found: Vec<_> = (0..steps.len()).filter(is_free).map(of).collect();
-    found.into_iter()
-}
+/// The queues of a peak have drained this long after its end, s: no frame in them is older than the latency.
+const DRAINED: f64 = 1.0;
 
-/// The queues of a peak have drained this long after its end, s.
-const DRAINED: f64 = 3.0;
-
-/// Adds the frames that were lost while the path was free: dropped by m3 for lack of room or lateness, or late at a
-/// viewer, from [`DRAINED`] after each peak to the next. The streams alone fit there, so probing has caused these
-/// losses.
+/// Adds the frames that were lost while the path was free: dropped by m3 for lack of room or lateness or because they
+/// depend on such a frame, or late at a viewer, from [`DRAINED`] after each peak to the next, including the time before
+/// the first peak. The streams alone fit there, so probing has caused these losses.
 fn add_lost_while_free(args: &Args, outcome: &Outcome, report: &mut Report) {
     let dropped_by = |at: f64| {
         let view = outcome.views.iter().rev().find(|(seen, _)| *seen <= at);
-        view.map_or(0.0, |(_, view)| dropped(view, "room") + dropped(view, "late"))
+        view.map_or(0.0, |(_, view)| {
+            ["room", "late", "chain"].iter().map(|why| dropped(view, why)).sum()
+        })
     };
     let late = |since: f64, until: f64| {
         let seconds = outcome.seen.iter().enumerate();
         let within = seconds.filter(|(at, _)| *at as f64 >= since && *at as f64 + 1.0 <= until);
         within.flat_map(|(_, second)| second).map(|second| f64::from(second.late)).sum::<f64>()
     };
+    let first = network::first_peak(args).map(|until| (0.0, until));
+    let after =
+        network::free_intervals(args).into_iter().map(|(since, until)| (since + DRAINED, until));
     // The streams and their counters end with the last interval.
-    let intervals = free_intervals(args).map(|(since, until)| (since + DRAINED, until - 1.0));
-    let lost = intervals.map(|(since, until)| {
+    let lost = first.into_iter().chain(after).map(|(since, until)| {
+        let until = until - 1.0;
         let dropped = dropped_by(until) - dropped_by(since);
         dropped.max(0.0) + late(since, until)
     });

@@ -1,9 +1,9 @@
 //! The padding prober, for comparison: viewers choose the level of their streams themselves, and test the rate of the
 //! next level with datagrams of padding beside the streams, as senders of conference systems do.
 //!
-//! It follows the same signals and pauses as `thalweg_stream::Levels`: a leg that is too slow in two of three seconds
+//! It follows the signals, shares and pauses of `thalweg_stream::Levels`: a leg that is too slow in two of three seconds
 //! lowers the level; from 3 s later a test may raise it again, first to the highest level and then, if that does not
-//! fit, to the next one. Unlike there, all streams have the same level.
+//! fit, to the next one. A test is about as long as one with trains. Unlike there, all streams have the same level.
 
 use super::{super::mgrp::program::Program, media, outcome::Measurement};
 use serde_json::Value;
@@ -19,8 +19,11 @@ use tokio::sync::watch;
 /// The sink's port.
 const PORT: u16 = 9099;
 
-/// The share of the path's rate that streams use, as in `thalweg_stream::Levels`.
-const HEADROOM: f64 = 0.93;
+/// The share of the path's rate that streams use, as `Rules::fill`.
+const FILL: f64 = 0.88;
+
+/// Tested rates are higher by this factor, as in `thalweg_stream::Levels`.
+const MARGIN: f64 = 1.04;
 
 /// A level is not judged for this long after a change.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -29,10 +32,13 @@ const SETTLE: Duration = Duration::from_secs(2);
 const HOLD: Duration = Duration::from_secs(3);
 
 /// The pause after a test that found too little room.
-const PAUSE: Duration = Duration::from_millis(1500);
+const PAUSE: Duration = Duration::from_millis(600);
 
-/// The duration of a test, about that of a fleet of trains.
-const TEST: Duration = Duration::from_millis(1500);
+/// The duration of a test, about that of a test with trains.
+const TEST: Duration = Duration::from_millis(600);
+
+/// How long the sink waits for late padding: a round trip and the bottleneck's queue.
+const LATE: Duration = Duration::from_millis(100);
 
 /// The largest loss of padding at which a rate counts as available.
 const MAX_LOSS: f64 = 0.01;
@@ -153,13 +159,14 @@ impl Padding {
         let Some(above) = next_above(level, refused).filter(|_| may) else { return Ok(()) };
         state.is_testing = true;
         drop(state);
-        self.test(lab, above, (rate(above) - rate(level)) / HEADROOM)
+        self.test(lab, above, MARGIN * rate(above) / FILL - rate(level))
     }
 
     fn test(&self, lab: &Lab, above: Level, bps: f64) -> anyhow::Result<()> {
-        let (bits, time) = (format!("{bps:.0} bit/s"), format!("{} ms", TEST.as_millis()));
+        let bits = format!("{bps:.0} bit/s");
+        let [time, late] = [TEST, LATE].map(|time| format!("{} ms", time.as_millis()));
         let args = ["udp-blast", "--to", &self.address, "--rate", &bits, "--size", "1200"];
-        let args = [&args[..], &["--for", &time, "--settle", "200ms"]].concat();
+        let args = [&args[..], &["--for", &time, "--settle", &late]].concat();
         let blast = Program::tool(lab, "m3", &args)?;
         let (state, level) = (Arc::clone(&self.state), self.level.clone());
         let began = Instant::now();

@@ -1,5 +1,6 @@
 //! Exact times of one link, and changes at run time.
 
+use super::super::Link;
 use super::{KIND, arrivals, config, link, ms, us};
 use crate::topology::{LinkChange, LinkConfig, Loss, Probability, Queue, Reorder, Steps};
 use std::time::Duration;
@@ -85,6 +86,20 @@ fn a_link_that_gets_a_rate_gets_a_queue() {
     assert_eq!(link.queue_limit(), 40_000);
     link.enter(ms(4), 1000, KIND, ());
     assert_eq!(link.pop(ms(5)).map(|a| a.at), Some(us(4100)));
+}
+
+#[test]
+fn a_queue_in_packets_takes_a_number_of_packets_of_any_size() {
+    let queue = Queue::Packets(3);
+    let mut link = link(&LinkConfig { queue, ..config(8.0, 10, 0) });
+    let entered = |link: &mut Link<u32>, at, len| link.enter(at, len, KIND, len);
+    assert_eq!(
+        [1500, 40, 40, 40].map(|len| entered(&mut link, ms(0), len)),
+        [true, true, true, false]
+    );
+    // The first one has departed after 1.5 ms.
+    assert_eq!([40, 40].map(|len| entered(&mut link, us(1510), len)), [true, false]);
+    assert_eq!(link.truth(ms(2), false).queue_drops, 2);
 }
 
 #[test]

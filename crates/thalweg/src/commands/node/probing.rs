@@ -12,11 +12,11 @@ use thalweg_node::{
 };
 use thalweg_probe::{
     carrier::Carrier,
-    overlay::{Follow, FollowNews, FollowRun, Followed, Overlay, Wish, Wishes},
+    overlay::{Follow, FollowNews, FollowRun, Followed, Overlay, Wanted, Wish, Wishes},
     prober::Prober,
     trains::{Endpoint, Service, Trains},
 };
-use thalweg_stream::{Measure, Room, Streams};
+use thalweg_stream::{Measure, Needed, Room, Streams};
 use tokio::{
     sync::{Semaphore, watch},
     task::JoinSet,
@@ -141,8 +141,11 @@ async fn followed(follow: Follow, streams: Streams) {
     let passes = async {
         loop {
             let all = asked.borrow_and_update().clone();
-            let wish = |free: Option<f64>| free.map_or(Wish::Range, Wish::Fits);
-            let all = all.into_iter().map(|(to, free)| (to, wish(free))).collect();
+            let wanted = |needed: Needed| Wanted {
+                wish: needed.free.map_or(Wish::Range, Wish::Fits),
+                state: needed.falls,
+            };
+            let all = all.into_iter().map(|(to, needed)| (to, wanted(needed))).collect();
             wishes.send_replace(all);
             if asked.changed().await.is_err() {
                 return;
@@ -151,9 +154,8 @@ async fn followed(follow: Follow, streams: Streams) {
     };
     let add = |found: Followed| match found.wish {
         Wish::Range => {
-            let middle = f64::midpoint(found.low, found.high);
-            streams.report_measured(&found.to, found.low, found.is_lower_bound, found.began);
-            streams.measured(&found.to, Room::About(middle), found.began);
+            streams.report_measured(&found.to, found.value, found.is_lower_bound, found.began);
+            streams.measured(&found.to, Room::About(found.value), found.began);
         }
         Wish::Fits(_) if found.is_lower_bound => {
             streams.report_measured(&found.to, found.low, true, found.began);

@@ -35,7 +35,10 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use thalweg_lab::{client::Lab, topology::Topology};
+use thalweg_lab::{
+    client::Lab,
+    topology::{Queue, Topology},
+};
 use thalweg_units::parse_duration;
 
 /// How long the stream runs over the bottleneck before counting begins: players of HLS start three segments late.
@@ -156,6 +159,9 @@ impl Args {
             latency: self.latency,
             rtt: Duration::from_millis(40),
             span: self.span,
+            before: Duration::ZERO,
+            after: Duration::ZERO,
+            queue: Queue::Packets(50),
             peaks: self.peaks,
             cycles: None,
             found: self.found,
