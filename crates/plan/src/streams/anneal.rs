@@ -6,7 +6,7 @@
 //! configuration is valid.
 //!
 //! T falls geometrically from the share [`HOT`] of the mean best worth to the share [`COLD`]. With few moves for each
-//! subscriber it starts colder, because there is no time to repair a good start that was spoilt. Finally, changes
+//! subscriber it starts and ends colder, because there is no time to repair a good start that was spoilt. Finally, changes
 //! without a gain are reverted, and each subscriber is raised as far as there is room.
 
 use super::{
@@ -21,14 +21,19 @@ use rand_core::Rng;
 /// T at the beginning as a share of the mean best worth, with enough moves.
 const HOT: f64 = 0.5;
 
-/// T at the end, as the same share.
-const COLD: f64 = 0.01;
+/// T at the end, as the same share. Of 30 searches of a problem that is hard to solve, 8 found the optimum with 0.01,
+/// 18 with 0.05, 16 with 0.1 and 5 with 0.2.
+const COLD: f64 = 0.05;
+
+/// The lowest T, as the same share.
+const COLDEST: f64 = 0.01;
 
 /// The moves for each subscriber from which the start is hottest.
-const MOVES_WHEN_HOT: f64 = 2000.0;
+const MOVES_WHEN_HOT: f64 = 1000.0;
 
-/// The most repetitions of a small problem from each start.
-const MOST_RUNS: u32 = 20;
+/// The most repetitions of a small problem from each start. The same searches found the optimum 18 times with 20
+/// repetitions and 22 times with 60.
+const MOST_RUNS: u32 = 60;
 
 /// The most moves of a small problem; they take less than half a second.
 const MOVES: u32 = 400_000;
@@ -129,11 +134,11 @@ fn anneal<'a>(start: State<'a>, problem: &Problem, moves: u32, random: &mut dyn 
     };
     let mean = (0..subscribers).map(likes).sum::<f64>() / subscribers as f64;
     let share = (f64::from(moves) / subscribers as f64 / MOVES_WHEN_HOT).min(1.0);
-    let hot = mean * (HOT * share).max(COLD);
+    let [hot, cold] = [HOT, COLD].map(|heat| mean * (heat * share).max(COLDEST));
     let mut state = start;
     for stage in 0..STAGES {
         let done = f64::from(stage) / f64::from(STAGES - 1);
-        let heat = hot * (mean * COLD / hot).powf(done);
+        let heat = hot * (cold / hot).powf(done);
         for _ in 0..moves / STAGES {
             state.begin();
             groups.step(&mut state, problem, random);
