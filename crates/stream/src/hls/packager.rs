@@ -91,8 +91,8 @@ impl Packager {
             *count += 1;
         }
         self.status.age_ms = millis(age);
-        self.status.newest_ms = self.status.newest_ms.max(millis(frame.time));
         self.segmenter.push(frame, &mut self.pieces);
+        self.status.newest_ms = millis(self.segmenter.newest());
         self.update()
     }
 
