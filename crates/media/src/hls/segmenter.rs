@@ -190,6 +190,11 @@ impl Segmenter {
         }
     }
 
+    /// Begins with these numbers of media segments and init segments.
+    pub fn continue_from(&mut self, segments: u64, inits: u64) {
+        (self.segments, self.inits) = (segments, inits);
+    }
+
     /// Selects the rendition from its next key frame on.
     pub fn select(&mut self, track: u8) {
         self.rendition.select(track);
