@@ -174,7 +174,7 @@ fn segments(frames: impl IntoIterator<Item = (u64, Frame)>) -> Vec<Segment> {
 }
 
 /// The segments of these frames.
-fn segments_of(frames: &[Frame]) -> Vec<Segment> {
+pub fn segments_of(frames: &[Frame]) -> Vec<Segment> {
     let target = Duration::from_secs(1);
     let mut segmenter = Segmenter::new(Settings { target, max_bytes: 1 << 20 });
     let mut pieces = Vec::new();
@@ -293,6 +293,11 @@ fn empty_pictures_do_not_make_a_segment_grow() {
 
 /// Pictures of a media segment: its data begin and end where the boxes say.
 fn pictures(segment: &[u8]) -> usize {
+    samples(segment)[0]
+}
+
+/// Pictures and sounds of a media segment: its data begin and end where the boxes say.
+pub fn samples(segment: &[u8]) -> [usize; 2] {
     use mp4_atom::{Decode as _, DecodeMaybe as _};
     let mut rest = segment;
     mp4_atom::Styp::decode(&mut rest).unwrap();
@@ -307,5 +312,6 @@ fn pictures(segment: &[u8]) -> usize {
         at += traf.trun[0].samples.iter().map(|one| one.size.unwrap() as usize).sum::<usize>();
     }
     assert_eq!(at, length + 8 + mdat.data.len());
-    moof.traf[0].trun[0].samples.len()
+    let count = |number: usize| moof.traf.get(number).map_or(0, |traf| traf.trun[0].samples.len());
+    [count(0), count(1)]
 }
