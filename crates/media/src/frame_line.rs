@@ -7,7 +7,7 @@ use crate::Frame;
 use std::time::Duration;
 
 /// A time this far behind the newest one begins a new time line. Streams of one clock are closer together.
-const BACK: Duration = Duration::from_secs(10);
+pub(crate) const BACK: Duration = Duration::from_secs(10);
 
 /// A time this far ahead of the newest one begins a new time line. A shorter step is a gap in the stream.
 const AHEAD: Duration = Duration::from_secs(600);

@@ -13,8 +13,9 @@ use std::{
     path::Path,
     process::{Child, Command, Stdio},
 };
-use thalweg_media::{FrameClass, TsSplitter};
+use thalweg_media::{Frame, FrameClass, TsSplitter};
 use thalweg_stream::container::{Frames, Splitter as _};
+use thalweg_wire::stream::leg::{FrameHead, MAX_TIME_US};
 
 /// A deadline that a busy machine meets.
 const LATENCY: [&str; 2] = ["--latency", "20s"];
@@ -69,7 +70,8 @@ fn an_idle_publisher_ends_with_its_node() {
     for mut publisher in publishers {
         // `wait` would close the input, whose end is another reason to end.
         let _input = publisher.child.stdin.take();
-        publisher.line("the node is stopping");
+        // The node's reason, or the end of its connection, whichever comes before the process ends.
+        publisher.line("the node");
         assert_eq!(publisher.child.wait().unwrap().code(), Some(1));
     }
 }
@@ -119,6 +121,49 @@ fn a_last_segment_that_cannot_be_written_has_its_exit_code() {
     assert_eq!(output.status.code(), Some(6), "{said}");
     assert_eq!(said.matches("cannot write").count(), 1, "{said}");
     assert!(fra.path("hls/segment-0.m4s").exists(), "what is complete stays");
+}
+
+/// The sample in the plain format, with one picture at this time.
+fn sample_with_time(time_us: u64) -> Vec<u8> {
+    let (mut splitter, mut split) = (TsSplitter::default(), Vec::new());
+    splitter.push(&sample(), &mut split);
+    splitter.end(&mut split);
+    let far = split.iter().filter(|frame| frame.class == FrameClass::Reference).nth(5).unwrap();
+    let far = far.time;
+    let encode = |frame: &Frame| {
+        let is_far = frame.time == far && frame.class == FrameClass::Reference;
+        let head = FrameHead {
+            sequence: 0,
+            track: frame.track,
+            class: frame.class as u8,
+            time_us: if is_far { time_us } else { frame.time.as_micros() as u64 },
+            age_us: 0,
+            sent_us: 0,
+            length: frame.bytes.len() as u32,
+        };
+        Frames::encode(head, frame)
+    };
+    split.iter().flat_map(encode).collect()
+}
+
+#[test]
+fn a_picture_of_the_far_future_does_not_stop_the_time_of_hls() {
+    let fra = Host::founder();
+    let _fra = fra.start_with(SETTINGS, None);
+    let args = ["stream", "subscribe", "stage", "--hls-dir", "hls"];
+    let mut subscribe = fra.command(&[&args[..], &LATENCY].concat());
+    let (mut publisher, subscriber) = subscribed(&fra, "frames", &mut subscribe);
+    deliver(&mut publisher, &sample_with_time(MAX_TIME_US));
+    let output = subscriber.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let duration = duration(&fra.path("hls/stream.m3u8"));
+    assert!((1.9..2.3).contains(&duration), "{duration}");
+    // A later one is no time.
+    let publish = ["stream", "publish", "hall", "--format", "frames"];
+    let mut publisher = Running::start(&fra, &publish);
+    deliver(&mut publisher, &sample_with_time(u64::MAX / 2));
+    publisher.line("the frame's time of 9223372036854775807 µs is out of range");
+    assert_eq!(publisher.child.wait().unwrap().code(), Some(5));
 }
 
 /// Two seconds of H.264 with disposable pictures, and AAC: 24 pictures, of which each eighth is a key frame.

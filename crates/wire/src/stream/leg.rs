@@ -652,8 +652,8 @@ mod tests {
         assert!(Announce { tracks: with_rate(u64::MAX), ..announce.clone() }.check().is_err());
         assert!(!Said::Tracks(with_rate(MAX_RATE + 1)).is_sound());
         let fastest = with_rate(MAX_RATE);
-        let rates = fastest.iter().flat_map(|track| &track.rates);
-        assert!(rates.fold(Some(0_u64), |sum, rate| sum?.checked_add(*rate)).is_some());
+        let mut rates = fastest.iter().flat_map(|track| &track.rates);
+        assert!(rates.try_fold(0_u64, |sum, rate| sum.checked_add(*rate)).is_some());
         assert_eq!(Announce { tracks: fastest, ..announce }.check(), Ok(()));
     }
 
