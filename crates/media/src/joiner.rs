@@ -1,7 +1,7 @@
 //! Joins the frames that remain after drops to a transport stream.
 
 use crate::{
-    Frame, FrameClass, PACKET,
+    Frame, FrameClass, FrameLine, PACKET,
     chain::Chain,
     clock::{self, ProgramClock},
     packet::{self, NULL_PID, Packet, Raw, SYNC},
@@ -64,8 +64,9 @@ pub struct TsJoiner {
     counters: BTreeMap<u16, u8>,
     /// The programs' clocks by their PIDs in the output.
     clocks: BTreeMap<u16, ProgramClock>,
-    /// The newest time of any frame, and of tables.
-    newest: Duration,
+    /// The times of all frames.
+    line: FrameLine,
+    /// The newest time when tables were written.
     tables_at: Option<Duration>,
     /// Whether no frame was written since the last tables.
     are_tables_fresh: bool,
@@ -110,7 +111,7 @@ impl TsJoiner {
             rendition: Rendition::default(),
             counters: BTreeMap::new(),
             clocks: BTreeMap::new(),
-            newest: Duration::ZERO,
+            line: FrameLine::default(),
             tables_at: None,
             are_tables_fresh: false,
             one: OneVideo::default(),
@@ -147,7 +148,7 @@ impl TsJoiner {
 
     /// Adds a frame and appends the resulting packets.
     pub fn push(&mut self, frame: &Frame, into: &mut Vec<u8>) {
-        self.newest = self.newest.max(frame.time);
+        let frame = &self.line.place(frame);
         match (self.output, frame.class) {
             (_, FrameClass::Tables) => self.tables(frame, into),
             (Output::Detected, _) => self.wait(frame),
@@ -272,7 +273,7 @@ impl TsJoiner {
             let is_pat = pid_of(frame) == PAT_PID;
             self.write(frame, into);
             if is_pat {
-                self.tables_at = Some(self.newest);
+                self.tables_at = Some(self.line.newest());
                 self.are_tables_fresh = true;
             }
             return;
@@ -297,7 +298,8 @@ impl TsJoiner {
 
     /// Repeats the tables before key frames and from time to time.
     fn repeat_tables(&mut self, is_key: bool, into: &mut Vec<u8>) {
-        let is_due = self.tables_at.is_none_or(|at| self.newest.saturating_sub(at) >= TABLES_EVERY);
+        let newest = self.line.newest();
+        let is_due = self.tables_at.is_none_or(|at| newest.saturating_sub(at) >= TABLES_EVERY);
         if !(is_due || is_key && !self.are_tables_fresh) {
             return;
         }
@@ -308,7 +310,7 @@ impl TsJoiner {
         for packet in &packets {
             self.put(packet, Packet(packet).pid(), into);
         }
-        self.tables_at = Some(self.newest);
+        self.tables_at = Some(newest);
     }
 
     fn write(&mut self, frame: &Frame, into: &mut Vec<u8>) {

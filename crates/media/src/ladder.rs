@@ -2,6 +2,7 @@
 
 use crate::{
     Codec, Frame, FrameClass, MAX_TRACKS, PACKET,
+    frame_line::BACK,
     packet::{self, NULL_PID, Packet, Raw},
     tables::{Pmt, Program, Programs, StreamEntry},
     time_line::{CLOCK, apart, duration, ticks},
@@ -117,8 +118,9 @@ impl Ladder {
             into.extend(map.map(|bytes| tables(bytes, time)));
         }
         let Some(video) = self.videos.get_mut(&track) else { return Ok(()) };
-        // A restarted command repeats pictures.
-        video.newest = video.newest.max(time);
+        // A restarted command repeats pictures. A time far ahead of the source's others is not kept.
+        let is_jump = video.newest.saturating_sub(time) > BACK;
+        video.newest = if is_jump { time } else { video.newest.max(time) };
         let bytes = with_pid(&frame.bytes, video.entry.pid).into();
         into.push(Frame { track, class: frame.class, time: video.newest, bytes });
         Ok(())
@@ -366,6 +368,18 @@ mod tests {
         ladder.newest = Some(((dts + 3000) % (1 << 33), Duration::from_secs(9)));
         assert_eq!(ladder.made(0, key, Codec::H264, &mut into), Ok(()));
         assert!(into.last().is_some_and(|made| made.time.as_millis() == 8966), "{into:?}");
+    }
+
+    #[test]
+    fn a_picture_of_the_far_future_does_not_hold_the_time_of_its_renditions() {
+        let mut frames = split(WITH_B_FRAMES);
+        let is_reference = |frame: &&mut Frame| frame.class == FrameClass::Reference;
+        let far = frames.iter_mut().filter(is_reference).nth(3).expect("it has twelve");
+        far.time = Duration::from_micros(u64::MAX / 2);
+        let (_, all) = copied(&frames, 0);
+        let times = |track| pictures(&all, track).into_iter().map(|(_, time)| time);
+        assert_eq!(times(1).next_back(), times(0).next_back());
+        assert!(times(1).next_back() < Some(Duration::from_secs(3)));
     }
 
     #[test]

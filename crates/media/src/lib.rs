@@ -17,6 +17,7 @@
 mod chain;
 mod clock;
 mod frame;
+mod frame_line;
 pub mod hls;
 mod input_warning;
 mod joiner;
@@ -31,6 +32,7 @@ mod tables;
 mod time_line;
 
 pub use frame::{Frame, FrameClass, PACKET};
+pub use frame_line::FrameLine;
 pub use input_warning::InputWarning;
 pub use joiner::{JoinerCounts, Output, TsJoiner};
 pub use ladder::{Ladder, Misplaced};

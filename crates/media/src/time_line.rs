@@ -96,9 +96,13 @@ pub(crate) fn duration(ticks: i64) -> Duration {
     Duration::from_micros(ticks.max(0).unsigned_abs() * 100 / 9)
 }
 
+/// The latest time with ticks of its own, microseconds: two thousand years. Later ones have the same ticks, so that no
+/// sum of ticks and no conversion overflows.
+const LATEST: u64 = 1 << 56;
+
 /// The ticks of a time of this time line, exactly.
 pub(crate) fn ticks(time: Duration) -> u64 {
-    let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX / 16);
+    let micros = u64::try_from(time.as_micros()).unwrap_or(LATEST).min(LATEST);
     (micros * 9).div_ceil(100)
 }
 
@@ -115,6 +119,11 @@ mod tests {
         for n in (0..1_000_000).chain([WRAP as u64 * 1000, WRAP as u64 * 1000 + 1]) {
             assert_eq!(ticks(duration(n as i64)), n);
         }
+        let latest = ticks(Duration::from_micros(LATEST));
+        for time in [Duration::from_micros(u64::MAX / 2), Duration::MAX] {
+            assert_eq!(ticks(time), latest, "no overflow");
+        }
+        assert!(duration(latest as i64 + JUMP).as_micros() > LATEST.into());
     }
 
     #[test]

@@ -299,12 +299,12 @@ impl LegQueue {
                 if let Some(class) = FrameClass::from_number(lost.class) {
                     self.chains.record_loss(lost.track, class);
                 }
-                return self.drop_frame(Lost { why: Why::Upstream, ..lost });
+                return self.drop_frame(self.passed_on(lost));
             }
         };
         self.switch_track(&frame);
         let class = frame.frame.class;
-        if !self.wants(&frame) {
+        if !self.wants(frame.frame.track, class) {
             return self.exclude(&frame);
         }
         self.tally.wanted += frame.frame.bytes.len() as u64;
@@ -324,8 +324,16 @@ impl LegQueue {
         }
     }
 
-    fn wants(&self, frame: &NumberedFrame) -> bool {
-        let (class, track) = (frame.frame.class, frame.frame.track);
+    /// The notice of a frame that was lost before this leg. What a request excluded there or excludes here is no fault of
+    /// the path.
+    fn passed_on(&self, lost: Lost) -> Lost {
+        let class = FrameClass::from_number(lost.class);
+        let is_wanted = class.is_none_or(|class| self.wants(lost.track, class));
+        let is_excluded = lost.why == Why::Level || !is_wanted;
+        Lost { why: if is_excluded { Why::Level } else { Why::Upstream }, ..lost }
+    }
+
+    fn wants(&self, track: u8, class: FrameClass) -> bool {
         let is_allowed =
             self.allowed == 0 || self.allowed.checked_shr(track.into()).unwrap_or(0) & 1 == 1;
         let is_its = is_allowed && self.quality.track.is_none_or(|wanted| wanted == track);

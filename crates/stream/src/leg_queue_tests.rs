@@ -91,6 +91,26 @@ fn after_a_broken_chain_nothing_is_sent_before_the_next_key_frame() {
 }
 
 #[test]
+fn frames_excluded_by_a_request_are_named_so_on_every_leg() {
+    let keys = Quality { track: Some(0), level: Level::Keys };
+    let reasons = |quality: Quality| {
+        let mut queue = LegQueue::new(queue(1 << 20).bounds(), quality);
+        queue.push(frame(0, Key, 10, 0), at(0));
+        for (sequence, track, why) in
+            [(1, 0, Why::Level), (2, 0, Why::Room), (3, 1, Why::Level), (4, 1, Why::Upstream)]
+        {
+            queue.push(Entry::Lost(Lost { sequence, track, class: 3, why }), at(0));
+        }
+        assert_eq!(drain(&mut queue, 1).0, [0]);
+        let tally = queue.tally().dropped.clone();
+        Why::ALL.map(|why| tally.get(&why).map_or(0, |by_class| by_class[3]))
+    };
+    // As `Why::ALL` has them: level, late, room, chain, upstream.
+    assert_eq!(reasons(Quality::default()), [2, 0, 0, 0, 2], "left out on the parent's own leg");
+    assert_eq!(reasons(keys), [4, 0, 0, 0, 0], "this leg would not have sent them either");
+}
+
+#[test]
 fn a_late_frame_is_dropped_with_the_frames_that_depend_on_it() {
     let mut queue = queue(1 << 20);
     queue.set_path(None, Duration::from_millis(200));

@@ -1,7 +1,7 @@
 //! Which rendition of a ladder a program plays: the one that its node's parent sends, else the best. Pure.
 
 use std::time::Duration;
-use thalweg_media::{Frame, FrameClass, MAX_TRACKS};
+use thalweg_media::{Frame, FrameClass, FrameLine, MAX_TRACKS};
 use thalweg_plan::streams::{HoldDown, Rules};
 use thalweg_units::Time;
 
@@ -53,6 +53,8 @@ fn stream_time(frame: &Frame) -> Time {
 /// Chooses the rendition to play from the frames that arrive.
 #[derive(Clone, Debug, Default)]
 pub struct RenditionChoice {
+    /// The times of all pictures.
+    line: FrameLine,
     renditions: [Rendition; MAX_TRACKS],
     current: Option<u8>,
     /// The time of the first frame.
@@ -72,6 +74,7 @@ impl RenditionChoice {
         if !frame.class.is_video() {
             return None;
         }
+        let frame = &self.line.place(frame);
         let track = usize::from(frame.track);
         let began = *self.began.get_or_insert(frame.time);
         // Without this frame, so that aligned renditions have as many key frames.
@@ -159,6 +162,16 @@ mod tests {
             switches += choose(&mut choice, began + 3..began + 6, &[(0, 3000), (1, 1000)]).len();
         }
         assert!((3..=24).contains(&switches), "{switches}");
+    }
+
+    #[test]
+    fn a_frame_of_the_far_future_does_not_hold_its_rendition() {
+        let mut choice = RenditionChoice::default();
+        assert_eq!(choose(&mut choice, 0..10, &[(0, 3000), (1, 1000)]), [(0, 0)]);
+        let time = Duration::from_micros(u64::MAX / 2);
+        let bytes = vec![0; 3000].into();
+        assert_eq!(choice.add(&Frame { track: 0, class: FrameClass::Key, time, bytes }), None);
+        assert_eq!(choose(&mut choice, 10..14, &[(1, 1000)]), [(110, 1)], "silent for a second");
     }
 
     #[test]

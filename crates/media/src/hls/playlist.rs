@@ -50,6 +50,11 @@ impl Playlist {
         }
     }
 
+    /// Goes on after an earlier playlist with so many discontinuities, that before the first segment included.
+    pub fn continue_from(&mut self, discontinuities: u64) {
+        self.discontinuities = discontinuities;
+    }
+
     /// Adds a segment. Returns the segments that left the playlist a whole window ago and can be deleted (6.2.2).
     pub fn push(&mut self, segment: &Segment) -> Removed {
         self.target.get_or_insert(self.least.max(rounded(segment.duration)));

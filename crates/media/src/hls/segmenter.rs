@@ -6,7 +6,7 @@ use super::{
     sound::{Adts, SAMPLES, SoundConfig},
 };
 use crate::{
-    Codec, Frame, FrameClass, PACKET,
+    Codec, Frame, FrameClass, FrameLine, PACKET,
     nal::{Part, Syntax, nal_units},
     packet::{NULL_PID, Packet},
     pes::{self, PesHead},
@@ -123,6 +123,8 @@ pub enum HlsWarning {
 #[derive(Debug)]
 pub struct Segmenter {
     settings: Settings,
+    /// The times of all frames.
+    line: FrameLine,
     programs: Programs,
     rendition: Rendition,
     /// The parameters of the newest init segment, and the number of init segments.
@@ -173,6 +175,7 @@ impl Segmenter {
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
+            line: FrameLine::default(),
             programs: Programs::new(MAX_PROGRAMS),
             rendition: Rendition::default(),
             config: None,
@@ -187,6 +190,11 @@ impl Segmenter {
         }
     }
 
+    /// Begins with these numbers of media segments and init segments.
+    pub fn continue_from(&mut self, segments: u64, inits: u64) {
+        (self.segments, self.inits) = (segments, inits);
+    }
+
     /// Selects the rendition from its next key frame on.
     pub fn select(&mut self, track: u8) {
         self.rendition.select(track);
@@ -197,6 +205,11 @@ impl Segmenter {
         self.rendition.lost(track, class);
     }
 
+    /// The time of the newest frame, as in the segments.
+    pub fn newest(&self) -> Duration {
+        self.line.newest()
+    }
+
     /// Returns the warnings since the last call.
     pub fn take_warnings(&mut self) -> Vec<HlsWarning> {
         std::mem::take(&mut self.warnings).into_iter().collect()
@@ -204,6 +217,7 @@ impl Segmenter {
 
     /// Adds a frame and appends the segments that it completes.
     pub fn push(&mut self, frame: &Frame, into: &mut Vec<Piece>) {
+        let frame = &self.line.place(frame);
         match frame.class {
             FrameClass::Tables => self.tables(frame),
             FrameClass::Audio => self.sound(frame, into),

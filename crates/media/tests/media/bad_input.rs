@@ -1,6 +1,7 @@
 //! Inputs that are not as they should be: what is said, and what goes on.
 
 use crate::{
+    samples::{samples, segments_of},
     stream::{
         Maker, PAT, PMT, Packet, Program, VIDEO, check_transport, has_payload, is_start, packets,
         pid, section, set_pid, shift,
@@ -236,6 +237,58 @@ fn a_pid_that_changes_keeps_its_track_and_its_pictures() {
     let (out, shown) = joined(&frames, |_| true);
     assert_eq!(shown, 24);
     check_transport(&out);
+}
+
+/// The sample with sound: as it is, and with clocks and PIDs that change within it.
+fn rows_with_sound() -> Vec<(&'static str, Vec<u8>)> {
+    let name = "h264-b.ts";
+    let whole = packets(&sample(name));
+    let is_first = |n: &usize| pid(&whole[*n]) == VIDEO && is_start(&whole[*n]);
+    let starts: Vec<usize> = (0..whole.len()).filter(is_first).collect();
+    let jumped = |seconds: i64| {
+        let mut all = whole.clone();
+        shift(&mut all, 2000 * 90_000);
+        shift(&mut all[starts[12]..], seconds * 90_000);
+        all.as_flattened().to_vec()
+    };
+    let mut tables = Maker::default();
+    tables.tables(&[(1, PMT, &[(0x1b, VIDEO + 0x40), (0x0f, VIDEO + 0x41)])]);
+    let mut after = whole[starts[8]..].to_vec();
+    after.retain(|packet| (VIDEO..VIDEO + 2).contains(&pid(packet)));
+    for packet in &mut after {
+        let pid = pid(packet);
+        set_pid(packet, pid + 0x40);
+    }
+    let moved = [&whole[..starts[8]], &tables.packets, &after].concat();
+    vec![
+        ("as it is", sample(name)),
+        ("33 bits pass", shifted(name, (1 << 33) - 90_000 - 126_000)),
+        ("the clock jumps ahead", jumped(1000)),
+        ("the clock jumps back", jumped(-1000)),
+        ("the PIDs change", moved.as_flattened().to_vec()),
+    ]
+}
+
+#[test]
+fn segments_keep_pictures_and_sounds_when_clocks_and_pids_change() {
+    for (what, bytes) in rows_with_sound() {
+        // As it was sent, and as a subscriber writes it.
+        let sent = split(&bytes).0;
+        let written = split(&joined(&sent, |_| true).0).0;
+        for frames in [sent, written] {
+            let made = segments_of(&frames);
+            let [pictures, sounds] = made.iter().fold([0, 0], |[pictures, sounds], segment| {
+                let [more_pictures, more_sounds] = samples(&segment.bytes);
+                [pictures + more_pictures, sounds + more_sounds]
+            });
+            let length: Duration = made.iter().map(|segment| segment.duration).sum();
+            let told = format!("{what}: {pictures} pictures, {sounds} sounds, {length:?}");
+            // Sounds of a new PID before its first picture are not heard.
+            let expected = if what == "the PIDs change" { 30..=33 } else { 33..=33 };
+            assert!(pictures == 24 && expected.contains(&sounds), "{told}");
+            assert!((1900..2300).contains(&length.as_millis()), "{told}");
+        }
+    }
 }
 
 #[test]

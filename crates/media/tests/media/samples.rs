@@ -169,12 +169,16 @@ fn segments_have_what_the_stream_has() {
 
 /// The segments of these frames, at these times in milliseconds.
 fn segments(frames: impl IntoIterator<Item = (u64, Frame)>) -> Vec<Segment> {
+    let at = |(at, frame)| Frame { time: Duration::from_millis(at), ..frame };
+    segments_of(&frames.into_iter().map(at).collect::<Vec<_>>())
+}
+
+/// The segments of these frames.
+pub fn segments_of(frames: &[Frame]) -> Vec<Segment> {
     let target = Duration::from_secs(1);
     let mut segmenter = Segmenter::new(Settings { target, max_bytes: 1 << 20 });
     let mut pieces = Vec::new();
-    for (at, frame) in frames {
-        segmenter.push(&Frame { time: Duration::from_millis(at), ..frame }, &mut pieces);
-    }
+    frames.iter().for_each(|frame| segmenter.push(frame, &mut pieces));
     segmenter.end(&mut pieces);
     pieces.retain(|piece| matches!(piece, Piece::Segment(_)));
     let segment = |piece| if let Piece::Segment(segment) = piece { Some(segment) } else { None };
@@ -208,6 +212,63 @@ fn segments_are_no_longer_than_the_first_one_and_gaps_are_marked() {
     assert!(starts.contains(&(82, false)), "segments begin at key frames again: {starts:?}");
 }
 
+/// Far beyond all times that the protocol allows.
+const FAR_FUTURE: Duration = Duration::from_micros(u64::MAX / 2);
+
+/// These frames, the one with this number of the class at another time.
+fn with_time(frames: &[Frame], class: FrameClass, number: usize, time: Duration) -> Vec<Frame> {
+    let mut frames = frames.to_vec();
+    let mut of_class = frames.iter_mut().filter(|frame| frame.class == class);
+    of_class.nth(number).unwrap().time = time;
+    frames
+}
+
+#[test]
+fn a_frame_of_the_far_future_does_not_stop_the_time_of_segments() {
+    let all = frames(&sample("h264-b.ts"));
+    let ahead = Duration::from_secs(60);
+    for (class, number, time) in [
+        (FrameClass::Reference, 5, FAR_FUTURE),
+        (FrameClass::Audio, 12, FAR_FUTURE),
+        (FrameClass::Key, 0, FAR_FUTURE),
+        (FrameClass::Reference, 5, ahead),
+    ] {
+        let changed = with_time(&all, class, number, time);
+        let made = segments_of(&changed);
+        let shown: usize = made.iter().map(|segment| pictures(&segment.bytes)).sum();
+        let length: Duration = made.iter().map(|segment| segment.duration).sum();
+        let told = format!("{class:?} at {time:?}: {shown} pictures in {length:?}");
+        assert_eq!(shown, 24, "{told}");
+        // The sample has two seconds. A jump costs at most 40 ms each way; a gap ends the first segment at its longest.
+        let most = if time == ahead { 8500 } else { 2300 };
+        assert!((1900..most).contains(&length.as_millis()), "{told}");
+        assert!(made.iter().all(|one| one.start < Duration::from_secs(120)), "{told}");
+    }
+}
+
+#[test]
+fn a_frame_of_the_far_future_stops_neither_tables_nor_sounds() {
+    let all = frames(&sample("h264-low-latency.ts"));
+    let of = |class| all.iter().find(|frame| frame.class == class).cloned().unwrap();
+    let (key, other) = (of(FrameClass::Key), of(FrameClass::Reference));
+    let tables = all.iter().filter(|frame| frame.class == FrameClass::Tables).take(2).cloned();
+    let at = |n: u64| if n == 20 { FAR_FUTURE } else { Duration::from_millis(40 * n) };
+    let picture = |n| Frame { time: at(n), ..if n == 0 { key.clone() } else { other.clone() } };
+    let (mut joiner, mut out) = (TsJoiner::new(Output::AsSent), Vec::new());
+    tables.chain((0..200).map(picture)).for_each(|frame| joiner.push(&frame, &mut out));
+    let repeated = packets(&out).iter().filter(|packet| pid(packet) == 0).count();
+    // Eight seconds, and tables at least each half a second.
+    assert!((15..=20).contains(&repeated), "{repeated}");
+
+    let all = frames(&sample("ladder.ts"));
+    let (mut joiner, mut out) = (TsJoiner::new(Output::OneVideo), Vec::new());
+    joiner.select(0);
+    let changed = with_time(&all, FrameClass::Audio, 10, FAR_FUTURE);
+    changed.iter().for_each(|frame| joiner.push(frame, &mut out));
+    let (before, after) = (counts(&all)[1], counts(&frames(&out))[1]);
+    assert!(after + 3 >= before, "{after} of {before} sounds");
+}
+
 /// The frame with a picture of no bytes: a packet with nothing but the head of its PES packet.
 fn emptied(frame: &Frame) -> Frame {
     let pes = [0, 0, 1, 0xe0, 0, 0, 0x80, 0x80, 5, 0x21, 0, 1, 0, 1];
@@ -232,6 +293,11 @@ fn empty_pictures_do_not_make_a_segment_grow() {
 
 /// Pictures of a media segment: its data begin and end where the boxes say.
 fn pictures(segment: &[u8]) -> usize {
+    samples(segment)[0]
+}
+
+/// Pictures and sounds of a media segment: its data begin and end where the boxes say.
+pub fn samples(segment: &[u8]) -> [usize; 2] {
     use mp4_atom::{Decode as _, DecodeMaybe as _};
     let mut rest = segment;
     mp4_atom::Styp::decode(&mut rest).unwrap();
@@ -246,5 +312,6 @@ fn pictures(segment: &[u8]) -> usize {
         at += traf.trun[0].samples.iter().map(|one| one.size.unwrap() as usize).sum::<usize>();
     }
     assert_eq!(at, length + 8 + mdat.data.len());
-    moof.traf[0].trun[0].samples.len()
+    let count = |number: usize| moof.traf.get(number).map_or(0, |traf| traf.trun[0].samples.len());
+    [count(0), count(1)]
 }

@@ -25,6 +25,17 @@ impl Default for Settings {
     }
 }
 
+/// The numbers with which an output begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Start {
+    /// That of the first media segment.
+    pub segment: u64,
+    /// That of the first init segment.
+    pub init: u64,
+    /// The number of discontinuities up to the first segment.
+    pub discontinuities: u64,
+}
+
 /// The changes of an HLS output since the last call.
 #[derive(Clone, Debug, Default)]
 pub struct Update {
@@ -77,6 +88,12 @@ impl Packager {
         }
     }
 
+    /// Continues an earlier output; to be called before the first frame.
+    pub fn continue_from(&mut self, start: Start) {
+        self.segmenter.continue_from(start.segment, start.init);
+        self.playlist.continue_from(start.discontinuities);
+    }
+
     /// Selects the rendition from its next key frame on.
     pub fn select(&mut self, track: u8) {
         self.segmenter.select(track);
@@ -91,8 +108,8 @@ impl Packager {
             *count += 1;
         }
         self.status.age_ms = millis(age);
-        self.status.newest_ms = self.status.newest_ms.max(millis(frame.time));
         self.segmenter.push(frame, &mut self.pieces);
+        self.status.newest_ms = millis(self.segmenter.newest());
         self.update()
     }
 

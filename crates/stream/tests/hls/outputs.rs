@@ -67,12 +67,13 @@ async fn a_page_of_another_site_cannot_read_the_stream() {
 /// Packages a stream into a directory until the first error.
 async fn write_to(path: &Path) -> Option<Result<(), String>> {
     let frames = ladder(16)?;
-    let directory = match Directory::create(path).await {
+    let mut directory = match Directory::create(path).await {
         Ok(directory) => directory,
         Err(why) => return Some(Err(why.to_string())),
     };
     let mut packager = Packager::new(Settings::default(), "stage", "studio");
     packager.select(0);
+    packager.continue_from(directory.start());
     for (sequence, frame) in (0..).zip(&frames) {
         let update = packager.push(sequence, std::time::Duration::ZERO, frame);
         if !update.is_empty()
@@ -112,6 +113,34 @@ async fn the_directory_holds_the_newest_segments_alone() {
         .output()
         .unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[tokio::test]
+async fn a_later_output_continues_the_numbers_and_removes_the_files_of_the_earlier_one() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let path = dir.path().join("hls");
+    let Some(written) = write_to(&path).await else { return };
+    assert_eq!(written, Ok(()));
+    std::fs::write(path.join("notes.txt"), "mine").unwrap();
+    let playlist = |line: &str| {
+        let text = std::fs::read_to_string(path.join("stream.m3u8")).unwrap();
+        let number = text.lines().find_map(|found| found.strip_prefix(line)?.parse::<u64>().ok());
+        (number, text)
+    };
+    let (first, text) = playlist("#EXT-X-MEDIA-SEQUENCE:");
+    let last = first.unwrap() + text.matches("#EXTINF").count() as u64 - 1;
+    assert_eq!(write_to(&path).await, Some(Ok(())));
+    let (second, text) = playlist("#EXT-X-MEDIA-SEQUENCE:");
+    assert!(second > Some(last), "{second:?} after {last}");
+    assert_eq!(playlist("#EXT-X-DISCONTINUITY-SEQUENCE:").0, Some(1), "{text}");
+    assert!(text.contains("init-1.mp4") && !text.contains("init-0.mp4"), "{text}");
+    let names = names(&path);
+    assert_eq!(names.len(), 12 + 3 + 1, "{names:?}");
+    let is_later = |name: &str| {
+        let number = name.strip_prefix("segment-").and_then(|rest| rest.strip_suffix(".m4s"));
+        number.is_none_or(|number| number.parse::<u64>().unwrap() > last)
+    };
+    assert!(names.iter().all(|name| is_later(name)), "{names:?}");
 }
 
 #[tokio::test]

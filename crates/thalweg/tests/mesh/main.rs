@@ -31,6 +31,7 @@ mod oracle_down;
 mod overlay_lab;
 mod plain_ways;
 mod samples;
+mod stream_inputs;
 mod stream_video;
 mod streams;
 mod submitted;
@@ -39,6 +40,10 @@ mod words;
 
 #[path = "../../../node/tests/overlay/calm.rs"]
 mod calm;
+
+#[allow(dead_code, reason = "shared with the tests of the library")]
+#[path = "../../../media/tests/media/stream.rs"]
+mod transport;
 
 // Each test crate uses another part of it.
 #[allow(dead_code, reason = "shared with the tests of the library")]

@@ -48,13 +48,13 @@ pub fn decode(bytes: &[u8]) -> (Vec<usize>, String) {
 }
 
 /// A running command, with the lines of its standard error; killed on drop.
-struct Running {
-    child: Child,
+pub struct Running {
+    pub child: Child,
     errors: BufReader<std::process::ChildStderr>,
 }
 
 impl Running {
-    fn start(host: &Host, args: &[&str]) -> Self {
+    pub fn start(host: &Host, args: &[&str]) -> Self {
         let mut command = host.command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -63,7 +63,7 @@ impl Running {
     }
 
     /// Reads up to the first line with this text.
-    fn line(&mut self, with: &str) -> String {
+    pub fn line(&mut self, with: &str) -> String {
         loop {
             let mut line = String::new();
             assert!(self.errors.read_line(&mut line).unwrap() > 0, "no line with `{with}`");
@@ -73,8 +73,13 @@ impl Running {
         }
     }
 
+    /// The rest of its standard error.
+    pub fn errors(&mut self) -> &mut impl std::io::Read {
+        &mut self.errors
+    }
+
     /// The address after this text in a line.
-    fn address(&mut self, before: &str) -> SocketAddr {
+    pub fn address(&mut self, before: &str) -> SocketAddr {
         let line = self.line(before);
         let rest = line.split_once(before).unwrap().1;
         let end = rest.find(|c: char| !c.is_ascii_hexdigit() && !".:[]".contains(c));
@@ -86,7 +91,7 @@ impl Running {
     }
 
     /// Sends SIGINT and waits for the end.
-    fn interrupt(mut self) {
+    pub fn interrupt(mut self) {
         // `wait` would close the input, whose end is another reason to end.
         let _input = self.child.stdin.take();
         assert!(Command::new("kill").args(["-INT", &self.pid()]).status().unwrap().success());

@@ -10,10 +10,10 @@ use thalweg_media::{Frame, FrameClass};
 use thalweg_stream::container::{Frames, Splitter as _};
 use thalweg_wire::stream::leg::FrameHead;
 
-const SETTINGS: &str = "[stream]\nsubscribe = [\"*\"]\n";
+pub const SETTINGS: &str = "[stream]\nsubscribe = [\"*\"]\n";
 
-/// Frames in the plain format, 30 per second, in groups of a key frame and fourteen others.
-fn frames(count: u64) -> Vec<u8> {
+/// Frames with these numbers in the plain format, 30 per second, in groups of a key frame and fourteen others.
+pub fn frames(numbers: std::ops::Range<u64>) -> Vec<u8> {
     let frame = |n: u64| {
         let class = match n % 15 {
             0 => FrameClass::Key,
@@ -34,7 +34,7 @@ fn frames(count: u64) -> Vec<u8> {
         };
         Frames::encode(head, &frame)
     };
-    (0..count).flat_map(frame).collect()
+    numbers.flat_map(frame).collect()
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn a_stream_passes_from_program_to_program() {
     let _fra = fra.start_with(SETTINGS, None);
     let ber = Host::relay(&fra, "ber", &[]);
     let _ber = ber.start();
-    std::fs::write(fra.path("movie"), frames(150)).unwrap();
+    std::fs::write(fra.path("movie"), frames(0..150)).unwrap();
     let publish =
         ["stream", "publish", "stage", "movie", "--pace", "--latency", "20s", "--format", "frames"];
     let mut publisher = fra.command(&publish).spawn().unwrap();
@@ -68,7 +68,7 @@ fn a_stream_passes_from_program_to_program() {
 fn a_watch_shows_a_stream_each_second() {
     let fra = Host::founder();
     let _fra = fra.start_with(SETTINGS, None);
-    std::fs::write(fra.path("movie"), frames(3000)).unwrap();
+    std::fs::write(fra.path("movie"), frames(0..3000)).unwrap();
     let publish = ["stream", "publish", "stage", "movie", "--pace", "--format", "frames"];
     let mut publisher = fra.command(&publish).spawn().unwrap();
     until("fra has it", || fra.ok(&["stream", "list"]).contains("stage"));

@@ -51,6 +51,13 @@ pub const MAX_LATENCY: Duration = Duration::from_secs(60);
 /// The highest number of a frame: a thousand frames a second reach it after a hundred million years.
 pub const MAX_SEQUENCE: u64 = 1 << 62;
 
+/// The latest decoding time of a frame, microseconds: 35 years after the stream's first frame. Sums and conversions to
+/// ticks of such times do not overflow.
+pub const MAX_TIME_US: u64 = 1 << 50;
+
+/// The highest rate of a class, bit/s: above all that exists. Sums over all classes and tracks do not overflow.
+pub const MAX_RATE: u64 = 1 << 53;
+
 /// The number of frame classes.
 pub const CLASSES: usize = 5;
 
@@ -114,7 +121,7 @@ impl FromStr for Level {
 pub struct Track {
     /// A human-readable label, e.g. `1280x720`; at most [`MAX_LABEL`] bytes.
     pub label: String,
-    /// The rate of each class, bit/s; zero if there is none or it is unknown.
+    /// The rate of each class, bit/s, at most [`MAX_RATE`]; zero if there is none or it is unknown.
     pub rates: [u64; CLASSES],
 }
 
@@ -306,7 +313,10 @@ impl Ask {
 
 /// Whether the tracks are within the bounds.
 fn are_sound(tracks: &[Track]) -> bool {
-    tracks.len() <= MAX_TRACKS && tracks.iter().all(|track| track.label.len() <= MAX_LABEL)
+    let is_sound = |track: &Track| {
+        track.label.len() <= MAX_LABEL && track.rates.iter().all(|rate| *rate <= MAX_RATE)
+    };
+    tracks.len() <= MAX_TRACKS && tracks.iter().all(is_sound)
 }
 
 impl Announce {
@@ -317,7 +327,9 @@ impl Announce {
     pub fn check(&self) -> Result<(), Refusal> {
         let latency = Duration::from_millis(self.latency_ms.into());
         let wrong = match self {
-            _ if !are_sound(&self.tracks) => "there are too many tracks, or a label is too long",
+            _ if !are_sound(&self.tracks) => {
+                "there are too many tracks, a label is too long or a rate is out of range"
+            }
             _ if self.latency_ms == 0 || latency > MAX_LATENCY => "a latency of 0 or above 60 s",
             _ => return Ok(()),
         };
@@ -506,7 +518,7 @@ pub struct FrameHead {
     pub track: u8,
     /// Its class, 0 to 4.
     pub class: u8,
-    /// Its decoding time since the stream's first frame, microseconds.
+    /// Its decoding time since the stream's first frame, microseconds, at most [`MAX_TIME_US`].
     pub time_us: u64,
     /// Its age since the publisher's node when it was sent, microseconds.
     pub age_us: u32,
@@ -534,6 +546,9 @@ pub enum HeadError {
     /// The number is out of range.
     #[error("the frame's number {0} is out of range")]
     Sequence(u64),
+    /// The decoding time is out of range.
+    #[error("the frame's time of {0} µs is out of range")]
+    Time(u64),
     /// The frame or message is too long.
     #[error("a frame or message of {0} bytes is too long")]
     Length(u32),
@@ -576,6 +591,7 @@ impl Head {
             MESSAGE => Ok(Self::Message(length)),
             FRAME if usize::from(head[10]) >= CLASSES => Err(HeadError::Class(head[10])),
             FRAME if long(1) > MAX_SEQUENCE => Err(HeadError::Sequence(long(1))),
+            FRAME if long(11) > MAX_TIME_US => Err(HeadError::Time(long(11))),
             FRAME if length > MAX_FRAME => Err(HeadError::Length(length)),
             FRAME => Ok(Self::Frame(FrameHead {
                 sequence: long(1),
@@ -630,7 +646,15 @@ mod tests {
         assert!(Ask { latency_ms: 60_001, ..ask() }.check().is_err());
         assert_eq!(Ask { hops: MAX_HOPS + 1, ..ask() }.check(), Err(Refusal::Hops));
         let many = vec![Track::default(); MAX_TRACKS + 1];
-        assert!(Announce { tracks: many, ..announce }.check().is_err());
+        assert!(Announce { tracks: many, ..announce.clone() }.check().is_err());
+        let with_rate =
+            |rate| vec![Track { rates: [rate; CLASSES], ..Track::default() }; MAX_TRACKS];
+        assert!(Announce { tracks: with_rate(u64::MAX), ..announce.clone() }.check().is_err());
+        assert!(!Said::Tracks(with_rate(MAX_RATE + 1)).is_sound());
+        let fastest = with_rate(MAX_RATE);
+        let mut rates = fastest.iter().flat_map(|track| &track.rates);
+        assert!(rates.try_fold(0_u64, |sum, rate| sum.checked_add(*rate)).is_some());
+        assert_eq!(Announce { tracks: fastest, ..announce }.check(), Ok(()));
     }
 
     #[test]
@@ -653,6 +677,14 @@ mod tests {
         let late = FrameHead { sequence: MAX_SEQUENCE + 1, ..frame };
         let decoded = Head::decode(&Head::Frame(late).encode());
         assert_eq!(decoded, Err(HeadError::Sequence(MAX_SEQUENCE + 1)));
+        for (time_us, decoded) in [
+            (MAX_TIME_US, Ok(Head::Frame(FrameHead { time_us: MAX_TIME_US, ..frame }))),
+            (MAX_TIME_US + 1, Err(HeadError::Time(MAX_TIME_US + 1))),
+            (u64::MAX / 2, Err(HeadError::Time(u64::MAX / 2))),
+        ] {
+            let head = Head::Frame(FrameHead { time_us, ..frame }).encode();
+            assert_eq!(Head::decode(&head), decoded);
+        }
         let said = Said::Lost(vec![Lost { sequence: 5, track: 0, class: 4, why: Why::Room }]);
         let message = Head::message(&said);
         let head = message.first_chunk().unwrap();
@@ -665,7 +697,7 @@ mod tests {
         let lost = Lost { sequence: MAX_SEQUENCE, track: 255, class: 4, why: Why::Upstream };
         let most = Said::Lost(vec![lost; MAX_LOST]);
         assert!(most.is_sound() && Head::message(&most).len() <= HEAD + MAX_SAID);
-        let track = Track { label: "x".repeat(MAX_LABEL), rates: [u64::MAX; CLASSES] };
+        let track = Track { label: "x".repeat(MAX_LABEL), rates: [MAX_RATE; CLASSES] };
         let tracks = vec![track; MAX_TRACKS];
         assert!(Head::message(&Said::Tracks(tracks.clone())).len() <= HEAD + MAX_SAID);
         let accepted = Accepted {

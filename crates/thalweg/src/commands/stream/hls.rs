@@ -85,7 +85,10 @@ impl Hls {
     /// When the directory cannot be created.
     pub async fn write_to(path: &Path, name: &str, origin: &str) -> anyhow::Result<Self> {
         let directory = Directory::create(path).await?;
-        Ok(Self::new(Target::Directory(directory), name, origin))
+        let start = directory.start();
+        let mut hls = Self::new(Target::Directory(directory), name, origin);
+        hls.packager.continue_from(start);
+        Ok(hls)
     }
 
     fn new(target: Target, name: &str, origin: &str) -> Self {
@@ -107,7 +110,7 @@ impl Hls {
     }
 
     async fn apply(&mut self, update: hls::Update) -> Option<Code> {
-        match &self.target {
+        match &mut self.target {
             Target::Server { window, .. } => self.packager.publish(update, window),
             Target::Directory(_) if update.is_empty() => {}
             Target::Directory(directory) => {
@@ -125,14 +128,14 @@ impl Hls {
         self.packager.record_loss(lost);
     }
 
-    /// Completes the last segment. A server stays until players have fetched it.
+    /// Completes the last segment. A server stays until players have fetched it. Returns the exit code if the segment
+    /// cannot be written.
     ///
     /// # Errors
     /// When the server has failed.
-    pub async fn end(mut self) -> anyhow::Result<()> {
+    pub async fn end(mut self) -> anyhow::Result<Option<Code>> {
         let update = self.packager.end();
-        // A failure has been reported.
-        _ = self.apply(update).await;
+        let failed = self.apply(update).await;
         if let Target::Server { stop, serving, .. } = self.target {
             note!(
                 "thalweg: the stream has ended; the player page stays for {} s",
@@ -142,7 +145,7 @@ impl Hls {
             stop.cancel();
             serving.await.context("the HTTP server failed")?;
         }
-        Ok(())
+        Ok(failed)
     }
 }
 

@@ -1,5 +1,6 @@
 //! `thalweg stream`: live media to many members.
 
+mod arrivals;
 mod endpoint;
 mod hls;
 mod publish;

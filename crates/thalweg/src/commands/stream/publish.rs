@@ -2,6 +2,7 @@
 
 use super::{
     Format,
+    arrivals::{Arrivals, Program},
     endpoint::{Endpoint, listening},
     socket,
 };
@@ -11,7 +12,7 @@ use crate::commands::{
     signals::Signals,
 };
 use anyhow::Context as _;
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
+use std::{future::pending, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 use thalweg_console::note;
 use thalweg_media::{Frame, TsSplitter};
 use thalweg_stream::{
@@ -25,7 +26,7 @@ use thalweg_wire::{
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
-    net::{TcpListener, TcpStream, UdpSocket},
+    net::{TcpListener, UdpSocket},
     time::{Instant, sleep_until},
 };
 
@@ -113,15 +114,6 @@ pub(super) fn report_error(why: &StreamError) -> Code {
     }
 }
 
-/// Whether the first bytes are those of an HTTP request, which any web page can send to this host.
-async fn is_http(from: &TcpStream) -> bool {
-    let mut first = [0; 8];
-    // If it cannot be read, that shows later.
-    let length = from.peek(&mut first).await.unwrap_or(0);
-    let methods = [b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC"];
-    length >= 4 && methods.iter().any(|method| first.starts_with(*method))
-}
-
 /// Why publishing failed.
 enum FeedError {
     Node(StreamError),
@@ -131,6 +123,10 @@ enum FeedError {
 
 fn other_error(why: std::io::Error, what: impl Into<String>) -> FeedError {
     FeedError::Other(anyhow::Error::new(why).context(what.into()))
+}
+
+fn no_accept(why: std::io::Error) -> FeedError {
+    other_error(why, "cannot accept")
 }
 
 /// The size of the socket's buffer for datagrams: a key frame of high quality arrives at once.
@@ -163,10 +159,11 @@ impl Feed<'_> {
                 _ = socket2::SockRef::from(&socket).set_recv_buffer_size(UDP_BUFFER);
                 self.receive(socket).await
             }
-            (None, None) => self.read(&mut tokio::io::stdin()).await,
+            (None, None) => self.read(&mut tokio::io::stdin(), None).await.map(drop),
             (None, Some(file)) => {
                 let no_file = |why| other_error(why, format!("cannot open {}", file.display()));
-                self.read(&mut tokio::fs::File::open(file).await.map_err(no_file)?).await
+                let mut file = tokio::fs::File::open(file).await.map_err(no_file)?;
+                self.read(&mut file, None).await.map(drop)
             }
         }
     }
@@ -174,21 +171,39 @@ impl Feed<'_> {
     async fn accept(&mut self, listener: TcpListener) -> Result<(), FeedError> {
         let at = listener.local_addr().map_err(|why| other_error(why, "no address"))?;
         note!("thalweg: waiting for a program at tcp://{at}");
+        let mut arrivals = Arrivals::at(listener);
+        let mut waiting = None;
         loop {
-            let accepted = listener.accept().await;
-            let (mut from, peer) = accepted.map_err(|why| other_error(why, "cannot accept"))?;
-            if is_http(&from).await {
-                note!("thalweg: {peer} speaks HTTP, perhaps a web page; it is not read");
-                continue;
-            }
+            let (mut from, peer) = match waiting.take() {
+                Some(program) => program,
+                None => self.unless_ended(arrivals.next()).await?.map_err(no_accept)?,
+            };
             note!("thalweg: {peer} delivers the stream");
-            match self.read(&mut from).await {
+            match self.read(&mut from, Some(&mut arrivals)).await {
                 Err(FeedError::Input(why)) => note!("thalweg: {peer}: {why}; waiting for another"),
                 Err(FeedError::Other(why)) => {
                     note!("thalweg: {peer}: {why:#}; waiting for another");
                 }
                 Err(why) => return Err(why),
-                Ok(()) => note!("thalweg: {peer} has left; waiting for another"),
+                Ok(None) => note!("thalweg: {peer} has left; waiting for another"),
+                Ok(next) => {
+                    note!(
+                        "thalweg: {peer} delivers nothing any more; the next one takes its place"
+                    );
+                    waiting = next;
+                }
+            }
+        }
+    }
+
+    /// Waits for this unless the node ends the stream before.
+    async fn unless_ended<T>(&mut self, waiting: impl Future<Output = T>) -> Result<T, FeedError> {
+        tokio::select! {
+            done = waiting => Ok(done),
+            // A node sends nothing but the end, in one piece, so nothing is lost when this is dropped.
+            why = self.publisher.ended() => {
+                let broken = || StreamError::Broken(std::io::ErrorKind::UnexpectedEof.into());
+                Err(FeedError::Node(why.map_or_else(broken, StreamError::Ended)))
             }
         }
     }
@@ -198,20 +213,43 @@ impl Feed<'_> {
         note!("thalweg: waiting for datagrams at udp://{at}");
         let (mut input, mut buffer) = (self.begin(), vec![0; 64 << 10]);
         loop {
-            let read = socket.recv(&mut buffer).await;
+            let read = self.unless_ended(socket.recv(&mut buffer)).await?;
             let read = read.map_err(|why| other_error(why, "cannot read"))?;
             self.push(&mut input, &buffer[..read]).await?;
         }
     }
 
-    /// Publishes one input to its end.
-    async fn read(&mut self, from: &mut (impl AsyncRead + Unpin)) -> Result<(), FeedError> {
+    /// Publishes one input to its end, or until another program that has arrived takes its place, which is returned.
+    async fn read(
+        &mut self,
+        from: &mut (impl AsyncRead + Unpin),
+        mut arrivals: Option<&mut Arrivals>,
+    ) -> Result<Option<Program>, FeedError> {
         let (mut input, mut buffer) = (self.begin(), vec![0; 64 << 10]);
         loop {
-            let read = from.read(&mut buffer).await;
-            let read = read.map_err(|why| other_error(why, "cannot read"))?;
+            let next = async {
+                match &mut arrivals {
+                    Some(arrivals) => arrivals.next_if_idle().await,
+                    None => pending().await,
+                }
+            };
+            let read = async {
+                tokio::select! {
+                    read = from.read(&mut buffer) => Ok(read),
+                    next = next => Err(next),
+                }
+            };
+            let read = match self.unless_ended(read).await? {
+                Ok(read) => read.map_err(|why| other_error(why, "cannot read"))?,
+                Err(next) => {
+                    let next = next.map_err(no_accept)?;
+                    self.end(&mut input).await?;
+                    return Ok(Some(next));
+                }
+            };
             if read == 0 {
-                return self.end(&mut input).await;
+                self.end(&mut input).await?;
+                return Ok(None);
             }
             self.push(&mut input, &buffer[..read]).await?;
         }

@@ -13,13 +13,13 @@ use crate::commands::{
     here::{self, Place},
     signals::Signals,
 };
-use anyhow::Context as _;
 use std::{io::ErrorKind, path::PathBuf, process::ExitCode, str::FromStr, time::Duration};
 use thalweg_console::note;
 use thalweg_media::{Frame, FrameClass, MAX_TRACKS, Output, TsJoiner};
 use thalweg_stream::{
     Chains, RenditionChoice,
     container::Frames,
+    hls::DirectoryError,
     local::{Received, StreamError, Subscriber},
 };
 use thalweg_units::parse_duration;
@@ -140,10 +140,18 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 Err(why) => return Ok(report_error(&why)),
             };
             note!("thalweg: {} of {}", args.name, subscriber.about().origin);
-            let mut output = StreamOutput::open(&args, &subscriber).await?;
-            let code = follow(&mut subscriber, &mut output).await?;
-            output.end().await?;
-            Ok(code)
+            let mut output = match StreamOutput::open(&args, &subscriber).await {
+                Ok(output) => output,
+                Err(why) if why.is::<DirectoryError>() => {
+                    note!("thalweg: {why:#}");
+                    return Ok(Code::Disk);
+                }
+                Err(why) => return Err(why),
+            };
+            match follow(&mut subscriber, &mut output).await? {
+                Followed::Unwritten(code) => Ok(code),
+                Followed::Ended(code) => Ok(output.end().await?.unwrap_or(code)),
+            }
         };
         tokio::select! {
             code = work => code.map(ExitCode::from),
@@ -152,8 +160,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// How following a stream ended, with the exit code.
+enum Followed {
+    /// The stream has ended.
+    Ended(Code),
+    /// The output cannot be written any more, which has been reported.
+    Unwritten(Code),
+}
+
 /// Writes the stream until it ends.
-async fn follow(subscriber: &mut Subscriber, output: &mut StreamOutput) -> anyhow::Result<Code> {
+async fn follow(
+    subscriber: &mut Subscriber,
+    output: &mut StreamOutput,
+) -> anyhow::Result<Followed> {
     loop {
         let written = match subscriber.next().await {
             Ok(Received::Frame(head, frame)) => output.write(head, &frame).await?,
@@ -161,15 +180,15 @@ async fn follow(subscriber: &mut Subscriber, output: &mut StreamOutput) -> anyho
                 lost.into_iter().for_each(|lost| output.record_loss(lost));
                 None
             }
-            Ok(Received::Said(Said::End(Ending::Over))) => return Ok(Code::Done),
+            Ok(Received::Said(Said::End(Ending::Over))) => return Ok(Followed::Ended(Code::Done)),
             Ok(Received::Said(Said::End(why))) => {
-                return Ok(report_error(&StreamError::Ended(why)));
+                return Ok(Followed::Ended(report_error(&StreamError::Ended(why))));
             }
             Ok(Received::Said(_)) => None,
-            Err(why) => return Ok(report_error(&why)),
+            Err(why) => return Ok(Followed::Ended(report_error(&why))),
         };
         if let Some(code) = written {
-            return Ok(code);
+            return Ok(Followed::Unwritten(code));
         }
     }
 }
@@ -212,8 +231,8 @@ impl StreamOutput {
             return Ok(None);
         }
         match to.write(&bytes).await {
-            Err(why) if why.kind() == ErrorKind::BrokenPipe => Ok(Some(Code::Unread)),
-            written => written.map(|()| None).context("cannot write the stream"),
+            Ok(()) => Ok(None),
+            Err(why) => output_error(why).map(Some),
         }
     }
 
@@ -225,19 +244,37 @@ impl StreamOutput {
         }
     }
 
-    /// Ends the output: the last segment is complete.
-    async fn end(self) -> anyhow::Result<()> {
+    /// Ends the output: the last segment is complete. Returns the exit code if it cannot be written.
+    async fn end(self) -> anyhow::Result<Option<Code>> {
         match self {
             Self::Ts(mut output, mut to) => {
                 let mut bytes = Vec::new();
                 output.joiner.end(&mut bytes);
-                // A reader that has left does not need them.
-                _ = to.write(&bytes).await;
+                match to.write(&bytes).await {
+                    Ok(()) => Ok(None),
+                    // A reader that has left does not need them.
+                    Err(why) if why.kind() == ErrorKind::BrokenPipe => Ok(None),
+                    Err(why) => output_error(why).map(Some),
+                }
             }
-            Self::Hls(hls) => hls.end().await?,
-            Self::Frames(..) => {}
+            Self::Hls(hls) => hls.end().await,
+            Self::Frames(..) => Ok(None),
         }
-        Ok(())
+    }
+}
+
+/// The exit code for an error of the output, which is reported if nobody has caused it by leaving.
+///
+/// # Errors
+/// Those without a code of their own.
+fn output_error(why: std::io::Error) -> anyhow::Result<Code> {
+    match why.kind() {
+        ErrorKind::BrokenPipe => Ok(Code::Unread),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+            note!("thalweg: cannot write the stream: {why}");
+            Ok(Code::Disk)
+        }
+        _ => Err(anyhow::Error::new(why).context("cannot write the stream")),
     }
 }
 
