@@ -315,7 +315,7 @@ impl Streams {
         // A publisher may declare any rate; the oracle would refuse the whole report.
         let rates = tracks.iter_mut().flat_map(|track| &mut track.rates);
         rates.for_each(|bps| *bps = (*bps).min(plan::MAX_BPS));
-        let age = stream.published_for();
+        let age = stream.published_for().min(plan::MAX_AGE);
         Some(Published { stream: stream.name.clone(), tracks, allow: about.allow, age })
     }
 
@@ -464,7 +464,8 @@ fn report_of(settings: &Settings) -> Report {
 fn parent(stream: &Arc<Stream>) -> Option<Parent> {
     match stream.source() {
         Source::Parent(ParentRoute { node, .. }) => {
-            Some(Parent { stream: stream.name.clone(), node })
+            let origin = Some(stream.about().origin);
+            Some(Parent { stream: stream.name.clone(), node, origin })
         }
         Source::Absent | Source::Publisher(_) => None,
     }
