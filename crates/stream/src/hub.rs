@@ -5,24 +5,25 @@ use crate::{
     adaptation::Adaptation,
     child::follow,
     io::{Leg, LegReader, duplicate},
-    oracle_link::{OracleLink, Standing, WishGuard},
+    oracle_link::{CONFIRM_TIMEOUT, OracleLink, Standing, WishGuard},
     parent::{self, Child, LegContext},
     publisher,
     renditions::{self, LadderContext},
+    slots::{Slot, Slots},
     status::StreamStatus,
     stream::Source,
+    table::{Connection, StreamTable, shown},
 };
 use futures_util::future::BoxFuture;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use std::{
-    collections::BTreeMap,
     future::pending,
     io,
     net::SocketAddr,
     pin::pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
@@ -69,41 +70,21 @@ pub(crate) struct Inner {
     pub settings: Settings,
     dialer: MemberDialer,
     pub clock: Clock,
-    streams: Mutex<BTreeMap<Name, Arc<Stream>>>,
+    streams: StreamTable,
     pub plan: watch::Sender<Arc<Plan>>,
     pub adaptation: Adaptation,
     pub link: OracleLink,
-    /// The number of subscriber slots in use by each member; `None`: by programs of this host.
-    slots: Mutex<BTreeMap<Option<Name>, usize>>,
+    slots: Arc<Slots>,
     counts: Counts,
     locals: AtomicU32,
     end: CancellationToken,
     pub log: Log,
 }
 
-/// A subscriber slot; freed on drop.
-struct SubscriberSlot {
-    hub: Arc<Inner>,
-    /// The member that uses it; `None`: a program of this host.
-    member: Option<Name>,
-}
-
-impl Drop for SubscriberSlot {
-    fn drop(&mut self) {
-        let mut slots = self.hub.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = slots.get_mut(&self.member) {
-            *count -= 1;
-            if *count == 0 {
-                slots.remove(&self.member);
-            }
-        }
-    }
-}
-
 /// An active publisher. Dropping it removes the publisher from the stream, including when the member is revoked.
 struct PublishGuard {
     hub: Streams,
-    stream: Arc<Stream>,
+    connection: Arc<Connection>,
     /// How publishing ended; `None`: it was cut off.
     ended: Option<io::Result<Ending>>,
 }
@@ -112,7 +93,7 @@ impl Drop for PublishGuard {
     fn drop(&mut self) {
         let cut = || Err(io::ErrorKind::ConnectionAborted.into());
         let ended = self.ended.take().unwrap_or_else(cut);
-        self.hub.finish(&self.stream, ended);
+        self.hub.finish(&self.connection, ended);
     }
 }
 
@@ -151,15 +132,16 @@ impl Caller {
 impl Streams {
     /// Creates the streams of the node that owns this dialler.
     pub fn new(settings: Settings, dialer: MemberDialer, log: Log) -> Self {
+        let (clock, link, slots) = (Clock::start(), OracleLink::default(), Slots::new(&settings));
         Self(Arc::new(Inner {
+            streams: StreamTable::new(&settings, clock, &slots, &link.news),
             settings,
             dialer,
-            clock: Clock::start(),
-            streams: Mutex::default(),
+            clock,
             plan: watch::channel(Arc::default()).0,
             adaptation: Adaptation::default(),
-            link: OracleLink::default(),
-            slots: Mutex::default(),
+            link,
+            slots,
             counts: Counts::default(),
             locals: AtomicU32::new(0),
             end: CancellationToken::new(),
@@ -178,7 +160,7 @@ impl Streams {
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Stream>> {
-        self.0.lock().values().cloned().collect()
+        self.0.streams.all()
     }
 
     /// Replaces the global scheduler's plan.
@@ -200,8 +182,7 @@ impl Streams {
     /// Ends all streams, because the node stops. To be called once.
     pub fn end(&self) {
         self.0.end.cancel();
-        let published: Vec<_> = self.0.lock().values().cloned().collect();
-        for stream in published.iter().filter(|s| matches!(s.source(), Source::Publisher(_))) {
+        for stream in self.all().iter().filter(|s| matches!(s.source(), Source::Publisher(_))) {
             stream.end(stopping());
         }
     }
@@ -321,9 +302,9 @@ impl Streams {
         ask: &Ask,
         who: &Caller,
         number: u32,
-    ) -> Result<(Arc<Stream>, SubscriberSlot, Option<WishGuard>), Refusal> {
+    ) -> Result<(Arc<Stream>, Slot, Option<WishGuard>), Refusal> {
         ask.check()?;
-        let slot = self.0.claim_slot(who.name()).ok_or(Refusal::Busy(Bounded::Subscribers))?;
+        let slot = self.0.slots.claim(who.name()).ok_or(Refusal::Busy(Bounded::Subscribers))?;
         let wish = self.wish_for(ask, who, number);
         let stream =
             match self.0.get(&ask.stream).filter(|stream| stream.progress().borrow().run > 0) {
@@ -382,8 +363,9 @@ impl Streams {
         }
         let route = self.route(ask, who, number).await?;
         // The stream outlives the request for it, and counts against the member as long as it is here.
-        let slot = self.0.claim_slot(who.name()).ok_or(Refusal::Busy(Bounded::Subscribers))?;
-        let (stream, is_new) = self.0.get_or_create(&ask.stream, &route.node, true)?;
+        let slot = self.0.slots.claim(who.name()).ok_or(Refusal::Busy(Bounded::Subscribers))?;
+        let is_owners = matches!(who, Caller::Local);
+        let (stream, is_new) = self.0.streams.get_or_relay(&ask.stream, &route.node, is_owners)?;
         let (refusal, answer) = watch::channel(None);
         if is_new {
             let (hub, chains, stream) = (self.clone(), Chains::default(), Arc::clone(&stream));
@@ -436,51 +418,67 @@ impl Streams {
     }
 
     async fn publish(&self, mut leg: Leg, announce: Announce, who: Caller) -> io::Result<()> {
-        // The owner always has a place.
-        let slot = who.name().map(|member| self.0.claim_slot(Some(member)));
-        if matches!(slot, Some(None)) {
-            return leg.send_answer(&Answer::Refused(Refusal::Busy(Bounded::Streams))).await;
-        }
-        let (stream, shown) = match self.begin(announce, &who) {
-            Ok(begun) => begun,
+        let connection = match self.begin(announce, &who) {
+            Ok(connection) => Arc::new(connection),
             Err(why) => return leg.send_answer(&Answer::Refused(why.cut())).await,
         };
         let mut guard =
-            PublishGuard { hub: self.clone(), stream: Arc::clone(&stream), ended: None };
-        if let Some(by) = self.holder_elsewhere(&stream.name).await {
-            let taken = Refusal::Taken { stream: stream.name.clone(), by: by.to_string() };
-            guard.ended = Some(Ok(Ending::Failed(taken.to_string())));
-            return leg.send_answer(&Answer::Refused(taken)).await;
+            PublishGuard { hub: self.clone(), connection: Arc::clone(&connection), ended: None };
+        let stream = &connection.stream;
+        let taken = |by: Name| Refusal::Taken { stream: stream.name.clone(), by: by.to_string() };
+        let mut holder = pin!(self.holder_of(stream));
+        let answer = timeout(CONFIRM_TIMEOUT, &mut holder).await;
+        let is_undecided = answer.is_err();
+        if let Ok(Some(by)) = answer {
+            guard.ended = Some(Ok(Ending::Failed(taken(by.clone()).to_string())));
+            return leg.send_answer(&Answer::Refused(taken(by))).await;
         }
         leg.send_answer(&Answer::Accepted(stream.about())).await?;
         let event = Event::new("stream_published").with("stream", &stream.name);
-        self.0.log.put(event.with("by", &shown));
+        self.0.log.put(event.with("by", shown(who.name().as_ref())));
         let Leg { reader, writer, .. } = &mut leg;
         let stopped = async {
             tokio::select! {
-                // The plan refuses the stream, or the node stops.
+                // The node stops.
                 why = stream.ended() => why,
                 () = who.loses(|member| self.0.settings.may_publish(member)) => Ending::Revoked,
+                () = connection.displaced.cancelled() => displaced(),
+                Some(by) = &mut holder, if is_undecided => Ending::Failed(taken(by).to_string()),
             }
         };
         guard.ended = Some(tokio::select! {
-            ended = self.receive(&stream, reader) => ended,
             why = stopped => {
                 let bye = Head::message(&Said::End(why.clone()));
                 _ = timeout(Duration::from_secs(1), writer.write_all(&bye)).await;
                 Ok(why)
             }
+            ended = self.receive(&connection, reader) => ended,
         });
         Ok(())
     }
 
+    /// The other member that holds the name of a new stream, by the oracle. A stream that runs keeps its publisher.
+    async fn holder_of(&self, stream: &Stream) -> Option<Name> {
+        match stream.progress().borrow().next {
+            0 => {}
+            _ => return None,
+        }
+        self.holder_elsewhere(&stream.name).await
+    }
+
     /// Receives the publisher's frames, with the renditions that this node's commands make of them.
-    async fn receive(&self, stream: &Arc<Stream>, reader: &mut LegReader) -> io::Result<Ending> {
+    async fn receive(&self, connection: &Connection, reader: &mut LegReader) -> io::Result<Ending> {
         let Inner { settings, clock, log, .. } = &*self.0;
+        let stream = &connection.stream;
         let commands = settings.rendition_commands(&stream.name);
         if commands.is_empty() {
-            let take = |frame| stream.add(frame, clock.now());
-            return publisher::receive(stream, reader, take).await;
+            let take = |frame| {
+                // The frames of the connection that replaced this one follow another clock.
+                if !connection.displaced.is_cancelled() {
+                    stream.add(frame, clock.now());
+                }
+            };
+            return publisher::receive(reader, take).await;
         }
         let context = LadderContext {
             stream: Arc::clone(stream),
@@ -493,59 +491,44 @@ impl Streams {
         renditions::receive(context, reader).await
     }
 
-    /// Ends publishing: at once if the publisher ended the stream, after `grace` if it disappeared.
-    fn finish(&self, stream: &Arc<Stream>, ended: io::Result<Ending>) {
-        let event = Event::new("stream_publisher_left").with("stream", &stream.name);
-        stream.clear_source();
+    /// Ends publishing: at once if the publisher ended the stream, after `grace` if it disappeared. A connection that was
+    /// replaced ends nothing.
+    fn finish(&self, connection: &Arc<Connection>, ended: io::Result<Ending>) {
+        let event = Event::new("stream_publisher_left").with("stream", &connection.stream.name);
         match ended {
             Ok(why) => {
                 self.0.log.put(event.with("why", &why));
-                stream.end(why);
-                self.0.remove(stream);
+                self.0.streams.end_published(connection, why);
             }
             Err(why) => {
                 self.0.log.put(event.with("why", why));
-                match tokio::runtime::Handle::try_current() {
-                    Ok(runtime) => drop(runtime.spawn(self.clone().expire(Arc::clone(stream)))),
-                    // There is no runtime when the process ends.
-                    Err(_) => stream.end(Ending::Gone),
+                if self.0.streams.leave(connection) {
+                    self.expire_later(connection);
                 }
             }
         }
     }
 
-    /// Ends the stream unless a publisher returns within `grace`.
-    async fn expire(self, stream: Arc<Stream>) {
-        sleep(self.0.settings.grace).await;
-        if stream.source() == Source::Absent {
-            stream.end(Ending::Gone);
-            self.0.remove(&stream);
+    /// Ends the stream unless its publisher returns within `grace`.
+    fn expire_later(&self, connection: &Arc<Connection>) {
+        let (hub, connection) = (Arc::clone(&self.0), Arc::clone(connection));
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(async move {
+                sleep(hub.settings.grace).await;
+                hub.streams.expire(&connection);
+            })),
+            // There is no runtime when the process ends.
+            Err(_) => hub.streams.expire(&connection),
         }
     }
 
-    /// Begins or resumes a stream for this publisher. Returns the stream and the publisher's display name.
-    fn begin(&self, announce: Announce, who: &Caller) -> Result<(Arc<Stream>, String), Refusal> {
+    /// Begins or resumes a stream for this publisher.
+    fn begin(&self, announce: Announce, who: &Caller) -> Result<Connection, Refusal> {
         announce.check()?;
-        let shown = match who {
-            Caller::Local => "a program of this host".to_owned(),
-            Caller::Member(peer) => peer.member().name.to_string(),
-        };
         if let Caller::Member(peer) = who
             && !self.0.settings.may_publish(peer.member())
         {
             return Err(Refusal::Publish);
-        }
-        let (stream, _) = self.0.get_or_create(&announce.stream, self.me(), false)?;
-        let by = match stream.source() {
-            // Its parent is lost, and another is looked for.
-            Source::Absent if stream.is_relayed => Some(stream.about().origin.to_string()),
-            Source::Absent => None,
-            Source::Publisher(who) => Some(who),
-            Source::Parent(route) => Some(route.node.to_string()),
-        };
-        let taken = |by| Refusal::Taken { stream: announce.stream.clone(), by };
-        if let Some(by) = by {
-            return Err(taken(by));
         }
         let allow = self.0.settings.subscribe.iter().take(MAX_ALLOW).map(ToString::to_string);
         let about = Accepted {
@@ -556,16 +539,18 @@ impl Streams {
             origin: self.me().clone(),
             allow: allow.collect(),
         };
-        if !stream.publish(about, shown.clone()) {
-            return Err(taken("another program".to_owned()));
-        }
-        Ok((stream, shown))
+        self.0.streams.publish(&announce.stream, who.name(), about)
     }
 }
 
 /// The ending of all streams of a node that stops.
 fn stopping() -> Ending {
     Ending::Failed("the node is stopping".to_owned())
+}
+
+/// The ending for a publisher's connection that another one has replaced.
+fn displaced() -> Ending {
+    Ending::Failed("another connection of this publisher has replaced this one".to_owned())
 }
 
 /// A random identifier for a new run.
@@ -577,61 +562,8 @@ fn new_run() -> u64 {
 }
 
 impl Inner {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Arc<Stream>>> {
-        // The map is consistent at every point that could panic.
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub fn get(&self, name: &Name) -> Option<Arc<Stream>> {
-        self.lock().get(name).cloned()
-    }
-
-    /// Returns the stream of this name, and whether it was created.
-    fn get_or_create(
-        &self,
-        name: &Name,
-        origin: &Name,
-        is_relayed: bool,
-    ) -> Result<(Arc<Stream>, bool), Refusal> {
-        let mut streams = self.lock();
-        // A publisher here replaces a stream for which a parent was asked and has not answered.
-        let is_open = |held: &Stream| held.is_relayed && held.progress().borrow().run == 0;
-        if let Some(stream) = streams.get(name).filter(|held| is_relayed || !is_open(held)) {
-            return Ok((Arc::clone(stream), false));
-        }
-        if !streams.contains_key(name) && streams.len() >= self.settings.max_streams {
-            return Err(Refusal::Busy(Bounded::Streams));
-        }
-        let (name_here, origin) = (name.clone(), origin.clone());
-        let stream = Stream::new(name_here, self.clock, &self.settings, origin, is_relayed);
-        let stream = Arc::new(stream.telling(Arc::clone(&self.link.news)));
-        streams.insert(name.clone(), Arc::clone(&stream));
-        Ok((stream, true))
-    }
-
-    fn remove(&self, stream: &Arc<Stream>) {
-        let mut streams = self.lock();
-        if streams.get(&stream.name).is_some_and(|held| Arc::ptr_eq(held, stream)) {
-            streams.remove(&stream.name);
-            self.link.news.notify_one();
-        }
-    }
-
-    /// Claims a subscriber slot if one is free. A member may hold at most half of `max_streams`.
-    fn claim_slot(self: &Arc<Self>, member: Option<Name>) -> Option<SubscriberSlot> {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let (all, own) = (slots.values().sum::<usize>(), slots.get(&member).copied());
-        let most = self.settings.max_streams.div_ceil(2);
-        let is_full = member.is_some() && own.unwrap_or(0) >= most;
-        if is_full || all >= self.settings.max_subscribers {
-            return None;
-        }
-        *slots.entry(member.clone()).or_default() += 1;
-        Some(SubscriberSlot { hub: Arc::clone(self), member })
-    }
-
-    fn subscribers(&self) -> usize {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
+        self.streams.get(name)
     }
 }
 
@@ -644,7 +576,7 @@ struct Upstream {
     /// Why the parent could not be reached.
     refusal: watch::Sender<Option<Refusal>>,
     /// The slot of the member that requested it.
-    _slot: SubscriberSlot,
+    _slot: Slot,
 }
 
 /// A leg to a parent that has accepted the request.
@@ -672,10 +604,8 @@ impl Upstream {
             () = end.cancelled() => stopping(),
             ended = self.keep_following(ask) => ended,
         };
-        self.stream.clear_source();
         self.stream.set_lost(None);
-        self.stream.end(ended);
-        hub.0.remove(&self.stream);
+        hub.0.streams.end_relayed(&self.stream, ended);
     }
 
     /// Opens legs to the planned parent, again after each loss, until the stream ends.
@@ -925,7 +855,7 @@ impl MemberService for Streams {
         let plan = self.0.plan.borrow().version;
         json!({
             "streams": self.status(),
-            "subscribers": self.0.subscribers(),
+            "subscribers": self.0.slots.count(),
             "plan": plan,
             "oracle": self.0.link.report(),
         })
