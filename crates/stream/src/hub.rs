@@ -1,11 +1,10 @@
 //! All streams of a node, with their publishers, parents and subscribers.
 
 use crate::{
-    Chains, Clock, Counts, NoRoute, ParentRoute, Plan, Settings, Stream,
+    Clock, Counts, NoRoute, ParentRoute, Plan, Settings, Stream,
     adaptation::Adaptation,
-    child::follow,
     io::{Leg, LegReader, duplicate},
-    oracle_link::{CONFIRM_TIMEOUT, OracleLink, Standing, WishGuard},
+    oracle_link::{CONFIRM_TIMEOUT, OracleLink, WishGuard},
     parent::{self, Child, LegContext},
     publisher,
     renditions::{self, LadderContext},
@@ -13,6 +12,7 @@ use crate::{
     status::StreamStatus,
     stream::Source,
     table::{Connection, StreamTable, shown},
+    upstream,
 };
 use futures_util::future::BoxFuture;
 use prometheus_client::registry::Registry;
@@ -30,7 +30,7 @@ use std::{
 };
 use thalweg_base::log::{Event, Log};
 use thalweg_mesh::{MeshPeer, member_dialer::MemberDialer, service::MemberService};
-use thalweg_net::channel::{Channel, Protocol};
+use thalweg_net::channel::Channel;
 use thalweg_wire::{
     mesh::{Member, Name},
     stream::leg::{
@@ -51,15 +51,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 /// How often a waiting program is told what it waits for. It gives up after 10 s of silence.
 const TELL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The delay between two attempts to reach a parent.
-const RETRY_DELAY: Duration = Duration::from_millis(500);
-
-/// Opening a leg takes four round trips; a parent that has not answered by now may be dead.
-const SLOW_OPENING: Duration = Duration::from_secs(1);
-
-/// How often a lost parent is tried again before the stream ends.
-const MAX_RETRIES: u32 = 20;
-
 /// The streams of a node; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Streams(pub(crate) Arc<Inner>);
@@ -68,16 +59,16 @@ pub struct Streams(pub(crate) Arc<Inner>);
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub settings: Settings,
-    dialer: MemberDialer,
+    pub dialer: MemberDialer,
     pub clock: Clock,
-    streams: StreamTable,
+    pub streams: StreamTable,
     pub plan: watch::Sender<Arc<Plan>>,
     pub adaptation: Adaptation,
     pub link: OracleLink,
     slots: Arc<Slots>,
     counts: Counts,
     locals: AtomicU32,
-    end: CancellationToken,
+    pub end: CancellationToken,
     pub log: Log,
 }
 
@@ -366,12 +357,8 @@ impl Streams {
         let slot = self.0.slots.claim(who.name()).ok_or(Refusal::Busy(Bounded::Subscribers))?;
         let is_owners = matches!(who, Caller::Local);
         let (stream, is_new) = self.0.streams.get_or_relay(&ask.stream, &route.node, is_owners)?;
-        let (refusal, answer) = watch::channel(None);
-        if is_new {
-            let (hub, chains, stream) = (self.clone(), Chains::default(), Arc::clone(&stream));
-            let upstream = Upstream { hub, stream, route, chains, refusal, _slot: slot };
-            tokio::spawn(upstream.run(ask.clone()));
-        }
+        let upstream = || upstream::start(self.clone(), Arc::clone(&stream), route, slot, ask);
+        let refusal = is_new.then(upstream);
         let mut head = stream.progress();
         let begun = head.wait_for(|head| head.run > 0 || head.ended.is_some());
         let is_late = timeout(ANSWER_TIMEOUT, begun).await.is_err();
@@ -379,7 +366,8 @@ impl Streams {
             return Ok(stream);
         }
         let ended = stream.progress().borrow().ended.clone();
-        let why = match (answer.borrow().clone(), ended) {
+        let refusal = refusal.and_then(|refusal| refusal.borrow().clone());
+        let why = match (refusal, ended) {
             (Some(why), _) => why,
             (None, Some(why)) if !is_late => Refusal::Upstream(why.to_string()),
             _ => Refusal::Upstream("the parent did not answer in time".to_owned()),
@@ -544,7 +532,7 @@ impl Streams {
 }
 
 /// The ending of all streams of a node that stops.
-fn stopping() -> Ending {
+pub(crate) fn stopping() -> Ending {
     Ending::Failed("the node is stopping".to_owned())
 }
 
@@ -564,274 +552,6 @@ fn new_run() -> u64 {
 impl Inner {
     pub fn get(&self, name: &Name) -> Option<Arc<Stream>> {
         self.streams.get(name)
-    }
-}
-
-/// Receives a stream from another node.
-struct Upstream {
-    hub: Streams,
-    stream: Arc<Stream>,
-    route: ParentRoute,
-    chains: Chains,
-    /// Why the parent could not be reached.
-    refusal: watch::Sender<Option<Refusal>>,
-    /// The slot of the member that requested it.
-    _slot: Slot,
-}
-
-/// A leg to a parent that has accepted the request.
-struct OpenLeg {
-    leg: Leg,
-    accepted: Accepted,
-    route: ParentRoute,
-}
-
-/// How following a leg ended.
-enum Followed {
-    /// The leg ended; `None`: nobody subscribes any more.
-    Ended(io::Result<Option<Ending>>),
-    /// The plan names another parent, to which there is a leg already.
-    Moved(Box<OpenLeg>),
-}
-
-impl Upstream {
-    /// Runs until the stream ends or nobody subscribes to it any more.
-    async fn run(mut self, ask: Ask) {
-        let hub = self.hub.clone();
-        let end = hub.0.end.clone();
-        let ended = tokio::select! {
-            // The children may find another parent.
-            () = end.cancelled() => stopping(),
-            ended = self.keep_following(ask) => ended,
-        };
-        self.stream.set_lost(None);
-        hub.0.streams.end_relayed(&self.stream, ended);
-    }
-
-    /// Opens legs to the planned parent, again after each loss, until the stream ends.
-    async fn keep_following(&mut self, mut ask: Ask) -> Ending {
-        ask.hops += 1;
-        let (mut tries, mut next) = (0, None);
-        loop {
-            let opened = match next.take() {
-                Some(opened) => Ok(opened),
-                None => self.open(&ask).await,
-            };
-            let OpenLeg { leg, accepted, route } = match opened {
-                Ok(opened) => opened,
-                Err(why) => {
-                    tries += 1;
-                    if !self.may_retry(&why, tries) {
-                        self.refusal.send_replace(Some(why.clone()));
-                        return Ending::Failed(why.to_string());
-                    }
-                    self.stream.set_lost(Some(self.route.node.clone()));
-                    self.wait_for_another_parent().await;
-                    self.update(&mut ask, tries);
-                    continue;
-                }
-            };
-            self.route = route;
-            let start = accepted.start;
-            let is_new = self.stream.progress().borrow().run == 0;
-            let is_continued =
-                |(run, last): (u64, u64)| run == accepted.run && last.checked_add(1) == Some(start);
-            if is_new && ask.after.is_some_and(is_continued) {
-                // The child for which it is fetched has all earlier frames.
-                self.chains = Chains::whole();
-            }
-            let source = Source::Parent(self.route.clone());
-            if !self.stream.begin(accepted, source, start) {
-                return Ending::Failed(format!("{}: its stream starts out of range", self.route));
-            }
-            let before = self.stream.progress().borrow().next;
-            let followed = self.follow(leg, &ask).await;
-            // A parent that accepts and sends nothing is no success.
-            tries = if self.stream.progress().borrow().next > before { 0 } else { tries + 1 };
-            match followed {
-                Followed::Moved(opened) => {
-                    next = Some(*opened);
-                    continue;
-                }
-                Followed::Ended(Ok(None)) => return Ending::Over,
-                Followed::Ended(Ok(Some(Ending::Failed(_) | Ending::Stalled)) | Err(_)) => {}
-                Followed::Ended(Ok(Some(why))) => return why,
-            }
-            self.stream.set_lost(Some(self.route.node.clone()));
-            self.stream.clear_source();
-            self.update(&mut ask, tries);
-        }
-    }
-
-    /// Opens a leg to the parent. If that takes long, it tells the oracle, and gives up for another planned parent.
-    async fn open(&self, ask: &Ask) -> Result<OpenLeg, Refusal> {
-        let is_slow = || self.stream.set_lost(Some(self.route.node.clone()));
-        self.hub.open_while_planned(&self.stream, &self.route, ask, is_slow).await
-    }
-
-    /// Whether to try again after this refusal. A relay of a plan may get its own plan later.
-    fn may_retry(&self, why: &Refusal, tries: u32) -> bool {
-        let is_begun = self.stream.progress().borrow().run > 0;
-        let is_live = self.hub.0.link.standing() == Standing::Live;
-        let is_planned = is_live && self.hub.0.plan.borrow().parent(&self.stream.name).is_some();
-        let is_final = matches!(why, Refusal::Subscribe | Refusal::Hops | Refusal::Invalid(_));
-        let may_pass = (is_planned && !is_final) || (is_begun && why.is_passing());
-        may_pass && tries <= MAX_RETRIES
-    }
-
-    /// Waits for a plan with another parent, or until it is time to try the same one again.
-    async fn wait_for_another_parent(&self) {
-        let (name, mut plan) = (&self.stream.name, self.hub.plan());
-        let another = plan.wait_for(|plan| plan.parent(name).is_some_and(|to| *to != self.route));
-        // No other parent: the same one may be back.
-        _ = timeout(RETRY_DELAY, another).await;
-    }
-
-    /// Receives frames until the leg ends, or there is a leg to another parent that the plan names.
-    async fn follow(&mut self, leg: Leg, ask: &Ask) -> Followed {
-        let clock = self.hub.0.clock;
-        let moved = self.hub.clone().open_next(Arc::clone(&self.stream), self.route.clone(), ask);
-        let followed = tokio::select! {
-            ended = follow(&self.stream, leg, &mut self.chains, clock) => Followed::Ended(ended),
-            opened = moved => Followed::Moved(Box::new(opened)),
-        };
-        let event = match &followed {
-            Followed::Ended(Ok(_)) => return followed,
-            Followed::Ended(Err(why)) => Event::new("stream_parent_lost").with("why", why),
-            Followed::Moved(opened) => Event::new("stream_parent_left").with("to", &opened.route),
-        };
-        let event = event.with("stream", &self.stream.name).with("parent", &self.route);
-        self.hub.0.log.put(event);
-        followed
-    }
-
-    /// Updates the request to the present plan, position and demand. While no oracle can name another parent, every
-    /// second try goes to the origin itself.
-    fn update(&mut self, ask: &mut Ask, tries: u32) {
-        let origin = self.stream.about().origin;
-        if let Some(route) = self.hub.0.plan.borrow().parent_of(&self.stream.name, &origin) {
-            self.route = route.clone();
-        }
-        let is_alone = self.hub.0.link.standing() == Standing::Down;
-        if is_alone && tries % 2 == 1 {
-            self.route = ParentRoute::direct(origin);
-        }
-        self.stream.update_ask(ask);
-    }
-}
-
-impl Streams {
-    /// Waits for a plan with another parent than this one, and opens a leg to it.
-    async fn open_next(self, stream: Arc<Stream>, route: ParentRoute, ask: &Ask) -> OpenLeg {
-        let (mut plan, mut ask) = (self.plan(), ask.clone());
-        loop {
-            let origin = stream.about().origin;
-            let other = |plan: &Arc<Plan>| {
-                let planned = plan.parent_of(&stream.name, &origin);
-                planned.filter(|planned| **planned != route).cloned()
-            };
-            let planned = plan.wait_for(|plan| other(plan).is_some()).await;
-            let next = planned.ok().and_then(|plan| other(&plan));
-            if let Some(next) = &next {
-                stream.update_ask(&mut ask);
-                let is_slow = || stream.add_unreachable(next.node.clone());
-                match self.open_while_planned(&stream, next, &ask, is_slow).await {
-                    Ok(opened) => return opened,
-                    Err(why) => {
-                        stream.add_unreachable(next.node.clone());
-                        let event = Event::new("stream_parent_unreachable");
-                        let event = event.with("stream", &stream.name).with("parent", next);
-                        self.0.log.put(event.with("why", why));
-                    }
-                }
-            }
-            // A plan with another parent than the one that cannot be reached is followed at once.
-            let planned = |plan: &Arc<Plan>| plan.parent_of(&stream.name, &origin).cloned();
-            let failed = next;
-            let another = plan.wait_for(|plan| planned(plan).is_some() && planned(plan) != failed);
-            _ = timeout(RETRY_DELAY, another).await;
-        }
-    }
-
-    /// Opens a leg to a parent. If that takes long, it calls `is_slow`, and gives up once the plan names another parent.
-    async fn open_while_planned(
-        &self,
-        stream: &Stream,
-        route: &ParentRoute,
-        ask: &Ask,
-        is_slow: impl FnOnce(),
-    ) -> Result<OpenLeg, Refusal> {
-        let mut open = pin!(self.open(stream, route.clone(), ask));
-        if let Ok(opened) = timeout(SLOW_OPENING, &mut open).await {
-            return opened;
-        }
-        is_slow();
-        let mut plan = self.plan();
-        let another = plan.wait_for(|plan| plan.parent(&stream.name).is_some_and(|to| to != route));
-        tokio::select! {
-            opened = open => opened,
-            _ = another => Err(Refusal::Upstream(format!("{route}: it does not answer"))),
-        }
-    }
-
-    /// Opens a leg to a parent.
-    async fn open(
-        &self,
-        stream: &Stream,
-        route: ParentRoute,
-        ask: &Ask,
-    ) -> Result<OpenLeg, Refusal> {
-        let upstream = |why: String| Refusal::Upstream(format!("{route}: {why}"));
-        let channel = self.channel(&route).await.map_err(|why| upstream(why.to_string()))?;
-        let socket = channel.get_ref().tcp().and_then(duplicate);
-        let mut leg = Leg::new(channel, socket);
-        let planned = self.0.plan.borrow().streams.get(&stream.name).cloned().unwrap_or_default();
-        let planned_origin = planned.origin.filter(|_| planned.parent.as_ref() == Some(&route));
-        let ask = match &planned_origin {
-            // A relay may not have its own plan yet.
-            Some(origin) => Ask { from: Some(origin.clone()), ..ask.clone() },
-            // A subscriber that names this node as a relay does not know the origin.
-            None => Ask { from: ask.from.clone().filter(|from| from != self.me()), ..ask.clone() },
-        };
-        match leg.open(&Opening::Subscribe(ask)).await {
-            Ok(Answer::Accepted(accepted)) if accepted.origin == *self.me() => {
-                Err(upstream("it names this node as the stream's origin".to_owned()))
-            }
-            Ok(Answer::Accepted(accepted))
-                if planned_origin.as_ref().is_some_and(|origin| accepted.origin != *origin) =>
-            {
-                let origin = accepted.origin;
-                Err(upstream(format!(
-                    "it has the stream from {origin}, not from the plan's origin"
-                )))
-            }
-            Ok(Answer::Accepted(accepted)) => Ok(OpenLeg { leg, accepted, route }),
-            Ok(Answer::Refused(why)) => Err(why),
-            Ok(Answer::Status(_) | Answer::Waiting(_)) => {
-                Err(upstream("it sent an unexpected answer".to_owned()))
-            }
-            Err(why) => Err(upstream(why.to_string())),
-        }
-    }
-
-    /// Opens a channel to the parent, over the carrier if `ride` is set and both ends have one.
-    async fn channel(
-        &self,
-        route: &ParentRoute,
-    ) -> Result<Channel<thalweg_net::Stream>, thalweg_mesh::member_dialer::DialMemberError> {
-        let ParentRoute { node, via } = route;
-        if self.0.settings.ride
-            && let Ok(riding) = self.0.dialer.clone().riding()
-        {
-            match riding.channel(node, via, Protocol::Stream).await {
-                Ok(channel) => return Ok(channel),
-                Err(why) => {
-                    let event = Event::new("stream_does_not_ride").with("parent", route);
-                    self.0.log.put(event.with("why", why));
-                }
-            }
-        }
-        self.0.dialer.channel(node, via, Protocol::Stream).await
     }
 }
 

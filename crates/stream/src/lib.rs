@@ -46,6 +46,7 @@ mod table;
 mod transcoder;
 mod transit;
 mod union_request;
+mod upstream;
 
 pub mod local;
 
