@@ -447,11 +447,8 @@ impl Streams {
 
     /// The other member that holds the name of a new stream, by the oracle. A stream that runs keeps its publisher.
     async fn holder_of(&self, stream: &Stream) -> Option<Name> {
-        match stream.progress().borrow().next {
-            0 => {}
-            _ => return None,
-        }
-        self.holder_elsewhere(&stream.name).await
+        let is_new = stream.progress().borrow().next == 0;
+        if is_new { self.holder_elsewhere(&stream.name).await } else { None }
     }
 
     /// Receives the publisher's frames, with the renditions that this node's commands make of them.
