@@ -169,10 +169,14 @@ impl Upstream {
         }
     }
 
+    fn opener(&self) -> LegOpener {
+        LegOpener { hub: self.hub.clone(), stream: Arc::clone(&self.stream) }
+    }
+
     /// Opens a leg to the parent. If that takes long, it tells the oracle, and gives up for another planned parent.
     async fn open(&self, ask: &Ask) -> Result<OpenLeg, Refusal> {
         let is_slow = || self.stream.set_lost(Some(self.route.node.clone()));
-        self.hub.open_while_planned(&self.stream, &self.route, ask, is_slow).await
+        self.opener().open_while_planned(&self.route, ask, is_slow).await
     }
 
     /// Whether to try again after this refusal. A relay of a plan may get its own plan later.
@@ -196,7 +200,7 @@ impl Upstream {
     /// Receives frames until the leg ends, or there is a leg to another parent that the plan names.
     async fn follow(&mut self, leg: Leg, ask: &Ask) -> Followed {
         let clock = self.hub.0.clock;
-        let moved = self.hub.clone().open_next(Arc::clone(&self.stream), self.route.clone(), ask);
+        let moved = self.opener().open_next(self.route.clone(), ask);
         let followed = tokio::select! {
             ended = follow(&self.stream, leg, &mut self.chains, clock) => Followed::Ended(ended),
             opened = moved => Followed::Moved(Box::new(opened)),
@@ -225,10 +229,16 @@ impl Upstream {
     }
 }
 
-impl Streams {
+/// Opens legs to parents of a stream.
+struct LegOpener {
+    hub: Streams,
+    stream: Arc<Stream>,
+}
+
+impl LegOpener {
     /// Waits for a plan with another parent than this one, and opens a leg to it.
-    async fn open_next(self, stream: Arc<Stream>, route: ParentRoute, ask: &Ask) -> OpenLeg {
-        let (mut plan, mut ask) = (self.plan(), ask.clone());
+    async fn open_next(self, route: ParentRoute, ask: &Ask) -> OpenLeg {
+        let (stream, mut plan, mut ask) = (&self.stream, self.hub.plan(), ask.clone());
         loop {
             let origin = stream.about().origin;
             let other = |plan: &Arc<Plan>| {
@@ -240,13 +250,13 @@ impl Streams {
             if let Some(next) = &next {
                 stream.update_ask(&mut ask);
                 let is_slow = || stream.add_unreachable(next.node.clone());
-                match self.open_while_planned(&stream, next, &ask, is_slow).await {
+                match self.open_while_planned(next, &ask, is_slow).await {
                     Ok(opened) => return opened,
                     Err(why) => {
                         stream.add_unreachable(next.node.clone());
                         let event = Event::new("stream_parent_unreachable");
                         let event = event.with("stream", &stream.name).with("parent", next);
-                        self.0.log.put(event.with("why", why));
+                        self.hub.0.log.put(event.with("why", why));
                     }
                 }
             }
@@ -261,18 +271,17 @@ impl Streams {
     /// Opens a leg to a parent. If that takes long, it calls `is_slow`, and gives up once the plan names another parent.
     async fn open_while_planned(
         &self,
-        stream: &Stream,
         route: &ParentRoute,
         ask: &Ask,
         is_slow: impl FnOnce(),
     ) -> Result<OpenLeg, Refusal> {
-        let mut open = pin!(self.open(stream, route.clone(), ask));
+        let mut open = pin!(self.open(route.clone(), ask));
         if let Ok(opened) = timeout(SLOW_OPENING, &mut open).await {
             return opened;
         }
         is_slow();
-        let mut plan = self.plan();
-        let another = plan.wait_for(|plan| plan.parent(&stream.name).is_some_and(|to| to != route));
+        let (name, mut plan) = (&self.stream.name, self.hub.plan());
+        let another = plan.wait_for(|plan| plan.parent(name).is_some_and(|to| to != route));
         tokio::select! {
             opened = open => opened,
             _ = another => Err(Refusal::Upstream(format!("{route}: it does not answer"))),
@@ -280,26 +289,24 @@ impl Streams {
     }
 
     /// Opens a leg to a parent.
-    async fn open(
-        &self,
-        stream: &Stream,
-        route: ParentRoute,
-        ask: &Ask,
-    ) -> Result<OpenLeg, Refusal> {
+    async fn open(&self, route: ParentRoute, ask: &Ask) -> Result<OpenLeg, Refusal> {
         let upstream = |why: String| Refusal::Upstream(format!("{route}: {why}"));
         let channel = self.channel(&route).await.map_err(|why| upstream(why.to_string()))?;
         let socket = channel.get_ref().tcp().and_then(duplicate);
         let mut leg = Leg::new(channel, socket);
-        let planned = self.0.plan.borrow().streams.get(&stream.name).cloned().unwrap_or_default();
+        let plan = self.hub.0.plan.borrow().clone();
+        let planned = plan.streams.get(&self.stream.name).cloned().unwrap_or_default();
         let planned_origin = planned.origin.filter(|_| planned.parent.as_ref() == Some(&route));
         let ask = match &planned_origin {
             // A relay may not have its own plan yet.
             Some(origin) => Ask { from: Some(origin.clone()), ..ask.clone() },
             // A subscriber that names this node as a relay does not know the origin.
-            None => Ask { from: ask.from.clone().filter(|from| from != self.me()), ..ask.clone() },
+            None => {
+                Ask { from: ask.from.clone().filter(|from| from != self.hub.me()), ..ask.clone() }
+            }
         };
         match leg.open(&Opening::Subscribe(ask)).await {
-            Ok(Answer::Accepted(accepted)) if accepted.origin == *self.me() => {
+            Ok(Answer::Accepted(accepted)) if accepted.origin == *self.hub.me() => {
                 Err(upstream("it names this node as the stream's origin".to_owned()))
             }
             Ok(Answer::Accepted(accepted))
@@ -325,18 +332,18 @@ impl Streams {
         route: &ParentRoute,
     ) -> Result<Channel<thalweg_net::Stream>, thalweg_mesh::member_dialer::DialMemberError> {
         let ParentRoute { node, via } = route;
-        if self.0.settings.ride
-            && let Ok(riding) = self.0.dialer.clone().riding()
+        if self.hub.0.settings.ride
+            && let Ok(riding) = self.hub.0.dialer.clone().riding()
         {
             match riding.channel(node, via, Protocol::Stream).await {
                 Ok(channel) => return Ok(channel),
                 Err(why) => {
                     let event = Event::new("stream_does_not_ride").with("parent", route);
-                    self.0.log.put(event.with("why", why));
+                    self.hub.0.log.put(event.with("why", why));
                 }
             }
         }
-        self.0.dialer.channel(node, via, Protocol::Stream).await
+        self.hub.0.dialer.channel(node, via, Protocol::Stream).await
     }
 }
 
