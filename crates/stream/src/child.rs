@@ -186,7 +186,8 @@ impl FrameReceiver<'_> {
                         self.receive_lost(lost)?;
                     }
                 }
-                Incoming::Said(Said::Tracks(tracks)) => self.stream.set_tracks(tracks),
+                // No node sends it: the frames themselves tell of further tracks.
+                Incoming::Said(Said::Tracks(_)) => {}
                 Incoming::Said(Said::Level(level)) => {
                     self.stream.update_intake(|status| status.level = Some(level));
                 }

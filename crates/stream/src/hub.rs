@@ -1,35 +1,36 @@
 //! All streams of a node, with their publishers, parents and subscribers.
 
 use crate::{
-    Chains, Clock, Counts, NoRoute, ParentRoute, Plan, Settings, Stream,
+    Clock, Counts, NoRoute, ParentRoute, Plan, Settings, Stream,
     adaptation::Adaptation,
-    child::follow,
     io::{Leg, LegReader, duplicate},
-    oracle_link::{OracleLink, Standing, WishGuard},
+    oracle_link::{CONFIRM_TIMEOUT, OracleLink, WishGuard},
     parent::{self, Child, LegContext},
     publisher,
     renditions::{self, LadderContext},
+    slots::{Slot, Slots},
     status::StreamStatus,
     stream::Source,
+    table::{Connection, StreamTable, shown},
+    upstream,
 };
 use futures_util::future::BoxFuture;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use std::{
-    collections::BTreeMap,
     future::pending,
     io,
     net::SocketAddr,
     pin::pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
 };
 use thalweg_base::log::{Event, Log};
 use thalweg_mesh::{MeshPeer, member_dialer::MemberDialer, service::MemberService};
-use thalweg_net::channel::{Channel, Protocol};
+use thalweg_net::channel::Channel;
 use thalweg_wire::{
     mesh::{Member, Name},
     stream::leg::{
@@ -50,15 +51,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 /// How often a waiting program is told what it waits for. It gives up after 10 s of silence.
 const TELL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The delay between two attempts to reach a parent.
-const RETRY_DELAY: Duration = Duration::from_millis(500);
-
-/// Opening a leg takes four round trips; a parent that has not answered by now may be dead.
-const SLOW_OPENING: Duration = Duration::from_secs(1);
-
-/// How often a lost parent is tried again before the stream ends.
-const MAX_RETRIES: u32 = 20;
-
 /// The streams of a node; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Streams(pub(crate) Arc<Inner>);
@@ -67,43 +59,23 @@ pub struct Streams(pub(crate) Arc<Inner>);
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub settings: Settings,
-    dialer: MemberDialer,
+    pub dialer: MemberDialer,
     pub clock: Clock,
-    streams: Mutex<BTreeMap<Name, Arc<Stream>>>,
+    pub streams: StreamTable,
     pub plan: watch::Sender<Arc<Plan>>,
     pub adaptation: Adaptation,
     pub link: OracleLink,
-    /// The number of subscriber slots in use by each member; `None`: by programs of this host.
-    slots: Mutex<BTreeMap<Option<Name>, usize>>,
+    slots: Arc<Slots>,
     counts: Counts,
     locals: AtomicU32,
-    end: CancellationToken,
+    pub end: CancellationToken,
     pub log: Log,
-}
-
-/// A subscriber slot; freed on drop.
-struct SubscriberSlot {
-    hub: Arc<Inner>,
-    /// The member that uses it; `None`: a program of this host.
-    member: Option<Name>,
-}
-
-impl Drop for SubscriberSlot {
-    fn drop(&mut self) {
-        let mut slots = self.hub.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = slots.get_mut(&self.member) {
-            *count -= 1;
-            if *count == 0 {
-                slots.remove(&self.member);
-            }
-        }
-    }
 }
 
 /// An active publisher. Dropping it removes the publisher from the stream, including when the member is revoked.
 struct PublishGuard {
     hub: Streams,
-    stream: Arc<Stream>,
+    connection: Arc<Connection>,
     /// How publishing ended; `None`: it was cut off.
     ended: Option<io::Result<Ending>>,
 }
@@ -112,7 +84,7 @@ impl Drop for PublishGuard {
     fn drop(&mut self) {
         let cut = || Err(io::ErrorKind::ConnectionAborted.into());
         let ended = self.ended.take().unwrap_or_else(cut);
-        self.hub.finish(&self.stream, ended);
+        self.hub.finish(&self.connection, ended);
     }
 }
 
@@ -151,15 +123,16 @@ impl Caller {
 impl Streams {
     /// Creates the streams of the node that owns this dialler.
     pub fn new(settings: Settings, dialer: MemberDialer, log: Log) -> Self {
+        let (clock, link, slots) = (Clock::start(), OracleLink::default(), Slots::new(&settings));
         Self(Arc::new(Inner {
+            streams: StreamTable::new(&settings, clock, &slots, &link.news),
             settings,
             dialer,
-            clock: Clock::start(),
-            streams: Mutex::default(),
+            clock,
             plan: watch::channel(Arc::default()).0,
             adaptation: Adaptation::default(),
-            link: OracleLink::default(),
-            slots: Mutex::default(),
+            link,
+            slots,
             counts: Counts::default(),
             locals: AtomicU32::new(0),
             end: CancellationToken::new(),
@@ -178,7 +151,7 @@ impl Streams {
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Stream>> {
-        self.0.lock().values().cloned().collect()
+        self.0.streams.all()
     }
 
     /// Replaces the global scheduler's plan.
@@ -200,8 +173,7 @@ impl Streams {
     /// Ends all streams, because the node stops. To be called once.
     pub fn end(&self) {
         self.0.end.cancel();
-        let published: Vec<_> = self.0.lock().values().cloned().collect();
-        for stream in published.iter().filter(|s| matches!(s.source(), Source::Publisher(_))) {
+        for stream in self.all().iter().filter(|s| matches!(s.source(), Source::Publisher(_))) {
             stream.end(stopping());
         }
     }
@@ -321,9 +293,9 @@ impl Streams {
         ask: &Ask,
         who: &Caller,
         number: u32,
-    ) -> Result<(Arc<Stream>, SubscriberSlot, Option<WishGuard>), Refusal> {
+    ) -> Result<(Arc<Stream>, Slot, Option<WishGuard>), Refusal> {
         ask.check()?;
-        let slot = self.0.claim_slot(who.name()).ok_or(Refusal::Busy(Bounded::Subscribers))?;
+        let slot = self.0.slots.claim(who.name()).ok_or(Refusal::Busy(Bounded::Subscribers))?;
         let wish = self.wish_for(ask, who, number);
         let stream =
             match self.0.get(&ask.stream).filter(|stream| stream.progress().borrow().run > 0) {
@@ -382,14 +354,11 @@ impl Streams {
         }
         let route = self.route(ask, who, number).await?;
         // The stream outlives the request for it, and counts against the member as long as it is here.
-        let slot = self.0.claim_slot(who.name()).ok_or(Refusal::Busy(Bounded::Subscribers))?;
-        let (stream, is_new) = self.0.get_or_create(&ask.stream, &route.node, true)?;
-        let (refusal, answer) = watch::channel(None);
-        if is_new {
-            let (hub, chains, stream) = (self.clone(), Chains::default(), Arc::clone(&stream));
-            let upstream = Upstream { hub, stream, route, chains, refusal, _slot: slot };
-            tokio::spawn(upstream.run(ask.clone()));
-        }
+        let slot = self.0.slots.claim(who.name()).ok_or(Refusal::Busy(Bounded::Subscribers))?;
+        let is_owners = matches!(who, Caller::Local);
+        let (stream, is_new) = self.0.streams.get_or_relay(&ask.stream, &route.node, is_owners)?;
+        let upstream = || upstream::start(self.clone(), Arc::clone(&stream), route, slot, ask);
+        let refusal = is_new.then(upstream);
         let mut head = stream.progress();
         let begun = head.wait_for(|head| head.run > 0 || head.ended.is_some());
         let is_late = timeout(ANSWER_TIMEOUT, begun).await.is_err();
@@ -397,7 +366,8 @@ impl Streams {
             return Ok(stream);
         }
         let ended = stream.progress().borrow().ended.clone();
-        let why = match (answer.borrow().clone(), ended) {
+        let refusal = refusal.and_then(|refusal| refusal.borrow().clone());
+        let why = match (refusal, ended) {
             (Some(why), _) => why,
             (None, Some(why)) if !is_late => Refusal::Upstream(why.to_string()),
             _ => Refusal::Upstream("the parent did not answer in time".to_owned()),
@@ -436,51 +406,64 @@ impl Streams {
     }
 
     async fn publish(&self, mut leg: Leg, announce: Announce, who: Caller) -> io::Result<()> {
-        // The owner always has a place.
-        let slot = who.name().map(|member| self.0.claim_slot(Some(member)));
-        if matches!(slot, Some(None)) {
-            return leg.send_answer(&Answer::Refused(Refusal::Busy(Bounded::Streams))).await;
-        }
-        let (stream, shown) = match self.begin(announce, &who) {
-            Ok(begun) => begun,
+        let connection = match self.begin(announce, &who) {
+            Ok(connection) => Arc::new(connection),
             Err(why) => return leg.send_answer(&Answer::Refused(why.cut())).await,
         };
         let mut guard =
-            PublishGuard { hub: self.clone(), stream: Arc::clone(&stream), ended: None };
-        if let Some(by) = self.holder_elsewhere(&stream.name).await {
-            let taken = Refusal::Taken { stream: stream.name.clone(), by: by.to_string() };
-            guard.ended = Some(Ok(Ending::Failed(taken.to_string())));
-            return leg.send_answer(&Answer::Refused(taken)).await;
+            PublishGuard { hub: self.clone(), connection: Arc::clone(&connection), ended: None };
+        let stream = &connection.stream;
+        let taken = |by: Name| Refusal::Taken { stream: stream.name.clone(), by: by.to_string() };
+        let mut holder = pin!(self.holder_of(stream));
+        let answer = timeout(CONFIRM_TIMEOUT, &mut holder).await;
+        let is_undecided = answer.is_err();
+        if let Ok(Some(by)) = answer {
+            guard.ended = Some(Ok(Ending::Failed(taken(by.clone()).to_string())));
+            return leg.send_answer(&Answer::Refused(taken(by))).await;
         }
         leg.send_answer(&Answer::Accepted(stream.about())).await?;
         let event = Event::new("stream_published").with("stream", &stream.name);
-        self.0.log.put(event.with("by", &shown));
+        self.0.log.put(event.with("by", shown(who.name().as_ref())));
         let Leg { reader, writer, .. } = &mut leg;
         let stopped = async {
             tokio::select! {
-                // The plan refuses the stream, or the node stops.
+                // The node stops.
                 why = stream.ended() => why,
                 () = who.loses(|member| self.0.settings.may_publish(member)) => Ending::Revoked,
+                () = connection.displaced.cancelled() => displaced(),
+                Some(by) = &mut holder, if is_undecided => Ending::Failed(taken(by).to_string()),
             }
         };
         guard.ended = Some(tokio::select! {
-            ended = self.receive(&stream, reader) => ended,
             why = stopped => {
                 let bye = Head::message(&Said::End(why.clone()));
                 _ = timeout(Duration::from_secs(1), writer.write_all(&bye)).await;
                 Ok(why)
             }
+            ended = self.receive(&connection, reader) => ended,
         });
         Ok(())
     }
 
+    /// The other member that holds the name of a new stream, by the oracle. A stream that runs keeps its publisher.
+    async fn holder_of(&self, stream: &Stream) -> Option<Name> {
+        let is_new = stream.progress().borrow().next == 0;
+        if is_new { self.holder_elsewhere(&stream.name).await } else { None }
+    }
+
     /// Receives the publisher's frames, with the renditions that this node's commands make of them.
-    async fn receive(&self, stream: &Arc<Stream>, reader: &mut LegReader) -> io::Result<Ending> {
+    async fn receive(&self, connection: &Connection, reader: &mut LegReader) -> io::Result<Ending> {
         let Inner { settings, clock, log, .. } = &*self.0;
+        let stream = &connection.stream;
         let commands = settings.rendition_commands(&stream.name);
         if commands.is_empty() {
-            let take = |frame| stream.add(frame, clock.now());
-            return publisher::receive(stream, reader, take).await;
+            let take = |frame| {
+                // The frames of the connection that replaced this one follow another clock.
+                if !connection.displaced.is_cancelled() {
+                    stream.add(frame, clock.now());
+                }
+            };
+            return publisher::receive(reader, take).await;
         }
         let context = LadderContext {
             stream: Arc::clone(stream),
@@ -493,59 +476,44 @@ impl Streams {
         renditions::receive(context, reader).await
     }
 
-    /// Ends publishing: at once if the publisher ended the stream, after `grace` if it disappeared.
-    fn finish(&self, stream: &Arc<Stream>, ended: io::Result<Ending>) {
-        let event = Event::new("stream_publisher_left").with("stream", &stream.name);
-        stream.clear_source();
+    /// Ends publishing: at once if the publisher ended the stream, after `grace` if it disappeared. A connection that was
+    /// replaced ends nothing.
+    fn finish(&self, connection: &Arc<Connection>, ended: io::Result<Ending>) {
+        let event = Event::new("stream_publisher_left").with("stream", &connection.stream.name);
         match ended {
             Ok(why) => {
                 self.0.log.put(event.with("why", &why));
-                stream.end(why);
-                self.0.remove(stream);
+                self.0.streams.end_published(connection, why);
             }
             Err(why) => {
                 self.0.log.put(event.with("why", why));
-                match tokio::runtime::Handle::try_current() {
-                    Ok(runtime) => drop(runtime.spawn(self.clone().expire(Arc::clone(stream)))),
-                    // There is no runtime when the process ends.
-                    Err(_) => stream.end(Ending::Gone),
+                if self.0.streams.leave(connection) {
+                    self.expire_later(connection);
                 }
             }
         }
     }
 
-    /// Ends the stream unless a publisher returns within `grace`.
-    async fn expire(self, stream: Arc<Stream>) {
-        sleep(self.0.settings.grace).await;
-        if stream.source() == Source::Absent {
-            stream.end(Ending::Gone);
-            self.0.remove(&stream);
+    /// Ends the stream unless its publisher returns within `grace`.
+    fn expire_later(&self, connection: &Arc<Connection>) {
+        let (hub, connection) = (Arc::clone(&self.0), Arc::clone(connection));
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(async move {
+                sleep(hub.settings.grace).await;
+                hub.streams.expire(&connection);
+            })),
+            // There is no runtime when the process ends.
+            Err(_) => hub.streams.expire(&connection),
         }
     }
 
-    /// Begins or resumes a stream for this publisher. Returns the stream and the publisher's display name.
-    fn begin(&self, announce: Announce, who: &Caller) -> Result<(Arc<Stream>, String), Refusal> {
+    /// Begins or resumes a stream for this publisher.
+    fn begin(&self, announce: Announce, who: &Caller) -> Result<Connection, Refusal> {
         announce.check()?;
-        let shown = match who {
-            Caller::Local => "a program of this host".to_owned(),
-            Caller::Member(peer) => peer.member().name.to_string(),
-        };
         if let Caller::Member(peer) = who
             && !self.0.settings.may_publish(peer.member())
         {
             return Err(Refusal::Publish);
-        }
-        let (stream, _) = self.0.get_or_create(&announce.stream, self.me(), false)?;
-        let by = match stream.source() {
-            // Its parent is lost, and another is looked for.
-            Source::Absent if stream.is_relayed => Some(stream.about().origin.to_string()),
-            Source::Absent => None,
-            Source::Publisher(who) => Some(who),
-            Source::Parent(route) => Some(route.node.to_string()),
-        };
-        let taken = |by| Refusal::Taken { stream: announce.stream.clone(), by };
-        if let Some(by) = by {
-            return Err(taken(by));
         }
         let allow = self.0.settings.subscribe.iter().take(MAX_ALLOW).map(ToString::to_string);
         let about = Accepted {
@@ -556,16 +524,18 @@ impl Streams {
             origin: self.me().clone(),
             allow: allow.collect(),
         };
-        if !stream.publish(about, shown.clone()) {
-            return Err(taken("another program".to_owned()));
-        }
-        Ok((stream, shown))
+        self.0.streams.publish(&announce.stream, who.name(), about)
     }
 }
 
 /// The ending of all streams of a node that stops.
-fn stopping() -> Ending {
+pub(crate) fn stopping() -> Ending {
     Ending::Failed("the node is stopping".to_owned())
+}
+
+/// The ending for a publisher's connection that another one has replaced.
+fn displaced() -> Ending {
+    Ending::Failed("another connection of this publisher has replaced this one".to_owned())
 }
 
 /// A random identifier for a new run.
@@ -577,331 +547,8 @@ fn new_run() -> u64 {
 }
 
 impl Inner {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Arc<Stream>>> {
-        // The map is consistent at every point that could panic.
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub fn get(&self, name: &Name) -> Option<Arc<Stream>> {
-        self.lock().get(name).cloned()
-    }
-
-    /// Returns the stream of this name, and whether it was created.
-    fn get_or_create(
-        &self,
-        name: &Name,
-        origin: &Name,
-        is_relayed: bool,
-    ) -> Result<(Arc<Stream>, bool), Refusal> {
-        let mut streams = self.lock();
-        // A publisher here replaces a stream for which a parent was asked and has not answered.
-        let is_open = |held: &Stream| held.is_relayed && held.progress().borrow().run == 0;
-        if let Some(stream) = streams.get(name).filter(|held| is_relayed || !is_open(held)) {
-            return Ok((Arc::clone(stream), false));
-        }
-        if !streams.contains_key(name) && streams.len() >= self.settings.max_streams {
-            return Err(Refusal::Busy(Bounded::Streams));
-        }
-        let (name_here, origin) = (name.clone(), origin.clone());
-        let stream = Stream::new(name_here, self.clock, &self.settings, origin, is_relayed);
-        let stream = Arc::new(stream.telling(Arc::clone(&self.link.news)));
-        streams.insert(name.clone(), Arc::clone(&stream));
-        Ok((stream, true))
-    }
-
-    fn remove(&self, stream: &Arc<Stream>) {
-        let mut streams = self.lock();
-        if streams.get(&stream.name).is_some_and(|held| Arc::ptr_eq(held, stream)) {
-            streams.remove(&stream.name);
-            self.link.news.notify_one();
-        }
-    }
-
-    /// Claims a subscriber slot if one is free. A member may hold at most half of `max_streams`.
-    fn claim_slot(self: &Arc<Self>, member: Option<Name>) -> Option<SubscriberSlot> {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let (all, own) = (slots.values().sum::<usize>(), slots.get(&member).copied());
-        let most = self.settings.max_streams.div_ceil(2);
-        let is_full = member.is_some() && own.unwrap_or(0) >= most;
-        if is_full || all >= self.settings.max_subscribers {
-            return None;
-        }
-        *slots.entry(member.clone()).or_default() += 1;
-        Some(SubscriberSlot { hub: Arc::clone(self), member })
-    }
-
-    fn subscribers(&self) -> usize {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
-    }
-}
-
-/// Receives a stream from another node.
-struct Upstream {
-    hub: Streams,
-    stream: Arc<Stream>,
-    route: ParentRoute,
-    chains: Chains,
-    /// Why the parent could not be reached.
-    refusal: watch::Sender<Option<Refusal>>,
-    /// The slot of the member that requested it.
-    _slot: SubscriberSlot,
-}
-
-/// A leg to a parent that has accepted the request.
-struct OpenLeg {
-    leg: Leg,
-    accepted: Accepted,
-    route: ParentRoute,
-}
-
-/// How following a leg ended.
-enum Followed {
-    /// The leg ended; `None`: nobody subscribes any more.
-    Ended(io::Result<Option<Ending>>),
-    /// The plan names another parent, to which there is a leg already.
-    Moved(Box<OpenLeg>),
-}
-
-impl Upstream {
-    /// Runs until the stream ends or nobody subscribes to it any more.
-    async fn run(mut self, ask: Ask) {
-        let hub = self.hub.clone();
-        let end = hub.0.end.clone();
-        let ended = tokio::select! {
-            // The children may find another parent.
-            () = end.cancelled() => stopping(),
-            ended = self.keep_following(ask) => ended,
-        };
-        self.stream.clear_source();
-        self.stream.set_lost(None);
-        self.stream.end(ended);
-        hub.0.remove(&self.stream);
-    }
-
-    /// Opens legs to the planned parent, again after each loss, until the stream ends.
-    async fn keep_following(&mut self, mut ask: Ask) -> Ending {
-        ask.hops += 1;
-        let (mut tries, mut next) = (0, None);
-        loop {
-            let opened = match next.take() {
-                Some(opened) => Ok(opened),
-                None => self.open(&ask).await,
-            };
-            let OpenLeg { leg, accepted, route } = match opened {
-                Ok(opened) => opened,
-                Err(why) => {
-                    tries += 1;
-                    if !self.may_retry(&why, tries) {
-                        self.refusal.send_replace(Some(why.clone()));
-                        return Ending::Failed(why.to_string());
-                    }
-                    self.stream.set_lost(Some(self.route.node.clone()));
-                    self.wait_for_another_parent().await;
-                    self.update(&mut ask, tries);
-                    continue;
-                }
-            };
-            self.route = route;
-            let start = accepted.start;
-            let is_new = self.stream.progress().borrow().run == 0;
-            let is_continued =
-                |(run, last): (u64, u64)| run == accepted.run && last.checked_add(1) == Some(start);
-            if is_new && ask.after.is_some_and(is_continued) {
-                // The child for which it is fetched has all earlier frames.
-                self.chains = Chains::whole();
-            }
-            let source = Source::Parent(self.route.clone());
-            if !self.stream.begin(accepted, source, start) {
-                return Ending::Failed(format!("{}: its stream starts out of range", self.route));
-            }
-            let before = self.stream.progress().borrow().next;
-            let followed = self.follow(leg, &ask).await;
-            // A parent that accepts and sends nothing is no success.
-            tries = if self.stream.progress().borrow().next > before { 0 } else { tries + 1 };
-            match followed {
-                Followed::Moved(opened) => {
-                    next = Some(*opened);
-                    continue;
-                }
-                Followed::Ended(Ok(None)) => return Ending::Over,
-                Followed::Ended(Ok(Some(Ending::Failed(_) | Ending::Stalled)) | Err(_)) => {}
-                Followed::Ended(Ok(Some(why))) => return why,
-            }
-            self.stream.set_lost(Some(self.route.node.clone()));
-            self.stream.clear_source();
-            self.update(&mut ask, tries);
-        }
-    }
-
-    /// Opens a leg to the parent. If that takes long, it tells the oracle, and gives up for another planned parent.
-    async fn open(&self, ask: &Ask) -> Result<OpenLeg, Refusal> {
-        let is_slow = || self.stream.set_lost(Some(self.route.node.clone()));
-        self.hub.open_while_planned(&self.stream, &self.route, ask, is_slow).await
-    }
-
-    /// Whether to try again after this refusal. A relay of a plan may get its own plan later.
-    fn may_retry(&self, why: &Refusal, tries: u32) -> bool {
-        let is_begun = self.stream.progress().borrow().run > 0;
-        let is_live = self.hub.0.link.standing() == Standing::Live;
-        let is_planned = is_live && self.hub.0.plan.borrow().parent(&self.stream.name).is_some();
-        let is_final = matches!(why, Refusal::Subscribe | Refusal::Hops | Refusal::Invalid(_));
-        let may_pass = (is_planned && !is_final) || (is_begun && why.is_passing());
-        may_pass && tries <= MAX_RETRIES
-    }
-
-    /// Waits for a plan with another parent, or until it is time to try the same one again.
-    async fn wait_for_another_parent(&self) {
-        let (name, mut plan) = (&self.stream.name, self.hub.plan());
-        let another = plan.wait_for(|plan| plan.parent(name).is_some_and(|to| *to != self.route));
-        // No other parent: the same one may be back.
-        _ = timeout(RETRY_DELAY, another).await;
-    }
-
-    /// Receives frames until the leg ends, or there is a leg to another parent that the plan names.
-    async fn follow(&mut self, leg: Leg, ask: &Ask) -> Followed {
-        let clock = self.hub.0.clock;
-        let moved = self.hub.clone().open_next(Arc::clone(&self.stream), self.route.clone(), ask);
-        let followed = tokio::select! {
-            ended = follow(&self.stream, leg, &mut self.chains, clock) => Followed::Ended(ended),
-            opened = moved => Followed::Moved(Box::new(opened)),
-        };
-        let event = match &followed {
-            Followed::Ended(Ok(_)) => return followed,
-            Followed::Ended(Err(why)) => Event::new("stream_parent_lost").with("why", why),
-            Followed::Moved(opened) => Event::new("stream_parent_left").with("to", &opened.route),
-        };
-        let event = event.with("stream", &self.stream.name).with("parent", &self.route);
-        self.hub.0.log.put(event);
-        followed
-    }
-
-    /// Updates the request to the present plan, position and demand. While no oracle can name another parent, every
-    /// second try goes to the origin itself.
-    fn update(&mut self, ask: &mut Ask, tries: u32) {
-        let origin = self.stream.about().origin;
-        if let Some(route) = self.hub.0.plan.borrow().parent_of(&self.stream.name, &origin) {
-            self.route = route.clone();
-        }
-        let is_alone = self.hub.0.link.standing() == Standing::Down;
-        if is_alone && tries % 2 == 1 {
-            self.route = ParentRoute::direct(origin);
-        }
-        self.stream.update_ask(ask);
-    }
-}
-
-impl Streams {
-    /// Waits for a plan with another parent than this one, and opens a leg to it.
-    async fn open_next(self, stream: Arc<Stream>, route: ParentRoute, ask: &Ask) -> OpenLeg {
-        let (mut plan, mut ask) = (self.plan(), ask.clone());
-        loop {
-            let origin = stream.about().origin;
-            let other = |plan: &Arc<Plan>| {
-                let planned = plan.parent_of(&stream.name, &origin);
-                planned.filter(|planned| **planned != route).cloned()
-            };
-            let planned = plan.wait_for(|plan| other(plan).is_some()).await;
-            let next = planned.ok().and_then(|plan| other(&plan));
-            if let Some(next) = &next {
-                stream.update_ask(&mut ask);
-                let is_slow = || stream.add_unreachable(next.node.clone());
-                match self.open_while_planned(&stream, next, &ask, is_slow).await {
-                    Ok(opened) => return opened,
-                    Err(why) => {
-                        stream.add_unreachable(next.node.clone());
-                        let event = Event::new("stream_parent_unreachable");
-                        let event = event.with("stream", &stream.name).with("parent", next);
-                        self.0.log.put(event.with("why", why));
-                    }
-                }
-            }
-            // A plan with another parent than the one that cannot be reached is followed at once.
-            let planned = |plan: &Arc<Plan>| plan.parent_of(&stream.name, &origin).cloned();
-            let failed = next;
-            let another = plan.wait_for(|plan| planned(plan).is_some() && planned(plan) != failed);
-            _ = timeout(RETRY_DELAY, another).await;
-        }
-    }
-
-    /// Opens a leg to a parent. If that takes long, it calls `is_slow`, and gives up once the plan names another parent.
-    async fn open_while_planned(
-        &self,
-        stream: &Stream,
-        route: &ParentRoute,
-        ask: &Ask,
-        is_slow: impl FnOnce(),
-    ) -> Result<OpenLeg, Refusal> {
-        let mut open = pin!(self.open(stream, route.clone(), ask));
-        if let Ok(opened) = timeout(SLOW_OPENING, &mut open).await {
-            return opened;
-        }
-        is_slow();
-        let mut plan = self.plan();
-        let another = plan.wait_for(|plan| plan.parent(&stream.name).is_some_and(|to| to != route));
-        tokio::select! {
-            opened = open => opened,
-            _ = another => Err(Refusal::Upstream(format!("{route}: it does not answer"))),
-        }
-    }
-
-    /// Opens a leg to a parent.
-    async fn open(
-        &self,
-        stream: &Stream,
-        route: ParentRoute,
-        ask: &Ask,
-    ) -> Result<OpenLeg, Refusal> {
-        let upstream = |why: String| Refusal::Upstream(format!("{route}: {why}"));
-        let channel = self.channel(&route).await.map_err(|why| upstream(why.to_string()))?;
-        let socket = channel.get_ref().tcp().and_then(duplicate);
-        let mut leg = Leg::new(channel, socket);
-        let planned = self.0.plan.borrow().streams.get(&stream.name).cloned().unwrap_or_default();
-        let planned_origin = planned.origin.filter(|_| planned.parent.as_ref() == Some(&route));
-        let ask = match &planned_origin {
-            // A relay may not have its own plan yet.
-            Some(origin) => Ask { from: Some(origin.clone()), ..ask.clone() },
-            // A subscriber that names this node as a relay does not know the origin.
-            None => Ask { from: ask.from.clone().filter(|from| from != self.me()), ..ask.clone() },
-        };
-        match leg.open(&Opening::Subscribe(ask)).await {
-            Ok(Answer::Accepted(accepted)) if accepted.origin == *self.me() => {
-                Err(upstream("it names this node as the stream's origin".to_owned()))
-            }
-            Ok(Answer::Accepted(accepted))
-                if planned_origin.as_ref().is_some_and(|origin| accepted.origin != *origin) =>
-            {
-                let origin = accepted.origin;
-                Err(upstream(format!(
-                    "it has the stream from {origin}, not from the plan's origin"
-                )))
-            }
-            Ok(Answer::Accepted(accepted)) => Ok(OpenLeg { leg, accepted, route }),
-            Ok(Answer::Refused(why)) => Err(why),
-            Ok(Answer::Status(_) | Answer::Waiting(_)) => {
-                Err(upstream("it sent an unexpected answer".to_owned()))
-            }
-            Err(why) => Err(upstream(why.to_string())),
-        }
-    }
-
-    /// Opens a channel to the parent, over the carrier if `ride` is set and both ends have one.
-    async fn channel(
-        &self,
-        route: &ParentRoute,
-    ) -> Result<Channel<thalweg_net::Stream>, thalweg_mesh::member_dialer::DialMemberError> {
-        let ParentRoute { node, via } = route;
-        if self.0.settings.ride
-            && let Ok(riding) = self.0.dialer.clone().riding()
-        {
-            match riding.channel(node, via, Protocol::Stream).await {
-                Ok(channel) => return Ok(channel),
-                Err(why) => {
-                    let event = Event::new("stream_does_not_ride").with("parent", route);
-                    self.0.log.put(event.with("why", why));
-                }
-            }
-        }
-        self.0.dialer.channel(node, via, Protocol::Stream).await
+        self.streams.get(name)
     }
 }
 
@@ -925,7 +572,7 @@ impl MemberService for Streams {
         let plan = self.0.plan.borrow().version;
         json!({
             "streams": self.status(),
-            "subscribers": self.0.subscribers(),
+            "subscribers": self.0.slots.count(),
             "plan": plan,
             "oracle": self.0.link.report(),
         })

@@ -16,7 +16,10 @@ use thalweg_net::TcpInfo;
 use thalweg_wire::stream::leg::{
     Answer, FrameHead, HEAD, Head, MAX_ANSWER, MAX_OPENING, Opening, Said, decode, encode, length,
 };
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader, split};
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader,
+    split,
+};
 
 /// The timeout of each step of the opening: five round trips of the slowest path.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -148,6 +151,17 @@ impl LegReader {
     /// The number of bytes of items that have come, also within the present one.
     pub fn received(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.received)
+    }
+
+    /// Waits for the beginning of the next item, for as long as that takes. Cancel-safe.
+    ///
+    /// # Errors
+    /// When the connection fails or is closed.
+    pub async fn wait(&mut self) -> io::Result<()> {
+        match self.from.fill_buf().await?.is_empty() {
+            true => Err(io::ErrorKind::UnexpectedEof.into()),
+            false => Ok(()),
+        }
     }
 
     /// Reads the next message, of at most `max_length` bytes. Not cancel-safe.

@@ -5,8 +5,7 @@
 //!
 //! The rules are MediaNet's (MGRP §3): when a leg cannot send all it should, the rate it achieved becomes the known
 //! rate, and only a measurement raises that again. A node applies them to legs of which it is the parent and for which
-//! the oracle has no plan. A measured rate includes headers and what TCP leaves unused, so levels use only a share of
-//! it ([`Rules::fill`]); an achieved rate has neither, and they use [`PASSIVE_FILL`] of it.
+//! the oracle has no plan.
 
 use crate::Quality;
 use std::{
@@ -31,9 +30,6 @@ const EPSILON: f64 = 1e-9;
 
 /// For this long after a change the sent rates of whole seconds do not show the new levels.
 const NEW_LEVELS: Duration = Duration::from_secs(3);
-
-/// The share of an achieved rate that new levels may use, because rates of streams vary.
-const PASSIVE_FILL: f64 = 0.95;
 
 /// Tested rates are higher by this factor than the rates that the levels need, because rates of streams vary.
 const TEST_MARGIN: f64 = 1.04;
@@ -314,15 +310,10 @@ impl Levels {
 
     fn choose(&self, now: Time, samples: &[Sample]) -> Vec<usize> {
         let Some(known) = self.known else { return vec![0; samples.len()] };
-        // Levels that use an achieved rate whole are kept until the leg is too slow again.
-        let (fill, headroom) = match known.is_measured {
-            true => (self.rules.fill, self.rules.headroom),
-            false => (PASSIVE_FILL, 1.0),
-        };
-        let best = best_places(samples, (known.bps * fill).ceil());
+        let best = best_places(samples, (known.bps * self.rules.fill).ceil());
         let current = self.places(samples);
         let is_up = total_utility(samples, &best) > total_utility(samples, &current) + EPSILON;
-        let fits = rate(samples, &current) <= known.bps * headroom;
+        let fits = rate(samples, &current) <= known.bps * self.rules.headroom;
         let held = self.hold.is_held(now, &self.rules);
         let is_stale = !known.is_measured || now.since(known.at) > self.rules.fresh;
         let kept = match is_up {

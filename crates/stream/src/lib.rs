@@ -39,11 +39,14 @@ mod rendition_choice;
 mod renditions;
 mod ring;
 mod settings;
+mod slots;
 mod status;
 mod stream;
+mod table;
 mod transcoder;
 mod transit;
 mod union_request;
+mod upstream;
 
 pub mod local;
 

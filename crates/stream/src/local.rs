@@ -8,7 +8,7 @@ use std::{io, path::Path, time::Duration};
 use thalweg_base::peer_source::is_owner;
 use thalweg_media::{Frame, FrameClass};
 use thalweg_wire::stream::leg::{
-    Accepted, Announce, Answer, Ask, Ending, FrameHead, Head, Opening, Refusal, Said, Track, Word,
+    Accepted, Announce, Answer, Ask, Ending, FrameHead, Head, Opening, Refusal, Said, Word,
 };
 use thiserror::Error;
 use tokio::{
@@ -131,14 +131,6 @@ impl Publisher {
             Ok(Incoming::Said(Said::End(why))) => Some(why),
             _ => None,
         }
-    }
-
-    /// Announces changed tracks.
-    ///
-    /// # Errors
-    /// When the connection fails.
-    pub async fn set_tracks(&mut self, tracks: Vec<Track>) -> Result<(), StreamError> {
-        Ok(self.leg.writer.write_all(&Head::message(&Said::Tracks(tracks))).await?)
     }
 
     /// Ends the stream for all subscribers.

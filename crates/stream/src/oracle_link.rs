@@ -24,16 +24,16 @@ use thalweg_units::Rate;
 use thalweg_wire::{
     mesh::Name,
     stream::{
-        leg::{Ask, Ending, Level, Track},
+        leg::{Ask, Level, Track},
         plan::{
-            self, Estimate, Holder, MAX_LOST, MAX_MEASURED, Measured, Parent, Preference,
+            self, Estimate, Holder, MAX_AGE, MAX_LOST, MAX_MEASURED, Measured, Parent, Preference,
             Published, Reason, Reply, Report, Subscription,
         },
     },
 };
 use tokio::{
     sync::{Notify, watch},
-    time::{Instant, sleep, timeout, timeout_at},
+    time::{Instant, sleep, timeout_at},
 };
 
 /// The time between two reports.
@@ -54,8 +54,8 @@ const MAX_FAILURE_PAUSE: Duration = Duration::from_secs(16);
 /// How long the oracle keeps a request for a plan: below the idle times of most middleboxes.
 const POLL: Duration = Duration::from_secs(20);
 
-/// How long a publisher waits for the oracle to confirm a name.
-const CONFIRM_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a publisher waits for the oracle to confirm a name before its frames are taken.
+pub(crate) const CONFIRM_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a subscriber without a parent waits for a plan if no oracle responds.
 const ROUTE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -196,6 +196,7 @@ impl OracleLink {
             "standing": standing,
             "why": replied.why,
             "refused": replied.refused,
+            "held": replied.held,
             "plan": plan.map(|(plan, _)| plan),
             "plan_age_s": plan.map(|(_, came)| came.elapsed().as_secs_f64()),
         })
@@ -315,7 +316,7 @@ impl Streams {
         // A publisher may declare any rate; the oracle would refuse the whole report.
         let rates = tracks.iter_mut().flat_map(|track| &mut track.rates);
         rates.for_each(|bps| *bps = (*bps).min(plan::MAX_BPS));
-        let age = stream.published_for();
+        let age = stream.published_for().min(MAX_AGE);
         Some(Published { stream: stream.name.clone(), tracks, allow: about.allow, age })
     }
 
@@ -323,8 +324,10 @@ impl Streams {
         let Reply { plan, held, mut measure, refused, .. } = reply;
         measure.truncate(MAX_MEASURED);
         let link = &self.0.link;
-        for holder in &held {
-            self.refuse(holder);
+        let known = link.replied.borrow().held.clone();
+        for Holder { stream, node } in held.iter().filter(|holder| !known.contains(holder)) {
+            let event = Event::new("stream_name_held").with("stream", stream);
+            self.0.log.put(event.with("by", node));
         }
         let is_back = link.standing() == Standing::Down;
         let is_other = link.replied.borrow().refused != refused;
@@ -348,15 +351,6 @@ impl Streams {
         }
         self.0.adaptation.set_asked(Vec::new());
         link.replied.send_modify(|replied| (replied.standing, replied.why) = (Standing::Down, why));
-    }
-
-    /// Ends a stream whose name another member holds.
-    fn refuse(&self, holder: &Holder) {
-        let Some(stream) = self.0.get(&holder.stream) else { return };
-        if !matches!(stream.source(), Source::Parent(_)) {
-            let Holder { stream: name, node } = holder;
-            stream.end(Ending::Failed(format!("`{name}` is published already, by {node}")));
-        }
     }
 
     /// Puts a newer plan in force.
@@ -388,7 +382,7 @@ impl Streams {
     }
 
     /// Waits for the oracle's answer to the publishing of a name that begins now. Returns who else holds it; `None` if
-    /// nobody does or no oracle answers in time.
+    /// nobody does or no oracle answers. A stream that runs already is not asked for: it goes on without its name.
     pub(crate) async fn holder_elsewhere(&self, name: &Name) -> Option<Name> {
         let link = &self.0.link;
         if !link.may_answer() {
@@ -399,7 +393,10 @@ impl Streams {
         let mut replied = link.replied.subscribe();
         let answered = replied
             .wait_for(|replied| replied.number > before || replied.standing == Standing::Down);
-        let replied = timeout(CONFIRM_TIMEOUT, answered).await.ok()?.ok()?;
+        let replied = answered.await.ok()?;
+        if replied.number <= before {
+            return None;
+        }
         let held = replied.held.iter().find(|holder| holder.stream == *name);
         held.map(|holder| holder.node.clone())
     }
@@ -464,7 +461,8 @@ fn report_of(settings: &Settings) -> Report {
 fn parent(stream: &Arc<Stream>) -> Option<Parent> {
     match stream.source() {
         Source::Parent(ParentRoute { node, .. }) => {
-            Some(Parent { stream: stream.name.clone(), node })
+            let origin = Some(stream.about().origin);
+            Some(Parent { stream: stream.name.clone(), node, origin })
         }
         Source::Absent | Source::Publisher(_) => None,
     }

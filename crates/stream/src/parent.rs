@@ -30,9 +30,6 @@ const TICK: Duration = Duration::from_millis(250);
 /// The most bytes written at once, because written bytes cannot be dropped any more.
 const PIECE: usize = 8 << 10;
 
-/// The share of dropped frames, %, above which a leg counts as too slow in a second. Single frames are lost to bursts.
-const LOSSES: u64 = 5;
-
 /// The most unread messages of a child.
 const WORDS: usize = 16;
 
@@ -130,8 +127,6 @@ struct LegScheduler {
     ticks: u32,
     reported: (u64, u64),
     dropped: u64,
-    /// The frames sent until the last report.
-    sent_frames: u64,
     busy: Duration,
     span: Duration,
 }
@@ -241,7 +236,6 @@ impl LegScheduler {
             ticks: 0,
             reported: (0, 0),
             dropped: 0,
-            sent_frames: 0,
             busy: Duration::ZERO,
             span: Duration::ZERO,
             context,
@@ -489,11 +483,8 @@ impl LegScheduler {
         let dropped: u64 =
             [Why::Late, Why::Room].iter().filter_map(|why| tally.dropped.get(why)).flatten().sum();
         let is_behind = busy > 0.9 && delay > self.latency() / 3;
-        let sent_frames: u64 = tally.sent.iter().sum();
-        let lost = dropped.saturating_sub(self.dropped);
-        let is_losing = lost > LOSSES * (lost + sent_frames.saturating_sub(self.sent_frames)) / 100;
-        let is_limited = is_losing || is_behind;
-        (self.dropped, self.sent_frames) = (dropped, sent_frames);
+        let is_limited = dropped > self.dropped || is_behind;
+        self.dropped = dropped;
         let tcp = self.socket.as_ref().and_then(|socket| TcpInfo::of(socket).ok());
         let (limit, queue_bytes) = (self.rate.rate(), self.queue.bytes() as u64);
         self.context.stream.update_leg(self.number, |leg| {

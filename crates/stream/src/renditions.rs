@@ -66,7 +66,7 @@ pub async fn receive(context: LadderContext, reader: &mut LegReader) -> io::Resu
     let renditions = Renditions::new(context);
     let reading = async {
         let take = |frame| renditions.take_source(frame);
-        let ended = publisher::receive(&renditions.context.stream, reader, take).await?;
+        let ended = publisher::receive(reader, take).await?;
         renditions.closed.cancel();
         Ok::<_, io::Error>(ended)
     };

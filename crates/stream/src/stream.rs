@@ -286,12 +286,9 @@ impl Stream {
         true
     }
 
-    /// Begins publishing, or resumes the run of an earlier publisher. Returns false if there is a publisher already.
-    pub fn publish(&self, about: Accepted, who: String) -> bool {
+    /// Begins publishing, or resumes the run of an earlier publisher or connection.
+    pub fn publish(&self, about: Accepted, who: String) {
         let mut state = self.lock();
-        if matches!(state.source, Source::Publisher(_)) {
-            return false;
-        }
         let now = self.clock.now();
         state.offset = state.last.map_or(Duration::ZERO, |(born, time)| time + now.since(born));
         let run = match state.about.run {
@@ -307,7 +304,6 @@ impl Stream {
         drop(state);
         self.news.notify_one();
         self.progress.send_modify(|progress| *progress = Progress { next, run, ended: None });
-        true
     }
 
     /// How long it has been published here, over all returns of its publisher.
@@ -319,11 +315,6 @@ impl Stream {
     /// Marks the stream as without a source.
     pub fn clear_source(&self) {
         self.lock().source = Source::Absent;
-    }
-
-    /// Replaces the tracks.
-    pub fn set_tracks(&self, tracks: Vec<Track>) {
-        self.lock().about.tracks = tracks;
     }
 
     /// Ends the stream; the first reason is kept.

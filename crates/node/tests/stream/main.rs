@@ -8,5 +8,6 @@ mod ladder;
 mod members;
 mod passing;
 mod planned;
+mod publishers;
 mod routes;
 mod scene;

@@ -284,7 +284,11 @@ async fn a_node_gives_no_stream_to_its_own_parent() {
 }
 
 /// Sends an opening to n0 in the name of member `n`; the channel, and the answer.
-async fn open(nodes: &[Node], n: u8, opening: &Opening) -> (Channel<thalweg_net::Stream>, Answer) {
+pub async fn open(
+    nodes: &[Node],
+    n: u8,
+    opening: &Opening,
+) -> (Channel<thalweg_net::Stream>, Answer) {
     open_to(nodes, n, 0, opening).await
 }
 

@@ -57,6 +57,11 @@ struct Planned {
 
 impl Planned {
     async fn start() -> Self {
+        Self::start_with(true).await
+    }
+
+    /// Starts the nodes. With `follow` they follow the oracle from the beginning.
+    async fn start_with(follow: bool) -> Self {
         let dir = TempDir::new().unwrap();
         let (ports, at) = ports(ORACLE + 1);
         let founder = member(ORACLE, Some(at[usize::from(ORACLE)]), &[Role::Relay]);
@@ -78,9 +83,9 @@ impl Planned {
         for n in 0..ORACLE {
             let at = at[usize::from(n)];
             let mut node = node(n, at, membership(), settings.clone(), None).await;
-            let oracles =
-                vec![OracleAddress { key: key(ORACLE).id(), addresses: vec![seat.into()] }];
-            node.follow(OracleClient::new(&key(n), oracles, WallClock::default()).unwrap());
+            if follow {
+                node.follow(client(n, seat));
+            }
             nodes.push(node);
         }
         drop(ports);
@@ -88,11 +93,22 @@ impl Planned {
         Self { nodes, oracle: inside, running, _dir: dir }
     }
 
+    /// Has a node report to the oracle and follow its plan.
+    fn follow(&mut self, n: u8) {
+        self.nodes[usize::from(n)].follow(client(n, self.oracle.address));
+    }
+
     /// Stops the oracle without notice.
     async fn kill_oracle(&mut self) {
         self.running.abort();
         self.oracle.stop().await;
     }
+}
+
+/// Node `n`'s client of the oracle at this address.
+fn client(n: u8, at: SocketAddr) -> OracleClient {
+    let oracles = vec![OracleAddress { key: key(ORACLE).id(), addresses: vec![at.into()] }];
+    OracleClient::new(&key(n), oracles, WallClock::default()).unwrap()
 }
 
 async fn join(oracle: &Oracle, n: u8, at: SocketAddr) {
@@ -233,6 +249,34 @@ async fn the_second_publisher_of_a_name_is_told_who_holds_it() {
     mesh.kill_oracle().await;
     mesh.nodes[1].soon("the oracle is gone", |report| report["oracle"]["standing"] == "down").await;
     publisher(&mesh.nodes[1]).await;
+}
+
+#[tokio::test]
+async fn a_running_stream_goes_on_although_another_member_holds_its_name() {
+    let mut mesh = Planned::start_with(false).await;
+    // n0 publishes while it finds no oracle.
+    let _running = Camera::start(&mesh.nodes[0]).await;
+    let mut viewer = subscriber(&mesh.nodes[0], ask(None)).await;
+    let mut seen = None;
+    mesh.follow(1);
+    mesh.follow(2);
+    mesh.nodes[1].soon("n1 has an oracle", |report| report["oracle"]["standing"] == "live").await;
+    // The new oracle leaves the name to n1, whose stream another member receives.
+    let other = publisher(&mesh.nodes[1]).await;
+    let _far = subscriber(&mesh.nodes[2], ask(Some(1))).await;
+    mesh.follow(0);
+    let held = |mesh: &Planned| mesh.nodes[0].streams.report()["oracle"]["held"].clone();
+    let by_n1 = serde_json::json!([{ "stream": "stage", "node": "n1" }]);
+    until(&mut viewer, &mut seen, "n1 holds the name", || held(&mesh) == by_n1).await;
+    let last = seen.unwrap();
+    for _ in 0..100 {
+        seen = Some(place(&next(&mut viewer).await.0));
+    }
+    assert_eq!(seen, Some(last + 100));
+    // n0 gets the name when n1 ends its stream.
+    other.end().await.unwrap();
+    let none = serde_json::json!([]);
+    until(&mut viewer, &mut seen, "the name is free", || held(&mesh) == none).await;
 }
 
 #[tokio::test]

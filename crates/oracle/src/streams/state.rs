@@ -27,8 +27,8 @@ const fn has_room(own: usize, all: usize, most: usize) -> bool {
     own < most / 2 / MOST_MEMBERS || all < most / 2
 }
 
-/// How long after its election an oracle gives a name to the member that has published it longest. A node that found
-/// no oracle tries again after at most 16 s.
+/// How long after its election an oracle gives a name to the member whose stream ran before. A node that found no
+/// oracle tries again after at most 16 s.
 pub(super) const CLAIM_TIME: Duration = Duration::from_secs(30);
 
 /// How long a leg is avoided after one of its ends has reported it as broken; doubled by each further failure.
@@ -169,6 +169,8 @@ impl State {
         self.take_subscriptions(who, &mut report, &mut refused);
         let is_news = self.is_news_of(who, &report);
         let (legs, lost) = (std::mem::take(&mut report.legs), std::mem::take(&mut report.lost));
+        // For `receivers`.
+        report.parents.sort_unstable_by(|a, b| a.stream.cmp(&b.stream));
         self.record_working(who, &report, &lost, now);
         self.reported.insert(who, LastReport { heard: now, report });
         self.is_news |= is_news;
@@ -194,7 +196,7 @@ impl State {
     }
 
     /// A name belongs to its first publisher until that one ends the stream or is silent. While an elected oracle
-    /// collects reports, it belongs to the one that has published it longest.
+    /// collects reports, it belongs to the one whose stream ran before.
     fn take_published(
         &mut self,
         who: NodeId,
@@ -209,7 +211,7 @@ impl State {
             let stream = &published.stream;
             match self.holders.get(stream) {
                 Some(holder) if *holder == who => {}
-                Some(holder) if self.precedes(published, holder, now) => {
+                Some(holder) if self.precedes(&who, published, holder, now) => {
                     self.holders.insert(stream.clone(), who);
                     self.is_news = true;
                 }
@@ -228,12 +230,29 @@ impl State {
         }
     }
 
-    /// Whether a stream was published before the holder of its name published it, as far as an election allows it.
-    fn precedes(&self, published: &Published, holder: &NodeId, now: Time) -> bool {
+    /// Whether a member's stream ran before that of the holder of its name, as far as an election allows it: more
+    /// members receive it. What publishers say of themselves counts only if nobody receives either stream.
+    fn precedes(&self, who: &NodeId, published: &Published, holder: &NodeId, now: Time) -> bool {
         let Some(LastReport { heard, report }) = self.reported.get(holder) else { return true };
         let held = report.published.iter().find(|held| held.stream == published.stream);
         let held = held.map_or(Duration::ZERO, |held| held.age.saturating_add(now.since(*heard)));
-        self.is_claiming && published.age > held
+        let receivers = |origin| self.receivers(&published.stream, origin);
+        self.is_claiming
+            && match (receivers(who), receivers(holder)) {
+                (0, 0) => published.age > held,
+                (own, others) => own > others,
+            }
+    }
+
+    /// How many other members receive the stream of this name from this publisher's node, by their own reports.
+    fn receivers(&self, stream: &Name, origin: &NodeId) -> usize {
+        let Some(name) = self.members.name(origin) else { return 0 };
+        let receives = |report: &Report| {
+            let at = report.parents.binary_search_by(|parent| parent.stream.cmp(stream));
+            at.is_ok_and(|at| report.parents[at].origin.as_ref() == Some(name))
+        };
+        let others = self.reported.iter().filter(|(key, _)| *key != origin);
+        others.filter(|(_, reported)| receives(&reported.report)).count()
     }
 
     fn take_subscriptions(&self, who: NodeId, report: &mut Report, refused: &mut Vec<String>) {

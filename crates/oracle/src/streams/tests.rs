@@ -19,8 +19,8 @@ use thalweg_wire::{
     stream::{
         leg::{Level, Track},
         plan::{
-            Holder, LegReport, Measured, Parent, Plan, Preference, Published, Quality, Reason,
-            Report, SILENCE, StreamPlan, Subscription, Transcoder,
+            Holder, LegReport, MAX_AGE, Measured, Parent, Plan, Preference, Published, Quality,
+            Reason, Report, SILENCE, StreamPlan, Subscription, Transcoder,
         },
     },
 };
@@ -414,7 +414,7 @@ fn a_leg_that_fails_again_and_again_is_avoided_ever_longer() {
     };
     assert_eq!([(); 6].map(|()| avoided()), [10, 20, 40, 80, 120, 120]);
     // It works again.
-    let parents = vec![Parent { stream: name("stage"), node: name("n0") }];
+    let parents = vec![Parent { stream: name("stage"), node: name("n0"), origin: None }];
     world.say(1, Report { parents, ..wants() });
     world.say(1, cannot());
     world.now += seconds(10);
@@ -490,7 +490,7 @@ fn a_new_oracle_begins_from_what_members_do() {
     let mut world = World::new(3);
     world.say(0, publishes(&["*"]));
     let by_relay = |mut report: Report, node: &str| {
-        report.parents = vec![Parent { stream: name("stage"), node: name(node) }];
+        report.parents = vec![Parent { stream: name("stage"), node: name(node), origin: None }];
         report
     };
     let mut viewer = by_relay(wants(), "n2");
@@ -607,8 +607,38 @@ fn a_new_oracle_leaves_a_name_to_its_running_publisher() {
     world.state.is_claiming = false;
     world.say(1, since(seconds(600)));
     assert_eq!((world.state.held(&key(0)), world.state.held(&key(1))), (vec![], holder("n0")));
-    world.say(2, since(Duration::MAX));
+    world.say(2, since(MAX_AGE));
     assert_eq!(world.state.held(&key(2)), holder("n0"));
+}
+
+#[test]
+fn those_who_receive_a_stream_decide_who_holds_its_name_after_an_election() {
+    let mut world = World::new(4);
+    let since = |age| {
+        let mut report = publishes(&["*"]);
+        report.published[0].age = age;
+        report
+    };
+    let receives = |origin: &str| Parent {
+        stream: name("stage"),
+        node: name("n3"),
+        origin: Some(name(origin)),
+    };
+    world.state.is_claiming = true;
+    // n1 lies about the age of its stream, and about those who receive it.
+    let lie = Report { parents: vec![receives("n1")], ..since(MAX_AGE) };
+    world.say(1, lie.clone());
+    world.say(0, since(seconds(60)));
+    world.say(2, Report { parents: vec![receives("n0")], ..Report::default() });
+    world.say(0, since(seconds(61)));
+    let holder = |node: &str| vec![Holder { stream: name("stage"), node: name(node) }];
+    assert_eq!((world.state.held(&key(0)), world.state.held(&key(1))), (vec![], holder("n0")));
+    world.say(1, lie);
+    assert_eq!((world.state.held(&key(0)), world.state.held(&key(1))), (vec![], holder("n0")));
+    // As many are not enough.
+    world.say(3, Report { parents: vec![receives("n1")], ..Report::default() });
+    world.say(1, since(MAX_AGE));
+    assert_eq!(world.state.held(&key(1)), holder("n0"));
 }
 
 #[test]

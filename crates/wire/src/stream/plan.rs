@@ -45,6 +45,9 @@ pub const MAX_LOST: usize = 64;
 /// The most legs that one reply asks to measure; a node measures one after the other.
 pub const MAX_MEASURED: usize = 4;
 
+/// The greatest age of a published stream that is reported.
+pub const MAX_AGE: Duration = Duration::from_secs(366 * 24 * 3600);
+
 /// The highest valid rate, bit/s.
 pub const MAX_BPS: u64 = 100_000_000_000;
 
@@ -116,7 +119,8 @@ pub struct Published {
     /// The members that may subscribe: names, `@TAG`, `*`; at most [`MAX_ALLOW`].
     #[serde(default)]
     pub allow: Vec<String>,
-    /// How long it has been published. A new oracle leaves a name to the member that has published it longest.
+    /// How long it has been published, at most [`MAX_AGE`]. If two members publish a name and nobody receives either
+    /// stream, a new oracle leaves it to the one that has published it longest.
     #[serde(default, with = "serde_duration")]
     pub age: Duration,
 }
@@ -208,6 +212,9 @@ pub struct Parent {
     pub stream: Name,
     /// The parent.
     pub node: Name,
+    /// The publisher's node; absent in reports of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Name>,
 }
 
 /// The figures of one leg from the reporting node, for all its streams together.
@@ -357,6 +364,7 @@ impl Published {
             _ if self.allow.iter().any(|whom| whom.len() > 64) => {
                 ("a name of those who may subscribe", "longer than 64 bytes")
             }
+            _ if self.age > MAX_AGE => ("the age", "above 366 days"),
             _ => return Ok(()),
         };
         let (what, why) = wrong;
@@ -424,7 +432,8 @@ pub struct Reply {
     /// The newest plan, if the node does not follow it yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
-    /// Names that other members hold; the node must end these streams.
+    /// Names that other members hold: the node refuses new publishers of them. A stream that runs already goes on for
+    /// those who receive it.
     #[serde(default)]
     pub held: Vec<Holder>,
     /// Members to whom probe trains should measure the leg, at most [`MAX_MEASURED`].
@@ -617,6 +626,10 @@ mod tests {
         assert_eq!(
             wrong(|r| r.published[0].tracks[0].rates[2] = u64::MAX),
             "a rate of stream stage is above 100 Gbit/s"
+        );
+        assert_eq!(
+            wrong(|r| r.published[0].age = MAX_AGE + Duration::from_nanos(1)),
+            "the age of stream stage is above 366 days"
         );
         assert_eq!(
             wrong(|r| r.subscriptions = (0..300).map(subscription).collect()),
