@@ -397,7 +397,8 @@ impl Crowd {
     }
 }
 
-/// Whether the leg of the subscriber that does not read has lost frames or was ended, at the node of the first host.
+/// Whether a leg at the node of the first host has dropped frames for lack of room or lateness, or was ended: that of
+/// the subscriber that does not read, because the others there receive all frames.
 fn is_stalled(args: &Args, mesh: &Mesh<'_>) -> anyhow::Result<bool> {
     let hosts = receivers(args);
     let socket = mesh.hosts.dir.join(&hosts[0].0).join("stream.sock");
@@ -405,8 +406,8 @@ fn is_stalled(args: &Args, mesh: &Mesh<'_>) -> anyhow::Result<bool> {
     let legs = status["streams"][0]["legs"].as_array().context("the host has no stream")?;
     let counts = |leg: &serde_json::Value| {
         let reasons =
-            leg["dropped"].as_object().into_iter().flat_map(|reasons| reasons.values().cloned());
-        let counts = reasons.flat_map(|counts| counts.as_array().cloned().unwrap_or_default());
+            ["room", "late"].into_iter().filter_map(|why| leg["dropped"][why].as_array().cloned());
+        let counts = reasons.flatten();
         counts.filter_map(|count| count.as_u64()).sum::<u64>()
     };
     let is_ended = legs.len() <= args.subscribers.div_ceil(hosts.len());

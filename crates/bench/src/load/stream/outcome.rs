@@ -208,15 +208,15 @@ fn add_upswitches(args: &Args, outcome: &Outcome, report: &mut Report) {
 /// The queues of a peak have drained this long after its end, s: no frame in them is older than the latency.
 const DRAINED: f64 = 1.0;
 
-/// Adds the frames that were lost while the path was free: dropped by m3 for lack of room or lateness or because they
-/// depend on such a frame, or late at a viewer, from [`DRAINED`] after each peak to the next, including the time before
-/// the first peak. The streams alone fit there, so probing has caused these losses.
+/// Adds the frames that were lost while the path was free: dropped by m3 for lack of room or lateness, or late at a
+/// viewer, from [`DRAINED`] after each peak to the next, including the time before the first peak. The streams alone
+/// fit there, so probing has caused these losses.
 fn add_lost_while_free(args: &Args, outcome: &Outcome, report: &mut Report) {
-    let dropped_by = |at: f64| {
-        let view = outcome.views.iter().rev().find(|(seen, _)| *seen <= at);
-        view.map_or(0.0, |(_, view)| {
-            ["room", "late", "chain"].iter().map(|why| dropped(view, why)).sum()
-        })
+    let lost_in = |view: &(f64, Value)| dropped(&view.1, "room") + dropped(&view.1, "late");
+    let dropped_between = |since: f64, until: f64| {
+        let within = || outcome.views.iter().filter(|(at, _)| (since..=until).contains(at));
+        let ends = within().next().zip(within().last());
+        ends.map_or(0.0, |(first, last)| (lost_in(last) - lost_in(first)).max(0.0))
     };
     let late = |since: f64, until: f64| {
         let seconds = outcome.seen.iter().enumerate();
@@ -224,14 +224,13 @@ fn add_lost_while_free(args: &Args, outcome: &Outcome, report: &mut Report) {
         within.flat_map(|(_, second)| second).map(|second| f64::from(second.late)).sum::<f64>()
     };
     let first = network::first_peak(args).map(|until| (0.0, until));
-    let after =
-        network::free_intervals(args).into_iter().map(|(since, until)| (since + DRAINED, until));
+    let free = network::free_intervals(args);
+    let after = free.into_iter().map(|(since, until)| (since + DRAINED, until));
     // The streams and their counters end with the last interval.
-    let lost = first.into_iter().chain(after).map(|(since, until)| {
-        let until = until - 1.0;
-        let dropped = dropped_by(until) - dropped_by(since);
-        dropped.max(0.0) + late(since, until)
-    });
+    let lost = first
+        .into_iter()
+        .chain(after)
+        .map(|(since, until)| dropped_between(since, until - 1.0) + late(since, until - 1.0));
     report.add("lost_while_free", "frames", lost.sum());
 }
 

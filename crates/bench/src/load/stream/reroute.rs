@@ -42,6 +42,12 @@ const RELAYS: [(&str, &str); 2] = [("west", "b1"), ("east", "b2")];
 /// The rate of each path's narrow link, Mbit/s.
 const RATE: f64 = 10.0;
 
+/// The port of other traffic at the hall.
+const FLOOD_PORT: u16 = 9099;
+
+/// The longest flood, so that it ends by itself.
+const FLOOD: Duration = Duration::from_secs(180);
+
 /// The longest wait for anything.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -54,7 +60,7 @@ pub struct Args {
     /// Whether probe trains measure the legs
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
     measure: bool,
-    /// The rate of a congested path
+    /// What other traffic leaves of a congested path
     #[arg(long, value_name = "RATE", default_value = "0.6 Mbit/s")]
     congested: Rate,
     /// The deadline of frames
@@ -175,6 +181,33 @@ struct Event {
     lost: f64,
 }
 
+/// What happens to the path in use.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// Datagrams fill the narrow link, towards the viewer.
+    Congestion,
+    /// Both directions of the narrow link are down.
+    Death,
+}
+
+/// Datagrams from a relay to the hall; they end on drop.
+struct Flood {
+    _sink: Program,
+    _blast: Program,
+}
+
+impl Flood {
+    fn start(lab: &Lab, relay: &str, rate: Rate) -> anyhow::Result<Self> {
+        let address = format!("{}:{FLOOD_PORT}", lab.address("hall"));
+        let mut sink = Program::tool(lab, "hall", &["train-sink", "--listen", &address])?;
+        sink.ready()?;
+        let (bits, time) = (format!("{} bit/s", rate.as_bps()), format!("{} s", FLOOD.as_secs()));
+        let args = ["udp-blast", "--to", &address, "--rate", &bits, "--size", "1200"];
+        let blast = Program::tool(lab, relay, &[&args[..], &["--for", &time]].concat())?;
+        Ok(Self { _sink: sink, _blast: blast })
+    }
+}
+
 /// Runs the experiment and prints the report.
 ///
 /// # Errors
@@ -216,9 +249,8 @@ async fn run_events(args: &Args, lab: &Lab, nodes: &Nodes) -> anyhow::Result<Rep
     let starved = Starved::watch();
     let (mut congested, mut dead) = (Vec::new(), Vec::new());
     for _ in 0..args.rounds {
-        let change = LinkChange::rate(args.congested);
-        congested.push(event(args, lab, nodes, &log, change).await?);
-        dead.push(event(args, lab, nodes, &log, LinkChange::up(false)).await?);
+        congested.push(event(args, lab, nodes, &log, Fault::Congestion).await?);
+        dead.push(event(args, lab, nodes, &log, Fault::Death).await?);
         ensure!(!source.is_finished() && !viewer.is_finished(), "the stream ended");
     }
     let (stats, starved) = (lab.stats(false)?, starved.end());
@@ -266,23 +298,33 @@ fn ages(begin: Instant, log: &Log) -> Vec<[f64; 2]> {
     lock(log).iter().filter(|seen| seen.is_decoded).step_by(5).map(of).collect()
 }
 
-/// Changes the narrow link of the path in use, waits until the stream arrives over the other path, and repairs the
+/// Disturbs the narrow link of the path in use, waits until the stream arrives over the other path, and repairs the
 /// link.
 async fn event(
     args: &Args,
     lab: &Lab,
     nodes: &Nodes,
     log: &Log,
-    change: LinkChange,
+    fault: Fault,
 ) -> anyhow::Result<Event> {
     let parent = nodes.parent("hall").await?.context("the viewer's node has no parent")?;
     let used = RELAYS.iter().find(|(relay, _)| *relay == parent);
     let (_, link) = used.with_context(|| format!("the stream comes by {parent}"))?;
+    let set_up = |is_up: bool| {
+        let set = |half| lab.set(&format!("{link}.{half}"), &LinkChange::up(is_up));
+        ["fwd", "rev"].into_iter().try_for_each(set)
+    };
     let began = Instant::now();
-    // In both directions, because a dead path sends no answers either.
-    for half in ["fwd", "rev"] {
-        lab.set(&format!("{link}.{half}"), &change)?;
-    }
+    let flood = match fault {
+        Fault::Congestion => {
+            let bps = Rate::from_mbps(RATE).as_bps().saturating_sub(args.congested.as_bps());
+            Some(Flood::start(lab, &parent, Rate::from_bps(bps))?)
+        }
+        Fault::Death => {
+            set_up(false)?;
+            None
+        }
+    };
     let others = || async {
         let now = nodes.parent("hall").await?;
         Ok(now.filter(|now| *now != parent))
@@ -300,10 +342,8 @@ async fn event(
     let due = |seen: &&Seen| seen.due >= began && seen.due < until;
     let decoded = lock(log).iter().filter(due).filter(|seen| seen.is_decoded).count();
     let expected = (until - began).as_secs_f64() / PERIOD.as_secs_f64();
-    let back = LinkChange { up: Some(true), ..LinkChange::rate(Rate::from_mbps(RATE)) };
-    for half in ["fwd", "rev"] {
-        lab.set(&format!("{link}.{half}"), &back)?;
-    }
+    drop(flood);
+    set_up(true)?;
     let (before, _) = nodes.measured(&parent, "hall")?;
     sleep(args.calm).await;
     if args.measure {

@@ -96,7 +96,8 @@ impl<'a> Hls<'a> {
     /// When the browser has ended.
     pub fn open_page(&mut self, at: Instant) -> anyhow::Result<()> {
         super::pause_until(at);
-        self.browser.open(&format!("http://{}:{PORT}/index.html", self.lab.address("m3")))
+        let query = if self.args.close { "?close" } else { "" };
+        self.browser.open(&format!("http://{}:{PORT}/index.html{query}", self.lab.address("m3")))
     }
 
     /// Samples the player until then.

@@ -68,6 +68,9 @@ pub struct Args {
     /// `hls`: the duration of segments
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     segment: Duration,
+    /// `hls`: play one segment behind the live edge instead of three, the default of hls.js
+    #[arg(long)]
+    close: bool,
     /// The end-to-end latency of `ladder`, `stream` and `srt`
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     latency: Duration,

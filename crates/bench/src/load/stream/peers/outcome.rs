@@ -39,7 +39,7 @@ pub struct Outcome {
     switches: usize,
     /// The time with a frozen picture, s.
     frozen: f64,
-    /// Latencies, ms.
+    /// Latencies of all pictures that arrived, ms.
     latencies: Vec<f64>,
     /// Pictures that the player decoded but did not show for lack of CPU time.
     dropped: Option<f64>,
@@ -66,6 +66,7 @@ pub fn of_arrivals(
         outcome.expected += 1;
         let Some(arrival) = arrivals.get(dts) else { continue };
         let age = arrival.at.saturating_duration_since(first + picture.due);
+        outcome.latencies.push(age.as_secs_f64() * 1e3);
         if age > latency + GRACE {
             outcome.late += 1;
             continue;
@@ -77,7 +78,6 @@ pub fn of_arrivals(
         let differs = |n: &usize| picture.sizes[*n].abs_diff(arrival.bytes);
         let rendition = (0..picture.sizes.len()).min_by_key(differs).unwrap_or_default();
         outcome.show(rendition, picture.sizes[rendition], &mut previous);
-        outcome.latencies.push(age.as_secs_f64() * 1e3);
         if outcome.expected.is_multiple_of(FPS as usize) {
             outcome.ages.push([at, age.as_secs_f64() * 1e3]);
         }
