@@ -194,6 +194,7 @@ impl OracleLink {
         };
         json!({
             "standing": standing,
+            "reports": replied.number,
             "why": replied.why,
             "refused": replied.refused,
             "held": replied.held,

@@ -30,6 +30,10 @@ const TICK: Duration = Duration::from_millis(250);
 /// The most bytes written at once, because written bytes cannot be dropped any more.
 const PIECE: usize = 8 << 10;
 
+/// A frame whose write began and that is this much older than the leg's latency ends the connection to a member: it
+/// cannot be dropped any more, and all later frames wait for it. The member connects again and gets the newest ones.
+const MAX_OVERDUE: Duration = Duration::from_secs(5);
+
 /// The most unread messages of a child.
 const WORDS: usize = 16;
 
@@ -79,6 +83,8 @@ pub enum Child {
 struct Outgoing {
     head: Bytes,
     body: Bytes,
+    /// When the connection is given up if the item is not written; `None`: never.
+    overdue: Option<Time>,
 }
 
 impl Outgoing {
@@ -153,6 +159,7 @@ pub async fn serve(
         () = right_lost => Ok(Ending::Revoked),
     };
     drop(registration);
+    scheduler.context.counts.add(scheduler.queue.tally());
     if let Ok(why) = &ended {
         let bye = Head::message(&Said::End(why.clone()));
         // A child that does not read this sees the connection end.
@@ -273,6 +280,9 @@ impl LegScheduler {
                     if let Some(why) = self.tick() {
                         return Ok(why);
                     }
+                    if self.is_overdue() {
+                        return Err(std::io::ErrorKind::TimedOut.into());
+                    }
                 }
                 word = words.recv() => match word {
                     Some(Word::Bye) | None => return Ok(Ending::Over),
@@ -335,9 +345,9 @@ impl LegScheduler {
             return;
         }
         let now = self.now();
-        let (head, body) = match self.queue.pop(now) {
+        let (head, body, overdue) = match self.queue.pop(now) {
             None => return,
-            Some(Next::Lost(lost)) => (Head::message(&Said::Lost(lost)), Bytes::new()),
+            Some(Next::Lost(lost)) => (Head::message(&Said::Lost(lost)), Bytes::new(), None),
             Some(Next::Frame(frame)) => {
                 let head = FrameHead {
                     sequence: frame.sequence,
@@ -348,10 +358,19 @@ impl LegScheduler {
                     sent_us: self.context.clock.micros(),
                     length: frame.frame.bytes.len() as u32,
                 };
-                (Head::Frame(head).encode().to_vec(), frame.frame.bytes.clone())
+                let left = self.latency().saturating_sub(frame.age(now));
+                let is_member = matches!(self.context.to, Child::Member(_));
+                let overdue = is_member.then(|| now + left + MAX_OVERDUE);
+                (Head::Frame(head).encode().to_vec(), frame.frame.bytes.clone(), overdue)
             }
         };
-        self.out = Outgoing { head: head.into(), body };
+        self.out = Outgoing { head: head.into(), body, overdue };
+    }
+
+    /// Whether the item that is being written is long overdue.
+    fn is_overdue(&self) -> bool {
+        let is_late = |until: Time| !self.out.is_empty() && self.now() > until;
+        self.out.overdue.is_some_and(is_late)
     }
 
     /// Records that the connection accepted `n` bytes; zero means that it was flushed.
@@ -507,7 +526,44 @@ mod tests {
     use crate::{Counts, Settings};
     use std::future::pending;
     use thalweg_wire::stream::leg::encode;
-    use tokio::io::AsyncWriteExt as _;
+    use thalweg_media::Frame;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_frame_that_takes_far_longer_than_its_latency_ends_the_connection_to_a_member() {
+        let clock = Clock::start();
+        let name: Name = "stage".parse().unwrap();
+        let stream = Stream::new(name.clone(), clock, &Settings::default(), name.clone(), true);
+        let stream = Arc::new(stream);
+        let (_plan, plan) = watch::channel(Arc::default());
+        let context = LegContext {
+            stream: Arc::clone(&stream),
+            ask: Ask { latency_ms: 1000, ..Ask::all_of(name.clone()) },
+            to: Child::Member(name),
+            memory: 1 << 20,
+            stall: Duration::from_secs(60),
+            plan,
+            clock,
+            counts: Counts::default().leg(),
+        };
+        let (here, mut child) = tokio::io::duplex(1024);
+        let serving = tokio::spawn(serve(Leg::new(here, None), context, pending()));
+        let began = Instant::now();
+        let class = thalweg_media::FrameClass::Key;
+        let bytes = Bytes::from(vec![0; 256 << 10]);
+        stream.add(Frame { track: 0, class, time: Duration::ZERO, bytes }, clock.now());
+        // The child reads 4 kB a second: never stalled, and never done in time.
+        let reading = async {
+            let mut piece = [0; 1024];
+            while child.read_exact(&mut piece).await.is_ok() {
+                sleep(Duration::from_millis(250)).await;
+            }
+        };
+        let (ended, ()) = tokio::join!(serving, reading);
+        assert_eq!(ended.unwrap().unwrap_err().kind(), std::io::ErrorKind::TimedOut);
+        let took = began.elapsed();
+        assert!((6.0..7.0).contains(&took.as_secs_f64()), "{took:?}");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn requests_that_change_often_are_applied_at_each_tick() {

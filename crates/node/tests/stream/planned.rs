@@ -155,6 +155,11 @@ fn measured(from: &Node, to: u8, mbps: f64) {
     from.streams.report_measured(&name(to), mbps * 1e6, false, Instant::now());
 }
 
+/// The number of the node's last report that the oracle has answered.
+fn answered(node: &Node) -> u64 {
+    node.streams.report()["oracle"]["reports"].as_u64().unwrap()
+}
+
 /// Receives frames until the condition holds, all of them in order.
 async fn until(
     viewer: &mut thalweg_stream::local::Subscriber,
@@ -217,11 +222,15 @@ async fn a_planned_parent_that_does_not_answer_is_given_up() {
     measured(&mesh.nodes[0], 2, 50.0);
     measured(&mesh.nodes[0], 1, 50.0);
     measured(&mesh.nodes[1], 2, 50.0);
+    // The report that is on its way now may have begun before.
+    let reported = answered(&mesh.nodes[1]) + 2;
     let planned = |mesh: &Planned, number: &str| {
         let report = mesh.nodes[2].streams.report();
         report["oracle"]["plan"]["streams"][0]["parent"] == number
     };
     until(&mut viewer, &mut seen, "the plan is direct", || planned(&mesh, "n0")).await;
+    let is_reported = || answered(&mesh.nodes[1]) >= reported;
+    until(&mut viewer, &mut seen, "n1 has reported", is_reported).await;
     mesh.nodes[1].kill().await;
     // It accepts connections and sends nothing.
     let _silent = tokio::net::TcpListener::bind(mesh.nodes[1].address).await.unwrap();
