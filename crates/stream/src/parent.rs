@@ -525,8 +525,8 @@ mod tests {
     use super::*;
     use crate::{Counts, Settings};
     use std::future::pending;
-    use thalweg_wire::stream::leg::encode;
     use thalweg_media::Frame;
+    use thalweg_wire::stream::leg::encode;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     #[tokio::test(start_paused = true)]
