@@ -215,7 +215,7 @@ fn add_lost_while_free(args: &Args, outcome: &Outcome, report: &mut Report) {
     let lost_in = |view: &(f64, Value)| dropped(&view.1, "room") + dropped(&view.1, "late");
     let dropped_between = |since: f64, until: f64| {
         let within = || outcome.views.iter().filter(|(at, _)| (since..=until).contains(at));
-        let ends = within().next().zip(within().last());
+        let ends = within().next().zip(within().next_back());
         ends.map_or(0.0, |(first, last)| (lost_in(last) - lost_in(first)).max(0.0))
     };
     let late = |since: f64, until: f64| {
