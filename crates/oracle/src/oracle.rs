@@ -7,7 +7,7 @@ use crate::{
     connection::Terms,
     election::{Election, Standing},
     founding,
-    limits::{self, PerKey},
+    limits::{self, PerKey, RequestRate},
     measure::{Measuring, Scheduler},
     places::{ConnectionLimit, Party},
     registry::Registry,
