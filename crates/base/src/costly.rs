@@ -2,11 +2,16 @@
 //!
 //! Such work never runs on a thread of the runtime, and starts only after the peer's rights were checked. Each peer has
 //! at most one turn at a time, however many channels it uses. All peers together have turns for half of the processors,
-//! or `LEAST` turns if that is more, because some of the work waits for disks. A turn is short ([`SLICE`]): longer
+//! or `LEAST` turns if that is more, because some of the work waits for disks. The work runs on threads of lower
+//! priority than those of the runtime, so that short requests overtake it. A turn is short ([`SLICE`]): longer
 //! work ends its turn and waits for the next one. A turn that lasts far longer is assumed to wait for a disk that does
 //! not answer; it is then replaced, so that waiting peers get a turn.
 
 use super::budget::PeerKey;
+use rustix::{
+    process::{getpriority_process, setpriority_process},
+    thread::gettid,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     num::NonZero,
@@ -16,6 +21,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
+    runtime::{Builder, Runtime},
     sync::{Mutex as AsyncMutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore},
     task::{JoinError, spawn_blocking},
     time::{Instant, sleep},
@@ -33,8 +39,33 @@ const STUCK: Duration = Duration::from_secs(10);
 /// How often a waiting peer checks for stuck turns.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The most turns that are replaced at a time: each holds one of the 512 threads of the runtime's blocking pool.
+/// The most turns that are replaced at a time: each holds a thread.
 const REPLACED: usize = 64;
+
+/// The most threads: turns for all peers on 384 processors, and those that were replaced.
+const THREADS: usize = 256;
+
+/// The nice value of threads with costly work, relative to that of the process: about a third of the weight. More would
+/// starve transfers on a busy host.
+const NICE: i32 = 5;
+
+/// How long a thread without work stays.
+const KEPT: Duration = Duration::from_secs(10);
+
+/// The runtime whose blocking pool does the work; `None` if it cannot be made, and then the caller's pool does it.
+static POOL: LazyLock<Option<Runtime>> = LazyLock::new(|| {
+    let mut pool = Builder::new_current_thread();
+    pool.thread_name("costly").thread_keep_alive(KEPT).max_blocking_threads(THREADS);
+    pool.on_thread_start(lower_priority).build().ok()
+});
+
+/// Lowers the calling thread's priority.
+fn lower_priority() {
+    let thread = Some(gettid());
+    let nice = getpriority_process(None).unwrap_or(0);
+    // Without it the work only competes with short requests as before.
+    _ = setpriority_process(thread, nice.saturating_add(NICE).min(19));
+}
 
 /// The turns of this process.
 static TURNS: LazyLock<Turns> = LazyLock::new(|| {
@@ -89,7 +120,7 @@ pub async fn turn(who: PeerKey) -> Turn {
     TURNS.turn(who).await
 }
 
-/// Does the work in a turn of this peer, on the blocking pool.
+/// Does the work in a turn of this peer, on a thread of low priority.
 ///
 /// # Errors
 /// If it panics.
@@ -98,12 +129,15 @@ pub async fn run<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, JoinError> {
     let turn = turn(who).await;
-    spawn_blocking(move || {
+    let work = move || {
         // The turn is held until the work ends, even if the caller no longer waits for it.
         let _turn = turn;
         work()
-    })
-    .await
+    };
+    match &*POOL {
+        Some(pool) => pool.spawn_blocking(work).await,
+        None => spawn_blocking(work).await,
+    }
 }
 
 impl Turns {
@@ -221,6 +255,13 @@ mod tests {
         drop((third, fourth));
         assert!(polled(&mut again).await.is_some() && polled(&mut fifth).await.is_some());
         assert_eq!(turns.all.available_permits(), 2);
+    }
+
+    #[tokio::test]
+    async fn work_runs_at_a_lower_priority_than_the_runtime() {
+        let priority = || getpriority_process(Some(gettid())).unwrap();
+        let lowered = run(peer(250), priority).await.unwrap();
+        assert_eq!(lowered, (priority() + NICE).min(19));
     }
 
     #[tokio::test]

@@ -47,6 +47,12 @@ pub(crate) const STRANGER_TIME: Duration = Duration::from_secs(30);
 /// Open tokens: more than the most members.
 pub(crate) const OPEN_TOKENS: u64 = 16_384;
 
+/// Requests of one member in a second. A member's daemon sends a few; the proxies of a busy host ask for candidates
+/// more often, and each answer serves them for a while.
+const REQUESTS: NonZeroU32 = NonZeroU32::new(200).unwrap();
+/// Requests of one member at once: a few milliseconds of one processor.
+const REQUESTS_AT_ONCE: NonZeroU32 = NonZeroU32::new(50).unwrap();
+
 /// Addresses whose requests to join are counted separately. Beyond that, only the limit for all applies.
 const ADDRESSES: usize = 4096;
 
@@ -107,6 +113,35 @@ impl JoinGate {
     }
 }
 
+/// Spaces the requests of each member, so that one member's requests cannot delay those of others.
+pub(crate) struct RequestRate {
+    each: RateLimiter<NodeId, DefaultKeyedStateStore<NodeId>, DefaultClock>,
+    clock: DefaultClock,
+}
+
+impl fmt::Debug for RequestRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RequestRate({} members)", self.each.len())
+    }
+}
+
+impl Default for RequestRate {
+    fn default() -> Self {
+        let quota = Quota::per_second(REQUESTS).allow_burst(REQUESTS_AT_ONCE);
+        Self { each: RateLimiter::keyed(quota), clock: DefaultClock::default() }
+    }
+}
+
+impl RequestRate {
+    /// Counts a request of this member, or says how long it has to wait before it asks again.
+    pub fn pass(&self, member: &NodeId) -> Result<(), Duration> {
+        if self.each.len() > Roster::MAX_MEMBERS {
+            self.each.retain_recent();
+        }
+        self.each.check_key(member).map_err(|not| not.wait_time_from(self.clock.now()))
+    }
+}
+
 /// Counts concurrent requests for each key. The limit on all requests bounds its size.
 #[derive(Debug, Default)]
 pub(crate) struct PerKey(Mutex<HashMap<NodeId, u8>>);
@@ -148,7 +183,7 @@ pub(crate) fn network(address: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::Ipv4Addr;
+    use std::{net::Ipv4Addr, time::Instant};
 
     const HOUR: Duration = Duration::from_secs(3600);
 
@@ -182,6 +217,17 @@ mod tests {
         assert!(gate.pass("2001:db8:0:1::1".parse().unwrap()).is_ok());
         assert!(gate.pass("10.0.0.1".parse().unwrap()).is_ok());
         assert!(gate.pass("::ffff:10.0.0.1".parse().unwrap()).is_err());
+    }
+
+    #[test]
+    fn the_requests_of_one_member_are_spaced_and_others_pass() {
+        let (rate, began) = (RequestRate::default(), Instant::now());
+        let [a, b] = [1, 2].map(|n| NodeId::from_bytes([n; 32]));
+        let passed = (0..1000).filter(|_| rate.pass(&a).is_ok()).count() as f64;
+        let most = f64::from(REQUESTS_AT_ONCE.get())
+            + f64::from(REQUESTS.get()) * began.elapsed().as_secs_f64();
+        assert!(passed >= 50.0 && passed <= most.ceil(), "{passed} of at most {most}");
+        assert_eq!(rate.pass(&b), Ok(()));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::{
     connection::Terms,
     election::{Election, Standing},
     founding,
-    limits::{self, PerKey},
+    limits::{self, PerKey, RequestRate},
     measure::{Measuring, Scheduler},
     places::{ConnectionLimit, Party},
     registry::Registry,
@@ -45,6 +45,8 @@ pub(crate) struct Inner {
     /// Limits requests that wait for a roster.
     pub waiting: Semaphore,
     pub waits_each: PerKey,
+    /// Spaces the requests of each member.
+    pub requests: RequestRate,
     /// Connections of members.
     members: Arc<ConnectionLimit>,
     /// Connections for joining, and those of strangers.
@@ -94,6 +96,7 @@ impl Oracle {
             election,
             waiting: Semaphore::new(limits::WAITING),
             waits_each: PerKey::default(),
+            requests: RequestRate::default(),
             members: ConnectionLimit::new(limits::MEMBERS),
             strangers: ConnectionLimit::new(limits::STRANGERS),
             turned_away: ConnectionLimit::new(limits::TURNED_AWAY),

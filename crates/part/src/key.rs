@@ -22,13 +22,6 @@ pub enum PartKey {
         /// The digests that the user expects, in a fixed order.
         digests: Vec<Digest>,
     },
-    /// An immutable object, named by its BLAKE3 hash.
-    Object {
-        /// The hash, as a digest.
-        hash: Digest,
-        /// Its length in bytes.
-        length: u64,
-    },
     /// A file of another node, as listed there.
     Listed {
         /// The node's name.
@@ -81,7 +74,6 @@ impl PartKey {
     pub fn length(&self) -> Option<u64> {
         match self {
             Self::Url { length, .. } => *length,
-            Self::Object { length, .. } => Some(*length),
             Self::Listed { snapshot, .. } => Some(snapshot.size),
         }
     }
@@ -90,7 +82,6 @@ impl PartKey {
     pub fn digests(&self) -> &[Digest] {
         match self {
             Self::Url { digests, .. } => digests,
-            Self::Object { hash, .. } => std::slice::from_ref(hash),
             Self::Listed { .. } => &[],
         }
     }
@@ -110,7 +101,6 @@ impl PartKey {
                 let same_version = url == url0 && validator.is_some() && validator == v0;
                 n == n0 && (same_content || same_version)
             }
-            (Self::Object { .. }, Self::Object { .. }) => self == earlier,
             (Self::Listed { .. }, Self::Listed { .. }) => self == earlier,
             _ => false,
         }

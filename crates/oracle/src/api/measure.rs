@@ -11,6 +11,7 @@ use axum::{
 };
 use serde::Deserialize;
 use std::time::Duration;
+use thalweg_base::{budget::PeerKey, costly};
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::measure::{
     CandidatesReply, Orders, PathsReply, Reports, ReportsReply, Strategy,
@@ -111,6 +112,9 @@ pub(super) async fn paths(
     let Page { after, legs } = query(asked)?;
     let measuring = oracle.inner.scheduler.measuring.clone();
     let work = move || measuring.paths(after, legs.unwrap_or(LEGS));
-    let reply = tokio::task::spawn_blocking(work).await;
+    let reply = match caller.key() {
+        Some(key) => costly::run(PeerKey::Node(key), work).await,
+        None => tokio::task::spawn_blocking(work).await,
+    };
     reply.map(Json).map_err(|_| Refusal::Stopping.into())
 }

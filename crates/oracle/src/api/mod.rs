@@ -13,14 +13,16 @@ use crate::{
 use axum::{
     Json, Router,
     body::{Body, HttpBody as _, to_bytes},
-    extract::{FromRequestParts, State},
+    extract::{FromRequestParts, Request, State},
     http::request::Parts,
+    middleware::{Next, from_fn_with_state},
+    response::Response,
     routing::{get, post},
 };
 use serde::de::DeserializeOwned;
 use std::future::Future;
 use thalweg_wire::mesh::{JoinReply, RevokeReply, StatusReply, TokenReply};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 type Answer<T> = Result<Json<T>, OracleError>;
 
@@ -39,7 +41,19 @@ pub(crate) fn router(oracle: Oracle) -> Router {
         .route("/v1/streams/plan", get(streams::plan))
         .fallback(async || OracleError::from(Refusal::NoRoute))
         .method_not_allowed_fallback(async || OracleError::from(Refusal::Method))
+        .layer(from_fn_with_state(oracle.clone(), spaced))
         .with_state(oracle)
+}
+
+/// Delays a member's requests beyond its rate.
+async fn spaced(State(oracle): State<Oracle>, request: Request, next: Next) -> Response {
+    let key = request.extensions().get::<Caller>().and_then(Caller::key);
+    if let Some(key) = key {
+        while let Err(wait) = oracle.inner.requests.pass(&key) {
+            sleep(wait).await;
+        }
+    }
+    next.run(request).await
 }
 
 /// The route for joining only: whatever a key may do here before it is a member, it may do after it was revoked.

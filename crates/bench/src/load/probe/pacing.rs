@@ -4,6 +4,7 @@ use super::{super::report::Report, median};
 use anyhow::{Context as _, ensure};
 use std::{
     net::{Ipv4Addr, UdpSocket},
+    num::NonZeroU32,
     os::fd::AsFd as _,
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -28,12 +29,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Arguments of `thalweg-bench load probe pacing`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// So many threads do nothing but count meanwhile
+    /// The number of threads that only count meanwhile
     #[arg(long, default_value_t = 0)]
     busy: u8,
     /// Trains of each gap
-    #[arg(long, default_value_t = 20)]
-    trains: u32,
+    #[arg(long, default_value = "20")]
+    trains: NonZeroU32,
 }
 
 /// Runs the measurement and prints the report.
@@ -68,7 +69,7 @@ fn measured(args: &Args) -> anyhow::Result<Report> {
     let (mut promised, mut broken) = (0.0, 0.0);
     for gap in GAPS {
         let asked = Duration::from_micros(gap);
-        let [sent, arrived] = trains(asked, args.trains)?;
+        let [sent, arrived] = trains(asked, args.trains.get())?;
         let is_kept = add(&mut report, &format!("sent_{gap}us"), &sent, asked);
         add(&mut report, &format!("arrived_{gap}us"), &arrived, asked);
         if calibration.is_valid && least <= asked {

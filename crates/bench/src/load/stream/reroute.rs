@@ -31,7 +31,7 @@ use thalweg_lab::{
 use thalweg_stream::local::{self, Publisher, Received, Subscriber};
 use thalweg_units::{Rate, parse_duration};
 use thalweg_wire::stream::leg::{Announce, Ask, Said, Track};
-use tokio::time::{sleep, sleep_until};
+use tokio::time::{sleep, sleep_until, timeout};
 
 /// The port of the nodes.
 const PORT: u16 = 7373;
@@ -170,12 +170,15 @@ fn lock(log: &Log) -> std::sync::MutexGuard<'_, Vec<Seen>> {
     log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The longest wait for another parent.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// The result of one event.
 #[derive(Clone, Copy, Debug)]
 struct Event {
-    /// The time until the viewer's node followed another parent, s.
+    /// The time until the viewer's node followed another parent, s; [`PATIENCE`] if it did not.
     moved: f64,
-    /// The time until the first frame arrived from it, s.
+    /// The time until the first frame arrived from it, s; likewise.
     resumed: f64,
     /// Frames that were not decoded in time, of those due in the ten seconds after the event less the latency.
     lost: f64,
@@ -329,14 +332,21 @@ async fn event(
         let now = nodes.parent("hall").await?;
         Ok(now.filter(|now| *now != parent))
     };
-    wait_for("another parent", others).await?;
-    let moved = began.elapsed();
+    let found = timeout(PATIENCE, wait_for("another parent", others)).await;
+    let moved = began.elapsed().min(PATIENCE);
     let at = Instant::now();
-    let resumed = || async {
+    let newer = || async {
         let newest = lock(log).last().copied();
         Ok(newest.filter(|seen| seen.at >= at && seen.is_decoded))
     };
-    let resumed = wait_for("a frame by the other parent", resumed).await?.at - began;
+    let resumed = match found {
+        Ok(found) => {
+            found?;
+            wait_for("a frame by the other parent", newer).await?.at - began
+        }
+        // It stays with its parent.
+        Err(_) => PATIENCE,
+    };
     sleep(Duration::from_secs(10).saturating_sub(began.elapsed())).await;
     let until = began + Duration::from_secs(10) - args.latency;
     let due = |seen: &&Seen| seen.due >= began && seen.due < until;

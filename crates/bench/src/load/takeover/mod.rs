@@ -19,7 +19,7 @@ use super::report::Report;
 use anyhow::{Context as _, ensure};
 use host::{Daemon, Host, TestDir};
 use relays::Relays;
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, num::NonZeroUsize, time::Duration};
 use thalweg_base::clock::WallClock;
 use thalweg_mesh::{Oracle, OracleClient, State};
 use tokio::time::Instant;
@@ -37,8 +37,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(clap::Args)]
 pub struct Args {
     /// How often the elected oracle is killed
-    #[arg(long, default_value_t = 5)]
-    kills: usize,
+    #[arg(long, default_value = "5")]
+    kills: NonZeroUsize,
     /// Synthetic relays
     #[arg(long, default_value_t = 20)]
     relays: usize,
@@ -58,7 +58,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let relays = Relays::start(states, &oracles)?;
     let reader = reader::Reader::start(client(&hosts[0], &oracles)?);
     let (mut gaps, mut lost) = (vec![], 0);
-    for kill in 1..=args.kills {
+    for kill in 1..=args.kills.get() {
         let term = relays.goes_on(GOES_ON, PATIENCE).await.context("nobody schedules")?;
         let elected = elected(&hosts, term)?;
         let known = relays.measured();

@@ -4,6 +4,7 @@ mod parts;
 mod probing;
 mod seat;
 mod settings;
+mod socket_file;
 mod streams;
 
 use super::{

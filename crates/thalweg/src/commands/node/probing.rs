@@ -1,5 +1,6 @@
 //! Probe trains of the daemon: receives their datagrams, and sends trains for the overlay, streams and programs.
 
+use super::socket_file::SocketFile;
 use prometheus_client::registry::Registry;
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 use thalweg_base::log::{Event, Log};
@@ -120,7 +121,7 @@ impl Probing {
         };
         match bind_local(&self.socket) {
             Ok(listener) => {
-                let _removed = Removed(self.socket);
+                let _removed = SocketFile(self.socket);
                 let service =
                     Service::new(self.trains, endpoint, self.dialer, self.flows, self.log);
                 tokio::join!(service.run(listener), carries, measures, follows);
@@ -168,13 +169,4 @@ async fn followed(follow: Follow, streams: Streams) {
         FollowNews::Unreachable(to) => streams.report_unreachable(&to),
     };
     tokio::join!(passes, follow.run(wanted, told));
-}
-
-/// Removes a file when dropped.
-struct Removed(PathBuf);
-
-impl Drop for Removed {
-    fn drop(&mut self) {
-        _ = std::fs::remove_file(&self.0);
-    }
 }

@@ -1,5 +1,6 @@
 //! Streams of the daemon: serves their local socket to programs.
 
+use super::socket_file::SocketFile;
 use std::path::PathBuf;
 use thalweg_base::log::{Event, Log};
 use thalweg_node::daemon::bind_local;
@@ -12,7 +13,7 @@ pub(super) fn run(streams: Streams, socket: PathBuf, log: Log) -> impl Future<Ou
         let _end = Ended(streams.clone());
         match bound {
             Ok(listener) => {
-                let _removed = Removed(socket);
+                let _removed = SocketFile(socket);
                 local::serve(streams, listener).await;
             }
             Err(why) => {
@@ -30,15 +31,5 @@ struct Ended(Streams);
 impl Drop for Ended {
     fn drop(&mut self) {
         self.0.end();
-    }
-}
-
-/// Removes a file when dropped.
-struct Removed(PathBuf);
-
-impl Drop for Removed {
-    fn drop(&mut self) {
-        // The file may be gone already; if it cannot be removed, the next start removes it.
-        _ = std::fs::remove_file(&self.0);
     }
 }

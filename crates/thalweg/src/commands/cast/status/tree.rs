@@ -278,7 +278,7 @@ mod tests {
         let says = "chg.bin: it has changed; the same command starts another cast of the current \
                     content";
         assert!(said.lines().next().unwrap().ends_with(says), "{said}");
-        assert!(!said.contains("goes on"), "{said}");
+        assert!(!said.contains("continues"), "{said}");
     }
 
     #[test]
