@@ -3,7 +3,8 @@
 //! Such work never runs on a thread of the runtime, and starts only after the peer's rights were checked. Each peer has
 //! at most one turn at a time, however many channels it uses. All peers together have turns for half of the processors,
 //! or `LEAST` turns if that is more, because some of the work waits for disks. The work runs on threads of lower
-//! priority than those of the runtime, so that short requests overtake it. A turn is short ([`SLICE`]): longer
+//! priority than those of the runtime, so that short requests overtake it; that of peers that requested much of it
+//! recently runs at a still lower one. A turn is short ([`SLICE`]): longer
 //! work ends its turn and waits for the next one. A turn that lasts far longer is assumed to wait for a disk that does
 //! not answer; it is then replaced, so that waiting peers get a turn.
 
@@ -52,19 +53,61 @@ const NICE: i32 = 5;
 /// How long a thread without work stays.
 const KEPT: Duration = Duration::from_secs(10);
 
+/// The nice value of threads for peers that requested much work recently, likewise: others' work overtakes theirs.
+const NICE_FOR_MUCH: i32 = 15;
+
+/// The recent work of a peer from which on it counts as much.
+const MUCH: Duration = Duration::from_millis(100);
+
+/// A peer's recent work counts half after this long.
+const HALVED: Duration = Duration::from_secs(1);
+
+/// The most peers whose recent work is remembered; of more, those with the least are forgotten.
+const REMEMBERED: usize = 1024;
+
 /// The runtime whose blocking pool does the work; `None` if it cannot be made, and then the caller's pool does it.
-static POOL: LazyLock<Option<Runtime>> = LazyLock::new(|| {
+static POOL: LazyLock<Option<Runtime>> = LazyLock::new(|| pool(NICE));
+
+/// The same for peers that requested much work recently.
+static POOL_FOR_MUCH: LazyLock<Option<Runtime>> = LazyLock::new(|| pool(NICE_FOR_MUCH));
+
+fn pool(nice: i32) -> Option<Runtime> {
     let mut pool = Builder::new_current_thread();
     pool.thread_name("costly").thread_keep_alive(KEPT).max_blocking_threads(THREADS);
-    pool.on_thread_start(lower_priority).build().ok()
-});
+    pool.on_thread_start(move || lower_priority(nice)).build().ok()
+}
 
 /// Lowers the calling thread's priority.
-fn lower_priority() {
+fn lower_priority(by: i32) {
     let thread = Some(gettid());
     let nice = getpriority_process(None).unwrap_or(0);
     // Without it the work only competes with short requests as before.
-    _ = setpriority_process(thread, nice.saturating_add(NICE).min(19));
+    _ = setpriority_process(thread, nice.saturating_add(by).min(19));
+}
+
+/// The recent work of all peers.
+static RECENT: LazyLock<Mutex<Recent>> = LazyLock::new(Mutex::default);
+
+/// The recent work of each peer, decaying.
+#[derive(Debug, Default)]
+struct Recent(BTreeMap<PeerKey, (Instant, Duration)>);
+
+impl Recent {
+    fn of(&self, who: PeerKey, now: Instant) -> Duration {
+        self.0.get(&who).map_or(Duration::ZERO, |(at, work)| {
+            let halves = now.saturating_duration_since(*at).div_duration_f64(HALVED);
+            work.mul_f64(0.5_f64.powf(halves))
+        })
+    }
+
+    fn add(&mut self, who: PeerKey, took: Duration, now: Instant) {
+        let work = self.of(who, now) + took;
+        self.0.insert(who, (now, work));
+        if self.0.len() > REMEMBERED {
+            let least = self.0.keys().copied().min_by_key(|who| self.of(*who, now));
+            least.map(|who| self.0.remove(&who));
+        }
+    }
 }
 
 /// The turns of this process.
@@ -129,12 +172,17 @@ pub async fn run<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, JoinError> {
     let turn = turn(who).await;
+    let recent = || RECENT.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_much = recent().of(who, Instant::now()) > MUCH;
     let work = move || {
         // The turn is held until the work ends, even if the caller no longer waits for it.
         let _turn = turn;
-        work()
+        let began = Instant::now();
+        let done = work();
+        recent().add(who, began.elapsed(), Instant::now());
+        done
     };
-    match &*POOL {
+    match if is_much { &*POOL_FOR_MUCH } else { &*POOL } {
         Some(pool) => pool.spawn_blocking(work).await,
         None => spawn_blocking(work).await,
     }
@@ -262,6 +310,20 @@ mod tests {
         let priority = || getpriority_process(Some(gettid())).unwrap();
         let lowered = run(peer(250), priority).await.unwrap();
         assert_eq!(lowered, (priority() + NICE).min(19));
+    }
+
+    #[test]
+    fn recent_work_decays_and_takes_bounded_memory() {
+        let (mut recent, now) = (Recent::default(), Instant::now());
+        recent.add(peer(1), Duration::from_millis(400), now);
+        assert_eq!(recent.of(peer(1), now + 2 * HALVED), Duration::from_millis(100));
+        assert_eq!(recent.of(peer(2), now), Duration::ZERO);
+        for n in 0..2 * REMEMBERED as u32 {
+            let other = PeerKey::Address(Ipv4Addr::from_bits(n).into());
+            recent.add(other, Duration::from_millis(1), now);
+        }
+        assert!(recent.0.len() <= REMEMBERED);
+        assert_eq!(recent.of(peer(1), now), Duration::from_millis(400));
     }
 
     #[tokio::test]

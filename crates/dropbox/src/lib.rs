@@ -52,7 +52,7 @@ pub use view::{Collected, View};
 use futures_util::future::join_all;
 use one_box::{Host, OneBox};
 use std::{collections::BTreeMap, io, path::Path, sync::Arc};
-use thalweg_base::{clock::WallClock, log::Log, throttle::Throttle};
+use thalweg_base::{clock::WallClock, costly::Turns, log::Log, throttle::Throttle};
 use thalweg_mesh::Membership;
 use thalweg_net::{PrivateKey, channel::Connector};
 use thalweg_wire::mesh::Name;
@@ -74,9 +74,14 @@ struct Shared {
     /// The settings of the boxes.
     settings: Vec<Settings>,
     counts: report::Counts,
+    /// Turns for questions: one at a time for each client, however many channels it uses.
+    asks: Turns,
     ends: Throttle,
     log: Log,
 }
+
+/// Questions that are answered at a time: as many as there are clients, because some wait for the disk.
+const ASKS: usize = 4096;
 
 /// A box cannot be served.
 #[derive(Debug, Error)]
@@ -131,6 +136,7 @@ impl DropBoxes {
             boxes,
             settings: settings.to_vec(),
             counts: report::Counts::default(),
+            asks: Turns::new(ASKS),
             ends: Throttle::default(),
             log,
         })))

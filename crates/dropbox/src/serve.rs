@@ -15,7 +15,12 @@ use std::{
     time::Duration,
 };
 use thalweg_base::{
-    budget::PeerKey, costly, log::Event, message, peer_source::source_of, timeout::within,
+    budget::PeerKey,
+    costly::{self, Turn},
+    log::Event,
+    message,
+    peer_source::source_of,
+    timeout::within,
 };
 use thalweg_mesh::{MeshPeer, service::SubmitService};
 use thalweg_net::{Ed25519, channel::Channel};
@@ -31,6 +36,7 @@ use thalweg_wire::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
     net::TcpStream,
+    task::yield_now,
 };
 
 /// A channel without a question for this long is closed: a client has its questions ready.
@@ -119,20 +125,34 @@ impl Shared {
             let (most, time) = if is_known { (MAX_ASK, IDLE) } else { (FIRST, FIRST_TIME) };
             let asked = message::read_charged::<Ask>(&mut channel, most, who);
             match within(time, "question", asked).await? {
-                Some((ask, _charge)) => is_known |= self.answer(&mut channel, &caller, ask).await?,
+                Some((ask, _charge)) => {
+                    let turn = self.asks.turn(who).await;
+                    is_known |= self.answer(&mut channel, &caller, ask, turn).await?;
+                    // One poll would answer many questions that are buffered.
+                    yield_now().await;
+                }
                 None => return channel.shutdown().await,
             }
         }
     }
 
-    /// Answers a question. Returns whether this caller was allowed to ask it.
-    async fn answer<IO>(&self, channel: &mut IO, caller: &Caller, ask: Ask) -> io::Result<bool>
+    /// Answers a question in the client's turn. Returns whether this caller was allowed to ask it.
+    async fn answer<IO>(
+        &self,
+        channel: &mut IO,
+        caller: &Caller,
+        ask: Ask,
+        turn: Turn,
+    ) -> io::Result<bool>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
         let said = match ask {
             Ask::Push { stamp, nonce, bytes } => match self.wanted(caller, &stamp, nonce, bytes) {
-                Ok(wanted) => return self.take(channel, wanted).await.map(|()| true),
+                Ok(wanted) => {
+                    drop(turn);
+                    return self.take(channel, wanted).await.map(|()| true);
+                }
                 Err(refusal) => Err(refusal),
             },
             Ask::Sheet(name) => self.sheet(caller, &name),
@@ -147,6 +167,7 @@ impl Shared {
             Answer::Stamps(stamps) => stamps.iter().filter(|stamp| stamp.is_err()).count() as u64,
             _ => 0,
         });
+        drop(turn);
         message::write(channel, &said).await?;
         Ok(!matches!(said, Answer::Refused(_)))
     }
