@@ -4,9 +4,9 @@
 //! at most one turn at a time, however many channels it uses. All peers together have turns for half of the processors,
 //! or `LEAST` turns if that is more, because some of the work waits for disks. The work runs on threads of lower
 //! priority than those of the runtime, so that short requests overtake it; that of peers that requested much of it
-//! recently runs at a still lower one. A turn is short ([`SLICE`]): longer
-//! work ends its turn and waits for the next one. A turn that lasts far longer is assumed to wait for a disk that does
-//! not answer; it is then replaced, so that waiting peers get a turn.
+//! recently runs at a still lower one. A turn is short ([`SLICE`]): longer work ends its turn and waits for the next
+//! one. A turn that lasts far longer is assumed to wait for a disk that does not answer; it is then replaced, so that
+//! waiting peers get a turn.
 
 use super::budget::PeerKey;
 use rustix::{
@@ -53,23 +53,23 @@ const NICE: i32 = 5;
 /// How long a thread without work stays.
 const KEPT: Duration = Duration::from_secs(10);
 
-/// The nice value of threads for peers that requested much work recently, likewise: others' work overtakes theirs.
-const NICE_FOR_MUCH: i32 = 15;
+/// The same for peers that requested much work recently, so that the work of others overtakes theirs.
+const NICE_FOR_HEAVY: i32 = 15;
 
-/// The recent work of a peer from which on it counts as much.
-const MUCH: Duration = Duration::from_millis(100);
+/// A peer with more recent work than this waits behind others.
+const HEAVY: Duration = Duration::from_millis(100);
 
-/// A peer's recent work counts half after this long.
+/// The half-life of recent work.
 const HALVED: Duration = Duration::from_secs(1);
 
-/// The most peers whose recent work is remembered; of more, those with the least are forgotten.
+/// The most peers whose recent work is remembered. If there are more, the peer with the least is forgotten.
 const REMEMBERED: usize = 1024;
 
 /// The runtime whose blocking pool does the work; `None` if it cannot be made, and then the caller's pool does it.
 static POOL: LazyLock<Option<Runtime>> = LazyLock::new(|| pool(NICE));
 
 /// The same for peers that requested much work recently.
-static POOL_FOR_MUCH: LazyLock<Option<Runtime>> = LazyLock::new(|| pool(NICE_FOR_MUCH));
+static POOL_FOR_HEAVY: LazyLock<Option<Runtime>> = LazyLock::new(|| pool(NICE_FOR_HEAVY));
 
 fn pool(nice: i32) -> Option<Runtime> {
     let mut pool = Builder::new_current_thread();
@@ -81,7 +81,7 @@ fn pool(nice: i32) -> Option<Runtime> {
 fn lower_priority(by: i32) {
     let thread = Some(gettid());
     let nice = getpriority_process(None).unwrap_or(0);
-    // Without it the work only competes with short requests as before.
+    // If the system refuses, the work has the same priority as short requests.
     _ = setpriority_process(thread, nice.saturating_add(by).min(19));
 }
 
@@ -173,7 +173,7 @@ pub async fn run<T: Send + 'static>(
 ) -> Result<T, JoinError> {
     let turn = turn(who).await;
     let recent = || RECENT.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_much = recent().of(who, Instant::now()) > MUCH;
+    let is_heavy = recent().of(who, Instant::now()) > HEAVY;
     let work = move || {
         // The turn is held until the work ends, even if the caller no longer waits for it.
         let _turn = turn;
@@ -182,7 +182,7 @@ pub async fn run<T: Send + 'static>(
         recent().add(who, began.elapsed(), Instant::now());
         done
     };
-    match if is_much { &*POOL_FOR_MUCH } else { &*POOL } {
+    match if is_heavy { &*POOL_FOR_HEAVY } else { &*POOL } {
         Some(pool) => pool.spawn_blocking(work).await,
         None => spawn_blocking(work).await,
     }

@@ -529,23 +529,29 @@ mod tests {
     use thalweg_wire::stream::leg::encode;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-    #[tokio::test(start_paused = true)]
-    async fn a_frame_that_takes_far_longer_than_its_latency_ends_the_connection_to_a_member() {
+    /// A stream, and the context of a leg to this child.
+    fn leg(to: Child, latency_ms: u32) -> (Arc<Stream>, LegContext) {
         let clock = Clock::start();
         let name: Name = "stage".parse().unwrap();
         let stream = Stream::new(name.clone(), clock, &Settings::default(), name.clone(), true);
         let stream = Arc::new(stream);
-        let (_plan, plan) = watch::channel(Arc::default());
         let context = LegContext {
             stream: Arc::clone(&stream),
-            ask: Ask { latency_ms: 1000, ..Ask::all_of(name.clone()) },
-            to: Child::Member(name),
+            ask: Ask { latency_ms, ..Ask::all_of(name) },
+            to,
             memory: 1 << 20,
             stall: Duration::from_secs(60),
-            plan,
+            plan: watch::channel(Arc::default()).1,
             clock,
             counts: Counts::default().leg(),
         };
+        (stream, context)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_frame_that_takes_far_longer_than_its_latency_ends_the_connection_to_a_member() {
+        let (stream, context) = leg(Child::Member("hall".parse().unwrap()), 1000);
+        let clock = context.clock;
         let (here, mut child) = tokio::io::duplex(1024);
         let serving = tokio::spawn(serve(Leg::new(here, None), context, pending()));
         let began = Instant::now();
@@ -567,21 +573,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn requests_that_change_often_are_applied_at_each_tick() {
-        let clock = Clock::start();
-        let name: Name = "stage".parse().unwrap();
-        let stream = Stream::new(name.clone(), clock, &Settings::default(), name.clone(), false);
-        let stream = Arc::new(stream);
-        let (_plan, plan) = watch::channel(Arc::default());
-        let context = LegContext {
-            stream: Arc::clone(&stream),
-            ask: Ask::all_of(name),
-            to: Child::Local(1),
-            memory: 1 << 20,
-            stall: Duration::from_secs(60),
-            plan,
-            clock,
-            counts: Counts::default().leg(),
-        };
+        let (stream, context) = leg(Child::Local(1), 1000);
         let (here, mut child) = tokio::io::duplex(1 << 20);
         let serving = tokio::spawn(serve(Leg::new(here, None), context, pending()));
         let mut demand = stream.demand();
