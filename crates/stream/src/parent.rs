@@ -529,28 +529,29 @@ mod tests {
     use thalweg_wire::stream::leg::encode;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-    /// A stream, and the context of a leg to this child.
-    fn leg(to: Child, latency_ms: u32) -> (Arc<Stream>, LegContext) {
+    /// A stream, the context of a leg to this child, and the sender of its plans, which must live as long as the leg.
+    fn leg(to: Child, latency_ms: u32) -> (Arc<Stream>, LegContext, watch::Sender<Arc<Plan>>) {
         let clock = Clock::start();
         let name: Name = "stage".parse().unwrap();
         let stream = Stream::new(name.clone(), clock, &Settings::default(), name.clone(), true);
         let stream = Arc::new(stream);
+        let (plans, plan) = watch::channel(Arc::default());
         let context = LegContext {
             stream: Arc::clone(&stream),
             ask: Ask { latency_ms, ..Ask::all_of(name) },
             to,
             memory: 1 << 20,
             stall: Duration::from_secs(60),
-            plan: watch::channel(Arc::default()).1,
+            plan,
             clock,
             counts: Counts::default().leg(),
         };
-        (stream, context)
+        (stream, context, plans)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_frame_that_takes_far_longer_than_its_latency_ends_the_connection_to_a_member() {
-        let (stream, context) = leg(Child::Member("hall".parse().unwrap()), 1000);
+        let (stream, context, _plans) = leg(Child::Member("hall".parse().unwrap()), 1000);
         let clock = context.clock;
         let (here, mut child) = tokio::io::duplex(1024);
         let serving = tokio::spawn(serve(Leg::new(here, None), context, pending()));
@@ -573,7 +574,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn requests_that_change_often_are_applied_at_each_tick() {
-        let (stream, context) = leg(Child::Local(1), 1000);
+        let (stream, context, _plans) = leg(Child::Local(1), 1000);
         let (here, mut child) = tokio::io::duplex(1 << 20);
         let serving = tokio::spawn(serve(Leg::new(here, None), context, pending()));
         let mut demand = stream.demand();
