@@ -1,6 +1,7 @@
 //! `thalweg-bench load hostile`: a node under attack serves others within bounded memory and descriptors.
 //!
-//! Times are not tested here but in the experiment `members-hostile`.
+//! Times are not tested here but in the experiment `members-hostile`, and the number of a member's channels in the
+//! tests of `thalweg-node`: how many this attacker opens in two seconds depends on the machine.
 
 use serde_json::Value;
 use std::process::Command;
@@ -25,9 +26,6 @@ fn number(report: &Value, name: &str) -> f64 {
     report["metrics"][name]["value"].as_f64().unwrap_or_else(|| panic!("no {name} in {report}"))
 }
 
-/// Channels that the node has closed but whose end the attacker may not have noticed.
-const CLOSING: f64 = 16.0;
-
 /// The number of channels that an attack could not open or that the node closed.
 fn lost(report: &Value, attack: &str) -> f64 {
     ["refused", "closed"].map(|what| number(report, &format!("{what}_{attack}"))).iter().sum()
@@ -47,12 +45,6 @@ fn a_node_under_attack_serves_others_within_its_bounds() {
     assert!(number(&report, "worst_descriptors") <= DESCRIPTORS, "{report}");
     // The node does not read a long question of a stranger.
     assert!(lost(&report, "stranger_submit_largest") > 0.0, "{report}");
-    // A member with more channels than allowed loses some; on a busy machine it may not open that many.
-    for (attack, places) in [("member_bond_idle", 160.0), ("member_object_largest", 192.0)] {
-        let opened = number(&report, &format!("opened_{attack}"));
-        let is_bounded = lost(&report, attack) > 0.0 || opened <= places + CLOSING;
-        assert!(is_bounded, "{attack}: nothing was refused: {report}");
-    }
     for attack in ["member_object_costliest", "stranger_datagrams_random"] {
         assert!(number(&report, &format!("sent_{attack}")) > 0.0, "{attack}: {report}");
     }

@@ -603,7 +603,7 @@ async fn deliver_by(
     if digest {
         trial.request.digests = vec![format!("blake3:{}", blake3::hash(&data)).parse().unwrap()];
     }
-    let got = trial.run().await.map_err(|e| format!("{name}: {e}\n{:#?}", trial.told()))?;
+    let got = trial.run().await.map_err(|e| format!("{name}: {e}; {:?}", trial.told()))?;
     let file = std::fs::read(trial.target()).unwrap();
     let asks = server.asks.load(Ordering::SeqCst);
     if file != *data {
@@ -626,7 +626,8 @@ async fn all_deliver(table: &[(&str, Answer)], digest: bool) {
             assert!(got == *data(), "{name}: not even curl gets it");
         }
     }
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), table.len(), wrong.join("\n"));
+    // One line, so that a list of failed tests shows it.
+    assert!(wrong.is_empty(), "{} of {}: {}", wrong.len(), table.len(), wrong.join("; "));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -94,3 +94,29 @@ pub async fn evicted(place: Option<&Place>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_party_gets_a_bounded_number_of_places_of_each_protocol() {
+        let rows = [
+            (Protocol::Measure, 16),
+            (Protocol::Object, 192),
+            (Protocol::Cast, 128),
+            (Protocol::Bond, 160),
+            (Protocol::Probe, 32),
+            (Protocol::Stream, 128),
+            (Protocol::Submit, 128),
+        ];
+        let rooms = Rooms::default();
+        let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([198, 51, 100, 1]));
+        for (protocol, bound) in rows {
+            let enter = |_| rooms.enter(protocol, None, one).ok().flatten();
+            let places: Vec<Place> = (0..=bound).map_while(enter).collect();
+            assert_eq!(places.len(), bound, "{protocol:?}");
+            assert!(rooms.enter(protocol, None, other).is_ok(), "{protocol:?}: another party");
+        }
+    }
+}
