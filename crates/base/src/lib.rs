@@ -21,6 +21,7 @@ pub mod descriptors;
 pub mod durable;
 pub mod intake;
 pub mod job;
+pub mod locked_file;
 pub mod log;
 pub mod message;
 pub mod peer_source;

@@ -17,6 +17,7 @@ use std::{
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
+use thalweg_base::locked_file::LockedFile;
 use thalweg_wire::{
     bistro::{Commitment, Committing, ContentHash, EnvelopeKeys, Evidence, Stamp},
     mesh::Name,
@@ -239,8 +240,8 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
 /// A guard against other collections of this box, or into this directory.
 #[derive(Debug)]
 pub struct Alone {
-    _box: File,
-    _into: File,
+    _box: LockedFile,
+    _into: LockedFile,
 }
 
 impl Alone {
@@ -261,9 +262,10 @@ impl Alone {
         let into_file = File::open(into)?;
         let exclusive = FlockOperation::NonBlockingLockExclusive;
         flock(&book, exclusive).map_err(busy("another collection of this box runs".into()))?;
+        let book = LockedFile::new(book);
         let what = format!("another collection into {} runs", into.display());
         flock(&into_file, exclusive).map_err(busy(what))?;
-        Ok(Self { _box: book, _into: into_file })
+        Ok(Self { _box: book, _into: LockedFile::new(into_file) })
     }
 }
 

@@ -30,7 +30,7 @@ use std::{
     thread::Builder,
     time::{Duration, Instant},
 };
-use thalweg_base::job::Job;
+use thalweg_base::{job::Job, locked_file::LockedFile};
 use thalweg_units::ByteSize;
 
 /// A file up to this length gets its length by being written, which saves a system call.
@@ -66,7 +66,6 @@ impl Default for Batch {
 /// [`publish`](Self::publish).
 pub struct Part {
     pub(super) place: Place,
-    pub(super) file: File,
     pub(super) opened: Instant,
     job: Job,
     key: PartKey,
@@ -99,6 +98,8 @@ pub struct Part {
     attributes: Option<Attributes>,
     /// `Some` for a sparse file: zeros become holes, and these holes count as present without being written.
     holes: Option<Vec<(u64, u64)>>,
+    /// Dropped last: what runs in the background needs the lock.
+    pub(super) file: LockedFile,
 }
 
 impl Part {
@@ -187,12 +188,12 @@ impl Part {
     /// [`PartError::DiskFull`] if the length is known and cannot fit, or the system's error.
     pub fn unnamed(directory: Option<&Path>, key: PartKey, job: Job) -> Result<Self, PartError> {
         let (place, file) = Place::unnamed(directory)?;
-        let mut part = Self::empty(place, file, key, job, Batch::default());
+        let mut part = Self::empty(place, LockedFile::new(file), key, job, Batch::default());
         part.make_room()?;
         Ok(part)
     }
 
-    fn empty(place: Place, file: File, key: PartKey, job: Job, batch: Batch) -> Self {
+    fn empty(place: Place, file: LockedFile, key: PartKey, job: Job, batch: Batch) -> Self {
         let whole = Whole::of(key.digests());
         Self {
             place,
@@ -797,7 +798,7 @@ impl Part {
     }
 
     /// Restores a parked part, with the same `file`.
-    pub(super) fn unpark(place: Place, file: File, parked: Parked) -> Result<Self, PartError> {
+    pub(super) fn unpark(place: Place, file: LockedFile, parked: Parked) -> Result<Self, PartError> {
         let mut part = Self::empty(place, file, parked.key, parked.job, parked.batch);
         let reopen = |check| Journal::reopen(&part.place.journal, check);
         part.journal = parked.journal.map(reopen).transpose()?;

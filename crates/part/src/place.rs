@@ -15,7 +15,7 @@ use std::{
     },
     path::{Path, PathBuf},
 };
-use thalweg_base::space::Space;
+use thalweg_base::{locked_file::LockedFile, space::Space};
 
 /// The target and the temporary files beside it, on the same filesystem, so that publication is a single rename.
 #[derive(Clone, Debug)]
@@ -118,7 +118,7 @@ impl Place {
     ///
     /// # Errors
     /// [`PartError::Busy`] if another process has locked it.
-    pub(super) fn lock(&self) -> Result<File, PartError> {
+    pub(super) fn lock(&self) -> Result<LockedFile, PartError> {
         loop {
             let (file, ours) = match self.open()? {
                 Leftover::Ours(file) => (file, true),
@@ -136,7 +136,7 @@ impl Place {
                 done => done.map_err(|e| PartError::io("lock", &self.part)(e.into()))?,
             }
             match is_name_of(&self.part, &file)? {
-                true if ours => return Ok(file),
+                true if ours => return Ok(LockedFile::new(file)),
                 true => remove(&self.part)?,
                 false => {}
             }
