@@ -195,7 +195,7 @@ fn corrupt(all: &[Event]) -> Vec<(Name, Name, String)> {
 async fn a_lying_relay_is_named_and_left_and_others_are_unharmed() {
     let lies = [
         (Lie::Corrupt, "wrong content"),
-        (Lie::Page, "does not add up"),
+        (Lie::Page, "do not match chunk"),
         (Lie::Sheet, "not signed by the source"),
         (Lie::Bare, "before the digests"),
         (Lie::Replay, "keeps sending"),
