@@ -81,7 +81,7 @@ pub fn turn_within(file: &Path, time: Duration) -> io::Result<File> {
             Err(Errno::WOULDBLOCK) => {
                 return Err(io::Error::new(
                     io::ErrorKind::TimedOut,
-                    format!("another process has had it locked for {} s", time.as_secs()),
+                    format!("another process has held the lock for {} s", time.as_secs()),
                 ));
             }
             Err(other) => return Err(other.into()),

@@ -65,7 +65,7 @@ impl WhyFull {
         match self {
             Self::Bytes => "free some space",
             Self::Inodes { .. } => {
-                "remove files there, or use a file system that takes more of them"
+                "remove files there, or use a file system with more inodes"
             }
         }
     }
@@ -164,9 +164,9 @@ pub enum Lack {
 impl fmt::Display for Lack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bytes { free, kept } => write!(f, "{free} are free, and {kept} stay free"),
+            Self::Bytes { free, kept } => write!(f, "{free} are free, and {kept} must stay free"),
             Self::Files { free, kept } => {
-                write!(f, "{free} inodes are free, and {kept} stay free")
+                write!(f, "{free} inodes are free, and {kept} must stay free")
             }
         }
     }

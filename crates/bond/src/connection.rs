@@ -69,19 +69,19 @@ pub enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Only => f.write_str("the only one"),
-            Self::First => f.write_str("the system's first choice, as only-one has it"),
+            Self::Only => f.write_str("the only candidate"),
+            Self::First => f.write_str("the system's first choice (method only-one)"),
             Self::Turn => f.write_str("its turn"),
             Self::Share(share) => write!(f, "its turn, at {:.0} % of connections", share * 100.0),
             Self::Finish { seconds, next } => {
                 write!(
                     f,
-                    "all is done in {seconds:.2} s with it, in {next:.2} s with the next best"
+                    "all transfers finish in {seconds:.2} s with it, in {next:.2} s with the next best"
                 )
             }
-            Self::Unknown => f.write_str("no rate known yet: as good as the others"),
+            Self::Unknown => f.write_str("its rate is not known yet and assumed to be average"),
             Self::ShortestRoundTrip(rtt) => {
-                write!(f, "realtime, and its round trip of {} ms is the shortest", rtt.as_millis())
+                write!(f, "realtime traffic, and its round trip of {} ms is the shortest", rtt.as_millis())
             }
         }
     }

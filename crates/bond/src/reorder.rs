@@ -23,7 +23,7 @@ const BYTES_A_PIECE: u64 = 48;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Unfit {
     /// The chunk reaches beyond what the sender was allowed to send.
-    #[error("bytes up to {end} came, and it may send to {limit}")]
+    #[error("received bytes up to {end}, but the limit is {limit}")]
     Window {
         /// The end of the chunk.
         end: u64,
@@ -31,7 +31,7 @@ pub enum Unfit {
         limit: u64,
     },
     /// The chunk reaches beyond the stream's end, or the end differs from the one announced before.
-    #[error("bytes up to {end} came, and the stream ends at {last}")]
+    #[error("received bytes up to {end}, but the stream ends at {last}")]
     End {
         /// The end of the chunk.
         end: u64,
@@ -39,7 +39,7 @@ pub enum Unfit {
         last: u64,
     },
     /// There are too many pieces: their entries would take far more memory than the bytes.
-    #[error("a stream in more than {0} pieces")]
+    #[error("the received bytes of the stream are in more than {0} pieces")]
     Pieces(u64),
 }
 

@@ -59,7 +59,7 @@ pub struct Freed {
 
 /// The far end acknowledged bytes that were never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("bytes up to {said} were acknowledged, and {sent} were sent")]
+#[error("bytes up to {said} were acknowledged, but only bytes up to {sent} were sent")]
 pub struct Unsent {
     /// The offset that it acknowledged.
     pub said: u64,

@@ -92,13 +92,13 @@ pub enum LegEnd {
     #[error("{0}")]
     Corrupt(String),
     /// The parent owes symbols and sends nothing.
-    #[error("nothing came for too long, and {0} symbols are owed")]
+    #[error("no new symbols from the parent for too long ({0} requested ones are outstanding)")]
     Silent(u64),
     /// The connection failed.
     #[error("{0}")]
     Lost(#[from] io::Error),
     /// Everything has arrived.
-    #[error("all is here")]
+    #[error("the object is complete")]
     Done,
 }
 
@@ -185,7 +185,7 @@ impl Pulling {
                 let said = within(hear.body(length)).await?;
                 self.said(said).await
             }
-            Frame::Message(_) => Err(invalid("a message that is too long").into()),
+            Frame::Message(_) => Err(invalid("the parent sent a message that is too long").into()),
         }
     }
 
@@ -193,7 +193,7 @@ impl Pulling {
         let store = &self.child.store;
         let id = SymbolId { block: head.block, esi: head.esi };
         let index = store.known.geometry.index(id);
-        let index = index.ok_or_else(|| LegEnd::Corrupt(format!("{id:?} is no source symbol")))?;
+        let index = index.ok_or_else(|| LegEnd::Corrupt(format!("{id:?} from the parent is not a source symbol")))?;
         let page = match store.pages.cached(id.block) {
             Some(page) => page,
             None => self.page(id.block).await?,
@@ -226,7 +226,7 @@ impl Pulling {
             _ => 0,
         };
         match unasked > MAX_UNASKED {
-            true => Err(LegEnd::Corrupt("it sends again and again what is not asked of it".into())),
+            true => Err(LegEnd::Corrupt("the parent keeps sending symbols that were not requested".into())),
             false => Ok(()),
         }
     }
@@ -239,7 +239,9 @@ impl Pulling {
             Ok(page) => page,
             Err(why) => return Err(self.child.broken(why).await),
         };
-        page.ok_or_else(|| LegEnd::Corrupt(format!("a symbol of block {block} before its page")))
+        page.ok_or_else(|| LegEnd::Corrupt(format!(
+            "the parent sent a symbol of block {block} before the digests of the block"
+        )))
     }
 
     async fn said(&self, said: Said) -> Result<(), LegEnd> {
@@ -257,7 +259,7 @@ impl Pulling {
             Said::Page { block, digests } => {
                 let (digests, rest) = digests.as_chunks::<32>();
                 if !rest.is_empty() {
-                    return Err(LegEnd::Corrupt("a page of broken digests".into()));
+                    return Err(LegEnd::Corrupt("the parent sent a page with a truncated digest".into()));
                 }
                 let page = SourcePage { block, digests: digests.to_vec() };
                 match store.pages.learn(&store.known, page) {
@@ -267,10 +269,13 @@ impl Pulling {
             }
             Said::Bye(why) => {
                 let why: String = why.chars().filter(|c| !c.is_control()).take(500).collect();
-                return Err(io::Error::other(format!("it says: {why}")).into());
+                return Err(io::Error::other(format!("the parent ended the connection: {why}")).into());
             }
             Said::NoPage(block) => {
-                return Err(invalid(format!("it has symbols of block {block} and no page")).into());
+                return Err(invalid(format!(
+                    "the parent has symbols of block {block} but not the digests of the block"
+                ))
+                .into());
             }
             // Used on stream legs only.
             Said::RepairPage { .. } | Said::Spent(_) => {}
@@ -281,7 +286,7 @@ impl Pulling {
     fn check(&self, runs: &[(u64, u64)]) -> Result<(), LegEnd> {
         match are_sound(runs, self.child.store.known.geometry.symbols()) {
             true => Ok(()),
-            false => Err(invalid("symbols that do not exist, or not in order").into()),
+            false => Err(invalid("the parent listed symbols that do not exist or are out of order").into()),
         }
     }
 
@@ -352,5 +357,5 @@ impl Pulling {
 
 /// Reads the rest of a frame whose head has arrived, with a timeout.
 async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    thalweg_base::timeout::within(MESSAGE_TIMEOUT, "rest of a message", step).await
+    thalweg_base::timeout::within(MESSAGE_TIMEOUT, "complete message", step).await
 }

@@ -197,7 +197,7 @@ impl Say {
             took(if let Poll::Ready(Ok(n)) = &written { *n } else { 0 });
             written.map_ok(Some)
         });
-        match within(WRITE_TIMEOUT, "room for what is to be sent", writing).await? {
+        match within(WRITE_TIMEOUT, "progress in sending", writing).await? {
             Some(0) => Err(io::ErrorKind::WriteZero.into()),
             taken => Ok(taken),
         }
@@ -208,7 +208,7 @@ impl Say {
     /// # Errors
     /// As [`Say::message`].
     pub async fn some(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match within(WRITE_TIMEOUT, "room for what is to be sent", self.0.write(bytes)).await? {
+        match within(WRITE_TIMEOUT, "progress in sending", self.0.write(bytes)).await? {
             0 => Err(io::ErrorKind::WriteZero.into()),
             n => Ok(n),
         }
@@ -219,7 +219,7 @@ impl Say {
     /// # Errors
     /// As [`Say::message`].
     pub async fn flush(&mut self) -> io::Result<()> {
-        within(WRITE_TIMEOUT, "room for what is to be sent", self.0.flush()).await
+        within(WRITE_TIMEOUT, "progress in sending", self.0.flush()).await
     }
 
     /// Sends a message.
@@ -313,7 +313,7 @@ pub async fn accept(mut channel: Channel<TcpStream>, as_open: bool) -> io::Resul
             Ok(Leg::clear(tcp, early, beneath))
         }
         GO_ACK => Ok(Leg::sealed(channel, beneath)),
-        _ => Err(invalid("another byte than GO-ACK")),
+        _ => Err(invalid("the peer did not send GO-ACK but another byte")),
     }
 }
 
@@ -322,7 +322,7 @@ pub async fn accept(mut channel: Channel<TcpStream>, as_open: bool) -> io::Resul
 /// # Errors
 /// I/O errors of the connection.
 pub async fn refuse(mut channel: Channel<TcpStream>, why: Refusal) -> io::Result<()> {
-    within(STEP_TIMEOUT, "room for an answer", async {
+    within(STEP_TIMEOUT, "progress in sending the refusal", async {
         channel.write_all(&encode(&Answer::Refused(why.cut()))).await?;
         channel.shutdown().await
     })

@@ -91,7 +91,7 @@ impl Serving {
         loop {
             let heard = timeout(IDLE, hear.message::<Wish>(MAX_WISH)).await;
             let wish =
-                heard.map_err(|_| io::Error::other("the child wants nothing any more"))??;
+                heard.map_err(|_| io::Error::other("no message from the child for too long"))??;
             if matches!(wish, Wish::Bye) {
                 return Ok(());
             }
@@ -123,13 +123,13 @@ impl Serving {
             Wish::Page(block) if block < geometry.blocks() => {
                 queue.wishes.push_back(Request::Page(block));
             }
-            Wish::Page(_) => return Err(invalid("a page of no block")),
+            Wish::Page(_) => return Err(invalid("the child requested the digests of a block that does not exist")),
             // Used on stream legs only.
             Wish::RepairPage(_) | Wish::Done(_) | Wish::Lack { .. } | Wish::Anew | Wish::Bye => {}
         }
         let ahead = queue.symbols * u64::from(geometry.symbol_bytes());
         match ahead > MAX_AHEAD || queue.wishes.len() > 4 * MAX_RANGES {
-            true => Err(invalid("the child asks for too much ahead")),
+            true => Err(invalid("the child has too many outstanding requests")),
             false => Ok(()),
         }
     }
@@ -214,7 +214,7 @@ struct Filled {
 /// Encodes the frames of these symbols. Each symbol is read from the disk directly to its place in the frame.
 fn fill(store: &Store, run: Range<u64>, mut room: Vec<u8>) -> io::Result<Filled> {
     let geometry = &store.known.geometry;
-    let absent = || invalid("a symbol that does not exist");
+    let absent = || invalid("a requested symbol does not exist");
     let first = geometry.bytes_at(run.start).ok_or_else(absent)?.start;
     let last = geometry.bytes_at(run.end.saturating_sub(1)).ok_or_else(absent)?.end;
     let size = geometry.symbol_bytes() as usize;
@@ -235,7 +235,7 @@ fn fill(store: &Store, run: Range<u64>, mut room: Vec<u8>) -> io::Result<Filled>
 fn check(runs: &[(u64, u64)], symbols: u64) -> io::Result<()> {
     match are_within(runs, symbols) {
         true => Ok(()),
-        false => Err(invalid("the child asks for symbols that do not exist")),
+        false => Err(invalid("the child listed symbols that do not exist")),
     }
 }
 

@@ -215,7 +215,7 @@ pub async fn leg_to(
 }
 
 async fn from_source(participant: &(impl Participant + Sync), want: Want) -> Result<Leg, End> {
-    let nobody = || End::Unreached("the source is not there".to_owned());
+    let nobody = || End::Unreached("the source cannot be reached".to_owned());
     participant.incoming().forget().await;
     if !participant.tell(Report::Call(want)) {
         return Err(nobody());

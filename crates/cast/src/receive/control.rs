@@ -156,7 +156,7 @@ async fn listen(
     let (mut manifest, mut layout) = (None, None);
     loop {
         let heard = timeout(SOURCE_TIMEOUT, hear.message::<Word>(MAX_WORD)).await;
-        let word = heard.map_err(|_| io::Error::other(format!("silent for {SOURCE_TIMEOUT:?}")))?;
+        let word = heard.map_err(|_| io::Error::other(format!("no message from the source for {SOURCE_TIMEOUT:?}")))?;
         let word = match word {
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(Parting::Gone),
             word => word?,
@@ -168,14 +168,14 @@ async fn listen(
                 let bytes = slowly(hear.bytes(offer.manifest_bytes() as usize)).await?;
                 let read = Manifest::decode(&bytes).map_err(invalid)?;
                 if read.object() != offer.object || read.length() != offer.length {
-                    return Err(invalid("the manifest is another object's"));
+                    return Err(invalid("the manifest does not match the offered object"));
                 }
                 manifest = Some(read);
             }
             Word::Layout => {
                 let bytes = slowly(hear.bytes(offer.layout_bytes as usize)).await?;
                 if *blake3::hash(&bytes).as_bytes() != offer.layout {
-                    return Err(invalid("the layout is another one than was offered"));
+                    return Err(invalid("the layout does not match the offer"));
                 }
                 layout = Some(Layout::decode(&bytes, offer.length).map_err(invalid)?);
             }
@@ -183,15 +183,15 @@ async fn listen(
                 let at_once = (at_once as usize).clamp(1, MAX_CANDIDATES);
                 keep_parents(reception, Parents { candidates, at_once }).await?;
             }
-            Word::Parents { .. } => return Err(invalid("too many parents")),
+            Word::Parents { .. } => return Err(invalid("the source listed too many parents")),
             Word::Expected(expected) if expected.way.len() <= MAX_WAY => {
                 let (home, record) = (reception.home.clone(), reception.expect(expected));
                 let keep = move || home.keep_record(&record);
                 spawn_blocking(keep).await.map_err(io::Error::other)??;
             }
-            Word::Expected(_) => return Err(invalid("too long a way")),
+            Word::Expected(_) => return Err(invalid("the path from the source has too many hops")),
             Word::Ring(terms) if terms.are_sound() => reception.set_ring(terms),
-            Word::Ring(_) => return Err(invalid("too large a ring")),
+            Word::Ring(_) => return Err(invalid("the source requested a ring buffer that is too large")),
             Word::Forget => return Ok(Parting::Forget),
             Word::Here => {}
         }
@@ -232,7 +232,7 @@ async fn keep_described(
 pub async fn slowly<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     thalweg_base::timeout::within(
         Duration::from_secs(1200),
-        "end of the object's description",
+        "complete description of the object",
         step,
     )
     .await

@@ -17,7 +17,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum InboxError {
     /// The directory does not exist or cannot be entered.
-    #[error("`[cast] inbox` names {}: {source}", path.display())]
+    #[error("cannot use {} as `[cast] inbox`: {source}", path.display())]
     Open {
         /// The directory.
         path: PathBuf,
@@ -25,10 +25,18 @@ pub enum InboxError {
         source: io::Error,
     },
     /// This process may not create files in the directory.
-    #[error("`[cast] inbox` names {}, and this node may not write there", .0.display())]
+    #[error(
+        "cannot use {} as `[cast] inbox`: this node may not write there; change the permissions of the \
+         directory, or set another one",
+        .0.display()
+    )]
     Unwritable(PathBuf),
     /// The node's keys are below the directory.
-    #[error("`[cast] inbox` names {}, and this node's own keys are below it", .0.display())]
+    #[error(
+        "cannot use {} as `[cast] inbox`: it contains the keys of this node, or lies in the directory \
+         that contains them; set another directory",
+        .0.display()
+    )]
     Keys(PathBuf),
 }
 

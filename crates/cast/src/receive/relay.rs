@@ -154,24 +154,24 @@ impl Relays {
         loop {
             let heard = timeout(SOURCE_TIMEOUT, hear.message::<Word>(MAX_WORD)).await;
             let word =
-                heard.map_err(|_| io::Error::other(format!("silent for {SOURCE_TIMEOUT:?}")))?;
+                heard.map_err(|_| io::Error::other(format!("no message from the source for {SOURCE_TIMEOUT:?}")))?;
             match word {
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
                 Err(e) => return Err(e),
                 Ok(Word::Ring(terms)) if terms.are_sound() => self.places.set_ring(relay, terms),
-                Ok(Word::Ring(_)) => return Err(invalid("too large a ring")),
+                Ok(Word::Ring(_)) => return Err(invalid("the source requested a ring buffer that is too large")),
                 Ok(Word::Parents { candidates, .. }) if candidates.len() <= MAX_CANDIDATES => {
                     relay.parents.send_replace(Arc::new(Parents { candidates, at_once: 1 }));
                 }
                 Ok(Word::Manifest) if relay.body.get().is_some() => {
-                    return Err(invalid("the manifest is here already"));
+                    return Err(invalid("the source sent a manifest that this relay already has"));
                 }
                 Ok(Word::Manifest) => {
                     let offer = relay.offer.value();
                     let bytes = slowly(hear.bytes(offer.manifest_bytes() as usize)).await?;
                     let read = Manifest::decode(&bytes).map_err(invalid)?;
                     if read.object() != offer.object || read.length() != offer.length {
-                        return Err(invalid("the manifest is another object's"));
+                        return Err(invalid("the manifest does not match the offered object"));
                     }
                     if relay.describe(read)? {
                         self.work(relay);
@@ -182,7 +182,7 @@ impl Relays {
                     return Ok(());
                 }
                 Ok(Word::Here | Word::Expected(_)) => {}
-                Ok(Word::Parents { .. } | Word::Layout) => return Err(invalid("not for a relay")),
+                Ok(Word::Parents { .. } | Word::Layout) => return Err(invalid("relays do not accept this message")),
             }
         }
     }

@@ -79,7 +79,7 @@ pub async fn run(
             return Ok(());
         }
     }
-    let why = "what was written is read back as something else, again and again: see to the disk";
+    let why = "data read back from the disk repeatedly differs from what was written; check the disk";
     Err(Refusal::System(why.to_owned()))
 }
 
@@ -117,7 +117,7 @@ fn open(reception: &Reception) -> Result<Arc<Store>, Refusal> {
     let geometry = geometry(&offer)?;
     let described = reception.described().clone();
     let (manifest, layout) =
-        described.ok_or_else(|| Refusal::Invalid("the object is not described".to_owned()))?;
+        described.ok_or_else(|| Refusal::Invalid("the manifest and layout of the object are missing".to_owned()))?;
     let home = &reception.home;
     let open = || {
         home.unmark()?;
@@ -170,7 +170,7 @@ fn landed_store(
     let geometry = geometry(&offer)?;
     let described = reception.described().clone();
     let (manifest, layout) =
-        described.ok_or_else(|| Refusal::Invalid("the object is not described".to_owned()))?;
+        described.ok_or_else(|| Refusal::Invalid("the manifest and layout of the object are missing".to_owned()))?;
     let landed = reception.home.landed(offer.name.as_bytes()).map_err(refusal)?;
     let files = files(layout, landed);
     let pages = Pages::new(reception.home.pages().map_err(refusal)?);
@@ -182,7 +182,7 @@ fn landed_store(
 pub fn refusal(why: io::Error) -> Refusal {
     let what = match why.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "; what came is kept: make room there, and cast again"
+            "; received data is kept: free some space there and run the same command again"
         }
         _ => "",
     };
@@ -229,7 +229,7 @@ fn seed(reception: &Reception) -> u64 {
 fn ended(written: Result<io::Result<()>, tokio::task::JoinError>) -> Refusal {
     match written {
         Ok(Err(why)) => refusal(why),
-        Ok(Ok(())) => Refusal::System("the disk's thread ended early".to_owned()),
+        Ok(Ok(())) => Refusal::System("the disk writer ended unexpectedly".to_owned()),
         Err(why) => Refusal::System(why.to_string()),
     }
 }

@@ -266,7 +266,7 @@ impl Score {
         };
         let (loser, gives, more) =
             if is_better { (other, gave, tried) } else { (who, tried, gave) };
-        let why = format!("it gives {gives} bit/s where another gives {more}");
+        let why = format!("the parent sends {gives} bit/s, another one {more} bit/s");
         Some((loser, (Fault::Slow, why)))
     }
 
@@ -282,7 +282,7 @@ impl Score {
         let is_far_behind = bps.saturating_mul(2 * all.len() as u64) < total || total < other;
         let expected = now.candidate.bps.unwrap_or(other);
         let is_slow = bps < expected / SLOW_DIVISOR && other > 2 * bps && is_far_behind;
-        let why = format!("it gives {bps} bit/s where {expected} were expected");
+        let why = format!("the parent sends {bps} bit/s, but {expected} bit/s were expected");
         is_slow.then_some((who, (Fault::Slow, why)))
     }
 

@@ -51,7 +51,10 @@ impl Proof {
         let page = RepairPage { block, digests };
         page.check(&known.geometry).map_err(|e| e.to_string())?;
         if !is_its {
-            return Err(format!("the sheet of block {block} is another's, or of another cast"));
+            return Err(format!(
+                "the repair digests of block {block} are not signed by the source, or belong to \
+                 another cast"
+            ));
         }
         let message = Arc::new(Frame::message(&Said::RepairPage { block, page: sheet }));
         Ok(Self { block, page: Page::Repair(Arc::new(page)), message })

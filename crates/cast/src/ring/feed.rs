@@ -182,7 +182,7 @@ impl Feed {
             Some(proof) => proof,
             None => {
                 let page = self.store.page(id.block)?;
-                let page = page.ok_or_else(|| io::Error::other("the digests are gone"))?;
+                let page = page.ok_or_else(|| io::Error::other("the digests of a block are missing"))?;
                 let proof = Proof::source(&page);
                 self.book.put(proof.clone());
                 proof

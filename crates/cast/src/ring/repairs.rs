@@ -149,7 +149,7 @@ impl Repairs {
         }
         let geometry = &store.known.geometry;
         let plan = self.lock().plans.of(geometry.source_symbols_of(block));
-        let plan = plan.ok_or_else(|| io::Error::other("a block that has no code"))?;
+        let plan = plan.ok_or_else(|| io::Error::other("the number of symbols of the block is not supported"))?;
         let range = geometry.bytes_of(block);
         let mut bytes = vec![0; (range.end - range.start) as usize];
         store.files.read(range.start, &mut bytes)?;

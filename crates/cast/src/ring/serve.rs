@@ -39,7 +39,7 @@ pub async fn serve(ring: &Arc<SharedRing>, sheets: &impl Sheets, leg: Leg) -> io
     let Leg { mut hear, mut say, .. } = leg;
     // The child first tells what it has.
     let first = timeout(PREFACE_TIMEOUT, preface(&mut hear)).await;
-    let first = first.map_err(|_| io::Error::other("the child does not say what it has"))??;
+    let first = first.map_err(|_| io::Error::other("the child did not report which symbols it has"))??;
     let joined = ring.join();
     for wish in first {
         if let Some(block) = ring.wish(joined.id, wish)? {
@@ -64,7 +64,7 @@ async fn preface(hear: &mut Hear) -> io::Result<Vec<Wish>> {
             Wish::Ask(runs) if runs.is_empty() => return Ok(wishes),
             Wish::Ask(its) | Wish::Done(its) | Wish::Hold(its) | Wish::Lack { runs: its, .. } => {
                 if its.len() > MAX_RANGES {
-                    return Err(invalid("the child says too much at once"));
+                    return Err(invalid("the child listed too many ranges in a message"));
                 }
                 // The decoded vector may have spare capacity.
                 its.shrink_to_fit();
@@ -74,7 +74,7 @@ async fn preface(hear: &mut Hear) -> io::Result<Vec<Wish>> {
         }
         wishes.push(wish);
     }
-    Err(invalid("the child says too much before it begins"))
+    Err(invalid("the child sent too many messages before its first request"))
 }
 
 async fn listen(
@@ -85,7 +85,7 @@ async fn listen(
 ) -> io::Result<()> {
     loop {
         let heard = timeout(CHILD_TIMEOUT, hear.message::<Wish>(MAX_WISH)).await;
-        let wish = heard.map_err(|_| io::Error::other("the child is silent"))??;
+        let wish = heard.map_err(|_| io::Error::other("no message from the child for too long"))??;
         if wish == Wish::Bye {
             return Ok(());
         }

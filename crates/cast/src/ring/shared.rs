@@ -229,7 +229,7 @@ impl SharedRing {
     /// # Errors
     /// A message that violates the protocol.
     pub fn wish(&self, id: ChildId, wish: Wish) -> io::Result<Option<u32>> {
-        let wrong = || io::Error::new(io::ErrorKind::InvalidData, "a wish of what does not exist");
+        let wrong = || io::Error::new(io::ErrorKind::InvalidData, "the child sent an invalid request");
         let blocks = self.geometry.blocks();
         match wish {
             Wish::Done(runs) if are_sound(&runs, blocks.into()) => {

@@ -225,7 +225,7 @@ impl Streaming {
                 let said = within(hear.body(length)).await?;
                 self.said(said).await
             }
-            Frame::Message(_) => Err(invalid("a message that is too long").into()),
+            Frame::Message(_) => Err(invalid("the parent sent a message that is too long").into()),
         }
     }
 
@@ -233,7 +233,7 @@ impl Streaming {
         let id = SymbolId { block: head.block, esi: head.esi };
         let known = self.sink.known();
         if !known.geometry.has(id) {
-            return Err(LegEnd::Corrupt(format!("{id:?} does not exist")));
+            return Err(LegEnd::Corrupt(format!("{id:?} from the parent does not exist")));
         }
         let proof = self.proof(id).await?;
         let bytes = frame.get(FRAME_HEAD..).unwrap_or_default();
@@ -250,7 +250,7 @@ impl Streaming {
         if is_replay {
             self.got.beyond.fetch_add(length, Relaxed);
             return match is_on_purpose {
-                true => Err(LegEnd::Corrupt("it sends again and again what came already".into())),
+                true => Err(LegEnd::Corrupt("the parent keeps sending symbols that have already arrived".into())),
                 false => Ok(()),
             };
         }
@@ -292,7 +292,7 @@ impl Streaming {
                 }
             }
         };
-        let page = found.ok_or_else(|| LegEnd::Corrupt(format!("{id:?} came before its page")))?;
+        let page = found.ok_or_else(|| LegEnd::Corrupt(format!("{id:?} arrived before the digests of its block")))?;
         let proof = Proof::source(&page);
         self.sink.book().put(proof.clone());
         Ok(proof)
@@ -310,7 +310,7 @@ impl Streaming {
                 }
             },
             Said::Spent(block) if block >= self.sink.known().geometry.blocks() => {
-                Err(invalid("it asks about a block that does not exist").into())
+                Err(invalid("the parent asked about a block that does not exist").into())
             }
             Said::Spent(block) => match &self.sink {
                 Sink::Store { disk, .. } => {
@@ -324,7 +324,7 @@ impl Streaming {
             },
             Said::Bye(why) => {
                 let why: String = why.chars().filter(|c| !c.is_control()).take(500).collect();
-                Err(io::Error::other(format!("it says: {why}")).into())
+                Err(io::Error::other(format!("the parent ended the connection: {why}")).into())
             }
             // Without meaning on a stream leg: the parent sends whatever it has.
             Said::Have(_) | Said::Gone(_) | Said::NoPage(_) => Ok(()),
@@ -343,7 +343,7 @@ impl Streaming {
     async fn page(&self, block: u32, digests: &[u8]) -> Result<(), LegEnd> {
         let (digests, rest) = digests.as_chunks::<32>();
         if !rest.is_empty() {
-            return Err(LegEnd::Corrupt("a page of broken digests".into()));
+            return Err(LegEnd::Corrupt("the parent sent a page with a truncated digest".into()));
         }
         let page = SourcePage { block, digests: digests.to_vec() };
         let known = self.sink.known();
@@ -370,5 +370,5 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
 
 /// Reads the rest of a frame whose head has arrived, with a timeout.
 async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    thalweg_base::timeout::within(MESSAGE_TIMEOUT, "rest of a message", step).await
+    thalweg_base::timeout::within(MESSAGE_TIMEOUT, "complete message", step).await
 }

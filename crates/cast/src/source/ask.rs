@@ -160,7 +160,7 @@ async fn ask(reach: &MemberDialer, name: &Name, opening: &Opening) -> Answer {
         }
         Ok(Err(why)) => Answer::No(why),
         Err(why) => Answer::Nothing(format!(
-            "it did not say whether it would take it ({why}); a node of an earlier version cannot"
+            "it did not say whether it would accept the cast ({why}); nodes of earlier versions cannot"
         )),
     }
 }

@@ -101,7 +101,7 @@ pub fn describe(
     };
     let pages = Pages::new(pages);
     let layout = survey.layout.encode();
-    let too_long = |_| DescribeError::Large("more files than a layout holds".to_owned());
+    let too_long = |_| DescribeError::Large("the list of files is too long to be cast".to_owned());
     let offer = Offer {
         name: terms.name,
         object: manifest.object(),
@@ -160,7 +160,7 @@ fn hash(
     let manifest = manifest.map_err(|e| DescribeError::Large(e.to_string()))?;
     if manifest.object() != ObjectId::from_bytes(summary.object) {
         // Cannot happen: both hashes are computed from the same digests.
-        return Err(DescribeError::Read(io::Error::other("its digests do not add up")));
+        return Err(DescribeError::Read(io::Error::other("internal error: the digests do not match the hash")));
     }
     // `ID.known` is written only after the pages are on disk, so that it never refers to pages that a power loss
     // destroyed.

@@ -34,16 +34,16 @@ const MIN_DIGITS: usize = 4;
 #[derive(Debug, Error)]
 pub enum ForgetError {
     /// No cast matches.
-    #[error("this host casts nothing of the name or number `{0}`: see `thalweg cast status`")]
+    #[error("no cast from this host has the name or number `{0}`; `thalweg cast status` lists casts")]
     Unknown(String),
     /// Several casts match.
-    #[error("several casts are called `{0}`: give the number of one, {1}")]
+    #[error("several casts match `{0}`; give the number of one: {1}")]
     Ambiguous(String, String),
     /// The record cannot be read or written.
     #[error("{0}")]
     Job(#[from] JobError),
     /// A process is working on the cast.
-    #[error("it is running: end that `thalweg cast` first")]
+    #[error("the cast is running; stop its `thalweg cast` command first")]
     Running,
     /// The record is damaged.
     #[error("the record of this cast is damaged")]
@@ -176,7 +176,7 @@ enum TellError {
     Gone(RouteNameError),
     #[error("{0}")]
     Unreached(DialMemberError),
-    #[error("it says: {0}")]
+    #[error("it answered: {0}")]
     Refused(Refusal),
     #[error("{0}")]
     Lost(#[from] io::Error),
@@ -197,7 +197,7 @@ async fn tell(dialer: &MemberDialer, receiver: &Name, opening: &Opening) -> Resu
     loop {
         let heard = timeout(REPORT_TIMEOUT, leg.hear.message::<Report>(MAX_REPORT)).await;
         match heard
-            .map_err(|_| io::Error::other(format!("silent for {REPORT_TIMEOUT:?}")))?
+            .map_err(|_| io::Error::other(format!("no report from the receiver for {REPORT_TIMEOUT:?}")))?
             .map(Report::cut)
         {
             Ok(Report::Ended(Ended::Failed(why @ Refusal::Unremoved(_)), _)) => {

@@ -223,7 +223,7 @@ impl Member {
         loop {
             let heard = timeout(RECEIVER_TIMEOUT, hear.message::<Report>(MAX_REPORT)).await;
             let heard =
-                heard.map_err(|_| io::Error::other(format!("silent for {RECEIVER_TIMEOUT:?}")))?;
+                heard.map_err(|_| io::Error::other(format!("no message from the receiver for {RECEIVER_TIMEOUT:?}")))?;
             while legs.try_join_next().is_some() {}
             match heard?.cut() {
                 Report::Needs { manifest, layout } => {

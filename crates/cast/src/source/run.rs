@@ -97,25 +97,25 @@ pub enum CastError {
     #[error("{0}")]
     Shape(#[from] GeometryError),
     /// Inboxes do not accept the name.
-    #[error("`{0}` is no name that an inbox takes: give one with --name")]
+    #[error("`{0}` is not a valid name in an inbox; give another one with --name")]
     Name(String),
     /// A receiver is not a member with a node.
-    #[error("`{0}` is no member of this mesh that runs a node")]
+    #[error("`{0}` is not a member of this mesh that runs a node")]
     Member(Name),
     /// A receiver is the source itself.
-    #[error("`{0}` is this host, which has it; leave it out")]
+    #[error("`{0}` is this host, which already has the object; remove it from the receivers")]
     Here(Name),
     /// There are no receivers.
-    #[error("there is nobody to cast to")]
+    #[error("there are no receivers: none was given with --to or found with --to-all")]
     Nobody,
     /// A relay is a receiver, or this host.
-    #[error("`{0}` cannot keep nothing of it: it is one of those it is cast to, or this host")]
+    #[error("`{0}` is given with --via but is a receiver or this host; a relay must be another member")]
     Via(Name),
     /// A rate was given for a host that is neither source nor receiver nor relay.
-    #[error("`{0}` has no part in this cast: what it sends does not matter")]
+    #[error("`{0}` is neither source, receiver nor relay of this cast; remove it from --egress")]
     NoPart(Name),
     /// The source's ring cannot be created.
-    #[error("no ring for it: {0}")]
+    #[error("cannot create the ring buffer: {0}")]
     Ring(std::io::Error),
     /// There is no roster.
     #[error("{0}")]
@@ -124,7 +124,7 @@ pub enum CastError {
     #[error("{0}")]
     Job(#[from] JobError),
     /// A bug: a thread has panicked.
-    #[error("a thread of this program broke off")]
+    #[error("internal error: a thread of this program panicked")]
     Broken,
 }
 

@@ -35,10 +35,10 @@ pub enum SurveyError {
     #[error("{}: it is neither a file nor a directory", .0.display())]
     Special(PathBuf),
     /// The path has no name that receivers could use.
-    #[error("{}: it has no name that receivers could use; give one with --name", .0.display())]
+    #[error("{}: it has no name that receivers could use; cast something below it", .0.display())]
     Name(PathBuf),
     /// The directory has too many entries.
-    #[error("{}: more than {MAX_ENTRIES} files, directories and links", .0.display())]
+    #[error("{}: more than {MAX_ENTRIES} files, directories and links; cast parts of it", .0.display())]
     Many(PathBuf),
 }
 

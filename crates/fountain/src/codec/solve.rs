@@ -30,7 +30,7 @@ pub enum SolveError<E> {
     Store(E),
     /// A recovered symbol does not match the block's page: the signer of the repair page signed wrong symbols of this
     /// block.
-    #[error("block {} was solved to other bytes than its page says", .0.block())]
+    #[error("the decoded content of block {} does not match its digests", .0.block())]
     Forged(SymbolError),
 }
 

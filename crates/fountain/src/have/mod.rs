@@ -9,7 +9,7 @@ use thiserror::Error;
 
 /// A range outside the set.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("symbols {}..{} of an object that has {symbols}", range.start, range.end)]
+#[error("symbols {}..{} are out of range: the object has {symbols}", range.start, range.end)]
 pub struct RangeError {
     /// The range.
     pub range: Range<u64>,

@@ -43,7 +43,7 @@ pub struct ChildId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RingError {
     /// The ring is too small for a symbol.
-    #[error("a ring of {bytes} bytes holds no frame of {frame}")]
+    #[error("a ring of {bytes} bytes is too small for a frame of {frame} bytes")]
     TooSmall {
         /// The requested size of the ring.
         bytes: usize,
@@ -51,7 +51,7 @@ pub enum RingError {
         frame: usize,
     },
     /// The frame is empty, or longer than those the ring was made for.
-    #[error("a frame of {got} bytes in a ring made for up to {frame}")]
+    #[error("a frame of {got} bytes does not fit: the ring takes frames of 1 to {frame} bytes")]
     Frame {
         /// The length of the given frame.
         got: usize,

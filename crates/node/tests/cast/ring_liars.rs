@@ -195,10 +195,10 @@ fn corrupt(all: &[Event]) -> Vec<(Name, Name, String)> {
 async fn a_lying_relay_is_named_and_left_and_others_are_unharmed() {
     let lies = [
         (Lie::Corrupt, "wrong content"),
-        (Lie::Page, "does not add up"),
-        (Lie::Sheet, "another's"),
-        (Lie::Bare, "before its page"),
-        (Lie::Replay, "again and again"),
+        (Lie::Page, "do not match chunk"),
+        (Lie::Sheet, "not signed by the source"),
+        (Lie::Bare, "before the digests"),
+        (Lie::Replay, "keeps sending"),
     ];
     for (lie, why) in lies {
         let named = named(lie).await;

@@ -193,7 +193,7 @@ fn the_plan_has_the_rates_of_the_formulas_and_respects_sending_rates() {
         (&["--egress", "nyc"][..], "NODE=RATE"),
         (&["--egress", "nyc=0 bit/s"], "above 0"),
         (&["--egress", "nyc=fast"], "fast"),
-        (&["--egress", "fra=1 Mbit/s"], "`fra` has no part in this cast"),
+        (&["--egress", "fra=1 Mbit/s"], "`fra` is neither source, receiver nor relay"),
         (&["--leaf-below", "0 bit/s"], "above 0"),
         (&["--leaf-below", "25"], "25"),
     ] {
@@ -226,7 +226,7 @@ fn receivers_that_are_away_or_refuse_are_named_and_the_others_receive() {
     assert!(ber.ok(&["cast", "status"]).contains("accepts no casts"));
 
     let said = lap.fails(2, &["cast", "set", "--to", "nobody"]);
-    assert!(said.contains("`nobody` is no member"), "{said}");
+    assert!(said.contains("`nobody` is not a member"), "{said}");
     let said = lap.fails(2, &["cast", "set", "--to", "nyc,lap"]);
     assert!(said.contains("`lap` is this host"), "{said}");
     let said = lap.fails(2, &["cast", "set", "--to", "nyc", "--block", "3MB"]);

@@ -73,7 +73,7 @@ fn a_connection_goes_where_it_ends_first() {
     }
     assert_eq!(got, [40, 10], "by their rates, 4 to 1");
     let newest = table.decisions().next().unwrap();
-    assert!(newest.why.contains("all is done in"), "{newest:?}");
+    assert!(newest.why.contains("all transfers finish in"), "{newest:?}");
 }
 
 #[test]
@@ -125,9 +125,9 @@ fn the_reason_says_what_was_left_out_and_by_which_rule() {
     ]);
     let mut ruled = table(Settings { rules, ..Settings::default() });
     assert_eq!(why(&mut ruled, 0), "by rule 2");
-    assert_eq!(why(&mut table(Settings::default()), 0), "no rate known yet: as good as the others");
+    assert_eq!(why(&mut table(Settings::default()), 0), "its rate is not known yet and assumed to be average");
     let mut first = table(Settings { schedule: ConnectionMethod::OnlyOne, ..Settings::default() });
-    assert_eq!(why(&mut first, 0), "the system's first choice, as only-one has it");
+    assert_eq!(why(&mut first, 0), "the system's first choice (method only-one)");
 }
 
 #[test]

@@ -56,14 +56,14 @@ impl Shared {
         let offer = Signed::<Offer>::open(offer, &Ed25519).map_err(|e| invalid(e.to_string()))?;
         let id = offer.value().id(&offer.signer());
         if offer.signer() != peer.key() {
-            return Err(invalid("the offer is signed by another than its sender".to_owned()));
+            return Err(invalid("the offer is not signed by its sender".to_owned()));
         }
         self.check_pass(pass, id, &offer, &self.me)?;
         geometry(offer.value())?;
         let now = self.membership.now().as_unix_nanos();
         if offer.value().expiry.as_unix_nanos() > now.saturating_add(MAX_LIFETIME.as_nanos() as u64)
         {
-            return Err(invalid(format!("it is offered for more than {MAX_LIFETIME:?}")));
+            return Err(invalid(format!("the offer is valid for more than {MAX_LIFETIME:?}")));
         }
         Ok(offer)
     }

@@ -117,7 +117,7 @@ impl Shared {
                 && !std::mem::replace(&mut state.is_failed, true)
             {
                 drop(state);
-                let text = format!("how far it is cannot be kept any more: {why}");
+                let text = format!("cannot save the progress of the cast any more: {why}");
                 self.to.event(&Event::Note { text });
                 state = self.lock();
             }
