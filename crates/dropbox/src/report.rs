@@ -84,7 +84,7 @@ impl Collector for Books {
             ("commitments", "Commitments recorded by this node", sums.committed),
             ("receipts", "Submissions whose data a node has received", sums.received),
             ("held", "Submissions whose data this node holds", sums.held),
-            ("held_bytes", "Bytes of that data and of transfers in progress", sums.held_bytes),
+            ("held_bytes", "Bytes of the submissions that this node holds", sums.held_bytes),
             ("not_told", "Receipts not yet delivered to their destination", sums.not_told),
             ("given_away", "Submissions that their destination has collected", sums.given_away),
             ("pushes", "Transfers to this node in progress", sums.pushes),

@@ -154,7 +154,7 @@ pub enum SendError {
     #[error("{}; nothing was sent: rename one, or send them to two directories", words(.0))]
     Twice(Vec<Twice>),
     /// `--no-target-directory` with several items.
-    #[error("--no-target-directory names a single file there, and more than a single file is to be sent")]
+    #[error("--no-target-directory needs exactly one file to send, not a directory or several files")]
     NotOne,
     /// The node is too old for an option.
     #[error("node {0} runs an older version, which does not support {1}; update it, or omit that option")]
