@@ -155,14 +155,14 @@ impl Arrivals {
     fn check(&self, bringer: &Bringer, arrival: &Arrival) -> Result<(), Refusal> {
         let forged = |why: &str| Err(Refusal::Forged(why.into()));
         if arrival.stamp.signer() != self.destination {
-            return forged("the stamp is another destination's");
+            return forged("the stamp is from another destination");
         }
         if arrival.stamp.value().drop_box != self.drop_box {
-            return forged("the stamp is of another drop box");
+            return forged("the stamp is for another drop box");
         }
         let receipt = &arrival.receipt;
         if receipt.signer() != bringer.key || receipt.value().node != bringer.name {
-            return forged("the receipt is another node's than who brings it");
+            return forged("the receipt is not from the node that delivers it");
         }
         Ok(())
     }

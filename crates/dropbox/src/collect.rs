@@ -114,13 +114,13 @@ fn settled(
 ) -> Result<PathBuf, String> {
     let stamp = arrival.stamp.value();
     let landed = landed(arrival, landing).ok_or_else(|| {
-        format!("its data has not come from node `{}`", arrival.receipt.value().node)
+        format!("its data was not received from node `{}`", arrival.receipt.value().node)
     })?;
     let failed = |e: io::Error| format!("{}: {e}", landed.display());
     if commitment(&landed, arrival).map_err(failed)? != stamp.commitment {
         fs::remove_file(&landed).map_err(failed)?;
         let node = &arrival.receipt.value().node;
-        return Err(format!("what node `{node}` has does not match the commitment"));
+        return Err(format!("the data of node `{node}` does not match the commitment"));
     }
     let name = format!("{:06}-{}", stamp.number, stamp.label);
     let place = |suffix| {
@@ -261,9 +261,10 @@ impl Alone {
         };
         let into_file = File::open(into)?;
         let exclusive = FlockOperation::NonBlockingLockExclusive;
-        flock(&book, exclusive).map_err(busy("another collection of this box runs".into()))?;
+        let running = "another collection of this box is running".to_owned();
+        flock(&book, exclusive).map_err(busy(running))?;
         let book = LockedFile::new(book);
-        let what = format!("another collection into {} runs", into.display());
+        let what = format!("another collection into {} is running", into.display());
         flock(&into_file, exclusive).map_err(busy(what))?;
         Ok(Self { _box: book, _into: LockedFile::new(into_file) })
     }

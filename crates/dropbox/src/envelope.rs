@@ -78,7 +78,7 @@ impl Cipher {
     fn new(content: &[u8; 32]) -> io::Result<Self> {
         let key = |purpose| blake3::derive_key(purpose, content);
         let aead = UnboundKey::new(&CHACHA20_POLY1305, &key("thalweg 2026 bistro envelope data 1"));
-        let aead = LessSafeKey::new(aead.map_err(|_| io::Error::other("no such cipher"))?);
+        let aead = LessSafeKey::new(aead.map_err(|_| io::Error::other("the cipher is not available"))?);
         Ok(Self { aead, nonces: key("thalweg 2026 bistro envelope nonce 1") })
     }
 
@@ -106,7 +106,7 @@ impl Cipher {
         piece.extend(data);
         let (aad, nonce) = (Aad::from(place), AeadNonce::assume_unique_for_key(nonce));
         let tag = self.aead.seal_in_place_separate_tag(nonce, aad, &mut piece[NONCE..]);
-        piece.extend(tag.map_err(|_| io::Error::other("the cipher fails"))?.as_ref());
+        piece.extend(tag.map_err(|_| io::Error::other("the cipher failed"))?.as_ref());
         Ok(piece)
     }
 
@@ -203,7 +203,7 @@ impl<D: Read + Seek> Envelope<D> {
         content: ContentHash,
         commitment: &Commitment,
     ) -> io::Result<Self> {
-        let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "no envelope has this size");
+        let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "an envelope cannot have this size");
         let size = content_size(commitment.size).ok_or_else(wrong)?;
         let cipher = Cipher::new(&keys.content)?;
         let part = head(&keys);
@@ -228,7 +228,7 @@ impl<D: Read + Seek> Envelope<D> {
         let mut data = vec![0; (self.size - from).min(PIECE as u64) as usize];
         self.data.seek(SeekFrom::Start(from))?;
         if fill(&mut self.data, &mut data)? < data.len() {
-            let why = "it is shorter than it was";
+            let why = "it became shorter";
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
         }
         self.part = self.cipher.encrypt(number, false, &data)?;
@@ -271,14 +271,14 @@ impl<D: Read + Seek> Seek for Envelope<D> {
 pub enum EnvelopeError {
     /// It is not an envelope.
     #[error(
-        "it is not encrypted as this version does it; another version of thalweg has submitted it"
+        "it is not encrypted in this version's format; another version of thalweg submitted it"
     )]
     NotEncrypted,
     /// It is for another box or from another client.
     #[error("it is not encrypted to this box's key by the client that committed to it")]
     OtherKey,
     /// The client has committed to something that does not decrypt.
-    #[error("its client damaged it before the commitment: piece {0} cannot be decrypted")]
+    #[error("piece {0} cannot be decrypted: the client committed to damaged data")]
     Damaged(u64),
     /// An error of reading or writing.
     #[error(transparent)]

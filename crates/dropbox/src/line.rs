@@ -46,8 +46,9 @@ impl Port {
 pub enum LineError {
     /// The node's address is unknown.
     #[error(
-        "the roster has no address of it: only relays have one. Let it join anew with a token of \
-         the role relay (`thalweg mesh token --role relay`) and `--address HOST:PORT`"
+        "the roster has no address of this node, because only relays have one. Let it join again \
+         with a token of the role relay (`thalweg mesh token --role relay`) and \
+         `--address HOST:PORT`"
     )]
     Unlisted,
     /// No connection to any of its addresses, or another node answered.

@@ -130,7 +130,7 @@ impl OneBox {
                 Err(Refusal::Forged("the stamp is not the destination's".into()))
             }
             () if said.drop_box != self.name => {
-                Err(Refusal::Forged(format!("the stamp is of box `{}`", said.drop_box)))
+                Err(Refusal::Forged(format!("the stamp is for box `{}`", said.drop_box)))
             }
             () if said.client != *client => Err(Refusal::NotYours),
             () if size != bytes => Err(Refusal::Size { stamped: size, came: bytes }),

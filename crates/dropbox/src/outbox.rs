@@ -66,7 +66,7 @@ impl Shared {
             Part::Node(destination) => self.ask_destination(destination, deliveries).await?,
         };
         if answers.len() != ids.len() {
-            return Err("the destination has answered for other receipts".into());
+            return Err("the destination's answer is for other receipts".into());
         }
         // Receipts that it will never accept are not sent again.
         let (mut told, mut denied) = (Vec::new(), Vec::new());
@@ -108,17 +108,17 @@ impl Shared {
         let roster = self.membership.current();
         let member = roster.as_ref().and_then(|roster| roster.by_name(destination));
         let port = member.and_then(Port::of);
-        let port = port.ok_or_else(|| format!("no node `{destination}` is in the roster"))?;
+        let port = port.ok_or_else(|| format!("node `{destination}` is not in the roster"))?;
         let asked = async {
             let mut line = Line::open(&self.connector, &port).await?;
             let answer = line.ask(&Ask::Deliver(deliveries)).await?;
             line.close().await;
             Ok::<_, super::LineError>(answer)
         };
-        match timeout(PATIENCE, asked).await.map_err(|_| format!("no answer in {PATIENCE:?}"))? {
+        match timeout(PATIENCE, asked).await.map_err(|_| format!("no answer within {PATIENCE:?}"))? {
             Ok(Answer::Delivered(answers)) => Ok(answers),
             Ok(Answer::Refused(refusal)) => Err(refusal.to_string()),
-            Ok(_) => Err("the destination has answered something else".into()),
+            Ok(_) => Err("the destination's answer does not match the request".into()),
             Err(e) => Err(e.to_string()),
         }
     }

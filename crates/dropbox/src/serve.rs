@@ -203,7 +203,7 @@ impl Shared {
         let one = self.open_to(caller, name)?;
         let books = one.books()?;
         if intents.len() > MOST_INTENTS {
-            let why = format!("{} commitments at once; {MOST_INTENTS} can be", intents.len());
+            let why = format!("{} commitments at once; at most {MOST_INTENTS} are allowed", intents.len());
             return Err(Refusal::Forged(why));
         }
         one.pace.take(caller.from, intents.len())?;
@@ -307,7 +307,7 @@ impl Shared {
         };
         match self.one(name).and_then(OneBox::books) {
             Ok(books) if books.nodes.contains(&bringer.name) => books.keep(bringer, arrivals).await,
-            Ok(_) => never(Refusal::Forged(format!("`{}` is no node of this box", bringer.name))),
+            Ok(_) => never(Refusal::Forged(format!("`{}` is not a node of this box", bringer.name))),
             Err(refusal) => never(refusal),
         }
     }

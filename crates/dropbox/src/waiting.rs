@@ -62,8 +62,8 @@ pub(super) async fn given_up(
             since = Instant::now();
         }
         let (limit, what) = match (written, answer) {
-            (Written::UnderWay, _) => (SILENCE, "acknowledgement of what was sent"),
-            (Written::Held, _) => (STUCK, "byte taken by the node"),
+            (Written::UnderWay, _) => (SILENCE, "acknowledgement of the sent data"),
+            (Written::Held, _) => (STUCK, "byte read by the node"),
             (Written::There, Some(answer)) => (answer, "receipt"),
             (Written::There, None) => (Duration::MAX, "data"),
         };
@@ -111,7 +111,7 @@ mod tests {
         let (seconds, why) = after(&[(1, Written::UnderWay)]).await;
         assert!(seconds == 60 && why.contains("no acknowledgement"), "{seconds} s: {why}");
         let (seconds, why) = after(&[(1, Written::Held)]).await;
-        assert!(seconds == 300 && why.contains("taken by the node"), "{seconds} s: {why}");
+        assert!(seconds == 300 && why.contains("read by the node"), "{seconds} s: {why}");
         // While there is more to write, a slow local file does not end the connection.
         let never = given_up(|| Some((1, Written::There)), None);
         tokio::time::timeout(Duration::from_secs(86_400), never).await.unwrap_err();

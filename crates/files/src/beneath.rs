@@ -217,11 +217,11 @@ pub(super) fn modified(found: &Stat) -> FileTime {
 pub(super) fn failure(path: &[u8], e: Errno) -> Failure {
     let path = shown(path);
     Failure::System(match e {
-        Errno::XDEV => format!("{path}: a symbolic link leads out of what is offered"),
-        Errno::LOOP => format!("{path}: it is a symbolic link, or a loop of them"),
+        Errno::XDEV => format!("{path}: a symbolic link leads out of the offered directory"),
+        Errno::LOOP => format!("{path}: it is a symbolic link, or a loop of symbolic links"),
         Errno::ISDIR => format!("{path}: it is a directory"),
-        Errno::INVAL => format!("{path}: it is no regular file"),
-        Errno::NOSYS => "its kernel is older than Linux 5.6, which can open files safely".into(),
+        Errno::INVAL => format!("{path}: it is not a regular file"),
+        Errno::NOSYS => "the node's kernel is older than Linux 5.6, which is needed to open files safely".into(),
         e => format!("{path}: {}", io::Error::from(e)),
     })
 }

@@ -22,7 +22,7 @@ impl Session {
     /// The channel's errors; `InvalidData` for a request of another kind.
     pub(super) async fn exchange(&mut self, request: Request) -> io::Result<()> {
         let Some(lending) = self.shared.lending.get().cloned() else {
-            let why = "this node passes no data on".to_owned();
+            let why = "this node does not forward data".to_owned();
             return self.reply(&Reply::Failed(Failure::System(why))).await;
         };
         let owner = self.peer.key();
@@ -63,7 +63,7 @@ impl Session {
                 self.wait_for(spawn_blocking(move || spool.forget_job(owner, job))).await?;
                 self.reply(&Reply::Dropped).await
             }
-            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "a request of another kind")),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "unexpected kind of request")),
         }
     }
 
@@ -74,7 +74,7 @@ impl Session {
         lending: Lending,
         grants: Vec<Grant>,
     ) -> io::Result<Vec<Result<Ticket, Denied>>> {
-        let gone = || io::Error::other("the peer is no member any more");
+        let gone = || io::Error::other("the peer is no longer a member");
         let (reader, peer) = (self.reader().ok_or_else(gone)?, self.peer.clone());
         let peer_key = peer_key(&reader.member);
         let granting = move || {

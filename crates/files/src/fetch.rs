@@ -110,7 +110,7 @@ async fn redeem(remote: &mut Remote, order: &Order, filling: &mut Filling) -> Re
 /// Waits for a step of the other node, at most [`PART_TIMEOUT`].
 async fn with_timeout<T>(node: &Name, step: impl Future<Output = T>) -> Result<T, Broken> {
     timeout(PART_TIMEOUT, step).await.map_err(|_| {
-        let why = format!("it has sent nothing whole for {PART_TIMEOUT:?}");
+        let why = format!("it has sent no complete part for {PART_TIMEOUT:?}");
         Broken::Late(Failure::Upstream { node: node.clone(), why })
     })
 }

@@ -22,7 +22,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum OfferError {
     /// A directory does not exist or cannot be opened.
-    #[error("`[files]` names {}: {source}", path.display())]
+    #[error("cannot open {}, which `[files]` names: {source}", path.display())]
     Open {
         /// The directory as configured.
         path: PathBuf,
@@ -30,11 +30,11 @@ pub enum OfferError {
         source: io::Error,
     },
     /// A directory vanished while the settings were read.
-    #[error("a directory of `[files] accept` is gone: {0}")]
+    #[error("a directory of `[files] accept` no longer exists: {0}")]
     Count(#[source] io::Error),
     /// A directory contains the node's keys.
     #[error(
-        "`[files]` names {}, and this node's own keys are below it in {}; name directories beside",
+        "`[files]` names {}, which contains this node's own keys in {}; name directories that do not contain them",
         path.display(), state.display()
     )]
     Keys {

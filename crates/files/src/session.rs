@@ -144,7 +144,7 @@ impl Session {
 
     async fn answer(&mut self, request: Request) -> io::Result<()> {
         let Some(reader) = self.reader() else {
-            return Err(io::Error::other("the peer is no member any more"));
+            return Err(io::Error::other("the peer is no longer a member"));
         };
         match request {
             Request::List(request) => self.list(reader, request, None).await,
@@ -443,7 +443,7 @@ impl Session {
         self.count_failed(usize::from(matches!(reply, Reply::Failed(_))));
         let mut message = message(reply);
         if message.len() > 4 + MAX_REPLY {
-            let why = "the answer is too long: ask for less at a time".to_owned();
+            let why = "the answer is too long: request less at a time".to_owned();
             message = object::encode(&Reply::Failed(Failure::System(why)));
         }
         within(self.channel.write_all(&message)).await?;
@@ -488,7 +488,7 @@ pub(super) fn peer_key(member: &Member) -> PeerKey {
 
 fn check_length(count: u64) -> io::Result<()> {
     if count > MAX_STORE {
-        let why = format!("{count} bytes at once are more than {MAX_STORE}");
+        let why = format!("{count} bytes at once exceed the limit of {MAX_STORE}");
         return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
     Ok(())
@@ -499,7 +499,7 @@ pub(super) async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::
     match tokio::time::timeout(IDLE_TIMEOUT, step).await {
         Ok(done) => done,
         Err(_) => {
-            Err(io::Error::new(io::ErrorKind::TimedOut, format!("nothing for {IDLE_TIMEOUT:?}")))
+            Err(io::Error::new(io::ErrorKind::TimedOut, format!("no data for {IDLE_TIMEOUT:?}")))
         }
     }
 }

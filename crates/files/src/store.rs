@@ -340,7 +340,7 @@ fn whole(size: u64) -> Vec<Range<u64>> {
 
 fn another(path: &[u8]) -> Failure {
     Failure::System(format!(
-        "{}: another file of this name is being stored; wait, or take another name",
+        "{}: another file with this name is being stored; wait, or choose another name",
         shown(path)
     ))
 }
@@ -485,8 +485,8 @@ impl Target {
         match same {
             true => Ok(true),
             false => Err(Failure::System(format!(
-                "{} is there already, with other content; it is not replaced: remove it there, or \
-                 choose another name",
+                "{} exists there already with other content; it is not replaced: remove it there, \
+                 or choose another name",
                 shown(&self.path)
             ))),
         }
@@ -563,7 +563,7 @@ fn refused(error: PartError) -> Failure {
         }
         PartError::Io { what, source, .. } => format!("cannot {what} it there: {source}"),
         PartError::Busy(_) => "another program there is writing this file".into(),
-        PartError::PastEnd(_) => "bytes past the end of the file".into(),
+        PartError::PastEnd(_) => "data past the end of the file was received".into(),
         other => other.to_string(),
     })
 }

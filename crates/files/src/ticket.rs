@@ -93,7 +93,7 @@ impl Tickets {
     pub fn issue(&self, owner: NodeId, to: Name, lent: Lent) -> Result<Ticket, Failure> {
         let mut secret = [0; 16];
         let random = getrandom::fill(&mut secret);
-        random.map_err(|e| Failure::System(format!("no random numbers: {e}")))?;
+        random.map_err(|e| Failure::System(format!("cannot get random numbers: {e}")))?;
         let ticket = Ticket(secret);
         let (until, weight) = (Instant::now() + LIFETIME, lent.weight());
         let mut book = self.lock();

@@ -106,7 +106,7 @@ impl Journal {
     /// Opens the journal that was read as `contents`, which must be whole, for appending.
     pub(super) fn append_to(path: &Path, contents: &Contents) -> Result<Self, PartError> {
         let Leftover::Ours(file) = leftover::open(path, OpenOptions::new().append(true))? else {
-            let what = "not the journal that was just read";
+            let what = "another file than the journal that was just read";
             return Err(PartError::NotAFile { path: path.to_owned(), what });
         };
         Ok(Self { file, path: path.to_owned(), check: contents.check })
@@ -120,7 +120,7 @@ impl Journal {
     /// Opens the journal whose last line has this check for appending.
     pub(super) fn reopen(path: &Path, check: [u8; 8]) -> Result<Self, PartError> {
         let Leftover::Ours(file) = leftover::open(path, OpenOptions::new().append(true))? else {
-            let what = "not the journal that was just written";
+            let what = "another file than the journal that was just written";
             return Err(PartError::NotAFile { path: path.to_owned(), what });
         };
         Ok(Self { file, path: path.to_owned(), check })

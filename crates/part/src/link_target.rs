@@ -10,7 +10,7 @@
 /// Why the link must not have this target.
 pub fn check(target: &[u8], place: &[u8], depth: usize) -> Result<(), &'static str> {
     let below = match target {
-        [] => return Err("a link to nothing"),
+        [] => return Err("a link with an empty target"),
         [b'/', ..] => below(target, place).ok_or("a link that leads out of the inbox")?,
         relative => relative,
     };
@@ -22,7 +22,7 @@ pub fn check(target: &[u8], place: &[u8], depth: usize) -> Result<(), &'static s
         return Err("a link that leads out of the inbox");
     }
     if parts().skip(up).any(|part| part == b"..") {
-        return Err("a link with `..` behind a name, which may lead out of the inbox");
+        return Err("a link with `..` after a name, which may lead out of the inbox");
     }
     Ok(())
 }

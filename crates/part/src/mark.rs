@@ -81,7 +81,7 @@ pub fn is_published_as(target: &Path, key: &PartKey) -> Result<bool, PartError> 
         Err(e) if is_absent(&e) => return Ok(false),
         opened => opened.map_err(PartError::io("open", target))?,
     };
-    let found = file.metadata().map_err(PartError::io("look at", target))?;
+    let found = file.metadata().map_err(PartError::io("stat", target))?;
     if !found.is_file() || key.length().is_some_and(|n| n != found.len()) {
         return Ok(false);
     }

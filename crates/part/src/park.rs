@@ -58,7 +58,7 @@ impl Parked {
     pub fn open(self, target: &Path) -> Result<Part, PartError> {
         let place = Place::exactly(target)?;
         let file = place.lock()?;
-        let now = file.metadata().map_err(PartError::io("look at", &place.part))?;
+        let now = file.metadata().map_err(PartError::io("stat", &place.part))?;
         if Seen::of(&now) != self.seen {
             drop(file);
             let Self { key, job, batch, attributes, holes, .. } = self;

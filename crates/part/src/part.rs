@@ -261,7 +261,7 @@ impl Part {
     /// Takes over the records whose bytes are unchanged.
     fn resume(&mut self, contents: Contents) -> Result<(), PartError> {
         let length = self.key.length().unwrap_or(0);
-        let size = self.file.metadata().map_err(PartError::io("look at", &self.place.part))?.len();
+        let size = self.file.metadata().map_err(PartError::io("stat", &self.place.part))?.len();
         let intact = |r: &&Record| {
             r.range.end <= size.min(length)
                 && digest::blake3_of(&self.file, r.range.clone()).is_ok_and(|h| h == r.blake3)
@@ -294,7 +294,7 @@ impl Part {
             place::remove(&self.place.journal)?;
         }
         let path = &self.place.part;
-        let found = self.file.metadata().map_err(PartError::io("look at", path))?;
+        let found = self.file.metadata().map_err(PartError::io("stat", path))?;
         if found.len() == 0 {
             return Ok(());
         }
@@ -752,7 +752,7 @@ impl Part {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0),
             opened => opened.map_err(PartError::io("open", &target))?,
         };
-        let found = existing.metadata().map_err(PartError::io("look at", &target))?;
+        let found = existing.metadata().map_err(PartError::io("stat", &target))?;
         if !found.is_file() || found.len() > length {
             return Ok(0);
         }
@@ -782,7 +782,7 @@ impl Part {
     /// As [`Part::checkpoint`].
     pub fn park(mut self) -> Result<Parked, PartError> {
         self.checkpoint()?;
-        let seen = self.file.metadata().map_err(PartError::io("look at", &self.place.part))?;
+        let seen = self.file.metadata().map_err(PartError::io("stat", &self.place.part))?;
         Ok(Parked {
             seen: Seen::of(&seen),
             journal: self.journal.as_ref().map(Journal::check),

@@ -44,7 +44,7 @@ impl Place {
             _ => target.to_owned(),
         };
         refuse(found.as_ref().map(Metadata::file_type)).map_err(not)?;
-        Self::beside(target).ok_or_else(|| not("no file name"))
+        Self::beside(target).ok_or_else(|| not("a path without a file name"))
     }
 
     /// Returns the names for `target`. A link is not followed but replaced itself.
@@ -55,7 +55,7 @@ impl Place {
         let not = |what| PartError::NotAFile { path: target.to_owned(), what };
         let found = fs::symlink_metadata(target).ok().map(|m| m.file_type());
         refuse(found.filter(|kind| !kind.is_symlink())).map_err(not)?;
-        Self::beside(target.to_owned()).ok_or_else(|| not("no file name"))
+        Self::beside(target.to_owned()).ok_or_else(|| not("a path without a file name"))
     }
 
     /// Returns the names for a target that is not a link.
@@ -245,7 +245,7 @@ fn create_and_unlink(directory: &Path, options: &mut OpenOptions) -> io::Result<
 /// Whether `path` still leads to the open `file`. Anybody who may write to the directory may have removed or replaced
 /// it.
 pub(super) fn is_name_of(path: &Path, file: &File) -> Result<bool, PartError> {
-    let ours = file.metadata().map_err(PartError::io("look at", path))?;
+    let ours = file.metadata().map_err(PartError::io("stat", path))?;
     let named = fs::symlink_metadata(path);
     Ok(named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())))
 }

@@ -70,7 +70,7 @@ impl Publisher {
     /// bytes were lost.
     pub async fn publish(&self, mut part: Part, length: u64) -> Published {
         let lost = part.target().to_owned();
-        let lost = || PartError::io("publish", &lost)(io::Error::other("the thread died"));
+        let lost = || PartError::io("publish", &lost)(io::Error::other("the publishing thread died"));
         if !part.is_quickly_proven() {
             // Other parts should not wait while this one is read.
             let proven = spawn_blocking(move || part.prove(length).map(|()| part)).await;
@@ -101,7 +101,7 @@ impl Publisher {
             let queue = Arc::clone(&self.queue);
             spawn_blocking(move || publish_all(&queue));
         }
-        let lost = || PartError::io("publish", &lost)(io::Error::other("the thread died"));
+        let lost = || PartError::io("publish", &lost)(io::Error::other("the publishing thread died"));
         published.await.unwrap_or_else(|_| Err(lost()))
     }
 

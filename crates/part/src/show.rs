@@ -55,7 +55,7 @@ fn copy(file: &File, path: &Path, target: &Path, key: &PartKey) -> Result<File, 
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(0o600);
     let new = options.open(path).map_err(PartError::write(path, 0))?;
-    let found = file.metadata().map_err(PartError::io("look at", path))?;
+    let found = file.metadata().map_err(PartError::io("stat", path))?;
     part::copy(file, &new, 0..found.len(), path)?;
     mode::put(&new, target);
     mark::put(&new, key);
@@ -76,7 +76,7 @@ fn rename(path: &Path, file: &File, target: &Path) -> Result<(), PartError> {
     if back.is_err() {
         fs::rename(target, fresh_name(path)?).map_err(PartError::io("rename", target))?;
     }
-    let why = io::Error::other("another process put a file of its own in its place; try again");
+    let why = io::Error::other("another process replaced it with another file; try again");
     Err(PartError::io("publish", target)(why))
 }
 

@@ -58,7 +58,7 @@ pub async fn nearest(
 ) -> (Vec<Offer>, Vec<(Name, String)>) {
     let asking = sheet.nodes.iter().map(|node| async move {
         let offered = timeout(PATIENCE, offer(connector, node, &sheet.drop_box)).await;
-        let late = |_| Err(format!("no answer in {PATIENCE:?}"));
+        let late = |_| Err(format!("no answer within {PATIENCE:?}"));
         let offered = offered.unwrap_or_else(late);
         offered.map_err(|why| (node.name.clone(), why))
     });
@@ -97,7 +97,7 @@ async fn offer(connector: &Connector, node: &SheetNode, name: &Name) -> Result<O
     match line.ask(&Ask::Load(name.clone())).await.map_err(told)? {
         Answer::Load(load) => Ok(Offer { node: node.clone(), line, load, rtt: asked.elapsed() }),
         Answer::Refused(refusal) => Err(refusal.to_string()),
-        _ => Err("it answers something else".into()),
+        _ => Err("its answer does not match the request".into()),
     }
 }
 

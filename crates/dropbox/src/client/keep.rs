@@ -18,7 +18,7 @@ const TURN: Duration = Duration::from_secs(5);
 pub fn load_evidence(file: &Path) -> io::Result<Option<Evidence>> {
     let Some(bytes) = durable::read(file, MAX_BYTES)? else { return Ok(None) };
     let invalid = |e: String| io::Error::new(io::ErrorKind::InvalidData, e);
-    let text = String::from_utf8(bytes).map_err(|e| invalid(format!("text: {e}")))?;
+    let text = String::from_utf8(bytes).map_err(|e| invalid(format!("it is not text: {e}")))?;
     Evidence::read(&text, &Ed25519).map(Some).map_err(|e| invalid(e.to_string()))
 }
 

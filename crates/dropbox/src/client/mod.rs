@@ -71,7 +71,7 @@ impl Target {
             let stamps = match line.ask(&ask).await? {
                 Answer::Stamps(stamps) if stamps.len() == some.len() => stamps,
                 Answer::Refused(refusal) => return Err(refusal.into()),
-                _ => return Err(wrong("it is none to a commitment")),
+                _ => return Err(wrong("it does not answer a commitment")),
             };
             for (stamp, intent) in stamps.into_iter().zip(some) {
                 all.push(match stamp {
@@ -97,12 +97,12 @@ impl Target {
         let stamp: Signed<Stamp> = Signed::open(bytes, &Ed25519).map_err(wrong)?;
         let said = stamp.value();
         match () {
-            () if stamp.signer() != self.port.key => Err(wrong("another key has signed the stamp")),
+            () if stamp.signer() != self.port.key => Err(wrong("the stamp is signed with another key")),
             () if said.drop_box != self.drop_box || said.client != client => {
-                Err(wrong("the stamp is of another box or key"))
+                Err(wrong("the stamp is for another box or another client key"))
             }
             () if said.commitment != intent.commitment => {
-                Err(wrong("the stamp is of another commitment"))
+                Err(wrong("the stamp is for another commitment"))
             }
             () => Ok(stamp),
         }
@@ -121,7 +121,7 @@ impl Target {
         let sheet: Signed<Sheet> = Signed::open(&bytes, &Ed25519).map_err(wrong)?;
         match sheet.signer() == self.port.key && sheet.value().drop_box == self.drop_box {
             true => Ok(sheet),
-            false => Err(wrong("the sheet is of another box, or another key has signed it")),
+            false => Err(wrong("the sheet describes another box, or is signed with another key")),
         }
     }
 }

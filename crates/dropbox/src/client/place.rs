@@ -56,11 +56,11 @@ pub fn open_data(file: &Path) -> io::Result<File> {
         (true, _) => Ok(opened),
         (_, true) => Err(io::Error::new(
             io::ErrorKind::IsADirectory,
-            "it is a directory: pack it, e.g. with `tar`, and submit that",
+            "it is a directory: pack it, e.g. with `tar`, and submit the archive",
         )),
         _ => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "it is a device, socket or pipe, no file",
+            "it is a device, socket or pipe, not a file",
         )),
     }
 }
@@ -150,7 +150,7 @@ mod tests {
             0,
         )
         .unwrap();
-        assert!(open_data(&pipe).unwrap_err().to_string().contains("no file"));
+        assert!(open_data(&pipe).unwrap_err().to_string().contains("not a file"));
         let said = open_data(dir.path()).unwrap_err().to_string();
         assert!(said.contains("`tar`"), "{said}");
         let gone = open_data(&dir.path().join("gone")).unwrap_err();

@@ -68,7 +68,7 @@ impl Arriving {
         let was = std::mem::take(self).came;
         match was < LEAST {
             true => {
-                let why = format!("{was} bytes in {WINDOW:?}: fewer than {LEAST} are too slow");
+                let why = format!("{was} bytes in {WINDOW:?} are too slow: at least {LEAST} are required");
                 Err(io::Error::new(io::ErrorKind::TimedOut, why))
             }
             false => Ok(()),

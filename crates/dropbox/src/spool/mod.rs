@@ -123,7 +123,7 @@ impl Spool {
     /// Makes a record durable, and applies it.
     async fn write(&self, record: Record) -> Result<(), Refusal> {
         let written = self.journal.append(vec![record.encode()]).await;
-        written.map_err(|e| Refusal::Unable(format!("write what it has: {e}")))?;
+        written.map_err(|e| Refusal::Unable(format!("write its records: {e}")))?;
         self.lock().apply(record);
         Ok(())
     }

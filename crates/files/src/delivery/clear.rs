@@ -219,7 +219,7 @@ impl Removal<'_> {
             }
             // Deliveries may be writing to it under names that do not exist yet.
             if self.protected.is_used_below(&join(self.above, path)) {
-                return Err(kept("a directory that something is being stored in"));
+                return Err(kept("a directory in which something is being stored"));
             }
             let removed = self.unlink(above, named, AtFlags::REMOVEDIR);
             match removed {
@@ -295,7 +295,7 @@ fn join(above: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 pub(super) fn kept_in_settings() -> Failure {
-    kept("a directory that the settings of its node name")
+    kept("a directory named in the settings of its node")
 }
 
 fn kept(what: &str) -> Failure {

@@ -165,7 +165,7 @@ impl<'a> Comparer<'a> {
     /// Compares the target directory itself.
     fn look_at_target(&mut self, entry: &Entry) -> Result<Found, Failure> {
         if entry.kind != Kind::Directory {
-            return Err(Failure::System("a file cannot be the directory that it goes to".into()));
+            return Err(Failure::System("a file cannot replace the target directory".into()));
         }
         if self.destination.directory(b"", false)?.is_some() {
             return Ok(Found::Same);
@@ -215,7 +215,7 @@ impl<'a> Comparer<'a> {
         let file = File::from(file.map_err(|e| failure(name, e))?);
         let known = sample::digest_until(&file, snapshot.size, whole, || self.stop.is_cancelled());
         let known =
-            known.map_err(|e| Failure::System(format!("cannot read what is there: {e}")))?;
+            known.map_err(|e| Failure::System(format!("cannot read the existing file there: {e}")))?;
         if known != *check {
             return self.conflict(entry, directory, name, found);
         }
@@ -232,11 +232,11 @@ impl<'a> Comparer<'a> {
     fn admit(&mut self, path: &'a FilePath, bytes: u64) -> Result<(), Failure> {
         let refused = |why: &str| Err(Failure::System(why.to_owned()));
         if !self.checked.insert(path) {
-            return refused("a request names it twice");
+            return refused("the request contains it twice");
         }
         if self.hashed > 0 && self.hashed.saturating_add(bytes) > MAX_HASHED {
             return refused(
-                "its request has more bytes to hash than one may: ask for less at a time",
+                "the request needs more bytes to be hashed than allowed: request less at a time",
             );
         }
         self.hashed = self.hashed.saturating_add(bytes);
@@ -294,7 +294,7 @@ fn may_be_at(entry: &Entry, near: &Directory, depth: usize) -> Result<(), Failur
             );
             refused(&format!("{why}: it points to {to}"))
         }),
-        Kind::Special => refused("it is neither a file nor a directory nor a link"),
+        Kind::Special => refused("it is not a file, directory or symbolic link"),
         Kind::File { .. } | Kind::Directory => Ok(()),
     }
 }

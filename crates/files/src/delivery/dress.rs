@@ -35,7 +35,7 @@ pub(crate) fn dress(
         match done {
             Ok(None) => {}
             Ok(Some(mode)) => {
-                let why = format!("it was there before and keeps its mode {mode:o}");
+                let why = format!("it existed before and keeps its mode {mode:o}");
                 wider.add(number, Failure::System(why));
             }
             Err(why) => undone.add(number, why),

@@ -68,9 +68,9 @@ pub(super) fn declined_rules(rules: Rules, may: May) -> Option<(Rules, Failure)>
     let requested = rules.common(Rules::OWNER.and(Rules::GROUP));
     let why = match (requested == Rules::default(), gives_away(), may.owners) {
         (true, ..) | (_, true, true) => return None,
-        (_, false, _) => "its node does not run as root, and only root can change owners",
+        (_, false, _) => "the receiving node does not run as root, and only root can change owners",
         _ => {
-            "its node's settings do not set `owners = true` for that directory in `[files] accept`"
+            "the receiving node's settings do not set `owners = true` for that directory in `[files] accept`"
         }
     };
     Some((requested, Failure::System(why.to_owned())))

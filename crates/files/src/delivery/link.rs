@@ -103,7 +103,7 @@ impl Linker<'_> {
             return missing(self);
         }
         if !is_same {
-            let why = "the file to link to is not there with this content";
+            let why = "the file to link to is missing there or has other content";
             return Err(Failure::System(why.to_owned()));
         }
         let known = Name { directory: from, name: OsStr::from_bytes(first) };

@@ -139,7 +139,7 @@ impl<'a> Destination<'a> {
     /// If the path contains a name of Thalweg's own files.
     fn parts<'p>(&self, path: &'p [u8]) -> Result<(&'p [u8], &'p [u8]), Failure> {
         if path.split(|letter| *letter == b'/').any(is_ours) {
-            let why = "a name of Thalweg's own files; nothing of this name is taken";
+            let why = "the name is reserved for Thalweg's own files and is not accepted";
             return Err(Failure::System(why.to_owned()));
         }
         Ok(match path.iter().rposition(|letter| *letter == b'/') {
@@ -312,7 +312,8 @@ impl Directory {
 /// The error for a directory in which the node's user may not write.
 fn read_only(path: &[u8]) -> Failure {
     Failure::System(format!(
-        "{}: permission denied: its node may not write in this directory, which keeps its mode; change it there",
+        "{}: permission denied: the node may not write in this directory and does not change its \
+         mode; change the mode there",
         shown(path)
     ))
 }
@@ -397,7 +398,7 @@ fn check_replacement(directory: &[u8], what: &str, may: May) -> Result<(), Failu
 /// The error for a change in a directory of another service.
 fn protected_from(directory: &[u8], what: &str) -> Failure {
     Failure::System(format!(
-        "{} takes no {what}: it is in an inbox of casts or in a drop box of its node; change it there",
+        "{} accepts no {what}: it is in an inbox of casts or in a drop box of its node; change it there",
         shown(directory)
     ))
 }
@@ -405,7 +406,8 @@ fn protected_from(directory: &[u8], what: &str) -> Failure {
 /// The error for a change that the settings do not allow.
 fn not_allowed(directory: &[u8], what: &str, setting: &str) -> Failure {
     Failure::System(format!(
-        "{} takes no {what}: its node's settings have no `{setting} = true` beside that directory in `[files] accept`",
+        "{} accepts no {what}: its node's settings do not set `{setting} = true` for that \
+         directory in `[files] accept`",
         shown(directory)
     ))
 }

@@ -102,7 +102,8 @@ impl<'a, D: AsFd> Obstacle<'a, D> {
             return Ok(());
         }
         if !rules.has(Rules::REMOVE) {
-            let why = "a directory that is not empty has this name there: remove it there, or use `--delete` without `--exclude`";
+            let why = "a directory with this name exists there and is not empty: remove it there, \
+                       or use `--delete` without `--exclude`";
             return system(why.to_owned());
         }
         check_removal(path, may)
@@ -145,7 +146,7 @@ impl<'a, D: AsFd> Obstacle<'a, D> {
     fn described(&self) -> &'static str {
         match self.kind() {
             FileType::Directory => "a directory with this name exists there",
-            FileType::RegularFile | FileType::Symlink => "is there already, with other content",
+            FileType::RegularFile | FileType::Symlink => "a file or link with this name and other content exists there",
             _ => "a device, socket or pipe with this name exists there",
         }
     }

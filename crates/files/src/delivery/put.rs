@@ -95,7 +95,7 @@ pub(crate) fn put(
     let files = entries.iter().filter(|Described(entry)| size(entry).is_some()).count();
     let sum = entries.iter().filter_map(|Described(entry)| size(entry));
     if sum.fold(0, u64::saturating_add) != bytes.len() as u64 {
-        return Err(Failure::System("the files' lengths and the bytes that came differ".into()));
+        return Err(Failure::System("the lengths of the files do not match the received bytes".into()));
     }
     let paths = entries.iter().filter(|Described(entry)| entry.kind != Kind::Directory);
     let paths: Vec<_> =
@@ -141,7 +141,7 @@ impl<'d> Putter<'_, 'd> {
         }
         let (above, name) = self.destination.parts(path)?;
         if name.is_empty() {
-            return Err(Failure::System("a file without a name".into()));
+            return Err(Failure::System("the file has no name".into()));
         }
         let directory = self.destination.made(above)?;
         may_be(entry, &directory)?;

@@ -38,7 +38,7 @@ impl Pattern {
         if parts.len() > 63 || parts.iter().any(|part| part.len() > MAX_COMPONENT) {
             let shown = parts.join(&b'/').escape_ascii().to_string();
             let why =
-                format!("it has more than 63 parts, or one of more than {MAX_COMPONENT} bytes");
+                format!("it has more than 63 parts, or a part of more than {MAX_COMPONENT} bytes");
             return Err(Failure::System(format!("pattern `{shown}`: {why}")));
         }
         let part = |part: &&[u8]| match *part {

@@ -133,7 +133,7 @@ impl Quota {
         }
         if let Some(lack) = self.lack(open, room, now) {
             return Err(self.refused(&format!(
-                "the disk there is full up to what its node keeps free: {lack} (`keep_free`)"
+                "the disk there is full up to the space that its node keeps free: {lack} (`keep_free`)"
             )));
         }
         for (number, (bounds, tally)) in self.tallies.iter().enumerate() {
@@ -196,8 +196,8 @@ impl Quota {
 
 fn refused(place: &[u8], why: &str) -> Failure {
     Failure::System(format!(
-        "{} takes no more: {why}; what is stored there stays; free some there, or change the setting in \
-         `[files]` of its node, for all or beside that directory in `accept`",
+        "{} accepts no more: {why}; the stored data is kept; free some space there, or change the \
+         setting in `[files]` of its node, globally or for that directory in `accept`",
         shown(place)
     ))
 }

@@ -77,7 +77,7 @@ impl Bounds {
         let (has, more) = (ByteSize::from_bytes(has.bytes), more.bytes);
         is_over.then(|| {
             format!(
-                "it has {has}, {more} bytes more were to come, and {most} are allowed (`max_bytes`)"
+                "it has {has}, {more} more bytes were to be stored, and {most} are allowed (`max_bytes`)"
             )
         })
     }

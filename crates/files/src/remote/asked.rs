@@ -61,7 +61,7 @@ impl PendingRequest {
             Some(asked) if *asked == bytes => Ok(()),
             asked => {
                 let asked = asked.copied().unwrap_or(0);
-                Err(invalid(format!("it sends {bytes} bytes where {asked} were asked for")))
+                Err(invalid(format!("it sent {bytes} bytes where {asked} were requested")))
             }
         }
     }
@@ -94,6 +94,6 @@ fn patience(request: &Request) -> Duration {
 
 /// The error for a node that sends only `Wait` for too long or too often.
 pub(super) fn never(patience: Duration) -> io::Error {
-    let why = format!("it has only said that it is at work, for {patience:?} or far too often");
+    let why = format!("it has only reported that it is at work, for {patience:?} or too often");
     io::Error::new(io::ErrorKind::TimedOut, why)
 }

@@ -135,7 +135,7 @@ fn memory(entry: &Entry) -> u64 {
 
 fn too_long(most: u64) -> String {
     format!(
-        "what it lists takes more than {} MiB of memory: collect it in several calls",
+        "its listing takes more than {} MiB of memory: collect it in several calls",
         most >> 20
     )
 }

@@ -158,7 +158,7 @@ impl Remote {
         part: impl AsyncFnOnce(&mut Self) -> io::Result<T>,
     ) -> Result<T, RemoteError> {
         if self.torn {
-            let why = io::Error::other("an earlier transfer on this connection broke off");
+            let why = io::Error::other("an earlier transfer on this connection was interrupted");
             return Err(self.lost(why));
         }
         self.torn = true;
@@ -227,7 +227,7 @@ async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
         Ok(done) => done,
         Err(_) => Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            format!("it has said nothing for {SILENCE:?}"),
+            format!("it has sent nothing for {SILENCE:?}"),
         )),
     }
 }
@@ -237,5 +237,5 @@ fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Erro
 }
 
 fn unexpected() -> io::Error {
-    invalid("another answer came than was asked for; do both hosts run the same version?")
+    invalid("the answer does not match the request; do both hosts run the same version?")
 }

@@ -94,7 +94,7 @@ pub(super) fn in_words(what: &str, e: &io::Error) -> Failure {
     let full = [Errno::NOSPC, Errno::DQUOT].map(|errno| Some(errno.raw_os_error()));
     Failure::System(match full.contains(&e.raw_os_error()) {
         true => format!(
-            "the disk of the spool is full ({what}: {e}); free some, or lower `[files] spool_bytes`"
+            "the disk of the spool is full ({what}: {e}); free some space, or lower `[files] spool_bytes`"
         ),
         false => format!("the spool cannot be used ({what}: {e})"),
     })

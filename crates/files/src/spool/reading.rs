@@ -62,7 +62,7 @@ impl Reading {
             (Ok(_), Some(why)) => Reply::Failed(why),
             (Ok(check), None) if *check == computed => Reply::Sent(computed),
             (Ok(_), None) => {
-                let why = "the spool's disk gives other bytes than were written".to_owned();
+                let why = "the spool's disk returned other bytes than were written".to_owned();
                 Reply::Failed(Failure::System(why))
             }
         }

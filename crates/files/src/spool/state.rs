@@ -87,7 +87,7 @@ impl Index {
     pub fn begin(&mut self, label: &Label, bytes: u64, bound: u64) -> Result<bool, Failure> {
         let key = (label.owner, label.id);
         if self.entries.contains_key(&key) {
-            return Err(Failure::System("the spool has an entry of this name already".to_owned()));
+            return Err(Failure::System("the spool already has an entry with this id".to_owned()));
         }
         let reserved = ENTRY_OVERHEAD + label.note.len() as u64;
         if !self.has_room(label.owner, bytes.saturating_add(reserved), bound) {

@@ -158,8 +158,8 @@ impl Conductor {
     fn tell_of_drift(&self) {
         let left = self.steering.ends_in().map(|left| left.as_secs_f64());
         let why = match left {
-            Some(left) => format!("ways are not as fast as planned; {left:.0} s are left"),
-            None => "ways are not as fast as planned".to_owned(),
+            Some(left) => format!("paths are slower than planned; {left:.0} s are left"),
+            None => "paths are slower than planned".to_owned(),
         };
         self.shared.errand.events.event(Event::Replanned { why, makespan_seconds: None });
     }
@@ -232,7 +232,7 @@ impl Conductor {
             Ok((task, Ok(()))) => (task, None),
             Ok((_, Err(End::Land(all)))) => return Err(all),
             Ok((task, Err(End::Lost(why)))) => (task, Some(why)),
-            Err(panic) if panic.is_panic() => (panic.id(), Some("its task broke off".to_owned())),
+            Err(panic) if panic.is_panic() => (panic.id(), Some("its task panicked".to_owned())),
             Err(aborted) => (aborted.id(), None),
         };
         let Some(id) = self.names.remove(&task) else { return Ok(()) };
@@ -270,7 +270,7 @@ impl Conductor {
         errand.events.event(Event::WayClosed {
             source: errand.overlay.names[way.source as usize].clone(),
             via: self.shared.via(way),
-            why: why.unwrap_or("it is not needed any more").to_owned(),
+            why: why.unwrap_or("the path is no longer needed").to_owned(),
             failed: why.is_some(),
         });
     }

@@ -115,15 +115,15 @@ pub struct Plan {
 pub enum ForecastError {
     /// A timetable needs rates, and a source has none.
     #[error(
-        "no measured way leads from `{0}` to this host, or it takes less than a data unit a slot: \
-         `--method fluid` works without rates, `--rates FILE` gives some"
+        "no measured path leads from `{0}` to this host, or it carries less than one data unit \
+         per slot: use `--method fluid`, which needs no rates, or give rates with `--rates FILE`"
     )]
     NoWay(Name),
     /// An error of the planner.
     #[error("{0}")]
     Plan(PlanError),
     /// No plan fits the budget.
-    #[error("--max-cost {budget} is too little: {what} costs {least:.4}")]
+    #[error("--max-cost {budget} is too low: {what} costs {least:.4}")]
     TooDear {
         /// The budget.
         budget: f64,

@@ -142,7 +142,7 @@ impl Batches {
 
     fn send(&self, message: Message) {
         if self.full.send(message).is_err() {
-            let died = std::io::Error::other("the thread that syncs died");
+            let died = std::io::Error::other("the sync thread died");
             self.shared.stop(self.shared.plan.end_of_all("sync", &died));
         }
     }
@@ -286,7 +286,7 @@ impl Committer {
         rename(&hold, temporary.as_ref(), &target.name).map_err(|e| {
             // Best effort: the first error is the one to report.
             _ = unlinkat(&hold, &temporary, AtFlags::empty());
-            shared.plan.trouble("give its name to", e)
+            shared.plan.trouble("rename", e)
         })
     }
 

@@ -34,7 +34,7 @@ pub(super) fn end(shared: &Shared, over: Option<&Lock>, refused_files: &BTreeSet
     let mut failed = Vec::new();
     // Before the first directory gets its time, because removing the record changes that.
     if let Some(Err(error)) = over.map(Lock::forget) {
-        failed.push(refused(&shared.plan, 0, "remove the record of", error));
+        failed.push(refused(&shared.plan, 0, "remove the job record in", error));
     }
     let mut holds = Holds::of(&shared.tree);
     let linked = hard_links::make(shared, &mut holds, refused_files);

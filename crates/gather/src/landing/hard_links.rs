@@ -67,7 +67,7 @@ pub(super) fn make(shared: &Shared, holds: &mut Holds, refused: &BTreeSet<Place>
     absent.extend(refused.iter().cloned());
     for (number, link) in (plan.targets.len() as u32..).zip(&plan.links) {
         let done = match absent.contains(&link.first) {
-            true => Err("the file that it is another name of did not come".to_owned()),
+            true => Err("the file that it is a hard link to was not received".to_owned()),
             false => one(shared, holds, number, link).map_err(|e| said("link", e)),
         };
         match done {

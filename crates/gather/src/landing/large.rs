@@ -82,7 +82,7 @@ impl Large {
         }
         let uses = self.uses;
         let opened = self.open.get_mut(&number);
-        let opened = opened.ok_or_else(|| Trouble::One("it was closed".into()))?;
+        let opened = opened.ok_or_else(|| Trouble::One("it is already closed".into()))?;
         opened.used = uses;
         Ok(opened)
     }

@@ -196,13 +196,13 @@ fn name(of: &Listed, prefixes: &[Vec<u8>], entry: &Entry) -> Result<Vec<u8>, Unn
         Err(Unnamed::PassedOver(PassedOver { source: of.source, path, is_ours }))
     };
     if entry.root as usize >= prefixes.len() {
-        return refused("the listing names a path that was not asked for", &path);
+        return refused("the listing contains a path that was not requested", &path);
     }
     if entry.path.as_bytes().is_empty() && entry.kind != Kind::Directory {
         // `/data/` was requested and `/data` is a file.
         let root = of.roots.get(entry.root as usize).map_or(&b""[..], Vec::as_slice);
         if own_name(root).is_empty() {
-            return refused("it is asked for as a directory, and is none", root);
+            return refused("it was requested as a directory, but it is not a directory", root);
         }
     }
     if let Some(own) = own_part(&path) {
@@ -212,7 +212,7 @@ fn name(of: &Listed, prefixes: &[Vec<u8>], entry: &Entry) -> Result<Vec<u8>, Unn
         return passed_over(&path, false);
     }
     if path.split(|b| *b == b'/').count() > DEEPEST {
-        let why = format!("it is more than {DEEPEST} directories deep: left out");
+        let why = format!("it is more than {DEEPEST} directories deep and is left out");
         return refused(&why, &path);
     }
     Ok(path)

@@ -43,7 +43,7 @@ impl Lock {
                 done => done.map_err(refused("lock"))?,
             }
             // Its previous owner may have removed the file just before releasing the lock.
-            if is_there(tree, &file).map_err(refused("look at"))? {
+            if is_there(tree, &file).map_err(refused("stat"))? {
                 let earlier = read(&file);
                 let was_cut_off = earlier.is_some();
                 let goes_on = |old: &Job| {

@@ -137,7 +137,7 @@ impl Land for Landing {
             match &self.inner.work {
                 Some(work) => work.write(file.0, at, bytes).await,
                 None => Err(LandError::All {
-                    why: "nothing is written when it is only looked".into(),
+                    why: "a dry run writes nothing".into(),
                     kind: io::ErrorKind::Unsupported,
                 }),
             }

@@ -51,7 +51,7 @@ pub(super) fn open(into: &Path, listed: &[Listed], options: Options) -> Opened {
     survey.make_room(&plan, space).inspect_err(|_| survey.undo(&plan, &tree))?;
     // A lack of inodes is only a warning here: files are stored until one does not fit, and a later session continues.
     let short_of_files = survey.check_files(&plan, space).err();
-    let short_of_files = short_of_files.map(|e| format!("not all will fit: {e}"));
+    let short_of_files = short_of_files.map(|e| format!("not all files will fit: {e}"));
     let remarks = short_of_files.into_iter().chain(survey.remarks()).collect();
     plan.opened(&survey.opened);
     let leftovers = Leftovers {

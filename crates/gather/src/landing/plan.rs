@@ -254,8 +254,8 @@ impl<'a> Maker<'a> {
 
     fn leave_out(&mut self, path: &[u8], source: u32) {
         let why = format!(
-            "it is in a directory that was not listed, and there are more than {ON_THE_WAY} of \
-             those: collect it in several calls"
+            "its parent directory was not listed, and more than {ON_THE_WAY} such directories are \
+             missing from the listing: collect it in several calls"
         );
         self.failed.push(Failed { source, path: to_path(path), why });
     }

@@ -27,10 +27,10 @@ pub enum OpenError {
     #[error("{}", collisions(.0))]
     Collisions(Vec<Collision>),
     /// Another collection is writing here.
-    #[error("another collection is already landing in {}; wait for it or choose another directory", .0.display())]
+    #[error("another collection is already writing to {}; wait for it or choose another directory", .0.display())]
     Locked(PathBuf),
     /// The target exists and is not a directory.
-    #[error("{} is no directory", .0.display())]
+    #[error("{} is not a directory", .0.display())]
     NotADirectory(PathBuf),
     /// The filesystem has too little space.
     #[error("the disk is full: {} needs {needed} more, and {free} are free; free some space and run the same command again", .into.display())]
@@ -43,7 +43,8 @@ pub enum OpenError {
         free: ByteSize,
     },
     /// The filesystem has too few inodes.
-    #[error("the file system of {} takes {free} more files, directories and links (inodes), and {needed} are needed; remove files there and run the same command again", .into.display())]
+    #[error("the file system of {} has {free} free inodes, and {needed} are needed for files, \
+             directories and links; remove files there and run the same command again", .into.display())]
     NoInodes {
         /// The directory.
         into: PathBuf,

@@ -207,7 +207,7 @@ impl Shared {
     /// The error of a target that failed.
     pub(super) fn why(&self, number: u32) -> LandError {
         let why = lock(&self.refused).get(&number).cloned();
-        let why = why.unwrap_or_else(|| "it is no file of this collection".into());
+        let why = why.unwrap_or_else(|| "it is not a file of this collection".into());
         LandError::File { file: self.path(number), why }
     }
 

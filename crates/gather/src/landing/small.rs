@@ -50,7 +50,7 @@ impl Small {
         let size = target.size();
         let range = at..at.saturating_add(bytes.len() as u64);
         if range.end > size {
-            return Err(Trouble::One("bytes past its end came".into()));
+            return Err(Trouble::One("data past its end was received".into()));
         }
         let new = match self.begun.get(&number) {
             None if range == (0..size) => {

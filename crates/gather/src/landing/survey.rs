@@ -119,7 +119,7 @@ impl Survey {
     pub(super) fn remarks(&self) -> Vec<String> {
         let text = |path: &PathBuf| {
             format!(
-                "{}: this empty directory will be replaced by the item with its name at the source",
+                "{}: this empty directory will be replaced by the source's item of the same name",
                 path.display()
             )
         };
@@ -205,7 +205,7 @@ fn new(target: &Target) -> Fate {
 fn predict(target: &Target, fate: Fate) -> Fate {
     let needs_source = matches!(fate, Fate::Fetch | Fate::GoOn { .. } | Fate::Ask);
     match needs_source && target.is_unreadable() {
-        true => Fate::Refused("its node has no permission to read it".into()),
+        true => Fate::Refused("the source node has no permission to read it".into()),
         false => fate,
     }
 }
@@ -275,7 +275,7 @@ impl Surveyor<'_> {
             },
             // A real run would make the parent accessible.
             Err(Errno::ACCESS) if self.dry_run && is_own(&above) => Ok(Place::Absent),
-            Err(other) => Err(said("look at", other)),
+            Err(other) => Err(said("stat", other)),
             Ok(found) => match FileType::from_raw_mode(found.st_mode) {
                 FileType::Directory => {
                     if self.has_other_attributes(&above, directory, &found) {
@@ -355,7 +355,7 @@ impl Surveyor<'_> {
             Ok(found) => Some(found),
             Err(Errno::NOENT) => None,
             Err(Errno::ACCESS) if self.dry_run => return Ok(new(target)),
-            Err(other) => return Err(said("look at", other)),
+            Err(other) => return Err(said("stat", other)),
         };
         let kind = found.map(|found| FileType::from_raw_mode(found.st_mode));
         let fate = self.compared(target, found, kind, &hold)?;
@@ -381,10 +381,10 @@ impl Surveyor<'_> {
                     Ok(new(target))
                 }
                 Ok(false) => Err(
-                    "it is a directory here that is not empty; move it away or choose another directory"
+                    "a directory that is not empty has its name here; move it away or choose another directory"
                         .into(),
                 ),
-                Err(e) => Err(said("look into the directory in place of", e)),
+                Err(e) => Err(said("read the directory in place of", e)),
             },
             (Some(FileType::Symlink), What::Link(to)) => {
                 let here =

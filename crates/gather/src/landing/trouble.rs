@@ -46,13 +46,13 @@ impl Plan {
         let why = if [full, quota].contains(&error.kind()) {
             let why = Space::at(&self.into).why_full();
             format!(
-                "{why}: {into} cannot take more; what came is kept: {} and run the same command again",
+                "{why}: nothing more can be written to {into}; the received data is kept: {} and \
+                 run the same command again",
                 why.advice()
             )
         } else {
             format!(
-                "cannot {what} files in {into}: {error}; what is complete is kept: run the same \
-                 command again"
+                "cannot {what} files in {into}: {error}; complete files are kept: run the same command again"
             )
         };
         LandError::All { why, kind: error.kind() }
@@ -71,11 +71,11 @@ pub(super) fn said_of_part(error: &PartError) -> String {
         PartError::Busy(_) => "another process is already writing it".into(),
         PartError::NotAFile { what, .. } => format!("it is {what} here; move it away"),
         PartError::Incomplete { missing, .. } => format!("{missing} of it are missing"),
-        PartError::PastEnd(_) => "bytes past its end came".into(),
-        PartError::Digest { .. } | PartError::Piece { .. } => "it is not what was expected".into(),
+        PartError::PastEnd(_) => "data past its end was received".into(),
+        PartError::Digest { .. } | PartError::Piece { .. } => "its content does not match the expected hash".into(),
         PartError::DiskFull { .. } => "the disk is full".into(),
         PartError::NoInodes { .. } => "no inodes are left".into(),
-        PartError::Unproven(_) => "nothing proves what is here".into(),
+        PartError::Unproven(_) => "the existing data cannot be verified".into(),
         PartError::Unsynced(_) => "it could not be synced: run the same command again".into(),
     }
 }

@@ -155,6 +155,6 @@ impl Drop for Work {
 }
 
 fn over() -> LandError {
-    let why = "the collection is over: nothing more is written".into();
+    let why = "the collection has ended: nothing more is written".into();
     LandError::All { why, kind: io::ErrorKind::BrokenPipe }
 }

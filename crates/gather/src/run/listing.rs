@@ -154,7 +154,7 @@ fn report_waiting(request: &Request, waiting: &Waiting, events: &Arc<dyn EventSi
     let more = names.len().saturating_sub(NAMED);
     names.truncate(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let text = format!("waiting for what {}{more} will say they have", names.join(", "));
+    let text = format!("waiting for the listings of {}{more}", names.join(", "));
     events.event(Event::Note { text });
 }
 
@@ -194,8 +194,8 @@ impl Listings {
         let Answer { listed, remote, rtt, took, is_older } = answer;
         if is_older {
             let text = format!(
-                "{} runs an older version: extended attributes, access control lists, holes of files, names of owners \
-                 and years beyond 2262 do not come from it",
+                "{} runs an older version, which does not send extended attributes, access \
+                 control lists, holes of files, names of owners, and times after the year 2262",
                 listed.node
             );
             events.event(Event::Note { text });
@@ -332,9 +332,9 @@ fn how_to_offer(path: &str, me: &Name) -> String {
     };
     let directory = if directory.is_empty() { "/" } else { directory };
     format!(
-        "it does not offer `{path}` to this host; its settings (`thalweg config`) would, with\n  \
-         [files]\n  offer = [{{ path = {directory:?}, to = [\"{me}\"] }}]\nand `thalweg node` started anew \
-         (of a single file, offer the directory above)"
+        "it does not offer `{path}` to this host; to offer it, add this to that node's settings \
+         (see `thalweg config`)\n  [files]\n  offer = [{{ path = {directory:?}, to = [\"{me}\"] \
+         }}]\nand restart `thalweg node` there (for a single file, offer its parent directory)"
     )
 }
 

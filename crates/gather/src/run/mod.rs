@@ -137,7 +137,7 @@ pub enum GatherError {
     #[error("{0}")]
     Roster(String),
     /// No source could be listed; each failure was reported as [`Event::SourceFailed`].
-    #[error("no source could be asked what it has; why is said of each above")]
+    #[error("no source could be listed; the reason for each is given above")]
     NoSource,
     /// The collection cannot land here.
     #[error(transparent)]
@@ -149,7 +149,7 @@ pub enum GatherError {
     #[error(transparent)]
     Forecast(#[from] ForecastError),
     /// A task panicked; its panic was printed.
-    #[error("a part of this program broke off")]
+    #[error("a task of this program panicked; the panic is printed above")]
     Broken,
 }
 
@@ -246,7 +246,7 @@ impl Run {
         files::tell_passed_over(&outlook.passed_over, &overlay, &self.events);
         if outlook.resumed_bytes > 0 {
             let kept = ByteSize::from_bytes(outlook.resumed_bytes);
-            let text = format!("of unfinished files {kept} are here from an earlier call");
+            let text = format!("{kept} of unfinished files are here from an earlier call");
             self.events.event(Event::Note { text });
         }
         for text in outlook.remarks.clone() {

@@ -64,7 +64,7 @@ impl Run {
         if *method != MethodName::Fluid || prices.most(overlay, amounts) <= budget {
             return *method;
         }
-        let text = "--max-cost: a timetable (path-sync=95) keeps to what the plan says".to_owned();
+        let text = "--max-cost: using a timetable (path-sync=95), because it keeps to the plan's cost".to_owned();
         self.events.event(Event::Note { text });
         MethodName::PathSync(95.0)
     }
@@ -76,25 +76,25 @@ impl Run {
         let what = self.bounded_by(forecast);
         let text = match (forecast.bound_seconds, forecast.makespan_seconds) {
             (Some(bound), _) if self.is_beyond(Some(bound)) => format!(
-                "the deadline of {wanted} cannot be held: {what} takes {} at least",
+                "the deadline of {wanted} cannot be met: {what} takes at least {}",
                 time(bound)
             ),
             (Some(bound), Some(plan)) if self.is_beyond(Some(plan)) => format!(
-                "the deadline of {wanted} will be missed by this method's plan of {}{}",
+                "the deadline of {wanted} will be missed: this method's plan takes {}{}",
                 time(plan),
                 if forecast.at_least {
-                    ", unless legs take more than was seen of them".to_owned()
+                    ", unless legs carry more than was measured".to_owned()
                 } else {
-                    format!("; the bound is {}, which `--method fluid` aims at", time(bound))
+                    format!("; the lower bound is {}, and `--method fluid` aims at it", time(bound))
                 }
             ),
             (None, Some(plan)) if self.is_beyond(Some(plan)) => format!(
-                "the deadline of {wanted} may be missed: by rates that are lower bounds it takes {}",
+                "the deadline of {wanted} may be missed: with rates that are lower bounds, the plan takes {}",
                 time(plan)
             ),
             (_, None) => format!(
-                "whether the deadline of {wanted} can be held is not known: not all legs that are \
-                 needed are measured"
+                "it is unknown whether the deadline of {wanted} can be met: some legs that are \
+                 needed are not measured"
             ),
             _ => return,
         };
@@ -106,9 +106,9 @@ impl Run {
         match (forecast.at_least || !forecast.unmeasured.is_empty(), self.request.budget) {
             (true, _) => "--bwlimit alone",
             (false, Some(_)) => {
-                "any plan over the legs as they were measured that --max-cost allows"
+                "any plan over the measured legs that --max-cost allows"
             }
-            (false, None) => "any schedule over the legs as they were measured",
+            (false, None) => "any schedule over the measured legs",
         }
     }
 
@@ -128,7 +128,7 @@ impl Run {
         }
         if !free.is_empty() {
             let text = format!(
-                "--prices says nothing of these legs, which count as free: {}",
+                "--prices has no price for these legs, which count as free: {}",
                 free.join(", ")
             );
             self.events.event(Event::Note { text });
@@ -142,8 +142,9 @@ impl Run {
             return;
         }
         let text = format!(
-            "no leg to this host ({here}) was ever measured: the oracle measures where `thalweg node` \
-             runs; without that, --rates FILE says what is known. It is collected all the same"
+            "no leg to this host ({here}) was ever measured, so the collection starts without \
+             rates; the oracle measures hosts that run `thalweg node`, and --rates FILE gives \
+             rates without it"
         );
         self.events.event(Event::Note { text });
     }

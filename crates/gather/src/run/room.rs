@@ -49,7 +49,7 @@ impl Share {
         if taken > MOST_LISTED {
             let most = MOST_LISTED >> 20;
             return Err(format!(
-                "what it lists takes more than {most} MiB of memory: collect it in several calls"
+                "its listing takes more than {most} MiB of memory: collect it in several calls"
             ));
         }
         let common = taken.saturating_sub(self.room.own);
@@ -57,8 +57,7 @@ impl Share {
         let left = self.room.common.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(more));
         left.map_err(|_| {
             format!(
-                "all sources together list more than fits into {} MiB of memory: collect from \
-                 fewer of them at a time",
+                "the listings of all sources take more than {} MiB of memory: collect from fewer sources at a time",
                 IN_ALL >> 20
             )
         })?;

@@ -59,7 +59,7 @@ impl fmt::Display for Late {
             Self::Silent(patience) => write!(f, "it has listed nothing new for {patience:?}")?,
             Self::Slow => write!(f, "its listing has taken more than {LONGEST:?}")?,
         }
-        f.write_str(" while others have said all; collect from it alone, or name less of it")
+        f.write_str(" while other sources have finished; collect from it alone, or request fewer paths")
     }
 }
 

@@ -173,7 +173,7 @@ impl Teller {
         if !std::mem::replace(&mut heard.is_told, true) {
             let (name, left) = (&self.names[index], ByteSize::from_bytes(left));
             let text = format!(
-                "{name} has sent nothing for {} s; {left} of it are still to come",
+                "{name} has sent nothing for {} s; {left} are still missing",
                 silent.as_secs()
             );
             self.events.event(Event::Note { text });

@@ -115,7 +115,7 @@ pub(super) async fn dress(shared: &Shared, undressed: &[usize]) -> Vec<(String, 
         let (undone, wider) = match dressed {
             Ok(dressed) => dressed,
             Err(why) => {
-                failed.push((shared.target(), format!("directories have not their modes: {why}")));
+                failed.push((shared.target(), format!("cannot set the modes of directories: {why}")));
                 break;
             }
         };
@@ -137,7 +137,7 @@ fn tell_wider(shared: &Shared, kept: &[(String, String)]) {
     let Some((first, why)) = kept.first() else { return };
     let more =
         if kept.len() > 1 { format!(", and {} more", kept.len() - 1) } else { String::new() };
-    let text = format!("{first}: {why}, which shows what is in it to more users than here{more}");
+    let text = format!("{first}: {why}, so more users can read its content there than here{more}");
     shared.events.event(Event::Note { text });
 }
 

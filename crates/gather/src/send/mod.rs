@@ -154,15 +154,16 @@ pub enum SendError {
     #[error("{}; nothing was sent: rename one, or send them to two directories", words(.0))]
     Twice(Vec<Twice>),
     /// `--no-target-directory` with several items.
-    #[error("--no-target-directory names one file there, and this is not a single file")]
+    #[error("--no-target-directory needs exactly one file to send, not a directory or several files")]
     NotOne,
     /// The node is too old for an option.
-    #[error("node {0} runs an older version, which knows no {1}; update it, or send without")]
+    #[error("node {0} runs an older version, which does not support {1}; update it, or omit that option")]
     Old(Name, &'static str),
     /// The node's settings do not accept files from this host.
     #[error(
-        "node {node} takes nothing into {into} from {me}; it would with this in its settings, and `thalweg \
-         node` started anew:\n  [files]\n  accept = [{{ path = {into:?}, from = [\"{me}\"] }}]"
+        "node {node} does not accept files from {me} into {into}; to accept them, add this to its \
+         settings and restart `thalweg node` there:\n  [files]\n  accept = [{{ path = {into:?}, \
+         from = [\"{me}\"] }}]"
     )]
     NotAccepted {
         /// The receiving node.

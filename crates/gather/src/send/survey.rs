@@ -23,8 +23,8 @@ const BESIDE: usize = 128;
 const ASKED: usize = 256;
 
 /// The limitations of an old node, for messages.
-const OLD: &str = "it runs an older version, which takes files alone, one after the other: links and empty \
-                   directories are not sent, nor are directories' modes and times";
+const OLD: &str = "it runs an older version, which accepts only files, one after the other: \
+                   links, empty directories, and modes and times of directories are not sent";
 
 /// The state of the receiver.
 #[derive(Debug, Default)]
@@ -133,7 +133,7 @@ enum Unasked {
 impl From<Unasked> for SendError {
     fn from(why: Unasked) -> Self {
         match why {
-            Unasked::Old => Self::Unreached("it ended the connection without an answer".to_owned()),
+            Unasked::Old => Self::Unreached("the node closed the connection without an answer".to_owned()),
             Unasked::Failed(why) => why,
         }
     }

@@ -295,7 +295,7 @@ pub(super) fn leave_useless(ways: &[Arc<Way>], shared: &Shared, began: Instant) 
     for way in ways.iter().filter(useless) {
         way.left.cancel();
         let (source, via) = (shared.reach.me().clone(), way.via.clone());
-        let why = "it brings less than a tenth of the sum".to_owned();
+        let why = "the path carries less than a tenth of the data".to_owned();
         shared.events.event(Event::WayClosed { source, via, why, failed: false });
     }
 }

@@ -256,7 +256,7 @@ fn tell(scene: &Scene, node: u32, bytes: u64) {
     if bytes > 0 {
         let (name, held) = (scene.name(node), ByteSize::from_bytes(bytes));
         let text =
-            format!("node {name} holds {held} of an earlier call, which are taken from there");
+            format!("node {name} still holds {held} of an earlier call, which are fetched from there");
         scene.errand.events.event(Event::Note { text });
     }
 }

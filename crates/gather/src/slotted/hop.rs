@@ -75,7 +75,7 @@ async fn fetched(
             parcel.onward = ticket;
             return Ok((micros, bytes));
         }
-        Ok(_) => Fault::Gone("its answer does not fit the question".to_owned()),
+        Ok(_) => Fault::Gone("its answer does not match the request".to_owned()),
         Err(fault) => fault,
     };
     let why = format!("{}: {fault}", scene.name(to));

@@ -81,7 +81,7 @@ async fn ask(
             let placed = places.into_iter().zip(tickets);
             Ok(placed.map(|((index, first), ticket)| (index, first, ticket)).collect())
         }
-        _ => Err("its answer does not fit the question".to_owned()),
+        _ => Err("its answer does not match the request".to_owned()),
     }
 }
 

@@ -49,7 +49,7 @@ async fn of(scene: &Arc<Scene>, source: u32) -> Result<(), LandError> {
         }
         tries += 1;
         if tries == TRIES {
-            scene.source_failed(source, why.unwrap_or_else(|| "nothing comes".to_owned()));
+            scene.source_failed(source, why.unwrap_or_else(|| "no data arrives".to_owned()));
             break;
         }
         sleep(pause).await;

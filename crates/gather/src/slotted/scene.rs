@@ -176,10 +176,10 @@ impl Scene {
             let who = match suspect {
                 Suspect::Node(node) => format!("node {}", self.name(node)),
                 Suspect::Leg(from, to) => {
-                    format!("the way from {} to {}", self.name(from), self.name(to))
+                    format!("the leg from {} to {}", self.name(from), self.name(to))
                 }
             };
-            self.note(format!("{who} is left out from here on: {why}"));
+            self.note(format!("{who} is no longer used: {why}"));
         }
     }
 
@@ -193,8 +193,9 @@ impl Scene {
             drop(ledger);
             let (name, source) = (self.name(node), self.name(source));
             self.note(format!(
-                "node {name} passed on other bytes than {source} says it sent: nothing of {source} \
-                 goes by way of it any more, and what it passed on is fetched again"
+                "node {name} forwarded other bytes than {source} reports to have sent: data of \
+                 {source} no longer goes through that node, and the data that it forwarded is \
+                 fetched again"
             ));
         }
     }

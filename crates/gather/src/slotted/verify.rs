@@ -98,7 +98,7 @@ pub async fn deliver(scene: &Arc<Scene>, mut entry: Entry) -> Result<Moved, Land
             scene.failed(Suspect::Node(source), &why);
             Some(why)
         }
-        Err(End::Lied) => Some("it passed on other bytes than the source sent".to_owned()),
+        Err(End::Lied) => Some("it forwarded other bytes than the source sent".to_owned()),
     };
     Ok(Moved { bytes, moving, failed })
 }
@@ -107,7 +107,7 @@ impl Coming<'_> {
     async fn read(&mut self, entry: &mut Entry) -> Result<(), End> {
         let (mut remote, parts) = self.open(entry).await?;
         if parts as usize != self.parts.len() {
-            return Err(End::Lost("its answer does not fit the question".to_owned()));
+            return Err(End::Lost("its answer does not match the request".to_owned()));
         }
         let mut word: Option<Word> = None;
         let mut bytes = Vec::new();
@@ -154,7 +154,7 @@ impl Coming<'_> {
         // The source has forgotten the report, or the report went to an earlier process.
         let said = recheck::ask(self.scene, self.source, self.parts.iter()).await;
         let checks =
-            said.map_err(|why| End::Unproven(format!("it does not say what it sent: {why}")));
+            said.map_err(|why| End::Unproven(format!("it does not report the hashes of what it sent: {why}")));
         Ok(Word { checks: checks?, again: true })
     }
 
@@ -172,7 +172,7 @@ impl Coming<'_> {
         let sent = word.checks.get(self.index).copied().flatten();
         match (came, sent) {
             (Ok(check), Some(sent)) if check == sent && bytes.len() as u64 != part.bytes => {
-                let why = format!("the source sent {} bytes for {}", bytes.len(), part.bytes);
+                let why = format!("the source sent {} bytes instead of {}", bytes.len(), part.bytes);
                 self.give_up(part, &why);
                 Ok(())
             }
@@ -197,7 +197,7 @@ impl Coming<'_> {
             (Err(why), Some(_)) => {
                 self.scene.give_back(part.wanted);
                 if let Some((holder, _)) = self.held.last() {
-                    let why = format!("the source sent what it has not: {why}");
+                    let why = format!("it does not have data that the source sent: {why}");
                     self.scene.failed(Suspect::Node(*holder), &why);
                 }
                 Ok(())

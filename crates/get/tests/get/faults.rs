@@ -437,7 +437,7 @@ async fn a_wrong_digest_leaves_no_file() {
     let mut trial = Trial::new(&server, &[]);
     trial.request.digests = vec![format!("sha256:{}", "0".repeat(64)).parse().unwrap()];
     let message = trial.fails().await;
-    assert!(message.contains("not what was expected"), "{message}");
+    assert!(message.contains("does not match the expected hash"), "{message}");
     assert!(trial.files().is_empty(), "{:?}", trial.files());
 }
 

@@ -267,7 +267,7 @@ async fn only_the_nodes_of_a_box_deliver_receipts_and_only_their_own() {
         }
     };
     assert!(
-        matches!(bring(9, receipt(9)).await, Err(Refusal::Forged(why)) if why.contains("no node"))
+        matches!(bring(9, receipt(9)).await, Err(Refusal::Forged(why)) if why.contains("not a node"))
     );
     assert_eq!(bring(109, receipt(9)).await, Err(Refusal::NotAdmitted), "no node's key");
     assert!(matches!(bring(2, receipt(9)).await, Err(Refusal::Forged(_))));

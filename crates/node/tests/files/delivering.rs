@@ -812,8 +812,8 @@ async fn the_bytes_that_one_request_hashes_are_bounded() {
     };
     let mut remote = pair.from.open(&pair.to, &[]).await;
     for (all, why) in [
-        (&[("small", 1), ("small", 1)][..], "names it twice"),
-        (&[("small", 1), ("huge", MAX_HASHED)], "ask for less at a time"),
+        (&[("small", 1), ("small", 1)][..], "contains it twice"),
+        (&[("small", 1), ("huge", MAX_HASHED)], "request less at a time"),
     ] {
         let checks = vec![Check([0; 32]); all.len()];
         remote.ask_compare(delivery(Rules::WHOLE, all), checks).await.unwrap();

@@ -222,7 +222,7 @@ async fn deliveries_are_bounded_by_depth_entries_and_bytes() {
     remote.store(&into, &entry("f", 5), 0, &noise(5)).await.unwrap();
     let many = why(&mut remote, "g", 5).await;
     assert!(many.contains("6 files and directories, and 6 are allowed (`max_entries`)"), "{many}");
-    assert!(many.contains("what is stored there stays"), "{many}");
+    assert!(many.contains("the stored data is kept"), "{many}");
     // Earlier content stays.
     remote.store(&into, &entry("f", 5), 0, &noise(5)).await.unwrap();
     assert!(!one.inbox.join("g").exists());

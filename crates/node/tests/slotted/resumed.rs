@@ -115,7 +115,7 @@ async fn data_that_others_hold_leaves_its_source_once() {
     println!("n2 held {held_by_n2}, {adopted} were taken from there, {landed} had landed");
     assert!(adopted > 0 && adopted + landed + MESSAGES >= held_by_n2, "{outcome:?}");
     let said = format!("{:?}", scene.events);
-    assert!(said.contains("of an earlier call, which are taken from there"), "{said}");
+    assert!(said.contains("of an earlier call, which are fetched from there"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

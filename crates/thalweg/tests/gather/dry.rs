@@ -26,7 +26,7 @@ const WRONG: [Wrong; 17] = [
         |_, here| fs::create_dir_all(here.join("d/a/precious")).unwrap(),
         &["d"],
         23,
-        "it is a directory here",
+        "a directory that is not empty",
     ),
     (
         "an empty directory here, a file there",

@@ -45,7 +45,7 @@ fn a_source_that_is_away_costs_only_its_own_data() {
     assert!(text(&output.stderr).contains("thalweg: nyc is left out: "));
 
     let said = lap.fails(4, &["gather", &nyc, "--into", "none", "--quiet"]);
-    assert!(said.contains("no source could be asked"), "{said}");
+    assert!(said.contains("no source could be listed"), "{said}");
 }
 
 #[test]

@@ -52,7 +52,7 @@ const BAD: [Bad; 9] = [
             let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
             rustix::fs::mknodat(rustix::fs::CWD, bad, kind, mode, 0).unwrap();
         },
-        "no file",
+        "not a file",
     ),
     (
         "too large",

@@ -152,7 +152,7 @@ fn a_second_collection_into_a_directory_is_refused() {
     let (landing, _) = arena.open(vec![file("a", 10)]).unwrap();
     let refused = arena.open(vec![file("b", 10)]).unwrap_err();
     assert!(matches!(refused, OpenError::Locked(_)), "{refused}");
-    assert!(refused.to_string().contains("already landing in"), "{refused}");
+    assert!(refused.to_string().contains("already writing to"), "{refused}");
     drop(landing);
     assert!(arena.land(vec![file("b", 10)]).is_complete());
 }
