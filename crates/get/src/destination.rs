@@ -97,7 +97,7 @@ impl Run<'_> {
         // If the object is only sent whole, the rest of a file cannot be requested.
         let adopt = self.request.adopt && key.length().is_some();
         if self.request.adopt && !adopt && self.attempts == 1 {
-            let why = "the server offers no ranges, so what is there cannot be gone on with";
+            let why = "the server does not support ranges, so the existing file cannot be continued";
             self.sink.event(&Event::Restarted { why: why.to_owned() });
         }
         let batch = self.request.batch;

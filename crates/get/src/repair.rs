@@ -118,18 +118,22 @@ fn tried(found: &[Found], fetched: u64, unseen: u64) -> String {
     else {
         if unseen > 0 {
             return format!(
-                "{not_all} that came by relays or from mirrors could not be fetched by another path to be compared, so who is wrong is not known: try again"
+                "{not_all} received through relays or from mirrors could not be fetched over another path for \
+                 comparison, so the source of the wrong bytes is unknown: try again"
             );
         }
         return format!(
-            "{n} that came by relays or from mirrors were fetched again and are the same, so it is the file on the server, or the digest that was given, that is wrong"
+            "{n} received through relays or from mirrors were fetched again and are identical, so the file on the \
+             server or the given digest is wrong"
         );
     };
-    format!("bytes of {list} were wrong and replaced, {n} were fetched again, and still it differs")
+    format!(
+        "wrong bytes from {list} were replaced, {n} were fetched again, and the file still does not match"
+    )
 }
 
 fn lost() -> Halt {
-    Halt::Failed(GetError::System(std::io::Error::other("the file was lost to a dead thread")))
+    Halt::Failed(GetError::System(std::io::Error::other("the file that it held was lost")))
 }
 
 struct Repair<'a, 'r> {

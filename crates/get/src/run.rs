@@ -147,7 +147,7 @@ impl<'a> Run<'a> {
                         return Err(GetError::Paths(vec![(path, *error)]));
                     }
                     broke += 1;
-                    let why = format!("{path}: {error}; it can only be had from the start");
+                    let why = format!("{path}: {error}; the file can only be fetched from the start");
                     self.sink.event(&Event::Restarted { why });
                     whole::pause(broke, stop).await?;
                     continue;
@@ -159,15 +159,15 @@ impl<'a> Run<'a> {
                 }
                 Err(Halt::Plain(why)) => {
                     self.mode = Mode::Plain;
-                    format!("{why}; it is fetched in one piece")
+                    format!("{why}; the file is fetched in one piece")
                 }
                 Err(Halt::TrustDirect) if trust == Trust::Direct => {
-                    let why = "the paths disagree about it".to_owned();
+                    let why = "the paths disagree about the file".to_owned();
                     return Err(GetError::KeepsChanging(why));
                 }
                 Err(Halt::TrustDirect) => {
                     trust = Trust::Direct;
-                    "a relay spoke of another file than the direct path does".to_owned()
+                    "a relay led to another file than the direct path".to_owned()
                 }
             };
             self.sink.event(&Event::Restarted { why });
@@ -342,7 +342,7 @@ impl<'a> Run<'a> {
         self.sink.event(&Event::Started { job, url, target, total_bytes, paths });
         if let Some(coding) = &said.compression {
             let text = format!(
-                "the server sent the file compressed ({coding}), though asked not to; it is saved as it comes"
+                "the server sent the file compressed ({coding}) although asked not to; it is saved as received"
             );
             self.sink.event(&Event::Note { text });
         }
@@ -355,7 +355,7 @@ impl<'a> Run<'a> {
         }
         // On a restart the user has already been told.
         if part.discarded() && self.attempts == 1 {
-            let why = "what was there is not provably of this version of the file".to_owned();
+            let why = "nothing proves that the kept bytes belong to this version of the file".to_owned();
             self.sink.event(&Event::Restarted { why });
         }
     }

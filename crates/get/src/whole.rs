@@ -64,7 +64,7 @@ pub(super) async fn download(
     let part = run.open_part(target, key).await?;
     let name = path.name.clone();
     run.started(&part, whole.url.to_string(), &whole.said, whole.length);
-    let mut reason = "the server does not offer ranges: one path".to_owned();
+    let mut reason = "the server does not support ranges, so one path is used".to_owned();
     if whole.is_open_ended {
         reason.push_str("; only the end of the connection marks the end of the file");
     }

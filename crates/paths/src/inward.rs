@@ -14,7 +14,7 @@ use thiserror::Error;
 /// The answer from there (a router's page, a cloud's credentials) was never meant to become a file, and the request
 /// alone may do harm. A URL that the user gave may lead anywhere.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("it leads to {to}, and {ip} is a {class} address; give that URL itself if that is well")]
+#[error("it leads to {to}, and {ip} is a {class} address; give that URL itself if this is intended")]
 pub struct Inward {
     to: Host,
     ip: IpAddr,

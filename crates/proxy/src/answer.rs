@@ -40,28 +40,28 @@ pub enum No {
     #[error(transparent)]
     Target(#[from] TargetError),
     /// `Host` is absent, or there are several (RFC 9112 §3.2).
-    #[error("an HTTP/1.1 request has exactly one Host field")]
+    #[error("an HTTP/1.1 request must have exactly one Host field")]
     Host,
     /// A transfer coding that this proxy cannot remove (RFC 9112 §6.1).
-    #[error("the transfer coding `{0}` is not known here")]
+    #[error("the request's transfer coding `{0}` is not supported")]
     Coding(String),
     /// It has been through this proxy before.
-    #[error("the request has been through this proxy before: two proxies send it in a circle")]
+    #[error("the request has passed through this proxy before: proxies forward it in a loop")]
     Loop,
     /// `Max-Forwards` is used up (RFC 9110 §7.6.2).
-    #[error("Max-Forwards is 0: this proxy is where the request ends")]
+    #[error("Max-Forwards is 0, so this proxy does not forward the request")]
     Forwards,
     /// The origin did not answer.
     #[error("{0}")]
     Answer(#[from] NoAnswer),
     /// The program's content has an invalid chunk, or ended too early.
-    #[error("the request's content is broken: a chunk is none, or it ended too early")]
+    #[error("the request's content has an invalid chunk or ended too early")]
     Content,
     /// The origin answered 101 without being asked (RFC 9110 §15.2.2).
-    #[error("the origin answered 101 and speaks another protocol now, which nobody asked for")]
+    #[error("the origin answered 101 (Switching Protocols), which was not requested")]
     Unasked,
     /// The answer has a transfer coding that nobody asked for.
-    #[error("the origin's answer has the transfer coding `{0}`, which nobody asked for")]
+    #[error("the origin's answer has the transfer coding `{0}`, which was not requested")]
     AnswerCoding(String),
 }
 
@@ -69,13 +69,13 @@ pub enum No {
 pub fn refusal(status: StatusCode) -> Vec<u8> {
     let why = match status {
         StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
-            "the request has too many fields, or too long ones"
+            "the request has too many fields, or its fields are too long"
         }
         StatusCode::URI_TOO_LONG => "the request's target is too long",
-        StatusCode::REQUEST_TIMEOUT => "the request's head did not come",
+        StatusCode::REQUEST_TIMEOUT => "the request's header was not received in time",
         _ => {
-            "the request's head is none: a field's name or value has bytes that it must not have, or the \
-             lengths of the content contradict each other"
+            "the request's header is invalid: a field's name or value contains forbidden bytes, or the content \
+             lengths contradict each other"
         }
     };
     let (code, reason) = (status.as_u16(), status.canonical_reason().unwrap_or_default());

@@ -33,7 +33,7 @@ pub enum Broken {
     #[error("{0}")]
     Http(#[from] hyper::Error),
     /// The paths of a split object did not bring all of it.
-    #[error("the paths brought {got} of {length} bytes")]
+    #[error("the paths delivered {got} of {length} bytes")]
     Short {
         /// Bytes that arrived.
         got: u64,

@@ -22,15 +22,15 @@ const REPLACEMENT: &[u8] = b"GET / HTTP/1.1\r\nHost: -\r\nConnection: close\r\n\
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum LineError {
     /// Not `METHOD TARGET HTTP/1.1`.
-    #[error("this is no HTTP request: it does not begin with a method, a target and HTTP/1.1")]
+    #[error("this is not an HTTP request: it does not begin with a method, a target and HTTP/1.1")]
     NotHttp,
     /// White space or a control character in the target (RFC 9112 §3.2).
     #[error(
-        "the request's target has the byte {0:#04x} in it; spaces and control characters must be percent-encoded"
+        "the request's target contains the byte {0:#04x}; spaces and control characters must be percent-encoded"
     )]
     Byte(u8),
     /// Another version of HTTP.
-    #[error("this proxy speaks HTTP/1.1 and HTTP/1.0 alone")]
+    #[error("this proxy supports only HTTP/1.1 and HTTP/1.0")]
     Version,
     /// Longer than [`MAX_LINE`].
     #[error("the request line is longer than {MAX_LINE} bytes")]

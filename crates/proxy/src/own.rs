@@ -20,18 +20,18 @@ const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 pub fn answer(target: &[u8], request: &Parts, shared: &Shared) -> Response<Reply> {
     let at = shared.own;
     if !is_for_us(request, at) {
-        let why = "this is a proxy: it forwards requests whose target is a whole URL (set \
-                   http_proxy), not those that come as if it were the server itself";
+        let why = "this is a proxy: it forwards requests whose target is an absolute URL (set \
+                   http_proxy), but not requests that treat it as the origin server";
         return answer::denied(StatusCode::MISDIRECTED_REQUEST, why);
     }
     if !matches!(request.method, Method::GET | Method::HEAD) {
-        return answer::denied(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here");
+        return answer::denied(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are supported here");
     }
     match target.split(|b| *b == b'?').next().unwrap_or_default() {
         b"/proxy.pac" | b"/wpad.dat" => page(pac(at), PAC_TYPE),
         b"/metrics" => page(metrics::text(&shared.registry), METRICS_TYPE),
         b"/" => answer::text(StatusCode::OK, greeting(at)),
-        _ => answer::denied(StatusCode::NOT_FOUND, "there are /, /proxy.pac and /metrics"),
+        _ => answer::denied(StatusCode::NOT_FOUND, "not found; this proxy serves /, /proxy.pac and /metrics"),
     }
 }
 

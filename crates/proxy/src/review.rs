@@ -6,7 +6,7 @@ use thalweg_net::Route;
 use tokio::sync::watch;
 
 /// Why a tunnel was cut.
-pub const REVOKED: &str = "a relay of its path is no member of the mesh any more";
+pub const REVOKED: &str = "a relay on its path is no longer a member of the mesh";
 
 /// Makes the proxy check whether the relays of its connections are still what they were.
 ///

@@ -91,8 +91,8 @@ impl ProxyConfig {
 pub enum ProxyError {
     /// Others could use it in this user's name.
     #[error(
-        "{0} is no loopback address: whoever reaches the proxy acts in your name, and it asks \
-         nobody for a password"
+        "{0} is not a loopback address: anyone who reaches the proxy would act in your name, \
+         because it asks for no password"
     )]
     Open(SocketAddr),
     /// No connection could be served.

@@ -37,19 +37,19 @@ const AGAIN: Duration = Duration::from_millis(100);
 #[derive(Debug, Error)]
 pub enum NoWay {
     /// The destination is this proxy.
-    #[error("that is this proxy itself")]
+    #[error("the destination is this proxy itself")]
     Own,
     /// A foreign name leads to this host, see `rebinding`.
     #[error(
-        "its name leads to this host's own loopback, to its link, or to its cloud's service, which may be a trick to \
-         reach what is shown to this host alone; if it is meant, name it in /etc/hosts, or go there without the proxy \
+        "the destination's name resolves to this host's loopback, to its link, or to its cloud's metadata service, \
+         which may be an attack (DNS rebinding); if this is intended, add the name to /etc/hosts, or connect without the proxy \
          (no_proxy)"
     )]
     Rebound,
     /// The settings leave no interface, see [`thalweg_uplinks::interfaces`].
     #[error(
-        "the settings leave no interface for it that is up and may be used; `thalweg interfaces status` \
-         says what each one is"
+        "the settings leave no interface for the destination that is up and may be used; \
+         `thalweg interfaces status` shows the state of each"
     )]
     Interfaces,
     /// No way led there; the failure of the direct one.

@@ -55,7 +55,7 @@ pub async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
 
 /// Tells a program that it speaks the wrong version; otherwise it would wait for a reply.
 pub async fn refuse_4(shared: &Shared, mut tcp: TcpStream, client: SocketAddr) {
-    let why = "SOCKS4 is not spoken here, SOCKS5 is (socks5://, socks5h://)";
+    let why = "SOCKS4 is not supported; use SOCKS5 (socks5://, socks5h://)";
     shared.books.refused(client, String::new(), why.to_owned());
     let told = timeout(REFUSAL, deliver(&mut tcp, &REJECTED_4));
     // A program that is gone does not miss the reply.

@@ -144,7 +144,7 @@ async fn begin(shared: &Shared, tcp: TcpStream, client: SocketAddr) -> Option<Tu
         Led::ByRules | Led::Nowhere => meant(&tcp),
     };
     let Some(meant) = meant else {
-        let why = "it came to the port for redirected connections by itself";
+        let why = "the connection was not redirected, but made directly to the port for redirected connections";
         return refuse(shared, &tcp, client, String::new(), why);
     };
     let to = Destination { host: Host::Ip(meant.ip()), port: meant.port() };

@@ -47,13 +47,13 @@ pub enum ConfigError {
     #[error("{0} is reachable from other hosts, and no clients are named")]
     OpenListener(SocketAddr),
     /// `max_connections` is zero.
-    #[error("with no connection at a time nobody is served")]
+    #[error("at least one connection must be allowed")]
     NoConnections,
 }
 
 /// The text is not a network.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{0}` is no network: write `10.0.0.0/8`, `fd54::/16`, or one address")]
+#[error("`{0}` is not a network: write `10.0.0.0/8`, `fd54::/16`, or one address")]
 pub struct CidrError(String);
 
 /// Parses a network in CIDR form, or a single address as the network that contains only it.

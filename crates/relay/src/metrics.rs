@@ -105,9 +105,9 @@ impl RelayMetrics {
         let new = Self::default();
         let at = registry.sub_registry_with_prefix("thalweg_relay");
         at.register("connections_open", "Connections being served", new.open.clone());
-        at.register("connections", "Connections by how they ended", new.ended.clone());
+        at.register("connections", "Ended connections by outcome", new.ended.clone());
         at.register("refusals", "Refused connections by reason", new.refusals.clone());
-        let seconds = "From the request's channel to its reply";
+        let seconds = "Time from opening the request's channel to the reply";
         at.register("handshake_seconds", seconds, new.handshakes.clone());
         registry.register_collector(Box::new(new.flows.clone()));
         new
@@ -237,7 +237,7 @@ impl Collector for Flows {
         }
         let pipes = PipePool::of_process().open();
         let pipes = ConstGauge::new(i64::try_from(pipes).unwrap_or(i64::MAX));
-        let help = "Pipes for splicing that are open";
+        let help = "Open pipes for splicing";
         let name = "thalweg_relay_pipes_open";
         pipes.encode(encoder.encode_descriptor(name, help, None, pipes.metric_type())?)
     }

@@ -22,10 +22,10 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum OverQuota {
     /// The peer has as many connections as it may.
-    #[error("{0} connections at a time are this client's most; try again when one has ended")]
+    #[error("this client may have at most {0} connections at a time; try again when one has ended")]
     Connections(u32),
     /// The day's bytes are used up.
-    #[error("{limit} a day are this client's most, and used up; try again in {retry:.0?}")]
+    #[error("this client's limit of {limit} a day is used up; try again in {retry:.0?}")]
     Bytes {
         /// The limit.
         limit: ByteSize,

@@ -57,7 +57,7 @@ pub struct SharedResolver {
 
 /// The member has too many look-ups, so another one is not started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{MAX_PER_MEMBER} names at a time are a member's most; try again when one is resolved")]
+#[error("a member may resolve at most {MAX_PER_MEMBER} names at a time; try again when one is resolved")]
 pub struct TooManyNames;
 
 impl SharedResolver {

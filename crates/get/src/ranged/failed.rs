@@ -178,7 +178,7 @@ impl Ranged<'_, '_> {
         let broke = |e: &PathError| e.failure() != Failure::Refused;
         if let Some(error) = failures.values().find(|e| alone && broke(e)) {
             return Halt::Plain(format!(
-                "{error}, and nothing proves the rest to be of the same file"
+                "{error}, and nothing proves that the rest belongs to the same file"
             ));
         }
         let is_worth_keeping = self.is_worth_keeping();

@@ -85,7 +85,7 @@ impl Ranged<'_, '_> {
             Verdict::Ranged(right) => difference(right, pinned),
             _ => None,
         };
-        let how = how.unwrap_or_else(|| "the direct path speaks of another".to_owned());
+        let how = how.unwrap_or_else(|| "the direct path leads to a different one".to_owned());
         self.fail(self.by, PathError::Disagrees(how));
     }
 
@@ -108,7 +108,7 @@ impl Ranged<'_, '_> {
         let says = match &how {
             Agreement::Mix => "its bytes are used, too".to_owned(),
             Agreement::Spare => {
-                "used only if the first source fails: a digest would let both be used".to_owned()
+                "used only if the first source fails; with a digest, both would be used".to_owned()
             }
             Agreement::Other(why) => format!("not used: {why}"),
         };
@@ -185,7 +185,7 @@ impl Ranged<'_, '_> {
         }
         self.each_of(source, |s, p| s.selection.joined(p, now));
         let mirror = self.paths.url(source).to_string();
-        let says = "the first source failed: its bytes are used from here on".to_owned();
+        let says = "the first source failed; this mirror is used from here on".to_owned();
         self.run.sink.event(&Event::Mirror { mirror, says });
         true
     }

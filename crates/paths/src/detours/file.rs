@@ -88,9 +88,9 @@ pub(super) fn set_aside<T: DeserializeOwned>(
     let shown = file.display();
     match moved() {
         Ok(Some(aside)) => {
-            format!("{shown} was corrupt ({why}) and is now {}: starting anew", aside.display())
+            format!("{shown} was corrupt ({why}) and was moved to {}; starting with an empty file", aside.display())
         }
-        Ok(None) => format!("{shown} was corrupt ({why}); another process has mended it"),
+        Ok(None) => format!("{shown} was corrupt ({why}); another process has replaced it"),
         Err::<_, io::Error>(e) => {
             format!("{shown} is corrupt ({why}) and cannot be moved aside: {e}")
         }
@@ -100,5 +100,5 @@ pub(super) fn set_aside<T: DeserializeOwned>(
 /// The message about a newer program's file.
 pub(super) fn newer(file: &Path, format: u32) -> String {
     let file = file.display();
-    format!("{file} was written by a newer thalweg (format {format}): left alone, and not used")
+    format!("{file} was written by a newer thalweg (format {format}): it is not used and not changed")
 }

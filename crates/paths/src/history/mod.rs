@@ -249,16 +249,16 @@ impl History {
 
 fn newer(file: &Path, format: u32) -> String {
     let file = file.display();
-    format!("{file} was written by a newer thalweg (format {format}): left alone, and not used")
+    format!("{file} was written by a newer thalweg (format {format}): it is not used and not changed")
 }
 
 fn set_aside(file: &Path, why: &str) -> String {
     let shown = file.display();
     match store::set_aside(file) {
         Ok(Some(aside)) => {
-            format!("{shown} was corrupt ({why}) and is now {}: starting anew", aside.display())
+            format!("{shown} was corrupt ({why}) and was moved to {}; starting with an empty file", aside.display())
         }
-        Ok(None) => format!("{shown} was corrupt ({why}); another process has mended it"),
+        Ok(None) => format!("{shown} was corrupt ({why}); another process has replaced it"),
         Err(e) => format!("{shown} is corrupt ({why}) and cannot be moved aside: {e}"),
     }
 }

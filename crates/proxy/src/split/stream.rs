@@ -29,7 +29,7 @@ impl Output for Pipe {
         let same = tag.is_some_and(|tag| tag.as_bytes() == self.tag.as_bytes());
         match same && !self.elsewhere.load(Relaxed) {
             true => Ok(()),
-            false => Err(io::Error::other("another version than the head is of")),
+            false => Err(io::Error::other("the version differs from that of the answer's header")),
         }
     }
 

@@ -50,7 +50,7 @@ async fn tunnels_by_a_revoked_relay_are_cut_and_others_go_on() {
     let [ProxyEvent::Tunnel { path, broken: Some(why), .. }] = &events[..] else {
         panic!("{events:?}")
     };
-    assert!(path == "fra" && why.contains("no member"), "{events:?}");
+    assert!(path == "fra" && why.contains("no longer a member"), "{events:?}");
 }
 
 #[tokio::test]

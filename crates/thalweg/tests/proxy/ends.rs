@@ -20,7 +20,7 @@ fn invalid_arguments_prevent_the_start() {
     let first = Started::new(dir.path(), &[]);
     let taken = first.at.to_string();
     for (args, says) in [
-        (&["--listen", "0.0.0.0:0"][..], "is no loopback address"),
+        (&["--listen", "0.0.0.0:0"][..], "is not a loopback address"),
         (&["--listen", &taken], "--listen takes another port"),
         (&["--via", "fra"], "`fra` names a node"),
         (&["--via", "direct"], "--via direct has no effect"),
