@@ -373,7 +373,7 @@ mod tests {
         for (text, says) in [
             ("fra%bond%fra", "cannot pass through the node"),
             ("fra%bond%nyc%nyc", "two links over `nyc`"),
-            ("fra%bond%", "is no name"),
+            ("fra%bond%", "is not a valid name"),
             ("fra%bonds", "may end in `%bond`"),
             ("direct%bond%nyc", "must be a member"),
             ("fra%bond%1%2%3%4%5%6%7%8%9", "at most 8 routes"),
@@ -437,9 +437,9 @@ mod tests {
             ("fra+fra", "occurs twice"),
             ("a+b+c+d", "at most 3 relays"),
             ("fra:0", "needs a port"),
-            ("Fra", "is no name"),
-            ("", "is no name"),
-            ("fra+", "is no name"),
+            ("Fra", "is not a valid name"),
+            ("", "is not a valid name"),
+            ("fra+", "is not a valid name"),
         ] {
             let route = with(&roster, "home", |n| n.route(text, &terms(&["country=us"])));
             let error = route.unwrap_err().to_string();

@@ -270,7 +270,7 @@ pub struct Measured {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ReportError {
     /// There are too many items.
-    #[error("the report has more {what} than {most}")]
+    #[error("the report has more than {most} {what}")]
     TooMany {
         /// The kind of the items.
         what: &'static str,
@@ -359,10 +359,10 @@ impl Published {
                 ("a rate", "above 100 Gbit/s")
             }
             _ if self.allow.len() > MAX_ALLOW => {
-                ("the number of those who may subscribe", "above 64")
+                ("the number of allowed subscribers", "above 64")
             }
             _ if self.allow.iter().any(|whom| whom.len() > 64) => {
-                ("a name of those who may subscribe", "longer than 64 bytes")
+                ("the name of an allowed subscriber", "longer than 64 bytes")
             }
             _ if self.age > MAX_AGE => ("the age", "above 366 days"),
             _ => return Ok(()),
@@ -633,7 +633,7 @@ mod tests {
         );
         assert_eq!(
             wrong(|r| r.subscriptions = (0..300).map(subscription).collect()),
-            "the report has more subscriptions than 256"
+            "the report has more than 256 subscriptions"
         );
         assert_eq!(
             wrong(|r| r.legs[0].age = Duration::from_secs(16)),
