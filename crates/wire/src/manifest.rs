@@ -119,8 +119,7 @@ impl Manifest {
             return Err(DecodeError::TooLarge { length, max });
         }
         if given != chunks {
-            return Err(DecodeError::Invalid("the number of digests is not the number of the \
-                                             length's chunks"));
+            return Err(DecodeError::Invalid("the number of digests does not match the length"));
         }
         Ok(Self { object: ObjectId(root(&digests)), length, digests })
     }

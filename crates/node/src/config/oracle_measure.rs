@@ -109,8 +109,8 @@ pub(super) fn check(measure: &OracleMeasureSection, problems: &mut Vec<Problem>)
     {
         of(
             "test_time",
-            "must be from 0.1 s, because less shows only TCP's slow start, to 5 s, the longest \
-             that nodes measure",
+            "must be 0.1 s to 5 s: a shorter measurement shows only TCP's slow start, and nodes \
+             stop after 5 s",
         );
     }
     if measure.test_bytes < ByteSize::from_bytes(64 * 1024) {
