@@ -186,7 +186,7 @@ mod tests {
             ("from,to,per_gb\na,b\n", "line 2: 2 columns"),
             ("from,to,per_gb\na,b,-1\n", "line 2: `-1` is not a price"),
             ("from,to,per_gb\na,b,x\n", "line 2: `x` is not a number"),
-            ("from,to,per_gb\nA,b,1\n", "`A` is no name"),
+            ("from,to,per_gb\nA,b,1\n", "`A` is not a valid name"),
             ("[[prize]]\n", "unknown field"),
         ] {
             let error = PriceList::parse(text).unwrap_err().to_string();

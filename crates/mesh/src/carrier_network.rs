@@ -55,8 +55,8 @@ impl Network {
 }
 
 /// What a host without a carrier lacks.
-const NONE: &str = "this host has no carrier: that takes `[carrier] enabled = true` in the settings of its node, and the \
-                    node running, with CAP_NET_ADMIN (`thalweg carrier status`)";
+const NONE: &str = "this host has no carrier: set `[carrier] enabled = true` in its node's \
+                    settings, and run the node with CAP_NET_ADMIN (see `thalweg carrier status`)";
 
 /// Connections of routes that ride explicitly (`%ride`): TCP to members' overlay addresses.
 ///

@@ -59,7 +59,7 @@ pub enum JoinError {
         dir: PathBuf,
     },
     /// The host's own name is no valid member's name.
-    #[error("this host's name cannot be a member's name; give one with --name")]
+    #[error("this host's name is not a valid member name; give one with --name")]
     NoName,
     /// The state directory cannot be used.
     #[error(transparent)]
@@ -71,7 +71,7 @@ pub enum JoinError {
     #[error("the oracle's roster is not accepted: {0}")]
     Roster(#[from] RosterError),
     /// The oracle's answer contradicts itself.
-    #[error("the oracle let this host in, but {0}; join again with the same token")]
+    #[error("the oracle admitted this host, but {0}; join again with the same token")]
     Answer(&'static str),
     /// The system cannot use the key.
     #[error("cannot use the key: {0}")]
@@ -99,7 +99,7 @@ pub async fn join(
     let client = client.map_err(JoinError::Key)?;
     let reply = client.join(&keys.request(token, name, wish, &clock)).await?;
     let roster = HEXLOWER_PERMISSIVE.decode(reply.roster.as_bytes());
-    let roster = roster.map_err(|_| JoinError::Answer("its roster is not readable"))?;
+    let roster = roster.map_err(|_| JoinError::Answer("its roster cannot be read"))?;
     let roster = keep(state, token, &roster, &keys.joining().id(), clock)?;
     let mesh = MeshFile { mesh: token.mesh, name: reply.name, oracles: oracles(token, &roster) };
     state.set_mesh(&mesh)?;

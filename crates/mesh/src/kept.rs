@@ -36,8 +36,8 @@ impl std::fmt::Display for Damage {
         let aside = aside.display();
         write!(
             f,
-            "the stored roster was damaged ({why}) and was moved to {aside}; the oracle is asked \
-             for it again"
+            "the stored roster was damaged ({why}) and was moved to {aside}; it is requested from \
+             the oracle again"
         )
     }
 }
@@ -75,8 +75,7 @@ impl Keeper {
         match self.wake.try_send(()) {
             Err(TrySendError::Disconnected(())) => {
                 Err(self.membership.0.keep_error()(io::Error::other(
-                    "the thread that stores it has \
-                                                                 ended",
+                    "the thread that stores the roster has ended",
                 )))
             }
             _ => Ok(offered),

@@ -139,8 +139,8 @@ pub enum DialMemberError {
     Name(#[from] RouteNameError),
     /// Relays connect only to other relays and to oracles.
     #[error(
-        "node {0} cannot be reached through relays: it has neither of the roles relay and oracle in \
-         the roster; go directly"
+        "node {0} cannot be reached through relays, because they connect only to members with the \
+         role relay or oracle; connect to it directly"
     )]
     Unrelayed(Name),
     /// No channel could be opened.

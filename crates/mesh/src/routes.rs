@@ -54,7 +54,9 @@ pub struct Names<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RouteNameError {
     /// There is no roster in which to look up the name.
-    #[error("`{name}` names a node, and {why}; a relay without a mesh is written HOST:PORT")]
+    #[error(
+        "`{name}` is the name of a node, but {why}; a relay outside the mesh is written HOST:PORT"
+    )]
     NoRoster {
         /// The name.
         name: Name,
@@ -70,29 +72,31 @@ pub enum RouteNameError {
         nearest: Option<Name>,
     },
     /// The member is no relay.
-    #[error("member `{0}` does not relay; `thalweg mesh members` shows who does")]
+    #[error("member `{0}` does not relay; `thalweg mesh members` shows which members do")]
     NoRelay(Name),
     /// The relay has no address in the roster.
     #[error(
-        "relay `{0}` has no address in the roster; it has to join again with --address \
-             HOST:PORT"
+        "relay `{0}` has no address in the roster; it must join again with --address HOST:PORT"
     )]
     NoAddress(Name),
     /// The member runs no daemon.
-    #[error("member `{0}` runs no node (`thalweg node` on it, then it can be reached)")]
+    #[error(
+        "member `{0}` joined without a node (`thalweg mesh join --no-daemon`), so it cannot be \
+         reached"
+    )]
     NoNode(Name),
     /// The node has no address in the roster.
     #[error(
         "node `{0}` has no address in the roster: only relays have one. Revoke it (`thalweg mesh \
-         revoke {0}`), and let it join again with a new state directory, `--address HOST:PORT` \
-         and a token from `thalweg mesh token --role relay`"
+         revoke {0}`), then join again on that host with a new state directory, `--address \
+         HOST:PORT` and a token from `thalweg mesh token --role relay`"
     )]
     Nowhere(Name),
     /// It is this host.
     #[error("`{0}` is this host itself; leave it out")]
     Myself(Name),
     /// The relay has a tag that is to be avoided.
-    #[error("relay `{name}` is tagged `{tag}`, which is to be avoided")]
+    #[error("relay `{name}` has the tag `{tag}`, which must be avoided")]
     Avoided {
         /// The relay.
         name: Name,
@@ -102,8 +106,8 @@ pub enum RouteNameError {
     /// The end of the route has no meaning.
     #[error(
         "`{0}`: a route may end in `{BOND}` and the routes of the bond's links \
-         (`fra{BOND}%direct%nyc`), or in `{RIDE}`, but not in both; an interface has an option \
-         of its own"
+         (`fra{BOND}%direct%nyc`), or in `{RIDE}`, but not in both; an interface is not part of a \
+         route"
     )]
     Words(String),
     /// The first relay of a riding route is no member of the mesh.
@@ -369,7 +373,7 @@ mod tests {
         for (text, says) in [
             ("fra%bond%fra", "cannot pass through the node"),
             ("fra%bond%nyc%nyc", "two links over `nyc`"),
-            ("fra%bond%", "is no name"),
+            ("fra%bond%", "is not a valid name"),
             ("fra%bonds", "may end in `%bond`"),
             ("direct%bond%nyc", "must be a member"),
             ("fra%bond%1%2%3%4%5%6%7%8%9", "at most 8 routes"),
@@ -393,7 +397,7 @@ mod tests {
         assert!(route.is_carried() && !route.is_bonded());
         for (text, says) in [
             ("fra%rides", "may end in `%bond`"),
-            ("fra%eth0", "an interface has an option of its own"),
+            ("fra%eth0", "an interface is not part of a route"),
             ("fra%ride%bond", "but not in both"),
             ("fra%ride%nyc", "may end in `%bond`"),
             ("fra%bond%ride", "but not in both"),
@@ -428,14 +432,14 @@ mod tests {
             ("zzz", "`thalweg mesh members` lists them"),
             ("laptop", "does not relay"),
             ("home", "is this host itself"),
-            ("nyc", "tagged `country=us`"),
-            ("fra+nyc", "tagged `country=us`"),
+            ("nyc", "has the tag `country=us`"),
+            ("fra+nyc", "has the tag `country=us`"),
             ("fra+fra", "occurs twice"),
             ("a+b+c+d", "at most 3 relays"),
             ("fra:0", "needs a port"),
-            ("Fra", "is no name"),
-            ("", "is no name"),
-            ("fra+", "is no name"),
+            ("Fra", "is not a valid name"),
+            ("", "is not a valid name"),
+            ("fra+", "is not a valid name"),
         ] {
             let route = with(&roster, "home", |n| n.route(text, &terms(&["country=us"])));
             let error = route.unwrap_err().to_string();

@@ -81,7 +81,7 @@ impl Admission {
         let now = self.registry.now();
         if write.open_tokens(now).await? >= OPEN_TOKENS {
             let why =
-                format!("{OPEN_TOKENS} tokens are open, the most there can be; let some expire");
+                format!("{OPEN_TOKENS} tokens are open, which is the limit; wait until some expire");
             return Err(Refusal::Full(why).into());
         }
         let members = write.members().await?;
@@ -106,7 +106,7 @@ impl Admission {
         caller: &Caller,
         request: JoinRequest,
     ) -> Result<JoinReply, OracleError> {
-        let key = caller.key().ok_or(Refusal::Keys("to join needs a key"))?;
+        let key = caller.key().ok_or(Refusal::Keys("a key is needed to join"))?;
         let done = self.try_join(caller, key, &request).await;
         if let Err(error) = &done {
             self.registry.tell(&Event::JoinRefused { key, code: error.code() });
@@ -134,7 +134,7 @@ impl Admission {
 
     /// Verifies the client key's signature, by which the key belongs to the node and uses this token.
     fn bound_client(&self, key: NodeId, request: &JoinRequest) -> Result<NodeId, Refusal> {
-        let unreadable = Refusal::Keys("the client key's signature is not readable or not valid");
+        let unreadable = Refusal::Keys("the client key's signature cannot be read or is not valid");
         let bytes = HEXLOWER_PERMISSIVE.decode(request.client.as_bytes());
         let bytes = bytes.map_err(|_| unreadable.clone())?;
         let signed = Signed::<ClientBinding>::open(&bytes, &Ed25519).map_err(|_| unreadable)?;
@@ -145,13 +145,13 @@ impl Admission {
             token: request.secret.hash(),
         };
         if *signed.value() != bound {
-            return Err(Refusal::Keys("the client key has signed for another mesh, node or token"));
+            return Err(Refusal::Keys("the client key's signature is for another mesh, node or token"));
         }
         if key != request.node.unwrap_or(client) {
             return Err(Refusal::Keys("the connection is not authenticated with the joining key"));
         }
         if request.node == Some(client) {
-            return Err(Refusal::Keys("node and client need two keys"));
+            return Err(Refusal::Keys("the node and the client need different keys"));
         }
         Ok(client)
     }
@@ -281,7 +281,7 @@ fn check_token_request(request: &TokenRequest, database: &Database) -> Result<()
     if request.valid.is_zero() || request.valid > LONGEST {
         let longest = format_duration(LONGEST);
         return Err(Refusal::Bad(format!(
-            "a token is valid for more than 0 s and up to {longest}"
+            "a token's validity must be more than 0 s and at most {longest}"
         )));
     }
     if let (true, Database::File) = (request.roles.contains(&Role::Oracle), database) {
@@ -329,7 +329,7 @@ async fn fits(write: &mut Write<'_>, member: &Member, token: &TokenRow) -> Resul
     if members.len() >= Roster::MAX_MEMBERS {
         let most = Roster::MAX_MEMBERS;
         return Err(
-            Refusal::Full(format!("the mesh has {most} members, the most there can be")).into()
+            Refusal::Full(format!("the mesh has {most} members, which is the limit")).into()
         );
     }
     Ok(())
@@ -349,7 +349,7 @@ pub(crate) fn admissible(member: &Member, caller: Option<&Caller>) -> Result<(),
             return Err(Refusal::Role { role, what: "a node key" });
         }
         if member.addresses.is_empty() {
-            let what = "an address at which others reach it: `--address HOST:PORT`";
+            let what = "an address at which other hosts reach it: `--address HOST:PORT`";
             return Err(Refusal::Role { role, what });
         }
     }
@@ -363,10 +363,10 @@ fn plausible(addresses: &[Destination], caller: Option<&Caller>) -> Result<(), R
     for destination in addresses {
         let wrong = |why| Refusal::Address { address: destination.to_string(), why };
         if !seen.insert(destination) {
-            return Err(wrong("given twice"));
+            return Err(wrong("it is given twice"));
         }
         if destination.port == SMTP {
-            return Err(wrong("port 25 is never relayed to"));
+            return Err(wrong("relays never connect to port 25"));
         }
         if let Some(why) = implausible(&destination.host, caller) {
             return Err(wrong(why));
@@ -381,11 +381,13 @@ fn implausible(host: &Host, caller: Option<&Caller>) -> Option<&'static str> {
     // A translator connects to the address embedded in this one.
     let inner = address_class::embedded(ip).map(IpAddr::from);
     iter::once(ip).chain(inner).find_map(|ip| match address_class::classify(ip)? {
-        Class::Metadata => Some("a cloud's metadata service, and no host"),
-        Class::Unspecified => Some("no host is there; give one that others reach"),
-        Class::Multicast => Some("not one host's"),
-        Class::LinkLocal => Some("only valid on one link; give one that others reach"),
-        Class::Loopback if !here => Some("only this host reaches it; give another"),
+        Class::Metadata => Some("this is a cloud's metadata service, not a host"),
+        Class::Unspecified => Some("this is the unspecified address; give one that other hosts can \
+                                    reach"),
+        Class::Multicast => Some("this is a multicast address; give the address of one host"),
+        Class::LinkLocal => Some("this is a link-local address; give one that other hosts can reach"),
+        Class::Loopback if !here => Some("only this host can reach it; give one that other hosts \
+                                          can reach"),
         _ => None,
     })
 }

@@ -119,5 +119,6 @@ async fn evicted(place: Option<&ConnectionPermit>) -> bool {
 }
 
 fn crowded_out() -> io::Error {
-    io::Error::new(io::ErrorKind::QuotaExceeded, "idle while others wanted its place")
+    io::Error::new(io::ErrorKind::QuotaExceeded, "the connection was idle, and another one needed \
+                                                  its place")
 }

@@ -266,7 +266,7 @@ impl Registry {
     pub(crate) async fn set_rules(&self, rules: Vec<Rule>) -> Result<(), OracleError> {
         if rules.len() > Roster::MAX_RULES {
             let most = Roster::MAX_RULES;
-            return Err(Refusal::Full(format!("more than {most} rules")).into());
+            return Err(Refusal::Full(format!("a roster has at most {most} rules")).into());
         }
         let mut write = self.begin().await?;
         if write.mesh().await?.is_some_and(|mesh| mesh.rules == rules) {
@@ -320,7 +320,8 @@ impl Registry {
         let done = tokio::task::spawn_blocking(move || copy::write(&path, &kept.bytes)).await;
         match done.map_err(std::io::Error::other).and_then(|done| done) {
             Ok(()) => *copied = newest.roster.version,
-            Err(error) => self.tell(&Event::Trouble(format!("no copy of the roster: {error}"))),
+            Err(error) => self.tell(&Event::Trouble(format!("cannot save the copy of the roster: \
+                                                             {error}"))),
         }
     }
 

@@ -227,7 +227,7 @@ fn a_keeper_reports_a_failed_write_and_stores_the_next_roster() {
     let (keeper, failures) = keeper(&membership);
     keeper.take(&signed(roster(1, &["a", "b"]))).unwrap();
     let told = failures.recv().unwrap();
-    assert!(told.contains("cannot keep the roster"), "{told}");
+    assert!(told.contains("cannot save the roster"), "{told}");
     fs::remove_dir(&blocker).unwrap();
     let second = signed(roster(2, &["a"]));
     keeper.take(&second).unwrap();
@@ -244,7 +244,7 @@ fn a_keeper_leaves_a_roster_that_another_process_stored_first() {
     command.offer(&fifth).unwrap();
     keeper.take(&signed(roster(5, &["a", "z"]))).unwrap();
     let told = failures.recv().unwrap();
-    assert!(told.contains("another roster with version 5"), "{told}");
+    assert!(told.contains("two different rosters have version 5"), "{told}");
     assert_eq!(fs::read(&file).unwrap(), fifth);
     let ninth = signed(roster(9, &["a", "b"]));
     command.offer(&ninth).unwrap();

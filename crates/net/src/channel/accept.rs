@@ -32,7 +32,7 @@ pub enum AcceptError {
     #[error("key {0:?} is not admitted")]
     Stranger(thalweg_units::NodeId),
     /// The relay chain is longer than allowed, or a loop.
-    #[error("{0} relays before this one are more than allowed")]
+    #[error("there are {0} relays before this one, more than allowed")]
     TooDeep(u8),
 }
 
@@ -100,7 +100,7 @@ impl Acceptor {
         let Some((protocol, config)) = self.choose(&accepted) else {
             opening.refuse(&NO_PROTOCOL).await;
             return Err(AcceptError::Handshake(io::Error::other(
-                "no protocol that is served here",
+                "the client offered no protocol that is served here",
             )));
         };
         let turn = Queue::turn(queue).await;
@@ -130,7 +130,7 @@ impl Acceptor {
 }
 
 fn no_key() -> AcceptError {
-    AcceptError::Handshake(io::Error::other("the client has shown no key"))
+    AcceptError::Handshake(io::Error::other("the client presented no key"))
 }
 
 /// Shuts down this end's direction and waits until the peer has shut down its own, for [`FAREWELL`] at most.
@@ -170,7 +170,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Opening<IO> {
                 },
             }
         };
-        let invalid = || AcceptError::Handshake(io::Error::other("no preamble of a relay"));
+        let invalid = || AcceptError::Handshake(io::Error::other("the relay's preamble is not valid"));
         let Preamble { depth } = Preamble::decode(bytes).ok_or_else(invalid)?;
         self.incoming.consume(Preamble::LENGTH);
         if depth > MAX_DEPTH { Err(AcceptError::TooDeep(depth)) } else { Ok(depth) }

@@ -109,7 +109,7 @@ impl Names {
     async fn ask(&self, name: &str, interface: NonZeroU32) -> Result<Vec<IpAddr>, LookupFailure> {
         let servers = self.0.sources.servers_of(interface).await;
         if servers.is_empty() {
-            return Err(LookupFailure::Silent("no name server of it is known".to_owned()));
+            return Err(LookupFailure::Silent("no name server is known".to_owned()));
         }
         let shown = shown(&servers);
         let bound = self.bound(interface, servers)?;
@@ -121,8 +121,8 @@ impl Names {
         let why = match asked {
             Ok(Ok(found)) => return Ok(found.iter().collect()),
             Ok(Err(e)) if is_answer(&e) => {
-                let what = if e.is_nx_domain() { "no such name" } else { "it has no address" };
-                let text = format!("{what}, says {shown} by interface {interface}");
+                let what = if e.is_nx_domain() { "no such name" } else { "the name has no address" };
+                let text = format!("{what} (answer of {shown} through interface {interface})");
                 let error = io::Error::new(io::ErrorKind::NotFound, text);
                 return Err(LookupFailure::Answered(Cause::Resolve(error)));
             }
@@ -194,7 +194,8 @@ pub async fn resolve(host: &Destination) -> Result<Vec<SocketAddr>, Cause> {
 /// The error if the system's resolver, which was asked instead of the interface's servers, failed too.
 fn instead_of(interface: NonZeroU32, why: &str, cause: Cause) -> Cause {
     let Cause::Resolve(error) = cause else { return cause };
-    let text = format!("{error} (from the system's resolver; by interface {interface}, {why})");
+    let text = format!("{error} (answer of the system's resolver; through interface {interface}: \
+                        {why})");
     Cause::Resolve(io::Error::new(error.kind(), text))
 }
 

@@ -142,25 +142,26 @@ pub(super) fn check(carrier: &CarrierSection, problems: &mut Vec<Problem>) {
     if carrier.hold.is_zero() || carrier.hold > LONGEST_HOLD {
         of(
             "hold",
-            "more than 0 and at most 100 ms, because TCP takes later packets for lost; write \
-             e.g. \"10 ms\"",
+            "must be more than 0 and at most 100 ms, because TCP treats later packets as lost; \
+             write e.g. \"10 ms\"",
         );
     }
     if carrier.path_mtu < LEAST_PATH {
-        of("path_mtu", "an MTU is at least 576; write e.g. 1500");
+        of("path_mtu", "must be at least 576; write e.g. 1500");
     }
     if carrier.dscp.iter().any(|point| *point > 63) {
-        of("dscp", "code points are 0 to 63, e.g. [10, 46]");
+        of("dscp", "code points must be 0 to 63, e.g. [10, 46]");
     }
     if carrier.legs_below == Rate::ZERO {
         of(
             "legs_below",
-            "it must be more than 0; leave it out for 100 Mbit/s, or leave out \
-                          `legs` for no legs",
+            "must be more than 0; leave it out for 100 Mbit/s, or leave out `legs` so that only \
+             routes with `%ride` use the carrier",
         );
     }
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if !(1..=15).contains(&carrier.device.len()) || !carrier.device.bytes().all(allowed) {
-        of("device", "1 to 15 letters, digits, `-`, `_` and `.`, e.g. \"thalweg0\"");
+        of("device", "a device name has 1 to 15 letters, digits, `-`, `_` and `.`, e.g. \
+                      \"thalweg0\"");
     }
 }

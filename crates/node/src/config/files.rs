@@ -138,7 +138,7 @@ impl FilesSection {
                 Ok(_) => return None,
                 Err(why) => why,
             };
-            let what = format!("`{}`: {why}; make the directory, or name another", path.display());
+            let what = format!("`{}`: {why}; create the directory, or give another one", path.display());
             Some(Problem::of(format!("files.{key}.path"), what))
         };
         offers.chain(accepts).filter_map(refused).collect()
@@ -156,12 +156,12 @@ pub(super) fn check(files: &FilesSection, problems: &mut Vec<Problem>) {
             problems.push(of("path", format!("`{}` {why}", path.display())));
         }
         if whom.is_empty() {
-            let what = "it is for nobody; name members, tags (\"@lab\"), or all (\"*\")";
+            let what = "no members are given; name members, tags (\"@lab\"), or all (\"*\")";
             problems.push(of(whose, format!("`{whose}`: {what}")));
         }
     }
     if files.max_channels == 0 {
-        let what = "0 means that nobody is served; to offer nothing, leave out `offer`";
+        let what = "0 serves no member; to offer no files, leave out `offer`";
         problems.push(Problem::of("files.max_channels", what));
     }
 }
@@ -169,14 +169,14 @@ pub(super) fn check(files: &FilesSection, problems: &mut Vec<Problem>) {
 /// Why this directory cannot be opened to others.
 fn unfit(path: &Path) -> Option<&'static str> {
     if path.as_os_str().is_empty() {
-        return Some("is no path; give `path`");
+        return Some("is not a path; give `path`");
     }
     if !path.is_absolute() {
-        return Some("is not absolute; write it from `/` on");
+        return Some("is not an absolute path; write the full path, beginning with `/`");
     }
     if path.components().any(|part| part == Component::ParentDir) {
-        return Some("goes up by `..`; write where it leads to");
+        return Some("contains `..`; write the path without it");
     }
     let system = ["/proc", "/sys", "/dev"].iter().any(|dir| path.starts_with(dir));
-    system.then_some("holds no files but the kernel's own; offer a directory with data")
+    system.then_some("contains only files of the kernel; give a directory with data")
 }

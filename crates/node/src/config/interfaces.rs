@@ -167,7 +167,7 @@ impl WaySection {
         match (problems.into_iter().next(), self.rule()) {
             (None, Some(rule)) => Ok(rule),
             (Some(problem), _) => Err(problem.to_string()),
-            (None, None) => Err("it names no interfaces".to_owned()),
+            (None, None) => Err("the rule names no interfaces".to_owned()),
         }
     }
 
@@ -195,7 +195,7 @@ pub(super) fn check(interfaces: &InterfacesSection, problems: &mut Vec<Problem>)
         let key = format!("interfaces.policy.{}", i + 1);
         let earlier = &interfaces.policy[..i];
         if earlier.iter().any(|other| other.name == policy.name) {
-            let what = format!("`{}` has a policy already; write all of it there", policy.name);
+            let what = format!("`{}` already has a policy; write all settings there", policy.name);
             problems.push(Problem::of(format!("{key}.name"), what));
         }
         one(&key, policy, problems);
@@ -215,19 +215,18 @@ fn one(key: &str, policy: &PolicySection, problems: &mut Vec<Problem>) {
     if policy.rate_limit == Some(Rate::ZERO) {
         tell(
             "rate_limit",
-            "at a rate of 0 nothing is sent; to stop using the interface, write \
-                            tier = \"never\"",
+            "a rate of 0 sends nothing; to stop using the interface, write tier = \"never\"",
         );
     }
     if policy.cap == Some(ByteSize::ZERO) {
         tell(
             "cap",
-            "with a cap of 0 nothing is sent; to stop using the interface, write tier = \
-                     \"never\"",
+            "a cap of 0 sends nothing; to stop using the interface, write tier = \"never\"",
         );
     }
     if policy.reset_day.is_some_and(|day| !(1..=31).contains(&day)) {
-        tell("reset_day", "a day of the month, from 1 to 31 (where it has none, its last)");
+        tell("reset_day", "must be a day of the month, from 1 to 31 (in a shorter month, its last \
+                           day)");
     }
     if policy.reset_day.is_some() && policy.cap.is_none() {
         tell("reset_day", "it has no effect without `cap`; add e.g. cap = \"10 GB\"");
@@ -236,7 +235,8 @@ fn one(key: &str, policy: &PolicySection, problems: &mut Vec<Problem>) {
 
 fn way(key: &str, rule: &WaySection, problems: &mut Vec<Problem>) {
     if rule.actions().len() != 1 {
-        let what = "a rule has one of `only`, `prefer` and `avoid`, with interfaces' names";
+        let what = "a rule needs exactly one of `only`, `prefer` and `avoid`, with the names of \
+                    interfaces";
         problems.push(Problem::of(key, what));
     }
     let inner = |text: &str| text.trim_end_matches('*').contains('*');

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 /// No path was given, and the user's directory is not known.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("there is no place for the {what}: neither {variables} nor HOME is set; give {option}")]
+#[error("the {what} has no default path: neither {variables} nor HOME is set; give {option}")]
 pub struct NoPlace {
     what: &'static str,
     variables: &'static str,

@@ -55,7 +55,7 @@ text!(
 );
 text!(
     ProbeServer,
-    "a file to probe with, e.g. \"http://speed.example/256k.bin\"",
+    "the URL of a file to probe with, e.g. \"http://speed.example/256k.bin\"",
     str::parse::<ProbeServer>
 );
 text!(Name, "a name, e.g. \"fra-1\" or \"country=de\"", str::parse::<Name>);
@@ -107,7 +107,7 @@ where
     impl<'de, T: Text> de::Visitor<'de> for List<T> {
         type Value = Vec<Value<T>>;
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "{}, or a list of such in brackets", T::EXPECTED)
+            write!(f, "{}, or a list of these in brackets", T::EXPECTED)
         }
         fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
             let mut all = Vec::new();

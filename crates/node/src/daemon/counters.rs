@@ -113,12 +113,14 @@ impl Counters {
         }
         let registry = registry.sub_registry_with_prefix("thalweg_node");
         registry.register("accepted", "Connections accepted", new.accepted.clone());
-        registry.register("strangers", "Connections without a channel", new.strangers.clone());
+        registry.register("strangers", "Connections that were closed before a channel was open, by \
+                                        reason", new.strangers.clone());
         let failures = new.accept_failures.clone();
-        registry.register("accept_failures", "Failed accepts, as without descriptors", failures);
+        registry.register("accept_failures", "Failed accept calls, e.g. for lack of file \
+                                              descriptors", failures);
         registry.register("handshakes", "Handshakes in progress", new.handshakes.clone());
-        registry.register("channels", "Channels opened", new.channels.clone());
-        registry.register("channels_open", "Channels open now", new.live.clone());
+        registry.register("channels", "Channels opened, by protocol", new.channels.clone());
+        registry.register("channels_open", "Channels open now, by protocol", new.live.clone());
         registry.register("local_connections", "Connections of local programs", new.local.clone());
         new
     }

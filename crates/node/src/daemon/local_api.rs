@@ -112,7 +112,8 @@ async fn status(State(subject): State<Arc<Subject>>) -> Response {
 
 async fn roster(State(subject): State<Arc<Subject>>) -> Result<Json<Roster>, Refused> {
     let none = || {
-        let message = "this node has no roster yet; see its oracle in `thalweg status`".to_owned();
+        let message = "this node has no roster yet; `thalweg status` shows whether it reaches its \
+                       oracle".to_owned();
         Refused(ApiError { code: "no_roster".to_owned(), message })
     };
     subject.membership.current().map(|roster| Json((*roster).clone())).ok_or_else(none)

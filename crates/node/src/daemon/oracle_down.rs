@@ -106,8 +106,8 @@ async fn refuse(State(down): State<OracleDown>) -> Response {
 }
 
 async fn refuse_stranger() -> Response {
-    let message = "the mesh's oracle does not run now; its operator finds the reason in \
-                   `thalweg status` there. Join again later, the token is not used up"
+    let message = "the mesh's oracle is not running; `thalweg status` on its host shows the \
+                   reason. The token is not used up: join again later"
         .to_owned();
     let error = ApiError { code: "oracle_down".to_owned(), message };
     (StatusCode::SERVICE_UNAVAILABLE, Json(error)).into_response()

@@ -184,7 +184,7 @@ impl Subject {
         let now = duties(&self.membership, &self.key);
         (now != self.duties).then(|| {
             let [now, then] = [&now, &self.duties].map(words);
-            format!("its roles are {now} in the roster and were {then} when it started; restart it")
+            format!("its roles in the roster are {now}, but it started with {then}; restart it")
         })
     }
 

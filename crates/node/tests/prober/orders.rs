@@ -92,7 +92,7 @@ async fn another_host_at_its_address_means_that_it_is_down() {
     one.obey(&oracle);
     oracle.order(1, order(1, "n3"));
     let (why, is_down) = failure(&oracle, 1).await;
-    assert!(is_down && why.contains("another node"), "{why}");
+    assert!(is_down && why.contains("a node other than"), "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -304,7 +304,7 @@ async fn a_program_that_disconnects_before_its_train_is_sent_keeps_no_place() {
             if said["report"].is_object() {
                 break;
             }
-            assert!(said["error"].as_str().unwrap().contains("no room for a session"), "{said}");
+            assert!(said["error"].as_str().unwrap().contains("no free session"), "{said}");
         }
     };
     tokio::time::timeout(Duration::from_secs(60), served).await.unwrap();

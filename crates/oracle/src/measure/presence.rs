@@ -164,8 +164,8 @@ impl Presence {
         if self.is_unreached(slot, reached_by, now) {
             let complaints = self.complaints(slot, now);
             let why = format!(
-                "{complaints} members cannot reach it, {reached_by} could; look at its addresses \
-                 in the roster and at its firewall; will be tried again every few minutes"
+                "{complaints} members cannot reach it, {reached_by} could; check its addresses in \
+                 the roster and its firewall; it is tried again every few minutes"
             );
             return Some(Downtime { since: now, why });
         }

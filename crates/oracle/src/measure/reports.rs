@@ -77,7 +77,7 @@ impl ReportIntake<'_> {
     fn order(&mut self, id: u64, own: impl Fn(Leg) -> Slot) -> Result<Option<Leg>, String> {
         match self.state.orders.get(id).map(|order| order.leg) {
             Some(leg) if own(leg) == self.who => Ok(Some(leg)),
-            Some(_) => Err(format!("order {id} is another member's")),
+            Some(_) => Err(format!("order {id} belongs to another member")),
             None if self.state.orders.has_ended(id) => Ok(None),
             None => Err(format!(
                 "order {id} is not known here: it ended long ago, or another oracle gave it"
@@ -186,7 +186,7 @@ impl ReportIntake<'_> {
         let Some(leg) = self.order(*id, |leg| leg.1)? else { return Ok(false) };
         if self.slot(from)? != leg.0 {
             let sender = self.state.nodes.name(leg.0);
-            return Err(format!("order {id} is {sender}'s to carry out, not {from}'s"));
+            return Err(format!("{sender} is the sender of order {id}, not {from}"));
         }
         let Some(claim) = self.claim(*id, leg, *bps, *bytes, *age)? else { return Ok(false) };
         let cost = self.cost(*id, claim.bytes);
@@ -202,7 +202,7 @@ impl ReportIntake<'_> {
     }
 
     fn slot(&self, name: &Name) -> Result<Slot, String> {
-        let unknown = || format!("no member is called {name}");
+        let unknown = || format!("no member is named {name}");
         self.state.nodes.by_name(name).ok_or_else(unknown)
     }
 
@@ -211,13 +211,13 @@ impl ReportIntake<'_> {
         let leg = (self.slot(from)?, self.slot(to)?);
         if leg.0 == leg.1 || (leg.0 != self.who && leg.1 != self.who) {
             return Err(format!(
-                "the leg {from} → {to} is not this member's to tell of: each tells of those that \
-                 it is an end of"
+                "this member is not an end of the leg {from} → {to}; members report only their own \
+                 legs"
             ));
         }
         sane("a rate", *bps).inspect_err(|_| self.state.known.blame(self.who))?;
         if *age > MAX_AGE {
-            return Err(format!("what was seen of {from} → {to} is older than two weeks"));
+            return Err(format!("the observation of {from} → {to} is older than two weeks"));
         }
         if !self.state.repeats.is_new(self.who, *id) {
             return Ok(false);
@@ -236,15 +236,16 @@ impl ReportIntake<'_> {
         let Probed { id, to, low_bps, high_bps, at_least, age, .. } = probed;
         let leg = (self.who, self.slot(to)?);
         if leg.0 == leg.1 {
-            return Err(format!("{to} is no leg's end from itself"));
+            return Err(format!("there is no leg from {to} to itself"));
         }
         let ends = sane("a rate", *low_bps).and(sane("a rate", *high_bps));
         ends.inspect_err(|_| self.state.known.blame(self.who))?;
         if low_bps > high_bps {
-            return Err(format!("the range of what is available to {to} ends before it begins"));
+            return Err(format!("the range of the available bandwidth to {to} ends before it begins"));
         }
         if *age > MAX_SPARE_AGE {
-            return Err(format!("what was available to {to} is older than an hour"));
+            return Err(format!("the measurement of the available bandwidth to {to} is older than \
+                                an hour"));
         }
         if !self.state.repeats.is_new(self.who, *id) {
             return Ok(false);
@@ -268,7 +269,7 @@ impl ReportIntake<'_> {
 
     fn load(&mut self, load: Load) -> Taken {
         if !self.state.nodes.is_relay(self.who) {
-            return Err("only relays have a load".into());
+            return Err("only relays report a load".into());
         }
         self.state.loads.report(self.who, load, self.now.time)?;
         self.state.changes += 1;

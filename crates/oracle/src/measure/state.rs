@@ -191,7 +191,7 @@ impl State {
     pub fn settle(&mut self, now: Now, pace: &Pace) {
         for expired in self.planner.expire(now.time) {
             self.tally.count(Count::Expired);
-            let why = "its sender did not tell of it in time";
+            let why = "its sender did not report in time";
             self.failed = Some(Failure::new(expired.leg, why, now.time));
             self.orders.close(expired.id, now.time);
         }

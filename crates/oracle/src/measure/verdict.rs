@@ -43,7 +43,7 @@ pub(super) fn of_one(claimed: f64, shown: Option<f64>, other_is_there: bool) -> 
 pub(super) fn sane(what: &str, bps: f64) -> Result<(), String> {
     match bps.is_finite() && (0.0..=MOST_BPS).contains(&bps) {
         true => Ok(()),
-        false => Err(format!("{what} of {bps:e} bit/s is none that a leg can have (0 to 1e11)")),
+        false => Err(format!("{what} of {bps:e} bit/s is out of range (0 to 1e11)")),
     }
 }
 

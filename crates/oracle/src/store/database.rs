@@ -35,13 +35,13 @@ pub enum UrlError {
     Scheme,
     /// A parameter that sqlx would ignore.
     #[error(
-        "the database's URL has the parameter `{0}`, which is not known here; there are: sslmode, \
+        "the database's URL has the unknown parameter `{0}`; the known parameters are sslmode, \
          sslrootcert, sslcert, sslkey, host, hostaddr, port, user, password, dbname, options, \
          application_name"
     )]
     Parameter(String),
     /// The URL cannot be parsed.
-    #[error("the database's URL: {0}")]
+    #[error("cannot read the database's URL: {0}")]
     Unreadable(String),
 }
 
@@ -84,7 +84,7 @@ impl Server {
         }
         if let Some(password) = password {
             let set = options.database_url.set_password(Some(&encoded(password)));
-            set.map_err(|()| UrlError::Unreadable("it has no place for a password".into()))?;
+            set.map_err(|()| UrlError::Unreadable("it cannot have a password".into()))?;
         }
         let known = PgConnectOptions::from_url(&options.database_url).map_err(unreadable)?;
         Ok(Self { options, place: Place::Server(called(&known)) })

@@ -11,16 +11,18 @@ pub enum StoreError {
     /// Another program holds the database's lock.
     #[error(
         "the oracle's database {0} is locked by another program; nothing was changed, and the \
-         roster is served on: try again, and end that program if it stays"
+         roster is still served: try again, and end that program if the lock stays"
     )]
     Locked(Place),
     /// Too many writers of this process wait.
-    #[error("too many changes wait for the oracle's database; nothing was changed: try again")]
+    #[error(
+        "too many changes are waiting for the oracle's database; nothing was changed: try again"
+    )]
     Busy,
     /// The disk is full.
     #[error(
         "the disk of the oracle's database {0} is full; nothing was changed, and the roster is \
-         served on: make room and try again"
+         still served: free space and try again"
     )]
     Full(Place),
     /// The file is not a database, or damaged.
@@ -33,9 +35,9 @@ pub enum StoreError {
     },
     /// The server does not answer.
     #[error(
-        "the oracle's database {place} is not reached ({why}); nothing was changed, and the roster \
-         is served on. Look whether its server runs and lets this host in; will be tried again \
-         each second"
+        "the oracle's database {place} cannot be reached ({why}); nothing was changed, and the \
+         roster is still served. Check that its server runs and admits this host; the oracle tries \
+         again every second"
     )]
     Unreachable {
         /// The database.
@@ -45,9 +47,9 @@ pub enum StoreError {
     },
     /// The server refuses the login or the operation.
     #[error(
-        "the server of the oracle's database {place} refuses: {why}. Look at the URL, the \
-         password (`database_password_file`, PGPASSWORD, ~/.pgpass) and whether the user owns the \
-         database; nothing was changed, and the roster is served on"
+        "the server of the oracle's database {place} refuses access: {why}. Check the URL, the \
+         password (`database_password_file`, PGPASSWORD, ~/.pgpass) and that the user owns the \
+         database; nothing was changed, and the roster is still served"
     )]
     Denied {
         /// The database.
@@ -57,14 +59,15 @@ pub enum StoreError {
     },
     /// The server is a standby or read-only.
     #[error(
-        "the oracle's database {0} can only be read: it is a standby, or set so; nothing was \
-         changed, and the roster is served on. Give the URL of the one that takes changes"
+        "the oracle's database {0} is read-only; nothing was changed, and the roster is still \
+         served. If it is a standby server, give the URL of the primary; if it is a file, check \
+         its permissions"
     )]
     ReadOnly(Place),
     /// The connection broke during a commit.
     #[error(
-        "the connection to the oracle's database {0} broke while a change was being kept; it was \
-         made wholly or not at all: look with `thalweg mesh members` before you try again"
+        "the connection to the oracle's database {0} broke during a change, which was made either \
+         completely or not at all: check with `thalweg mesh members` before you try again"
     )]
     Unsure(Place),
     /// The file cannot be created.
@@ -77,8 +80,9 @@ pub enum StoreError {
     },
     /// A later version of Thalweg has migrated the database.
     #[error(
-        "the oracle's database {place} has form {found}, and this version of Thalweg knows forms \
-         up to {known}: a later version has used it. Nothing was changed; use that version"
+        "the oracle's database {place} has schema {found}, but this version of Thalweg knows \
+         schemas up to {known}: a later version has used the database. Nothing was changed; use \
+         that version"
     )]
     Newer {
         /// The database.
@@ -89,7 +93,7 @@ pub enum StoreError {
         known: i64,
     },
     /// The migration failed.
-    #[error("the oracle's database {place} does not have this version's form: {source}")]
+    #[error("cannot migrate the oracle's database {place} to this version's schema: {source}")]
     Migration {
         /// The database.
         place: Place,
@@ -97,7 +101,7 @@ pub enum StoreError {
         source: MigrateError,
     },
     /// Any other error.
-    #[error("the oracle's database {place}: {source}; nothing was changed")]
+    #[error("the oracle's database {place} failed: {source}; nothing was changed")]
     Other {
         /// The database.
         place: Place,
@@ -108,16 +112,17 @@ pub enum StoreError {
 
 fn damage(place: &Place, what: &str) -> String {
     let begin = format!(
-        "the oracle's database {place} is damaged ({what}); members go on from their cached roster."
+        "the oracle's database {place} is damaged ({what}); members continue with their cached \
+         roster."
     );
     match place {
         Place::File(_) => format!(
-            "{begin} Restore it from a backup, or move it (and its -wal and -shm) away: the \
-             oracle then begins from the signed roster beside it, without open tokens"
+            "{begin} Restore it from a backup, or move it (and its -wal and -shm files) away: the \
+             oracle then starts from the signed roster in the same directory, without open tokens"
         ),
         Place::Server(_) => format!(
             "{begin} Restore it from a backup, or give the URL of an empty one: the oracle then \
-             begins from the signed roster in its directory, without open tokens"
+             starts from the signed roster in its directory, without open tokens"
         ),
     }
 }

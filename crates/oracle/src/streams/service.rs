@@ -410,7 +410,7 @@ impl Troubles {
     fn tell(&mut self, registry: &Registry, why: &str) {
         if self.told.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
             self.told = Some(Instant::now());
-            registry.tell(&Event::Trouble(format!("cannot plan streams again: {why}")));
+            registry.tell(&Event::Trouble(format!("cannot update the plan of streams: {why}")));
         }
     }
 }

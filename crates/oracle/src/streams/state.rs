@@ -162,7 +162,8 @@ impl State {
     pub fn take(&mut self, who: NodeId, mut report: Report, now: Time) -> Vec<String> {
         self.expire(now);
         if !self.reported.contains_key(&who) && self.reported.len() >= MOST_MEMBERS {
-            return vec![format!("the oracle plans streams of {MOST_MEMBERS} members already")];
+            return vec![format!("the oracle already plans streams of {MOST_MEMBERS} members, which \
+                                 is the limit")];
         }
         let mut refused = Vec::new();
         self.take_published(who, &report, now, &mut refused);
@@ -217,7 +218,7 @@ impl State {
                 }
                 Some(holder) => {
                     let by = self.members.name(holder).map_or("another member", Name::as_str);
-                    refused.push(format!("`{stream}` is published at {by} already"));
+                    refused.push(format!("`{stream}` is already published at {by}"));
                 }
                 None if !has_room(own, self.holders.len(), MOST_STREAMS) => {
                     refused.push(format!("`{stream}`: there are too many streams already"));
@@ -262,7 +263,7 @@ impl State {
         let room = (0..wanted).take_while(|own| has_room(*own, others + own, MOST_SUBSCRIPTIONS));
         let room = room.count();
         if wanted > room {
-            refused.push(format!("{} subscriptions: there are too many already", wanted - room));
+            refused.push(format!("{} subscriptions are not accepted: there are too many already", wanted - room));
             report.subscriptions.truncate(room);
         }
     }
@@ -298,7 +299,7 @@ impl State {
     fn take_leg(&mut self, from: NodeId, report: &LegReport, now: Time) -> Result<(), String> {
         let to = self.members.by_name(&report.to);
         let to = to.filter(|to| *to != from);
-        let to = to.ok_or_else(|| format!("no other member is called {}", report.to))?;
+        let to = to.ok_or_else(|| format!("no other member is named {}", report.to))?;
         if !self.legs.contains_key(&(from, to)) && !self.has_room_for_leg(from) {
             return Err(format!("{}: too many legs are known already", report.to));
         }

@@ -475,8 +475,8 @@ fn a_member_speaks_of_its_own_legs_alone() {
     assert_eq!(
         refused,
         [
-            "no other member is called n0",
-            "no other member is called n9",
+            "no other member is named n0",
+            "no other member is named n9",
             "n9 is not another member, so it cannot be this node's parent",
             "n0 is not another member, so it cannot be this node's parent",
         ]
@@ -656,12 +656,12 @@ fn there_are_bounds_on_what_members_say() {
     for who in fit..MOST_MEMBERS as u16 {
         let refused = world.say(who, many.clone());
         let over = 256 - share;
-        assert_eq!(refused, [format!("{over} subscriptions: there are too many already")]);
+        assert_eq!(refused, [format!("{over} subscriptions are not accepted: there are too many already")]);
     }
     let all = world.state.reported.values().map(|one| one.report.subscriptions.len());
     assert!(all.sum::<usize>() <= MOST_SUBSCRIPTIONS);
     let refused = world.say(MOST_MEMBERS as u16, Report::default());
-    assert_eq!(refused, ["the oracle plans streams of 1000 members already"]);
+    assert_eq!(refused, ["the oracle already plans streams of 1000 members, which is the limit"]);
     world.now += SILENCE;
     world.state.expire(world.now);
     assert!(world.state.reported.is_empty() && world.state.legs.is_empty());

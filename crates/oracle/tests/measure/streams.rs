@@ -148,7 +148,7 @@ async fn invalid_reports_are_refused_and_strangers_get_nothing() {
     assert_eq!(refused, (400, "bad_request".into()));
     assert!(send_report(&mesh, 0, &publishes("*")).await.refused.is_empty());
     let reply = send_report(&mesh, 1, &publishes("*")).await;
-    assert_eq!(reply.refused, ["`stage` is published at n0 already"]);
+    assert_eq!(reply.refused, ["`stage` is already published at n0"]);
     assert_eq!(mesh.ask(0, "/v1/streams/plan?wait_s=0").await.status, 204);
     mesh.stop().await;
 }

@@ -219,7 +219,7 @@ mod tests {
             ("name = \"a\"", "`a`: neither egress nor ingress"),
             ("name = \"a\"\negress = \"0 bit/s\"", "`a`: a rate of 0"),
             ("name = \"a\"\negress = \"10\"", "10"),
-            ("name = \"A\"\negress = \"1 Mbit/s\"", "`A` is no name"),
+            ("name = \"A\"\negress = \"1 Mbit/s\"", "`A` is not a valid name"),
             ("egress = \"1 Mbit/s\"", "missing field `name`"),
             ("name = \"a\"\nuplink = \"1 Mbit/s\"", "unknown field `uplink`"),
         ] {
@@ -239,7 +239,7 @@ mod tests {
             ("fra,nyc,40 Mbit/s\n", "line 1: `fra,nyc,40 Mbit/s`: the first line must name"),
             ("from,to\na,b\n", "line 1"),
             ("from,to,rate\n\na,b,40\n", "line 3"),
-            ("from,to,rate\na,B,4 Mbit/s\n", "line 2: `B` is no name"),
+            ("from,to,rate\na,B,4 Mbit/s\n", "line 2: `B` is not a valid name"),
             ("from,to,rate\na,b\n", "line 2: 2 columns, but the first line names 3"),
             ("from,to,bps\na,b,-1\n", "line 2: `-1` is not a number"),
             ("from,to,bps,rtt_ms\na,b,1,1e300\n", "line 2"),

@@ -124,7 +124,7 @@ fn invalid_routes_are_refused_with_a_suggestion() {
     let ewr = Host::joined(&fra, "ewr", &[], &["--no-daemon"]);
     let said =
         ewr.fails(2, &["get", "http://127.0.0.1:9/x", "--path", "nyc", "--avoid", "country=us"]);
-    assert_says(&said, &["relay `nyc` is tagged `country=us`"]);
+    assert_says(&said, &["relay `nyc` has the tag `country=us`"]);
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn invalid_arguments_prevent_the_start() {
     for (args, says) in [
         (&["--listen", "0.0.0.0:0"][..], "is not a loopback address"),
         (&["--listen", &taken], "--listen takes another port"),
-        (&["--via", "fra"], "`fra` names a node"),
+        (&["--via", "fra"], "`fra` is the name of a node"),
         (&["--via", "direct"], "--via direct has no effect"),
         (&["--avoid", "country=xx"], "--avoid"),
     ] {

@@ -44,7 +44,7 @@ async fn an_interface_without_a_route_is_not_used_and_named() {
     let each = scene.during(|| scene.download(&proxy, "cDeF", false));
     assert!(each[0] > 4 * FILE && each[1] < 20_000, "{each:?}");
     let line = line(&scene, "wan1");
-    assert!(line.contains("no route leaves by it"), "{line}");
+    assert!(line.contains("no route uses it"), "{line}");
     odd::change(&scene.lab, "client", "ip link set wan1 down");
     until("it says why", || {
         text(&scene.thalweg(&["interfaces", "status"]).stdout).contains("it is down")

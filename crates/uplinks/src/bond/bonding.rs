@@ -349,7 +349,8 @@ impl Carrier for Bonding {
         }
         let Some(bond) = self.0.bond(to, member) else {
             let why =
-                "it has none, or this host has not two interfaces, or routes, that lead there";
+                "it accepts none, or this host does not have two interfaces or routes that lead \
+                 there";
             return waits.then(|| Box::pin(async move { Err(io::Error::other(why)) }) as Opening);
         };
         let waits = waits || self.0.bond_use == BondUse::Awaiting;

@@ -81,7 +81,7 @@ impl Bond {
         let (watching, ended) = (Arc::clone(&engine), end.clone());
         tokio::spawn(async move {
             let why = tokio::select! {
-                () = keep(Arc::clone(&making), by) => "its links are no longer kept",
+                () = keep(Arc::clone(&making), by) => "its links are no longer maintained",
                 // The engine was broken off already, and keeps that first reason.
                 () = watching.watch() => "the bond broke",
                 () = ended.cancelled() => "the bond was given up",

@@ -333,7 +333,7 @@ impl Engine {
                     return Err(Ended::Bye);
                 }
                 if !word.is_sound() {
-                    return Err(hostile(&"a word whose numbers are out of order"));
+                    return Err(hostile(&"a word's numbers are out of order"));
                 }
                 let is_open = matches!(word, Word::Open { .. });
                 self.lock().word(id, word, self.now()).map_err(Ended::Hostile)?;

@@ -399,7 +399,7 @@ impl Flow {
         }
         self.end();
         if !self.reorder.is_done() {
-            self.reset(Broken::Reset("nobody reads it".to_owned()));
+            self.reset(Broken::Reset("the stream is no longer read".to_owned()));
         }
     }
 
@@ -415,7 +415,8 @@ impl Flow {
         let sender = &self.sender;
         let due = &self.due;
         format!(
-            "{} of {} bytes arrived there, {} wait, window {}; {} came in order; due {due:?}",
+            "{} of {} bytes arrived there, {} wait, window {}; {} were received in order; due \
+             {due:?}",
             sender.arrived(),
             sender.written(),
             sender.backlog(),

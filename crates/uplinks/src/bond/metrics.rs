@@ -27,15 +27,15 @@ struct LinkSums {
 type Column = (&'static str, &'static str, fn(&LinkSums) -> f64);
 
 const COLUMNS: [Column; 6] = [
-    ("thalweg_bond_links", "Links by an interface", |by| by.links),
-    ("thalweg_bond_links_alive", "Those that are not silent", |by| by.alive),
-    ("thalweg_bond_rate_bps", "What they deliver, bit/s", |by| by.rate),
-    ("thalweg_bond_rtt_seconds", "The longest of their round trips", |by| by.rtt),
-    ("thalweg_bond_sent_bytes", "Of chunks, by the links that there are", |by| by.sent),
-    ("thalweg_bond_received_bytes", "Of chunks, by the links that there are", |by| by.received),
+    ("thalweg_bond_links", "Links of bonds over the interface", |by| by.links),
+    ("thalweg_bond_links_alive", "Links that are not silent", |by| by.alive),
+    ("thalweg_bond_rate_bps", "Rate that the links deliver, bit/s", |by| by.rate),
+    ("thalweg_bond_rtt_seconds", "Longest round-trip time of the links", |by| by.rtt),
+    ("thalweg_bond_sent_bytes", "Bytes of chunks sent by the present links", |by| by.sent),
+    ("thalweg_bond_received_bytes", "Bytes of chunks received by the present links", |by| by.received),
 ];
 
-const STREAMS: &str = "Streams that are open, or not settled";
+const STREAMS: &str = "Streams that are open or not yet settled";
 
 impl fmt::Debug for BondMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

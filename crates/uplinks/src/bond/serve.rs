@@ -280,7 +280,7 @@ fn make_room(bonds: &mut BTreeMap<(NodeId, BondId), Entry>, new: (NodeId, BondId
         (false, false) => None,
     };
     if let Some(entry) = goes.and_then(|key| bonds.remove(&key)) {
-        entry.engine.break_off("all its links were gone, and its place was needed");
+        entry.engine.break_off("all its links were lost, and its place was needed");
     }
 }
 
@@ -331,7 +331,7 @@ async fn lead(
                 tokio::spawn(join(joined, *own, Arc::clone(&mute), (Arc::clone(&shared), key)));
             }
             (Target::Service(_), None) => engine.refuse(stream, Refusal::Busy),
-            _ => engine.refuse(stream, Refusal::Forbidden("streams lead to the node".into())),
+            _ => engine.refuse(stream, Refusal::Forbidden("streams may lead only to the node".into())),
         }
     }
 }
@@ -346,7 +346,7 @@ async fn join(
     let tcp = match timeout(REACHED, TcpStream::connect(own)).await {
         Ok(Ok(tcp)) => tcp,
         Ok(Err(why)) => return engine.refuse(stream, Refusal::Unreached(why.to_string())),
-        Err(_) => return engine.refuse(stream, Refusal::Unreached("it does not answer".into())),
+        Err(_) => return engine.refuse(stream, Refusal::Unreached("the node does not answer".into())),
     };
     // Before the first byte: the handshake ends later, and only then does the daemon ask for the origin.
     let _origin = Origin::of(&shared, key, &tcp);

@@ -48,7 +48,7 @@ impl BondStream {
 
 /// The error of a stream that the bond has forgotten.
 fn gone() -> io::Error {
-    io::Error::new(io::ErrorKind::NotConnected, "the bond has no such stream any more")
+    io::Error::new(io::ErrorKind::NotConnected, "the stream no longer exists in the bond")
 }
 
 impl AsyncRead for BondStream {
@@ -88,7 +88,7 @@ impl AsyncWrite for BondStream {
 
 impl Carried for BondStream {
     fn reset(&mut self) {
-        Self::reset(self, "it was given up");
+        Self::reset(self, "the stream was given up");
     }
 
     fn round_trip(&self) -> Option<Duration> {

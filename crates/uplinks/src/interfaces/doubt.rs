@@ -43,7 +43,7 @@ impl Why {
     pub fn text(self) -> &'static str {
         match self {
             Self::Unreached => "the latest connections over it failed",
-            Self::Impostor => "another host answers than the one that was asked",
+            Self::Impostor => "a host other than the requested one answers",
         }
     }
 }

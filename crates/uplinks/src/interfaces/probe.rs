@@ -51,7 +51,7 @@ impl ProbeServer {
 
 /// Not the URL of a file to probe with.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{0}` is no file to probe with, e.g. \"http://speed.example/256k.bin\"")]
+#[error("`{0}` is not the URL of a file to probe with, e.g. \"http://speed.example/256k.bin\"")]
 pub struct NoProbeServer(String);
 
 impl FromStr for ProbeServer {
@@ -103,13 +103,13 @@ pub enum ProbeError {
     #[error(transparent)]
     Unreached(#[from] DialError),
     /// The answer was not the file.
-    #[error("the probe was answered {0}, not with the file: a portal that wants a login?")]
+    #[error("the probe got status {0} instead of the file; does a captive portal want a login?")]
     Other(StatusCode),
     /// The connection broke.
-    #[error("the probe broke off: {0}")]
+    #[error("the probe's connection broke: {0}")]
     Broken(#[from] hyper::Error),
     /// It took too long.
-    #[error("the probe had no end within {} s", PATIENCE.as_secs())]
+    #[error("the probe did not end within {} s", PATIENCE.as_secs())]
     Slow,
 }
 

@@ -18,7 +18,7 @@ pub fn report(uplinks: &Uplinks) -> Value {
     let spent_on_probes = uplinks.spent_on_probes().as_bytes();
     let mut faults = uplinks.0.faults.all();
     let survey = survey().unwrap_or_else(|why| {
-        faults.push(format!("why interfaces are not used is not known: {why}"));
+        faults.push(format!("cannot find out why interfaces are not used: {why}"));
         Survey::default()
     });
     let table = uplinks.table();
@@ -111,7 +111,7 @@ fn unused<'a>(used: &'a [Shown], survey: &'a Survey) -> impl Iterator<Item = (&'
     let idle = survey.usable.iter().filter(move |found| !is_used(found)).map(move |found| {
         let why = match (found.beside.and_then(name), found.doubles.and_then(name)) {
             _ if has_default && !found.has_default_route => {
-                "no default route leaves by it".to_owned()
+                "no default route uses it".to_owned()
             }
             (Some(tunnel), _) => format!(
                 "the tunnel {tunnel} has the default route, and other interfaces are used beside \
@@ -120,7 +120,7 @@ fn unused<'a>(used: &'a [Shown], survey: &'a Survey) -> impl Iterator<Item = (&'
             (_, Some(other)) => {
                 format!("it is in the same network as {other}, which receives its answers")
             }
-            _ => "a tunnel without the default route".to_owned(),
+            _ => "it is a tunnel without the default route".to_owned(),
         };
         (found.name.as_str(), why)
     });
@@ -145,16 +145,16 @@ fn absent<'a>(
     };
     let absent = named.filter(move |(name, _)| !is_there(name));
     absent.map(|(name, by)| {
-        (name.as_str(), format!("there is no interface of this name now; {by} is for it"))
+        (name.as_str(), format!("no interface has this name now, but {by} refers to it"))
     })
 }
 
 fn lacks(lack: Lack) -> &'static str {
     match lack {
         Lack::Down => "it is down",
-        Lack::Carrier => "no cable, or no network joined",
+        Lack::Carrier => "it has no cable, or has not joined a network",
         Lack::Address => "it has no address",
-        Lack::Route => "no route leaves by it",
+        Lack::Route => "no route uses it",
     }
 }
 
@@ -188,7 +188,7 @@ mod tests {
         settings.rules.0.push(rule);
         let lacking = vec![("lo0there".to_owned(), Lack::Down)];
         let survey = Survey { usable: Vec::new(), lacking };
-        let why = |by: &str| format!("there is no interface of this name now; {by} is for it");
+        let why = |by: &str| format!("no interface has this name now, but {by} refers to it");
         assert_eq!(
             absent(&settings, &survey).collect::<Vec<_>>(),
             [("lte7", why("a policy")), ("eth77", why("rule 1"))]

@@ -41,7 +41,7 @@ const FULL: Duration = Duration::from_secs(10);
 const KERNELS: &str = "-";
 
 /// Why they are left to the kernel although there is a choice.
-const NEAR: &str = "a near destination, left to the kernel; `near = true` changes that";
+const NEAR: &str = "a near destination, for which the kernel chooses; `near = true` changes that";
 
 /// An interface that is usable now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -950,7 +950,7 @@ impl Table {
 fn kept_reason(interfaces: usize, pick: &Pick) -> String {
     match interfaces {
         1 => "this destination's connections keep to it".to_owned(),
-        _ => format!("of those that this destination's connections keep to: {}", pick.why),
+        _ => format!("among the interfaces that this destination's connections keep to: {}", pick.why),
     }
 }
 

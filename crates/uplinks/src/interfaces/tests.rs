@@ -141,7 +141,7 @@ fn one_destinations_downloads_do_not_wait_for_each_other_while_an_interface_is_i
         got.push(order[0]);
     }
     assert!(got.contains(&2) && got.contains(&3), "{got:?}");
-    assert!(table.decisions().next().unwrap().why.contains("of those that"));
+    assert!(table.decisions().next().unwrap().why.contains("among the interfaces that"));
 }
 
 #[test]

@@ -25,8 +25,8 @@ pub enum NoMore {
     },
     /// The bytes that it moves cannot be counted.
     #[error(
-        "the cap of {interface}, {cap}, cannot be enforced, so it is no longer used: {why}; once \
-         that is repaired it is used again within a minute"
+        "the cap of {interface}, {cap}, cannot be enforced, so the interface is no longer used: \
+         {why}; once that is repaired, it is used again within a minute"
     )]
     Uncounted {
         /// The interface's name.

@@ -208,7 +208,7 @@ impl Uplinks {
         let found = match interfaces() {
             Ok(found) => found,
             Err(why) => {
-                let why = format!("the kernel does not list its interfaces: {why}");
+                let why = format!("cannot list the interfaces: {why}; the known ones stay in use");
                 return self.0.faults.begins("look", why);
             }
         };
@@ -309,8 +309,7 @@ impl Uplinks {
     async fn follow(&self) {
         let deaf = |why: io::Error| {
             let why = format!(
-                "the kernel does not report changes, so it is asked each second: \
-                               {why}"
+                "cannot watch the interfaces for changes, so they are listed every second: {why}"
             );
             self.0.faults.begins("changes", why);
         };
@@ -576,7 +575,7 @@ impl Uplinks {
                 }
                 return true;
             }
-            Ok(false) => "the budget of this day is used up".to_owned(),
+            Ok(false) => "today's budget is used up".to_owned(),
             Err(why) => self.unsaved(&why),
         };
         self.table().probed(
@@ -715,7 +714,7 @@ impl Uplinks {
     pub fn unsaved(&self, why: &io::Error) -> String {
         let file = self.0.file.as_deref().unwrap_or_else(|| "".as_ref());
         format!(
-            "cannot save what was learnt of interfaces and programs in {}: {why}",
+            "cannot save the statistics of interfaces and programs to {}: {why}",
             file.display()
         )
     }

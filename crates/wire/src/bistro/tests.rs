@@ -239,7 +239,7 @@ fn a_refusal_is_valid_if_the_destination_signed_it_for_this_submission() {
         Denial::read(&bytes, &id(DESTINATION), &about.0, &Hashed(id(0)))
     };
     assert_eq!(read(DESTINATION, about), Ok(Refusal::NotAdmitted));
-    assert!(read(NODE, about).unwrap_err().contains("another key"));
+    assert!(read(NODE, about).unwrap_err().contains("a key other than"));
     assert!(read(DESTINATION, StampId([2; 32])).unwrap_err().contains("another submission"));
     let mut bytes = Signed::sign(denial, &Hashed(id(DESTINATION))).encode();
     *bytes.last_mut().unwrap() ^= 1;

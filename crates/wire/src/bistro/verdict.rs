@@ -24,7 +24,8 @@ impl Trust {
         let digits = key.bytes().all(|b| b.is_ascii_hexdigit());
         if !digits || !(Self::LEAST_DIGITS..=64).contains(&key.len()) {
             let least = Self::LEAST_DIGITS;
-            return Err(format!("a key is 64 hexadecimal digits, or the first {least} at least"));
+            return Err(format!("a key is 64 hexadecimal digits, or at least the first {least} of \
+                                them"));
         }
         self.0.push(key.to_ascii_lowercase());
         Ok(())
@@ -89,7 +90,8 @@ impl Evidence {
 
     fn judge_stamp(&self, verdict: &mut Verdict) {
         let Some(stamp) = self.stamp.as_ref().map(Signed::value) else {
-            let what = "that anything was committed to: the destination has stamped nothing yet";
+            let what = "that data was committed to: the destination has not stamped a commitment \
+                        yet";
             return verdict.unproven.push(what.into());
         };
         let says = format!(
@@ -105,8 +107,8 @@ impl Evidence {
         let key = self.destination;
         match verdict.destination {
             Trusted::Not => verdict.unproven.push(format!(
-                "that key {key} is the destination's: give its key, or the mesh's, by --key. \
-                 Whoever has that key says: {says}"
+                "that key {key} is the destination's: give its key, or the mesh's, with --key. The \
+                 owner of that key states: {says}"
             )),
             _ => verdict.proven.push(says),
         }
@@ -114,7 +116,7 @@ impl Evidence {
 
     fn judge_receipt(&self, verdict: &mut Verdict) {
         let Some(receipt) = &self.receipt else {
-            return verdict.unproven.push("that the data was brought: there is no receipt".into());
+            return verdict.unproven.push("that the data was delivered: there is no receipt".into());
         };
         let said = receipt.value();
         let says = format!(
@@ -124,7 +126,7 @@ impl Evidence {
         );
         match verdict.node {
             Some(Trusted::Not) | None => verdict.unproven.push(format!(
-                "that key {} is node `{}`'s. Whoever has that key says: {says}",
+                "that key {} is node `{}`'s. The owner of that key states: {says}",
                 receipt.signer(),
                 said.node,
             )),

@@ -118,25 +118,27 @@ pub enum Tell {
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum Refusal {
     /// The node is sending another train, or has the maximum number of sessions.
-    #[error("it is sending another's train, or has no room for a session; try again")]
+    #[error("it is sending a train for another member, or has no free session; try again")]
     Busy,
     /// The node's daily bytes for measurements are used up.
     #[error("its bytes for measurements are used up for today")]
     Budget,
     /// The node cannot send this train with correct gaps, or any train; contains the reason.
-    #[error("it does not send this train: {0}")]
+    #[error("it cannot send this train: {0}")]
     Train(String),
     /// No session is open on this channel.
-    #[error("it has no session here; open one")]
+    #[error("no session is open on this channel; open one first")]
     Session,
     /// The node does not accept riders, or not from this key.
     #[error(
-        "it carries no packets of members: `carrier.enabled` is not set there, or it knows this key as no node's"
+        "it carries no packets of members: `carrier.enabled` is not set there, or it does not know \
+         this key as a node's"
     )]
     Carrier,
     /// The node's carrier has lost its network device, or never had one.
     #[error(
-        "it carries no packets of members: its device is gone; `thalweg carrier status` tells why there"
+        "it carries no packets of members: its device is gone; `thalweg carrier status` on that \
+         node shows why"
     )]
     Device,
 }

@@ -361,8 +361,8 @@ mod tests {
             ("/data/x", "NODE:/PATH"),
             ("fra:data", "fra:/data"),
             ("fra:", "absolute"),
-            ("Fra:/x", "is no name"),
-            (":/x", "is no name"),
+            ("Fra:/x", "is not a valid name"),
+            (":/x", "is not a valid name"),
         ] {
             let error = node_and_path(text.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(says), "{text}: {error}");

@@ -269,7 +269,7 @@ mod tests {
             "name": "wan1", "tier": "primary", "doubt": "impostor", "down_bps": 1_000_000,
             "heard_seconds_ago": 7260.0, "heard_by": "probe",
         });
-        let unused = json!({ "name": "eth3", "why": "no route leaves by it" });
+        let unused = json!({ "name": "eth3", "why": "no route uses it" });
         let connection = json!({
             "process": "curl", "port": 443, "to": "a.example", "interface": "wan0",
             "why": "its turn", "ago_seconds": 3.2,

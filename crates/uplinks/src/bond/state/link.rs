@@ -222,8 +222,8 @@ impl LinkState {
             (false, None) => "at work",
         };
         format!(
-            "{silent}, {life:?}, writer {writer}, {} words of its own, {} of {} bytes acknowledged, {} \
-             came, asked {:?} ago; TCP holds {} unsent, {} unacknowledged",
+            "{silent}, {life:?}, writer {writer}, {} words of its own, {} of {} bytes \
+             acknowledged, {} received, asked {:?} ago; TCP holds {} unsent, {} unacknowledged",
             self.own.len(),
             self.acknowledged,
             self.sent,

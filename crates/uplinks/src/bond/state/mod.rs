@@ -194,7 +194,7 @@ impl State {
             return Err("there is no memory left for another stream".to_owned());
         }
         let stream = self.next_stream;
-        self.next_stream = stream.checked_add(2).ok_or("the bond has had all its streams")?;
+        self.next_stream = stream.checked_add(2).ok_or("the bond has used all its stream numbers")?;
         self.flows.insert(stream, flow);
         self.dispatch(now);
         Ok(stream)
@@ -512,7 +512,7 @@ impl State {
                 let (arrived, limit, ranges) = (length, length, Vec::new());
                 Word::Acks { stream, arrived, limit, ranges, ended: true }
             }
-            Past::Broken => Word::Reset { stream, why: "it broke before".to_owned() },
+            Past::Broken => Word::Reset { stream, why: "the stream broke earlier".to_owned() },
         };
         if link.own.len() < MOST_ANSWERS && !link.own.contains(&answer) {
             link.own.push_back(answer);
