@@ -121,8 +121,8 @@ fn counted_lines(counts: &Counts) -> String {
         "sent     {}, {}; {own_datagrams} datagrams without a probe, {timed_out_packets} of them \
          after a wait\n\
          rode     {} in {ridden_fragments} fragments and {}; {} complete\n\
-         received {}, {}; {expired_packets} incomplete, {refused_fragments} fragments twice or \
-         late\n\
+         received {}, {}; {expired_packets} incomplete, {refused_fragments} duplicate or late \
+         fragments\n\
          dropped  {}\n",
         counted(*sent_packets, "packet"),
         size(*sent_bytes),

@@ -174,10 +174,10 @@ fn summary(here: &OpenBox, view: &View) -> String {
     let held = view.here;
     if held.held + held.gone > 0 {
         let told =
-            if held.untold == 0 { "all told".into() } else { format!("{} not told", held.untold) };
+            if held.untold == 0 { "all reported".into() } else { format!("{} not reported", held.untold) };
         let what = counted(held.held, "submission");
         let bytes = size(held.bytes);
-        line("here", format!("{what}, {bytes}; {told}; {} given away", held.gone));
+        line("here", format!("{what}, {bytes}; {told}; {} collected", held.gone));
     }
     text
 }
