@@ -146,15 +146,15 @@ pub struct Args {
     keep: KeepArgs,
 
     /// Print nothing but errors
-    #[arg(short, long, help_heading = "What is shown")]
+    #[arg(short, long, help_heading = "Messages")]
     quiet: bool,
 
     /// Report more: changes of parents, retries of receivers
-    #[arg(short, long, help_heading = "What is shown")]
+    #[arg(short, long, help_heading = "Messages")]
     pub verbose: bool,
 
     /// Print events on standard output, one JSON object per line
-    #[arg(long, help_heading = "What is shown")]
+    #[arg(long, help_heading = "Messages")]
     json: bool,
 
     #[command(subcommand)]

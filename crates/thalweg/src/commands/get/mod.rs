@@ -170,8 +170,8 @@ fn withheld(maker: &RequestBuilder<'_>, items: &[Item]) -> Option<String> {
         n => format!(" and {n} more"),
     };
     Some(format!(
-        "no login is sent to {first}{more}: a fetched Metalink names it; only over https are logins sent to the hosts \
-         that a netrc file names, and -u and -H go to the origin of the Metalink alone"
+        "no login is sent to {first}{more}, which a fetched Metalink names: logins of a netrc file \
+         are sent to its hosts only over https, and -u and -H only to the origin of the Metalink"
     ))
 }
 

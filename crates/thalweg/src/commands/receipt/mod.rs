@@ -180,8 +180,7 @@ fn print(file: &Path, found: &Examined, as_json: bool) -> anyhow::Result<()> {
             let word = if verdict.is_whole() {
                 "valid"
             } else {
-                "intact, but not everything is \
-                                                                 proven"
+                "intact, but not everything is proven"
             };
             let lines = |head: &str, all: &[String]| -> String {
                 all.iter().map(|line| format!("  {head}: {line}\n")).collect()

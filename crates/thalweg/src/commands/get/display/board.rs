@@ -251,7 +251,7 @@ impl Download {
             Event::Busy { path, why, .. } => {
                 // That is an answer, too.
                 self.answered.get_or_insert(now);
-                self.path(path).state = format!("waits: {why}");
+                self.path(path).state = format!("waiting: {why}");
             }
             Event::Corrupt { path, .. } => self.path(path).state = "altered bytes".to_owned(),
             Event::PathFailed { path, why } => self.path(path).state = format!("failed: {why}"),
