@@ -191,7 +191,8 @@ fn shorter(ends: &Ends) -> Option<String> {
     let mtu = u32::from(largest) + overhead;
     (largest < longest).then(|| {
         format!(
-            "probes of {longest} bytes do not pass, those of {largest} do: the path's MTU is {mtu} or a little more"
+            "probes of {longest} bytes are lost, those of {largest} arrive: the path's MTU is \
+             {mtu} or a little more"
         )
     })
 }
@@ -217,7 +218,7 @@ fn hint(args: &Args, why: &SessionError) -> &'static str {
             "; --accept-busy measures anyway and marks the result as not valid"
         }
         SessionError::Mtu { .. } if args.size.is_some() => {
-            "; without --size the longest probes that pass are used"
+            "; without --size the longest probes that arrive are used"
         }
         _ => "",
     }

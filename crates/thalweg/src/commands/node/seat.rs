@@ -156,7 +156,7 @@ fn why(error: &OracleError, state: &State, membership: &Membership) -> String {
     let version = roster.as_ref().map_or(0, |r| r.version);
     let until = match roster.and_then(|r| r.left) {
         Some(left) => format!("for {} more", format_duration(left)),
-        None => "no more: it is not valid".to_owned(),
+        None => "no longer: it is not valid".to_owned(),
     };
     let dir = state.oracle_dir();
     format!(
