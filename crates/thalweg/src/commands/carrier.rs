@@ -29,7 +29,7 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Show the device, its peers and how much rode in trains; exit code 1 if it is not up
+    /// Show the device, its peers and the traffic in trains; exit code 1 if it is not up
     Status {
         /// Print one JSON object
         #[arg(long)]

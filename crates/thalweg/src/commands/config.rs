@@ -39,7 +39,7 @@ struct Check {
     /// The settings file [default: $XDG_CONFIG_HOME/thalweg/config.toml]
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     config: Option<PathBuf>,
-    /// The same, as it was given before; goes with the next release.
+    /// The same, as it was given before; will be removed in the next release.
     #[arg(hide = true)]
     file: Option<PathBuf>,
 }

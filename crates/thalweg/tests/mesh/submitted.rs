@@ -65,7 +65,7 @@ const BAD: [Bad; 9] = [
             fs::write(bad, "data").unwrap();
             fs::write(bad.with_extension("receipt"), "a shopping list").unwrap();
         },
-        "no whole receipt",
+        "not a complete receipt",
     ),
     (
         "a directory in its receipt's place",
@@ -73,7 +73,7 @@ const BAD: [Bad; 9] = [
             fs::write(bad, "data").unwrap();
             fs::create_dir(bad.with_extension("receipt")).unwrap();
         },
-        "no whole receipt",
+        "not a complete receipt",
     ),
 ];
 

@@ -31,7 +31,7 @@ enum What {
     Status(status::Args),
     /// Collect the data from the nodes that have it
     Collect(collect::Args),
-    /// Take submissions or keys out of a box, with their data
+    /// Remove submissions or keys from a box, with their data
     Strike(strike::Args),
 }
 

@@ -4,7 +4,7 @@ use thalweg_part::Digest;
 
 /// Expected hashes.
 #[derive(clap::Args)]
-#[command(next_help_heading = "Proof")]
+#[command(next_help_heading = "Verification")]
 pub struct Proof {
     /// The SHA-256 hash that the file must have
     #[arg(long, value_name = "HEX")]
