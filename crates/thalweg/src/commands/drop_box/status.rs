@@ -58,7 +58,7 @@ pub fn list(args: &Common) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Warns of nodes that have no address: clients would take their box for closed.
+/// Warns of nodes that have no address: clients would believe that their box is closed.
 fn warn(state: &State, one: &DropBoxSection) {
     let (Some(name), Some(roster)) =
         (&one.name, state.membership().ok().and_then(|membership| membership.current()))

@@ -197,7 +197,7 @@ fn save(history: &Mutex<History>, file: &Path, note: &dyn Fn(String)) {
     history.problem().map(str::to_owned).map(note);
     if let Err(e) = remembered::save(&mut history, file) {
         note(format!(
-            "cannot save what was learnt of paths: {e} (choose a file with --history \
+            "cannot save the history of paths: {e} (choose a file with --history \
                       FILE, or `--history none`)"
         ));
     }
@@ -209,7 +209,7 @@ fn save_detours(detours: &Mutex<Detours>, note: &dyn Fn(String)) {
     detours.problem().map(str::to_owned).map(note);
     if let Err(e) = detours.save() {
         note(format!(
-            "cannot save what was learnt of relays: {e} (choose a file with --history \
+            "cannot save the history of relays: {e} (choose a file with --history \
                       FILE, or `--history none`)"
         ));
     }

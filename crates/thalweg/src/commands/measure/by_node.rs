@@ -15,7 +15,7 @@ pub enum Riders {
     /// If the carrier has traffic to the member
     #[default]
     Auto,
-    /// Yes; without the carrier nothing is measured
+    /// Yes; without the carrier the command fails
     On,
     /// No
     Off,

@@ -61,11 +61,11 @@ pub struct Args {
     #[arg(long)]
     back: bool,
 
-    /// The longest it may take; badabing and pk1 to pk3 use all of it
+    /// The maximum duration; badabing and pk1 to pk3 use all of it
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     within: Duration,
 
-    /// The largest probe, without the headers of IP and UDP [default: what the path takes]
+    /// The largest probe, without the headers of IP and UDP [default: the longest that arrives]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(200..=9000))]
     size: Option<u16>,
 

@@ -160,9 +160,9 @@ fn why(error: &OracleError, state: &State, membership: &Membership) -> String {
     };
     let dir = state.oracle_dir();
     format!(
-        "the oracle does not run: {error}; this node and the members continue with roster \
-         version {version} {until}. Restore {} from a backup, or repair what is named here, and \
-         restart `thalweg node`; until then no host can join or be revoked",
+        "the oracle does not run: {error}; this node and the members continue with roster version \
+         {version} {until}. Restore {} from a backup, or fix this error, and restart `thalweg \
+         node`; until then no host can join or be revoked",
         dir.display()
     )
 }

@@ -141,7 +141,7 @@ fn table(known: &[Remembered], origin: &str) -> String {
 fn download(picked: &[Picked], usable: usize) -> String {
     let mut text = "a download samples the direct path".to_owned();
     match picked.len() {
-        0 => text += " alone: there are no relays to try\n",
+        0 => text += " only: there are no relays to try\n",
         n => {
             _ = writeln!(text, " and {n} of {usable} relays, and continues over the fastest:");
             picked.iter().for_each(|p| _ = writeln!(text, "  {p}"));

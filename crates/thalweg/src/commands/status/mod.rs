@@ -200,8 +200,8 @@ fn clock(ahead_s: f64) -> String {
     let off = Duration::try_from_secs_f64(ahead_s.abs()).unwrap_or_default();
     match (off.as_secs(), ahead_s > 0.0) {
         (0..2, _) => String::new(),
-        (_, true) => format!("; this host's clock is {} behind its", rough(off)),
-        (_, false) => format!("; this host's clock is {} ahead of its", rough(off)),
+        (_, true) => format!("; this host's clock is {} behind the oracle's", rough(off)),
+        (_, false) => format!("; this host's clock is {} ahead of the oracle's", rough(off)),
     }
 }
 
@@ -234,8 +234,8 @@ mod tests {
     #[test]
     fn a_clock_is_mentioned_only_if_it_is_wrong() {
         assert_eq!(clock(0.3), "");
-        assert_eq!(clock(7200.5), "; this host's clock is 2 h behind its");
-        assert_eq!(clock(-90.0), "; this host's clock is 1 min 30 s ahead of its");
+        assert_eq!(clock(7200.5), "; this host's clock is 2 h behind the oracle's");
+        assert_eq!(clock(-90.0), "; this host's clock is 1 min 30 s ahead of the oracle's");
     }
 
     #[test]

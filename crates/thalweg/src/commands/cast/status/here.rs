@@ -17,7 +17,7 @@ pub fn text(casts: &Value, is_short: bool) -> String {
             Some(0) | None => "none: this node accepts no casts (`[cast] inbox` in its \
                                settings)\n"
                 .to_owned(),
-            Some(_) => "nothing\n".to_owned(),
+            Some(_) => "no casts\n".to_owned(),
         };
     }
     let head = [
