@@ -29,7 +29,7 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Show the device, its peers and how much rode in trains; exit code 1 if it is not up
+    /// Show the device, its peers and the traffic in trains; exit code 1 if it is not up
     Status {
         /// Print one JSON object
         #[arg(long)]
@@ -121,8 +121,8 @@ fn counted_lines(counts: &Counts) -> String {
         "sent     {}, {}; {own_datagrams} datagrams without a probe, {timed_out_packets} of them \
          after a wait\n\
          rode     {} in {ridden_fragments} fragments and {}; {} complete\n\
-         received {}, {}; {expired_packets} incomplete, {refused_fragments} fragments twice or \
-         late\n\
+         received {}, {}; {expired_packets} incomplete, {refused_fragments} duplicate or late \
+         fragments\n\
          dropped  {}\n",
         counted(*sent_packets, "packet"),
         size(*sent_bytes),

@@ -112,7 +112,7 @@ impl Offline {
     /// Stores the published roster for this host as well, because no daemon fetches it.
     fn keep(&self) {
         if let Err(error) = self.membership.offer(&self.oracle.signed()) {
-            note!("thalweg: this host's own copy of the roster stays as it was: {error}");
+            note!("thalweg: this host's own copy of the roster was not updated: {error}");
         }
     }
 }

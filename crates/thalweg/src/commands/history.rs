@@ -59,11 +59,11 @@ struct Lift {
     which: Which,
 }
 
-/// Which history, and how to speak of it.
+/// Which history, and how to print it.
 #[derive(clap::Args)]
 struct Which {
-    /// The file that was given to `thalweg get --history`
-    /// [default: history.json in the state directory, else in ~/.cache/thalweg]
+    /// The history file, as for `thalweg get --history` [default: history.json in the state
+    /// directory, else in ~/.cache/thalweg]
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
     /// Print one JSON object
@@ -154,7 +154,7 @@ impl Which {
         )?;
         // A file that the user named must exist.
         if self.history.is_some() && is_missing(&file)? {
-            bail!("there is no {}; `thalweg get --history FILE` makes it", file.display());
+            bail!("{} does not exist; `thalweg get --history FILE` creates it", file.display());
         }
         let history = History::open(&file);
         usable(&history)?;
@@ -170,7 +170,7 @@ fn is_missing(file: &Path) -> anyhow::Result<bool> {
     match fs::metadata(file) {
         Ok(_) => Ok(false),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
-        Err(e) => Err(e).with_context(|| format!("cannot look at {}", file.display())),
+        Err(e) => Err(e).with_context(|| format!("cannot examine {}", file.display())),
     }
 }
 
@@ -289,7 +289,7 @@ impl All {
         if let Some(name) = nearest.or_else(|| likeness::nearest(relay, known.iter().copied())) {
             text += &format!("; did you mean {name}?");
         }
-        text + &format!("\nthose that are: {}", Vec::from_iter(known).join(", "))
+        text + &format!("\nin quarantine: {}", Vec::from_iter(known).join(", "))
     }
 }
 

@@ -146,7 +146,7 @@ async fn found_mesh(state: &State, founder: Member, database: Database) -> anyho
 /// The absolute path of a file, quoted for a shell.
 fn absolute(file: &Path) -> anyhow::Result<String> {
     let whole = std::path::absolute(file)
-        .with_context(|| format!("cannot tell where {} is", file.display()))?;
+        .with_context(|| format!("cannot determine the absolute path of {}", file.display()))?;
     Ok(here::quoted(&whole.display().to_string()))
 }
 
@@ -160,7 +160,7 @@ fn print(mesh: &NodeId, founder: &Member, state: &State, args: &Args) -> anyhow:
     say(&format!("mesh {mesh}\n"))?;
     let reached: Vec<_> = addresses.iter().map(Destination::to_string).collect();
     note!("This host is `{name}`, the mesh's oracle and first relay, at {}.", reached.join(", "));
-    note!("All of it is in {dir}; keep a copy of the whole directory in a safe place.");
+    note!("All keys and records are in {dir}; keep a copy of the whole directory in a safe place.");
     let place = args.place.argument();
     // The settings name the oracle's database: the daemon must read the same ones.
     let config = args.config.as_ref().map(|file| absolute(file)).transpose()?;

@@ -4,7 +4,7 @@ use thalweg_part::Fidelity;
 
 /// Which metadata is kept, besides modes and times.
 #[derive(Clone, Copy, clap::Args)]
-#[command(next_help_heading = "What is kept")]
+#[command(next_help_heading = "Metadata")]
 pub struct KeepArgs {
     /// Keep hard links: several names of one file stay one file
     #[arg(short = 'H', long)]

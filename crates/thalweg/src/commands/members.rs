@@ -53,7 +53,7 @@ async fn find(state: &State) -> anyhow::Result<Roster> {
     match renewal::renew(state, &membership, DialOptions::default(), renewal::PATIENCE).await {
         Ok(()) => {}
         Err(refused) if renewal::is_refusal(&refused) => return Err(refused),
-        Err(failed) => note!("thalweg: this is the stored roster: {failed:#}"),
+        Err(failed) => note!("thalweg: showing the stored roster: {failed:#}"),
     }
     let kept = membership.current();
     let kept = kept.ok_or_else(|| {
@@ -75,7 +75,7 @@ fn table(roster: &Roster) -> String {
 fn note_validity(state: &State) -> anyhow::Result<()> {
     let Some(status) = roster_status(&state.membership()?) else { return Ok(()) };
     let holds = match (status.left, status.fault) {
-        (Some(left), _) => format!("holds for {}", rough(left)),
+        (Some(left), _) => format!("valid for {}", rough(left)),
         (None, fault) => fault.unwrap_or_default(),
     };
     note!("version {}; {holds}", status.version);

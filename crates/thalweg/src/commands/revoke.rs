@@ -86,7 +86,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let confirmed =
             confirmed(&*control, &without_daemon(&state), reply.version, args.wait).await;
         if let Err(e) = &confirmed {
-            note!("thalweg: cannot tell who has confirmed: {e:#}");
+            note!("thalweg: cannot determine which nodes have confirmed: {e:#}");
         }
         let confirmed = confirmed.ok();
         print(&reply, confirmed, args.json)?;

@@ -32,10 +32,11 @@ use tokio_util::sync::CancellationToken;
 
 const HELP: &str = "\
 Sends files to a directory of another member, over the direct path and, for large transfers, also
-through relays, each with the share that it can carry. Directories go with all in them, empty ones
-and symbolic links too, with modes and times; a link is sent as a link, LINK/ as what is in the
-directory that it points to. A file appears under its name there when it is complete; each part is
-verified by its hash. The same command continues an interrupted transfer.
+through relays, each with the share that it can carry. Directories are sent with their content,
+including empty directories and symbolic links, and with modes and times. LINK is sent as a link,
+LINK/ as the content of the directory that it points to. A file appears there under its name when
+it is complete; each part is verified by its hash. The same command continues an interrupted
+transfer.
 
   thalweg send results.tar fra:/inbox
   thalweg send run7 run8 fra:/inbox --via nyc,ber
@@ -43,9 +44,9 @@ verified by its hash. The same command continues an interrupted transfer.
   thalweg send a.bin fra:/inbox/b.bin              # under another name
   thalweg send run7 fra:/inbox --dry-run -v        # what would be sent, and what would fail
 
-A node accepts files only if its settings allow it: `[files] accept`. What is there is replaced only
-with --replace, and removed only with --delete, where the settings allow that as well. With both, a
-file also replaces a directory that is not empty.
+A node accepts files only if its settings allow it: `[files] accept`. Existing files there are
+replaced only with --replace and removed only with --delete, if the settings allow that as well.
+With both, a file also replaces a directory that is not empty.
 
 Exit codes:
   0    everything was sent
@@ -68,7 +69,8 @@ pub struct Args {
     #[arg(value_name = "NODE:DIR", required = true)]
     to: OsString,
 
-    /// Leave out files that match, and directories with their content, as rsync does; `+ PATTERN` takes them
+    /// Leave out files that match, and directories with their content, as rsync does; `+ PATTERN`
+    /// includes them
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<OsString>,
 
@@ -80,11 +82,12 @@ pub struct Args {
     #[arg(long)]
     replace: bool,
 
-    /// Remove what is in sent directories there and not here, if the node's settings allow it
+    /// Remove files and directories there that are not in the sent directories here, if the node's
+    /// settings allow it
     #[arg(long)]
     delete: bool,
 
-    /// Send nothing; tell what would be sent, and what would fail
+    /// Send nothing; show what would be sent, and what would fail
     #[arg(short = 'n', long)]
     dry_run: bool,
 
@@ -119,15 +122,15 @@ pub struct Args {
     keep: KeepArgs,
 
     /// Print nothing but errors
-    #[arg(short, long, help_heading = "What is shown")]
+    #[arg(short, long, help_heading = "Messages")]
     quiet: bool,
 
     /// Report which paths are used, and when they change
-    #[arg(short, long, help_heading = "What is shown")]
+    #[arg(short, long, help_heading = "Messages")]
     verbose: bool,
 
     /// Print events on standard output, one JSON object per line
-    #[arg(long, help_heading = "What is shown")]
+    #[arg(long, help_heading = "Messages")]
     json: bool,
 }
 

@@ -76,8 +76,8 @@ fn kept_or_not(
     let Some(path) = file else {
         anyhow::ensure!(
             !has_cap,
-            "no directory to record what is used of the caps in the settings: give --state DIR, \
-             or set HOME"
+            "no directory to record how much of the caps in the settings is used: give --state \
+             DIR, or set HOME"
         );
         return Ok(Uplinks::unkept(settings));
     };
@@ -88,8 +88,8 @@ fn kept_or_not(
     match Uplinks::open(settings.clone(), Some(path.clone())) {
         Ok(uplinks) => Ok(uplinks),
         Err(why) if has_cap => anyhow::bail!(
-            "{}: {why}; it records what was used of the caps in the settings. Remove it to count \
-             from zero",
+            "{}: {why}; this file records how much of the caps in the settings was used. Remove it \
+             to count from zero",
             path.display()
         ),
         Err(why) => {

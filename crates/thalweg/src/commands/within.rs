@@ -45,7 +45,7 @@ pub fn missed(within: Option<Duration>, began: Instant) -> Option<String> {
     let (within, took) = (within?, began.elapsed());
     let late = took.checked_sub(within).filter(|late| !late.is_zero())?;
     let (late, took) = (late.as_secs_f64(), took.as_secs_f64());
-    Some(format!("done after {took:.1} s, {late:.1} s later than --within"))
+    Some(format!("finished after {took:.1} s, {late:.1} s later than --within"))
 }
 
 /// Reports the progress to the interfaces, and passes events on.

@@ -134,5 +134,5 @@ fn a_killed_source_continues_the_same_job() {
     assert_eq!(cast["min_hop_bps"], 80_000_000, "{cast}");
     assert_eq!(cast["way"], serde_json::json!(["lap", "nyc"]), "{cast}");
     assert_eq!(cast["job"]["kind"], "cast", "{cast}");
-    assert!(hosts[2].ok(&["cast", "status"]).contains("planned by lap → nyc to here"));
+    assert!(hosts[2].ok(&["cast", "status"]).contains("planned path lap → nyc → this node"));
 }

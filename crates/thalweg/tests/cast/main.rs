@@ -219,7 +219,7 @@ fn receivers_that_are_away_or_refuse_are_named_and_the_others_receive() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(23), "{said}");
     assert!(output.stdout.is_empty());
-    assert!(said.contains("ber: not taken: its `[cast] inbox` accepts nothing from you"), "{said}");
+    assert!(said.contains("ber: refused: its `[cast] inbox` accepts nothing from you"), "{said}");
     assert!(said.contains("par: ") && said.contains("1 of 3 have it"), "{said}");
     let there = std::fs::read(hosts[1].path("inbox/set/a/one")).unwrap();
     assert!(there == bytes(3_000_000, 1) && hosts[1].path("inbox/set/two").exists());

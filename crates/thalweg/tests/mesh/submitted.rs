@@ -65,7 +65,7 @@ const BAD: [Bad; 9] = [
             fs::write(bad, "data").unwrap();
             fs::write(bad.with_extension("receipt"), "a shopping list").unwrap();
         },
-        "no whole receipt",
+        "not a complete receipt",
     ),
     (
         "a directory in its receipt's place",
@@ -73,7 +73,7 @@ const BAD: [Bad; 9] = [
             fs::write(bad, "data").unwrap();
             fs::create_dir(bad.with_extension("receipt")).unwrap();
         },
-        "no whole receipt",
+        "not a complete receipt",
     ),
 ];
 
@@ -283,7 +283,7 @@ fn an_unwritable_receipt_is_detected_first_and_prevents_no_other() {
         let ended = fra.run(&call);
         let said = text(&ended.stderr);
         assert!(
-            ended.status.code() == Some(1) && said.contains("cannot keep shut/a.receipt"),
+            ended.status.code() == Some(1) && said.contains("cannot write shut/a.receipt"),
             "{said}"
         );
         assert_eq!(committed(&fra), u64::from(!dry));

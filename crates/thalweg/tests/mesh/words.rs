@@ -56,7 +56,7 @@ fn a_port_in_use_is_named() {
     let fra = Host::founder();
     let taken = TcpListener::bind(fra.address()).unwrap();
     let said = fra.fails(1, &["node", "--listen", &fra.address()]);
-    assert_says(&said, &[&fra.address(), "another program uses it"]);
+    assert_says(&said, &[&fra.address(), "another program uses this address"]);
     drop(taken);
     assert!(!fra.state().join("node.sock").exists());
 }

@@ -102,7 +102,7 @@ async fn an_ipv6_only_interface_is_used_for_ipv6_destinations() {
     let each = scene.during(|| (0..4).for_each(|_| get("http://a.example:8086/file")));
     assert!(each.iter().all(|bytes| *bytes > FILE), "{each:?}");
     let line = line(&scene, "wan1");
-    assert!(line.contains("IPv6 alone") && !line.contains("left out"), "{line}");
+    assert!(line.contains("IPv6 only") && !line.contains("left out"), "{line}");
     proxy.end().await;
 }
 

@@ -22,8 +22,7 @@ const NAMED: usize = 3;
 pub fn told(event: &Event, verbose: bool) -> Vec<String> {
     match event {
         Event::PassedOver { path } => vec![format!(
-            "{path}: neither file, directory nor link; \
-                                                    left out"
+            "{path}: not a file, directory or link; left out"
         )],
         Event::SpecialBits { count } => special_bits_note(*count).into_iter().collect(),
         Event::OwnersIgnored { receiver, count } => vec![owners_ignored(receiver, *count)],
@@ -51,17 +50,17 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
             vec![format!("{receiver}: has {} already", size(*held))]
         }
         Event::MorePassedOver { count } => {
-            vec![more("no file, directory or link; left out", *count)]
+            vec![more("not a file, directory or link; left out", *count)]
         }
         Event::WouldTake { receiver, uncompared: true } => vec![format!(
-            "{receiver}: would take it unless a file of the existing copy differs; only the cast itself compares \
-             copies of this size"
+            "{receiver}: would accept it unless a file of the existing copy differs; only the cast \
+             itself compares copies of this size"
         )],
-        Event::WouldTake { receiver, .. } if verbose => vec![format!("{receiver}: would take it")],
+        Event::WouldTake { receiver, .. } if verbose => vec![format!("{receiver}: would accept it")],
         Event::Unreached { receiver, why } => vec![format!("{receiver}: {why}")],
         Event::Refused { receiver, why, again } => {
             let again = if *again { "; will be tried again" } else { "" };
-            vec![format!("{receiver}: not taken: {why}{again}")]
+            vec![format!("{receiver}: refused: {why}{again}")]
         }
         Event::ParentLeft { receiver, parent, fault, why } => {
             let is_lie = *fault == thalweg_wire::cast::Fault::Corrupt;
@@ -84,7 +83,7 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
                 None => vec![format!("{receiver}: has it")],
             }
         }
-        Event::Broken { why } => vec![format!("it can no longer be sent: {why}")],
+        Event::Broken { why } => vec![format!("the files can no longer be sent: {why}")],
         Event::Note { text } => vec![text.clone()],
         Event::Ended(totals) => vec![ended(totals)],
         _ => Vec::new(),
@@ -110,8 +109,8 @@ fn owners_ignored(receiver: &Name, count: u64) -> String {
         n => format!("{n} files, directories and links"),
     };
     format!(
-        "{receiver}: owners and groups of {what} are not kept there: its node does not run as root, or its settings \
-         do not set `owners = true` for that inbox"
+        "{receiver}: owners and groups of {what} are not kept there, because its node does not run \
+         as root, or its settings do not set `owners = true` for that inbox"
     )
 }
 
@@ -206,7 +205,7 @@ fn one(receiver: &ReceiverProgress, total: u64) -> String {
     let parents = receiver.parents.iter();
     let parents: Vec<String> =
         parents.map(|parent| format!("{} {}", parent.name, rate(parent.rate_bps))).collect();
-    let from = if parents.is_empty() { "nobody yet".to_owned() } else { parents.join(", ") };
+    let from = if parents.is_empty() { "no node yet".to_owned() } else { parents.join(", ") };
     format!("{}; from {from}", progress_of(receiver, total))
 }
 
@@ -216,9 +215,10 @@ fn ended(totals: &Totals) -> String {
     if totals.dry_run {
         let all = if complete == receivers { "all" } else { "only" };
         return match complete {
-            0 => "nothing was cast (--dry-run); nobody would take it".to_owned(),
+            0 => "nothing was cast (--dry-run); no receiver would accept it".to_owned(),
             _ => format!(
-                "nothing was cast (--dry-run); {all} {complete} of {receivers} would take it{without}"
+                "nothing was cast (--dry-run); {all} {complete} of {receivers} would accept \
+                 it{without}"
             ),
         };
     }
@@ -296,7 +296,7 @@ mod tests {
                        out of an inbox: 2 MB";
         assert!(ended(&lacking).starts_with(without), "{}", ended(&lacking));
         let dry = ended(&Totals { dry_run: true, ..lacking });
-        assert!(dry.contains("all 3 of 3 would take it, without 2 paths"), "{dry}");
+        assert!(dry.contains("all 3 of 3 would accept it, without 2 paths"), "{dry}");
         let all = Totals { outcome: Outcome::Complete, complete: 3, ..totals };
         assert!(ended(&all).starts_with("all 3 have it: 2 MB in 4.0 s"));
         let again = Totals { already: 3, ..all };
@@ -378,7 +378,7 @@ mod tests {
         let event = progress_event((0..=20).map(|n| receiver(n, state(n))).collect());
         let lines = picture(&event, true);
         assert_eq!(lines.len(), ROWS + 2);
-        assert_eq!(lines[0], "n20 49 %, 8 kbit/s, 12 s left; from nobody yet");
+        assert_eq!(lines[0], "n20 49 %, 8 kbit/s, 12 s left; from no node yet");
         assert_eq!(lines[ROWS], "… and 4 more receivers");
         assert_eq!(
             lines[ROWS + 1],

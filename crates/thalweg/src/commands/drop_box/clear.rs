@@ -35,7 +35,7 @@ pub async fn copies(here: &OpenBox, book: &Collected) -> anyhow::Result<()> {
     let told = view.copies().map(|(number, _)| number).filter(|number| !left.contains(number));
     let count = |number: u64| view.arrivals.get(&number).map_or(0, Vec::len);
     let done: BTreeMap<u64, usize> = told.map(|number| (number, count(number))).collect();
-    book.cleared(&done).await.context("cannot note which copies are gone")
+    book.cleared(&done).await.context("cannot record which copies are deleted")
 }
 
 /// Tells one node to delete the data of these submissions.
@@ -43,15 +43,15 @@ pub async fn copies(here: &OpenBox, book: &Collected) -> anyhow::Result<()> {
 /// # Errors
 /// If the node cannot be reached, or refuses.
 pub async fn forget(here: &OpenBox, node: &Name, ids: &[StampId]) -> anyhow::Result<()> {
-    let roster = here.state.membership()?.current().context("there is no roster")?;
-    let port = roster.by_name(node).and_then(Port::of).context("it is no member")?;
+    let roster = here.state.membership()?.current().context("this host has no roster")?;
+    let port = roster.by_name(node).and_then(Port::of).context("the node is not a member")?;
     let connector = Connector::new(&here.state.client_key()?)?;
     let mut line = Line::open(&connector, &port).await?;
     for some in ids.chunks(AT_ONCE) {
         match line.ask(&Ask::Forget(here.name.clone(), some.to_vec())).await? {
             Answer::Forgot(_) => {}
             Answer::Refused(refusal) => return Err(refusal.into()),
-            _ => bail!("unexpected answer"),
+            _ => bail!("the node sent an unexpected answer"),
         }
     }
     line.close().await;

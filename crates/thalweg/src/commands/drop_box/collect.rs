@@ -42,7 +42,7 @@ collects what has arrived since.
 
   thalweg drop-box collect taxes --into /srv/taxes
 
-Exit codes: 0 everything that nodes hold is here; 1 something is missing, and is named; 7 another
+Exit codes: 0 everything that nodes hold is here; 1 something is missing and listed; 7 another
 collection of this box or into this directory runs.";
 
 /// The subdirectory for data that is not checked yet.
@@ -84,13 +84,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return list(&sources(&View::read(&here.files)?));
     }
     let into = &args.into;
-    fs::create_dir_all(into).with_context(|| format!("cannot make {}", printable(into)))?;
+    fs::create_dir_all(into).with_context(|| format!("cannot create {}", printable(into)))?;
     let _alone = match Alone::take(&here.files, into) {
         Err(e) if e.kind() == ErrorKind::WouldBlock => {
             note!("thalweg: {e}; wait until it has ended");
             return Ok(Code::Busy.into());
         }
-        taken => taken.context("cannot begin a collection (has this box's node ever run?)")?,
+        taken => taken.context("cannot start a collection (has this box's node ever run?)")?,
     };
     let view = View::read(&here.files)?;
     let runtime = runtime()?;
@@ -115,14 +115,14 @@ fn list(due: &[Source]) -> anyhow::Result<ExitCode> {
 
 async fn collect(args: &Args, here: &OpenBox, view: &View) -> anyhow::Result<Vec<Settled>> {
     let landing = args.into.join(LANDING);
-    let cannot = || format!("cannot make {}", printable(&landing));
+    let cannot = || format!("cannot create {}", printable(&landing));
     fs::create_dir_all(&landing).with_context(cannot)?;
     let settled = collect_from_all(args, here, view, &landing).await?;
-    sync(&args.into).with_context(|| format!("cannot make {} durable", printable(&args.into)))?;
+    sync(&args.into).with_context(|| format!("cannot sync {} to disk", printable(&args.into)))?;
     let numbers: Vec<u64> =
         settled.iter().filter(|one| one.outcome.is_ok()).map(|one| one.number).collect();
     let book = Collected::open(&here.files, here.state.node_key()?.id())?;
-    book.note(&numbers).await.context("cannot note what was collected")?;
+    book.note(&numbers).await.context("cannot record what was collected")?;
     if !args.keep {
         clear::copies(here, &book).await?;
     }
@@ -189,7 +189,7 @@ async fn collect_from(
     }
     for one in &mut settled {
         if let (Err(said), Some(why)) = (&mut one.outcome, unable.get(&one.number)) {
-            *said = format!("{said}, which is this one: {why}");
+            *said = format!("{said}, which is this node: {why}");
         }
     }
     Ok((settled, stop.is_cancelled()))

@@ -27,11 +27,11 @@ pub struct Args {
 enum What {
     /// List this node's boxes and the --to argument for submissions to each
     List(Common),
-    /// Show who has committed to what, and which nodes hold the data
+    /// Show the commitments, and which nodes hold their data
     Status(status::Args),
     /// Collect the data from the nodes that have it
     Collect(collect::Args),
-    /// Take submissions or keys out of a box, with their data
+    /// Remove submissions or keys from a box, with their data
     Strike(strike::Args),
 }
 
@@ -116,7 +116,7 @@ fn running(state: &State) -> anyhow::Result<Option<Vec<DropBoxSection>>> {
     })?;
     match report.get_mut("settings").map(serde_json::Value::take) {
         Some(settings) => Ok(Some(serde_json::from_value(settings).context(
-            "the running node is of another version than this command: restart it, or give the \
+            "the running node has another version than this command: restart it, or give the \
              settings with --config FILE",
         )?)),
         None => Ok(None),

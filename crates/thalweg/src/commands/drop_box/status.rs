@@ -58,7 +58,7 @@ pub fn list(args: &Common) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Warns of nodes that have no address: clients would take their box for closed.
+/// Warns of nodes that have no address: clients would believe that their box is closed.
 fn warn(state: &State, one: &DropBoxSection) {
     let (Some(name), Some(roster)) =
         (&one.name, state.membership().ok().and_then(|membership| membership.current()))
@@ -174,10 +174,10 @@ fn summary(here: &OpenBox, view: &View) -> String {
     let held = view.here;
     if held.held + held.gone > 0 {
         let told =
-            if held.untold == 0 { "all told".into() } else { format!("{} not told", held.untold) };
+            if held.untold == 0 { "all reported".into() } else { format!("{} not reported", held.untold) };
         let what = counted(held.held, "submission");
         let bytes = size(held.bytes);
-        line("here", format!("{what}, {bytes}; {told}; {} given away", held.gone));
+        line("here", format!("{what}, {bytes}; {told}; {} collected", held.gone));
     }
     text
 }

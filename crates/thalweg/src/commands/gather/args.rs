@@ -93,22 +93,22 @@ pub struct Args {
 
     /// Keep the set-user and set-group bits and the capabilities of files whose owners and groups are kept.
     /// Programs then run with these rights on this host
-    #[arg(long, help_heading = "What is kept")]
+    #[arg(long, help_heading = "Metadata")]
     set_id: bool,
 
     #[command(flatten)]
     plan: PlanArgs,
 
     /// Print nothing but errors
-    #[arg(short, long, help_heading = "What is shown")]
+    #[arg(short, long, help_heading = "Messages")]
     quiet: bool,
 
     /// Report which paths are used, and when they change
-    #[arg(short, long, help_heading = "What is shown")]
+    #[arg(short, long, help_heading = "Messages")]
     pub verbose: bool,
 
     /// Print events on standard output, one JSON object per line
-    #[arg(long, help_heading = "What is shown")]
+    #[arg(long, help_heading = "Messages")]
     json: bool,
 
     #[command(flatten)]
@@ -314,7 +314,7 @@ pub struct Bounds {
 /// If the text has another form; the message says what to write instead.
 pub fn node_and_path(text: &[u8]) -> anyhow::Result<(Name, Vec<u8>)> {
     let Some(colon) = text.iter().position(|b| *b == b':') else {
-        bail!("a member and a path there are written NODE:/PATH");
+        bail!("expected NODE:/PATH, a member and an absolute path there");
     };
     let (node, path) = (&text[..colon], &text[colon + 1..]);
     let node: Name = String::from_utf8_lossy(node).parse()?;
@@ -340,8 +340,8 @@ fn local_directory(text: &str) -> Result<PathBuf, String> {
     match text.split_once(':') {
         Some((node, path)) if path.starts_with('/') && node.parse::<Name>().is_ok() => {
             Err(format!(
-                "it is a directory of this host: `thalweg send` brings files to another one; a directory that \
-             is named so is written ./{text}"
+                "the directory must be on this host: `thalweg send` copies files to another host; \
+                 for a local directory of this name write ./{text}"
             ))
         }
         _ => Ok(text.into()),

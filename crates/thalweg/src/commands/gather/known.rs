@@ -34,7 +34,7 @@ fn text_of(option: &str, file: &Path) -> anyhow::Result<String> {
     };
     let text = read().with_context(|| format!("cannot read {option} {}", file.display()))?;
     if text.len() as u64 > MAX_FILE_BYTES {
-        bail!("{option} {}: larger than 64 MiB, which no mesh needs", file.display());
+        bail!("{option} {}: the file is larger than the limit of 64 MiB", file.display());
     }
     Ok(text)
 }
@@ -100,8 +100,7 @@ pub async fn ask(
             let what = if kept.is_empty() {
                 "no rates are known"
             } else {
-                "the stored rates are \
-                                                                           used"
+                "the stored rates are used"
             };
             note(format!("{what}: {why}"));
             kept

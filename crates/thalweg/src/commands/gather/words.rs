@@ -78,7 +78,7 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
         }
         Event::Replanned { why, makespan_seconds } if verbose => {
             let then = makespan_seconds.map(|s| format!(": {} in all", time(s)));
-            vec![format!("planned anew: {why}{}", then.unwrap_or_default())]
+            vec![format!("replanned: {why}{}", then.unwrap_or_default())]
         }
         Event::FileFailed { source, file, why } => {
             let why = why.strip_prefix(&format!("{file}: ")).unwrap_or(why);
@@ -174,7 +174,7 @@ fn behind(progress: &Progress) -> Option<String> {
     late.sort_by(|a, b| time_left(b).total_cmp(&time_left(a)));
     let named = late.iter().take(MAX_LATE);
     let named: Vec<String> =
-        named.map(|s| format!("{} ({} to come)", s.source, size(left(s)))).collect();
+        named.map(|s| format!("{} ({} left)", s.source, size(left(s)))).collect();
     Some(format!("; last: {}", named.join(", ")))
 }
 
@@ -183,7 +183,7 @@ pub fn plan(forecast: &Forecast) -> String {
     let Forecast { method, makespan_seconds, bound_seconds, unmeasured, .. } = forecast;
     let relayed = forecast.paths.iter().filter(|path| !path.via.is_empty()).count() as u64;
     let ways = match relayed {
-        0 => "all of it directly".to_owned(),
+        0 => "all directly".to_owned(),
         n => format!("{} through other nodes", counted(n, "way")),
     };
     let price = forecast.price.map(|price| format!("; cost {price:.4}")).unwrap_or_default();
@@ -267,7 +267,7 @@ fn ended(totals: &Totals) -> String {
         Outcome::Planned if totals.failed_files + totals.failed_sources > 0 => {
             let missing = missing(totals);
             format!(
-                "nothing was fetched (--dry-run); not all would come: {missing}{}",
+                "nothing was fetched (--dry-run); some would be missing: {missing}{}",
                 late(totals)
             )
         }
@@ -281,7 +281,7 @@ fn ended(totals: &Totals) -> String {
         ),
         Outcome::Failed => format!(
             "failed: {}; {came}; the same command continues from there",
-            totals.why.as_deref().unwrap_or("nothing came")
+            totals.why.as_deref().unwrap_or("nothing was received")
         ),
     }
 }
@@ -297,7 +297,7 @@ fn late(totals: &Totals) -> &'static str {
 fn lost(totals: &Totals) -> String {
     match totals.lost_bytes {
         0 => String::new(),
-        bytes => format!("; {} more came of files that failed", size(bytes)),
+        bytes => format!("; {} more received of files that failed", size(bytes)),
     }
 }
 

@@ -256,7 +256,7 @@ impl DownloadSession<'_> {
         let late = self.late.load(Ordering::SeqCst);
         let interrupted = matches!(failure.error, GetError::Interrupted);
         let (code, why) = match interrupted && late {
-            true => (Code::Late, "not done within --max-time".to_owned()),
+            true => (Code::Late, "not finished within --max-time".to_owned()),
             false => (Code::of_error(&failure.error), exit::why(&failure)),
         };
         let mut open = lock(ledger);

@@ -255,7 +255,7 @@ impl<'a> RequestBuilder<'a> {
         self.claim(&file)?;
         if let Some(parent) = file.parent().filter(|p| p.starts_with(self.directory())) {
             let made = std::fs::create_dir_all(parent);
-            made.map_err(|e| (format!("cannot make {}: {e}", parent.display()), Code::Disk))?;
+            made.map_err(|e| (format!("cannot create {}: {e}", parent.display()), Code::Disk))?;
         }
         Ok(Target::File(file))
     }
@@ -272,7 +272,7 @@ impl<'a> RequestBuilder<'a> {
             false => Err((
                 format!(
                     "{} is the target of another download of this command; name this one with \
-                     -o, or in a list behind its URL and a tab",
+                     -o, or in a list after its URL and a tab",
                     file.display()
                 ),
                 Code::Usage,
@@ -339,7 +339,7 @@ impl<'a> RequestBuilder<'a> {
         for name in &paths.via {
             let route = self.mesh.route(name, terms)?;
             if route.is_direct() || routes.iter().any(|(_, r)| *r == route) {
-                bail!("path {name} is named twice in --via");
+                bail!("--via: path {name} is given twice");
             }
             routes.push((name.clone(), route));
         }
@@ -377,8 +377,8 @@ impl<'a> RequestBuilder<'a> {
         if quarantined {
             let paths = &self.args.paths;
             note(format!(
-                "relay {relay} altered bytes of late and is not used; --via {relay} uses it, and \
-                 `thalweg history lift {}{}` ends this",
+                "relay {relay} recently altered bytes and is not used; --via {relay} uses it, and \
+                 `thalweg history lift {}{}` allows it again",
                 quoted(relay),
                 remembered::argument(paths.history.as_deref(), &paths.place)
             ));

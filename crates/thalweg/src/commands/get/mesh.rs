@@ -90,7 +90,7 @@ impl Mesh {
         let roster = match &self.roster {
             Ok(roster) => roster,
             Err(_) if tags.is_empty() => return Ok(()),
-            Err(why) => bail!("--avoid has no relays to choose among: {why}"),
+            Err(why) => bail!("--avoid needs the list of relays: {why}"),
         };
         check_tags(roster, tags, &self.place)
     }
@@ -130,5 +130,5 @@ fn strange_tag(tag: &Tag, known: &BTreeSet<&Tag>, place: &str) -> String {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("`thalweg mesh members{place}` lists the tags"),
     };
-    format!("--avoid {tag} avoids nobody: no member of the mesh has this tag; {hint}")
+    format!("--avoid {tag} has no effect: no member of the mesh has this tag; {hint}")
 }

@@ -170,8 +170,8 @@ fn withheld(maker: &RequestBuilder<'_>, items: &[Item]) -> Option<String> {
         n => format!(" and {n} more"),
     };
     Some(format!(
-        "no login is sent to {first}{more}: a fetched Metalink names it; only over https are logins sent to the hosts \
-         that a netrc file names, and -u and -H go to the origin of the Metalink alone"
+        "no login is sent to {first}{more}, which a fetched Metalink names: logins of a netrc file \
+         are sent to its hosts only over https, and -u and -H only to the origin of the Metalink"
     ))
 }
 
@@ -197,7 +197,7 @@ fn save(history: &Mutex<History>, file: &Path, note: &dyn Fn(String)) {
     history.problem().map(str::to_owned).map(note);
     if let Err(e) = remembered::save(&mut history, file) {
         note(format!(
-            "cannot save what was learnt of paths: {e} (choose a file with --history \
+            "cannot save the history of paths: {e} (choose a file with --history \
                       FILE, or `--history none`)"
         ));
     }
@@ -209,7 +209,7 @@ fn save_detours(detours: &Mutex<Detours>, note: &dyn Fn(String)) {
     detours.problem().map(str::to_owned).map(note);
     if let Err(e) = detours.save() {
         note(format!(
-            "cannot save what was learnt of relays: {e} (choose a file with --history \
+            "cannot save the history of relays: {e} (choose a file with --history \
                       FILE, or `--history none`)"
         ));
     }

@@ -153,7 +153,7 @@ fn notes(of: &Value) -> String {
         None => None,
     };
     let alone = match (of["ipv4"].as_bool(), of["ipv6"].as_bool()) {
-        (Some(false), Some(true)) => Some("IPv6 alone".to_owned()),
+        (Some(false), Some(true)) => Some("IPv6 only".to_owned()),
         _ => None,
     };
     let limit = of["rate_limit_bps"].as_u64().map(|limit| format!("at most {}", rate(limit)));

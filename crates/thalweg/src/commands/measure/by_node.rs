@@ -15,7 +15,7 @@ pub enum Riders {
     /// If the carrier has traffic to the member
     #[default]
     Auto,
-    /// Yes; without the carrier nothing is measured
+    /// Yes; without the carrier the command fails
     On,
     /// No
     Off,
@@ -33,7 +33,7 @@ pub async fn open(args: &Args, state: &State) -> Result<Option<ByNode>, Failed> 
     if let Err(why) = carries(args, state).await {
         return match args.riders {
             Riders::On => {
-                Err((Code::Other, anyhow!("no riders: {why}; --riders off measures without")))
+                Err((Code::Other, anyhow!("no packets can ride: {why}; --riders off measures without them")))
             }
             _ => Ok(None),
         };
@@ -53,7 +53,7 @@ pub async fn open(args: &Args, state: &State) -> Result<Option<ByNode>, Failed> 
 /// Checks that the node runs and that packets may ride to the member. The error says why not.
 async fn carries(args: &Args, state: &State) -> Result<(), String> {
     if args.back || args.method == Method::Hops {
-        return Err("packets ride neither with --back nor with --method hops".to_owned());
+        return Err("--back and --method hops do not support riders".to_owned());
     }
     let client = LocalClient::find(&state.socket()).await.map_err(|why| why.to_string())?;
     let report = client.carrier().await.map_err(|why| why.to_string())?;

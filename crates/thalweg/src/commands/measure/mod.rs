@@ -61,11 +61,11 @@ pub struct Args {
     #[arg(long)]
     back: bool,
 
-    /// The longest it may take; badabing and pk1 to pk3 use all of it
+    /// The maximum duration; badabing and pk1 to pk3 use all of it
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     within: Duration,
 
-    /// The largest probe, without the headers of IP and UDP [default: what the path takes]
+    /// The largest probe, without the headers of IP and UDP [default: the longest that arrives]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(200..=9000))]
     size: Option<u16>,
 
@@ -191,7 +191,8 @@ fn shorter(ends: &Ends) -> Option<String> {
     let mtu = u32::from(largest) + overhead;
     (largest < longest).then(|| {
         format!(
-            "probes of {longest} bytes do not pass, those of {largest} do: the path's MTU is {mtu} or a little more"
+            "probes of {longest} bytes are lost, those of {largest} arrive: the path's MTU is \
+             {mtu} or a little more"
         )
     })
 }
@@ -217,7 +218,7 @@ fn hint(args: &Args, why: &SessionError) -> &'static str {
             "; --accept-busy measures anyway and marks the result as not valid"
         }
         SessionError::Mtu { .. } if args.size.is_some() => {
-            "; without --size the longest probes that pass are used"
+            "; without --size the longest probes that arrive are used"
         }
         _ => "",
     }

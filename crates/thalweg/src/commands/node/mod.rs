@@ -121,15 +121,15 @@ async fn serve(
 fn with_hint(error: DaemonError) -> anyhow::Error {
     let hint = match &error {
         DaemonError::Listen { source, .. } => match source.kind() {
-            io::ErrorKind::AddrInUse => "another program uses it; see `ss -ltnp`, or set `listen`",
+            io::ErrorKind::AddrInUse => "another program uses this address; see `ss -ltnp`, or set `listen`",
             io::ErrorKind::AddrNotAvailable => {
-                "this host has no such address; `ip address` lists its own"
+                "this host does not have this address; `ip address` lists its addresses"
             }
-            io::ErrorKind::PermissionDenied => "ports below 1024 are for root; take a higher one",
+            io::ErrorKind::PermissionDenied => "ports below 1024 need root; choose a higher one",
             _ => return error.into(),
         },
         DaemonError::Socket { source, .. } if source.kind() == io::ErrorKind::InvalidInput => {
-            "a socket's path has at most 107 bytes; take a shorter --state DIR"
+            "the path of a socket can have at most 107 bytes; choose a shorter --state DIR"
         }
         _ => return error.into(),
     };

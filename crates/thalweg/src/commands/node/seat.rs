@@ -156,13 +156,13 @@ fn why(error: &OracleError, state: &State, membership: &Membership) -> String {
     let version = roster.as_ref().map_or(0, |r| r.version);
     let until = match roster.and_then(|r| r.left) {
         Some(left) => format!("for {} more", format_duration(left)),
-        None => "no more: it is not valid".to_owned(),
+        None => "no longer: it is not valid".to_owned(),
     };
     let dir = state.oracle_dir();
     format!(
-        "the oracle does not run: {error}; this node and the members continue with roster \
-         version {version} {until}. Restore {} from a backup, or repair what is named here, and \
-         restart `thalweg node`; until then no host can join or be revoked",
+        "the oracle does not run: {error}; this node and the members continue with roster version \
+         {version} {until}. Restore {} from a backup, or fix this error, and restart `thalweg \
+         node`; until then no host can join or be revoked",
         dir.display()
     )
 }

@@ -40,7 +40,7 @@ impl Words<'_> {
         let Advice { pairs, good, .. } = self.advice;
         let mut text = format!(
             "{pairs} measured pairs; {} have a good detour (20 % and 1 Mbit/s more); the best one \
-             brings {} on average\n\n",
+             gains {} on average\n\n",
             share(*good, *pairs),
             gain(self.advice.gain)
         );
@@ -48,7 +48,8 @@ impl Words<'_> {
         text += &self.places(true);
         text += &self.tags();
         text += &self.poor();
-        text + "A relay is assumed to reach what the node at its place reaches, with little load; pairs that are\nnot measured count as gaining nothing. docs/paths.md says more.\n"
+        text + "A new relay is assumed to have the rates of the node at its place, with little \
+                load; pairs that\nare not measured count as gaining nothing. See docs/paths.md.\n"
     }
 
     fn name(&self, at: usize) -> String {
@@ -62,7 +63,7 @@ impl Words<'_> {
         if all.is_empty() {
             return match relays {
                 true => "No relay is the best detour of any pair.\n\n".to_owned(),
-                false => "No member that does not relay would add a better detour.\n\n".to_owned(),
+                false => "No further member would add a better detour as a relay.\n\n".to_owned(),
             };
         }
         let row = |s: &&Site| {
@@ -77,7 +78,7 @@ impl Words<'_> {
                     + "\n"
             }
             true => {
-                "What the mesh has by its relays alone; a second one there adds room:\n".to_owned()
+                "The gain by existing relays; a second one at the same place adds capacity:\n".to_owned()
                     + &aligned(["RELAY", "GIVES", "BEST FOR PAIRS", "OF KNOWN"], &rows)
                     + "\n"
             }
@@ -90,7 +91,7 @@ impl Words<'_> {
         }
         let row = |n: &Neighbourhood| [n.name.clone(), gain(n.worth), n.nodes.len().to_string()];
         let rows: Vec<_> = self.near.iter().take(self.most).map(row).collect();
-        "By tag, the mean of its places:\n".to_owned()
+        "By tag, the mean over its nodes:\n".to_owned()
             + &aligned(["TAG", "WORTH", "NODES"], &rows)
             + "\n"
     }

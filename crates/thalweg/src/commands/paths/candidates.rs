@@ -17,7 +17,8 @@ pub fn shown(found: &PathKnowledge, full: bool) -> (String, Value) {
     let standings = found.detours.standings();
     if standings.is_empty() {
         let text =
-            "no candidates: the oracle ranks no relays yet, so the roster's first are tried\n";
+            "no candidates: the oracle ranks no relays yet, so the first relays of the roster are \
+             tried\n";
         return (text.to_owned(), json!([]));
     }
     let rows: Vec<_> = standings.iter().map(|s| row(found, s, &standings)).collect();
@@ -65,7 +66,7 @@ fn why(found: &PathKnowledge, s: &Standing, all: &[Standing]) -> String {
         return "in quarantine (`thalweg history`): not tried".to_owned();
     }
     let whose = match (s.tried, &s.oracle) {
-        (0, _) => "the oracle's word",
+        (0, _) => "the oracle's score",
         (_, None) => "learnt here, not in the oracle's list",
         (_, Some(_)) => "learnt here",
     };
@@ -74,7 +75,7 @@ fn why(found: &PathKnowledge, s: &Standing, all: &[Standing]) -> String {
     }
     match s.is_test {
         true => format!("test detour, until it loses; {whose}"),
-        false => format!("drawn with {:.0} % of the odds; {whose}", 100.0 * odds(s, all)),
+        false => format!("drawn first with a probability of {:.0} %; {whose}", 100.0 * odds(s, all)),
     }
 }
 

@@ -36,7 +36,7 @@ impl DestinationUrl {
             (false, false) => format!("https://{text}/"),
         };
         let url = HttpUrl::parse(&url);
-        Ok(Self(url.with_context(|| format!("`{text}` is no URL and no HOST[:PORT]"))?))
+        Ok(Self(url.with_context(|| format!("`{text}` is neither a URL nor HOST[:PORT]"))?))
     }
 }
 
@@ -141,9 +141,9 @@ fn table(known: &[Remembered], origin: &str) -> String {
 fn download(picked: &[Picked], usable: usize) -> String {
     let mut text = "a download samples the direct path".to_owned();
     match picked.len() {
-        0 => text += " alone: there are no relays to try\n",
+        0 => text += " only: there are no relays to try\n",
         n => {
-            _ = writeln!(text, " and {n} of {usable} relays, and goes on by the fastest:");
+            _ = writeln!(text, " and {n} of {usable} relays, and continues over the fastest:");
             picked.iter().for_each(|p| _ = writeln!(text, "  {p}"));
         }
     }
@@ -151,7 +151,7 @@ fn download(picked: &[Picked], usable: usize) -> String {
 }
 
 fn connection(ways: &[Way]) -> String {
-    let mut text = "a connection by the proxy begins ".to_owned();
+    let mut text = "a connection through the proxy begins ".to_owned();
     let way = |(at, way): (usize, &Way)| match (at, way.after.is_zero()) {
         (0, _) => way.name.clone(),
         (_, true) => format!("with {} at once", way.name),
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(origin("[2001:db8::1]:8443"), "https://[2001:db8::1]:8443");
         for bad in ["", "ftp://x/", "a b", "http://", "x:y"] {
             let error = DestinationUrl::parse(bad).unwrap_err().to_string();
-            assert!(error.contains("is no URL and no HOST[:PORT]"), "{error}");
+            assert!(error.contains("is neither a URL nor HOST[:PORT]"), "{error}");
         }
     }
 }

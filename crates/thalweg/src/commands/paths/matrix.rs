@@ -20,7 +20,7 @@ const ROWS: usize = 20;
 /// The matrix as text and as JSON.
 pub fn shown(found: &PathKnowledge, full: bool) -> (String, Value) {
     let Some(paths) = &found.paths else {
-        return (format!("no matrix: {}\n", found.excuse()), Value::Null);
+        return (format!("no rates are known: {}\n", found.excuse()), Value::Null);
     };
     let since = paths.age(found.now);
     let nodes = paths.reply.nodes.len();
@@ -137,7 +137,7 @@ fn troubles(paths: &KnownPaths, since: Duration) -> String {
     for d in paths.reply.disagreements.iter().take(ROWS) {
         _ = writeln!(
             text,
-            "{}: {} claimed {}, the other end saw {}, believed is {} ({} ago)",
+            "{}: {} reported {}, the other end measured {}, {} is used ({} ago)",
             leg(&d.from, &d.to),
             d.by,
             said(Some(d.claimed_bps)),

@@ -25,7 +25,7 @@ pub fn shown(paths: &KnownPaths, since: Duration) -> String {
             None => String::new(),
         };
         let named = named.collect::<Vec<_>>().join(", ");
-        _ = writeln!(text, "measuring: today's bytes are used up at {named}{more}");
+        _ = writeln!(text, "measuring: today's byte budget is used up at {named}{more}");
     }
     if let Some(last) = failed {
         let ago = rough(last.age + since);
@@ -39,7 +39,7 @@ fn until(relay: &Spent, since: Duration) -> String {
     match relay.free_in {
         Some(free_in) => format!("{} (for {})", relay.node, rough(free_in.saturating_sub(since))),
         None => {
-            format!("{} (always: one measurement takes more than its bytes of a day)", relay.node)
+            format!("{} (always: one measurement needs more than its daily budget)", relay.node)
         }
     }
 }

@@ -106,7 +106,7 @@ impl Args {
         match &found.roster {
             Some(roster) => check_tags(roster, &self.avoid, &self.place.argument())?,
             None if self.avoid.is_empty() => {}
-            None => bail!("--avoid has no relays to choose among: this host has no roster yet"),
+            None => bail!("--avoid needs the list of relays: this host has no roster yet"),
         }
         let terms = destination::Terms { avoid: &self.avoid, draw: self.draw.into() };
         Ok(destination::shown(found, to, &terms))

@@ -23,7 +23,7 @@ struct Best {
 /// If there is no such node, or no matrix.
 pub fn shown(found: &PathKnowledge, name: &str) -> anyhow::Result<(String, Value)> {
     let to = find(found, name)?;
-    let paths = found.paths.as_ref().context("no matrix")?;
+    let paths = found.paths.as_ref().context("the oracle's rates are not known")?;
     let (graph, relays) = (found.graph(), found.relays());
     let since = paths.age(found.now);
     let leg = |from: usize| {

@@ -149,7 +149,7 @@ fn many_candidates_are_shown_with_odds_and_learnt_ones_outlive_the_list() {
     let (text, value) = candidates::shown(&found, false);
     assert!(text.contains("… and 6 more: --full"), "{text}");
     assert!(text.contains("learnt here, not in the oracle's list"), "{text}");
-    assert!(text.contains("% of the odds; the oracle's word"), "{text}");
+    assert!(text.contains("%; the oracle's score"), "{text}");
     assert_eq!(value.as_array().unwrap().len(), 31);
 }
 
@@ -187,8 +187,8 @@ fn limits_of_measuring_are_shown() {
         FailedOrder { from: name("fra"), to: name("nyc"), why: "refused".into(), age: minutes(2) };
     let held = shown(Measuring { enabled: true, spent: spent.collect(), failed: Some(failed) });
     assert_eq!(held.len(), 2, "{held:?}");
-    let of = "measuring: today's bytes are used up at n0 (always: one measurement takes more than \
-              its bytes of a day), n1 (for 1 h 30 min), ";
+    let of = "measuring: today's byte budget is used up at n0 (always: one measurement needs more \
+              than its daily budget), n1 (for 1 h 30 min), ";
     assert!(held[0].starts_with(of) && held[0].ends_with(" and 2 more"), "{held:?}");
     assert_eq!(held[1], "measuring: the last failure, 2 min ago: fra → nyc: refused");
 }

@@ -62,7 +62,7 @@ impl PacketRules {
         loop {
             if let Err(why) = self.rules.ended().await {
                 return anyhow!(
-                    "--transparent: cannot tell whether the packet rules are in place: {why}"
+                    "--transparent: cannot check whether the packet rules are in place: {why}"
                 );
             }
             self.again = if self.since.elapsed() < MIN_LIFETIME { self.again + 1 } else { 1 };
@@ -118,11 +118,11 @@ impl Interception {
             .spawn()
             .context("--transparent needs nftables' program `nft` (packages call it nftables)")?;
         let mut this = Self { holder };
-        let mut input = this.holder.stdin.take().context("nft takes no input")?;
+        let mut input = this.holder.stdin.take().context("cannot write to nft")?;
         let written = input.write_all(rules(&table, ports).as_bytes());
         // Kept open until the end: it holds the rules.
         this.holder.stdin = Some(input);
-        match written.context("nft ended at once").and_then(|()| this.wait(&table)) {
+        match written.context("nft ended immediately").and_then(|()| this.wait(&table)) {
             Ok(()) => Ok(this),
             Err(why) => bail!("--transparent: {why:#}{}", this.error_of_nft()),
         }
@@ -166,7 +166,7 @@ impl Interception {
         }
         let first = said.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
         let hint = match first.contains("not permitted") {
-            true => ": it is for root (CAP_NET_ADMIN)",
+            true => ": this needs root (CAP_NET_ADMIN)",
             false => "",
         };
         if first.is_empty() { String::new() } else { format!(" ({first}){hint}") }

@@ -72,7 +72,7 @@ fn write(format: Format, lines: &Receiver<String>) {
         match format {
             Format::Json => {
                 if let Err(error) = say_line(line) {
-                    note!("thalweg: the log ends: {error}");
+                    note!("thalweg: no more events are logged: {error}");
                     return;
                 }
             }
@@ -93,7 +93,7 @@ impl ProxySink for Log {
         let line = match (lost, self.format) {
             (0, _) => line,
             (n, Format::Json) => format!("{{\"event\":\"lost\",\"lines\":{n}}}\n{line}"),
-            (n, _) => format!("({n} lines were left out)\n{line}"),
+            (n, _) => format!("({n} lines were dropped)\n{line}"),
         };
         if let Err(TrySendError::Full(_)) = lines.try_send(line) {
             self.lost.fetch_add(lost + 1, Relaxed);
@@ -117,7 +117,7 @@ fn in_words(event: &ProxyEvent) -> String {
             complete,
         } => {
             let how = if *split { " in ranges" } else { "" };
-            let end = if *complete { "" } else { ", broken off" };
+            let end = if *complete { "" } else { ", incomplete" };
             let (up, down) = (size(up_bytes), size(down_bytes));
             format!(
                 "{client} {method} {to} by {path}{how}: {status}, {up} up, {down} down, {seconds:.3} s{end}"

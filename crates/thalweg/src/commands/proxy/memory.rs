@@ -110,7 +110,7 @@ impl Memory {
         let failed = exchanged.done.err();
         if let Some(e) = failed.as_ref().filter(|_| !self.fails) {
             note(format!(
-                "cannot save what was learnt of paths: {e} (choose a file with --history FILE, \
+                "cannot save the history of paths: {e} (choose a file with --history FILE, \
                  or `--history none`)"
             ));
         }

@@ -114,8 +114,8 @@ fn with_hint(error: ProxyError) -> anyhow::Error {
         ProxyError::NoConnections => "give --max-connections at least 1",
         ProxyError::Listen { source, .. } => match source.kind() {
             io::ErrorKind::AddrInUse => "is another proxy using it? --listen takes another port",
-            io::ErrorKind::AddrNotAvailable => "this host has no such address",
-            io::ErrorKind::PermissionDenied => "ports below 1024 are for root; take a higher one",
+            io::ErrorKind::AddrNotAvailable => "this host does not have this address",
+            io::ErrorKind::PermissionDenied => "ports below 1024 need root; choose a higher one",
             _ => return error.into(),
         },
     };

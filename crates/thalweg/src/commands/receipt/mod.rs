@@ -22,7 +22,7 @@ use thalweg_wire::{
 };
 
 const HELP: &str = "\
-Checks every signature of a receipt, and that each line states what was signed. No host is asked.
+Checks every signature of a receipt, and that each line states what was signed. Works offline.
 The signatures prove something only if their keys are known: give the key of the box's destination
 or of the mesh by --key (at least the first 32 of its 64 digits). A member of the mesh knows its
 mesh's key already.
@@ -121,9 +121,9 @@ fn trust(args: &Verify) -> anyhow::Result<(Trust, Option<Roster>)> {
 fn examine(file: &Path, data: Option<&Path>, trust: &Trust, roster: Option<&Roster>) -> Examined {
     let text = match fs::read(file) {
         Ok(text) => text,
-        Err(e) => return Examined::Unread(format!("cannot read it: {e}")),
+        Err(e) => return Examined::Unread(format!("cannot read the receipt: {e}")),
     };
-    let text = String::from_utf8(text).map_err(|_| "text: it is not UTF-8".to_owned());
+    let text = String::from_utf8(text).map_err(|_| "text: the receipt is not UTF-8".to_owned());
     let evidence = text.and_then(|text| Evidence::read(&text, &Ed25519).map_err(|e| e.to_string()));
     let evidence = match evidence {
         Ok(evidence) => evidence,
@@ -151,12 +151,12 @@ fn differs(evidence: &Evidence, data: &Path) -> Option<Examined> {
         Ok(found) if found.size != evidence.commitment.size => {
             let (have, meant) = (found.content_size(), evidence.commitment.content_size());
             altered(format!(
-                "size: {} has {have} bytes, {meant} were committed to",
+                "size: {} has {have} bytes, but the commitment is to {meant}",
                 printable(data)
             ))
         }
         Ok(found) if found != evidence.commitment => {
-            altered(format!("commitment: {}, the nonce or the keys are different", printable(data)))
+            altered(format!("commitment: {}, the nonce or the keys do not match it", printable(data)))
         }
         Ok(_) => None,
     }
@@ -180,8 +180,7 @@ fn print(file: &Path, found: &Examined, as_json: bool) -> anyhow::Result<()> {
             let word = if verdict.is_whole() {
                 "valid"
             } else {
-                "intact, but not everything is \
-                                                                 proven"
+                "intact, but not everything is proven"
             };
             let lines = |head: &str, all: &[String]| -> String {
                 all.iter().map(|line| format!("  {head}: {line}\n")).collect()

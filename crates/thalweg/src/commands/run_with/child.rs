@@ -51,7 +51,7 @@ pub async fn run(
             return Ok(NOT_FOUND);
         }
         Err(e) => {
-            note!("thalweg: {shown} cannot be run: {e}");
+            note!("thalweg: cannot run {shown}: {e}");
             return Ok(CANNOT_RUN);
         }
     };
@@ -59,7 +59,7 @@ pub async fn run(
     loop {
         tokio::select! {
             ended = child.wait() => {
-                let status = ended.context("the command cannot be waited for")?;
+                let status = ended.context("cannot wait for the command")?;
                 return Ok(code(status.code(), status.signal()));
             }
             Some(signal) = signals.recv() => forward(&child, signal),
@@ -82,7 +82,7 @@ fn watch() -> anyhow::Result<mpsc::Receiver<Signal>> {
     // One place per kind of signal: the kernel merges equal ones as well.
     let (sender, receiver) = mpsc::channel(FORWARDED.len());
     for (kind, passed) in FORWARDED {
-        let mut signals = signal(kind).context("cannot watch signals")?;
+        let mut signals = signal(kind).context("cannot handle signals")?;
         let sender = sender.clone();
         tokio::spawn(async move {
             while signals.recv().await.is_some() && sender.send(passed).await.is_ok() {}

@@ -118,7 +118,7 @@ async fn run_child_and_proxy(args: &Args, log: Arc<Log>) -> anyhow::Result<u8> {
     if !replaced.is_empty() {
         // Never print the value: it may contain a password.
         note(format!(
-            "{} set before: replaced for the command, whose traffic does not use that proxy",
+            "{} replaced for the command: its traffic does not use the proxy set before",
             replaced.join(", ")
         ));
     }

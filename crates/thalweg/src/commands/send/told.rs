@@ -62,7 +62,7 @@ fn ended(totals: &Totals) -> String {
         words::time(*seconds),
         words::rate(*rate_bps)
     );
-    let again = "what is there is kept; the same command continues from there";
+    let again = "what was sent is kept there; the same command continues from there";
     match totals.outcome {
         Outcome::Complete => words::complete(totals, "there"),
         Outcome::Partial => {

@@ -72,7 +72,7 @@ async fn of_disk(state: &State, as_json: bool) -> anyhow::Result<bool> {
     );
     let mut roster = roster_status(&membership);
     if let Err(failed) = renewed {
-        note!("thalweg: this is the stored roster: {failed:#}");
+        note!("thalweg: showing the stored roster: {failed:#}");
         if let (true, Some(roster)) = (renewal::is_refusal(&failed), roster.as_mut()) {
             // The roster may still be valid for its members.
             (roster.left, roster.fault) = (None, Some("no longer valid for this host".to_owned()));
@@ -119,7 +119,7 @@ fn text(status: &NodeStatus) -> String {
          listens  {}\n\
          roster   {}\n\
          oracle   {}\n\
-         traffic  {} open; {} came, {}; {} local\n",
+         traffic  {} open; {} accepted, {}; {} local\n",
         rough(*up),
         listed(listen),
         roster_line(roster.as_ref()),
@@ -169,14 +169,14 @@ fn probes(calibration: &Value) -> Option<String> {
 }
 
 fn strangers(n: u64) -> String {
-    if n == 1 { "1 of them a stranger".to_owned() } else { format!("{n} of them strangers") }
+    if n == 1 { "1 of them without a channel".to_owned() } else { format!("{n} of them without a channel") }
 }
 
 fn roster_line(roster: Option<&RosterStatus>) -> String {
     match roster {
         None => "none yet".to_owned(),
         Some(RosterStatus { version, members, left, fault, .. }) => {
-            let holds = left.map(|left| format!("holds for {}", rough(left)));
+            let holds = left.map(|left| format!("valid for {}", rough(left)));
             let holds = holds.or(fault.clone()).unwrap_or_default();
             format!("version {version}, {}; {holds}", counted(*members as u64, "member"))
         }
@@ -184,7 +184,7 @@ fn roster_line(roster: Option<&RosterStatus>) -> String {
 }
 
 fn oracle_line(oracle: &OracleStatus) -> String {
-    let why = thalweg_console::field(oracle.error.as_deref().unwrap_or("no reason known"));
+    let why = thalweg_console::field(oracle.error.as_deref().unwrap_or("the reason is unknown"));
     match (oracle.inside, oracle.reached) {
         (true, true) => return "this node".to_owned(),
         (true, false) => return format!("this node; {why}"),
@@ -200,8 +200,8 @@ fn clock(ahead_s: f64) -> String {
     let off = Duration::try_from_secs_f64(ahead_s.abs()).unwrap_or_default();
     match (off.as_secs(), ahead_s > 0.0) {
         (0..2, _) => String::new(),
-        (_, true) => format!("; this host's clock is {} behind its", rough(off)),
-        (_, false) => format!("; this host's clock is {} ahead of its", rough(off)),
+        (_, true) => format!("; this host's clock is {} behind the oracle's", rough(off)),
+        (_, false) => format!("; this host's clock is {} ahead of the oracle's", rough(off)),
     }
 }
 
@@ -234,8 +234,8 @@ mod tests {
     #[test]
     fn a_clock_is_mentioned_only_if_it_is_wrong() {
         assert_eq!(clock(0.3), "");
-        assert_eq!(clock(7200.5), "; this host's clock is 2 h behind its");
-        assert_eq!(clock(-90.0), "; this host's clock is 1 min 30 s ahead of its");
+        assert_eq!(clock(7200.5), "; this host's clock is 2 h behind the oracle's");
+        assert_eq!(clock(-90.0), "; this host's clock is 1 min 30 s ahead of the oracle's");
     }
 
     #[test]

@@ -25,7 +25,7 @@ tables last.
   thalweg stream status --watch
 
 Exit codes: 0 the stream ended; 1 other; 2 usage; 3 refused; 4 no mesh, no node or no such stream;
-5 the input is not a stream; 6 the disk; 9 nobody reads the output; 130 interrupted.";
+5 the input is not a stream; 6 the disk; 9 the reader of the output is gone; 130 interrupted.";
 
 /// Arguments of `thalweg stream`.
 #[derive(clap::Args)]

@@ -174,7 +174,7 @@ fn planned_lines(oracle: &Value, name: &Value) -> String {
         let estimate = &why["estimate"];
         if let Some(bps) = estimate["bps"].as_f64() {
             let how = match estimate["is_measured"].as_bool() {
-                Some(true) => "had by probe trains",
+                Some(true) => "measured by probe trains at",
                 _ => "carried",
             };
             let age = age(&estimate["age"]).unwrap_or_default().as_secs_f64();

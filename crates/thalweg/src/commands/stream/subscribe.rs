@@ -139,7 +139,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 Ok(subscriber) => subscriber,
                 Err(why) => return Ok(report_error(&why)),
             };
-            note!("thalweg: {} of {}", args.name, subscriber.about().origin);
+            note!("thalweg: {}, published at {}", args.name, subscriber.about().origin);
             let mut output = match StreamOutput::open(&args, &subscriber).await {
                 Ok(output) => output,
                 Err(why) if why.is::<DirectoryError>() => {

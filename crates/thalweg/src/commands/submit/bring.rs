@@ -31,8 +31,8 @@ pub async fn all(items: &mut [Item], target: &Target, connector: &Connector) -> 
     let Some(greatest) = open.iter().map(|item| item.evidence.commitment.size).max() else {
         return Ok(());
     };
-    let committed = "the commitments are signed, but the destination does not say where the data \
-                     goes; run this again to send it";
+    let committed = "the commitments are signed, but the destination does not say where to send \
+                     the data; run the same command again to send it";
     let mut line = Line::open(connector, &target.port).await.context(committed)?;
     let sheet = target.sheet(&mut line).await.context(committed)?;
     line.close().await;
@@ -41,7 +41,7 @@ pub async fn all(items: &mut [Item], target: &Target, connector: &Connector) -> 
         note!("thalweg: node {name}: {why}");
     }
     if offers.is_empty() {
-        let why = "no node of the box takes data now; run this again later";
+        let why = "no node of the box accepts data now; run the same command again later";
         open.iter_mut().for_each(|item| item.why = Some(why.into()));
     }
     for item in open {

@@ -86,8 +86,7 @@ impl Item {
                 None if is_committed(&kept, file)? => {
                     return Ok(Some(Self::new(file, receipt, kept)));
                 }
-                None => "the file has changed since it was committed to (bring the old one back \
-                         to go on)"
+                None => "the file has changed since it was committed to (restore the old content to continue)"
                     .to_owned(),
                 Some(other) => other,
             };
@@ -145,7 +144,7 @@ impl Item {
             // Only this submission uses this file, so it replaces what an earlier call left.
             true if self.beside => self.save().map(|()| true),
             true => begin_evidence(&self.receipt, &self.evidence)
-                .with_context(|| format!("cannot keep {}", printable(&self.receipt))),
+                .with_context(|| format!("cannot write {}", printable(&self.receipt))),
         }
     }
 
@@ -158,7 +157,7 @@ impl Item {
         let directory = directory.unwrap_or(Path::new("."));
         let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
         rustix::fs::access(directory, access)
-            .with_context(|| format!("cannot keep {}", printable(&self.receipt)))
+            .with_context(|| format!("cannot write {}", printable(&self.receipt)))
     }
 
     /// Removes the receipt if it proves nothing and never will: the destination has no commitment with this nonce.
@@ -226,13 +225,13 @@ impl Item {
     fn save(&self) -> anyhow::Result<()> {
         let file = self.kept_at();
         save_evidence_in_turn(&file, &self.evidence)
-            .with_context(|| format!("cannot keep {}", printable(&file)))
+            .with_context(|| format!("cannot write {}", printable(&file)))
     }
 }
 
 fn load(receipt: &Path) -> anyhow::Result<Option<Evidence>> {
     load_evidence(receipt).with_context(|| {
-        format!("{}: it is no whole receipt; move it away to begin anew", printable(receipt))
+        format!("{}: not a complete receipt; move it away to start over", printable(receipt))
     })
 }
 
@@ -240,17 +239,17 @@ fn load(receipt: &Path) -> anyhow::Result<Option<Evidence>> {
 fn other(kept: &Evidence, target: &Target, client: NodeId) -> Option<String> {
     match () {
         () if kept.drop_box != target.drop_box => {
-            Some(format!("it is of a submission to the drop box `{}`", kept.drop_box))
+            Some(format!("it belongs to a submission to the drop box `{}`", kept.drop_box))
         }
         () if kept.destination != target.port.key => {
-            Some("it is of a submission to another node".to_owned())
+            Some("it belongs to a submission to another node".to_owned())
         }
         () if kept.client != client => {
-            Some("it is of a submission with another key (of another --state?)".to_owned())
+            Some("it belongs to a submission with another key (of another --state?)".to_owned())
         }
         () if kept.nonce.is_none() || kept.keys.is_none() || kept.content.is_none() => {
             let why =
-                "its lines `nonce`, `blake3` and `keys` are needed to continue, and were taken out";
+                "its lines `nonce`, `blake3` and `keys` are needed to continue, but are missing";
             Some(why.to_owned())
         }
         () => None,
@@ -286,12 +285,12 @@ fn check_in_the_way(
 /// # Errors
 /// If the path has no file name, or the name is too long.
 pub fn place(file: &Path, directory: Option<&Path>, suffix: &str) -> anyhow::Result<PathBuf> {
-    let name = file.file_name().context("it is no file")?;
+    let name = file.file_name().context("it is not a file")?;
     let own = file.parent().unwrap_or(Path::new(""));
     beside(directory.unwrap_or(own), name, suffix).with_context(|| {
         format!(
-            "no name for its receipt: give a shorter directory with --receipts, or call this from \
-             the directory of the file (NAME{suffix})"
+            "no name for its receipt: give a shorter directory with --receipts, or run the command \
+             in the directory of the file (NAME{suffix})"
         )
     })
 }
@@ -299,7 +298,7 @@ pub fn place(file: &Path, directory: Option<&Path>, suffix: &str) -> anyhow::Res
 /// The file's name, as far as others may see it; a blank name becomes `_`.
 fn label(file: &Path) -> anyhow::Result<Label> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    Label::near(&name).or_else(|| Label::near("_")).context("it has no name to submit")
+    Label::near(&name).or_else(|| Label::near("_")).context("the file has no name to submit")
 }
 
 /// Reads the whole file. Returns the commitment to it, encrypted with these keys, and its own hash.

@@ -70,7 +70,7 @@ async fn has_room(
     others.iter().for_each(|(name, why)| note!("thalweg: node {name}: {why}"));
     let has_room = !offers.is_empty();
     if !has_room {
-        note!("thalweg: no node of the box takes data now: it would be committed to alone");
+        note!("thalweg: no node of the box accepts data now: the files would only be committed");
     }
     for offer in offers {
         offer.line.close().await;

@@ -34,18 +34,18 @@ use tokio_util::sync::CancellationToken;
 
 const HELP: &str = "\
 First the box's node time-stamps and signs a commitment to each file (its size and a hidden hash);
-this takes a moment and must happen before the deadline. Then the data goes, encrypted to the box's
-own key, to the nearest idle node of the box, which returns a receipt. Both are kept in
-FILE.receipt, which anybody can check with `thalweg receipt verify`. The same command continues an
-interrupted submission.
+this takes a moment and must happen before the deadline. Then the data, encrypted to the box's own
+key, is sent to the nearest idle node of the box, which returns a receipt. The commitment and the
+receipt are stored in FILE.receipt, which anybody can check with `thalweg receipt verify`. The same
+command continues an interrupted submission.
 
   thalweg submit return.pdf --to taxes@irs
   thalweg submit *.pdf --to taxes@irs.example:7373#KEY      # without being a member of the mesh
-  thalweg submit * --to taxes@irs --dry-run                 # what would fail, and nothing else
+  thalweg submit * --to taxes@irs --dry-run                 # only report what would fail
 
 The file must not change until its data has been received. FILE.receipt holds secrets: leave the
 lines `nonce`, `blake3` and `keys` out of copies for others to check. A file that cannot be
-submitted is named, and the others are submitted. Receipts of this drop box are passed over.
+submitted is named, and the others are submitted. Receipts of this drop box are skipped.
 
 Exit codes: 0 all files have receipts; 3 some were too late; 4 all commitments are signed, but some
 data has not been received (run it again); 130 interrupted; 1 anything else.";
@@ -72,7 +72,7 @@ pub struct Args {
     /// Only commit, before the deadline; the same command without this option sends the data later
     #[arg(long)]
     commit_only: bool,
-    /// Submit nothing; name what would fail, with the exit code that the call would have
+    /// Submit nothing; report what would fail, with the exit code that the command would have
     #[arg(short = 'n', long, conflicts_with = "anew")]
     dry_run: bool,
     /// Keep the receipts in this directory [default: beside each file]
@@ -174,8 +174,8 @@ impl Submitter<'_> {
             let stamps = asked.with_context(|| {
             let none = if is_unknown { "" } else { "; nothing was committed by this request" };
             format!(
-                "cannot commit to {to}{none}; run this again before the deadline: what was signed \
-                 already gets the same signature"
+                "cannot commit to {to}{none}; run the same command again before the deadline: what \
+                 was signed already gets the same signature"
             )
         })?;
             for (item, stamp) in some.iter_mut().zip(stamps) {
@@ -224,7 +224,7 @@ fn print(named: &NamedFiles, as_json: bool) -> anyhow::Result<()> {
         let (file, receipt) = (printable(&item.file), printable(&item.receipt));
         text += &match (item.step(), node) {
             (Step::Received, Some(node)) => format!("{file}: received by {node}; {receipt}\n"),
-            (Step::Committed, _) => format!("{file}: committed; its data is not there yet\n"),
+            (Step::Committed, _) => format!("{file}: committed; its data has not been received yet\n"),
             _ => format!("{file}: not committed\n"),
         };
         if let Some(why) = item.why.as_ref().filter(|why| sample.takes("", why)) {
@@ -260,6 +260,6 @@ fn exit(named: &NamedFiles, commit_only: bool) -> ExitCode {
 fn parts(to: &str) -> anyhow::Result<(&str, &str)> {
     match to.split_once('@') {
         Some((name, node)) if !name.is_empty() && !node.is_empty() => Ok((name, node)),
-        _ => bail!("`{to}` is no drop box: one is written BOX@NODE, or BOX@HOST:PORT#KEY"),
+        _ => bail!("`{to}` is not a drop box: write BOX@NODE, or BOX@HOST:PORT#KEY"),
     }
 }

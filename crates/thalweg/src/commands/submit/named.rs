@@ -67,7 +67,7 @@ impl NamedFiles {
             let mut item = look(sheet.as_ref());
             if matches!(item, Ok(None)) {
                 let none =
-                    "nothing was committed by this request; run this again before the deadline";
+                    "nothing was committed by this request; run the same command again before the deadline";
                 let asked = pace::patiently(|| ask_sheet(target, connector)).await;
                 sheet =
                     Some(asked.with_context(|| format!("cannot commit to {}; {none}", args.to))?);
@@ -82,7 +82,7 @@ impl NamedFiles {
                     return Ok(item);
                 }
                 // The other call has stored a nonce, and both calls must use the same one.
-                look(sheet.as_ref())?.context("another call submits it now; run this again")
+                look(sheet.as_ref())?.context("another command is submitting the file; run the same command again")
             });
             match item {
                 Ok(item) => named.items.push(item),
@@ -164,7 +164,7 @@ fn once<'a>(files: &'a [PathBuf], receipts: Option<&Path>) -> Vec<(&'a PathBuf, 
         }
         let (a, b) = (printable(&files[*first]), printable(&files[others[others.len() - 1]]));
         let why = format!(
-            "{a} and {b} have the same name, and would both have the receipt {}: keep the receipts \
+            "{a} and {b} have the same name and would share the receipt {}: keep the receipts \
              beside the files (without --receipts), or submit one of them by itself with another \
              --receipts DIR",
             printable(&at)

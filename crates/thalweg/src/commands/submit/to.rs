@@ -79,7 +79,7 @@ impl Mesh {
             }
             None if node.contains(':') => {
                 bail!(
-                    "`{to}` names an address without its key: write {to}#KEY; who runs the box has it"
+                    "`{to}` is an address without a key: write {to}#KEY; ask the box's operator for the key"
                 )
             }
             None => self.member(node, place)?,
@@ -92,8 +92,8 @@ impl Mesh {
         let place = place.argument();
         let Some(roster) = &self.members else {
             bail!(
-                "`{name}` names a node, and this host has no valid roster (`thalweg \
-                 status{place}`); without one a box is written BOX@HOST:PORT#KEY"
+                "`{name}` names a node, but this host has no valid roster (`thalweg \
+                 status{place}`); without one, write BOX@HOST:PORT#KEY"
             )
         };
         let Some(member) = roster.by_name(&name) else {
@@ -106,7 +106,7 @@ impl Mesh {
             }
         };
         let port = Port::of(member).with_context(|| {
-            format!("member `{name}` runs no node: it joined with --no-daemon, only to fetch")
+            format!("member `{name}` runs no node: it joined with --no-daemon, as a client only")
         })?;
         if port.addresses.is_empty() {
             bail!("node `{name}`: {}", LineError::Unlisted)

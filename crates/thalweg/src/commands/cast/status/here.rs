@@ -17,7 +17,7 @@ pub fn text(casts: &Value, is_short: bool) -> String {
             Some(0) | None => "none: this node accepts no casts (`[cast] inbox` in its \
                                settings)\n"
                 .to_owned(),
-            Some(_) => "nothing\n".to_owned(),
+            Some(_) => "no casts\n".to_owned(),
         };
     }
     let head = [
@@ -65,12 +65,12 @@ fn way(cast: &Value) -> Option<String> {
     let way: Vec<&str> = cast["way"].as_array()?.iter().filter_map(Value::as_str).collect();
     let name = plain(cast["name"].as_str()?);
     let others = match number(cast, "receivers").saturating_sub(1) {
-        0 => "nobody else receives it".to_owned(),
+        0 => "no other node receives it".to_owned(),
         1 => "1 other receives it".to_owned(),
         more => format!("{} receive it", counted(more, "other")),
     };
     let way = (way.len() > 1).then(|| way.join(" → "))?;
-    Some(format!("{name}: planned by {way} to here; {others}\n"))
+    Some(format!("{name}: planned path {way} → this node; {others}\n"))
 }
 
 #[cfg(test)]
@@ -108,7 +108,7 @@ mod tests {
             "1 MB",
         ];
         assert_eq!(cells, expected, "{said}");
-        assert_eq!(lines[2], "image: planned by lab → fra to here; 2 others receive it");
+        assert_eq!(lines[2], "image: planned path lab → fra → this node; 2 others receive it");
 
         cast["receivers"] = json!(2);
         cast["state"] = json!("complete");

@@ -49,7 +49,7 @@ fn state(found: &Listed) -> String {
     let record = &found.record;
     let goes_on = "the same command continues";
     match (found.is_running, record.end, &record.why) {
-        (true, ..) => "it runs".to_owned(),
+        (true, ..) => "running".to_owned(),
         (_, _, Some(why)) => {
             format!("{}; the same command starts another cast of the current content", plain(why))
         }
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(shape, [(0, "a"), (1, "b"), (0, "c"), (1, "d")]);
         let said = text(&found, true);
         let lines: Vec<&str> = said.lines().collect();
-        assert_eq!(lines[0], "image (00112233): 2 MB to 4 receivers, 0 complete: it runs");
+        assert_eq!(lines[0], "image (00112233): 2 MB to 4 receivers, 0 complete: running");
         assert!(!text(&found, false).contains("EQ2"), "the formulas are for the curious");
         let cells = |n: usize| -> Vec<&str> {
             lines[n].split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()

@@ -75,15 +75,15 @@ pub struct Args {
     habits: habits::Habits,
 
     /// Print nothing but errors
-    #[arg(short, long, help_heading = "What is shown")]
+    #[arg(short, long, help_heading = "Messages")]
     quiet: bool,
 
     /// Report which relays are tried and why
-    #[arg(short, long, help_heading = "What is shown")]
+    #[arg(short, long, help_heading = "Messages")]
     pub verbose: bool,
 
     /// Print events on standard output, one JSON object per line
-    #[arg(long, help_heading = "What is shown")]
+    #[arg(long, help_heading = "Messages")]
     pub json: bool,
 }
 

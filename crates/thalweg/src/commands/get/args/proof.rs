@@ -4,7 +4,7 @@ use thalweg_part::Digest;
 
 /// Expected hashes.
 #[derive(clap::Args)]
-#[command(next_help_heading = "Proof")]
+#[command(next_help_heading = "Verification")]
 pub struct Proof {
     /// The SHA-256 hash that the file must have
     #[arg(long, value_name = "HEX")]
@@ -34,11 +34,11 @@ fn digest(name: &str, hex: &str) -> anyhow::Result<Digest> {
     let count = hex.chars().count();
     match hex.chars().find(|c| !c.is_ascii_hexdigit()) {
         Some(c) => anyhow::bail!(
-            "--{name}: `{}` is no hexadecimal digit; a {name} is {DIGITS} of them",
+            "--{name}: `{}` is not a hexadecimal digit; a {name} hash has {DIGITS} of them",
             c.escape_default()
         ),
         None if count != DIGITS => {
-            anyhow::bail!("--{name}: {count} digits given; a {name} is {DIGITS} hexadecimal digits")
+            anyhow::bail!("--{name}: {count} digits given; a {name} hash has {DIGITS} hexadecimal digits")
         }
         None => format!("{name}:{hex}").parse().map_err(|e| anyhow::anyhow!("--{name}: {e}")),
     }
@@ -53,7 +53,7 @@ mod tests {
         let said = |hex: &str| digest("sha256", hex).unwrap_err().to_string();
         assert!(said("12").contains("2 digits given"), "{}", said("12"));
         assert!(said("").contains("0 digits given"));
-        assert!(said(&"g".repeat(64)).contains("`g` is no hexadecimal digit"));
+        assert!(said(&"g".repeat(64)).contains("`g` is not a hexadecimal digit"));
         assert!(digest("blake3", &format!(" {} ", "A".repeat(64))).is_ok());
     }
 }

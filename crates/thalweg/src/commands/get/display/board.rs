@@ -243,15 +243,15 @@ impl Download {
             Event::Chosen { path, reason } => {
                 self.end_sampling(now);
                 let was = self.paths.iter_mut().find(|p| p.state.starts_with("chosen"));
-                was.into_iter().for_each(|p| p.state = "left".to_owned());
+                was.into_iter().for_each(|p| p.state = "replaced".to_owned());
                 self.path(path).state = format!("chosen: {reason}");
             }
-            Event::Reselected { from, .. } => self.path(from).state = "left".to_owned(),
-            Event::Hedged { path, .. } => self.path(path).state = "helps at the end".to_owned(),
+            Event::Reselected { from, .. } => self.path(from).state = "replaced".to_owned(),
+            Event::Hedged { path, .. } => self.path(path).state = "helping at the end".to_owned(),
             Event::Busy { path, why, .. } => {
                 // That is an answer, too.
                 self.answered.get_or_insert(now);
-                self.path(path).state = format!("waits: {why}");
+                self.path(path).state = format!("waiting: {why}");
             }
             Event::Corrupt { path, .. } => self.path(path).state = "altered bytes".to_owned(),
             Event::PathFailed { path, why } => self.path(path).state = format!("failed: {why}"),

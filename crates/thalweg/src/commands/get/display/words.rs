@@ -22,7 +22,7 @@ pub fn event(event: &Event) -> Option<String> {
         Event::Chosen { path, reason } => format!("chosen: {path} ({reason})"),
         Event::Reselected { from, path } => format!("{path} instead of {from}"),
         Event::Busy { path, why, seconds } => format!("{path} waits {seconds:.0} s: {why}"),
-        Event::Moved { path, url } => format!("{path}: the URL had expired; it is {url} now"),
+        Event::Moved { path, url } => format!("{path}: the URL has expired; the new one is {url}"),
         Event::Mirror { mirror, says } => format!("{mirror}: {says}"),
         Event::Corrupt { .. } => corrupt(event)?,
         Event::Note { text } => text.clone(),
@@ -36,7 +36,7 @@ pub fn event(event: &Event) -> Option<String> {
 fn corrupt(event: &Event) -> Option<String> {
     let Event::Corrupt { path, bytes } = event else { return None };
     Some(format!(
-        "{path} altered {bytes} bytes at least; they were fetched again by another path, and \
+        "{path} altered at least {bytes} bytes; they were fetched again over another path, and \
          {path} is not used for a while"
     ))
 }

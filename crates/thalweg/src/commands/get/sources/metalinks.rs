@@ -132,7 +132,7 @@ fn wanted(
     };
     let urls: Vec<HttpUrl> = file.urls.iter().filter_map(absolute).collect();
     let mut urls = urls.into_iter();
-    let url = urls.next().ok_or("no http or https URL is given for it")?;
+    let url = urls.next().ok_or("no http or https URL is given for the file")?;
     let (digests, pieces, size) = (digests(file), pieces(file), file.size);
     Ok(Wanted { size, pieces, named_by, ..Wanted::of_sources(url, urls, digests, output) })
 }

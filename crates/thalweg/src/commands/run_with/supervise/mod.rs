@@ -51,7 +51,7 @@ impl Prepared {
     pub fn new(command: &mut Command) -> anyhow::Result<Self> {
         let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
         let (ours, its) = socketpair(AddressFamily::UNIX, kind, flags, None)
-            .context("cannot make a pair of sockets")?;
+            .context("cannot create a socket pair")?;
         in_child(command, move || pass(its.as_fd(), seccomp::hold_connects()?.as_fd()));
         Ok(Self { ours })
     }
@@ -61,7 +61,7 @@ impl Prepared {
     /// # Errors
     /// As the system reports them.
     pub fn supervise(self, ways: Ways) -> anyhow::Result<Supervisor> {
-        let listener = take(self.ours.as_fd()).context("the program cannot be supervised")?;
+        let listener = take(self.ours.as_fd()).context("cannot supervise the command")?;
         let (ended, end) = pipe_with(PipeFlags::CLOEXEC)?;
         let work = move || serve(&listener, &ended, &ways);
         let thread = thread::Builder::new().name("connects".to_owned()).spawn(work)?;
@@ -95,7 +95,7 @@ fn take(by: BorrowedFd<'_>) -> anyhow::Result<OwnedFd> {
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,
     });
-    descriptors.ok_or_else(|| anyhow!("its process gave no descriptor"))
+    descriptors.ok_or_else(|| anyhow!("the command's process did not pass a descriptor"))
 }
 
 /// Answers a program's connections until it is dropped; later connections fail in the program.
