@@ -219,7 +219,7 @@ pub enum WordsError {
     Hex(String),
     /// A header is longer than members accept.
     #[error(
-        "a header of {0} bytes: a probe's own are {MAX_HEADER} at most; longer probes have a larger `size`"
+        "the header has {0} bytes, but at most {MAX_HEADER} are allowed; to send longer probes, set a larger `size`"
     )]
     Header(usize),
     /// The probes are no valid train.
