@@ -78,11 +78,11 @@ struct RunArgs {
     /// The directory for finished rounds and pictures
     #[arg(long, value_name = "DIR", default_value = "results")]
     results: PathBuf,
-    /// Start anew instead of resuming an unfinished run
+    /// Start a new run instead of resuming an unfinished one
     #[arg(long)]
     fresh: bool,
-    /// Write the result and its pictures to experiments/results, to be committed; for whole runs
-    /// from a clean tree only
+    /// Write the result and its pictures to experiments/results, to be committed; only for complete
+    /// runs from a clean tree
     #[arg(long, conflicts_with_all = ["quick", "arms", "seeds", "topology"])]
     commit_result: bool,
 }

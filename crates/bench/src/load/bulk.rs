@@ -28,16 +28,16 @@ use tokio::{
 pub struct Args {
     #[command(flatten)]
     way: WayArgs,
-    /// How many connections at once
+    /// Number of concurrent connections
     #[arg(long, default_value_t = 1)]
     connections: usize,
-    /// Which way the bytes flow
+    /// Direction of the transfer
     #[arg(long, value_enum, default_value = "download")]
     direction: Direction,
-    /// Not measured at first
+    /// Time at the start that is not measured
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_duration)]
     warmup: Duration,
-    /// Then measured
+    /// Measured time
     #[arg(long = "for", value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     span: Duration,
 }

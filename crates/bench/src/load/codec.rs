@@ -38,13 +38,13 @@ pub struct Args {
     /// Source symbols of a block (K): whole MiB
     #[arg(long, default_value_t = 512)]
     block_symbols: u32,
-    /// How many of a hundred source symbols are lost
+    /// Percentage of source symbols that are lost
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100))]
     lost: u32,
-    /// How long each of the measurements takes
+    /// Duration of each measurement
     #[arg(long = "for", value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     span: Duration,
-    /// Of the block's random bytes
+    /// Seed of the block's random bytes
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

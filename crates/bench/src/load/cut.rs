@@ -43,16 +43,16 @@ pub struct Args {
     /// The state directory whose client key is used, and whose roster names the relays
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
-    /// How the legs are carried
+    /// Encryption of the legs
     #[arg(long, value_enum, default_value = "sealed")]
     leg: Leg,
-    /// Wait until the roster names so many relays
+    /// Number of relays in the roster to wait for
     #[arg(long, default_value_t = 1)]
     relays: usize,
-    /// A file that, at the end, holds when the member was revoked: seconds since 1970
+    /// A file that at the end contains the time of the revocation, in seconds since 1970
     #[arg(long, value_name = "FILE")]
     since: PathBuf,
-    /// Connections that still run after this were not cut: an error
+    /// Time after which connections that are still open are an error
     #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     span: Duration,
 }

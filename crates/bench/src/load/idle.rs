@@ -19,16 +19,16 @@ use tokio::{
 pub struct Args {
     #[command(flatten)]
     way: WayArgs,
-    /// How many connections
+    /// Number of connections
     #[arg(long, default_value_t = 8000)]
     connections: usize,
-    /// How many are opened at a time
+    /// Number of connections that are opened at the same time
     #[arg(long, default_value_t = 32)]
     at_once: usize,
-    /// Blocks of 16 kB that each carries both ways before it rests
+    /// Blocks of 16 kB that each connection carries in both directions before it is idle
     #[arg(long, default_value_t = 4)]
     blocks: usize,
-    /// How long they rest before the look
+    /// Time for which the connections are idle before the measurement
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     rest: Duration,
 }

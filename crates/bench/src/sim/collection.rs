@@ -14,34 +14,34 @@ use thalweg_units::ByteSize;
 /// Arguments of `thalweg-bench sim collection`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Background flows; the paper has 0, 24, 72 and 120
+    /// Number of background flows; the paper uses 0, 24, 72 and 120
     #[arg(long, default_value_t = 120, value_name = "N", value_parser = clap::value_parser!(u32).range(..=10_000))]
     flows: u32,
-    /// How the flows divide over the two peering points
+    /// Ratio of the flows at the two peering points
     #[arg(long, default_value = "1:3", value_name = "A:B")]
     ratio: Division,
-    /// All data, on seven hosts
+    /// Size of all data, on seven hosts
     #[arg(long, default_value = "350 MB", value_name = "SIZE")]
     size: ByteSize,
     /// The plan's time unit, s
     #[arg(long, default_value_t = 8.0, value_name = "SECONDS")]
     slot: f64,
-    /// The plan's data unit; several: each by itself, its name behind the numbers'
+    /// The plan's data unit; with several, each is planned separately and marks its metrics' names
     #[arg(long, default_value = "64 KiB", value_name = "SIZE")]
     unit: Vec<ByteSize>,
-    /// Capacities are estimated wrong by up to this share, 0 to 1
+    /// Largest relative error of the estimated capacities, 0 to 1
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     wrong_by: f64,
-    /// Legs lead at most so many hosts on in their order: longer paths
+    /// Maximum distance of a leg in the order of hosts; smaller values give longer paths
     #[arg(long, value_name = "HOSTS", value_parser = clap::value_parser!(u8).range(1..=7))]
     reach: Option<u8>,
-    /// Plan with the access that all legs to the destination share; the paper does not know it
+    /// Plan with the access link that all legs to the destination share; the paper does not use it
     #[arg(long)]
     access_known: bool,
     /// Only this method; may be repeated (default: all)
     #[arg(long, value_name = "NAME")]
     method: Vec<String>,
-    /// Of all random choices; several: medians over them
+    /// Seed of all random choices; with several, medians over them are shown
     #[arg(long, default_value = "1", value_name = "N")]
     seed: Vec<u64>,
     /// Print one JSON object instead of a table

@@ -38,16 +38,16 @@ const PREPARATION: Duration = Duration::from_secs(8);
 /// Arguments of `thalweg-bench load bistro deadline`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How many
+    /// Number of clients
     #[arg(long, default_value_t = 10_000)]
     clients: usize,
-    /// Within this time before the deadline
+    /// Time before the deadline within which the clients commit
     #[arg(long, default_value = "10 s", value_parser = parse_duration)]
     window: Duration,
-    /// And so many more that commit one behind the other before it, as fast as it goes
+    /// Number of further clients that commit one after the other before that time, as fast as possible
     #[arg(long, default_value_t = 5_000)]
     burst: usize,
-    /// Where their times come from
+    /// Seed of the clients' times
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

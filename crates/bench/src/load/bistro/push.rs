@@ -21,13 +21,13 @@ pub struct Args {
     /// The drop box: BOX@NODE
     #[arg(long)]
     to: String,
-    /// How many clients, all at once
+    /// Number of clients, all at the same time
     #[arg(long, default_value_t = 50)]
     clients: usize,
-    /// Bytes of each
+    /// Bytes of each client's data
     #[arg(long, default_value = "100 kB")]
     size: ByteSize,
-    /// Where their data comes from
+    /// Seed of the clients' data
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// This host's state directory

@@ -28,16 +28,16 @@ pub struct Args {
     /// The interface with the cap
     #[arg(long, value_name = "NAME")]
     interface: String,
-    /// What the settings say of it
+    /// The cap in the settings
     #[arg(long, value_name = "SIZE")]
     cap: ByteSize,
-    /// Kill a first one when so much went by the interface
+    /// Kill a first run of the command once this many bytes have passed the interface
     #[arg(long, value_name = "SIZE")]
     kill_at: Option<ByteSize>,
-    /// Run by `sh` beside the command, which then ends with it
+    /// Script to run with `sh` at the same time; the command ends with it
     #[arg(long, value_name = "FILE")]
     user: Option<String>,
-    /// All of it takes no longer
+    /// Time limit for everything
     #[arg(long, value_name = "TIME", default_value = "100s", value_parser = parse_duration)]
     within: Duration,
     /// The command

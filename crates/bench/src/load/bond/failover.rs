@@ -33,37 +33,37 @@ pub struct Args {
     /// The lab's socket
     #[arg(long, value_name = "SOCKET")]
     lab: PathBuf,
-    /// The hosts with two interfaces; all streams at the same time
+    /// The hosts with two interfaces; their streams run at the same time
     #[arg(long, value_name = "HOST,…", value_delimiter = ',', required = true)]
     hosts: Vec<String>,
-    /// What goes wrong; absent: any of these, at random times, with either interface
+    /// The kind of failure (default: any kind, at random times, of either interface)
     #[arg(long, value_enum)]
     kind: Option<Kind>,
-    /// How often, in each host
+    /// Number of failures in each host
     #[arg(long, default_value_t = 40)]
     events: usize,
-    /// An interface is away so long; at random: up to twice as long
+    /// Time for which an interface is down; if random, up to twice as long
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     gone: Duration,
-    /// And there so long before the other is away
+    /// Time for which it is up before the other interface fails
     #[arg(long, value_name = "TIME", default_value = "1500ms", value_parser = parse_duration)]
     back: Duration,
-    /// Of what is random
+    /// Seed of the random failures
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// A stream that breaks stands still from then on, and is counted; otherwise it ends the measurement
+    /// Count a stream that breaks as stalled from then on, instead of ending the measurement
     #[arg(long)]
     may_break: bool,
-    /// Of the server that runs in this host, whose memory is asked for too
+    /// Address of the server in this host, whose memory is reported too
     #[arg(long, value_name = "ADDR:PORT")]
     far: Option<SocketAddr>,
     /// Run the streams under `mptcpize`
     #[arg(long)]
     mptcpize: bool,
-    /// Endpoints of MPTCP go with an interface's address and come again with it, as NetworkManager has it
+    /// Remove and add MPTCP endpoints along with an interface's address, as NetworkManager does
     #[arg(long)]
     manage_endpoints: bool,
-    /// Arguments of the streams, as of `bulk`
+    /// Arguments of the streams, as for `bulk`
     #[arg(last = true)]
     stream: Vec<String>,
 }

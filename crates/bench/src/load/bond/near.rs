@@ -21,22 +21,22 @@ pub struct NearArgs {
     /// The server of known bytes, for TCP and MPTCP
     #[arg(long, value_name = "ADDR:PORT")]
     to: Destination,
-    /// Plain TCP by this interface
+    /// Use plain TCP over this interface
     #[arg(long, value_name = "NAME", group = "way")]
     interface: Option<String>,
-    /// What the kernel makes of a connection, which has to be of several subflows: under `mptcpize run`
+    /// Use MPTCP, which must have several subflows; run under `mptcpize run`
     #[arg(long, group = "way")]
     mptcp: bool,
-    /// Congestion control of MPTCP, which does not ask the route for that of all its subflows
+    /// Congestion control for MPTCP, which does not take it from the route for all subflows
     #[arg(long, value_name = "NAME", requires = "mptcp")]
     congestion: Option<String>,
-    /// Through a SOCKS5 proxy of this host
+    /// Connect through a SOCKS5 proxy of this host
     #[arg(long, value_name = "ADDR:PORT", group = "way")]
     socks: Option<Destination>,
-    /// A bond with the daemon there
+    /// Use a bond with the daemon at this address
     #[arg(long, value_name = "ADDR:PORT", group = "way")]
     bond: Option<Destination>,
-    /// So many links of a bond by each interface
+    /// Number of links of a bond over each interface
     #[arg(long, value_name = "N", default_value_t = 1)]
     links: usize,
     #[command(flatten)]

@@ -23,16 +23,16 @@ use tokio::{
 pub struct Args {
     #[command(flatten)]
     near: NearArgs,
-    /// Of which sizes
+    /// Sizes of the transfers
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',')]
     sizes: Vec<ByteSize>,
-    /// So many of each
+    /// Number of transfers of each size
     #[arg(long, default_value_t = 5)]
     count: usize,
-    /// Between two of them
+    /// Pause between two transfers
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_duration)]
     pause: Duration,
-    /// All by one connection, opened before
+    /// Make all transfers over one connection, opened before
     #[arg(long)]
     kept: bool,
 }

@@ -34,7 +34,7 @@ const SETTINGS: &str = "[carrier]\nenabled = true\nopen = [\"1-65535\"]\n[oracle
 /// The connection between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
-    /// Nothing
+    /// A direct connection
     Direct,
     /// Two nodes with carriers
     Carrier,

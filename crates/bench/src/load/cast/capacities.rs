@@ -15,13 +15,13 @@ pub struct Args {
     /// The lab's socket
     #[arg(long, value_name = "SOCKET")]
     lab: PathBuf,
-    /// Where roma-table1.csv is (default: $THALWEG_DATA); without it links stay as they are
+    /// Directory of roma-table1.csv (default: $THALWEG_DATA); without it the links are not changed
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Hosts whose accesses stay as the topology has them, whatever the table says of two hosts there
+    /// Hosts whose access links keep the rates of the topology, even if the table has rates for them
     #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
     keep: Vec<String>,
-    /// Factor of all rates
+    /// Factor for all rates
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
 }

@@ -20,10 +20,10 @@ const STARTS: Duration = Duration::from_secs(10);
 /// Arguments of `thalweg-bench load cast copy`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Where its parent comes; absent: the file is the source
+    /// Address at which the parent connects (default: none, the file is the source)
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
-    /// Its children
+    /// Addresses of the children
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',')]
     to: Vec<String>,
     /// The file

@@ -23,23 +23,23 @@ pub struct Args {
     /// The lab's socket
     #[arg(long, value_name = "SOCKET")]
     lab: PathBuf,
-    /// Where it runs
+    /// Hosts in which the program runs
     #[arg(long, value_name = "HOST,…", value_delimiter = ',', required = true)]
     hosts: Vec<String>,
-    /// Further ones where it runs, but need not end: sources
+    /// Further hosts in which it runs but need not end: sources
     #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
     also: Vec<String>,
-    /// What each is to have in the end
+    /// The file that each host must have at the end
     #[arg(long)]
     file: PathBuf,
-    /// Below it each host has a directory of its own, by its name; the program begins there, and leaves the file
-    /// under its name
+    /// Directory with one directory for each host, in which the program starts and leaves the file under its
+    /// name
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// Beyond this it has failed
+    /// Time after which the program has failed
     #[arg(long, value_name = "TIME", default_value = "10 min", value_parser = thalweg_units::parse_duration)]
     within: Duration,
-    /// The program; the environment variable NODE names the host
+    /// The program and its arguments; the environment variable NODE contains the host's name
     #[arg(last = true, required = true)]
     command: Vec<String>,
 }

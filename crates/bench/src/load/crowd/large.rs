@@ -23,13 +23,13 @@ const NAMES: [&str; 2] = ["one", "two"];
 /// Arguments of `thalweg-bench load crowd large`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The object; it has holes at the source, and is written whole at each receiver
+    /// Size of the object; it has holes at the source and is written completely at each receiver
     #[arg(long, default_value = "4 GB")]
     size: ByteSize,
-    /// What each receiver may have, pages of files with it
+    /// Memory limit of each receiver, including its page cache
     #[arg(long, default_value = "256 MiB")]
     memory: ByteSize,
-    /// Receivers, in a chain
+    /// Number of receivers, in a chain
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     receivers: u8,
     /// Further arguments of `thalweg cast`

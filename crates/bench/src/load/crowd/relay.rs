@@ -30,17 +30,17 @@ const CORES: [u32; 2] = [1, 0];
 /// Arguments of `thalweg-bench load crowd relay`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The object
+    /// Size of the object
     #[arg(long, default_value = "1 GiB")]
     size: ByteSize,
-    /// Of the object's bytes
+    /// Seed of the object's bytes
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The relay in a network namespace of its own behind a veth pair, else all on loopback; to be run in
-    /// a network namespace of one's own (`unshare --net`)
+    /// Run the relay in its own network namespace behind a veth pair instead of on loopback; run this
+    /// command in a new network namespace (`unshare --net`)
     #[arg(long)]
     veth: bool,
-    /// Measure it as well as one that has nothing but its ring: it is not to have the object
+    /// Also measure a relay that only forwards through its ring and does not keep the object
     #[arg(long)]
     via: bool,
     /// Further arguments of `thalweg cast`

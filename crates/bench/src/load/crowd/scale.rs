@@ -24,16 +24,16 @@ const EGRESS: u32 = 4;
 /// Arguments of `thalweg-bench load crowd scale`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How many receivers, each a node of its own
+    /// Number of receivers, each a separate node
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(2..=1000))]
     receivers: u16,
-    /// The object
+    /// Size of the object
     #[arg(long, default_value = "8 MiB")]
     size: ByteSize,
-    /// How many parents a receiver has at a time
+    /// Number of concurrent parents of a receiver
     #[arg(long, default_value = "1")]
     parents: String,
-    /// Of the legs that are known
+    /// Seed of the known legs
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Args {
     #[command(flatten)]
     common: Common,
-    /// A URL of something that cannot fit
+    /// A URL of a file that is larger than the file system
     #[arg(long, value_name = "URL")]
     large_url: String,
 }

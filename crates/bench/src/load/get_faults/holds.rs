@@ -36,7 +36,7 @@ const LOOK: Duration = Duration::from_millis(2);
 pub struct Args {
     #[command(flatten)]
     common: Common,
-    /// At most so many calls of each download, from the first one on
+    /// Maximum number of calls per download, from the first one on
     #[arg(long, default_value_t = 60)]
     most: usize,
 }

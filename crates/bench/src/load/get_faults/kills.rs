@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(2);
 pub struct Args {
     #[command(flatten)]
     common: Common,
-    /// How many points
+    /// Number of points
     #[arg(long, default_value_t = 10)]
     points: usize,
 }

@@ -28,10 +28,10 @@ const CALLS: [(&str, &[usize]); 5] = [
 pub struct Args {
     #[command(flatten)]
     common: Common,
-    /// A second URL, of a download that ends before anything is journaled
+    /// A second URL, of a download that ends before its first journal entry
     #[arg(long, value_name = "URL")]
     short_url: Option<String>,
-    /// At most so many of each call
+    /// Maximum number of calls of each kind
     #[arg(long, default_value_t = usize::MAX)]
     most: usize,
 }

@@ -30,19 +30,19 @@ const NICE: &str = "19";
 /// Arguments of `thalweg-bench load hostile run`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which attacks: `all`, `few`, or the beginnings of their names, with commas between them
+    /// The attacks: `all`, `few`, or prefixes of names, separated by commas
     #[arg(long, default_value = "all")]
     attacks: String,
-    /// How long each lasts
+    /// Duration of each attack
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = parse_duration)]
     time: Duration,
-    /// Operations of each kind that are timed before all attacks
+    /// Number of operations of each kind that are timed before the attacks
     #[arg(long, default_value_t = 200)]
     idle: usize,
-    /// The core that the node has for itself; without it the kernel chooses
+    /// The core reserved for the node (default: chosen by the kernel)
     #[arg(long)]
     core: Option<u32>,
-    /// Of what is random
+    /// Seed of the random generator
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

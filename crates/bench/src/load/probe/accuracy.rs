@@ -49,25 +49,25 @@ pub struct Args {
     /// The bottleneck's rate
     #[arg(long, value_name = "RATE", default_value = "10Mbit/s")]
     rate: Rate,
-    /// The share of it that others take, by Poisson arrivals
+    /// The bottleneck's share taken by cross traffic with Poisson arrivals
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     used: f64,
-    /// The share of what is left that a TCP source has to send, whose packets ride in our trains
+    /// The share of the remaining rate that a TCP source sends, whose packets ride in our trains
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     riding: f64,
     /// The round trip without queues
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_duration)]
     rtt: Duration,
-    /// Others take a tenth of the bottleneck for so long, then three, five, six, four and two tenths; measured until that is over
+    /// Cross traffic takes 1, 3, 5, 6, 4 and 2 tenths of the bottleneck for this time each; measure until it ends
     #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "used")]
     steps: Option<Duration>,
-    /// So many measurements, one after the other
+    /// Number of measurements, one after the other
     #[arg(long, default_value_t = 3)]
     times: u32,
-    /// One is given up after so long
+    /// Time after which a measurement is aborted
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     within: Duration,
-    /// Of others' arrivals
+    /// Seed of the cross traffic's arrivals
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -82,11 +82,11 @@ impl Args {
 /// The measuring tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
-    /// Ours, with pauses of one round trip
+    /// Our Pathload, with pauses of one round trip
     Pathload,
-    /// Ours, with the public tool's pauses
+    /// Our Pathload, with the public tool's pauses
     PathloadSlow,
-    /// Ours
+    /// Our pathChirp
     Pathchirp,
     /// The public C tool: `pathload_snd` and `pathload_rcv` in PATH
     PublicPathload,

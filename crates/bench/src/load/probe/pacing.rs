@@ -29,10 +29,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Arguments of `thalweg-bench load probe pacing`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The number of threads that only count meanwhile
+    /// Number of busy threads that only count during the measurement
     #[arg(long, default_value_t = 0)]
     busy: u8,
-    /// Trains of each gap
+    /// Number of trains for each gap
     #[arg(long, default_value = "20")]
     trains: NonZeroU32,
 }

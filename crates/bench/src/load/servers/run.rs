@@ -19,25 +19,25 @@ pub struct Args {
     /// The scripted server, `http://HOST:PORT`
     #[arg(long, value_name = "URL", required_unless_present = "real")]
     at: Option<String>,
-    /// Its kinds of this class
+    /// Only kinds of this class
     #[arg(long, value_name = "CLASS")]
     class: Option<Class>,
-    /// These kinds; with --class those of them that are of it; `all`
+    /// The kinds of servers, or `all`; with --class only those of that class
     #[arg(long, value_name = "KIND,…", value_delimiter = ',', default_value = "all")]
     kinds: Vec<String>,
-    /// A real server instead, and the URL of the file there
+    /// A real server instead of the scripted one, and the URL of the file there
     #[arg(long, value_name = "NAME=URL")]
     real: Option<String>,
-    /// Its access log: a line for each request, whose last word is the number of bytes or something else
+    /// Access log of the real server: one line per request; its last word is the number of bytes, if it is a number
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// What the file holds
+    /// File with the expected content
     #[arg(long, value_name = "FILE")]
     content: PathBuf,
-    /// Where to work: this is created
+    /// Working directory; it is created
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// Which tools
+    /// The tools
     #[arg(
         long,
         value_name = "TOOL,…",
@@ -45,7 +45,7 @@ pub struct Args {
         default_value = "curl,wget,aria2,get,relays"
     )]
     tools: Vec<Tool>,
-    /// The round: each begins with another tool
+    /// Number of the round; each round begins with another tool
     #[arg(long, value_name = "N", default_value_t = 0)]
     round: usize,
     /// Write a line of JSON for each download to this file

@@ -47,25 +47,25 @@ const REST: Duration = Duration::from_secs(10);
 /// Arguments of `thalweg-bench load soak`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Where the far end listens, which is in this process
+    /// Listening address of the far end, which runs in this process
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// The node, whose processes are looked at
+    /// Address of the relay whose processes are observed
     #[arg(long, value_name = "ADDR:PORT")]
     relay: Destination,
-    /// The state directory whose client key is used, and whose roster knows the relay
+    /// The state directory with the client key and a roster that contains the relay
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
-    /// How many connections at a time
+    /// Number of concurrent connections
     #[arg(long, default_value_t = 200)]
     connections: u64,
-    /// Memory is not judged at first
+    /// Time at the start in which memory is not evaluated
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     warmup: Duration,
-    /// Then it is
+    /// Time in which memory is evaluated
     #[arg(long = "for", value_name = "TIME", default_value = "10min", value_parser = parse_duration)]
     span: Duration,
-    /// Where the scripts come from
+    /// Seed of the connections' scripts
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -38,13 +38,13 @@ const WORDS: [(&str, &[u8]); 5] = [
 /// Arguments of `thalweg-bench load strangers`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Arbitrary targets, and as many SOCKS messages
+    /// Number of arbitrary targets, and of SOCKS messages
     #[arg(long, default_value_t = 1_000_000)]
     fuzz: u64,
-    /// Where these come from
+    /// Seed of the arbitrary targets and messages
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Connections while the name that is asked for changes its address all the time
+    /// Number of connections to a name whose address changes continuously
     #[arg(long, default_value_t = 500)]
     rebinding: usize,
 }

@@ -60,7 +60,7 @@ pub struct Args {
     /// Whether probe trains measure the legs
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
     measure: bool,
-    /// What other traffic leaves of a congested path
+    /// The rate that other traffic leaves on a congested path
     #[arg(long, value_name = "RATE", default_value = "0.6 Mbit/s")]
     congested: Rate,
     /// The deadline of frames

@@ -36,10 +36,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Arguments of `thalweg-bench load takeover`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How often the elected oracle is killed
+    /// Number of times that the elected oracle is killed
     #[arg(long, default_value = "5")]
     kills: NonZeroUsize,
-    /// Synthetic relays
+    /// Number of synthetic relays
     #[arg(long, default_value_t = 20)]
     relays: usize,
 }

@@ -41,13 +41,13 @@ const LEAST_SHARE: f64 = 0.05;
 /// Arguments of `thalweg-bench load bond cost`: to be run in a network namespace of one's own (`unshare --net`).
 #[derive(clap::Args)]
 pub struct Args {
-    /// What it goes by
+    /// The transport
     #[arg(long, value_enum)]
     by: By,
-    /// Not measured at first
+    /// Time at the start that is not measured
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_duration)]
     warmup: Duration,
-    /// Then measured
+    /// Measured time
     #[arg(long = "for", value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
     span: Duration,
     /// Further arguments of both ends of a bond
@@ -58,11 +58,11 @@ pub struct Args {
 /// The connection between the two programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum By {
-    /// A connection by one link; no programs: server and reader are the two ends
+    /// A TCP connection over one link without the two programs: server and reader are the ends
     Direct,
-    /// A connection by one link
+    /// A TCP connection over one link
     Tcp,
-    /// A bonded stream by both links
+    /// A bonded stream over both links
     Bond,
     /// The program `agg-tunnel`
     Aggligator,

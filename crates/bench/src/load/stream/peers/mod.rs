@@ -50,7 +50,7 @@ const LOSSY_LEAD: Duration = Duration::from_secs(5);
 /// Arguments of `thalweg-bench load stream-peers`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What carries the stream
+    /// The system that transmits the stream
     #[arg(long, value_enum)]
     system: System,
     /// `srt` and `stream`: directly, or through the relay in the middle
@@ -62,7 +62,7 @@ pub struct Args {
     /// `ladder`: how it adapts
     #[arg(long, value_enum, default_value = "queue")]
     adapt: Adapt,
-    /// `ladder`: who chooses renditions
+    /// `ladder`: the component that chooses renditions
     #[arg(long, value_enum, default_value = "oracle")]
     scheduler: Scheduler,
     /// `hls`: the duration of segments
@@ -92,7 +92,7 @@ pub struct Args {
     /// The lab's seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where encoded video is kept for further runs
+    /// Directory in which encoded video is kept for further runs
     #[arg(long, value_name = "DIRECTORY")]
     cache: Option<PathBuf>,
     /// Copy the logs of nodes and programs to this directory
