@@ -239,21 +239,21 @@ fn committed(found: &Found) -> anyhow::Result<Report> {
     let file = result_file(found);
     let text = fs::read_to_string(&file).with_context(|| {
         let run = format!("`thalweg-bench experiment run {} --commit-result`", found.plan.name);
-        format!("no committed result {}; {run} makes one", file.display())
+        format!("there is no committed result {}; {run} creates one", file.display())
     })?;
-    serde_json::from_str(&text).with_context(|| format!("{} is no result", file.display()))
+    serde_json::from_str(&text).with_context(|| format!("{} is not a valid result", file.display()))
 }
 
 /// The names of all committed results.
 fn all_committed() -> anyhow::Result<Vec<String>> {
-    let directory = library::directory().context("no directory `experiments` here or above")?;
+    let directory = library::directory().context("there is no directory `experiments` here or above")?;
     let entries = fs::read_dir(directory.join("results"));
     let files = entries.into_iter().flatten().flatten().map(|entry| entry.path());
     let results = files.filter(|file| file.extension().is_some_and(|e| e == "json"));
     let mut names: Vec<String> =
         results.filter_map(|file| Some(file.file_stem()?.to_str()?.to_owned())).collect();
     names.sort();
-    anyhow::ensure!(!names.is_empty(), "no committed result in {}/results", directory.display());
+    anyhow::ensure!(!names.is_empty(), "there is no committed result in {}/results", directory.display());
     Ok(names)
 }
 

@@ -105,7 +105,7 @@ async fn receive(mut c: Connection, pattern: &Pattern, count: &AtomicU64) -> any
     let mut position = 0;
     loop {
         let n = c.read(&mut buffer).await?;
-        ensure!(n > 0, "the server's bytes ended after {position}");
+        ensure!(n > 0, "the server's data ended after {position} bytes");
         pattern.check(position, &buffer[..n])?;
         position += n as u64;
         count.store(position, Ordering::Relaxed);
@@ -126,7 +126,7 @@ async fn pass(time: Duration, flows: &mut JoinSet<anyhow::Result<()>>) -> anyhow
     tokio::select! {
         () = tokio::time::sleep(time) => Ok(()),
         Some(ended) = flows.join_next() => {
-            ended.context("a flow's task died")?.context("a connection broke")?;
+            ended.context("a flow's task panicked")?.context("a connection broke")?;
             anyhow::bail!("a connection ended")
         }
     }

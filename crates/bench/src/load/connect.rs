@@ -69,9 +69,9 @@ async fn rounds(way: &Arc<Way>, at_once: usize, time: Duration) -> anyhow::Resul
     }
     let mut all = Vec::new();
     while let Some(lane) = lanes.join_next().await {
-        all.extend(lane.context("a lane's task died")??);
+        all.extend(lane.context("a connection's task panicked")??);
     }
-    ensure!(!all.is_empty(), "no connection came about");
+    ensure!(!all.is_empty(), "no connection was made");
     Ok(all)
 }
 

@@ -38,7 +38,7 @@ pub struct Args {
 /// # Errors
 /// When a connection fails or is dead at the end.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
-    let port = args.way.watch.context("--watch is missing: whose memory?")?;
+    let port = args.way.watch.context("--watch is required: it selects the process whose memory is measured")?;
     let relay = Watched::listening(port)?;
     let way = Arc::new(args.way.way()?);
     let before = relay.anonymous_bytes()?;
@@ -46,7 +46,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     tokio::time::sleep(args.rest).await;
     let after = relay.anonymous_bytes()?;
     for connection in &mut resting {
-        exchange(connection, b".").await.context("a connection died at rest")?;
+        exchange(connection, b".").await.context("an idle connection broke")?;
     }
     let mut report = Report::default();
     let each = after.saturating_sub(before) as f64 / args.connections as f64;
@@ -62,12 +62,12 @@ async fn open_all(args: &Args, way: &Arc<Way>) -> anyhow::Result<Vec<Connection>
         if opening.len() >= args.at_once
             && let Some(done) = opening.join_next().await
         {
-            opened.push(done.context("a task died")??);
+            opened.push(done.context("a task panicked")??);
         }
         opening.spawn(open(Arc::clone(way), args.blocks));
     }
     while let Some(done) = opening.join_next().await {
-        opened.push(done.context("a task died")??);
+        opened.push(done.context("a task panicked")??);
     }
     Ok(opened)
 }

@@ -108,11 +108,11 @@ struct Sums {
 /// # Errors
 /// When a tree cannot be created or read, or rsync fails; a failure of the product is counted.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    fs::create_dir_all(&args.dir).with_context(|| format!("cannot make {}", args.dir.display()))?;
+    fs::create_dir_all(&args.dir).with_context(|| format!("cannot create {}", args.dir.display()))?;
     let mut sums = Sums::default();
     let first = (args.round - 1) * args.count + 1;
     for seed in first..first + args.count {
-        one(args, seed, &mut sums).with_context(|| format!("the tree of seed {seed}"))?;
+        one(args, seed, &mut sums).with_context(|| format!("cannot test the tree of seed {seed}"))?;
     }
     let mut report = Report::default();
     sums.report(&mut report, args.how);
@@ -235,7 +235,7 @@ fn product(
     sums: &mut Sums,
 ) -> anyhow::Result<(PathBuf, i32)> {
     let node = args.node.as_deref().context("--node is needed")?;
-    let name = source.file_name().context("a tree's name")?;
+    let name = source.file_name().context("the tree's path has no file name")?;
     let inbox = || args.inbox.clone().context("--inbox is needed");
     let mut command = Command::new(program::product()?);
     let copy = match args.how {
@@ -259,7 +259,7 @@ fn product(
             command.args(["cast", "--quiet"]).arg(source).args(["--to", node]);
             inbox()?.join(name)
         }
-        How::Rsync => bail!("rsync alone has no copy of the product's"),
+        How::Rsync => bail!("rsync alone makes no copy with the product"),
     };
     command.args(further).args(&args.further);
     if let Some(state) = &args.state {

@@ -88,12 +88,12 @@ impl WayArgs {
             By::Direct => plain,
             By::Forward => Way { to: relay, ..plain },
             By::Tls => {
-                let file = self.certificate.as_deref().context("--certificate is missing")?;
+                let file = self.certificate.as_deref().context("--certificate is required")?;
                 Way { to: relay, tls: Some(tls::connector(file)?), ..plain }
             }
             By::Socks5 => Way { route: Route::through([relay])?, ..plain },
             By::Sealed | By::Open => {
-                let state = self.state.as_deref().context("--state is missing")?;
+                let state = self.state.as_deref().context("--state is required")?;
                 let (dialer, route) = mesh::route(state, relay, self.by == By::Open, options)?;
                 Way { dialer, route, ..plain }
             }
@@ -117,7 +117,7 @@ impl Way {
         let stream = self.dialer.dial(&self.route, &self.to).await?;
         let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
         let handshake = tokio::time::timeout(PATIENCE, tls.connect(tls::name()?, stream));
-        let stream = handshake.await.context("TLS: no answer in time")?;
-        Ok(Box::new(stream.with_context(|| format!("TLS with {}", self.to))?))
+        let stream = handshake.await.context("TLS handshake: no answer in time")?;
+        Ok(Box::new(stream.with_context(|| format!("TLS handshake with {}", self.to))?))
     }
 }

@@ -90,11 +90,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn check(args: &Args) -> anyhow::Result<()> {
-    ensure!((0.0..1.0).contains(&args.loss), "--loss is a share from 0 to less than 1");
-    ensure!((0.0..=1.0).contains(&args.late), "--late is a share from 0 to 1");
-    ensure!(args.size.as_bytes() > 0, "an object has at least a byte");
-    ensure!(args.egress > Rate::ZERO, "a source that sends nothing casts nothing");
-    ensure!(args.ring.is_none_or(|ring| ring.as_bytes() > 0), "a ring has at least a byte");
+    ensure!((0.0..1.0).contains(&args.loss), "--loss must be at least 0 and less than 1");
+    ensure!((0.0..=1.0).contains(&args.late), "--late must be from 0 to 1");
+    ensure!(args.size.as_bytes() > 0, "--size must be at least one byte");
+    ensure!(args.egress > Rate::ZERO, "--egress must be above 0");
+    ensure!(args.ring.is_none_or(|ring| ring.as_bytes() > 0), "--ring must be at least one byte");
     Ok(())
 }
 

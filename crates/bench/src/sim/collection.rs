@@ -57,10 +57,10 @@ impl FromStr for Division {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
-        let (a, b) = text.split_once(':').context("a ratio is written as 1:3")?;
+        let (a, b) = text.split_once(':').context("a ratio must have the form 1:3")?;
         let [a, b] = [a, b].map(str::parse::<u16>);
         let ratio = (u32::from(a?), u32::from(b?));
-        ensure!(ratio.0 + ratio.1 > 0, "a ratio needs a number above 0");
+        ensure!(ratio.0 + ratio.1 > 0, "a ratio must have a number above 0");
         Ok(Self(ratio))
     }
 }
@@ -92,12 +92,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn check(args: &Args) -> anyhow::Result<()> {
     if let Some(name) = args.method.iter().find(|name| !METHODS.contains(&name.as_str())) {
-        anyhow::bail!("there is no method {name}; there are: {}", METHODS.join(", "));
+        anyhow::bail!("there is no method {name}; available: {}", METHODS.join(", "));
     }
-    ensure!((0.001..=1e6).contains(&args.slot), "a slot of {} s is out of range", args.slot);
-    ensure!((0.0..=1.0).contains(&args.wrong_by), "--wrong-by is a share from 0 to 1");
-    ensure!(args.unit.iter().all(|unit| unit.as_bytes() > 0), "a data unit has at least a byte");
-    ensure!(args.size.as_bytes() >= 7, "seven hosts need a byte each");
+    ensure!((0.001..=1e6).contains(&args.slot), "--slot: {} s is out of range", args.slot);
+    ensure!((0.0..=1.0).contains(&args.wrong_by), "--wrong-by must be from 0 to 1");
+    ensure!(args.unit.iter().all(|unit| unit.as_bytes() > 0), "--unit must be at least one byte");
+    ensure!(args.size.as_bytes() >= 7, "--size must be at least 7 bytes, one for each host");
     Ok(())
 }
 

@@ -87,7 +87,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (Some(Other::Planning(args)), _) => return planning::run(&args),
         (Some(Other::Streams(args)), _) => return streams::run(&args),
         (None, Some(figure)) => figure,
-        (None, None) => bail!("say what to compute"),
+        (None, None) => bail!("give a figure or a command"),
     };
     let data = args.data.or_else(|| std::env::var_os("THALWEG_DATA").map(PathBuf::from));
     let network = input::open(&args.input, data.as_deref())?;

@@ -67,7 +67,7 @@ fn planned(
     let planned = problem.plan(problem.moves(), random);
     let took = began.elapsed();
     let flows = Flows::checked(&problem, &planned.configuration)?;
-    anyhow::ensure!(flows == planned.flows, "the plan sends something else than it says");
+    anyhow::ensure!(flows == planned.flows, "the plan's flows differ from its routes");
     Ok((problem, planned, took))
 }
 
@@ -133,7 +133,7 @@ fn exact(seed: u64, cases: u64) -> anyhow::Result<Vec<Number>> {
         (least, sum, compared) = (least.min(share), sum + share, compared + 1);
         best += u32::from(share > 1.0 - 1e-9);
     }
-    anyhow::ensure!(compared > 0, "none of {cases} problems is small enough to try all of it");
+    anyhow::ensure!(compared > 0, "none of {cases} problems is small enough for an exhaustive search");
     Ok(vec![
         ("utility_least", "of the optimum", least),
         ("utility_mean", "of the optimum", sum / f64::from(compared)),

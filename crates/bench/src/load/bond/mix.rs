@@ -161,7 +161,7 @@ impl Load {
         let mut arrivals = Arrivals::new(args, began, &mut self.rng);
         self.arrive(&mut arrivals, began + span).await?;
         while let Some(ended) = self.all.join_next().await {
-            ended.context("a connection's task died")??;
+            ended.context("a connection's task panicked")??;
         }
         Ok(mbps(self.bytes() - before, began))
     }
@@ -177,7 +177,7 @@ impl Load {
             tokio::select! {
                 () = sleep_until(due) => {}
                 Some(ended) = self.all.join_next() => {
-                    ended.context("a connection's task died")??;
+                    ended.context("a connection's task panicked")??;
                     continue;
                 }
             }

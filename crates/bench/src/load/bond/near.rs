@@ -72,7 +72,7 @@ impl NearArgs {
             (None, Some(proxy)) => Route::through([proxy.clone()])?,
             (Some(name), _) => {
                 let found = interfaces()?.into_iter().find(|found| found.name == *name);
-                Route::direct().by_interface(found.context("no such interface")?.index)
+                Route::direct().by_interface(found.context("there is no such interface")?.index)
             }
         };
         let dialer = Dialer::new(options());
@@ -109,7 +109,7 @@ async fn bond(bond: Bond, wanted: usize) -> anyhow::Result<Near> {
     let began = Instant::now();
     let mut standing = bond.standing();
     let all = timeout(PATIENCE, standing.wait_for(|now| now.live >= wanted)).await;
-    ensure!(matches!(all, Ok(Ok(_))), "not {wanted} links: {:?}", bond.standing().borrow().clone());
+    ensure!(matches!(all, Ok(Ok(_))), "the bond did not reach {wanted} links: {:?}", bond.standing().borrow().clone());
     Ok(Near::Bond { took: began.elapsed(), bond })
 }
 
@@ -141,7 +141,7 @@ impl Near {
             }
             Self::Bond { bond, .. } => {
                 let opened = bond.open().await;
-                Ok(Box::new(opened.map_err(|why| anyhow::anyhow!("no stream: {why:?}"))?))
+                Ok(Box::new(opened.map_err(|why| anyhow::anyhow!("cannot open a stream: {why:?}"))?))
             }
         }
     }
@@ -152,7 +152,7 @@ impl Near {
     /// When MPTCP had no second subflow.
     pub fn check(&self) -> anyhow::Result<()> {
         if let Self::Mptcp { .. } = self {
-            ensure!(counters::joined()? > 0, "MPTCP has joined no second subflow");
+            ensure!(counters::joined()? > 0, "MPTCP did not join a second subflow");
         }
         Ok(())
     }

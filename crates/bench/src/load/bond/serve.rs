@@ -94,7 +94,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let own = match (args.lead, listeners.first()) {
         (Some(lead), _) => lead,
         (None, first) => {
-            let port = first.context("--listen is missing")?.local_addr()?.port();
+            let port = first.context("--listen is required")?.local_addr()?.port();
             SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)
         }
     };
@@ -143,7 +143,7 @@ async fn daemon(
             stream: None,
             submit,
         },
-        control: Arc::new(OracleDown::new(membership, "there is none")),
+        control: Arc::new(OracleDown::new(membership, "this program has no oracle")),
         registry: Default::default(),
         legs: None,
         log,

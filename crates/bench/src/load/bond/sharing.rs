@@ -81,8 +81,8 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let each = tokio::select! {
         each = measured => each,
         Some(ended) = all.join_next() => {
-            ended.context("a client's task died")??;
-            anyhow::bail!("a stream without end ended");
+            ended.context("a client's task panicked")??;
+            anyhow::bail!("an endless stream ended");
         }
     };
     report(&each, args.span, args.sum).print().context("cannot print the report")
@@ -94,8 +94,8 @@ async fn client(args: &Args, number: u8) -> anyhow::Result<Near> {
         return near::bonded(at.clone(), &members::near(number), args.how.settings(), 1).await;
     }
     let found = interfaces()?;
-    let by = found.get(usize::from(number) % found.len().max(1)).context("no interface")?;
-    let to = args.to.clone().context("--to is missing")?;
+    let by = found.get(usize::from(number) % found.len().max(1)).context("there is no interface")?;
+    let to = args.to.clone().context("--to is required")?;
     let route = Route::direct().by_interface(by.index);
     Ok(Near::Tcp { dialer: Dialer::new(near::options()), route, to })
 }

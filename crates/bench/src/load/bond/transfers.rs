@@ -62,7 +62,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
             times.push(began.elapsed());
         }
         times.sort();
-        let median = times.get(times.len() / 2).context("--count is 0")?;
+        let median = times.get(times.len() / 2).context("--count must be above 0")?;
         report.add(format!("time_{}", size.as_bytes()), "ms", median.as_secs_f64() * 1e3);
     }
     near.tell();
@@ -92,6 +92,6 @@ async fn transfer(
         pattern.check_whole(position, &buffer[..count])?;
         position += count as u64;
     }
-    ensure!(position == size, "{position} bytes came of {size}");
+    ensure!(position == size, "{position} of {size} bytes arrived");
     Ok(())
 }

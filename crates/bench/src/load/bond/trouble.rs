@@ -73,7 +73,7 @@ impl<'a> Victim<'a> {
         let output = command.args(["-ec", script, &self.interface]).output()?;
         let error = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{}: {}", self.host, error.trim());
-        String::from_utf8(output.stdout).context("what `ip` says")
+        String::from_utf8(output.stdout).context("the output of `ip` is not valid UTF-8")
     }
 
     /// Runs `ip mptcp endpoint add` or `delete`, as a network manager does with each address.

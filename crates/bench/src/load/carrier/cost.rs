@@ -114,7 +114,7 @@ impl Flow {
     fn read_for(&mut self, span: Duration) -> anyhow::Result<()> {
         let end = Instant::now() + span;
         while Instant::now() < end {
-            let count = self.tcp.read(&mut self.buffer).context("no byte comes")?;
+            let count = self.tcp.read(&mut self.buffer).context("no byte arrives")?;
             ensure!(count > 0, "the stream ended after {} bytes", self.position);
             self.pattern.check(self.position, &self.buffer[..count])?;
             self.position += count as u64;

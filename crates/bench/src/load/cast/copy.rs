@@ -56,7 +56,7 @@ fn connect(child: &str) -> io::Result<TcpStream> {
     let since = Instant::now();
     loop {
         let address = child.to_socket_addrs()?.find(SocketAddr::is_ipv4);
-        let address = address.ok_or_else(|| io::Error::other("no address"))?;
+        let address = address.ok_or_else(|| io::Error::other("the name has no address"))?;
         match TcpStream::connect(address) {
             Err(_) if since.elapsed() < STARTS => thread::sleep(Duration::from_millis(20)),
             other => return other,

@@ -118,7 +118,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let (mut record, mut struck) = (CastRecord::default(), Vec::new());
     let began = Instant::now();
     let mut child = cast(args, &setup, &mesh)?;
-    let stdout = child.stdout.take().context("its output")?;
+    let stdout = child.stdout.take().context("cannot read the output of `thalweg cast`")?;
     let mut faults: Vec<&Fault> = args.fault.iter().collect();
     for line in BufReader::new(stdout).lines() {
         record.add_line(&line?, began.elapsed().as_secs_f64())?;
@@ -143,12 +143,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let wanted = if args.until.is_empty() { receivers(args, &setup) } else { args.until.clone() };
     if let Some(lacks) = wanted.iter().find(|host| !record.received.contains_key(*host)) {
         let why = record.failed.clone().unwrap_or_else(|| mesh.log(lacks));
-        bail!("{lacks} does not have it ({status}): {why}");
+        bail!("{lacks} does not have the object ({status}): {why}");
     }
-    ensure!(faults.is_empty(), "a fault was not reached");
+    ensure!(faults.is_empty(), "the cast ended before a fault was due");
     let ended = mesh.ended();
-    ensure!(ended.is_empty(), "nodes ended by themselves: {}", mesh.log(&ended.join(",")));
-    let name = args.file.file_name().context("the file's name")?;
+    ensure!(ended.is_empty(), "nodes ended unexpectedly: {}", mesh.log(&ended.join(",")));
+    let name = args.file.file_name().context("the file's path has no file name")?;
     for host in &wanted {
         content::same(&args.file, &mesh.inbox(host).join(name))?;
     }
@@ -190,7 +190,7 @@ fn setup(args: &Args, network: &Network) -> anyhow::Result<CastSetup> {
         Some(tree) if args.to.is_empty() => hosts.extend(tree.children()),
         _ => hosts.extend(args.to.iter().chain(&args.via).cloned()),
     }
-    ensure!(hosts.len() > 1, "nobody to cast to");
+    ensure!(hosts.len() > 1, "there are no receivers; give --to or --tree");
     let rates = match (&args.solo, &tree) {
         (Some(file), _) => legs::read(file)?,
         (None, Some(tree)) => match args.each {

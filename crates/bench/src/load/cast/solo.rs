@@ -126,11 +126,11 @@ impl Drop for Servers {
 }
 
 fn received(json: &[u8]) -> anyhow::Result<f64> {
-    let report: Value = serde_json::from_slice(json).context("iperf3 said nothing")?;
+    let report: Value = serde_json::from_slice(json).context("iperf3 printed nothing")?;
     let error = report.pointer("/error").and_then(Value::as_str);
     ensure!(error.is_none(), "iperf3: {}", error.unwrap_or_default());
     let rate = report.pointer("/end/sum_received/bits_per_second").and_then(Value::as_f64);
-    rate.context("iperf3 said no rate")
+    rate.context("the output of iperf3 has no rate")
 }
 
 #[cfg(test)]

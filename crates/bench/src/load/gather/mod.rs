@@ -138,7 +138,7 @@ fn lab_time(lab: &Lab) -> anyhow::Result<f64> {
 
 /// Runs the command to its end; returns its output and the time of its end, s since 1970.
 fn collect(args: &Args) -> anyhow::Result<(String, f64)> {
-    let (program, rest) = args.command.split_first().context("no command")?;
+    let (program, rest) = args.command.split_first().context("no command is given")?;
     let mut child = Command::new(program)
         .args(rest)
         .stdin(Stdio::null())

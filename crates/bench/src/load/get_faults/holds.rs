@@ -111,13 +111,13 @@ fn kill_in_hold(download: &mut Download, k: usize) -> anyhow::Result<Option<Stri
             && let Some(call) = holds.look(id)
             && holds.count == k
         {
-            let pid = i32::try_from(id).ok().and_then(Pid::from_raw).context("no process")?;
+            let pid = i32::try_from(id).ok().and_then(Pid::from_raw).context("the process id is invalid")?;
             kill_process(pid, Signal::KILL)?;
             return Ok(Some(call));
         }
         thread::sleep(LOOK);
     }
-    ensure!(program.is_some(), "the tracer started nothing");
+    ensure!(program.is_some(), "the tracer did not start the program");
     Ok(None)
 }
 

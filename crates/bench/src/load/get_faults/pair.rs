@@ -64,7 +64,7 @@ pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let calm_args = args.calm_arg.as_ref().unwrap_or(&common.get);
     let calm = Trial::new(&common.dir, "calm", &args.calm_url, &[calm_content], calm_args)?;
     let undisturbed = calm.order.run()?;
-    ensure!(undisturbed.code() == 0, "undisturbed, it failed: {}", undisturbed.words());
+    ensure!(undisturbed.code() == 0, "the undisturbed download failed: {}", undisturbed.words());
     tally.expect_success(&calm, &undisturbed, "undisturbed")?;
     tally.end(calm, "undisturbed")?;
     let trial = Trial::new(
@@ -100,7 +100,7 @@ fn disturb(download: &mut Download, file: &Path, bytes: u64) -> anyhow::Result<(
     while occupied() < bytes && download.runs()? {
         thread::sleep(LOOK);
     }
-    ensure!(download.runs()?, "it ended before it could be disturbed");
+    ensure!(download.runs()?, "the download ended before it could be disturbed");
     let mut out = io::stdout().lock();
     writeln!(out, "{}", json!({ "event": "disturb" }))?;
     Ok(out.flush()?)
@@ -128,7 +128,7 @@ fn judge(
     }
     tally.expect_code(ended, &args.exit, "disturbed");
     if ended.code() != 0 && !trial.is_untouched()? {
-        tally.wrong("disturbed", "it failed and left something under the final name");
+        tally.wrong("disturbed", "the failed download left a file under the final name");
     }
     Ok(())
 }

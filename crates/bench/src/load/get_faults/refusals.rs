@@ -102,7 +102,7 @@ fn fails(
         // Only if syncing the directory failed may the file already have its final name.
         let published = !trial.is_untouched()?;
         if published && (calls != "fsync" || !trial.is_complete()?) {
-            tally.wrong(&what, "what could not be made durable was published");
+            tally.wrong(&what, "the download published data that could not be made durable");
         }
         lose_pages(&trial)?;
         let again = trial.order.run()?;

@@ -131,7 +131,7 @@ pub fn list(wanted: &str) -> anyhow::Result<Vec<Attack>> {
             found.retain(|attack| names.iter().any(|name| attack.to_string().starts_with(name)));
         }
     }
-    anyhow::ensure!(!found.is_empty(), "no attack is called `{wanted}`");
+    anyhow::ensure!(!found.is_empty(), "there is no attack `{wanted}`");
     Ok(found)
 }
 

@@ -96,7 +96,7 @@ async fn measure_idle(peer: &Peer, attacks: &[Attack], times: usize) -> anyhow::
     let mut idle = Idle::new();
     for door in doors {
         // The first operation reads data from disk that later ones find in memory.
-        peer.once(door).await.with_context(|| format!("before all attacks, at {}", word(&door)))?;
+        peer.once(door).await.with_context(|| format!("cannot use {} before all attacks", word(&door)))?;
         let found = peer.repeat(door, times).await;
         if found.failed > 0 {
             let why = found.why.unwrap_or_default();
@@ -177,7 +177,7 @@ fn start(
 async fn ended(attacker: &mut Child, attack: Attack) -> anyhow::Result<Counts> {
     use tokio::io::AsyncReadExt as _;
     let mut text = String::new();
-    let mut out = attacker.stdout.take().context("no standard output")?;
+    let mut out = attacker.stdout.take().context("cannot read the attacker's output")?;
     let reading = tokio::time::timeout(LATE, out.read_to_string(&mut text)).await;
     reading.with_context(|| format!("{attack} did not stop"))??;
     ensure!(attacker.wait().await?.success(), "the attacker of {attack} failed");

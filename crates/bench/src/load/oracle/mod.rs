@@ -140,7 +140,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     }
     drop(port);
     _ = stop.send(());
-    runs.await.context("the oracle ended badly")?;
+    runs.await.context("the oracle failed at its end")?;
     report.print().context("cannot print the report")
 }
 
@@ -148,7 +148,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
 fn peak_memory() -> anyhow::Result<f64> {
     let status = fs::read_to_string("/proc/self/status").context("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).context("no VmHWM")?;
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).context("/proc/self/status has no VmHWM")?;
     Ok(kib.trim().parse::<f64>()? / 1024.0)
 }
 

@@ -294,11 +294,11 @@ impl Flow {
         let mut sink = lab.tool("b", &["tcp-sink", "--listen", &format!("[{overlay}]:0")]);
         let mut sink: Child = sink.stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
-        let mut out = BufReader::new(sink.stdout.take().context("its output is ours")?);
+        let mut out = BufReader::new(sink.stdout.take().context("cannot read the sink's output")?);
         out.read_line(&mut line)?;
         let sink = ChildGuard::of(sink);
         let ready: serde_json::Value = serde_json::from_str(&line)?;
-        let to = ready["ready"]["address"].as_str().context("the sink says no address")?;
+        let to = ready["ready"]["address"].as_str().context("the sink did not report its address")?;
         // Longer than all measurements; dropping the flow ends it.
         let all = args.ends().unwrap_or(args.within * args.times) + args.within;
         let span = format!("{}ms", all.as_millis() + 30_000);

@@ -98,7 +98,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(absent) = tools.iter().find(|tool| !tool.is_there()) {
         bail!("{} is not installed; install it, or select other tools with --tools", absent.name());
     }
-    ensure!(!tools.is_empty(), "--tools names no tool");
+    ensure!(!tools.is_empty(), "--tools selects no tool");
     let turn = args.round % tools.len();
     tools.rotate_left(turn);
     let mut tally = Tally::default();
@@ -116,15 +116,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 fn servers(args: &Args) -> anyhow::Result<Vec<Server<'_>>> {
     if let Some(real) = &args.real {
-        let (name, url) = real.split_once('=').context("--real is NAME=URL")?;
+        let (name, url) = real.split_once('=').context("--real must have the form NAME=URL")?;
         let from = From::Real { url, log: args.log.as_deref() };
         return Ok(vec![Server { name: name.to_owned(), tolerant: true, from }]);
     }
-    let at = args.at.as_deref().context("--at is needed")?.trim_end_matches('/');
+    let at = args.at.as_deref().context("--at is required")?.trim_end_matches('/');
     let all = args.kinds.iter().any(|name| name == "all");
     if let Some(name) = args.kinds.iter().find(|name| *name != "all" && Kind::named(name).is_none())
     {
-        bail!("there is no kind {name}; see `thalweg-bench load servers kinds`");
+        bail!("there is no kind {name}; list the kinds with `thalweg-bench load servers kinds`");
     }
     let meant = |kind: &&Kind| {
         args.class.is_none_or(|class| kind.class == class)
@@ -139,7 +139,7 @@ fn servers(args: &Args) -> anyhow::Result<Vec<Server<'_>>> {
 
 fn download(args: &Args, server: &Server<'_>, tool: Tool, right: &Right) -> anyhow::Result<Trial> {
     let place = args.dir.join(format!("{}-{}", server.name, tool.name()));
-    fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
+    fs::create_dir_all(&place).with_context(|| format!("cannot create {}", place.display()))?;
     let file = place.join("data.bin");
     let (ended, counts) = match server.from {
         From::Script { at, kind } => {

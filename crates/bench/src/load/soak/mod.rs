@@ -93,7 +93,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let mut lanes = near_end(args, to, &scene, until)?;
     samples.take(&relay, args.warmup, args.span).await?;
     while let Some(lane) = lanes.join_next().await {
-        lane.context("a lane's task died")?;
+        lane.context("a connection's task panicked")?;
     }
     samples.settle(&relay, REST).await?;
     far.abort();
@@ -117,7 +117,7 @@ fn near_end(
     let ways: Arc<[(Dialer, Route); 2]> = Arc::new([way(false)?, way(true)?]);
     let numbers = Arc::new(AtomicU64::new(0));
     let mut lanes = JoinSet::new();
-    ensure!(args.connections > 0, "no connection at a time is nothing to look at");
+    ensure!(args.connections > 0, "--connections must be above 0");
     for lane in 0..args.connections {
         let (ways, numbers) = (Arc::clone(&ways), Arc::clone(&numbers));
         let (scene, to) = (Arc::clone(scene), to.clone());

@@ -70,7 +70,7 @@ fn add_account(
     what: &str,
     account: Result<fuzz::Account, String>,
 ) -> anyhow::Result<()> {
-    let account = account.map_err(|e| anyhow::anyhow!("arbitrary {what}: {e}"))?;
+    let account = account.map_err(|e| anyhow::anyhow!("arbitrary {what} failed: {e}"))?;
     report.add(format!("fuzzed_{what}"), "1", account.cases as f64);
     report.add(format!("fuzzed_{what}_passed"), "1", account.passed as f64);
     Ok(())
@@ -126,7 +126,7 @@ async fn expiry(report: &mut Report) -> anyhow::Result<()> {
     let until = Instant::now() + PATIENCE;
     let mut response = probe::handshake(nyc.at(), &identity, b"thalweg/relay/1").await?;
     while !response.alerted() {
-        ensure!(Instant::now() < until, "the roster did not end within {PATIENCE:?}");
+        ensure!(Instant::now() < until, "the roster did not expire within {PATIENCE:?}");
         sleep(Duration::from_millis(200)).await;
         response = probe::handshake(nyc.at(), &identity, b"thalweg/relay/1").await?;
     }

@@ -111,7 +111,7 @@ impl Flow {
     }
 
     fn read(&mut self) -> anyhow::Result<()> {
-        let count = self.tcp.read(&mut self.buffer).context("no byte comes")?;
+        let count = self.tcp.read(&mut self.buffer).context("no byte arrives")?;
         ensure!(count > 0, "the stream ended after {} bytes", self.position);
         self.pattern.check(self.position, &self.buffer[..count])?;
         self.position += count as u64;
@@ -149,7 +149,7 @@ fn report(by: By, first: &Reading, last: &Reading) -> anyhow::Result<Report> {
     let least = came.iter().copied().fold(f64::INFINITY, f64::min) / came.iter().sum::<f64>();
     report.add("least_share", "ratio", least);
     let is_one = matches!(by, By::Direct | By::Tcp);
-    ensure!(is_one || least >= LEAST_SHARE, "one of the links carried {least:.3} of it");
+    ensure!(is_one || least >= LEAST_SHARE, "one of the links carried only a share of {least:.3} of the bytes");
     Ok(report)
 }
 
