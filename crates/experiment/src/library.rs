@@ -323,8 +323,8 @@ mod tests {
             paper: None,
         };
         let message = conclusion(&[check(None)], Verdict::Holds);
-        assert!(message.contains("no check was evaluated: this only shows that it runs"));
+        assert!(message.contains("no check was evaluated: this only shows that the experiment runs"));
         let message = conclusion(&[check(None), check(Some(true))], Verdict::Holds);
-        assert!(message.contains("every check that was evaluated holds"));
+        assert!(message.contains("all evaluated checks hold"));
     }
 }

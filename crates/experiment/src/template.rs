@@ -251,13 +251,13 @@ mod tests {
         assert!(error.contains("{hots}") && error.contains("host"), "{error}");
         v.set("a", "{b}");
         v.set("b", "{a}");
-        assert!(v.render("{a}", Face::Real).unwrap_err().to_string().contains("circle"));
+        assert!(v.render("{a}", Face::Real).unwrap_err().to_string().contains("cycle"));
         v.set_list("l", vec!["{m}".into()]);
         v.set_list("m", vec!["x".into(), "{l}".into()]);
         v.set_list("self", vec!["{self}".into()]);
         for name in ["{l}", "{self}"] {
             let error = v.render_args(&[name.into()], Face::Real).unwrap_err().to_string();
-            assert!(error.contains("circle"), "{error}");
+            assert!(error.contains("cycle"), "{error}");
         }
     }
 }

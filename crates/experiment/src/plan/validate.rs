@@ -264,7 +264,7 @@ fn estimates(plan: &Plan) -> Checked {
         if took > most {
             let (run, took, most) =
                 (if quick { "quick" } else { "full" }, took.as_secs(), most.as_secs());
-            return Err(format!("a {run} run is estimated to take {took} s, more than the limit of {most} s"));
+            return Err(format!("a {run} run is estimated at {took} s, more than {most} s"));
         }
     }
     Ok(())

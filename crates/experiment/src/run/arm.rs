@@ -319,7 +319,7 @@ fn verify(out: &std::path::Path, wanted: &Made) -> Result<(), String> {
             Err(format!("WRONG BYTES: its file has {} bytes instead of {}", got.bytes, wanted.bytes))
         }
         Ok(_) => Err("WRONG BYTES: its file has the right size but a different hash".into()),
-        Err(e) => Err(format!("cannot read its file: {e}")),
+        Err(e) => Err(format!("its file cannot be read: {e}")),
     }
 }
 

@@ -122,7 +122,7 @@ mod tests {
         assert!(read(&arm(plan), "{\"a\":[1]}").unwrap().labels.is_empty());
         let optional = plan.replace("scale=1e-6", "optional=true");
         assert!(read(&arm(&optional), "{}").unwrap().metrics.is_empty());
-        assert!(read(&arm(plan), "no").unwrap_err().contains("no JSON"));
+        assert!(read(&arm(plan), "no").unwrap_err().contains("not valid JSON"));
     }
 
     #[test]

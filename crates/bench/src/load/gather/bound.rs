@@ -224,7 +224,7 @@ mod tests {
     fn a_run_faster_than_its_bound_is_invalid() {
         let records = shared(&[250.0; 20]);
         let error = records.shortest(&[7240, 7240], 12.0).unwrap_err().to_string();
-        assert!(error.contains("could not have come before 30.0"), "{error}");
+        assert!(error.contains("cannot have arrived before 30.0"), "{error}");
     }
 
     #[test]
