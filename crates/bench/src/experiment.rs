@@ -78,11 +78,11 @@ struct RunArgs {
     /// The directory for finished rounds and pictures
     #[arg(long, value_name = "DIR", default_value = "results")]
     results: PathBuf,
-    /// Start anew instead of resuming an unfinished run
+    /// Start a new run instead of resuming an unfinished one
     #[arg(long)]
     fresh: bool,
-    /// Write the result and its pictures to experiments/results, to be committed; for whole runs
-    /// from a clean tree only
+    /// Write the result and its pictures to experiments/results, to be committed; only for complete
+    /// runs from a clean tree
     #[arg(long, conflicts_with_all = ["quick", "arms", "seeds", "topology"])]
     commit_result: bool,
 }
@@ -239,21 +239,21 @@ fn committed(found: &Found) -> anyhow::Result<Report> {
     let file = result_file(found);
     let text = fs::read_to_string(&file).with_context(|| {
         let run = format!("`thalweg-bench experiment run {} --commit-result`", found.plan.name);
-        format!("no committed result {}; {run} makes one", file.display())
+        format!("there is no committed result {}; {run} creates one", file.display())
     })?;
-    serde_json::from_str(&text).with_context(|| format!("{} is no result", file.display()))
+    serde_json::from_str(&text).with_context(|| format!("{} is not a valid result", file.display()))
 }
 
 /// The names of all committed results.
 fn all_committed() -> anyhow::Result<Vec<String>> {
-    let directory = library::directory().context("no directory `experiments` here or above")?;
+    let directory = library::directory().context("there is no directory `experiments` here or above")?;
     let entries = fs::read_dir(directory.join("results"));
     let files = entries.into_iter().flatten().flatten().map(|entry| entry.path());
     let results = files.filter(|file| file.extension().is_some_and(|e| e == "json"));
     let mut names: Vec<String> =
         results.filter_map(|file| Some(file.file_stem()?.to_str()?.to_owned())).collect();
     names.sort();
-    anyhow::ensure!(!names.is_empty(), "no committed result in {}/results", directory.display());
+    anyhow::ensure!(!names.is_empty(), "there is no committed result in {}/results", directory.display());
     Ok(names)
 }
 

@@ -73,9 +73,9 @@ impl Journal {
         let found = read(path)?;
         let opened = match &found {
             Found::Nothing => Opened::New,
-            Found::Invalid => Opened::PutAside("the old file is not what this version wrote"),
+            Found::Invalid => Opened::PutAside("this version cannot read the old file"),
             Found::Run(old) if old.finished => Opened::New,
-            Found::Run(_) if fresh => Opened::PutAside("a fresh run was asked for"),
+            Found::Run(_) if fresh => Opened::PutAside("a fresh run was requested"),
             Found::Run(old) => match (difference(&old.identity, identity), old.sound) {
                 (Some(why), _) => Opened::PutAside(why),
                 (None, true) => Opened::Resumed(old.rounds.len()),
@@ -100,7 +100,7 @@ impl Journal {
     fn begin(path: &Path, identity: &Identity, exists: bool) -> Result<Self> {
         if exists {
             let aside = path.with_extension("jsonl.old");
-            fs::rename(path, aside).map_err(ExperimentError::file("put aside", path))?;
+            fs::rename(path, aside).map_err(ExperimentError::file("rename", path))?;
         }
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(ExperimentError::file("create", parent))?;
@@ -138,7 +138,7 @@ impl Journal {
 
     fn write(&mut self, line: &Line) -> Result<()> {
         let json = serde_json::to_string(line)
-            .map_err(|e| ExperimentError::Other(format!("a round cannot be recorded: {e}")))?;
+            .map_err(|e| ExperimentError::Other(format!("cannot record a round: {e}")))?;
         self.check = chain(self.check, &json);
         let text = format!("{} {json}\n", digits(self.check));
         let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data());
@@ -152,7 +152,7 @@ fn difference(old: &Identity, new: &Identity) -> Option<&'static str> {
     } else if old.commit != new.commit {
         Some("the commit changed")
     } else if old.programs != new.programs {
-        Some("the programs were built anew")
+        Some("the programs were rebuilt")
     } else {
         None
     }

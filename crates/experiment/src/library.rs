@@ -204,7 +204,7 @@ pub fn run_embedded(text: &str, quick: bool, json: bool) -> Result<u8> {
 fn printed(plan: &Plan, finished: &Finished, json: bool) -> Result<String> {
     if json {
         let text = serde_json::to_string_pretty(&finished.report);
-        return text.map_err(|e| ExperimentError::Other(format!("the report: {e}")));
+        return text.map_err(|e| ExperimentError::Other(format!("cannot serialise the report: {e}")));
     }
     Ok(table::markdown(plan, &finished.report).trim_end().to_owned())
 }
@@ -224,10 +224,10 @@ fn explain(finished: &Finished) {
 fn conclusion(checks: &[CheckResult], verdict: Verdict) -> &'static str {
     let judged = checks.iter().any(|c| c.pass.is_some());
     match verdict {
-        Verdict::Invalid => "invalid: the numbers do not count",
-        Verdict::Short if judged => "valid, but not every check holds",
-        Verdict::Holds if judged => "valid, and every check that was evaluated holds",
-        _ => "valid, but no check was evaluated: this only shows that it runs",
+        Verdict::Invalid => "invalid: do not use these numbers",
+        Verdict::Short if judged => "valid, but some checks do not hold",
+        Verdict::Holds if judged => "valid, and all evaluated checks hold",
+        _ => "valid, but no check was evaluated: this only shows that the experiment runs",
     }
 }
 
@@ -323,8 +323,8 @@ mod tests {
             paper: None,
         };
         let message = conclusion(&[check(None)], Verdict::Holds);
-        assert!(message.contains("no check was evaluated: this only shows that it runs"));
+        assert!(message.contains("no check was evaluated: this only shows that the experiment runs"));
         let message = conclusion(&[check(None), check(Some(true))], Verdict::Holds);
-        assert!(message.contains("every check that was evaluated holds"));
+        assert!(message.contains("all evaluated checks hold"));
     }
 }

@@ -103,7 +103,7 @@ fn of_cells(plot: &Plot, rounds: &[RoundRecord]) -> Vec<RoundRecord> {
 }
 
 fn refused(error: impl Display) -> ExperimentError {
-    ExperimentError::Other(format!("the plot cannot be drawn: {error}"))
+    ExperimentError::Other(format!("cannot draw the plot: {error}"))
 }
 
 /// The title with the values of the plan's parameters; without a title, the claim.

@@ -170,7 +170,7 @@ fn arm_report(plan: &Plan, arm: &Arm, rounds: &[&RoundRecord]) -> ArmReport {
     let algorithms: Vec<_> = sockets.congestion_control.into_iter().collect();
     let skipped = match first.map(|r| &r.outcome) {
         Some(Outcome::Skipped(why)) => Some(why.clone()),
-        None => Some("it applies to none of the rounds".to_owned()),
+        None => Some("the arm applies to none of the rounds".to_owned()),
         _ => None,
     };
     ArmReport {

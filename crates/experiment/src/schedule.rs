@@ -83,7 +83,7 @@ pub fn rounds(plan: &Plan, options: &Options) -> Result<Vec<Round>> {
             }
         }
     }
-    let nothing = || ExperimentError::Other("no cell or seed is left to run".into());
+    let nothing = || ExperimentError::Other("no cell or seed matches the options".into());
     if rounds.is_empty() { Err(nothing()) } else { Ok(rounds) }
 }
 
@@ -196,7 +196,7 @@ pub fn chosen_arms<'a>(plan: &'a Plan, options: &Options) -> Result<Vec<&'a Arm>
         options.arms.iter().find(|p| !plan.arm.iter().any(|a| pattern::matches(p, &a.name)))
     {
         let known: Vec<_> = plan.arm.iter().map(|a| a.name.as_str()).collect();
-        let why = format!("no arm `{lost}`; {} has {}", plan.name, known.join(", "));
+        let why = format!("there is no arm `{lost}`; {} has {}", plan.name, known.join(", "));
         return Err(ExperimentError::Other(why));
     }
     let quick = options.quick.then_some(plan.quick.arms.as_ref()).flatten();

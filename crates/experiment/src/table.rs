@@ -24,7 +24,7 @@ pub fn markdown(plan: &Plan, report: &Report) -> String {
         parts.push(table(&check_rows(report)));
     }
     let machine = &report.machine;
-    let valid = if report.valid { "valid" } else { "**invalid: it does not count**" };
+    let valid = if report.valid { "valid" } else { "**invalid**" };
     parts.push(format!(
         "`{}` at commit `{}`, {valid}; {} cores ({}), {}, Linux {}.\n",
         report.name, report.commit, machine.cores, machine.cpu, machine.memory, machine.kernel

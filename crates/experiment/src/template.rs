@@ -57,7 +57,7 @@ impl Values {
     /// # Errors
     /// If it is a table, a date, or a nested array.
     pub fn set_toml(&mut self, name: &str, value: &toml::Value) -> Result<()> {
-        let bad = || ExperimentError::value(name, "must be a text, a number, or a list of them");
+        let bad = || ExperimentError::value(name, "must be a string, a number, or a list of them");
         match value {
             toml::Value::Array(list) => {
                 let list = list.iter().map(scalar).collect::<Option<_>>().ok_or_else(bad)?;
@@ -141,12 +141,12 @@ impl Values {
             }
             Some(Value::List(_)) => Err(ExperimentError::value(
                 text,
-                format!("{{{name}}} is a list; it must be an argument of its own"),
+                format!("{{{name}}} is a list and must be a separate argument"),
             )),
             None => Err(ExperimentError::value(
                 text,
                 format!(
-                    "unknown placeholder {{{name}}}; there are {}",
+                    "unknown placeholder {{{name}}}; available: {}",
                     self.names().into_iter().collect::<Vec<_>>().join(", ")
                 ),
             )),
@@ -155,7 +155,7 @@ impl Values {
 }
 
 fn cycle_error(text: &str) -> ExperimentError {
-    ExperimentError::value(text, "its placeholders refer in a circle")
+    ExperimentError::value(text, "its placeholders refer to each other in a cycle")
 }
 
 fn scalar(value: &toml::Value) -> Option<String> {
@@ -251,13 +251,13 @@ mod tests {
         assert!(error.contains("{hots}") && error.contains("host"), "{error}");
         v.set("a", "{b}");
         v.set("b", "{a}");
-        assert!(v.render("{a}", Face::Real).unwrap_err().to_string().contains("circle"));
+        assert!(v.render("{a}", Face::Real).unwrap_err().to_string().contains("cycle"));
         v.set_list("l", vec!["{m}".into()]);
         v.set_list("m", vec!["x".into(), "{l}".into()]);
         v.set_list("self", vec!["{self}".into()]);
         for name in ["{l}", "{self}"] {
             let error = v.render_args(&[name.into()], Face::Real).unwrap_err().to_string();
-            assert!(error.contains("circle"), "{error}");
+            assert!(error.contains("cycle"), "{error}");
         }
     }
 }

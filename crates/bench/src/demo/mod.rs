@@ -65,7 +65,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn show(size: u64, stop: &Stop) -> anyhow::Result<Report> {
-    note!("making a file of {} MB and a network of 8 hosts", size as f64 / 1e6);
+    note!("creating a file of {} MB and a network of 8 hosts", size as f64 / 1e6);
     let scratch = Scratch::create(size, stop)?;
     let lab = Lab::start(&network::topology()?).context("cannot start the lab")?;
     let web = Web::start(&lab, &scratch, stop)?;
@@ -142,7 +142,7 @@ fn revoked(stage: &Stage<'_>, mesh: &Mesh<'_>, rows: &[Row]) -> anyhow::Result<R
     let best = RELAYS.into_iter().max_by_key(|relay| rate(relay)).unwrap_or(ORACLE);
     let course = network::course(stage.hosts.lab.resolved(), Some(best));
     let cut = stage.revoked("get, revoked", best, mesh)?;
-    let cut = cut.ok_or_else(|| "the file came first; take a greater --size".to_owned());
+    let cut = cut.ok_or_else(|| "the download finished first; use a larger --size".to_owned());
     Ok(row("get, revoked", cut, course))
 }
 

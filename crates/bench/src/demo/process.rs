@@ -34,7 +34,7 @@ impl Running {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
         let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
         let (sender, lines) = sync_channel(LINES);
-        let output = child.stdout.take().context("no standard output")?;
+        let output = child.stdout.take().context("cannot read the program's standard output")?;
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 let _full_or_unread = sender.try_send(line);
@@ -57,7 +57,7 @@ impl Running {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        bail!("it did not come up: {}", scratch.log_tail(&self.log))
+        bail!("the program did not start: {}", scratch.log_tail(&self.log))
     }
 
     /// Waits for the program's end and returns its output: at most 1,024 lines, without the last line feed.
@@ -69,13 +69,13 @@ impl Running {
         while self.ended()?.is_none() {
             stop.check()?;
             if Instant::now() > deadline {
-                bail!("it does not end: {}", scratch.log_tail(&self.log));
+                bail!("the program did not end in time: {}", scratch.log_tail(&self.log));
             }
             std::thread::sleep(TICK);
         }
         match self.child.wait()?.code() {
             Some(0) => {}
-            code => bail!("it failed ({}): {}", code.unwrap_or(-1), scratch.log_tail(&self.log)),
+            code => bail!("the program failed ({}): {}", code.unwrap_or(-1), scratch.log_tail(&self.log)),
         }
         let lines: Vec<String> = self.lines.iter().collect();
         Ok(lines.join("\n"))

@@ -46,13 +46,13 @@ impl Scratch {
         let directory = tempfile::Builder::new()
             .prefix("thalweg-demo-")
             .tempdir()
-            .context("cannot make a scratch directory; set TMPDIR to one that can be written")?;
+            .context("cannot create a scratch directory; set TMPDIR to a writable directory")?;
         let scratch = Self { directory, size };
         std::fs::create_dir(scratch.www())?;
         let served = scratch.served();
         write_random(&served, size, stop).with_context(|| {
             format!(
-                "cannot write {size} bytes to {}; TMPDIR may name a directory with room \
+                "cannot write {size} bytes to {}; set TMPDIR to a directory with room \
                      for twice as much",
                 served.display()
             )

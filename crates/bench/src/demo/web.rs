@@ -74,7 +74,7 @@ fn wait_for_pid_file(nginx: &mut Running, scratch: &Scratch, stop: &Stop) -> any
     while !scratch.path("nginx.pid").exists() {
         stop.check()?;
         if nginx.ended()?.is_some() || Instant::now() > deadline {
-            bail!("it did not come up: {}", scratch.log_tail(nginx.log()));
+            bail!("the web server did not start: {}", scratch.log_tail(nginx.log()));
         }
         std::thread::sleep(TICK);
     }

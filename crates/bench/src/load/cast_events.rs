@@ -161,7 +161,7 @@ pub struct Ended {
 /// # Errors
 /// When it is not an event or lacks a field that is used here.
 pub fn read(line: &str) -> anyhow::Result<CastEvent> {
-    serde_json::from_str(line).with_context(|| format!("the cast told something else: {line}"))
+    serde_json::from_str(line).with_context(|| format!("unexpected output of the cast: {line}"))
 }
 
 #[cfg(test)]

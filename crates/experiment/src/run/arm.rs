@@ -141,7 +141,7 @@ fn observe(
 ) -> Result<Observed> {
     let roots: Vec<u32> = processes.iter().map(Process::id).collect();
     let Some(first) = clients.first() else {
-        return Err(ExperimentError::Other(format!("arm {} runs nowhere", arm.name)));
+        return Err(ExperimentError::Other(format!("arm {} has no host to run on", arm.name)));
     };
     let hosts = sampled_hosts(arm, context.plan, &first.values)?;
     let mut faults = Faults::of(arm, &first.values, &first.out)?;
@@ -224,7 +224,7 @@ fn judge(
     for ((client, process), end) in clients.iter().zip(processes).zip(ends) {
         let end = end.ok_or_else(|| format!("not finished after {:?}", arm.timeout))?;
         process.drain();
-        let ended = process.ended().ok_or("its end was not seen")?;
+        let ended = process.ended().ok_or("its end was not observed")?;
         succeeded(arm, &ended, process)?;
         let metrics = metrics(arm, client, process, ended, end, context, record)?;
         for (name, sample) in metrics {
@@ -273,7 +273,7 @@ fn metrics(
     add("elapsed", "s", elapsed);
     add("cpu", "s", ended.cpu_s);
     if let Some(wanted) = &arm.verify {
-        let made = context.made.get(wanted).ok_or_else(|| format!("`{wanted}` was not made"))?;
+        let made = context.made.get(wanted).ok_or_else(|| format!("`{wanted}` was not created"))?;
         verify(&client.out, made)?;
         add("goodput", "Mbit/s", made.bytes as f64 * 8.0 / 1e6 / elapsed.max(1e-9));
     }
@@ -303,7 +303,7 @@ fn add_truth(arm: &Arm, network: &Network, record: &mut ArmRecord) -> Result<()>
         let Some(link) = &source.link else { continue };
         let truth = network.truth(link)?;
         let lost =
-            || ExperimentError::value(name, format!("no number at {} of {link}", source.pointer));
+            || ExperimentError::value(name, format!("there is no number at {} of {link}", source.pointer));
         let number = truth.pointer(&source.pointer).and_then(|v| v.as_f64()).ok_or_else(lost)?;
         let sample = Sample { unit: source.unit.clone(), value: number * source.scale };
         record.metrics.insert(name.clone(), sample);
@@ -316,9 +316,9 @@ fn verify(out: &std::path::Path, wanted: &Made) -> Result<(), String> {
     match fixture::measure(out) {
         Ok(got) if got == *wanted => Ok(()),
         Ok(got) if got.bytes != wanted.bytes => {
-            Err(format!("WRONG BYTES: its file has {} bytes, not {}", got.bytes, wanted.bytes))
+            Err(format!("WRONG BYTES: its file has {} bytes instead of {}", got.bytes, wanted.bytes))
         }
-        Ok(_) => Err("WRONG BYTES: its file has the right size and another hash".into()),
+        Ok(_) => Err("WRONG BYTES: its file has the right size but a different hash".into()),
         Err(e) => Err(format!("its file cannot be read: {e}")),
     }
 }

@@ -88,7 +88,7 @@ fn path_of(file: &Fixture, scratch: &Path) -> Result<std::path::PathBuf> {
     if file.path.is_empty() || !plain {
         return Err(ExperimentError::value(
             format!("file {}", file.name),
-            "its path leaves the scratch directory",
+            "its path must lie inside the scratch directory",
         ));
     }
     let path = scratch.join(relative);

@@ -187,7 +187,7 @@ impl<'a> Lane<'a> {
             record.attempts = attempt;
             match validity::out_of_bounds(self.runner.plan, &record).filter(|_| attempt < most) {
                 None => return Ok(record),
-                Some(why) => note!("  {}: again, because {why}", arm.name),
+                Some(why) => note!("  {}: repeating, because {why}", arm.name),
             }
             attempt += 1;
         }

@@ -157,15 +157,15 @@ impl<'a> Runner<'a> {
         match opened {
             Opened::New => {}
             Opened::Resumed(n) => {
-                note!("going on after {n} finished round(s) in {}", file.display())
+                note!("resuming after {n} finished round(s) in {}", file.display())
             }
             Opened::Cut(n) => note!(
-                "going on after {n} finished round(s) in {}: what follows them there is torn or \
-                 was altered, those rounds run again",
+                "resuming after {n} finished round(s) in {}: the rest of the file is incomplete or was \
+                 altered, so those rounds run again",
                 file.display()
             ),
             Opened::PutAside(why) => {
-                note!("starting fresh, because {why}; the old rounds are kept beside")
+                note!("starting fresh, because {why}; the old rounds are kept in a file ending in .old")
             }
         }
         Ok(journal)

@@ -42,7 +42,7 @@ pub fn read(arm: &Arm, text: &str) -> Result<Printed, String> {
     }
     let value = json(text)?;
     if arm.output == Output::Metrics {
-        let own = Metrics::deserialize(&value).map_err(|e| format!("its metrics: {e}"))?;
+        let own = Metrics::deserialize(&value).map_err(|e| format!("cannot read its metrics: {e}"))?;
         printed.metrics = own.metrics;
         printed.series = own.series;
         printed.sockets.congestion_control.extend(own.congestion_control);
@@ -97,7 +97,7 @@ fn json(text: &str) -> Result<Value, String> {
     whole.or_else(|e| {
         let last = text.lines().rev().find(|l| !l.trim().is_empty());
         last.and_then(|l| serde_json::from_str(l).ok())
-            .ok_or_else(|| format!("its output is no JSON: {e}"))
+            .ok_or_else(|| format!("its output is not valid JSON: {e}"))
     })
 }
 
@@ -122,7 +122,7 @@ mod tests {
         assert!(read(&arm(plan), "{\"a\":[1]}").unwrap().labels.is_empty());
         let optional = plan.replace("scale=1e-6", "optional=true");
         assert!(read(&arm(&optional), "{}").unwrap().metrics.is_empty());
-        assert!(read(&arm(plan), "no").unwrap_err().contains("no JSON"));
+        assert!(read(&arm(plan), "no").unwrap_err().contains("not valid JSON"));
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl Process {
             io::Error::new(e.kind(), format!("cannot start {program}: {e}"))
         })?;
         let pidfd = Arc::new(pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?);
-        let lost = || io::Error::other("no pipe to the program");
+        let lost = || io::Error::other("cannot open a pipe to the program");
         let stdout = Capture::of(child.stdout.take().ok_or_else(lost)?, stdout_max);
         let stderr = Capture::of(child.stderr.take().ok_or_else(lost)?, TAIL_MAX);
         Ok(Self { child, pidfd, started, stdout, stderr, ended: None })

@@ -124,12 +124,12 @@ impl Services {
             }
             let gone = |e| ExperimentError::Service {
                 service: instance.id.clone(),
-                why: format!("cannot be signalled: {e}"),
+                why: format!("cannot send it a signal: {e}"),
             };
             instance.process.signal(signal).map_err(gone)?;
         }
         let none =
-            || ExperimentError::Other(format!("a fault names `{wanted}`, no such service runs"));
+            || ExperimentError::Other(format!("a fault names `{wanted}`, but no such service is running"));
         if any { Ok(()) } else { Err(none()) }
     }
 
@@ -227,6 +227,6 @@ fn output_end(process: &Process) -> String {
     match (stderr.is_empty(), stdout.is_empty()) {
         (false, _) => stderr,
         (true, false) => stdout,
-        (true, true) => "it said nothing".into(),
+        (true, true) => "it printed nothing".into(),
     }
 }

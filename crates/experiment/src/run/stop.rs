@@ -21,7 +21,7 @@ impl Stop {
         for signal in
             [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
         {
-            let fault = |e| ExperimentError::Other(format!("no handler for signal {signal}: {e}"));
+            let fault = |e| ExperimentError::Other(format!("cannot handle signal {signal}: {e}"));
             signal_hook::flag::register(signal, Arc::clone(&stop.0)).map_err(fault)?;
         }
         Ok(stop)

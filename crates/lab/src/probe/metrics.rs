@@ -77,7 +77,7 @@ pub fn number(report: &Value, pointer: &str) -> anyhow::Result<f64> {
     report
         .pointer(pointer)
         .and_then(Value::as_f64)
-        .with_context(|| format!("a tool in the lab reports no {pointer}: too little came through"))
+        .with_context(|| format!("the report of a tool in the lab has no {pointer}: too little data arrived"))
 }
 
 #[cfg(test)]

@@ -118,17 +118,17 @@ pub enum Unfound {
     Lost(u32),
     /// The probes that arrived are inconclusive.
     #[error(
-        "no train could be judged: the hosts' timing is too coarse, or the path changes too fast"
+        "no train gave a usable result: the hosts' timing is too coarse, or the path changes too fast"
     )]
     Unclear,
     /// No router on the path gives a usable answer.
     #[error(
-        "no router on the path answers, or none quotes enough of the probe: the hops cannot be \
-         told apart"
+        "the hops cannot be told apart: routers on the path do not answer, or quote too little of the \
+         probe"
     )]
     Silent,
     /// It would have taken too many trains; holds their number.
-    #[error("no end after {0} trains: the path changes faster than it can be measured")]
+    #[error("no result after {0} trains: the path changes faster than it can be measured")]
     Endless(u32),
 }
 

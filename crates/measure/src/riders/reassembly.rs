@@ -40,16 +40,16 @@ const WORDS: u32 = 2 * REMEMBERED / MARKS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refused {
     /// The fragment reaches beyond its rider's end, or is empty.
-    #[error("a fragment does not lie within its rider")]
+    #[error("a fragment lies outside its rider")]
     Beyond,
     /// The rider is longer than the limit.
-    #[error("the rider is longer than is taken")]
+    #[error("the rider is longer than allowed")]
     Long,
     /// Another fragment gave a different length of the rider.
     #[error("two fragments give their rider different lengths")]
     Lengths,
     /// The rider was delivered already, or is too old to tell.
-    #[error("the rider was delivered already, or is too old to tell")]
+    #[error("the rider was already delivered, or is too old to check")]
     Delivered,
 }
 

@@ -53,8 +53,8 @@ pub enum Dishonest {
     Invalid(Duration),
     /// A gap is too short.
     #[error(
-        "probe {at} should follow after {} µs, but this host keeps only gaps of {} µs and more, \
-         by its speed or its `max_rate`",
+        "probe {at} should follow after {} µs, but this host's speed or its `max_rate` allows only \
+         gaps of {} µs or more",
         gap.as_micros(), least.as_micros()
     )]
     Gap {
@@ -67,8 +67,7 @@ pub enum Dishonest {
     },
     /// The rate is too high.
     #[error(
-        "the train needs {asked}, but this host sends at most {honest}, by its speed or its \
-         `max_rate`"
+        "the train needs {asked}, but this host's speed or its `max_rate` allows at most {honest}"
     )]
     Rate {
         /// The requested rate.

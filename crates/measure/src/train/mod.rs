@@ -75,13 +75,13 @@ pub enum TrainError {
     #[error("a train has at most {MAX_PROBES} probes; this one has {0}")]
     Long(usize),
     /// It takes too long; holds its duration.
-    #[error("a train takes at most {} s; this one takes {} ms", LONGEST.as_secs(), .0.as_millis())]
+    #[error("a train lasts at most {} s; this one lasts {} ms", LONGEST.as_secs(), .0.as_millis())]
     Slow(Duration),
     /// A probe is shorter than its header; holds its place.
     #[error("probe {0} is shorter than its header")]
     Header(usize),
     /// The number of hop limits differs from the number of probes; holds both.
-    #[error("hop limits are given for {0} probes, but the train has {1}")]
+    #[error("the train has {1} probes, but hop limits are given for {0}")]
     Hops(usize, usize),
 }
 

@@ -156,7 +156,7 @@ async fn a_short_flow_gets_a_verdict_on_what_arrived() {
     let (mut tcp, _) = cut_over(channel).await.unwrap();
     tcp.shutdown().await.unwrap();
     assert_eq!(verdict(&mut tcp).await.unwrap().bytes, 0);
-    one.line("nothing came").await;
+    one.line("no data arrived").await;
 }
 
 #[tokio::test]

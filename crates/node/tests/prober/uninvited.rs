@@ -72,7 +72,7 @@ async fn a_flow_without_bytes_ends_by_itself() {
         }
     }
     assert_eq!(tcp.read(&mut [0; 9]).await.unwrap(), 0);
-    two.line("nothing came").await;
+    two.line("no data arrived").await;
     let (next, _) = greet(&two, 1, ALL).await;
     assert!(matches!(next, Answer::Accepted(_)), "{next:?}");
 }

@@ -130,7 +130,7 @@ async fn no_train_goes_to_an_address_that_only_datagrams_come_from() {
     assert_eq!(session.send(train(10, 300, GAP)).await.unwrap().lost(), 0.0, "they are true");
     let refused = session.receive(train(10, 300, GAP)).await.unwrap_err();
     assert!(matches!(refused, SessionError::Refused(Refusal::Train(_))), "{refused}");
-    for word in ["come from 127.0.0.3", "channel from 127.0.0.1", "by one address"] {
+    for word in ["come from 127.0.0.3", "channel from 127.0.0.1", "from the same address"] {
         assert!(refused.to_string().contains(word), "{refused}");
     }
     let paid = PLENTY - scene.far.purse.left().as_bytes();
@@ -171,7 +171,7 @@ async fn a_member_that_vanishes_between_trains_ends_a_measurement_with_its_progr
     let mut tool = PK1.times(u32::MAX);
     let why = run(&mut session, &mut tool, Way::There, FAR, &mut told).await.unwrap_err();
     assert!(matches!(&why, MeasureError::Session { so_far, .. } if so_far.trains >= 2), "{why}");
-    assert!(why.to_string().contains(" trains, which tell this much"), "{why}");
+    assert!(why.to_string().contains("(estimate after "), "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

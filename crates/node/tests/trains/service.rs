@@ -186,7 +186,7 @@ async fn invalid_requests_are_answered_and_the_connection_continues() {
     let nodes = pair(PLENTY).await;
     let mut program = Program::at(&nodes[0]).await;
     program.say("{").await;
-    assert!(program.hear().await["error"].as_str().unwrap().contains("not understood"));
+    assert!(program.hear().await["error"].as_str().unwrap().contains("cannot parse the request"));
     for (line, why) in [
         (json!({ "send": { "to": "n7", "probes": [{ "size": 100 }] } }), "n7"),
         (json!({ "open": { "to": "n0" } }), "`n0` is this host"),
@@ -231,7 +231,7 @@ async fn refused_trains_cost_nothing() {
     let nodes = pair(20_000).await;
     let mut program = Program::at(&nodes[0]).await;
     for (probe, why) in [
-        (json!({ "size": 1000, "gap_us": 1, "count": 15 }), "keeps only gaps"),
+        (json!({ "size": 1000, "gap_us": 1, "count": 15 }), "allows only gaps"),
         (json!({ "size": 40, "count": 250 }), "needs 45"),
     ] {
         for _ in 0..3 {

@@ -81,7 +81,7 @@ pub enum ProblemError {
         demanded: u64,
     },
     /// More than 2⁵⁰ units.
-    #[error("there are more than 2^50 data units: take a larger unit")]
+    #[error("there are more than 2^50 data units: use larger data units")]
     TooManyUnits,
 }
 

@@ -38,7 +38,7 @@ pub(super) fn timetable_shared(problem: &Problem) -> Result<Timetable, PlanError
             return Ok(plan);
         }
     }
-    Err(PlanError::Unsolved(format!("no answer with {first} to {last} slots")))
+    Err(PlanError::Unsolved(format!("no solution with {first} to {last} slots")))
 }
 
 /// See [`Problem::shared_within`].

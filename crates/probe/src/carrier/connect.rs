@@ -10,7 +10,7 @@ use thalweg_net::{Stream, channel::Protocol};
 const UNUSED: Duration = Duration::from_secs(600);
 
 /// Why a session ended whose member is no longer in a valid roster.
-const GONE: &str = "it is revoked, or the roster expired";
+const GONE: &str = "the member was revoked, or the roster expired";
 
 /// Opens a session and keeps it up, until it is unused for too long or fails.
 pub async fn connect(shared: Arc<Shared>, partner: Arc<Partner>, trains: Trains) {
@@ -46,7 +46,7 @@ async fn open(
     let channel = channel.map_err(|why| why.to_string())?;
     let at = channel.get_ref().tcp().and_then(|tcp| tcp.peer_addr().ok());
     let at = at.ok_or("the member's address is not known")?.ip().to_canonical();
-    let endpoint = trains.towards(at).ok_or("the node listens at no address of its family")?;
+    let endpoint = trains.towards(at).ok_or("this node does not listen on any address of the member's address family")?;
     let opened = Carrying::open(channel, at, &endpoint, Arc::clone(partner) as _).await;
     opened.map_err(|why: SessionError| why.to_string())
 }

@@ -144,7 +144,7 @@ impl Carrier {
         };
         let name = &self.0.local.settings.device;
         self.gone(format!(
-            "the device `{name}` is gone ({why}); start the node anew to have it back"
+            "the network device `{name}` is gone ({why}); restart the node to create it again"
         ));
     }
 

@@ -49,7 +49,7 @@ impl Service {
     pub fn at(socket: &Path, to: &str) -> anyhow::Result<Self> {
         let to = to.parse()?;
         let stream = UnixStream::connect(socket);
-        let stream = stream.with_context(|| format!("cannot open {}", socket.display()))?;
+        let stream = stream.with_context(|| format!("cannot connect to the probe service at {}", socket.display()))?;
         stream.set_read_timeout(Some(PATIENCE))?;
         Ok(Self { lines: BufReader::new(stream), to })
     }
@@ -63,7 +63,7 @@ impl Service {
     fn hear(&mut self) -> anyhow::Result<Said> {
         let mut line = String::new();
         self.lines.read_line(&mut line).context("the probe service does not answer")?;
-        serde_json::from_str(&line).with_context(|| format!("the probe service said `{line}`"))
+        serde_json::from_str(&line).with_context(|| format!("the probe service sent an invalid answer: `{line}`"))
     }
 
     /// Opens a session to the member.
@@ -112,8 +112,8 @@ impl Service {
         }
         match serde_json::from_str(&line)? {
             Said::Probe(arrival) => Ok(Some(arrival)),
-            Said::Missed(count) => bail!("{count} probes came too fast to be counted"),
-            other => bail!("the probe service said {other:?}"),
+            Said::Missed(count) => bail!("{count} probes were lost because they arrived faster than they were read"),
+            other => bail!("the probe service sent {other:?} instead of a probe"),
         }
     }
 

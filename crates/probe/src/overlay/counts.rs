@@ -57,7 +57,7 @@ impl OverlayCounts {
         }
         let at = registry.sub_registry_with_prefix("thalweg_overlay");
         at.register("measurements", "Links measured by trains, by outcome", self.ended.clone());
-        at.register("bytes", "Bytes of these trains", self.bytes.clone());
+        at.register("bytes", "Bytes sent in these trains", self.bytes.clone());
     }
 
     /// The counters for `GET /v1/status` of the local API: the count of each outcome, and `bytes`.

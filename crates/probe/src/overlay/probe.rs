@@ -31,10 +31,10 @@ pub(super) enum Unprobed {
     #[error(transparent)]
     Measure(#[from] MeasureError),
     /// The method does not use trains.
-    #[error("{0:?} is not done by trains")]
+    #[error("the method {0:?} does not use probe trains")]
     Trainless(How),
     /// The tool found another quantity.
-    #[error("the tool found no available bandwidth")]
+    #[error("the tool did not find an available bandwidth")]
     Nothing,
 }
 

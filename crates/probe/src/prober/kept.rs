@@ -46,7 +46,7 @@ pub(super) fn read(file: &Path) -> io::Result<Option<Count>> {
         .and_then(|(day, bytes)| Some((day.parse::<u64>().ok()?, bytes.parse::<u64>().ok()?)));
     let wrong = || {
         let what = format!(
-            "{} holds no count of the day's bytes for measurements: it begins at zero",
+            "{} does not contain a valid count of today's measurement bytes; the count restarts at zero",
             file.display()
         );
         io::Error::new(io::ErrorKind::InvalidData, what)

@@ -242,7 +242,7 @@ impl Shared {
         peer: &MeshPeer,
     ) -> io::Result<FlowEnd> {
         let heard = self.hearing.enter(peer.key());
-        let _heard = heard.ok_or_else(|| io::Error::other("too many channels at a time"))?;
+        let _heard = heard.ok_or_else(|| io::Error::other("too many measurement channels at a time"))?;
         let hello = receive::hello(&mut channel).await?;
         match self.admit(&hello, peer) {
             Ok((ticket, limits, _place)) => {
@@ -327,7 +327,7 @@ impl Shared {
         let event = if unsaid > 0 { event.with_number("unsaid", unsaid) } else { event };
         self.log.put(match ended {
             Ok(FlowEnd::Refused(why)) => event.with("refused", why),
-            Ok(_) => event.with("why", "nothing came"),
+            Ok(_) => event.with("why", "no data arrived"),
             Err(e) => event.with("why", e),
         });
     }

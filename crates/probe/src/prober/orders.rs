@@ -133,7 +133,7 @@ impl Orders<'_> {
             millis: order.max_time.min(MAX_TIME).as_millis() as u32,
         };
         let ticket = Ticket::bytes_of(&order.ticket).filter(|bytes| bytes.len() < MAX_MESSAGE);
-        let Some(ticket) = ticket else { return failed("the order has no readable ticket", 0) };
+        let Some(ticket) = ticket else { return failed("the order's ticket is invalid", 0) };
         let hello = Hello { ticket, limits: asked.tightest(own) };
         let gone = self.shared.membership.left_any(vec![key, self.shared.key]);
         tokio::select! {
@@ -177,8 +177,8 @@ impl Orders<'_> {
         let verdict = sent.verdict;
         let own = match sent.own {
             Some(own) if verdict.bytes > 0 => own,
-            Some(_) => return failed("the receiver says that nothing came", sent.bytes),
-            None => return failed("nothing that was sent was acknowledged", sent.bytes),
+            Some(_) => return failed("the receiver reports that no data arrived", sent.bytes),
+            None => return failed("the receiver acknowledged none of the sent data", sent.bytes),
         };
         let bps = own.bps.min(MOST_BPS);
         let agree = bps.max(verdict.bps) <= AGREE * bps.min(verdict.bps);
@@ -208,16 +208,16 @@ impl Orders<'_> {
     fn partner(&self, to: &Name) -> Result<(Member, NodeId), Unreached> {
         let roster = self.shared.membership.current();
         let member = roster.as_ref().and_then(|roster| roster.by_name(to)).cloned();
-        let member = member.ok_or(Unreached::Nobody("no member of the roster has this name"))?;
+        let member = member.ok_or(Unreached::Nobody("the roster has no member of this name"))?;
         match member.node {
             Some(key) if key == self.shared.key => {
-                Err(Unreached::Nobody("this is the node itself"))
+                Err(Unreached::Nobody("the member is this node itself"))
             }
             Some(_) if member.addresses.is_empty() => {
-                Err(Unreached::Nobody("it has no address in the roster"))
+                Err(Unreached::Nobody("the member has no address in the roster"))
             }
             Some(key) => Ok((member, key)),
-            None => Err(Unreached::Nobody("it runs no node")),
+            None => Err(Unreached::Nobody("the member does not run a node")),
         }
     }
 
@@ -243,7 +243,7 @@ impl Orders<'_> {
             // Another host has its address, or nothing answers there.
             Ok(Err(e @ ChannelError::WrongKey(_))) => Err(Unreached::Down(e.to_string())),
             Ok(Err(e)) => Err(Unreached::Declined(e)),
-            Err(_) => Err(Unreached::Down(format!("it sent nothing for {STEP:?}"))),
+            Err(_) => Err(Unreached::Down(format!("no answer from the member within {STEP:?}"))),
         }
     }
 }
@@ -264,7 +264,7 @@ fn with_outcome(event: Event, outcome: &Outcome) -> Event {
             .with_number("took_ms", took.as_millis())
             .with("steady", steady)
             .with("at_least", at_least),
-        Outcome::Busy => event.with("why", "one of the two is in another measurement"),
+        Outcome::Busy => event.with("why", "this node or the member is busy with another measurement"),
         Outcome::Failed { why, is_down, bytes } => {
             event.with("why", why).with("down", is_down).with_number("bytes", *bytes)
         }
@@ -300,7 +300,7 @@ fn options(control: Option<&str>) -> Result<SocketOptions, Unreached> {
     let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b);
     let is_name = |c: &&str| (1..=CONTROL_BYTES).contains(&c.len()) && c.bytes().all(letter);
     if control.is_some_and(|c| !is_name(&c)) {
-        return Err(Unreached::Here("the order's congestion control is no name of one".into()));
+        return Err(Unreached::Here("the congestion control in the order is not a valid name".into()));
     }
     let congestion = control.map(str::to_owned);
     Ok(SocketOptions { congestion, ..SocketOptions::default() })

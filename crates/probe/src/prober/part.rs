@@ -74,8 +74,8 @@ impl Entry {
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Done(done) => write!(f, "order {} as its sender", done.id),
-            Self::Received(received) => write!(f, "order {} as its receiver", received.id),
+            Self::Done(done) => write!(f, "order {} (this node is the sender)", done.id),
+            Self::Received(received) => write!(f, "order {} (this node is the receiver)", received.id),
             Self::Passive(watched) => write!(f, "transfers {} to {}", watched.from, watched.to),
             Self::Probed(probed) => write!(f, "trains to {}", probed.to),
             Self::Load(_) => f.write_str("the relay's load"),

@@ -190,7 +190,7 @@ mod tests {
             let purse = Purse::kept(Arc::new(Budget::new()), MOST, file.clone(), failed);
             assert_eq!(purse.left(), MOST);
             let told = told.recv().unwrap();
-            assert!(told.contains("measured") && told.contains("begins at zero"), "{told}");
+            assert!(told.contains("measured") && told.contains("restarts at zero"), "{told}");
         }
     }
 }

@@ -42,7 +42,7 @@ pub(super) async fn hello(channel: &mut Channel<TcpStream>) -> io::Result<Hello>
 /// # Errors
 /// The connection's.
 pub(super) async fn refuse(mut channel: Channel<TcpStream>, why: Refusal) -> io::Result<()> {
-    within(STEP, "room for an answer", async {
+    within(STEP, "room in the send buffer for the refusal", async {
         channel.write_all(&Answer::Refused(why).encode()).await?;
         channel.shutdown().await
     })
@@ -66,7 +66,7 @@ pub(super) async fn accept(
     });
     match acknowledged.await? {
         GO_ACK => channel.into_clear(),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "another byte than GO-ACK")),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the sender sent another byte instead of GO-ACK")),
     }
 }
 

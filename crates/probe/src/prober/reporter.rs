@@ -76,7 +76,7 @@ impl Reporter<'_> {
         while let Some(part) = parts.pop() {
             let reports = part.reports();
             let why = match part.fits(&reports) {
-                false => "longer than an oracle takes".to_owned(),
+                false => "the entry is longer than the oracle accepts".to_owned(),
                 true => match self.client.report(&reports).await {
                     Ok(reply) => {
                         self.log_refused(&reply.refused);

@@ -69,7 +69,7 @@ pub(super) struct Failed {
 #[derive(Debug, Error)]
 pub(super) enum Why {
     /// The other end refuses.
-    #[error("it refuses: {0}")]
+    #[error("the receiver refused: {0}")]
     Refused(#[from] Refusal),
     /// The channel could not be changed to a plain connection.
     #[error("{0}")]
@@ -140,7 +140,7 @@ async fn exchange(
     let mut hear = early.chain(&mut hear);
     let verdict = async {
         loop {
-            let said = within(SILENCE, "word from the receiver", read(&mut hear)).await?;
+            let said = within(SILENCE, "message from the receiver", read(&mut hear)).await?;
             if let Said::Verdict(verdict) = said {
                 return Ok(verdict);
             }

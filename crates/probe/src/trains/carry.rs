@@ -49,11 +49,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Carrying<IO> {
         let epoch = riders.epoch();
         let told = ask(&mut channel, &Ask::Carry { epoch }, PATIENCE).await?;
         let Tell::Carrying { session, port, epoch } = told else {
-            return Err(SessionError::Protocol("another answer than was asked for"));
+            return Err(SessionError::Protocol("unexpected type of answer"));
         };
         let [own, others] = secrets(&channel, session)?;
         let entry = endpoint.enter(session, Opener::new(&others)?, None, at);
-        let entry = entry.ok_or(SessionError::Protocol("a session's number twice"))?;
+        let entry = entry.ok_or(SessionError::Protocol("it used a session number twice"))?;
         let sealer = Arc::new(Mutex::new(Sealer::new(&own, session)?));
         let (socket, to) = (Arc::new(endpoint.sender()?), SocketAddr::new(at, port));
         let sender = ProbeSender { socket, to, sealer, riders: None };
@@ -73,7 +73,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Carrying<IO> {
             // Notice the end of the channel at once, not only at the next keep-alive.
             tokio::select! {
                 () = sleep(KEEP_ALIVE) => {}
-                () = ended(&mut self.channel) => return Err(SessionError::Protocol("it left")),
+                () = ended(&mut self.channel) => return Err(SessionError::Protocol("it closed the session")),
             }
             if unused() {
                 return Ok(());

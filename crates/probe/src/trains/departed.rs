@@ -45,7 +45,7 @@ pub(super) fn flight(
     probes: usize,
 ) -> Result<Flight, SessionError> {
     if sent_train.sent.len() != probes || arrived.len() != probes {
-        return Err(SessionError::Protocol("it reports more or fewer probes than were sent"));
+        return Err(SessionError::Protocol("its report has more or fewer probes than were sent"));
     }
     Ok(joined(sent_train, arrived, dropped))
 }

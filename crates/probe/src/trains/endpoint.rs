@@ -92,14 +92,14 @@ pub enum Refused {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(super) enum NoReturnAddress {
     /// No datagram has arrived.
-    #[error("no datagram has come from there yet")]
+    #[error("no datagram has arrived from that host yet")]
     Silent,
     /// Datagrams come from another address than the channel. Anybody can forge a datagram's source, even as that of a
     /// third host.
     #[error(
-        "its datagrams come from {from}, but its channel from {peer}; trains go only to the \
-         channel's address, so that nobody gets what they did not ask for: let UDP and TCP of \
-         that host leave by one address"
+        "its datagrams come from {from}, but its channel from {peer}; trains are sent only to the \
+         channel's address, so that no other host receives unrequested traffic; configure that host \
+         to send UDP and TCP from the same address"
     )]
     Elsewhere {
         /// The channel's address.

@@ -19,13 +19,13 @@ pub enum OpenError {
     #[error("{0}")]
     Session(#[from] SessionError),
     /// This host's network or calibration failed.
-    #[error("this host: {0}")]
+    #[error("measuring failed on this host: {0}")]
     Here(#[from] io::Error),
     /// The member is this host.
-    #[error("`{0}` is this host: name another member, to which a path leads")]
+    #[error("`{0}` is this host; name another member")]
     Oneself(Name),
     /// No member of this name has a node.
-    #[error("no member of the roster is `{0}`, or it has no node")]
+    #[error("the roster has no member `{0}` that runs a node")]
     Nobody(Name),
 }
 

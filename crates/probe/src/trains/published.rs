@@ -48,17 +48,17 @@ impl Collector for CalibrationMetrics {
         let Some((_, host)) = self.0.known() else { return Ok(()) };
         let [half, most] = host.gap_error.map(|error| error.as_secs_f64());
         for (name, help, value) in [
-            ("valid", "Whether the host was calm when it was calibrated", f64::from(host.is_valid)),
-            ("gap_error_median_seconds", "Half of all gaps are off by less", half),
-            ("gap_error_p99_seconds", "99 of 100 gaps are off by less", most),
+            ("valid", "Whether the host was idle enough when it was calibrated", f64::from(host.is_valid)),
+            ("gap_error_median_seconds", "Median timing error of the gaps between probes", half),
+            ("gap_error_p99_seconds", "99th percentile of the timing error of the gaps between probes", most),
             (
                 "shortest_gap_seconds",
-                "Shorter gaps are not kept truthfully",
+                "Shortest gap between probes that this host keeps accurately",
                 host.shortest_gap().as_secs_f64(),
             ),
             (
                 "honest_bits_per_second",
-                "The highest rate that is sent truthfully",
+                "Highest rate at which this host sends trains accurately",
                 host.honest.as_bps() as f64,
             ),
         ] {

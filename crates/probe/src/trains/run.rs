@@ -119,7 +119,7 @@ pub enum MeasureError {
     #[error(transparent)]
     Unfound(#[from] Unfound),
     /// The measurement would take longer than allowed.
-    #[error("not within {} s; {} trains tell this much: {}", .0.as_secs(), .1.trains, known(.1))]
+    #[error("no result within {} s; estimate after {} trains: {}", .0.as_secs(), .1.trains, known(.1))]
     Slow(Duration, Progress),
 }
 
@@ -128,14 +128,14 @@ fn known(progress: &Progress) -> String {
     match progress.between {
         Some((low, Some(high))) => format!("between {} and {}", mbps(low), mbps(high)),
         Some((low, None)) => format!("at least {}", mbps(low)),
-        None => "nothing".to_owned(),
+        None => "none".to_owned(),
     }
 }
 
 fn after(so_far: &Progress) -> String {
     match so_far.trains {
         0 => String::new(),
-        trains => format!(" (after {trains} trains, which tell this much: {})", known(so_far)),
+        trains => format!(" (estimate after {trains} trains: {})", known(so_far)),
     }
 }
 

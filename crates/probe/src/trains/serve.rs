@@ -220,7 +220,7 @@ struct Open {
 impl Shared {
     /// Serves a session, if the limit for its first request allows.
     async fn admit(&self, mut channel: Channel<TcpStream>, peer: &MeshPeer) -> io::Result<u64> {
-        let crowded = || io::Error::other("too many sessions of trains at a time");
+        let crowded = || io::Error::other("too many probe sessions at a time");
         let who = &peer.member().name;
         let silent = self.silent.enter(who.clone()).ok_or_else(crowded)?;
         let Some(first) = asked(&mut channel, peer.key(), FIRST).await? else { return Ok(0) };
@@ -298,7 +298,7 @@ impl Shared {
         if channel.depth() > 0 {
             // The address would be the relay's.
             return Ok(Err(no(
-                "channels for trains come from the member itself, through no relay",
+                "a channel for probe trains must come directly from the member, not through a relay",
             )));
         }
         let at = channel.get_ref().local_addr()?.ip();

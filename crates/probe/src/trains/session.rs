@@ -131,12 +131,12 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         let began = Instant::now();
         let (number, port, there) = match ask(&mut channel, &Ask::Open, PATIENCE).await? {
             Tell::Opened { session, port, can } => (session, port, calibration(&can)),
-            _ => return Err(SessionError::Protocol("another answer than was asked for")),
+            _ => return Err(SessionError::Protocol("unexpected type of answer")),
         };
         let mut rtt = began.elapsed();
         let [own, others] = secrets(&channel, number)?;
         let entry = endpoint.enter(number, Opener::new(&others)?, None, at);
-        let entry = entry.ok_or(SessionError::Protocol("a session's number twice"))?;
+        let entry = entry.ok_or(SessionError::Protocol("it used a session number twice"))?;
         let sealer = Arc::new(Mutex::new(Sealer::new(&own, number)?));
         let to = SocketAddr::new(at, port);
         let sender = ProbeSender { socket: Arc::new(endpoint.sender()?), to, sealer, riders: None };
@@ -169,7 +169,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
                 self.attached = Some(carry::attach(&mut self.sender, &self.entry, riders, epoch));
                 Ok(())
             }
-            _ => Err(SessionError::Protocol("another answer than was asked for")),
+            _ => Err(SessionError::Protocol("unexpected type of answer")),
         }
     }
 
@@ -337,7 +337,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         self.asked = Instant::now();
         let told = ask(&mut self.channel, &ask_for, PATIENCE).await?;
         let Tell::Arrivals { arrived, dropped } = told else {
-            return Err(SessionError::Protocol("another answer than was asked for"));
+            return Err(SessionError::Protocol("unexpected type of answer"));
         };
         departed::flight(sent_train, (arrived, dropped), probes)
     }
@@ -377,7 +377,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         };
         let told = ask(&mut self.channel, &plan, PATIENCE + train.takes()).await?;
         let Tell::Sent(sent) = told else {
-            return Err(SessionError::Protocol("another answer than was asked for"));
+            return Err(SessionError::Protocol("unexpected type of answer"));
         };
         let arrivals = match sent.iter().any(Option::is_some) {
             true => self.entry.arrivals(number, probes, LATEST).await,
@@ -413,7 +413,7 @@ pub(super) async fn show<IO: AsyncRead + AsyncWrite + Unpin>(
     match ask(channel, &asked, PATIENCE).await? {
         Tell::Arrivals { arrived, .. } if arrived.first().is_some_and(Option::is_some) => Ok(()),
         Tell::Arrivals { .. } => Err(SessionError::Shut(sender.to.ip(), sender.to.port())),
-        _ => Err(SessionError::Protocol("another answer than was asked for")),
+        _ => Err(SessionError::Protocol("unexpected type of answer")),
     }
 }
 
@@ -453,7 +453,7 @@ pub(super) async fn ask<IO: AsyncRead + AsyncWrite + Unpin>(
     match timeout(patience, exchange).await {
         Ok(Ok(Some(Tell::Refused(why)))) => Err(why.into()),
         Ok(Ok(Some(told))) => Ok(told),
-        Ok(Ok(None)) => Err(SessionError::Protocol("it left")),
+        Ok(Ok(None)) => Err(SessionError::Protocol("it closed the session")),
         Ok(Err(why)) => Err(why.into()),
         Err(_) => Err(SessionError::Silent(patience)),
     }

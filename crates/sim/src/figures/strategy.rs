@@ -65,7 +65,7 @@ impl Strategy {
 /// No strategy has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no strategy is called \"{name}\"; there are {}",
+    "there is no strategy \"{name}\"; available: {}",
     Strategy::ALL.map(Strategy::name).join(", ")
 )]
 pub struct UnknownStrategy {

@@ -88,6 +88,6 @@ impl Client {
                 Err(e) => why = Some(format!("{}: {e}", offer.node.name)),
             }
         }
-        anyhow::bail!("no node takes the data: {}", why.unwrap_or_default())
+        anyhow::bail!("no node accepts the data: {}", why.unwrap_or_default())
     }
 }

@@ -38,16 +38,16 @@ const PREPARATION: Duration = Duration::from_secs(8);
 /// Arguments of `thalweg-bench load bistro deadline`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How many
+    /// Number of clients
     #[arg(long, default_value_t = 10_000)]
     clients: usize,
-    /// Within this time before the deadline
+    /// Time before the deadline within which the clients commit
     #[arg(long, default_value = "10 s", value_parser = parse_duration)]
     window: Duration,
-    /// And so many more that commit one behind the other before it, as fast as it goes
+    /// Number of further clients that commit one after the other before that time, as fast as possible
     #[arg(long, default_value_t = 5_000)]
     burst: usize,
-    /// Where their times come from
+    /// Seed of the clients' times
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -93,7 +93,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
 
     let all = clients(args.clients, 0, &mut random)?;
     let left = begin.duration_since(SystemTime::now());
-    let since = Instant::now() + left.context("the preparation took too long: fewer clients")?;
+    let since = Instant::now() + left.context("the preparation took too long; use fewer --clients")?;
     let window = args.window.saturating_sub(LAST);
     let mut at = || window.mul_f64(random.next_u32() as f64 / f64::from(u32::MAX));
     let times: Vec<Instant> = all.iter().map(|_| since + at()).collect();
@@ -115,7 +115,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let files = BoxFiles::new(irs.state(), &target.drop_box, None);
     let kept = View::read(&files)?.stamps.len();
     report.add("lost", "1", (signed + before).saturating_sub(kept) as f64);
-    ensure!(signed > 0, "nobody got a signature");
+    ensure!(signed > 0, "no client received a signature");
     report.print().context("cannot print the report")
 }
 

@@ -102,7 +102,7 @@ impl Network {
         };
         let hosts: Vec<Host> = hosts.iter().map(access).collect();
         let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
-        overlay.several(hosts.len(), None).context("the best simultaneous rates")
+        overlay.several(hosts.len(), None).context("cannot compute the best simultaneous rates")
     }
 }
 

@@ -226,7 +226,7 @@ fn subscription(tracks: Vec<u8>) -> leg::Opening {
 
 /// Parses a key, for an option of the attacking process.
 pub fn key(text: &str) -> anyhow::Result<NodeId> {
-    text.parse().map_err(|_| anyhow::anyhow!("`{text}` is no key"))
+    text.parse().map_err(|_| anyhow::anyhow!("`{text}` is not a valid key"))
 }
 
 #[cfg(test)]

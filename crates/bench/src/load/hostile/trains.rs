@@ -27,7 +27,7 @@ pub async fn open(channel: &mut Channel<TcpStream>) -> anyhow::Result<Session> {
     message::write(channel, &Ask::Open).await?;
     match message::read(channel, MAX_MESSAGE).await? {
         Some(Tell::Opened { session, port, .. }) => Ok(Session { number: session, port }),
-        other => bail!("asked for a session, the node answers {other:?}"),
+        other => bail!("unexpected answer to a request for a session: {other:?}"),
     }
 }
 

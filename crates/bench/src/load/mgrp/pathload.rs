@@ -71,7 +71,7 @@ fn rest(node: &ByNode, log: &mut Log, why: MeasureError) -> anyhow::Result<()> {
             bail!(why);
         }
         log.refused += 1;
-        ensure!(log.refused < PATIENCE, "trains are refused: {why}");
+        ensure!(log.refused < PATIENCE, "the node refuses trains: {why}");
         thread::sleep(REST);
     }
     Ok(())

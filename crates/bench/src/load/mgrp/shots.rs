@@ -127,7 +127,7 @@ pub fn fire(of: Fixed, ready: &mut Ready<'_>, clock: &Clock, until: f64) -> anyh
             }
             Err(why) => {
                 log.refused += 1;
-                ensure!(log.refused < PATIENCE, "trains are refused: {why}");
+                ensure!(log.refused < PATIENCE, "the node refuses trains: {why}");
             }
         }
     }
@@ -160,7 +160,7 @@ impl Heard {
         let hear = move || {
             let mut all = Vec::new();
             while let Some(arrival) = service.heard()? {
-                let train = train_of(&arrival.header).context("a probe's header is another's")?;
+                let train = train_of(&arrival.header).context("a probe's header is not from this tool")?;
                 all.push((train, arrival.place, clock.of_unix(arrival.arrived_ns)));
             }
             Ok(all)
@@ -171,7 +171,7 @@ impl Heard {
     fn end(self) -> anyhow::Result<Vec<(u32, u16, f64)>> {
         // The service then sends no more arrivals and closes.
         self.ender.shutdown(Shutdown::Both)?;
-        self.thread.join().unwrap_or_else(|_| bail!("the receiving thread died"))
+        self.thread.join().unwrap_or_else(|_| bail!("the receiving thread panicked"))
     }
 }
 

@@ -19,16 +19,16 @@ const BURST: f64 = 16.0;
 /// Arguments of `thalweg-bench load probe badabing`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Others' bursts overflow the queue for this long each…
+    /// Time for which each burst of cross traffic overflows the queue
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_duration)]
     burst: Duration,
-    /// … and one comes so often
+    /// Interval between bursts
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
     every: Duration,
-    /// How long it is measured
+    /// Duration of the measurement
     #[arg(long = "for", value_name = "TIME", default_value = "120s", value_parser = parse_duration)]
     span: Duration,
-    /// Of the experiments' beginnings
+    /// Seed of the start times of the tool's experiments
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

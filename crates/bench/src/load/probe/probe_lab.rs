@@ -44,7 +44,7 @@ impl ProbeLab {
         let elapsed = Duration::from_secs_f64(lab.stats(false)?.elapsed_s);
         let now = Instant::now();
         let zero = now.checked_sub(elapsed).unwrap_or(now);
-        let dir = TempDir::new().context("cannot make a directory")?;
+        let dir = TempDir::new().context("cannot create a directory")?;
         Ok(Self { nodes: Vec::new(), lab, zero, dir })
     }
 

@@ -59,7 +59,7 @@ pub struct Several {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SeveralError {
     /// More legs than the solver can handle in reasonable time.
-    #[error("{legs} legs are more than {most}: keep fewer legs to each receiver")]
+    #[error("there are {legs} legs, more than {most}: use fewer legs to each receiver")]
     TooLarge {
         /// The number of legs.
         legs: usize,
@@ -67,7 +67,7 @@ pub enum SeveralError {
         most: usize,
     },
     /// The solver gave up.
-    #[error("the linear program was not solved: {0}")]
+    #[error("cannot solve the linear program: {0}")]
     Unsolved(String),
 }
 

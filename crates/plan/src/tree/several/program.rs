@@ -98,7 +98,7 @@ impl<'a, 'b> Program<'a, 'b> {
                 return Ok(answer);
             }
         }
-        Err(SeveralError::Unsolved(format!("cuts are broken after {MOST_ROUNDS} rounds")))
+        Err(SeveralError::Unsolved(format!("cuts are still violated after {MOST_ROUNDS} rounds")))
     }
 
     /// Adds a cut for each receiver that does not get what the answer says. Returns whether there was any.

@@ -64,7 +64,7 @@ pub struct Service {
 /// Why a request fails.
 #[derive(Debug, Error)]
 enum RequestError {
-    #[error("not understood: {0}")]
+    #[error("cannot parse the request: {0}")]
     Json(#[from] serde_json::Error),
     #[error("{0}")]
     Words(#[from] WordsError),
@@ -72,11 +72,11 @@ enum RequestError {
     Open(#[from] OpenError),
     #[error("{0}")]
     Session(#[from] SessionError),
-    #[error("no member of the roster is `{0}`, or it has no node")]
+    #[error("the roster has no member `{0}` that runs a node")]
     Nobody(Name),
     #[error("the program disconnected before its train was sent")]
     Left,
-    #[error("trains to at most {SESSIONS} members go over one connection; open another one")]
+    #[error("one connection can send trains to at most {SESSIONS} members; open another connection")]
     Many,
 }
 

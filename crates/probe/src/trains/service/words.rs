@@ -219,7 +219,7 @@ pub enum WordsError {
     Hex(String),
     /// A header is longer than members accept.
     #[error(
-        "a header of {0} bytes: a probe's own are {MAX_HEADER} at most; longer probes have a larger `size`"
+        "the header has {0} bytes, but at most {MAX_HEADER} are allowed; to send longer probes, set a larger `size`"
     )]
     Header(usize),
     /// The probes are no valid train.
@@ -394,7 +394,7 @@ mod tests {
         assert!(said("[]").contains("at least one probe"));
         assert!(said(r#"[{"size": 100, "header": "abc"}]"#).contains("hexadecimal"));
         let long = format!(r#"[{{"size": 400, "header": "{}"}}]"#, "ab".repeat(257));
-        assert!(said(&long).contains("257 bytes: a probe's own are 256 at most"));
+        assert!(said(&long).contains("257 bytes, but at most 256 are allowed"));
         assert!(said(r#"[{"size": 100, "count": 65535}]"#).contains("at most 4096"));
         assert!(said(r#"[{"size": 100, "ttl": 3}]"#).contains("ttl"));
         assert!(

@@ -109,7 +109,7 @@ fn member(name: &str, seed: u8, at: &[&str], tags: BTreeSet<Tag>) -> Result<Memb
     let addresses: Result<_, String> =
         at.iter().map(|a| a.parse::<Destination>().map_err(|e| e.to_string())).collect();
     Ok(Member {
-        name: name.parse().map_err(|_| format!("`{name}` is no name"))?,
+        name: name.parse().map_err(|_| format!("`{name}` is not a valid name"))?,
         node: Some(key(seed)),
         client: key(seed + 100),
         addresses: addresses?,
