@@ -37,10 +37,10 @@ pub enum Denial {
     #[error("a rule of the mesh does not allow this client to use port {0}")]
     RulePort(u16),
     /// The client avoids a tag of this relay, or a rule does so for it.
-    #[error("this relay carries tag {0}, which is to be avoided")]
+    #[error("this relay has tag {0}, which the client avoids")]
     AvoidsUs(Tag),
     /// The destination is a member with a tag that is to be avoided.
-    #[error("the destination is member {0}, which carries tag {1}, which is to be avoided")]
+    #[error("the destination is member {0} with tag {1}, which the client avoids")]
     Avoids(Name, Tag),
     /// The destination is this node itself.
     #[error("the destination is this relay itself: a loop")]
@@ -62,7 +62,7 @@ pub enum Denial {
     #[error("this node does not have the role relay in the mesh's roster")]
     NotRelay,
     /// The name of a member that is to be avoided could not be resolved.
-    #[error("member {0} is to be avoided, and its name {1} could not be resolved: try again")]
+    #[error("the client avoids member {0}, but its name {1} could not be resolved: try again")]
     AvoidsUnknown(Name, Destination),
 }
 
