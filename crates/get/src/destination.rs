@@ -2,9 +2,9 @@
 
 use super::{
     GetError, Halt, Target,
-    flow::Identity,
+    output::Identity,
     run::{Run, blocking},
-    said::Said,
+    metadata::Said,
     store::Store,
 };
 use std::{

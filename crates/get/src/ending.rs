@@ -2,7 +2,7 @@
 
 use super::{
     GetError, Halt, Outcome, PathError, Stop, Target,
-    flow::Identity,
+    output::Identity,
     repair,
     resource::Resource,
     run::{Run, blocking},

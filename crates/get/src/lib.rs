@@ -32,10 +32,10 @@ mod digest_login;
 mod discovery;
 mod ending;
 mod error;
-mod flow;
+mod output;
 mod http;
-mod kept;
-mod known;
+mod idle_connections;
+mod call_memory;
 mod many;
 mod meter;
 mod multipart;
@@ -48,24 +48,24 @@ mod request;
 mod resource;
 mod retry_after;
 mod run;
-mod said;
+mod metadata;
 mod server;
 mod store;
 mod targets;
 mod version;
-mod web;
-mod whole;
+mod http_settings;
+mod whole_object;
 mod worker;
 
 pub use error::{GetError, GetFailed, NotHttp, PathError};
-pub use kept::Kept;
+pub use idle_connections::Kept;
 
 pub use many::{Many, ManySink, Tally, many};
 pub use outcome::{Outcome, Phases};
 pub use request::{Dear, Output, Request, Target, Thrift};
 pub use retry_after::MAX_WAIT;
 
-pub use web::{Credentials, HttpVersion, Web};
+pub use http_settings::{Credentials, HttpVersion, Web};
 
 use cookies::Cookies;
 use digest_login::DigestLogins;

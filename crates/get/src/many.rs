@@ -7,7 +7,7 @@ use super::{
     Advice, GetError, GetFailed, Outcome, Request, Stop, Target, advised,
     cookies::Cookies,
     digest_login::DigestLogins,
-    known::{Corrupt, DIRECT, Origins, Pace},
+    call_memory::{Corrupt, DIRECT, Origins, Pace},
     server::Servers,
     targets::Targets,
 };

@@ -4,7 +4,7 @@ use super::{
     PathError,
     multipart::Multipart,
     retry_after::retry_after,
-    said::Said,
+    metadata::Said,
     version::{Names, Version, read_validator},
 };
 use hyper::{

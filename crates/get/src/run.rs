@@ -3,12 +3,12 @@
 use super::{
     Advice, GetError, PathError, Phases, Request, Stop, Target,
     discovery::{Discovery, Found, Trust},
-    flow::{Flow, Running},
+    output::{Flow, Running},
     paths::Paths,
     ranged,
     resource::Resource,
-    said::Said,
-    whole,
+    metadata::Said,
+    whole_object,
     worker::{HEAD, Shared, Start},
 };
 use std::{
@@ -143,13 +143,13 @@ impl<'a> Run<'a> {
                 Err(Halt::Broke(path, error, at)) => {
                     // Twice at the same position: the network is not the cause.
                     let again = broke_at.replace(at) == Some(at);
-                    if broke == whole::RETRIES || again {
+                    if broke == whole_object::RETRIES || again {
                         return Err(GetError::Paths(vec![(path, *error)]));
                     }
                     broke += 1;
                     let why = format!("{path}: {error}; the file can only be fetched from the start");
                     self.sink.event(&Event::Restarted { why });
-                    whole::pause(broke, stop).await?;
+                    whole_object::pause(broke, stop).await?;
                     continue;
                 }
                 Err(Halt::Changed(why, is_as_long)) => {
@@ -208,7 +208,7 @@ impl<'a> Run<'a> {
                 let path = candidates[by.0 as usize].clone();
                 // This drops the bodies and connections of the other paths too.
                 drop((discovery, paths));
-                whole::download(self, path, whole, body, stop).await
+                whole_object::download(self, path, whole, body, stop).await
             }
         }
     }
@@ -236,7 +236,7 @@ impl<'a> Run<'a> {
             url: self.request.url.clone(),
             fields: self.request.fields.clone(),
             patience: self.request.patience,
-            plain_patience: whole::plain_patience(self.request),
+            plain_patience: whole_object::plain_patience(self.request),
             one_by_one: AtomicBool::new(false),
             kept: Arc::clone(&self.request.kept),
             head_start: self.advice.head_start,

@@ -3,34 +3,34 @@
 //! [`Ranged`] is one running download. `join` adds paths, `bytes` processes reports, `failed` handles failures, `obey`
 //! carries out the selection's actions, `observed` sums up.
 
-mod bytes;
-mod failed;
+mod reports;
+mod failures;
 mod join;
-mod obey;
-mod observed;
+mod actions;
+mod observations;
 mod sources;
-mod thrift;
+mod priced_paths;
 
 use super::{
     GetError, Halt, PathError, Stop,
     discovery::Discovery,
-    flow::Identity,
+    output::Identity,
     meter::{INTERVAL, Meter},
     paths::Paths,
     resource::Resource,
     run::{Mode, Run},
     store::Store,
-    whole::plain_patience,
+    whole_object::plain_patience,
     worker::HEAD,
 };
-use bytes::Brake;
-use failed::Refusals;
+use reports::Brake;
+use failures::Refusals;
 use sources::Sources;
 use std::{collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
 use thalweg_part::{Part, PartError, Ranges};
 use thalweg_plan::selection::{Config, Phase, Selection};
 use thalweg_units::{PathId, Time};
-use thrift::Waiting;
+use priced_paths::Waiting;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
 /// The factor of [`Config::small`] for a server that closes each connection: after sampling, the rest begins in slow

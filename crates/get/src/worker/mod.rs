@@ -4,14 +4,14 @@
 //! is the only path, it requests all bytes; it requests one byte, only to determine the object; or it only connects, so
 //! that it can request its share as soon as the object is known.
 
-mod beside;
+mod second_request;
 mod body;
-mod first;
+mod first_request;
 mod inquiry;
 mod segments;
 
 pub(super) use body::Body;
-pub(super) use first::{HEAD, pause};
+pub(super) use first_request::{HEAD, pause};
 
 use super::{
     Kept, PathError, Web,
@@ -22,7 +22,7 @@ use super::{
     resource::{Answer, Resource, has_odd_framing},
     server::ServerTraits,
 };
-use beside::{Ahead, Due, opened};
+use second_request::{Ahead, Due, opened};
 use body::drain;
 use bytes::Bytes;
 use http_body_util::Empty;

@@ -2,9 +2,9 @@
 
 use super::{
     Ask, Report, Worker,
-    beside::{Again, Ahead, Came, Due, Early, ReadAhead, Reading, Silence, opened},
+    second_request::{Again, Ahead, Came, Due, Early, ReadAhead, Reading, Silence, opened},
     body::{Answered, Stream, next_bytes},
-    first::{HEAD, is_expired},
+    first_request::{HEAD, is_expired},
 };
 use crate::{
     PathError,

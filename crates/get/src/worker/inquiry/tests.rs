@@ -1,7 +1,7 @@
 //! Tests: which answer leads to which request.
 
 use super::*;
-use crate::{said::Said, version::Names};
+use crate::{metadata::Said, version::Names};
 
 fn url(path: &str) -> HttpUrl {
     HttpUrl::parse(&format!("http://www.example{path}")).unwrap()

@@ -2,7 +2,7 @@
 
 use super::{
     GetError, Halt, PathError, Request, Run, Stop,
-    flow::Identity,
+    output::Identity,
     meter::{INTERVAL, Meter},
     resource::Whole,
     store::Store,
