@@ -23,9 +23,9 @@ const MAX_HEAD_START: Duration = Duration::from_millis(300);
 /// After the first small file of an origin, the next ones first use their first path alone, for as long as such a file
 /// may take. Otherwise a thousand files would open a thousand connections for each relay.
 #[derive(Default)]
-pub(super) struct Pace(BTreeMap<String, Duration>);
+pub(super) struct SmallFileTimes(BTreeMap<String, Duration>);
 
-impl Pace {
+impl SmallFileTimes {
     /// Learns from a download from `origin`.
     pub(super) fn learn(&mut self, origin: &str, outcome: &Outcome) {
         if outcome.length.as_bytes() > SMALL {
@@ -48,7 +48,7 @@ impl Pace {
 /// They are avoided for that origin only: a server could alter what it sends to a relay in order to have it excluded.
 /// [`thalweg_paths::history`] decides what else follows about a relay.
 #[derive(Default)]
-pub(super) struct Corrupt(BTreeSet<(String, String)>);
+pub(super) struct CorruptPaths(BTreeSet<(String, String)>);
 
 /// The origins that the paths of a request lead to.
 pub(super) struct Origins {
@@ -84,7 +84,7 @@ pub(super) struct Blame<'a> {
 /// The name of a path without relays.
 pub(super) const DIRECT: &str = "direct";
 
-impl Corrupt {
+impl CorruptPaths {
     /// The relay that delivered the bytes of `path`, whose name is `RELAY%INTERFACE@MIRROR`; the parts from `%` and
     /// from `@` are optional.
     pub(super) fn blame<'a>(path: &'a str, origins: &'a Origins) -> Blame<'a> {
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn small_files_give_the_next_ones_a_head_start() {
-        let mut pace = Pace::default();
+        let mut pace = SmallFileTimes::default();
         assert_eq!(pace.head_start("http://a:80"), Duration::ZERO);
         pace.learn("http://a:80", &outcome(1000, 20));
         assert_eq!(pace.head_start("http://a:80"), Duration::from_millis(40));
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn relays_that_altered_bytes_are_left_out_with_their_priors() {
-        let mut corrupt = Corrupt::default();
+        let mut corrupt = CorruptPaths::default();
         let origins = |own: &str, paths: &[Candidate]| Origins::new(own.to_owned(), paths);
         let here = origins("http://a:80", &[]);
         corrupt.learn(&[("fra%eth1".to_owned(), "why".to_owned())], &here);
@@ -188,7 +188,7 @@ mod tests {
             |name: &str, mirror| Candidate { name: name.into(), route: Route::direct(), mirror };
         let paths = [path("direct", None), path("fra", None), path("fra@m", mirror)];
         let origins = Origins::new("http://a:80".to_owned(), &paths);
-        let mut corrupt = Corrupt::default();
+        let mut corrupt = CorruptPaths::default();
         corrupt.learn(&[("fra@m".to_owned(), "why".to_owned())], &origins);
         let mut left = paths.to_vec();
         corrupt.leave_out(&origins, &mut left, &mut Vec::new());

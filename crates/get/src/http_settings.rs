@@ -27,7 +27,7 @@ impl HttpVersion {
 
 /// The settings for all connections of a download. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Web {
+pub struct HttpSettings {
     /// Opens the connections.
     pub dialer: Dialer,
     /// Verifies the servers' names; without it no `https` URL can be fetched.
@@ -38,7 +38,7 @@ pub struct Web {
     pub credentials: Arc<Credentials>,
 }
 
-impl Web {
+impl HttpSettings {
     /// Whether the server of `url`, a URL that the user gave, gets a login; `fields` are the user's.
     pub fn logs_in(&self, url: &HttpUrl, fields: &HeaderMap) -> bool {
         self.fields_for(url, url, fields).contains_key(AUTHORIZATION)
@@ -154,17 +154,17 @@ mod tests {
     }
 
     /// The authorization that `to` gets if the user gave `given`.
-    fn sent(web: &Web, given: &str, to: &str, fields: &HeaderMap) -> Option<String> {
+    fn sent(web: &HttpSettings, given: &str, to: &str, fields: &HeaderMap) -> Option<String> {
         let fields = web.fields_for(&url(given), &url(to), fields);
         fields.get(AUTHORIZATION).map(|v| v.to_str().unwrap().to_owned())
     }
 
-    fn web() -> Web {
+    fn web() -> HttpSettings {
         let mut credentials = Credentials::default();
         credentials.add("a.example", "Aladdin", "open sesame");
         credentials.add("A.example.", "other", "later");
         credentials.add_default("guest", "");
-        Web { credentials: Arc::new(credentials), ..Web::default() }
+        HttpSettings { credentials: Arc::new(credentials), ..HttpSettings::default() }
     }
 
     #[test]
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn servers_that_the_user_did_not_choose_get_logins_of_named_hosts_over_tls_only() {
         let credentials = Arc::new(web().credentials.for_strangers());
-        let web = Web { credentials, ..Web::default() };
+        let web = HttpSettings { credentials, ..HttpSettings::default() };
         let none = HeaderMap::new();
         for (given, to, is_sent) in [
             ("https://a.example/x", "https://a.example/x", true),

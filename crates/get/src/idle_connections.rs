@@ -25,9 +25,9 @@ const IDLE: Duration = Duration::from_secs(30);
 ///
 /// This is not a transparent pool: the caller names the route, and gets a connection of that route or none.
 #[derive(Default)]
-pub struct Kept(Mutex<Shelf<Connection>>);
+pub struct IdleConnections(Mutex<Shelf<Connection>>);
 
-impl Kept {
+impl IdleConnections {
     /// Takes an open idle connection over `route` to the origin of `url`, if there is one.
     pub(super) fn take(
         &self,
@@ -59,9 +59,9 @@ impl Kept {
     }
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for IdleConnections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kept").field("idle", &self.lock().idle.len()).finish()
+        f.debug_struct("IdleConnections").field("idle", &self.lock().idle.len()).finish()
     }
 }
 

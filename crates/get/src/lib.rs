@@ -58,19 +58,19 @@ mod whole_object;
 mod worker;
 
 pub use error::{GetError, GetFailed, NotHttp, PathError};
-pub use idle_connections::Kept;
+pub use idle_connections::IdleConnections;
 
-pub use many::{Many, ManySink, Tally, many};
+pub use many::{ManyOptions, ManySink, Tally, many};
 pub use outcome::{Outcome, Phases};
-pub use request::{Dear, Output, Request, Target, Thrift};
+pub use request::{PricedPath, Output, Request, Target, CostDeadline};
 pub use retry_after::MAX_WAIT;
 
-pub use http_settings::{Credentials, HttpVersion, Web};
+pub use http_settings::{Credentials, HttpVersion, HttpSettings};
 
 use cookies::Cookies;
 use digest_login::DigestLogins;
 use hyper::HeaderMap;
-use run::{Halt, Run};
+use run::{AttemptError, Run};
 use server::ServerTraits;
 use std::{sync::Arc, time::Duration};
 use thalweg_base::job::{Event, EventSink};
@@ -89,7 +89,7 @@ impl Stop {
     }
 
     /// Creates a stop signal that is set when the value of `receiver` becomes true.
-    pub const fn of(receiver: watch::Receiver<bool>) -> Self {
+    pub const fn from_receiver(receiver: watch::Receiver<bool>) -> Self {
         Self(receiver)
     }
 

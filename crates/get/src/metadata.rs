@@ -10,7 +10,7 @@ use thalweg_wire::{content_disposition, repr_digest};
 
 /// The properties that an answer states for its object.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Said {
+pub(super) struct Metadata {
     /// A file name that is safe in any directory (`Content-Disposition`, RFC 6266).
     pub(super) name: Option<String>,
     /// The SHA-256 of the whole object (`Repr-Digest`, RFC 9530).
@@ -21,7 +21,7 @@ pub(super) struct Said {
     pub(super) is_page: bool,
 }
 
-impl Said {
+impl Metadata {
     /// Reads the fields of an answer. Fields that cannot be parsed are ignored.
     pub(super) fn read(fields: &HeaderMap) -> Self {
         let disposition = fields.get(CONTENT_DISPOSITION);
@@ -42,13 +42,13 @@ fn list(fields: &HeaderMap, name: &str) -> String {
 }
 
 /// All are equal, because these properties are no part of an object's identity.
-impl PartialEq for Said {
+impl PartialEq for Metadata {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for Said {}
+impl Eq for Metadata {}
 
 #[cfg(test)]
 mod tests {
@@ -57,28 +57,28 @@ mod tests {
 
     const SUM: &str = "RK/0qy18MlBSVnWgjwz6lZEWjP/lF5HF9bvEF8FabDg=";
 
-    fn said(fields: &[(&'static str, &str)]) -> Said {
+    fn metadata(fields: &[(&'static str, &str)]) -> Metadata {
         let field = |(n, v): &(&'static str, &str)| {
             (HeaderName::from_static(n), HeaderValue::from_bytes(v.as_bytes()).unwrap())
         };
         let mut map = HeaderMap::new();
         fields.iter().map(field).for_each(|(n, v)| _ = map.append(n, v));
-        Said::read(&map)
+        Metadata::read(&map)
     }
 
     #[test]
     fn names_and_digests_are_read_from_fields() {
-        let sum = |s: &Said| match s.digest {
+        let sum = |s: &Metadata| match s.digest {
             Some(Digest::Sha256(sum)) => data_encoding::BASE64.encode(&sum),
             _ => String::new(),
         };
         let new = format!("sha-256=:{SUM}:");
-        let both = said(&[("repr-digest", "sha-512=:AA:"), ("repr-digest", &new)]);
+        let both = metadata(&[("repr-digest", "sha-512=:AA:"), ("repr-digest", &new)]);
         assert_eq!(sum(&both), SUM);
-        assert_eq!(sum(&said(&[("digest", &format!("SHA-256={SUM}"))])), SUM);
-        let name = said(&[("content-disposition", "attachment; filename=\"a/caf\u{e9}.iso\"")]);
+        assert_eq!(sum(&metadata(&[("digest", &format!("SHA-256={SUM}"))])), SUM);
+        let name = metadata(&[("content-disposition", "attachment; filename=\"a/caf\u{e9}.iso\"")]);
         assert_eq!((name.name.as_deref(), name.digest.is_none()), (Some("café.iso"), true));
-        let none = said(&[("content-disposition", "inline"), ("repr-digest", "sha-256=:AA:")]);
+        let none = metadata(&[("content-disposition", "inline"), ("repr-digest", "sha-256=:AA:")]);
         assert_eq!((none.name, none.digest.is_none()), (None, true));
     }
 }

@@ -1,6 +1,6 @@
 //! Writes an object's bytes to the user's output, while they arrive or at the end.
 
-use super::{GetError, Halt, Output, Stop};
+use super::{GetError, AttemptError, Output, Stop};
 use std::{
     io,
     sync::{
@@ -22,19 +22,19 @@ const PIECE: u64 = 256 << 10;
 /// A separate thread writes. A slow or stopped reader delays nothing else, because the bytes are in a file meanwhile.
 /// The process does not wait for the thread when it ends.
 #[derive(Clone)]
-pub(super) struct Flow {
+pub(super) struct OutputWriter {
     output: Arc<dyn Output>,
-    shared: Arc<Shared>,
+    shared: Arc<OutputState>,
     /// Ends the download when nobody reads the output any more.
     end: watch::Sender<bool>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct OutputState {
     /// Bytes written so far, in all attempts.
     shown: AtomicU64,
     /// The object that the bytes belong to, once an attempt has begun.
-    of: Mutex<Option<Identity>>,
+    of: Mutex<Option<ObjectIdentity>>,
     /// The hash of the written bytes.
     hash: Mutex<blake3::Hasher>,
     /// Held while a piece is written and counted: the thread of an ended attempt may still be writing when the next
@@ -46,18 +46,18 @@ struct Shared {
 
 /// Identifies an object. If it is the same in the next attempt, the output may continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(super) struct ObjectIdentity {
     pub(super) length: Option<u64>,
     pub(super) validator: Option<Validator>,
 }
 
 /// The writing thread of one attempt.
-pub(super) struct Running {
+pub(super) struct WriterThread {
     over: Arc<AtomicBool>,
     done: oneshot::Receiver<()>,
 }
 
-impl Flow {
+impl OutputWriter {
     pub(super) fn new(output: Arc<dyn Output>, end: watch::Sender<bool>) -> Self {
         Self { output, shared: Arc::default(), end }
     }
@@ -66,7 +66,7 @@ impl Flow {
     /// that earlier attempts wrote are not written again.
     ///
     /// If earlier attempts wrote bytes and this object is not provably the same, it must begin with exactly these
-    /// bytes; otherwise [`Flow::refusal`] returns an error.
+    /// bytes; otherwise [`OutputWriter::refusal`] returns an error.
     ///
     /// # Errors
     /// [`GetError::Output`] if the output does not want this object; [`GetError::System`] if the system allows no
@@ -75,13 +75,13 @@ impl Flow {
         &self,
         reader: PartReader,
         prefix: watch::Receiver<u64>,
-        of: Identity,
-    ) -> Result<Running, Halt> {
+        of: ObjectIdentity,
+    ) -> Result<WriterThread, AttemptError> {
         let tag = match &of.validator {
             Some(Validator::Etag(tag)) => Some(tag.as_str()),
             _ => None,
         };
-        self.output.begins(tag).map_err(|e| Halt::Failed(GetError::Output(e)))?;
+        self.output.begins(tag).map_err(|e| AttemptError::Failed(GetError::Output(e)))?;
         let is_proven = self.admit(of);
         let over = Arc::new(AtomicBool::new(false));
         let (report, done) = oneshot::channel();
@@ -91,12 +91,12 @@ impl Flow {
             _ = report.send(());
         };
         let thread = std::thread::Builder::new().name("output".into()).spawn(work);
-        thread.map_err(|e| Halt::Failed(GetError::System(e)))?;
-        Ok(Running { over, done })
+        thread.map_err(|e| AttemptError::Failed(GetError::System(e)))?;
+        Ok(WriterThread { over, done })
     }
 
     /// Records the object. Returns whether it is provably the one whose bytes were written so far.
-    fn admit(&self, of: Identity) -> bool {
+    fn admit(&self, of: ObjectIdentity) -> bool {
         let mut known = lock(&self.shared.of);
         let proven = of.validator.is_some() && known.as_ref() == Some(&of);
         *known = Some(of);
@@ -195,21 +195,21 @@ impl Flow {
     }
 }
 
-impl Running {
+impl WriterThread {
     /// Waits until all available bytes are written.
     ///
     /// # Errors
     /// [`GetError::Interrupted`].
-    pub(super) async fn finish(mut self, stop: &mut Stop) -> Result<(), Halt> {
+    pub(super) async fn finish(mut self, stop: &mut Stop) -> Result<(), AttemptError> {
         tokio::select! {
             _ = &mut self.done => Ok(()),
-            () = stop.requested() => Err(Halt::Failed(GetError::Interrupted)),
+            () = stop.requested() => Err(AttemptError::Failed(GetError::Interrupted)),
         }
     }
 }
 
 /// Stops the writing of an attempt that failed.
-impl Drop for Running {
+impl Drop for WriterThread {
     fn drop(&mut self) {
         self.over.store(true, Ordering::SeqCst);
     }
@@ -271,11 +271,11 @@ mod tests {
     async fn an_attempt_waits_for_the_writes_of_the_previous_one() {
         let bytes = b"the bytes of the object";
         let slow = Arc::new(Slow::default());
-        let flow = Flow::new(Arc::clone(&slow) as Arc<dyn Output>, watch::Sender::new(false));
+        let flow = OutputWriter::new(Arc::clone(&slow) as Arc<dyn Output>, watch::Sender::new(false));
         let part = part(bytes);
         let start = || {
             let (_, prefix) = watch::channel(bytes.len() as u64);
-            let of = Identity { length: Some(bytes.len() as u64), validator: None };
+            let of = ObjectIdentity { length: Some(bytes.len() as u64), validator: None };
             flow.start(part.reader().unwrap(), prefix, of).ok().unwrap()
         };
         let first = start();

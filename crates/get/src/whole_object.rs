@@ -1,10 +1,10 @@
 //! Downloads an object with one answer, because the server ignores ranges or does not state the length.
 
 use super::{
-    GetError, Halt, PathError, Request, Run, Stop,
-    output::Identity,
+    GetError, AttemptError, PathError, Request, Run, Stop,
+    output::ObjectIdentity,
     meter::{INTERVAL, Meter},
-    resource::Whole,
+    resource::WholeObject,
     store::Store,
     worker::Body,
 };
@@ -49,11 +49,11 @@ pub(super) async fn pause(n: u32, stop: &mut Stop) -> Result<(), GetError> {
 pub(super) async fn download(
     run: &mut Run<'_>,
     path: Candidate,
-    whole: Whole,
+    whole: WholeObject,
     body: Body,
     stop: &mut Stop,
-) -> Result<(), Halt> {
-    let target = run.target(&whole.said, &whole.url)?;
+) -> Result<(), AttemptError> {
+    let target = run.target(&whole.metadata, &whole.url)?;
     if let Some(length) = whole.length {
         run.expect_length(length)?;
         if run.is_there(target.as_ref(), &key(run, &whole, Some(length))).await? {
@@ -63,19 +63,19 @@ pub(super) async fn download(
     let key = key(run, &whole, None);
     let part = run.open_part(target, key).await?;
     let name = path.name.clone();
-    run.started(&part, whole.url.to_string(), &whole.said, whole.length);
+    run.started(&part, whole.url.to_string(), &whole.metadata, whole.length);
     let mut reason = "the server does not support ranges, so one path is used".to_owned();
     if whole.is_open_ended {
         reason.push_str("; only the end of the connection marks the end of the file");
     }
     run.sink.event(&Event::Chosen { path: name.clone(), reason });
-    let of = Identity { length: whole.length, validator: whole.validator.clone() };
+    let of = ObjectIdentity { length: whole.length, validator: whole.validator.clone() };
     let mut store = run.store(part, vec![name.clone()], of)?;
     let mut meter = Meter::new(std::slice::from_ref(&path), 0, whole.length);
     let route = path.route.clone();
     let copied = tokio::select! {
         copied = copy(run, &mut store, body, &mut meter, (&route, &whole)) => Ok(copied),
-        () = stop.requested() => Err(Halt::Failed(GetError::Interrupted)),
+        () = stop.requested() => Err(AttemptError::Failed(GetError::Interrupted)),
     };
     meter.charge(&run.request.budget);
     run.fetched += meter.fetched;
@@ -91,31 +91,31 @@ pub(super) async fn download(
             return Err(halt);
         }
     };
-    if let Err(Halt::Failed(wrong)) = run.expect_length(length) {
+    if let Err(AttemptError::Failed(wrong)) = run.expect_length(length) {
         return Err(run.discard(part, wrong).await);
     }
     run.publish(part, length, None, stop).await
 }
 
 /// The key of the object's part, with `length` if given.
-fn key(run: &Run<'_>, whole: &Whole, length: Option<u64>) -> PartKey {
+fn key(run: &Run<'_>, whole: &WholeObject, length: Option<u64>) -> PartKey {
     PartKey::Url {
         url: whole.url.to_string(),
         length,
         validator: whole.validator.clone(),
-        digests: run.digests(&whole.said),
+        digests: run.digests(&whole.metadata),
     }
 }
 
 /// Converts the error of a body that broke off at `at`: some errors are worth another attempt.
-fn broke(name: String, error: PathError, at: u64) -> Halt {
+fn broke(name: String, error: PathError, at: u64) -> AttemptError {
     match error.failure() {
-        Failure::Refused => Halt::paths(vec![(name, error)]),
-        _ => Halt::Broke(name, Box::new(error), at),
+        Failure::Refused => AttemptError::paths(vec![(name, error)]),
+        _ => AttemptError::Broke(name, Box::new(error), at),
     }
 }
 
-fn complete(whole: &Whole, n: u64) -> Result<u64, PathError> {
+fn complete(whole: &WholeObject, n: u64) -> Result<u64, PathError> {
     match whole.length {
         Some(length) if n < length => Err(PathError::Early(ByteSize::from_bytes(length - n))),
         Some(length) if n > length => Err(PathError::TooLong),
@@ -130,7 +130,7 @@ async fn copy(
     store: &mut Store,
     mut body: Body,
     meter: &mut Meter,
-    (route, whole): (&Route, &Whole),
+    (route, whole): (&Route, &WholeObject),
 ) -> Result<u64, PathError> {
     let mut ticks = interval_at(Instant::now() + INTERVAL, INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -176,7 +176,7 @@ async fn next(
 }
 
 /// Leaves the connection to later downloads if the body was read to its end.
-async fn leave(run: &Run<'_>, body: Body, route: &Route, whole: &Whole) {
+async fn leave(run: &Run<'_>, body: Body, route: &Route, whole: &WholeObject) {
     if let Some(connection) = body.leave().await {
         run.request.kept.give(route, &whole.url, run.request.web.version, connection);
     }

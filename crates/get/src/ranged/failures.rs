@@ -1,7 +1,7 @@
 //! Failures of paths, and what follows from them.
 
 use super::Ranged;
-use crate::{Halt, PathError, retry_after::is_bearable, worker::pause};
+use crate::{AttemptError, PathError, retry_after::is_bearable, worker::pause};
 use hyper::StatusCode;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -165,19 +165,19 @@ impl Ranged<'_, '_> {
     }
 
     /// The error when all paths are dead: the object changed, or the paths' own errors.
-    pub(super) fn give_up(&mut self) -> Halt {
+    pub(super) fn give_up(&mut self) -> AttemptError {
         let failures = std::mem::take(&mut self.failures);
         let find = |is: fn(&PathError) -> bool| failures.values().find(|e| is(e));
         if let Some(error) = find(|e| matches!(e, PathError::Resized(_))) {
-            return Halt::Changed(error.to_string(), false);
+            return AttemptError::Changed(error.to_string(), false);
         }
         if let Some(error) = find(|e| matches!(e, PathError::Changed(_))) {
-            return Halt::Changed(error.to_string(), true);
+            return AttemptError::Changed(error.to_string(), true);
         }
         let alone = self.nothing_proves_versions();
         let broke = |e: &PathError| e.failure() != Failure::Refused;
         if let Some(error) = failures.values().find(|e| alone && broke(e)) {
-            return Halt::Plain(format!(
+            return AttemptError::Plain(format!(
                 "{error}, and nothing proves that the rest belongs to the same file"
             ));
         }
@@ -189,10 +189,10 @@ impl Ranged<'_, '_> {
         };
         if let Some(error) = failures.values().find(hopeless) {
             self.run.advice.server.ranges_failed();
-            return Halt::Plain(error.to_string());
+            return AttemptError::Plain(error.to_string());
         }
         let name = |path| self.paths.name(path).to_owned();
-        Halt::paths(failures.into_iter().map(|(path, e)| (name(path), e)).collect())
+        AttemptError::paths(failures.into_iter().map(|(path, e)| (name(path), e)).collect())
     }
 }
 

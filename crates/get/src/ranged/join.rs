@@ -5,7 +5,7 @@ use super::{
     sources::{Agreement, agreement},
 };
 use crate::{
-    Halt, PathError,
+    AttemptError, PathError,
     discovery::{Verdict, contradicts, difference},
     paths::Source,
     resource::{Answer, Resource},
@@ -61,7 +61,7 @@ impl Ranged<'_, '_> {
     }
 
     /// Processes the first answer of a path after the discovery.
-    pub(super) fn answered(&mut self, path: PathId, answer: Answer) -> Result<(), Halt> {
+    pub(super) fn answered(&mut self, path: PathId, answer: Answer) -> Result<(), AttemptError> {
         if Some(path) == self.paths.direct(self.sources.primary) {
             self.direct_owes_word = false;
             let verdict = match answer.clone() {
@@ -71,7 +71,7 @@ impl Ranged<'_, '_> {
             };
             if contradicts(&verdict, self.sources.pinned()) {
                 self.blame(&verdict);
-                return Err(Halt::TrustDirect);
+                return Err(AttemptError::TrustDirect);
             }
         }
         self.join(path, answer);

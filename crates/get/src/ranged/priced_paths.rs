@@ -7,14 +7,14 @@ use thalweg_units::{PathId, Time};
 
 /// The paths that are held back, if any.
 #[derive(Debug, Default)]
-pub(super) struct Waiting(Option<(Thrift<PathId>, Instant)>);
+pub(super) struct HeldBackPaths(Option<(Thrift<PathId>, Instant)>);
 
-impl Waiting {
+impl HeldBackPaths {
     /// Creates it from the request's settings.
     pub(super) fn of(request: &crate::Request) -> Self {
         let Some(thrift) = &request.thrift else { return Self::default() };
         let began = Instant::now();
-        let offer = |(path, dear): (&u32, &crate::Dear)| {
+        let offer = |(path, dear): (&u32, &crate::PricedPath)| {
             (PathId(*path), Offer { rate: dear.expected, price: dear.price, left: None })
         };
         let until = Time::ZERO + thrift.until.saturating_duration_since(began);

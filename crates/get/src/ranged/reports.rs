@@ -2,7 +2,7 @@
 
 use super::Ranged;
 use crate::{
-    GetError, Halt,
+    GetError, AttemptError,
     worker::{Message, Report},
 };
 use bytes::Bytes;
@@ -49,7 +49,7 @@ impl Brake {
 }
 
 impl Ranged<'_, '_> {
-    pub(super) async fn hear(&mut self, message: Message, current: bool) -> Result<(), Halt> {
+    pub(super) async fn hear(&mut self, message: Message, current: bool) -> Result<(), AttemptError> {
         let Message { path, report, .. } = message;
         self.charge(&report);
         match report {
@@ -105,7 +105,7 @@ impl Ranged<'_, '_> {
     }
 
     /// Writes the new bytes at their position. Waiting for a slow disk does not count against the path.
-    async fn take(&mut self, path: PathId, at: u64, data: Bytes, held: bool) -> Result<(), Halt> {
+    async fn take(&mut self, path: PathId, at: u64, data: Bytes, held: bool) -> Result<(), AttemptError> {
         self.refusals.trust(path);
         // The path has recovered.
         self.failures.remove(&path);
@@ -123,7 +123,7 @@ impl Ranged<'_, '_> {
         let data = data.slice((n - new) as usize..n as usize);
         if self.writer.write(path, start, data).await.is_err() {
             // `finish` reports the writer's own error.
-            return Err(Halt::Failed(GetError::System(std::io::Error::other(
+            return Err(AttemptError::Failed(GetError::System(std::io::Error::other(
                 "the writer stopped",
             ))));
         }

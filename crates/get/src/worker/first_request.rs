@@ -1,10 +1,10 @@
 //! A path's first request, which determines the object.
 
 use super::{
-    Ask, Body, Report, Worker,
-    body::{Answered, next_bytes},
+    RequestPurpose, Body, Report, Worker,
+    body::{HttpAnswer, next_bytes},
     inquiry::{Inquiry, MAX_REDIRECTS, ONE_BYTE, Step},
-    segments::Pending,
+    segments::UnreadAnswer,
 };
 use crate::{
     PathError,
@@ -36,7 +36,7 @@ const RANGE_PATIENCE: Duration = Duration::from_secs(5);
 pub(super) const EXPIRED: [u16; 3] = [401, 403, 410];
 
 /// An answer: its head and its body.
-struct Came {
+struct ReceivedAnswer {
     head: Parts,
     /// The part of the body that was read.
     first: Option<Bytes>,
@@ -92,7 +92,7 @@ impl Worker {
         &mut self,
         inquiry: &Inquiry,
         began: Instant,
-    ) -> Result<(Answer, Came), PathError> {
+    ) -> Result<(Answer, ReceivedAnswer), PathError> {
         let (url, shared) = (&inquiry.url, &self.shared);
         let is_plain = inquiry.asked.is_none();
         let patience = if is_plain { shared.plain_patience } else { shared.patience };
@@ -106,7 +106,7 @@ impl Worker {
         }
         let until = began + patience + inquiry.waited();
         let most = inquiry.asked.as_ref().map_or(patience, |_| RANGE_PATIENCE.min(patience));
-        let sent = timeout_at(until, self.send(url, &request, Ask::First(most))).await;
+        let sent = timeout_at(until, self.send(url, &request, RequestPurpose::First(most))).await;
         let (head, mut body) = sent.unwrap_or(Err(PathError::Silent(patience)))?.into_parts();
         let answer = match read_answer(&head, url, inquiry.asked.as_ref()) {
             Ok(answer) => answer,
@@ -128,17 +128,17 @@ impl Worker {
             let read = timeout_at(until, next_bytes(&mut body)).await;
             first = read.unwrap_or(Err(PathError::Silent(patience)))?;
             let is_page = first.as_ref().is_some_and(|f| looks_like_page(f));
-            if is_page || whole.said.compression.is_some() {
+            if is_page || whole.metadata.compression.is_some() {
                 self.line.connection = None;
                 return Err(PathError::Page);
             }
         }
-        Ok((answer, Came { head, first, body }))
+        Ok((answer, ReceivedAnswer { head, first, body }))
     }
 
     /// The object of an answer that has all of it and can be continued in ranges if it breaks off: the server does not
     /// refuse ranges, and something proves that both answers are of one version.
-    fn as_ranged(&self, answer: &Answer, came: &Came) -> Option<Resource> {
+    fn as_ranged(&self, answer: &Answer, came: &ReceivedAnswer) -> Option<Resource> {
         let Answer::Whole(whole) = answer else { return None };
         let is_proven = whole.validator.is_some() || self.shared.is_verifiable;
         let may_have_ranges = range_support(&came.head.headers) != RangeSupport::Refused;
@@ -147,8 +147,8 @@ impl Worker {
     }
 
     /// Keeps the answer with all of `resource` for the order.
-    async fn answered_whole(&mut self, resource: Resource, came: Came) -> Result<(), PathError> {
-        let Came { head, body, .. } = came;
+    async fn answered_whole(&mut self, resource: Resource, came: ReceivedAnswer) -> Result<(), PathError> {
+        let ReceivedAnswer { head, body, .. } = came;
         let offers = range_support(&head.headers) == RangeSupport::Bytes;
         self.shared.offers_ranges.store(offers, Ordering::Relaxed);
         let mut answer = Answer::Ranged(resource);
@@ -156,8 +156,8 @@ impl Worker {
             answer.forget_version();
         }
         if let Answer::Ranged(resource) = &answer {
-            let (range, answered) = (0..resource.length, Answered::of(head, body));
-            self.line.pending = Some(Pending { range, resource: resource.clone(), answered });
+            let (range, answered) = (0..resource.length, HttpAnswer::of(head, body));
+            self.line.pending = Some(UnreadAnswer { range, resource: resource.clone(), answered });
         }
         self.tell(Report::Answered(Box::new(answer), None)).await;
         Ok(())
@@ -167,9 +167,9 @@ impl Worker {
         &mut self,
         mut answer: Answer,
         asked: Option<Range<u64>>,
-        came: Came,
+        came: ReceivedAnswer,
     ) -> Result<(), PathError> {
-        let Came { head, first, body } = came;
+        let ReceivedAnswer { head, first, body } = came;
         let mut whole = None;
         if self.shared.by_hash {
             answer.forget_version();
@@ -181,8 +181,8 @@ impl Worker {
                 self.shared.closes.fetch_or(self.line.closes, Ordering::Relaxed);
                 self.shared.is_clamped.fetch_or(is_clamped, Ordering::Relaxed);
                 self.shared.offers_ranges.store(true, Ordering::Relaxed);
-                let (resource, answered) = (resource.clone(), Answered::of(head, body));
-                self.line.pending = Some(Pending { range, resource, answered });
+                let (resource, answered) = (resource.clone(), HttpAnswer::of(head, body));
+                self.line.pending = Some(UnreadAnswer { range, resource, answered });
             }
             (Answer::Whole(_), _) => {
                 let connection = self.line.connection.take();
@@ -208,7 +208,7 @@ impl Worker {
         let mut url = self.url.clone();
         for _ in 0..=MAX_REDIRECTS {
             let request = range_request(&url, &[ONE_BYTE], &self.fields_for(&url));
-            let (head, body) = self.send(&url, &request, Ask::Other).await?.into_parts();
+            let (head, body) = self.send(&url, &request, RequestPurpose::Other).await?.into_parts();
             self.settle(body).await;
             match read_answer(&head, &url, Some(&ONE_BYTE)) {
                 Ok(Answer::Redirect(next)) => url = next,

@@ -6,7 +6,7 @@
 
 use super::{
     Spare,
-    body::{Answered, Stream},
+    body::{HttpAnswer, Stream},
     closes,
 };
 use crate::{
@@ -40,7 +40,7 @@ pub(super) async fn opened(spare: Option<Spare>) -> Option<Connection> {
 }
 
 /// A request to send once a part of the previous answer has been received.
-pub(super) struct Due {
+pub(super) struct DueRequest {
     /// The position that must be reached.
     pub(super) at: u64,
     pub(super) rest: Range<u64>,
@@ -48,23 +48,23 @@ pub(super) struct Due {
 }
 
 /// A request that was sent before the previous answer was read.
-pub(super) struct Ahead {
+pub(super) struct EarlyRequest {
     pub(super) range: Range<u64>,
     /// Tells the task that its answer's turn has come.
     turn: oneshot::Sender<()>,
     /// Contains one task, which is aborted on drop.
-    task: JoinSet<Result<Early, PathError>>,
+    task: JoinSet<Result<EarlyAnswer, PathError>>,
 }
 
 /// The answer to such a request, and its connection.
-pub(super) struct Early {
-    pub(super) answered: Answered,
+pub(super) struct EarlyAnswer {
+    pub(super) answered: HttpAnswer,
     pub(super) connection: Connection,
     /// Whether the server closes the connection after it.
     pub(super) closes: bool,
 }
 
-impl Ahead {
+impl EarlyRequest {
     /// Starts the request for `range`; `asking` sends it.
     pub(super) fn of(
         range: Range<u64>,
@@ -78,24 +78,24 @@ impl Ahead {
         task.spawn(async move {
             let (connection, response) = asking.await?;
             let closes = closes(&response);
-            let mut answered = Answered::new(response);
+            let mut answered = HttpAnswer::new(response);
             if read_ahead == ReadAhead::Held {
                 answered.read_ahead(its_turn, HELD).await?;
             }
-            Ok(Early { answered, connection, closes })
+            Ok(EarlyAnswer { answered, connection, closes })
         });
         Self { range, turn, task }
     }
 
     /// Waits for the answer. Ends the reading before its turn.
-    pub(super) async fn answer(self) -> Result<Early, PathError> {
+    pub(super) async fn answer(self) -> Result<EarlyAnswer, PathError> {
         let Self { turn, mut task, .. } = self;
         _ = turn.send(());
         joined(&mut task).await
     }
 }
 
-async fn joined(task: &mut JoinSet<Result<Early, PathError>>) -> Result<Early, PathError> {
+async fn joined(task: &mut JoinSet<Result<EarlyAnswer, PathError>>) -> Result<EarlyAnswer, PathError> {
     // A task that panicked returns no answer.
     let ended = task.join_next().await.and_then(Result::ok);
     ended.unwrap_or(Err(PathError::Silent(Duration::ZERO)))
@@ -111,30 +111,30 @@ pub(super) enum ReadAhead {
 }
 
 /// The answer being read, and optionally a second answer with the same bytes.
-pub(super) struct Reading {
+pub(super) struct AnswerReader {
     pub(super) main: Stream,
-    pub(super) again: Option<Again>,
-    pub(super) silence: Silence,
+    pub(super) again: Option<RepeatedRequest>,
+    pub(super) silence: SilenceWatch,
 }
 
 /// The second request for the same bytes: sent, or with its answer.
-pub(super) enum Again {
-    Asked(Ahead),
-    Came(Box<Stream>, Connection, bool),
+pub(super) enum RepeatedRequest {
+    Asked(EarlyRequest),
+    Answered(Box<Stream>, Connection, bool),
 }
 
 /// Bytes and their position; `None` at the end.
-pub(super) type Next = Result<Option<(u64, Bytes)>, PathError>;
+pub(super) type ReadResult = Result<Option<(u64, Bytes)>, PathError>;
 
 /// An event while an answer is read.
-pub(super) enum Came {
-    Main(Next),
-    Again(Next),
+pub(super) enum ReadEvent {
+    Main(ReadResult),
+    Again(ReadResult),
     Silence,
 }
 
 /// How long an answer has been silent, and which requests were sent because of it.
-pub(super) struct Silence {
+pub(super) struct SilenceWatch {
     since: Instant,
     stall: Duration,
     /// Whether the following bytes were requested.
@@ -145,7 +145,7 @@ pub(super) struct Silence {
     pub(super) is_in_vain: bool,
 }
 
-impl Silence {
+impl SilenceWatch {
     /// Starts now. `is_ahead`: no bytes follow, or they were already requested.
     pub(super) fn new(stall: Duration, is_ahead: bool) -> Self {
         Self { since: Instant::now(), stall, is_ahead, again: None, is_in_vain: false }
@@ -192,27 +192,27 @@ impl Silence {
     }
 }
 
-impl Reading {
-    pub(super) async fn next(&mut self, resource: &Resource, by_hash: bool) -> Came {
+impl AnswerReader {
+    pub(super) async fn next(&mut self, resource: &Resource, by_hash: bool) -> ReadEvent {
         tokio::select! {
             biased;
-            next = self.main.next() => Came::Main(next),
-            next = next_again(&mut self.again, resource, by_hash) => Came::Again(next),
-            () = sleep_until(self.silence.due()) => Came::Silence,
+            next = self.main.next() => ReadEvent::Main(next),
+            next = next_again(&mut self.again, resource, by_hash) => ReadEvent::Again(next),
+            () = sleep_until(self.silence.due()) => ReadEvent::Silence,
         }
     }
 }
 
 /// The next bytes of the second answer; pending forever if there is none. Cancel-safe.
-async fn next_again(again: &mut Option<Again>, resource: &Resource, by_hash: bool) -> Next {
-    if let Some(Again::Asked(ahead)) = again {
-        let Early { answered, connection, closes } = joined(&mut ahead.task).await?;
+async fn next_again(again: &mut Option<RepeatedRequest>, resource: &Resource, by_hash: bool) -> ReadResult {
+    if let Some(RepeatedRequest::Asked(ahead)) = again {
+        let EarlyAnswer { answered, connection, closes } = joined(&mut ahead.task).await?;
         let held = check_segment(&answered.head, ahead.range.clone(), resource, by_hash)?;
         let stream = Stream::new(answered, ahead.range.start, held.end);
-        *again = Some(Again::Came(Box::new(stream), connection, closes));
+        *again = Some(RepeatedRequest::Answered(Box::new(stream), connection, closes));
     }
     match again {
-        Some(Again::Came(stream, ..)) => stream.next().await,
+        Some(RepeatedRequest::Answered(stream, ..)) => stream.next().await,
         _ => std::future::pending().await,
     }
 }

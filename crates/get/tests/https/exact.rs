@@ -12,7 +12,7 @@ use rcgen::{
 };
 use std::sync::Arc;
 use tempfile::TempDir;
-use thalweg_get::{HttpVersion, Web};
+use thalweg_get::{HttpVersion, HttpSettings};
 use thalweg_net::{TlsClient, TlsOptions};
 use tokio_rustls::rustls::{
     ServerConfig,
@@ -73,7 +73,7 @@ async fn fetch(shown: &Made, trusted: &Made, host: &str) -> Result<(), String> {
     let version = HttpVersion::Http1;
     let options = TlsOptions { extra_roots: vec![pem] };
     let tls = Some(TlsClient::new(&options, version.protocols()).unwrap());
-    let web = Web { tls, version, ..Web::default() };
+    let web = HttpSettings { tls, version, ..HttpSettings::default() };
     let url = format!("https://{host}:{}/file.bin", server.address.port());
     let request = request(&url, dir.path().join("file.bin"), vec![direct()], web);
     let trial = Trial { dir, request, events: Events::default() };

@@ -31,7 +31,7 @@ use thalweg_base::{
     budget::Budget,
     job::{Event, EventSink},
 };
-use thalweg_get::{GetFailed, Kept, Outcome, Output, Request, Stop, Target, Web, get};
+use thalweg_get::{GetFailed, IdleConnections, Outcome, Output, Request, Stop, Target, HttpSettings, get};
 use thalweg_part::{Batch, Publisher};
 use thalweg_paths::chooser::{Candidates, Content, Seen};
 use thalweg_paths::url::HttpUrl;
@@ -166,13 +166,13 @@ fn request(
         pieces: None,
         selection: Config { in_order: true, ..Config::default() },
         priors: candidates.priors,
-        web: Web { dialer: shared.dialer.clone(), ..Web::default() },
+        web: HttpSettings { dialer: shared.dialer.clone(), ..HttpSettings::default() },
         limit: None,
         batch: Batch::default(),
         adopt: false,
         expected_length: Some(object.length),
         publisher: Arc::new(Publisher::default()),
-        kept: Arc::new(Kept::default()),
+        kept: Arc::new(IdleConnections::default()),
         budget: Arc::new(Budget::new()),
         thrift: None,
         patience: PATIENCE,

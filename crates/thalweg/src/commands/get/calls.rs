@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 use thalweg_base::job::Event;
-use thalweg_get::{GetError, GetFailed, Many, ManySink, Outcome, Request, Stop, Target, many};
+use thalweg_get::{GetError, GetFailed, ManyOptions, ManySink, Outcome, Request, Stop, Target, many};
 use thalweg_paths::{
     detours::{Detours, Lesson},
     history::History,
@@ -112,7 +112,7 @@ impl DownloadSession<'_> {
     {
         lock(ledger).started.clear();
         let parallel = if self.in_turn { 1 } else { self.effort.parallel };
-        let how = Many {
+        let how = ManyOptions {
             parallel: NonZeroUsize::new(parallel).unwrap_or(NonZeroUsize::MIN),
             fail_early: self.effort.fail_early,
             history: self.history,

@@ -25,7 +25,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_base::{budget::Budget, rate_limit::Limit};
-use thalweg_get::{Kept, Request, Target, Thrift, Web, add_field};
+use thalweg_get::{IdleConnections, Request, Target, CostDeadline, HttpSettings, add_field};
 use thalweg_net::{DialOptions, Dialer, Interface, Route, SocketOptions, TlsClient, TlsOptions};
 use thalweg_part::{Batch, Publisher};
 use thalweg_paths::{
@@ -48,14 +48,14 @@ pub struct RequestBuilder<'a> {
     ways: Mutex<Ways>,
     /// The deadline for all downloads.
     until: Option<Instant>,
-    web: Web,
+    web: HttpSettings,
     history: Option<&'a Mutex<History>>,
     detours: Option<&'a Mutex<Detours>>,
     /// How the last request's relays were chosen.
     choice: Mutex<Option<Choice>>,
     limit: Option<Arc<Limit>>,
     publisher: Arc<Publisher>,
-    kept: Arc<Kept>,
+    kept: Arc<IdleConnections>,
     budget: Arc<Budget>,
     /// The target files that downloads of this command have claimed.
     claimed: Mutex<BTreeSet<PathBuf>>,
@@ -142,7 +142,7 @@ impl<'a> RequestBuilder<'a> {
     }
 
     /// The paths that cost money.
-    fn thrift(&self, origin: &str, paths: &[Candidate]) -> Option<Thrift> {
+    fn thrift(&self, origin: &str, paths: &[Candidate]) -> Option<CostDeadline> {
         let dear = |(place, path): (u32, &Candidate)| {
             let mut dear = *self.ways().dear.get(&path.route.interface()?)?;
             if let Some(rate) = self.rate(origin, &path.name) {
@@ -150,7 +150,7 @@ impl<'a> RequestBuilder<'a> {
             }
             Some((place, dear))
         };
-        Some(Thrift { until: self.until?, dear: (0..).zip(paths).filter_map(dear).collect() })
+        Some(CostDeadline { until: self.until?, dear: (0..).zip(paths).filter_map(dear).collect() })
     }
 
     /// A request by the direct path only, for a document that this command reads itself: a Metalink.
@@ -185,7 +185,7 @@ impl<'a> RequestBuilder<'a> {
 
     /// The settings for a server. A server that the user did not choose gets only logins that are stored for its host,
     /// and only over TLS.
-    fn web_for(&self, wanted: &Wanted) -> Web {
+    fn web_for(&self, wanted: &Wanted) -> HttpSettings {
         let mut web = self.web.clone();
         if !wanted.is_trusted() {
             web.credentials = Arc::new(web.credentials.for_strangers());
@@ -479,7 +479,7 @@ fn web(
     mesh: &Mesh,
     uplinks: Option<Uplinks>,
     note: &dyn Fn(String),
-) -> anyhow::Result<Web> {
+) -> anyhow::Result<HttpSettings> {
     let (limit, paths, args) = (args.effort.limit_rate, &args.paths, &args.web);
     let receive_buffer =
         limit.map(|limit| usize::try_from(limit.get() / 4).map_or(MAX_BUFFER, buffer_for));
@@ -504,5 +504,5 @@ fn web(
         }
     };
     let credentials = Arc::new(credentials(args, note)?);
-    Ok(Web { dialer, tls, version: args.version(), credentials })
+    Ok(HttpSettings { dialer, tls, version: args.version(), credentials })
 }
