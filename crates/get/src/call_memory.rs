@@ -87,7 +87,7 @@ pub(super) const DIRECT: &str = "direct";
 impl CorruptPaths {
     /// The relay that delivered the bytes of `path`, whose name is `RELAY%INTERFACE@MIRROR`; the parts from `%` and
     /// from `@` are optional.
-    pub(super) fn blame<'a>(path: &'a str, origins: &'a Origins) -> Blame<'a> {
+    pub(super) fn blamed_relay<'a>(path: &'a str, origins: &'a Origins) -> Blame<'a> {
         let relay = path.split(['%', '@']).next().unwrap_or(path);
         Blame { relay, origin: origins.at(path) }
     }
@@ -95,7 +95,7 @@ impl CorruptPaths {
     /// Records paths that altered bytes.
     pub(super) fn learn(&mut self, corrupt: &[(String, String)], origins: &Origins) {
         for (path, _) in corrupt {
-            let blame = Self::blame(path, origins);
+            let blame = Self::blamed_relay(path, origins);
             self.0.insert((blame.relay.to_owned(), blame.origin.to_owned()));
         }
     }
@@ -108,7 +108,7 @@ impl CorruptPaths {
         priors: &mut Vec<Option<Prior>>,
     ) {
         let good = |c: &Candidate| {
-            let blame = Self::blame(&c.name, origins);
+            let blame = Self::blamed_relay(&c.name, origins);
             !self.0.contains(&(blame.relay.to_owned(), blame.origin.to_owned()))
         };
         if self.0.is_empty() || !paths.iter().any(good) {

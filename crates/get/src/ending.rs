@@ -90,7 +90,7 @@ impl Run<'_> {
             part = match (verified, mends) {
                 (Ok(()), _) => found,
                 (Err(wrong), Some(resource)) => {
-                    repair::mend(self, found, resource, wrong, stop).await?
+                    repair::repair_file(self, found, resource, wrong, stop).await?
                 }
                 (Err(wrong), None) => return Err(self.discard(found, wrong.into()).await),
             };

@@ -61,7 +61,7 @@ impl HttpSettings {
         let known = &self.credentials;
         let in_url = url.authorization();
         let completed = in_url.and_then(|user| known.of_user(url, user, original));
-        let ours = || completed.or(in_url).or_else(|| known.of(url, original)).cloned();
+        let ours = || completed.or(in_url).or_else(|| known.header_for(url, original)).cloned();
         if !fields.contains_key(AUTHORIZATION)
             && let Some(value) = ours()
         {
@@ -122,7 +122,7 @@ impl Credentials {
     }
 
     /// The login for the server of `url`; `original`: `url` has the origin of the URL that the user gave.
-    fn of(&self, url: &HttpUrl, original: bool) -> Option<&HeaderValue> {
+    fn header_for(&self, url: &HttpUrl, original: bool) -> Option<&HeaderValue> {
         let (is_chosen, may_send) = self.may_send(url, original);
         if !may_send {
             return None;

@@ -183,7 +183,7 @@ impl<'a> Call<'a> {
         let origins = Origins::new(request.url.origin(), &request.paths);
         self.corrupt.leave_out(&origins, &mut request.paths, &mut request.priors);
         let head_start = self.pace.head_start(origins.own());
-        let (server, cookies) = (self.servers.of(origins.own()), Arc::clone(&self.cookies));
+        let (server, cookies) = (self.servers.traits_of(origins.own()), Arc::clone(&self.cookies));
         let logins = Arc::clone(&self.logins);
         let advice = Advice { head_start, server, cookies, logins };
         Some(ReadyDownload { number, request, advice })
@@ -207,13 +207,13 @@ impl<'a> Call<'a> {
         match result {
             Ok(outcome) => {
                 self.learn(&origins, &outcome);
-                self.blame(&outcome.corrupt, &origins);
+                self.note_altered_paths(&outcome.corrupt, &origins);
                 self.done += 1;
                 self.bytes += outcome.length;
                 self.sink.done(number, &outcome);
             }
             Err(failed) => {
-                self.blame(&failed.corrupt, &origins);
+                self.note_altered_paths(&failed.corrupt, &origins);
                 self.failed.push((number, url, failed));
             }
         }
@@ -227,11 +227,11 @@ impl<'a> Call<'a> {
     }
 
     /// Excludes relays that altered bytes from now on, whether or not the download was repaired.
-    fn blame(&mut self, corrupt: &[(String, String)], origins: &Origins) {
+    fn note_altered_paths(&mut self, corrupt: &[(String, String)], origins: &Origins) {
         self.corrupt.learn(corrupt, origins);
         let Some(mut history) = self.history() else { return };
         for (path, why) in corrupt {
-            let blame = CorruptPaths::blame(path, origins);
+            let blame = CorruptPaths::blamed_relay(path, origins);
             if blame.relay != DIRECT {
                 history.quarantine(blame.relay, blame.origin, why, wall_time());
             }

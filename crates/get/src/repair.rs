@@ -45,7 +45,7 @@ struct Comparison {
 /// # Errors
 /// [`GetError::Mismatch`] if it still does not match, in which case nothing is kept; `wrong` if no bytes are doubtful;
 /// or an interruption, in which case the bytes are kept.
-pub(super) async fn mend(
+pub(super) async fn repair_file(
     run: &mut Run<'_>,
     part: Part,
     resource: &Arc<Resource>,

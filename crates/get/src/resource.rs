@@ -312,7 +312,7 @@ pub(super) fn check_joined(
     if !by_hash {
         resource.version().check(&head.headers)?;
     }
-    Ok(one(&head.headers, &CONTENT_TYPE).and_then(Multipart::of))
+    Ok(one(&head.headers, &CONTENT_TYPE).and_then(Multipart::from_content_type))
 }
 
 /// The error for a status without content.

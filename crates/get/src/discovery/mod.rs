@@ -122,7 +122,7 @@ impl Discovery {
                 () = at(due) => continue,
             };
             if current {
-                self.hear(message.path, message.report, paths, sink);
+                self.handle_report(message.path, message.report, paths, sink);
             }
         }
     }
@@ -184,7 +184,7 @@ impl Discovery {
         next
     }
 
-    fn hear(&mut self, path: PathId, report: Report, paths: &Paths, sink: &dyn EventSink) {
+    fn handle_report(&mut self, path: PathId, report: Report, paths: &Paths, sink: &dyn EventSink) {
         if matches!(report, Report::Answered(..)) {
             self.first_answer.get_or_insert(self.started.elapsed());
         }

@@ -9,7 +9,7 @@ use thalweg_units::{PathId, Rate};
 
 impl Ranged<'_, '_> {
     /// Carries out all actions of the selection.
-    pub(super) fn obey(&mut self) {
+    pub(super) fn execute_actions(&mut self) {
         while let Some(action) = self.selection.next_action() {
             match action {
                 Action::Fetch { path, ranges, hedge } => {
@@ -29,7 +29,7 @@ impl Ranged<'_, '_> {
                         self.note_stall(path, silent);
                     }
                 }
-                Action::Chosen { path, reason } => self.chosen(path, reason),
+                Action::Chosen { path, reason } => self.note_choice(path, reason),
             }
         }
     }
@@ -42,14 +42,14 @@ impl Ranged<'_, '_> {
         self.join_connected();
     }
 
-    fn chosen(&mut self, path: PathId, reason: Reason) {
+    fn note_choice(&mut self, path: PathId, reason: Reason) {
         let now = self.now();
         self.turns.get_or_insert((now, self.meter.fetched));
         let before = self.chosen.replace((path, now, self.meter.useful_of(path)));
         self.run.phases.completion_path = Some(self.paths.name(path).to_owned());
         let rates = self.rates();
         if reason.sampled() {
-            self.sampled(&rates);
+            self.report_sampling(&rates);
         }
         let path = self.paths.name(path).to_owned();
         let failed: Vec<_> = self.failures.keys().map(|p| self.paths.name(*p).to_owned()).collect();
@@ -76,7 +76,7 @@ impl Ranged<'_, '_> {
     }
 
     /// Reports the results of sampling.
-    fn sampled(&mut self, rates: &[(String, Rate)]) {
+    fn report_sampling(&mut self, rates: &[(String, Rate)]) {
         for (path, rate) in rates {
             let rate_bps = rate.as_bps();
             self.run.sink.event(&Event::PathSampled { path: path.clone(), rate_bps });

@@ -68,7 +68,7 @@ impl Ranged<'_, '_> {
         if let Some(wait) = self.may_wait(path, &error) {
             return self.put_off(path, error, wait);
         }
-        let error = self.as_seen(path, error);
+        let error = self.interpret_error(path, error);
         let (name, why) = (self.paths.name(path).to_owned(), error.to_string());
         self.run.sink.event(&Event::PathFailed { path: name, why });
         self.fail_quietly(path, error);
@@ -100,7 +100,7 @@ impl Ranged<'_, '_> {
     }
 
     /// If a path that never confirmed the object reports a change, it leads to another file.
-    fn as_seen(&self, path: PathId, error: PathError) -> PathError {
+    fn interpret_error(&self, path: PathId, error: PathError) -> PathError {
         match error {
             PathError::Changed(why) | PathError::Resized(why)
                 if !self.refusals.trusted.contains(&path) =>

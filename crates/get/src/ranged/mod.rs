@@ -95,9 +95,9 @@ pub(super) async fn download(
     run.started(&part, resource.url.to_string(), &resource.metadata, Some(length));
     let pinned = Arc::new(resource);
     let mut ranged = Ranged::new(run, paths, by, Arc::clone(&pinned), part, &discovery)?;
-    ranged.settle(discovery.verdicts);
+    ranged.apply_verdicts(discovery.verdicts);
     let done = ranged.drive(stop).await;
-    ranged.sum_up();
+    ranged.record_observations();
     let Ranged { run, paths, writer, direct_owes_word, .. } = ranged;
     if let Err(halt) = done {
         drop(paths);
@@ -165,7 +165,7 @@ impl<'a, 'r> Ranged<'a, 'r> {
             brake: Brake::default(),
             failures: BTreeMap::new(),
             direct_owes_word: false,
-            waiting: HeldBackPaths::of(run.request),
+            waiting: HeldBackPaths::new(run.request),
             complete: None,
             turns: None,
             chosen: None,
@@ -190,28 +190,28 @@ impl<'a, 'r> Ranged<'a, 'r> {
         let mut ticks = interval_at(Instant::now() + INTERVAL, INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            self.obey();
+            self.execute_actions();
             self.paths.note_alone(self.paths.sources() == 1 && self.selection.has_one_path());
             match self.selection.phase() {
                 Phase::Done if self.nothing_to_wait_for() => return Ok(()),
-                Phase::Failed if self.spend() => continue,
+                Phase::Failed if self.start_costly_paths() => continue,
                 Phase::Failed if self.fall_back() => continue,
                 Phase::Failed => return Err(self.give_up()),
                 _ => {}
             }
-            let braked = self.brake.until();
+            let braked = self.brake.pause_end();
             let deadline = braked.unwrap_or_else(|| self.deadline());
             tokio::select! {
                 (message, current) = self.paths.next(), if braked.is_none() => {
-                    self.hear(message, current).await?;
+                    self.handle_report(message, current).await?;
                 }
                 () = sleep_until(deadline) => match self.brake.release() {
                     Some(waited) => self.selection.paused(waited),
                     None => self.selection.tick(self.now()),
                 },
                 _ = ticks.tick() => {
-                    self.call_for_help();
-                    self.economize();
+                    self.add_helpers();
+                    self.start_due_paths();
                     self.meter.tell(self.run.sink, &self.run.request.budget);
                     self.writer.tick().await;
                 }

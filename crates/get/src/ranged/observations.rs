@@ -9,7 +9,7 @@ use thalweg_units::{ByteSize, PathId, Rate, Time};
 
 impl Ranged<'_, '_> {
     /// Records the results at the end of the download.
-    pub(super) fn sum_up(&mut self) {
+    pub(super) fn record_observations(&mut self) {
         let end = match self.complete {
             Some(t) => Time::ZERO + t.duration_since(self.epoch),
             None => self.now(),

@@ -11,7 +11,7 @@ pub(super) struct HeldBackPaths(Option<(Thrift<PathId>, Instant)>);
 
 impl HeldBackPaths {
     /// Creates it from the request's settings.
-    pub(super) fn of(request: &crate::Request) -> Self {
+    pub(super) fn new(request: &crate::Request) -> Self {
         let Some(thrift) = &request.thrift else { return Self::default() };
         let began = Instant::now();
         let offer = |(path, dear): (&u32, &crate::PricedPath)| {
@@ -41,7 +41,7 @@ impl HeldBackPaths {
 
 impl Ranged<'_, '_> {
     /// Starts costly paths if the deadline requires it.
-    pub(super) fn economize(&mut self) {
+    pub(super) fn start_due_paths(&mut self) {
         let done = self.meter.done();
         let missing = self.sources.pinned().length.saturating_sub(done);
         if self.waiting.due(done, missing) {
@@ -50,7 +50,7 @@ impl Ranged<'_, '_> {
     }
 
     /// Starts all costly paths, because no other path is left. Returns whether there are any.
-    pub(super) fn spend(&mut self) -> bool {
+    pub(super) fn start_costly_paths(&mut self) -> bool {
         let is_any = self.waiting.all();
         if is_any {
             self.join_connected();

@@ -29,7 +29,7 @@ pub(super) struct Brake {
 
 impl Brake {
     /// The end of the current pause, if any.
-    pub(super) fn until(&self) -> Option<Instant> {
+    pub(super) fn pause_end(&self) -> Option<Instant> {
         self.on.map(|(_, until)| until)
     }
 
@@ -49,7 +49,7 @@ impl Brake {
 }
 
 impl Ranged<'_, '_> {
-    pub(super) async fn hear(&mut self, message: Message, current: bool) -> Result<(), AttemptError> {
+    pub(super) async fn handle_report(&mut self, message: Message, current: bool) -> Result<(), AttemptError> {
         let Message { path, report, .. } = message;
         self.charge(&report);
         match report {
@@ -58,7 +58,7 @@ impl Ranged<'_, '_> {
             Report::Unused(n) => self.meter.late(path, n),
             _ if !current => {}
             Report::Connected(_) => self.join_connected(),
-            Report::Setup(took) => self.set_up(path, took),
+            Report::Setup(took) => self.note_setup(path, took),
             Report::Sent => self.selection.sent(path, self.now()),
             Report::Data(at, data) => return self.take(path, at, data, false).await,
             Report::Held(n) => {
@@ -81,7 +81,7 @@ impl Ranged<'_, '_> {
                 }
                 self.fail(path, error);
             }
-            Report::Answered(answer, _) => return self.answered(path, *answer),
+            Report::Answered(answer, _) => return self.handle_answer(path, *answer),
         }
         Ok(())
     }
@@ -98,7 +98,7 @@ impl Ranged<'_, '_> {
         }
     }
 
-    fn set_up(&mut self, path: PathId, took: Duration) {
+    fn note_setup(&mut self, path: PathId, took: Duration) {
         if let Some(setup) = self.setups.get_mut(path.0 as usize) {
             setup.get_or_insert(took);
         }

@@ -52,11 +52,11 @@ pub(super) struct HttpAnswer {
 impl HttpAnswer {
     pub(super) fn new(response: Response<Incoming>) -> Self {
         let (head, body) = response.into_parts();
-        Self::of(head, body)
+        Self::from_parts(head, body)
     }
 
     /// Creates an answer of whose body nothing was read.
-    pub(super) fn of(head: Parts, body: Incoming) -> Self {
+    pub(super) fn from_parts(head: Parts, body: Incoming) -> Self {
         Self { framed: body.size_hint().exact().is_some(), head, body, held: VecDeque::new() }
     }
 

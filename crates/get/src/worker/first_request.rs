@@ -156,7 +156,7 @@ impl Worker {
             answer.forget_version();
         }
         if let Answer::Ranged(resource) = &answer {
-            let (range, answered) = (0..resource.length, HttpAnswer::of(head, body));
+            let (range, answered) = (0..resource.length, HttpAnswer::from_parts(head, body));
             self.line.pending = Some(UnreadAnswer { range, resource: resource.clone(), answered });
         }
         self.tell(Report::Answered(Box::new(answer), None)).await;
@@ -181,7 +181,7 @@ impl Worker {
                 self.shared.closes.fetch_or(self.line.closes, Ordering::Relaxed);
                 self.shared.is_clamped.fetch_or(is_clamped, Ordering::Relaxed);
                 self.shared.offers_ranges.store(true, Ordering::Relaxed);
-                let (resource, answered) = (resource.clone(), HttpAnswer::of(head, body));
+                let (resource, answered) = (resource.clone(), HttpAnswer::from_parts(head, body));
                 self.line.pending = Some(UnreadAnswer { range, resource, answered });
             }
             (Answer::Whole(_), _) => {

@@ -22,7 +22,7 @@ use super::{
     resource::{Answer, Resource, has_odd_framing},
     server::ServerTraits,
 };
-use second_request::{EarlyRequest, DueRequest, opened};
+use second_request::{EarlyRequest, DueRequest, spare_connection};
 use body::drain;
 use bytes::Bytes;
 use http_body_util::Empty;
@@ -295,7 +295,7 @@ impl Worker {
     /// The spare connection, if it leads to the server of `url` and is open.
     async fn take_spare(&mut self, url: &HttpUrl) -> Option<Connection> {
         let spare = self.line.spare.take().filter(|_| self.leads_to(url));
-        opened(spare).await
+        spare_connection(spare).await
     }
 
     /// Whether this path's connections lead to the server of `url`.

@@ -34,7 +34,7 @@ const GIVEN_UP: u32 = 2;
 const HELD: usize = 16 << 20;
 
 /// The spare connection, if it is open.
-pub(super) async fn opened(spare: Option<Spare>) -> Option<Connection> {
+pub(super) async fn spare_connection(spare: Option<Spare>) -> Option<Connection> {
     let connection = spare?.join_next().await?.ok()?.ok()?;
     Some(connection).filter(Connection::is_open)
 }
@@ -66,7 +66,7 @@ pub(super) struct EarlyAnswer {
 
 impl EarlyRequest {
     /// Starts the request for `range`; `asking` sends it.
-    pub(super) fn of(
+    pub(super) fn start(
         range: Range<u64>,
         read_ahead: ReadAhead,
         asking: impl Future<Output = Result<(Connection, Response<Incoming>), PathError>>
@@ -152,12 +152,12 @@ impl SilenceWatch {
     }
 
     /// Whether it is time to request the following bytes. Returns true once.
-    pub(super) fn calls_for_rest(&mut self) -> bool {
+    pub(super) fn is_rest_due(&mut self) -> bool {
         !self.is_ahead && self.lasts(self.early()) && !std::mem::replace(&mut self.is_ahead, true)
     }
 
     /// Whether it is time to request the same bytes again; repeated after each further stall time.
-    pub(super) fn calls_for_same(&mut self) -> bool {
+    pub(super) fn is_repeat_due(&mut self) -> bool {
         let since = self.again.unwrap_or(self.since);
         let is_due = !self.is_in_vain && since.elapsed() >= self.stall;
         if is_due {
@@ -187,7 +187,7 @@ impl SilenceWatch {
         next.unwrap_or(now + self.stall)
     }
 
-    pub(super) fn is_over(&mut self) {
+    pub(super) fn reset(&mut self) {
         (self.since, self.again) = (Instant::now(), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     RequestPurpose, Report, Worker,
-    second_request::{RepeatedRequest, EarlyRequest, ReadEvent, DueRequest, EarlyAnswer, ReadAhead, AnswerReader, SilenceWatch, opened},
+    second_request::{RepeatedRequest, EarlyRequest, ReadEvent, DueRequest, EarlyAnswer, ReadAhead, AnswerReader, SilenceWatch, spare_connection},
     body::{HttpAnswer, Stream, next_bytes},
     first_request::{HEAD, is_expired},
 };
@@ -340,7 +340,7 @@ impl Worker {
                     if is_new {
                         // The answer continues, and the second one may still have its pause ahead.
                         reading.again = None;
-                        reading.silence.is_over();
+                        reading.silence.reset();
                     }
                 }
                 ReadEvent::Main(end) => {
@@ -387,10 +387,10 @@ impl Worker {
         rest: &Range<u64>,
     ) {
         let takes_two = !self.shared.server.is_asked_in_turn();
-        if takes_two && reading.silence.calls_for_rest() && self.line.ahead.is_none() {
+        if takes_two && reading.silence.is_rest_due() && self.line.ahead.is_none() {
             self.line.ahead = Some(self.ask_early(resource, rest.clone(), ReadAhead::Held));
         }
-        if reading.silence.calls_for_same() && reading.again.is_none() {
+        if reading.silence.is_repeat_due() && reading.again.is_none() {
             let asked = self.ask_early(resource, left, ReadAhead::Nothing);
             reading.again = Some(RepeatedRequest::Asked(asked));
         }
@@ -403,7 +403,7 @@ impl Worker {
         let Some(RepeatedRequest::Answered(stream, connection, closes)) = came else { return false };
         (reading.main, self.line.connection, self.line.closes) =
             (*stream, Some(connection), closes);
-        reading.silence.is_over();
+        reading.silence.reset();
         true
     }
 
@@ -441,8 +441,8 @@ impl Worker {
         let request = self.signed(&resource.url, &request);
         let (web, route, url) = (self.shared.web.clone(), self.route.clone(), resource.url.clone());
         let spare = self.line.spare.take().filter(|_| self.leads_to(&url));
-        EarlyRequest::of(range, read_ahead, async move {
-            let mut connection = match opened(spare).await {
+        EarlyRequest::start(range, read_ahead, async move {
+            let mut connection = match spare_connection(spare).await {
                 Some(connection) => connection,
                 None => Connection::open(&web, &route, &url).await?,
             };
