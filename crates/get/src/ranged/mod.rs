@@ -1,7 +1,7 @@
 //! Downloads an object in ranges over several paths, as the selection decides.
 //!
-//! [`Ranged`] is one running download. `join` adds paths, `bytes` processes reports, `failed` handles failures, `obey`
-//! carries out the selection's actions, `observed` sums up.
+//! [`Ranged`] is one running download. `join` adds paths, `reports` processes their reports, `failures` handles
+//! failures, `actions` carries out the selection's actions, `observations` records what was observed of the paths.
 
 mod reports;
 mod failures;
