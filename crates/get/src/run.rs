@@ -18,7 +18,7 @@ use std::{
 };
 use thalweg_base::job::{Event, EventSink};
 use thalweg_part::{Digest, Part, PartError, PartKey};
-use thalweg_paths::{candidates::Candidate, history::Observed};
+use thalweg_paths::{candidates::Candidate, history::PathObservation};
 use thalweg_units::Rate;
 use tokio::{task::spawn_blocking, time::Instant};
 
@@ -70,7 +70,7 @@ pub(super) struct Run<'a> {
     pub(super) kept: u64,
     pub(super) direct_estimate: Option<Rate>,
     pub(super) phases: Phases,
-    pub(super) observed: Vec<Observed>,
+    pub(super) observed: Vec<PathObservation>,
     pub(super) published: Option<(PathBuf, u64)>,
     /// Paths that altered bytes, each with a description.
     pub(super) corrupt: Vec<(String, String)>,

@@ -7,7 +7,7 @@ use super::{
 use std::{future::pending, num::NonZeroU32, sync::Arc, time::Duration};
 use thalweg_net::pump::Moved;
 use thalweg_net::{Monitor, Route};
-use thalweg_paths::chooser::{Choice, Way};
+use thalweg_paths::chooser::{PathRace, PathAttempt};
 use thalweg_uplinks::interfaces::{Client, Lane, Lanes, Passage};
 use thalweg_wire::Destination;
 use tokio::time::sleep;
@@ -38,7 +38,7 @@ impl Shared {
 
 /// Replaces the direct way by one for each of these interfaces, in this order, followed by one without an interface if
 /// `or_free`.
-fn over(choice: Choice, interfaces: &[Lane], or_free: bool) -> Choice {
+fn over(choice: PathRace, interfaces: &[Lane], or_free: bool) -> PathRace {
     let bound = |lane: &Lane| (Route::direct().by_interface(lane.interface), *lane);
     let mut lanes: Vec<(Route, Option<usize>, Duration)> = Vec::new();
     let mut after = Duration::ZERO;
@@ -50,24 +50,24 @@ fn over(choice: Choice, interfaces: &[Lane], or_free: bool) -> Choice {
     }
     lanes.extend(or_free.then(|| (Route::direct(), None, after + NEXT_INTERFACE)));
     let mut ways = Vec::new();
-    for way in choice.into_ways() {
+    for way in choice.into_attempts() {
         if !way.route.is_direct() {
             ways.push(way);
             continue;
         }
         ways.extend(lanes.iter().cloned().map(|(route, ahead, after)| {
             let (name, after) = (way.name.clone(), way.after + after);
-            Way { name, route, after, ahead }
+            PathAttempt { name, route, after, ahead }
         }));
     }
-    Choice::only(ways)
+    PathRace::only(ways)
 }
 
 /// The same choice over the assigned interfaces, and the passage to report to.
-pub fn led(choice: Choice, lanes: Lanes) -> (Choice, Option<Passage>) {
+pub fn led(choice: PathRace, lanes: Lanes) -> (PathRace, Option<Passage>) {
     match lanes {
         Lanes::By { passage, interfaces, relays, or_free } => {
-            (over(choice, &interfaces, or_free).relayed_by(relays), Some(passage))
+            (over(choice, &interfaces, or_free).bind_detours(relays), Some(passage))
         }
         Lanes::Free | Lanes::Nowhere => (choice, None),
     }
@@ -176,18 +176,18 @@ mod tests {
         assert!(!fits(&free, &Lanes::Nowhere) && fits(&free, &Lanes::Free));
     }
 
-    fn way(name: &str, after: u64) -> Way {
+    fn way(name: &str, after: u64) -> PathAttempt {
         let route = Route::through([format!("{name}.example:1080").parse().unwrap()]).unwrap();
         let after = Duration::from_millis(after);
-        Way { name: name.to_owned(), route, after, ahead: None }
+        PathAttempt { name: name.to_owned(), route, after, ahead: None }
     }
 
     #[test]
     fn the_direct_way_is_tried_by_each_interface_in_turn() {
         let [one, two] = [2, 3].map(|i| NonZeroU32::new(i).unwrap());
         let lanes = [two, one].map(|interface| Lane { interface, ahead: None, is_last: false });
-        let choice = over(Choice::of(vec![way("a", 1200), Way::direct()]), &lanes, true);
-        let ways = choice.ways().iter().map(|w| (w.name.as_str(), w.route.interface(), w.after));
+        let choice = over(PathRace::with_direct(vec![way("a", 1200), PathAttempt::direct()]), &lanes, true);
+        let ways = choice.attempts().iter().map(|w| (w.name.as_str(), w.route.interface(), w.after));
         let ms = Duration::from_millis;
         let direct = |by, after| ("direct", by, ms(after));
         let expected = [

@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_paths::chooser::Content;
-use thalweg_paths::history::{Bound, Observed};
+use thalweg_paths::history::{Bound, PathObservation};
 use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::Destination;
 use thiserror::Error;
@@ -296,7 +296,7 @@ impl Drop for OriginBody {
             return;
         }
         // The program may have been the slower side: the path could do more.
-        let observed = Observed {
+        let observed = PathObservation {
             path: self.way.path.clone(),
             rate: Rate::over(ByteSize::from_bytes(down), self.began.elapsed()),
             setup: self.way.setup,

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant as Clock},
 };
 use thalweg_net::{Cause, DialError, Dialer, Stream};
-use thalweg_paths::chooser::{Choice, Way};
+use thalweg_paths::chooser::{PathRace, PathAttempt};
 use thalweg_uplinks::interfaces::Passage;
 use thalweg_wire::Destination;
 use tokio::time::{Instant, sleep_until};
@@ -44,10 +44,10 @@ pub struct Raced {
 ///
 /// If the destination itself refuses, or its name cannot be resolved, no further detour is begun: it would fail as
 /// well, only later, and the program waits.
-pub async fn race(dialer: &Dialer, to: &Destination, choice: Choice) -> Raced {
-    let mut waiting: VecDeque<Way> = choice.into_ways().into();
+pub async fn race(dialer: &Dialer, to: &Destination, choice: PathRace) -> Raced {
+    let mut waiting: VecDeque<PathAttempt> = choice.into_attempts().into();
     let mut asked = Vec::new();
-    let start = |way: Way, asked: &mut Vec<NonZeroU32>| {
+    let start = |way: PathAttempt, asked: &mut Vec<NonZeroU32>| {
         asked.extend(way.route.interface().filter(|_| way.route.is_direct()));
         attempt(dialer, to, way)
     };
@@ -86,12 +86,12 @@ pub async fn race(dialer: &Dialer, to: &Destination, choice: Choice) -> Raced {
     let won = match direct.or(last) {
         Some(error) => Err(error),
         // A choice has at least one way, whose attempt left an error.
-        None => attempt(dialer, to, Way::direct()).await.1,
+        None => attempt(dialer, to, PathAttempt::direct()).await.1,
     };
     Raced { won, failed, routeless, tried: asked }
 }
 
-async fn attempt(dialer: &Dialer, to: &Destination, way: Way) -> (Way, Result<Dialled, DialError>) {
+async fn attempt(dialer: &Dialer, to: &Destination, way: PathAttempt) -> (PathAttempt, Result<Dialled, DialError>) {
     let began = Clock::now();
     let dialled = match way.ahead {
         Some(ahead) => dialer.clone().receiving(ahead).dial(&way.route, to).await,

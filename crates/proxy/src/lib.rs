@@ -17,7 +17,7 @@
 //!   differs from those that the origin sent.
 //! - hyper parses and frames HTTP, except for the targets of requests, which pass unchanged (`heads`, `request_line`);
 //!   `fields` handles the hop-by-hop fields.
-//! - A `PathChooser` chooses the path of each connection; `ByHistory` is the one that uses the results of earlier
+//! - A `PathChooser` chooses the path of each connection; `HistoryChooser` is the one that uses the results of earlier
 //!   transfers.
 //! - Connections, idle links and split streams are bounded; a slow reader slows its sender.
 

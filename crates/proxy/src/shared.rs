@@ -19,8 +19,8 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_net::{Cause, DialError, Dialer, Stream};
-use thalweg_paths::chooser::{Content, PathChooser, Seen};
-use thalweg_paths::history::Observed;
+use thalweg_paths::chooser::{Content, PathChooser, PathReport};
+use thalweg_paths::history::PathObservation;
 use thalweg_uplinks::interfaces::{Client, Lanes, Uplinks};
 use thalweg_wire::Destination;
 use thiserror::Error;
@@ -115,7 +115,7 @@ impl Shared {
     ) -> Result<Dialled, NoWay> {
         let began = Instant::now();
         let raced = loop {
-            let choice = self.chooser.choose(to, content).without(avoided);
+            let choice = self.chooser.choose(to, content).remove_detour(avoided);
             let (choice, passage) = led(choice, lanes);
             let mut raced = race(&self.dialer, to, choice).await;
             accompany(&mut raced, passage);
@@ -129,7 +129,7 @@ impl Shared {
             lanes = self.assigned(client, to).await?;
         };
         for path in &raced.failed {
-            self.chooser.learn(to, content, Seen::Failed(path));
+            self.chooser.learn(to, content, PathReport::Failed(path));
         }
         let dialled = raced.won?;
         match direct_peer(&dialled.stream) {
@@ -140,8 +140,8 @@ impl Shared {
     }
 
     /// Tells the chooser of paths what was observed.
-    pub(super) fn carried(&self, to: &Destination, content: Content, observed: &Observed) {
-        self.chooser.learn(to, content, Seen::Carried(observed));
+    pub(super) fn carried(&self, to: &Destination, content: Content, observed: &PathObservation) {
+        self.chooser.learn(to, content, PathReport::Carried(observed));
     }
 }
 

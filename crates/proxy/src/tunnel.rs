@@ -19,8 +19,8 @@ use thalweg_net::{
     liveness::Limits,
     pump::{self, Moved, Resetting, Stopped, Throttle},
 };
-use thalweg_paths::chooser::{Content, DIRECT, Seen};
-use thalweg_paths::history::{Bound, Observed};
+use thalweg_paths::chooser::{Content, DIRECT, PathReport};
+use thalweg_paths::history::{Bound, PathObservation};
 use thalweg_units::Rate;
 use thalweg_uplinks::interfaces::{NoMore, Passage, Toll};
 use thalweg_wire::Destination;
@@ -156,12 +156,12 @@ impl Observation<'_> {
     fn tell(&self, shared: &Shared, to: &Destination, content: Content) {
         let (up, down) = self.counts;
         if up > 0 && down == 0 && self.path != DIRECT && self.began.elapsed() > MUTE {
-            return shared.chooser.learn(to, content, Seen::Failed(self.path));
+            return shared.chooser.learn(to, content, PathReport::Failed(self.path));
         }
         let Some(rate) = self.rate else { return };
         // The program or the server may have been the slower side.
         let (bound, setup) = (Bound::AtLeast, self.setup);
         let path = self.path.to_owned();
-        shared.carried(to, content, &Observed { path, rate, setup, bound });
+        shared.carried(to, content, &PathObservation { path, rate, setup, bound });
     }
 }

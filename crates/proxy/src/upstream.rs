@@ -20,7 +20,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use thalweg_paths::chooser::{Content, DIRECT, Seen};
+use thalweg_paths::chooser::{Content, DIRECT, PathReport};
 use thalweg_uplinks::interfaces::{Client, Lanes};
 use thalweg_wire::Destination;
 use thiserror::Error;
@@ -117,7 +117,7 @@ pub async fn exchange(
                 done = &mut sent => done,
                 answered = ask_elsewhere(shared, client, to, again, &link) => {
                     link.task.abort();
-                    shared.chooser.learn(to, Content::Clear, Seen::Failed(&link.path));
+                    shared.chooser.learn(to, Content::Clear, PathReport::Failed(&link.path));
                     return Ok(answered);
                 }
             },

@@ -22,7 +22,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 use thalweg_net::{Destination, Route, Stream};
-use thalweg_paths::inward;
+use thalweg_paths::inward_redirect;
 use thalweg_paths::url::HttpUrl;
 use tokio::{sync::Notify, task::JoinSet};
 
@@ -224,11 +224,11 @@ async fn allowed_urls(stream: &Stream, url: &HttpUrl) -> Result<AllowedUrls, Pat
     // If the peer is already gone, the first read reports it.
     let peer =
         stream.tcp().filter(|_| stream.route().is_direct()).and_then(|tcp| tcp.peer_addr().ok());
-    let Some(peer) = peer.filter(|peer| inward::is_inside(peer.ip())) else {
+    let Some(peer) = peer.filter(|peer| inward_redirect::is_inside(peer.ip())) else {
         return Ok(AllowedUrls::All);
     };
     let Some(given) = url.given() else { return Ok(AllowedUrls::Inward(None)) };
-    let checked = inward::check_peer(&url.destination().host, peer.ip(), &given.destination).await;
+    let checked = inward_redirect::check_peer(&url.destination().host, peer.ip(), &given.destination).await;
     checked.map_err(|why| PathError::Redirect(why.into()))?;
     Ok(AllowedUrls::Inward(Some(given.destination.clone())))
 }

@@ -4,7 +4,7 @@ use super::Ranged;
 use crate::worker::HEAD;
 use std::time::Duration;
 use thalweg_measure::Bound;
-use thalweg_paths::history::Observed;
+use thalweg_paths::history::PathObservation;
 use thalweg_units::{ByteSize, PathId, Rate, Time};
 
 impl Ranged<'_, '_> {
@@ -34,7 +34,7 @@ impl Ranged<'_, '_> {
     /// last, its rate since then if it delivered most of its bytes in that time. Only the latter is the path's full
     /// rate. The others were observed in sampling, where the paths compete on the access link, so the rate is a lower
     /// bound ([`Bound::AtLeast`]).
-    fn observed(&self, path: PathId, end: Time) -> Option<Observed> {
+    fn observed(&self, path: PathId, end: Time) -> Option<PathObservation> {
         let useful = self.meter.useful_of(path);
         let carried = self.chosen.filter(|(chosen, ..)| *chosen == path).and_then(|(_, t, n)| {
             let since = useful - n;
@@ -42,7 +42,7 @@ impl Ranged<'_, '_> {
         });
         let alone = self.run.request.selection.lanes <= 1;
         let rate = carried.or_else(|| self.selection.rate(path, end));
-        Some(Observed {
+        Some(PathObservation {
             path: self.paths.name(path).to_owned(),
             rate: rate.filter(|r| *r > Rate::ZERO)?,
             setup: self.setups.get(path.0 as usize).copied().flatten()?,

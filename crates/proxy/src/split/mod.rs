@@ -33,7 +33,7 @@ use thalweg_base::{
 };
 use thalweg_get::{GetFailed, IdleConnections, Outcome, Output, Request, Stop, Target, HttpSettings, get};
 use thalweg_part::{Batch, Publisher};
-use thalweg_paths::chooser::{Candidates, Content, Seen};
+use thalweg_paths::chooser::{Candidates, Content, PathReport};
 use thalweg_paths::url::HttpUrl;
 use thalweg_plan::selection::Config;
 use tokio::{
@@ -141,7 +141,7 @@ fn learn(shared: &Shared, to: &thalweg_wire::Destination, done: &Result<Outcome,
         shared.carried(to, Content::Clear, seen);
     }
     for (path, why) in corrupt {
-        shared.chooser.learn(to, Content::Clear, Seen::Altered { path, why });
+        shared.chooser.learn(to, Content::Clear, PathReport::Altered { path, why });
     }
 }
 

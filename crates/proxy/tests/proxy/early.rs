@@ -5,7 +5,7 @@ use crate::scene::{HANGS, Origin, Peer, Scene, soon, status};
 use socket2::SockRef;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use thalweg_net::{DialOptions, Dialer, SocketOptions};
-use thalweg_paths::by_history::ByHistory;
+use thalweg_paths::history_chooser::HistoryChooser;
 use thalweg_proxy::{Led, Proxy, ProxyConfig};
 use thalweg_wire::socks5::encode_connect;
 use tokio::{
@@ -269,7 +269,7 @@ impl Redirecting {
         };
         let socket = SocketOptions { user_timeout: None, ..SocketOptions::default() };
         let dialer = Dialer::new(DialOptions { socket, ..DialOptions::default() });
-        let chooser = Arc::new(ByHistory::new(Box::new(|_| Vec::new()), None));
+        let chooser = Arc::new(HistoryChooser::new(Box::new(|_| Vec::new()), None));
         let proxy = Proxy::bind(config, dialer, chooser, Arc::new(())).await.unwrap();
         let at = SocketAddr::new([127, 0, 0, 1].into(), proxy.redirected().unwrap().v4);
         let meant = proxy.meant();

@@ -12,7 +12,7 @@ use std::{
 use thalweg_base::log::Log;
 use thalweg_net::Route;
 use thalweg_paths::{
-    chooser::{Candidates, Choice, Content, PathChooser, Seen, Way},
+    chooser::{Candidates, PathRace, Content, PathChooser, PathReport, PathAttempt},
     url::HttpUrl,
 };
 use thalweg_proxy::ProxyEvent;
@@ -23,7 +23,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 /// A chooser that always gives the same ways, and records what it learns.
 #[derive(Default)]
 pub struct Fixed {
-    pub ways: Vec<Way>,
+    pub ways: Vec<PathAttempt>,
     pub told: Mutex<Vec<String>>,
     /// Connections by relays must be closed.
     pub revoked: AtomicBool,
@@ -32,11 +32,11 @@ pub struct Fixed {
 }
 
 impl PathChooser for Fixed {
-    fn choose(&self, _: &Destination, _: Content) -> Choice {
+    fn choose(&self, _: &Destination, _: Content) -> PathRace {
         if self.only_directly.load(Relaxed) {
-            return Choice::direct();
+            return PathRace::direct();
         }
-        Choice::of(self.ways.clone())
+        PathRace::with_direct(self.ways.clone())
     }
 
     fn may_go_on(&self, _: &Route) -> bool {
@@ -44,7 +44,7 @@ impl PathChooser for Fixed {
     }
 
     fn candidates(&self, _: &HttpUrl) -> Candidates {
-        let candidate = |way: &Way| thalweg_paths::candidates::Candidate {
+        let candidate = |way: &PathAttempt| thalweg_paths::candidates::Candidate {
             name: way.name.clone(),
             route: way.route.clone(),
             mirror: None,
@@ -52,23 +52,23 @@ impl PathChooser for Fixed {
         Candidates { paths: self.ways.iter().map(candidate).collect(), priors: Vec::new() }
     }
 
-    fn learn(&self, _: &Destination, _: Content, seen: Seen<'_>) {
+    fn learn(&self, _: &Destination, _: Content, seen: PathReport<'_>) {
         let told = match seen {
-            Seen::Carried(observed) => format!("carried {}", observed.path),
-            Seen::Failed(path) => format!("failed {path}"),
-            Seen::Altered { path, .. } => format!("altered {path}"),
+            PathReport::Carried(observed) => format!("carried {}", observed.path),
+            PathReport::Failed(path) => format!("failed {path}"),
+            PathReport::Altered { path, .. } => format!("altered {path}"),
         };
         self.told.lock().unwrap().push(told);
     }
 }
 
-pub fn way(name: &str, relay: SocketAddr, after: u64) -> Way {
+pub fn way(name: &str, relay: SocketAddr, after: u64) -> PathAttempt {
     let route = Route::through([relay.into()]).unwrap();
-    Way { name: name.to_owned(), route, after: Duration::from_millis(after), ahead: None }
+    PathAttempt { name: name.to_owned(), route, after: Duration::from_millis(after), ahead: None }
 }
 
-pub fn direct(after: u64) -> Way {
-    Way { after: Duration::from_millis(after), ..Way::direct() }
+pub fn direct(after: u64) -> PathAttempt {
+    PathAttempt { after: Duration::from_millis(after), ..PathAttempt::direct() }
 }
 
 /// A plain relay that may go anywhere on this host.
@@ -87,7 +87,7 @@ async fn nobody() -> SocketAddr {
 }
 
 /// The path that a tunnel to `origin` took, and what the chooser learnt.
-async fn path(ways: Vec<Way>) -> (String, Vec<String>) {
+async fn path(ways: Vec<PathAttempt>) -> (String, Vec<String>) {
     let chooser = Arc::new(Fixed { ways, ..Fixed::default() });
     let (scene, origin) = (Scene::choosing(chooser.clone()).await, Origin::new().await);
     let mut program = scene.program().await;

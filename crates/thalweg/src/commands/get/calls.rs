@@ -16,7 +16,7 @@ use std::{
 use thalweg_base::job::Event;
 use thalweg_get::{GetError, GetFailed, ManyOptions, ManySink, Outcome, Request, Stop, Target, many};
 use thalweg_paths::{
-    detours::{Detours, Lesson},
+    detours::{Detours, GainObservations},
     history::History,
 };
 use tokio::sync::watch;
@@ -62,7 +62,7 @@ struct Ledger {
     /// The items without a result. A failed item stays here until its round ends.
     open: BTreeMap<usize, Wanted>,
     /// The server of each open item, and what is learnt about relays from it.
-    lessons: BTreeMap<usize, (String, Lesson)>,
+    lessons: BTreeMap<usize, (String, GainObservations)>,
     /// Bytes received of each open item.
     came: BTreeMap<usize, u64>,
     /// The items that go to standard output, a pipe or a device.
@@ -232,7 +232,7 @@ impl DownloadSession<'_> {
                 if let Some(choice) = self.maker.choice() {
                     self.display.tell(Note::Relays { item, choice, aloud: self.verbose });
                 }
-                ledger.lessons.insert(item, (wanted.url.origin(), Lesson::default()));
+                ledger.lessons.insert(item, (wanted.url.origin(), GainObservations::default()));
                 ledger.open.insert(item, wanted);
                 Some(request)
             }

@@ -14,7 +14,7 @@ use std::{
 };
 use thalweg_net::{DialOptions, Dialer, Route, SocketOptions};
 use thalweg_paths::{
-    detours::{ByDetours, Detours},
+    detours::{DetourChooser, Detours},
     history::History,
 };
 use thalweg_proxy::{Led, MARK, Over, Proxy, ProxyConfig, ProxyError};
@@ -72,8 +72,8 @@ pub async fn start(
         members.read().unwrap_or_else(PoisonError::into_inner).still_has(route)
     });
     let known = history.as_ref().map(|(history, _)| Arc::clone(history));
-    let chooser = ByDetours::new(relays, known, Arc::clone(&detours), paths.draw.into());
-    let chooser = Arc::new(chooser.while_standing(standing));
+    let chooser = DetourChooser::new(relays, known, Arc::clone(&detours), paths.draw.into());
+    let chooser = Arc::new(chooser.with_route_check(standing));
 
     let over = Over { uplinks: uplinks.clone(), bonds: bonds.clone() };
     let bound = Proxy::bind_over(config, dialer, Some(over), chooser, log).await;

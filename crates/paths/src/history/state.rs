@@ -1,6 +1,6 @@
 //! The estimates of paths and the blames of relays. Pure.
 
-use super::{Observed, Quarantined, Remembered, blame::Blames};
+use super::{PathObservation, QuarantinedRelay, HistoryEntry, blame::Blames};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -26,11 +26,11 @@ const SELF: NodeIndex = NodeIndex(0);
 
 /// A change: something learned, or forgotten at the user's request.
 #[derive(Clone, Debug)]
-pub(super) enum Change {
+pub(super) enum HistoryChange {
     /// A path to an origin was observed.
-    Learn(String, Observed, WallTime),
+    Learn(String, PathObservation, WallTime),
     /// A relay must not be used to an origin for now.
-    Quarantine(Quarantined),
+    Quarantine(QuarantinedRelay),
     /// A relay may be used again.
     Lift(String),
     /// Everything is forgotten.
@@ -40,32 +40,32 @@ pub(super) enum Change {
 /// A table of estimates of named paths.
 ///
 /// The table's clock is the wall clock, because the table outlives processes. Ages are never negative, and
-/// [`Memory::settle`] corrects dates in the future, which a fast clock leaves behind.
+/// [`HistoryState::settle`] corrects dates in the future, which a fast clock leaves behind.
 #[derive(Clone, Debug)]
-pub(super) struct Memory {
+pub(super) struct HistoryState {
     pub(super) table: Table,
     /// The index of each path, by origin and path.
     pub(super) names: BTreeMap<(String, String), PathId>,
     pub(super) blames: Blames,
 }
 
-impl Default for Memory {
+impl Default for HistoryState {
     fn default() -> Self {
         let table = Table::new(1, MAX_ESTIMATES);
         Self { table, names: BTreeMap::new(), blames: Blames::default() }
     }
 }
 
-impl Memory {
-    /// Applies a change at `now`, after [`Memory::settle`] with the same `now`.
-    pub(super) fn apply(&mut self, change: &Change, now: WallTime) {
+impl HistoryState {
+    /// Applies a change at `now`, after [`HistoryState::settle`] with the same `now`.
+    pub(super) fn apply(&mut self, change: &HistoryChange, now: WallTime) {
         match change {
-            Change::Learn(origin, seen, at) => self.learn(origin, seen, *at, now),
-            Change::Quarantine(blame) => {
-                self.blames.add(Quarantined { since: blame.since.min(now), ..blame.clone() });
+            HistoryChange::Learn(origin, seen, at) => self.learn(origin, seen, *at, now),
+            HistoryChange::Quarantine(blame) => {
+                self.blames.add(QuarantinedRelay { since: blame.since.min(now), ..blame.clone() });
             }
-            Change::Lift(relay) => self.blames.lift(relay),
-            Change::Clear => *self = Self::default(),
+            HistoryChange::Lift(relay) => self.blames.lift(relay),
+            HistoryChange::Clear => *self = Self::default(),
         }
     }
 
@@ -94,10 +94,10 @@ impl Memory {
     }
 
     /// All entries, by origin and path.
-    pub(super) fn entries(&self, now: WallTime) -> Vec<Remembered> {
+    pub(super) fn entries(&self, now: WallTime) -> Vec<HistoryEntry> {
         let entry = |((origin, path), id): (&(String, String), &PathId)| {
             let rate = self.rate(*id, VALID, now).or_else(|| self.rate(*id, KEPT, now))?;
-            Some(Remembered {
+            Some(HistoryEntry {
                 origin: origin.clone(),
                 path: path.clone(),
                 rate: rate.rate()?,
@@ -139,7 +139,7 @@ impl Memory {
         found.filter(|e| e.age <= oldest)
     }
 
-    fn learn(&mut self, origin: &str, seen: &Observed, at: WallTime, now: WallTime) {
+    fn learn(&mut self, origin: &str, seen: &PathObservation, at: WallTime, now: WallTime) {
         let age = age(at, now);
         if age > KEPT || seen.path.len() > MAX_TEXT || origin.len() > MAX_TEXT {
             return;

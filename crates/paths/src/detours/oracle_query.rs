@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 /// Why the oracle could not be queried.
 #[derive(Debug, Error)]
-pub enum AskError {
+pub enum OracleQueryError {
     /// This host is not in a mesh, or its state cannot be used.
     #[error(transparent)]
     State(#[from] StateError),
@@ -26,12 +26,12 @@ pub enum AskError {
 /// Asks the oracle for the relays that it recommends to this host's client, over a connection with these options.
 ///
 /// # Errors
-/// [`AskError`], at the latest after `patience`.
+/// [`OracleQueryError`], at the latest after `patience`.
 pub async fn ask_candidates(
     state: &State,
     dial: DialOptions,
     patience: Duration,
-) -> Result<CandidatesReply, AskError> {
+) -> Result<CandidatesReply, OracleQueryError> {
     let client = client(state, dial)?;
     let asked = timeout(patience, client.candidates(None, LIST)).await;
     Ok(asked.map_err(|_| OracleError::Silent(patience))??)
@@ -40,14 +40,14 @@ pub async fn ask_candidates(
 /// Asks the oracle for everything that it knows of paths.
 ///
 /// # Errors
-/// [`AskError`], at the latest after `patience`.
-pub async fn ask_paths(state: &State, patience: Duration) -> Result<PathsReply, AskError> {
+/// [`OracleQueryError`], at the latest after `patience`.
+pub async fn ask_paths(state: &State, patience: Duration) -> Result<PathsReply, OracleQueryError> {
     let client = client(state, DialOptions::default())?;
     let asked = timeout(patience, client.paths()).await;
     Ok(asked.map_err(|_| OracleError::Silent(patience))??)
 }
 
-fn client(state: &State, dial: DialOptions) -> Result<OracleClient, AskError> {
+fn client(state: &State, dial: DialOptions) -> Result<OracleClient, OracleQueryError> {
     let mesh = state.mesh()?;
     let mut oracles = mesh.oracles;
     if state.oracle_dir().exists() {

@@ -15,7 +15,7 @@ use thiserror::Error;
 /// alone may do harm. A URL that the user gave may lead anywhere.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("it leads to {to}, and {ip} is a {class} address; give that URL itself if this is intended")]
-pub struct Inward {
+pub struct InwardRedirect {
     to: Host,
     ip: IpAddr,
     class: Class,
@@ -26,21 +26,21 @@ pub struct Inward {
 /// - To a public address: always.
 /// - To a private network: from any address that is not public, for example from the host itself.
 /// - To loopback, link-local, metadata and similar addresses: from the same class only.
-pub fn check(to: &Host, ip: IpAddr, given: &[IpAddr]) -> Result<(), Inward> {
+pub fn check(to: &Host, ip: IpAddr, given: &[IpAddr]) -> Result<(), InwardRedirect> {
     let Some(class) = reach(ip) else { return Ok(()) };
     let may = |from: &IpAddr| match (reach(*from), class) {
         (None, _) => false,
         (Some(_), Class::Private | Class::CarrierNat | Class::Special) => true,
         (Some(from), class) => from == class,
     };
-    if given.iter().any(may) { Ok(()) } else { Err(Inward { to: to.clone(), ip, class }) }
+    if given.iter().any(may) { Ok(()) } else { Err(InwardRedirect { to: to.clone(), ip, class }) }
 }
 
 /// As [`check`], for a connected `peer` to which nothing was sent yet.
 ///
 /// Checks the address that was dialled, not one that a name had a moment ago. The addresses of the user's own URL are
 /// resolved only if they matter.
-pub async fn check_peer(to: &Host, peer: IpAddr, given: &Destination) -> Result<(), Inward> {
+pub async fn check_peer(to: &Host, peer: IpAddr, given: &Destination) -> Result<(), InwardRedirect> {
     if given.host == *to || reach(peer).is_none() {
         return Ok(());
     }

@@ -10,7 +10,7 @@
 //! and it may be drawn again ([`thalweg_plan::adaptive::EXPLORE`]). If nothing was sampled (a small file, an only
 //! path), or the direct path delivered nothing to compare with, nothing is learned.
 
-use crate::history::{Bound, Observed};
+use crate::history::{Bound, PathObservation};
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_base::job::Event;
 use thalweg_units::Rate;
@@ -19,12 +19,12 @@ const DIRECT: &str = "direct";
 
 /// Collects the observations of one download.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lesson {
+pub struct GainObservations {
     sampled: BTreeMap<String, Rate>,
     failed: BTreeSet<String>,
 }
 
-impl Lesson {
+impl GainObservations {
     /// Processes one event.
     pub fn event(&mut self, event: &Event) {
         match event {
@@ -43,7 +43,7 @@ impl Lesson {
     /// Each relay's gain over the direct path, at least 0; 0 for a relay that failed.
     ///
     /// `before` is the rate of the direct path alone, known from earlier downloads.
-    pub fn gains(&self, observed: &[Observed], before: Option<Rate>) -> Vec<(String, f64)> {
+    pub fn gains(&self, observed: &[PathObservation], before: Option<Rate>) -> Vec<(String, f64)> {
         let Some(direct) = self.sampled.get(DIRECT).filter(|rate| **rate > Rate::ZERO) else {
             return Vec::new();
         };
@@ -65,7 +65,7 @@ fn is_relay(path: &str) -> bool {
     path != DIRECT && !path.contains(['%', '@', '+', ':'])
 }
 
-fn exact(observed: &[Observed], path: &str) -> Option<Rate> {
+fn exact(observed: &[PathObservation], path: &str) -> Option<Rate> {
     let own = observed.iter().find(|o| o.path == path && o.bound == Bound::Exact);
     own.map(|o| o.rate)
 }
@@ -75,8 +75,8 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn observed(exact: &[(&str, f64)]) -> Vec<Observed> {
-        let observed = |(path, mbps): &(&str, f64)| Observed {
+    fn observed(exact: &[(&str, f64)]) -> Vec<PathObservation> {
+        let observed = |(path, mbps): &(&str, f64)| PathObservation {
             path: (*path).to_owned(),
             rate: Rate::from_mbps(*mbps),
             setup: Duration::from_millis(10),
@@ -85,8 +85,8 @@ mod tests {
         exact.iter().map(observed).collect()
     }
 
-    fn lesson(sampled: &[(&str, u64)], failed: &[&str]) -> Lesson {
-        let mut lesson = Lesson::default();
+    fn lesson(sampled: &[(&str, u64)], failed: &[&str]) -> GainObservations {
+        let mut lesson = GainObservations::default();
         for (path, mbps) in sampled {
             let rate_bps = mbps * 1_000_000;
             lesson.event(&Event::PathSampled { path: (*path).into(), rate_bps });
@@ -97,7 +97,7 @@ mod tests {
         lesson
     }
 
-    fn gains(lesson: &Lesson, exact: &[(&str, f64)], before: Option<f64>) -> Vec<(String, f64)> {
+    fn gains(lesson: &GainObservations, exact: &[(&str, f64)], before: Option<f64>) -> Vec<(String, f64)> {
         lesson.gains(&observed(exact), before.map(Rate::from_mbps))
     }
 

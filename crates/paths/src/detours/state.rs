@@ -1,6 +1,6 @@
 //! The oracle's list, and what was learned about its relays. Pure.
 
-use super::Listed;
+use super::RelayList;
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -14,9 +14,9 @@ const MOST_LEARNED: usize = 50;
 
 /// A change, which can be replayed on what another process wrote.
 #[derive(Clone, Debug)]
-pub(super) enum Change {
+pub(super) enum DetourChange {
     /// The oracle gave a list.
-    Follow(Listed),
+    Follow(RelayList),
     /// Candidates were drawn, without the barred ones.
     Draw { s: usize, draw: Draw, barred: BTreeSet<String>, seed: u64 },
     /// A download observed gains of relays.
@@ -29,8 +29,8 @@ pub(super) enum Change {
 
 /// The complete state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Memory {
-    pub(super) listed: Option<Listed>,
+pub(super) struct DetourState {
+    pub(super) listed: Option<RelayList>,
     #[serde(default)]
     pub(super) adaptive: Adaptive,
     /// When the oracle was last asked without an answer, since it gave the list.
@@ -38,17 +38,17 @@ pub(super) struct Memory {
     pub(super) unanswered: Option<WallTime>,
 }
 
-impl Memory {
+impl DetourState {
     /// Applies a change.
-    pub(super) fn apply(&mut self, change: &Change) {
+    pub(super) fn apply(&mut self, change: &DetourChange) {
         match change {
-            Change::Follow(listed) => self.follow(listed),
-            Change::Draw { s, draw, barred, seed } => {
+            DetourChange::Follow(listed) => self.follow(listed),
+            DetourChange::Draw { s, draw, barred, seed } => {
                 self.draw(*s, *draw, barred, *seed);
             }
-            Change::Learn { gains, seed } => self.adaptive.learn(gains, &mut generator(*seed)),
-            Change::Unanswered(at) => self.unanswered = Some(*at),
-            Change::Clear => *self = Self::default(),
+            DetourChange::Learn { gains, seed } => self.adaptive.learn(gains, &mut generator(*seed)),
+            DetourChange::Unanswered(at) => self.unanswered = Some(*at),
+            DetourChange::Clear => *self = Self::default(),
         }
     }
 
@@ -65,7 +65,7 @@ impl Memory {
     }
 
     /// Takes over a list. The last one counts, whatever its date, because clocks may be corrected.
-    fn follow(&mut self, listed: &Listed) {
+    fn follow(&mut self, listed: &RelayList) {
         let given = listed.reply.candidates.iter();
         let mut ranked: Vec<(String, f64)> =
             given.map(|c| (c.relay.to_string(), c.score)).collect();

@@ -22,7 +22,7 @@ pub enum Reason {
 
 /// One relay that is tried.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Picked {
+pub struct PickedRelay {
     /// Its name.
     pub relay: String,
     /// Why it is tried.
@@ -57,7 +57,7 @@ impl fmt::Display for Reason {
     }
 }
 
-impl fmt::Display for Picked {
+impl fmt::Display for PickedRelay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({}", self.relay, self.reason)?;
         if let Some(score) = self.score {

@@ -6,11 +6,11 @@ use std::{io, path::Path};
 use thalweg_base::durable;
 
 /// The contents of a file.
-pub(super) enum Found<T> {
+pub(super) enum FileContent<T> {
     /// The file does not exist.
-    Nothing,
+    Missing,
     /// A valid body.
-    Sound(T),
+    Valid(T),
     /// A file of a newer program, with its format number. It must not be changed.
     Newer(u32),
     /// The file is damaged, with the reason.
@@ -39,26 +39,26 @@ pub(super) fn read<T: DeserializeOwned>(
     file: &Path,
     max: usize,
     format: u32,
-) -> io::Result<Found<T>> {
+) -> io::Result<FileContent<T>> {
     match durable::read(file, max) {
         Ok(Some(bytes)) => Ok(parse(&bytes, format)),
-        Ok(None) => Ok(Found::Nothing),
+        Ok(None) => Ok(FileContent::Missing),
         Err(e) if e.kind() == io::ErrorKind::FileTooLarge => {
-            Ok(Found::Damaged(format!("it is longer than {max} bytes")))
+            Ok(FileContent::Damaged(format!("it is longer than {max} bytes")))
         }
         Err(e) => Err(e),
     }
 }
 
-pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8], format: u32) -> Found<T> {
+pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8], format: u32) -> FileContent<T> {
     match serde_json::from_slice(bytes) {
-        Ok(AnyFormat { format: theirs }) if theirs > format => return Found::Newer(theirs),
+        Ok(AnyFormat { format: theirs }) if theirs > format => return FileContent::Newer(theirs),
         Ok(_) => {}
-        Err(why) => return Found::Damaged(why.to_string()),
+        Err(why) => return FileContent::Damaged(why.to_string()),
     }
     match serde_json::from_slice::<Versioned<T>>(bytes) {
-        Ok(found) => Found::Sound(found.body),
-        Err(why) => Found::Damaged(why.to_string()),
+        Ok(found) => FileContent::Valid(found.body),
+        Err(why) => FileContent::Damaged(why.to_string()),
     }
 }
 
@@ -81,7 +81,7 @@ pub(super) fn set_aside<T: DeserializeOwned>(
     let moved = || {
         let _lock = lock(file)?;
         match read::<T>(file, max, format)? {
-            Found::Damaged(_) => durable::set_aside(file).map(Some),
+            FileContent::Damaged(_) => durable::set_aside(file).map(Some),
             _ => Ok(None),
         }
     };

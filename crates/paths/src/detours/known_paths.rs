@@ -2,7 +2,7 @@
 
 use super::{
     age,
-    file::{self, Found},
+    versioned_file::{self, FileContent},
 };
 use crate::history::lock;
 use serde::{Deserialize, Serialize};
@@ -45,12 +45,12 @@ impl KnownPaths {
 
     /// Reads the stored answer. Also returns why data is missing, as a message. Legs of unused indices are dropped.
     pub fn load(file: &Path) -> (Option<Self>, Option<String>) {
-        match file::read::<Self>(file, MAX_BYTES, FORMAT) {
-            Ok(Found::Nothing) => (None, None),
-            Ok(Found::Sound(known)) => (Some(known.checked()), None),
-            Ok(Found::Newer(format)) => (None, Some(file::newer(file, format))),
-            Ok(Found::Damaged(why)) => {
-                (None, Some(file::set_aside::<Self>(file, &why, MAX_BYTES, FORMAT)))
+        match versioned_file::read::<Self>(file, MAX_BYTES, FORMAT) {
+            Ok(FileContent::Missing) => (None, None),
+            Ok(FileContent::Valid(known)) => (Some(known.checked()), None),
+            Ok(FileContent::Newer(format)) => (None, Some(versioned_file::newer(file, format))),
+            Ok(FileContent::Damaged(why)) => {
+                (None, Some(versioned_file::set_aside::<Self>(file, &why, MAX_BYTES, FORMAT)))
             }
             Err(e) => (None, Some(format!("cannot read {}: {e}", file.display()))),
         }
@@ -86,9 +86,9 @@ impl KnownPaths {
     /// I/O errors. The stored answer is then unchanged.
     pub fn keep(&self, file: &Path) -> io::Result<()> {
         let _lock = lock(file)?;
-        match file::read::<Self>(file, MAX_BYTES, FORMAT) {
-            Ok(Found::Newer(_)) => Ok(()),
-            _ => file::write(file, self, FORMAT),
+        match versioned_file::read::<Self>(file, MAX_BYTES, FORMAT) {
+            Ok(FileContent::Newer(_)) => Ok(()),
+            _ => versioned_file::write(file, self, FORMAT),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A [`PathChooser`] that uses the results of earlier transfers of this host.
 
-use super::chooser::{Candidates, Choice, Content, DIRECT, LATER, PathChooser, Seen, Way};
+use super::chooser::{Candidates, PathRace, Content, DIRECT, LATER, PathChooser, PathReport, PathAttempt};
 use crate::{
     candidates::{MAX_CANDIDATES, candidates},
     history::History,
@@ -18,10 +18,10 @@ use thalweg_units::{Rate, WallTime};
 use thalweg_wire::Destination;
 
 /// Returns the relays that may be used at this moment, by name.
-pub type Relays = Box<dyn Fn(Content) -> Vec<(String, Route)> + Send + Sync>;
+pub type RelaySource = Box<dyn Fn(Content) -> Vec<(String, Route)> + Send + Sync>;
 
 /// Whether all relays of a route are unchanged since it was dialled.
-pub type Standing = Box<dyn Fn(&Route) -> bool + Send + Sync>;
+pub type RouteCheck = Box<dyn Fn(&Route) -> bool + Send + Sync>;
 
 /// A detour begins at once if it is known to be this much faster: UKAIRO's definition of a gain (§2.1: 20 % and 1
 /// Mbit/s).
@@ -39,23 +39,23 @@ const MAX_FAILED: usize = 1024;
 ///
 /// It does not explore: it learns about detours from races that they win, from objects that are fetched in ranges, and
 /// from `thalweg get`.
-pub struct ByHistory {
-    relays: Relays,
-    standing: Standing,
+pub struct HistoryChooser {
+    relays: RelaySource,
+    route_check: RouteCheck,
     history: Option<Arc<Mutex<History>>>,
     failed: Mutex<BTreeMap<(Destination, String), Instant>>,
 }
 
-impl ByHistory {
+impl HistoryChooser {
     /// Creates a chooser over these relays. Without a history, nothing is known or stored.
-    pub fn new(relays: Relays, history: Option<Arc<Mutex<History>>>) -> Self {
-        Self { relays, standing: Box::new(|_| true), history, failed: Mutex::default() }
+    pub fn new(relays: RelaySource, history: Option<Arc<Mutex<History>>>) -> Self {
+        Self { relays, route_check: Box::new(|_| true), history, failed: Mutex::default() }
     }
 
-    /// Ends connections over routes that `standing` rejects. Without it, none are ended.
+    /// Ends connections over routes that `check` rejects. Without it, none are ended.
     #[must_use]
-    pub fn while_standing(mut self, standing: Standing) -> Self {
-        self.standing = standing;
+    pub fn with_route_check(mut self, check: RouteCheck) -> Self {
+        self.route_check = check;
         self
     }
 
@@ -121,24 +121,24 @@ impl ByHistory {
     }
 }
 
-impl PathChooser for ByHistory {
-    fn choose(&self, to: &Destination, content: Content) -> Choice {
+impl PathChooser for HistoryChooser {
+    fn choose(&self, to: &Destination, content: Content) -> PathRace {
         if to.host.is_near() {
-            return Choice::direct();
+            return PathRace::direct();
         }
         let origin = origin(to, content);
         let relays = self.usable(to, content).into_iter();
         let known = relays.map(|(name, route)| (self.prior(&origin, &name), name, route));
         // Of equal relays the first is taken: members are in the roster's order.
         let best = known.reduce(|a, b| if rate(&b.0) > rate(&a.0) { b } else { a });
-        let Some((prior, name, route)) = best else { return Choice::direct() };
+        let Some((prior, name, route)) = best else { return PathRace::direct() };
         let leads = prior.is_some_and(|p| is_gain(self.prior(&origin, DIRECT), p));
         let (first, later) = match (leads, prior) {
             (true, Some(prior)) => (Duration::ZERO, LATER.max(prior.setup * 2)),
             _ => (LATER, Duration::ZERO),
         };
-        let direct = Way { after: later, ..Way::direct() };
-        Choice::of(vec![direct, Way { name, route, after: first, ahead: None }])
+        let direct = PathAttempt { after: later, ..PathAttempt::direct() };
+        PathRace::with_direct(vec![direct, PathAttempt { name, route, after: first, ahead: None }])
     }
 
     fn candidates(&self, url: &HttpUrl) -> Candidates {
@@ -146,14 +146,14 @@ impl PathChooser for ByHistory {
     }
 
     fn may_go_on(&self, route: &Route) -> bool {
-        (self.standing)(route)
+        (self.route_check)(route)
     }
 
-    fn learn(&self, to: &Destination, content: Content, seen: Seen<'_>) {
+    fn learn(&self, to: &Destination, content: Content, seen: PathReport<'_>) {
         match seen {
-            Seen::Failed(path) if path != DIRECT => self.remember_failure(to, path),
-            Seen::Failed(_) => {}
-            Seen::Carried(observed) => {
+            PathReport::Failed(path) if path != DIRECT => self.remember_failure(to, path),
+            PathReport::Failed(_) => {}
+            PathReport::Carried(observed) => {
                 if let Some(history) = &self.history {
                     lock(history).learn(
                         &origin(to, content),
@@ -162,7 +162,7 @@ impl PathChooser for ByHistory {
                     );
                 }
             }
-            Seen::Altered { path, why } => {
+            PathReport::Altered { path, why } => {
                 if let Some(history) = &self.history {
                     lock(history).quarantine(path, &origin(to, content), why, now());
                 }
@@ -201,20 +201,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl fmt::Debug for ByHistory {
+impl fmt::Debug for HistoryChooser {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ByHistory").field("failed", &lock(&self.failed).len()).finish()
+        f.debug_struct("HistoryChooser").field("failed", &lock(&self.failed).len()).finish()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{Bound, Observed};
+    use crate::history::{Bound, PathObservation};
 
     const SITE: &str = "www.example.org:443";
 
-    fn relays() -> Relays {
+    fn relays() -> RelaySource {
         let relay = |name: &str| {
             let hop = format!("{name}.example:1080").parse().unwrap();
             (name.to_owned(), Route::through([hop]).unwrap())
@@ -222,18 +222,18 @@ mod tests {
         Box::new(move |_| ["fra", "nyc"].map(relay).to_vec())
     }
 
-    fn chooser(seen: &[(&str, f64)]) -> ByHistory {
+    fn chooser(seen: &[(&str, f64)]) -> HistoryChooser {
         let dir = tempfile::tempdir().unwrap();
         let history = History::open(&dir.path().join("history.json"));
-        let chooser = ByHistory::new(relays(), Some(Arc::new(Mutex::new(history))));
+        let chooser = HistoryChooser::new(relays(), Some(Arc::new(Mutex::new(history))));
         for (path, mbps) in seen {
-            let observed = Observed {
+            let observed = PathObservation {
                 path: (*path).to_owned(),
                 rate: Rate::from_mbps(*mbps),
                 setup: Duration::from_millis(400),
                 bound: Bound::Exact,
             };
-            chooser.learn(&site(), Content::Encrypted, Seen::Carried(&observed));
+            chooser.learn(&site(), Content::Encrypted, PathReport::Carried(&observed));
         }
         chooser
     }
@@ -242,10 +242,10 @@ mod tests {
         SITE.parse().unwrap()
     }
 
-    fn ways(chooser: &ByHistory, to: &str) -> Vec<(String, u64)> {
+    fn ways(chooser: &HistoryChooser, to: &str) -> Vec<(String, u64)> {
         let choice = chooser.choose(&to.parse().unwrap(), Content::Encrypted);
-        let way = |w: &Way| (w.name.clone(), w.after.as_millis() as u64);
-        choice.ways().iter().map(way).collect()
+        let way = |w: &PathAttempt| (w.name.clone(), w.after.as_millis() as u64);
+        choice.attempts().iter().map(way).collect()
     }
 
     fn named(ways: &[(&str, u64)]) -> Vec<(String, u64)> {
@@ -302,9 +302,9 @@ mod tests {
     #[test]
     fn a_detour_that_failed_there_or_altered_bytes_is_left_out() {
         let chooser = chooser(&[("nyc", 50.0)]);
-        chooser.learn(&site(), Content::Encrypted, Seen::Failed("nyc"));
+        chooser.learn(&site(), Content::Encrypted, PathReport::Failed("nyc"));
         assert_eq!(ways(&chooser, SITE), named(&[("direct", 0), ("fra", 500)]));
-        let altered = Seen::Altered { path: "fra", why: "a test" };
+        let altered = PathReport::Altered { path: "fra", why: "a test" };
         chooser.learn(&site(), Content::Encrypted, altered);
         assert_eq!(ways(&chooser, SITE), named(&[("direct", 0)]));
         assert_eq!(ways(&chooser, "other.example:443").len(), 2);
