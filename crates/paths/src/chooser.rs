@@ -34,7 +34,7 @@ impl Content {
     }
 }
 
-/// One way to a destination.
+/// One path that is tried for a connection to a destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathAttempt {
     /// Its name for users: `direct`, a relay, a chain.
@@ -54,7 +54,7 @@ impl PathAttempt {
     }
 }
 
-/// The ways that are raced, in the order in which they begin.
+/// The paths that are raced for a connection, in the order in which their attempts begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathRace(Vec<PathAttempt>);
 
@@ -119,7 +119,7 @@ pub struct Candidates {
     pub priors: Vec<Option<Prior>>,
 }
 
-/// What a transfer observed of one way.
+/// What a transfer observed of one path.
 #[derive(Clone, Copy, Debug)]
 pub enum PathReport<'a> {
     /// It carried data. The rate is a lower bound unless `observed.bound` is exact.
