@@ -41,14 +41,14 @@ pub struct PathAttempt {
     pub name: String,
     /// How to dial.
     pub route: Route,
-    /// When its attempt begins after the first way's; at once if an earlier one failed.
+    /// When its attempt begins after the first one's; at once if an earlier one failed.
     pub after: Duration,
     /// How many bytes the far end may send before they are read; `None`: the dialler's default.
     pub ahead: Option<usize>,
 }
 
 impl PathAttempt {
-    /// The direct way, which begins at once.
+    /// The direct path, which begins at once.
     pub fn direct() -> Self {
         Self { name: DIRECT.to_owned(), route: Route::direct(), after: Duration::ZERO, ahead: None }
     }
@@ -59,12 +59,12 @@ impl PathAttempt {
 pub struct PathRace(Vec<PathAttempt>);
 
 impl PathRace {
-    /// The direct way alone.
+    /// The direct path alone.
     pub fn direct() -> Self {
         Self(vec![PathAttempt::direct()])
     }
 
-    /// Creates a choice of these ways, sorted by when they begin. If the direct way is not among them, it is added as
+    /// Creates a race of these paths, sorted by when they begin. If the direct path is not among them, it is added as
     /// the last one, `LATER` after the one before, so that a destination that works directly does not fail.
     pub fn with_direct(mut ways: Vec<PathAttempt>) -> Self {
         ways.sort_by_key(|way| way.after);
@@ -75,13 +75,13 @@ impl PathRace {
         Self(ways)
     }
 
-    /// Creates a choice of these ways only, sorted by when they begin.
+    /// Creates a race of these paths only, sorted by when they begin.
     pub fn only(mut ways: Vec<PathAttempt>) -> Self {
         ways.sort_by_key(|way| way.after);
         Self(ways)
     }
 
-    /// The ways.
+    /// The attempts.
     pub fn attempts(&self) -> &[PathAttempt] {
         &self.0
     }
@@ -104,7 +104,7 @@ impl PathRace {
         self
     }
 
-    /// The ways, in the order in which they begin.
+    /// The attempts, in the order in which they begin.
     pub fn into_attempts(self) -> Vec<PathAttempt> {
         self.0
     }

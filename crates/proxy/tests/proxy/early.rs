@@ -6,7 +6,7 @@ use socket2::SockRef;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use thalweg_net::{DialOptions, Dialer, SocketOptions};
 use thalweg_paths::history_chooser::HistoryChooser;
-use thalweg_proxy::{Led, Proxy, ProxyConfig};
+use thalweg_proxy::{RedirectSource, Proxy, ProxyConfig};
 use thalweg_wire::socks5::encode_connect;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -257,22 +257,22 @@ async fn tunnel(kind: Tunnel, scene: &Scene, led: &Redirecting, to: SocketAddr) 
 
 /// A proxy to which a supervisor redirects connections.
 struct Redirecting {
-    meant: thalweg_proxy::Meant,
+    meant: thalweg_proxy::RedirectDestinations,
     at: SocketAddr,
 }
 
 impl Redirecting {
     async fn new() -> Self {
         let config = ProxyConfig {
-            led: Led::BySupervisor,
+            redirect_source: RedirectSource::Supervisor,
             ..ProxyConfig::new("127.0.0.1:0".parse().unwrap())
         };
         let socket = SocketOptions { user_timeout: None, ..SocketOptions::default() };
         let dialer = Dialer::new(DialOptions { socket, ..DialOptions::default() });
         let chooser = Arc::new(HistoryChooser::new(Box::new(|_| Vec::new()), None));
         let proxy = Proxy::bind(config, dialer, chooser, Arc::new(())).await.unwrap();
-        let at = SocketAddr::new([127, 0, 0, 1].into(), proxy.redirected().unwrap().v4);
-        let meant = proxy.meant();
+        let at = SocketAddr::new([127, 0, 0, 1].into(), proxy.redirect_ports().unwrap().v4);
+        let meant = proxy.redirect_destinations();
         tokio::spawn(proxy.run(std::future::pending()));
         Self { meant, at }
     }

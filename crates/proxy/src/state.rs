@@ -1,14 +1,14 @@
 //! The state that all connections share, and how they reach destinations.
 
 use super::{
-    assigning::{accompany, led},
-    dial::{Dialled, race},
+    assignment::{apply_lanes, attach_passage},
+    dial::{DialledConnection, race},
     pool::Pool,
     rebinding::is_rebound,
-    record::Books,
+    record::Recorder,
     review::Reviewer,
     server::ProxyConfig,
-    transparent::Meant,
+    transparent::RedirectDestinations,
 };
 use prometheus_client::registry::Registry;
 use rustix::io::Errno;
@@ -35,7 +35,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 /// Why there is no connection to a destination.
 #[derive(Debug, Error)]
-pub enum NoWay {
+pub enum ConnectError {
     /// The destination is this proxy.
     #[error("the destination is this proxy itself")]
     Own,
@@ -58,13 +58,13 @@ pub enum NoWay {
 }
 
 /// The state that all connections share.
-pub struct Shared {
+pub struct ProxyState {
     pub(super) config: ProxyConfig,
     pub(super) dialer: Dialer,
     pub(super) chooser: Arc<dyn PathChooser>,
     /// This host's interfaces, if connections are assigned to them.
     pub(super) uplinks: Option<Uplinks>,
-    pub(super) books: Books,
+    pub(super) recorder: Recorder,
     /// The metrics of `GET /metrics`.
     pub(super) registry: Registry,
     pub(super) pool: Arc<Pool>,
@@ -82,43 +82,43 @@ pub struct Shared {
     /// Has connections by relays checked.
     pub(super) reviewer: Reviewer,
     /// The destinations of connections that a supervisor redirected here.
-    pub(super) meant: Meant,
+    pub(super) meant: RedirectDestinations,
 }
 
-impl Shared {
+impl ProxyState {
     /// Connects to `to` for this program, by the fastest way among those that are assigned.
     ///
     /// # Errors
-    /// [`NoWay`].
-    pub(super) async fn reach(
+    /// [`ConnectError`].
+    pub(super) async fn connect(
         &self,
         client: &Client,
         to: &Destination,
         content: Content,
-    ) -> Result<Dialled, NoWay> {
-        let lanes = self.assigned(client, to).await?;
-        self.reach_by(lanes, client, to, content, None).await
+    ) -> Result<DialledConnection, ConnectError> {
+        let lanes = self.assign_interfaces(client, to).await?;
+        self.connect_over(lanes, client, to, content, None).await
     }
 
     /// As [`Self::reach`], for an assignment that was made, and without the way named `avoided`. If this process has no
     /// descriptor left, it waits for one and is assigned again.
     ///
     /// # Errors
-    /// [`NoWay`].
-    pub(super) async fn reach_by(
+    /// [`ConnectError`].
+    pub(super) async fn connect_over(
         &self,
         mut lanes: Lanes,
         client: &Client,
         to: &Destination,
         content: Content,
         avoided: Option<&str>,
-    ) -> Result<Dialled, NoWay> {
+    ) -> Result<DialledConnection, ConnectError> {
         let began = Instant::now();
         let raced = loop {
             let choice = self.chooser.choose(to, content).remove_detour(avoided);
-            let (choice, passage) = led(choice, lanes);
+            let (choice, passage) = apply_lanes(choice, lanes);
             let mut raced = race(&self.dialer, to, choice).await;
-            accompany(&mut raced, passage);
+            attach_passage(&mut raced, passage);
             let short = raced.won.as_ref().is_err_and(wants_descriptors);
             if !short || began.elapsed() > DESCRIPTOR {
                 break raced;
@@ -126,21 +126,21 @@ impl Shared {
             // Those of idle links are the first that can be freed.
             self.pool.clear();
             sleep(AGAIN).await;
-            lanes = self.assigned(client, to).await?;
+            lanes = self.assign_interfaces(client, to).await?;
         };
         for path in &raced.failed {
             self.chooser.learn(to, content, PathReport::Failed(path));
         }
         let dialled = raced.won?;
         match direct_peer(&dialled.stream) {
-            Some(peer) if peer == canonical(self.own) => Err(NoWay::Own),
-            Some(peer) if is_rebound(to, peer).await => Err(NoWay::Rebound),
+            Some(peer) if peer == canonical(self.own) => Err(ConnectError::Own),
+            Some(peer) if is_rebound(to, peer).await => Err(ConnectError::Rebound),
             _ => Ok(dialled),
         }
     }
 
     /// Tells the chooser of paths what was observed.
-    pub(super) fn carried(&self, to: &Destination, content: Content, observed: &PathObservation) {
+    pub(super) fn report_carried(&self, to: &Destination, content: Content, observed: &PathObservation) {
         self.chooser.learn(to, content, PathReport::Carried(observed));
     }
 }

@@ -1,8 +1,8 @@
 //! Assigns programs' connections to this host's interfaces, and reports what they move.
 
 use super::{
-    dial::Raced,
-    shared::{NoWay, Shared},
+    dial::RaceResult,
+    state::{ConnectError, ProxyState},
 };
 use std::{future::pending, num::NonZeroU32, sync::Arc, time::Duration};
 use thalweg_net::pump::Moved;
@@ -22,15 +22,15 @@ const LAST_INTERFACE: Duration = Duration::from_secs(3);
 /// How often the counts of a connection that speaks HTTP are reported.
 const LOOK: Duration = Duration::from_millis(250);
 
-impl Shared {
+impl ProxyState {
     /// Assigns interfaces to a connection of this program.
     ///
     /// # Errors
     /// The settings leave no interface.
-    pub(super) async fn assigned(&self, client: &Client, to: &Destination) -> Result<Lanes, NoWay> {
+    pub(super) async fn assign_interfaces(&self, client: &Client, to: &Destination) -> Result<Lanes, ConnectError> {
         let Some(uplinks) = &self.uplinks else { return Ok(Lanes::Free) };
         match uplinks.assign(client, to).await {
-            Lanes::Nowhere => Err(NoWay::Interfaces),
+            Lanes::Nowhere => Err(ConnectError::Interfaces),
             lanes => Ok(lanes),
         }
     }
@@ -38,7 +38,7 @@ impl Shared {
 
 /// Replaces the direct way by one for each of these interfaces, in this order, followed by one without an interface if
 /// `or_free`.
-fn over(choice: PathRace, interfaces: &[Lane], or_free: bool) -> PathRace {
+fn bind_race(choice: PathRace, interfaces: &[Lane], or_free: bool) -> PathRace {
     let bound = |lane: &Lane| (Route::direct().by_interface(lane.interface), *lane);
     let mut lanes: Vec<(Route, Option<usize>, Duration)> = Vec::new();
     let mut after = Duration::ZERO;
@@ -64,10 +64,10 @@ fn over(choice: PathRace, interfaces: &[Lane], or_free: bool) -> PathRace {
 }
 
 /// The same choice over the assigned interfaces, and the passage to report to.
-pub fn led(choice: PathRace, lanes: Lanes) -> (PathRace, Option<Passage>) {
+pub fn apply_lanes(choice: PathRace, lanes: Lanes) -> (PathRace, Option<Passage>) {
     match lanes {
         Lanes::By { passage, interfaces, relays, or_free } => {
-            (over(choice, &interfaces, or_free).bind_detours(relays), Some(passage))
+            (bind_race(choice, &interfaces, or_free).bind_detours(relays), Some(passage))
         }
         Lanes::Free | Lanes::Nowhere => (choice, None),
     }
@@ -87,7 +87,7 @@ pub fn fits(route: &Route, lanes: &Lanes) -> bool {
 
 /// The same assignment without this interface, and without the kernel's own choice, which may be this interface, too.
 /// `None` if nothing is left.
-pub fn beside(lanes: Lanes, avoided: NonZeroU32) -> Option<Lanes> {
+pub fn without_interface(lanes: Lanes, avoided: NonZeroU32) -> Option<Lanes> {
     let Lanes::By { passage, mut interfaces, relays, .. } = lanes else { return None };
     interfaces.retain(|lane| lane.interface != avoided);
     (!interfaces.is_empty()).then_some(Lanes::By { passage, interfaces, relays, or_free: false })
@@ -102,7 +102,7 @@ fn leaves_by(route: &Route, direct: Option<NonZeroU32>, relayed: Option<NonZeroU
 
 /// Attaches the passage to the connection, if that is bound to an interface. Failed attempts by other interfaces are
 /// charged as well.
-pub fn accompany(raced: &mut Raced, passage: Option<Passage>) {
+pub fn attach_passage(raced: &mut RaceResult, passage: Option<Passage>) {
     let Some(passage) = passage else { return };
     let won = raced.won.as_ref().ok().and_then(|dialled| dialled.stream.route().interface());
     let vain = |index: &&NonZeroU32| Some(**index) != won && !raced.routeless.contains(index);
@@ -121,7 +121,7 @@ pub fn accompany(raced: &mut Raced, passage: Option<Passage>) {
 /// Reports what a connection moves, and the kernel's counts; never returns.
 pub async fn watch(passage: Option<&Passage>, moved: &Moved, monitor: Monitor) {
     let Some(passage) = passage else { return pending().await };
-    let watched = Watched { passage, moved, monitor };
+    let watched = WatchedPassage { passage, moved, monitor };
     loop {
         sleep(LOOK).await;
         watched.look();
@@ -129,13 +129,13 @@ pub async fn watch(passage: Option<&Passage>, moved: &Moved, monitor: Monitor) {
 }
 
 /// Reports the counts once more when it is dropped: the owner drops the watch before it closes the connection.
-struct Watched<'a> {
+struct WatchedPassage<'a> {
     passage: &'a Passage,
     moved: &'a Moved,
     monitor: Monitor,
 }
 
-impl Watched<'_> {
+impl WatchedPassage<'_> {
     fn look(&self) {
         self.passage.counts(self.moved);
         // Once the stream was handed on, there is nothing to read.
@@ -145,7 +145,7 @@ impl Watched<'_> {
     }
 }
 
-impl Drop for Watched<'_> {
+impl Drop for WatchedPassage<'_> {
     fn drop(&mut self) {
         self.look();
     }
@@ -186,7 +186,7 @@ mod tests {
     fn the_direct_way_is_tried_by_each_interface_in_turn() {
         let [one, two] = [2, 3].map(|i| NonZeroU32::new(i).unwrap());
         let lanes = [two, one].map(|interface| Lane { interface, ahead: None, is_last: false });
-        let choice = over(PathRace::with_direct(vec![way("a", 1200), PathAttempt::direct()]), &lanes, true);
+        let choice = bind_race(PathRace::with_direct(vec![way("a", 1200), PathAttempt::direct()]), &lanes, true);
         let ways = choice.attempts().iter().map(|w| (w.name.as_str(), w.route.interface(), w.after));
         let ms = Duration::from_millis;
         let direct = |by, after| ("direct", by, ms(after));

@@ -4,7 +4,7 @@
 //! target is taken out of the request line unchanged before hyper sees it, and hyper gets `/` in its place.
 //!
 //! hyper alone decides what a message is. Nothing after a head is passed on to hyper before it has read that head and
-//! told which content follows ([`Heads::follows`]); what comes after the content waits until hyper asks for the next
+//! told which content follows ([`RequestScanner::follows`]); what comes after the content waits until hyper asks for the next
 //! head. [`Chunks`] finds the end of chunked content. If it and hyper disagree about invalid chunks, a line of content
 //! may be altered, or a target with odd bytes be refused; but no request comes into being that hyper has not read
 //! itself.
@@ -39,7 +39,7 @@ pub enum LineError {
 
 /// The content that follows a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum ContentFraming {
     /// This many bytes; 0: no content.
     Length(u64),
     /// Chunks.
@@ -47,18 +47,18 @@ pub enum Content {
 }
 
 /// A request line that was read: its target, byte for byte.
-pub type Line = Result<Bytes, LineError>;
+pub type RequestTarget = Result<Bytes, LineError>;
 
 /// Follows the bytes that a program sends. Pure.
 #[derive(Debug, Default)]
-pub struct Heads {
-    at: At,
+pub struct RequestScanner {
+    at: ScanPosition,
     /// The request line, as far as it has arrived.
     line: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
-enum At {
+enum ScanPosition {
     /// In a request line, or before it.
     #[default]
     Line,
@@ -74,31 +74,31 @@ enum At {
     Over,
 }
 
-impl Heads {
+impl RequestScanner {
     /// Takes some of `bytes`, and appends to `seen` what hyper is to see of them. Returns how many were taken; if none,
     /// hyper must read the head first. Also returns a request line once it is complete.
-    pub fn take(&mut self, bytes: &[u8], seen: &mut Vec<u8>) -> (usize, Option<Line>) {
+    pub fn take(&mut self, bytes: &[u8], seen: &mut Vec<u8>) -> (usize, Option<RequestTarget>) {
         match &mut self.at {
-            At::Line => self.take_line(bytes, seen),
-            At::Fields { empty } => {
+            ScanPosition::Line => self.take_line(bytes, seen),
+            ScanPosition::Fields { empty } => {
                 let (taken, ended) = fields(bytes, empty);
                 seen.extend_from_slice(&bytes[..taken]);
                 if ended {
-                    self.at = At::Behind;
+                    self.at = ScanPosition::Behind;
                 }
                 (taken, None)
             }
-            At::Behind => (0, None),
-            At::Content(_) | At::Chunks(_) => {
-                let taken = self.passes(bytes);
+            ScanPosition::Behind => (0, None),
+            ScanPosition::Content(_) | ScanPosition::Chunks(_) => {
+                let taken = self.take_content(bytes);
                 seen.extend_from_slice(&bytes[..taken]);
                 (taken, None)
             }
-            At::Over => (bytes.len(), None),
+            ScanPosition::Over => (bytes.len(), None),
         }
     }
 
-    fn take_line(&mut self, bytes: &[u8], seen: &mut Vec<u8>) -> (usize, Option<Line>) {
+    fn take_line(&mut self, bytes: &[u8], seen: &mut Vec<u8>) -> (usize, Option<RequestTarget>) {
         let end = bytes.iter().position(|b| *b == b'\n');
         let taken = end.map_or(bytes.len(), |end| end + 1);
         self.line.extend_from_slice(&bytes[..taken]);
@@ -118,10 +118,10 @@ impl Heads {
             Bytes::copy_from_slice(target)
         });
         self.at = match &line {
-            Ok(_) => At::Fields { empty: true },
+            Ok(_) => ScanPosition::Fields { empty: true },
             Err(_) => {
                 seen.extend_from_slice(REPLACEMENT);
-                At::Over
+                ScanPosition::Over
             }
         };
         self.line.clear();
@@ -134,52 +134,52 @@ impl Heads {
     }
 
     /// hyper has read a head, and this content follows.
-    pub fn follows(&mut self, content: Content) {
+    pub fn expect_content(&mut self, content: ContentFraming) {
         // Nothing follows a line that was refused.
-        if matches!(self.at, At::Behind) {
+        if matches!(self.at, ScanPosition::Behind) {
             self.at = match content {
-                Content::Length(0) => At::Line,
-                Content::Length(length) => At::Content(length),
-                Content::Chunked => At::Chunks(Chunks::default()),
+                ContentFraming::Length(0) => ScanPosition::Line,
+                ContentFraming::Length(length) => ScanPosition::Content(length),
+                ContentFraming::Chunked => ScanPosition::Chunks(Chunks::default()),
             };
         }
     }
 
     /// Whether content comes next, which passes unchanged.
-    pub fn in_content(&self) -> bool {
-        matches!(self.at, At::Content(_) | At::Chunks(_))
+    pub fn is_in_content(&self) -> bool {
+        matches!(self.at, ScanPosition::Content(_) | ScanPosition::Chunks(_))
     }
 
     /// Whether part of a head was passed on that hyper has not read yet.
-    pub fn in_head(&self) -> bool {
-        matches!(self.at, At::Fields { .. } | At::Behind)
+    pub fn is_in_head(&self) -> bool {
+        matches!(self.at, ScanPosition::Fields { .. } | ScanPosition::Behind)
     }
 
     /// Whether no request is unfinished.
-    pub fn is_between(&self) -> bool {
-        matches!(self.at, At::Line) && self.line.is_empty()
+    pub fn is_idle(&self) -> bool {
+        matches!(self.at, ScanPosition::Line) && self.line.is_empty()
     }
 
     /// Whether nothing more is passed on.
     pub fn is_over(&self) -> bool {
-        matches!(self.at, At::Over)
+        matches!(self.at, ScanPosition::Over)
     }
 
     /// How many of `bytes` belong to the current content.
-    pub fn passes(&mut self, bytes: &[u8]) -> usize {
+    pub fn take_content(&mut self, bytes: &[u8]) -> usize {
         match &mut self.at {
-            At::Content(left) => {
+            ScanPosition::Content(left) => {
                 let passing = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
                 *left -= passing as u64;
                 if *left == 0 {
-                    self.at = At::Line;
+                    self.at = ScanPosition::Line;
                 }
                 passing
             }
-            At::Chunks(chunks) => {
+            ScanPosition::Chunks(chunks) => {
                 let passing = chunks.pass(bytes);
                 if chunks.is_over() {
-                    self.at = At::Line;
+                    self.at = ScanPosition::Line;
                 }
                 passing
             }
@@ -207,10 +207,10 @@ fn begins_like_http(line: &[u8]) -> bool {
     matches!(line, b"\r") || line.iter().take_while(|b| **b != b' ').copied().all(is_token)
 }
 
-type Parts<'a> = (&'a [u8], &'a [u8], &'a [u8]);
+type TargetParts<'a> = (&'a [u8], &'a [u8], &'a [u8]);
 
 /// Splits a request line with its line end into method, target and version (RFC 9112 §3).
-fn split(line: &[u8]) -> Result<Parts<'_>, LineError> {
+fn split(line: &[u8]) -> Result<TargetParts<'_>, LineError> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let space = |b: &u8| *b == b' ';
@@ -239,12 +239,12 @@ fn is_token(b: u8) -> bool {
 /// Finds the end of chunked content (RFC 9112 §7.1), as hyper parses it.
 #[derive(Debug, Default)]
 struct Chunks {
-    at: InChunks,
+    at: ChunkPosition,
     size: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum InChunks {
+enum ChunkPosition {
     #[default]
     Size,
     /// After the size, up to the end of its line.
@@ -263,7 +263,7 @@ enum InChunks {
 
 impl Chunks {
     fn is_over(&self) -> bool {
-        self.at == InChunks::Over
+        self.at == ChunkPosition::Over
     }
 
     /// How many of `bytes` belong to the content.
@@ -271,9 +271,9 @@ impl Chunks {
         let mut passed = 0;
         while let Some(rest) = bytes.get(passed..).filter(|rest| !rest.is_empty()) {
             passed += match self.at {
-                InChunks::Over => break,
-                InChunks::Broken => rest.len(),
-                InChunks::Data => self.data(rest.len()),
+                ChunkPosition::Over => break,
+                ChunkPosition::Broken => rest.len(),
+                ChunkPosition::Data => self.data(rest.len()),
                 _ => self.step(rest[0]),
             };
         }
@@ -284,7 +284,7 @@ impl Chunks {
         let passing = usize::try_from(self.size).unwrap_or(usize::MAX).min(have);
         self.size -= passing as u64;
         if self.size == 0 {
-            self.at = InChunks::DataEnd;
+            self.at = ChunkPosition::DataEnd;
         }
         passing
     }
@@ -292,29 +292,29 @@ impl Chunks {
     /// Takes one byte outside of data.
     fn step(&mut self, byte: u8) -> usize {
         self.at = match (self.at, byte) {
-            (InChunks::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
+            (ChunkPosition::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
                 let digit = (byte as char).to_digit(16).unwrap_or_default();
                 match self.size.checked_mul(16) {
                     Some(size) => {
                         self.size = size | u64::from(digit);
-                        InChunks::Size
+                        ChunkPosition::Size
                     }
-                    None => InChunks::Broken,
+                    None => ChunkPosition::Broken,
                 }
             }
-            (InChunks::Size | InChunks::Extension, b'\n') => match self.size {
-                0 => InChunks::Trailer { empty: true },
-                _ => InChunks::Data,
+            (ChunkPosition::Size | ChunkPosition::Extension, b'\n') => match self.size {
+                0 => ChunkPosition::Trailer { empty: true },
+                _ => ChunkPosition::Data,
             },
-            (InChunks::Size | InChunks::Extension, _) => InChunks::Extension,
-            (InChunks::DataEnd, b'\r') => InChunks::DataEnd,
-            (InChunks::DataEnd, b'\n') => InChunks::Size,
-            (InChunks::Trailer { empty: true }, b'\n') => InChunks::Over,
-            (InChunks::Trailer { .. }, b'\n') => InChunks::Trailer { empty: true },
-            (InChunks::Trailer { empty }, b'\r') => InChunks::Trailer { empty },
-            (InChunks::Trailer { .. }, _) => InChunks::Trailer { empty: false },
-            (InChunks::DataEnd | InChunks::Data | InChunks::Over | InChunks::Broken, _) => {
-                InChunks::Broken
+            (ChunkPosition::Size | ChunkPosition::Extension, _) => ChunkPosition::Extension,
+            (ChunkPosition::DataEnd, b'\r') => ChunkPosition::DataEnd,
+            (ChunkPosition::DataEnd, b'\n') => ChunkPosition::Size,
+            (ChunkPosition::Trailer { empty: true }, b'\n') => ChunkPosition::Over,
+            (ChunkPosition::Trailer { .. }, b'\n') => ChunkPosition::Trailer { empty: true },
+            (ChunkPosition::Trailer { empty }, b'\r') => ChunkPosition::Trailer { empty },
+            (ChunkPosition::Trailer { .. }, _) => ChunkPosition::Trailer { empty: false },
+            (ChunkPosition::DataEnd | ChunkPosition::Data | ChunkPosition::Over | ChunkPosition::Broken, _) => {
+                ChunkPosition::Broken
             }
         };
         1
@@ -328,8 +328,8 @@ mod tests {
 
     /// Passes `bytes` in pieces of `piece`; `contents` follow the heads. Returns what hyper sees, and the request
     /// lines.
-    fn through(bytes: &[u8], piece: usize, contents: &[Content]) -> (Vec<u8>, Vec<Line>) {
-        let (mut heads, mut contents) = (Heads::default(), contents.iter());
+    fn through(bytes: &[u8], piece: usize, contents: &[ContentFraming]) -> (Vec<u8>, Vec<RequestTarget>) {
+        let (mut heads, mut contents) = (RequestScanner::default(), contents.iter());
         let (mut seen, mut lines) = (Vec::new(), Vec::new());
         for mut rest in bytes.chunks(piece.max(1)) {
             while !rest.is_empty() {
@@ -337,7 +337,7 @@ mod tests {
                 lines.extend(line);
                 rest = &rest[taken..];
                 if taken == 0 {
-                    heads.follows(*contents.next().expect("one more head than contents"));
+                    heads.expect_content(*contents.next().expect("one more head than contents"));
                 }
             }
         }
@@ -353,7 +353,7 @@ mod tests {
             5;x=\"y\"\r\nGET /\r\n0\r\nX: y\r\n\r\n\
             OPTIONS * HTTP/1.1\r\n\r\n\
             GET /\\%zz HTTP/1.1\r\n\r\n";
-        let contents = [Content::Length(5), Content::Chunked, Content::Length(0)];
+        let contents = [ContentFraming::Length(5), ContentFraming::Chunked, ContentFraming::Length(0)];
         for piece in [1, 2, 3, 7, 50, 1000] {
             let (seen, lines) = through(bytes, piece, &contents);
             let expected: &[u8] = b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nGET /\
@@ -432,7 +432,7 @@ mod tests {
                 prop_oneof![Just(b'\r'), Just(b'\n'), Just(b' '), Just(b'0'), any::<u8>()], 0..200),
             piece in 1..20usize,
         ) {
-            let contents = vec![Content::Chunked; bytes.len()];
+            let contents = vec![ContentFraming::Chunked; bytes.len()];
             let (seen, lines) = through(&bytes, piece, &contents);
             prop_assert!(seen.len() <= bytes.len() + REPLACEMENT.len() + lines.len() * 2);
             for line in lines.into_iter().flatten() {

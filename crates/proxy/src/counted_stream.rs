@@ -20,13 +20,13 @@ use tokio::{
 };
 
 /// The stream, and the bytes that it has moved.
-pub struct Counted {
+pub struct CountedStream {
     /// The connection.
     pub stream: Stream,
     moved: Arc<Moved>,
     /// Says when more may be moved, if the connection was assigned to an interface.
     toll: Option<Arc<Passage>>,
-    waits: Option<Waiting>,
+    waits: Option<PermitWait>,
     line: RequestLine,
     /// The beginning of a request that hyper has written, with its target put in; and how much of it is sent.
     begun: (Vec<u8>, usize),
@@ -41,9 +41,9 @@ const AT_ONCE: usize = 64 << 10;
 /// but a relay may still hold some.
 const READ_ON: Duration = Duration::from_secs(10);
 
-type Waiting = Pin<Box<dyn Future<Output = Result<(), NoMore>> + Send>>;
+type PermitWait = Pin<Box<dyn Future<Output = Result<(), NoMore>> + Send>>;
 
-impl Counted {
+impl CountedStream {
     /// Counts from the beginning of the stream.
     pub fn new(stream: Stream, line: RequestLine, passage: Option<&Arc<Passage>>) -> Self {
         let (moved, toll) = (Arc::default(), passage.map(Arc::clone));
@@ -145,7 +145,7 @@ fn is_closed(error: &io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionReset | ConnectionAborted)
 }
 
-impl AsyncRead for Counted {
+impl AsyncRead for CountedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -160,7 +160,7 @@ impl AsyncRead for Counted {
     }
 }
 
-impl AsyncWrite for Counted {
+impl AsyncWrite for CountedStream {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -1,6 +1,6 @@
 //! Answers requests to the proxy itself: the PAC file, metrics, and a page that says what this is.
 
-use super::{answer, body::Reply, metrics, shared::Shared};
+use super::{answer, body::Reply, metrics, state::ProxyState};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{
@@ -17,7 +17,7 @@ const PAC_TYPE: &str = "application/x-ns-proxy-autoconfig";
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Answers a request in origin form, for this path and query.
-pub fn answer(target: &[u8], request: &Parts, shared: &Shared) -> Response<Reply> {
+pub fn answer(target: &[u8], request: &Parts, shared: &ProxyState) -> Response<Reply> {
     let at = shared.own;
     if !is_for_us(request, at) {
         let why = "this is a proxy: it forwards requests whose target is an absolute URL (set \

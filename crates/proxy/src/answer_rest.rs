@@ -7,9 +7,9 @@
 
 use super::{
     body::Outgoing,
-    shared::Shared,
+    state::ProxyState,
     split::Object,
-    upstream::{Again, Answered, open_beside},
+    upstream::{RepeatableRequest, UpstreamAnswer, request_by_another_interface},
 };
 use hyper::{
     HeaderMap, Request, Response, StatusCode,
@@ -33,14 +33,14 @@ const SILENT: Duration = Duration::from_secs(3);
 /// How often one answer is continued: a path that breaks off each time does not complete it.
 const MOST: u32 = 16;
 
-type Asking = Pin<Box<dyn Future<Output = Option<Answered>> + Send>>;
+type Asking = Pin<Box<dyn Future<Output = Option<UpstreamAnswer>> + Send>>;
 
 /// How to ask for the rest of an answer.
-pub struct Rest {
-    shared: Arc<Shared>,
+pub struct AnswerRest {
+    shared: Arc<ProxyState>,
     program: Arc<Client>,
     to: Destination,
-    again: Again,
+    again: RepeatableRequest,
     object: Object,
     /// The interface by which the answer comes.
     by: Option<NonZeroU32>,
@@ -49,14 +49,14 @@ pub struct Rest {
     asking: Option<Asking>,
 }
 
-impl Rest {
+impl AnswerRest {
     /// For the answer with this object, whose request is repeatable as `again`; `None` if its connection was not
     /// assigned to an interface.
-    pub fn of(
-        shared: &Arc<Shared>,
+    pub fn for_answer(
+        shared: &Arc<ProxyState>,
         program: &Arc<Client>,
         to: &Destination,
-        (again, object): (Again, Object),
+        (again, object): (RepeatableRequest, Object),
         by: Option<NonZeroU32>,
     ) -> Option<Self> {
         by?;
@@ -66,7 +66,7 @@ impl Rest {
     }
 
     /// Bytes arrived: no other connection is needed.
-    pub fn heard(&mut self) {
+    pub fn note_progress(&mut self) {
         (self.silence, self.asking) = (None, None);
     }
 
@@ -82,7 +82,7 @@ impl Rest {
 
     /// The answer that brings the rest; `None`: there is none. If nothing was asked for yet, waits until the connection
     /// has been silent for [`SILENT`], and then asks.
-    pub fn poll(&mut self, got: u64, cx: &mut Context<'_>) -> Poll<Option<Answered>> {
+    pub fn poll(&mut self, got: u64, cx: &mut Context<'_>) -> Poll<Option<UpstreamAnswer>> {
         if self.asking.is_none() {
             let silence = self.silence.get_or_insert_with(|| Box::pin(sleep(SILENT)));
             ready!(silence.as_mut().poll(cx));
@@ -105,7 +105,7 @@ impl Rest {
             (Arc::clone(&self.shared), Arc::clone(&self.program), self.to.clone());
         let (request, object, by) = (self.request(got), self.object.clone(), self.by);
         Box::pin(async move {
-            let answered = open_beside(&shared, &program, &to, request, by).await?;
+            let answered = request_by_another_interface(&shared, &program, &to, request, by).await?;
             if is_rest(&answered.response, &object, got) {
                 return Some(answered);
             }

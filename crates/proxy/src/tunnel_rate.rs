@@ -23,7 +23,7 @@ const TELLING: u64 = 256 << 10;
 ///
 /// It is never a peak: bytes from buffers, or from two turns at once, come faster than over the link.
 #[derive(Debug, Default)]
-pub struct Pace {
+pub struct TunnelRate {
     /// The last look: its time, and the bytes that had come by then.
     last: (Duration, u64),
     /// The current run: when it began, and the look from which on it counts.
@@ -32,9 +32,9 @@ pub struct Pace {
     best: (u64, Duration),
 }
 
-impl Pace {
+impl TunnelRate {
     /// Takes a look: `bytes` had come in all at `at`, counted from any beginning. Neither ever decreases.
-    pub fn look(&mut self, at: Duration, bytes: u64) {
+    pub fn observe(&mut self, at: Duration, bytes: u64) {
         let (before, had) = std::mem::replace(&mut self.last, (at, bytes));
         if bytes - had < BUSY {
             self.run = None;
@@ -70,11 +70,11 @@ mod tests {
 
     /// The rate after these looks, each given as milliseconds since the last one and kB that came in between.
     fn rate(looks: &[(u64, u64)]) -> Option<u64> {
-        let (mut pace, mut at, mut bytes) = (Pace::default(), Duration::ZERO, 0);
+        let (mut pace, mut at, mut bytes) = (TunnelRate::default(), Duration::ZERO, 0);
         for (ms, kb) in looks {
             at += Duration::from_millis(*ms);
             bytes += kb * 1000;
-            pace.look(at, bytes);
+            pace.observe(at, bytes);
         }
         pace.rate(at, bytes).map(|rate| rate.as_bps() / 1000)
     }
