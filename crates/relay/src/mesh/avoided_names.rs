@@ -57,7 +57,7 @@ impl AvoidedNames {
         asked: &Destination,
         resolver: &Arc<dyn Resolver>,
     ) -> Result<(), Denial> {
-        let names = gate.names_to_learn(asked);
+        let names = gate.names_to_resolve(asked);
         let mut asking = JoinSet::new();
         for (name, _) in names.iter().filter(|(name, _)| self.known(version, name).is_none()) {
             let (name, resolver, permits) =
@@ -78,7 +78,7 @@ impl AvoidedNames {
         }
         for (name, member) in names {
             let addresses = fresh.get(&name).cloned().or_else(|| self.known(version, &name));
-            gate.learn(member, &addresses.ok_or_else(|| unknown(member, name))?);
+            gate.add_resolved(member, &addresses.ok_or_else(|| unknown(member, name))?);
         }
         Ok(())
     }
