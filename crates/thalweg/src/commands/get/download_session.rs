@@ -4,7 +4,7 @@ use super::{
     args::Effort,
     display::{Display, Note},
     exit::{self, Code},
-    maker::RequestBuilder,
+    request_builder::RequestBuilder,
     sources::{Item, Wanted},
 };
 use std::{
