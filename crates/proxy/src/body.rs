@@ -42,7 +42,8 @@ pub enum BodyError {
     },
 }
 
-type SendPermission = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// Completes when the content may be sent.
+pub type SendPermission = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The content of a request. With `Expect: 100-continue` nothing is taken from the program before the origin allows it,
 /// because taking it makes hyper send `100 Continue` to the program.

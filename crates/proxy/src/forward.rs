@@ -2,7 +2,7 @@
 
 use super::{
     answer::ForwardError,
-    body::{OriginBody, Outgoing, Reply, AnswerPath},
+    body::{AnswerPath, OriginBody, Outgoing, Reply, SendPermission},
     connect::program,
     counted_stream::CountedStream,
     dial::DialledConnection,
@@ -144,8 +144,6 @@ fn repeatable(
     let may = body.is_end_stream() && parts.method.is_safe() && !asks_upgrade;
     may.then(|| RepeatableRequest { parts: parts.clone(), record: Arc::clone(record) })
 }
-
-type SendPermission = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// For a request that expects `100 Continue`: a sender that reports its arrival, and a future that waits for it.
 /// HTTP/1.0 has no such expectation (RFC 9110 §10.1.1).
