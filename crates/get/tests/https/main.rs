@@ -5,11 +5,11 @@
 mod authority;
 #[path = "../get/download.rs"]
 mod download;
-mod exact;
+mod exact_certificates;
 mod names;
 mod redirects;
 mod relay;
-mod relayed;
+mod relays;
 mod server;
 mod versions;
 

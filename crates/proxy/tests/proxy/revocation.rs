@@ -2,7 +2,7 @@
 
 use crate::{
     scene::{Origin, Peer, Scene, ok, status, text},
-    ways::{Fixed, direct, relay, way},
+    races::{FixedChooser, direct, relay, way},
 };
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 use thalweg_proxy::ProxyEvent;
@@ -11,9 +11,9 @@ use tokio::task::JoinSet;
 const NEVER: u64 = 600_000;
 
 /// A proxy whose first way is by a relay, and the chooser, which can mark the relay as revoked.
-async fn stage(tasks: &mut JoinSet<()>) -> (Arc<Fixed>, Scene) {
+async fn stage(tasks: &mut JoinSet<()>) -> (Arc<FixedChooser>, Scene) {
     let ways = vec![way("fra", relay(tasks).await, 0), direct(NEVER)];
-    let chooser = Arc::new(Fixed { ways, ..Fixed::default() });
+    let chooser = Arc::new(FixedChooser { ways, ..FixedChooser::default() });
     (chooser.clone(), Scene::choosing(chooser).await)
 }
 

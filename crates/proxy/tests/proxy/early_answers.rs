@@ -16,7 +16,7 @@ use tokio::{
 
 /// What an origin does after its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Then {
+enum AfterAnswer {
     /// Keeps its direction open, as nginx does.
     ReadsOn,
     /// Ends its direction, as RFC 9112 §9.6 requires.
@@ -27,7 +27,7 @@ enum Then {
     Resets,
 }
 
-const ALL: [Then; 4] = [Then::ReadsOn, Then::HalfCloses, Then::Closes, Then::Resets];
+const ALL: [AfterAnswer; 4] = [AfterAnswer::ReadsOn, AfterAnswer::HalfCloses, AfterAnswer::Closes, AfterAnswer::Resets];
 
 /// How the content is framed.
 #[derive(Clone, Copy, Debug)]
@@ -41,20 +41,20 @@ enum Framing {
 const FRAMINGS: [Framing; 3] = [Framing::Length, Framing::Chunked, Framing::Expects];
 
 /// Answers a request's head, and then does what `then` says.
-async fn answer(mut at: Peer, status: u16, then: Then) {
+async fn answer(mut at: Peer, status: u16, then: AfterAnswer) {
     at.head().await;
     let lines = "Connection: close\r\nContent-Length: 9\r\n\r\ntoo large";
     at.send(format!("HTTP/1.1 {status} No\r\n{lines}")).await;
     let mut piece = vec![0; 1 << 16];
     match then {
-        Then::Closes => return,
-        Then::HalfCloses => at.end().await,
-        Then::Resets => {
+        AfterAnswer::Closes => return,
+        AfterAnswer::HalfCloses => at.end().await,
+        AfterAnswer::Resets => {
             _ = soon(at.tcp.read(&mut piece)).await;
             SockRef::from(&at.tcp).set_linger(Some(Duration::ZERO)).unwrap();
             return;
         }
-        Then::ReadsOn => {}
+        AfterAnswer::ReadsOn => {}
     }
     while matches!(timeout(HANGS, at.tcp.read(&mut piece)).await, Ok(Ok(1..))) {}
 }
@@ -162,7 +162,7 @@ async fn an_early_answer_of_any_framing_arrives() {
 /// The program's connection stays usable, because the rest of the content was read off.
 #[tokio::test]
 async fn after_refused_content_the_next_request_is_served() {
-    for then in [Then::ReadsOn, Then::HalfCloses, Then::Closes] {
+    for then in [AfterAnswer::ReadsOn, AfterAnswer::HalfCloses, AfterAnswer::Closes] {
         let (scene, origin) = (Scene::new().await, Origin::new().await);
         let mut program = scene.program().await;
         let both = [upload(&origin, Framing::Chunked, 3 << 20), origin.get("/next", "").into()];
@@ -323,7 +323,7 @@ async fn an_answer_in_a_tunnel_reaches_a_program_that_is_sending() {
 async fn a_tunnel_stays_half_closed_for_a_program_that_sends_all_first() {
     let (scene, led, origin) = (Scene::new().await, Redirecting::new().await, Origin::new().await);
     for kind in [Tunnel::Connect, Tunnel::Socks, Tunnel::Redirected] {
-        for then in [Then::ReadsOn, Then::HalfCloses] {
+        for then in [AfterAnswer::ReadsOn, AfterAnswer::HalfCloses] {
             let serving = async { answer(origin.accept().await, 413, then).await };
             let asking = async {
                 let mut program = tunnel(kind, &scene, &led, origin.at).await;

@@ -22,7 +22,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 /// A chooser that always gives the same ways, and records what it learns.
 #[derive(Default)]
-pub struct Fixed {
+pub struct FixedChooser {
     pub ways: Vec<PathAttempt>,
     pub told: Mutex<Vec<String>>,
     /// Connections by relays must be closed.
@@ -31,7 +31,7 @@ pub struct Fixed {
     pub only_directly: AtomicBool,
 }
 
-impl PathChooser for Fixed {
+impl PathChooser for FixedChooser {
     fn choose(&self, _: &Destination, _: Content) -> PathRace {
         if self.only_directly.load(Relaxed) {
             return PathRace::direct();
@@ -88,7 +88,7 @@ async fn nobody() -> SocketAddr {
 
 /// The path that a tunnel to `origin` took, and what the chooser learnt.
 async fn path(ways: Vec<PathAttempt>) -> (String, Vec<String>) {
-    let chooser = Arc::new(Fixed { ways, ..Fixed::default() });
+    let chooser = Arc::new(FixedChooser { ways, ..FixedChooser::default() });
     let (scene, origin) = (Scene::choosing(chooser.clone()).await, Origin::new().await);
     let mut program = scene.program().await;
     program.send(format!("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n\r\n", origin.at)).await;
@@ -124,7 +124,7 @@ async fn a_refusal_by_the_destination_is_told_at_once() {
     let mut tasks = JoinSet::new();
     let relay = relay(&mut tasks).await;
     let ways = vec![direct(0), way("fra", relay, 600_000)];
-    let scene = Scene::choosing(Arc::new(Fixed { ways, ..Fixed::default() })).await;
+    let scene = Scene::choosing(Arc::new(FixedChooser { ways, ..FixedChooser::default() })).await;
     let mut program = scene.program().await;
     let closed = nobody().await;
     program.send(format!("CONNECT {closed} HTTP/1.1\r\nHost: {closed}\r\n\r\n")).await;

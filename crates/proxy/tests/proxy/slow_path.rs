@@ -20,13 +20,13 @@ use tokio::{
 };
 
 /// A listener whose connections all lead to one destination.
-pub struct Line {
+pub struct SlowPath {
     pub at: SocketAddr,
-    how: Arc<How>,
+    how: Arc<SlowPathSettings>,
     _tasks: JoinSet<()>,
 }
 
-struct How {
+struct SlowPathSettings {
     to: SocketAddr,
     socks: bool,
     /// Bytes per second of each connection, towards the client.
@@ -35,7 +35,7 @@ struct How {
     silent: AtomicBool,
 }
 
-impl Line {
+impl SlowPath {
     pub async fn direct(to: SocketAddr, rate: u64) -> Self {
         Self::new(to, false, rate).await
     }
@@ -49,7 +49,7 @@ impl Line {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let (moved, silent) = (AtomicU64::new(0), AtomicBool::new(false));
-        let how = Arc::new(How { to, socks, rate, moved, silent });
+        let how = Arc::new(SlowPathSettings { to, socks, rate, moved, silent });
         let mut tasks = JoinSet::new();
         let served = Arc::clone(&how);
         tasks.spawn(async move {
@@ -72,7 +72,7 @@ impl Line {
     }
 }
 
-async fn serve(how: Arc<How>, mut tcp: TcpStream) {
+async fn serve(how: Arc<SlowPathSettings>, mut tcp: TcpStream) {
     if how.socks {
         let (mut greeting, mut request) = ([0; 3], [0; 10]);
         tcp.read_exact(&mut greeting).await.unwrap();
@@ -90,7 +90,7 @@ async fn serve(how: Arc<How>, mut tcp: TcpStream) {
     );
 }
 
-async fn pass(how: &How, mut from: OwnedReadHalf, mut to: OwnedWriteHalf, rate: Option<u64>) {
+async fn pass(how: &SlowPathSettings, mut from: OwnedReadHalf, mut to: OwnedWriteHalf, rate: Option<u64>) {
     let (mut piece, mut due) = (vec![0; 16 << 10], Instant::now());
     while let Ok(n @ 1..) = from.read(&mut piece).await {
         if how.silent.load(Relaxed) {
