@@ -1,8 +1,8 @@
 //! Determines which version of the object an answer belongs to (RFC 9110 §8.8).
 //!
 //! There are two criteria. The [validator](read_validator) proves that bytes of two sessions or paths are of one
-//! version. The [`VersionNames`] are everything that the answer calls its version, as raw text: if they are equal they prove
-//! nothing, but if they differ the object may have changed.
+//! version. The [`VersionNames`] are everything that the answer calls its version, as raw text: if they are equal they
+//! prove nothing, but if they differ the object may have changed.
 
 use super::{PathError, resource::one};
 use hyper::{

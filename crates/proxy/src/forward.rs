@@ -182,14 +182,14 @@ struct ForwardedRequest<'a> {
 }
 
 impl ForwardedRequest<'_> {
-    /// As [`ForwardedRequest::asked`], but reports if the program's own content is at fault.
+    /// As [`ForwardedRequest::send_request`], but reports if the program's own content is at fault.
     async fn ask(
         &self,
         request: Request<Outgoing>,
         opens: Option<watch::Sender<bool>>,
         again: Option<&RepeatableRequest>,
     ) -> Result<UpstreamAnswer, ForwardError> {
-        let mut answered = self.asked(request, opens, again).await;
+        let mut answered = self.send_request(request, opens, again).await;
         if let Ok(answered) = &mut answered
             && answered.response.status() == StatusCode::NETWORK_AUTHENTICATION_REQUIRED
         {
@@ -202,7 +202,7 @@ impl ForwardedRequest<'_> {
     }
 
     /// Asks the origin, and passes interim answers to the program meanwhile.
-    async fn asked(
+    async fn send_request(
         &self,
         mut request: Request<Outgoing>,
         opens: Option<watch::Sender<bool>>,

@@ -15,8 +15,8 @@
 //!
 //! - It is a correct proxy first (RFC 9110, RFC 9112): a request that works directly also works through it, and no byte
 //!   differs from those that the origin sent.
-//! - hyper parses and frames HTTP, except for the targets of requests, which pass unchanged (`request_scanner`, `request_line`);
-//!   `fields` handles the hop-by-hop fields.
+//! - hyper parses and frames HTTP, except for the targets of requests, which pass unchanged (`request_scanner`,
+//!   `request_line`); `fields` handles the hop-by-hop fields.
 //! - A `PathChooser` chooses the path of each connection; `HistoryChooser` is the one that uses the results of earlier
 //!   transfers.
 //! - Connections, idle links and split streams are bounded; a slow reader slows its sender.

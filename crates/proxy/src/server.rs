@@ -222,7 +222,8 @@ impl Proxy {
         self.redirected.ports()
     }
 
-    /// Where a supervisor tells the destinations of the connections that it redirects here ([`RedirectSource::Supervisor`]).
+    /// Where a supervisor tells the destinations of the connections that it redirects here
+    /// ([`RedirectSource::Supervisor`]).
     pub fn redirect_destinations(&self) -> RedirectDestinations {
         self.shared.meant.clone()
     }

@@ -100,7 +100,7 @@ impl ProxyState {
         self.connect_over(lanes, client, to, content, None).await
     }
 
-    /// As [`Self::reach`], for an assignment that was made, and without the way named `avoided`. If this process has no
+    /// As [`Self::connect`], for an assignment that was made, and without the way named `avoided`. If this process has no
     /// descriptor left, it waits for one and is assigned again.
     ///
     /// # Errors

@@ -2,8 +2,8 @@
 //!
 //! Packet rules of the host (`nftables`' `redirect`) redirect a connection to one of these ports, and the kernel tells
 //! its original destination (`SO_ORIGINAL_DST`). The proxy's own connections carry [`MARK`], which the rules exempt. Or
-//! a supervisor of a program connects the program's sockets to these ports, and tells the destination by [`RedirectDestinations`].
-//! Either way the connection becomes a tunnel like any other.
+//! a supervisor of a program connects the program's sockets to these ports, and tells the destination by
+//! [`RedirectDestinations`]. Either way the connection becomes a tunnel like any other.
 
 use super::{
     event::TunnelKind,

@@ -1,8 +1,8 @@
 //! The proxy's [`PathChooser`], based on the oracle's candidates and the history.
 //!
-//! For destinations with known rates the history decides ([`HistoryChooser`]). Algorithm 2 decides which relay races the
-//! direct path while nothing is known, over which relays a large object is sampled, and which detour a tunnel tries now
-//! and then ([`super::trials`]). Both learn from what transfers observe.
+//! For destinations with known rates the history decides ([`HistoryChooser`]). Algorithm 2 decides which relay races
+//! the direct path while nothing is known, over which relays a large object is sampled, and which detour a tunnel tries
+//! now and then ([`super::trials`]). Both learn from what transfers observe.
 
 use super::{
     Detours, Draw, PickedRelay, Reason,
