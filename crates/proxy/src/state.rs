@@ -100,8 +100,8 @@ impl ProxyState {
         self.connect_over(lanes, client, to, content, None).await
     }
 
-    /// As [`Self::connect`], for an assignment that was made, and without the way named `avoided`. If this process has no
-    /// descriptor left, it waits for one and is assigned again.
+    /// As [`Self::connect`], for an assignment that was made, and without the way named `avoided`. If this process has
+    /// no descriptor left, it waits for one and is assigned again.
     ///
     /// # Errors
     /// [`ConnectError`].
