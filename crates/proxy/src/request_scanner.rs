@@ -5,9 +5,9 @@
 //!
 //! hyper alone decides what a message is. Nothing after a head is passed on to hyper before it has read that head and
 //! told which content follows ([`RequestScanner::expect_content`]); what comes after the content waits until hyper asks
-//! for the next head. [`Chunks`] finds the end of chunked content. If it and hyper disagree about invalid chunks, a line
-//! of content may be altered, or a target with odd bytes be refused; but no request comes into being that hyper has not
-//! read itself.
+//! for the next head. [`Chunks`] finds the end of chunked content. If it and hyper disagree about invalid chunks, a
+//! line of content may be altered, or a target with odd bytes be refused; but no request comes into being that hyper
+//! has not read itself.
 
 use bytes::Bytes;
 use thiserror::Error;
