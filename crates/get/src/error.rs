@@ -34,7 +34,7 @@ pub enum PathError {
     /// The TLS connection failed.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The URL is `https`, but [`super::Web::tls`] is `None`.
+    /// The URL is `https`, but [`super::HttpSettings::tls`] is `None`.
     #[error("TLS is not set up, so https URLs cannot be fetched")]
     NoTls,
     /// Bytes were altered on the way, as TLS detected.

@@ -1,6 +1,6 @@
 //! The request for a download.
 
-use super::{Kept, Web};
+use super::{IdleConnections, HttpSettings};
 use hyper::HeaderMap;
 use std::{
     collections::BTreeMap,
@@ -36,7 +36,7 @@ pub struct Request {
     /// Expectations of the paths from earlier transfers, in the order of `paths`; may be shorter.
     pub priors: Vec<Option<Prior>>,
     /// How connections are made.
-    pub web: Web,
+    pub web: HttpSettings,
     /// The rate limit, shared by all downloads that have the same one.
     pub limit: Option<Arc<Limit>>,
     /// When bytes are made durable.
@@ -49,11 +49,11 @@ pub struct Request {
     /// Publishes the file under its name.
     pub publisher: Arc<Publisher>,
     /// Idle connections of earlier downloads of the call, by path.
-    pub kept: Arc<Kept>,
+    pub kept: Arc<IdleConnections>,
     /// The budget that received bytes are charged to, useful or not.
     pub budget: Arc<Budget>,
     /// The paths that cost money, and the deadline; `None`: all paths are used alike.
-    pub thrift: Option<Thrift>,
+    pub thrift: Option<CostDeadline>,
     /// How long a path may take until its first answer. 30 s suits servers that first fetch from tape or another
     /// server.
     pub patience: Duration,
@@ -61,16 +61,16 @@ pub struct Request {
 
 /// A deadline to meet at the least cost (DBAS's deadline mode).
 #[derive(Clone, Debug)]
-pub struct Thrift {
+pub struct CostDeadline {
     /// The deadline.
     pub until: Instant,
     /// The paths that cost money, by their index in [`Request::paths`].
-    pub dear: BTreeMap<u32, Dear>,
+    pub dear: BTreeMap<u32, PricedPath>,
 }
 
 /// A path that costs money.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Dear {
+pub struct PricedPath {
     /// The price of a byte, in any unit.
     pub price: f64,
     /// Its expected rate; zero: not known.

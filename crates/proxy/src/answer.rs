@@ -1,7 +1,7 @@
 //! Answers that the proxy makes itself.
 
 use super::{
-    body::Reply, heads::LineError, shared::NoWay, target::TargetError, upstream::NoAnswer,
+    body::Reply, request_scanner::LineError, state::ConnectError, target::TargetError, upstream::UpstreamError,
 };
 use bytes::Bytes;
 use http_body_util::Full;
@@ -35,7 +35,7 @@ pub fn denied(status: StatusCode, why: &str) -> Response<Reply> {
 
 /// Why a request is not forwarded.
 #[derive(Debug, thiserror::Error)]
-pub enum No {
+pub enum ForwardError {
     /// Its target is invalid.
     #[error(transparent)]
     Target(#[from] TargetError),
@@ -50,10 +50,10 @@ pub enum No {
     Loop,
     /// `Max-Forwards` is used up (RFC 9110 §7.6.2).
     #[error("Max-Forwards is 0, so this proxy does not forward the request")]
-    Forwards,
+    MaxForwards,
     /// The origin did not answer.
     #[error("{0}")]
-    Answer(#[from] NoAnswer),
+    Answer(#[from] UpstreamError),
     /// The program's content has an invalid chunk, or ended too early.
     #[error("the request's content has an invalid chunk or ended too early")]
     Content,
@@ -88,7 +88,7 @@ pub fn refusal(status: StatusCode) -> Vec<u8> {
     .into_bytes()
 }
 
-impl No {
+impl ForwardError {
     /// The answer to the program.
     pub fn response(&self) -> Response<Reply> {
         let (status, error) = match self {
@@ -107,12 +107,12 @@ impl No {
                 (StatusCode::NOT_IMPLEMENTED, "http_request_error")
             }
             Self::Loop => (StatusCode::LOOP_DETECTED, "proxy_loop_detected"),
-            Self::Forwards => (StatusCode::METHOD_NOT_ALLOWED, "http_request_denied"),
-            Self::Answer(NoAnswer::NoWay(no)) => no_way(no),
-            Self::Answer(NoAnswer::Http { is_garbled: true, .. }) => {
+            Self::MaxForwards => (StatusCode::METHOD_NOT_ALLOWED, "http_request_denied"),
+            Self::Answer(UpstreamError::Connect(no)) => no_way(no),
+            Self::Answer(UpstreamError::Http { is_garbled: true, .. }) => {
                 (StatusCode::BAD_GATEWAY, "http_protocol_error")
             }
-            Self::Answer(NoAnswer::Http { .. }) => {
+            Self::Answer(UpstreamError::Http { .. }) => {
                 (StatusCode::BAD_GATEWAY, "http_response_incomplete")
             }
             Self::Unasked => (StatusCode::BAD_GATEWAY, "http_protocol_error"),
@@ -131,12 +131,12 @@ impl No {
     }
 }
 
-fn no_way(no: &NoWay) -> (StatusCode, &'static str) {
+fn no_way(no: &ConnectError) -> (StatusCode, &'static str) {
     let cause = match no {
-        NoWay::Own => return (StatusCode::LOOP_DETECTED, "proxy_loop_detected"),
-        NoWay::Rebound => return (StatusCode::FORBIDDEN, "destination_ip_prohibited"),
-        NoWay::Interfaces => return (StatusCode::BAD_GATEWAY, "destination_unavailable"),
-        NoWay::Dial(DialError { cause, .. }) => cause,
+        ConnectError::Own => return (StatusCode::LOOP_DETECTED, "proxy_loop_detected"),
+        ConnectError::Rebound => return (StatusCode::FORBIDDEN, "destination_ip_prohibited"),
+        ConnectError::Interfaces => return (StatusCode::BAD_GATEWAY, "destination_unavailable"),
+        ConnectError::Dial(DialError { cause, .. }) => cause,
     };
     match cause {
         Cause::Resolve(_) | Cause::NoAddress => (StatusCode::BAD_GATEWAY, "dns_error"),

@@ -1,6 +1,6 @@
 //! OpenMetrics of the proxy.
 
-use super::{record::Tally, server::Over};
+use super::{record::Tally, server::HostInterfaces};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _, text::encode},
@@ -17,7 +17,7 @@ use thalweg_uplinks::{
 };
 
 #[derive(Debug)]
-struct Counts(Arc<Tally>);
+struct TallyCollector(Arc<Tally>);
 
 /// A counter's name, help text, and where it is kept.
 type Column = (&'static str, &'static str, fn(&Tally) -> &AtomicU64);
@@ -35,7 +35,7 @@ const COLUMNS: [Column; 8] = [
     ("thalweg_proxy_down_bytes", "Bytes of content to programs", |t| &t.down),
 ];
 
-impl Collector for Counts {
+impl Collector for TallyCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for (name, help, value) in COLUMNS {
             let counter = ConstCounter::new(value(&self.0).load(Relaxed));
@@ -51,10 +51,10 @@ impl Collector for Counts {
 }
 
 /// A registry of the proxy's counters and, if there are any, of interfaces and bonds.
-pub(super) fn registry(tally: &Arc<Tally>, over: Option<&Over>) -> Registry {
+pub(super) fn registry(tally: &Arc<Tally>, over: Option<&HostInterfaces>) -> Registry {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Counts(Arc::clone(tally))));
-    if let Some(Over { uplinks, bonds }) = over {
+    registry.register_collector(Box::new(TallyCollector(Arc::clone(tally))));
+    if let Some(HostInterfaces { uplinks, bonds }) = over {
         registry.register_collector(Box::new(InterfaceMetrics(uplinks.clone())));
         let bonds = bonds.clone();
         let shown = move || bonds.as_ref().map(Bonding::shown).unwrap_or_default();

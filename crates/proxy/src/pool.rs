@@ -41,7 +41,7 @@ pub enum Owner {
 
 impl Owner {
     /// The owner of a link that is opened for this program. If the program's user is unknown, the link is not shared.
-    pub async fn of(client: &Client) -> Self {
+    pub async fn of_client(client: &Client) -> Self {
         client.user().await.map_or(Self::Connection(client.number()), Self::User)
     }
 }
@@ -123,7 +123,7 @@ impl Pool {
         to: &Destination,
         fits: impl Fn(&Route) -> bool,
     ) -> Option<Link> {
-        let shared = Owner::of(client).await;
+        let shared = Owner::of_client(client).await;
         let own = Owner::Connection(client.number());
         self.take_of(own, to, &fits).or_else(|| self.take_of(shared, to, &fits))
     }

@@ -3,7 +3,7 @@
 //! Only scheme, host and port are parsed. Path and query are for the origin and pass byte for byte, even where RFC 3986
 //! requires percent-encoding: origins accept such bytes, and would get them without a proxy.
 
-use super::heads::LineError;
+use super::request_scanner::LineError;
 use bytes::Bytes;
 use hyper::Method;
 use thalweg_wire::Destination;

@@ -106,7 +106,7 @@ impl RelayConfig {
 
     /// The most connections of one member if no quota says otherwise: a quarter, so that one member leaves room for
     /// others, but at least 16 if there are as many.
-    pub fn share(&self) -> u32 {
+    pub fn connections_per_member(&self) -> u32 {
         let share = (self.max_connections / 4).max(16).min(self.max_connections);
         u32::try_from(share).unwrap_or(u32::MAX)
     }

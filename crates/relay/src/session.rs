@@ -21,7 +21,7 @@ use thalweg_wire::{
 use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
 
 /// How a session ended, if not by the ends of both directions.
-enum Ended {
+enum SessionEnd {
     /// It was refused before the second leg was established.
     Refused(Refusal),
     /// It broke after the second leg was established.
@@ -42,8 +42,8 @@ pub async fn serve(client: TcpStream, from: SocketAddr, config: &RelayConfig) ->
     let mut record = SessionRecord::default();
     let event = match run(Resetting::new(client), config, &mut record).await {
         Ok(()) => Event::new("closed"),
-        Err(Ended::Refused(why)) => Event::new("refused").with("why", why),
-        Err(Ended::Broken(why)) => Event::new("broken").with("why", why),
+        Err(SessionEnd::Refused(why)) => Event::new("refused").with("why", why),
+        Err(SessionEnd::Broken(why)) => Event::new("broken").with("why", why),
     };
     let event = record.add_to(event.with("client", from));
     event.with_number("took_ms", started.elapsed().as_millis())
@@ -67,15 +67,15 @@ async fn run(
     mut client: Resetting,
     config: &RelayConfig,
     record: &mut SessionRecord,
-) -> Result<(), Ended> {
+) -> Result<(), SessionEnd> {
     match open(&mut client, config, record).await {
         Ok(destination) => {
-            carry(client, destination, config, &record.moved).await.map_err(Ended::Broken)
+            carry(client, destination, config, &record.moved).await.map_err(SessionEnd::Broken)
         }
         Err(why) => {
             why.tell(&mut *client, Vec::new()).await;
             client.close();
-            Err(Ended::Refused(why))
+            Err(SessionEnd::Refused(why))
         }
     }
 }
@@ -101,7 +101,7 @@ async fn second_leg(to: &Destination, config: &RelayConfig) -> Result<Resetting,
         let options = DialOptions { socket: leg_options(), ..DialOptions::default() };
         let made = thalweg_net::connect(&addresses, None, &options).await;
         let destination = made.map(Resetting::new).map_err(Refusal::NoLeg)?;
-        config.egress.check_made(&destination)?;
+        config.egress.check_connected(&destination)?;
         Ok(destination)
     };
     let connected = timeout(config.connect, connecting).await;

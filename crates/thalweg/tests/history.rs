@@ -10,7 +10,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 use tempfile::TempDir;
-use thalweg_paths::history::{Bound, History, Observed};
+use thalweg_paths::history::{Bound, History, PathObservation};
 use thalweg_units::{Rate, WallTime};
 
 const WWW: &str = "https://www.example.org:443";
@@ -74,9 +74,9 @@ fn ago(time: Duration) -> WallTime {
     WallTime::from_unix_nanos(u64::try_from((now - time).as_nanos()).unwrap())
 }
 
-fn seen(path: &str) -> Observed {
+fn seen(path: &str) -> PathObservation {
     let (rate, setup) = (Rate::from_mbps(8.0), Duration::from_millis(40));
-    Observed { path: path.to_owned(), rate, setup, bound: Bound::Exact }
+    PathObservation { path: path.to_owned(), rate, setup, bound: Bound::Exact }
 }
 
 #[test]

@@ -106,8 +106,8 @@ mod tests {
     fn a_segment_request_names_its_version() {
         let url = HttpUrl::parse("http://www.example:81/a?b").unwrap();
         let validator = Some(Validator::Etag("\"1\"".into()));
-        let (names, said) = Default::default();
-        let mut resource = Resource { url, length: 100, validator, names, said };
+        let (names, metadata) = Default::default();
+        let mut resource = Resource { url, length: 100, validator, names, metadata };
         let request = segment_request(&resource, &[5..10, 20..21], &HeaderMap::new());
         let field = |r: &Request<_>, name: &str| {
             r.headers().get(name).map(|v| v.to_str().unwrap().to_owned())

@@ -6,24 +6,24 @@ mod detours;
 mod download;
 mod faults;
 mod logins;
-mod mended;
+mod alterations;
 mod mirrors;
 mod oddities;
-mod places;
+mod file_names;
 mod relay;
 mod server;
 mod sessions;
 mod several;
 mod versions;
 mod waits;
-mod wholes;
+mod whole_files;
 
 use download::{Events, detour, direct, request};
 use server::{Server, Version};
 use std::{net::SocketAddr, path::PathBuf};
 use tempfile::TempDir;
 use thalweg_base::job::Event;
-use thalweg_get::{GetFailed, Outcome, Request, Stop, Web, get};
+use thalweg_get::{GetFailed, Outcome, Request, Stop, HttpSettings, get};
 
 /// Large enough for several pieces per share, small enough to be quick.
 const LENGTH: usize = 2_000_000;
@@ -52,7 +52,7 @@ impl Trial {
         let dir = TempDir::new().unwrap();
         let file = dir.path().join("file.bin");
         let paths = std::iter::once(direct()).chain(relays.iter().copied().map(detour)).collect();
-        let request = request(url, file, paths, Web::default());
+        let request = request(url, file, paths, HttpSettings::default());
         Self { dir, request, events: Events::default() }
     }
 

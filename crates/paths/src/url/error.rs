@@ -1,7 +1,7 @@
 //! Errors of URLs, without the passwords in them.
 
 use super::MAX_TARGET;
-use crate::inward::Inward;
+use crate::inward_redirect::InwardRedirect;
 use fluent_uri::Uri;
 use thiserror::Error;
 
@@ -35,7 +35,7 @@ pub enum UrlError {
     Downgrade(String),
     /// A redirect leads from the Internet into this network or host.
     #[error("{0}")]
-    Inward(#[from] Inward),
+    Inward(#[from] InwardRedirect),
 }
 
 /// Replaces a possible password in `text`.

@@ -2,16 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
-mod early;
-mod ends;
+mod early_answers;
+mod closing;
 mod expectations;
 mod fields;
 mod framing;
-mod line;
-mod own;
-mod proven;
+mod slow_path;
+mod proxy_pages;
+mod authentication;
 mod refusals;
-mod revoked;
+mod revocation;
 mod scene;
 #[allow(dead_code, reason = "shared with the tests of `get`")]
 #[path = "../../../get/tests/get/server.rs"]
@@ -22,4 +22,4 @@ mod socks;
 mod split;
 mod targets;
 mod tunnels;
-mod ways;
+mod races;

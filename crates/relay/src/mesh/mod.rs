@@ -9,13 +9,13 @@
 //!
 //! At any time, a revocation of the peer resets both legs at once.
 
-mod avoided;
+mod avoided_names;
 mod gate;
 mod session;
 
-pub use gate::{Admitted, Gate};
+pub use gate::{AllowedAddress, Gate};
 
-use avoided::AvoidedNames;
+use avoided_names::AvoidedNames;
 
 use super::{RelayConfig, RelayMetrics, Resolver, SharedResolver, quota::Quotas};
 use futures_util::future::BoxFuture;
@@ -71,7 +71,7 @@ impl MeshRelay {
         metrics: RelayMetrics,
         log: Log,
     ) -> io::Result<Self> {
-        config.egress = config.egress.guarded([config.listen])?;
+        config.egress = config.egress.deny_this_host([config.listen])?;
         let slots = config.max_connections.min(Semaphore::MAX_PERMITS);
         let slots = Arc::new(Semaphore::new(slots));
         let quotas = Quotas::new(budget);

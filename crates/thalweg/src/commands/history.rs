@@ -15,7 +15,7 @@ use std::{
 };
 use thalweg_console::note;
 use thalweg_paths::detours::Detours;
-use thalweg_paths::history::{Bound, History, Quarantined, Remembered};
+use thalweg_paths::history::{Bound, History, QuarantinedRelay, HistoryEntry};
 use thalweg_units::{WallTime, likeness};
 
 const HELP: &str = "\
@@ -194,10 +194,10 @@ fn save(history: &mut History, file: &Path) -> anyhow::Result<()> {
 /// The remembered data at one time.
 struct All {
     now: WallTime,
-    blames: Vec<Quarantined>,
+    blames: Vec<QuarantinedRelay>,
     /// The relays that are excluded for all servers.
     shut_out: BTreeSet<String>,
-    paths: Vec<Remembered>,
+    paths: Vec<HistoryEntry>,
 }
 
 impl All {
@@ -221,7 +221,7 @@ impl All {
         if self.blames.is_empty() {
             return "no relay is in quarantine\n".to_owned();
         }
-        let row = |blame: &Quarantined| {
+        let row = |blame: &QuarantinedRelay| {
             let out = match self.shut_out.contains(&blame.relay) {
                 true => "all servers",
                 false => "this server",
@@ -248,7 +248,7 @@ impl All {
     }
 
     fn json(&self, file: &Path) -> Value {
-        let blame = |blame: &Quarantined| {
+        let blame = |blame: &QuarantinedRelay| {
             json!({
                 "relay": blame.relay,
                 "origin": blame.origin,
@@ -258,7 +258,7 @@ impl All {
                 "all_servers": self.shut_out.contains(&blame.relay),
             })
         };
-        let path = |path: &Remembered| {
+        let path = |path: &HistoryEntry| {
             json!({
                 "origin": path.origin,
                 "path": path.path,
@@ -294,7 +294,7 @@ impl All {
 }
 
 /// The server concerned; a file of an older version does not name it.
-fn origin(blame: &Quarantined) -> &str {
+fn origin(blame: &QuarantinedRelay) -> &str {
     if blame.origin.is_empty() { "-" } else { &blame.origin }
 }
 

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 use thalweg_bond::{Application, Rules};
-use thalweg_get::Dear;
+use thalweg_get::PricedPath;
 use thalweg_net::{Interface, interfaces, into_the_world};
 use thalweg_paths::url::HttpUrl;
 use thalweg_units::likeness;
@@ -22,7 +22,7 @@ pub struct Ways {
     /// Whether each path is bound to one of them. A path that is not bound may leave by another interface.
     pub is_bound: bool,
     /// The interfaces with a price, by index, if a deadline is to be met at the least cost.
-    pub dear: BTreeMap<NonZeroU32, Dear>,
+    pub dear: BTreeMap<NonZeroU32, PricedPath>,
     /// Counts the traffic of interfaces, if the settings have policies.
     pub uplinks: Option<Uplinks>,
     /// The settings' rules; empty if the user named interfaces on the command line.
@@ -175,12 +175,12 @@ fn dear(
     chosen: &[Interface],
     used: &[Interface],
     is_allowed: impl Fn(&Interface) -> bool,
-) -> BTreeMap<NonZeroU32, Dear> {
+) -> BTreeMap<NonZeroU32, PricedPath> {
     let shown = uplinks.table().show(uplinks.today());
     let expected = |name: &str| shown.iter().find(|s| s.name == name).map(|s| s.estimate.down());
     let of = |i: &Interface| {
         let expected = expected(&i.name).unwrap_or_default();
-        (i.index, Dear { price: settings.policy(&i.name).price, expected })
+        (i.index, PricedPath { price: settings.policy(&i.name).price, expected })
     };
     let is_dear = |i: &&Interface| {
         let is_used = used.iter().any(|used| used.index == i.index);

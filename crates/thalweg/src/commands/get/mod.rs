@@ -2,14 +2,14 @@
 
 mod allowed;
 mod args;
-mod asking;
+mod candidate_query;
 mod bonds;
-mod calls;
+mod download_session;
 mod credentials;
 mod display;
 pub mod duration;
 mod exit;
-mod maker;
+mod request_builder;
 pub mod mesh;
 pub mod rate;
 mod relays;
@@ -20,11 +20,11 @@ mod streams;
 pub use args::{Args, Drawing};
 
 use super::{here::quoted, remembered, signals::Signals, text::rough, uplinks, within::missed};
-use asking::CandidateQuery;
-use calls::DownloadSession;
+use candidate_query::CandidateQuery;
+use download_session::DownloadSession;
 use display::{Display, Note};
 use exit::Code;
-use maker::RequestBuilder;
+use request_builder::RequestBuilder;
 use renewal::Renewal;
 use sources::{Fallback, Fetched, FoundItems, Item, ItemKind, Wanted};
 use std::{

@@ -11,10 +11,10 @@ use std::{
 use thalweg_mesh::Names;
 use thalweg_net::Route;
 use thalweg_paths::{
-    by_history::ByHistory,
-    chooser::{Content, PathChooser as _, Way},
-    detours::{Draw, Picked},
-    history::{Bound, Remembered},
+    history_chooser::HistoryChooser,
+    chooser::{Content, PathChooser as _, PathAttempt},
+    detours::{Draw, PickedRelay},
+    history::{Bound, HistoryEntry},
     url::HttpUrl,
 };
 use thalweg_units::Rate;
@@ -69,8 +69,8 @@ pub fn shown(
     let mut text = table(&known, &origin);
     text += &download(&picked, names.len());
     text += &connection(&ways);
-    let way = |w: &Way| json!({ "path": w.name, "after_seconds": w.after.as_secs_f64() });
-    let path = |k: &Remembered| {
+    let way = |w: &PathAttempt| json!({ "path": w.name, "after_seconds": w.after.as_secs_f64() });
+    let path = |k: &HistoryEntry| {
         json!({
             "path": k.path, "rate_bps": k.rate.as_bps(), "at_least": k.bound == Bound::AtLeast,
             "setup_seconds": k.setup.map(|s| s.as_secs_f64()), "age_seconds": k.age.as_secs(),
@@ -88,7 +88,7 @@ pub fn shown(
 }
 
 /// What earlier transfers from this origin measured.
-fn known(found: &PathKnowledge, origin: &str) -> Vec<Remembered> {
+fn known(found: &PathKnowledge, origin: &str) -> Vec<HistoryEntry> {
     let history = found.history.lock().unwrap_or_else(PoisonError::into_inner);
     history.entries(found.now).into_iter().filter(|e| e.origin == origin).collect()
 }
@@ -110,20 +110,20 @@ fn ways(
     found: &PathKnowledge,
     wanted: &DestinationUrl,
     mut relays: Vec<(String, Route)>,
-) -> Vec<Way> {
+) -> Vec<PathAttempt> {
     let content = if wanted.0.is_https() { Content::Encrypted } else { Content::Clear };
     let score = |name: &str| found.detours.score(name).unwrap_or(0.0);
     relays.sort_by(|a, b| score(&b.0).total_cmp(&score(&a.0)));
     let chooser =
-        ByHistory::new(Box::new(move |_| relays.clone()), Some(Arc::clone(&found.history)));
-    chooser.choose(wanted.0.destination(), content).ways().to_vec()
+        HistoryChooser::new(Box::new(move |_| relays.clone()), Some(Arc::clone(&found.history)));
+    chooser.choose(wanted.0.destination(), content).attempts().to_vec()
 }
 
-fn table(known: &[Remembered], origin: &str) -> String {
+fn table(known: &[HistoryEntry], origin: &str) -> String {
     if known.is_empty() {
         return format!("nothing is known of {origin} yet\n\n");
     }
-    let row = |k: &Remembered| {
+    let row = |k: &HistoryEntry| {
         let least = if k.bound == Bound::AtLeast { "≥" } else { "" };
         [
             k.path.clone(),
@@ -138,7 +138,7 @@ fn table(known: &[Remembered], origin: &str) -> String {
     format!("known of {origin}:\n{}\n", aligned(head, &rows))
 }
 
-fn download(picked: &[Picked], usable: usize) -> String {
+fn download(picked: &[PickedRelay], usable: usize) -> String {
     let mut text = "a download samples the direct path".to_owned();
     match picked.len() {
         0 => text += " only: there are no relays to try\n",
@@ -150,9 +150,9 @@ fn download(picked: &[Picked], usable: usize) -> String {
     text + "\n"
 }
 
-fn connection(ways: &[Way]) -> String {
+fn connection(ways: &[PathAttempt]) -> String {
     let mut text = "a connection through the proxy begins ".to_owned();
-    let way = |(at, way): (usize, &Way)| match (at, way.after.is_zero()) {
+    let way = |(at, way): (usize, &PathAttempt)| match (at, way.after.is_zero()) {
         (0, _) => way.name.clone(),
         (_, true) => format!("with {} at once", way.name),
         (_, false) => format!("with {} after {} ms", way.name, way.after.as_millis()),

@@ -10,7 +10,7 @@ use std::{
 use thalweg_mesh::State;
 use thalweg_net::DialOptions;
 use thalweg_paths::{
-    detours::{AskError, Detours, KnownPaths, ask_candidates, ask_paths},
+    detours::{OracleQueryError, Detours, KnownPaths, ask_candidates, ask_paths},
     history::History,
 };
 use thalweg_plan::{Graph, graph::MAX_AGE};
@@ -88,8 +88,8 @@ impl PathKnowledge {
     /// Takes and stores the oracle's answers.
     pub fn take(
         &mut self,
-        candidates: Result<CandidatesReply, AskError>,
-        paths: Result<PathsReply, AskError>,
+        candidates: Result<CandidatesReply, OracleQueryError>,
+        paths: Result<PathsReply, OracleQueryError>,
         file: Option<&Path>,
     ) {
         let mut kept = Vec::new();

@@ -114,7 +114,7 @@ impl Args {
 }
 
 fn overview(found: &PathKnowledge, full: bool) -> anyhow::Result<(String, Value)> {
-    if found.paths.is_none() && found.detours.listed().is_none() {
+    if found.paths.is_none() && found.detours.relay_list().is_none() {
         bail!("nothing is known of paths yet: {}", found.excuse());
     }
     let (matrix, matrix_json) = matrix::shown(found, full);
@@ -131,7 +131,7 @@ fn with_oracle(mut value: Value, found: &PathKnowledge) -> Value {
             "answered": found.trouble.is_none(),
             "trouble": found.trouble,
             "paths_age_seconds": age(found.paths.as_ref().map(|p| p.age(found.now))),
-            "candidates_age_seconds": age(found.detours.listed().map(|l| l.age(found.now))),
+            "candidates_age_seconds": age(found.detours.relay_list().map(|l| l.age(found.now))),
         });
         fields.insert("oracle".to_owned(), oracle);
     }

@@ -6,7 +6,7 @@ use super::{
 use std::{sync::Arc, time::Duration};
 use thalweg_paths::{
     detours::KnownPaths,
-    history::{Bound, Observed},
+    history::{Bound, PathObservation},
 };
 use thalweg_units::{NodeId, Rate, WallTime};
 use thalweg_wire::mesh::{
@@ -218,7 +218,7 @@ fn advice_names_who_should_relay_and_for_whom() {
 #[test]
 fn a_destination_is_told_with_what_is_known_and_what_would_be_done() {
     let mut found = found();
-    let seen = |path: &str, mbps, bound| Observed {
+    let seen = |path: &str, mbps, bound| PathObservation {
         path: path.into(),
         rate: Rate::from_mbps(mbps),
         setup: Duration::from_millis(80),

@@ -10,7 +10,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 use thalweg_console::{note, say_line};
-use thalweg_proxy::{Kind, ProxyEvent, ProxySink};
+use thalweg_proxy::{TunnelKind, ProxyEvent, ProxySink};
 use thalweg_units::ByteSize;
 
 /// The most lines that wait to be written: a second of a busy proxy. Further lines are dropped and counted.
@@ -125,10 +125,10 @@ fn in_words(event: &ProxyEvent) -> String {
         }
         ProxyEvent::Tunnel { client, kind, to, path, up_bytes, down_bytes, seconds, broken } => {
             let kind = match kind {
-                Kind::Connect => "CONNECT",
-                Kind::Socks => "SOCKS",
-                Kind::Upgrade => "upgrade",
-                Kind::Redirected => "redirected",
+                TunnelKind::Connect => "CONNECT",
+                TunnelKind::Socks => "SOCKS",
+                TunnelKind::Upgrade => "upgrade",
+                TunnelKind::Redirected => "redirected",
             };
             let end = broken.as_ref().map(|why| format!(", {why}")).unwrap_or_default();
             let (up, down) = (size(up_bytes), size(down_bytes));

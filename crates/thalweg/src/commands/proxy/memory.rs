@@ -165,13 +165,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
     use std::fs::File;
-    use thalweg_paths::history::{Bound, Observed};
+    use thalweg_paths::history::{Bound, PathObservation};
     use thalweg_units::Rate;
 
     const SITE: &str = "http://www.example.org:80";
 
     fn learn(history: &Mutex<History>, path: &str) {
-        let observed = Observed {
+        let observed = PathObservation {
             path: path.to_owned(),
             rate: Rate::from_mbps(10.0),
             setup: Duration::from_millis(100),

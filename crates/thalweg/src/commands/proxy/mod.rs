@@ -20,7 +20,7 @@ use serde_json::json;
 use std::{io, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 use thalweg_base::descriptors::raise_descriptor_limit;
 use thalweg_console::{note, say_line};
-use thalweg_proxy::{Led, ProxyConfig, Summary};
+use thalweg_proxy::{RedirectSource, ProxyConfig, Summary};
 use tokio::{runtime::Runtime, time::timeout};
 
 /// How long ending may take after the second signal.
@@ -92,8 +92,8 @@ impl Args {
 
     fn config(&self) -> ProxyConfig {
         let max_connections = usize::try_from(self.max_connections).unwrap_or(usize::MAX);
-        let led = if self.transparent { Led::ByRules } else { Led::Nowhere };
-        ProxyConfig { max_connections, led, ..ProxyConfig::new(self.listen) }
+        let redirect_source = if self.transparent { RedirectSource::Rules } else { RedirectSource::None };
+        ProxyConfig { max_connections, redirect_source, ..ProxyConfig::new(self.listen) }
     }
 }
 
@@ -132,7 +132,7 @@ async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Ended> {
     let mut signals = Signals::watch()?;
     let note = |text: String| note!("thalweg: {text}");
     let Running { proxy, mut keeper } = start(args.config(), &args.paths, log, &note).await?;
-    let led = proxy.redirected().map(|ports| PacketRules::begin(ports, &note));
+    let led = proxy.redirect_ports().map(|ports| PacketRules::begin(ports, &note));
     let mut led = led.transpose()?;
     print_ready(proxy.local_addr(), args.json)?;
     let cutter = proxy.cutter();

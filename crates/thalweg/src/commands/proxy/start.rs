@@ -14,10 +14,10 @@ use std::{
 };
 use thalweg_net::{DialOptions, Dialer, Route, SocketOptions};
 use thalweg_paths::{
-    detours::{ByDetours, Detours},
+    detours::{DetourChooser, Detours},
     history::History,
 };
-use thalweg_proxy::{Led, MARK, Over, Proxy, ProxyConfig, ProxyError};
+use thalweg_proxy::{RedirectSource, MARK, HostInterfaces, Proxy, ProxyConfig, ProxyError};
 use thalweg_uplinks::{
     bond::{Bonding, Settings},
     interfaces::Uplinks,
@@ -50,7 +50,7 @@ pub async fn start(
     let settings = here::settings(paths.config.as_deref())?.interfaces.settings();
     let kept = uplinks::file(&settings, paths.history.as_deref(), &paths.place);
     let uplinks = uplinks::open(settings, kept.clone(), note)?;
-    let asks = marked(config.led);
+    let asks = marked(config.redirect_source);
     let (dialer, bonds) = dialer(&mesh, &uplinks, asks.clone());
     uplinks.probe_by(dialer.clone());
     let detours = match &file {
@@ -72,11 +72,11 @@ pub async fn start(
         members.read().unwrap_or_else(PoisonError::into_inner).still_has(route)
     });
     let known = history.as_ref().map(|(history, _)| Arc::clone(history));
-    let chooser = ByDetours::new(relays, known, Arc::clone(&detours), paths.draw.into());
-    let chooser = Arc::new(chooser.while_standing(standing));
+    let chooser = DetourChooser::new(relays, known, Arc::clone(&detours), paths.draw.into());
+    let chooser = Arc::new(chooser.with_route_check(standing));
 
-    let over = Over { uplinks: uplinks.clone(), bonds: bonds.clone() };
-    let bound = Proxy::bind_over(config, dialer, Some(over), chooser, log).await;
+    let over = HostInterfaces { uplinks: uplinks.clone(), bonds: bonds.clone() };
+    let bound = Proxy::bind_with_interfaces(config, dialer, Some(over), chooser, log).await;
     let proxy = bound.map_err(with_hint)?;
     let memory = Memory::new(history, detours);
     let (sockets, listen) = (kept.as_deref().map(uplinks::sockets), proxy.local_addr());
@@ -88,8 +88,8 @@ pub async fn start(
 
 /// Options that mark the proxy's own connections if the kernel redirects connections to it, so that they are not
 /// redirected back.
-fn marked(led: Led) -> DialOptions {
-    let mark = (led == Led::ByRules).then_some(MARK);
+fn marked(source: RedirectSource) -> DialOptions {
+    let mark = (source == RedirectSource::Rules).then_some(MARK);
     let socket = SocketOptions { mark, ..SocketOptions::default() };
     DialOptions { socket, ..DialOptions::default() }
 }

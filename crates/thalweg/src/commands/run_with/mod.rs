@@ -15,7 +15,7 @@ use std::{
 use supervise::Ways;
 use thalweg_base::descriptors::raise_descriptor_limit;
 use thalweg_console::note;
-use thalweg_proxy::{Led, ProxyConfig};
+use thalweg_proxy::{RedirectSource, ProxyConfig};
 use tokio::runtime::Runtime;
 
 /// The exit code for failures of this program instead of the command, as in timeout(1).
@@ -109,9 +109,9 @@ async fn run_child_and_proxy(args: &Args, log: Arc<Log>) -> anyhow::Result<u8> {
             note!("thalweg: {text}");
         }
     };
-    let led = if args.transparent { Led::BySupervisor } else { Led::Nowhere };
+    let redirect_source = if args.transparent { RedirectSource::Supervisor } else { RedirectSource::None };
     let listen = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
-    let config = ProxyConfig { led, ..ProxyConfig::new(listen) };
+    let config = ProxyConfig { redirect_source, ..ProxyConfig::new(listen) };
     let Running { proxy, mut keeper } = proxy::start(config, &args.paths, log, &note).await?;
     let variables = environment::variables(proxy.local_addr(), &args.no_proxy);
     let replaced = environment::replaced(&variables, |name| std::env::var_os(name).is_some());
@@ -122,7 +122,7 @@ async fn run_child_and_proxy(args: &Args, log: Arc<Log>) -> anyhow::Result<u8> {
             replaced.join(", ")
         ));
     }
-    let ways = proxy.redirected().map(|ports| Ways { ports, meant: proxy.meant() });
+    let ways = proxy.redirect_ports().map(|ports| Ways { ports, meant: proxy.redirect_destinations() });
     let (ended, end) = tokio::sync::oneshot::channel::<()>();
     let serving = proxy.run(async { _ = end.await });
     let living = async {

@@ -15,7 +15,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     os::{fd::OwnedFd, unix::fs::FileExt as _},
 };
-use thalweg_proxy::{Meant, Redirected};
+use thalweg_proxy::{RedirectDestinations, RedirectPorts};
 
 /// The size of the kernel's `sockaddr_in6`, the longest address that is read.
 const MAX_LENGTH: usize = 28;
@@ -45,7 +45,7 @@ impl HeldConnect {
 
     /// Connects the socket to the proxy, if the destination is another host and the program has not chosen an
     /// interface.
-    pub fn lead(&self, ports: Redirected, meant: &Meant) -> Answer {
+    pub fn lead(&self, ports: RedirectPorts, meant: &RedirectDestinations) -> Answer {
         let socket = SockRef::from(&self.socket);
         match redirection(&socket, self.to, ports) {
             Some((from, proxy)) => connect(&socket, from, proxy, self.to, meant),
@@ -58,7 +58,7 @@ impl HeldConnect {
 fn redirection(
     socket: &SockRef<'_>,
     to: SocketAddr,
-    ports: Redirected,
+    ports: RedirectPorts,
 ) -> Option<(IpAddr, SocketAddr)> {
     let is_tcp = socket.r#type().ok()? == Type::STREAM
         && matches!(socket.protocol().ok()?, None | Some(Protocol::TCP));
@@ -108,7 +108,7 @@ fn connect(
     from: IpAddr,
     proxy: SocketAddr,
     to: SocketAddr,
-    meant: &Meant,
+    meant: &RedirectDestinations,
 ) -> Answer {
     // Bound first, so that the proxy knows the destination when it accepts the connection.
     let bound = socket.bind(&SocketAddr::new(from, 0).into());

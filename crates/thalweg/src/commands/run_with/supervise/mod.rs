@@ -26,16 +26,16 @@ use std::{
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     thread::{self, JoinHandle},
 };
-use thalweg_proxy::{Meant, Redirected};
+use thalweg_proxy::{RedirectDestinations, RedirectPorts};
 use tokio::process::Command;
 
 /// Where connections are redirected to.
 #[derive(Clone, Debug)]
 pub struct Ways {
     /// The proxy's ports.
-    pub ports: Redirected,
+    pub ports: RedirectPorts,
     /// Tells the proxy the destinations.
-    pub meant: Meant,
+    pub meant: RedirectDestinations,
 }
 
 /// A command that will be supervised once it is started.
