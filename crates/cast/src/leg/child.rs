@@ -17,7 +17,7 @@ use std::{
     },
     time::Duration,
 };
-use thalweg_fountain::{Arrived, ParentId, SymbolId, digest::SourcePage};
+use thalweg_fountain::{ReceiptOutcome, ParentId, SymbolId, digest::SourcePage};
 use thalweg_units::Rate;
 use thalweg_wire::cast::{
     FRAME_HEAD, Fault, Frame, MAX_RANGES, MAX_SAID, Said, SymbolHead, Wish, are_sound,
@@ -204,9 +204,9 @@ impl Pulling {
         }
         let length = bytes.len() as u64;
         self.child.got.bytes.fetch_add(length, Relaxed);
-        let arrived = self.child.scheduler.arrived(self.no, index);
+        let arrived = self.child.scheduler.receive(self.no, index);
         self.came.notify_one();
-        if arrived != Arrived::Fresh {
+        if arrived != ReceiptOutcome::Fresh {
             self.child.got.beyond.fetch_add(length, Relaxed);
             return self.of_no_use(arrived);
         }
@@ -220,9 +220,9 @@ impl Pulling {
     }
 
     /// Tolerates duplicates, which are expected for symbols requested from two parents, and a few unrequested symbols.
-    fn of_no_use(&self, arrived: Arrived) -> Result<(), LegEnd> {
+    fn of_no_use(&self, arrived: ReceiptOutcome) -> Result<(), LegEnd> {
         let unasked = match arrived {
-            Arrived::Unasked => self.unasked.fetch_add(1, Relaxed) + 1,
+            ReceiptOutcome::Unrequested => self.unasked.fetch_add(1, Relaxed) + 1,
             _ => 0,
         };
         match unasked > MAX_UNASKED {
@@ -249,12 +249,12 @@ impl Pulling {
         match said {
             Said::Have(runs) => {
                 self.check(&runs)?;
-                self.child.scheduler.holds(self.no, &runs);
+                self.child.scheduler.record_held(self.no, &runs);
                 self.came.notify_one();
             }
             Said::Gone(runs) => {
                 self.check(&runs)?;
-                self.child.scheduler.gone(self.no, &runs);
+                self.child.scheduler.withdraw(self.no, &runs);
             }
             Said::Page { block, digests } => {
                 let (digests, rest) = digests.as_chunks::<32>();
@@ -330,7 +330,7 @@ impl Pulling {
 
     /// Requests what may be requested now; with `must`, sends a message in any case. Returns whether one was sent.
     async fn ask_now(&self, say: &mut Say, must: bool) -> io::Result<bool> {
-        let asks = self.child.scheduler.asks(self.no);
+        let asks = self.child.scheduler.next_requests(self.no);
         if asks.is_empty() && must {
             say.message(&Wish::Ask(Vec::new())).await?;
         }

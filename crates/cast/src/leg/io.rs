@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 use thalweg_base::timeout::within;
-use thalweg_fountain::Shared;
+use thalweg_fountain::SharedBytes;
 use thalweg_net::{Stream, TcpInfo, channel::Channel, cut_over};
 use thalweg_wire::{
     cast::{
@@ -183,7 +183,7 @@ impl Say {
     /// As [`Say::message`].
     pub async fn offered(
         &mut self,
-        mut offer: impl FnMut() -> Vec<(Shared, usize)>,
+        mut offer: impl FnMut() -> Vec<(SharedBytes, usize)>,
         mut took: impl FnMut(usize),
     ) -> io::Result<Option<usize>> {
         let writing = poll_fn(|cx| {

@@ -41,9 +41,9 @@ impl News {
     ///
     /// # Errors
     /// I/O errors of the connection.
-    pub async fn tell(&mut self, say: &mut Say) -> io::Result<()> {
+    pub async fn announce(&mut self, say: &mut Say) -> io::Result<()> {
         if let Some((seat, _)) = &self.seat {
-            if let Some(told) = seat.tell() {
+            if let Some(told) = seat.announce() {
                 let runs: Vec<_> = told.into_iter().map(|run| (run.start, run.end)).collect();
                 return self.have(say, runs).await;
             }
@@ -58,7 +58,7 @@ impl News {
         loop {
             let runs: Vec<(u64, u64)> = {
                 let have = self.store.have();
-                let beyond = have.beyond(&self.said, 0).take(MAX_RANGES);
+                let beyond = have.difference(&self.said, 0).take(MAX_RANGES);
                 beyond.map(|run| (run.start, run.end)).collect()
             };
             if runs.is_empty() {
@@ -87,7 +87,7 @@ impl News {
                 () = wished.notified() => {}
                 // The sender cannot be dropped: it is in the audience, which the seat holds.
                 _ = over.changed() => {}
-                () = sleep(seat.patience()) => seat.idle(),
+                () = sleep(seat.patience()) => seat.record_idle(),
             }
             return Ok(());
         }

@@ -61,7 +61,7 @@ pub enum Unserved {
 }
 
 /// Serves one child until it says goodbye or is gone. With a seat, symbols are announced in parts as
-/// [`thalweg_fountain::Reveal`] decides; otherwise all present symbols are.
+/// [`thalweg_fountain::AnnouncementScheduler`] decides; otherwise all present symbols are.
 ///
 /// # Errors
 /// [`Unserved`].
@@ -107,7 +107,7 @@ impl Serving {
             Wish::Ask(runs) => {
                 check(&runs, geometry.symbols())?;
                 if let Some(seat) = &self.seat {
-                    seat.asked(&runs);
+                    seat.record_request(&runs);
                 }
                 for (from, to) in runs {
                     queue.symbols += to - from;
@@ -117,7 +117,7 @@ impl Serving {
             Wish::Hold(runs) => {
                 check(&runs, geometry.symbols())?;
                 if let Some(seat) = &self.seat {
-                    seat.holds(&runs);
+                    seat.record_held(&runs);
                 }
             }
             Wish::Page(block) if block < geometry.blocks() => {
@@ -138,7 +138,7 @@ impl Serving {
         let mut news = News::new(&self.store, self.seat.clone());
         let mut buffer = Vec::new();
         loop {
-            news.tell(say).await?;
+            news.announce(say).await?;
             let wanted = self.queue().next(self.most());
             match wanted {
                 Some(Request::Page(block)) => self.give_page(say, block).await?,

@@ -1,11 +1,11 @@
-//! Which symbols the source has announced to each child: `fountain::Reveal` behind a lock.
+//! Which symbols the source has announced to each child: `fountain::AnnouncementScheduler` behind a lock.
 
 use std::{
     ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use thalweg_fountain::{Geometry, Reveal, SeatId};
+use thalweg_fountain::{Geometry, AnnouncementScheduler, ChildConnectionId};
 use tokio::sync::watch;
 
 /// A child that requests nothing for this long plus four round trips is assumed to have what was announced to it.
@@ -14,15 +14,15 @@ const IDLE: Duration = Duration::from_secs(2);
 /// The children that have other parents, too.
 #[derive(Debug)]
 pub struct Audience {
-    reveal: Mutex<Reveal>,
+    scheduler: Mutex<AnnouncementScheduler>,
     is_over: watch::Sender<bool>,
 }
 
 impl Audience {
     /// Creates an audience to which nothing has been announced.
     pub fn new(geometry: &Geometry) -> Arc<Self> {
-        let reveal = Mutex::new(Reveal::new(geometry));
-        Arc::new(Self { reveal, is_over: watch::Sender::new(false) })
+        let scheduler = Mutex::new(AnnouncementScheduler::new(geometry));
+        Arc::new(Self { scheduler, is_over: watch::Sender::new(false) })
     }
 
     /// Adds a child.
@@ -32,15 +32,15 @@ impl Audience {
     }
 
     /// Wakes the legs once everything may be announced to all children.
-    fn note(&self, reveal: &Reveal) {
-        if reveal.is_over() {
+    fn note(&self, scheduler: &AnnouncementScheduler) {
+        if scheduler.is_over() {
             self.is_over.send_if_modified(|over| !std::mem::replace(over, true));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Reveal> {
+    fn lock(&self) -> MutexGuard<'_, AnnouncementScheduler> {
         // The rule does not panic, so the lock is never poisoned.
-        self.reveal.lock().unwrap_or_else(PoisonError::into_inner)
+        self.scheduler.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -49,43 +49,43 @@ impl Audience {
 #[derive(Debug)]
 pub struct Seat {
     audience: Arc<Audience>,
-    id: SeatId,
+    id: ChildConnectionId,
     patience: Duration,
 }
 
 impl Seat {
     /// The symbols to announce now; `None`: everything may be announced.
-    pub fn tell(&self) -> Option<Vec<Range<u64>>> {
-        let mut reveal = self.audience.lock();
-        if reveal.is_over() {
+    pub fn announce(&self) -> Option<Vec<Range<u64>>> {
+        let mut scheduler = self.audience.lock();
+        if scheduler.is_over() {
             return None;
         }
-        let told = reveal.tell(self.id);
-        self.audience.note(&reveal);
+        let told = scheduler.announce(self.id);
+        self.audience.note(&scheduler);
         Some(told)
     }
 
     /// Records that the child requested these symbols.
-    pub fn asked(&self, runs: &[(u64, u64)]) {
-        let mut reveal = self.audience.lock();
-        runs.iter().for_each(|(from, to)| reveal.asked(self.id, *from..*to));
+    pub fn record_request(&self, runs: &[(u64, u64)]) {
+        let mut scheduler = self.audience.lock();
+        runs.iter().for_each(|(from, to)| scheduler.record_request(self.id, *from..*to));
     }
 
     /// Records that the child already holds these symbols.
-    pub fn holds(&self, runs: &[(u64, u64)]) {
-        let mut reveal = self.audience.lock();
-        runs.iter().for_each(|(from, to)| reveal.holds(self.id, *from..*to));
-        self.audience.note(&reveal);
+    pub fn record_held(&self, runs: &[(u64, u64)]) {
+        let mut scheduler = self.audience.lock();
+        runs.iter().for_each(|(from, to)| scheduler.record_held(self.id, *from..*to));
+        self.audience.note(&scheduler);
     }
 
-    /// The time without requests after which [`Self::idle`] is called.
+    /// The time without requests after which [`Self::record_idle`] is called.
     pub fn patience(&self) -> Duration {
         self.patience
     }
 
     /// Records that the child requests nothing: it is assumed to have what was announced to it.
-    pub fn idle(&self) {
-        self.audience.lock().idle(self.id);
+    pub fn record_idle(&self) {
+        self.audience.lock().record_idle(self.id);
     }
 
     /// Changes when everything may be announced to all children.

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use thalweg_fountain::{
-    Geometry, Shared, SymbolId,
+    Geometry, SharedBytes, SymbolId,
     digest::{RepairPage, SourcePage, SymbolError},
     pages_known,
 };
@@ -23,7 +23,7 @@ pub struct Proof {
     block: u32,
     page: Page,
     /// The encoded message, for children.
-    pub message: Shared,
+    pub message: SharedBytes,
 }
 
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use super::{
 use crate::store::Store;
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
 use std::{io, ops::Range, sync::Arc, time::Duration};
-use thalweg_fountain::{Emission, EmissionSettings, Share, Shared, SymbolId};
+use thalweg_fountain::{Emission, EmissionSettings, SenderShare, SharedBytes, SymbolId};
 use tokio::{sync::watch, task::spawn_blocking, time::sleep};
 
 /// The minimum interval between a receiver's checks for newly held blocks.
@@ -24,7 +24,7 @@ pub struct Feed {
     repairs: Arc<Repairs>,
     book: Arc<PageBook>,
     emission: Emission,
-    share: Share,
+    share: SenderShare,
     random: Xoshiro256PlusPlus,
     /// At a receiver: the blocks that were held at the last check.
     held: Option<HeldBlocks>,
@@ -46,7 +46,7 @@ impl Feed {
         ring: Arc<SharedRing>,
         repairs: Arc<Repairs>,
         book: Arc<PageBook>,
-        share: Share,
+        share: SenderShare,
         is_source: bool,
     ) -> Self {
         let geometry = store.known.geometry;
@@ -57,7 +57,7 @@ impl Feed {
             false => {
                 let mut news = store.news();
                 news.mark_changed();
-                (Emission::behind(geometry, settings), Some(HeldBlocks { blocks, news }))
+                (Emission::for_forwarder(geometry, settings), Some(HeldBlocks { blocks, news }))
             }
         };
         let seed = u64::from_be_bytes(store.known.id.as_bytes()[..8].try_into().unwrap_or([0; 8]));
@@ -126,11 +126,11 @@ impl Feed {
         let mut inner = self.ring.lock();
         if inner.joined != self.joined {
             self.joined = inner.joined;
-            self.emission.joined();
+            self.emission.reopen_blocks();
         }
         while let Some(block) = inner.done.pop_front() {
             if inner.ring.done_by_all(block) {
-                self.emission.done(block);
+                self.emission.finish(block);
             }
         }
         let geometry = &self.store.known.geometry;
@@ -168,13 +168,13 @@ impl Feed {
             };
             match found {
                 Some((frame, proof)) => _ = self.ring.push(*id, &frame, &proof),
-                None => self.emission.no_repair(id.block),
+                None => self.emission.skip_repair(id.block),
             }
         }
         Ok(())
     }
 
-    fn source_symbol(&self, id: SymbolId) -> io::Result<Option<(Shared, Proof)>> {
+    fn source_symbol(&self, id: SymbolId) -> io::Result<Option<(SharedBytes, Proof)>> {
         let geometry = &self.store.known.geometry;
         let range = geometry.index(id).and_then(|index| geometry.bytes_at(index));
         let Some(range) = range else { return Ok(None) };

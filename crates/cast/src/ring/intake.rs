@@ -21,8 +21,8 @@ use std::{
     time::Duration,
 };
 use thalweg_fountain::{
-    Shared, SymbolId,
-    codec::{AcceptError, Arrival, Assembly, Solve, SolveError},
+    SharedBytes, SymbolId,
+    codec::{AcceptError, AcceptOutcome, Assembly, BlockSolver, SolveError},
 };
 use thalweg_wire::cast::{FRAME_HEAD, MAX_RANGES};
 use tokio::{
@@ -47,7 +47,7 @@ pub struct Piece {
     /// The symbol.
     pub id: SymbolId,
     /// The frame's head, then the symbol's bytes.
-    pub frame: Shared,
+    pub frame: SharedBytes,
     /// Counters of the leg it came from; its bytes are added there if they are of no use.
     pub got: Arc<ReceivedBytes>,
 }
@@ -119,7 +119,7 @@ impl Intake {
         let mut open = 0;
         for block in 0..assembly.geometry().blocks() {
             if assembly.have().holds_block(block) {
-                up.done(block);
+                up.finish(block);
             } else if assembly.lacks(block) < assembly.geometry().source_symbols_of(block)
                 && open < MAX_REPORTED_BLOCKS
             {
@@ -176,13 +176,13 @@ impl Intake {
     fn take(&self, piece: &Piece, solves: &threads::SyncSender<()>) -> io::Result<()> {
         let arrival = lock(&self.assembly).accept(piece.id, piece.bytes(), &mut self.disk.clone());
         match arrival {
-            Ok(Arrival::Fresh) => {}
-            Ok(Arrival::Duplicate | Arrival::Unneeded) => {
+            Ok(AcceptOutcome::Fresh) => {}
+            Ok(AcceptOutcome::Duplicate | AcceptOutcome::Unneeded) => {
                 piece.got.beyond.fetch_add(piece.bytes().len() as u64, Relaxed);
             }
-            Ok(Arrival::Complete) => self.complete(piece.id.block),
+            Ok(AcceptOutcome::Complete) => self.complete(piece.id.block),
             // If the solver has ended, its error is reported by `run`.
-            Ok(Arrival::Ready) => _ = solves.try_send(()),
+            Ok(AcceptOutcome::Ready) => _ = solves.try_send(()),
             Err(AcceptError::Store(why)) => return Err(why),
             Err(wrong) => return Err(io::Error::other(wrong.to_string())),
         }
@@ -191,14 +191,14 @@ impl Intake {
 
     fn complete(&self, block: u32) {
         lock(&self.waiting).remove(&block);
-        lock(&self.ups).iter().filter_map(Weak::upgrade).for_each(|up| up.done(block));
+        lock(&self.ups).iter().filter_map(Weak::upgrade).for_each(|up| up.finish(block));
     }
 
     /// Tells a parent which symbols of a block are missing; if the block is being solved, after that.
     fn answer(&self, block: u32, up: &Arc<Up>) {
         let assembly = lock(&self.assembly);
         if assembly.have().holds_block(block) {
-            return up.done(block);
+            return up.finish(block);
         }
         let lack = lack(&assembly, block);
         if lack.need == 0 {
@@ -236,18 +236,18 @@ impl Intake {
     /// Records the result of a solve. Returns whether the block is complete now.
     fn note(
         &self,
-        solve: &Solve,
-        found: Result<thalweg_fountain::codec::Outcome, SolveError<io::Error>>,
+        solve: &BlockSolver,
+        found: Result<thalweg_fountain::codec::SolveOutcome, SolveError<io::Error>>,
     ) -> io::Result<bool> {
         let block = solve.block();
         let mut assembly = lock(&self.assembly);
         match found {
             Ok(outcome) => {
-                let is_complete = assembly.solved(solve, outcome, &mut self.disk.clone())?;
+                let is_complete = assembly.record_solve(solve, outcome, &mut self.disk.clone())?;
                 let symbols = assembly.geometry().symbols_of(block);
                 drop(assembly);
                 if is_complete {
-                    self.scheduler.obtained(symbols);
+                    self.scheduler.record_obtained(symbols);
                     self.solved.fetch_add(1, Relaxed);
                     self.complete(block);
                 }
@@ -283,8 +283,8 @@ mod tests {
     use super::*;
     use crate::store::testing::empty;
     use thalweg_fountain::{
-        Arrived,
-        codec::{BlockEncoder, Plans},
+        ReceiptOutcome,
+        codec::{BlockEncoder, PlanCache},
     };
     use thalweg_units::Rate;
 
@@ -305,14 +305,14 @@ mod tests {
         let first = geometry.bytes_of(0);
         let first = &content[first.start as usize..first.end as usize];
         let k = geometry.source_symbols_of(0);
-        let plan = Plans::new().of(k).unwrap();
+        let plan = PlanCache::new().get(k).unwrap();
         let repair = BlockEncoder::new(&geometry, 0, first, &plan).unwrap().repair(k..k + 3);
         let source = first.chunks(geometry.symbol_bytes() as usize).map(<[u8]>::to_vec);
         let all = (2..k).zip(source.skip(2)).chain((k..).zip(repair));
         for (esi, bytes) in all {
             let id = SymbolId { block: 0, esi };
             if let Some(index) = geometry.index(id) {
-                scheduler.obtained(index..index + 1);
+                scheduler.record_obtained(index..index + 1);
             }
             let frame = Arc::new([vec![0; FRAME_HEAD], bytes].concat());
             disk.send(ToDisk::Symbol(Piece { id, frame, got: Arc::default() })).await.unwrap();
@@ -322,12 +322,12 @@ mod tests {
         assert!(store.have().holds_block(0));
 
         let parent = scheduler.join(Rate::from_mbps(1000.0), Duration::from_millis(1));
-        scheduler.holds(parent, &[(0, geometry.symbols())]);
+        scheduler.record_held(parent, &[(0, geometry.symbols())]);
         let mut asked = Vec::new();
-        while let asks @ [_, ..] = &scheduler.asks(parent)[..] {
+        while let asks @ [_, ..] = &scheduler.next_requests(parent)[..] {
             for &(from, to) in asks {
                 asked.push(from..to);
-                let arrive = |index| assert_eq!(scheduler.arrived(parent, index), Arrived::Fresh);
+                let arrive = |index| assert_eq!(scheduler.receive(parent, index), ReceiptOutcome::Fresh);
                 (from..to).for_each(arrive);
             }
         }

@@ -17,7 +17,7 @@ use std::{
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
-use thalweg_fountain::{ChildId, Share, Shared, SymbolId, digest::SourcePage};
+use thalweg_fountain::{ChildId, SenderShare, SharedBytes, SymbolId, digest::SourcePage};
 use thalweg_wire::cast::RingTerms;
 use tokio::{
     sync::watch,
@@ -44,7 +44,7 @@ pub struct NodeRing {
     pub book: Arc<PageBook>,
     /// Makes repair symbols.
     pub repairs: Arc<Repairs>,
-    share: Share,
+    share: SenderShare,
     start: Start,
     above: Mutex<Upstream>,
     feeding: Mutex<Option<JoinHandle<()>>>,
@@ -81,7 +81,7 @@ impl NodeRing {
     ) -> io::Result<Arc<Self>> {
         let ring = SharedRing::new(&store.known.geometry, terms.bytes, None)?;
         let of = terms.parts.max(1);
-        let share = Share { index: terms.part.min(of - 1), of };
+        let share = SenderShare { index: terms.part.min(of - 1), of };
         Ok(Arc::new(Self {
             store,
             ring,
@@ -132,7 +132,7 @@ impl NodeRing {
 
     /// Forwards a verified symbol from a parent. If a child misses a symbol thereby, requests the sheet of that
     /// symbol's block, with which this node can make repair symbols later.
-    pub fn hand_on(&self, id: SymbolId, frame: &Shared, proof: &Proof) {
+    pub fn hand_on(&self, id: SymbolId, frame: &SharedBytes, proof: &Proof) {
         let missed = self.ring.push(id, frame, proof);
         if let Some(block) = missed.filter(|block| self.book.get(*block, false).is_none()) {
             self.ask_above(block);

@@ -14,8 +14,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use thalweg_fountain::{
-    Geometry, Shared, SymbolId,
-    codec::{BlockEncoder, Plans},
+    Geometry, SharedBytes, SymbolId,
+    codec::{BlockEncoder, PlanCache},
     digest::RepairPage,
 };
 use thalweg_net::PrivateKey;
@@ -44,7 +44,7 @@ pub struct Repairs {
 
 #[derive(Debug, Default)]
 struct Inner {
-    plans: Plans,
+    plans: PlanCache,
     /// The repair symbols of the last blocks.
     made: VecDeque<Made>,
 }
@@ -112,7 +112,7 @@ impl Repairs {
         let first = geometry.source_symbols_of(block);
         let made = self.made(store, block, first..first + geometry.repair_symbols())?;
         let symbols = made.symbols.iter().map(Vec::as_slice);
-        let page = RepairPage::of(geometry, store.known.id.as_bytes(), block, symbols);
+        let page = RepairPage::compute(geometry, store.known.id.as_bytes(), block, symbols);
         let sheet = RepairSheet { cast: store.known.id, block, digests: page.digests };
         let sheet = Signed::sign(sheet, &**key).encode();
         let proof = Proof::repair(&store.known, &self.source, sheet).map_err(io::Error::other)?;
@@ -130,7 +130,7 @@ impl Repairs {
         store: &Store,
         id: SymbolId,
         share: Range<u32>,
-    ) -> io::Result<Option<(Shared, Proof)>> {
+    ) -> io::Result<Option<(SharedBytes, Proof)>> {
         let Some(proof) = self.proof(store, id.block)? else { return Ok(None) };
         let made = self.made(store, id.block, share)?;
         let at = id.esi.checked_sub(made.esis.start);
@@ -148,7 +148,7 @@ impl Repairs {
             return Ok(made.clone());
         }
         let geometry = &store.known.geometry;
-        let plan = self.lock().plans.of(geometry.source_symbols_of(block));
+        let plan = self.lock().plans.get(geometry.source_symbols_of(block));
         let plan = plan.ok_or_else(|| io::Error::other("the number of symbols of the block is not supported"))?;
         let range = geometry.bytes_of(block);
         let mut bytes = vec![0; (range.end - range.start) as usize];
@@ -167,7 +167,7 @@ impl Repairs {
 }
 
 /// Encodes a symbol as a frame.
-fn frame(id: SymbolId, symbol: &[u8]) -> Shared {
+fn frame(id: SymbolId, symbol: &[u8]) -> SharedBytes {
     let head = SymbolHead { block: id.block, esi: id.esi, length: symbol.len() as u32 };
     let head = Frame::Symbol(head).encode();
     let mut frame = Vec::with_capacity(head.len() + symbol.len());
@@ -184,7 +184,7 @@ pub fn frame_of(
     id: SymbolId,
     length: usize,
     fill: impl FnOnce(&mut [u8]) -> io::Result<()>,
-) -> io::Result<Shared> {
+) -> io::Result<SharedBytes> {
     let head = SymbolHead { block: id.block, esi: id.esi, length: length as u32 };
     let mut frame = vec![0; FRAME_HEAD + length];
     let (its, symbol) = frame.split_at_mut(FRAME_HEAD);

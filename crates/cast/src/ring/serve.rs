@@ -101,7 +101,7 @@ async fn pour(ring: &SharedRing, id: ChildId, say: &mut Say) -> io::Result<()> {
     loop {
         let fresh = ring.fresh.notified();
         let most = if say.takes_several() { WRITE_BYTES } else { 0 };
-        let taken = say.offered(|| ring.offer(id, most), |n| ring.took(id, n)).await?;
+        let taken = say.offered(|| ring.offer(id, most), |n| ring.record_taken(id, n)).await?;
         if taken.is_some() {
             is_flushed = false;
             continue;

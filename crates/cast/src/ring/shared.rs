@@ -12,7 +12,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
-use thalweg_fountain::{ChildId, Geometry, Ring, Shared, SymbolId};
+use thalweg_fountain::{ChildId, Geometry, Ring, SharedBytes, SymbolId};
 use thalweg_wire::cast::{FRAME_HEAD, Frame, Said, Wish, are_sound};
 use tokio::sync::Notify;
 
@@ -169,13 +169,13 @@ impl SharedRing {
 
     /// Puts a verified symbol into the ring, unless there are no children. If children missed symbols thereby, returns
     /// the block of the last of these.
-    pub fn push(&self, id: SymbolId, frame: &Shared, proof: &Proof) -> Option<u32> {
+    pub fn push(&self, id: SymbolId, frame: &SharedBytes, proof: &Proof) -> Option<u32> {
         if !self.has_children() {
             return None;
         }
         // Cannot fail: the ring was made for this geometry.
         let mut inner = self.lock();
-        let pushed = inner.ring.push(id, Shared::clone(frame), &proof.message);
+        let pushed = inner.ring.push(id, SharedBytes::clone(frame), &proof.message);
         let (missed, block) = pushed.unwrap_or((0, 0));
         // Counted before the lock is released, because `took` may subtract it again.
         self.missed.fetch_add(missed as u64, Relaxed);
@@ -185,13 +185,13 @@ impl SharedRing {
     }
 
     /// The buffers that a child's connection may take now, at most `most` bytes; see [`Ring::offer`].
-    pub fn offer(&self, id: ChildId, most: usize) -> Vec<(Shared, usize)> {
+    pub fn offer(&self, id: ChildId, most: usize) -> Vec<(SharedBytes, usize)> {
         self.counting(id, |ring| ring.offer(id, most))
     }
 
     /// Records that the connection took `n` bytes of the offer, possibly none.
-    pub fn took(&self, id: ChildId, n: usize) {
-        let saved = self.counting(id, |ring| ring.took(id, n));
+    pub fn record_taken(&self, id: ChildId, n: usize) {
+        let saved = self.counting(id, |ring| ring.record_taken(id, n));
         self.missed.fetch_sub(saved as u64, Relaxed);
         if n > 0 {
             self.moved.notify_one();
@@ -284,7 +284,7 @@ impl SharedRing {
     pub fn page_came(&self, proof: &Proof) {
         let mut inner = self.lock();
         for id in inner.waiting.remove(&proof.block()).unwrap_or_default() {
-            inner.ring.say(id, Shared::clone(&proof.message));
+            inner.ring.say(id, SharedBytes::clone(&proof.message));
         }
         drop(inner);
         self.fresh.notify_waiters();
@@ -292,7 +292,7 @@ impl SharedRing {
 
     /// Sends digests to a child.
     pub fn give_page(&self, id: ChildId, proof: &Proof) {
-        self.lock().ring.say(id, Shared::clone(&proof.message));
+        self.lock().ring.say(id, SharedBytes::clone(&proof.message));
         self.fresh.notify_waiters();
     }
 }
@@ -312,14 +312,14 @@ impl Inner {
         }
         self.lacks.remove(&(id, block));
         let is_new = !self.ring.is_done(id, block);
-        if self.ring.done(id, block) && is_new {
+        if self.ring.finish(id, block) && is_new {
             self.all_done(block);
         }
     }
 
     fn all_done(&mut self, block: u32) {
         match &self.up {
-            Some(up) => up.done(block),
+            Some(up) => up.finish(block),
             None => self.done.push_back(block),
         }
     }
@@ -385,19 +385,19 @@ mod tests {
         let ring = SharedRing::new(&geometry, 1 << 20, None).unwrap();
         let joined = ring.join();
         let proof = Proof::source(&Arc::new(SourcePage { block: 0, digests: vec![[0; 32]; 1024] }));
-        let frame: Shared = Arc::new(vec![7; FRAME_HEAD + 1024]);
+        let frame: SharedBytes = Arc::new(vec![7; FRAME_HEAD + 1024]);
         ring.push(SymbolId { block: 0, esi: 0 }, &frame, &proof);
         let next = || ring.offer(joined.id, 0);
-        assert_eq!(next(), [(Shared::clone(&proof.message), 0)]);
-        ring.took(joined.id, proof.message.len());
-        assert_eq!(next(), [(Shared::clone(&frame), 0)]);
-        ring.took(joined.id, 100);
+        assert_eq!(next(), [(SharedBytes::clone(&proof.message), 0)]);
+        ring.record_taken(joined.id, proof.message.len());
+        assert_eq!(next(), [(SharedBytes::clone(&frame), 0)]);
+        ring.record_taken(joined.id, 100);
         assert_eq!(ring.wish(joined.id, Wish::Anew).unwrap(), None);
-        assert_eq!(next(), [(Shared::clone(&frame), 100)]);
-        ring.took(joined.id, frame.len() - 100);
+        assert_eq!(next(), [(SharedBytes::clone(&frame), 100)]);
+        ring.record_taken(joined.id, frame.len() - 100);
         // Then everything again, the page first.
-        assert_eq!(next(), [(Shared::clone(&proof.message), 0)]);
-        ring.took(joined.id, proof.message.len());
+        assert_eq!(next(), [(SharedBytes::clone(&proof.message), 0)]);
+        ring.record_taken(joined.id, proof.message.len());
         assert_eq!(next(), [(frame, 0)]);
     }
 }

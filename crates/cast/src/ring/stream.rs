@@ -144,7 +144,7 @@ pub async fn stream(sink: Sink, got: Arc<ReceivedBytes>, leg: Leg) -> LegEnd {
             up.reset();
             let blocks = 0..known.geometry.blocks();
             let inner = ring.lock();
-            blocks.filter(|b| inner.ring.done_by_all(*b)).for_each(|block| up.done(block));
+            blocks.filter(|b| inner.ring.done_by_all(*b)).for_each(|block| up.finish(block));
             Arc::clone(up)
         }
     };
@@ -263,7 +263,7 @@ impl Streaming {
             Sink::Store { node, scheduler, disk, .. } => {
                 node.hand_on(id, &frame, proof);
                 if let Some(index) = node.store.known.geometry.index(id) {
-                    scheduler.obtained(index..index + 1);
+                    scheduler.record_obtained(index..index + 1);
                 }
                 let piece = Piece { id, frame, got: Arc::clone(&self.got) };
                 disk.send(ToDisk::Symbol(piece)).await.map_err(|_| LegEnd::Done)

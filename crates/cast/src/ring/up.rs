@@ -57,7 +57,7 @@ impl Up {
     }
 
     /// A block needs no more symbols.
-    pub fn done(&self, block: u32) {
+    pub fn finish(&self, block: u32) {
         let mut inner = self.lock();
         inner.lacks.remove(&block);
         inner.done.insert(block);
@@ -126,11 +126,11 @@ mod tests {
     #[test]
     fn lacks_of_a_block_are_merged_and_done_blocks_lack_nothing() {
         let up = Up::default();
-        [3, 4, 9].into_iter().for_each(|block| up.done(block));
+        [3, 4, 9].into_iter().for_each(|block| up.finish(block));
         up.lack(7, &Lack { need: 2, runs: vec![(10, 12), (20, 22)] });
         up.lack(7, &Lack { need: 3, runs: vec![(11, 13), (14, 15)] });
         up.lack(8, &Lack { need: 1, runs: vec![(30, 31)] });
-        up.done(8);
+        up.finish(8);
         up.page(5);
         let expected = [
             Wish::Done(vec![(3, 5), (8, 10)]),
@@ -138,7 +138,7 @@ mod tests {
             Wish::RepairPage(5),
         ];
         assert_eq!(up.take(), expected);
-        up.done(1);
+        up.finish(1);
         up.anew();
         assert_eq!(up.take(), [Wish::Anew]);
     }
