@@ -156,7 +156,7 @@ impl Addition {
     /// Adds all of it to `kept`.
     pub fn to(&self, kept: &mut Kept) {
         for (application, bytes) in &self.ended {
-            kept.applications.ended(application, *bytes);
+            kept.applications.record_connection(application, *bytes);
         }
         for ((name, _), (period, bytes)) in &self.spent {
             kept.spend(name, *bytes, *period);
@@ -344,7 +344,7 @@ mod tests {
         let mut kept = Kept::open(&file).unwrap();
         assert_eq!(kept, Kept::default());
         let curl = Application { process: Some("curl".into()), port: 443 };
-        kept.applications.ended(&curl, 8000);
+        kept.applications.record_connection(&curl, 8000);
         let period = Period { start: 20, end: 50, today: 27 };
         kept.spend("lte0", 70, period);
         kept.save(&file).unwrap();
