@@ -195,7 +195,7 @@ impl Kept {
     /// # Errors
     /// As [`Self::open`] and [`Self::save`], and `TimedOut` if another process holds the lock; nothing is added then.
     pub fn exchange(file: &Path, addition: &Addition) -> io::Result<Self> {
-        let _turn = durable::turn_within(file, PATIENCE)?;
+        let _turn = durable::lock_within(file, PATIENCE)?;
         let mut kept = Self::open(file)?;
         addition.to(&mut kept);
         kept.save(file)?;
@@ -208,7 +208,7 @@ impl Kept {
     /// # Errors
     /// As [`Self::exchange`]; nothing is allotted then.
     pub fn allot(file: &Path, name: &str, of: &Allotting) -> io::Result<(Self, u64)> {
-        let _turn = durable::turn_within(file, PATIENCE)?;
+        let _turn = durable::lock_within(file, PATIENCE)?;
         let mut kept = Self::open(file)?;
         let bytes = kept.take_allotment(name, of);
         if bytes > 0 {
@@ -237,7 +237,7 @@ impl Kept {
         today: u32,
         (cost, most): (u64, u64),
     ) -> io::Result<(Self, bool)> {
-        let _turn = durable::turn_within(file, PATIENCE)?;
+        let _turn = durable::lock_within(file, PATIENCE)?;
         let mut kept = Self::open(file)?;
         let is_paid = kept.pay_for_probe(today, (cost, most));
         if is_paid {

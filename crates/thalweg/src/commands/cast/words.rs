@@ -4,7 +4,7 @@ use crate::commands::{
     gather::words::{rate, size, time},
     text::counted,
 };
-use thalweg_base::sample::More;
+use thalweg_base::sample::UnlistedFailures;
 use thalweg_cast::{
     average_bps,
     source::{Event, Outcome, Planned, ReceiverProgress, Standing, Totals},
@@ -93,7 +93,7 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
 
 /// How many more messages of this kind there were than were named.
 fn more(why: &str, count: u64) -> String {
-    More { whose: String::new(), why: why.to_owned(), count }.to_string()
+    UnlistedFailures { whose: String::new(), why: why.to_owned(), count }.to_string()
 }
 
 fn links_refused(receiver: &Name, count: u64, first: &str) -> String {
