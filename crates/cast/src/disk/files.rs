@@ -2,7 +2,7 @@
 
 use super::{
     open::below,
-    spans::{Piece, Spans},
+    spans::{FilePart, Spans},
 };
 use rustix::{
     fs::OFlags,
@@ -141,7 +141,7 @@ impl ObjectFiles {
         if filled == buffer.len() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 
-    fn read_piece(&self, piece: &Piece, buffer: &mut [u8]) -> io::Result<()> {
+    fn read_piece(&self, piece: &FilePart, buffer: &mut [u8]) -> io::Result<()> {
         let (file, stage) = self.file(piece.entry)?;
         let read = file.read_exact_at(buffer, piece.range.start);
         if stage == Stage::Present {
@@ -160,7 +160,7 @@ impl ObjectFiles {
             let mut read = starts.map(|at| {
                 let range = at..end.min(at + PIECE as u64);
                 let length = (range.end - range.start) as usize;
-                self.read_piece(&Piece { entry: whole.entry, range }, &mut buffer[..length])
+                self.read_piece(&FilePart { entry: whole.entry, range }, &mut buffer[..length])
             });
             if let Some(why) = read.find_map(Result::err) {
                 failed.push((whole.entry, why));

@@ -5,7 +5,7 @@ use super::{
     io::{Hear, Say, invalid},
 };
 use crate::{
-    ring::{NodeRing, Piece, ToDisk},
+    ring::{NodeRing, ReceivedSymbol, DiskMessage},
     store::Store,
 };
 use std::{
@@ -69,7 +69,7 @@ pub struct Child {
     /// Decides which symbols are requested from which parent.
     pub scheduler: Arc<SymbolScheduler>,
     /// Received symbols, for the disk.
-    pub disk: mpsc::Sender<ToDisk>,
+    pub disk: mpsc::Sender<DiskMessage>,
     /// Counters of received bytes.
     pub got: Arc<ReceivedBytes>,
     /// The expected rate of the parent; zero if unknown.
@@ -80,7 +80,7 @@ impl Child {
     /// Ends the reception because this node's own disk failed; the parent is not at fault.
     async fn broken(&self, why: io::Error) -> LegEnd {
         // If sending fails, the disk's thread, and so the reception, has already ended.
-        _ = self.disk.send(ToDisk::Broken(why)).await;
+        _ = self.disk.send(DiskMessage::Broken(why)).await;
         LegEnd::Done
     }
 }
@@ -212,10 +212,10 @@ impl Pulling {
         }
         let frame = Arc::new(frame);
         if self.child.node.ring.has_children() {
-            self.child.node.hand_on(id, &frame, &self.child.node.proof_of(&page));
+            self.child.node.forward(id, &frame, &self.child.node.proof_of(&page));
         }
-        let piece = Piece { id, frame, got: Arc::clone(&self.child.got) };
-        let sent = self.child.disk.send(ToDisk::Symbol(piece)).await;
+        let piece = ReceivedSymbol { id, frame, got: Arc::clone(&self.child.got) };
+        let sent = self.child.disk.send(DiskMessage::Symbol(piece)).await;
         sent.map_err(|_: SendError<_>| LegEnd::Done)
     }
 

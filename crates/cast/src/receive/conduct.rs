@@ -11,7 +11,7 @@ use crate::{
         child::{self, Child, LegEnd, ReceivedBytes},
         open,
     },
-    ring::{Intake, NodeRing, Sink, ToDisk, stream},
+    ring::{Intake, NodeRing, Sink, DiskMessage, stream},
     store::Store,
 };
 use std::{io, sync::Arc, time::Duration};
@@ -52,7 +52,7 @@ pub struct Session<'a> {
     /// Decides which symbols are requested from which parent.
     pub scheduler: Arc<SymbolScheduler>,
     /// Received symbols, for the disk.
-    pub disk: mpsc::Sender<ToDisk>,
+    pub disk: mpsc::Sender<DiskMessage>,
     /// The ring from which symbols are forwarded.
     pub node: Arc<NodeRing>,
     /// All symbols held, repair symbols included.

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     leg::child::ReceivedBytes,
-    ring::{NodeRing, PageBook, Repairs, Start},
+    ring::{NodeRing, ProofCache, RepairEncoder, FeedRole},
     store::Store,
 };
 use std::{
@@ -210,9 +210,9 @@ impl Reception {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let sheets = options.open(self.home.path().join("sheets"))?;
-        let book = Arc::new(PageBook::new(&store.known.geometry));
-        let repairs = Repairs::of_receiver(self.offer().signer(), Some(sheets), Arc::clone(&book));
-        let made = NodeRing::new(Arc::clone(store), repairs, book, *terms, Start::Receiver)?;
+        let proofs = Arc::new(ProofCache::new(&store.known.geometry));
+        let repairs = RepairEncoder::for_receiver(self.offer().signer(), Some(sheets), Arc::clone(&proofs));
+        let made = NodeRing::new(Arc::clone(store), repairs, proofs, *terms, FeedRole::Receiver)?;
         *ring = Some(Arc::clone(&made));
         Ok(made)
     }

@@ -19,11 +19,11 @@ use crate::{
         invalid,
     },
     ring::{
-        PageBook, Repairs, SharedRing, Sink, Up,
-        serve::{self, Sheets},
+        ProofCache, RepairEncoder, SharedRing, Sink, UpstreamQueue,
+        serve::{self, SheetProvider},
         stream,
     },
-    store::Known,
+    store::KnownObject,
 };
 use places::RelayTable;
 use std::{
@@ -91,11 +91,11 @@ pub struct Relay {
 /// What exists once the object is described.
 #[derive(Clone, Debug)]
 struct Body {
-    known: Arc<Known>,
+    known: Arc<KnownObject>,
     ring: Arc<SharedRing>,
-    book: Arc<PageBook>,
-    repairs: Arc<Repairs>,
-    up: Arc<Up>,
+    proofs: Arc<ProofCache>,
+    repairs: Arc<RepairEncoder>,
+    upstream: Arc<UpstreamQueue>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -277,13 +277,13 @@ impl Relay {
     fn describe(&self, manifest: Manifest) -> io::Result<bool> {
         let offer = self.offer.value().clone();
         let geometry = geometry(&offer).map_err(io::Error::other)?;
-        let book = Arc::new(PageBook::new(&geometry));
-        let up = Arc::new(Up::default());
+        let proofs = Arc::new(ProofCache::new(&geometry));
+        let upstream = Arc::new(UpstreamQueue::default());
         let bytes = lock(&self.terms).bytes;
-        let ring = SharedRing::new(&geometry, bytes, Some(Arc::clone(&up)))?;
-        let repairs = Repairs::of_receiver(self.offer.signer(), None, Arc::clone(&book));
-        let known = Arc::new(Known { id: self.id, offer, geometry, manifest: Arc::new(manifest) });
-        let body = Body { known, ring, book, repairs: Arc::new(repairs), up };
+        let ring = SharedRing::new(&geometry, bytes, Some(Arc::clone(&upstream)))?;
+        let repairs = RepairEncoder::for_receiver(self.offer.signer(), None, Arc::clone(&proofs));
+        let known = Arc::new(KnownObject { id: self.id, offer, geometry, manifest: Arc::new(manifest) });
+        let body = Body { known, ring, proofs, repairs: Arc::new(repairs), upstream };
         Ok(self.body.set(body).is_ok())
     }
 
@@ -341,8 +341,8 @@ impl Relay {
             Err(end) => return end,
         };
         *lock(&self.now) = Some(who.clone());
-        let Body { known, ring, book, repairs, up } = body.clone();
-        let left = stream(Sink::Relay { known, ring, book, repairs, up }, got, leg).await;
+        let Body { known, ring, proofs, repairs, upstream } = body.clone();
+        let left = stream(Sink::Relay { known, ring, proofs, repairs, upstream }, got, leg).await;
         *lock(&self.now) = None;
         End::Left(left)
     }
@@ -379,13 +379,13 @@ impl Participant for Relay {
     }
 }
 
-impl Sheets for Body {
-    fn needed(&self, child: ChildId, block: u32) {
+impl SheetProvider for Body {
+    fn provide(&self, child: ChildId, block: u32) {
         match self.repairs.known(&self.known, block) {
             Some(proof) => self.ring.give_page(child, &proof),
             None => {
                 if self.ring.wait_for_page(child, block) {
-                    self.up.page(block);
+                    self.upstream.request_page(block);
                 }
             }
         }

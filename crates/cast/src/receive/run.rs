@@ -10,7 +10,7 @@ use crate::{
     disk::{self, ObjectFiles, Place, make, may_be, may_be_part},
     leg::SymbolScheduler,
     ring::Intake,
-    store::{Known, Pages, Store, journal, recover},
+    store::{KnownObject, Pages, Store, journal, recover},
 };
 use std::{
     ffi::OsStr,
@@ -127,7 +127,7 @@ fn open(reception: &Reception) -> Result<Arc<Store>, Refusal> {
         Ok((ObjectFiles::in_making(Arc::clone(&layout), made), Pages::new(home.pages()?), have))
     };
     let (files, pages, have): (ObjectFiles, Pages, HaveSet) = open().map_err(refusal)?;
-    let known = Known { id: home.id, offer, geometry, manifest };
+    let known = KnownObject { id: home.id, offer, geometry, manifest };
     let store = Store::new(known, files, pages, have);
     recover(&store).map_err(refusal)?;
     if store.have().count() == 0 && is_there(home, &store.known.offer.name) {
@@ -174,7 +174,7 @@ fn landed_store(
     let landed = reception.home.landed(offer.name.as_bytes()).map_err(refusal)?;
     let files = files(layout, landed);
     let pages = Pages::new(reception.home.pages().map_err(refusal)?);
-    let known = Known { id: reception.home.id, offer, geometry, manifest };
+    let known = KnownObject { id: reception.home.id, offer, geometry, manifest };
     Ok(Store::new(known, files, pages, have(&geometry)))
 }
 

@@ -1,8 +1,8 @@
 //! Fills a ring from stored blocks: the source sends every block, a receiver only symbols that its children lack.
 
 use super::{
-    book::{PageBook, Proof},
-    repairs::{Repairs, frame_of},
+    proof_cache::{ProofCache, Proof},
+    repairs::{RepairEncoder, frame_of},
     shared::{SharedRing, esis},
 };
 use crate::store::Store;
@@ -21,8 +21,8 @@ const QUESTIONS_PER_BATCH: usize = 64;
 pub struct Feed {
     store: Arc<Store>,
     ring: Arc<SharedRing>,
-    repairs: Arc<Repairs>,
-    book: Arc<PageBook>,
+    repairs: Arc<RepairEncoder>,
+    proofs: Arc<ProofCache>,
     emission: Emission,
     share: SenderShare,
     random: Xoshiro256PlusPlus,
@@ -44,8 +44,8 @@ impl Feed {
     pub fn new(
         store: Arc<Store>,
         ring: Arc<SharedRing>,
-        repairs: Arc<Repairs>,
-        book: Arc<PageBook>,
+        repairs: Arc<RepairEncoder>,
+        proofs: Arc<ProofCache>,
         share: SenderShare,
         is_source: bool,
     ) -> Self {
@@ -62,7 +62,7 @@ impl Feed {
         };
         let seed = u64::from_be_bytes(store.known.id.as_bytes()[..8].try_into().unwrap_or([0; 8]));
         let random = Xoshiro256PlusPlus::seed_from_u64(seed ^ u64::from(share.index));
-        Self { store, ring, repairs, book, emission, share, random, held, joined: 0, turn: 0 }
+        Self { store, ring, repairs, proofs, emission, share, random, held, joined: 0, turn: 0 }
     }
 
     /// Runs until a disk error, which it returns.
@@ -178,13 +178,13 @@ impl Feed {
         let geometry = &self.store.known.geometry;
         let range = geometry.index(id).and_then(|index| geometry.bytes_at(index));
         let Some(range) = range else { return Ok(None) };
-        let proof = match self.book.get(id.block, true) {
+        let proof = match self.proofs.get(id.block, true) {
             Some(proof) => proof,
             None => {
                 let page = self.store.page(id.block)?;
                 let page = page.ok_or_else(|| io::Error::other("the digests of a block are missing"))?;
                 let proof = Proof::source(&page);
-                self.book.put(proof.clone());
+                self.proofs.put(proof.clone());
                 proof
             }
         };

@@ -26,16 +26,16 @@ const WRITE_BYTES: usize = 256 * 1024;
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
 /// A provider of the digests of repair symbols.
-pub trait Sheets {
+pub trait SheetProvider {
     /// A child needs the digests of a block's repair symbols: sends them now or when they are known.
-    fn needed(&self, child: ChildId, block: u32);
+    fn provide(&self, child: ChildId, block: u32);
 }
 
 /// Serves one child until it says goodbye or is gone.
 ///
 /// # Errors
 /// I/O errors of the connection, or a child that violates the protocol.
-pub async fn serve(ring: &Arc<SharedRing>, sheets: &impl Sheets, leg: Leg) -> io::Result<()> {
+pub async fn serve(ring: &Arc<SharedRing>, sheets: &impl SheetProvider, leg: Leg) -> io::Result<()> {
     let Leg { mut hear, mut say, .. } = leg;
     // The child first tells what it has.
     let first = timeout(PREFACE_TIMEOUT, preface(&mut hear)).await;
@@ -43,7 +43,7 @@ pub async fn serve(ring: &Arc<SharedRing>, sheets: &impl Sheets, leg: Leg) -> io
     let joined = ring.join();
     for wish in first {
         if let Some(block) = ring.wish(joined.id, wish)? {
-            sheets.needed(joined.id, block);
+            sheets.provide(joined.id, block);
         }
     }
     let ended = tokio::select! {
@@ -80,7 +80,7 @@ async fn preface(hear: &mut Hear) -> io::Result<Vec<Wish>> {
 async fn listen(
     ring: &SharedRing,
     id: ChildId,
-    sheets: &impl Sheets,
+    sheets: &impl SheetProvider,
     mut hear: Hear,
 ) -> io::Result<()> {
     loop {
@@ -90,7 +90,7 @@ async fn listen(
             return Ok(());
         }
         if let Some(block) = ring.wish(id, wish)? {
-            sheets.needed(id, block);
+            sheets.provide(id, block);
         }
     }
 }

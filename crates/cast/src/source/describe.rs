@@ -6,7 +6,7 @@
 use super::survey::Survey;
 use crate::{
     disk::ObjectFiles,
-    store::{Known, Pages, Store, read_page},
+    store::{KnownObject, Pages, Store, read_page},
 };
 use std::{
     fs::{self, File, FileTimes, OpenOptions},
@@ -118,7 +118,7 @@ pub fn describe(
         expiry: terms.valid.1,
     };
     let id = offer.id(&signer.id());
-    let known = Known { id, offer, geometry, manifest: Arc::new(manifest) };
+    let known = KnownObject { id, offer, geometry, manifest: Arc::new(manifest) };
     Ok(Store::new(known, files, pages, HaveSet::all(&geometry)))
 }
 

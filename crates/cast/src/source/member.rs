@@ -88,7 +88,7 @@ impl Casting {
 
 /// What the source knows of a receiver.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct ReceiverStatus {
     /// Its state.
     pub standing: Standing,
     /// It had the object before this process offered it.
@@ -107,7 +107,7 @@ pub struct Member {
     pub part: Part,
     /// Its encoded `Signed<Pass>`.
     pub pass: Vec<u8>,
-    known: Mutex<Known>,
+    known: Mutex<ReceiverStatus>,
 }
 
 /// How one conversation with a receiver ended.
@@ -125,12 +125,12 @@ impl Member {
         Self { name, part, pass, known: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, ReceiverStatus> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The current state and progress.
-    pub fn known(&self) -> Known {
+    pub fn known(&self) -> ReceiverStatus {
         self.lock().clone()
     }
 

@@ -2,7 +2,7 @@
 
 use super::plan::Part;
 use crate::{
-    ring::{NodeRing, PageBook, Repairs, Start},
+    ring::{NodeRing, ProofCache, RepairEncoder, FeedRole},
     store::Store,
 };
 use std::{
@@ -108,11 +108,11 @@ impl Forwarding {
         // Planned parents come first, so that neighbours in the order get different parts.
         let rest = parts.keys().filter(|name| !givers.contains(*name));
         let order = givers.iter().chain(rest);
-        let book = Arc::new(PageBook::new(&store.known.geometry));
-        let repairs = Repairs::of_source(Arc::clone(key), key.id(), Arc::clone(&book));
+        let proofs = Arc::new(ProofCache::new(&store.known.geometry));
+        let repairs = RepairEncoder::for_source(Arc::clone(key), key.id(), Arc::clone(&proofs));
         let own = RingTerms { part: 0, ..terms(0) };
         Ok(Rings {
-            node: NodeRing::new(Arc::clone(store), repairs, book, own, Start::Source)?,
+            node: NodeRing::new(Arc::clone(store), repairs, proofs, own, FeedRole::Source)?,
             terms: (0..).zip(order).map(of).collect(),
             relays: self.via.iter().cloned().collect(),
         })

@@ -30,7 +30,7 @@ use tokio::sync::watch;
 
 /// What a node needs to verify an object: its offer, geometry and digests.
 #[derive(Debug)]
-pub struct Known {
+pub struct KnownObject {
     /// The cast.
     pub id: CastId,
     /// The source's offer.
@@ -45,7 +45,7 @@ pub struct Known {
 #[derive(Debug)]
 pub struct Store {
     /// The offer and the digests of chunks.
-    pub known: Known,
+    pub known: KnownObject,
     /// The files with the object's bytes.
     pub files: ObjectFiles,
     /// The digests of symbols, as far as they are known.
@@ -57,7 +57,7 @@ pub struct Store {
 
 impl Store {
     /// Creates the store of an object; the symbols in `have` are already present.
-    pub fn new(known: Known, files: ObjectFiles, pages: Pages, have: HaveSet) -> Arc<Self> {
+    pub fn new(known: KnownObject, files: ObjectFiles, pages: Pages, have: HaveSet) -> Arc<Self> {
         let news = watch::Sender::new(0);
         let (have, served) = (Mutex::new(have), AtomicU64::new(0));
         Arc::new(Self { known, files, pages, have, news, served })

@@ -1,6 +1,6 @@
 //! Stores for tests.
 
-use super::{Known, Pages, Store};
+use super::{KnownObject, Pages, Store};
 use crate::disk::{ObjectFiles, Place, open_directory};
 use std::{path::Path, sync::Arc};
 use thalweg_fountain::{Geometry, HaveSet, digest::ObjectHasher};
@@ -51,6 +51,6 @@ pub fn empty(dir: &Path, content: &[u8]) -> Arc<Store> {
         expiry: WallTime::from_unix_nanos(1),
     };
     let manifest = Arc::new(manifest);
-    let known = Known { id: CastId::from_bytes([0; 16]), offer, geometry, manifest };
+    let known = KnownObject { id: CastId::from_bytes([0; 16]), offer, geometry, manifest };
     Store::new(known, files, pages, HaveSet::empty(&geometry))
 }

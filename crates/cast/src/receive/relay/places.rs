@@ -5,7 +5,7 @@ use super::{
     Relay, lock,
 };
 use crate::Settings;
-use crate::ring::PageBook;
+use crate::ring::ProofCache;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, atomic::Ordering::Relaxed},
@@ -144,7 +144,7 @@ fn is_kept(all: &All, relay: &Arc<Relay>) -> bool {
 fn beside_ring(offer: &Offer) -> Result<u64, Refusal> {
     let geometry = geometry(offer)?;
     let digests = 32 * u64::from(offer.shape.block_symbols.max(offer.shape.repair_symbols));
-    Ok(2 * offer.manifest_bytes() + 2 * digests * PageBook::most(&geometry) as u64)
+    Ok(2 * offer.manifest_bytes() + 2 * digests * ProofCache::capacity(&geometry) as u64)
 }
 
 #[cfg(test)]
