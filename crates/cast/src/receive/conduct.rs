@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{
     leg::{
-        Leg, SymbolScheduler, carried_for,
-        child::{self, Child, LegEnd, ReceivedBytes},
+        Leg, SymbolScheduler, dialer_for,
+        child::{self, PullContext, LegEnd, ReceivedBytes},
         open,
     },
     ring::{Intake, NodeRing, Sink, DiskMessage, stream},
@@ -75,7 +75,7 @@ impl Conductor {
         let mut legs: JoinSet<(ParentName, End)> = JoinSet::new();
         let mut score = Score::default();
         let mut parents = session.reception.parents();
-        let (mut news, mut looks) = (session.store.news(), interval(LOOK));
+        let (mut changes, mut looks) = (session.store.changes(), interval(LOOK));
         let mut accounts = interval(ACCOUNT);
         looks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         accounts.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -101,7 +101,7 @@ impl Conductor {
                 _ = accounts.tick() => {
                     session.reception.tell(Report::Account(session.reception.account(true)));
                 }
-                () = session.store.completed(&mut news) => {}
+                () = session.store.completed(&mut changes) => {}
             }
         }
         // Legs say goodbye; those that do not end within 1 s are aborted.
@@ -141,7 +141,7 @@ impl Conductor {
 /// How symbols are received from a parent.
 enum ReceiveMode {
     /// Each symbol is requested.
-    Pull(Child),
+    Pull(PullContext),
     /// The parent streams symbols.
     Stream(Sink, Arc<ReceivedBytes>),
 }
@@ -162,7 +162,7 @@ impl Session<'_> {
         match want {
             Want::Pull => {
                 let store = Arc::clone(self.store);
-                ReceiveMode::Pull(Child { store, node, scheduler, disk, got, expected })
+                ReceiveMode::Pull(PullContext { store, node, scheduler, disk, got, expected })
             }
             Want::Stream => {
                 let intake = Arc::clone(&self.intake);
@@ -233,7 +233,7 @@ async fn from_peer(
     want: Want,
 ) -> Result<Leg, End> {
     let unreached = |why: String| End::Unreached(why);
-    let dialer = carried_for(want, dialer.clone());
+    let dialer = dialer_for(want, dialer.clone());
     let channel = dialer.channel(name, &[], Protocol::Cast).await;
     let channel = channel.map_err(|why| unreached(why.to_string()))?;
     let (cast, pass) = participant.pass();

@@ -14,7 +14,7 @@ use super::{
 use crate::Settings;
 use crate::{
     leg::{
-        Hear, Leg, Say,
+        LegReader, Leg, LegWriter,
         child::{LegEnd, ReceivedBytes},
         invalid,
     },
@@ -138,21 +138,21 @@ impl Relays {
         let relay = &seat.relay;
         let (reports, outgoing) = mpsc::channel(MAX_REPORTS);
         *lock(&relay.control) = Some(reports);
-        let Leg { mut hear, mut say, .. } = leg;
+        let Leg { mut reader, mut writer, .. } = leg;
         let lacks = relay.body.get().is_none();
-        say.message(&Report::Needs { manifest: lacks, layout: false }).await?;
+        writer.write_message(&Report::Needs { manifest: lacks, layout: false }).await?;
         let ended = tokio::select! {
-            heard = self.listen(relay, &mut hear) => heard,
-            failed = report(relay, &mut say, outgoing) => failed,
+            heard = self.listen(relay, &mut reader) => heard,
+            failed = report(relay, &mut writer, outgoing) => failed,
         };
         // A newer channel may be the control channel by now.
         _ = lock(&relay.control).take_if(|to| to.is_closed());
         ended
     }
 
-    async fn listen(&self, relay: &Arc<Relay>, hear: &mut Hear) -> io::Result<()> {
+    async fn listen(&self, relay: &Arc<Relay>, reader: &mut LegReader) -> io::Result<()> {
         loop {
-            let heard = timeout(SOURCE_TIMEOUT, hear.message::<Word>(MAX_WORD)).await;
+            let heard = timeout(SOURCE_TIMEOUT, reader.read_message::<Word>(MAX_WORD)).await;
             let word =
                 heard.map_err(|_| io::Error::other(format!("no message from the source for {SOURCE_TIMEOUT:?}")))?;
             match word {
@@ -168,7 +168,7 @@ impl Relays {
                 }
                 Ok(Word::Manifest) => {
                     let offer = relay.offer.value();
-                    let bytes = slowly(hear.bytes(offer.manifest_bytes() as usize)).await?;
+                    let bytes = slowly(reader.read_bytes(offer.manifest_bytes() as usize)).await?;
                     let read = Manifest::decode(&bytes).map_err(invalid)?;
                     if read.object() != offer.object || read.length() != offer.length {
                         return Err(invalid("the manifest does not match the offered object"));
@@ -217,15 +217,15 @@ impl Relays {
 
 async fn report(
     relay: &Relay,
-    say: &mut Say,
+    writer: &mut LegWriter,
     mut reports: mpsc::Receiver<Report>,
 ) -> io::Result<()> {
     let mut ticks = interval(2 * LOOK);
     loop {
         tokio::select! {
-            _ = ticks.tick() => say.message(&Report::Account(relay.account())).await?,
+            _ = ticks.tick() => writer.write_message(&Report::Account(relay.account())).await?,
             report = reports.recv() => match report {
-                Some(report) => say.message(&report).await?,
+                Some(report) => writer.write_message(&report).await?,
                 // The source has opened a new control channel.
                 None => return Ok(()),
             },

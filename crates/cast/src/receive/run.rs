@@ -238,14 +238,14 @@ fn ended(written: Result<io::Result<()>, tokio::task::JoinError>) -> Refusal {
 async fn keep_journal(reception: &Arc<Reception>, store: &Arc<Store>) -> Refusal {
     let mut ticks = interval(SYNC_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut news = store.news();
-    news.mark_unchanged();
+    let mut changes = store.changes();
+    changes.mark_unchanged();
     loop {
         ticks.tick().await;
-        if !news.has_changed().unwrap_or(false) {
+        if !changes.has_changed().unwrap_or(false) {
             continue;
         }
-        news.mark_unchanged();
+        changes.mark_unchanged();
         let (store, journal) = (Arc::clone(store), reception.home.journal());
         let kept = spawn_blocking(move || keep(&store, &journal)).await;
         match kept {

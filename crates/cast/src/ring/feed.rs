@@ -35,7 +35,7 @@ pub struct Feed {
 
 struct HeldBlocks {
     blocks: Vec<bool>,
-    news: watch::Receiver<u64>,
+    changes: watch::Receiver<u64>,
 }
 
 impl Feed {
@@ -55,9 +55,9 @@ impl Feed {
         let (emission, held) = match is_source {
             true => (Emission::new(geometry, settings), None),
             false => {
-                let mut news = store.news();
-                news.mark_changed();
-                (Emission::for_forwarder(geometry, settings), Some(HeldBlocks { blocks, news }))
+                let mut changes = store.changes();
+                changes.mark_changed();
+                (Emission::for_forwarder(geometry, settings), Some(HeldBlocks { blocks, changes }))
             }
         };
         let seed = u64::from_be_bytes(store.known.id.as_bytes()[..8].try_into().unwrap_or([0; 8]));
@@ -95,10 +95,10 @@ impl Feed {
             None => moved.await,
             Some(held) => tokio::select! {
                 () = moved => {}
-                changed = held.news.changed() => {
+                changed = held.changes.changed() => {
                     // The store, and with it the sender, lives as long as this feed.
                     changed.unwrap_or(());
-                    held.news.mark_changed();
+                    held.changes.mark_changed();
                     sleep(LOOK).await;
                 }
             },
@@ -107,11 +107,11 @@ impl Feed {
 
     /// Finds blocks that have become complete since the last check.
     fn look(&mut self) {
-        let Some(HeldBlocks { blocks, news }) = &mut self.held else { return };
-        if !news.has_changed().unwrap_or(false) {
+        let Some(HeldBlocks { blocks, changes }) = &mut self.held else { return };
+        if !changes.has_changed().unwrap_or(false) {
             return;
         }
-        news.mark_unchanged();
+        changes.mark_unchanged();
         let have = self.store.have();
         for (block, was_held) in (0..).zip(blocks) {
             if have.holds_block(block) && !std::mem::replace(was_held, true) {

@@ -9,7 +9,7 @@ use super::{
     upstream_queue::UpstreamQueue,
 };
 use crate::{
-    leg::{Leg, parent::Unserved},
+    leg::{Leg, parent::ServeError},
     store::Store,
 };
 use std::{
@@ -98,15 +98,15 @@ impl NodeRing {
     /// Serves one child of the ring until its leg ends.
     ///
     /// # Errors
-    /// [`Unserved`].
-    pub async fn serve(self: &Arc<Self>, leg: Leg) -> Result<(), Unserved> {
+    /// [`ServeError`].
+    pub async fn serve(self: &Arc<Self>, leg: Leg) -> Result<(), ServeError> {
         self.feed();
         let mut broken = self.broken.subscribe();
         tokio::select! {
             served = serve::serve(&self.ring, self, leg) => Ok(served?),
             why = broken.wait_for(Option::is_some) => {
                 let why = why.ok().and_then(|why| why.clone()).unwrap_or_default();
-                Err(Unserved::Disk(io::Error::other(why)))
+                Err(ServeError::Disk(io::Error::other(why)))
             }
         }
     }

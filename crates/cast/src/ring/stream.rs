@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     leg::{
-        Hear, Leg, Say, SymbolScheduler,
+        LegReader, Leg, LegWriter, SymbolScheduler,
         child::{LegEnd, ReceivedBytes},
         invalid,
     },
@@ -148,28 +148,28 @@ pub async fn stream(sink: Sink, got: Arc<ReceivedBytes>, leg: Leg) -> LegEnd {
             Arc::clone(upstream)
         }
     };
-    let Leg { hear, mut say, .. } = leg;
+    let Leg { reader, mut writer, .. } = leg;
     let (over, replays) =
         (sink.clone(), Arc::new(Mutex::new(ReplayDetector::new(sink.known().geometry.block_symbols()))));
     let (its, fed) = (Arc::clone(&replays), Instant::now());
     let mut streaming = StreamLeg { sink, upstream: Arc::clone(&upstream), got, replays: its, fed };
     let left = tokio::select! {
-        left = streaming.hear(hear) => left,
-        left = speak(&upstream, &replays, &mut say) => left.into(),
+        left = streaming.receive(reader) => left,
+        left = speak(&upstream, &replays, &mut writer) => left.into(),
         () = until_over(&over) => LegEnd::Done,
     };
     if matches!(left, LegEnd::Done) {
         // If sending fails, the parent notices the end of the connection.
-        _ = say.message(&Wish::Bye).await;
+        _ = writer.write_message(&Wish::Bye).await;
     }
-    say.close().await;
+    writer.close().await;
     left
 }
 
 async fn until_over(sink: &Sink) {
     match sink.store() {
         // The store owns the sender, so this ends only with the last symbol.
-        Some(store) => _ = store.news().wait_for(|_| store.have().is_complete()).await,
+        Some(store) => _ = store.changes().wait_for(|_| store.have().is_complete()).await,
         None => {
             while !sink.is_over() {
                 sleep(LOOK).await;
@@ -185,14 +185,14 @@ async fn until_over(sink: &Sink) {
 }
 
 /// Sends the first messages and the empty request that ends them, then messages as they arise.
-async fn speak(upstream: &UpstreamQueue, replays: &Mutex<ReplayDetector>, say: &mut Say) -> io::Error {
+async fn speak(upstream: &UpstreamQueue, replays: &Mutex<ReplayDetector>, writer: &mut LegWriter) -> io::Error {
     let mut is_due = true;
     loop {
         let mut wishes = upstream.take();
         wishes.extend(is_due.then(|| Wish::Ask(Vec::new())));
         for wish in wishes {
             lock(replays).record_message(&wish);
-            if let Err(why) = say.message(&wish).await {
+            if let Err(why) = writer.write_message(&wish).await {
                 return why;
             }
         }
@@ -201,10 +201,10 @@ async fn speak(upstream: &UpstreamQueue, replays: &Mutex<ReplayDetector>, say: &
 }
 
 impl StreamLeg {
-    async fn hear(&mut self, mut hear: Hear) -> LegEnd {
+    async fn receive(&mut self, mut reader: LegReader) -> LegEnd {
         loop {
-            let heard = match timeout(SILENCE, hear.ready()).await {
-                Ok(Ok(())) if self.fed.elapsed() < STARVATION => self.frame(&mut hear).await,
+            let heard = match timeout(SILENCE, reader.wait_readable()).await {
+                Ok(Ok(())) if self.fed.elapsed() < STARVATION => self.read_frame(&mut reader).await,
                 Ok(Ok(())) => Err(LegEnd::Silent(0)),
                 Ok(Err(lost)) => Err(lost.into()),
                 Err(_) => Err(LegEnd::Silent(0)),
@@ -215,21 +215,21 @@ impl StreamLeg {
         }
     }
 
-    async fn frame(&mut self, hear: &mut Hear) -> Result<(), LegEnd> {
-        match within(hear.frame()).await? {
+    async fn read_frame(&mut self, reader: &mut LegReader) -> Result<(), LegEnd> {
+        match within(reader.read_head()).await? {
             Frame::Symbol(head) => {
-                let frame = within(hear.framed(head)).await?;
-                self.symbol(head, frame).await
+                let frame = within(reader.read_symbol(head)).await?;
+                self.accept_symbol(head, frame).await
             }
             Frame::Message(length) if length <= MAX_SAID => {
-                let said = within(hear.body(length)).await?;
-                self.said(said).await
+                let said = within(reader.read_body(length)).await?;
+                self.handle_message(said).await
             }
             Frame::Message(_) => Err(invalid("the parent sent a message that is too long").into()),
         }
     }
 
-    async fn symbol(&mut self, head: SymbolHead, frame: Vec<u8>) -> Result<(), LegEnd> {
+    async fn accept_symbol(&mut self, head: SymbolHead, frame: Vec<u8>) -> Result<(), LegEnd> {
         let id = SymbolId { block: head.block, esi: head.esi };
         let known = self.sink.known();
         if !known.geometry.has(id) {
@@ -298,9 +298,9 @@ impl StreamLeg {
         Ok(proof)
     }
 
-    async fn said(&mut self, said: Said) -> Result<(), LegEnd> {
+    async fn handle_message(&mut self, said: Said) -> Result<(), LegEnd> {
         match said {
-            Said::Page { block, digests } => self.page(block, &digests).await,
+            Said::Page { block, digests } => self.accept_page(block, &digests).await,
             Said::RepairPage { page, .. } => match &self.sink {
                 Sink::Store { node, .. } => node.receive_sheet(page).map_err(LegEnd::Corrupt),
                 Sink::Relay { known, repairs, ring, .. } => {
@@ -340,7 +340,7 @@ impl StreamLeg {
         LegEnd::Done
     }
 
-    async fn page(&self, block: u32, digests: &[u8]) -> Result<(), LegEnd> {
+    async fn accept_page(&self, block: u32, digests: &[u8]) -> Result<(), LegEnd> {
         let (digests, rest) = digests.as_chunks::<32>();
         if !rest.is_empty() {
             return Err(LegEnd::Corrupt("the parent sent a page with a truncated digest".into()));

@@ -148,14 +148,14 @@ async fn ask(reach: &MemberDialer, name: &Name, opening: &Opening) -> Answer {
         Ok(Ok(mut leg)) => {
             let (mut uncompared, mut rules) = (false, None);
             // The channel ends after at most two reports.
-            while let (None, Ok(report)) = (rules, leg.hear.message::<Report>(MAX_REPORT).await) {
+            while let (None, Ok(report)) = (rules, leg.reader.read_message::<Report>(MAX_REPORT).await) {
                 match report {
                     Report::Uncompared => uncompared = true,
                     Report::InboxRules(told) => rules = Some(told),
                     _ => break,
                 }
             }
-            leg.say.close().await;
+            leg.writer.close().await;
             Answer::Yes { uncompared, rules }
         }
         Ok(Err(why)) => Answer::No(why),

@@ -192,10 +192,10 @@ async fn tell(dialer: &MemberDialer, receiver: &Name, opening: &Opening) -> Resu
         Err(why) if why.holds_nothing() => return Ok(()),
         leg => leg.map_err(TellError::Refused)?,
     };
-    leg.say.message(&Word::Forget).await?;
+    leg.writer.write_message(&Word::Forget).await?;
     // The receiver closes the channel once the data is removed, and reports a failure before.
     loop {
-        let heard = timeout(REPORT_TIMEOUT, leg.hear.message::<Report>(MAX_REPORT)).await;
+        let heard = timeout(REPORT_TIMEOUT, leg.reader.read_message::<Report>(MAX_REPORT)).await;
         match heard
             .map_err(|_| io::Error::other(format!("no report from the receiver for {REPORT_TIMEOUT:?}")))?
             .map(Report::cut)
@@ -207,7 +207,7 @@ async fn tell(dialer: &MemberDialer, receiver: &Name, opening: &Opening) -> Resu
             Err(_) => break,
         }
     }
-    leg.say.close().await;
+    leg.writer.close().await;
     Ok(())
 }
 

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     leg::{
-        self, Audience, Hear, Leg, Say,
-        parent::{self, Unserved},
+        self, Announcements, LegReader, Leg, LegWriter,
+        parent::{self, ServeError},
     },
     ring::NodeRing,
     store::Store,
@@ -74,7 +74,7 @@ pub struct Casting {
     /// The source's ring, and the terms for the other nodes' rings.
     pub rings: Rings,
     /// Receivers with several parents, to which different symbols are announced first.
-    pub audience: Arc<Audience>,
+    pub announcements: Arc<Announcements>,
     /// Checks whether the object is still what was described.
     pub doubt: Doubt,
 }
@@ -202,26 +202,26 @@ impl Member {
             Ok(Err(why)) => return ConversationEnd::Failed(why),
             Err(why) => return ConversationEnd::Lost(why.to_string()),
         };
-        let Leg { mut hear, mut say, .. } = leg;
+        let Leg { mut reader, mut writer, .. } = leg;
         let (words, outgoing) = mpsc::channel(4);
         let parted = tokio::select! {
-            heard = self.listen(casting, &mut hear, words) => heard,
-            failed = self.speak(casting, &mut say, outgoing) => failed,
+            heard = self.listen(casting, &mut reader, words) => heard,
+            failed = self.speak(casting, &mut writer, outgoing) => failed,
         };
-        say.close().await;
+        writer.close().await;
         parted.unwrap_or_else(|why| ConversationEnd::Lost(why.to_string()))
     }
 
     async fn listen(
         &self,
         casting: &Casting,
-        hear: &mut Hear,
+        reader: &mut LegReader,
         words: mpsc::Sender<Word>,
     ) -> io::Result<ConversationEnd> {
         let mut legs = JoinSet::new();
         let (mut is_first, mut is_described) = (true, false);
         loop {
-            let heard = timeout(RECEIVER_TIMEOUT, hear.message::<Report>(MAX_REPORT)).await;
+            let heard = timeout(RECEIVER_TIMEOUT, reader.read_message::<Report>(MAX_REPORT)).await;
             let heard =
                 heard.map_err(|_| io::Error::other(format!("no message from the receiver for {RECEIVER_TIMEOUT:?}")))?;
             while legs.try_join_next().is_some() {}
@@ -237,7 +237,7 @@ impl Member {
                 }
                 Report::Call(how) if legs.len() < MAX_LEGS => {
                     let (dialer, name) = (casting.dialer.clone(), self.name.clone());
-                    legs.spawn(self.giving(casting).serve(dialer, how, name));
+                    legs.spawn(self.leg_server(casting).serve(dialer, how, name));
                 }
                 Report::Call(_) => {}
                 Report::Account(account) => {
@@ -258,7 +258,7 @@ impl Member {
                 }
                 Report::Ended(Ended::Complete { micros }, account) => {
                     self.complete(casting, micros, account, is_first && is_described);
-                    self.hear_out(casting, hear).await;
+                    self.read_left_out(casting, reader).await;
                     return Ok(ConversationEnd::Complete);
                 }
                 Report::Ended(Ended::Failed(why), account) => {
@@ -266,7 +266,7 @@ impl Member {
                     return Ok(ConversationEnd::Failed(why));
                 }
                 report @ (Report::OwnersIgnored(_) | Report::LinksRefused { .. }) => {
-                    self.left_out(casting, report);
+                    self.report_left_out(casting, report);
                 }
                 // Sent only in answer to a dry run.
                 Report::Uncompared | Report::InboxRules(_) => {}
@@ -275,19 +275,19 @@ impl Member {
     }
 
     /// Reads which links the receiver has left out, if it may leave out any: that report follows the end.
-    async fn hear_out(&self, casting: &Casting, hear: &mut Hear) {
+    async fn read_left_out(&self, casting: &Casting, reader: &mut LegReader) {
         if !casting.has_links_upwards {
             return;
         }
         // Receivers of earlier versions report their progress instead, or nothing.
-        let heard = timeout(2 * SIGN_OF_LIFE, hear.message::<Report>(MAX_REPORT)).await;
+        let heard = timeout(2 * SIGN_OF_LIFE, reader.read_message::<Report>(MAX_REPORT)).await;
         if let Ok(Ok(report)) = heard {
-            self.left_out(casting, report.cut());
+            self.report_left_out(casting, report.cut());
         }
     }
 
     /// Reports what the receiver does not keep.
-    fn left_out(&self, casting: &Casting, report: Report) {
+    fn report_left_out(&self, casting: &Casting, report: Report) {
         let receiver = self.name.clone();
         let event = match report {
             Report::OwnersIgnored(count) => Event::OwnersIgnored { receiver, count },
@@ -301,10 +301,10 @@ impl Member {
     }
 
     /// The resources that serve a leg of this receiver.
-    fn giving(&self, casting: &Casting) -> LegServer {
+    fn leg_server(&self, casting: &Casting) -> LegServer {
         let node = Arc::clone(&casting.rings.node);
-        let audience = (self.part.at_once > 1).then(|| Arc::clone(&casting.audience));
-        LegServer { node, audience, broken: casting.broken.clone() }
+        let announcements = (self.part.at_once > 1).then(|| Arc::clone(&casting.announcements));
+        LegServer { node, announcements, broken: casting.broken.clone() }
     }
 
     /// Records that the receiver has the object. `is_known`: it reported so before it requested anything.
@@ -343,29 +343,29 @@ impl Member {
     async fn speak(
         &self,
         casting: &Casting,
-        say: &mut Say,
+        writer: &mut LegWriter,
         mut words: mpsc::Receiver<Word>,
     ) -> io::Result<ConversationEnd> {
         let candidates = self.part.candidates.clone();
         if let Some(terms) = casting.rings.terms.get(&self.name) {
-            say.message(&Word::Ring(*terms)).await?;
+            writer.write_message(&Word::Ring(*terms)).await?;
         }
-        say.message(&Word::Parents { candidates, at_once: self.part.at_once }).await?;
-        say.message(&Word::Expected(self.part.expected(casting.receivers))).await?;
+        writer.write_message(&Word::Parents { candidates, at_once: self.part.at_once }).await?;
+        writer.write_message(&Word::Expected(self.part.expected(casting.receivers))).await?;
         let mut ticks = interval(SIGN_OF_LIFE);
         loop {
             let word = tokio::select! {
                 Some(word) = words.recv() => word,
                 _ = ticks.tick() => Word::Here,
             };
-            say.message(&word).await?;
+            writer.write_message(&word).await?;
             match word {
                 Word::Manifest => {
                     let mut bytes = Vec::new();
                     casting.store.known.manifest.encode(&mut bytes);
-                    say.bytes(&bytes).await?;
+                    writer.write_bytes(&bytes).await?;
                 }
-                Word::Layout => say.bytes(&casting.layout).await?,
+                Word::Layout => writer.write_bytes(&casting.layout).await?,
                 _ => {}
             }
         }
@@ -380,31 +380,31 @@ fn parent_bytes(casting: &Casting, from: &FromParent) -> ParentBytes {
 /// What a data leg is served from.
 struct LegServer {
     node: Arc<NodeRing>,
-    /// The audience that the receiver belongs to, if it has other parents, too.
-    audience: Option<Arc<Audience>>,
+    /// The announcements of this cast, if the receiver has other parents, too.
+    announcements: Option<Arc<Announcements>>,
     broken: watch::Sender<Option<String>>,
 }
 
 impl LegServer {
     /// Opens and serves a data leg that the receiver called for. If that fails, the receiver calls again.
     async fn serve(self, dialer: MemberDialer, how: Want, name: Name) {
-        let dialer = leg::carried_for(how, dialer);
+        let dialer = leg::dialer_for(how, dialer);
         let Ok(channel) = dialer.channel(&name, &[], Protocol::Cast).await else { return };
         let opening = Opening::Serve { cast: self.node.store.known.id, how };
         if let Ok(Ok(leg)) = leg::open(channel, &opening).await {
             // Other failures of the leg are reported by the receiver on its control channel.
-            if let Err(Unserved::Disk(why)) = self.give(leg, how).await {
+            if let Err(ServeError::Disk(why)) = self.give(leg, how).await {
                 self.broken.send_replace(Some(why.to_string()));
             }
         }
     }
 
-    async fn give(&self, leg: Leg, how: Want) -> Result<(), Unserved> {
+    async fn give(&self, leg: Leg, how: Want) -> Result<(), ServeError> {
         if how == Want::Stream {
             return self.node.serve(leg).await;
         }
         let round_trip = leg.round_trip().unwrap_or_default();
-        let seat = self.audience.as_ref().map(|audience| audience.seat(round_trip));
-        parent::serve(Arc::clone(&self.node.store), leg, seat).await
+        let own = self.announcements.as_ref().map(|announcements| announcements.add_child(round_trip));
+        parent::serve(Arc::clone(&self.node.store), leg, own).await
     }
 }

@@ -12,7 +12,7 @@ use super::{
     rings::Forwarding,
     survey::{self, Survey, SurveyError},
 };
-use crate::{leg::Audience, store::Store};
+use crate::{leg::Announcements, store::Store};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
@@ -191,7 +191,7 @@ async fn deliver(
         offer: offer.encode(),
         layout: store.files.layout().encode(),
         has_links_upwards: store.files.layout().has_links_upwards(),
-        audience: Audience::new(&store.known.geometry),
+        announcements: Announcements::new(&store.known.geometry),
         store,
         dialer: reach,
         events: Arc::clone(&keeper) as Arc<dyn EventSink>,

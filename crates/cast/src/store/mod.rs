@@ -51,16 +51,16 @@ pub struct Store {
     /// The digests of symbols, as far as they are known.
     pub pages: Pages,
     have: Mutex<HaveSet>,
-    news: watch::Sender<u64>,
+    changes: watch::Sender<u64>,
     served: AtomicU64,
 }
 
 impl Store {
     /// Creates the store of an object; the symbols in `have` are already present.
     pub fn new(known: KnownObject, files: ObjectFiles, pages: Pages, have: HaveSet) -> Arc<Self> {
-        let news = watch::Sender::new(0);
+        let changes = watch::Sender::new(0);
         let (have, served) = (Mutex::new(have), AtomicU64::new(0));
-        Arc::new(Self { known, files, pages, have, news, served })
+        Arc::new(Self { known, files, pages, have, changes, served })
     }
 
     /// The symbols that are present. The guard must not be held across an await point.
@@ -84,14 +84,14 @@ impl Store {
     }
 
     /// Notifies of every change of the set of symbols.
-    pub fn news(&self) -> watch::Receiver<u64> {
-        self.news.subscribe()
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
-    /// Waits until the last symbol is present; `news` is a receiver of [`Self::news`].
-    pub async fn completed(&self, news: &mut watch::Receiver<u64>) {
+    /// Waits until the last symbol is present; `changes` is a receiver of [`Self::changes`].
+    pub async fn completed(&self, changes: &mut watch::Receiver<u64>) {
         // The sender is a field of this store, so it cannot be dropped meanwhile.
-        _ = news.wait_for(|_| self.have().is_complete()).await;
+        _ = changes.wait_for(|_| self.have().is_complete()).await;
     }
 
     /// Writes a verified symbol. Returns whether it was missing.
@@ -105,7 +105,7 @@ impl Store {
         }
         self.files.write(from, bytes)?;
         let is_new = self.have().insert(index);
-        self.news.send_modify(|count| *count += 1);
+        self.changes.send_modify(|count| *count += 1);
         Ok(is_new)
     }
 
@@ -120,14 +120,14 @@ impl Store {
         }
         // Cannot fail: a block's symbols are within the object.
         _ = self.have().insert_range(symbols);
-        self.news.send_modify(|count| *count += 1);
+        self.changes.send_modify(|count| *count += 1);
         Ok(Ok(()))
     }
 
     /// Removes symbols whose bytes on disk turned out to be wrong.
     pub fn forget(&self, symbols: Range<u64>) {
         self.have().remove_range(symbols);
-        self.news.send_modify(|count| *count += 1);
+        self.changes.send_modify(|count| *count += 1);
     }
 
     /// The page of a block, if it is known.

@@ -23,7 +23,7 @@ impl Shared {
         mut channel: Channel<TcpStream>,
         peer: &MeshPeer,
     ) -> io::Result<()> {
-        match leg::opening(&mut channel).await? {
+        match leg::read_opening(&mut channel).await? {
             Opening::Offer { offer, pass } => match self.offered(offer, pass, peer).await {
                 Ok(reception) => self.control(channel, reception).await,
                 Err(why) => leg::refuse(channel, why).await,
@@ -124,7 +124,7 @@ impl Shared {
         match talk(&reception, &mut leg, || self.work(id)).await? {
             // Received data is kept until the offer expires.
             Parting::Gone => Ok(()),
-            Parting::Forget => forget(&mut leg.say, self.forget(id)).await,
+            Parting::Forget => forget(&mut leg.writer, self.forget(id)).await,
         }
     }
 }
@@ -133,11 +133,11 @@ impl Shared {
 async fn say_would_take(channel: Channel<TcpStream>, admission: &Admission) -> io::Result<()> {
     let mut leg = leg::accept(channel, false).await?;
     if admission.copy == CopyCheck::Skipped {
-        leg.say.message(&Report::Uncompared).await?;
+        leg.writer.write_message(&Report::Uncompared).await?;
     }
     if let Some(policy) = &admission.policy {
-        _ = leg.say.message(&Report::InboxRules(policy.rules())).await;
+        _ = leg.writer.write_message(&Report::InboxRules(policy.rules())).await;
     }
-    leg.say.close().await;
+    leg.writer.close().await;
     Ok(())
 }
