@@ -37,13 +37,13 @@ const PIECE: usize = 1 << 20;
 
 /// The location of an object: an open directory, and the object's name in it.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ObjectLocation {
     pub directory: Arc<OwnedFd>,
     /// The object's name in the directory: one path component.
     pub name: Vec<u8>,
 }
 
-impl Place {
+impl ObjectLocation {
     /// The path of an entry below the directory.
     pub fn path(&self, below: &[u8]) -> Vec<u8> {
         path_in(&self.name, below)
@@ -68,7 +68,7 @@ pub struct ObjectFiles {
 
 #[derive(Debug)]
 struct Inner {
-    place: Place,
+    place: ObjectLocation,
     stage: Stage,
     open: VecDeque<(u32, Arc<File>)>,
     /// Entries written since the last sync.
@@ -90,21 +90,21 @@ enum Stage {
 
 impl ObjectFiles {
     /// Files that match the layout and must stay unchanged.
-    pub fn present(layout: Arc<Layout>, place: Place) -> Self {
+    pub fn present(layout: Arc<Layout>, place: ObjectLocation) -> Self {
         Self::new(layout, place, Stage::Present)
     }
 
     /// Files that are being written.
-    pub fn in_making(layout: Arc<Layout>, place: Place) -> Self {
+    pub fn in_making(layout: Arc<Layout>, place: ObjectLocation) -> Self {
         Self::new(layout, place, Stage::Making)
     }
 
     /// Existing files of the user, which may match the layout.
-    pub fn found(layout: Arc<Layout>, place: Place) -> Self {
+    pub fn found(layout: Arc<Layout>, place: ObjectLocation) -> Self {
         Self::new(layout, place, Stage::Found)
     }
 
-    fn new(layout: Arc<Layout>, place: Place, stage: Stage) -> Self {
+    fn new(layout: Arc<Layout>, place: ObjectLocation, stage: Stage) -> Self {
         let (open, dirty, times) = (VecDeque::new(), BTreeSet::new(), StoredTimes::default());
         let inner = Inner { place, stage, open, dirty, times };
         Self { spans: Spans::new(&layout), layout, inner: Mutex::new(inner) }
@@ -116,7 +116,7 @@ impl ObjectFiles {
     }
 
     /// Marks the files as complete, at their final place.
-    pub fn moved(&self, place: Place) {
+    pub fn moved(&self, place: ObjectLocation) {
         let mut inner = self.lock();
         inner.place = place;
         inner.stage = Stage::Present;
@@ -216,7 +216,7 @@ impl ObjectFiles {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn copy_from(&self, place: &Place) -> io::Result<()> {
+    pub fn copy_from(&self, place: &ObjectLocation) -> io::Result<()> {
         for (number, entry) in (0..).zip(&self.layout.entries) {
             let LayoutKind::File { length: length @ 1.. } = entry.kind else { continue };
             let path = place.path(entry.path.as_bytes());
@@ -350,7 +350,7 @@ mod tests {
             rest = later;
         }
         let directory = Arc::new(OwnedFd::from(File::open(dir).unwrap()));
-        let place = Place { directory, name: b"o".to_vec() };
+        let place = ObjectLocation { directory, name: b"o".to_vec() };
         (ObjectFiles::in_making(Arc::new(Layout::new(entries)), place), object)
     }
 

@@ -1,6 +1,6 @@
 //! A receiver's end of its control channel to the source.
 
-use super::reception::{Parents, Reception, State, encoded};
+use super::reception::{Parents, Reception, State, encode_parents};
 use crate::{
     disk::{count_ignored_owners, refused_links},
     leg::{LegReader, Leg, LegWriter},
@@ -28,7 +28,7 @@ const MAX_REPORTS: usize = 64;
 
 /// Why the conversation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parting {
+pub enum ControlEnd {
     /// The source disconnected.
     Gone,
     /// The source abandoned the cast.
@@ -71,7 +71,7 @@ pub async fn talk(
     reception: &Arc<Reception>,
     leg: &mut Leg,
     describe: impl Fn(),
-) -> io::Result<Parting> {
+) -> io::Result<ControlEnd> {
     let Leg { reader, writer, .. } = leg;
     let (reports, outgoing) = mpsc::channel(MAX_REPORTS);
     let lacks = reception.described().is_none();
@@ -80,7 +80,7 @@ pub async fn talk(
     reception.attach(reports);
     tokio::select! {
         parted = listen(reception, reader, &describe) => parted,
-        failed = report(reception, writer, outgoing) => failed.map(|()| Parting::Gone),
+        failed = report(reception, writer, outgoing) => failed.map(|()| ControlEnd::Gone),
     }
 }
 
@@ -94,7 +94,7 @@ async fn report(
     let mut ticks = interval_at(Instant::now() + SIGN_OF_LIFE, SIGN_OF_LIFE);
     loop {
         let ended = matches!(*states.borrow_and_update(), State::Complete(..) | State::Failed(_));
-        if let Some(end) = reception.ended().filter(|_| ended) {
+        if let Some(end) = reception.outcome().filter(|_| ended) {
             // Earlier reports go first, because the source reads nothing after the final one.
             while let Ok(report) = reports.try_recv() {
                 writer.write_message(&report).await?;
@@ -152,16 +152,16 @@ async fn listen(
     reception: &Arc<Reception>,
     reader: &mut LegReader,
     describe: &impl Fn(),
-) -> io::Result<Parting> {
+) -> io::Result<ControlEnd> {
     let (mut manifest, mut layout) = (None, None);
     loop {
         let heard = timeout(SOURCE_TIMEOUT, reader.read_message::<Word>(MAX_WORD)).await;
         let word = heard.map_err(|_| io::Error::other(format!("no message from the source for {SOURCE_TIMEOUT:?}")))?;
         let word = match word {
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(Parting::Gone),
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(ControlEnd::Gone),
             word => word?,
         };
-        reception.heard();
+        reception.record_heard();
         let offer = reception.offer().into_value();
         match word {
             Word::Manifest => {
@@ -192,7 +192,7 @@ async fn listen(
             Word::Expected(_) => return Err(invalid("the path from the source has too many hops")),
             Word::Ring(terms) if terms.are_sound() => reception.set_ring(terms),
             Word::Ring(_) => return Err(invalid("the source requested a ring buffer that is too large")),
-            Word::Forget => return Ok(Parting::Forget),
+            Word::Forget => return Ok(ControlEnd::Forget),
             Word::Here => {}
         }
         match (manifest.take(), layout.take()) {
@@ -206,7 +206,7 @@ async fn listen(
 }
 
 async fn keep_parents(reception: &Arc<Reception>, parents: Parents) -> io::Result<()> {
-    let (home, word) = (reception.home.clone(), encoded(&parents));
+    let (home, word) = (reception.home.clone(), encode_parents(&parents));
     reception.set_parents(parents);
     spawn_blocking(move || home.keep_parents(&word)).await.map_err(io::Error::other)?
 }

@@ -44,8 +44,8 @@ pub fn finish(reception: &Reception, store: &Store) -> Result<bool, Refusal> {
 fn complete_copy(
     reception: &Reception,
     store: &Store,
-    made: &disk::Place,
-    landed: &disk::Place,
+    made: &disk::ObjectLocation,
+    landed: &disk::ObjectLocation,
 ) -> Result<(), Refusal> {
     let (layout, policy) = (store.files.layout(), &reception.home.policy);
     if !disk::complete(made, landed, layout, policy).map_err(refusal)? {
@@ -60,7 +60,7 @@ fn complete_copy(
 ///
 /// # Errors
 /// I/O errors.
-pub fn take_over(store: &Store, landed: &disk::Place) -> io::Result<()> {
+pub fn take_over(store: &Store, landed: &disk::ObjectLocation) -> io::Result<()> {
     store.files.copy_from(landed)?;
     each_page(store, |page| store.found(page).map(|_| true)).map(drop)
 }
@@ -69,7 +69,7 @@ pub fn take_over(store: &Store, landed: &disk::Place) -> io::Result<()> {
 ///
 /// # Errors
 /// I/O errors.
-pub fn prove(reception: &Reception, store: &Store, landed: &disk::Place) -> io::Result<()> {
+pub fn prove(reception: &Reception, store: &Store, landed: &disk::ObjectLocation) -> io::Result<()> {
     let found = disk::fingerprint(landed, store.files.layout())?;
     // Waits for the clock tick, so that a later change has a time other than the stored ones.
     thread::sleep(found.tick);
@@ -77,7 +77,7 @@ pub fn prove(reception: &Reception, store: &Store, landed: &disk::Place) -> io::
 }
 
 /// Whether the delivered files are unchanged since they were read.
-pub fn is_proven(reception: &Reception, landed: &disk::Place, layout: &Layout) -> bool {
+pub fn is_proven(reception: &Reception, landed: &disk::ObjectLocation, layout: &Layout) -> bool {
     let proof = reception.home.proof();
     let found = || disk::fingerprint(landed, layout).ok().map(|found| found.hash);
     proof.is_some() && proof == found()
@@ -126,7 +126,7 @@ fn each_page(
 ///
 /// # Errors
 /// I/O errors.
-pub fn seal(reception: &Reception, store: &Store, landed: &disk::Place) -> io::Result<()> {
+pub fn seal(reception: &Reception, store: &Store, landed: &disk::ObjectLocation) -> io::Result<()> {
     disk::seal(landed, store.files.layout(), reception.home.policy.owners)?;
     reception.home.mark_done()
 }

@@ -1,13 +1,13 @@
 //! Runs a reception from its description to its name in the inbox.
 
 use super::{
-    conduct::{Conductor, Session},
+    conductor::{Conductor, Session},
     finish,
-    home::Home,
+    cast_directory::CastDirectory,
     reception::{Reception, State, geometry},
 };
 use crate::{
-    disk::{self, ObjectFiles, Place, make, may_be, may_be_part},
+    disk::{self, ObjectFiles, ObjectLocation, make, may_be, may_be_part},
     leg::SymbolScheduler,
     ring::Intake,
     store::{KnownObject, Pages, Store, journal, recover},
@@ -157,13 +157,13 @@ pub fn reopen(reception: &Reception, now: WallTime) -> Result<Option<Arc<Store>>
     Ok(Some(store))
 }
 
-fn is_there(home: &Home, name: &FilePath) -> bool {
+fn is_there(home: &CastDirectory, name: &FilePath) -> bool {
     home.inbox.join(OsStr::from_bytes(name.as_bytes())).symlink_metadata().is_ok()
 }
 
 fn landed_store(
     reception: &Reception,
-    files: impl FnOnce(Arc<Layout>, Place) -> ObjectFiles,
+    files: impl FnOnce(Arc<Layout>, ObjectLocation) -> ObjectFiles,
     have: impl FnOnce(&Geometry) -> HaveSet,
 ) -> Result<Arc<Store>, Refusal> {
     let offer = reception.offer().into_value();

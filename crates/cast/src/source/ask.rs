@@ -4,7 +4,7 @@
 
 use super::event::{Event, EventSink, Outcome, Totals};
 use crate::{
-    disk::{OwnerPolicy, Policy, count_ignored_owners, refused_links},
+    disk::{OwnerPolicy, InboxPolicy, count_ignored_owners, refused_links},
     leg,
     store::Store,
 };
@@ -127,7 +127,7 @@ impl Questions {
     fn refused_links(&self, layout: &Layout, rules: Option<InboxRules>) -> Option<(u64, String)> {
         let links = rules.map_or(LinkRule::Within([0; 32]), |rules| rules.links);
         let name = self.store.known.offer.name.as_bytes();
-        refused_links(name, layout, &Policy::of_receiver(links, layout))
+        refused_links(name, layout, &InboxPolicy::of_receiver(links, layout))
     }
 }
 

@@ -163,7 +163,7 @@ async fn read(
     key: PrivateKey,
     events: &Arc<dyn EventSink>,
     stop: &CancellationToken,
-) -> Result<Option<Described>, CastError> {
+) -> Result<Option<DescribedObject>, CastError> {
     let (request, events) = (request.clone(), Arc::clone(events));
     let describing = spawn_blocking(move || describe(&request, key, &*events));
     tokio::select! {
@@ -175,13 +175,13 @@ async fn read(
 /// Offers the object to the members of the plan and serves it.
 async fn deliver(
     request: Request,
-    described: Described,
+    described: DescribedObject,
     parts: BTreeMap<Name, Part>,
     reach: MemberDialer,
     events: Arc<dyn EventSink>,
     stop: CancellationToken,
 ) -> Result<Totals, CastError> {
-    let Described { store, offer, key, failed_files } = described;
+    let DescribedObject { store, offer, key, failed_files } = described;
     let (forwarding, key) = (&request.forwarding, Arc::new(key));
     let rings = forwarding.rings(&store, &parts, &key).map_err(CastError::Ring)?;
     let (relays, parts): (BTreeMap<Name, Part>, _) =
@@ -247,12 +247,12 @@ fn receiving(parts: &BTreeMap<Name, Part>, forwarding: &Forwarding) -> BTreeMap<
 }
 
 fn questions(
-    described: Described,
+    described: DescribedObject,
     parts: &BTreeMap<Name, Part>,
     forwarding: &Forwarding,
     reach: MemberDialer,
 ) -> Questions {
-    let Described { store, offer, key, failed_files } = described;
+    let DescribedObject { store, offer, key, failed_files } = described;
     let relays = forwarding.via.iter().cloned().collect();
     let (cast, expiry) = (store.known.id, store.known.offer.expiry);
     let pass = |to: &Name| Signed::sign(Pass { cast, to: to.clone(), expiry }, &key).encode();
@@ -294,7 +294,7 @@ fn relays(forwarding: &Forwarding, to: &[Name], reach: &MemberDialer) -> Result<
     Ok(())
 }
 
-struct Described {
+struct DescribedObject {
     store: Arc<Store>,
     offer: Signed<Offer>,
     key: PrivateKey,
@@ -305,7 +305,7 @@ fn describe(
     request: &Request,
     key: PrivateKey,
     events: &dyn EventSink,
-) -> Result<Described, CastError> {
+) -> Result<DescribedObject, CastError> {
     super::job::clear(&request.kept_in);
     let mut survey = survey::survey(&request.path, request.fidelity)?;
     left_out(&survey, events);
@@ -337,7 +337,7 @@ fn describe(
         }
     };
     let offer = Signed::sign(store.known.offer.clone(), &key);
-    Ok(Described { store, offer, key, failed_files: survey.unread.len() as u64 })
+    Ok(DescribedObject { store, offer, key, failed_files: survey.unread.len() as u64 })
 }
 
 /// Reports what receivers will not get.
