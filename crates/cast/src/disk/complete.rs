@@ -82,7 +82,7 @@ pub fn complete(from: &ObjectLocation, to: &ObjectLocation, layout: &Layout, pol
     if !may_be_part(to, layout, policy) {
         return Ok(false);
     }
-    let Some(lacking) = lacking(from, to, layout)? else { return Ok(false) };
+    let Some(lacking) = missing_files(from, to, layout)? else { return Ok(false) };
     for entry in &layout.entries {
         let path = to.path(entry.path.as_bytes());
         let made = match entry.kind {
@@ -145,14 +145,14 @@ fn close(place: &ObjectLocation, path: &[u8], mode: Mode) {
 }
 
 /// The paths of files that are missing at `to`; `None` if an existing file differs.
-fn lacking<'a>(
+fn missing_files<'a>(
     from: &ObjectLocation,
     to: &ObjectLocation,
     layout: &'a Layout,
 ) -> io::Result<Option<BTreeSet<&'a [u8]>>> {
     let mut lacking = BTreeSet::new();
     for entry in layout.entries.iter().filter(|entry| has_content(entry)) {
-        match compared(from, to, entry)? {
+        match compare(from, to, entry)? {
             Comparison::Lacking => _ = lacking.insert(entry.path.as_bytes()),
             Comparison::Equal => {}
             Comparison::Other => return Ok(None),
@@ -168,7 +168,7 @@ enum Comparison {
     Other,
 }
 
-fn compared(from: &ObjectLocation, to: &ObjectLocation, entry: &LayoutEntry) -> io::Result<Comparison> {
+fn compare(from: &ObjectLocation, to: &ObjectLocation, entry: &LayoutEntry) -> io::Result<Comparison> {
     let open = |place: &ObjectLocation| {
         let path = place.path(entry.path.as_bytes());
         let opened = below(&place.directory, &path, OFlags::RDONLY | OFlags::NONBLOCK);

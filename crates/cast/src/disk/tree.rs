@@ -108,14 +108,14 @@ pub(super) fn above<'a>(place: &ObjectLocation, path: &'a [u8]) -> io::Result<(O
 /// # Errors
 /// I/O errors, with the path.
 pub fn settle(place: &ObjectLocation, layout: &Layout, policy: &InboxPolicy) -> io::Result<()> {
-    let dresser = MetadataWriter::of(layout, policy.owners);
+    let metadata = MetadataWriter::new(layout, policy.owners);
     each(place, layout, |entry, path, sync| match &entry.kind {
         _ if policy.check_link(entry, path).is_err() => Ok(()),
-        LayoutKind::Symlink { target } => make_link(place, &dresser, entry, path, target),
+        LayoutKind::Symlink { target } => make_link(place, &metadata, entry, path, target),
         LayoutKind::File { .. } if entry.same_as().is_some() => {
             make_name(place, path, &place.path(layout.first_of(entry).path.as_bytes()))
         }
-        LayoutKind::File { .. } => dresser.put(place, entry, path, OFlags::RDONLY, sync),
+        LayoutKind::File { .. } => metadata.put(place, entry, path, OFlags::RDONLY, sync),
         LayoutKind::Directory => Ok(()),
     })
 }
@@ -126,11 +126,11 @@ pub fn settle(place: &ObjectLocation, layout: &Layout, policy: &InboxPolicy) -> 
 /// # Errors
 /// I/O errors, with the path.
 pub fn seal(place: &ObjectLocation, layout: &Layout, owners: OwnerPolicy) -> io::Result<()> {
-    let dresser = MetadataWriter::of(layout, owners);
+    let metadata = MetadataWriter::new(layout, owners);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let seal = || {
         each(place, layout, |entry, path, sync| match entry.kind {
-            LayoutKind::Directory => dresser.put(place, entry, path, flags, sync),
+            LayoutKind::Directory => metadata.put(place, entry, path, flags, sync),
             _ => Ok(()),
         })
     };
@@ -183,7 +183,7 @@ fn make_name(place: &ObjectLocation, path: &[u8], first: &[u8]) -> io::Result<()
 
 fn make_link(
     place: &ObjectLocation,
-    dresser: &MetadataWriter,
+    metadata: &MetadataWriter,
     entry: &LayoutEntry,
     path: &[u8],
     target: &[u8],
@@ -194,7 +194,7 @@ fn make_link(
         Ok(()) | Err(Errno::EXIST) => {}
         Err(e) => return Err(e.into()),
     }
-    dresser.attributes(entry).put_on_link(&above, name);
+    metadata.attributes(entry).put_on_link(&above, name);
     Ok(())
 }
 
@@ -295,7 +295,7 @@ struct MetadataWriter {
 }
 
 impl MetadataWriter {
-    fn of(layout: &Layout, owners: OwnerPolicy) -> Self {
+    fn new(layout: &Layout, owners: OwnerPolicy) -> Self {
         let sets_owners = owners == OwnerPolicy::Apply && gives_away();
         Self { numbers: Numbers::of(&layout.owners), sets_owners }
     }

@@ -62,7 +62,7 @@ fn complete_copy(
 /// I/O errors.
 pub fn take_over(store: &Store, landed: &disk::ObjectLocation) -> io::Result<()> {
     store.files.copy_from(landed)?;
-    each_page(store, |page| store.found(page).map(|_| true)).map(drop)
+    each_page(store, |page| store.add_block(page).map(|_| true)).map(drop)
 }
 
 /// Stores a fingerprint of the delivered files just after they were read. While it matches they need not be read again.
@@ -89,7 +89,7 @@ pub fn is_proven(reception: &Reception, landed: &disk::ObjectLocation, layout: &
 /// # Errors
 /// I/O errors.
 pub fn read_through(store: &Store) -> io::Result<bool> {
-    let is_right = each_page(store, |page| Ok(store.found(page)?.is_ok()))?;
+    let is_right = each_page(store, |page| Ok(store.add_block(page)?.is_ok()))?;
     if is_right { store.pages.sync().map(|()| true) } else { Ok(false) }
 }
 

@@ -64,7 +64,7 @@ const LOOK: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct RelayService {
     table: RelayTable,
-    reach: MemberDialer,
+    dialer: MemberDialer,
 }
 
 /// One relayed cast.
@@ -105,8 +105,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl RelayService {
     /// Creates an empty set.
-    pub fn new(settings: &Settings, reach: MemberDialer) -> Self {
-        Self { table: RelayTable::new(settings), reach }
+    pub fn new(settings: &Settings, dialer: MemberDialer) -> Self {
+        Self { table: RelayTable::new(settings), dialer }
     }
 
     /// A relayed cast by its ID.
@@ -188,11 +188,11 @@ impl RelayService {
     }
 
     fn work(&self, relay: &Arc<Relay>) {
-        let (reach, relay) = (self.reach.clone(), Arc::clone(relay));
+        let (dialer, relay) = (self.dialer.clone(), Arc::clone(relay));
         let all = Arc::clone(&self.table.all);
         tokio::spawn(async move {
             let is_known = || lock(&all).get(&relay.id).is_some_and(|r| Arc::ptr_eq(r, &relay));
-            relay.conduct(&reach, is_known).await;
+            relay.conduct(&dialer, is_known).await;
         });
     }
 
@@ -288,7 +288,7 @@ impl Relay {
     }
 
     /// Keeps one parent as long as there are children.
-    async fn conduct(self: &Arc<Self>, reach: &MemberDialer, is_known: impl Fn() -> bool) {
+    async fn conduct(self: &Arc<Self>, dialer: &MemberDialer, is_known: impl Fn() -> bool) {
         let Some(body) = self.body.get() else { return };
         let mut legs: JoinSet<(ParentName, ParentEnd)> = JoinSet::new();
         let (mut selector, mut parents) = (ParentSelector::default(), self.parents.subscribe());
@@ -304,11 +304,11 @@ impl Relay {
                         Arc::clone(lock(&self.got).entry(candidate.name.clone()).or_default());
                     let end = CancellationToken::new();
                     selector.begin(&candidate, Arc::clone(&got), end.clone());
-                    let (relay, reach) = (Arc::clone(self), reach.clone());
+                    let (relay, dialer) = (Arc::clone(self), dialer.clone());
                     let (body, who) = (body.clone(), candidate.name);
                     legs.spawn(async move {
                         tokio::select! {
-                            ended = relay.take_from(&reach, &body, &who, got) => (who, ended),
+                            ended = relay.take_from(&dialer, &body, &who, got) => (who, ended),
                             () = end.cancelled() => (who, ParentEnd::Left(LegEnd::Done)),
                         }
                     });
@@ -330,13 +330,13 @@ impl Relay {
 
     async fn take_from(
         &self,
-        reach: &MemberDialer,
+        dialer: &MemberDialer,
         body: &RelayState,
         who: &ParentName,
         got: Arc<ReceivedBytes>,
     ) -> ParentEnd {
         let want = thalweg_wire::cast::Want::Stream;
-        let leg = match leg_to(reach, self, who, want).await {
+        let leg = match leg_to(dialer, self, who, want).await {
             Ok(leg) => leg,
             Err(end) => return end,
         };

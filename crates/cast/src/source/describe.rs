@@ -72,7 +72,7 @@ impl DescribeError {
 
 /// Properties of the offer besides the object.
 #[derive(Clone, Debug)]
-pub struct Terms {
+pub struct OfferTerms {
     /// The object's name in the inboxes.
     pub name: FilePath,
     /// Whether legs may be open.
@@ -88,7 +88,7 @@ pub struct Terms {
 pub fn describe(
     survey: &Survey,
     geometry: Geometry,
-    terms: Terms,
+    terms: OfferTerms,
     signer: &impl Signer,
     kept_in: &Path,
     passed: impl Fn(u64),

@@ -1,9 +1,9 @@
 //! The source's side of one receiver: the control channel, and the data legs that the receiver calls for.
 
 use super::{
-    doubt::Doubt,
-    event::{Event, EventSink, ParentBytes, Standing},
-    plan::Part,
+    recheck::ObjectRecheck,
+    event::{Event, EventSink, ParentBytes, ReceiverState},
+    plan::ReceiverPlan,
     rings::Rings,
 };
 use crate::{
@@ -48,7 +48,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 const MAX_LEGS: usize = 4;
 
 /// State shared by the tasks of all receivers.
-pub struct Casting {
+pub struct CastContext {
     /// The object.
     pub store: Arc<Store>,
     /// The encoded `Signed<Offer>`.
@@ -76,10 +76,10 @@ pub struct Casting {
     /// Receivers with several parents, to which different symbols are announced first.
     pub announcements: Arc<Announcements>,
     /// Checks whether the object is still what was described.
-    pub doubt: Doubt,
+    pub recheck: ObjectRecheck,
 }
 
-impl Casting {
+impl CastContext {
     /// Bytes of symbols that the source itself has sent.
     pub fn served(&self) -> u64 {
         self.store.served() + self.rings.node.ring.served()
@@ -90,7 +90,7 @@ impl Casting {
 #[derive(Clone, Debug, Default)]
 pub struct ReceiverStatus {
     /// Its state.
-    pub standing: Standing,
+    pub standing: ReceiverState,
     /// It had the object before this process offered it.
     pub already: bool,
     /// The number of links that it left out because they could lead out of its inbox.
@@ -104,7 +104,7 @@ pub struct Member {
     /// Its name.
     pub name: Name,
     /// Its part in the plan.
-    pub part: Part,
+    pub part: ReceiverPlan,
     /// Its encoded `Signed<Pass>`.
     pub pass: Vec<u8>,
     known: Mutex<ReceiverStatus>,
@@ -121,7 +121,7 @@ enum ConversationEnd {
 
 impl Member {
     /// A member that has not been reached yet.
-    pub fn new(name: Name, part: Part, pass: Vec<u8>) -> Self {
+    pub fn new(name: Name, part: ReceiverPlan, pass: Vec<u8>) -> Self {
         Self { name, part, pass, known: Mutex::default() }
     }
 
@@ -135,7 +135,7 @@ impl Member {
     }
 
     /// Serves the receiver until it has the object or is given up. Returns whether it has the object.
-    pub async fn serve(&self, casting: &Casting) -> bool {
+    pub async fn serve(&self, casting: &CastContext) -> bool {
         let (mut wait, mut heard) = (FIRST_WAIT, Instant::now());
         let mut said = None;
         loop {
@@ -152,12 +152,12 @@ impl Member {
             let receiver = self.name.clone();
             match parted {
                 ConversationEnd::Complete => {
-                    self.lock().standing = Standing::Complete;
+                    self.lock().standing = ReceiverState::Complete;
                     return true;
                 }
                 ConversationEnd::Failed(why) => {
                     let again = why.is_passing() && may_wait;
-                    self.lock().standing = if again { Standing::Waiting } else { Standing::Failed };
+                    self.lock().standing = if again { ReceiverState::Waiting } else { ReceiverState::Failed };
                     let why = why.to_string();
                     // The same message is not repeated.
                     if !again || said.as_ref() != Some(&why) {
@@ -169,7 +169,7 @@ impl Member {
                     }
                 }
                 ConversationEnd::Lost(why) => {
-                    self.lock().standing = if may_wait { Standing::Lost } else { Standing::Failed };
+                    self.lock().standing = if may_wait { ReceiverState::Lost } else { ReceiverState::Failed };
                     if !may_wait || said.as_ref() != Some(&why) {
                         said = Some(why.clone());
                         casting.events.event(&Event::Unreached { receiver, why });
@@ -185,7 +185,7 @@ impl Member {
     }
 
     /// One connection to the receiver, from dialling to its end.
-    async fn converse(&self, casting: &Casting) -> ConversationEnd {
+    async fn converse(&self, casting: &CastContext) -> ConversationEnd {
         let dialer = casting.dialer.clone().uncarried();
         let channel = dialer.channel(&self.name, &[], Protocol::Cast).await;
         let channel = match channel {
@@ -214,7 +214,7 @@ impl Member {
 
     async fn listen(
         &self,
-        casting: &Casting,
+        casting: &CastContext,
         reader: &mut LegReader,
         words: mpsc::Sender<Word>,
     ) -> io::Result<ConversationEnd> {
@@ -233,7 +233,7 @@ impl Member {
                         let Some(word) = word else { continue };
                         words.send(word).await.map_err(io::Error::other)?;
                     }
-                    self.lock().standing = Standing::Receiving;
+                    self.lock().standing = ReceiverState::Receiving;
                 }
                 Report::Call(how) if legs.len() < MAX_LEGS => {
                     let (dialer, name) = (casting.dialer.clone(), self.name.clone());
@@ -250,7 +250,7 @@ impl Member {
                 }
                 Report::Left { name, fault, why } => {
                     if name.is_none() && fault == Fault::Corrupt {
-                        casting.doubt.raise(&casting.store, &casting.broken);
+                        casting.recheck.start(&casting.store, &casting.broken);
                     }
                     let parent = name.unwrap_or_else(|| casting.dialer.me().clone());
                     let receiver = self.name.clone();
@@ -275,7 +275,7 @@ impl Member {
     }
 
     /// Reads which links the receiver has left out, if it may leave out any: that report follows the end.
-    async fn read_left_out(&self, casting: &Casting, reader: &mut LegReader) {
+    async fn read_left_out(&self, casting: &CastContext, reader: &mut LegReader) {
         if !casting.has_links_upwards {
             return;
         }
@@ -287,7 +287,7 @@ impl Member {
     }
 
     /// Reports what the receiver does not keep.
-    fn report_left_out(&self, casting: &Casting, report: Report) {
+    fn report_left_out(&self, casting: &CastContext, report: Report) {
         let receiver = self.name.clone();
         let event = match report {
             Report::OwnersIgnored(count) => Event::OwnersIgnored { receiver, count },
@@ -301,21 +301,21 @@ impl Member {
     }
 
     /// The resources that serve a leg of this receiver.
-    fn leg_server(&self, casting: &Casting) -> LegServer {
+    fn leg_server(&self, casting: &CastContext) -> LegServer {
         let node = Arc::clone(&casting.rings.node);
         let announcements = (self.part.at_once > 1).then(|| Arc::clone(&casting.announcements));
         LegServer { node, announcements, broken: casting.broken.clone() }
     }
 
     /// Records that the receiver has the object. `is_known`: it reported so before it requested anything.
-    fn complete(&self, casting: &Casting, micros: u64, account: Account, is_known: bool) {
+    fn complete(&self, casting: &CastContext, micros: u64, account: Account, is_known: bool) {
         // A receiver that had to read its copy first has reported its progress before.
         let has_bytes = casting.store.known.offer.length > 0;
         let was_there = has_bytes && micros == 0 && account.received == 0;
         let already = is_known || was_there;
         // Set before the event, so that observers of the event see it.
         let mut known = self.lock();
-        known.standing = Standing::Complete;
+        known.standing = ReceiverState::Complete;
         known.already = already;
         drop(known);
         self.tell_complete(casting, micros, &account, already);
@@ -323,7 +323,7 @@ impl Member {
     }
 
     /// `already`: the receiver had the object before it was offered.
-    fn tell_complete(&self, casting: &Casting, micros: u64, account: &Account, already: bool) {
+    fn tell_complete(&self, casting: &CastContext, micros: u64, account: &Account, already: bool) {
         let seconds = micros as f64 / 1e6;
         let new = account.received.saturating_sub(account.beyond);
         let rate_bps = if micros > 0 { (new as f64 * 8.0 / seconds) as u64 } else { 0 };
@@ -342,7 +342,7 @@ impl Member {
 
     async fn speak(
         &self,
-        casting: &Casting,
+        casting: &CastContext,
         writer: &mut LegWriter,
         mut words: mpsc::Receiver<Word>,
     ) -> io::Result<ConversationEnd> {
@@ -372,7 +372,7 @@ impl Member {
     }
 }
 
-fn parent_bytes(casting: &Casting, from: &FromParent) -> ParentBytes {
+fn parent_bytes(casting: &CastContext, from: &FromParent) -> ParentBytes {
     let name = from.name.clone().unwrap_or_else(|| casting.dialer.me().clone());
     ParentBytes { name, bytes: from.bytes }
 }

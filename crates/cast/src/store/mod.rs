@@ -113,7 +113,7 @@ impl Store {
     ///
     /// # Errors
     /// I/O errors; the inner result says why the page is invalid.
-    pub fn found(&self, page: SourcePage) -> io::Result<Result<(), PageError>> {
+    pub fn add_block(&self, page: SourcePage) -> io::Result<Result<(), PageError>> {
         let symbols = self.known.geometry.symbols_of(page.block);
         if let Err(wrong) = self.pages.learn(&self.known, page)? {
             return Ok(Err(wrong));

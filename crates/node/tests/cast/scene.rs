@@ -13,7 +13,7 @@ use thalweg_base::{clock::WallClock, log::Log};
 use thalweg_cast::{
     CastService, Inbox, Settings,
     source::{
-        CastError, Event, EventSink, Fidelity, ForgetError, Forgotten, Forwarding, Request, Totals,
+        CastError, Event, EventSink, Fidelity, ForgetError, ForgetReport, Forwarding, Request, Totals,
         cast, forget,
     },
 };
@@ -243,7 +243,7 @@ impl Scene {
     }
 
     /// Forgets a cast.
-    pub async fn forget(&self, what: &str) -> Result<Forgotten, ForgetError> {
+    pub async fn forget(&self, what: &str) -> Result<ForgetReport, ForgetError> {
         let dialer = dialer(0, &key(100), &self.membership);
         forget(&self.path("kept"), what, &dialer, &key(100)).await
     }
