@@ -39,8 +39,8 @@ pub fn cheapest_shares(offers: &[Offer], bytes: u64, within: Duration) -> Result
 /// The share of the remaining time that is planned with, because rates fall.
 const PLANNED: f64 = 0.9;
 
-/// Which of the interfaces `paid`, which cost money, must begin now so that `bytes` arrive within `left`, while those in
-/// use bring `free`. Each begins as late as possible, because what the free ones bring until then costs nothing. An
+/// Which of the interfaces `paid`, which cost money, must begin now so that `bytes` arrive within `left`, while those
+/// in use bring `free`. Each begins as late as possible, because what the free ones bring until then costs nothing. An
 /// interface of unknown rate (zero) begins when it is clear that the others do not suffice. The result is in the order
 /// of `paid`.
 pub fn must_begin(free: Rate, paid: &[Offer], bytes: u64, left: Duration) -> Vec<bool> {

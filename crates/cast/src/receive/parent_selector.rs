@@ -102,8 +102,8 @@ enum BackoffReason {
 }
 
 impl ParentSelector {
-    /// The candidates to start now. A better candidate than the worst parent is started beside it; [`ParentSelector::review`]
-    /// then decides.
+    /// The candidates to start now. A better candidate than the worst parent is started beside it;
+    /// [`ParentSelector::review`] then decides.
     pub fn next(&mut self, wanted: &Parents) -> Vec<Candidate> {
         let now = Instant::now();
         let mut places = wanted.at_once;

@@ -79,7 +79,8 @@ impl Drop for RegisteredChild {
 }
 
 impl SharedRing {
-    /// Creates a ring of at most `bytes` bytes, but for at least one symbol. `upstream` is set at a relay without a store.
+    /// Creates a ring of at most `bytes` bytes, but for at least one symbol. `upstream` is set at a relay without a
+    /// store.
     ///
     /// # Errors
     /// No ring can hold a symbol of this geometry.

@@ -229,8 +229,8 @@ impl Assembly {
         self.spooled.keys().copied().filter(|block| self.is_ready(*block))
     }
 
-    /// Starts the solve of a block; `None` if it cannot be solved. It ends with [`Self::record_solve`] or [`Self::abandon`];
-    /// until then the block is not ready again.
+    /// Starts the solve of a block; `None` if it cannot be solved. It ends with [`Self::record_solve`] or
+    /// [`Self::abandon`]; until then the block is not ready again.
     pub fn solve(&mut self, block: u32) -> Option<BlockSolver> {
         if !self.is_ready(block) {
             return None;

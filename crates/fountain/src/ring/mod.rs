@@ -341,9 +341,9 @@ impl Ring {
     /// The buffers that a child's socket may take now, in order, each with the offset of its rest. First the rest of
     /// the begun buffer, or a new message or page; these are begun by being offered, and are finished whatever happens
     /// to the ring. Then the following frames, as long as the total is at most `most` bytes. A frame is begun only when
-    /// [`Ring::record_taken`] reports that bytes of it were taken. The caller must report that at once, without an await point:
-    /// until then offered frames count as symbols of the ring even if they are overwritten, so that it holds fewer
-    /// others. They are at most a quarter of the ring per child and a half for all children.
+    /// [`Ring::record_taken`] reports that bytes of it were taken. The caller must report that at once, without an
+    /// await point: until then offered frames count as symbols of the ring even if they are overwritten, so that it
+    /// holds fewer others. They are at most a quarter of the ring per child and a half for all children.
     pub fn offer(&mut self, id: ChildId, most: usize) -> Vec<(SharedBytes, usize)> {
         let Some(mut child) = self.children.remove(&id) else { return Vec::new() };
         self.settle(&mut child);
