@@ -22,7 +22,7 @@ impl Space {
     }
 
     /// The space of the file system of an open file.
-    pub fn beside(open: impl AsFd) -> Self {
+    pub fn of_file(open: impl AsFd) -> Self {
         fstatvfs(open).map(Self::of).unwrap_or_default()
     }
 

@@ -27,7 +27,7 @@ pub struct Application {
 impl Application {
     /// Its nature.
     pub fn nature(&self) -> Nature {
-        Nature::of(self.process.as_deref(), self.port)
+        Nature::classify(self.process.as_deref(), self.port)
     }
 }
 

@@ -100,7 +100,7 @@ impl ObjectFiles {
     }
 
     /// Existing files of the user, which may match the layout.
-    pub fn found(layout: Arc<Layout>, place: ObjectLocation) -> Self {
+    pub fn unverified(layout: Arc<Layout>, place: ObjectLocation) -> Self {
         Self::new(layout, place, Stage::Found)
     }
 
@@ -116,7 +116,7 @@ impl ObjectFiles {
     }
 
     /// Marks the files as complete, at their final place.
-    pub fn moved(&self, place: ObjectLocation) {
+    pub fn mark_present(&self, place: ObjectLocation) {
         let mut inner = self.lock();
         inner.place = place;
         inner.stage = Stage::Present;

@@ -261,7 +261,7 @@ impl CastDirectory {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn made(&self, name: &[u8]) -> io::Result<ObjectLocation> {
+    pub fn unfinished_location(&self, name: &[u8]) -> io::Result<ObjectLocation> {
         let directory = Arc::new(open_directory(&self.file("made"))?);
         Ok(ObjectLocation { directory, name: name.to_vec() })
     }
@@ -270,7 +270,7 @@ impl CastDirectory {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn landed(&self, name: &[u8]) -> io::Result<ObjectLocation> {
+    pub fn final_location(&self, name: &[u8]) -> io::Result<ObjectLocation> {
         let directory = Arc::new(open_directory(&self.inbox)?);
         Ok(ObjectLocation { directory, name: name.to_vec() })
     }

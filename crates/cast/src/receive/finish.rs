@@ -24,17 +24,17 @@ pub fn finish(reception: &Reception, store: &Store) -> Result<bool, Refusal> {
     }
     store.files.sync().map_err(refusal)?;
     let name = store.known.offer.name.as_bytes();
-    let made = reception.home.made(name).map_err(refusal)?;
+    let made = reception.home.unfinished_location(name).map_err(refusal)?;
     disk::settle(&made, store.files.layout(), &reception.home.policy).map_err(refusal)?;
     reception.home.mark_landing().map_err(refusal)?;
-    let landed = reception.home.landed(name).map_err(refusal)?;
+    let landed = reception.home.final_location(name).map_err(refusal)?;
     let name = OsStr::from_bytes(name);
     match renameat_with(&*made.directory, name, &*landed.directory, name, RenameFlags::NOREPLACE) {
         Err(Errno::EXIST) => complete_copy(reception, store, &made, &landed)?,
         renamed => renamed.map_err(|e| refusal(e.into()))?,
     }
     fsync(&*landed.directory).map_err(|e| refusal(e.into()))?;
-    store.files.moved(landed.clone());
+    store.files.mark_present(landed.clone());
     seal(reception, store, &landed).map_err(refusal)?;
     prove(reception, store, &landed).map_err(refusal)?;
     Ok(true)

@@ -281,13 +281,13 @@ impl Reception {
 
     /// All bytes that the cast takes on disk.
     pub fn takes(&self) -> u64 {
-        self.bytes().saturating_add(disk_space::beside(lock(&self.offer).0.value()))
+        self.bytes().saturating_add(disk_space::overhead(lock(&self.offer).0.value()))
     }
 
     /// Bytes that are still to be stored, including the proportional share of digests.
     pub fn lacks(&self) -> u64 {
         let length = lock(&self.offer).0.value().length;
-        let beside = disk_space::beside(lock(&self.offer).0.value());
+        let beside = disk_space::overhead(lock(&self.offer).0.value());
         match &*self.state.borrow() {
             State::New => self.takes(),
             // Entries are created first; digests arrive with the symbols they prove.

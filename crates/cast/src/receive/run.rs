@@ -92,8 +92,8 @@ fn adopt(reception: &Reception) -> Result<Option<Arc<Store>>, Refusal> {
     if !is_there(&reception.home, &name) {
         return Ok(None);
     }
-    let landed = reception.home.landed(name.as_bytes()).map_err(refusal)?;
-    let store = landed_store(reception, ObjectFiles::found, HaveSet::empty)?;
+    let landed = reception.home.final_location(name.as_bytes()).map_err(refusal)?;
+    let store = landed_store(reception, ObjectFiles::unverified, HaveSet::empty)?;
     let layout = store.files.layout();
     let other = || Refusal::Exists(name.to_string());
     if !may_be(&landed, layout, &reception.home.policy) {
@@ -105,7 +105,7 @@ fn adopt(reception: &Reception) -> Result<Option<Arc<Store>>, Refusal> {
         return Err(other());
     }
     disk::settle(&landed, layout, &reception.home.policy).map_err(refusal)?;
-    store.files.moved(landed.clone());
+    store.files.mark_present(landed.clone());
     finish::seal(reception, &store, &landed).map_err(refusal)?;
     finish::prove(reception, &store, &landed).map_err(refusal)?;
     Ok(Some(store))
@@ -121,7 +121,7 @@ fn open(reception: &Reception) -> Result<Arc<Store>, Refusal> {
     let home = &reception.home;
     let open = || {
         home.unmark()?;
-        let made = home.made(offer.name.as_bytes())?;
+        let made = home.unfinished_location(offer.name.as_bytes())?;
         make(&made, &layout)?;
         let have = journal::read(&home.journal(), &geometry)?;
         Ok((ObjectFiles::in_making(Arc::clone(&layout), made), Pages::new(home.pages()?), have))
@@ -132,7 +132,7 @@ fn open(reception: &Reception) -> Result<Arc<Store>, Refusal> {
     recover(&store).map_err(refusal)?;
     if store.have().count() == 0 && is_there(home, &store.known.offer.name) {
         reception.set(State::Checking(Arc::clone(&store)));
-        let landed = home.landed(store.known.offer.name.as_bytes());
+        let landed = home.final_location(store.known.offer.name.as_bytes());
         landed.and_then(|landed| finish::take_over(&store, &landed)).map_err(refusal)?;
     }
     Ok(store)
@@ -146,7 +146,7 @@ fn open(reception: &Reception) -> Result<Arc<Store>, Refusal> {
 pub fn reopen(reception: &Reception, now: WallTime) -> Result<Option<Arc<Store>>, Refusal> {
     let store = landed_store(reception, ObjectFiles::present, HaveSet::all)?;
     let offer = reception.offer().into_value();
-    let landed = reception.home.landed(offer.name.as_bytes()).map_err(refusal)?;
+    let landed = reception.home.final_location(offer.name.as_bytes()).map_err(refusal)?;
     let is_asked_for = offer.expiry > now && is_there(&reception.home, &offer.name);
     if is_asked_for && !finish::is_proven(reception, &landed, store.files.layout()) {
         return Ok(None);
@@ -171,7 +171,7 @@ fn landed_store(
     let described = reception.described().clone();
     let (manifest, layout) =
         described.ok_or_else(|| Refusal::Invalid("the manifest and layout of the object are missing".to_owned()))?;
-    let landed = reception.home.landed(offer.name.as_bytes()).map_err(refusal)?;
+    let landed = reception.home.final_location(offer.name.as_bytes()).map_err(refusal)?;
     let files = files(layout, landed);
     let pages = Pages::new(reception.home.pages().map_err(refusal)?);
     let known = KnownObject { id: reception.home.id, offer, geometry, manifest };

@@ -294,7 +294,7 @@ impl MemberService for CastService {
 
     fn report(&self) -> serde_json::Value {
         let receptions = self.0.lock();
-        let all = receptions.values().map(|entry| super::report::of(&entry.reception));
+        let all = receptions.values().map(|entry| super::report::to_json(&entry.reception));
         serde_json::json!({
             "inboxes": self.0.inboxes.len(),
             "casts": all.collect::<Vec<_>>(),

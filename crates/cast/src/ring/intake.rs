@@ -100,7 +100,7 @@ impl Intake {
         solved: Arc<AtomicU64>,
     ) -> io::Result<Arc<Self>> {
         let geometry = store.known.geometry;
-        let spool = Arc::new(Spool::within(directory, geometry.symbol_bytes())?);
+        let spool = Arc::new(Spool::create(directory, geometry.symbol_bytes())?);
         let assembly = Assembly::resume(geometry, store.have().clone(), []);
         Ok(Arc::new(Self {
             disk: SpooledStore { store: Arc::clone(store), spool },

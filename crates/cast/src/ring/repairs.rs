@@ -110,7 +110,7 @@ impl RepairEncoder {
         let Some(key) = &self.key else { return Ok(None) };
         let geometry = &store.known.geometry;
         let first = geometry.source_symbols_of(block);
-        let made = self.made(store, block, first..first + geometry.repair_symbols())?;
+        let made = self.encode(store, block, first..first + geometry.repair_symbols())?;
         let symbols = made.symbols.iter().map(Vec::as_slice);
         let page = RepairPage::compute(geometry, store.known.id.as_bytes(), block, symbols);
         let sheet = RepairSheet { cast: store.known.id, block, digests: page.digests };
@@ -132,7 +132,7 @@ impl RepairEncoder {
         share: Range<u32>,
     ) -> io::Result<Option<(SharedBytes, Proof)>> {
         let Some(proof) = self.proof(store, id.block)? else { return Ok(None) };
-        let made = self.made(store, id.block, share)?;
+        let made = self.encode(store, id.block, share)?;
         let at = id.esi.checked_sub(made.esis.start);
         let Some(symbol) = at.and_then(|at| made.symbols.get(at as usize)) else { return Ok(None) };
         // A mismatch means that the data on disk has changed.
@@ -140,7 +140,7 @@ impl RepairEncoder {
         Ok(is_right.then(|| (frame(id, symbol), proof)))
     }
 
-    fn made(&self, store: &Store, block: u32, esis: Range<u32>) -> io::Result<RepairSymbols> {
+    fn encode(&self, store: &Store, block: u32, esis: Range<u32>) -> io::Result<RepairSymbols> {
         let covers = |made: &&RepairSymbols| {
             made.block == block && made.esis.start <= esis.start && made.esis.end >= esis.end
         };

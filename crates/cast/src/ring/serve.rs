@@ -42,7 +42,7 @@ pub async fn serve(ring: &Arc<SharedRing>, sheets: &impl SheetProvider, leg: Leg
     let first = first.map_err(|_| io::Error::other("the child did not report which symbols it has"))??;
     let joined = ring.join();
     for wish in first {
-        if let Some(block) = ring.wish(joined.id, wish)? {
+        if let Some(block) = ring.handle_wish(joined.id, wish)? {
             sheets.provide(joined.id, block);
         }
     }
@@ -89,7 +89,7 @@ async fn listen(
         if wish == Wish::Bye {
             return Ok(());
         }
-        if let Some(block) = ring.wish(id, wish)? {
+        if let Some(block) = ring.handle_wish(id, wish)? {
             sheets.provide(id, block);
         }
     }

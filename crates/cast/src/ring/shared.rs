@@ -229,7 +229,7 @@ impl SharedRing {
     ///
     /// # Errors
     /// A message that violates the protocol.
-    pub fn wish(&self, id: ChildId, wish: Wish) -> io::Result<Option<u32>> {
+    pub fn handle_wish(&self, id: ChildId, wish: Wish) -> io::Result<Option<u32>> {
         let wrong = || io::Error::new(io::ErrorKind::InvalidData, "the child sent an invalid request");
         let blocks = self.geometry.blocks();
         match wish {
@@ -393,7 +393,7 @@ mod tests {
         ring.record_taken(joined.id, proof.message.len());
         assert_eq!(next(), [(SharedBytes::clone(&frame), 0)]);
         ring.record_taken(joined.id, 100);
-        assert_eq!(ring.wish(joined.id, Wish::Anew).unwrap(), None);
+        assert_eq!(ring.handle_wish(joined.id, Wish::Anew).unwrap(), None);
         assert_eq!(next(), [(SharedBytes::clone(&frame), 100)]);
         ring.record_taken(joined.id, frame.len() - 100);
         // Then everything again, the page first.

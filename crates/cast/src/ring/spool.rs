@@ -33,7 +33,7 @@ impl Spool {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn within(directory: &Path, symbol_bytes: u32) -> io::Result<Self> {
+    pub fn create(directory: &Path, symbol_bytes: u32) -> io::Result<Self> {
         let path = directory.join("spool");
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true).mode(0o600);
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn freed_slots_are_reused() {
         let dir = tempfile::tempdir().unwrap();
-        let spool = Spool::within(dir.path(), 4).unwrap();
+        let spool = Spool::create(dir.path(), 4).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         let id = |block, esi| SymbolId { block, esi };
         for (n, at) in [id(1, 70), id(2, 70), id(1, 71)].into_iter().enumerate() {

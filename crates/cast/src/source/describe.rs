@@ -94,7 +94,7 @@ pub fn describe(
     passed: impl Fn(u64),
 ) -> Result<Arc<Store>, DescribeError> {
     let files = ObjectFiles::present(Arc::clone(&survey.layout), survey.place.clone());
-    let kept = DigestCache::of(kept_in, survey, &geometry);
+    let kept = DigestCache::new(kept_in, survey, &geometry);
     let (manifest, pages) = match kept.read(survey, &geometry) {
         Some(found) => found,
         None => hash(&files, &geometry, &kept, survey, passed)?,
@@ -176,7 +176,7 @@ struct DigestCache {
 }
 
 impl DigestCache {
-    fn of(directory: &Path, survey: &Survey, geometry: &Geometry) -> Self {
+    fn new(directory: &Path, survey: &Survey, geometry: &Geometry) -> Self {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&survey.snapshot);
         for number in [geometry.symbol_bytes(), geometry.block_symbols()] {

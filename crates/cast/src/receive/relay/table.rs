@@ -79,14 +79,14 @@ impl RelayTable {
         }
         let wanted = beside_ring(offer.value())?.saturating_add(RING_TERMS.bytes);
         let is_known = all.contains_key(&offer.value().id(&offer.signer()));
-        match !is_known && (all.len() >= self.most || wanted > self.left(all)) {
+        match !is_known && (all.len() >= self.most || wanted > self.free_memory(all)) {
             true => Err(Refusal::Busy),
             false => Ok(()),
         }
     }
 
     /// Unreserved memory, in bytes.
-    fn left(&self, all: &BTreeMap<CastId, Arc<Relay>>) -> u64 {
+    fn free_memory(&self, all: &BTreeMap<CastId, Arc<Relay>>) -> u64 {
         all.values().fold(self.memory, |left, relay| left.saturating_sub(relay.memory()))
     }
 
@@ -96,7 +96,7 @@ impl RelayTable {
         // An existing ring keeps its size.
         if relay.body.get().is_none() {
             let own = lock(&relay.terms).bytes;
-            let most = own.saturating_add(self.left(&all));
+            let most = own.saturating_add(self.free_memory(&all));
             *lock(&relay.terms) = RingTerms { bytes: asked.bytes.min(most), ..asked };
         }
     }

@@ -330,7 +330,7 @@ fn still_holds(reception: &Reception) -> bool {
     let State::Complete(..) = reception.state() else { return true };
     let name = reception.offer().into_value().name;
     let described = reception.described().clone();
-    let landed = reception.home.landed(name.as_bytes()).ok();
+    let landed = reception.home.final_location(name.as_bytes()).ok();
     landed.zip(described).is_some_and(|(place, (_, layout))| {
         is_as_made(&place, &layout, &reception.home.policy)
             && finish::is_proven(reception, &place, &layout)
