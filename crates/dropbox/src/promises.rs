@@ -8,7 +8,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
-use thalweg_base::{budget::PeerKey, crowd::Holdings};
+use thalweg_base::{budget::PeerKey, fair_slots::Holdings};
 use thalweg_units::WallTime;
 
 /// How long a promise reserves room: a gigabyte takes an hour at 2.3 Mbit/s.

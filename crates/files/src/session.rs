@@ -19,7 +19,7 @@ use std::{
 use thalweg_base::{
     budget::PeerKey,
     costly,
-    intake::{self, Body, Charge},
+    request_memory::{self, Body, Charge},
     log::Event,
     timeout,
 };
@@ -368,7 +368,7 @@ impl Session {
             return Ok(None);
         }
         let peer_key = peer_key(&reader.member);
-        let begun = within(intake::begin(&mut self.channel, count as usize)).await?;
+        let begun = within(request_memory::begin(&mut self.channel, count as usize)).await?;
         let charge = self.wait_for_memory(begun.charge_bytes(peer_key)).await?;
         let body = within(begun.finish(&mut self.channel, charge)).await?;
         self.received += count;
@@ -402,7 +402,7 @@ impl Session {
     /// Reads a request of this length.
     async fn request(&mut self, length: usize) -> io::Result<(Request, Option<Charge>)> {
         let peer_key = peer_key(self.peer.member());
-        let beginning = intake::begin(&mut self.channel, length);
+        let beginning = request_memory::begin(&mut self.channel, length);
         let begun = timeout::within(REQUEST_TIMEOUT, "end of a request", beginning).await?;
         let charge = self.wait_for_memory(begun.charge_request(peer_key)).await?;
         let reading = begun.finish(&mut self.channel, charge);

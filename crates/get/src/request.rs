@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_base::budget::Budget;
-use thalweg_base::rate_limit::Limit;
+use thalweg_base::rate_limit::RateLimit;
 use thalweg_part::{Batch, Digest, PieceDigests, Publisher};
 use thalweg_paths::candidates::Candidate;
 use thalweg_paths::url::HttpUrl;
@@ -38,7 +38,7 @@ pub struct Request {
     /// How connections are made.
     pub web: HttpSettings,
     /// The rate limit, shared by all downloads that have the same one.
-    pub limit: Option<Arc<Limit>>,
+    pub limit: Option<Arc<RateLimit>>,
     /// When bytes are made durable.
     pub batch: Batch,
     /// Whether to continue a file that another program left under the final name. Needs a digest; see

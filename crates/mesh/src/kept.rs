@@ -109,7 +109,7 @@ impl Membership {
 impl Inner {
     /// Waits for the turn among all processes and threads that write the file.
     pub(super) fn turn(&self) -> Result<Option<File>, RosterError> {
-        self.file.as_deref().map(durable::turn).transpose().map_err(self.keep_error())
+        self.file.as_deref().map(durable::lock_directory).transpose().map_err(self.keep_error())
     }
 
     /// Puts in force what another process of this host has stored meanwhile, if it is newer. Returns the version and

@@ -169,8 +169,8 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
     use thalweg_cast::source::{
-        Event, Outcome, ParentBytes, Planned as Place, ReceiverProgress, RelayProgress, Standing,
-        Totals,
+        Event, Outcome, ParentBytes, PlannedReceiver as Place, ReceiverProgress, ReceiverState,
+        RelayProgress, Totals,
     };
     use thalweg_wire::{cast::Fault, mesh::Name};
 
@@ -181,7 +181,7 @@ mod tests {
     fn progress() -> Event {
         let one = ReceiverProgress {
             name: name("a"),
-            state: Standing::Receiving,
+            state: ReceiverState::Receiving,
             held_bytes: 5,
             rate_bps: 6,
             min_hop_bps: None,

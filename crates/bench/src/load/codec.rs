@@ -18,7 +18,7 @@ use std::{
 };
 use thalweg_fountain::{
     Geometry, SymbolId,
-    codec::{Arrival, Assembly, BlockEncoder, Outcome, Plan, Plans, SymbolStore},
+    codec::{AcceptOutcome, Assembly, BlockEncoder, SolveOutcome, EncodingPlan, PlanCache, SymbolStore},
     digest::{ObjectHasher, SourcePage},
 };
 use thalweg_units::parse_duration;
@@ -54,7 +54,7 @@ struct Block {
     geometry: Geometry,
     bytes: Vec<u8>,
     page: SourcePage,
-    plan: Plan,
+    plan: EncodingPlan,
     /// All source symbols.
     source: Vec<(SymbolId, Vec<u8>)>,
     /// The received symbols: source symbols that were not lost, and repair symbols in place of the others.
@@ -127,7 +127,7 @@ impl Block {
         let geometry = Geometry::new(length, size, k, k + BEYOND)?;
         let mut bytes = vec![0; usize::try_from(length)?];
         Xoshiro256PlusPlus::seed_from_u64(args.seed).fill_bytes(&mut bytes);
-        let plan = Plans::new().of(k).context("there is no code for this number of symbols")?;
+        let plan = PlanCache::new().get(k).context("there is no code for this number of symbols")?;
         let source = bytes.chunks(size as usize).map(<[u8]>::to_vec);
         let source: Vec<_> = (0..).map(|esi| SymbolId { block: 0, esi }).zip(source).collect();
         let page = page(geometry, &bytes).context("cannot compute the page of hashes")?;
@@ -156,12 +156,12 @@ impl Block {
         let (mut assembly, store) = (Assembly::new(self.geometry), &mut *self.store.borrow_mut());
         let mut solves = 0;
         for (id, bytes) in symbols {
-            if assembly.accept(*id, bytes, store)? != Arrival::Ready {
+            if assembly.accept(*id, bytes, store)? != AcceptOutcome::Ready {
                 continue;
             }
             let solve = assembly.solve(id.block).context("the decoder is not ready to solve")?;
             let outcome = solve.run(store, page)?;
-            assembly.solved(&solve, outcome, store)?;
+            assembly.record_solve(&solve, outcome, store)?;
             solves += 1;
         }
         ensure!(assembly.is_complete(), "the block could not be solved");
@@ -181,8 +181,8 @@ impl Block {
         }
         let before = memory("VmRSS:")?;
         match solve.run(store, Some(&self.page))? {
-            Outcome::Recovered(_) => Ok(memory("VmHWM:")? - before),
-            Outcome::TooFew => bail!("this block needs more symbols; use another --seed"),
+            SolveOutcome::Recovered(_) => Ok(memory("VmHWM:")? - before),
+            SolveOutcome::TooFew => bail!("this block needs more symbols; use another --seed"),
         }
     }
 

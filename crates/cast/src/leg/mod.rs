@@ -2,15 +2,15 @@
 
 pub mod child;
 mod io;
-mod news;
+mod announcer;
 pub mod parent;
 mod scheduler;
-mod seat;
+mod announcements;
 
-pub use io::{Hear, Leg, Say, accept, invalid, open, opening, refuse};
-use news::News;
+pub use io::{LegReader, Leg, LegWriter, accept, invalid, open, read_opening, refuse};
+use announcer::Announcer;
 pub use scheduler::SymbolScheduler;
-pub use seat::{Audience, Seat};
+pub use announcements::{Announcements, ChildAnnouncements};
 
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_wire::cast::Want;
@@ -20,7 +20,7 @@ use thalweg_wire::cast::Want;
 /// A stream child takes symbols when it can and misses the others; that bounds what a node holds and shows which
 /// children are slow. A bond buffers megabytes ahead of the child on each side, so the ring would count buffered
 /// symbols as taken and hold them as well. On a pull leg, the child's requests bound what is sent.
-pub fn carried_for(want: Want, dialer: MemberDialer) -> MemberDialer {
+pub fn dialer_for(want: Want, dialer: MemberDialer) -> MemberDialer {
     match want {
         Want::Pull => dialer,
         Want::Stream => dialer.uncarried(),

@@ -1,20 +1,20 @@
 //! The receiving side: stores casts of other members, and serves them to further receivers.
 
-mod conduct;
+mod conductor;
 mod control;
 mod finish;
-mod home;
-mod incoming;
+mod cast_directory;
+mod incoming_legs;
 mod job;
-mod policy;
+mod inboxes;
 mod reception;
 mod relay;
 mod report;
-mod room;
+mod disk_space;
 mod run;
-mod score;
+mod parent_selector;
 mod serve;
-mod served;
+mod leg_limiter;
 
-pub use policy::InboxError;
-pub use serve::Casts;
+pub use inboxes::InboxError;
+pub use serve::CastService;

@@ -1,16 +1,16 @@
 //! Runs a reception from its description to its name in the inbox.
 
 use super::{
-    conduct::{Conductor, Session},
+    conductor::{Conductor, Session},
     finish,
-    home::Home,
+    cast_directory::CastDirectory,
     reception::{Reception, State, geometry},
 };
 use crate::{
-    disk::{self, ObjectFiles, Place, make, may_be, may_be_part},
+    disk::{self, ObjectFiles, ObjectLocation, make, may_be, may_be_part},
     leg::SymbolScheduler,
     ring::Intake,
-    store::{Known, Pages, Store, journal, recover},
+    store::{KnownObject, Pages, Store, journal, recover},
 };
 use std::{
     ffi::OsStr,
@@ -92,8 +92,8 @@ fn adopt(reception: &Reception) -> Result<Option<Arc<Store>>, Refusal> {
     if !is_there(&reception.home, &name) {
         return Ok(None);
     }
-    let landed = reception.home.landed(name.as_bytes()).map_err(refusal)?;
-    let store = landed_store(reception, ObjectFiles::found, HaveSet::empty)?;
+    let landed = reception.home.final_location(name.as_bytes()).map_err(refusal)?;
+    let store = landed_store(reception, ObjectFiles::unverified, HaveSet::empty)?;
     let layout = store.files.layout();
     let other = || Refusal::Exists(name.to_string());
     if !may_be(&landed, layout, &reception.home.policy) {
@@ -105,7 +105,7 @@ fn adopt(reception: &Reception) -> Result<Option<Arc<Store>>, Refusal> {
         return Err(other());
     }
     disk::settle(&landed, layout, &reception.home.policy).map_err(refusal)?;
-    store.files.moved(landed.clone());
+    store.files.mark_present(landed.clone());
     finish::seal(reception, &store, &landed).map_err(refusal)?;
     finish::prove(reception, &store, &landed).map_err(refusal)?;
     Ok(Some(store))
@@ -121,18 +121,18 @@ fn open(reception: &Reception) -> Result<Arc<Store>, Refusal> {
     let home = &reception.home;
     let open = || {
         home.unmark()?;
-        let made = home.made(offer.name.as_bytes())?;
+        let made = home.unfinished_location(offer.name.as_bytes())?;
         make(&made, &layout)?;
         let have = journal::read(&home.journal(), &geometry)?;
         Ok((ObjectFiles::in_making(Arc::clone(&layout), made), Pages::new(home.pages()?), have))
     };
     let (files, pages, have): (ObjectFiles, Pages, HaveSet) = open().map_err(refusal)?;
-    let known = Known { id: home.id, offer, geometry, manifest };
+    let known = KnownObject { id: home.id, offer, geometry, manifest };
     let store = Store::new(known, files, pages, have);
     recover(&store).map_err(refusal)?;
     if store.have().count() == 0 && is_there(home, &store.known.offer.name) {
         reception.set(State::Checking(Arc::clone(&store)));
-        let landed = home.landed(store.known.offer.name.as_bytes());
+        let landed = home.final_location(store.known.offer.name.as_bytes());
         landed.and_then(|landed| finish::take_over(&store, &landed)).map_err(refusal)?;
     }
     Ok(store)
@@ -146,7 +146,7 @@ fn open(reception: &Reception) -> Result<Arc<Store>, Refusal> {
 pub fn reopen(reception: &Reception, now: WallTime) -> Result<Option<Arc<Store>>, Refusal> {
     let store = landed_store(reception, ObjectFiles::present, HaveSet::all)?;
     let offer = reception.offer().into_value();
-    let landed = reception.home.landed(offer.name.as_bytes()).map_err(refusal)?;
+    let landed = reception.home.final_location(offer.name.as_bytes()).map_err(refusal)?;
     let is_asked_for = offer.expiry > now && is_there(&reception.home, &offer.name);
     if is_asked_for && !finish::is_proven(reception, &landed, store.files.layout()) {
         return Ok(None);
@@ -157,13 +157,13 @@ pub fn reopen(reception: &Reception, now: WallTime) -> Result<Option<Arc<Store>>
     Ok(Some(store))
 }
 
-fn is_there(home: &Home, name: &FilePath) -> bool {
+fn is_there(home: &CastDirectory, name: &FilePath) -> bool {
     home.inbox.join(OsStr::from_bytes(name.as_bytes())).symlink_metadata().is_ok()
 }
 
 fn landed_store(
     reception: &Reception,
-    files: impl FnOnce(Arc<Layout>, Place) -> ObjectFiles,
+    files: impl FnOnce(Arc<Layout>, ObjectLocation) -> ObjectFiles,
     have: impl FnOnce(&Geometry) -> HaveSet,
 ) -> Result<Arc<Store>, Refusal> {
     let offer = reception.offer().into_value();
@@ -171,10 +171,10 @@ fn landed_store(
     let described = reception.described().clone();
     let (manifest, layout) =
         described.ok_or_else(|| Refusal::Invalid("the manifest and layout of the object are missing".to_owned()))?;
-    let landed = reception.home.landed(offer.name.as_bytes()).map_err(refusal)?;
+    let landed = reception.home.final_location(offer.name.as_bytes()).map_err(refusal)?;
     let files = files(layout, landed);
     let pages = Pages::new(reception.home.pages().map_err(refusal)?);
-    let known = Known { id: reception.home.id, offer, geometry, manifest };
+    let known = KnownObject { id: reception.home.id, offer, geometry, manifest };
     Ok(Store::new(known, files, pages, have(&geometry)))
 }
 
@@ -238,14 +238,14 @@ fn ended(written: Result<io::Result<()>, tokio::task::JoinError>) -> Refusal {
 async fn keep_journal(reception: &Arc<Reception>, store: &Arc<Store>) -> Refusal {
     let mut ticks = interval(SYNC_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut news = store.news();
-    news.mark_unchanged();
+    let mut changes = store.changes();
+    changes.mark_unchanged();
     loop {
         ticks.tick().await;
-        if !news.has_changed().unwrap_or(false) {
+        if !changes.has_changed().unwrap_or(false) {
             continue;
         }
-        news.mark_unchanged();
+        changes.mark_unchanged();
         let (store, journal) = (Arc::clone(store), reception.home.journal());
         let kept = spawn_blocking(move || keep(&store, &journal)).await;
         match kept {

@@ -6,7 +6,7 @@
 use super::survey::Survey;
 use crate::{
     disk::ObjectFiles,
-    store::{Known, Pages, Store, read_page},
+    store::{KnownObject, Pages, Store, read_page},
 };
 use std::{
     fs::{self, File, FileTimes, OpenOptions},
@@ -72,7 +72,7 @@ impl DescribeError {
 
 /// Properties of the offer besides the object.
 #[derive(Clone, Debug)]
-pub struct Terms {
+pub struct OfferTerms {
     /// The object's name in the inboxes.
     pub name: FilePath,
     /// Whether legs may be open.
@@ -88,13 +88,13 @@ pub struct Terms {
 pub fn describe(
     survey: &Survey,
     geometry: Geometry,
-    terms: Terms,
+    terms: OfferTerms,
     signer: &impl Signer,
     kept_in: &Path,
     passed: impl Fn(u64),
 ) -> Result<Arc<Store>, DescribeError> {
     let files = ObjectFiles::present(Arc::clone(&survey.layout), survey.place.clone());
-    let kept = DigestCache::of(kept_in, survey, &geometry);
+    let kept = DigestCache::new(kept_in, survey, &geometry);
     let (manifest, pages) = match kept.read(survey, &geometry) {
         Some(found) => found,
         None => hash(&files, &geometry, &kept, survey, passed)?,
@@ -118,7 +118,7 @@ pub fn describe(
         expiry: terms.valid.1,
     };
     let id = offer.id(&signer.id());
-    let known = Known { id, offer, geometry, manifest: Arc::new(manifest) };
+    let known = KnownObject { id, offer, geometry, manifest: Arc::new(manifest) };
     Ok(Store::new(known, files, pages, HaveSet::all(&geometry)))
 }
 
@@ -176,7 +176,7 @@ struct DigestCache {
 }
 
 impl DigestCache {
-    fn of(directory: &Path, survey: &Survey, geometry: &Geometry) -> Self {
+    fn new(directory: &Path, survey: &Survey, geometry: &Geometry) -> Self {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&survey.snapshot);
         for number in [geometry.symbol_bytes(), geometry.block_symbols()] {

@@ -1,8 +1,8 @@
 //! The source: describes an object, offers it to receivers, and serves it until all of them have it.
 
-mod ask;
+mod dry_run;
 mod describe;
-mod doubt;
+mod recheck;
 mod event;
 mod forget;
 mod hosts;
@@ -18,12 +18,12 @@ mod survey;
 
 pub use describe::DescribeError;
 pub use event::{
-    Event, EventSink, Outcome, ParentBytes, Planned, ReceiverProgress, RelayProgress, Standing,
+    Event, EventSink, Outcome, ParentBytes, PlannedReceiver, ReceiverProgress, RelayProgress, ReceiverState,
     Totals,
 };
-pub use forget::{ForgetError, Forgotten, Told, forget};
-pub use job::{End, JobError, Listed, Receiver, Record, list};
-pub use predict::Predicted;
+pub use forget::{ForgetError, ForgetReport, ReceiverNotice, forget};
+pub use job::{CastEnd, JobError, ListedCast, Receiver, CastRecord, list};
+pub use predict::PredictedRates;
 pub use rings::Forwarding;
 pub use run::{CastError, Request, cast};
 pub use survey::SurveyError;

@@ -1,6 +1,6 @@
 //! Examines what is to be cast: a file, or a directory with everything below it.
 
-use crate::disk::{Place, open_directory};
+use crate::disk::{ObjectLocation, open_directory};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::{
     collections::BTreeMap,
@@ -46,7 +46,7 @@ pub enum SurveyError {
 #[derive(Debug)]
 pub struct Survey {
     /// The object's place.
-    pub place: Place,
+    pub place: ObjectLocation,
     /// The object's path.
     pub root: PathBuf,
     /// The object's layout.
@@ -127,7 +127,7 @@ pub fn survey(path: &Path, fidelity: Fidelity) -> Result<Survey, SurveyError> {
     let name = real.file_name().ok_or_else(|| SurveyError::Name(path.to_owned()))?;
     let above = real.parent().ok_or_else(|| SurveyError::Name(path.to_owned()))?;
     let directory = Arc::new(open_directory(above).map_err(failed(above))?);
-    let place = Place { directory, name: name.as_bytes().to_vec() };
+    let place = ObjectLocation { directory, name: name.as_bytes().to_vec() };
     // Each receiver decides whether it sets owners.
     let describer = Describer::new(fidelity.asked(true).without(Keep::HOLES));
     let (found, passed_over, unread) = Default::default();

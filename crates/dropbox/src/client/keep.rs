@@ -36,7 +36,7 @@ pub fn save_evidence(file: &Path, evidence: &Evidence) -> io::Result<()> {
 /// Returns a system error.
 pub fn save_evidence_in_turn(file: &Path, evidence: &Evidence) -> io::Result<()> {
     // If the lock cannot be taken, as on a filesystem without locks, the file is saved anyway.
-    let _turn = durable::turn_within(file, TURN);
+    let _turn = durable::lock_within(file, TURN);
     save_evidence(file, evidence)
 }
 
@@ -46,7 +46,7 @@ pub fn save_evidence_in_turn(file: &Path, evidence: &Evidence) -> io::Result<()>
 /// # Errors
 /// Returns a system error.
 pub fn begin_evidence(file: &Path, evidence: &Evidence) -> io::Result<bool> {
-    let _turn = durable::turn_within(file, TURN);
+    let _turn = durable::lock_within(file, TURN);
     if file.symlink_metadata().is_ok() {
         return Ok(false);
     }

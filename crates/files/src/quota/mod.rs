@@ -24,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tally::{Bounds, Room, Tally};
-use thalweg_base::space::{KeepFree, Lack, on_disk};
+use thalweg_base::space::{KeepFree, Shortage, on_disk};
 use thalweg_units::ByteSize;
 use thalweg_wire::object::Failure;
 
@@ -144,7 +144,7 @@ impl Quota {
     }
 
     /// What the file system of `open` lacks for this much content.
-    fn lack(&self, open: impl AsFd, room: Room, now: Instant) -> Option<Lack> {
+    fn lack(&self, open: impl AsFd, room: Room, now: Instant) -> Option<Shortage> {
         let keep_free = self.limits.keep_free;
         let device = fstat(&open).ok()?.st_dev;
         let is_recent = |disk: &&mut Disk| disk.device == device && disk.is_recent(now);
@@ -264,9 +264,9 @@ impl Disk {
     }
 
     /// What it lacks for this much more content; `None`: the content is added.
-    fn lack(&mut self, keep_free: KeepFree, room: Room) -> Option<Lack> {
+    fn lack(&mut self, keep_free: KeepFree, room: Room) -> Option<Shortage> {
         let taken = self.taken.plus(room);
-        let lack = keep_free.lack_of(&self.found, taken.bytes, taken.entries);
+        let lack = keep_free.shortage_in(&self.found, taken.bytes, taken.entries);
         if lack.is_none() {
             self.taken = taken;
         }

@@ -199,7 +199,7 @@ impl Spool {
 
     /// Checks the free space on the disk: other programs write to it too, perhaps the oracle's database.
     fn check_disk(&self, bytes: u64, files: u64) -> Result<(), Failure> {
-        match self.0.keep_free.lack_at(&self.0.dir, bytes, files) {
+        match self.0.keep_free.shortage_at(&self.0.dir, bytes, files) {
             Some(_) => Err(Failure::Full(bytes)),
             None => Ok(()),
         }

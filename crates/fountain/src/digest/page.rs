@@ -117,7 +117,7 @@ pub struct RepairPage {
 
 impl RepairPage {
     /// Computes the page of these repair symbols, which begin with ESI K.
-    pub fn of<'a>(
+    pub fn compute<'a>(
         geometry: &Geometry,
         cast: &[u8; 16],
         block: u32,

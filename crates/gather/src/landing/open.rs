@@ -47,7 +47,7 @@ pub(super) fn open(into: &Path, listed: &[Listed], options: Options) -> Opened {
     let passed_over = passed_over(&mut laid);
     let mut survey = survey(&plan, listed, Some(&tree), laid, &options);
     survey.opened.extend(was.map(|mode| (0, mode)));
-    let space = Space::beside(tree.first());
+    let space = Space::of_file(tree.first());
     survey.make_room(&plan, space).inspect_err(|_| survey.undo(&plan, &tree))?;
     // A lack of inodes is only a warning here: files are stored until one does not fit, and a later session continues.
     let short_of_files = survey.check_files(&plan, space).err();

@@ -33,7 +33,7 @@ use sums::RemoteSums;
 use thalweg_base::{
     budget::Budget,
     job::{Job, Kind},
-    rate_limit::Limit,
+    rate_limit::RateLimit,
 };
 use thalweg_files::{
     inventory::Inventory,
@@ -319,7 +319,7 @@ impl Run {
     fn way_in(&self, ready: &Ready, watch: &Watch) -> WayIn {
         let (landing, limit) = (Arc::new(ready.landing.clone()), self.request.limit);
         let (inventory, bytes) = (&ready.inventory, self.request.bytes.clone());
-        WayIn::new(landing, inventory, watch.counts(), limit.map(Limit::new), bytes)
+        WayIn::new(landing, inventory, watch.counts(), limit.map(RateLimit::new), bytes)
     }
 
     async fn execute(&self, ready: &Ready, land: Arc<dyn Land>) -> Result<Carried, LandError> {

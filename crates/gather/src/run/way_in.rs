@@ -10,7 +10,7 @@ use std::{
 };
 use thalweg_base::{
     budget::{Budget, Purpose, Scope},
-    rate_limit::Limit,
+    rate_limit::RateLimit,
 };
 use thalweg_files::{
     inventory::{FileNo, Inventory},
@@ -29,7 +29,7 @@ pub(super) struct WayIn {
     sources: Vec<u32>,
     came: Mutex<Came>,
     counts: Arc<Counts>,
-    limit: Option<Limit>,
+    limit: Option<RateLimit>,
     budget: Arc<Budget>,
 }
 
@@ -38,7 +38,7 @@ impl WayIn {
         land: Arc<dyn Land>,
         inventory: &Inventory,
         counts: Arc<Counts>,
-        limit: Option<Limit>,
+        limit: Option<RateLimit>,
         budget: Arc<Budget>,
     ) -> Self {
         let sources = inventory.files.iter().map(|wanted| wanted.source).collect();

@@ -39,7 +39,7 @@ use std::{
     time::{Duration, Instant},
 };
 use survey::Survey;
-use thalweg_base::{job::JobId, rate_limit::Limit};
+use thalweg_base::{job::JobId, rate_limit::RateLimit};
 use thalweg_files::{Excludes, remote::Remote};
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_mesh::{Names, RouteNameError};
@@ -212,7 +212,7 @@ pub async fn send(
     }
     tell_passed(reach.me(), &passed, &ours, &events);
     tell_unkept(special_bits, &named_links, &events);
-    let limit = request.limit.map(Limit::new);
+    let limit = request.limit.map(RateLimit::new);
     let sends_root = items.iter().any(|i| i.is_directory() && i.entry.path.as_bytes().is_empty());
     let mut shared = Shared {
         rules: request.rules().and(Rules::ROOT.only_if(sends_root)),
@@ -325,7 +325,7 @@ struct Shared {
     special_bits: u64,
     events: Arc<dyn EventSink>,
     stop: CancellationToken,
-    limit: Option<Limit>,
+    limit: Option<RateLimit>,
     queue: Mutex<Queue>,
     /// An idle direct connection.
     idle: Mutex<Option<Remote>>,

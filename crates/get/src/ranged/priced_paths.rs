@@ -2,12 +2,12 @@
 
 use super::Ranged;
 use std::time::Instant;
-use thalweg_bond::{Offer, Thrift};
+use thalweg_bond::{Offer, PaidReserve};
 use thalweg_units::{PathId, Time};
 
 /// The paths that are held back, if any.
 #[derive(Debug, Default)]
-pub(super) struct HeldBackPaths(Option<(Thrift<PathId>, Instant)>);
+pub(super) struct HeldBackPaths(Option<(PaidReserve<PathId>, Instant)>);
 
 impl HeldBackPaths {
     /// Creates it from the request's settings.
@@ -18,7 +18,7 @@ impl HeldBackPaths {
             (PathId(*path), Offer { rate: dear.expected, price: dear.price, left: None })
         };
         let until = Time::ZERO + thrift.until.saturating_duration_since(began);
-        let thrift = Thrift::new(thrift.dear.iter().map(offer).collect(), until);
+        let thrift = PaidReserve::new(thrift.dear.iter().map(offer).collect(), until);
         Self(Some((thrift, began)))
     }
 
@@ -30,12 +30,12 @@ impl HeldBackPaths {
     /// Releases the paths that must begin now. Returns whether there are any.
     fn due(&mut self, done: u64, missing: u64) -> bool {
         let Some((thrift, began)) = &mut self.0 else { return false };
-        thrift.came(done, missing, Time::ZERO + began.elapsed())
+        thrift.record_progress(done, missing, Time::ZERO + began.elapsed())
     }
 
     /// Releases all paths, because no other path works any more. Returns whether there are any.
     fn all(&mut self) -> bool {
-        self.0.as_mut().is_some_and(|(thrift, _)| thrift.spend())
+        self.0.as_mut().is_some_and(|(thrift, _)| thrift.release_all())
     }
 }
 

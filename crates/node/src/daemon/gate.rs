@@ -2,7 +2,7 @@
 //!
 //! A handshake that its peer draws out (slowloris) holds a place, a descriptor and about 20 kB. So the places are
 //! limited, and each is held for a deadline at most. When all are taken, a newcomer gets one of the source that holds
-//! the most ([`Crowd`]). Among sources that hold equally many, the oldest place is evicted, if it is as old as
+//! the most ([`FairSlots`]). Among sources that hold equally many, the oldest place is evicted, if it is as old as
 //! [`Limits::grace`]: a well-behaved handshake takes two round trips.
 //!
 //! Pure except for its lock: times are arguments.
@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_base::{
-    crowd::{Bounds, Crowd, Seat},
+    fair_slots::{Bounds, FairSlots, Slot},
     peer_source::source_of,
 };
 
@@ -37,17 +37,17 @@ impl Default for Limits {
 /// Admits handshakes within the limits; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Gate {
-    places: Crowd<IpAddr>,
+    places: FairSlots<IpAddr>,
 }
 
 /// A place for one handshake; free again when this is dropped.
-pub type Place = Seat<IpAddr>;
+pub type Place = Slot<IpAddr>;
 
 impl Gate {
     /// Creates a gate with these limits.
     pub fn new(limits: Limits) -> Self {
         let Limits { total: all, per_source: each, grace } = limits;
-        let places = Crowd::new(Bounds { all, each, grace: Some(grace) });
+        let places = FairSlots::new(Bounds { all, each, grace: Some(grace) });
         Self { places }
     }
 

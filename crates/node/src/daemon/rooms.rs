@@ -2,36 +2,36 @@
 //!
 //! A place is taken before a byte of a channel is read, and held until the channel ends. The services bound what a
 //! channel requests; these bounds also cover channels that request nothing. When all places of a protocol are taken, a
-//! newcomer gets one of the party that holds the most ([`Crowd`]).
+//! newcomer gets one of the party that holds the most ([`FairSlots`]).
 
 use std::{net::IpAddr, time::Instant};
 use thalweg_base::{
     budget::PeerKey,
-    crowd::{Bounds, Crowd, Seat},
+    fair_slots::{Bounds, FairSlots, Slot},
     peer_source::source_of,
 };
 use thalweg_mesh::MeshPeer;
 use thalweg_net::channel::Protocol;
 
 /// The place of a channel; freed when it is dropped.
-pub type Place = Seat<PeerKey>;
+pub type Place = Slot<PeerKey>;
 
 /// The places of all protocols.
 #[derive(Debug)]
 pub struct Rooms {
-    measure: Crowd<PeerKey>,
-    object: Crowd<PeerKey>,
-    cast: Crowd<PeerKey>,
-    bond: Crowd<PeerKey>,
-    probe: Crowd<PeerKey>,
-    stream: Crowd<PeerKey>,
-    submit: Crowd<PeerKey>,
-    strangers: Crowd<PeerKey>,
+    measure: FairSlots<PeerKey>,
+    object: FairSlots<PeerKey>,
+    cast: FairSlots<PeerKey>,
+    bond: FairSlots<PeerKey>,
+    probe: FairSlots<PeerKey>,
+    stream: FairSlots<PeerKey>,
+    submit: FairSlots<PeerKey>,
+    strangers: FairSlots<PeerKey>,
 }
 
 /// Places for this many channels in total and of one party.
-fn room(all: usize, each: usize) -> Crowd<PeerKey> {
-    Crowd::new(Bounds { all, each, grace: None })
+fn room(all: usize, each: usize) -> FairSlots<PeerKey> {
+    FairSlots::new(Bounds { all, each, grace: None })
 }
 
 impl Default for Rooms {

@@ -168,7 +168,7 @@ impl Liar {
                 let esi = geometry.source_symbols_of(0);
                 let symbols = vec![vec![7; size]; geometry.repair_symbols() as usize];
                 let forged = symbols.iter().map(Vec::as_slice);
-                let page = RepairPage::of(&geometry, cast.as_bytes(), 0, forged);
+                let page = RepairPage::compute(&geometry, cast.as_bytes(), 0, forged);
                 let sheet = RepairSheet { cast, block: 0, digests: page.digests };
                 let page = Signed::sign(sheet, &crate::members::key(1)).encode();
                 said.extend(Frame::message(&Said::RepairPage { block: 0, page }));

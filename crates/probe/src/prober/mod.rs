@@ -49,7 +49,7 @@ use std::{
 };
 use thalweg_base::{
     log::{Event, Log},
-    shares::Shares,
+    peer_slots::PeerSlots,
 };
 use thalweg_measure::{Bound, bulk::Found, estimators::Finding};
 use thalweg_mesh::{Membership, MeshPeer, OracleClient, service::MemberService};
@@ -119,7 +119,7 @@ struct Shared {
     legs: OnceLock<(Legs, bool)>,
     /// The overlay's counters, if there is one.
     overlay: OnceLock<OverlayCounts>,
-    hearing: Shares<NodeId>,
+    hearing: PeerSlots<NodeId>,
     used: UsedOrders,
     quiet: LogLimiter,
     outbox: Outbox,
@@ -152,7 +152,7 @@ impl Prober {
             transfers: broadcast::channel(TRANSFERS).0,
             legs: OnceLock::new(),
             overlay: OnceLock::new(),
-            hearing: Shares::new(HEARD, HEARD_EACH),
+            hearing: PeerSlots::new(HEARD, HEARD_EACH),
             used: UsedOrders::default(),
             quiet: LogLimiter::default(),
             outbox: Outbox::default(),

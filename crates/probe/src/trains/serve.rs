@@ -22,7 +22,7 @@ use thalweg_base::{
     costly,
     log::{Event, Log},
     message,
-    shares::Shares,
+    peer_slots::PeerSlots,
 };
 use thalweg_measure::train::{Calibration, Dishonest, MAX_PROBES, Probe, Train};
 use thalweg_mesh::{MeshPeer, service::MemberService};
@@ -78,9 +78,9 @@ struct Shared {
     calibration: Mutex<Option<(Instant, Calibration)>>,
     /// One train at a time leaves this host.
     lane: Semaphore,
-    silent: Shares<Name>,
-    measuring: Shares<Name>,
-    carrying: Shares<Name>,
+    silent: PeerSlots<Name>,
+    measuring: PeerSlots<Name>,
+    carrying: PeerSlots<Name>,
     purse: Arc<Purse>,
     log: Log,
 }
@@ -90,7 +90,7 @@ impl Trains {
     /// [`Self::receive_at`].
     pub fn new(purse: Arc<Purse>, log: Log) -> Self {
         let (endpoints, carrier, most, calibration) = Default::default();
-        let of = |(all, each)| Shares::new(all, each);
+        let of = |(all, each)| PeerSlots::new(all, each);
         Self(Arc::new(Shared {
             endpoints,
             carrier,

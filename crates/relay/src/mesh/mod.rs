@@ -21,7 +21,7 @@ use super::{RelayConfig, RelayMetrics, Resolver, SharedResolver, quota::Quotas};
 use futures_util::future::BoxFuture;
 use std::{io, net::SocketAddr, sync::Arc};
 use thalweg_base::budget::Budget;
-use thalweg_base::{log::Log, shares::Shares};
+use thalweg_base::{log::Log, peer_slots::PeerSlots};
 use thalweg_mesh::{Membership, MeshPeer, service::MemberService};
 use thalweg_net::channel::Channel;
 use thalweg_units::NodeId;
@@ -44,7 +44,7 @@ struct Shared {
     slots: Arc<Semaphore>,
     /// At most [`MAX_REFUSED`] connections without a slot that wait for their refusal, at most a quarter of them of one
     /// member.
-    refused: Shares<NodeId>,
+    refused: PeerSlots<NodeId>,
     avoided: AvoidedNames,
     /// [`RelayConfig::resolver`], shared fairly.
     names: Arc<SharedResolver>,
@@ -78,7 +78,7 @@ impl MeshRelay {
         let names = Arc::new(SharedResolver::new(Arc::clone(&config.resolver)));
         config.resolver = Arc::clone(&names) as Arc<dyn Resolver>;
         let (refused, avoided) =
-            (Shares::new(MAX_REFUSED, MAX_REFUSED / 4), AvoidedNames::default());
+            (PeerSlots::new(MAX_REFUSED, MAX_REFUSED / 4), AvoidedNames::default());
         let shared = Shared {
             own,
             config,

@@ -101,7 +101,7 @@ impl Engine {
         let mut state = self.lock();
         state.theirs = window;
         // Streams may have been opened before the first link came up.
-        state.flows.values_mut().for_each(|flow| flow.sender.may_send_to(window));
+        state.flows.values_mut().for_each(|flow| flow.sender.raise_limit(window));
     }
 
     /// Bytes of a new stream that this end holds at first.

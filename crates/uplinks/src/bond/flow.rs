@@ -9,7 +9,7 @@ use std::{
     ops::Range,
     task::{Context, Poll, Waker},
 };
-use thalweg_bond::{Acks, Chunk, Link, Reorder, Room, Sender, SenderSettings};
+use thalweg_bond::{Acks, Chunk, Link, Reorder, SendAllowance, Sender, SenderSettings};
 use thalweg_units::Time;
 use thalweg_wire::bond::{MAX_RANGES, Refusal, Target, Word};
 
@@ -75,7 +75,7 @@ pub struct Flow {
     /// Bytes read by the application since the window grew.
     read: u64,
     /// Limits the bytes that wait to be sent or acknowledged.
-    room: Room,
+    room: SendAllowance,
     /// The memory that window and room take; `None` if there was none left.
     held: Option<Held>,
 }
@@ -129,7 +129,7 @@ impl Flow {
             told: first,
             most: ours,
             read: 0,
-            room: Room::new(FIRST, OUTBOX),
+            room: SendAllowance::new(FIRST, OUTBOX),
             held,
         }
     }
@@ -182,7 +182,7 @@ impl Flow {
 
     /// Records that a chunk was given to a link.
     pub fn assigned(&mut self, chunk: Chunk, link: &Link, now: Time) {
-        self.sender.assigned(chunk, link, now);
+        self.sender.record_assignment(chunk, link, now);
     }
 
     /// Takes a chunk that arrived.
@@ -220,11 +220,11 @@ impl Flow {
         limit: u64,
         ranges: &[Range<u64>],
         ended: bool,
-    ) -> Result<Vec<thalweg_bond::Freed>, String> {
-        let freed = self.sender.acknowledged(arrived, ranges).map_err(|why| why.to_string())?;
-        self.sender.may_send_to(limit);
+    ) -> Result<Vec<thalweg_bond::ReleasedChunk>, String> {
+        let freed = self.sender.acknowledge(arrived, ranges).map_err(|why| why.to_string())?;
+        self.sender.raise_limit(limit);
         self.outbox.forget(self.sender.arrived());
-        self.room.drained(self.outbox.len() as u64);
+        self.room.record_drained(self.outbox.len() as u64);
         self.end_known |= ended && self.ended;
         wake(&mut self.writer);
         Ok(freed)
@@ -287,7 +287,7 @@ impl Flow {
     /// Doubles the room for unacknowledged bytes if most of them are under way, and if there is memory for that.
     /// Whether it grew.
     fn more_room(&mut self) -> bool {
-        let more = self.room.wants(self.sender.backlog());
+        let more = self.room.growth(self.sender.backlog());
         let grows = more > 0 && self.held.as_mut().is_some_and(|held| held.grow(more));
         self.room.grow(if grows { more } else { 0 });
         grows
@@ -295,7 +295,7 @@ impl Flow {
 
     /// Bytes that are still to be sent, as far as that can be known.
     pub fn expects(&self) -> u64 {
-        self.room.expects(self.sender.backlog(), self.sender.arrived())
+        self.room.expected_bytes(self.sender.backlog(), self.sender.arrived())
     }
 
     /// Writes for the application.
@@ -311,13 +311,13 @@ impl Flow {
             return Poll::Ready(Err(std::io::ErrorKind::BrokenPipe.into()));
         }
         let waiting = self.outbox.len() as u64;
-        if self.room.left(waiting) == 0 && !self.more_room() {
+        if self.room.remaining(waiting) == 0 && !self.more_room() {
             self.writer = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        let count = bytes.len().min(self.room.left(waiting) as usize);
+        let count = bytes.len().min(self.room.remaining(waiting) as usize);
         self.outbox.push(&bytes[..count]);
-        self.sender.wrote(count as u64);
+        self.sender.record_write(count as u64);
         Poll::Ready(Ok(count))
     }
 
@@ -325,7 +325,7 @@ impl Flow {
     pub fn end(&mut self) {
         if !self.ended {
             (self.ended, self.due.end) = (true, true);
-            self.room.ended();
+            self.room.finish();
         }
     }
 

@@ -9,7 +9,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
-use thalweg_bond::Beyond;
+use thalweg_bond::RelayedPath;
 use thalweg_net::{Account, Route, TcpInfo};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, BufReader},
@@ -47,7 +47,7 @@ pub struct LinkIo {
     /// The relays on its route, if this end dialled and there are some.
     pub via: Option<String>,
     /// The path beyond the first relay, if there is one.
-    pub beyond: Option<Beyond>,
+    pub beyond: Option<RelayedPath>,
     /// Its account since it was dialled, if there is one and no meter has it yet.
     pub account: Option<Box<dyn Account>>,
     /// Counts what it moves, and says when it may move more.
@@ -217,6 +217,6 @@ impl LinkIo {
     #[must_use]
     pub fn relayed(self, took: Duration) -> Self {
         let own = TcpInfo::of(&self.socket).map_or(took, |info| info.rtt);
-        Self { beyond: Some(Beyond::new(took, own)), ..self }
+        Self { beyond: Some(RelayedPath::new(took, own)), ..self }
     }
 }

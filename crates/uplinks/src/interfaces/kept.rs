@@ -156,7 +156,7 @@ impl Addition {
     /// Adds all of it to `kept`.
     pub fn to(&self, kept: &mut Kept) {
         for (application, bytes) in &self.ended {
-            kept.applications.ended(application, *bytes);
+            kept.applications.record_connection(application, *bytes);
         }
         for ((name, _), (period, bytes)) in &self.spent {
             kept.spend(name, *bytes, *period);
@@ -195,7 +195,7 @@ impl Kept {
     /// # Errors
     /// As [`Self::open`] and [`Self::save`], and `TimedOut` if another process holds the lock; nothing is added then.
     pub fn exchange(file: &Path, addition: &Addition) -> io::Result<Self> {
-        let _turn = durable::turn_within(file, PATIENCE)?;
+        let _turn = durable::lock_within(file, PATIENCE)?;
         let mut kept = Self::open(file)?;
         addition.to(&mut kept);
         kept.save(file)?;
@@ -208,7 +208,7 @@ impl Kept {
     /// # Errors
     /// As [`Self::exchange`]; nothing is allotted then.
     pub fn allot(file: &Path, name: &str, of: &Allotting) -> io::Result<(Self, u64)> {
-        let _turn = durable::turn_within(file, PATIENCE)?;
+        let _turn = durable::lock_within(file, PATIENCE)?;
         let mut kept = Self::open(file)?;
         let bytes = kept.take_allotment(name, of);
         if bytes > 0 {
@@ -237,7 +237,7 @@ impl Kept {
         today: u32,
         (cost, most): (u64, u64),
     ) -> io::Result<(Self, bool)> {
-        let _turn = durable::turn_within(file, PATIENCE)?;
+        let _turn = durable::lock_within(file, PATIENCE)?;
         let mut kept = Self::open(file)?;
         let is_paid = kept.pay_for_probe(today, (cost, most));
         if is_paid {
@@ -344,7 +344,7 @@ mod tests {
         let mut kept = Kept::open(&file).unwrap();
         assert_eq!(kept, Kept::default());
         let curl = Application { process: Some("curl".into()), port: 443 };
-        kept.applications.ended(&curl, 8000);
+        kept.applications.record_connection(&curl, 8000);
         let period = Period { start: 20, end: 50, today: 27 };
         kept.spend("lte0", 70, period);
         kept.save(&file).unwrap();

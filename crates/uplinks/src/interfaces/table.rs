@@ -18,8 +18,8 @@ use std::{
     time::Duration,
 };
 use thalweg_bond::{
-    Affinity, Application, Candidate, ConnectionMethod, ConnectionScheduler, Demand, Linkable,
-    Offer, Period, Pick, Thrift, Tier, allowed, kept_to, linked,
+    Affinity, Application, Candidate, ConnectionMethod, ConnectionScheduler, Demand, LinkInterface,
+    Offer, Period, Pick, PaidReserve, Tier, allowed_interfaces, keep_affinity, link_interfaces,
 };
 use thalweg_units::{Rate, Time, WallTime};
 use thalweg_wire::{Destination, Host};
@@ -94,7 +94,7 @@ pub struct Table {
     addition: Addition,
     caps: Caps,
     /// If a deadline is to be met at the least cost: the interfaces that wait.
-    thrift: Option<Thrift<String>>,
+    thrift: Option<PaidReserve<String>>,
     decisions: VecDeque<Decision>,
 }
 
@@ -129,7 +129,7 @@ impl Table {
     /// are gone are free to use others.
     pub fn follow(&mut self, present: Vec<Present>, now: Time, today: WallTime) {
         for gone in self.present.iter().filter(|old| !present.contains(old)) {
-            self.affinity.gone(gone.index);
+            self.affinity.remove_interface(gone.index);
             self.doubts.forget(gone.index);
         }
         self.present = present;
@@ -206,7 +206,7 @@ impl Table {
         if self.present.len() < 2 && self.settings.is_plain() {
             return Assigned::Free;
         }
-        let used = self.affinity.of(destination, now);
+        let used = self.affinity.interfaces(destination, now);
         if used.first() == Some(&UNBOUND) && self.settings.is_plain() {
             return Assigned::Free;
         }
@@ -241,7 +241,7 @@ impl Table {
     ) -> Option<Vec<Candidate>> {
         let expected = self.kept.applications.expected(application);
         let used = self.with_open(used, application, destination);
-        kept_to(candidates, &used, expected, self.scheduler.method())
+        keep_affinity(candidates, &used, expected, self.scheduler.method())
     }
 
     /// Whether a connection would leave the interfaces that its destination used, although they are there, because of
@@ -254,7 +254,7 @@ impl Table {
         now: Time,
         today: WallTime,
     ) -> bool {
-        let used = self.affinity.of(destination, now);
+        let used = self.affinity.interfaces(destination, now);
         let (usable, _) = self.usable(application, destination, now, today);
         let candidates = self.candidates(&usable, now);
         let is_there = candidates.iter().any(|candidate| used.contains(&candidate.interface));
@@ -303,14 +303,14 @@ impl Table {
     pub fn for_links(&self, fails: &BTreeSet<u32>, now: Time, today: WallTime) -> Vec<u32> {
         let of = |present: &Present| {
             let serves = self.doubts.of(present.index, now).is_none();
-            Linkable {
+            LinkInterface {
                 tier: self.tier_of_links(&present.name),
                 is_usable: serves && self.has_left_for_link(&present.name, today),
                 fails: fails.contains(&present.index),
             }
         };
         let all: Vec<_> = self.present.iter().map(of).collect();
-        linked(&all).into_iter().map(|at| self.present[at].index).collect()
+        link_interfaces(&all).into_iter().map(|at| self.present[at].index).collect()
     }
 
     /// The interfaces for channels without a bond, by index: the same as for links; if all of those are in doubt, they
@@ -360,7 +360,7 @@ impl Table {
         let is_full = ruled.iter().filter(primary).all(|at| self.is_full(*at));
         let of = |serves: &dyn Fn(usize) -> bool| {
             let policies: Vec<_> = ruled.iter().map(|at| (policy(*at), serves(*at))).collect();
-            allowed(&policies, is_full).into_iter().map(|at| ruled[at]).collect::<Vec<_>>()
+            allowed_interfaces(&policies, is_full).into_iter().map(|at| ruled[at]).collect::<Vec<_>>()
         };
         let mut first = of(&serves);
         if first.is_empty() {
@@ -461,7 +461,7 @@ impl Table {
         let is_routeless = open.is_routeless;
         let (application, destination) = (open.application.clone(), open.destination.clone());
         let server = open.server();
-        self.affinity.went(&destination, interface, now);
+        self.affinity.record_connection(&destination, interface, now);
         self.doubts.serves(interface);
         if let (Some(rtt), Some(name)) = (rtt, self.name(interface)) {
             self.estimates.entry(name).or_default().round_trip(rtt, now);
@@ -498,7 +498,7 @@ impl Table {
     /// shows whose fault it is.
     pub fn answered_falsely(&mut self, id: u64, now: Time) {
         if let Some(open) = self.traffic.get(id) {
-            self.affinity.free(&open.destination, open.interface);
+            self.affinity.release(&open.destination, open.interface);
             self.doubts.answered_falsely(open.interface, open.server(), now);
         }
     }
@@ -519,7 +519,7 @@ impl Table {
     /// destination are left to the kernel at once.
     pub fn stands_free(&mut self, id: u64, now: Time) {
         if let Some(open) = self.traffic.end(id) {
-            self.affinity.went(&open.destination, UNBOUND, now);
+            self.affinity.record_connection(&open.destination, UNBOUND, now);
             // The decision had no effect.
             let of = |d: &Decision| {
                 d.destination == open.destination && d.application == open.application
@@ -547,7 +547,7 @@ impl Table {
     pub fn ended(&mut self, id: u64) {
         if let Some(open) = self.traffic.end(id).filter(|open| open.stands) {
             let bytes = open.moved.0.saturating_add(open.moved.1);
-            self.kept.applications.ended(&open.application, bytes);
+            self.kept.applications.record_connection(&open.application, bytes);
             self.addition.ended(&open.application, bytes);
         }
     }
@@ -828,13 +828,13 @@ impl Table {
             (name.clone(), offer)
         };
         let dear = names().filter(|name| has_other && price(name) > 0.0).map(offer).collect();
-        self.thrift = Some(Thrift::new(dear, until));
+        self.thrift = Some(PaidReserve::new(dear, until));
     }
 
     /// This many bytes have arrived, and this many are missing. Returns whether more interfaces are to be used from now
     /// on.
     pub fn came(&mut self, done: u64, missing: u64, now: Time) -> bool {
-        self.thrift.as_mut().is_some_and(|thrift| thrift.came(done, missing, now))
+        self.thrift.as_mut().is_some_and(|thrift| thrift.record_progress(done, missing, now))
     }
 
     /// The tier of an interface for links: that of its policy or, while it waits, at least backup.

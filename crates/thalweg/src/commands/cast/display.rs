@@ -10,7 +10,7 @@ use std::{
     sync::{Mutex, PoisonError},
     time::Duration,
 };
-use thalweg_base::sample::Sample;
+use thalweg_base::sample::FailureSample;
 use thalweg_cast::source::{Event, EventSink, Outcome};
 use thalweg_wire::mesh::Name;
 
@@ -69,7 +69,7 @@ impl Shown for ShownEvent {
 #[derive(Debug, Default)]
 struct ShownMessages {
     last: BTreeMap<Name, LastMessage>,
-    sample: Sample,
+    sample: FailureSample,
 }
 
 /// The last messages about one receiver.

@@ -7,7 +7,7 @@ use crate::commands::{
     text::{counted, listed, plain, say},
 };
 use std::process::ExitCode;
-use thalweg_cast::source::{ForgetError, Forgotten, forget};
+use thalweg_cast::source::{ForgetError, ForgetReport, forget};
 
 /// Runs the command.
 ///
@@ -45,7 +45,7 @@ fn code_of(why: &ForgetError) -> Code {
     }
 }
 
-fn text(forgotten: &Forgotten) -> String {
+fn text(forgotten: &ForgetReport) -> String {
     let (told, away): (Vec<_>, Vec<_>) = forgotten.told.iter().partition(|t| t.why.is_none());
     let name = plain(&forgotten.name);
     let mut text = format!("{name}: abandoned");

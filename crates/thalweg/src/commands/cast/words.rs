@@ -4,10 +4,10 @@ use crate::commands::{
     gather::words::{rate, size, time},
     text::counted,
 };
-use thalweg_base::sample::More;
+use thalweg_base::sample::UnlistedFailures;
 use thalweg_cast::{
     average_bps,
-    source::{Event, Outcome, Planned, ReceiverProgress, Standing, Totals},
+    source::{Event, Outcome, PlannedReceiver, ReceiverProgress, ReceiverState, Totals},
 };
 use thalweg_part::special_bits_note;
 use thalweg_wire::mesh::Name;
@@ -40,7 +40,7 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
             vec![format!("{name}: {} to {to}{id}", size(*bytes))]
         }
         Event::Planned { receivers } if verbose => {
-            let line = |planned: &Planned| {
+            let line = |planned: &PlannedReceiver| {
                 let parents: Vec<&str> = planned.parents.iter().map(|name| name.as_str()).collect();
                 format!("{} from {}{}", planned.name, parents.join(", "), foreseen(planned))
             };
@@ -92,7 +92,7 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
 
 /// How many more messages of this kind there were than were named.
 fn more(why: &str, count: u64) -> String {
-    More { whose: String::new(), why: why.to_owned(), count }.to_string()
+    UnlistedFailures { whose: String::new(), why: why.to_owned(), count }.to_string()
 }
 
 fn links_refused(receiver: &Name, count: u64, first: &str) -> String {
@@ -115,7 +115,7 @@ fn owners_ignored(receiver: &Name, count: u64) -> String {
 }
 
 /// The expected rates of a receiver, if known.
-fn foreseen(planned: &Planned) -> String {
+fn foreseen(planned: &PlannedReceiver) -> String {
     let some = |words: &str, bps: Option<u64>| {
         bps.map(|bps| format!("; {words} {}", rate(bps))).unwrap_or_default()
     };
@@ -148,7 +148,7 @@ pub fn picture(event: &Event, verbose: bool) -> Vec<String> {
 }
 
 fn lacking(receivers: &[ReceiverProgress]) -> impl Iterator<Item = &ReceiverProgress> {
-    receivers.iter().filter(|receiver| receiver.state != Standing::Complete)
+    receivers.iter().filter(|receiver| receiver.state != ReceiverState::Complete)
 }
 
 fn progress(receivers: &[ReceiverProgress], total: u64, verbose: bool) -> Vec<String> {
@@ -160,10 +160,10 @@ fn progress(receivers: &[ReceiverProgress], total: u64, verbose: bool) -> Vec<St
 
 /// All receivers in one line: how many are complete, how far the last one is, and which are waited for.
 fn whole(receivers: &[ReceiverProgress], total: u64) -> String {
-    let of = |state: &[Standing]| -> Vec<&ReceiverProgress> {
+    let of = |state: &[ReceiverState]| -> Vec<&ReceiverProgress> {
         receivers.iter().filter(|receiver| state.contains(&receiver.state)).collect()
     };
-    let (complete, receiving) = (of(&[Standing::Complete]), of(&[Standing::Receiving]));
+    let (complete, receiving) = (of(&[ReceiverState::Complete]), of(&[ReceiverState::Receiving]));
     let mut line = format!("{} of {} have it", complete.len(), receivers.len());
     if let Some(last) = receiving.iter().min_by_key(|receiver| receiver.held_bytes) {
         let so_many = format!("{} receive it; the last: ", receiving.len());
@@ -172,8 +172,8 @@ fn whole(receivers: &[ReceiverProgress], total: u64) -> String {
         line += &format!("{sign} {many}{}", progress_of(last, total));
     }
     for (words, state) in [
-        ("waiting for", &[Standing::Waiting, Standing::Lost][..]),
-        ("given up:", &[Standing::Failed]),
+        ("waiting for", &[ReceiverState::Waiting, ReceiverState::Lost][..]),
+        ("given up:", &[ReceiverState::Failed]),
     ] {
         let its = of(state);
         if !its.is_empty() {
@@ -265,7 +265,7 @@ fn without(totals: &Totals) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_cast::source::Predicted;
+    use thalweg_cast::source::PredictedRates;
 
     #[test]
     fn the_end_says_who_has_it() {
@@ -326,15 +326,15 @@ mod tests {
 
     #[test]
     fn the_plan_shows_rates_only_where_they_are_known() {
-        let planned = Planned {
+        let planned = PlannedReceiver {
             name: "b".parse().unwrap(),
             parents: vec!["a".parse().unwrap(), "lab".parse().unwrap()],
             min_hop_bps: Some(40_000_000),
             expected_bps: Some(37_000_000),
-            predicted: Some(Predicted { eq2_bps: 36_000_000, eq3_bps: 12_000_000 }),
+            predicted: Some(PredictedRates { eq2_bps: 36_000_000, eq3_bps: 12_000_000 }),
         };
         let blind =
-            Planned { min_hop_bps: None, expected_bps: None, predicted: None, ..planned.clone() };
+            PlannedReceiver { min_hop_bps: None, expected_bps: None, predicted: None, ..planned.clone() };
         let event = Event::Planned { receivers: vec![planned, blind] };
         assert_eq!(
             told(&event, true),
@@ -347,7 +347,7 @@ mod tests {
         assert!(told(&event, false).is_empty());
     }
 
-    fn receiver(n: u64, state: Standing) -> ReceiverProgress {
+    fn receiver(n: u64, state: ReceiverState) -> ReceiverProgress {
         ReceiverProgress {
             name: format!("n{n}").parse().unwrap(),
             state,
@@ -374,7 +374,7 @@ mod tests {
 
     #[test]
     fn a_terminal_shows_the_receivers_that_lack_most_and_a_summary() {
-        let state = |n| if n == 0 { Standing::Complete } else { Standing::Receiving };
+        let state = |n| if n == 0 { ReceiverState::Complete } else { ReceiverState::Receiving };
         let event = progress_event((0..=20).map(|n| receiver(n, state(n))).collect());
         let lines = picture(&event, true);
         assert_eq!(lines.len(), ROWS + 2);
@@ -389,14 +389,14 @@ mod tests {
 
     #[test]
     fn receivers_that_are_waited_for_are_named() {
-        let waiting = (1..=5).map(|n| receiver(n, Standing::Waiting));
+        let waiting = (1..=5).map(|n| receiver(n, ReceiverState::Waiting));
         let mut all: Vec<_> =
-            [receiver(0, Standing::Complete)].into_iter().chain(waiting).collect();
+            [receiver(0, ReceiverState::Complete)].into_iter().chain(waiting).collect();
         let said = picture(&progress_event(all.clone()), false);
         assert_eq!(said, ["1 of 6 have it; waiting for n1, n2, n3 and 2 more"]);
         all.truncate(3);
-        all[1].state = Standing::Receiving;
-        all[2].state = Standing::Failed;
+        all[1].state = ReceiverState::Receiving;
+        all[2].state = ReceiverState::Failed;
         let said = picture(&progress_event(all), false);
         assert_eq!(said, ["1 of 3 have it; n1 49 %, 8 kbit/s, 12 s left; given up: n2"]);
     }

@@ -2,7 +2,7 @@
 
 use crate::commands::text::{aligned, counted, rough};
 use std::time::Duration;
-use thalweg_base::sample::More;
+use thalweg_base::sample::UnlistedFailures;
 use thalweg_gather::{
     Changes, Event, FileListed, Forecast, Outcome, PlannedPath, PricePoint, Progress,
     SourceProgress, Totals,
@@ -86,7 +86,7 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
         }
         Event::MoreFailed { source, why, count } => {
             let (whose, why) = (String::new(), why.clone());
-            let more = More { whose, why, count: *count };
+            let more = UnlistedFailures { whose, why, count: *count };
             let source = source.as_ref().map(|source| format!("{source}: ")).unwrap_or_default();
             vec![format!("{source}{more}")]
         }

@@ -24,7 +24,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
-use thalweg_base::{budget::Budget, rate_limit::Limit};
+use thalweg_base::{budget::Budget, rate_limit::RateLimit};
 use thalweg_get::{IdleConnections, Request, Target, CostDeadline, HttpSettings, add_field};
 use thalweg_net::{DialOptions, Dialer, Interface, Route, SocketOptions, TlsClient, TlsOptions};
 use thalweg_part::{Batch, Publisher};
@@ -53,7 +53,7 @@ pub struct RequestBuilder<'a> {
     detours: Option<&'a Mutex<Detours>>,
     /// How the last request's relays were chosen.
     choice: Mutex<Option<Choice>>,
-    limit: Option<Arc<Limit>>,
+    limit: Option<Arc<RateLimit>>,
     publisher: Arc<Publisher>,
     kept: Arc<IdleConnections>,
     budget: Arc<Budget>,
@@ -89,7 +89,7 @@ impl<'a> RequestBuilder<'a> {
             history,
             detours,
             choice: Mutex::default(),
-            limit: args.effort.limit_rate.map(|rate| Arc::new(Limit::new(rate))),
+            limit: args.effort.limit_rate.map(|rate| Arc::new(RateLimit::new(rate))),
             publisher: Arc::default(),
             kept: Arc::default(),
             budget: uplinks::budget(),

@@ -18,7 +18,7 @@ use thalweg_base::{
     clock::WallClock,
     log::{Event, Log},
 };
-use thalweg_cast::Casts;
+use thalweg_cast::CastService;
 use thalweg_dropbox::DropBoxes;
 use thalweg_files::{Files, Lending, spool::Spool};
 use thalweg_mesh::{
@@ -336,14 +336,14 @@ impl Parts {
     }
 
     /// The service that receives and forwards casts. It also runs without an inbox, to tell other members so.
-    fn casts(&self, config: &Config, state: &State) -> anyhow::Result<Casts> {
+    fn casts(&self, config: &Config, state: &State) -> anyhow::Result<CastService> {
         let (membership, log) = (self.membership.clone(), self.log.clone());
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
         let dialer = Dialer::with_identity(DialOptions::default(), identity.clone());
         let bonds = uplinks::shown(self.bonding(dialer, config, state)?.awaited());
         let dialer = MemberDialer::new(name, membership.clone(), identity, DialOptions::default());
         let dialer = dialer.carried_by(Arc::new(bonds)).riding_by(self.rides());
-        Ok(Casts::new(&(&config.cast).into(), state.dir(), membership, dialer, log)?)
+        Ok(CastService::new(&(&config.cast).into(), state.dir(), membership, dialer, log)?)
     }
 
     /// The service that receives and forwards streams. It also runs if no member may subscribe, because this host's own

@@ -7,7 +7,7 @@ use std::{
     process::ExitCode,
     time::{SystemTime, UNIX_EPOCH},
 };
-use thalweg_base::sample::Sample;
+use thalweg_base::sample::FailureSample;
 use thalweg_console::note;
 use thalweg_dropbox::{Target, nearest, new_draw};
 use thalweg_net::channel::Connector;
@@ -79,7 +79,7 @@ async fn has_room(
 }
 
 fn print(named: &NamedFiles, as_json: bool) -> anyhow::Result<()> {
-    let (mut text, mut sample) = (String::new(), Sample::default());
+    let (mut text, mut sample) = (String::new(), FailureSample::default());
     let mut open = 0;
     for item in &named.items {
         let file = printable(&item.file);

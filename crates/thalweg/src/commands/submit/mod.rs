@@ -21,7 +21,7 @@ use item::{Item, Step};
 use named::{NamedFiles, NotSubmitted};
 use serde_json::json;
 use std::{cell::Cell, path::PathBuf, process::ExitCode};
-use thalweg_base::sample::Sample;
+use thalweg_base::sample::FailureSample;
 use thalweg_console::{INTERRUPTED, note};
 use thalweg_dropbox::{ClientError, Line, Target};
 use thalweg_net::channel::Connector;
@@ -204,7 +204,7 @@ impl Submitter<'_> {
 
 fn print(named: &NamedFiles, as_json: bool) -> anyhow::Result<()> {
     let mut text = String::new();
-    let mut sample = Sample::default();
+    let mut sample = FailureSample::default();
     for item in &named.items {
         let evidence = &item.evidence;
         let committed = item.evidence.stamp.as_ref().map(|stamp| stamp.value());

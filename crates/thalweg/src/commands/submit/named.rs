@@ -13,7 +13,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
 };
-use thalweg_base::sample::Sample;
+use thalweg_base::sample::FailureSample;
 use thalweg_console::note;
 use thalweg_dropbox::{ClientError, Line, Target, load_evidence};
 use thalweg_net::channel::Connector;
@@ -108,7 +108,7 @@ impl NamedFiles {
 
     /// Prints the files that are not submitted, with reasons; of many with one reason only the first.
     pub fn tell(&self) {
-        let mut sample = Sample::default();
+        let mut sample = FailureSample::default();
         for NotSubmitted { file, why, .. } in &self.left {
             let name = printable(file);
             // If the message names the file, the rest of the message identifies the reason.

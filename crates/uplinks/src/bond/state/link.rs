@@ -8,7 +8,7 @@ use super::{
     words::Words,
 };
 use std::{collections::VecDeque, sync::Arc, time::Duration};
-use thalweg_bond::{Beyond, Link, LinkId, Liveness, State as Life};
+use thalweg_bond::{RelayedPath, Link, LinkId, Liveness, State as Life};
 use thalweg_units::{Rate, Time};
 use thalweg_wire::bond::Word;
 use tokio::sync::Notify;
@@ -23,7 +23,7 @@ pub struct Joining {
     pub may_duplicate: bool,
     pub interface: Option<String>,
     pub via: Option<String>,
-    pub beyond: Option<Beyond>,
+    pub beyond: Option<RelayedPath>,
 }
 
 /// The state of a link.
@@ -48,7 +48,7 @@ pub struct LinkState {
     interface: Option<String>,
     via: Option<String>,
     /// The path beyond the first relay, if there is one.
-    beyond: Option<Beyond>,
+    beyond: Option<RelayedPath>,
     /// Bytes of chunks given to it.
     pub sent: u64,
     /// Of those, the bytes that another link carries as well and that were not accounted for yet.
@@ -138,7 +138,7 @@ impl LinkState {
 
     /// The round trip to the far end.
     pub fn round_trip(&self) -> Duration {
-        let beyond = self.beyond.as_ref().map_or(Duration::ZERO, Beyond::rtt);
+        let beyond = self.beyond.as_ref().map_or(Duration::ZERO, RelayedPath::rtt);
         self.own_round_trip() + beyond
     }
 
@@ -159,7 +159,7 @@ impl LinkState {
         let (owed, own) = (self.owed(), self.own_round_trip());
         self.acknowledged += u64::from(bytes);
         if let Some(beyond) = &mut self.beyond {
-            beyond.arrived(bytes, owed, own, now);
+            beyond.record_arrival(bytes, owed, own, now);
         }
     }
 
@@ -169,7 +169,7 @@ impl LinkState {
         let own = self.own_round_trip();
         let waited = self.asked_behind || asked != self.asked;
         if let Some(beyond) = &mut self.beyond {
-            beyond.answered(now.since(asked), own, waited);
+            beyond.record_answer(now.since(asked), own, waited);
         }
     }
 

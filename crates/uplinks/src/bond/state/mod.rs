@@ -20,7 +20,7 @@ use std::{
 };
 use thalweg_bond::{
     Chunk, Link, LinkId, SenderSettings, State as Life, StripeMethod, StripeScheduler, Verdict,
-    stripe::{Crowd, Load},
+    stripe::{StreamLoads, Load},
 };
 use thalweg_units::Time;
 use thalweg_wire::bond::{ChunkHead, Frame, MAX_LINKS, Refusal, Target, Word};
@@ -170,7 +170,7 @@ impl State {
     /// Has other links carry the chunks of this one, and repeats words.
     fn reassign(&mut self, id: LinkId) {
         for flow in self.flows.values_mut() {
-            flow.sender.lost(id);
+            flow.sender.release_link(id);
             flow.say_again();
         }
         if let Some(link) = self.links.get_mut(&id) {
@@ -326,12 +326,12 @@ impl State {
         Ok(())
     }
 
-    fn freed(&mut self, freed: &[thalweg_bond::Freed], now: Time) {
+    fn freed(&mut self, freed: &[thalweg_bond::ReleasedChunk], now: Time) {
         for one in freed {
             let Some(link) = self.links.get_mut(&one.link) else { continue };
             link.arrived(one.bytes, now);
             let owes = link.owed() > 0;
-            link.liveness.heard(now, owes);
+            link.liveness.record_heard(now, owes);
             link.comes_back();
             if one.is_plain {
                 link.liveness.sample(now.since(one.sent));
@@ -345,7 +345,7 @@ impl State {
         if let Some(link) = self.links.get_mut(&id)
             && link.owed() == 0
         {
-            link.liveness.heard(now, false);
+            link.liveness.record_heard(now, false);
         }
     }
 
@@ -353,7 +353,7 @@ impl State {
     pub fn alive(&mut self, id: LinkId, now: Time) {
         if let Some(link) = self.links.get_mut(&id) {
             link.comes_back();
-            link.liveness.heard(now, false);
+            link.liveness.record_heard(now, false);
         }
     }
 
@@ -369,7 +369,7 @@ impl State {
                 link.liveness.sample(link.round_trip());
             }
             if link.reading.drains() {
-                link.liveness.heard(now, true);
+                link.liveness.record_heard(now, true);
             }
             let life = link.liveness.state(link.queue(), now);
             // A silent link is asked until it answers, even if something arrived by it: a good way back says nothing
@@ -405,7 +405,7 @@ impl State {
         for link in self.links.values_mut().filter(|link| link.is_idle) {
             if let Some(word) = link.own.pop_front() {
                 link.carry(Frame::word(&word), 0);
-                link.liveness.sent(now);
+                link.liveness.record_sent(now);
             }
         }
         while self.links.values().any(|link| link.is_idle) {
@@ -432,7 +432,7 @@ impl State {
             gone.or_else(|| self.flows.iter_mut().find_map(|(stream, flow)| flow.word(*stream)));
         let (Some(word), Some(link)) = (word, self.links.get_mut(&best)) else { return false };
         link.carry(Frame::word(&word), 0);
-        link.liveness.sent(now);
+        link.liveness.record_sent(now);
         link.words.went(now);
         true
     }
@@ -471,7 +471,7 @@ impl State {
         let idle = links.iter().filter(|link| link.writable && link.usable);
         let found = idle.flat_map(|link| self.flows.iter().map(move |flow| (link, flow)));
         let found = found.into_iter().find_map(|(link, (stream, flow))| {
-            let chunk = flow.sender.second(link, now).filter(|_| flow.broken.is_none())?;
+            let chunk = flow.sender.next_copy(link, now).filter(|_| flow.broken.is_none())?;
             Some((*stream, chunk, link.id))
         });
         let Some((stream, chunk, id)) = found else { return false };
@@ -495,7 +495,7 @@ impl State {
         flow.copy(chunk, &mut frame);
         flow.assigned(chunk, seen, now);
         link.carry(frame, chunk.length.into());
-        link.liveness.sent(now);
+        link.liveness.record_sent(now);
         self.turn = stream;
         true
     }
@@ -560,8 +560,8 @@ impl State {
 }
 
 /// The streams that have something to send.
-fn crowd<'a>(flows: impl Iterator<Item = &'a Flow>) -> Crowd {
-    let mut crowd = Crowd::default();
+fn crowd<'a>(flows: impl Iterator<Item = &'a Flow>) -> StreamLoads {
+    let mut crowd = StreamLoads::default();
     let waiting = flows.filter(|flow| flow.broken.is_none() && flow.sender.backlog() > 0);
     waiting.for_each(|flow| crowd.add(flow.expects(), flow.sender.window()));
     crowd

@@ -3,7 +3,7 @@
 use anyhow::bail;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
-use thalweg_cast::source::{End, Listed};
+use thalweg_cast::source::{CastEnd, ListedCast};
 
 /// How many casts that ended well are shown; the newest.
 const ENDED: usize = 10;
@@ -15,14 +15,14 @@ const MIN_DIGITS: usize = 4;
 #[derive(Debug)]
 pub struct Chosen {
     /// Casts from this host.
-    pub sources: Vec<Listed>,
+    pub sources: Vec<ListedCast>,
     /// The daemon's report of casts to this host; null without a daemon.
     pub casts: Value,
 }
 
 impl Chosen {
     /// Selects all casts; `sources` is newest first.
-    pub fn of(sources: Vec<Listed>, mut casts: Value) -> Self {
+    pub fn of(sources: Vec<ListedCast>, mut casts: Value) -> Self {
         if let Some(all) = casts["casts"].as_array_mut() {
             all.sort_by_key(|cast| Reverse(cast["job"]["created"].as_u64()));
         }
@@ -52,9 +52,9 @@ impl Chosen {
 
     /// Leaves out the older casts that ended well. Returns how many.
     pub fn leave_out(&mut self) -> usize {
-        let has_ended = |found: &Listed| {
+        let has_ended = |found: &ListedCast| {
             let end = found.record.end;
-            !found.is_running && matches!(end, Some(End::Complete | End::GivenUp))
+            !found.is_running && matches!(end, Some(CastEnd::Complete | CastEnd::GivenUp))
         };
         let left_out = shorten(&mut self.sources, has_ended);
         let all = self.casts["casts"].as_array_mut();

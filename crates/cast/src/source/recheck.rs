@@ -17,11 +17,11 @@ use tokio::{sync::watch, task::spawn_blocking};
 
 /// Whether a check is running.
 #[derive(Clone, Debug, Default)]
-pub struct Doubt(Arc<AtomicBool>);
+pub struct ObjectRecheck(Arc<AtomicBool>);
 
-impl Doubt {
+impl ObjectRecheck {
     /// Checks the object, unless a check is running. If it has changed, reports that to `broken`.
-    pub fn raise(&self, store: &Arc<Store>, broken: &watch::Sender<Option<String>>) {
+    pub fn start(&self, store: &Arc<Store>, broken: &watch::Sender<Option<String>>) {
         if self.0.swap(true, SeqCst) {
             return;
         }

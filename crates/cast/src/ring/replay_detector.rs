@@ -15,7 +15,7 @@ const BLOCKS: usize = 4096;
 
 /// The symbols received on this leg, for blocks that are not done.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct ReplayDetector {
     blocks: BTreeMap<u32, Vec<u64>>,
     order: VecDeque<u32>,
     /// Source symbols per block.
@@ -25,7 +25,7 @@ pub struct Seen {
     late: u64,
 }
 
-impl Seen {
+impl ReplayDetector {
     /// Creates the record for an object with `per_block` source symbols per block.
     pub fn new(per_block: u32) -> Self {
         Self { per_block: per_block.into(), ..Self::default() }
@@ -33,7 +33,7 @@ impl Seen {
 
     /// Records a message to the parent. Symbols that are reported as missing may come again: they may have been
     /// forwarded and lost below.
-    pub fn note(&mut self, wish: &Wish) {
+    pub fn record_message(&mut self, wish: &Wish) {
         match wish {
             Wish::Anew => self.blocks.clear(),
             Wish::Lack { block, runs, .. } => {
@@ -90,16 +90,16 @@ mod tests {
 
     #[test]
     fn few_replays_are_tolerated_and_many_are_not() {
-        let mut seen = Seen::default();
+        let mut replays = ReplayDetector::default();
         let id = |esi| SymbolId { block: 3, esi };
-        assert!((0..1000).all(|esi| !seen.is_replay(id(esi), false)));
-        assert!((0..100).all(|esi| seen.is_replay(id(esi), false)) && !seen.is_on_purpose());
-        (0..200).for_each(|esi| _ = seen.is_replay(id(esi), false));
-        assert!(seen.is_on_purpose());
+        assert!((0..1000).all(|esi| !replays.is_replay(id(esi), false)));
+        assert!((0..100).all(|esi| replays.is_replay(id(esi), false)) && !replays.is_on_purpose());
+        (0..200).for_each(|esi| _ = replays.is_replay(id(esi), false));
+        assert!(replays.is_on_purpose());
         // A symbol that was reported as missing may come again.
-        let mut seen = Seen::new(1024);
-        assert!(!seen.is_replay(id(5), false) && !seen.is_replay(id(7), false));
-        seen.note(&Wish::Lack { block: 3, need: 1, runs: vec![(3 * 1024 + 5, 3 * 1024 + 6)] });
-        assert!(!seen.is_replay(id(5), false) && seen.is_replay(id(7), false));
+        let mut replays = ReplayDetector::new(1024);
+        assert!(!replays.is_replay(id(5), false) && !replays.is_replay(id(7), false));
+        replays.record_message(&Wish::Lack { block: 3, need: 1, runs: vec![(3 * 1024 + 5, 3 * 1024 + 6)] });
+        assert!(!replays.is_replay(id(5), false) && replays.is_replay(id(7), false));
     }
 }

@@ -51,9 +51,9 @@ const RATE_LIFETIME: Duration = Duration::from_secs(60);
 
 /// The active parents, and what is remembered of others.
 #[derive(Debug, Default)]
-pub struct Score {
-    now: BTreeMap<ParentName, Active>,
-    past: BTreeMap<ParentName, History>,
+pub struct ParentSelector {
+    now: BTreeMap<ParentName, ActiveParent>,
+    past: BTreeMap<ParentName, ParentHistory>,
     /// Candidates that do not know the cast yet, with the time since when they are waited for.
     awaited: BTreeMap<ParentName, Instant>,
     /// The parent on trial.
@@ -63,7 +63,7 @@ pub struct Score {
 }
 
 #[derive(Debug)]
-struct Active {
+struct ActiveParent {
     candidate: Candidate,
     got: Arc<ReceivedBytes>,
     end: CancellationToken,
@@ -78,7 +78,7 @@ struct Active {
 
 /// What is remembered of a candidate.
 #[derive(Debug, Default)]
-struct History {
+struct ParentHistory {
     rest: Option<Backoff>,
     /// Its last rate in bit/s, and until when that counts.
     gave: Option<(u64, Instant)>,
@@ -101,9 +101,9 @@ enum BackoffReason {
     Lies,
 }
 
-impl Score {
-    /// The candidates to start now. A better candidate than the worst parent is started beside it; [`Score::review`]
-    /// then decides.
+impl ParentSelector {
+    /// The candidates to start now. A better candidate than the worst parent is started beside it;
+    /// [`ParentSelector::review`] then decides.
     pub fn next(&mut self, wanted: &Parents) -> Vec<Candidate> {
         let now = Instant::now();
         let mut places = wanted.at_once;
@@ -192,7 +192,7 @@ impl Score {
     }
 
     /// The parent with the lowest rate, except `but`.
-    fn worst(&self, but: Option<&ParentName>) -> Option<&Active> {
+    fn worst(&self, but: Option<&ParentName>) -> Option<&ActiveParent> {
         let others = self.now.values().filter(|now| Some(&now.candidate.name) != but);
         others.min_by_key(|now| now.bps)
     }
@@ -206,14 +206,14 @@ impl Score {
             all.push((rank(wanted, who), who.clone()));
         }
         all.sort();
-        let gives = |who: &ParentName| self.now.get(who).is_some_and(Active::has_given);
+        let gives = |who: &ParentName| self.now.get(who).is_some_and(ActiveParent::has_given);
         let is_served = all.iter().take(wanted.at_once).all(|(_, who)| gives(who));
         if all.len() > wanted.at_once && is_served {
             for (_, who) in all.drain(wanted.at_once..) {
                 self.now.get(&who).inspect(|now| now.end.cancel());
             }
         }
-        let mut left: Vec<_> = self.concluded(wanted).into_iter().collect();
+        let mut left: Vec<_> = self.conclude_trial(wanted).into_iter().collect();
         for who in judged.into_iter().filter(|who| all.iter().any(|(_, other)| other == who)) {
             left.extend(self.slow(who, wanted));
         }
@@ -244,7 +244,7 @@ impl Score {
     }
 
     /// The loser of a trial that has ended.
-    fn concluded(&mut self, wanted: &Parents) -> Option<(ParentName, (Fault, String))> {
+    fn conclude_trial(&mut self, wanted: &Parents) -> Option<(ParentName, (Fault, String))> {
         let who = self.trial.clone()?;
         let found = self.now.get(&who).map(|now| (now.bps, now.candidate.bps.is_some()));
         let Some((tried, is_planned)) = found else {
@@ -295,12 +295,12 @@ impl Score {
     ) {
         let before = got.useful();
         let (candidate, since) = (candidate.clone(), Instant::now());
-        let now = Active { candidate, got, end, since, before, first: before, bps: None };
+        let now = ActiveParent { candidate, got, end, since, before, first: before, bps: None };
         self.now.insert(now.candidate.name.clone(), now);
     }
 
     /// Removes a parent whose leg has ended.
-    pub fn ended(&mut self, who: &ParentName) {
+    pub fn end(&mut self, who: &ParentName) {
         if self.now.remove(who).is_some_and(|now| now.has_given()) {
             self.awaited.remove(who);
             // It delivered, so earlier failures no longer count; slowness still does.
@@ -353,7 +353,7 @@ impl Score {
     }
 }
 
-impl Active {
+impl ActiveParent {
     fn has_given(&self) -> bool {
         self.got.useful() > self.first
     }

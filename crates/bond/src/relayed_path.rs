@@ -21,7 +21,7 @@ const LEAST_ROUND: Duration = Duration::from_millis(20);
 
 /// What is known of a link beyond its first relay.
 #[derive(Clone, Debug)]
-pub struct Beyond {
+pub struct RelayedPath {
     rtt: Duration,
     /// The round trips of the last probes that were sent while nothing was in flight.
     answers: VecDeque<Duration>,
@@ -35,7 +35,7 @@ pub struct Beyond {
     rounds: VecDeque<Rate>,
 }
 
-impl Beyond {
+impl RelayedPath {
     /// `took`: how long the far end took for its first answer; `own`: TCP's round trip to the first relay, which is
     /// part of it.
     pub fn new(took: Duration, own: Duration) -> Self {
@@ -48,7 +48,7 @@ impl Beyond {
     /// while nothing was in flight it is the shortest of the last `ROUNDS`, because paths may become longer. If
     /// something was in flight (`waited`), a longer answer does not count: what is in flight depends on the round trip,
     /// and would lengthen it, so that both would grow for ever.
-    pub fn answered(&mut self, took: Duration, own: Duration, waited: bool) {
+    pub fn record_answer(&mut self, took: Duration, own: Duration, waited: bool) {
         let took = took.saturating_sub(own);
         if waited {
             self.rtt = self.rtt.min(took);
@@ -67,7 +67,7 @@ impl Beyond {
     }
 
     /// Records that the far end has `bytes` more of what this link carried; `owed` bytes were unconfirmed before.
-    pub fn arrived(&mut self, bytes: u32, owed: u64, own: Duration, now: Time) {
+    pub fn record_arrival(&mut self, bytes: u32, owed: u64, own: Duration, now: Time) {
         self.was_full |= owed >= self.window(own);
         // A round begins and ends with an acknowledgement, so that it does not include what arrived before.
         let Some(began) = self.began else {
@@ -132,79 +132,79 @@ mod tests {
         Time::from_nanos(ms * 1_000_000)
     }
 
-    fn beyond() -> Beyond {
-        Beyond::new(Duration::from_millis(60), OWN)
+    fn path() -> RelayedPath {
+        RelayedPath::new(Duration::from_millis(60), OWN)
     }
 
     #[test]
     fn the_shortest_answer_gives_the_round_trip() {
-        let mut beyond = beyond();
-        assert_eq!(beyond.rtt(), Duration::from_millis(50));
-        beyond.answered(Duration::from_millis(300), OWN, false);
-        assert_eq!(beyond.rtt(), Duration::from_millis(50));
-        beyond.answered(Duration::from_millis(5), OWN, true);
-        assert_eq!(beyond.rtt(), Duration::ZERO);
+        let mut path = path();
+        assert_eq!(path.rtt(), Duration::from_millis(50));
+        path.record_answer(Duration::from_millis(300), OWN, false);
+        assert_eq!(path.rtt(), Duration::from_millis(50));
+        path.record_answer(Duration::from_millis(5), OWN, true);
+        assert_eq!(path.rtt(), Duration::ZERO);
     }
 
     #[test]
     fn a_longer_path_is_detected_and_a_queue_is_not_taken_for_one() {
-        let mut beyond = beyond();
-        (0..100).for_each(|_| beyond.answered(Duration::from_millis(300), OWN, true));
-        assert_eq!(beyond.rtt(), Duration::from_millis(50));
-        (0..ROUNDS).for_each(|_| beyond.answered(Duration::from_millis(210), OWN, false));
-        assert_eq!(beyond.rtt(), Duration::from_millis(200));
-        beyond.answered(Duration::from_millis(160), OWN, false);
-        assert_eq!(beyond.rtt(), Duration::from_millis(150));
+        let mut path = path();
+        (0..100).for_each(|_| path.record_answer(Duration::from_millis(300), OWN, true));
+        assert_eq!(path.rtt(), Duration::from_millis(50));
+        (0..ROUNDS).for_each(|_| path.record_answer(Duration::from_millis(210), OWN, false));
+        assert_eq!(path.rtt(), Duration::from_millis(200));
+        path.record_answer(Duration::from_millis(160), OWN, false);
+        assert_eq!(path.rtt(), Duration::from_millis(150));
     }
 
     #[test]
     fn the_window_grows_only_as_long_as_more_arrives() {
-        let mut beyond = beyond();
-        assert_eq!((beyond.rate(), beyond.window(OWN)), (None, MIN_WINDOW));
+        let mut path = path();
+        assert_eq!((path.rate(), path.window(OWN)), (None, MIN_WINDOW));
         // 80 Mbit/s: 10,000 bytes per millisecond, acknowledged every 3 ms, but no more than may be in flight.
         let (mut now, mut windows) = (0, Vec::new());
         for _ in 0..6 {
-            let each = (beyond.window(OWN) / 20).min(30_000) as u32;
+            let each = (path.window(OWN) / 20).min(30_000) as u32;
             for _ in 0..=20 {
                 now += 3;
-                beyond.arrived(each, beyond.window(OWN), OWN, at(now));
+                path.record_arrival(each, path.window(OWN), OWN, at(now));
             }
-            windows.push(beyond.window(OWN));
+            windows.push(path.window(OWN));
         }
         assert!(windows.windows(2).all(|two| two[0] <= two[1]), "{windows:?}");
         // Twice 60 ms at this rate.
         assert_eq!(windows.last(), Some(&1_200_000), "{windows:?}");
-        assert_eq!(beyond.rate(), Some(Rate::from_mbps(80.0)));
-        assert_eq!(beyond.waiting(900_000, OWN), 300_000);
-        assert_eq!(beyond.queue(900_000, OWN), Duration::from_millis(30));
-        assert_eq!(beyond.waiting(500_000, OWN), 0);
+        assert_eq!(path.rate(), Some(Rate::from_mbps(80.0)));
+        assert_eq!(path.waiting(900_000, OWN), 300_000);
+        assert_eq!(path.queue(900_000, OWN), Duration::from_millis(30));
+        assert_eq!(path.waiting(500_000, OWN), 0);
     }
 
     #[test]
     fn a_pause_of_the_application_is_not_a_slow_link() {
-        let mut beyond = beyond();
-        beyond.arrived(400, 400, OWN, at(0));
-        beyond.arrived(34, 34, OWN, at(60));
-        assert_eq!(beyond.rate(), None);
+        let mut path = path();
+        path.record_arrival(400, 400, OWN, at(0));
+        path.record_arrival(34, 34, OWN, at(60));
+        assert_eq!(path.rate(), None);
         for n in 0..=20 {
-            beyond.arrived(30_000, u64::MAX, OWN, at(100 + 3 * n));
+            path.record_arrival(30_000, u64::MAX, OWN, at(100 + 3 * n));
         }
-        let known = beyond.rate();
+        let known = path.rate();
         assert!(known.is_some());
-        beyond.arrived(34, 34, OWN, at(900));
-        assert_eq!(beyond.rate(), known);
+        path.record_arrival(34, 34, OWN, at(900));
+        assert_eq!(path.rate(), known);
     }
 
     #[test]
     fn a_link_that_became_slow_is_detected_after_some_rounds() {
-        let mut beyond = beyond();
+        let mut path = path();
         for n in 0..=60 {
-            beyond.arrived(30_000, u64::MAX, OWN, at(3 * n));
+            path.record_arrival(30_000, u64::MAX, OWN, at(3 * n));
         }
         for n in 0..200 {
-            beyond.arrived(3_000, u64::MAX, OWN, at(183 + 3 * n));
+            path.record_arrival(3_000, u64::MAX, OWN, at(183 + 3 * n));
         }
-        assert_eq!(beyond.rate(), Some(Rate::from_mbps(8.0)));
-        assert_eq!(beyond.window(OWN), MIN_WINDOW);
+        assert_eq!(path.rate(), Some(Rate::from_mbps(8.0)));
+        assert_eq!(path.window(OWN), MIN_WINDOW);
     }
 }

@@ -1,12 +1,12 @@
 //! A cache of digests of the blocks in transit.
 
-use crate::store::Known;
+use crate::store::KnownObject;
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use thalweg_fountain::{
-    Geometry, Shared, SymbolId,
+    Geometry, SharedBytes, SymbolId,
     digest::{RepairPage, SourcePage, SymbolError},
     pages_known,
 };
@@ -23,7 +23,7 @@ pub struct Proof {
     block: u32,
     page: Page,
     /// The encoded message, for children.
-    pub message: Shared,
+    pub message: SharedBytes,
 }
 
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ impl Proof {
     ///
     /// # Errors
     /// Why the sheet is invalid.
-    pub fn repair(known: &Known, source: &NodeId, sheet: Vec<u8>) -> Result<Self, String> {
+    pub fn repair(known: &KnownObject, source: &NodeId, sheet: Vec<u8>) -> Result<Self, String> {
         let signed = Signed::<RepairSheet>::open(&sheet, &Ed25519).map_err(|e| e.to_string())?;
         let is_its = signed.signer() == *source && signed.value().cast == known.id;
         let RepairSheet { block, digests, .. } = signed.into_value();
@@ -73,7 +73,7 @@ impl Proof {
     ///
     /// # Errors
     /// Why the symbol is invalid.
-    pub fn verify(&self, known: &Known, id: SymbolId, bytes: &[u8]) -> Result<(), SymbolError> {
+    pub fn verify(&self, known: &KnownObject, id: SymbolId, bytes: &[u8]) -> Result<(), SymbolError> {
         match &self.page {
             Page::Source(page) => page.verify(&known.geometry, id, bytes),
             Page::Repair(page) => page.verify(&known.geometry, known.id.as_bytes(), id, bytes),
@@ -83,19 +83,19 @@ impl Proof {
 
 /// Keeps the newest proofs: twice as many as a parent assumes its child to remember.
 #[derive(Debug)]
-pub struct PageBook {
+pub struct ProofCache {
     most: usize,
     proofs: Mutex<VecDeque<Proof>>,
 }
 
-impl PageBook {
+impl ProofCache {
     /// Creates an empty cache.
     pub fn new(geometry: &Geometry) -> Self {
-        Self { most: Self::most(geometry), proofs: Mutex::default() }
+        Self { most: Self::capacity(geometry), proofs: Mutex::default() }
     }
 
     /// The capacity, in proofs.
-    pub fn most(geometry: &Geometry) -> usize {
+    pub fn capacity(geometry: &Geometry) -> usize {
         2 * pages_known(geometry)
     }
 

@@ -4,10 +4,10 @@
 //! digests of symbols, the journal of symbols on disk, the fingerprint of the delivered files, and the last list of
 //! parents. The file or directory being received is in `made`; when complete it is renamed into the inbox.
 
-use super::job::Record;
+use super::job::ReceptionRecord;
 use crate::{
     Inbox,
-    disk::{OwnerPolicy, Place, Policy, open_directory},
+    disk::{OwnerPolicy, ObjectLocation, InboxPolicy, open_directory},
 };
 use std::{
     ffi::OsStr,
@@ -42,17 +42,17 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Where a cast's state is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Home {
+pub struct CastDirectory {
     /// The inbox.
     pub inbox: PathBuf,
     /// The cast.
     pub id: CastId,
     /// What the source may set in the inbox.
-    pub policy: Policy,
+    pub policy: InboxPolicy,
 }
 
 /// The digests that prove an object, and the layout of its files. Each may take more than a hundred MiB.
-pub type Described = (Arc<Manifest>, Arc<Layout>);
+pub type ObjectDescription = (Arc<Manifest>, Arc<Layout>);
 
 /// The stored state of a cast.
 #[derive(Debug)]
@@ -64,28 +64,28 @@ pub struct StoredCast {
     /// The last list of parents, encoded.
     pub parents: Option<Vec<u8>>,
     /// Manifest and layout, if they are known.
-    pub described: Option<Described>,
+    pub described: Option<ObjectDescription>,
     /// The object has its final name.
     pub is_done: bool,
     /// The job's record, if it is readable.
-    pub record: Option<Record>,
+    pub record: Option<ReceptionRecord>,
 }
 
-impl Home {
+impl CastDirectory {
     /// The home of a cast in this inbox.
-    pub fn of(inbox: &Inbox, id: CastId) -> Self {
+    pub fn new(inbox: &Inbox, id: CastId) -> Self {
         let owners = if inbox.owners { OwnerPolicy::Apply } else { OwnerPolicy::Ignore };
         let links_within = (!inbox.links).then(|| plain_path(&inbox.path));
-        let policy = Policy { owners, links_within };
+        let policy = InboxPolicy { owners, links_within };
         Self { inbox: inbox.path.clone(), id, policy }
     }
 
     /// All casts in an inbox; none if it cannot be listed.
-    pub fn found(inbox: &Inbox) -> Vec<Self> {
+    pub fn list(inbox: &Inbox) -> Vec<Self> {
         let entries = fs::read_dir(&inbox.path).into_iter().flatten().flatten();
         let id =
             |entry: fs::DirEntry| entry.file_name().to_str()?.strip_prefix(PREFIX)?.parse().ok();
-        entries.filter_map(id).map(|id| Self::of(inbox, id)).collect()
+        entries.filter_map(id).map(|id| Self::new(inbox, id)).collect()
     }
 
     /// The cast's directory.
@@ -140,7 +140,7 @@ impl Home {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn keep_record(&self, record: &Record) -> io::Result<()> {
+    pub fn keep_record(&self, record: &ReceptionRecord) -> io::Result<()> {
         durable::replace(&self.file("job"), &record.encode())
     }
 
@@ -218,7 +218,7 @@ impl Home {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn kept(&self) -> io::Result<Option<StoredCast>> {
+    pub fn load(&self) -> io::Result<Option<StoredCast>> {
         let read = |name, most| durable::read(&self.file(name), most);
         let Some(offer) = read("offer", MAX_STATE_BYTES)? else { return Ok(None) };
         let Ok(offer) = Signed::<Offer>::open(&offer, &Ed25519) else { return Ok(None) };
@@ -237,7 +237,7 @@ impl Home {
         });
         let name = offer.value().name.as_bytes();
         let is_done = self.is_marked_done() || self.has_landed(name);
-        let record = read("job", MAX_STATE_BYTES)?.and_then(|record| Record::decode(&record));
+        let record = read("job", MAX_STATE_BYTES)?.and_then(|record| ReceptionRecord::decode(&record));
         let parents = read("parents", MAX_STATE_BYTES)?;
         Ok(Some(StoredCast { offer, pass, parents, described, is_done, record }))
     }
@@ -261,18 +261,18 @@ impl Home {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn made(&self, name: &[u8]) -> io::Result<Place> {
+    pub fn unfinished_location(&self, name: &[u8]) -> io::Result<ObjectLocation> {
         let directory = Arc::new(open_directory(&self.file("made"))?);
-        Ok(Place { directory, name: name.to_vec() })
+        Ok(ObjectLocation { directory, name: name.to_vec() })
     }
 
     /// The place of the complete object.
     ///
     /// # Errors
     /// I/O errors.
-    pub fn landed(&self, name: &[u8]) -> io::Result<Place> {
+    pub fn final_location(&self, name: &[u8]) -> io::Result<ObjectLocation> {
         let directory = Arc::new(open_directory(&self.inbox)?);
-        Ok(Place { directory, name: name.to_vec() })
+        Ok(ObjectLocation { directory, name: name.to_vec() })
     }
 
     /// Removes everything but a complete object in the inbox. If the process is killed meanwhile, the rest is not a
@@ -330,7 +330,7 @@ mod tests {
     use thalweg_units::WallTime;
     use thalweg_wire::{Signer as _, cast::Shape, mesh::Name, object::FilePath};
 
-    fn begun(inbox: &Path) -> (Home, Signed<Offer>) {
+    fn begun(inbox: &Path) -> (CastDirectory, Signed<Offer>) {
         let key = PrivateKey::from_seed(&[1; 32]);
         let manifest = Manifest::of_digests(0, Vec::new()).unwrap();
         let offer = Offer {
@@ -344,7 +344,7 @@ mod tests {
             created: WallTime::from_unix_nanos(5),
             expiry: WallTime::from_unix_nanos(6),
         };
-        let home = Home::of(&inbox_at(inbox), offer.id(&key.id()));
+        let home = CastDirectory::new(&inbox_at(inbox), offer.id(&key.id()));
         let offer = Signed::sign(offer, &key);
         home.begin(&offer, b"pass").unwrap();
         (home, offer)
@@ -359,24 +359,24 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (home, offer) = begun(dir.path());
         let from: Name = "lab".parse().unwrap();
-        let record = Record::begin(home.id, &from, offer.value(), &home.inbox);
+        let record = ReceptionRecord::begin(home.id, &from, offer.value(), &home.inbox);
         home.keep_record(&record).unwrap();
-        let found = Home::found(&inbox_at(dir.path()));
+        let found = CastDirectory::list(&inbox_at(dir.path()));
         assert_eq!(found, std::slice::from_ref(&home));
-        let kept = home.kept().unwrap().unwrap();
+        let kept = home.load().unwrap().unwrap();
         assert_eq!((kept.record.as_ref(), kept.is_done), (Some(&record), false));
         assert_eq!(record.job.source, "lab:image");
         assert_eq!(record.job.id.to_string(), home.id.to_string());
         home.remove().unwrap();
         home.remove().unwrap();
-        assert!(Home::found(&inbox_at(dir.path())).is_empty());
+        assert!(CastDirectory::list(&inbox_at(dir.path())).is_empty());
     }
 
     #[test]
     fn a_crash_after_the_rename_counts_as_done() {
         let dir = tempfile::tempdir().unwrap();
         let (home, _) = begun(dir.path());
-        let is_done = || home.kept().unwrap().unwrap().is_done;
+        let is_done = || home.load().unwrap().unwrap().is_done;
         let made = home.path().join("made/image");
         fs::write(&made, "whole").unwrap();
         home.mark_landing().unwrap();
@@ -393,6 +393,6 @@ mod tests {
         let (home, _) = begun(dir.path());
         assert!(!home.is_unborn());
         fs::remove_file(home.path().join("offer")).unwrap();
-        assert!(home.is_unborn() && home.kept().unwrap().is_none());
+        assert!(home.is_unborn() && home.load().unwrap().is_none());
     }
 }

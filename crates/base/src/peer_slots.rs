@@ -7,7 +7,7 @@ use std::{
 
 /// The places, and how many each peer has taken.
 #[derive(Debug)]
-pub struct Shares<Peer: Ord> {
+pub struct PeerSlots<Peer: Ord> {
     all: usize,
     each: usize,
     taken: Mutex<BTreeMap<Peer, usize>>,
@@ -15,37 +15,37 @@ pub struct Shares<Peer: Ord> {
 
 /// A place, which is free again when it is dropped.
 #[derive(Debug)]
-pub struct Share<'a, Peer: Ord> {
-    of: &'a Shares<Peer>,
+pub struct PeerSlot<'a, Peer: Ord> {
+    of: &'a PeerSlots<Peer>,
     peer: Peer,
 }
 
-impl<Peer: Ord + Clone> Shares<Peer> {
+impl<Peer: Ord + Clone> PeerSlots<Peer> {
     /// Creates `all` places, of which each peer may take at most `each`.
     pub fn new(all: usize, each: usize) -> Self {
         Self { all, each, taken: Mutex::default() }
     }
 
     /// Takes a place for this peer; `None` if none is left for it.
-    pub fn enter(&self, peer: Peer) -> Option<Share<'_, Peer>> {
+    pub fn enter(&self, peer: Peer) -> Option<PeerSlot<'_, Peer>> {
         let mut taken = self.lock();
         let (all, own) = (taken.values().sum::<usize>(), taken.get(&peer).copied().unwrap_or(0));
         if all >= self.all || own >= self.each {
             return None;
         }
         taken.insert(peer.clone(), own + 1);
-        Some(Share { of: self, peer })
+        Some(PeerSlot { of: self, peer })
     }
 }
 
-impl<Peer: Ord> Shares<Peer> {
+impl<Peer: Ord> PeerSlots<Peer> {
     /// A panic of another thread leaves the entries consistent.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Peer, usize>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<Peer: Ord> Drop for Share<'_, Peer> {
+impl<Peer: Ord> Drop for PeerSlot<'_, Peer> {
     fn drop(&mut self) {
         let mut taken = self.of.lock();
         match taken.get_mut(&self.peer) {
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn each_peer_and_all_peers_together_are_limited() {
-        let shares = Shares::new(16, 2);
+        let shares = PeerSlots::new(16, 2);
         let first = shares.enter(1).unwrap();
         let _second = shares.enter(1).unwrap();
         assert!(shares.enter(1).is_none());

@@ -12,7 +12,7 @@ const DIGEST: u64 = 32;
 /// Bytes stored beside an object: the manifest, the layout, and the digests of all its symbols and of the repair
 /// symbols that the offer announces. Not counted: repair symbols that wait for their block to be solved. They are few
 /// unless much is lost.
-pub fn beside(offer: &Offer) -> u64 {
+pub fn overhead(offer: &Offer) -> u64 {
     let repair = u64::from(offer.shape.repair_symbols) * offer.blocks();
     let digests = offer.symbols().saturating_add(repair).saturating_mul(DIGEST);
     digests.saturating_add(offer.manifest_bytes()).saturating_add(offer.layout_bytes.into())
@@ -51,10 +51,10 @@ mod tests {
     fn small_symbols_and_many_repair_symbols_take_room() {
         let manifest = |mib: u64| 41 + 32 * mib;
         let small = Shape { symbol_bytes: 1024, block_symbols: 1024, repair_symbols: 0 };
-        assert_eq!(beside(&offer(64 << 20, small)), (2 << 20) + manifest(64) + 1000);
+        assert_eq!(overhead(&offer(64 << 20, small)), (2 << 20) + manifest(64) + 1000);
         let spare = Shape { symbol_bytes: 1 << 14, block_symbols: 64, repair_symbols: 1 << 14 };
         let digests = 64 * (64 + (1 << 14)) * 32;
-        assert_eq!(beside(&offer(64 << 20, spare)), digests + manifest(64) + 1000);
+        assert_eq!(overhead(&offer(64 << 20, spare)), digests + manifest(64) + 1000);
     }
 
     #[test]

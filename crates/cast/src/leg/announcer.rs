@@ -1,6 +1,6 @@
 //! Announces a parent's symbols to its child.
 
-use super::{Say, Seat};
+use super::{LegWriter, ChildAnnouncements};
 use crate::store::Store;
 use std::{io, sync::Arc, time::Duration};
 use thalweg_fountain::HaveSet;
@@ -14,40 +14,40 @@ use tokio::{
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// What was announced, and when the next announcement is due.
-pub struct News {
+pub struct Announcer {
     store: Arc<Store>,
     came: watch::Receiver<u64>,
-    /// The child's seat while symbols are announced to it in parts, and a watch that tells when that ends.
-    seat: Option<(Arc<Seat>, watch::Receiver<bool>)>,
+    /// The child's announcements while symbols are announced to it in parts, and a watch that tells when that ends.
+    announcements: Option<(Arc<ChildAnnouncements>, watch::Receiver<bool>)>,
     said: HaveSet,
     next: Instant,
 }
 
-impl News {
+impl Announcer {
     /// Creates the state in which nothing has been announced.
-    pub fn new(store: &Arc<Store>, seat: Option<Arc<Seat>>) -> Self {
-        let over = |seat: Arc<Seat>| {
-            let over = seat.over();
-            (seat, over)
+    pub fn new(store: &Arc<Store>, announcements: Option<Arc<ChildAnnouncements>>) -> Self {
+        let over = |announcements: Arc<ChildAnnouncements>| {
+            let over = announcements.watch_end();
+            (announcements, over)
         };
         let said = HaveSet::empty(&store.known.geometry);
-        let (store, came) = (Arc::clone(store), store.news());
-        let mut news = Self { store, came, seat: seat.map(over), said, next: Instant::now() };
-        news.came.mark_changed();
-        news
+        let (store, came) = (Arc::clone(store), store.changes());
+        let mut announcer = Self { store, came, announcements: announcements.map(over), said, next: Instant::now() };
+        announcer.came.mark_changed();
+        announcer
     }
 
     /// Announces what is new, if an announcement is due.
     ///
     /// # Errors
     /// I/O errors of the connection.
-    pub async fn tell(&mut self, say: &mut Say) -> io::Result<()> {
-        if let Some((seat, _)) = &self.seat {
-            if let Some(told) = seat.tell() {
+    pub async fn announce(&mut self, writer: &mut LegWriter) -> io::Result<()> {
+        if let Some((announcements, _)) = &self.announcements {
+            if let Some(told) = announcements.announce() {
                 let runs: Vec<_> = told.into_iter().map(|run| (run.start, run.end)).collect();
-                return self.have(say, runs).await;
+                return self.have(writer, runs).await;
             }
-            self.seat = None;
+            self.announcements = None;
             self.next = Instant::now();
         }
         if Instant::now() < self.next || !self.came.has_changed().unwrap_or(false) {
@@ -58,20 +58,20 @@ impl News {
         loop {
             let runs: Vec<(u64, u64)> = {
                 let have = self.store.have();
-                let beyond = have.beyond(&self.said, 0).take(MAX_RANGES);
+                let beyond = have.difference(&self.said, 0).take(MAX_RANGES);
                 beyond.map(|run| (run.start, run.end)).collect()
             };
             if runs.is_empty() {
                 return Ok(());
             }
-            self.have(say, runs).await?;
+            self.have(writer, runs).await?;
         }
     }
 
-    async fn have(&mut self, say: &mut Say, runs: Vec<(u64, u64)>) -> io::Result<()> {
+    async fn have(&mut self, writer: &mut LegWriter, runs: Vec<(u64, u64)>) -> io::Result<()> {
         runs.iter().for_each(|(from, to)| drop(self.said.insert_range(*from..*to)));
         for runs in runs.chunks(MAX_RANGES) {
-            say.bytes(&Frame::message(&Said::Have(runs.to_vec()))).await?;
+            writer.write_bytes(&Frame::message(&Said::Have(runs.to_vec()))).await?;
         }
         Ok(())
     }
@@ -81,13 +81,13 @@ impl News {
     /// # Errors
     /// The store has been dropped.
     pub async fn wait(&mut self, wished: &Notify) -> io::Result<()> {
-        let Self { came, seat, next, .. } = self;
-        if let Some((seat, over)) = seat {
+        let Self { came, announcements, next, .. } = self;
+        if let Some((announcements, over)) = announcements {
             tokio::select! {
                 () = wished.notified() => {}
-                // The sender cannot be dropped: it is in the audience, which the seat holds.
+                // The sender cannot be dropped: `announcements` holds it.
                 _ = over.changed() => {}
-                () = sleep(seat.patience()) => seat.idle(),
+                () = sleep(announcements.patience()) => announcements.record_idle(),
             }
             return Ok(());
         }

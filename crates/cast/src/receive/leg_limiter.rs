@@ -16,15 +16,15 @@ const MAX_LEGS_PER_MEMBER: usize = 64;
 
 /// The number of served legs per member.
 #[derive(Debug, Default)]
-pub struct Served(Mutex<BTreeMap<Name, usize>>);
+pub struct LegLimiter(Mutex<BTreeMap<Name, usize>>);
 
 /// Counts a leg as served until this is dropped.
 #[derive(Debug)]
-pub struct ServedLeg(Arc<Served>, Name);
+pub struct LegPermit(Arc<LegLimiter>, Name);
 
-impl Served {
+impl LegLimiter {
     /// Counts one more leg, if the limits allow it.
-    pub fn begin(self: &Arc<Self>, member: &Name) -> Option<ServedLeg> {
+    pub fn begin(self: &Arc<Self>, member: &Name) -> Option<LegPermit> {
         let mut served = self.lock();
         let all: usize = served.values().sum();
         let own = served.get(member).copied().unwrap_or(0);
@@ -32,7 +32,7 @@ impl Served {
             return None;
         }
         served.insert(member.clone(), own + 1);
-        Some(ServedLeg(Arc::clone(self), member.clone()))
+        Some(LegPermit(Arc::clone(self), member.clone()))
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, usize>> {
@@ -41,7 +41,7 @@ impl Served {
     }
 }
 
-impl Drop for ServedLeg {
+impl Drop for LegPermit {
     fn drop(&mut self) {
         let mut served = self.0.lock();
         match served.get_mut(&self.1) {
@@ -57,9 +57,9 @@ mod tests {
 
     #[test]
     fn one_member_leaves_room_for_others() {
-        let served = Arc::new(Served::default());
+        let served = Arc::new(LegLimiter::default());
         let name = |text: &str| text.parse::<Name>().unwrap();
-        let own: Vec<Option<ServedLeg>> =
+        let own: Vec<Option<LegPermit>> =
             (0..=MAX_LEGS_PER_MEMBER).map(|_| served.begin(&name("a"))).collect();
         assert_eq!(own.iter().flatten().count(), MAX_LEGS_PER_MEMBER);
         assert!(served.begin(&name("b")).is_some());

@@ -1,6 +1,6 @@
 //! Decides which members may cast what to this node, and into which inbox.
 
-use super::{home::Home, room};
+use super::{cast_directory::CastDirectory, disk_space};
 use crate::{Inbox, Settings};
 use std::{
     io,
@@ -90,8 +90,8 @@ impl Inboxes {
     }
 
     /// The casts whose directories are in the inboxes.
-    pub fn homes(&self) -> Vec<Home> {
-        self.all.iter().flat_map(Home::found).collect()
+    pub fn homes(&self) -> Vec<CastDirectory> {
+        self.all.iter().flat_map(CastDirectory::list).collect()
     }
 
     /// Chooses the inbox of a cast. `others`: bytes that other casts in an inbox still lack.
@@ -104,13 +104,13 @@ impl Inboxes {
         id: CastId,
         offer: &Offer,
         others: impl Fn(&Path) -> u64,
-    ) -> Result<Home, Refusal> {
+    ) -> Result<CastDirectory, Refusal> {
         let its = self.all.iter().filter(|inbox| inbox.from.iter().any(|whom| whom.matches(from)));
-        let mut first = Refusal::Policy;
+        let mut first = Refusal::InboxPolicy;
         for inbox in its {
             match self.fits(inbox, offer, others(&inbox.path)) {
-                Ok(()) => return Ok(Home::of(inbox, id)),
-                Err(why) if first == Refusal::Policy => first = why,
+                Ok(()) => return Ok(CastDirectory::new(inbox, id)),
+                Err(why) if first == Refusal::InboxPolicy => first = why,
                 Err(_) => {}
             }
         }
@@ -125,7 +125,7 @@ impl Inboxes {
     pub fn takes(&self, inbox: &Path, from: &Member, bytes: u64) -> Result<(), Refusal> {
         let its = self.all.iter().filter(|one| one.path == inbox);
         let mut its = its.filter(|inbox| inbox.from.iter().any(|whom| whom.matches(from)));
-        its.next().ok_or(Refusal::Policy).and_then(|inbox| is_small_enough(inbox, bytes))
+        its.next().ok_or(Refusal::InboxPolicy).and_then(|inbox| is_small_enough(inbox, bytes))
     }
 
     fn fits(&self, inbox: &Inbox, offer: &Offer, others: u64) -> Result<(), Refusal> {
@@ -137,7 +137,7 @@ impl Inboxes {
             Ok(found) if found.is_dir() || found.is_file() && found.len() == bytes => Ok(()),
             Ok(_) => Err(Refusal::Exists(offer.name.to_string())),
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                self.has_room(&inbox.path, bytes.saturating_add(room::beside(offer)), others)
+                self.has_room(&inbox.path, bytes.saturating_add(disk_space::overhead(offer)), others)
             }
             Err(e) => Err(Refusal::System(e.to_string())),
         }

@@ -4,7 +4,7 @@
 
 use super::event::{Event, EventSink, Outcome, Totals};
 use crate::{
-    disk::{OwnerPolicy, Policy, count_ignored_owners, refused_links},
+    disk::{OwnerPolicy, InboxPolicy, count_ignored_owners, refused_links},
     leg,
     store::Store,
 };
@@ -24,18 +24,18 @@ use tokio::{
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A receiver's answer.
-enum Answer {
+enum DryRunAnswer {
     /// `rules`: the rules of its inbox; `None` for a relay and for a node of an earlier version.
-    Yes {
+    Accepted {
         uncompared: bool,
         rules: Option<InboxRules>,
     },
-    No(Refusal),
-    Nothing(String),
+    Refused(Refusal),
+    NoAnswer(String),
 }
 
 /// The questions of a dry run.
-pub struct Questions {
+pub struct DryRun {
     /// The encoded `Signed<Offer>`.
     pub offer: Vec<u8>,
     /// Receivers and relays, each with its encoded `Signed<Pass>`.
@@ -47,10 +47,10 @@ pub struct Questions {
     /// The number of its files that cannot be read.
     pub failed_files: u64,
     /// Dials the members.
-    pub reach: MemberDialer,
+    pub dialer: MemberDialer,
 }
 
-impl Questions {
+impl DryRun {
     /// Asks all members at once. Reports each answer and the end as events. In the result, `complete` counts the
     /// receivers that would accept the cast.
     pub async fn run(self, events: Arc<dyn EventSink>) -> Totals {
@@ -59,12 +59,12 @@ impl Questions {
         let receivers = self.passes.iter().filter(|(name, _)| !is_relay(name)).count();
         let mut asking = JoinSet::new();
         for (name, pass) in &self.passes {
-            let (name, reach) = (name.clone(), self.reach.clone().uncarried());
+            let (name, dialer) = (name.clone(), self.dialer.clone().uncarried());
             let (offer, pass, relays) = (self.offer.clone(), pass.clone(), is_relay(&name));
             let opening = Opening::Ask { offer, pass, relays };
             asking.spawn(async move {
-                let answer = timeout(PATIENCE, ask(&reach, &name, &opening)).await;
-                let late = |_| Answer::Nothing(format!("no answer in {PATIENCE:?}"));
+                let answer = timeout(PATIENCE, ask(&dialer, &name, &opening)).await;
+                let late = |_| DryRunAnswer::NoAnswer(format!("no answer in {PATIENCE:?}"));
                 (name, answer.unwrap_or_else(late))
             });
         }
@@ -73,13 +73,13 @@ impl Questions {
             // The tasks do not panic.
             let Ok((receiver, answer)) = answered else { continue };
             let rules = match &answer {
-                Answer::Yes { rules, .. } if !is_relay(&receiver) => Some(*rules),
+                DryRunAnswer::Accepted { rules, .. } if !is_relay(&receiver) => Some(*rules),
                 _ => None,
             };
             events.event(&answer_event(receiver.clone(), answer));
             if let Some(rules) = rules {
                 complete += 1;
-                refused_links += self.tell_left_out(&receiver, rules, &*events);
+                refused_links += self.report_left_out(&receiver, rules, &*events);
             }
         }
         let outcome = match complete {
@@ -106,7 +106,7 @@ impl Questions {
     }
 
     /// Reports what a receiver would leave out. Returns the number of links among that.
-    fn tell_left_out(
+    fn report_left_out(
         &self,
         receiver: &Name,
         rules: Option<InboxRules>,
@@ -127,39 +127,39 @@ impl Questions {
     fn refused_links(&self, layout: &Layout, rules: Option<InboxRules>) -> Option<(u64, String)> {
         let links = rules.map_or(LinkRule::Within([0; 32]), |rules| rules.links);
         let name = self.store.known.offer.name.as_bytes();
-        refused_links(name, layout, &Policy::of_receiver(links, layout))
+        refused_links(name, layout, &InboxPolicy::of_receiver(links, layout))
     }
 }
 
-fn answer_event(receiver: Name, answer: Answer) -> Event {
+fn answer_event(receiver: Name, answer: DryRunAnswer) -> Event {
     match answer {
-        Answer::Yes { uncompared, .. } => Event::WouldTake { receiver, uncompared },
-        Answer::No(why) => Event::Refused { receiver, why: why.to_string(), again: false },
-        Answer::Nothing(why) => Event::Unreached { receiver, why },
+        DryRunAnswer::Accepted { uncompared, .. } => Event::WouldTake { receiver, uncompared },
+        DryRunAnswer::Refused(why) => Event::Refused { receiver, why: why.to_string(), again: false },
+        DryRunAnswer::NoAnswer(why) => Event::Unreached { receiver, why },
     }
 }
 
-async fn ask(reach: &MemberDialer, name: &Name, opening: &Opening) -> Answer {
-    let channel = match reach.channel(name, &[], Protocol::Cast).await {
+async fn ask(dialer: &MemberDialer, name: &Name, opening: &Opening) -> DryRunAnswer {
+    let channel = match dialer.channel(name, &[], Protocol::Cast).await {
         Ok(channel) => channel,
-        Err(why) => return Answer::Nothing(why.to_string()),
+        Err(why) => return DryRunAnswer::NoAnswer(why.to_string()),
     };
     match leg::open(channel, opening).await {
         Ok(Ok(mut leg)) => {
             let (mut uncompared, mut rules) = (false, None);
             // The channel ends after at most two reports.
-            while let (None, Ok(report)) = (rules, leg.hear.message::<Report>(MAX_REPORT).await) {
+            while let (None, Ok(report)) = (rules, leg.reader.read_message::<Report>(MAX_REPORT).await) {
                 match report {
                     Report::Uncompared => uncompared = true,
                     Report::InboxRules(told) => rules = Some(told),
                     _ => break,
                 }
             }
-            leg.say.close().await;
-            Answer::Yes { uncompared, rules }
+            leg.writer.close().await;
+            DryRunAnswer::Accepted { uncompared, rules }
         }
-        Ok(Err(why)) => Answer::No(why),
-        Err(why) => Answer::Nothing(format!(
+        Ok(Err(why)) => DryRunAnswer::Refused(why),
+        Err(why) => DryRunAnswer::NoAnswer(format!(
             "it did not say whether it would accept the cast ({why}); nodes of earlier versions cannot"
         )),
     }

@@ -15,7 +15,7 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// The bounds of a [`Crowd`].
+/// The bounds of a [`FairSlots`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// The total weight of all places.
@@ -28,7 +28,7 @@ pub struct Bounds {
 
 /// The places; cheap to clone.
 #[derive(Debug)]
-pub struct Crowd<Party: Ord + Copy> {
+pub struct FairSlots<Party: Ord + Copy> {
     bounds: Bounds,
     state: Arc<Mutex<State<Party>>>,
 }
@@ -37,7 +37,7 @@ pub struct Crowd<Party: Ord + Copy> {
 struct State<Party: Ord> {
     next: u64,
     holdings: Holdings<Party>,
-    seats: BTreeMap<u64, Entry>,
+    taken: BTreeMap<u64, Entry>,
 }
 
 #[derive(Debug)]
@@ -136,13 +136,13 @@ impl<Party: Ord + Copy> Holdings<Party> {
 
 /// A place; freed when it is dropped.
 #[derive(Debug)]
-pub struct Seat<Party: Ord + Copy> {
-    crowd: Crowd<Party>,
+pub struct Slot<Party: Ord + Copy> {
+    slots: FairSlots<Party>,
     number: u64,
     held: watch::Receiver<()>,
 }
 
-impl<Party: Ord + Copy> Seat<Party> {
+impl<Party: Ord + Copy> Slot<Party> {
     /// Completes when the place is evicted; the caller must then drop the work.
     pub async fn evicted(&self) {
         let mut held = self.held.clone();
@@ -152,7 +152,7 @@ impl<Party: Ord + Copy> Seat<Party> {
 
     /// Reduces the weight of the place.
     pub fn shrink(&self, weight: usize) {
-        let mut state = self.crowd.lock();
+        let mut state = self.slots.lock();
         if let Some((party, before)) = state.holdings.remove(self.number) {
             state.holdings.insert(self.number, party, before.min(weight as u64));
         }
@@ -164,34 +164,34 @@ impl<Party: Ord + Copy> Seat<Party> {
     }
 }
 
-impl<Party: Ord + Copy> Drop for Seat<Party> {
+impl<Party: Ord + Copy> Drop for Slot<Party> {
     fn drop(&mut self) {
-        self.crowd.lock().remove(self.number);
+        self.slots.lock().remove(self.number);
     }
 }
 
-impl<Party: Ord + Copy> Clone for Crowd<Party> {
+impl<Party: Ord + Copy> Clone for FairSlots<Party> {
     fn clone(&self) -> Self {
         Self { bounds: self.bounds, state: Arc::clone(&self.state) }
     }
 }
 
-impl<Party: Ord + Copy> Crowd<Party> {
+impl<Party: Ord + Copy> FairSlots<Party> {
     /// Creates places within these bounds.
     pub fn new(bounds: Bounds) -> Self {
-        let state = State { next: 0, holdings: Holdings::default(), seats: BTreeMap::new() };
+        let state = State { next: 0, holdings: Holdings::default(), taken: BTreeMap::new() };
         Self { bounds, state: Arc::new(Mutex::new(state)) }
     }
 
     /// Takes a place of this weight for the party, evicting others if necessary; `None` if there is no room.
-    pub fn enter(&self, party: Party, weight: usize, now: Instant) -> Option<Seat<Party>> {
+    pub fn enter(&self, party: Party, weight: usize, now: Instant) -> Option<Slot<Party>> {
         let mut state = self.lock();
         state.make_room(party, weight, self.bounds, now)?;
         let (number, (keep, held)) = (state.next, watch::channel(()));
         state.next += 1;
         state.holdings.insert(number, party, weight as u64);
-        state.seats.insert(number, Entry { since: now, _held: keep });
-        Some(Seat { crowd: self.clone(), number, held })
+        state.taken.insert(number, Entry { since: now, _held: keep });
+        Some(Slot { slots: self.clone(), number, held })
     }
 
     /// The bounds.
@@ -201,7 +201,7 @@ impl<Party: Ord + Copy> Crowd<Party> {
 
     /// The number of places that are taken.
     pub fn len(&self) -> usize {
-        self.lock().seats.len()
+        self.lock().taken.len()
     }
 
     /// Whether no place is taken.
@@ -232,7 +232,7 @@ impl<Party: Ord + Copy> State<Party> {
         let mut leaving = Vec::new();
         let fits = self.choose(&mut leaving, party, weight, bounds, now);
         match fits {
-            Some(()) => leaving.iter().for_each(|(number, ..)| drop(self.seats.remove(number))),
+            Some(()) => leaving.iter().for_each(|(number, ..)| drop(self.taken.remove(number))),
             None => {
                 for (number, party, weight) in leaving {
                     self.holdings.insert(number, party, weight);
@@ -257,45 +257,45 @@ impl<Party: Ord + Copy> State<Party> {
         let [weight, each, all] = [weight, bounds.each, bounds.all].map(|n| n as u64);
         while self.holdings.weight_of(party) + weight > each {
             let oldest = self.holdings.oldest_of(party)?;
-            self.leaves_aged(leaving, oldest, bounds, now)?;
+            self.evict_aged(leaving, oldest, bounds, now)?;
         }
         while self.holdings.all() + weight > all {
             let (most, heaviest) = self.holdings.heaviest()?;
             if most > self.holdings.weight_of(party) + weight {
                 let oldest = self.holdings.oldest_of(heaviest)?;
-                self.leaves(leaving, oldest);
+                self.evict(leaving, oldest);
             } else {
                 let oldest = self.holdings.oldest()?;
-                self.leaves_aged(leaving, oldest, bounds, now)?;
+                self.evict_aged(leaving, oldest, bounds, now)?;
             }
         }
         Some(())
     }
 
-    fn leaves(&mut self, leaving: &mut Vec<(u64, Party, u64)>, number: u64) {
+    fn evict(&mut self, leaving: &mut Vec<(u64, Party, u64)>, number: u64) {
         let known = self.holdings.remove(number);
         leaving.extend(known.map(|(party, weight)| (number, party, weight)));
     }
 
     /// Removes an entry if it is older than the grace; `None` if it is not.
-    fn leaves_aged(
+    fn evict_aged(
         &mut self,
         leaving: &mut Vec<(u64, Party, u64)>,
         number: u64,
         bounds: Bounds,
         now: Instant,
     ) -> Option<()> {
-        let since = self.seats.get(&number)?.since;
+        let since = self.taken.get(&number)?.since;
         if now.saturating_duration_since(since) < bounds.grace? {
             return None;
         }
-        self.leaves(leaving, number);
+        self.evict(leaving, number);
         Some(())
     }
 
     /// Dropping the entry notifies its holder.
     fn remove(&mut self, number: u64) {
-        self.seats.remove(&number);
+        self.taken.remove(&number);
         self.holdings.remove(number);
     }
 }
@@ -307,77 +307,77 @@ mod tests {
 
     const GRACE: Duration = Duration::from_secs(2);
 
-    fn crowd(all: usize, each: usize) -> Crowd<u8> {
-        Crowd::new(Bounds { all, each, grace: Some(GRACE) })
+    fn slots(all: usize, each: usize) -> FairSlots<u8> {
+        FairSlots::new(Bounds { all, each, grace: Some(GRACE) })
     }
 
     #[test]
     fn a_newcomer_gets_a_place_of_the_party_that_holds_the_most() {
-        let (crowd, now) = (crowd(6, 4), Instant::now());
-        let many: Vec<_> = (0..4).map(|_| crowd.enter(1, 1, now).unwrap()).collect();
-        let few: Vec<_> = (0..2).map(|_| crowd.enter(2, 1, now).unwrap()).collect();
-        assert!(crowd.enter(1, 1, now).is_none(), "it has its share");
-        let third = crowd.enter(3, 1, now).unwrap();
+        let (slots, now) = (slots(6, 4), Instant::now());
+        let many: Vec<_> = (0..4).map(|_| slots.enter(1, 1, now).unwrap()).collect();
+        let few: Vec<_> = (0..2).map(|_| slots.enter(2, 1, now).unwrap()).collect();
+        assert!(slots.enter(1, 1, now).is_none(), "it has its share");
+        let third = slots.enter(3, 1, now).unwrap();
         assert!(many[0].is_evicted() && !many[1].is_evicted() && !third.is_evicted());
-        assert!(few.iter().all(|seat| !seat.is_evicted()));
+        assert!(few.iter().all(|slot| !slot.is_evicted()));
         drop(many);
-        assert_eq!((crowd.len(), crowd.weight_of(1)), (3, 0), "an evicted place is freed once");
+        assert_eq!((slots.len(), slots.weight_of(1)), (3, 0), "an evicted place is freed once");
     }
 
     #[test]
     fn among_equals_the_oldest_place_is_evicted_after_the_grace_time() {
-        let (crowd, now) = (crowd(3, 3), Instant::now());
-        let held = [1, 2, 3].map(|party| crowd.enter(party, 1, now).unwrap());
-        assert!(crowd.enter(4, 1, now + GRACE - Duration::from_millis(1)).is_none());
-        let _late = crowd.enter(4, 1, now + GRACE).unwrap();
+        let (slots, now) = (slots(3, 3), Instant::now());
+        let held = [1, 2, 3].map(|party| slots.enter(party, 1, now).unwrap());
+        assert!(slots.enter(4, 1, now + GRACE - Duration::from_millis(1)).is_none());
+        let _late = slots.enter(4, 1, now + GRACE).unwrap();
         assert!(held[0].is_evicted() && !held[1].is_evicted());
         // A party that renews its connections does not evict parties that hold one.
-        assert!(crowd.enter(4, 1, now + GRACE / 2).is_none());
+        assert!(slots.enter(4, 1, now + GRACE / 2).is_none());
     }
 
     #[test]
     fn weights_are_bounded_and_nothing_larger_fits() {
-        let (crowd, now) = (crowd(100, 60), Instant::now());
-        assert!(crowd.enter(1, 61, now).is_none());
-        let [a, b] = [30, 30].map(|weight| crowd.enter(1, weight, now).unwrap());
-        let _other = crowd.enter(2, 40, now).unwrap();
-        assert!(crowd.enter(2, 20, now).is_none(), "it would hold as much as the first");
-        let _third = crowd.enter(3, 10, now).unwrap();
+        let (slots, now) = (slots(100, 60), Instant::now());
+        assert!(slots.enter(1, 61, now).is_none());
+        let [a, b] = [30, 30].map(|weight| slots.enter(1, weight, now).unwrap());
+        let _other = slots.enter(2, 40, now).unwrap();
+        assert!(slots.enter(2, 20, now).is_none(), "it would hold as much as the first");
+        let _third = slots.enter(3, 10, now).unwrap();
         assert!(a.is_evicted() && !b.is_evicted());
     }
 
     #[test]
     fn a_place_that_became_lighter_leaves_room() {
-        let (crowd, now) = (crowd(100, 60), Instant::now());
-        let seat = crowd.enter(1, 60, now).unwrap();
-        assert!(crowd.enter(1, 20, now).is_none());
-        seat.shrink(30);
-        seat.shrink(50);
-        assert_eq!(crowd.weight_of(1), 30, "never heavier");
-        let _second = crowd.enter(1, 20, now).unwrap();
-        drop(seat);
-        assert_eq!(crowd.weight_of(1), 20);
+        let (slots, now) = (slots(100, 60), Instant::now());
+        let slot = slots.enter(1, 60, now).unwrap();
+        assert!(slots.enter(1, 20, now).is_none());
+        slot.shrink(30);
+        slot.shrink(50);
+        assert_eq!(slots.weight_of(1), 30, "never heavier");
+        let _second = slots.enter(1, 20, now).unwrap();
+        drop(slot);
+        assert_eq!(slots.weight_of(1), 20);
     }
 
     #[test]
     fn nobody_is_evicted_for_a_newcomer_that_does_not_fit() {
-        let (crowd, now) = (crowd(100, 60), Instant::now());
-        let first = [20, 20, 20].map(|weight| crowd.enter(1, weight, now).unwrap());
-        let other = crowd.enter(2, 40, now).unwrap();
+        let (slots, now) = (slots(100, 60), Instant::now());
+        let first = [20, 20, 20].map(|weight| slots.enter(1, weight, now).unwrap());
+        let other = slots.enter(2, 40, now).unwrap();
         // One place of the first party is not enough, and the others must not be evicted.
-        assert!(crowd.enter(3, 45, now).is_none());
-        assert!(first.iter().chain([&other]).all(|seat| !seat.is_evicted()));
-        assert_eq!((crowd.weight_of(1), crowd.weight_of(2), crowd.len()), (60, 40, 4));
+        assert!(slots.enter(3, 45, now).is_none());
+        assert!(first.iter().chain([&other]).all(|slot| !slot.is_evicted()));
+        assert_eq!((slots.weight_of(1), slots.weight_of(2), slots.len()), (60, 40, 4));
         // The order of arrival is unchanged.
-        let third = crowd.enter(3, 20, now).unwrap();
+        let third = slots.enter(3, 20, now).unwrap();
         assert!(first[0].is_evicted() && !first[1].is_evicted() && !third.is_evicted());
     }
 
     #[tokio::test]
     async fn an_evicted_holder_is_notified() {
-        let (crowd, now) = (crowd(2, 2), Instant::now());
-        let [first, second] = [1, 1].map(|party| crowd.enter(party, 1, now).unwrap());
-        let _third = crowd.enter(2, 1, now);
+        let (slots, now) = (slots(2, 2), Instant::now());
+        let [first, second] = [1, 1].map(|party| slots.enter(party, 1, now).unwrap());
+        let _third = slots.enter(2, 1, now);
         // The second party would then hold more than the first.
         assert!(!second.is_evicted());
         first.evicted().await;
@@ -388,24 +388,24 @@ mod tests {
         fn no_bound_is_passed_and_the_sums_are_right(
             steps in prop::collection::vec((0_u8..6, 1_usize..5, any::<bool>()), 0..200)
         ) {
-            let (crowd, mut now) = (crowd(20, 8), Instant::now());
+            let (slots, mut now) = (slots(20, 8), Instant::now());
             let mut held = Vec::new();
             for (party, weight, leaves) in steps {
                 now += Duration::from_millis(300);
                 if leaves && !held.is_empty() {
                     held.swap_remove(weight % held.len());
                 }
-                held.extend(crowd.enter(party, weight, now));
-                let state = crowd.lock();
+                held.extend(slots.enter(party, weight, now));
+                let state = slots.lock();
                 let Holdings { all, by_number, parties, by_weight } = &state.holdings;
                 let sum: u64 = by_number.values().map(|(_, weight)| weight).sum();
-                prop_assert!(sum <= 20 && sum == *all && by_number.len() == state.seats.len());
+                prop_assert!(sum <= 20 && sum == *all && by_number.len() == state.taken.len());
                 let of_parties: u64 = parties.values().map(|(weight, _)| weight).sum();
                 prop_assert!(of_parties == sum && parties.values().all(|(w, _)| *w <= 8));
                 prop_assert_eq!(by_weight.len(), parties.len());
             }
             drop(held);
-            prop_assert!(crowd.is_empty() && crowd.lock().holdings.parties.is_empty());
+            prop_assert!(slots.is_empty() && slots.lock().holdings.parties.is_empty());
         }
     }
 }

@@ -7,13 +7,13 @@
 
 /// Bytes that may wait to be sent or acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct SendAllowance {
     bytes: u64,
     most: u64,
     is_blocked: bool,
 }
 
-impl Room {
+impl SendAllowance {
     /// Allows `first` bytes, and up to `most` later.
     pub fn new(first: u64, most: u64) -> Self {
         Self { bytes: first, most, is_blocked: false }
@@ -21,15 +21,15 @@ impl Room {
 
     /// The number of bytes that fit in addition to `waiting`. If it is 0, the application counts as blocked from here
     /// on.
-    pub fn left(&mut self, waiting: u64) -> u64 {
+    pub fn remaining(&mut self, waiting: u64) -> u64 {
         let left = self.bytes.saturating_sub(waiting);
         self.is_blocked |= left == 0;
         left
     }
 
-    /// The number of further bytes that are wanted: the room doubles, unless more than half of it still waits for a
-    /// link.
-    pub fn wants(&self, backlog: u64) -> u64 {
+    /// The number of further bytes that are wanted: the allowance doubles, unless more than half of it still waits for
+    /// a link.
+    pub fn growth(&self, backlog: u64) -> u64 {
         match backlog.saturating_mul(2) > self.bytes {
             true => 0,
             false => self.bytes.min(self.most.saturating_sub(self.bytes)),
@@ -42,18 +42,18 @@ impl Room {
     }
 
     /// This many bytes still wait. If that is less than half of what may, the application has no more to write.
-    pub fn drained(&mut self, waiting: u64) {
+    pub fn record_drained(&mut self, waiting: u64) {
         self.is_blocked &= waiting.saturating_mul(2) >= self.bytes;
     }
 
     /// The application has written everything.
-    pub fn ended(&mut self) {
+    pub fn finish(&mut self) {
         self.is_blocked = false;
     }
 
     /// The number of bytes still to be sent, for a stream of which `backlog` bytes wait for a link and `arrived` have
     /// arrived.
-    pub fn expects(&self, backlog: u64, arrived: u64) -> u64 {
+    pub fn expected_bytes(&self, backlog: u64, arrived: u64) -> u64 {
         if self.is_blocked { backlog.saturating_add(arrived) } else { backlog }
     }
 }
@@ -64,26 +64,26 @@ mod tests {
 
     #[test]
     fn a_blocked_application_is_expected_to_write_as_much_again() {
-        let mut room = Room::new(100, 300);
-        assert_eq!((room.left(60), room.expects(60, 1000)), (40, 60));
-        assert_eq!((room.left(100), room.expects(100, 1000)), (0, 1100));
-        room.drained(50);
-        assert_eq!(room.expects(50, 1000), 1050);
-        room.drained(49);
-        assert_eq!(room.expects(49, 1000), 49);
-        assert_eq!(room.left(100), 0);
-        room.ended();
-        assert_eq!(room.expects(100, 1000), 100);
+        let mut allowance = SendAllowance::new(100, 300);
+        assert_eq!((allowance.remaining(60), allowance.expected_bytes(60, 1000)), (40, 60));
+        assert_eq!((allowance.remaining(100), allowance.expected_bytes(100, 1000)), (0, 1100));
+        allowance.record_drained(50);
+        assert_eq!(allowance.expected_bytes(50, 1000), 1050);
+        allowance.record_drained(49);
+        assert_eq!(allowance.expected_bytes(49, 1000), 49);
+        assert_eq!(allowance.remaining(100), 0);
+        allowance.finish();
+        assert_eq!(allowance.expected_bytes(100, 1000), 100);
     }
 
     #[test]
     fn the_room_grows_while_most_of_it_is_in_flight() {
-        let mut room = Room::new(100, 300);
-        assert_eq!(room.wants(51), 0);
-        assert_eq!(room.wants(50), 100);
-        room.grow(100);
-        assert_eq!(room.wants(0), 100);
-        room.grow(100);
-        assert_eq!((room.wants(0), room.left(250)), (0, 50));
+        let mut allowance = SendAllowance::new(100, 300);
+        assert_eq!(allowance.growth(51), 0);
+        assert_eq!(allowance.growth(50), 100);
+        allowance.grow(100);
+        assert_eq!(allowance.growth(0), 100);
+        allowance.grow(100);
+        assert_eq!((allowance.growth(0), allowance.remaining(250)), (0, 50));
     }
 }

@@ -5,7 +5,7 @@ use super::{
     Relay, lock,
 };
 use crate::Settings;
-use crate::ring::PageBook;
+use crate::ring::ProofCache;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, atomic::Ordering::Relaxed},
@@ -21,7 +21,7 @@ use tokio::{runtime::Handle, time::sleep};
 const ALONE: Duration = Duration::from_secs(60);
 
 /// Relayed casts by ID.
-type All = Mutex<BTreeMap<CastId, Arc<Relay>>>;
+type RelayMap = Mutex<BTreeMap<CastId, Arc<Relay>>>;
 
 /// All relayed casts, and the limits on them.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub struct RelayTable {
     most: usize,
     /// The memory limit of all relayed casts together, in bytes.
     memory: u64,
-    pub all: Arc<All>,
+    pub all: Arc<RelayMap>,
 }
 
 impl RelayTable {
@@ -57,7 +57,7 @@ impl RelayTable {
                 relay
             }
         };
-        relay.seats.fetch_add(1, Relaxed);
+        relay.connections.fetch_add(1, Relaxed);
         Ok(RelaySlot { relay, all: Arc::clone(&self.all) })
     }
 
@@ -79,14 +79,14 @@ impl RelayTable {
         }
         let wanted = beside_ring(offer.value())?.saturating_add(RING_TERMS.bytes);
         let is_known = all.contains_key(&offer.value().id(&offer.signer()));
-        match !is_known && (all.len() >= self.most || wanted > self.left(all)) {
+        match !is_known && (all.len() >= self.most || wanted > self.free_memory(all)) {
             true => Err(Refusal::Busy),
             false => Ok(()),
         }
     }
 
     /// Unreserved memory, in bytes.
-    fn left(&self, all: &BTreeMap<CastId, Arc<Relay>>) -> u64 {
+    fn free_memory(&self, all: &BTreeMap<CastId, Arc<Relay>>) -> u64 {
         all.values().fold(self.memory, |left, relay| left.saturating_sub(relay.memory()))
     }
 
@@ -96,7 +96,7 @@ impl RelayTable {
         // An existing ring keeps its size.
         if relay.body.get().is_none() {
             let own = lock(&relay.terms).bytes;
-            let most = own.saturating_add(self.left(&all));
+            let most = own.saturating_add(self.free_memory(&all));
             *lock(&relay.terms) = RingTerms { bytes: asked.bytes.min(most), ..asked };
         }
     }
@@ -106,13 +106,13 @@ impl RelayTable {
 #[derive(Debug)]
 pub struct RelaySlot {
     pub(super) relay: Arc<Relay>,
-    all: Arc<All>,
+    all: Arc<RelayMap>,
 }
 
 impl Drop for RelaySlot {
     fn drop(&mut self) {
         let (all, relay) = (Arc::clone(&self.all), Arc::clone(&self.relay));
-        relay.seats.fetch_sub(1, Relaxed);
+        relay.connections.fetch_sub(1, Relaxed);
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(async move {
                 let mut is_there = true;
@@ -126,10 +126,10 @@ impl Drop for RelaySlot {
 }
 
 /// Removes a relay without source and children. Returns whether it stays for its children only.
-fn is_kept(all: &All, relay: &Arc<Relay>) -> bool {
+fn is_kept(all: &RelayMap, relay: &Arc<Relay>) -> bool {
     // Sources are admitted under this lock.
     let mut all = lock(all);
-    if relay.seats.load(Relaxed) > 0 || !all.get(&relay.id).is_some_and(|r| Arc::ptr_eq(r, relay)) {
+    if relay.connections.load(Relaxed) > 0 || !all.get(&relay.id).is_some_and(|r| Arc::ptr_eq(r, relay)) {
         return false;
     }
     let has_children = relay.body.get().is_some_and(|body| body.ring.has_children());
@@ -144,7 +144,7 @@ fn is_kept(all: &All, relay: &Arc<Relay>) -> bool {
 fn beside_ring(offer: &Offer) -> Result<u64, Refusal> {
     let geometry = geometry(offer)?;
     let digests = 32 * u64::from(offer.shape.block_symbols.max(offer.shape.repair_symbols));
-    Ok(2 * offer.manifest_bytes() + 2 * digests * PageBook::most(&geometry) as u64)
+    Ok(2 * offer.manifest_bytes() + 2 * digests * ProofCache::capacity(&geometry) as u64)
 }
 
 #[cfg(test)]
@@ -156,7 +156,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn places(memory: u64) -> RelayTable {
+    fn table(memory: u64) -> RelayTable {
         let relay_memory = ByteSize::from_bytes(memory);
         RelayTable::new(&Settings { relay: true, max_casts: 2, relay_memory, ..Default::default() })
     }
@@ -179,8 +179,8 @@ mod tests {
 
     #[test]
     fn an_admitted_cast_counts_at_once() {
-        let places = places(256 * MIB);
-        let take = |name| places.take(offer(name, MIB, 8), Vec::new());
+        let table = table(256 * MIB);
+        let take = |name| table.take(offer(name, MIB, 8), Vec::new());
         let _first = take("a").unwrap();
         let _second = take("b").unwrap();
         assert_eq!(take("c").unwrap_err(), Refusal::Busy);
@@ -191,39 +191,39 @@ mod tests {
     #[test]
     fn manifests_and_sheets_count() {
         let long = 1 << 40;
-        assert!(places(64 * MIB).take(offer("a", long, 8), Vec::new()).is_err());
-        assert!(places(80 * MIB).take(offer("a", long, 8), Vec::new()).is_ok());
+        assert!(table(64 * MIB).take(offer("a", long, 8), Vec::new()).is_err());
+        assert!(table(80 * MIB).take(offer("a", long, 8), Vec::new()).is_ok());
         let sheets = offer("a", 1 << 30, 1 << 14);
-        assert!(places(256 * MIB).take(sheets, Vec::new()).is_err());
+        assert!(table(256 * MIB).take(sheets, Vec::new()).is_err());
     }
 
     #[test]
     fn rings_share_the_memory_limit() {
-        let places = places(32 * MIB);
-        let seats = ["a", "b"].map(|name| places.take(offer(name, MIB, 8), Vec::new()).unwrap());
-        for seat in &seats {
-            places.set_ring(&seat.relay, RingTerms { bytes: 64 * MIB, part: 1, parts: 2 });
+        let table = table(32 * MIB);
+        let slots = ["a", "b"].map(|name| table.take(offer(name, MIB, 8), Vec::new()).unwrap());
+        for slot in &slots {
+            table.set_ring(&slot.relay, RingTerms { bytes: 64 * MIB, part: 1, parts: 2 });
         }
-        let ring = |seat: &RelaySlot| lock(&seat.relay.terms).bytes;
-        assert!(ring(&seats[0]) > 8 * MIB && ring(&seats[1]) == RING_TERMS.bytes);
-        let all: u64 = seats.iter().map(|seat| seat.relay.memory()).sum();
+        let ring = |slot: &RelaySlot| lock(&slot.relay.terms).bytes;
+        assert!(ring(&slots[0]) > 8 * MIB && ring(&slots[1]) == RING_TERMS.bytes);
+        let all: u64 = slots.iter().map(|slot| slot.relay.memory()).sum();
         assert_eq!(all, 32 * MIB);
         // If the first relay asks for less, the second can get more.
-        places.set_ring(&seats[0].relay, RING_TERMS);
-        places.set_ring(&seats[1].relay, RingTerms { bytes: 4 * MIB, part: 1, parts: 2 });
-        assert_eq!(ring(&seats[1]), 4 * MIB);
+        table.set_ring(&slots[0].relay, RING_TERMS);
+        table.set_ring(&slots[1].relay, RingTerms { bytes: 4 * MIB, part: 1, parts: 2 });
+        assert_eq!(ring(&slots[1]), 4 * MIB);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_relay_without_a_source_is_dropped() {
-        let places = places(256 * MIB);
-        let seat = places.take(offer("a", MIB, 8), Vec::new()).unwrap();
-        let again = places.take(offer("a", MIB, 8), Vec::new()).unwrap();
-        drop(seat);
+        let table = table(256 * MIB);
+        let slot = table.take(offer("a", MIB, 8), Vec::new()).unwrap();
+        let again = table.take(offer("a", MIB, 8), Vec::new()).unwrap();
+        drop(slot);
         sleep(2 * ALONE).await;
-        assert_eq!(lock(&places.all).len(), 1, "its source has come again");
+        assert_eq!(lock(&table.all).len(), 1, "its source has come again");
         drop(again);
         sleep(2 * ALONE).await;
-        assert!(lock(&places.all).is_empty());
+        assert!(lock(&table.all).is_empty());
     }
 }

@@ -6,7 +6,7 @@
 
 use super::{
     budget::PeerKey,
-    crowd::{Bounds, Crowd, Seat},
+    fair_slots::{Bounds, FairSlots, Slot},
 };
 use std::{
     io,
@@ -46,21 +46,21 @@ const AGAIN: Duration = Duration::from_millis(50);
 /// maximum length (4 MiB). A separate budget, since a request keeps its memory while its bytes wait for theirs.
 const BYTES: Bounds = Bounds { all: 128 << 20, each: 32 << 20, grace: None };
 
-static FOLLOWING: LazyLock<Crowd<PeerKey>> = LazyLock::new(|| Crowd::new(BYTES));
+static FOLLOWING: LazyLock<FairSlots<PeerKey>> = LazyLock::new(|| FairSlots::new(BYTES));
 
 /// Strangers have a separate budget, so that members' requests never wait for them.
-static REQUESTS: LazyLock<Budget> =
-    LazyLock::new(|| Budget { members: Crowd::new(MEMBERS), strangers: Crowd::new(STRANGERS) });
+static REQUESTS: LazyLock<RequestBudgets> =
+    LazyLock::new(|| RequestBudgets { members: FairSlots::new(MEMBERS), strangers: FairSlots::new(STRANGERS) });
 
 /// The budgets of members and of strangers.
 #[derive(Debug)]
-struct Budget {
-    members: Crowd<PeerKey>,
-    strangers: Crowd<PeerKey>,
+struct RequestBudgets {
+    members: FairSlots<PeerKey>,
+    strangers: FairSlots<PeerKey>,
 }
 
-impl Budget {
-    fn of(&self, who: PeerKey) -> &Crowd<PeerKey> {
+impl RequestBudgets {
+    fn for_peer(&self, who: PeerKey) -> &FairSlots<PeerKey> {
         match who {
             PeerKey::Node(_) => &self.members,
             PeerKey::Address(_) => &self.strangers,
@@ -79,7 +79,7 @@ pub struct Body {
 
 /// Memory that is charged to a peer until the value is dropped.
 #[derive(Debug)]
-pub struct Charge(Seat<PeerKey>);
+pub struct Charge(Slot<PeerKey>);
 
 impl Charge {
     /// Reduces the charge once the size of the decoded request is known.
@@ -95,7 +95,7 @@ impl Charge {
 
 /// A message whose first bytes were read.
 #[derive(Debug)]
-pub struct Begun {
+pub struct PartialMessage {
     bytes: Vec<u8>,
     length: usize,
 }
@@ -104,20 +104,20 @@ pub struct Begun {
 ///
 /// # Errors
 /// If the connection fails.
-pub async fn begin(from: &mut (impl AsyncRead + Unpin), length: usize) -> io::Result<Begun> {
+pub async fn begin(from: &mut (impl AsyncRead + Unpin), length: usize) -> io::Result<PartialMessage> {
     let mut bytes = vec![0; length.min(FREE)];
     from.read_exact(&mut bytes).await?;
-    Ok(Begun { bytes, length })
+    Ok(PartialMessage { bytes, length })
 }
 
-impl Begun {
+impl PartialMessage {
     /// Charges a request to its peer with the memory that it takes decoded. Waits for memory; the caller can use the
     /// connection meanwhile. Returns `None` for a short request.
     ///
     /// # Errors
     /// `QuotaExceeded` if the peer has too many requests at a time.
     pub async fn charge_request(&self, who: PeerKey) -> io::Result<Option<Charge>> {
-        self.charge(REQUESTS.of(who), GROWTH, who).await
+        self.charge(REQUESTS.for_peer(who), GROWTH, who).await
     }
 
     /// Charges bytes that follow a request of an authorised peer.
@@ -130,14 +130,14 @@ impl Begun {
 
     async fn charge(
         &self,
-        crowd: &Crowd<PeerKey>,
+        slots: &FairSlots<PeerKey>,
         growth: usize,
         who: PeerKey,
     ) -> io::Result<Option<Charge>> {
         if self.length <= FREE {
             return Ok(None);
         }
-        charge(crowd, self.length.saturating_mul(growth), who).await.map(|seat| Some(Charge(seat)))
+        charge(slots, self.length.saturating_mul(growth), who).await.map(|slot| Some(Charge(slot)))
     }
 
     /// Reads the rest of the message.
@@ -172,11 +172,11 @@ pub async fn body(
     length: usize,
     who: PeerKey,
 ) -> io::Result<Body> {
-    body_within(REQUESTS.of(who), from, (length, GROWTH), who).await
+    body_within(REQUESTS.for_peer(who), from, (length, GROWTH), who).await
 }
 
 async fn body_within(
-    requests: &Crowd<PeerKey>,
+    requests: &FairSlots<PeerKey>,
     from: &mut (impl AsyncRead + Unpin),
     (length, growth): (usize, usize),
     who: PeerKey,
@@ -187,14 +187,14 @@ async fn body_within(
 }
 
 async fn charge(
-    requests: &Crowd<PeerKey>,
+    requests: &FairSlots<PeerKey>,
     weight: usize,
     who: PeerKey,
-) -> io::Result<Seat<PeerKey>> {
+) -> io::Result<Slot<PeerKey>> {
     let end = tokio::time::Instant::now() + PATIENCE;
     loop {
-        if let Some(seat) = requests.enter(who, weight, Instant::now()) {
-            return Ok(seat);
+        if let Some(slot) = requests.enter(who, weight, Instant::now()) {
+            return Ok(slot);
         }
         if tokio::time::Instant::now() >= end {
             return Err(crowded(
@@ -219,9 +219,9 @@ mod tests {
         PeerKey::Address(Ipv4Addr::new(10, 0, 0, n).into())
     }
 
-    fn requests(of: usize) -> Crowd<PeerKey> {
+    fn requests(of: usize) -> FairSlots<PeerKey> {
         let longest = (1 << 20) * GROWTH;
-        Crowd::new(Bounds { all: of * longest, each: 2 * longest, grace: None })
+        FairSlots::new(Bounds { all: of * longest, each: 2 * longest, grace: None })
     }
 
     #[tokio::test]
@@ -258,12 +258,12 @@ mod tests {
     fn strangers_take_no_memory_from_members() {
         let now = Instant::now();
         let held: Vec<_> = (0..100)
-            .filter_map(|n| REQUESTS.of(peer(n)).enter(peer(n), STRANGERS.each, now))
+            .filter_map(|n| REQUESTS.for_peer(peer(n)).enter(peer(n), STRANGERS.each, now))
             .collect();
         assert!(held.len() >= STRANGERS.all / STRANGERS.each);
         let member = PeerKey::Node(thalweg_units::NodeId::from_bytes([7; 32]));
-        let seats = [1, 2].map(|_| REQUESTS.of(member).enter(member, EACH / 2, now).unwrap());
-        assert!(seats.iter().all(|seat| !seat.is_evicted()));
+        let held = [1, 2].map(|_| REQUESTS.for_peer(member).enter(member, EACH / 2, now).unwrap());
+        assert!(held.iter().all(|slot| !slot.is_evicted()));
         let sum = REQUESTS.strangers.bounds().all + REQUESTS.members.bounds().all;
         assert_eq!(sum, ALL, "one budget of the process");
     }

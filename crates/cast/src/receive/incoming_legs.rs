@@ -9,19 +9,19 @@ const WAITING: usize = 4;
 
 /// Passes legs from the source's channels to the task that called.
 #[derive(Debug)]
-pub struct Incoming {
+pub struct IncomingLegs {
     from: mpsc::Sender<(Want, Leg)>,
     to: Mutex<mpsc::Receiver<(Want, Leg)>>,
 }
 
-impl Default for Incoming {
+impl Default for IncomingLegs {
     fn default() -> Self {
         let (from, to) = mpsc::channel(WAITING);
         Self { from, to: Mutex::new(to) }
     }
 }
 
-impl Incoming {
+impl IncomingLegs {
     /// Queues a leg on which the source serves in the given way. Returns whether there was room; otherwise the leg is
     /// closed.
     pub fn take(&self, how: Want, leg: Leg) -> bool {

@@ -1,9 +1,9 @@
 //! Updates a job's record while the cast runs.
 
-use super::{End, JobError, Lock, Record, ending, failed};
+use super::{CastEnd, JobError, Lock, CastRecord, ending, failed};
 use crate::{
     average_bps,
-    source::event::{Event, EventSink, Outcome, Standing},
+    source::event::{Event, EventSink, Outcome, ReceiverState},
 };
 use serde_json::Value;
 use std::{
@@ -15,12 +15,12 @@ use std::{
 use thalweg_wire::mesh::Name;
 
 /// An event sink that records a cast's events in its job, and passes them on.
-pub struct Keeper {
-    shared: Arc<Shared>,
+pub struct JobRecorder {
+    shared: Arc<RecorderShared>,
     writing: Mutex<Option<JoinHandle<()>>>,
 }
 
-struct Shared {
+struct RecorderShared {
     to: Arc<dyn EventSink>,
     stem: PathBuf,
     state: Mutex<State>,
@@ -29,7 +29,7 @@ struct Shared {
 }
 
 struct State {
-    record: Record,
+    record: CastRecord,
     is_changed: bool,
     progress: Option<Value>,
     is_over: bool,
@@ -37,27 +37,27 @@ struct State {
     is_failed: bool,
 }
 
-impl Keeper {
+impl JobRecorder {
     /// Creates a job in this directory, or continues it. Events are passed on to `to`.
     ///
     /// # Errors
     /// [`JobError`].
     pub fn open(
         directory: &Path,
-        mut record: Record,
+        mut record: CastRecord,
         to: Arc<dyn EventSink>,
     ) -> Result<Self, JobError> {
         let stem = record.stem(directory);
         fs::create_dir_all(directory).map_err(|e| failed(&stem, e))?;
         let lock = Lock::take(&stem)?;
-        if let Some(earlier) = Record::read(&stem).map_err(|e| failed(&stem, e))? {
+        if let Some(earlier) = CastRecord::read(&stem).map_err(|e| failed(&stem, e))? {
             record.resume(earlier);
         }
         record.write(&stem).map_err(|e| failed(&stem, e))?;
         let state =
             State { record, is_changed: false, progress: None, is_over: false, is_failed: false };
         let (state, changed) = (Mutex::new(state), Condvar::new());
-        let shared = Arc::new(Shared { to, stem, state, changed, _lock: lock });
+        let shared = Arc::new(RecorderShared { to, stem, state, changed, _lock: lock });
         let working = Arc::clone(&shared);
         let named = thread::Builder::new().name("cast-job".to_owned());
         let writing = named.spawn(move || working.write());
@@ -75,13 +75,13 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for JobRecorder {
     fn drop(&mut self) {
         self.finish();
     }
 }
 
-impl EventSink for Keeper {
+impl EventSink for JobRecorder {
     fn event(&self, event: &Event) {
         self.shared.to.event(event);
         let mut state = self.shared.lock();
@@ -91,7 +91,7 @@ impl EventSink for Keeper {
     }
 }
 
-impl Shared {
+impl RecorderShared {
     fn lock(&self) -> MutexGuard<'_, State> {
         // A panic cannot leave partly changed values.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -126,7 +126,7 @@ impl Shared {
 
     fn write_these(
         &self,
-        record: Option<&Record>,
+        record: Option<&CastRecord>,
         progress: Option<&Value>,
     ) -> Result<(), JobError> {
         if let Some(record) = record {
@@ -164,7 +164,7 @@ impl State {
                 });
             }
             Event::Progress { receivers, .. } => {
-                for receiver in receivers.iter().filter(|r| r.state != Standing::Waiting) {
+                for receiver in receivers.iter().filter(|r| r.state != ReceiverState::Waiting) {
                     // Written with the next change.
                     if let Some(known) = self.record.receivers.get_mut(&receiver.name) {
                         known.held_bytes = known.held_bytes.max(receiver.held_bytes);
@@ -178,10 +178,10 @@ impl State {
             }
             Event::Ended(totals) => {
                 self.record.end = Some(match totals.outcome {
-                    Outcome::Complete => End::Complete,
-                    Outcome::Partial => End::Partial,
-                    Outcome::Failed => End::Failed,
-                    Outcome::Interrupted => End::Interrupted,
+                    Outcome::Complete => CastEnd::Complete,
+                    Outcome::Partial => CastEnd::Partial,
+                    Outcome::Failed => CastEnd::Failed,
+                    Outcome::Interrupted => CastEnd::Interrupted,
                 });
                 self.is_changed = true;
             }

@@ -1,17 +1,17 @@
 //! Manages a receiver's parents: which are active, which are left, and which come next.
 
 use super::{
-    incoming::Incoming,
+    incoming_legs::IncomingLegs,
     reception::{ParentName, Reception},
-    score::Score,
+    parent_selector::ParentSelector,
 };
 use crate::{
     leg::{
-        Leg, SymbolScheduler, carried_for,
-        child::{self, Child, LegEnd, ReceivedBytes},
+        Leg, SymbolScheduler, dialer_for,
+        child::{self, PullContext, LegEnd, ReceivedBytes},
         open,
     },
-    ring::{Intake, NodeRing, Sink, ToDisk, stream},
+    ring::{Intake, NodeRing, Sink, DiskMessage, stream},
     store::Store,
 };
 use std::{io, sync::Arc, time::Duration};
@@ -52,7 +52,7 @@ pub struct Session<'a> {
     /// Decides which symbols are requested from which parent.
     pub scheduler: Arc<SymbolScheduler>,
     /// Received symbols, for the disk.
-    pub disk: mpsc::Sender<ToDisk>,
+    pub disk: mpsc::Sender<DiskMessage>,
     /// The ring from which symbols are forwarded.
     pub node: Arc<NodeRing>,
     /// All symbols held, repair symbols included.
@@ -60,7 +60,7 @@ pub struct Session<'a> {
 }
 
 /// How a leg to a parent ended.
-pub enum End {
+pub enum ParentEnd {
     /// The leg was established, and ended.
     Left(LegEnd),
     /// The parent refused.
@@ -72,36 +72,36 @@ pub enum End {
 impl Conductor {
     /// Runs until the object is complete, then closes all legs.
     pub async fn conduct(&self, session: Session<'_>) {
-        let mut legs: JoinSet<(ParentName, End)> = JoinSet::new();
-        let mut score = Score::default();
+        let mut legs: JoinSet<(ParentName, ParentEnd)> = JoinSet::new();
+        let mut selector = ParentSelector::default();
         let mut parents = session.reception.parents();
-        let (mut news, mut looks) = (session.store.news(), interval(LOOK));
+        let (mut changes, mut looks) = (session.store.changes(), interval(LOOK));
         let mut accounts = interval(ACCOUNT);
         looks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         accounts.set_missed_tick_behavior(MissedTickBehavior::Skip);
         while !session.store.have().is_complete() {
             let wanted = Arc::clone(&parents.borrow_and_update());
-            for (who, fault) in score.review(&wanted) {
-                leave_parent(&**session.reception, &mut score, who, fault);
+            for (who, fault) in selector.review(&wanted) {
+                leave_parent(&**session.reception, &mut selector, who, fault);
             }
-            for candidate in score.next(&wanted) {
+            for candidate in selector.next(&wanted) {
                 let (got, end) =
-                    (session.reception.opened(&candidate.name), CancellationToken::new());
-                score.begin(&candidate, Arc::clone(&got), end.clone());
+                    (session.reception.begin_leg(&candidate.name), CancellationToken::new());
+                selector.begin(&candidate, Arc::clone(&got), end.clone());
                 self.begin(&session, &mut legs, candidate, got, end);
             }
             tokio::select! {
                 Some(ended) = legs.join_next() => match ended {
-                    Ok((who, end)) => note(&session, &mut score, who, end),
+                    Ok((who, end)) => note(&session, &mut selector, who, end),
                     // A leg's task does not panic; if one did, forgetting the state lets its parent be tried again.
-                    Err(_) => score.forget(),
+                    Err(_) => selector.forget(),
                 },
                 _ = parents.changed() => {}
                 _ = looks.tick() => {}
                 _ = accounts.tick() => {
                     session.reception.tell(Report::Account(session.reception.account(true)));
                 }
-                () = session.store.completed(&mut news) => {}
+                () = session.store.completed(&mut changes) => {}
             }
         }
         // Legs say goodbye; those that do not end within 1 s are aborted.
@@ -113,7 +113,7 @@ impl Conductor {
     fn begin(
         &self,
         session: &Session<'_>,
-        legs: &mut JoinSet<(ParentName, End)>,
+        legs: &mut JoinSet<(ParentName, ParentEnd)>,
         candidate: Candidate,
         got: Arc<ReceivedBytes>,
         end: CancellationToken,
@@ -124,15 +124,15 @@ impl Conductor {
         legs.spawn(async move {
             let taking = async {
                 match leg_to(&dialer, &*reception, &who, want).await {
-                    Ok(leg) => End::Left(taking.run(leg).await),
+                    Ok(leg) => ParentEnd::Left(taking.run(leg).await),
                     Err(end) => end,
                 }
             };
             let ended = tokio::select! {
                 ended = taking => ended,
-                () = end.cancelled() => End::Left(LegEnd::Done),
+                () = end.cancelled() => ParentEnd::Left(LegEnd::Done),
             };
-            reception.closed(&who);
+            reception.end_leg(&who);
             (who, ended)
         });
     }
@@ -141,7 +141,7 @@ impl Conductor {
 /// How symbols are received from a parent.
 enum ReceiveMode {
     /// Each symbol is requested.
-    Pull(Child),
+    Pull(PullContext),
     /// The parent streams symbols.
     Stream(Sink, Arc<ReceivedBytes>),
 }
@@ -162,7 +162,7 @@ impl Session<'_> {
         match want {
             Want::Pull => {
                 let store = Arc::clone(self.store);
-                ReceiveMode::Pull(Child { store, node, scheduler, disk, got, expected })
+                ReceiveMode::Pull(PullContext { store, node, scheduler, disk, got, expected })
             }
             Want::Stream => {
                 let intake = Arc::clone(&self.intake);
@@ -181,7 +181,7 @@ pub trait Participant {
     fn tell(&self, report: Report) -> bool;
 
     /// Legs that the source opens when it is called.
-    fn incoming(&self) -> &Incoming;
+    fn incoming(&self) -> &IncomingLegs;
 }
 
 impl Participant for Reception {
@@ -193,7 +193,7 @@ impl Participant for Reception {
         Self::tell(self, report)
     }
 
-    fn incoming(&self) -> &Incoming {
+    fn incoming(&self) -> &IncomingLegs {
         &self.incoming
     }
 }
@@ -207,15 +207,15 @@ pub async fn leg_to(
     participant: &(impl Participant + Sync),
     who: &ParentName,
     want: Want,
-) -> Result<Leg, End> {
+) -> Result<Leg, ParentEnd> {
     match who {
         None => from_source(participant, want).await,
         Some(name) => from_peer(dialer, participant, name, want).await,
     }
 }
 
-async fn from_source(participant: &(impl Participant + Sync), want: Want) -> Result<Leg, End> {
-    let nobody = || End::Unreached("the source cannot be reached".to_owned());
+async fn from_source(participant: &(impl Participant + Sync), want: Want) -> Result<Leg, ParentEnd> {
+    let nobody = || ParentEnd::Unreached("the source cannot be reached".to_owned());
     participant.incoming().forget().await;
     if !participant.tell(Report::Call(want)) {
         return Err(nobody());
@@ -231,55 +231,55 @@ async fn from_peer(
     participant: &(impl Participant + Sync),
     name: &Name,
     want: Want,
-) -> Result<Leg, End> {
-    let unreached = |why: String| End::Unreached(why);
-    let dialer = carried_for(want, dialer.clone());
+) -> Result<Leg, ParentEnd> {
+    let unreached = |why: String| ParentEnd::Unreached(why);
+    let dialer = dialer_for(want, dialer.clone());
     let channel = dialer.channel(name, &[], Protocol::Cast).await;
     let channel = channel.map_err(|why| unreached(why.to_string()))?;
     let (cast, pass) = participant.pass();
     let opening = Opening::Hello { cast, pass, want };
     match open(channel, &opening).await {
         Ok(Ok(leg)) => Ok(leg),
-        Ok(Err(refusal)) => Err(End::Refused(refusal)),
+        Ok(Err(refusal)) => Err(ParentEnd::Refused(refusal)),
         Err(why) => Err(unreached(why.to_string())),
     }
 }
 
-fn note(session: &Session<'_>, score: &mut Score, who: ParentName, end: End) {
-    note_end(&**session.reception, score, who, end);
+fn note(session: &Session<'_>, selector: &mut ParentSelector, who: ParentName, end: ParentEnd) {
+    note_end(&**session.reception, selector, who, end);
 }
 
 /// Records the end of a leg, and reports a fault to the source.
-pub fn note_end(participant: &impl Participant, score: &mut Score, who: ParentName, end: End) {
+pub fn note_end(participant: &impl Participant, selector: &mut ParentSelector, who: ParentName, end: ParentEnd) {
     let fault = match end {
-        End::Left(left) => left.fault().map(|fault| (fault, left.to_string())),
-        End::Refused(Refusal::Unknown) => {
+        ParentEnd::Left(left) => left.fault().map(|fault| (fault, left.to_string())),
+        ParentEnd::Refused(Refusal::Unknown) => {
             // The parent may not have heard of the cast yet.
-            score.ended(&who);
-            return score.wait_for(who);
+            selector.end(&who);
+            return selector.wait_for(who);
         }
-        End::Refused(why) => Some((Fault::Refused, why.to_string())),
-        End::Unreached(why) => Some((Fault::Lost, why)),
+        ParentEnd::Refused(why) => Some((Fault::Refused, why.to_string())),
+        ParentEnd::Unreached(why) => Some((Fault::Lost, why)),
     };
-    score.ended(&who);
+    selector.end(&who);
     if let Some(fault) = fault {
-        leave_parent(participant, score, who, fault);
+        leave_parent(participant, selector, who, fault);
     }
 }
 
 /// Records that a parent is left for a fault, and reports it to the source.
 pub fn leave_parent(
     participant: &impl Participant,
-    score: &mut Score,
+    selector: &mut ParentSelector,
     who: ParentName,
     (fault, why): (Fault, String),
 ) {
-    score.fail(who.clone(), fault == Fault::Corrupt);
+    selector.fail(who.clone(), fault == Fault::Corrupt);
     participant.tell(Report::Left { name: who, fault, why }.cut());
 }
 
 /// I/O errors count as lost connections.
-impl From<io::Error> for End {
+impl From<io::Error> for ParentEnd {
     fn from(why: io::Error) -> Self {
         Self::Left(LegEnd::Lost(why))
     }
