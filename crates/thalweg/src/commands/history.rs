@@ -1,7 +1,7 @@
 //! `thalweg history`: shows, lifts and clears what downloads remember of paths and relays.
 
 use super::{
-    here::Place,
+    host::StateDir,
     remembered,
     text::{aligned, rough, say},
 };
@@ -70,7 +70,7 @@ struct Which {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 /// Runs the command.
@@ -148,7 +148,7 @@ fn clear_detours(file: &Path) -> anyhow::Result<()> {
 impl Which {
     /// Opens the history; its file may be missing.
     fn open(&self) -> anyhow::Result<(PathBuf, History)> {
-        let file = remembered::file(self.history.as_deref(), &self.place);
+        let file = remembered::file(self.history.as_deref(), &self.state_dir);
         let file = file.context(
             "no history file is known; name one with --history FILE, as for `thalweg get`",
         )?;

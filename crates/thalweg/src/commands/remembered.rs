@@ -1,6 +1,6 @@
 //! The location of the history of paths.
 
-use super::here::{Place, quoted};
+use super::host::{StateDir, quoted};
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -12,21 +12,21 @@ use thalweg_units::WallTime;
 /// The file's name in the state directory or the cache.
 const NAME: &str = "history.json";
 
-/// The history file: `given`, or else that of `place`. `None` if it is disabled (`none`), or no directory is known.
-pub fn file(given: Option<&Path>, place: &Place) -> Option<PathBuf> {
+/// The history file: `given`, or else that of `state_dir`. `None` if it is disabled (`none`), or no directory is known.
+pub fn file(given: Option<&Path>, state_dir: &StateDir) -> Option<PathBuf> {
     match given {
         Some(file) if file.as_os_str() == "none" => None,
         Some(file) => Some(file.to_owned()),
-        None => default_file(place),
+        None => default_file(state_dir),
     }
 }
 
 /// The argument with which `thalweg history` uses the same file: ` --history FILE` or ` --state DIR`, quoted for a
 /// shell, or nothing.
-pub fn argument(given: Option<&Path>, place: &Place) -> String {
+pub fn argument(given: Option<&Path>, state_dir: &StateDir) -> String {
     match given {
         Some(file) => format!(" --history {}", quoted(&file.display().to_string())),
-        None => place.argument(),
+        None => state_dir.argument(),
     }
 }
 
@@ -54,8 +54,8 @@ pub fn now() -> WallTime {
 }
 
 /// In the state directory if this host has one, else in the user's cache.
-fn default_file(place: &Place) -> Option<PathBuf> {
-    let state = place.directory().ok().filter(|directory| directory.is_dir());
+fn default_file(state_dir: &StateDir) -> Option<PathBuf> {
+    let state = state_dir.directory().ok().filter(|directory| directory.is_dir());
     Some(state.or_else(cache)?.join(NAME))
 }
 

@@ -1,7 +1,7 @@
 //! `thalweg mesh revoke`: removes a member from the mesh.
 
 use super::{
-    here::{self, Place},
+    host::{self, StateDir},
     text::say,
 };
 use serde_json::json;
@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 /// A node that was silent for this long is not connected: nodes ask at least every 20 s.
@@ -77,11 +77,11 @@ impl Confirmed {
 /// # Errors
 /// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let state = args.place.open()?;
-    here::block_on(async {
-        let control = here::control(&state).await?;
+    let state = args.state_dir.open()?;
+    host::block_on(async {
+        let control = host::control(&state).await?;
         let request = RevokeRequest { member: args.member.clone() };
-        let reply = control.revoke(request).await.map_err(here::refused)?;
+        let reply = control.revoke(request).await.map_err(host::refused)?;
         // The member is revoked even if it is unknown which nodes have confirmed.
         let confirmed =
             confirmed(&*control, &without_daemon(&state), reply.version, args.wait).await;
@@ -112,7 +112,7 @@ async fn confirmed(
 ) -> anyhow::Result<Confirmed> {
     let until = Instant::now() + wait.unwrap_or_default();
     loop {
-        let status = control.status().await.map_err(here::refused)?;
+        let status = control.status().await.map_err(host::refused)?;
         let confirmed = Confirmed::of(&status, mute, version);
         if confirmed.all() || Instant::now() >= until {
             return Ok(confirmed);

@@ -6,7 +6,7 @@ use super::{
     exit::Code,
     gather::{self, Display, known, node_and_path},
     get::{mesh::check_tags, rate::bytes_per_second},
-    here::Place,
+    host::StateDir,
     keep::KeepArgs,
     local_files,
     screen::Style,
@@ -116,7 +116,7 @@ pub struct Args {
     bwlimit: Option<NonZeroU64>,
 
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 
     #[command(flatten)]
     keep: KeepArgs,
@@ -153,7 +153,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         display.finish();
         return Ok(Code::Disk.into());
     }
-    let state = args.place.open()?;
+    let state = args.state_dir.open()?;
     let runtime = gather::runtime()?;
     let display = Arc::new(Display::start(args.style(), args.verbose)?);
     let ended = runtime.block_on(deliver(&args, state, request, display.clone()));
@@ -240,13 +240,13 @@ async fn deliver(
     let signals = tokio::spawn(signals);
     let note = |text: String| display.note(text);
     let ask = args.rates.is_none();
-    let estimates = known::ask(&state, &args.place, &[request.node.as_str()], ask, &note).await;
+    let estimates = known::ask(&state, &args.state_dir, &[request.node.as_str()], ask, &note).await;
     if ask {
         request.estimates = estimates;
     }
     let dialer = gather::dialer_by_bonds(&state, args.within)?;
     if let Ok(roster) = dialer.roster() {
-        check_tags(&roster, &args.avoid, &args.place.argument())?;
+        check_tags(&roster, &args.avoid, &args.state_dir.argument())?;
     }
     let events: Arc<dyn EventSink> = match args.style() {
         Style::Json => display.clone(),

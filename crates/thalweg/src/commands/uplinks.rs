@@ -1,6 +1,6 @@
 //! The interfaces, bonds and byte accounts of this process, for all commands.
 
-use super::{here::Place, remembered};
+use super::{host::StateDir, remembered};
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use std::{
@@ -38,9 +38,9 @@ fn beside(history: &Path) -> PathBuf {
 
 /// The file with records of interfaces, if they are stored: beside the history. If there is a cap, it is beside the
 /// default history whichever history is given, because it records what all processes have used of the cap.
-pub fn file(settings: &Settings, history: Option<&Path>, place: &Place) -> Option<PathBuf> {
+pub fn file(settings: &Settings, history: Option<&Path>, state_dir: &StateDir) -> Option<PathBuf> {
     let history = history.filter(|_| !has_cap(settings));
-    remembered::file(history, place).map(|file| beside(&file))
+    remembered::file(history, state_dir).map(|file| beside(&file))
 }
 
 fn has_cap(settings: &Settings) -> bool {

@@ -1,7 +1,7 @@
 //! The arguments of `thalweg cast`.
 
 use super::display::Style;
-use crate::commands::{get::duration::seconds, here::Place, keep::KeepArgs};
+use crate::commands::{get::duration::seconds, host::StateDir, keep::KeepArgs};
 use std::{ffi::OsString, os::unix::ffi::OsStringExt as _, path::PathBuf, time::Duration};
 use thalweg_cast::source::{CastError, Fidelity, Forwarding};
 use thalweg_fountain::RING_BYTES;
@@ -140,7 +140,7 @@ pub struct Args {
     pub dry_run: bool,
 
     #[command(flatten)]
-    pub place: Place,
+    pub state_dir: StateDir,
 
     #[command(flatten)]
     keep: KeepArgs,
@@ -182,7 +182,7 @@ pub struct ForgetArgs {
     pub json: bool,
 
     #[command(flatten)]
-    pub place: Place,
+    pub state_dir: StateDir,
 }
 
 /// Arguments of `thalweg cast status`.
@@ -206,7 +206,7 @@ pub struct StatusArgs {
     pub json: bool,
 
     #[command(flatten)]
-    pub place: Place,
+    pub state_dir: StateDir,
 }
 
 /// How receivers forward. Not a `bool`, which clap would take for a flag without a value.
@@ -269,11 +269,11 @@ impl Args {
             return Err("`status` and `forget` take no file and no receivers; to cast a file of \
                         that name, write `./` before it");
         }
-        let (place, json) = match &mut sub {
-            Sub::Status(args) => (&mut args.place, &mut args.json),
-            Sub::Forget(args) => (&mut args.place, &mut args.json),
+        let (state_dir, json) = match &mut sub {
+            Sub::Status(args) => (&mut args.state_dir, &mut args.json),
+            Sub::Forget(args) => (&mut args.state_dir, &mut args.json),
         };
-        *place = place.clone().or(&self.place);
+        *state_dir = state_dir.clone().or(&self.state_dir);
         *json |= self.json;
         if let Sub::Status(args) = &mut sub {
             args.verbose |= self.verbose;

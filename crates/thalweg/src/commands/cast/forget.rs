@@ -14,7 +14,7 @@ use thalweg_cast::source::{ForgetError, Forgotten, forget};
 /// # Errors
 /// If this host is in no mesh. Other failures are printed here.
 pub fn run(args: &ForgetArgs) -> anyhow::Result<ExitCode> {
-    let state = args.place.open()?;
+    let state = args.state_dir.open()?;
     let runtime = gather::runtime()?;
     let (dialer, key) = (gather::dialer(&state)?, state.client_key()?);
     let directory = super::kept_in(&state);

@@ -51,7 +51,7 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         display.finish();
         return Ok(Code::Disk.into());
     }
-    let state = args.place.open()?;
+    let state = args.state_dir.open()?;
     let runtime = gather::runtime()?;
     let display = Arc::new(Display::start(args.style(), args.verbose)?);
     let ended = runtime.block_on(deliver(&args, (path, rates), state, &display));
@@ -91,7 +91,7 @@ async fn deliver(
     let signals = tokio::spawn(signals);
     let names: Vec<&str> = args.to.iter().map(Name::as_str).collect();
     let note = |text: String| display.note(text);
-    let asked = known::ask(&state, &args.place, &names, args.rates.is_none(), &note).await;
+    let asked = known::ask(&state, &args.state_dir, &names, args.rates.is_none(), &note).await;
     let estimates = if args.rates.is_some() { rates } else { asked };
     let bonds = uplinks::shown(gather::bonds(&state)?.awaited());
     let dialer = gather::dialer(&state)?.carried_by(Arc::new(bonds));

@@ -1,12 +1,12 @@
 //! `thalweg cast status`: shows casts from this host and casts to its node.
 
 mod chosen;
-mod here;
+mod incoming;
 mod table;
 mod tree;
 
 use super::args::StatusArgs;
-use crate::commands::{here as host, text::say};
+use crate::commands::{host, text::say};
 use anyhow::bail;
 use chosen::Chosen;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use thalweg_cast::source::list;
 /// # Errors
 /// If no daemon answers and nothing was cast from here, or if no cast has the given name or number.
 pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
-    let state = args.place.open()?;
+    let state = args.state_dir.open()?;
     let mut sources = list(&super::kept_in(&state));
     sources.reverse();
     let casts = host::block_on(async {
@@ -47,7 +47,7 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
         0 => String::new(),
         more => format!("{more} more that ended: thalweg cast status --all\n"),
     };
-    say(&(trees + &here::text(&chosen.casts, is_short) + &more))?;
+    say(&(trees + &incoming::text(&chosen.casts, is_short) + &more))?;
     Ok(ExitCode::SUCCESS)
 }
 

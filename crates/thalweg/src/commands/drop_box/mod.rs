@@ -6,7 +6,7 @@ mod heard;
 mod status;
 mod strike;
 
-use super::here::{self, Place};
+use super::host::{self, StateDir};
 use anyhow::{Context as _, bail};
 use clap::Subcommand;
 use std::{path::PathBuf, process::ExitCode};
@@ -46,7 +46,7 @@ struct Common {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 /// A box of this node, opened.
@@ -78,12 +78,12 @@ impl Common {
         {
             return Ok(running);
         }
-        Ok(here::settings(self.config.as_deref())?.drop_box)
+        Ok(host::settings(self.config.as_deref())?.drop_box)
     }
 
     /// Opens the box with this name.
     fn open(&self, name: &str) -> anyhow::Result<OpenBox> {
-        let state = self.place.open()?;
+        let state = self.state_dir.open()?;
         let boxes = self.settings(&state)?;
         let names: Vec<&str> =
             boxes.iter().filter_map(|b| Some(b.name.as_ref()?.as_str())).collect();
@@ -108,8 +108,8 @@ impl Common {
 
 /// The boxes of the running node; `None` if no node runs or it has none.
 fn running(state: &State) -> anyhow::Result<Option<Vec<DropBoxSection>>> {
-    let mut report = here::block_on(async {
-        match here::daemon(state).await? {
+    let mut report = host::block_on(async {
+        match host::daemon(state).await? {
             Some(daemon) => Ok(daemon.drop_boxes().await?),
             None => Ok(serde_json::Value::Null),
         }

@@ -2,7 +2,7 @@
 
 use crate::commands::{
     get::{duration::seconds, rate::bytes_per_second},
-    here::Place,
+    host::StateDir,
     keep::KeepArgs,
     screen::Style,
     within::WithinArgs,
@@ -112,7 +112,7 @@ pub struct Args {
     json: bool,
 
     #[command(flatten)]
-    pub place: Place,
+    pub state_dir: StateDir,
 }
 
 /// How it is carried out.

@@ -1,6 +1,6 @@
 //! The known rates and prices of legs: from a file, from the oracle, or the oracle's stored ones.
 
-use crate::commands::{here::Place, remembered, renewal};
+use crate::commands::{host::StateDir, remembered, renewal};
 use anyhow::{Context as _, bail};
 use std::{
     fs::File,
@@ -64,7 +64,7 @@ pub fn prices(file: Option<&Path>) -> anyhow::Result<Option<PriceList>> {
 /// rates. If the oracle does not answer, the stored rates are used. No known rates are no error.
 pub async fn ask(
     state: &State,
-    place: &Place,
+    state_dir: &StateDir,
     names: &[&str],
     rates: bool,
     note: &impl Fn(String),
@@ -83,7 +83,7 @@ pub async fn ask(
         }
     };
     let ((), asked) = tokio::join!(renew, asked);
-    let (now, file) = (remembered::now(), remembered::file(None, place));
+    let (now, file) = (remembered::now(), remembered::file(None, state_dir));
     let file = file.map(|file| KnownPaths::beside(&file));
     match asked {
         None => Estimates::default(),

@@ -11,7 +11,7 @@ pub use display::Display;
 
 use super::{
     exit::Code,
-    here,
+    host,
     signals::Signals,
     text::say,
     uplinks,
@@ -44,7 +44,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             return Ok(Code::Usage.into());
         }
     };
-    let state = args.place.open()?;
+    let state = args.state_dir.open()?;
     let runtime = runtime()?;
     let display = Arc::new(Display::start(args.style(), args.verbose)?);
     let ended = runtime.block_on(collect(&args, state, request, display.clone()));
@@ -124,13 +124,13 @@ async fn collect(
     let note = |text: String| display.note(text);
     let names: Vec<&str> = request.sources.iter().map(|source| source.node.as_str()).collect();
     let ask = args.rates().is_none();
-    let estimates = known::ask(&state, &args.place, &names, ask, &note).await;
+    let estimates = known::ask(&state, &args.state_dir, &names, ask, &note).await;
     if ask {
         request.estimates = estimates;
     }
     let dialer = dialer_by_bonds(&state, args.within())?;
     if let Ok(roster) = dialer.roster() {
-        super::get::mesh::check_tags(&roster, args.avoided(), &args.place.argument())?;
+        super::get::mesh::check_tags(&roster, args.avoided(), &args.state_dir.argument())?;
     }
     let events = args.within().begin(Flow::Down, display.clone());
     let began = Instant::now();
@@ -172,7 +172,7 @@ pub fn dialer_by_bonds(state: &State, within: WithinArgs) -> anyhow::Result<Memb
 pub fn bonds(state: &State) -> anyhow::Result<Bonding> {
     let identity = Connector::new(&state.client_key()?)?;
     let dialer = Dialer::with_identity(DialOptions::default(), identity);
-    let settings = here::settings(None)?.interfaces.settings();
+    let settings = host::settings(None)?.interfaces.settings();
     uplinks::bonding(dialer, settings, state, uplinks::to_stderr)
 }
 

@@ -1,6 +1,6 @@
 //! Asks the oracle for candidates during a download, and stores them for later ones.
 
-use crate::commands::{here, remembered};
+use crate::commands::{host, remembered};
 use std::{
     path::{Path, PathBuf},
     sync::mpsc::{Receiver, RecvTimeoutError, sync_channel},
@@ -48,7 +48,7 @@ impl CandidateQuery {
         let own = file.clone();
         let ask = move || {
             // An oracle that does not rank yet counts as an answer.
-            _ = here::block_on(async move { ask(&state, &own).await });
+            _ = host::block_on(async move { ask(&state, &own).await });
             _ = tell.send(());
         };
         let started = thread::Builder::new().name("candidates".to_owned()).spawn(ask);

@@ -19,7 +19,7 @@ mod streams;
 
 pub use args::{Args, Drawing};
 
-use super::{here::quoted, remembered, signals::Signals, text::rough, uplinks, within::missed};
+use super::{host::quoted, remembered, signals::Signals, text::rough, uplinks, within::missed};
 use asking::CandidateQuery;
 use calls::DownloadSession;
 use display::{Display, Note};
@@ -92,7 +92,7 @@ fn refuse(display: &Display, why: String, code: Code) -> Code {
 fn renew(args: &Args) -> Renewal {
     let names = args.paths.named();
     match args.paths.tries_mesh() || names.iter().any(|name| !name.contains(':')) {
-        true => Renewal::start(args.paths.place.open(), &names, &args.paths.avoid),
+        true => Renewal::start(args.paths.state_dir.open(), &names, &args.paths.avoid),
         false => Renewal::none(),
     }
 }
@@ -103,14 +103,14 @@ fn ask(args: &Args) -> CandidateQuery {
     if !paths.tries_mesh() {
         return CandidateQuery::none();
     }
-    let file = remembered::file(paths.history.as_deref(), &paths.place);
-    CandidateQuery::start(paths.place.open(), file.as_deref())
+    let file = remembered::file(paths.history.as_deref(), &paths.state_dir);
+    CandidateQuery::start(paths.state_dir.open(), file.as_deref())
 }
 
 /// Runs all downloads. An error is a mistake in the arguments.
 async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code>> {
     args.check()?;
-    let memory = remembered::file(args.paths.history.as_deref(), &args.paths.place);
+    let memory = remembered::file(args.paths.history.as_deref(), &args.paths.state_dir);
     let began = remembered::now();
     let history = memory.as_deref().map(|file| Mutex::new(History::open(file)));
     let detours = memory.as_deref().map(|file| Mutex::new(Detours::open(&Detours::beside(file))));
@@ -178,7 +178,7 @@ fn withheld(maker: &RequestBuilder<'_>, items: &[Item]) -> Option<String> {
 /// Names the relays that this command put into quarantine, and how the user can lift it.
 fn note_quarantines(history: &Mutex<History>, began: WallTime, args: &Args, note: &dyn Fn(String)) {
     let history = history.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let same = remembered::argument(args.paths.history.as_deref(), &args.paths.place);
+    let same = remembered::argument(args.paths.history.as_deref(), &args.paths.state_dir);
     let blames = history.quarantined(remembered::now());
     for blame in blames.iter().filter(|blame| blame.since >= began) {
         let (relay, origin) = (&blame.relay, &blame.origin);

@@ -5,7 +5,7 @@ mod changes;
 mod show;
 
 use super::{
-    here::{self, Place},
+    host::{self, StateDir},
     text::say,
     uplinks,
 };
@@ -65,7 +65,7 @@ pub struct Common {
     history: Option<PathBuf>,
 
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 #[derive(clap::Args)]
@@ -85,7 +85,7 @@ struct Status {
 impl Common {
     /// The file of what is known about interfaces; the sockets of processes are beside it.
     fn file(&self, settings: &Settings) -> anyhow::Result<PathBuf> {
-        uplinks::file(settings, self.history.as_deref(), &self.place)
+        uplinks::file(settings, self.history.as_deref(), &self.state_dir)
             .context("no directory for the records of interfaces: give --state DIR, or set HOME")
     }
 }
@@ -97,7 +97,7 @@ impl Common {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match &args.sub {
         Sub::Status(status) => {
-            let settings = here::settings(status.config.as_deref())?.interfaces.settings();
+            let settings = host::settings(status.config.as_deref())?.interfaces.settings();
             let file = status.common.file(&settings)?;
             let processes = answers(&file, &Change::Show)?;
             let said = match processes.is_empty() {
@@ -116,7 +116,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn answers(file: &Path, change: &Change) -> anyhow::Result<Vec<Value>> {
     let at = uplinks::sockets(file);
-    here::block_on(async {
+    host::block_on(async {
         ask(&at, change).await.with_context(|| format!("cannot read {}", at.display()))
     })
 }
@@ -129,7 +129,7 @@ fn kept(settings: Settings, file: &Path) -> anyhow::Result<Value> {
 }
 
 fn change(common: &Common, change: &Change) -> anyhow::Result<()> {
-    let file = common.file(&here::settings(None)?.interfaces.settings())?;
+    let file = common.file(&host::settings(None)?.interfaces.settings())?;
     let said = answers(&file, change)?;
     if said.is_empty() {
         bail!(

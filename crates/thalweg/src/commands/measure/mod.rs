@@ -6,7 +6,7 @@ mod method;
 mod result;
 mod shown;
 
-use super::{exit::Code, gather, here::Place};
+use super::{exit::Code, gather, host::StateDir};
 use alone::Alone;
 use anyhow::{Context as _, anyhow};
 use by_node::Riders;
@@ -87,7 +87,7 @@ pub struct Args {
     json: bool,
 
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 impl Args {
@@ -121,7 +121,7 @@ async fn measure_path(args: &Args) -> Result<(), Failed> {
                    leave out --back";
         return Err((Code::Usage, anyhow!(why)));
     }
-    let state = args.place.open().map_err(|why| (Code::Other, why))?;
+    let state = args.state_dir.open().map_err(|why| (Code::Other, why))?;
     let _alone = block_in_place(|| Alone::take(state.dir(), waits));
     if let Some(mut node) = by_node::open(args, &state).await? {
         let mut ends = node.ends();

@@ -8,7 +8,7 @@ mod socket_file;
 mod streams;
 
 use super::{
-    here::{self, Place},
+    host::{self, StateDir},
     signals::Signals,
     text::say,
     uplinks,
@@ -50,7 +50,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 /// Runs the command until SIGTERM or SIGINT, then drains connections; a second signal ends it at once.
@@ -58,8 +58,8 @@ pub struct Args {
 /// # Errors
 /// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let config = here::settings(args.config.as_deref())?;
-    let state = args.place.open()?;
+    let config = host::settings(args.config.as_deref())?;
+    let state = args.state_dir.open()?;
     state.mesh()?;
     let _lock = state.lock()?;
     settings::warn_of_few_descriptors(raise_descriptor_limit(), config.relay.max_connections);

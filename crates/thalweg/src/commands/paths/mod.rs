@@ -13,7 +13,7 @@ mod tests;
 
 use super::{
     get::{Drawing, mesh::check_tags},
-    here::{self, Place},
+    host::{self, StateDir},
     text::say,
 };
 use anyhow::bail;
@@ -71,7 +71,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE|none")]
     history: Option<PathBuf>,
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 /// Runs the command.
@@ -79,10 +79,10 @@ pub struct Args {
 /// # Errors
 /// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let state = args.place.open()?;
+    let state = args.state_dir.open()?;
     let wanted = args.destination.as_deref().map(DestinationUrl::parse).transpose()?;
     let mut found =
-        here::block_on(PathKnowledge::ask(&state, args.history.as_deref(), &args.place))?;
+        host::block_on(PathKnowledge::ask(&state, args.history.as_deref(), &args.state_dir))?;
     found.notes.iter().for_each(|note| thalweg_console::note!("thalweg: {note}"));
     let (text, value) = match (&wanted, &args.to) {
         (Some(wanted), _) => args.destination(&mut found, wanted)?,
@@ -104,7 +104,7 @@ impl Args {
         to: &DestinationUrl,
     ) -> anyhow::Result<(String, Value)> {
         match &found.roster {
-            Some(roster) => check_tags(roster, &self.avoid, &self.place.argument())?,
+            Some(roster) => check_tags(roster, &self.avoid, &self.state_dir.argument())?,
             None if self.avoid.is_empty() => {}
             None => bail!("--avoid needs the list of relays: this host has no roster yet"),
         }

@@ -41,7 +41,7 @@ struct View {
 
 /// Opens this host's mesh as it is now.
 pub fn open(paths: &PathArgs) -> Mesh {
-    Mesh::open(paths.place.open(), paths.place.argument())
+    Mesh::open(paths.state_dir.open(), paths.state_dir.argument())
 }
 
 impl Keeper {
@@ -95,7 +95,7 @@ impl View {
         if self.paths.no_relays {
             return;
         }
-        let Some(state) = self.paths.place.open().ok().filter(|state| state.has_mesh()) else {
+        let Some(state) = self.paths.state_dir.open().ok().filter(|state| state.has_mesh()) else {
             return;
         };
         let renewed =
@@ -111,7 +111,7 @@ impl View {
         if !self.paths.tries_mesh() || !self.wants_candidates() {
             return;
         }
-        let Some(state) = self.paths.place.open().ok().filter(State::has_mesh) else { return };
+        let Some(state) = self.paths.state_dir.open().ok().filter(State::has_mesh) else { return };
         let me = state.mesh().ok().map(|mesh| mesh.name);
         match ask_candidates(&state, self.dial.clone(), ORACLE_TIMEOUT).await {
             Ok(reply) => self.detours().follow(reply, me.as_ref(), remembered::now()),

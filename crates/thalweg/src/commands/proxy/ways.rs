@@ -2,7 +2,7 @@
 
 use crate::commands::{
     get::{Drawing, mesh::Mesh},
-    here::Place,
+    host::StateDir,
 };
 use anyhow::bail;
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ pub struct PathArgs {
     pub config: Option<PathBuf>,
 
     #[command(flatten)]
-    pub place: Place,
+    pub state_dir: StateDir,
 }
 
 impl PathArgs {

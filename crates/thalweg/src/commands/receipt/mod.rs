@@ -1,7 +1,7 @@
 //! `thalweg receipt`: verifies receipts of submissions, offline.
 
 use super::{
-    here::Place,
+    host::StateDir,
     submit::commitment,
     text::{printable, say},
 };
@@ -65,7 +65,7 @@ struct Verify {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 /// The result for one file.
@@ -108,7 +108,7 @@ fn trust(args: &Verify) -> anyhow::Result<(Trust, Option<Roster>)> {
         trust.add(key).map_err(anyhow::Error::msg).with_context(|| format!("--key {key}"))?;
     }
     // A host without a mesh can verify, too.
-    let Ok(membership) = args.place.open().and_then(|state: State| Ok(state.membership()?)) else {
+    let Ok(membership) = args.state_dir.open().and_then(|state: State| Ok(state.membership()?)) else {
         return Ok((trust, None));
     };
     if args.key.is_empty() {

@@ -3,7 +3,7 @@
 mod json;
 
 use super::{
-    here::{self, Place},
+    host::{self, StateDir},
     renewal,
     text::{aligned, counted, listed, rough, say},
 };
@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 /// Runs the command.
@@ -44,9 +44,9 @@ pub struct Args {
 /// # Errors
 /// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let state = args.place.open()?;
-    let well = here::block_on(async {
-        match here::daemon(&state).await? {
+    let state = args.state_dir.open()?;
+    let well = host::block_on(async {
+        match host::daemon(&state).await? {
             Some(daemon) => of_daemon(&daemon.node_status().await?, args.json),
             None => of_disk(&state, args.json).await,
         }
@@ -103,7 +103,7 @@ async fn of_disk(state: &State, as_json: bool) -> anyhow::Result<bool> {
 
 /// The oracle's status, wherever the oracle is.
 async fn asked(state: &State) -> anyhow::Result<StatusReply> {
-    here::control(state).await?.status().await.map_err(here::refused)
+    host::control(state).await?.status().await.map_err(host::refused)
 }
 
 fn seen(reply: &StatusReply) -> String {

@@ -76,8 +76,8 @@ impl Item {
         target: &Target,
         sheet: Option<&Signed<Sheet>>,
     ) -> anyhow::Result<Option<Self>> {
-        let receipt = place(file, args.receipts.as_deref(), RECEIPT)?;
-        let aside = place(file, args.receipts.as_deref(), ANEW)?;
+        let receipt = receipt_path(file, args.receipts.as_deref(), RECEIPT)?;
+        let aside = receipt_path(file, args.receipts.as_deref(), ANEW)?;
         let kept = load(&receipt)?;
         let beside = kept.is_some();
         let client = identity.key.id();
@@ -218,7 +218,7 @@ impl Item {
     /// Where the receipt is stored now.
     fn kept_at(&self) -> PathBuf {
         let directory = self.receipt.parent().filter(|_| self.beside);
-        let aside = directory.and_then(|directory| place(&self.file, Some(directory), ANEW).ok());
+        let aside = directory.and_then(|directory| receipt_path(&self.file, Some(directory), ANEW).ok());
         aside.unwrap_or_else(|| self.receipt.clone())
     }
 
@@ -284,7 +284,7 @@ fn check_in_the_way(
 ///
 /// # Errors
 /// If the path has no file name, or the name is too long.
-pub fn place(file: &Path, directory: Option<&Path>, suffix: &str) -> anyhow::Result<PathBuf> {
+pub fn receipt_path(file: &Path, directory: Option<&Path>, suffix: &str) -> anyhow::Result<PathBuf> {
     let name = file.file_name().context("it is not a file")?;
     let own = file.parent().unwrap_or(Path::new(""));
     beside(directory.unwrap_or(own), name, suffix).with_context(|| {

@@ -10,7 +10,7 @@ mod to;
 
 use super::{
     gather::listen,
-    here::{self, Place},
+    host::{self, StateDir},
     local_files,
     signals::Signals,
     text::{printable, say},
@@ -86,7 +86,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 /// Runs the command.
@@ -102,10 +102,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let more = if more > 0 { format!("; and {more} more") } else { String::new() };
         bail!("nothing was committed: {}{more}", missing.join("; "));
     }
-    let mesh = Mesh::of(&args.place)?;
-    let target = mesh.target(&args.to, &args.place)?;
-    let identity = Identity::of(&args.place, mesh)?;
-    here::block_on(async {
+    let mesh = Mesh::of(&args.state_dir)?;
+    let target = mesh.target(&args.to, &args.state_dir)?;
+    let identity = Identity::of(&args.state_dir, mesh)?;
+    host::block_on(async {
         let connector = Connector::new(&identity.key)?;
         let mut named = NamedFiles::of(&args, &identity, &target, &connector).await?;
         named.tell();

@@ -2,7 +2,7 @@
 
 use super::{
     Args,
-    item::{Item, RECEIPT, Step, place},
+    item::{Item, RECEIPT, Step, receipt_path},
     pace,
     to::Identity,
 };
@@ -150,7 +150,7 @@ fn once<'a>(files: &'a [PathBuf], receipts: Option<&Path>) -> Vec<(&'a PathBuf, 
     let mut places: BTreeMap<PathBuf, Vec<usize>> = BTreeMap::new();
     let mut all: Vec<(&PathBuf, Option<String>)> = files.iter().map(|file| (file, None)).collect();
     for (number, file) in files.iter().enumerate() {
-        if let Ok(at) = place(file, receipts, RECEIPT) {
+        if let Ok(at) = receipt_path(file, receipts, RECEIPT) {
             places.entry(canonical(&at)).or_default().push(number);
         }
     }

@@ -1,7 +1,7 @@
 //! The submitting host's identity, and the box that it submits to.
 
 use super::parts;
-use crate::commands::here::Place;
+use crate::commands::host::StateDir;
 use anyhow::{Context as _, bail};
 use std::sync::Arc;
 use thalweg_dropbox::{LineError, Port, Target};
@@ -30,8 +30,8 @@ impl Identity {
     ///
     /// # Errors
     /// If the state directory cannot be used.
-    pub fn of(place: &Place, mesh: Mesh) -> anyhow::Result<Self> {
-        let key = State::create(&place.directory()?)?.make_client_key()?;
+    pub fn of(state_dir: &StateDir, mesh: Mesh) -> anyhow::Result<Self> {
+        let key = State::create(&state_dir.directory()?)?.make_client_key()?;
         Ok(Self { key, roster: mesh.roster })
     }
 }
@@ -49,8 +49,8 @@ impl Mesh {
     ///
     /// # Errors
     /// If it exists but cannot be read.
-    pub fn of(place: &Place) -> anyhow::Result<Self> {
-        let state = match State::open(&place.directory()?) {
+    pub fn of(state_dir: &StateDir) -> anyhow::Result<Self> {
+        let state = match State::open(&state_dir.directory()?) {
             Err(StateError::Absent(_)) => return Ok(Self::default()),
             state => state?,
         };
@@ -68,7 +68,7 @@ impl Mesh {
     ///
     /// # Errors
     /// A mistake in the text, or that there is no such node.
-    pub fn target(&self, to: &str, place: &Place) -> anyhow::Result<Target> {
+    pub fn target(&self, to: &str, state_dir: &StateDir) -> anyhow::Result<Target> {
         let (name, node) = parts(to)?;
         let drop_box: Name = name.parse()?;
         let port = match node.split_once('#') {
@@ -82,18 +82,18 @@ impl Mesh {
                     "`{to}` is an address without a key: write {to}#KEY; ask the box's operator for the key"
                 )
             }
-            None => self.member(node, place)?,
+            None => self.member(node, state_dir)?,
         };
         Ok(Target { drop_box, port })
     }
 
-    fn member(&self, node: &str, place: &Place) -> anyhow::Result<Port> {
+    fn member(&self, node: &str, state_dir: &StateDir) -> anyhow::Result<Port> {
         let name: Name = node.parse()?;
-        let place = place.argument();
+        let state_arg = state_dir.argument();
         let Some(roster) = &self.members else {
             bail!(
                 "`{name}` names a node, but this host has no valid roster (`thalweg \
-                 status{place}`); without one, write BOX@HOST:PORT#KEY"
+                 status{state_arg}`); without one, write BOX@HOST:PORT#KEY"
             )
         };
         let Some(member) = roster.by_name(&name) else {
@@ -101,7 +101,7 @@ impl Mesh {
             match likeness::nearest(node, names) {
                 Some(near) => bail!("no member is named `{name}`; did you mean `{near}`?"),
                 None => {
-                    bail!("no member is named `{name}`; `thalweg mesh members{place}` lists them")
+                    bail!("no member is named `{name}`; `thalweg mesh members{state_arg}` lists them")
                 }
             }
         };

@@ -21,14 +21,14 @@ use thalweg_wire::{
 
 /// Where this host keeps its part.
 #[derive(clap::Args, Clone, Debug)]
-pub struct Place {
+pub struct StateDir {
     /// The directory of keys, roster and daemon socket
     /// [default: $THALWEG_STATE, $XDG_STATE_HOME/thalweg or ~/.local/state/thalweg]
     #[arg(long, value_name = "DIR", hide_default_value = true)]
     state: Option<PathBuf>,
 }
 
-impl Place {
+impl StateDir {
     /// The directory's path; it need not exist.
     ///
     /// # Errors
