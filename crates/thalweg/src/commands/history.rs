@@ -2,7 +2,7 @@
 
 use super::{
     host::StateDir,
-    remembered,
+    history_file,
     text::{aligned, rough, say},
 };
 use anyhow::{Context as _, bail};
@@ -89,7 +89,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn show(which: &Which) -> anyhow::Result<()> {
     let (file, history) = which.open()?;
-    let all = All::of(&history, remembered::now());
+    let all = All::of(&history, history_file::now());
     if which.json {
         return say(&(serde_json::to_string_pretty(&all.json(&file))? + "\n"));
     }
@@ -100,7 +100,7 @@ fn show(which: &Which) -> anyhow::Result<()> {
 
 fn lift(args: &Lift) -> anyhow::Result<()> {
     let (file, mut history) = args.which.open()?;
-    let (relay, now) = (&args.relay, remembered::now());
+    let (relay, now) = (&args.relay, history_file::now());
     let all = All::of(&history, now);
     let origins = all.origins_of(relay);
     if origins.is_empty() {
@@ -118,7 +118,7 @@ fn lift(args: &Lift) -> anyhow::Result<()> {
 
 fn clear(which: &Which) -> anyhow::Result<()> {
     let (file, mut history) = which.open()?;
-    let now = remembered::now();
+    let now = history_file::now();
     let all = All::of(&history, now);
     // Clears also what is too old to be shown; a missing file is not created.
     if file.exists() {
@@ -148,7 +148,7 @@ fn clear_detours(file: &Path) -> anyhow::Result<()> {
 impl Which {
     /// Opens the history; its file may be missing.
     fn open(&self) -> anyhow::Result<(PathBuf, History)> {
-        let file = remembered::file(self.history.as_deref(), &self.state_dir);
+        let file = history_file::file(self.history.as_deref(), &self.state_dir);
         let file = file.context(
             "no history file is known; name one with --history FILE, as for `thalweg get`",
         )?;

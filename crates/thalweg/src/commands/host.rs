@@ -1,6 +1,6 @@
 //! This host's state directory, settings, daemon and oracle, for all commands.
 
-use super::oracle_inside::OracleInside;
+use super::embedded_oracle::EmbeddedOracle;
 use anyhow::Context as _;
 use futures_util::future::BoxFuture;
 use std::{
@@ -93,22 +93,22 @@ pub async fn control(state: &State) -> anyhow::Result<Box<dyn Control>> {
         let lock = state.lock()?;
         let settings = settings(None)?;
         let node = state.node_key()?.id();
-        let oracle = OracleInside::open(state, node, &settings.oracle, None).await?;
+        let oracle = EmbeddedOracle::open(state, node, &settings.oracle, None).await?;
         let membership = state.membership()?;
-        return Ok(Box::new(Offline { oracle, membership, _lock: lock }));
+        return Ok(Box::new(OfflineOracle { oracle, membership, _lock: lock }));
     }
     Ok(Box::new(OracleClient::new(&state.client_key()?, mesh.oracles, WallClock::default())?))
 }
 
 /// The oracle of this directory while its daemon does not run.
 #[derive(Debug)]
-struct Offline {
-    oracle: OracleInside,
+struct OfflineOracle {
+    oracle: EmbeddedOracle,
     membership: Membership,
     _lock: StateLock,
 }
 
-impl Offline {
+impl OfflineOracle {
     /// Stores the published roster for this host as well, because no daemon fetches it.
     fn keep(&self) {
         if let Err(error) = self.membership.offer(&self.oracle.signed()) {
@@ -117,7 +117,7 @@ impl Offline {
     }
 }
 
-impl Control for Offline {
+impl Control for OfflineOracle {
     fn token(&self, request: TokenRequest) -> BoxFuture<'_, Result<TokenReply, ApiError>> {
         Box::pin(async move {
             let reply = self.oracle.token(request).await?;
@@ -165,6 +165,6 @@ pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Res
 }
 
 /// An oracle's refusal, with the oracle's message.
-pub fn refused(error: ApiError) -> anyhow::Error {
+pub fn api_error(error: ApiError) -> anyhow::Error {
     anyhow::anyhow!("{}", error.message)
 }

@@ -3,7 +3,7 @@
 use super::{
     host::{self, StateDir},
     hostname,
-    oracle_inside::database,
+    embedded_oracle::database,
     text::{next_steps, say},
 };
 use anyhow::{Context as _, bail};

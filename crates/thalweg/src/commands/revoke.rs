@@ -81,7 +81,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     host::block_on(async {
         let control = host::control(&state).await?;
         let request = RevokeRequest { member: args.member.clone() };
-        let reply = control.revoke(request).await.map_err(host::refused)?;
+        let reply = control.revoke(request).await.map_err(host::api_error)?;
         // The member is revoked even if it is unknown which nodes have confirmed.
         let confirmed =
             confirmed(&*control, &without_daemon(&state), reply.version, args.wait).await;
@@ -112,7 +112,7 @@ async fn confirmed(
 ) -> anyhow::Result<Confirmed> {
     let until = Instant::now() + wait.unwrap_or_default();
     loop {
-        let status = control.status().await.map_err(host::refused)?;
+        let status = control.status().await.map_err(host::api_error)?;
         let confirmed = Confirmed::of(&status, mute, version);
         if confirmed.all() || Instant::now() >= until {
             return Ok(confirmed);

@@ -65,7 +65,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let reply = host::block_on(async {
         let control = host::control(&state).await?;
-        control.token(args.request(valid)).await.map_err(host::refused)
+        control.token(args.request(valid)).await.map_err(host::api_error)
     })?;
     print(&reply, valid, args.json)?;
     Ok(ExitCode::SUCCESS)

@@ -1,6 +1,6 @@
 //! The interfaces, bonds and byte accounts of this process, for all commands.
 
-use super::{host::StateDir, remembered};
+use super::{host::StateDir, history_file};
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use std::{
@@ -40,7 +40,7 @@ fn beside(history: &Path) -> PathBuf {
 /// default history whichever history is given, because it records what all processes have used of the cap.
 pub fn file(settings: &Settings, history: Option<&Path>, state_dir: &StateDir) -> Option<PathBuf> {
     let history = history.filter(|_| !has_cap(settings));
-    remembered::file(history, state_dir).map(|file| beside(&file))
+    history_file::file(history, state_dir).map(|file| beside(&file))
 }
 
 fn has_cap(settings: &Settings) -> bool {
@@ -82,7 +82,7 @@ fn kept_or_not(
         return Ok(Uplinks::unkept(settings));
     };
     // What was used of a cap before this host became a member counts as well.
-    if has_cap && let Err(why) = remembered::take_over(&path) {
+    if has_cap && let Err(why) = history_file::adopt_cached(&path) {
         note(format!("cannot copy the records of interfaces to {}: {why}", path.display()));
     }
     match Uplinks::open(settings.clone(), Some(path.clone())) {
@@ -184,7 +184,7 @@ pub fn begin(
 
 /// Answers questions about the interfaces, at a socket beside this file.
 fn answer(uplinks: Uplinks, file: &Path, tell: impl Fn(String) + Send + 'static) {
-    if let Err(why) = remembered::make_place(file) {
+    if let Err(why) = history_file::create_parent(file) {
         tell(format!("cannot save the records of interfaces in {}: {why}", file.display()));
     }
     let at = sockets(file);

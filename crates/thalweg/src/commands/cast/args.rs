@@ -1,7 +1,7 @@
 //! The arguments of `thalweg cast`.
 
 use super::display::Style;
-use crate::commands::{get::duration::seconds, host::StateDir, keep::KeepArgs};
+use crate::commands::{get::duration::seconds, host::StateDir, metadata_options::MetadataOptions};
 use std::{ffi::OsString, os::unix::ffi::OsStringExt as _, path::PathBuf, time::Duration};
 use thalweg_cast::source::{CastError, Fidelity, Forwarding};
 use thalweg_fountain::RING_BYTES;
@@ -143,7 +143,7 @@ pub struct Args {
     pub state_dir: StateDir,
 
     #[command(flatten)]
-    keep: KeepArgs,
+    metadata: MetadataOptions,
 
     /// Print nothing but errors
     #[arg(short, long, help_heading = "Messages")]
@@ -283,7 +283,7 @@ impl Args {
 
     /// Which metadata is cast besides content, modes, times and links.
     pub fn fidelity(&self) -> Fidelity {
-        self.keep.fidelity(false)
+        self.metadata.fidelity(false)
     }
 
     /// Returns the path to cast, and checks that the arguments fit together.

@@ -41,7 +41,7 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         Ok(path) => path,
         Err(mistake) => return Ok(wrong(&mistake)),
     };
-    let rates = match known::from_file(args.rates.as_deref()) {
+    let rates = match leg_estimates::from_file(args.rates.as_deref()) {
         Ok(rates) => rates,
         Err(mistake) => return Ok(wrong(&format!("{mistake:#}"))),
     };
@@ -91,7 +91,7 @@ async fn deliver(
     let signals = tokio::spawn(signals);
     let names: Vec<&str> = args.to.iter().map(Name::as_str).collect();
     let note = |text: String| display.note(text);
-    let asked = known::ask(&state, &args.state_dir, &names, args.rates.is_none(), &note).await;
+    let asked = leg_estimates::ask(&state, &args.state_dir, &names, args.rates.is_none(), &note).await;
     let estimates = if args.rates.is_some() { rates } else { asked };
     let bonds = uplinks::shown(gather::bonds(&state)?.awaited());
     let dialer = gather::dialer(&state)?.carried_by(Arc::new(bonds));

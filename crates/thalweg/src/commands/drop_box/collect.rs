@@ -3,7 +3,7 @@
 use super::{Common, OpenBox, clear, heard::FailureRecorder, status};
 use crate::commands::{
     exit::Code,
-    gather::{Display, dialer, known, listen, runtime},
+    gather::{Display, dialer, leg_estimates, listen, runtime},
     screen::Style,
     signals::Signals,
     text::{counted, printable, say},
@@ -208,7 +208,7 @@ async fn fetch(
     let display = Arc::new(Display::start(style, false)?);
     let names: Vec<&str> = others.iter().map(|source| source.node.as_str()).collect();
     let hint = |text: String| display.note(text);
-    let estimates = known::ask(&open_box.state, &args.common.state_dir, &names, true, &hint).await;
+    let estimates = leg_estimates::ask(&open_box.state, &args.common.state_dir, &names, true, &hint).await;
     let asked = |source: &&Source| Asked { node: source.node.clone(), paths: source.paths() };
     let request = Request {
         exclude: vec![b"/part".to_vec()],

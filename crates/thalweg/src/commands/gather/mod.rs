@@ -3,7 +3,7 @@
 mod args;
 mod display;
 mod exit;
-pub mod known;
+pub mod leg_estimates;
 pub mod words;
 
 pub use args::{Args, node_and_path};
@@ -15,7 +15,7 @@ use super::{
     signals::Signals,
     text::say,
     uplinks,
-    within::{WithinArgs, missed},
+    bond_options::{BondOptions, deadline_overrun},
 };
 use std::{process::ExitCode, sync::Arc, time::Instant};
 use thalweg_gather::{
@@ -86,7 +86,7 @@ fn request(args: &Args) -> anyhow::Result<Request> {
     let bounds = args.bounds();
     let (prices, budget) = args.cost();
     Ok(Request {
-        prices: known::prices(prices.map(|file| file.as_path()))?,
+        prices: leg_estimates::prices(prices.map(|file| file.as_path()))?,
         budget,
         sources: args.sources()?,
         exclude: args.excluded(),
@@ -97,7 +97,7 @@ fn request(args: &Args) -> anyhow::Result<Request> {
         fidelity: args.fidelity(),
         via: args.via()?,
         terms: args.terms(),
-        estimates: known::from_file(args.rates().map(|file| file.as_path()))?,
+        estimates: leg_estimates::from_file(args.rates().map(|file| file.as_path()))?,
         method: args.method(),
         slot: bounds.slot,
         unit: bounds.unit,
@@ -124,18 +124,18 @@ async fn collect(
     let note = |text: String| display.note(text);
     let names: Vec<&str> = request.sources.iter().map(|source| source.node.as_str()).collect();
     let ask = args.rates().is_none();
-    let estimates = known::ask(&state, &args.state_dir, &names, ask, &note).await;
+    let estimates = leg_estimates::ask(&state, &args.state_dir, &names, ask, &note).await;
     if ask {
         request.estimates = estimates;
     }
-    let dialer = dialer_by_bonds(&state, args.within())?;
+    let dialer = dialer_by_bonds(&state, args.bond_options())?;
     if let Ok(roster) = dialer.roster() {
         super::get::mesh::check_tags(&roster, args.avoided(), &args.state_dir.argument())?;
     }
-    let events = args.within().begin(Flow::Down, display.clone());
+    let events = args.bond_options().begin(Flow::Down, display.clone());
     let began = Instant::now();
     let ended = gather(request, dialer, events, stop).await;
-    missed(args.within().within, began).filter(|_| ended.is_ok()).map(note);
+    deadline_overrun(args.bond_options().within, began).filter(|_| ended.is_ok()).map(note);
     uplinks::end();
     signals.abort();
     Ok(ended)
@@ -157,8 +157,8 @@ pub fn dialer(state: &State) -> anyhow::Result<MemberDialer> {
 ///
 /// # Errors
 /// As [`dialer`].
-pub fn dialer_by_bonds(state: &State, within: WithinArgs) -> anyhow::Result<MemberDialer> {
-    if within.rides() {
+pub fn dialer_by_bonds(state: &State, bond_options: BondOptions) -> anyhow::Result<MemberDialer> {
+    if bond_options.rides() {
         return dialer(state)?.riding().map_err(|why| anyhow::anyhow!("--ride: {why}"));
     }
     let bonds = uplinks::shown(bonds(state)?.awaited());

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::commands::{
     host::quoted,
-    remembered::{self, now},
+    history_file::{self, now},
     uplinks,
 };
 use anyhow::bail;
@@ -380,7 +380,7 @@ impl<'a> RequestBuilder<'a> {
                 "relay {relay} recently altered bytes and is not used; --via {relay} uses it, and \
                  `thalweg history lift {}{}` allows it again",
                 quoted(relay),
-                remembered::argument(paths.history.as_deref(), &paths.state_dir)
+                history_file::argument(paths.history.as_deref(), &paths.state_dir)
             ));
         }
         quarantined

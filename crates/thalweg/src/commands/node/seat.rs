@@ -1,6 +1,6 @@
 //! The oracle of this node: absent, running, or down.
 
-use crate::commands::oracle_inside::OracleInside;
+use crate::commands::embedded_oracle::EmbeddedOracle;
 use std::{fs, sync::Arc, time::Duration};
 use thalweg_base::log::{Event, Log};
 use thalweg_mesh::{
@@ -28,7 +28,7 @@ pub enum Seat {
     /// This node has no oracle: it is elsewhere.
     Empty,
     /// The oracle runs.
-    Taken(OracleInside),
+    Taken(EmbeddedOracle),
     /// The oracle cannot run; its node runs without it.
     Down(OracleDown),
 }
@@ -52,7 +52,7 @@ impl Seat {
         if !dir.exists() && !is_oracle(membership, &node) {
             return Ok(Self::Empty);
         }
-        match OracleInside::open(state, node, settings, Some(log.clone())).await {
+        match EmbeddedOracle::open(state, node, settings, Some(log.clone())).await {
             Ok(oracle) => {
                 take_oracle(&oracle, membership, settings, log).await?;
                 Ok(Self::Taken(oracle))
@@ -113,7 +113,7 @@ fn is_oracle(membership: &Membership, node: &NodeId) -> bool {
 
 /// Writes the settings' rules, and takes the roster that the oracle has just published.
 async fn take_oracle(
-    oracle: &OracleInside,
+    oracle: &EmbeddedOracle,
     membership: &Membership,
     settings: &OracleSection,
     log: &Log,
@@ -132,7 +132,7 @@ async fn take_oracle(
 }
 
 /// Retries until the settings' rules are in force.
-async fn enforce_rules(oracle: &OracleInside, settings: &OracleSection) {
+async fn enforce_rules(oracle: &EmbeddedOracle, settings: &OracleSection) {
     while let Err(OracleError::Store(_)) = oracle.rule(settings).await {
         sleep(RETRY_INTERVAL).await;
     }

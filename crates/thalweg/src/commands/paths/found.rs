@@ -1,6 +1,6 @@
 //! Collects what is known of paths: the oracle's answer or its stored copy, and this host's own measurements.
 
-use crate::commands::{host::StateDir, remembered};
+use crate::commands::{host::StateDir, history_file};
 use std::{
     collections::BTreeMap,
     path::Path,
@@ -50,7 +50,7 @@ impl PathKnowledge {
     /// If this host is in no mesh, or its state cannot be read.
     pub async fn ask(state: &State, history: Option<&Path>, state_dir: &StateDir) -> anyhow::Result<Self> {
         let me = state.mesh()?.name;
-        let file = remembered::file(history, state_dir);
+        let file = history_file::file(history, state_dir);
         let mut found = Self::kept(me, file.as_deref());
         found.roster = state.membership().ok().and_then(|m| m.current());
         let (candidates, paths) = tokio::join!(
@@ -81,7 +81,7 @@ impl PathKnowledge {
             history: Arc::new(Mutex::new(history)),
             trouble: None,
             notes,
-            now: remembered::now(),
+            now: history_file::now(),
         }
     }
 

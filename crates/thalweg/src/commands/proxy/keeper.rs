@@ -1,7 +1,7 @@
 //! Keeps a running proxy up to date: its roster, the oracle's list, and its history.
 
 use super::{PathArgs, answering::InterfaceService, memory::Memory};
-use crate::commands::{get::mesh::Mesh, remembered, renewal};
+use crate::commands::{get::mesh::Mesh, history_file, renewal};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     time::Duration,
@@ -114,13 +114,13 @@ impl View {
         let Some(state) = self.paths.state_dir.open().ok().filter(State::has_mesh) else { return };
         let me = state.mesh().ok().map(|mesh| mesh.name);
         match ask_candidates(&state, self.dial.clone(), ORACLE_TIMEOUT).await {
-            Ok(reply) => self.detours().follow(reply, me.as_ref(), remembered::now()),
-            Err(_) => self.detours().note_unanswered(remembered::now()),
+            Ok(reply) => self.detours().follow(reply, me.as_ref(), history_file::now()),
+            Err(_) => self.detours().note_unanswered(history_file::now()),
         }
     }
 
     fn wants_candidates(&self) -> bool {
-        let (detours, now) = (self.detours(), remembered::now());
+        let (detours, now) = (self.detours(), history_file::now());
         detours.is_stale(now) && !detours.is_away(now)
     }
 

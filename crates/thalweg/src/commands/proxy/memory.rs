@@ -3,7 +3,7 @@
 //! An exchange waits for other processes and for the disk. Connections ask for paths meanwhile, so the data to save is
 //! copied first, and no lock is held.
 
-use crate::commands::remembered;
+use crate::commands::history_file;
 use std::{
     fs, io,
     os::unix::fs::MetadataExt as _,
@@ -129,7 +129,7 @@ fn exchange(
     let read = Stamps { history: stamp(file), detours: stamp(&beside) };
     let is_new = |then: Option<Stamp>, now: Option<Stamp>| now.is_some() && now != then;
     let done = if history.is_some() || detours.is_some() {
-        remembered::make_place(file)
+        history_file::create_parent(file)
             .and_then(|()| history.as_mut().map_or(Ok(()), History::save))
             .and_then(|()| detours.as_mut().map_or(Ok(()), Detours::save))
     } else {
@@ -178,7 +178,7 @@ mod tests {
             bound: Bound::Exact,
         };
         // `try_lock` never waits: a held lock would delay connections.
-        history.try_lock().unwrap().learn(SITE, &[observed], remembered::now());
+        history.try_lock().unwrap().learn(SITE, &[observed], history_file::now());
     }
 
     #[tokio::test]
@@ -209,7 +209,7 @@ mod tests {
         memory.exchange(&note).await;
         let kept = History::open(&file);
         for path in ["fra", "nyc"] {
-            assert!(kept.prior(SITE, path, remembered::now()).is_some(), "{path}");
+            assert!(kept.prior(SITE, path, history_file::now()).is_some(), "{path}");
         }
         assert_eq!(said.lock().unwrap().len(), 1, "{said:?}");
     }
@@ -223,7 +223,7 @@ mod tests {
         let mut memory = Memory::new(Some((Arc::clone(&history), file.clone())), list);
         let said = Mutex::new(Vec::new());
         let note = |text| said.lock().unwrap().push(text);
-        let knows = |path| history.lock().unwrap().prior(SITE, path, remembered::now()).is_some();
+        let knows = |path| history.lock().unwrap().prior(SITE, path, history_file::now()).is_some();
         memory.exchange(&note).await;
         assert!(!file.exists(), "nothing was learnt, and something was written");
         for (theirs, ours) in [("fra", "nyc"), ("sin", "lon")] {

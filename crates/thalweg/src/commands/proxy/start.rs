@@ -6,7 +6,7 @@ use super::{
     keeper::{Keeper, open},
     memory::Memory,
 };
-use crate::commands::{get::mesh::Mesh, host, remembered, uplinks};
+use crate::commands::{get::mesh::Mesh, host, history_file, uplinks};
 use anyhow::anyhow;
 use std::{
     io,
@@ -46,7 +46,7 @@ pub async fn start(
         note(format!("no relays are tried: {fault}"));
     }
     paths.check(&mesh)?;
-    let file = remembered::file(paths.history.as_deref(), &paths.state_dir);
+    let file = history_file::file(paths.history.as_deref(), &paths.state_dir);
     let settings = host::settings(paths.config.as_deref())?.interfaces.settings();
     let kept = uplinks::file(&settings, paths.history.as_deref(), &paths.state_dir);
     let uplinks = uplinks::open(settings, kept.clone(), note)?;

@@ -103,7 +103,7 @@ async fn of_disk(state: &State, as_json: bool) -> anyhow::Result<bool> {
 
 /// The oracle's status, wherever the oracle is.
 async fn asked(state: &State) -> anyhow::Result<StatusReply> {
-    host::control(state).await?.status().await.map_err(host::refused)
+    host::control(state).await?.status().await.map_err(host::api_error)
 }
 
 fn seen(reply: &StatusReply) -> String {

@@ -35,7 +35,7 @@ pub fn argument(given: Option<&Path>, state_dir: &StateDir) -> String {
 /// # Errors
 /// As the system reports them.
 pub fn save(history: &mut History, file: &Path) -> io::Result<()> {
-    make_place(file)?;
+    create_parent(file)?;
     history.save()
 }
 
@@ -43,7 +43,7 @@ pub fn save(history: &mut History, file: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// As the system reports them.
-pub fn make_place(file: &Path) -> io::Result<()> {
+pub fn create_parent(file: &Path) -> io::Result<()> {
     file.parent().map_or(Ok(()), fs::create_dir_all)
 }
 
@@ -71,13 +71,13 @@ fn cache() -> Option<PathBuf> {
 ///
 /// # Errors
 /// As the system reports them.
-pub fn take_over(file: &Path) -> io::Result<()> {
+pub fn adopt_cached(file: &Path) -> io::Result<()> {
     let before = cache().zip(file.file_name()).map(|(cache, name)| cache.join(name));
     let Some(before) = before.filter(|before| before.exists()) else { return Ok(()) };
     if file.exists() {
         return Ok(());
     }
-    make_place(file)?;
+    create_parent(file)?;
     let whole = file.with_extension("taken");
     fs::copy(before, &whole)?;
     fs::rename(whole, file)

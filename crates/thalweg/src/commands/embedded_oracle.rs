@@ -22,9 +22,9 @@ use tokio::net::TcpStream;
 
 /// An oracle that runs in this process.
 #[derive(Clone, Debug)]
-pub struct OracleInside(Oracle);
+pub struct EmbeddedOracle(Oracle);
 
-impl OracleInside {
+impl EmbeddedOracle {
     /// Opens the oracle in this state directory, of the node with this key, with these settings. Its events go to
     /// `log`, if given.
     ///
@@ -141,7 +141,7 @@ fn line(event: &Happened) -> Event {
     line.with("what", event)
 }
 
-impl ApiService for OracleInside {
+impl ApiService for EmbeddedOracle {
     fn serve(&self, channel: Channel<TcpStream>, caller: Caller) -> BoxFuture<'static, ()> {
         let oracle = self.0.clone();
         Box::pin(async move {
@@ -156,7 +156,7 @@ impl ApiService for OracleInside {
 }
 
 /// Whoever can reach the local API owns the oracle, and so is an admin.
-impl Control for OracleInside {
+impl Control for EmbeddedOracle {
     fn token(&self, request: TokenRequest) -> BoxFuture<'_, Result<TokenReply, ApiError>> {
         Box::pin(async move {
             self.0.create_token(&Asker::Local, request).await.map_err(|e| refused(&e))

@@ -11,7 +11,7 @@ use thalweg_uplinks::interfaces::{Flow, Uplinks};
 
 /// How first legs go: the options of all who have bonds.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
-pub struct WithinArgs {
+pub struct BondOptions {
     /// Finish within this time at the least cost: interfaces with a price (`[interfaces]` in the
     /// settings) are used as late and as little as possible
     #[arg(long, value_name = "TIME", value_parser = super::get::duration::seconds)]
@@ -23,7 +23,7 @@ pub struct WithinArgs {
     pub ride: bool,
 }
 
-impl WithinArgs {
+impl BondOptions {
     /// Starts the deadline now. The returned sink watches the progress. Call it once the bonds are open, because they
     /// open the interfaces. Without settings for interfaces, none has a price, and nothing is watched.
     pub fn begin(self, flow: Flow, events: Arc<dyn EventSink>) -> Arc<dyn EventSink> {
@@ -31,7 +31,7 @@ impl WithinArgs {
             return events;
         };
         uplinks.meet(within, flow);
-        Arc::new(Watched { uplinks, events })
+        Arc::new(DeadlineSink { uplinks, events })
     }
 
     /// Whether first legs use the carrier only.
@@ -41,7 +41,7 @@ impl WithinArgs {
 }
 
 /// A message about a transfer that took longer than `within` since `began`.
-pub fn missed(within: Option<Duration>, began: Instant) -> Option<String> {
+pub fn deadline_overrun(within: Option<Duration>, began: Instant) -> Option<String> {
     let (within, took) = (within?, began.elapsed());
     let late = took.checked_sub(within).filter(|late| !late.is_zero())?;
     let (late, took) = (late.as_secs_f64(), took.as_secs_f64());
@@ -50,12 +50,12 @@ pub fn missed(within: Option<Duration>, began: Instant) -> Option<String> {
 
 /// Reports the progress to the interfaces, and passes events on.
 #[derive(Debug)]
-struct Watched {
+struct DeadlineSink {
     uplinks: Uplinks,
     events: Arc<dyn EventSink>,
 }
 
-impl EventSink for Watched {
+impl EventSink for DeadlineSink {
     fn event(&self, event: Event) {
         match &event {
             Event::Started { bytes, .. } => self.uplinks.came(0, *bytes),

@@ -5,7 +5,7 @@ use thalweg_part::Fidelity;
 /// Which metadata is kept, besides modes and times.
 #[derive(Clone, Copy, clap::Args)]
 #[command(next_help_heading = "Metadata")]
-pub struct KeepArgs {
+pub struct MetadataOptions {
     /// Keep hard links: several names of one file stay one file
     #[arg(short = 'H', long)]
     hard_links: bool,
@@ -40,7 +40,7 @@ pub struct KeepArgs {
     numeric_ids: bool,
 }
 
-impl KeepArgs {
+impl MetadataOptions {
     /// Converts the options. `owners` says whether owners and groups are kept by default.
     pub fn fidelity(&self, owners: bool) -> Fidelity {
         let Self { hard_links, xattrs, acls, owner, no_owner, group, no_group, numeric_ids } =
@@ -58,7 +58,7 @@ mod tests {
     #[derive(clap::Parser)]
     struct Call {
         #[command(flatten)]
-        keep: KeepArgs,
+        metadata: MetadataOptions,
     }
 
     #[test]
@@ -75,11 +75,11 @@ mod tests {
             (&["--owner", "--group", "--numeric-ids"], false, (true, true)),
         ] {
             let call = Call::try_parse_from([&["x"], flags].concat()).unwrap();
-            let fidelity = call.keep.fidelity(by_default);
+            let fidelity = call.metadata.fidelity(by_default);
             assert_eq!((fidelity.owner, fidelity.group), kept, "{flags:?}");
         }
         let all = Call::try_parse_from(["x", "-HAX", "-og", "--numeric-ids"]).unwrap();
-        let (yes, fidelity) = (true, all.keep.fidelity(false));
+        let (yes, fidelity) = (true, all.metadata.fidelity(false));
         let whole = Fidelity {
             hard_links: yes,
             xattrs: yes,

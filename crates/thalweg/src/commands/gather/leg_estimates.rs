@@ -1,6 +1,6 @@
 //! The known rates and prices of legs: from a file, from the oracle, or the oracle's stored ones.
 
-use crate::commands::{host::StateDir, remembered, renewal};
+use crate::commands::{host::StateDir, history_file, renewal};
 use anyhow::{Context as _, bail};
 use std::{
     fs::File,
@@ -83,7 +83,7 @@ pub async fn ask(
         }
     };
     let ((), asked) = tokio::join!(renew, asked);
-    let (now, file) = (remembered::now(), remembered::file(None, state_dir));
+    let (now, file) = (history_file::now(), history_file::file(None, state_dir));
     let file = file.map(|file| KnownPaths::beside(&file));
     match asked {
         None => Estimates::default(),
