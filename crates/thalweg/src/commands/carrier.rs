@@ -1,7 +1,7 @@
 //! `thalweg carrier`: shows the carrier, which sends IP packets as payload of probe trains.
 
 use super::{
-    gather::words::size,
+    gather::messages::size,
     host::{self, StateDir},
     text::{counted, say},
 };

@@ -4,7 +4,7 @@ mod display;
 
 use super::{
     exit::Code,
-    gather::{self, Display, leg_estimates, node_and_path},
+    gather::{self, GatherDisplay, leg_estimates, node_and_path},
     get::{mesh::check_tags, rate::bytes_per_second},
     host::StateDir,
     metadata_options::MetadataOptions,
@@ -148,14 +148,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let missing = local_files::missing(&args.files);
     if missing.len() == args.files.len() {
-        let display = Display::start(args.style(), args.verbose)?;
+        let display = GatherDisplay::start(args.style(), args.verbose)?;
         display.failed(missing.join("; "), Code::Disk as u8);
         display.finish();
         return Ok(Code::Disk.into());
     }
     let state = args.state_dir.open()?;
     let runtime = gather::runtime()?;
-    let display = Arc::new(Display::start(args.style(), args.verbose)?);
+    let display = Arc::new(GatherDisplay::start(args.style(), args.verbose)?);
     let ended = runtime.block_on(deliver(&args, state, request, display.clone()));
     runtime.shutdown_background();
     let code = match &ended {
@@ -232,7 +232,7 @@ async fn deliver(
     args: &Args,
     state: State,
     mut request: SendRequest,
-    display: Arc<Display>,
+    display: Arc<GatherDisplay>,
 ) -> anyhow::Result<Result<Totals, SendError>> {
     let stop = CancellationToken::new();
     let told = Arc::clone(&display);

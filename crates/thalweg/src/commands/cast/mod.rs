@@ -5,7 +5,7 @@ mod display;
 mod exit;
 mod forget;
 mod status;
-mod words;
+mod messages;
 
 pub use args::Args;
 
@@ -16,7 +16,7 @@ use super::{
     text::listed,
     uplinks,
 };
-use display::Display;
+use display::CastDisplay;
 use exit::Code;
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 use thalweg_cast::source::{CastError, EventSink, Request, Totals, cast};
@@ -46,14 +46,14 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         Err(mistake) => return Ok(wrong(&format!("{mistake:#}"))),
     };
     if let Some(missing) = local_files::missing([&path]).pop() {
-        let display = Display::start(args.style(), args.verbose)?;
+        let display = CastDisplay::start(args.style(), args.verbose)?;
         display.failed(missing, Code::Disk as u8);
         display.finish();
         return Ok(Code::Disk.into());
     }
     let state = args.state_dir.open()?;
     let runtime = gather::runtime()?;
-    let display = Arc::new(Display::start(args.style(), args.verbose)?);
+    let display = Arc::new(CastDisplay::start(args.style(), args.verbose)?);
     let ended = runtime.block_on(deliver(&args, (path, rates), state, &display));
     runtime.shutdown_background();
     let code = match &ended {
@@ -83,7 +83,7 @@ async fn deliver(
     args: &Args,
     (path, rates): (PathBuf, Estimates),
     state: State,
-    display: &Arc<Display>,
+    display: &Arc<CastDisplay>,
 ) -> anyhow::Result<Result<Totals, CastError>> {
     let stop = CancellationToken::new();
     let told = Arc::clone(display);

@@ -1,6 +1,6 @@
 //! `thalweg cast status`: shows casts from this host and casts to its node.
 
-mod chosen;
+mod selection;
 mod incoming;
 mod table;
 mod tree;
@@ -8,7 +8,7 @@ mod tree;
 use super::args::StatusArgs;
 use crate::commands::{host, text::say};
 use anyhow::bail;
-use chosen::Chosen;
+use selection::Chosen;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use table::NOTHING;
@@ -63,25 +63,25 @@ fn some(count: u64) -> String {
 
 /// A time in seconds as text.
 fn left(of: &Value) -> String {
-    of.as_f64().map_or_else(|| NOTHING.to_owned(), crate::commands::gather::words::time)
+    of.as_f64().map_or_else(|| NOTHING.to_owned(), crate::commands::gather::messages::time)
 }
 
 /// A size as text; 0 is shown as nothing.
 fn bytes(bytes: u64) -> String {
     match bytes {
         0 => NOTHING.to_owned(),
-        bytes => crate::commands::gather::words::size(bytes),
+        bytes => crate::commands::gather::messages::size(bytes),
     }
 }
 
 /// A rate as text, if it is known.
 fn known_rate(of: &Value) -> String {
-    of.as_u64().map_or_else(|| NOTHING.to_owned(), crate::commands::gather::words::rate)
+    of.as_u64().map_or_else(|| NOTHING.to_owned(), crate::commands::gather::messages::rate)
 }
 
 /// The present rate: of what was stored, or else `parents`, the rate at which the parents say they send: a block may
 /// not be decoded yet.
 fn now(of: &Value, parents: u64) -> String {
     let bps = Some(number(of, "rate_bps")).filter(|bps| *bps > 0).unwrap_or(parents);
-    if bps == 0 { NOTHING.to_owned() } else { crate::commands::gather::words::rate(bps) }
+    if bps == 0 { NOTHING.to_owned() } else { crate::commands::gather::messages::rate(bps) }
 }

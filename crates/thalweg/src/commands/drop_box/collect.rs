@@ -3,7 +3,7 @@
 use super::{Common, OpenBox, clear, heard::FailureRecorder, status};
 use crate::commands::{
     exit::Code,
-    gather::{Display, dialer, leg_estimates, listen, runtime},
+    gather::{GatherDisplay, dialer, leg_estimates, listen, runtime},
     screen::Style,
     signals::Signals,
     text::{counted, printable, say},
@@ -205,7 +205,7 @@ async fn fetch(
 ) -> anyhow::Result<Arc<FailureRecorder>> {
     // The JSON result is printed at the end.
     let style = Style::of(false, args.common.json);
-    let display = Arc::new(Display::start(style, false)?);
+    let display = Arc::new(GatherDisplay::start(style, false)?);
     let names: Vec<&str> = others.iter().map(|source| source.node.as_str()).collect();
     let hint = |text: String| display.note(text);
     let estimates = leg_estimates::ask(&open_box.state, &args.common.state_dir, &names, true, &hint).await;

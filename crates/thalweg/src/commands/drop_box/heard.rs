@@ -1,6 +1,6 @@
 //! Remembers why `gather` could not fetch files.
 
-use crate::commands::gather::Display;
+use crate::commands::gather::GatherDisplay;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -11,7 +11,7 @@ use thalweg_gather::{Event, EventSink};
 /// Passes events on to the display, and keeps the reasons of failures.
 #[derive(Debug)]
 pub struct FailureRecorder {
-    display: Arc<Display>,
+    display: Arc<GatherDisplay>,
     reasons: Mutex<FailureReasons>,
 }
 
@@ -27,7 +27,7 @@ struct FailureReasons {
 
 impl FailureRecorder {
     /// Creates it without reasons.
-    pub fn new(display: Arc<Display>) -> Self {
+    pub fn new(display: Arc<GatherDisplay>) -> Self {
         Self { display, reasons: Mutex::default() }
     }
 

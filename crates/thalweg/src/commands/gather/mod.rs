@@ -4,10 +4,10 @@ mod args;
 mod display;
 mod exit;
 pub mod leg_estimates;
-pub mod words;
+pub mod messages;
 
 pub use args::{Args, node_and_path};
-pub use display::Display;
+pub use display::GatherDisplay;
 
 use super::{
     exit::Code,
@@ -46,7 +46,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let state = args.state_dir.open()?;
     let runtime = runtime()?;
-    let display = Arc::new(Display::start(args.style(), args.verbose)?);
+    let display = Arc::new(GatherDisplay::start(args.style(), args.verbose)?);
     let ended = runtime.block_on(collect(&args, state, request, display.clone()));
     // A pending name lookup may hang; it is not waited for.
     runtime.shutdown_background();
@@ -67,7 +67,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         say(&listed)?;
     }
     if let Some(forecast) = display.planned().filter(|_| args.dry_run && !args.is_json()) {
-        say(&(words::table(&forecast, usize::MAX) + &words::curve(&forecast)))?;
+        say(&(messages::table(&forecast, usize::MAX) + &messages::curve(&forecast)))?;
     }
     ended.map(|_| code.into())
 }
@@ -115,7 +115,7 @@ async fn collect(
     args: &Args,
     state: State,
     mut request: Request,
-    display: Arc<Display>,
+    display: Arc<GatherDisplay>,
 ) -> anyhow::Result<Result<Totals, GatherError>> {
     let stop = CancellationToken::new();
     let told = Arc::clone(&display);

@@ -1,7 +1,7 @@
 //! Formats the status of interfaces for people.
 
 use crate::commands::{
-    gather::words::{rate, size},
+    gather::messages::{rate, size},
     text::{aligned, plain, rough},
 };
 use serde_json::Value;

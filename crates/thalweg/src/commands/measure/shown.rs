@@ -1,7 +1,7 @@
 //! The progress of a measurement: one changing line on a terminal, lines elsewhere.
 
 use super::Args;
-use crate::commands::gather::words::{rate, size, time};
+use crate::commands::gather::messages::{rate, size, time};
 use indicatif::ProgressBar;
 use serde_json::json;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use thalweg_measure::estimators::Progress;
 use thalweg_probe::trains::Event;
 
 /// The time between lines of a log.
-const EVERY: Duration = Duration::from_secs(5);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How progress is shown.
 pub enum ProgressView {
@@ -42,7 +42,7 @@ impl ProgressView {
                 bar.set_message(plain(&words(event)).into_owned());
                 bar.tick();
             }
-            Self::Lines(last) if event.cost.took >= *last + EVERY => {
+            Self::Lines(last) if event.cost.took >= *last + PROGRESS_INTERVAL => {
                 *last = event.cost.took;
                 note!("{}", words(event));
             }

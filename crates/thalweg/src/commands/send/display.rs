@@ -2,7 +2,7 @@
 
 use crate::commands::{
     exit::Code,
-    gather::{Display, words},
+    gather::{GatherDisplay, messages},
     text::counted,
 };
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use thalweg_gather::{Event, EventSink, Outcome, Totals};
 /// Shows events to people, with its own words for the beginning and the end.
 #[derive(Debug)]
 pub struct SendDisplay {
-    pub display: Arc<Display>,
+    pub display: Arc<GatherDisplay>,
     /// Whether nothing is sent.
     pub dry_run: bool,
 }
@@ -22,8 +22,8 @@ impl EventSink for SendDisplay {
             Event::Started {
                 into, files, bytes, present_files, present_bytes, changes, ..
             } => {
-                let there = words::present(present_files, present_bytes, "there");
-                let amount = words::amount(files, bytes, changes);
+                let there = messages::present(present_files, present_bytes, "there");
+                let amount = messages::amount(files, bytes, changes);
                 self.display.note(format!("{amount}, to {into}{there}"));
             }
             Event::Ended(totals) if self.dry_run => {
@@ -58,13 +58,13 @@ fn ended(totals: &Totals) -> String {
     let Totals { files, bytes, seconds, rate_bps, changes, failed_files, .. } = totals;
     let went = format!(
         "{}, in {} ({})",
-        words::amount(*files, *bytes, *changes),
-        words::time(*seconds),
-        words::rate(*rate_bps)
+        messages::amount(*files, *bytes, *changes),
+        messages::time(*seconds),
+        messages::rate(*rate_bps)
     );
     let again = "what was sent is kept there; the same command continues from there";
     match totals.outcome {
-        Outcome::Complete => words::complete(totals, "there"),
+        Outcome::Complete => messages::complete(totals, "there"),
         Outcome::Partial => {
             format!("not all is there: {} failed; {went}", counted(*failed_files, "file"))
         }

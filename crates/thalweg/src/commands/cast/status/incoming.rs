@@ -2,7 +2,7 @@
 
 use super::{bytes, known_rate, left, now, number, some, table::table};
 use crate::commands::{
-    gather::words::{rate, size},
+    gather::messages::{rate, size},
     text::{counted, listed, plain},
 };
 use serde_json::Value;

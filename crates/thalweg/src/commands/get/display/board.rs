@@ -2,7 +2,7 @@
 
 use super::{
     Note,
-    words::{self, Sampled},
+    messages::{self, Sampled},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -184,8 +184,8 @@ impl Board {
         let (of, left) = match self.whole() {
             None => (String::new(), String::new()),
             Some(whole) => (
-                format!(" of {}", words::size(whole)),
-                format!(", {} left", words::left(whole.saturating_sub(bytes), rate)),
+                format!(" of {}", messages::size(whole)),
+                format!(", {} left", messages::left(whole.saturating_sub(bytes), rate)),
             ),
         };
         let failed = match self.failed {
@@ -196,8 +196,8 @@ impl Board {
             "{} of {} files, {}{of}, {}{left}{failed}",
             self.finished,
             self.count,
-            words::size(bytes),
-            words::rate(rate)
+            messages::size(bytes),
+            messages::rate(rate)
         )
     }
 
@@ -214,8 +214,8 @@ impl Board {
                 "{} of {} files, {} in {seconds:.2} s, {}{failed}",
                 self.finished,
                 self.count,
-                words::size(self.bytes),
-                words::rate(rate)
+                messages::size(self.bytes),
+                messages::rate(rate)
             )
         })
     }
@@ -226,7 +226,7 @@ impl Download {
         match event {
             Event::Started { target, total_bytes, paths, .. } => {
                 let name = target.rsplit('/').next().unwrap_or(target);
-                self.name = words::place(name).to_owned();
+                self.name = messages::place(name).to_owned();
                 self.total = *total_bytes;
                 self.answered.get_or_insert(now);
                 let path = |name: &String| Path { name: name.clone(), ..Path::default() };
@@ -282,18 +282,18 @@ impl Download {
     }
 
     fn of_total(&self) -> String {
-        let done = words::size(self.done);
-        self.total.map_or(done.clone(), |total| format!("{done} of {}", words::size(total)))
+        let done = messages::size(self.done);
+        self.total.map_or(done.clone(), |total| format!("{done} of {}", messages::size(total)))
     }
 
     fn left(&self) -> Option<String> {
         let left = self.total?.saturating_sub(self.done);
-        Some(words::left(left, self.rate.value()))
+        Some(messages::left(left, self.rate.value()))
     }
 
     /// A bar, and a line per path.
     fn lines(&self) -> Vec<String> {
-        let rate = words::rate(self.rate.value());
+        let rate = messages::rate(self.rate.value());
         let left = self.left().map_or(String::new(), |left| format!("  {left} left"));
         let right = format!("  {}  {rate}{left}", self.of_total());
         let width = WIDTH.saturating_sub(right.chars().count());
@@ -304,7 +304,7 @@ impl Download {
         let widest = self.paths.iter().map(|p| p.name.chars().count()).max().unwrap_or(0);
         let column = widest.clamp(6, 24);
         let path = |p: &Path| {
-            let (bytes, rate) = (words::size(p.bytes), words::rate(p.rate.value()));
+            let (bytes, rate) = (messages::size(p.bytes), messages::rate(p.rate.value()));
             let state = if p.state.is_empty() { "trying" } else { p.state.as_str() };
             let name = cut(&p.name, column);
             cut(&format!("  {name:<column$}  {bytes:>8}  {rate:>11}  {state}"), WIDTH)
@@ -320,7 +320,7 @@ impl Download {
         };
         let chosen = self.paths.iter().find(|p| p.state.starts_with("chosen"));
         let path = chosen.map_or("", |p| p.name.as_str());
-        let (of, rate) = (self.of_total(), words::rate(self.rate.value()));
+        let (of, rate) = (self.of_total(), messages::rate(self.rate.value()));
         let name = cut(&self.name, 28);
         cut(&format!("  {name:<28} {percent}  {of:<19} {rate:>11}  {path}"), WIDTH)
     }
@@ -331,8 +331,8 @@ impl Download {
         let path =
             |p: &Path| PathRate { path: p.name.clone(), rate_bps: p.rate.value(), bytes: p.bytes };
         let paths: Vec<PathRate> = self.paths.iter().map(path).collect();
-        let rate = words::rate(self.rate.value());
-        format!("{}, {rate}{left} ({})", self.of_total(), words::rates(&paths))
+        let rate = messages::rate(self.rate.value());
+        format!("{}, {rate}{left} ({})", self.of_total(), messages::rates(&paths))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Events as JSON on standard output, one object per line.
 
-use super::{Note, Queue, say, words};
+use super::{Note, Queue, say, messages};
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, time::Instant};
 use thalweg_base::job::Event;
@@ -12,7 +12,7 @@ pub fn run(queue: &Queue) {
     let mut open = true;
     let mut write = |line: Value| open = open && say_line(line).is_ok();
     while let Some(note) = queue.next() {
-        words::failure(&note, lines.count > 1).iter().for_each(|line| say(line));
+        messages::failure(&note, lines.count > 1).iter().for_each(|line| say(line));
         lines.of(note).map(&mut write);
     }
     lines.summary().map(&mut write);

@@ -1,11 +1,11 @@
 //! Plain lines on standard error, for logs.
 
-use super::{Note, Queue, board::Board, say, words};
+use super::{Note, Queue, board::Board, say, messages};
 use std::time::{Duration, Instant};
 use thalweg_base::job::Event;
 
 /// The time between two progress lines.
-const EVERY: Duration = Duration::from_secs(2);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A progress line that is due while there is nothing to report is looked at again after this time.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -16,7 +16,7 @@ pub fn run(queue: &Queue) {
     let mut formatter = LineFormatter::default();
     let mut last = Instant::now();
     loop {
-        let left = EVERY.saturating_sub(last.elapsed());
+        let left = PROGRESS_INTERVAL.saturating_sub(last.elapsed());
         let note = match queue.next_within(left.max(SHORTEST)) {
             Ok(None) => break,
             Ok(Some(note)) => Some(note),
@@ -27,7 +27,7 @@ pub fn run(queue: &Queue) {
             formatter.lines(note, &board).iter().for_each(|line| say(line));
             board.learn(note, now);
         }
-        if now.saturating_duration_since(last) < EVERY {
+        if now.saturating_duration_since(last) < PROGRESS_INTERVAL {
             continue;
         }
         let waited = board.silence(now);
@@ -84,7 +84,7 @@ fn lines_of(note: &Note, board: &Board) -> Vec<String> {
     match note {
         Note::Said(text) => vec![format!("thalweg: {text}")],
         Note::Event { item, event: event @ Event::Finished { .. } } => {
-            words::finished(event, board.sampled(*item)).into_iter().collect()
+            messages::finished(event, board.sampled(*item)).into_iter().collect()
         }
         Note::Event { item, event: Event::Chosen { .. } | Event::PathSampled { .. } }
             if board.has_one_path(*item) =>
@@ -92,11 +92,11 @@ fn lines_of(note: &Note, board: &Board) -> Vec<String> {
             Vec::new()
         }
         Note::Event { item, event } if several => {
-            words::event_of_several(board.name(*item), event).into_iter().collect()
+            messages::event_of_several(board.name(*item), event).into_iter().collect()
         }
-        Note::Event { event, .. } => words::event(event).into_iter().collect(),
-        Note::Again { .. } => words::again(note, several).into_iter().collect(),
-        Note::Failed { .. } => words::failure(note, several),
+        Note::Event { event, .. } => messages::event(event).into_iter().collect(),
+        Note::Again { .. } => messages::again(note, several).into_iter().collect(),
+        Note::Failed { .. } => messages::failure(note, several),
         Note::Relays { choice, aloud: true, .. } => vec![choice.words()],
         Note::Relays { .. } | Note::Planned { .. } | Note::Begun { .. } => Vec::new(),
     }

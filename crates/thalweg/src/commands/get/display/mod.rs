@@ -8,7 +8,7 @@ mod board;
 mod json;
 mod lines;
 mod queue;
-mod words;
+mod messages;
 
 use super::{exit::Code, relays::Choice};
 use queue::Queue;
@@ -161,7 +161,7 @@ fn quiet(queue: &Queue) {
     let mut several = false;
     while let Some(note) = queue.next() {
         several |= matches!(note, Note::Planned { count } if count > 1);
-        words::failure(&note, several).iter().for_each(|line| say(line));
+        messages::failure(&note, several).iter().for_each(|line| say(line));
     }
 }
 

@@ -50,7 +50,7 @@ pub fn way(via: &[Name]) -> String {
 }
 
 /// The lines for an event; many only with `verbose`.
-pub fn told(event: &Event, verbose: bool) -> Vec<String> {
+pub fn message_lines(event: &Event, verbose: bool) -> Vec<String> {
     match event {
         Event::Listed { source, files, bytes, seconds } if verbose => {
             let files = counted(*files, "file");
@@ -307,9 +307,9 @@ fn missing(totals: &Totals) -> String {
         (totals.failed_files, "file", " failed"),
         (totals.unfinished_files, "file", " unfinished"),
     ];
-    let told = parts.iter().filter(|(n, ..)| *n > 0);
-    let told: Vec<String> = told.map(|(n, what, how)| counted(*n, what) + how).collect();
-    told.join(", ")
+    let named = parts.iter().filter(|(n, ..)| *n > 0);
+    let named: Vec<String> = named.map(|(n, what, how)| counted(*n, what) + how).collect();
+    named.join(", ")
 }
 
 #[cfg(test)]
@@ -369,7 +369,7 @@ mod tests {
                 "all is here: 2 files, 2 kB, 1 symbolic link, 2 directories, attributes of 3, in 2.0 s (8 kbit/s)",
             ),
         ] {
-            assert_eq!(told(&Event::Ended(totals.clone()), false), [said]);
+            assert_eq!(message_lines(&Event::Ended(totals.clone()), false), [said]);
             assert_eq!(complete(&totals, "there"), said.replacen("here", "there", 1));
         }
         let started = Event::Started {
@@ -383,7 +383,7 @@ mod tests {
         };
         let said =
             "0 files, 0 B, 1 symbolic link, attributes of 2, to in; 5 files, 5 kB, here already";
-        assert_eq!(told(&started, false), [said]);
+        assert_eq!(message_lines(&started, false), [said]);
         let json = serde_json::to_value(&started).unwrap();
         let counts = ["links", "directories", "attributes"].map(|name| json[name].as_u64());
         assert_eq!(counts, [Some(1), Some(0), Some(2)], "{json}");
@@ -401,7 +401,7 @@ mod tests {
             failed_sources: 2,
             ..Totals::default()
         };
-        let said = told(&Event::Ended(totals), false);
+        let said = message_lines(&Event::Ended(totals), false);
         assert_eq!(
             said,
             [

@@ -1,7 +1,7 @@
 //! The messages of `thalweg cast` for people.
 
 use crate::commands::{
-    gather::words::{rate, size, time},
+    gather::messages::{rate, size, time},
     text::counted,
 };
 use thalweg_base::sample::More;
@@ -19,7 +19,7 @@ const ROWS: usize = 16;
 const NAMED: usize = 3;
 
 /// The lines for an event; none if it is of interest with `--verbose` only.
-pub fn told(event: &Event, verbose: bool) -> Vec<String> {
+pub fn message_lines(event: &Event, verbose: bool) -> Vec<String> {
     match event {
         Event::PassedOver { path } => vec![format!(
             "{path}: not a file, directory or link; left out"
@@ -130,9 +130,9 @@ fn foreseen(planned: &Planned) -> String {
 }
 
 /// The progress display, redrawn in place: with `verbose` it lists the receivers that lack most.
-pub fn picture(event: &Event, verbose: bool) -> Vec<String> {
+pub fn progress_lines(event: &Event, verbose: bool) -> Vec<String> {
     let Event::Progress { receivers, total_bytes, .. } = event else {
-        return told(event, verbose);
+        return message_lines(event, verbose);
     };
     let total = *total_bytes;
     let mut last: Vec<_> = lacking(receivers).filter(|_| verbose).collect();
@@ -282,7 +282,7 @@ mod tests {
             served_bytes: 2_500_000,
             why: None,
         };
-        let said = told(&Event::Ended(totals.clone()), false);
+        let said = message_lines(&Event::Ended(totals.clone()), false);
         assert_eq!(
             said,
             ["2 of 3 have it: 2 MB in 4.0 s; this host sent 2.5 MB; the same command \
@@ -317,7 +317,7 @@ mod tests {
                 rate_bps: 4_000_000,
                 after_seconds: 2.5,
             };
-            told(&event, false).concat()
+            message_lines(&event, false).concat()
         };
         assert_eq!(received(false, 2.0), "a: has it, in 2.0 s (4 Mbit/s)");
         assert_eq!(received(false, 0.09), "a: has it");
@@ -337,14 +337,14 @@ mod tests {
             Planned { min_hop_bps: None, expected_bps: None, predicted: None, ..planned.clone() };
         let event = Event::Planned { receivers: vec![planned, blind] };
         assert_eq!(
-            told(&event, true),
+            message_lines(&event, true),
             [
                 "b from a, lab; expected 37 Mbit/s; at most 40 Mbit/s; by Eq. (2) 36 Mbit/s; by Eq. (3) \
                  12 Mbit/s",
                 "b from a, lab",
             ]
         );
-        assert!(told(&event, false).is_empty());
+        assert!(message_lines(&event, false).is_empty());
     }
 
     fn receiver(n: u64, state: Standing) -> ReceiverProgress {
@@ -376,7 +376,7 @@ mod tests {
     fn a_terminal_shows_the_receivers_that_lack_most_and_a_summary() {
         let state = |n| if n == 0 { Standing::Complete } else { Standing::Receiving };
         let event = progress_event((0..=20).map(|n| receiver(n, state(n))).collect());
-        let lines = picture(&event, true);
+        let lines = progress_lines(&event, true);
         assert_eq!(lines.len(), ROWS + 2);
         assert_eq!(lines[0], "n20 49 %, 8 kbit/s, 12 s left; from no node yet");
         assert_eq!(lines[ROWS], "… and 4 more receivers");
@@ -384,7 +384,7 @@ mod tests {
             lines[ROWS + 1],
             "1 of 21 have it, 20 receive it; the last: n20 49 %, 8 kbit/s, 12 s left"
         );
-        assert_eq!(picture(&event, false), lines[ROWS + 1..]);
+        assert_eq!(progress_lines(&event, false), lines[ROWS + 1..]);
     }
 
     #[test]
@@ -392,12 +392,12 @@ mod tests {
         let waiting = (1..=5).map(|n| receiver(n, Standing::Waiting));
         let mut all: Vec<_> =
             [receiver(0, Standing::Complete)].into_iter().chain(waiting).collect();
-        let said = picture(&progress_event(all.clone()), false);
+        let said = progress_lines(&progress_event(all.clone()), false);
         assert_eq!(said, ["1 of 6 have it; waiting for n1, n2, n3 and 2 more"]);
         all.truncate(3);
         all[1].state = Standing::Receiving;
         all[2].state = Standing::Failed;
-        let said = picture(&progress_event(all), false);
+        let said = progress_lines(&progress_event(all), false);
         assert_eq!(said, ["1 of 3 have it; n1 49 %, 8 kbit/s, 12 s left; given up: n2"]);
     }
 }
