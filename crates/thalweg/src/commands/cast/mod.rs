@@ -10,7 +10,7 @@ mod messages;
 pub use args::Args;
 
 use super::{
-    gather::{self, known},
+    gather::{self, leg_estimates},
     local_files,
     signals::Signals,
     text::listed,

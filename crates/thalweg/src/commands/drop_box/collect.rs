@@ -1,6 +1,6 @@
 //! `thalweg drop-box collect`: fetches the submissions with `gather` (step 3 of a submission).
 
-use super::{Common, OpenBox, clear, heard::FailureRecorder, status};
+use super::{Common, OpenBox, clear, failures::FailureRecorder, status};
 use crate::commands::{
     exit::Code,
     gather::{GatherDisplay, dialer, leg_estimates, listen, runtime},

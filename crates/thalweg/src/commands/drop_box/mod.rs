@@ -2,7 +2,7 @@
 
 mod clear;
 mod collect;
-mod heard;
+mod failures;
 mod status;
 mod strike;
 

@@ -1,17 +1,17 @@
 //! `thalweg measure`: measures one path with probe trains.
 
-mod alone;
-mod by_node;
+mod measurement_lock;
+mod node_trains;
 mod method;
 mod result;
-mod shown;
+mod progress;
 
 use super::{exit::Code, gather, host::StateDir};
-use alone::Alone;
+use measurement_lock::MeasurementLock;
 use anyhow::{Context as _, anyhow};
-use by_node::Riders;
+use node_trains::Riders;
 use method::Method;
-use shown::ProgressView;
+use progress::ProgressView;
 use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     process::ExitCode,
@@ -122,8 +122,8 @@ async fn measure_path(args: &Args) -> Result<(), Failed> {
         return Err((Code::Usage, anyhow!(why)));
     }
     let state = args.state_dir.open().map_err(|why| (Code::Other, why))?;
-    let _alone = block_in_place(|| Alone::take(state.dir(), waits));
-    if let Some(mut node) = by_node::open(args, &state).await? {
+    let _alone = block_in_place(|| MeasurementLock::take(state.dir(), waits));
+    if let Some(mut node) = node_trains::open(args, &state).await? {
         let mut ends = node.ends();
         if let Some(size) = args.size {
             node.passes(size).await.map_err(|why| failed(args, &why))?;

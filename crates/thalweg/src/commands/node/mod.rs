@@ -2,7 +2,7 @@
 
 mod parts;
 mod probing;
-mod seat;
+mod local_oracle;
 mod settings;
 mod socket_file;
 mod streams;

@@ -2,7 +2,7 @@
 
 use super::{
     probing::{self, Probing},
-    seat::Seat,
+    local_oracle::LocalOracle,
     streams,
 };
 use crate::commands::uplinks;
@@ -52,7 +52,7 @@ pub struct Parts {
     mesh: MeshFile,
     key: PrivateKey,
     membership: Membership,
-    seat: Seat,
+    local_oracle: LocalOracle,
     carrier: Option<Carrier>,
     log: Log,
 }
@@ -113,9 +113,9 @@ impl Parts {
             log.put(Event::new("roster_damaged").with("what", damage));
         }
         let settings = &config.oracle;
-        let seat = Seat::open(state, key.id(), &membership, settings, &log).await?;
+        let local_oracle = LocalOracle::open(state, key.id(), &membership, settings, &log).await?;
         let carrier = None;
-        let mut parts = Self { mesh, key, membership, seat, carrier, log };
+        let mut parts = Self { mesh, key, membership, local_oracle, carrier, log };
         parts.carrier = parts.carrier(config)?;
         Ok(parts)
     }
@@ -132,7 +132,7 @@ impl Parts {
 
     /// Whether other members use its port, for the oracle or the relay.
     pub fn serves_others(&self) -> bool {
-        self.seat.is_taken() || self.relays()
+        self.local_oracle.is_present() || self.relays()
     }
 
     fn relays(&self) -> bool {
@@ -188,8 +188,8 @@ impl Parts {
             let oracles = self.ordered_by(settings, &client)?;
             tasks.spawn(streams.clone().follow_oracle(oracles));
         }
-        let control = self.seat.control().unwrap_or_else(|| Arc::new(client));
-        let oracle = self.seat.service();
+        let control = self.local_oracle.control().unwrap_or_else(|| Arc::new(client));
+        let oracle = self.local_oracle.service();
         uplinks::register(&mut registry);
         let transfers = self.transfers(config, state, streams, &tasks, &mut registry)?;
         let bond = bonds.map(|bonds| Arc::new(bonds) as Arc<dyn MemberService>);
@@ -241,14 +241,14 @@ impl Parts {
 
     /// Starts the tasks of the oracle's seat: those of a running oracle, or the reminder that it is down.
     fn seat_tasks(&self, config: &Config, tasks: &Tasks, registry: &mut Registry) {
-        if let Seat::Taken(oracle) = &self.seat {
+        if let LocalOracle::Taken(oracle) = &self.local_oracle {
             oracle.register(registry);
             let stop = tasks.stop.clone();
             // It runs to its end even when stopped, because it closes its database.
             tasks.tracker.spawn(oracle.clone().run(stop.cancelled_owned()));
             tasks.spawn(oracle.clone().feed(self.membership.clone(), self.log.clone()));
         }
-        tasks.spawn(self.seat.clone().remind(config.oracle.clone(), self.log.clone()));
+        tasks.spawn(self.local_oracle.clone().maintain(config.oracle.clone(), self.log.clone()));
     }
 
     fn relay(
@@ -273,7 +273,7 @@ impl Parts {
         settings: &DaemonConfig,
         others: &OracleClient,
     ) -> anyhow::Result<OracleClient> {
-        if !matches!(self.seat, Seat::Taken(_)) {
+        if !matches!(self.local_oracle, LocalOracle::Taken(_)) {
             return Ok(others.beside());
         }
         let addresses = settings.listen.iter().map(|at| near(*at).into()).collect();

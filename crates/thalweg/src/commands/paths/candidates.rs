@@ -1,7 +1,7 @@
 //! Formats the candidates for relays, with their scores and reasons.
 
 use super::{
-    found::PathKnowledge,
+    knowledge::PathKnowledge,
     rates::{gain, share},
 };
 use crate::commands::text::{aligned, rough};

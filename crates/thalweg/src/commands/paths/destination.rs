@@ -1,6 +1,6 @@
 //! Shows which paths would be used for one destination now, and why.
 
-use super::{found::PathKnowledge, rates::mbps};
+use super::{knowledge::PathKnowledge, rates::mbps};
 use crate::commands::text::{aligned, rough};
 use anyhow::Context as _;
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! Formats the matrix of rates: all of it for few nodes, a summary for many.
 
 use super::{
-    found::PathKnowledge,
-    measuring,
+    knowledge::PathKnowledge,
+    measurement_limits,
     rates::{mbps, median, share},
 };
 use crate::commands::text::{aligned, rough};
@@ -30,7 +30,7 @@ pub fn shown(found: &PathKnowledge, full: bool) -> (String, Value) {
         false => summary(paths, since),
     };
     text += &troubles(paths, since);
-    text += &measuring::shown(paths, since);
+    text += &measurement_limits::shown(paths, since);
     (text, json!(paths.reply))
 }
 

@@ -1,11 +1,11 @@
 //! `thalweg paths`: shows rates of paths, the candidates for relays, and the reasons.
 
-mod advise;
+mod advice;
 mod candidates;
 mod destination;
-mod found;
+mod knowledge;
 mod matrix;
-mod measuring;
+mod measurement_limits;
 mod node;
 mod rates;
 #[cfg(test)]
@@ -18,7 +18,7 @@ use super::{
 };
 use anyhow::bail;
 use destination::DestinationUrl;
-use found::PathKnowledge;
+use knowledge::PathKnowledge;
 use serde_json::{Value, json};
 use std::{path::PathBuf, process::ExitCode};
 use thalweg_wire::mesh::Tag;
@@ -87,7 +87,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (text, value) = match (&wanted, &args.to) {
         (Some(wanted), _) => args.destination(&mut found, wanted)?,
         (None, Some(name)) => node::shown(&found, name)?,
-        (None, None) if args.advise => advise::shown(&found, args.full)?,
+        (None, None) if args.advise => advice::shown(&found, args.full)?,
         (None, None) => overview(&found, args.full)?,
     };
     match args.json {

@@ -1,7 +1,7 @@
 //! Shows all paths to one node.
 
 use super::{
-    found::PathKnowledge,
+    knowledge::PathKnowledge,
     rates::{gain, maybe, mbps},
 };
 use crate::commands::text::{aligned, rough};

@@ -1,7 +1,7 @@
 //! Tests of the output for an invented mesh; no number is measured.
 
 use super::{
-    advise, candidates, destination, destination::Terms, found::PathKnowledge, matrix, node,
+    advice, candidates, destination, destination::Terms, knowledge::PathKnowledge, matrix, node,
 };
 use std::{sync::Arc, time::Duration};
 use thalweg_paths::{
@@ -210,9 +210,9 @@ fn an_unknown_node_is_answered_with_the_nearest_name() {
 
 #[test]
 fn advice_names_who_should_relay_and_for_whom() {
-    insta::assert_snapshot!(advise::shown(&found(), false).unwrap().0);
+    insta::assert_snapshot!(advice::shown(&found(), false).unwrap().0);
     let nothing = PathKnowledge::kept(name("fra"), None);
-    assert!(advise::shown(&nothing, false).is_err());
+    assert!(advice::shown(&nothing, false).is_err());
 }
 
 #[test]

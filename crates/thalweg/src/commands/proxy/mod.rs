@@ -1,16 +1,16 @@
 //! `thalweg proxy`: serves HTTP and SOCKS5 to this host's programs, over the best known paths.
 
-mod answering;
+mod interface_service;
 mod intercept;
-mod keeper;
+mod updater;
 mod log;
 mod memory;
 mod start;
-mod ways;
+mod path_args;
 
 pub use log::{Format, Log};
 pub use start::{Running, start};
-pub use ways::PathArgs;
+pub use path_args::ProxyPathArgs;
 
 use super::signals::Signals;
 use anyhow::Context as _;
@@ -73,7 +73,7 @@ pub struct Args {
     json: bool,
 
     #[command(flatten)]
-    paths: PathArgs,
+    paths: ProxyPathArgs,
 }
 
 /// Parses `--listen`: an address and a port. Names are refused, so that no resolver decides who can connect.
@@ -131,7 +131,7 @@ struct Ended {
 async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Ended> {
     let mut signals = Signals::watch()?;
     let note = |text: String| note!("thalweg: {text}");
-    let Running { proxy, mut keeper } = start(args.config(), &args.paths, log, &note).await?;
+    let Running { proxy, mut updater } = start(args.config(), &args.paths, log, &note).await?;
     let led = proxy.redirected().map(|ports| PacketRules::begin(ports, &note));
     let mut led = led.transpose()?;
     print_ready(proxy.local_addr(), args.json)?;
@@ -141,7 +141,7 @@ async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Ended> {
     let mut serving = tokio::spawn(proxy.run(async { _ = asked.await }));
     let failed = tokio::select! {
         summary = &mut serving => return Ok(Ended { summary: Some(summary?), in_order: true }),
-        () = keeper.keep(&note) => None,
+        () = updater.keep(&note) => None,
         failed = keep(led.as_mut(), &note) => Some(failed),
         () = signals.next() => None,
     };
@@ -157,7 +157,7 @@ async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Ended> {
             Ended { summary, in_order: false }
         }
     };
-    keeper.save(&note).await;
+    updater.save(&note).await;
     failed.map_or(Ok(ended), Err)
 }
 

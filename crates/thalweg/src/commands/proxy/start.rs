@@ -1,9 +1,9 @@
 //! Starts a proxy with this host's mesh, key, interfaces and history.
 
 use super::{
-    Log, PathArgs,
-    answering::InterfaceService,
-    keeper::{Keeper, open},
+    Log, ProxyPathArgs,
+    interface_service::InterfaceService,
+    updater::{ProxyUpdater, open},
     memory::Memory,
 };
 use crate::commands::{get::mesh::Mesh, host, history_file, uplinks};
@@ -28,7 +28,7 @@ pub struct Running {
     /// The proxy, bound.
     pub proxy: Proxy,
     /// Keeps its mesh and its memory up to date.
-    pub keeper: Keeper,
+    pub updater: ProxyUpdater,
 }
 
 /// Starts the proxy of this host. `note` receives remarks for the user.
@@ -37,7 +37,7 @@ pub struct Running {
 /// A fault of the arguments or the address.
 pub async fn start(
     config: ProxyConfig,
-    paths: &PathArgs,
+    paths: &ProxyPathArgs,
     log: Arc<Log>,
     note: &dyn Fn(String),
 ) -> anyhow::Result<Running> {
@@ -82,8 +82,8 @@ pub async fn start(
     let (sockets, listen) = (kept.as_deref().map(uplinks::sockets), proxy.local_addr());
     let answering = InterfaceService { uplinks, bonds, sockets, listen };
     let reviewer = proxy.reviewer();
-    let keeper = Keeper::new(paths.clone(), mesh, memory, answering, reviewer, asks);
-    Ok(Running { proxy, keeper })
+    let updater = ProxyUpdater::new(paths.clone(), mesh, memory, answering, reviewer, asks);
+    Ok(Running { proxy, updater })
 }
 
 /// Options that mark the proxy's own connections if the kernel redirects connections to it, so that they are not

@@ -1,12 +1,12 @@
 //! `thalweg submit`: commits to files before a deadline, and pushes their data to a node.
 
-mod bring;
-mod item;
-mod look;
-mod named;
-mod pace;
+mod upload;
+mod submission;
+mod dry_run;
+mod named_files;
+mod retry;
 mod progress;
-mod to;
+mod client;
 
 use super::{
     gather::listen,
@@ -16,9 +16,9 @@ use super::{
     text::{printable, say},
 };
 use anyhow::{Context as _, bail};
-pub use item::commitment;
-use item::{Item, Step};
-use named::{NamedFiles, NotSubmitted};
+pub use submission::commitment;
+use submission::{Submission, Step};
+use named_files::{NamedFiles, NotSubmitted};
 use serde_json::json;
 use std::{cell::Cell, path::PathBuf, process::ExitCode};
 use thalweg_base::sample::Sample;
@@ -29,7 +29,7 @@ use thalweg_wire::{
     Signed, Signer as _,
     bistro::{Intent, MOST_INTENTS, Refusal, Stamp},
 };
-use to::{Identity, Mesh};
+use client::{ClientIdentity, ClientMesh};
 use tokio_util::sync::CancellationToken;
 
 const HELP: &str = "\
@@ -102,15 +102,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let more = if more > 0 { format!("; and {more} more") } else { String::new() };
         bail!("nothing was committed: {}{more}", missing.join("; "));
     }
-    let mesh = Mesh::of(&args.state_dir)?;
+    let mesh = ClientMesh::of(&args.state_dir)?;
     let target = mesh.target(&args.to, &args.state_dir)?;
-    let identity = Identity::of(&args.state_dir, mesh)?;
+    let identity = ClientIdentity::of(&args.state_dir, mesh)?;
     host::block_on(async {
         let connector = Connector::new(&identity.key)?;
         let mut named = NamedFiles::of(&args, &identity, &target, &connector).await?;
         named.tell();
         if args.dry_run {
-            return look::look(named, &args, &target, &connector).await;
+            return dry_run::look(named, &args, &target, &connector).await;
         }
         let stop = CancellationToken::new();
         let signals = listen(Signals::watch()?, stop.clone(), |text| note!("thalweg: {text}"));
@@ -118,10 +118,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let submitter =
             Submitter { target: &target, connector: &connector, identity: &identity, stop: &stop };
         let committed = submitter.commit(&mut named.items, &args.to).await;
-        named.items.iter().for_each(Item::forget);
+        named.items.iter().for_each(Submission::forget);
         let done = match committed {
             Ok(()) if !args.commit_only => tokio::select! {
-                done = bring::all(&mut named.items, &target, &connector) => done,
+                done = upload::all(&mut named.items, &target, &connector) => done,
                 () = stop.cancelled() => Ok(()),
             },
             committed => committed,
@@ -145,17 +145,17 @@ type Stamps = Vec<Result<Signed<Stamp>, Refusal>>;
 struct Submitter<'a> {
     target: &'a Target,
     connector: &'a Connector,
-    identity: &'a Identity,
+    identity: &'a ClientIdentity,
     stop: &'a CancellationToken,
 }
 
 impl Submitter<'_> {
     /// Step 1 of a submission, for items without a stamp: one request for up to `MOST_INTENTS` items; each stamp is
     /// stored when it arrives.
-    async fn commit(&self, items: &mut [Item], to: &str) -> anyhow::Result<()> {
-        let mut open: Vec<&mut Item> =
+    async fn commit(&self, items: &mut [Submission], to: &str) -> anyhow::Result<()> {
+        let mut open: Vec<&mut Submission> =
             items.iter_mut().filter(|i| i.evidence.stamp.is_none()).collect();
-        let intent = |item: &&mut Item| Intent {
+        let intent = |item: &&mut Submission| Intent {
             label: item.evidence.label.clone(),
             commitment: item.evidence.commitment,
         };
@@ -163,7 +163,7 @@ impl Submitter<'_> {
             let intents: Vec<Intent> = some.iter().map(intent).collect();
             let is_sent = Cell::new(false);
             let asked = tokio::select! {
-                asked = pace::patiently(|| self.stamps(&intents, &is_sent)) => Some(asked),
+                asked = retry::retry_when_asked(|| self.stamps(&intents, &is_sent)) => Some(asked),
                 () = self.stop.cancelled() => None,
             };
             let is_answered = matches!(asked, Some(Ok(_) | Err(ClientError::Refused(_))));

@@ -1,17 +1,17 @@
 //! The arguments of `thalweg get`, by topic.
 
 mod effort;
-mod habits;
+mod foreign_options;
 mod naming;
 mod paths;
-mod proof;
+mod expected_hashes;
 mod sources;
 mod web;
 
 pub use effort::Effort;
 pub use naming::{Naming, Output};
 pub use paths::{Drawing, Interfaces, PathArgs};
-pub use proof::Proof;
+pub use expected_hashes::ExpectedHashes;
 pub use sources::{Sources, is_metalink};
 pub use web::WebArgs;
 
@@ -64,7 +64,7 @@ pub struct Args {
     #[command(flatten)]
     pub naming: Naming,
     #[command(flatten)]
-    pub proof: Proof,
+    pub proof: ExpectedHashes,
     #[command(flatten)]
     pub paths: PathArgs,
     #[command(flatten)]
@@ -72,7 +72,7 @@ pub struct Args {
     #[command(flatten)]
     pub effort: Effort,
     #[command(flatten)]
-    habits: habits::Habits,
+    habits: foreign_options::ForeignOptions,
 
     /// Print nothing but errors
     #[arg(short, long, help_heading = "Messages")]

@@ -1,6 +1,6 @@
 //! Bars on a terminal, redrawn in place, with lines above them.
 
-use super::{Queue, board::Board, lines::LineFormatter, say};
+use super::{Queue, download_states::DownloadStates, lines::LineFormatter, say};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::{Duration, Instant};
 use thalweg_console::plain;
@@ -15,7 +15,7 @@ pub fn run(queue: &Queue) {
     if let Ok(style) = ProgressStyle::with_template("{msg}") {
         bar.set_style(style);
     }
-    let mut board = Board::new(Instant::now());
+    let mut board = DownloadStates::new(Instant::now());
     let mut formatter = LineFormatter::default();
     loop {
         match queue.next_within(REDRAW) {

@@ -1,6 +1,6 @@
 //! Plain lines on standard error, for logs.
 
-use super::{Note, Queue, board::Board, say, messages};
+use super::{Note, Queue, download_states::DownloadStates, say, messages};
 use std::time::{Duration, Instant};
 use thalweg_base::job::Event;
 
@@ -12,7 +12,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 
 /// Prints the events until the queue is closed.
 pub fn run(queue: &Queue) {
-    let mut board = Board::new(Instant::now());
+    let mut board = DownloadStates::new(Instant::now());
     let mut formatter = LineFormatter::default();
     let mut last = Instant::now();
     loop {
@@ -59,7 +59,7 @@ struct Waiting {
 
 impl LineFormatter {
     /// The lines to print now.
-    pub fn lines(&mut self, note: &Note, board: &Board) -> Vec<String> {
+    pub fn lines(&mut self, note: &Note, board: &DownloadStates) -> Vec<String> {
         if let Note::Event { item, event: Event::PathFailed { why, .. } } = note {
             let waiting = |line| Waiting { item: *item, why: why.clone(), line };
             self.waiting.extend(lines_of(note, board).into_iter().map(waiting));
@@ -79,7 +79,7 @@ impl LineFormatter {
 }
 
 /// The lines for a note, if it has any.
-fn lines_of(note: &Note, board: &Board) -> Vec<String> {
+fn lines_of(note: &Note, board: &DownloadStates) -> Vec<String> {
     let several = board.is_several();
     match note {
         Note::Said(text) => vec![format!("thalweg: {text}")],
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn the_same_reason_is_shown_once() {
-        let board = Board::new(Instant::now());
+        let board = DownloadStates::new(Instant::now());
         let path = |path: &str, why: &str| Note::Event {
             item: 0,
             event: Event::PathFailed { path: path.into(), why: why.into() },

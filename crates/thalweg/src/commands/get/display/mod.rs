@@ -4,7 +4,7 @@
 //! that cannot be shown in time are dropped.
 
 mod bar;
-mod board;
+mod download_states;
 mod json;
 mod lines;
 mod queue;

@@ -20,7 +20,7 @@ const WINDOW: Duration = Duration::from_secs(1);
 const SHOWN: usize = 8;
 
 /// The state of all downloads.
-pub struct Board {
+pub struct DownloadStates {
     started: Instant,
     count: usize,
     open: BTreeMap<usize, Download>,
@@ -75,7 +75,7 @@ impl Mean {
     }
 }
 
-impl Board {
+impl DownloadStates {
     /// Creates an empty board at `now`.
     pub fn new(now: Instant) -> Self {
         let open = BTreeMap::new();
@@ -374,9 +374,9 @@ mod tests {
     }
 
     /// A board after these events, one per quarter of a second.
-    fn board(events: Vec<Event>) -> Board {
+    fn board(events: Vec<Event>) -> DownloadStates {
         let begun = Instant::now();
-        let mut board = Board::new(begun);
+        let mut board = DownloadStates::new(begun);
         board.learn(&Note::Begun { item: 0, url: "http://a/dir/file.bin".into() }, begun);
         for (i, event) in (1u32..).zip(events) {
             board.learn(&Note::Event { item: 0, event }, begun + i * Duration::from_millis(250));
@@ -418,7 +418,7 @@ mod tests {
     #[test]
     fn many_downloads_show_a_total_and_a_bounded_number_of_lines() {
         let now = Instant::now();
-        let mut board = Board::new(now);
+        let mut board = DownloadStates::new(now);
         board.learn(&Note::Planned { count: 100 }, now);
         for item in 0..20 {
             let url = format!("http://a/{}-{item}", "long".repeat(30));
@@ -437,7 +437,7 @@ mod tests {
     #[test]
     fn the_total_size_is_shown_once_it_is_known() {
         let now = Instant::now();
-        let mut board = Board::new(now);
+        let mut board = DownloadStates::new(now);
         board.learn(&Note::Planned { count: 2 }, now);
         for item in 0..2 {
             assert_eq!(board.whole(), None, "not all have begun");
@@ -453,7 +453,7 @@ mod tests {
     fn silence_ends_with_the_first_answer() {
         let begun = Instant::now();
         let later = begun + Duration::from_secs(4);
-        let mut board = Board::new(begun);
+        let mut board = DownloadStates::new(begun);
         assert_eq!(board.silence(later), None);
         board.learn(&Note::Begun { item: 0, url: "http://a/b".into() }, begun);
         assert_eq!(board.silence(later), Some(Duration::from_secs(4)));

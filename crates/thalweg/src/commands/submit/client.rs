@@ -17,20 +17,20 @@ use thalweg_wire::{
 const MAX_ROSTER: usize = 64 << 10;
 
 /// This host's identity towards a drop box.
-pub struct Identity {
+pub struct ClientIdentity {
     /// The key of its command line.
     pub key: PrivateKey,
     /// The signed roster of its mesh, if it is in one and the roster is not too long.
     pub roster: Option<Signed<Roster>>,
 }
 
-impl Identity {
+impl ClientIdentity {
     /// A member's key, or else a key created for this. It is created only once there is something to submit and a box
     /// to submit to, so that a mistyped command leaves no key.
     ///
     /// # Errors
     /// If the state directory cannot be used.
-    pub fn of(state_dir: &StateDir, mesh: Mesh) -> anyhow::Result<Self> {
+    pub fn of(state_dir: &StateDir, mesh: ClientMesh) -> anyhow::Result<Self> {
         let key = State::create(&state_dir.directory()?)?.make_client_key()?;
         Ok(Self { key, roster: mesh.roster })
     }
@@ -38,13 +38,13 @@ impl Identity {
 
 /// This host's mesh; empty if it is in none.
 #[derive(Default)]
-pub struct Mesh {
+pub struct ClientMesh {
     /// Its members, if the roster is valid.
     members: Option<Arc<Roster>>,
     roster: Option<Signed<Roster>>,
 }
 
-impl Mesh {
+impl ClientMesh {
     /// Reads the state directory, which may be missing.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use thalweg_part::Digest;
 /// Expected hashes.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Verification")]
-pub struct Proof {
+pub struct ExpectedHashes {
     /// The SHA-256 hash that the file must have
     #[arg(long, value_name = "HEX")]
     pub sha256: Option<String>,
@@ -18,7 +18,7 @@ pub struct Proof {
 /// Hexadecimal digits of either hash.
 const DIGITS: usize = 64;
 
-impl Proof {
+impl ExpectedHashes {
     /// The expected hashes.
     ///
     /// # Errors

@@ -2,9 +2,9 @@
 
 use super::{
     Args,
-    item::{Item, RECEIPT, Step, receipt_path},
-    pace,
-    to::Identity,
+    submission::{Submission, RECEIPT, Step, receipt_path},
+    retry,
+    client::ClientIdentity,
 };
 use crate::commands::text::printable;
 use anyhow::Context as _;
@@ -30,7 +30,7 @@ pub struct NotSubmitted {
 /// All named files, each once.
 #[derive(Default)]
 pub struct NamedFiles {
-    pub items: Vec<Item>,
+    pub items: Vec<Submission>,
     pub left: Vec<NotSubmitted>,
 }
 
@@ -42,7 +42,7 @@ impl NamedFiles {
     /// If a new submission needs the box's key, and the destination does not give it.
     pub async fn of(
         args: &Args,
-        identity: &Identity,
+        identity: &ClientIdentity,
         target: &Target,
         connector: &Connector,
     ) -> anyhow::Result<Self> {
@@ -52,7 +52,7 @@ impl NamedFiles {
                 named.leave(file, why, false);
                 continue;
             }
-            // A file that cannot be read is reported by `Item::look`.
+            // A file that cannot be read is reported by `Submission::look`.
             if target.is_receipt(file).unwrap_or(false) {
                 let is_left = || is_leftover(file, args, identity, target);
                 let why = match !args.dry_run && is_left() && fs::remove_file(file).is_ok() {
@@ -63,12 +63,12 @@ impl NamedFiles {
                 continue;
             }
             let look =
-                |sheet: Option<&Signed<Sheet>>| Item::look(file, args, identity, target, sheet);
+                |sheet: Option<&Signed<Sheet>>| Submission::look(file, args, identity, target, sheet);
             let mut item = look(sheet.as_ref());
             if matches!(item, Ok(None)) {
                 let none =
                     "nothing was committed by this request; run the same command again before the deadline";
-                let asked = pace::patiently(|| ask_sheet(target, connector)).await;
+                let asked = retry::retry_when_asked(|| ask_sheet(target, connector)).await;
                 sheet =
                     Some(asked.with_context(|| format!("cannot commit to {}; {none}", args.to))?);
                 item = look(sheet.as_ref());
@@ -192,7 +192,7 @@ fn canonical(path: &Path) -> PathBuf {
 /// beside it, so that the submission cannot be continued. In doubt the answer is no, because the destination may have
 /// signed it: a receipt in the directory of receipts is not beside its file, and a shortened name does not name the
 /// file.
-fn is_leftover(file: &Path, args: &Args, identity: &Identity, target: &Target) -> bool {
+fn is_leftover(file: &Path, args: &Args, identity: &ClientIdentity, target: &Target) -> bool {
     let Ok(Some(kept)) = load_evidence(file) else { return false };
     let is_ours = kept.client == identity.key.id()
         && (&kept.drop_box, &kept.destination) == (&target.drop_box, &target.port.key);

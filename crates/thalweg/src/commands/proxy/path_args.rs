@@ -13,7 +13,7 @@ use thalweg_wire::mesh::{LegKind, Tag, Terms};
 /// Relays, and where the host keeps its part.
 #[derive(clap::Args, Clone)]
 #[command(next_help_heading = "Paths")]
-pub struct PathArgs {
+pub struct ProxyPathArgs {
     /// Relays to try besides the direct path, in place of the mesh's: names, HOST:PORTs, or
     /// chains of them
     #[arg(long, value_name = "RELAY[+RELAY…]", value_delimiter = ',')]
@@ -47,7 +47,7 @@ pub struct PathArgs {
     pub state_dir: StateDir,
 }
 
-impl PathArgs {
+impl ProxyPathArgs {
     /// The conditions for relays that carry this content.
     fn terms(&self, content: Content) -> Terms {
         let leg = match content {

@@ -1,7 +1,7 @@
 //! Formats the advice on where one more relay would help most; the model is in `thalweg_plan::advice`.
 
 use super::{
-    found::PathKnowledge,
+    knowledge::PathKnowledge,
     rates::{gain, maybe, share},
 };
 use crate::commands::text::aligned;

@@ -10,25 +10,25 @@ use tokio::time::sleep;
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// An error that may be a node's request to retry later.
-pub trait Paced {
+pub trait RetryRequest {
     /// The refusal, if the error is one.
     fn refusal(&self) -> Option<&Refusal>;
 }
 
-impl Paced for ClientError {
+impl RetryRequest for ClientError {
     fn refusal(&self) -> Option<&Refusal> {
         if let Self::Refused(refusal) = self { Some(refusal) } else { None }
     }
 }
 
-impl Paced for PushError {
+impl RetryRequest for PushError {
     fn refusal(&self) -> Option<&Refusal> {
         if let Self::Refused(refusal) = self { Some(refusal) } else { None }
     }
 }
 
 /// How long to wait, if the error only asks for that. Prints that it waits.
-pub fn wait(error: &impl Paced) -> Option<Duration> {
+pub fn wait(error: &impl RetryRequest) -> Option<Duration> {
     let Some(Refusal::Slower(ms)) = error.refusal() else { return None };
     let wait = Duration::from_millis(u64::from(*ms)).clamp(Duration::from_millis(10), MAX_WAIT);
     let seconds = wait.as_secs_f64();
@@ -38,7 +38,7 @@ pub fn wait(error: &impl Paced) -> Option<Duration> {
 
 /// Repeats a request until the answer is no longer a request to wait. Ctrl-C ends it, and so does the deadline, which
 /// is another answer.
-pub async fn patiently<T, E: Paced, F: Future<Output = Result<T, E>>>(
+pub async fn retry_when_asked<T, E: RetryRequest, F: Future<Output = Result<T, E>>>(
     mut ask: impl FnMut() -> F,
 ) -> Result<T, E> {
     loop {
@@ -66,9 +66,9 @@ mod tests {
         ];
         let since = tokio::time::Instant::now();
         let mut ask = || std::future::ready(answers.pop().unwrap());
-        assert_eq!(patiently(&mut ask).await.unwrap(), 7);
+        assert_eq!(retry_when_asked(&mut ask).await.unwrap(), 7);
         assert_eq!(since.elapsed(), Duration::from_millis(500));
-        assert!(matches!(patiently(&mut ask).await, Err(ClientError::Refused(Refusal::Full))));
+        assert!(matches!(retry_when_asked(&mut ask).await, Err(ClientError::Refused(Refusal::Full))));
         // The wait is limited, whatever the node asks for.
         assert_eq!(since.elapsed(), Duration::from_millis(500) + MAX_WAIT);
     }

@@ -1,6 +1,6 @@
 //! A file to submit, and what is stored about its submission.
 
-use super::{Args, progress::Progress, to::Identity};
+use super::{Args, progress::Progress, client::ClientIdentity};
 use crate::commands::text::printable;
 use anyhow::{Context as _, bail};
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ impl Step {
 }
 
 /// A file and its receipt.
-pub struct Item {
+pub struct Submission {
     pub file: PathBuf,
     pub receipt: PathBuf,
     pub evidence: Evidence,
@@ -62,7 +62,7 @@ pub struct Item {
     is_refused: bool,
 }
 
-impl Item {
+impl Submission {
     /// Reads the file, and what an earlier call stored about it. Writes nothing. `None` if the box's sheet is needed:
     /// it contains the key to encrypt the data to.
     ///
@@ -72,7 +72,7 @@ impl Item {
     pub fn look(
         file: &Path,
         args: &Args,
-        identity: &Identity,
+        identity: &ClientIdentity,
         target: &Target,
         sheet: Option<&Signed<Sheet>>,
     ) -> anyhow::Result<Option<Self>> {

@@ -1,8 +1,8 @@
 //! Step 2 of a submission: sends the data to the nearest idle node.
 
 use super::{
-    item::{Item, Step},
-    pace,
+    submission::{Submission, Step},
+    retry,
     progress::Progress,
 };
 use anyhow::Context as _;
@@ -25,8 +25,8 @@ const RESUME_DELAY: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// If the destination does not name its nodes, or a receipt cannot be stored.
-pub async fn all(items: &mut [Item], target: &Target, connector: &Connector) -> anyhow::Result<()> {
-    let mut open: Vec<&mut Item> =
+pub async fn all(items: &mut [Submission], target: &Target, connector: &Connector) -> anyhow::Result<()> {
+    let mut open: Vec<&mut Submission> =
         items.iter_mut().filter(|item| item.step() == Step::Committed).collect();
     let Some(greatest) = open.iter().map(|item| item.evidence.commitment.size).max() else {
         return Ok(());
@@ -56,7 +56,7 @@ pub async fn all(items: &mut [Item], target: &Target, connector: &Connector) -> 
 /// Sends the data to the first node that accepts it; a node that fails is moved behind the others. An interrupted push
 /// continues at the same node, which has kept the received part, as long as each try gets further.
 async fn bring_one(
-    item: &mut Item,
+    item: &mut Submission,
     sheet: &Signed<Sheet>,
     offers: &mut Vec<Offer>,
     connector: &Connector,
@@ -83,7 +83,7 @@ async fn bring_one(
             }
             Err(e) => (Err(e), None),
         };
-        if let Some(wait) = pushed.as_ref().err().and_then(pace::wait) {
+        if let Some(wait) = pushed.as_ref().err().and_then(retry::wait) {
             sleep(wait).await;
             // The same node again: it is the nearest one, and has said when to retry.
             reconnect(offers, connector).await;

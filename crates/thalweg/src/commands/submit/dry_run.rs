@@ -1,6 +1,6 @@
 //! `--dry-run`: predicts what would fail, as far as it can be known.
 
-use super::{Args, Item, LATE, NamedFiles, UNFINISHED, item::Step, json, named::ask_sheet, pace};
+use super::{Args, Submission, LATE, NamedFiles, UNFINISHED, submission::Step, json, named_files::ask_sheet, retry};
 use crate::commands::text::{counted, printable, say};
 use anyhow::Context as _;
 use std::{
@@ -26,7 +26,7 @@ pub async fn look(
     connector: &Connector,
 ) -> anyhow::Result<ExitCode> {
     let to = &args.to;
-    let sheet = pace::patiently(|| ask_sheet(target, connector)).await;
+    let sheet = retry::retry_when_asked(|| ask_sheet(target, connector)).await;
     let sheet = sheet.with_context(|| format!("cannot commit to {to}"))?.into_value();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let now = WallTime::from_unix_nanos(u64::try_from(now).unwrap_or(u64::MAX));
@@ -47,7 +47,7 @@ pub async fn look(
 }
 
 /// Why the destination would refuse, by its published limits and this host's clock.
-fn refusal(item: &Item, sheet: &Sheet, now: WallTime) -> Option<Refusal> {
+fn refusal(item: &Submission, sheet: &Sheet, now: WallTime) -> Option<Refusal> {
     let size = item.evidence.commitment.content_size();
     match () {
         () if now >= sheet.until => Some(Refusal::Late { now, until: sheet.until }),

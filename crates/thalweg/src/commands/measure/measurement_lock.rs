@@ -16,9 +16,9 @@ const FILE: &str = "measure.lock";
 
 /// The lock, held until this value is dropped or the process ends in whatever way.
 #[derive(Debug)]
-pub struct Alone(#[expect(dead_code, reason = "it is held")] File);
+pub struct MeasurementLock(#[expect(dead_code, reason = "it is held")] File);
 
-impl Alone {
+impl MeasurementLock {
     /// Waits until no other command measures with this state directory; calls `waits` if another one does. `None` if
     /// the lock cannot be taken there.
     pub fn take(directory: &Path, waits: impl FnOnce()) -> Option<Self> {
@@ -44,14 +44,14 @@ mod tests {
     #[test]
     fn a_second_measurement_waits_for_the_first_and_reports_it() {
         let dir = tempfile::TempDir::new().unwrap();
-        let first = Alone::take(dir.path(), || panic!("nobody else measures")).unwrap();
+        let first = MeasurementLock::take(dir.path(), || panic!("nobody else measures")).unwrap();
         let (said, waits) = sync_channel(1);
         let path = dir.path().to_owned();
-        let second = thread::spawn(move || Alone::take(&path, || said.send(()).unwrap()).is_some());
+        let second = thread::spawn(move || MeasurementLock::take(&path, || said.send(()).unwrap()).is_some());
         waits.recv().unwrap();
         assert!(!second.is_finished());
         drop(first);
         assert!(second.join().unwrap());
-        assert!(Alone::take(&dir.path().join("none"), || ()).is_none());
+        assert!(MeasurementLock::take(&dir.path().join("none"), || ()).is_none());
     }
 }

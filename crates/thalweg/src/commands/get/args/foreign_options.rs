@@ -3,7 +3,7 @@
 
 /// Flags of others. Not in the help.
 #[derive(clap::Args)]
-pub struct Habits {
+pub struct ForeignOptions {
     /// `-f`: an error page never is a file here.
     #[arg(short = 'f', long = "fail", hide = true)]
     fail: bool,

@@ -24,7 +24,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The state of the oracle in this node.
 #[derive(Clone, Debug)]
-pub enum Seat {
+pub enum LocalOracle {
     /// This node has no oracle: it is elsewhere.
     Empty,
     /// The oracle runs.
@@ -33,7 +33,7 @@ pub enum Seat {
     Down(OracleDown),
 }
 
-impl Seat {
+impl LocalOracle {
     /// Opens the oracle of this node, if it has one.
     ///
     /// A fault of the oracle does not keep its node from relaying, as long as there is a roster: the cached one, or the
@@ -70,7 +70,7 @@ impl Seat {
     }
 
     /// Runs beside the node: writes the settings' rules, or reports an oracle that is down.
-    pub async fn remind(self, settings: OracleSection, log: Log) {
+    pub async fn maintain(self, settings: OracleSection, log: Log) {
         match self {
             Self::Empty => {}
             Self::Taken(oracle) => enforce_rules(&oracle, &settings).await,
@@ -82,7 +82,7 @@ impl Seat {
     }
 
     /// Whether members ask this node for rosters.
-    pub fn is_taken(&self) -> bool {
+    pub fn is_present(&self) -> bool {
         !matches!(self, Self::Empty)
     }
 
@@ -119,7 +119,7 @@ async fn take_oracle(
     log: &Log,
 ) -> anyhow::Result<()> {
     match oracle.rule(settings).await {
-        // `remind` writes the rules once the database can be written.
+        // `maintain` writes the rules once the database can be written.
         Err(error @ OracleError::Store(_)) => {
             log.put(alert(&format!("the settings' rules are not in force yet: {error}")));
         }

@@ -1,6 +1,6 @@
 //! Keeps a running proxy up to date: its roster, the oracle's list, and its history.
 
-use super::{PathArgs, answering::InterfaceService, memory::Memory};
+use super::{ProxyPathArgs, interface_service::InterfaceService, memory::Memory};
 use crate::commands::{get::mesh::Mesh, history_file, renewal};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
@@ -23,7 +23,7 @@ const ORACLE_INTERVAL: Duration = Duration::from_secs(600);
 const ORACLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Keeps roster, history and interfaces up to date while the proxy runs.
-pub struct Keeper {
+pub struct ProxyUpdater {
     view: View,
     memory: Memory,
     answering: InterfaceService,
@@ -31,7 +31,7 @@ pub struct Keeper {
 
 /// The proxy's view of the mesh.
 struct View {
-    paths: PathArgs,
+    paths: ProxyPathArgs,
     mesh: Arc<RwLock<Mesh>>,
     detours: Arc<Mutex<Detours>>,
     reviewer: Reviewer,
@@ -40,15 +40,15 @@ struct View {
 }
 
 /// Opens this host's mesh as it is now.
-pub fn open(paths: &PathArgs) -> Mesh {
+pub fn open(paths: &ProxyPathArgs) -> Mesh {
     Mesh::open(paths.state_dir.open(), paths.state_dir.argument())
 }
 
-impl Keeper {
+impl ProxyUpdater {
     /// Creates a keeper of this mesh and memory. The reviewer is called after each look at the mesh; the oracle is
     /// called with the options `dial`.
     pub fn new(
-        paths: PathArgs,
+        paths: ProxyPathArgs,
         mesh: Arc<RwLock<Mesh>>,
         memory: Memory,
         answering: InterfaceService,
