@@ -26,9 +26,9 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub enum LocalOracle {
     /// This node has no oracle: it is elsewhere.
-    Empty,
+    Absent,
     /// The oracle runs.
-    Taken(EmbeddedOracle),
+    Running(EmbeddedOracle),
     /// The oracle cannot run; its node runs without it.
     Down(OracleDown),
 }
@@ -50,12 +50,12 @@ impl LocalOracle {
     ) -> anyhow::Result<Self> {
         let dir = state.oracle_dir();
         if !dir.exists() && !is_oracle(membership, &node) {
-            return Ok(Self::Empty);
+            return Ok(Self::Absent);
         }
         match EmbeddedOracle::open(state, node, settings, Some(log.clone())).await {
             Ok(oracle) => {
                 take_oracle(&oracle, membership, settings, log).await?;
-                Ok(Self::Taken(oracle))
+                Ok(Self::Running(oracle))
             }
             Err(error) => {
                 take_copy(state, membership, log);
@@ -72,8 +72,8 @@ impl LocalOracle {
     /// Runs beside the node: writes the settings' rules, or reports an oracle that is down.
     pub async fn maintain(self, settings: OracleSection, log: Log) {
         match self {
-            Self::Empty => {}
-            Self::Taken(oracle) => enforce_rules(&oracle, &settings).await,
+            Self::Absent => {}
+            Self::Running(oracle) => enforce_rules(&oracle, &settings).await,
             Self::Down(down) => loop {
                 sleep(REMINDER_INTERVAL).await;
                 log.put(alert(down.why()));
@@ -83,14 +83,14 @@ impl LocalOracle {
 
     /// Whether members ask this node for rosters.
     pub fn is_present(&self) -> bool {
-        !matches!(self, Self::Empty)
+        !matches!(self, Self::Absent)
     }
 
     /// The service for the channels `api` and `join`.
     pub fn service(&self) -> Option<Arc<dyn ApiService>> {
         match self {
-            Self::Empty => None,
-            Self::Taken(oracle) => Some(Arc::new(oracle.clone())),
+            Self::Absent => None,
+            Self::Running(oracle) => Some(Arc::new(oracle.clone())),
             Self::Down(down) => Some(Arc::new(down.clone())),
         }
     }
@@ -98,8 +98,8 @@ impl LocalOracle {
     /// The service for this host's commands; `None`: they use an oracle elsewhere.
     pub fn control(&self) -> Option<Arc<dyn Control>> {
         match self {
-            Self::Empty => None,
-            Self::Taken(oracle) => Some(Arc::new(oracle.clone())),
+            Self::Absent => None,
+            Self::Running(oracle) => Some(Arc::new(oracle.clone())),
             Self::Down(down) => Some(Arc::new(down.clone())),
         }
     }

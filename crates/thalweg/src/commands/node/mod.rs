@@ -1,7 +1,7 @@
 //! `thalweg node`: runs the daemon.
 
 mod parts;
-mod probing;
+mod probe_tasks;
 mod local_oracle;
 mod settings;
 mod socket_file;
@@ -91,7 +91,7 @@ async fn serve(
     let settings = settings::daemon(&config, &args.listen, state, &parts)?;
     let (node, tasks) = parts.into_node(&config, &settings, state)?;
     let daemon = Daemon::bind(settings, node).await.map_err(with_hint)?;
-    tasks.bound(daemon.local_addrs());
+    tasks.start_trains_at(daemon.local_addrs());
     print_ready(&daemon, args.json)?;
     // Outside systemd there is nothing to notify.
     _ = sd_notify::notify(&[NotifyState::Ready]);
@@ -112,7 +112,7 @@ async fn serve(
             running.await;
         }
     }
-    tasks.ended().await;
+    tasks.join().await;
     uplinks::end();
     Ok(())
 }

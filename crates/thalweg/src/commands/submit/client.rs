@@ -30,7 +30,7 @@ impl ClientIdentity {
     ///
     /// # Errors
     /// If the state directory cannot be used.
-    pub fn of(state_dir: &StateDir, mesh: ClientMesh) -> anyhow::Result<Self> {
+    pub fn load_or_create(state_dir: &StateDir, mesh: ClientMesh) -> anyhow::Result<Self> {
         let key = State::create(&state_dir.directory()?)?.make_client_key()?;
         Ok(Self { key, roster: mesh.roster })
     }
@@ -49,7 +49,7 @@ impl ClientMesh {
     ///
     /// # Errors
     /// If it exists but cannot be read.
-    pub fn of(state_dir: &StateDir) -> anyhow::Result<Self> {
+    pub fn load(state_dir: &StateDir) -> anyhow::Result<Self> {
         let state = match State::open(&state_dir.directory()?) {
             Err(StateError::Absent(_)) => return Ok(Self::default()),
             state => state?,

@@ -19,7 +19,7 @@ use thalweg_wire::bistro::{Refusal, Sheet};
 ///
 /// # Errors
 /// Those of a real submission.
-pub async fn look(
+pub async fn run(
     mut named: NamedFiles,
     args: &Args,
     target: &Target,
@@ -32,12 +32,12 @@ pub async fn look(
     let now = WallTime::from_unix_nanos(u64::try_from(now).unwrap_or(u64::MAX));
     for item in named.items.iter_mut().filter(|item| item.step() == Step::Nothing) {
         if let Some(refusal) = refusal(item, &sheet, now) {
-            item.refused(&refusal);
+            item.record_refusal(&refusal);
         }
     }
     let has_room = args.commit_only || has_room(&named, &sheet, connector).await?;
     print(&named, args.json)?;
-    let is_bad = named.bad() > 0 || named.items.is_empty();
+    let is_bad = named.error_count() > 0 || named.items.is_empty();
     Ok(match () {
         () if named.items.iter().any(|item| item.late) => ExitCode::from(LATE),
         () if is_bad || named.items.iter().any(|item| item.why.is_some()) => ExitCode::FAILURE,
@@ -93,7 +93,7 @@ fn print(named: &NamedFiles, as_json: bool) -> anyhow::Result<()> {
         if as_json {
             let (size, why) = (item.evidence.commitment.content_size(), &item.why);
             let line = serde_json::json!({
-                "file": item.file.display().to_string(), "size": size, "step": item.step().word(),
+                "file": item.file.display().to_string(), "size": size, "step": item.step().name(),
                 "dry_run": true, "receipt": item.receipt.display().to_string(), "why": why,
             });
             text += &format!("{line}\n");
@@ -106,7 +106,7 @@ fn print(named: &NamedFiles, as_json: bool) -> anyhow::Result<()> {
     }
     sample.more().iter().for_each(|more| note!("thalweg: {more}"));
     if as_json {
-        named.left.iter().for_each(|left| text += &format!("{}\n", json(left)));
+        named.not_submitted.iter().for_each(|left| text += &format!("{}\n", json(left)));
     }
     note!("thalweg: {} would be submitted; nothing was (--dry-run)", counted(open, "file"));
     say(&text)

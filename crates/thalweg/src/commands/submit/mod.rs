@@ -102,15 +102,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let more = if more > 0 { format!("; and {more} more") } else { String::new() };
         bail!("nothing was committed: {}{more}", missing.join("; "));
     }
-    let mesh = ClientMesh::of(&args.state_dir)?;
+    let mesh = ClientMesh::load(&args.state_dir)?;
     let target = mesh.target(&args.to, &args.state_dir)?;
-    let identity = ClientIdentity::of(&args.state_dir, mesh)?;
+    let identity = ClientIdentity::load_or_create(&args.state_dir, mesh)?;
     host::block_on(async {
         let connector = Connector::new(&identity.key)?;
-        let mut named = NamedFiles::of(&args, &identity, &target, &connector).await?;
-        named.tell();
+        let mut named = NamedFiles::examine(&args, &identity, &target, &connector).await?;
+        named.print_errors();
         if args.dry_run {
-            return dry_run::look(named, &args, &target, &connector).await;
+            return dry_run::run(named, &args, &target, &connector).await;
         }
         let stop = CancellationToken::new();
         let signals = listen(Signals::watch()?, stop.clone(), |text| note!("thalweg: {text}"));
@@ -118,10 +118,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let submitter =
             Submitter { target: &target, connector: &connector, identity: &identity, stop: &stop };
         let committed = submitter.commit(&mut named.items, &args.to).await;
-        named.items.iter().for_each(Submission::forget);
+        named.items.iter().for_each(Submission::remove_useless_receipt);
         let done = match committed {
             Ok(()) if !args.commit_only => tokio::select! {
-                done = upload::all(&mut named.items, &target, &connector) => done,
+                done = upload::send_all(&mut named.items, &target, &connector) => done,
                 () = stop.cancelled() => Ok(()),
             },
             committed => committed,
@@ -180,8 +180,8 @@ impl Submitter<'_> {
         })?;
             for (item, stamp) in some.iter_mut().zip(stamps) {
                 match stamp {
-                    Ok(stamp) => item.stamped(stamp)?,
-                    Err(refusal) => item.refused(&refusal),
+                    Ok(stamp) => item.record_stamp(stamp)?,
+                    Err(refusal) => item.record_refusal(&refusal),
                 }
             }
         }
@@ -214,7 +214,7 @@ fn print(named: &NamedFiles, as_json: bool) -> anyhow::Result<()> {
             let line = json!({
                 "file": item.file.display().to_string(), "size": evidence.commitment.content_size(),
                 "encrypted": evidence.commitment.size, "blake3": evidence.content.map(|hash| hash.to_string()),
-                "commitment": evidence.commitment.hash_text(), "step": item.step().word(),
+                "commitment": evidence.commitment.hash_text(), "step": item.step().name(),
                 "committed": date, "number": committed.map(|stamp| stamp.number), "node": node,
                 "receipt": item.receipt.display().to_string(), "why": item.why,
             });
@@ -233,14 +233,14 @@ fn print(named: &NamedFiles, as_json: bool) -> anyhow::Result<()> {
     }
     sample.more().iter().for_each(|more| note!("thalweg: {more}"));
     if as_json {
-        named.left.iter().for_each(|left| text += &format!("{}\n", json(left)));
+        named.not_submitted.iter().for_each(|left| text += &format!("{}\n", json(left)));
     }
     say(&text)
 }
 
 /// A file that is not submitted, as JSON.
 fn json(left: &NotSubmitted) -> serde_json::Value {
-    let step = if left.is_receipt { "receipt" } else { Step::Nothing.word() };
+    let step = if left.is_receipt { "receipt" } else { Step::Nothing.name() };
     json!({ "file": left.file.display().to_string(), "step": step, "why": left.why })
 }
 
@@ -248,7 +248,7 @@ fn exit(named: &NamedFiles, commit_only: bool) -> ExitCode {
     let any = |step: Step| named.items.iter().any(|item| item.step() == step);
     match () {
         () if named.items.iter().any(|item| item.late) => ExitCode::from(LATE),
-        () if any(Step::Nothing) || named.bad() > 0 => ExitCode::FAILURE,
+        () if any(Step::Nothing) || named.error_count() > 0 => ExitCode::FAILURE,
         // Only receipts were named: nothing was submitted, which may be a mistake.
         () if named.items.is_empty() => ExitCode::FAILURE,
         () if any(Step::Committed) && !commit_only => ExitCode::from(UNFINISHED),

@@ -31,7 +31,7 @@ pub struct NotSubmitted {
 #[derive(Default)]
 pub struct NamedFiles {
     pub items: Vec<Submission>,
-    pub left: Vec<NotSubmitted>,
+    pub not_submitted: Vec<NotSubmitted>,
 }
 
 impl NamedFiles {
@@ -40,65 +40,65 @@ impl NamedFiles {
     ///
     /// # Errors
     /// If a new submission needs the box's key, and the destination does not give it.
-    pub async fn of(
+    pub async fn examine(
         args: &Args,
         identity: &ClientIdentity,
         target: &Target,
         connector: &Connector,
     ) -> anyhow::Result<Self> {
         let (mut named, mut sheet) = (Self::default(), None);
-        for (file, why) in once(&args.files, args.receipts.as_deref()) {
+        for (file, why) in unique_files(&args.files, args.receipts.as_deref()) {
             if let Some(why) = why {
-                named.leave(file, why, false);
+                named.exclude(file, why, false);
                 continue;
             }
-            // A file that cannot be read is reported by `Submission::look`.
+            // A file that cannot be read is reported by `Submission::examine`.
             if target.is_receipt(file).unwrap_or(false) {
                 let is_left = || is_leftover(file, args, identity, target);
                 let why = match !args.dry_run && is_left() && fs::remove_file(file).is_ok() {
                     true => "an unsigned receipt of a file that is not here: removed".to_owned(),
                     false => format!("it is a receipt of `{}`: not submitted", target.drop_box),
                 };
-                named.leave(file, why, true);
+                named.exclude(file, why, true);
                 continue;
             }
-            let look =
-                |sheet: Option<&Signed<Sheet>>| Submission::look(file, args, identity, target, sheet);
-            let mut item = look(sheet.as_ref());
+            let examine =
+                |sheet: Option<&Signed<Sheet>>| Submission::examine(file, args, identity, target, sheet);
+            let mut item = examine(sheet.as_ref());
             if matches!(item, Ok(None)) {
                 let none =
                     "nothing was committed by this request; run the same command again before the deadline";
                 let asked = retry::retry_when_asked(|| ask_sheet(target, connector)).await;
                 sheet =
                     Some(asked.with_context(|| format!("cannot commit to {}; {none}", args.to))?);
-                item = look(sheet.as_ref());
+                item = examine(sheet.as_ref());
             }
             let item = item.and_then(|item| {
                 let item = item.context("the destination does not give the box's key")?;
                 if args.dry_run {
-                    return item.check_place().map(|()| item);
+                    return item.check_directory().map(|()| item);
                 }
                 if item.begin()? {
                     return Ok(item);
                 }
                 // The other call has stored a nonce, and both calls must use the same one.
-                look(sheet.as_ref())?.context("another command is submitting the file; run the same command again")
+                examine(sheet.as_ref())?.context("another command is submitting the file; run the same command again")
             });
             match item {
                 Ok(item) => named.items.push(item),
-                Err(why) => named.leave(file, format!("{why:#}"), false),
+                Err(why) => named.exclude(file, format!("{why:#}"), false),
             }
         }
         Ok(named)
     }
 
-    fn leave(&mut self, file: &Path, why: String, is_receipt: bool) {
-        self.left.push(NotSubmitted { file: file.to_owned(), why, is_receipt });
+    fn exclude(&mut self, file: &Path, why: String, is_receipt: bool) {
+        self.not_submitted.push(NotSubmitted { file: file.to_owned(), why, is_receipt });
     }
 
     /// The number of files that cannot be submitted.
-    pub fn bad(&self) -> usize {
-        self.left.iter().filter(|left| !left.is_receipt).count()
+    pub fn error_count(&self) -> usize {
+        self.not_submitted.iter().filter(|left| !left.is_receipt).count()
     }
 
     /// Whether more remains to be done.
@@ -107,9 +107,9 @@ impl NamedFiles {
     }
 
     /// Prints the files that are not submitted, with reasons; of many with one reason only the first.
-    pub fn tell(&self) {
+    pub fn print_errors(&self) {
         let mut sample = Sample::default();
-        for NotSubmitted { file, why, .. } in &self.left {
+        for NotSubmitted { file, why, .. } in &self.not_submitted {
             let name = printable(file);
             // If the message names the file, the rest of the message identifies the reason.
             if sample.takes("", &why.replace(&name, "")) {
@@ -120,11 +120,11 @@ impl NamedFiles {
             }
         }
         sample.more().iter().for_each(|more| note!("thalweg: {more}"));
-        if self.bad() > 0 && !self.items.is_empty() {
+        if self.error_count() > 0 && !self.items.is_empty() {
             note!(
                 "thalweg: {} of {} files cannot be submitted; the others are",
-                self.bad(),
-                self.bad() + self.items.len()
+                self.error_count(),
+                self.error_count() + self.items.len()
             );
         }
     }
@@ -146,7 +146,7 @@ pub async fn ask_sheet(
 
 /// Returns each file once, identified by the place of its receipt. If two different files would have the same receipt,
 /// so that one would be lost, both get the reason why they cannot be submitted.
-fn once<'a>(files: &'a [PathBuf], receipts: Option<&Path>) -> Vec<(&'a PathBuf, Option<String>)> {
+fn unique_files<'a>(files: &'a [PathBuf], receipts: Option<&Path>) -> Vec<(&'a PathBuf, Option<String>)> {
     let mut places: BTreeMap<PathBuf, Vec<usize>> = BTreeMap::new();
     let mut all: Vec<(&PathBuf, Option<String>)> = files.iter().map(|file| (file, None)).collect();
     for (number, file) in files.iter().enumerate() {

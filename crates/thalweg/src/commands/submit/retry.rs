@@ -28,7 +28,7 @@ impl RetryRequest for PushError {
 }
 
 /// How long to wait, if the error only asks for that. Prints that it waits.
-pub fn wait(error: &impl RetryRequest) -> Option<Duration> {
+pub fn retry_delay(error: &impl RetryRequest) -> Option<Duration> {
     let Some(Refusal::Slower(ms)) = error.refusal() else { return None };
     let wait = Duration::from_millis(u64::from(*ms)).clamp(Duration::from_millis(10), MAX_WAIT);
     let seconds = wait.as_secs_f64();
@@ -43,7 +43,7 @@ pub async fn retry_when_asked<T, E: RetryRequest, F: Future<Output = Result<T, E
 ) -> Result<T, E> {
     loop {
         match ask().await {
-            Err(e) => match wait(&e) {
+            Err(e) => match retry_delay(&e) {
                 Some(wait) => sleep(wait).await,
                 None => return Err(e),
             },

@@ -33,7 +33,7 @@ pub enum Step {
 
 impl Step {
     /// The word for JSON.
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Nothing => "nothing",
             Self::Committed => "committed",
@@ -69,7 +69,7 @@ impl Submission {
     /// # Errors
     /// If a file cannot be read, has changed since it was committed to, or the receipt of another submission is in the
     /// way.
-    pub fn look(
+    pub fn examine(
         file: &Path,
         args: &Args,
         identity: &ClientIdentity,
@@ -82,19 +82,19 @@ impl Submission {
         let beside = kept.is_some();
         let client = identity.key.id();
         if let Some(kept) = kept {
-            let other = match other(&kept, target, client) {
+            let difference = match difference(&kept, target, client) {
                 None if is_committed(&kept, file)? => {
                     return Ok(Some(Self::new(file, receipt, kept)));
                 }
                 None => "the file has changed since it was committed to (restore the old content to continue)"
                     .to_owned(),
-                Some(other) => other,
+                Some(difference) => difference,
             };
-            check_in_the_way(&kept, &receipt, &other, args.anew)?;
+            check_replaceable(&kept, &receipt, &difference, args.anew)?;
         }
         // An earlier call has started this submission, and its stamp may be on its way.
         if let Some(begun) = load(&aside)?.filter(|_| beside)
-            && other(&begun, target, client).is_none()
+            && difference(&begun, target, client).is_none()
             && is_committed(&begun, file)?
         {
             return Ok(Some(Self { beside, ..Self::new(file, receipt, begun) }));
@@ -152,7 +152,7 @@ impl Submission {
     ///
     /// # Errors
     /// As the system reports them.
-    pub fn check_place(&self) -> anyhow::Result<()> {
+    pub fn check_directory(&self) -> anyhow::Result<()> {
         let directory = self.receipt.parent().filter(|above| !above.as_os_str().is_empty());
         let directory = directory.unwrap_or(Path::new("."));
         let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
@@ -161,11 +161,11 @@ impl Submission {
     }
 
     /// Removes the receipt if it proves nothing and never will: the destination has no commitment with this nonce.
-    pub fn forget(&self) {
+    pub fn remove_useless_receipt(&self) {
         let is_unknown = self.is_new && !self.may_be_committed;
         if self.evidence.stamp.is_none() && (is_unknown || self.is_refused) {
             // If it cannot be removed, the next call continues or replaces it.
-            _ = std::fs::remove_file(self.kept_at());
+            _ = std::fs::remove_file(self.stored_at());
         }
     }
 
@@ -182,10 +182,10 @@ impl Submission {
     ///
     /// # Errors
     /// As the disk reports them.
-    pub fn stamped(&mut self, stamp: Signed<Stamp>) -> anyhow::Result<()> {
+    pub fn record_stamp(&mut self, stamp: Signed<Stamp>) -> anyhow::Result<()> {
         self.evidence.label = stamp.value().label.clone();
         self.evidence.stamp = Some(stamp);
-        let aside = Some(self.kept_at()).filter(|_| std::mem::take(&mut self.beside));
+        let aside = Some(self.stored_at()).filter(|_| std::mem::take(&mut self.beside));
         self.save()?;
         // If it cannot be removed: it is of the same submission and is not read again.
         aside.iter().for_each(|aside| _ = std::fs::remove_file(aside));
@@ -193,7 +193,7 @@ impl Submission {
     }
 
     /// Records a refusal of the destination.
-    pub fn refused(&mut self, refusal: &Refusal) {
+    pub fn record_refusal(&mut self, refusal: &Refusal) {
         self.late = matches!(refusal, Refusal::Late { .. });
         self.is_refused = !refusal.is_passing();
         self.may_be_committed |= refusal.is_passing();
@@ -204,7 +204,7 @@ impl Submission {
     ///
     /// # Errors
     /// As the disk reports them.
-    pub fn received(
+    pub fn record_receipt(
         &mut self,
         receipt: Signed<Receipt>,
         sheet: &Signed<Sheet>,
@@ -216,14 +216,14 @@ impl Submission {
     }
 
     /// Where the receipt is stored now.
-    fn kept_at(&self) -> PathBuf {
+    fn stored_at(&self) -> PathBuf {
         let directory = self.receipt.parent().filter(|_| self.beside);
         let aside = directory.and_then(|directory| receipt_path(&self.file, Some(directory), ANEW).ok());
         aside.unwrap_or_else(|| self.receipt.clone())
     }
 
     fn save(&self) -> anyhow::Result<()> {
-        let file = self.kept_at();
+        let file = self.stored_at();
         save_evidence_in_turn(&file, &self.evidence)
             .with_context(|| format!("cannot write {}", printable(&file)))
     }
@@ -236,7 +236,7 @@ fn load(receipt: &Path) -> anyhow::Result<Option<Evidence>> {
 }
 
 /// Why the receipt cannot be continued as a submission of this key to this box; `None` if it can.
-fn other(kept: &Evidence, target: &Target, client: NodeId) -> Option<String> {
+fn difference(kept: &Evidence, target: &Target, client: NodeId) -> Option<String> {
     match () {
         () if kept.drop_box != target.drop_box => {
             Some(format!("it belongs to a submission to the drop box `{}`", kept.drop_box))
@@ -263,17 +263,17 @@ fn is_committed(kept: &Evidence, file: &Path) -> anyhow::Result<bool> {
 }
 
 /// Refuses to replace a receipt with a stamp, which cannot be obtained again, unless `anew` asks for it.
-fn check_in_the_way(
+fn check_replaceable(
     kept: &Evidence,
     receipt: &Path,
-    other: &str,
+    difference: &str,
     anew: bool,
 ) -> anyhow::Result<()> {
     if kept.stamp.is_none() || anew {
         return Ok(());
     }
     bail!(
-        "{} is not replaced: {other}. Move it away, or keep the new one elsewhere with --receipts \
+        "{} is not replaced: {difference}. Move it away, or keep the new one elsewhere with --receipts \
          DIR; with --anew the file is committed to once more, and the new receipt replaces this \
          one as soon as it is signed",
         printable(receipt)

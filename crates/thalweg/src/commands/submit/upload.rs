@@ -25,7 +25,7 @@ const RESUME_DELAY: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// If the destination does not name its nodes, or a receipt cannot be stored.
-pub async fn all(items: &mut [Submission], target: &Target, connector: &Connector) -> anyhow::Result<()> {
+pub async fn send_all(items: &mut [Submission], target: &Target, connector: &Connector) -> anyhow::Result<()> {
     let mut open: Vec<&mut Submission> =
         items.iter_mut().filter(|item| item.step() == Step::Committed).collect();
     let Some(greatest) = open.iter().map(|item| item.evidence.commitment.size).max() else {
@@ -45,7 +45,7 @@ pub async fn all(items: &mut [Submission], target: &Target, connector: &Connecto
         open.iter_mut().for_each(|item| item.why = Some(why.into()));
     }
     for item in open {
-        bring_one(item, &sheet, &mut offers, connector).await?;
+        send_one(item, &sheet, &mut offers, connector).await?;
     }
     for offer in offers {
         offer.line.close().await;
@@ -55,7 +55,7 @@ pub async fn all(items: &mut [Submission], target: &Target, connector: &Connecto
 
 /// Sends the data to the first node that accepts it; a node that fails is moved behind the others. An interrupted push
 /// continues at the same node, which has kept the received part, as long as each try gets further.
-async fn bring_one(
+async fn send_one(
     item: &mut Submission,
     sheet: &Signed<Sheet>,
     offers: &mut Vec<Offer>,
@@ -83,14 +83,14 @@ async fn bring_one(
             }
             Err(e) => (Err(e), None),
         };
-        if let Some(wait) = pushed.as_ref().err().and_then(retry::wait) {
+        if let Some(wait) = pushed.as_ref().err().and_then(retry::retry_delay) {
             sleep(wait).await;
             // The same node again: it is the nearest one, and has said when to retry.
             reconnect(offers, connector).await;
             continue;
         }
         match pushed {
-            Ok(receipt) => return item.received(receipt, sheet),
+            Ok(receipt) => return item.record_receipt(receipt, sheet),
             // Every node refuses a struck submission in the end; other refusals may concern this node only.
             Err(e @ (PushError::File(_) | PushError::Denied(Refusal::NotAdmitted))) => {
                 item.why = Some(e.to_string());

@@ -34,7 +34,7 @@ pub(super) fn trains(prober: &Prober, log: Log, settings: &MeasureSection) -> Tr
 
 /// The probe trains and their users, until they run.
 #[derive(Clone, Debug)]
-pub(super) struct Probing {
+pub(super) struct ProbeTasks {
     pub(super) trains: Trains,
     /// Bulk flows hold permits of it.
     pub(super) flows: Arc<Semaphore>,
@@ -49,9 +49,9 @@ pub(super) struct Probing {
     pub(super) log: Log,
 }
 
-impl Probing {
+impl ProbeTasks {
     /// Measures links continuously, if the settings enable it. `legs` shows what transfers see of links.
-    pub(super) fn measures(
+    pub(super) fn enable_overlay(
         &mut self,
         settings: &MeasureSection,
         prober: &Prober,
@@ -67,7 +67,7 @@ impl Probing {
     }
 
     /// Measures links that streams use, if the settings enable it.
-    pub(super) fn follows(&mut self, settings: &StreamSection, prober: &Prober, streams: &Streams) {
+    pub(super) fn enable_stream_measurements(&mut self, settings: &StreamSection, prober: &Prober, streams: &Streams) {
         if settings.measure == Measure::Off {
             return;
         }
@@ -110,7 +110,7 @@ impl Probing {
         let trains = self.trains.clone();
         let follows = async {
             if let Some((follow, streams)) = self.follow {
-                followed(follow, streams).await;
+                measure_stream_links(follow, streams).await;
             }
         };
         let measures = async {
@@ -136,7 +136,7 @@ impl Probing {
 }
 
 /// Measures the links that streams ask for, and reports the results to the streams.
-async fn followed(follow: Follow, streams: Streams) {
+async fn measure_stream_links(follow: Follow, streams: Streams) {
     let (wishes, wanted) = watch::channel(Wishes::new());
     let mut asked = streams.to_measure();
     let passes = async {
