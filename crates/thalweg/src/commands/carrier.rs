@@ -24,11 +24,11 @@ that node; while no train is due, they are sent at once.
 #[command(after_help = HELP)]
 pub struct Args {
     #[command(subcommand)]
-    what: What,
+    what: CarrierCommand,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
+enum CarrierCommand {
     /// Show the device, its peers and the traffic in trains; exit code 1 if it is not up
     Status {
         /// Print one JSON object
@@ -53,8 +53,8 @@ enum What {
 /// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.what {
-        What::Status { json, state_dir } => status(&state_dir, json),
-        What::Address { node, state_dir } => address(&state_dir, node.as_ref()),
+        CarrierCommand::Status { json, state_dir } => status(&state_dir, json),
+        CarrierCommand::Address { node, state_dir } => address(&state_dir, node.as_ref()),
     }
 }
 

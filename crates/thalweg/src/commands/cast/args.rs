@@ -158,12 +158,12 @@ pub struct Args {
     json: bool,
 
     #[command(subcommand)]
-    pub sub: Option<Sub>,
+    pub sub: Option<CastCommand>,
 }
 
 /// What else there is.
 #[derive(clap::Subcommand)]
-pub enum Sub {
+pub enum CastCommand {
     /// Show the casts of this host and those that its node receives
     Status(StatusArgs),
     /// Abandon a cast of this host; receivers without all of it delete what they have
@@ -263,19 +263,19 @@ impl Args {
     ///
     /// # Errors
     /// A message about the misplaced argument.
-    pub fn command(&mut self) -> Result<Option<Sub>, &'static str> {
+    pub fn command(&mut self) -> Result<Option<CastCommand>, &'static str> {
         let Some(mut sub) = self.sub.take() else { return Ok(None) };
         if !self.what.is_empty() || self.to_all || !self.to.is_empty() {
             return Err("`status` and `forget` take no file and no receivers; to cast a file of \
                         that name, write `./` before it");
         }
         let (state_dir, json) = match &mut sub {
-            Sub::Status(args) => (&mut args.state_dir, &mut args.json),
-            Sub::Forget(args) => (&mut args.state_dir, &mut args.json),
+            CastCommand::Status(args) => (&mut args.state_dir, &mut args.json),
+            CastCommand::Forget(args) => (&mut args.state_dir, &mut args.json),
         };
         *state_dir = state_dir.clone().or(&self.state_dir);
         *json |= self.json;
-        if let Sub::Status(args) = &mut sub {
+        if let CastCommand::Status(args) = &mut sub {
             args.verbose |= self.verbose;
         }
         Ok(Some(sub))

@@ -17,7 +17,7 @@ pub fn run(args: &ForgetArgs) -> anyhow::Result<ExitCode> {
     let state = args.state_dir.open()?;
     let runtime = gather::runtime()?;
     let (dialer, key) = (gather::dialer(&state)?, state.client_key()?);
-    let directory = super::kept_in(&state);
+    let directory = super::record_dir(&state);
     let ended = runtime.block_on(forget(&directory, &args.cast, &dialer, &key));
     runtime.shutdown_background();
     let code = match ended {

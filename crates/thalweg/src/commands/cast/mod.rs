@@ -32,8 +32,8 @@ use tokio_util::sync::CancellationToken;
 /// that the help names.
 pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     match args.command() {
-        Ok(Some(args::Sub::Status(args))) => return status::run(&args),
-        Ok(Some(args::Sub::Forget(args))) => return forget::run(&args),
+        Ok(Some(args::CastCommand::Status(args))) => return status::run(&args),
+        Ok(Some(args::CastCommand::Forget(args))) => return forget::run(&args),
         Ok(None) => {}
         Err(mistake) => return Ok(wrong(mistake)),
     }
@@ -74,7 +74,7 @@ fn wrong(mistake: &str) -> ExitCode {
 }
 
 /// The directory with the state of casts from this host: their jobs, and digests of the files.
-fn kept_in(state: &State) -> PathBuf {
+fn record_dir(state: &State) -> PathBuf {
     state.dir().join("casts")
 }
 
@@ -114,7 +114,7 @@ async fn deliver(
         forwarding: args.forwarding(),
         open: args.is_open(),
         patience: args.wait,
-        kept_in: kept_in(&state),
+        kept_in: record_dir(&state),
         dry_run: args.dry_run,
     };
     let events = Arc::clone(display) as Arc<dyn EventSink>;

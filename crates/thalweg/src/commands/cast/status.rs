@@ -8,7 +8,7 @@ mod tree;
 use super::args::StatusArgs;
 use crate::commands::{host, text::say};
 use anyhow::bail;
-use selection::Chosen;
+use selection::CastSelection;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use table::NOTHING;
@@ -20,7 +20,7 @@ use thalweg_cast::source::list;
 /// If no daemon answers and nothing was cast from here, or if no cast has the given name or number.
 pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let state = args.state_dir.open()?;
-    let mut sources = list(&super::kept_in(&state));
+    let mut sources = list(&super::record_dir(&state));
     sources.reverse();
     let casts = host::block_on(async {
         match host::daemon(&state).await? {
@@ -33,7 +33,7 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     }
     let is_short = !sources.is_empty();
     let casts = casts.unwrap_or_else(|| json!({ "inboxes": null, "casts": [] }));
-    let mut chosen = Chosen::of(sources, casts);
+    let mut chosen = CastSelection::new(sources, casts);
     if let Some(what) = &args.cast {
         chosen.keep_only(what)?;
     }
@@ -41,7 +41,7 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
         say(&(serde_json::to_string_pretty(&chosen.json()?)? + "\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let left_out = if args.all || args.cast.is_some() { 0 } else { chosen.leave_out() };
+    let left_out = if args.all || args.cast.is_some() { 0 } else { chosen.drop_older() };
     let trees: String = chosen.sources.iter().map(|one| tree::text(one, args.verbose)).collect();
     let more = match left_out {
         0 => String::new(),

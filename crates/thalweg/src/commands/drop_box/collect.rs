@@ -1,6 +1,6 @@
 //! `thalweg drop-box collect`: fetches the submissions with `gather` (step 3 of a submission).
 
-use super::{Common, OpenBox, clear, failures::FailureRecorder, status};
+use super::{BoxArgs, OpenBox, clear, failures::FailureRecorder, status};
 use crate::commands::{
     exit::Code,
     gather::{GatherDisplay, dialer, leg_estimates, listen, runtime},
@@ -68,7 +68,7 @@ pub struct Args {
     #[arg(long)]
     keep: bool,
     #[command(flatten)]
-    common: Common,
+    common: BoxArgs,
 }
 
 /// Runs the command.

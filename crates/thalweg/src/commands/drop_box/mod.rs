@@ -20,13 +20,13 @@ use thalweg_wire::mesh::Name;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    what: What,
+    what: DropBoxCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum DropBoxCommand {
     /// List this node's boxes and the --to argument for submissions to each
-    List(Common),
+    List(BoxArgs),
     /// Show the commitments, and which nodes hold their data
     Status(status::Args),
     /// Collect the data from the nodes that have it
@@ -37,7 +37,7 @@ enum What {
 
 /// Where the boxes are.
 #[derive(clap::Args)]
-struct Common {
+struct BoxArgs {
     /// The settings file [default: the running node's settings; if no node runs,
     /// $XDG_CONFIG_HOME/thalweg/config.toml]
     #[arg(long, value_name = "FILE")]
@@ -63,14 +63,14 @@ struct OpenBox {
 /// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.what {
-        What::List(args) => status::list(&args),
-        What::Status(args) => status::run(&args),
-        What::Collect(args) => collect::run(args),
-        What::Strike(args) => strike::run(&args),
+        DropBoxCommand::List(args) => status::list(&args),
+        DropBoxCommand::Status(args) => status::run(&args),
+        DropBoxCommand::Collect(args) => collect::run(args),
+        DropBoxCommand::Strike(args) => strike::run(&args),
     }
 }
 
-impl Common {
+impl BoxArgs {
     /// The settings of all boxes of this node.
     fn settings(&self, state: &State) -> anyhow::Result<Vec<DropBoxSection>> {
         if self.config.is_none()

@@ -1,6 +1,6 @@
 //! `thalweg drop-box list` and `status`: shows boxes and their submissions.
 
-use super::{Common, OpenBox};
+use super::{BoxArgs, OpenBox};
 use crate::commands::text::{aligned, counted, listed, say};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, process::ExitCode};
@@ -32,14 +32,14 @@ pub struct Args {
     #[arg(long)]
     missing: bool,
     #[command(flatten)]
-    common: Common,
+    common: BoxArgs,
 }
 
 /// Runs `thalweg drop-box list`.
 ///
 /// # Errors
 /// If the settings or the state cannot be read.
-pub fn list(args: &Common) -> anyhow::Result<ExitCode> {
+pub fn list(args: &BoxArgs) -> anyhow::Result<ExitCode> {
     let state = args.state_dir.open()?;
     let boxes = args.settings(&state)?;
     boxes.iter().for_each(|one| warn(&state, one));

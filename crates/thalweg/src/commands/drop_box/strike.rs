@@ -1,6 +1,6 @@
 //! `thalweg drop-box strike`: takes submissions and keys out of a box.
 
-use super::{Common, OpenBox, clear};
+use super::{BoxArgs, OpenBox, clear};
 use crate::commands::{
     host,
     text::{counted, say},
@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long = "key", value_name = "KEY")]
     keys: Vec<NodeId>,
     #[command(flatten)]
-    common: Common,
+    common: BoxArgs,
 }
 
 /// Runs the command.

@@ -1,6 +1,6 @@
 //! The subcommands of `thalweg interfaces` that change running processes.
 
-use super::Common;
+use super::InterfaceArgs;
 use anyhow::bail;
 use clap::{ArgGroup, ValueEnum, builder::RangedU64ValueParser};
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub struct Schedule {
     method: Method,
 
     #[command(flatten)]
-    pub common: Common,
+    pub common: InterfaceArgs,
 }
 
 /// Arguments of `thalweg interfaces allow`.
@@ -59,7 +59,7 @@ pub struct Allow {
     beside_tunnel: Option<bool>,
 
     #[command(flatten)]
-    pub common: Common,
+    pub common: InterfaceArgs,
 }
 
 /// As in the settings.
@@ -203,7 +203,7 @@ pub struct RuleArgs {
     remove: Option<usize>,
 
     #[command(flatten)]
-    pub common: Common,
+    pub common: InterfaceArgs,
 }
 
 impl RuleArgs {
@@ -241,7 +241,7 @@ pub struct Set {
     near: Option<bool>,
 
     #[command(flatten)]
-    pub common: Common,
+    pub common: InterfaceArgs,
 }
 
 /// Parses a time as in the settings.

@@ -40,11 +40,11 @@ Exit codes: 0 done; 1 no thalweg process runs, or its state cannot be read; 2 wr
 #[command(after_help = HELP)]
 pub struct Args {
     #[command(subcommand)]
-    sub: Sub,
+    sub: InterfacesCommand,
 }
 
 #[derive(Subcommand)]
-enum Sub {
+enum InterfacesCommand {
     /// Show the interfaces, the traffic of programs, and why recent connections used which interface
     Status(Status),
     /// Change how running processes assign connections to interfaces
@@ -59,7 +59,7 @@ enum Sub {
 
 /// What each subcommand has.
 #[derive(clap::Args)]
-pub struct Common {
+pub struct InterfaceArgs {
     /// The history file, if the processes were started with --history
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
@@ -79,10 +79,10 @@ struct Status {
     config: Option<PathBuf>,
 
     #[command(flatten)]
-    common: Common,
+    common: InterfaceArgs,
 }
 
-impl Common {
+impl InterfaceArgs {
     /// The file of what is known about interfaces; the sockets of processes are beside it.
     fn file(&self, settings: &Settings) -> anyhow::Result<PathBuf> {
         uplinks::file(settings, self.history.as_deref(), &self.state_dir)
@@ -96,7 +96,7 @@ impl Common {
 /// If something cannot be read, or no process runs that could be changed.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match &args.sub {
-        Sub::Status(status) => {
+        InterfacesCommand::Status(status) => {
             let settings = host::settings(status.config.as_deref())?.interfaces.settings();
             let file = status.common.file(&settings)?;
             let processes = answers(&file, &Change::Show)?;
@@ -106,10 +106,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             };
             say(&if status.json { format!("{said}\n") } else { show::text(&said) })?;
         }
-        Sub::Schedule(schedule) => change(&schedule.common, &schedule.change())?,
-        Sub::Allow(allow) => change(&allow.common, &allow.change()?)?,
-        Sub::Rule(rule) => change(&rule.common, &rule.change()?)?,
-        Sub::Set(set) => set.changes().iter().try_for_each(|one| change(&set.common, one))?,
+        InterfacesCommand::Schedule(schedule) => change(&schedule.common, &schedule.change())?,
+        InterfacesCommand::Allow(allow) => change(&allow.common, &allow.change()?)?,
+        InterfacesCommand::Rule(rule) => change(&rule.common, &rule.change()?)?,
+        InterfacesCommand::Set(set) => set.changes().iter().try_for_each(|one| change(&set.common, one))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -128,7 +128,7 @@ fn kept(settings: Settings, file: &Path) -> anyhow::Result<Value> {
     Ok(report(&kept))
 }
 
-fn change(common: &Common, change: &Change) -> anyhow::Result<()> {
+fn change(common: &InterfaceArgs, change: &Change) -> anyhow::Result<()> {
     let file = common.file(&host::settings(None)?.interfaces.settings())?;
     let said = answers(&file, change)?;
     if said.is_empty() {

@@ -113,9 +113,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-type Failed = (Code, anyhow::Error);
+type ExitError = (Code, anyhow::Error);
 
-async fn measure_path(args: &Args) -> Result<(), Failed> {
+async fn measure_path(args: &Args) -> Result<(), ExitError> {
     if args.back && args.method == Method::Hops {
         let why = "--method hops works only from this host, because routers answer the sender; \
                    leave out --back";
@@ -154,7 +154,7 @@ async fn find(
     args: &Args,
     flies: &mut impl Flies,
     ends: &Ends,
-) -> Result<(&'static str, Measured), Failed> {
+) -> Result<(&'static str, Measured), ExitError> {
     let mut tool = method::tool(args, ends);
     let mut shown = ProgressView::new(args);
     let mut each = |event| shown.event(&event);
@@ -207,7 +207,7 @@ fn of_session(why: &SessionError) -> Code {
     }
 }
 
-fn failed(args: &Args, why: &SessionError) -> Failed {
+fn failed(args: &Args, why: &SessionError) -> ExitError {
     (of_session(why), anyhow!("{why}{}", hint(args, why)))
 }
 
@@ -224,7 +224,7 @@ fn hint(args: &Args, why: &SessionError) -> &'static str {
     }
 }
 
-async fn open(args: &Args, state: &State) -> Result<(Session<Stream>, Arc<Endpoint>), Failed> {
+async fn open(args: &Args, state: &State) -> Result<(Session<Stream>, Arc<Endpoint>), ExitError> {
     let own = |why: anyhow::Error| (Code::Other, why);
     let far = |why: anyhow::Error| (Code::Network, why);
     let dialer = gather::dialer(state).map_err(own)?;
@@ -247,7 +247,7 @@ async fn open(args: &Args, state: &State) -> Result<(Session<Stream>, Arc<Endpoi
     Ok((session.map_err(|why| failed(args, &why))?, endpoint))
 }
 
-fn unreached(why: DialMemberError) -> Failed {
+fn unreached(why: DialMemberError) -> ExitError {
     match &why {
         DialMemberError::Name(_) => (Code::Usage, why.into()),
         // Its text already names the causes.

@@ -1,6 +1,6 @@
 //! Lets this host's node send the trains, so that packets of its programs to the member ride in them.
 
-use super::{Args, Failed, method::Method};
+use super::{Args, ExitError, method::Method};
 use crate::commands::exit::Code;
 use anyhow::anyhow;
 use thalweg_mesh::State;
@@ -26,7 +26,7 @@ pub enum Riders {
 ///
 /// # Errors
 /// If riders are required and none are possible, or the node cannot open a session to the member.
-pub async fn open(args: &Args, state: &State) -> Result<Option<ByNode>, Failed> {
+pub async fn open(args: &Args, state: &State) -> Result<Option<ByNode>, ExitError> {
     if args.riders == Riders::Off {
         return Ok(None);
     }

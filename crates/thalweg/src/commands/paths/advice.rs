@@ -24,18 +24,18 @@ pub fn shown(found: &PathKnowledge, full: bool) -> anyhow::Result<(String, Value
         bail!("no advice is possible: {}", found.excuse());
     }
     let near = advice::neighbourhoods(&advice, &found.tags());
-    let text = Words { found, advice: &advice, near: &near, most };
+    let text = AdviceText { found, advice: &advice, near: &near, most };
     Ok((text.all(), json(found, &advice, &near)))
 }
 
-struct Words<'a> {
+struct AdviceText<'a> {
     found: &'a PathKnowledge,
     advice: &'a Advice,
     near: &'a [Neighbourhood],
     most: usize,
 }
 
-impl Words<'_> {
+impl AdviceText<'_> {
     fn all(&self) -> String {
         let Advice { pairs, good, .. } = self.advice;
         let mut text = format!(

@@ -13,16 +13,16 @@ const MIN_DIGITS: usize = 4;
 
 /// Casts from and to this host, newest first.
 #[derive(Debug)]
-pub struct Chosen {
+pub struct CastSelection {
     /// Casts from this host.
     pub sources: Vec<Listed>,
     /// The daemon's report of casts to this host; null without a daemon.
     pub casts: Value,
 }
 
-impl Chosen {
+impl CastSelection {
     /// Selects all casts; `sources` is newest first.
-    pub fn of(sources: Vec<Listed>, mut casts: Value) -> Self {
+    pub fn new(sources: Vec<Listed>, mut casts: Value) -> Self {
         if let Some(all) = casts["casts"].as_array_mut() {
             all.sort_by_key(|cast| Reverse(cast["job"]["created"].as_u64()));
         }
@@ -51,7 +51,7 @@ impl Chosen {
     }
 
     /// Leaves out the older casts that ended well. Returns how many.
-    pub fn leave_out(&mut self) -> usize {
+    pub fn drop_older(&mut self) -> usize {
         let has_ended = |found: &Listed| {
             let end = found.record.end;
             !found.is_running && matches!(end, Some(End::Complete | End::GivenUp))
@@ -97,16 +97,16 @@ fn with_unit(cast: &mut Value) {
 mod tests {
     use super::*;
 
-    fn chosen(states: &[&str]) -> Chosen {
+    fn chosen(states: &[&str]) -> CastSelection {
         let cast = |(i, state): (u64, &&str)| {
             json!({"name": format!("n{i}"), "cast": format!("{i:08}"), "state": state,
                    "job": {"created": i * 1_000_000_000}})
         };
         let casts: Vec<Value> = (1..).zip(states).map(cast).collect();
-        Chosen::of(Vec::new(), json!({ "inboxes": 1, "casts": casts }))
+        CastSelection::new(Vec::new(), json!({ "inboxes": 1, "casts": casts }))
     }
 
-    fn names(chosen: &Chosen) -> Vec<&str> {
+    fn names(chosen: &CastSelection) -> Vec<&str> {
         let all = chosen.casts["casts"].as_array().into_iter().flatten();
         all.filter_map(|cast| cast["name"].as_str()).collect()
     }
@@ -115,7 +115,7 @@ mod tests {
     fn all_running_casts_and_the_newest_ended_ones_are_shown() {
         let states = [&["fetching", "complete", "failed"][..], &["complete"; 10]].concat();
         let mut chosen = chosen(&states);
-        assert_eq!(chosen.leave_out(), 1);
+        assert_eq!(chosen.drop_older(), 1);
         let shown = names(&chosen);
         assert_eq!((shown.len(), shown[0], &shown[10..]), (12, "n13", &["n3", "n1"][..]));
     }
