@@ -223,7 +223,7 @@ impl Args {
     }
 
     fn style(&self) -> Style {
-        Style::of(self.json, self.quiet)
+        Style::choose(self.json, self.quiet)
     }
 }
 

@@ -204,7 +204,7 @@ async fn fetch(
     stop: &CancellationToken,
 ) -> anyhow::Result<Arc<FailureRecorder>> {
     // The JSON result is printed at the end.
-    let style = Style::of(false, args.common.json);
+    let style = Style::choose(false, args.common.json);
     let display = Arc::new(GatherDisplay::start(style, false)?);
     let names: Vec<&str> = others.iter().map(|source| source.node.as_str()).collect();
     let hint = |text: String| display.note(text);

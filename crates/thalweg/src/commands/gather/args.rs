@@ -202,7 +202,7 @@ fn unit(text: &str) -> Result<ByteSize, String> {
 impl Args {
     /// How progress is shown.
     pub fn style(&self) -> Style {
-        Style::of(self.json, self.quiet)
+        Style::choose(self.json, self.quiet)
     }
 
     /// Whether standard output carries events.

@@ -38,7 +38,7 @@ pub enum Style {
 
 impl Style {
     /// Chooses by `--json` and `--quiet`, and by whether standard error is a terminal.
-    pub fn of(json: bool, quiet: bool) -> Self {
+    pub fn choose(json: bool, quiet: bool) -> Self {
         match (json, quiet) {
             (true, _) => Self::Json,
             (_, true) => Self::Quiet,

@@ -15,7 +15,7 @@ pub use expected_hashes::ExpectedHashes;
 pub use sources::{Sources, is_metalink};
 pub use web::WebArgs;
 
-use super::display::Style;
+use super::display::DisplayStyle;
 
 const HELP: &str = "\
 Samples the direct path and the relays at once for a moment, then downloads over the fastest. A
@@ -89,12 +89,12 @@ pub struct Args {
 
 impl Args {
     /// How progress is shown.
-    pub fn style(&self) -> Style {
+    pub fn style(&self) -> DisplayStyle {
         match (self.json, self.quiet) {
-            (true, _) => Style::Json,
-            (_, quiet) if quiet || self.habits.silent => Style::Quiet,
-            _ if thalweg_console::stderr_is_terminal() => Style::Bar,
-            _ => Style::Lines,
+            (true, _) => DisplayStyle::Json,
+            (_, quiet) if quiet || self.habits.silent => DisplayStyle::Quiet,
+            _ if thalweg_console::stderr_is_terminal() => DisplayStyle::Bar,
+            _ => DisplayStyle::Lines,
         }
     }
 

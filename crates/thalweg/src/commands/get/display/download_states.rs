@@ -2,7 +2,7 @@
 
 use super::{
     Note,
-    messages::{self, Sampled},
+    messages::{self, DirectSample},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -40,18 +40,18 @@ struct Download {
     begun: Option<Instant>,
     /// When the server first answered.
     answered: Option<Instant>,
-    sampled: Option<Sampled>,
+    sampled: Option<DirectSample>,
     total: Option<u64>,
     done: u64,
-    rate: Mean,
-    paths: Vec<Path>,
+    rate: MovingMean,
+    paths: Vec<PathState>,
 }
 
 /// A path of a download.
 #[derive(Default)]
-struct Path {
+struct PathState {
     name: String,
-    rate: Mean,
+    rate: MovingMean,
     /// Bytes received by this path.
     bytes: u64,
     state: String,
@@ -59,9 +59,9 @@ struct Path {
 
 /// A mean over [`WINDOW`].
 #[derive(Default)]
-struct Mean(VecDeque<(Instant, u64)>);
+struct MovingMean(VecDeque<(Instant, u64)>);
 
-impl Mean {
+impl MovingMean {
     fn add(&mut self, value: u64, now: Instant) {
         self.0.push_back((now, value));
         while self.0.front().is_some_and(|(t, _)| now.saturating_duration_since(*t) >= WINDOW) {
@@ -76,7 +76,7 @@ impl Mean {
 }
 
 impl DownloadStates {
-    /// Creates an empty board at `now`.
+    /// Starts without downloads at `now`.
     pub fn new(now: Instant) -> Self {
         let open = BTreeMap::new();
         Self {
@@ -107,7 +107,7 @@ impl DownloadStates {
     }
 
     /// How the direct path of a download was sampled, if it was.
-    pub fn sampled(&self, item: usize) -> Option<Sampled> {
+    pub fn sampled(&self, item: usize) -> Option<DirectSample> {
         self.open.get(&item)?.sampled
     }
 
@@ -128,7 +128,7 @@ impl DownloadStates {
     }
 
     /// Updates the state.
-    pub fn learn(&mut self, note: &Note, now: Instant) {
+    pub fn update(&mut self, note: &Note, now: Instant) {
         match note {
             Note::Planned { count } => self.count = *count,
             Note::Begun { item, url } => {
@@ -144,7 +144,7 @@ impl DownloadStates {
                 self.fetched += fetched_bytes;
             }
             Note::Event { item, event } => {
-                self.open.entry(*item).or_default().learn(event, now);
+                self.open.entry(*item).or_default().update(event, now);
             }
             Note::Failed { item, .. } => {
                 self.open.remove(item);
@@ -222,14 +222,14 @@ impl DownloadStates {
 }
 
 impl Download {
-    fn learn(&mut self, event: &Event, now: Instant) {
+    fn update(&mut self, event: &Event, now: Instant) {
         match event {
             Event::Started { target, total_bytes, paths, .. } => {
                 let name = target.rsplit('/').next().unwrap_or(target);
-                self.name = messages::place(name).to_owned();
+                self.name = messages::target_name(name).to_owned();
                 self.total = *total_bytes;
                 self.answered.get_or_insert(now);
-                let path = |name: &String| Path { name: name.clone(), ..Path::default() };
+                let path = |name: &String| PathState { name: name.clone(), ..PathState::default() };
                 self.paths = paths.iter().map(path).collect();
             }
             Event::Resumed { bytes } | Event::Adopted { bytes, .. } => self.done = *bytes,
@@ -264,7 +264,7 @@ impl Download {
         let direct = self.paths.iter().find(|p| p.name == "direct" && p.state == "sampled");
         let (Some(answered), Some(direct)) = (self.answered, direct) else { return };
         let time = now.saturating_duration_since(answered);
-        self.sampled.get_or_insert(Sampled { time, bytes: direct.bytes });
+        self.sampled.get_or_insert(DirectSample { time, bytes: direct.bytes });
     }
 
     fn progress(&mut self, rate: &PathRate, now: Instant) {
@@ -273,9 +273,9 @@ impl Download {
         path.bytes = rate.bytes;
     }
 
-    fn path(&mut self, name: &str) -> &mut Path {
+    fn path(&mut self, name: &str) -> &mut PathState {
         let at = self.paths.iter().position(|p| p.name == name).unwrap_or_else(|| {
-            self.paths.push(Path { name: name.to_owned(), ..Path::default() });
+            self.paths.push(PathState { name: name.to_owned(), ..PathState::default() });
             self.paths.len() - 1
         });
         &mut self.paths[at]
@@ -303,7 +303,7 @@ impl Download {
         };
         let widest = self.paths.iter().map(|p| p.name.chars().count()).max().unwrap_or(0);
         let column = widest.clamp(6, 24);
-        let path = |p: &Path| {
+        let path = |p: &PathState| {
             let (bytes, rate) = (messages::size(p.bytes), messages::rate(p.rate.value()));
             let state = if p.state.is_empty() { "trying" } else { p.state.as_str() };
             let name = cut(&p.name, column);
@@ -329,7 +329,7 @@ impl Download {
     fn sentence(&self) -> String {
         let left = self.left().map_or(String::new(), |left| format!(", {left} left"));
         let path =
-            |p: &Path| PathRate { path: p.name.clone(), rate_bps: p.rate.value(), bytes: p.bytes };
+            |p: &PathState| PathRate { path: p.name.clone(), rate_bps: p.rate.value(), bytes: p.bytes };
         let paths: Vec<PathRate> = self.paths.iter().map(path).collect();
         let rate = messages::rate(self.rate.value());
         format!("{}, {rate}{left} ({})", self.of_total(), messages::rates(&paths))
@@ -373,15 +373,15 @@ mod tests {
         }
     }
 
-    /// A board after these events, one per quarter of a second.
-    fn board(events: Vec<Event>) -> DownloadStates {
+    /// The states after these events, one per quarter of a second.
+    fn states(events: Vec<Event>) -> DownloadStates {
         let begun = Instant::now();
-        let mut board = DownloadStates::new(begun);
-        board.learn(&Note::Begun { item: 0, url: "http://a/dir/file.bin".into() }, begun);
+        let mut states = DownloadStates::new(begun);
+        states.update(&Note::Begun { item: 0, url: "http://a/dir/file.bin".into() }, begun);
         for (i, event) in (1u32..).zip(events) {
-            board.learn(&Note::Event { item: 0, event }, begun + i * Duration::from_millis(250));
+            states.update(&Note::Event { item: 0, event }, begun + i * Duration::from_millis(250));
         }
-        board
+        states
     }
 
     #[test]
@@ -389,13 +389,13 @@ mod tests {
         let chosen = Event::Chosen { path: "fra".into(), reason: "fastest".into() };
         let long = "no answer for a very, very long time ".repeat(3);
         let rates = [("direct", 1_000_000), ("fra", 9_000_000)];
-        let board = board(vec![
+        let states = states(vec![
             progress(1_000_000, &rates),
             chosen,
             Event::PathFailed { path: "nyc".into(), why: long },
             progress(20_000_000, &rates),
         ]);
-        let lines = board.lines();
+        let lines = states.lines();
         assert_eq!(
             lines[0],
             "[==================>                    ]  20 MB of 40 MB  10 Mbit/s  0:16 left"
@@ -404,63 +404,63 @@ mod tests {
         assert_eq!(lines[2], "  fra       900 kB     9 Mbit/s  chosen: fastest");
         assert!(lines[3].starts_with("  nyc          0 B      0 bit/s  failed: no answer"));
         assert!(lines.iter().all(|line| line.chars().count() <= WIDTH), "{lines:?}");
-        let line = board.line().unwrap();
+        let line = states.line().unwrap();
         assert_eq!(line, "20 MB of 40 MB, 10 Mbit/s, 0:16 left (direct 1 Mbit/s, fra 9 Mbit/s)");
     }
 
     #[test]
     fn rates_are_means_over_a_second() {
         let events = (1..=8).map(|i| progress(i, &[("direct", i * 1_000_000)])).collect();
-        let board = board(events);
-        assert!(board.line().unwrap().contains("6.5 Mbit/s"), "{:?}", board.line());
+        let states = states(events);
+        assert!(states.line().unwrap().contains("6.5 Mbit/s"), "{:?}", states.line());
     }
 
     #[test]
     fn many_downloads_show_a_total_and_a_bounded_number_of_lines() {
         let now = Instant::now();
-        let mut board = DownloadStates::new(now);
-        board.learn(&Note::Planned { count: 100 }, now);
+        let mut states = DownloadStates::new(now);
+        states.update(&Note::Planned { count: 100 }, now);
         for item in 0..20 {
             let url = format!("http://a/{}-{item}", "long".repeat(30));
-            board.learn(&Note::Begun { item, url }, now);
+            states.update(&Note::Begun { item, url }, now);
             let event = progress(1_000_000, &[("direct", 1_000_000)]);
-            board.learn(&Note::Event { item, event }, now);
+            states.update(&Note::Event { item, event }, now);
         }
-        let lines = board.lines();
+        let lines = states.lines();
         assert_eq!(lines[0], "0 of 100 files, 20 MB, 20 Mbit/s");
         assert_eq!(lines.len(), 2 + SHOWN);
         assert_eq!(lines[1 + SHOWN], "  and 12 more");
         assert!(lines.iter().all(|line| line.chars().count() <= WIDTH), "{lines:?}");
-        assert_eq!(board.summary(now).unwrap(), "0 of 100 files, 0 B in 0.00 s, 0 bit/s");
+        assert_eq!(states.summary(now).unwrap(), "0 of 100 files, 0 B in 0.00 s, 0 bit/s");
     }
 
     #[test]
     fn the_total_size_is_shown_once_it_is_known() {
         let now = Instant::now();
-        let mut board = DownloadStates::new(now);
-        board.learn(&Note::Planned { count: 2 }, now);
+        let mut states = DownloadStates::new(now);
+        states.update(&Note::Planned { count: 2 }, now);
         for item in 0..2 {
-            assert_eq!(board.whole(), None, "not all have begun");
-            board.learn(&Note::Begun { item, url: "http://a/b".into() }, now);
+            assert_eq!(states.whole(), None, "not all have begun");
+            states.update(&Note::Begun { item, url: "http://a/b".into() }, now);
             let event = progress(20_000_000, &[("direct", 8_000_000)]);
-            board.learn(&Note::Event { item, event }, now);
+            states.update(&Note::Event { item, event }, now);
         }
         let line = "0 of 2 files, 40 MB of 80 MB, 16 Mbit/s, 0:20 left";
-        assert_eq!(board.line().unwrap(), line);
+        assert_eq!(states.line().unwrap(), line);
     }
 
     #[test]
     fn silence_ends_with_the_first_answer() {
         let begun = Instant::now();
         let later = begun + Duration::from_secs(4);
-        let mut board = DownloadStates::new(begun);
-        assert_eq!(board.silence(later), None);
-        board.learn(&Note::Begun { item: 0, url: "http://a/b".into() }, begun);
-        assert_eq!(board.silence(later), Some(Duration::from_secs(4)));
+        let mut states = DownloadStates::new(begun);
+        assert_eq!(states.silence(later), None);
+        states.update(&Note::Begun { item: 0, url: "http://a/b".into() }, begun);
+        assert_eq!(states.silence(later), Some(Duration::from_secs(4)));
         let (path, why) = ("direct".to_owned(), "503".to_owned());
         let event = Event::Busy { path, why, seconds: 1.0 };
-        board.learn(&Note::Event { item: 0, event }, begun);
-        assert_eq!(board.silence(later), None);
+        states.update(&Note::Event { item: 0, event }, begun);
+        assert_eq!(states.silence(later), None);
     }
 
     #[test]

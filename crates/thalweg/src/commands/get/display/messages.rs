@@ -13,7 +13,7 @@ pub fn event(event: &Event) -> Option<String> {
                 [] | [_] => String::new(),
                 several => format!("; trying {}", several.join(", ")),
             };
-            format!("{url} → {}: {size}{paths}", place(target))
+            format!("{url} → {}: {size}{paths}", target_name(target))
         }
         Event::Resumed { bytes } => format!("continuing after {}", size(*bytes)),
         Event::Adopted { file, bytes } => format!("{} of {file} used", size(*bytes)),
@@ -58,14 +58,14 @@ const MIN_RATED_SECONDS: f64 = 0.1;
 
 /// For how long the direct path was sampled, and the bytes that arrived by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sampled {
+pub struct DirectSample {
     /// The time.
     pub time: Duration,
     /// The bytes.
     pub bytes: u64,
 }
 
-impl Sampled {
+impl DirectSample {
     /// Whether its rate can be compared with that of a whole download. A shorter sample measures slow start, or what
     /// buffers held.
     fn is_comparable(self) -> bool {
@@ -74,7 +74,7 @@ impl Sampled {
 }
 
 /// The size, the time, the rate, and the ratio to the direct path's rate.
-pub fn finished(event: &Event, sampled: Option<Sampled>) -> Option<String> {
+pub fn finished(event: &Event, sampled: Option<DirectSample>) -> Option<String> {
     let Event::Finished {
         target,
         bytes,
@@ -88,7 +88,7 @@ pub fn finished(event: &Event, sampled: Option<Sampled>) -> Option<String> {
     else {
         return None;
     };
-    let (target, whole) = (place(target), size(*bytes));
+    let (target, whole) = (target_name(target), size(*bytes));
     if *fetched_bytes == 0 && *bytes > 0 {
         return Some(format!("{target}: {whole}, already complete"));
     }
@@ -100,7 +100,7 @@ pub fn finished(event: &Event, sampled: Option<Sampled>) -> Option<String> {
         line += &format!(", of which {} now and the rest earlier", size(*fetched_bytes));
     }
     if let (Some(direct), Some(ratio), true) =
-        (direct_estimate_bps, ratio_to_sampled_direct, sampled.is_some_and(Sampled::is_comparable))
+        (direct_estimate_bps, ratio_to_sampled_direct, sampled.is_some_and(DirectSample::is_comparable))
     {
         line += &format!("; {ratio:.2}× the direct path's sampled rate ({})", rate(*direct));
     }
@@ -120,7 +120,7 @@ pub fn failure(note: &Note, several: bool) -> Vec<String> {
 }
 
 /// The line for a retry.
-pub fn again(note: &Note, several: bool) -> Option<String> {
+pub fn retry_line(note: &Note, several: bool) -> Option<String> {
     let Note::Again { url, why, wait, attempt, of, .. } = note else { return None };
     let url = if several { format!("{url}: ") } else { String::new() };
     Some(format!("{url}{why}; again in {} s (try {attempt} of {of})", wait.as_secs()))
@@ -135,7 +135,7 @@ pub fn rates(paths: &[PathRate]) -> String {
 }
 
 /// The name of a target; an empty name or a temporary file stands for standard output.
-pub fn place(target: &str) -> &str {
+pub fn target_name(target: &str) -> &str {
     match target.is_empty() || target == "-" || target.ends_with("(a temporary file)") {
         true => "standard output",
         false => target,
@@ -229,7 +229,7 @@ mod tests {
             };
             finished(&event, sampled).unwrap()
         };
-        let sampled = |ms, bytes| Some(Sampled { time: Duration::from_millis(ms), bytes });
+        let sampled = |ms, bytes| Some(DirectSample { time: Duration::from_millis(ms), bytes });
         let all = "a: 9 MB in 9.00 s, 8 Mbit/s; 2.00× the direct path's sampled rate (4 Mbit/s)";
         assert_eq!(says(9_000_000, 9.0, sampled(1000, 1_000_000)), all);
         for little in [None, sampled(900, 5_000_000), sampled(2000, 900_000)] {
