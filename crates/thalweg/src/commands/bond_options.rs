@@ -27,7 +27,7 @@ impl BondOptions {
     /// Starts the deadline now. The returned sink watches the progress. Call it once the bonds are open, because they
     /// open the interfaces. Without settings for interfaces, none has a price, and nothing is watched.
     pub fn begin(self, flow: Flow, events: Arc<dyn EventSink>) -> Arc<dyn EventSink> {
-        let (Some(within), Some(uplinks)) = (self.within, uplinks::of_process()) else {
+        let (Some(within), Some(uplinks)) = (self.within, uplinks::process_uplinks()) else {
             return events;
         };
         uplinks.meet(within, flow);

@@ -161,7 +161,7 @@ pub fn dialer_by_bonds(state: &State, bond_options: BondOptions) -> anyhow::Resu
     if bond_options.rides() {
         return dialer(state)?.riding().map_err(|why| anyhow::anyhow!("--ride: {why}"));
     }
-    let bonds = uplinks::shown(bonds(state)?.awaited());
+    let bonds = uplinks::track_bonds(bonds(state)?.awaited());
     Ok(dialer(state)?.carried_by(Arc::new(bonds)))
 }
 

@@ -125,7 +125,7 @@ pub fn of(
     if settings.policies.is_empty() {
         return Ok(Ways { rules, ..Ways::plain(chosen, is_named) });
     }
-    let uplinks = match uplinks::of_process() {
+    let uplinks = match uplinks::process_uplinks() {
         Some(uplinks) => uplinks,
         None => {
             let file = uplinks::file(&settings, args.history.as_deref(), &args.state_dir);

@@ -10,7 +10,7 @@ use super::{
     uplinks,
 };
 use anyhow::{Context as _, bail};
-use changes::{Allow, RuleArgs, Schedule, Set};
+use changes::{AllowArgs, RuleArgs, ScheduleArgs, SetArgs};
 use clap::Subcommand;
 use serde_json::{Value, json};
 use std::{
@@ -46,15 +46,15 @@ pub struct Args {
 #[derive(Subcommand)]
 enum InterfacesCommand {
     /// Show the interfaces, the traffic of programs, and why recent connections used which interface
-    Status(Status),
+    Status(InterfaceStatusArgs),
     /// Change how running processes assign connections to interfaces
-    Schedule(Schedule),
+    Schedule(ScheduleArgs),
     /// Change how running processes may use an interface
-    Allow(Allow),
+    Allow(AllowArgs),
     /// Add or remove a rule for programs, ports or destinations in running processes
     Rule(RuleArgs),
     /// Change other interface settings of running processes
-    Set(Set),
+    Set(SetArgs),
 }
 
 /// What each subcommand has.
@@ -69,7 +69,7 @@ pub struct InterfaceArgs {
 }
 
 #[derive(clap::Args)]
-struct Status {
+struct InterfaceStatusArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -102,7 +102,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let processes = answers(&file, &Change::Show)?;
             let said = match processes.is_empty() {
                 false => json!({ "processes": processes }),
-                true => json!({ "processes": [], "kept": kept(settings, &file)? }),
+                true => json!({ "processes": [], "kept": stored_report(settings, &file)? }),
             };
             say(&if status.json { format!("{said}\n") } else { show::text(&said) })?;
         }
@@ -122,10 +122,10 @@ fn answers(file: &Path, change: &Change) -> anyhow::Result<Vec<Value>> {
 }
 
 /// What is stored about interfaces, for when no process runs.
-fn kept(settings: Settings, file: &Path) -> anyhow::Result<Value> {
-    let kept = Uplinks::open(settings, Some(file.to_owned()));
-    let kept = kept.with_context(|| format!("cannot read {}", file.display()))?;
-    Ok(report(&kept))
+fn stored_report(settings: Settings, file: &Path) -> anyhow::Result<Value> {
+    let stored = Uplinks::open(settings, Some(file.to_owned()));
+    let stored = stored.with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(report(&stored))
 }
 
 fn change(common: &InterfaceArgs, change: &Change) -> anyhow::Result<()> {

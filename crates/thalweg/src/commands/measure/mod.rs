@@ -122,22 +122,22 @@ async fn measure_path(args: &Args) -> Result<(), ExitError> {
         return Err((Code::Usage, anyhow!(why)));
     }
     let state = args.state_dir.open().map_err(|why| (Code::Other, why))?;
-    let _alone = block_in_place(|| MeasurementLock::take(state.dir(), waits));
+    let _alone = block_in_place(|| MeasurementLock::take(state.dir(), note_waiting));
     if let Some(mut node) = node_trains::open(args, &state).await? {
         let mut ends = node.ends();
         if let Some(size) = args.size {
-            node.passes(size).await.map_err(|why| failed(args, &why))?;
+            node.passes(size).await.map_err(|why| session_error(args, &why))?;
             ends.largest = size;
         }
         note_size(args, &ends);
-        let (tool, found) = find(args, &mut node, &ends).await?;
+        let (tool, found) = run_tool(args, &mut node, &ends).await?;
         return result::print(args, tool, &found, true).map_err(|why| (Code::Other, why));
     }
     let (mut session, endpoint) = open(args, &state).await?;
     let receiving = tokio::spawn(async move { endpoint.run().await });
-    let found = match fitting(args, &mut session).await {
-        Ok(ends) => find(args, &mut session, &ends).await,
-        Err(why) => Err(failed(args, &why)),
+    let found = match find_probe_size(args, &mut session).await {
+        Ok(ends) => run_tool(args, &mut session, &ends).await,
+        Err(why) => Err(session_error(args, &why)),
     };
     session.close().await;
     receiving.abort();
@@ -146,11 +146,11 @@ async fn measure_path(args: &Args) -> Result<(), ExitError> {
 }
 
 /// Reports that another command measures.
-fn waits() {
+fn note_waiting() {
     note!("thalweg: another measurement runs on this host; waiting for its end");
 }
 
-async fn find(
+async fn run_tool(
     args: &Args,
     flies: &mut impl Flies,
     ends: &Ends,
@@ -162,7 +162,7 @@ async fn find(
     shown.end();
     let found = found.map_err(|error| match &error {
         MeasureError::Session { why, .. } => {
-            (of_session(why), anyhow!("{error}{}", hint(args, why)))
+            (session_exit_code(why), anyhow!("{error}{}", hint(args, why)))
         }
         _ => (Code::Other, error.into()),
     })?;
@@ -170,7 +170,7 @@ async fn find(
 }
 
 /// The path's properties, with the longest probe that passes.
-async fn fitting(args: &Args, session: &mut Session<Stream>) -> Result<Ends, SessionError> {
+async fn find_probe_size(args: &Args, session: &mut Session<Stream>) -> Result<Ends, SessionError> {
     let sizes = args.size.map_or(sizes(session.overhead()).to_vec(), |size| vec![size]);
     let largest = session.fitting(args.way(), &sizes).await?;
     let ends = session.ends(args.way(), largest);
@@ -197,7 +197,7 @@ fn shorter(ends: &Ends) -> Option<String> {
     })
 }
 
-fn of_session(why: &SessionError) -> Code {
+fn session_exit_code(why: &SessionError) -> Code {
     match why {
         SessionError::Dishonest(_) | SessionError::Refused(_) | SessionError::Node(_) => {
             Code::Other
@@ -207,8 +207,8 @@ fn of_session(why: &SessionError) -> Code {
     }
 }
 
-fn failed(args: &Args, why: &SessionError) -> ExitError {
-    (of_session(why), anyhow!("{why}{}", hint(args, why)))
+fn session_error(args: &Args, why: &SessionError) -> ExitError {
+    (session_exit_code(why), anyhow!("{why}{}", hint(args, why)))
 }
 
 /// What the user can try.
@@ -232,7 +232,7 @@ async fn open(args: &Args, state: &State) -> Result<(Session<Stream>, Arc<Endpoi
         return Err((Code::Usage, OpenError::Oneself(args.node.clone()).into()));
     }
     let channel = dialer.channel(&args.node, &[], Protocol::Probe).await;
-    let channel = channel.map_err(unreached)?;
+    let channel = channel.map_err(dial_error)?;
     let at = channel.get_ref().tcp().and_then(|tcp| tcp.peer_addr().ok());
     let at = at.context("the member's address is not known").map_err(far)?;
     let any = match at {
@@ -244,10 +244,10 @@ async fn open(args: &Args, state: &State) -> Result<(Session<Stream>, Arc<Endpoi
     let terms = Terms::found(args.accept_busy).await;
     let terms = terms.context("cannot calibrate this host").map_err(own)?;
     let session = Session::open(channel, at.ip(), &endpoint, terms).await;
-    Ok((session.map_err(|why| failed(args, &why))?, endpoint))
+    Ok((session.map_err(|why| session_error(args, &why))?, endpoint))
 }
 
-fn unreached(why: DialMemberError) -> ExitError {
+fn dial_error(why: DialMemberError) -> ExitError {
     match &why {
         DialMemberError::Name(_) => (Code::Usage, why.into()),
         // Its text already names the causes.

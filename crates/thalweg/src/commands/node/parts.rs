@@ -175,7 +175,7 @@ impl Parts {
             probe_tasks.enable_overlay(&config.measure, prober, &legs, &mut registry);
             probe_tasks.enable_stream_measurements(&config.stream, prober, &streams);
         }
-        bonds.iter().for_each(uplinks::shown_of_others);
+        bonds.iter().for_each(uplinks::track_accepted_bonds);
         let tasks = Tasks::new(bonds.clone(), probe_tasks);
         tasks.spawn(self.sync(client.clone(), state).run());
         if let Some(prober) = prober.clone() {
@@ -317,7 +317,7 @@ impl Parts {
         let spool = spool.with_context(|| format!("cannot use the spool {}", dir.display()))?;
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
         let dialer = Dialer::with_identity(DialOptions::default(), identity.clone());
-        let bonds = uplinks::shown(self.bonding(dialer, config, state)?);
+        let bonds = uplinks::track_bonds(self.bonding(dialer, config, state)?);
         let dialer = MemberDialer::new(name, membership.clone(), identity, DialOptions::default());
         let dialer = dialer.carried_by(Arc::new(bonds)).riding_by(self.rides());
         Ok(Lending::new(spool, dialer, membership))
@@ -340,7 +340,7 @@ impl Parts {
         let (membership, log) = (self.membership.clone(), self.log.clone());
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
         let dialer = Dialer::with_identity(DialOptions::default(), identity.clone());
-        let bonds = uplinks::shown(self.bonding(dialer, config, state)?.awaited());
+        let bonds = uplinks::track_bonds(self.bonding(dialer, config, state)?.awaited());
         let dialer = MemberDialer::new(name, membership.clone(), identity, DialOptions::default());
         let dialer = dialer.carried_by(Arc::new(bonds)).riding_by(self.rides());
         Ok(Casts::new(&(&config.cast).into(), state.dir(), membership, dialer, log)?)

@@ -81,7 +81,7 @@ fn socks(config: &Config, parts: &Parts, state: &State) -> anyhow::Result<Option
     let dialer = Dialer::with_identity(options, Connector::new(parts.key())?);
     let settings = config.interfaces.settings();
     let told = parts.interface_logger();
-    let bonds = uplinks::shown(uplinks::bonding(dialer.clone(), settings, state, told)?);
+    let bonds = uplinks::track_bonds(uplinks::bonding(dialer.clone(), settings, state, told)?);
     let dialer = dialer.carried_by(Arc::new(bonds)).riding_by(parts.rides());
     let (via, terms, limits) = (config.socks.via.clone(), config.socks.terms(), direct.limits());
     let ways = Box::new(Ways { via, terms, dialer, limits });

@@ -16,12 +16,12 @@ const ROWS: usize = 10;
 ///
 /// # Errors
 /// If no pair is measured.
-pub fn shown(found: &PathKnowledge, full: bool) -> anyhow::Result<(String, Value)> {
+pub fn render(found: &PathKnowledge, full: bool) -> anyhow::Result<(String, Value)> {
     let (graph, relays) = (found.graph(), found.relays());
     let most = if full { usize::MAX } else { ROWS };
     let advice = advice::advise(&graph, |l| relays[l], most);
     if advice.pairs == 0 {
-        bail!("no advice is possible: {}", found.excuse());
+        bail!("no advice is possible: {}", found.missing_reason());
     }
     let near = advice::neighbourhoods(&advice, &found.tags());
     let text = AdviceText { found, advice: &advice, near: &near, most };

@@ -13,7 +13,7 @@ use thalweg_paths::detours::{CANDIDATES, Standing};
 const ROWS: usize = 25;
 
 /// The candidates as text and as JSON.
-pub fn shown(found: &PathKnowledge, full: bool) -> (String, Value) {
+pub fn render(found: &PathKnowledge, full: bool) -> (String, Value) {
     let standings = found.detours.standings();
     if standings.is_empty() {
         let text =

@@ -51,7 +51,7 @@ impl PathKnowledge {
     pub async fn ask(state: &State, history: Option<&Path>, state_dir: &StateDir) -> anyhow::Result<Self> {
         let me = state.mesh()?.name;
         let file = history_file::file(history, state_dir);
-        let mut found = Self::kept(me, file.as_deref());
+        let mut found = Self::stored(me, file.as_deref());
         found.roster = state.membership().ok().and_then(|m| m.current());
         let (candidates, paths) = tokio::join!(
             ask_candidates(state, DialOptions::default(), TIMEOUT),
@@ -62,7 +62,7 @@ impl PathKnowledge {
     }
 
     /// Reads what is stored on this host.
-    pub fn kept(me: Name, file: Option<&Path>) -> Self {
+    pub fn stored(me: Name, file: Option<&Path>) -> Self {
         let (mut paths, mut notes) = (None, Vec::new());
         if let Some(file) = file {
             let (known, problem) = KnownPaths::load(&KnownPaths::beside(file));
@@ -116,7 +116,7 @@ impl PathKnowledge {
     }
 
     /// Why nothing is known.
-    pub fn excuse(&self) -> String {
+    pub fn missing_reason(&self) -> String {
         let said = "the oracle has not measured anything yet".to_owned();
         self.trouble.clone().unwrap_or(said)
     }

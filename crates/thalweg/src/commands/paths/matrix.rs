@@ -18,9 +18,9 @@ const MAX_NODES: usize = 12;
 const ROWS: usize = 20;
 
 /// The matrix as text and as JSON.
-pub fn shown(found: &PathKnowledge, full: bool) -> (String, Value) {
+pub fn render(found: &PathKnowledge, full: bool) -> (String, Value) {
     let Some(paths) = &found.paths else {
-        return (format!("no rates are known: {}\n", found.excuse()), Value::Null);
+        return (format!("no rates are known: {}\n", found.missing_reason()), Value::Null);
     };
     let since = paths.age(found.now);
     let nodes = paths.reply.nodes.len();
@@ -30,7 +30,7 @@ pub fn shown(found: &PathKnowledge, full: bool) -> (String, Value) {
         false => summary(paths, since),
     };
     text += &troubles(paths, since);
-    text += &measurement_limits::shown(paths, since);
+    text += &measurement_limits::render(paths, since);
     (text, json!(paths.reply))
 }
 

@@ -10,7 +10,7 @@ use thalweg_wire::mesh::measure::{Measuring, Spent};
 const NAMES: usize = 8;
 
 /// One line per limit; empty if the oracle reports none. Its report is `since` old.
-pub fn shown(paths: &KnownPaths, since: Duration) -> String {
+pub fn render(paths: &KnownPaths, since: Duration) -> String {
     let Some(Measuring { enabled, spent, failed }) = &paths.reply.measuring else {
         return String::new();
     };

@@ -86,8 +86,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     found.notes.iter().for_each(|note| thalweg_console::note!("thalweg: {note}"));
     let (text, value) = match (&wanted, &args.to) {
         (Some(wanted), _) => args.destination(&mut found, wanted)?,
-        (None, Some(name)) => node::shown(&found, name)?,
-        (None, None) if args.advise => advice::shown(&found, args.full)?,
+        (None, Some(name)) => node::render(&found, name)?,
+        (None, None) if args.advise => advice::render(&found, args.full)?,
         (None, None) => overview(&found, args.full)?,
     };
     match args.json {
@@ -108,17 +108,17 @@ impl Args {
             None if self.avoid.is_empty() => {}
             None => bail!("--avoid needs the list of relays: this host has no roster yet"),
         }
-        let terms = destination::Terms { avoid: &self.avoid, draw: self.draw.into() };
-        Ok(destination::shown(found, to, &terms))
+        let terms = destination::GetOptions { avoid: &self.avoid, draw: self.draw.into() };
+        Ok(destination::render(found, to, &terms))
     }
 }
 
 fn overview(found: &PathKnowledge, full: bool) -> anyhow::Result<(String, Value)> {
     if found.paths.is_none() && found.detours.listed().is_none() {
-        bail!("nothing is known of paths yet: {}", found.excuse());
+        bail!("nothing is known of paths yet: {}", found.missing_reason());
     }
-    let (matrix, matrix_json) = matrix::shown(found, full);
-    let (candidates, candidates_json) = candidates::shown(found, full);
+    let (matrix, matrix_json) = matrix::render(found, full);
+    let (candidates, candidates_json) = candidates::render(found, full);
     let text = format!("{matrix}\n{candidates}");
     Ok((text, json!({ "paths": matrix_json, "candidates": candidates_json })))
 }
