@@ -110,8 +110,8 @@ impl Mesh {
     }
 }
 
-/// Checks that members in this roster carry these tags. `state_arg` is the argument that makes other commands use the same
-/// state.
+/// Checks that members in this roster carry these tags. `state_arg` is the argument with which other commands use the
+/// same state.
 ///
 /// # Errors
 /// The first tag that no member carries.

@@ -239,7 +239,7 @@ impl Parts {
         Ok(Services { files, cast, stream, submit, ..Services::default() })
     }
 
-    /// Starts the tasks of the oracle's seat: those of a running oracle, or the reminder that it is down.
+    /// Starts the tasks of this node's oracle: those of a running one, or the reminder that it is down.
     fn start_oracle(&self, config: &Config, tasks: &Tasks, registry: &mut Registry) {
         if let LocalOracle::Running(oracle) = &self.local_oracle {
             oracle.register(registry);

@@ -111,7 +111,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     runtime.shutdown_background();
     log.close();
     writer.finish();
-    let Ended { summary, in_order } = summary?;
+    let ServeOutcome { summary, in_order } = summary?;
     match (summary, args.json) {
         (Some(summary), true) => say_line(summary_event(&summary))?,
         (Some(summary), false) => note!("thalweg: {}", in_words(&summary)),
@@ -121,14 +121,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// How the proxy ended.
-struct Ended {
+struct ServeOutcome {
     /// `None` if it was ended at once, before it could count.
     summary: Option<Summary>,
     in_order: bool,
 }
 
 /// Serves until it has drained, or was ended at once.
-async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Ended> {
+async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<ServeOutcome> {
     let mut signals = Signals::watch()?;
     let note = |text: String| note!("thalweg: {text}");
     let Running { proxy, mut updater } = start(args.config(), &args.paths, log, &note).await?;
@@ -140,7 +140,7 @@ async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Ended> {
     // On a worker thread, so that accepted connections need not be handed to another thread.
     let mut serving = tokio::spawn(proxy.run(async { _ = asked.await }));
     let failed = tokio::select! {
-        summary = &mut serving => return Ok(Ended { summary: Some(summary?), in_order: true }),
+        summary = &mut serving => return Ok(ServeOutcome { summary: Some(summary?), in_order: true }),
         () = updater.keep(&note) => None,
         failed = keep(led.as_mut(), &note) => Some(failed),
         () = signals.next() => None,
@@ -150,11 +150,11 @@ async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Ended> {
     drop(led);
     note("draining: waiting for open connections; interrupt again to stop at once".to_owned());
     let ended = tokio::select! {
-        summary = &mut serving => Ended { summary: Some(summary?), in_order: true },
+        summary = &mut serving => ServeOutcome { summary: Some(summary?), in_order: true },
         () = signals.next() => {
             cutter.cancel();
             let summary = timeout(END_TIMEOUT, serving).await.ok().transpose()?;
-            Ended { summary, in_order: false }
+            ServeOutcome { summary, in_order: false }
         }
     };
     updater.save(&note).await;

@@ -12,7 +12,7 @@ use std::{
     process::ExitCode,
     sync::Arc,
 };
-use supervise::Ways;
+use supervise::RedirectTargets;
 use thalweg_base::descriptors::raise_descriptor_limit;
 use thalweg_console::note;
 use thalweg_proxy::{Led, ProxyConfig};
@@ -122,11 +122,11 @@ async fn run_child_and_proxy(args: &Args, log: Arc<Log>) -> anyhow::Result<u8> {
             replaced.join(", ")
         ));
     }
-    let ways = proxy.redirected().map(|ports| Ways { ports, meant: proxy.meant() });
+    let targets = proxy.redirected().map(|ports| RedirectTargets { ports, meant: proxy.meant() });
     let (ended, end) = tokio::sync::oneshot::channel::<()>();
     let serving = proxy.run(async { _ = end.await });
     let living = async {
-        let code = child::run(&args.command, &variables, ways).await;
+        let code = child::run(&args.command, &variables, targets).await;
         drop(ended);
         code
     };

@@ -45,7 +45,7 @@ pub fn offline(
         "oracle": {
             "reached": reply.is_some(),
             "error": error.map(|e| format!("{e:#}")),
-            "status": reply.map(replied),
+            "status": reply.map(oracle_reply),
         },
     })
 }
