@@ -4,7 +4,7 @@ use crate::{
     files::bytes,
     host::{text, until},
     in_lab::{Running, within},
-    started::{has, thalweg},
+    running_proxy::{has, thalweg},
     two_links::{came, came_since},
     uplinks::{Scene, ranges, settings},
 };

@@ -12,9 +12,9 @@ use std::{
 
 /// A fault: its name, how it is made (from the offered directory `data` and the target directory), the requested paths
 /// below `data`, the exit code, and a part of the message.
-type Wrong = (&'static str, fn(&Path, &Path), &'static [&'static str], i32, &'static str);
+type FaultCase = (&'static str, fn(&Path, &Path), &'static [&'static str], i32, &'static str);
 
-const WRONG: [Wrong; 17] = [
+const FAULT_CASES: [FaultCase; 17] = [
     ("nothing", |_, _| {}, &["d"], 0, ""),
     ("a path that is not there", |_, _| {}, &["gone"], 23, "gone: "),
     ("one of two paths", |_, _| {}, &["gone", "d"], 23, "gone: "),
@@ -136,7 +136,7 @@ fn a_dry_run_reports_the_failures_of_the_collection() {
     let fra = &hosts[0];
     let lap = Host::joined(fra, "lap", &[], &["--no-daemon"]);
     let data = fra.path("data");
-    for (what, make, paths, code, says) in WRONG {
+    for (what, make, paths, code, says) in FAULT_CASES {
         fs::remove_dir_all(&data).unwrap();
         for directory in ["d", "e"] {
             fs::create_dir_all(data.join(directory)).unwrap();

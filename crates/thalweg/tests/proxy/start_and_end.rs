@@ -3,7 +3,7 @@
 use crate::{
     files::{Files, bytes},
     host::until,
-    started::{Started, has, program, signal, succeeds, thalweg},
+    running_proxy::{RunningProxy, has, program, signal, succeeds, thalweg},
 };
 use std::{
     fs,
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 #[test]
 fn invalid_arguments_prevent_the_start() {
     let dir = TempDir::new().unwrap();
-    let first = Started::new(dir.path(), &[]);
+    let first = RunningProxy::new(dir.path(), &[]);
     let taken = first.at.to_string();
     for (args, says) in [
         (&["--listen", "0.0.0.0:0"][..], "is no loopback address"),
@@ -39,7 +39,7 @@ fn invalid_arguments_prevent_the_start() {
 #[tokio::test]
 async fn it_ends_in_order_and_prints_counts() {
     let dir = TempDir::new().unwrap();
-    let (events, _) = Started::new(dir.path(), &[]).end().await;
+    let (events, _) = RunningProxy::new(dir.path(), &[]).end().await;
     let [summary] = &events[..] else { panic!("{events:?}") };
     assert_eq!((&summary["event"], &summary["connections"]), (&"summary".into(), &0.into()));
 }
@@ -47,7 +47,7 @@ async fn it_ends_in_order_and_prints_counts() {
 #[test]
 fn a_second_signal_ends_it_at_once_with_counts() {
     let dir = TempDir::new().unwrap();
-    let proxy = Started::new(dir.path(), &[]);
+    let proxy = RunningProxy::new(dir.path(), &[]);
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut tunnel = TcpStream::connect(proxy.at).unwrap();
     write!(tunnel, "CONNECT {} HTTP/1.1\r\nHost: x\r\n\r\n", server.local_addr().unwrap()).unwrap();
@@ -79,7 +79,7 @@ async fn the_history_is_saved_while_the_proxy_runs() {
         return;
     }
     let dir = TempDir::new().unwrap();
-    let proxy = Started::new(dir.path(), &["--history", "kept.json"]);
+    let proxy = RunningProxy::new(dir.path(), &["--history", "kept.json"]);
     let (_files, origin) = transfer(dir.path(), &proxy.url()).await;
     let kept = || fs::read_to_string(dir.path().join("kept.json")).unwrap_or_default();
     until("the file knows the origin", || kept().contains(&origin));

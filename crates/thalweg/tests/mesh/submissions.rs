@@ -37,10 +37,10 @@ fn unsigned(directory: &Path) -> Vec<String> {
 }
 
 /// A description, how `DIR/bad` is made, and a part of the message.
-type Bad = (&'static str, fn(&Path), &'static str);
+type BadFile = (&'static str, fn(&Path), &'static str);
 
 /// Files that cannot be submitted.
-const BAD: [Bad; 9] = [
+const BAD_FILES: [BadFile; 9] = [
     ("a directory", |bad| fs::create_dir(bad).unwrap(), "pack it"),
     ("not there", |_| {}, "No such file"),
     ("a link to nothing", |bad| symlink("nothing", bad).unwrap(), "No such file"),
@@ -81,7 +81,7 @@ const BAD: [Bad; 9] = [
 fn an_unsuitable_file_does_not_prevent_the_submission_of_others() {
     let fra = Host::founder();
     let _runs = fra.start_with(BOX, None);
-    for (at, (what, make, says)) in BAD.iter().enumerate() {
+    for (at, (what, make, says)) in BAD_FILES.iter().enumerate() {
         let name = |file: &str| format!("w{at}/{file}");
         let dir = fra.path(&format!("w{at}"));
         fs::create_dir(&dir).unwrap();

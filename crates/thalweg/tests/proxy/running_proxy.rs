@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The proxy's process; killed when dropped.
-pub struct Started {
+pub struct RunningProxy {
     pub at: SocketAddr,
     child: Child,
     out: BufReader<ChildStdout>,
@@ -32,15 +32,15 @@ pub fn without_proxies(command: &mut Command) {
     }
 }
 
-impl Started {
+impl RunningProxy {
     pub fn new(dir: &Path, args: &[&str]) -> Self {
         let mut command = thalweg(dir);
         command.args(["proxy", "--listen", "127.0.0.1:0", "--json"]).args(args);
-        Self::of(command)
+        Self::spawn(command)
     }
 
     /// Starts the proxy by this command, which prints JSON.
-    pub fn of(mut command: Command) -> Self {
+    pub fn spawn(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
@@ -94,7 +94,7 @@ impl Started {
     }
 }
 
-impl Drop for Started {
+impl Drop for RunningProxy {
     fn drop(&mut self) {
         // It may have ended in order.
         _ = self.child.kill();

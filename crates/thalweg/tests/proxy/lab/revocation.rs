@@ -1,7 +1,7 @@
 //! A relay that is revoked while it carries tunnels.
 
 use super::scene::{Scene, by_relays, succeeds};
-use crate::{host::until, started::has};
+use crate::{host::until, running_proxy::has};
 use std::{fs, process::Command};
 
 /// A slow download with curl, through a tunnel over `nyc`.
