@@ -42,7 +42,7 @@ pub fn message_lines(event: &Event, verbose: bool) -> Vec<String> {
         Event::Planned { receivers } if verbose => {
             let line = |planned: &Planned| {
                 let parents: Vec<&str> = planned.parents.iter().map(|name| name.as_str()).collect();
-                format!("{} from {}{}", planned.name, parents.join(", "), foreseen(planned))
+                format!("{} from {}{}", planned.name, parents.join(", "), expected_rates(planned))
             };
             receivers.iter().map(line).collect()
         }
@@ -85,7 +85,7 @@ pub fn message_lines(event: &Event, verbose: bool) -> Vec<String> {
         }
         Event::Broken { why } => vec![format!("the files can no longer be sent: {why}")],
         Event::Note { text } => vec![text.clone()],
-        Event::Ended(totals) => vec![ended(totals)],
+        Event::Ended(totals) => vec![end_line(totals)],
         _ => Vec::new(),
     }
 }
@@ -115,7 +115,7 @@ fn owners_ignored(receiver: &Name, count: u64) -> String {
 }
 
 /// The expected rates of a receiver, if known.
-fn foreseen(planned: &Planned) -> String {
+fn expected_rates(planned: &Planned) -> String {
     let some = |words: &str, bps: Option<u64>| {
         bps.map(|bps| format!("; {words} {}", rate(bps))).unwrap_or_default()
     };
@@ -135,31 +135,31 @@ pub fn progress_lines(event: &Event, verbose: bool) -> Vec<String> {
         return message_lines(event, verbose);
     };
     let total = *total_bytes;
-    let mut last: Vec<_> = lacking(receivers).filter(|_| verbose).collect();
+    let mut last: Vec<_> = incomplete(receivers).filter(|_| verbose).collect();
     last.sort_by_key(|receiver| receiver.held_bytes);
     let more = last.len().saturating_sub(ROWS);
     let mut lines: Vec<String> =
-        last.into_iter().take(ROWS).map(|receiver| one(receiver, total)).collect();
+        last.into_iter().take(ROWS).map(|receiver| receiver_line(receiver, total)).collect();
     if more > 0 {
         lines.push(format!("… and {more} more receivers"));
     }
-    lines.push(whole(receivers, total));
+    lines.push(progress_summary(receivers, total));
     lines
 }
 
-fn lacking(receivers: &[ReceiverProgress]) -> impl Iterator<Item = &ReceiverProgress> {
+fn incomplete(receivers: &[ReceiverProgress]) -> impl Iterator<Item = &ReceiverProgress> {
     receivers.iter().filter(|receiver| receiver.state != Standing::Complete)
 }
 
 fn progress(receivers: &[ReceiverProgress], total: u64, verbose: bool) -> Vec<String> {
     match verbose {
-        true => lacking(receivers).map(|receiver| one(receiver, total)).collect(),
-        false => vec![whole(receivers, total)],
+        true => incomplete(receivers).map(|receiver| receiver_line(receiver, total)).collect(),
+        false => vec![progress_summary(receivers, total)],
     }
 }
 
 /// All receivers in one line: how many are complete, how far the last one is, and which are waited for.
-fn whole(receivers: &[ReceiverProgress], total: u64) -> String {
+fn progress_summary(receivers: &[ReceiverProgress], total: u64) -> String {
     let of = |state: &[Standing]| -> Vec<&ReceiverProgress> {
         receivers.iter().filter(|receiver| state.contains(&receiver.state)).collect()
     };
@@ -177,14 +177,14 @@ fn whole(receivers: &[ReceiverProgress], total: u64) -> String {
     ] {
         let its = of(state);
         if !its.is_empty() {
-            line += &format!("; {words} {}", named(&its));
+            line += &format!("; {words} {}", first_names(&its));
         }
     }
     line
 }
 
 /// The names of the first few.
-fn named(receivers: &[&ReceiverProgress]) -> String {
+fn first_names(receivers: &[&ReceiverProgress]) -> String {
     let names: Vec<&str> = receivers.iter().take(NAMED).map(|r| Name::as_str(&r.name)).collect();
     match receivers.len() - names.len() {
         0 => names.join(", "),
@@ -201,7 +201,7 @@ fn progress_of(receiver: &ReceiverProgress, total: u64) -> String {
     format!("{name} {} %, {bps}{}", share.floor(), left.unwrap_or_default())
 }
 
-fn one(receiver: &ReceiverProgress, total: u64) -> String {
+fn receiver_line(receiver: &ReceiverProgress, total: u64) -> String {
     let parents = receiver.parents.iter();
     let parents: Vec<String> =
         parents.map(|parent| format!("{} {}", parent.name, rate(parent.rate_bps))).collect();
@@ -209,9 +209,9 @@ fn one(receiver: &ReceiverProgress, total: u64) -> String {
     format!("{}; from {from}", progress_of(receiver, total))
 }
 
-fn ended(totals: &Totals) -> String {
+fn end_line(totals: &Totals) -> String {
     let Totals { complete, receivers, seconds, bytes, served_bytes, .. } = totals;
-    let without = without(totals);
+    let without = missing_parts(totals);
     if totals.dry_run {
         let all = if complete == receivers { "all" } else { "only" };
         return match complete {
@@ -249,7 +249,7 @@ fn ended(totals: &Totals) -> String {
 }
 
 /// The parts of the object that receivers lack.
-fn without(totals: &Totals) -> String {
+fn missing_parts(totals: &Totals) -> String {
     let unread = match totals.failed_files {
         0 => None,
         n => Some(format!("{} that could not be read", counted(n, "path"))),
@@ -290,17 +290,17 @@ mod tests {
               the others"]
         );
         let changed = Totals { why: Some("it has changed".to_owned()), ..totals.clone() };
-        assert!(ended(&changed).ends_with("starts another cast of the current content"));
+        assert!(end_line(&changed).ends_with("starts another cast of the current content"));
         let lacking = Totals { complete: 3, failed_files: 2, refused_links: 1, ..totals.clone() };
         let without = "all 3 have it, without 2 paths that could not be read and 1 link that could lead \
                        out of an inbox: 2 MB";
-        assert!(ended(&lacking).starts_with(without), "{}", ended(&lacking));
-        let dry = ended(&Totals { dry_run: true, ..lacking });
+        assert!(end_line(&lacking).starts_with(without), "{}", end_line(&lacking));
+        let dry = end_line(&Totals { dry_run: true, ..lacking });
         assert!(dry.contains("all 3 of 3 would accept it, without 2 paths"), "{dry}");
         let all = Totals { outcome: Outcome::Complete, complete: 3, ..totals };
-        assert!(ended(&all).starts_with("all 3 have it: 2 MB in 4.0 s"));
+        assert!(end_line(&all).starts_with("all 3 have it: 2 MB in 4.0 s"));
         let again = Totals { already: 3, ..all };
-        assert_eq!(ended(&again), "all 3 have it already: 2 MB");
+        assert_eq!(end_line(&again), "all 3 have it already: 2 MB");
     }
 
     #[test]

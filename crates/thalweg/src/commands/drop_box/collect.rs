@@ -124,7 +124,7 @@ async fn collect(args: &Args, open_box: &OpenBox, view: &View) -> anyhow::Result
     let book = Collected::open(&open_box.files, open_box.state.node_key()?.id())?;
     book.note(&numbers).await.context("cannot record what was collected")?;
     if !args.keep {
-        clear::copies(open_box, &book).await?;
+        clear::delete_copies(open_box, &book).await?;
     }
     // Fails, as intended, if something did not match or is still incomplete: then the directory is not empty.
     _ = fs::remove_dir(&landing);

@@ -104,7 +104,7 @@ async fn tell_nodes(open_box: &OpenBox, view: &View, args: &Args) {
         }
     }
     for (node, ids) in nodes {
-        if let Err(why) = clear::forget(open_box, node, &ids).await {
+        if let Err(why) = clear::delete_from_node(open_box, node, &ids).await {
             note!("thalweg: node {node} could not delete the struck data: {why:#}");
         }
     }

@@ -62,7 +62,7 @@ pub fn message_lines(event: &Event, verbose: bool) -> Vec<String> {
             vec![format!("{}, to {into}{here}", amount(*files, *bytes, *changes))]
         }
         Event::PassedOver { source, special, own, paths } => {
-            vec![format!("{source}: {}", passed_over(*special, *own, paths))]
+            vec![format!("{source}: {}", skipped_line(*special, *own, paths))]
         }
         Event::Planned(forecast) if forecast.bytes > 0 => {
             let mut lines = vec![plan(forecast)];
@@ -92,13 +92,13 @@ pub fn message_lines(event: &Event, verbose: bool) -> Vec<String> {
         }
         Event::Progress(far) => vec![progress(far) + &behind(far).unwrap_or_default()],
         Event::Note { text } => vec![text.clone()],
-        Event::Ended(totals) => vec![ended(totals)],
+        Event::Ended(totals) => vec![end_line(totals)],
         _ => Vec::new(),
     }
 }
 
 /// One line about what is left out without being an error.
-pub fn passed_over(special: u64, own: u64, paths: &[String]) -> String {
+pub fn skipped_line(special: u64, own: u64, paths: &[String]) -> String {
     let special_files = match special {
         0 => None,
         1 => Some("1 device, socket or pipe".to_owned()),
@@ -114,11 +114,11 @@ pub fn passed_over(special: u64, own: u64, paths: &[String]) -> String {
 /// Describes files with their bytes, and other items that are created or changed.
 pub fn amount(files: u64, bytes: u64, changes: Changes) -> String {
     let files = format!("{}, {}", counted(files, "file"), size(bytes));
-    [files].into_iter().chain(besides(changes)).collect::<Vec<_>>().join(", ")
+    [files].into_iter().chain(change_counts(changes)).collect::<Vec<_>>().join(", ")
 }
 
 /// Describes items that are created or changed, besides files.
-fn besides(changes: Changes) -> impl Iterator<Item = String> {
+fn change_counts(changes: Changes) -> impl Iterator<Item = String> {
     let Changes { links, directories, attributes } = changes;
     let directories = match directories {
         1 => "1 directory".to_owned(),
@@ -146,7 +146,7 @@ pub fn complete(totals: &Totals, here: &str) -> String {
     match (*files, changes.is_empty()) {
         (0, true) => format!("all is {here} already: {}", counted(*present_files, "file")),
         (0, false) => {
-            let made: Vec<String> = besides(*changes).collect();
+            let made: Vec<String> = change_counts(*changes).collect();
             format!("all is {here}: {}", made.join(", "))
         }
         _ => {
@@ -255,7 +255,7 @@ pub fn progress(progress: &Progress) -> String {
     )
 }
 
-fn ended(totals: &Totals) -> String {
+fn end_line(totals: &Totals) -> String {
     let Totals { files, bytes, seconds, rate_bps, changes, .. } = totals;
     let came = format!(
         "{}, in {} ({})",

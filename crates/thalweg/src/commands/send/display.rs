@@ -34,13 +34,13 @@ impl EventSink for SendDisplay {
                         self.display.failed(format!("nothing was sent; {failed} would fail"), code);
                     }
                     Outcome::Planned => self.display.note("nothing was sent".to_owned()),
-                    _ => self.display.failed(ended(&totals), code),
+                    _ => self.display.failed(end_line(&totals), code),
                 }
             }
             Event::Ended(totals) if totals.outcome == Outcome::Complete => {
-                self.display.note(ended(&totals));
+                self.display.note(end_line(&totals));
             }
-            Event::Ended(totals) => self.display.failed(ended(&totals), code(&totals) as u8),
+            Event::Ended(totals) => self.display.failed(end_line(&totals), code(&totals) as u8),
             event => self.display.event(event),
         }
     }
@@ -54,7 +54,7 @@ pub fn code(totals: &Totals) -> Code {
     }
 }
 
-fn ended(totals: &Totals) -> String {
+fn end_line(totals: &Totals) -> String {
     let Totals { files, bytes, seconds, rate_bps, changes, failed_files, .. } = totals;
     let went = format!(
         "{}, in {} ({})",
@@ -91,13 +91,13 @@ mod tests {
             rate_bps: 8_000,
             ..Totals::default()
         };
-        assert_eq!(ended(&totals), "all is there: 1 file, 2 kB, in 2.0 s (8 kbit/s)");
+        assert_eq!(end_line(&totals), "all is there: 1 file, 2 kB, in 2.0 s (8 kbit/s)");
         let failed = Totals { outcome: Outcome::Partial, failed_files: 2, ..totals.clone() };
-        assert!(ended(&failed).starts_with("not all is there: 2 files failed; 1 file, 2 kB"));
+        assert!(end_line(&failed).starts_with("not all is there: 2 files failed; 1 file, 2 kB"));
         let changes = Changes { directories: 2, ..Changes::default() };
         let made = Totals { files: 0, changes, ..totals.clone() };
-        assert_eq!(ended(&made), "all is there: 2 directories");
+        assert_eq!(end_line(&made), "all is there: 2 directories");
         let again = Totals { files: 0, present_files: 3, ..totals };
-        assert_eq!(ended(&again), "all is there already: 3 files");
+        assert_eq!(end_line(&again), "all is there already: 3 files");
     }
 }
