@@ -236,7 +236,7 @@ async fn deliver(
 ) -> anyhow::Result<Result<Totals, SendError>> {
     let stop = CancellationToken::new();
     let told = Arc::clone(&display);
-    let signals = gather::listen(Signals::watch()?, stop.clone(), move |text| told.note(text));
+    let signals = gather::stop_on_signals(Signals::watch()?, stop.clone(), move |text| told.note(text));
     let signals = tokio::spawn(signals);
     let note = |text: String| display.note(text);
     let ask = args.rates.is_none();
@@ -244,7 +244,7 @@ async fn deliver(
     if ask {
         request.estimates = estimates;
     }
-    let dialer = gather::dialer_by_bonds(&state, args.bond_options)?;
+    let dialer = gather::bonding_dialer(&state, args.bond_options)?;
     if let Ok(roster) = dialer.roster() {
         check_tags(&roster, &args.avoid, &args.state_dir.argument())?;
     }

@@ -87,7 +87,7 @@ async fn deliver(
 ) -> anyhow::Result<Result<Totals, CastError>> {
     let stop = CancellationToken::new();
     let told = Arc::clone(display);
-    let signals = gather::listen(Signals::watch()?, stop.clone(), move |text| told.note(text));
+    let signals = gather::stop_on_signals(Signals::watch()?, stop.clone(), move |text| told.note(text));
     let signals = tokio::spawn(signals);
     let names: Vec<&str> = args.to.iter().map(Name::as_str).collect();
     let note = |text: String| display.note(text);

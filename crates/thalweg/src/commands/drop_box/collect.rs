@@ -3,7 +3,7 @@
 use super::{BoxArgs, OpenBox, clear, failures::FailureRecorder, status};
 use crate::commands::{
     exit::Code,
-    gather::{GatherDisplay, dialer, leg_estimates, listen, runtime},
+    gather::{GatherDisplay, dialer, leg_estimates, stop_on_signals, runtime},
     screen::Style,
     signals::Signals,
     text::{counted, printable, say},
@@ -176,7 +176,7 @@ async fn collect_from(
     let unable: BTreeMap<u64, String> =
         own.iter().flat_map(|source| &source.arrivals).filter_map(take).collect();
     let stop = CancellationToken::new();
-    let heard = match others.is_empty() {
+    let recorder = match others.is_empty() {
         true => None,
         false => Some(fetch(args, open_box, &others, landing, &stop).await?),
     };
@@ -184,8 +184,8 @@ async fn collect_from(
     let arrivals = due.iter().flat_map(|source| &source.arrivals);
     let mut settled: Vec<_> =
         arrivals.map(|arrival| settle(arrival, landing, &args.into, &key)).collect();
-    if let Some(heard) = heard {
-        heard.explain(&mut settled, due);
+    if let Some(recorder) = recorder {
+        recorder.explain(&mut settled, due);
     }
     for one in &mut settled {
         if let (Err(said), Some(why)) = (&mut one.outcome, unable.get(&one.number)) {
@@ -218,17 +218,17 @@ async fn fetch(
         ..Request::new(others.iter().map(asked).collect(), landing.to_owned())
     };
     let told = Arc::clone(&display);
-    let signals = listen(Signals::watch()?, stop.clone(), move |text| told.note(text));
+    let signals = stop_on_signals(Signals::watch()?, stop.clone(), move |text| told.note(text));
     let signals = tokio::spawn(signals);
-    let heard = Arc::new(FailureRecorder::new(display.clone()));
-    let ended = gather(request, dialer(&open_box.state)?, heard.clone(), stop.clone()).await;
+    let recorder = Arc::new(FailureRecorder::new(display.clone()));
+    let ended = gather(request, dialer(&open_box.state)?, recorder.clone(), stop.clone()).await;
     signals.abort();
     // What has arrived is kept nevertheless.
     if let Err(error) = ended {
-        heard.ended(error.to_string());
+        recorder.record_end(error.to_string());
     }
     display.finish();
-    Ok(heard)
+    Ok(recorder)
 }
 
 fn report(args: &Args, view: &View, settled: &[Settled]) -> anyhow::Result<()> {

@@ -36,7 +36,7 @@ impl FailureRecorder {
     }
 
     /// Records why the gathering ended.
-    pub fn ended(&self, why: String) {
+    pub fn record_end(&self, why: String) {
         self.reasons().all = Some(why);
     }
 

@@ -119,7 +119,7 @@ async fn collect(
 ) -> anyhow::Result<Result<Totals, GatherError>> {
     let stop = CancellationToken::new();
     let told = Arc::clone(&display);
-    let signals = listen(Signals::watch()?, stop.clone(), move |text| told.note(text));
+    let signals = stop_on_signals(Signals::watch()?, stop.clone(), move |text| told.note(text));
     let signals = tokio::spawn(signals);
     let note = |text: String| display.note(text);
     let names: Vec<&str> = request.sources.iter().map(|source| source.node.as_str()).collect();
@@ -128,7 +128,7 @@ async fn collect(
     if ask {
         request.estimates = estimates;
     }
-    let dialer = dialer_by_bonds(&state, args.bond_options())?;
+    let dialer = bonding_dialer(&state, args.bond_options())?;
     if let Ok(roster) = dialer.roster() {
         super::get::mesh::check_tags(&roster, args.avoided(), &args.state_dir.argument())?;
     }
@@ -157,7 +157,7 @@ pub fn dialer(state: &State) -> anyhow::Result<MemberDialer> {
 ///
 /// # Errors
 /// As [`dialer`].
-pub fn dialer_by_bonds(state: &State, bond_options: BondOptions) -> anyhow::Result<MemberDialer> {
+pub fn bonding_dialer(state: &State, bond_options: BondOptions) -> anyhow::Result<MemberDialer> {
     if bond_options.rides() {
         return dialer(state)?.riding().map_err(|why| anyhow::anyhow!("--ride: {why}"));
     }
@@ -178,7 +178,7 @@ pub fn bonds(state: &State) -> anyhow::Result<Bonding> {
 
 /// Waits for signals: the first Ctrl-C or SIGTERM ends the transfer in order, the second one at once. `note` prints
 /// beside the progress display.
-pub async fn listen(mut signals: Signals, stop: CancellationToken, note: impl Fn(String)) {
+pub async fn stop_on_signals(mut signals: Signals, stop: CancellationToken, note: impl Fn(String)) {
     loop {
         signals.next().await;
         if stop.is_cancelled() {

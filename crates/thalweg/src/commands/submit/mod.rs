@@ -9,7 +9,7 @@ mod progress;
 mod client;
 
 use super::{
-    gather::listen,
+    gather::stop_on_signals,
     host::{self, StateDir},
     local_files,
     signals::Signals,
@@ -113,7 +113,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             return dry_run::run(named, &args, &target, &connector).await;
         }
         let stop = CancellationToken::new();
-        let signals = listen(Signals::watch()?, stop.clone(), |text| note!("thalweg: {text}"));
+        let signals = stop_on_signals(Signals::watch()?, stop.clone(), |text| note!("thalweg: {text}"));
         tokio::spawn(signals);
         let submitter =
             Submitter { target: &target, connector: &connector, identity: &identity, stop: &stop };
