@@ -45,7 +45,7 @@ pub fn open(paths: &ProxyPathArgs) -> Mesh {
 }
 
 impl ProxyUpdater {
-    /// Creates a keeper of this mesh and memory. The reviewer is called after each look at the mesh; the oracle is
+    /// Creates the updater of this mesh and memory. The reviewer is called after each look at the mesh; the oracle is
     /// called with the options `dial`.
     pub fn new(
         paths: ProxyPathArgs,
