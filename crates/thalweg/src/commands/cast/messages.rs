@@ -42,7 +42,7 @@ pub fn message_lines(event: &Event, verbose: bool) -> Vec<String> {
         Event::Planned { receivers } if verbose => {
             let line = |planned: &Planned| {
                 let parents: Vec<&str> = planned.parents.iter().map(|name| name.as_str()).collect();
-                format!("{} from {}{}", planned.name, parents.join(", "), expected_rates(planned))
+                format!("{} from {}{}", planned.name, parents.join(", "), plan_rates(planned))
             };
             receivers.iter().map(line).collect()
         }
@@ -115,7 +115,7 @@ fn owners_ignored(receiver: &Name, count: u64) -> String {
 }
 
 /// The expected rates of a receiver, if known.
-fn expected_rates(planned: &Planned) -> String {
+fn plan_rates(planned: &Planned) -> String {
     let some = |words: &str, bps: Option<u64>| {
         bps.map(|bps| format!("; {words} {}", rate(bps))).unwrap_or_default()
     };
