@@ -12,11 +12,11 @@ use thalweg_node::config::{Config, config_file};
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: ConfigCommand,
 }
 
 #[derive(clap::Subcommand)]
-enum Command {
+enum ConfigCommand {
     /// List all errors in a settings file, each with its line and column
     Check(Check),
     /// Print a settings file with every setting, explained, at its default
@@ -50,8 +50,8 @@ struct Check {
 /// All mistakes in the file.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
-        Command::Example => say(Config::example())?,
-        Command::Check(Check { config, file }) => say(&check(config.or(file).as_deref())?)?,
+        ConfigCommand::Example => say(Config::example())?,
+        ConfigCommand::Check(Check { config, file }) => say(&check(config.or(file).as_deref())?)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,7 @@
 //! `thalweg mesh members`: lists the members of the mesh.
 
 use super::{
-    here::{self, Place},
+    host::{self, StateDir},
     renewal,
     text::{aligned, listed, rough, say},
 };
@@ -26,7 +26,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 /// Runs the command.
@@ -34,8 +34,8 @@ pub struct Args {
 /// # Errors
 /// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let state = args.place.open()?;
-    let roster = here::block_on(find(&state))?;
+    let state = args.state_dir.open()?;
+    let roster = host::block_on(find(&state))?;
     if args.json {
         say(&(serde_json::to_string_pretty(&roster)? + "\n"))?;
     } else {
@@ -46,7 +46,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 async fn find(state: &State) -> anyhow::Result<Roster> {
-    if let Some(daemon) = here::daemon(state).await? {
+    if let Some(daemon) = host::daemon(state).await? {
         return Ok(daemon.roster().await?);
     }
     let membership = state.membership()?;

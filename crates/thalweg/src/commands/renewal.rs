@@ -1,6 +1,6 @@
 //! Fetches a newer roster on a host without a daemon: each command that needs it asks the oracle once.
 
-use super::here;
+use super::host;
 use std::{
     fs::File,
     time::{Duration, SystemTime},
@@ -83,7 +83,7 @@ pub async fn renew_without_daemon(
     dial: DialOptions,
     patience: Duration,
 ) -> anyhow::Result<()> {
-    match here::daemon(state).await? {
+    match host::daemon(state).await? {
         Some(_) => Ok(()),
         None => renew(state, &state.membership()?, dial, patience).await,
     }

@@ -1,19 +1,19 @@
 //! `thalweg send`: runs the command, from arguments to exit code.
 
-mod told;
+mod display;
 
 use super::{
     exit::Code,
-    gather::{self, Display, known, node_and_path},
+    gather::{self, GatherDisplay, leg_estimates, node_and_path},
     get::{mesh::check_tags, rate::bytes_per_second},
-    here::Place,
-    keep::KeepArgs,
+    host::StateDir,
+    metadata_options::MetadataOptions,
     local_files,
     screen::Style,
     signals::Signals,
     text::say,
     uplinks,
-    within::{self, WithinArgs},
+    bond_options::{self, BondOptions},
 };
 use anyhow::Context as _;
 use std::{
@@ -109,17 +109,17 @@ pub struct Args {
     rates: Option<PathBuf>,
 
     #[command(flatten)]
-    within: WithinArgs,
+    bond_options: BondOptions,
 
     /// The most that this host sends, in bytes per second (500k, 2M) or as "40 Mbit/s"
     #[arg(long, value_name = "RATE", value_parser = bytes_per_second)]
     bwlimit: Option<NonZeroU64>,
 
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 
     #[command(flatten)]
-    keep: KeepArgs,
+    metadata: MetadataOptions,
 
     /// Print nothing but errors
     #[arg(short, long, help_heading = "Messages")]
@@ -148,18 +148,18 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let missing = local_files::missing(&args.files);
     if missing.len() == args.files.len() {
-        let display = Display::start(args.style(), args.verbose)?;
+        let display = GatherDisplay::start(args.style(), args.verbose)?;
         display.failed(missing.join("; "), Code::Disk as u8);
         display.finish();
         return Ok(Code::Disk.into());
     }
-    let state = args.place.open()?;
+    let state = args.state_dir.open()?;
     let runtime = gather::runtime()?;
-    let display = Arc::new(Display::start(args.style(), args.verbose)?);
+    let display = Arc::new(GatherDisplay::start(args.style(), args.verbose)?);
     let ended = runtime.block_on(deliver(&args, state, request, display.clone()));
     runtime.shutdown_background();
     let code = match &ended {
-        Ok(Ok(totals)) => told::code(totals),
+        Ok(Ok(totals)) => display::code(totals),
         Ok(Err(error)) => Code::of_error(error),
         Err(_) => Code::Other,
     };
@@ -209,7 +209,7 @@ impl Args {
             into,
             as_name: self.no_target_directory,
             exclude: self.exclude.iter().map(|p| p.as_bytes().to_vec()).collect(),
-            fidelity: self.keep.fidelity(false),
+            fidelity: self.metadata.fidelity(false),
             checksum: self.checksum,
             replace: self.replace,
             delete: self.delete,
@@ -217,13 +217,13 @@ impl Args {
             list: self.json || (self.dry_run && self.verbose),
             via,
             terms: Terms { leg: LegKind::Open, avoid: self.avoid.iter().cloned().collect() },
-            estimates: known::from_file(self.rates.as_deref())?,
+            estimates: leg_estimates::from_file(self.rates.as_deref())?,
             limit: self.bwlimit,
         })
     }
 
     fn style(&self) -> Style {
-        Style::of(self.json, self.quiet)
+        Style::choose(self.json, self.quiet)
     }
 }
 
@@ -232,30 +232,30 @@ async fn deliver(
     args: &Args,
     state: State,
     mut request: SendRequest,
-    display: Arc<Display>,
+    display: Arc<GatherDisplay>,
 ) -> anyhow::Result<Result<Totals, SendError>> {
     let stop = CancellationToken::new();
     let told = Arc::clone(&display);
-    let signals = gather::listen(Signals::watch()?, stop.clone(), move |text| told.note(text));
+    let signals = gather::stop_on_signals(Signals::watch()?, stop.clone(), move |text| told.note(text));
     let signals = tokio::spawn(signals);
     let note = |text: String| display.note(text);
     let ask = args.rates.is_none();
-    let estimates = known::ask(&state, &args.place, &[request.node.as_str()], ask, &note).await;
+    let estimates = leg_estimates::ask(&state, &args.state_dir, &[request.node.as_str()], ask, &note).await;
     if ask {
         request.estimates = estimates;
     }
-    let dialer = gather::dialer_by_bonds(&state, args.within)?;
+    let dialer = gather::bonding_dialer(&state, args.bond_options)?;
     if let Ok(roster) = dialer.roster() {
-        check_tags(&roster, &args.avoid, &args.place.argument())?;
+        check_tags(&roster, &args.avoid, &args.state_dir.argument())?;
     }
     let events: Arc<dyn EventSink> = match args.style() {
         Style::Json => display.clone(),
-        _ => Arc::new(told::SendDisplay { display: display.clone(), dry_run: args.dry_run }),
+        _ => Arc::new(display::SendDisplay { display: display.clone(), dry_run: args.dry_run }),
     };
-    let events = args.within.begin(Flow::Up, events);
+    let events = args.bond_options.begin(Flow::Up, events);
     let began = Instant::now();
     let ended = send(request, dialer, events, stop).await;
-    within::missed(args.within.within, began).filter(|_| ended.is_ok()).map(note);
+    bond_options::deadline_overrun(args.bond_options.within, began).filter(|_| ended.is_ok()).map(note);
     uplinks::end();
     signals.abort();
     Ok(ended)

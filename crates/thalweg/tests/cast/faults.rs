@@ -3,7 +3,7 @@
 use crate::{
     bytes, events,
     host::{Daemon, Host, text, until},
-    killed::{LENGTH, number, source, written},
+    restarts::{LENGTH, number, source, written},
     mesh, named, start,
 };
 use serde_json::Value;

@@ -8,7 +8,7 @@
 mod host;
 
 mod faults;
-mod killed;
+mod restarts;
 
 use host::{Daemon, Host, events, named, text};
 use serde_json::json;

@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
-mod dry;
+mod dry_run;
 mod faults;
-mod killed;
-mod many;
+mod restarts;
+mod several_sources;
 mod plans;
 mod running;
-mod sent;
+mod send;
 mod tree;
 
 // Each test crate uses another part of it.

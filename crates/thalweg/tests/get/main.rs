@@ -8,7 +8,7 @@ mod logins;
 mod metalinks;
 mod names;
 mod retries;
-mod words;
+mod messages;
 
 // Each of the two test crates uses another part of it.
 #[allow(dead_code, reason = "shared with the tests of the library")]

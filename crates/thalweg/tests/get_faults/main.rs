@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
 mod answers;
-mod blamed;
+mod altering_relay;
 mod disk;
 
 use serde_json::Value;

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
-mod alone;
+mod founder_host;
 mod bond_cast;
 mod bond_lab;
 mod bond_policies;
@@ -11,7 +11,7 @@ mod bonds;
 mod carrier_lab;
 mod carrier_legs;
 mod carrier_streams;
-mod doors;
+mod daemon_access;
 mod drain;
 mod drop_box;
 mod faults;
@@ -25,18 +25,18 @@ mod measure_hops;
 mod measure_lab;
 mod measure_service;
 mod no_daemon;
-mod odd;
+mod second_interface;
 mod odd_links;
 mod oracle_down;
 mod overlay_lab;
-mod plain_ways;
+mod transfer_interfaces;
 mod samples;
 mod stream_inputs;
 mod stream_video;
 mod streams;
-mod submitted;
+mod submissions;
 mod two_links;
-mod words;
+mod messages;
 
 #[path = "../../../node/tests/overlay/calm.rs"]
 mod calm;

@@ -10,7 +10,7 @@
 use crate::{
     host::{Daemon, Host, PATIENCE, text},
     in_lab::{self, lab, within},
-    odd,
+    second_interface,
 };
 use serde_json::Value;
 use std::{
@@ -155,7 +155,7 @@ fn without_routers_the_hops_method_reports_an_error() {
 #[test]
 fn a_small_mtu_is_reported_and_smaller_probes_are_used() {
     let Some(scene) = scene() else { return };
-    odd::change(&scene.lab, "client", "ip link set wan0 mtu 1400");
+    second_interface::change(&scene.lab, "client", "ip link set wan0 mtu 1400");
     let output = scene.measure(&["--method", "capacity", "--size", "1472"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(4), "{said}");

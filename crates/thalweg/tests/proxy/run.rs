@@ -2,7 +2,7 @@
 
 use crate::{
     files::{Files, bytes},
-    started::{has, signal, thalweg},
+    running_proxy::{has, signal, thalweg},
 };
 use std::{
     io::{BufRead as _, BufReader, Read as _},

@@ -1,7 +1,7 @@
 //! The arguments of `thalweg cast`.
 
 use super::display::Style;
-use crate::commands::{get::duration::seconds, here::Place, keep::KeepArgs};
+use crate::commands::{get::duration::seconds, host::StateDir, metadata_options::MetadataOptions};
 use std::{ffi::OsString, os::unix::ffi::OsStringExt as _, path::PathBuf, time::Duration};
 use thalweg_cast::source::{CastError, Fidelity, Forwarding};
 use thalweg_fountain::RING_BYTES;
@@ -140,10 +140,10 @@ pub struct Args {
     pub dry_run: bool,
 
     #[command(flatten)]
-    pub place: Place,
+    pub state_dir: StateDir,
 
     #[command(flatten)]
-    keep: KeepArgs,
+    metadata: MetadataOptions,
 
     /// Print nothing but errors
     #[arg(short, long, help_heading = "Messages")]
@@ -158,12 +158,12 @@ pub struct Args {
     json: bool,
 
     #[command(subcommand)]
-    pub sub: Option<Sub>,
+    pub sub: Option<CastCommand>,
 }
 
 /// What else there is.
 #[derive(clap::Subcommand)]
-pub enum Sub {
+pub enum CastCommand {
     /// Show the casts of this host and those that its node receives
     Status(StatusArgs),
     /// Abandon a cast of this host; receivers without all of it delete what they have
@@ -182,7 +182,7 @@ pub struct ForgetArgs {
     pub json: bool,
 
     #[command(flatten)]
-    pub place: Place,
+    pub state_dir: StateDir,
 }
 
 /// Arguments of `thalweg cast status`.
@@ -206,7 +206,7 @@ pub struct StatusArgs {
     pub json: bool,
 
     #[command(flatten)]
-    pub place: Place,
+    pub state_dir: StateDir,
 }
 
 /// How receivers forward. Not a `bool`, which clap would take for a flag without a value.
@@ -263,19 +263,19 @@ impl Args {
     ///
     /// # Errors
     /// A message about the misplaced argument.
-    pub fn command(&mut self) -> Result<Option<Sub>, &'static str> {
+    pub fn command(&mut self) -> Result<Option<CastCommand>, &'static str> {
         let Some(mut sub) = self.sub.take() else { return Ok(None) };
         if !self.what.is_empty() || self.to_all || !self.to.is_empty() {
             return Err("`status` and `forget` take no file and no receivers; to cast a file of \
                         that name, write `./` before it");
         }
-        let (place, json) = match &mut sub {
-            Sub::Status(args) => (&mut args.place, &mut args.json),
-            Sub::Forget(args) => (&mut args.place, &mut args.json),
+        let (state_dir, json) = match &mut sub {
+            CastCommand::Status(args) => (&mut args.state_dir, &mut args.json),
+            CastCommand::Forget(args) => (&mut args.state_dir, &mut args.json),
         };
-        *place = place.clone().or(&self.place);
+        *state_dir = state_dir.clone().or(&self.state_dir);
         *json |= self.json;
-        if let Sub::Status(args) = &mut sub {
+        if let CastCommand::Status(args) = &mut sub {
             args.verbose |= self.verbose;
         }
         Ok(Some(sub))
@@ -283,7 +283,7 @@ impl Args {
 
     /// Which metadata is cast besides content, modes, times and links.
     pub fn fidelity(&self) -> Fidelity {
-        self.keep.fidelity(false)
+        self.metadata.fidelity(false)
     }
 
     /// Returns the path to cast, and checks that the arguments fit together.

@@ -14,10 +14,10 @@ use thalweg_cast::source::{ForgetError, ForgetReport, forget};
 /// # Errors
 /// If this host is in no mesh. Other failures are printed here.
 pub fn run(args: &ForgetArgs) -> anyhow::Result<ExitCode> {
-    let state = args.place.open()?;
+    let state = args.state_dir.open()?;
     let runtime = gather::runtime()?;
     let (dialer, key) = (gather::dialer(&state)?, state.client_key()?);
-    let directory = super::kept_in(&state);
+    let directory = super::record_dir(&state);
     let ended = runtime.block_on(forget(&directory, &args.cast, &dialer, &key));
     runtime.shutdown_background();
     let code = match ended {

@@ -2,10 +2,10 @@
 
 use crate::commands::{
     get::{duration::seconds, rate::bytes_per_second},
-    here::Place,
-    keep::KeepArgs,
+    host::StateDir,
+    metadata_options::MetadataOptions,
     screen::Style,
-    within::WithinArgs,
+    bond_options::BondOptions,
 };
 use anyhow::{Context as _, bail};
 use clap::builder::TypedValueParser;
@@ -89,7 +89,7 @@ pub struct Args {
     pub dry_run: bool,
 
     #[command(flatten)]
-    keep: KeepArgs,
+    metadata: MetadataOptions,
 
     /// Keep the set-user and set-group bits and the capabilities of files whose owners and groups are kept.
     /// Programs then run with these rights on this host
@@ -112,7 +112,7 @@ pub struct Args {
     json: bool,
 
     #[command(flatten)]
-    pub place: Place,
+    pub state_dir: StateDir,
 }
 
 /// How it is carried out.
@@ -151,7 +151,7 @@ struct PlanArgs {
     deadline: Option<Duration>,
 
     #[command(flatten)]
-    within: WithinArgs,
+    bond_options: BondOptions,
 
     /// The most that this host receives, in bytes per second (500k, 2M) or as "40 Mbit/s"
     #[arg(long, value_name = "RATE", value_parser = bytes_per_second)]
@@ -202,7 +202,7 @@ fn unit(text: &str) -> Result<ByteSize, String> {
 impl Args {
     /// How progress is shown.
     pub fn style(&self) -> Style {
-        Style::of(self.json, self.quiet)
+        Style::choose(self.json, self.quiet)
     }
 
     /// Whether standard output carries events.
@@ -234,7 +234,7 @@ impl Args {
 
     /// Which metadata is kept.
     pub fn fidelity(&self) -> Fidelity {
-        Fidelity { set_id: self.set_id, ..self.keep.fidelity(true) }
+        Fidelity { set_id: self.set_id, ..self.metadata.fidelity(true) }
     }
 
     /// Where each node's files go, if an option says so.
@@ -287,8 +287,8 @@ impl Args {
     }
 
     /// The deadline to meet at the least cost.
-    pub fn within(&self) -> WithinArgs {
-        self.plan.within
+    pub fn bond_options(&self) -> BondOptions {
+        self.plan.bond_options
     }
 
     /// The deadline, the rate limit, the number of paths, the slot and the unit.

@@ -1,7 +1,7 @@
 //! Which interfaces the user's settings allow a download to use.
 
 use super::args::{Interfaces, PathArgs};
-use crate::commands::{here, uplinks};
+use crate::commands::{host, uplinks};
 use anyhow::{Context as _, bail};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -79,7 +79,7 @@ pub fn chosen(args: &PathArgs, note: &dyn Fn(String)) -> anyhow::Result<Vec<Inte
         if wanted == Interfaces::All {
             return Ok(found);
         }
-        let settings = here::settings(None)?.interfaces.settings();
+        let settings = host::settings(None)?.interfaces.settings();
         return Ok(into_the_world(&found, |name| settings.wish(name)));
     };
     let found = found.context("the kernel does not list its interfaces")?;
@@ -120,15 +120,15 @@ pub fn of(
     note: &dyn Fn(String),
 ) -> anyhow::Result<Ways> {
     let is_named = matches!(args.interfaces()?, Interfaces::Named(_));
-    let settings = here::settings(None)?.interfaces.settings();
+    let settings = host::settings(None)?.interfaces.settings();
     let rules = if is_named { Rules::default() } else { settings.rules.clone() };
     if settings.policies.is_empty() {
         return Ok(Ways { rules, ..Ways::plain(chosen, is_named) });
     }
-    let uplinks = match uplinks::of_process() {
+    let uplinks = match uplinks::process_uplinks() {
         Some(uplinks) => uplinks,
         None => {
-            let file = uplinks::file(&settings, args.history.as_deref(), &args.place);
+            let file = uplinks::file(&settings, args.history.as_deref(), &args.state_dir);
             let uplinks = uplinks::open(settings.clone(), file.clone(), note)?;
             uplinks::begin(uplinks, file.as_deref(), uplinks::to_stderr)
         }

@@ -1,6 +1,6 @@
 //! Asks the oracle for candidates during a download, and stores them for later ones.
 
-use crate::commands::{here, remembered};
+use crate::commands::{host, history_file};
 use std::{
     path::{Path, PathBuf},
     sync::mpsc::{Receiver, RecvTimeoutError, sync_channel},
@@ -39,7 +39,7 @@ impl CandidateQuery {
         let (Some(state), Some(file)) = (state.ok().filter(State::has_mesh), file) else {
             return Self(None);
         };
-        let (file, now) = (Detours::beside(file), remembered::now());
+        let (file, now) = (Detours::beside(file), history_file::now());
         let detours = Detours::open(&file);
         if !detours.is_stale(now) {
             return Self(None);
@@ -48,7 +48,7 @@ impl CandidateQuery {
         let own = file.clone();
         let ask = move || {
             // An oracle that does not rank yet counts as an answer.
-            _ = here::block_on(async move { ask(&state, &own).await });
+            _ = host::block_on(async move { ask(&state, &own).await });
             _ = tell.send(());
         };
         let started = thread::Builder::new().name("candidates".to_owned()).spawn(ask);
@@ -62,7 +62,7 @@ impl CandidateQuery {
         let Some(PendingQuery { file, done, is_away: false }) = self.0 else { return };
         if done.recv_timeout(LINGER) == Err(RecvTimeoutError::Timeout) {
             let mut detours = Detours::open(&file);
-            detours.note_unanswered(remembered::now());
+            detours.note_unanswered(history_file::now());
             // If this is not saved, the next download only waits once more.
             _ = detours.save();
         }
@@ -73,6 +73,6 @@ async fn ask(state: &State, file: &Path) -> anyhow::Result<()> {
     let reply = ask_candidates(state, DialOptions::default(), TIMEOUT).await?;
     let me = state.mesh()?.name;
     let mut detours = Detours::open(file);
-    detours.follow(reply, Some(&me), remembered::now());
+    detours.follow(reply, Some(&me), history_file::now());
     Ok(detours.save()?)
 }

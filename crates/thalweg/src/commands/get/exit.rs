@@ -12,8 +12,8 @@ impl From<&GetError> for Code {
     fn from(error: &GetError) -> Self {
         match error {
             GetError::Url(_) | GetError::Header(..) => Self::Usage,
-            GetError::Part(part) => of_part(part),
-            GetError::Paths(paths) => of_paths(paths),
+            GetError::Part(part) => part_code(part),
+            GetError::Paths(paths) => paths_code(paths),
             GetError::KeepsChanging(_) | GetError::Mismatch { .. } | GetError::Shown(_) => {
                 Self::Bytes
             }
@@ -28,7 +28,7 @@ impl From<&GetError> for Code {
     }
 }
 
-fn of_part(error: &PartError) -> Code {
+fn part_code(error: &PartError) -> Code {
     match error {
         PartError::Busy(_) => Code::Busy,
         PartError::Digest { .. } | PartError::Piece { .. } | PartError::PastEnd(_) => Code::Bytes,
@@ -39,7 +39,7 @@ fn of_part(error: &PartError) -> Code {
 }
 
 /// The failure of the direct path decides, if it has failed: relays may fail for reasons of their own.
-fn of_paths(paths: &[(String, PathError)]) -> Code {
+fn paths_code(paths: &[(String, PathError)]) -> Code {
     let refused = |e: &PathError| match e {
         PathError::Status(status) => status.is_client_error(),
         PathError::Login(_) => true,

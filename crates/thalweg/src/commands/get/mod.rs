@@ -19,7 +19,7 @@ mod streams;
 
 pub use args::{Args, Drawing};
 
-use super::{here::quoted, remembered, signals::Signals, text::rough, uplinks, within::missed};
+use super::{history_file, host::quoted, signals::Signals, text::rough, uplinks, bond_options::deadline_overrun};
 use candidate_query::CandidateQuery;
 use download_session::DownloadSession;
 use display::{Display, Note};
@@ -92,7 +92,7 @@ fn refuse(display: &Display, why: String, code: Code) -> Code {
 fn renew(args: &Args) -> Renewal {
     let names = args.paths.named();
     match args.paths.tries_mesh() || names.iter().any(|name| !name.contains(':')) {
-        true => Renewal::start(args.paths.place.open(), &names, &args.paths.avoid),
+        true => Renewal::start(args.paths.state_dir.open(), &names, &args.paths.avoid),
         false => Renewal::none(),
     }
 }
@@ -103,15 +103,15 @@ fn ask(args: &Args) -> CandidateQuery {
     if !paths.tries_mesh() {
         return CandidateQuery::none();
     }
-    let file = remembered::file(paths.history.as_deref(), &paths.place);
-    CandidateQuery::start(paths.place.open(), file.as_deref())
+    let file = history_file::file(paths.history.as_deref(), &paths.state_dir);
+    CandidateQuery::start(paths.state_dir.open(), file.as_deref())
 }
 
 /// Runs all downloads. An error is a mistake in the arguments.
 async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code>> {
     args.check()?;
-    let memory = remembered::file(args.paths.history.as_deref(), &args.paths.place);
-    let began = remembered::now();
+    let memory = history_file::file(args.paths.history.as_deref(), &args.paths.state_dir);
+    let began = history_file::now();
     let history = memory.as_deref().map(|file| Mutex::new(History::open(file)));
     let detours = memory.as_deref().map(|file| Mutex::new(Detours::open(&Detours::beside(file))));
     let note = |text| display.tell(Note::Said(text));
@@ -146,7 +146,7 @@ async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code
     };
     let started = Instant::now();
     let code = calls.run(items).await;
-    missed(args.effort.within, started).filter(|_| code.is_none()).map(note);
+    deadline_overrun(args.effort.within, started).filter(|_| code.is_none()).map(note);
     signals.abort();
     clock.inspect(|clock| clock.abort());
     if let (Some(history), Some(file)) = (&history, &memory) {
@@ -178,8 +178,8 @@ fn withheld(maker: &RequestBuilder<'_>, items: &[Item]) -> Option<String> {
 /// Names the relays that this command put into quarantine, and how the user can lift it.
 fn note_quarantines(history: &Mutex<History>, began: WallTime, args: &Args, note: &dyn Fn(String)) {
     let history = history.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let same = remembered::argument(args.paths.history.as_deref(), &args.paths.place);
-    let blames = history.quarantined(remembered::now());
+    let same = history_file::argument(args.paths.history.as_deref(), &args.paths.state_dir);
+    let blames = history.quarantined(history_file::now());
     for blame in blames.iter().filter(|blame| blame.since >= began) {
         let (relay, origin) = (&blame.relay, &blame.origin);
         note(format!(
@@ -195,7 +195,7 @@ fn note_quarantines(history: &Mutex<History>, began: WallTime, args: &Args, note
 fn save(history: &Mutex<History>, file: &Path, note: &dyn Fn(String)) {
     let mut history = history.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     history.problem().map(str::to_owned).map(note);
-    if let Err(e) = remembered::save(&mut history, file) {
+    if let Err(e) = history_file::save(&mut history, file) {
         note(format!(
             "cannot save the history of paths: {e} (choose a file with --history \
                       FILE, or `--history none`)"

@@ -12,8 +12,8 @@ use super::{
     streams::{Special, Stdout},
 };
 use crate::commands::{
-    here::quoted,
-    remembered::{self, now},
+    host::quoted,
+    history_file::{self, now},
     uplinks,
 };
 use anyhow::bail;
@@ -72,7 +72,7 @@ impl<'a> RequestBuilder<'a> {
         detours: Option<&'a Mutex<Detours>>,
         note: &dyn Fn(String),
     ) -> anyhow::Result<Self> {
-        let mesh = Mesh::open(args.paths.place.open(), args.paths.place.argument());
+        let mesh = Mesh::open(args.paths.state_dir.open(), args.paths.state_dir.argument());
         if let (true, Some(fault)) = (args.paths.tries_mesh(), mesh.fault()) {
             note(format!("no relays are tried: {fault}"));
         }
@@ -380,7 +380,7 @@ impl<'a> RequestBuilder<'a> {
                 "relay {relay} recently altered bytes and is not used; --via {relay} uses it, and \
                  `thalweg history lift {}{}` allows it again",
                 quoted(relay),
-                remembered::argument(paths.history.as_deref(), &paths.place)
+                history_file::argument(paths.history.as_deref(), &paths.state_dir)
             ));
         }
         quarantined

@@ -159,7 +159,7 @@ pub async fn find(args: &Args, fetch: &Fetch<'_>) -> anyhow::Result<FoundItems> 
             let link = metalinks::Link { link: url, naming, only: sources.is_one_metalink() };
             metalinks::read(link, fetch, &mut found).await?;
         } else {
-            let output = naming.of(Some(nth));
+            let output = naming.output_for(Some(nth));
             nth += 1;
             found.items.push(plain(args, url, output)?);
         }

@@ -1,17 +1,17 @@
 //! `thalweg measure`: measures one path with probe trains.
 
-mod alone;
-mod by_node;
+mod measurement_lock;
+mod node_trains;
 mod method;
 mod result;
-mod shown;
+mod progress;
 
-use super::{exit::Code, gather, here::Place};
-use alone::Alone;
+use super::{exit::Code, gather, host::StateDir};
+use measurement_lock::MeasurementLock;
 use anyhow::{Context as _, anyhow};
-use by_node::Riders;
+use node_trains::Riders;
 use method::Method;
-use shown::ProgressView;
+use progress::ProgressView;
 use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     process::ExitCode,
@@ -87,7 +87,7 @@ pub struct Args {
     json: bool,
 
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 impl Args {
@@ -113,31 +113,31 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-type Failed = (Code, anyhow::Error);
+type ExitError = (Code, anyhow::Error);
 
-async fn measure_path(args: &Args) -> Result<(), Failed> {
+async fn measure_path(args: &Args) -> Result<(), ExitError> {
     if args.back && args.method == Method::Hops {
         let why = "--method hops works only from this host, because routers answer the sender; \
                    leave out --back";
         return Err((Code::Usage, anyhow!(why)));
     }
-    let state = args.place.open().map_err(|why| (Code::Other, why))?;
-    let _alone = block_in_place(|| Alone::take(state.dir(), waits));
-    if let Some(mut node) = by_node::open(args, &state).await? {
+    let state = args.state_dir.open().map_err(|why| (Code::Other, why))?;
+    let _alone = block_in_place(|| MeasurementLock::take(state.dir(), note_waiting));
+    if let Some(mut node) = node_trains::open(args, &state).await? {
         let mut ends = node.ends();
         if let Some(size) = args.size {
-            node.passes(size).await.map_err(|why| failed(args, &why))?;
+            node.passes(size).await.map_err(|why| session_error(args, &why))?;
             ends.largest = size;
         }
         note_size(args, &ends);
-        let (tool, found) = find(args, &mut node, &ends).await?;
+        let (tool, found) = run_tool(args, &mut node, &ends).await?;
         return result::print(args, tool, &found, true).map_err(|why| (Code::Other, why));
     }
     let (mut session, endpoint) = open(args, &state).await?;
     let receiving = tokio::spawn(async move { endpoint.run().await });
-    let found = match fitting(args, &mut session).await {
-        Ok(ends) => find(args, &mut session, &ends).await,
-        Err(why) => Err(failed(args, &why)),
+    let found = match find_probe_size(args, &mut session).await {
+        Ok(ends) => run_tool(args, &mut session, &ends).await,
+        Err(why) => Err(session_error(args, &why)),
     };
     session.close().await;
     receiving.abort();
@@ -146,15 +146,15 @@ async fn measure_path(args: &Args) -> Result<(), Failed> {
 }
 
 /// Reports that another command measures.
-fn waits() {
+fn note_waiting() {
     note!("thalweg: another measurement runs on this host; waiting for its end");
 }
 
-async fn find(
+async fn run_tool(
     args: &Args,
     flies: &mut impl Flies,
     ends: &Ends,
-) -> Result<(&'static str, Measured), Failed> {
+) -> Result<(&'static str, Measured), ExitError> {
     let mut tool = method::tool(args, ends);
     let mut shown = ProgressView::new(args);
     let mut each = |event| shown.event(&event);
@@ -162,7 +162,7 @@ async fn find(
     shown.end();
     let found = found.map_err(|error| match &error {
         MeasureError::Session { why, .. } => {
-            (of_session(why), anyhow!("{error}{}", hint(args, why)))
+            (session_exit_code(why), anyhow!("{error}{}", hint(args, why)))
         }
         _ => (Code::Other, error.into()),
     })?;
@@ -170,7 +170,7 @@ async fn find(
 }
 
 /// The path's properties, with the longest probe that passes.
-async fn fitting(args: &Args, session: &mut Session<Stream>) -> Result<Ends, SessionError> {
+async fn find_probe_size(args: &Args, session: &mut Session<Stream>) -> Result<Ends, SessionError> {
     let sizes = args.size.map_or(sizes(session.overhead()).to_vec(), |size| vec![size]);
     let largest = session.fitting(args.way(), &sizes).await?;
     let ends = session.ends(args.way(), largest);
@@ -197,7 +197,7 @@ fn shorter(ends: &Ends) -> Option<String> {
     })
 }
 
-fn of_session(why: &SessionError) -> Code {
+fn session_exit_code(why: &SessionError) -> Code {
     match why {
         SessionError::Dishonest(_) | SessionError::Refused(_) | SessionError::Node(_) => {
             Code::Other
@@ -207,8 +207,8 @@ fn of_session(why: &SessionError) -> Code {
     }
 }
 
-fn failed(args: &Args, why: &SessionError) -> Failed {
-    (of_session(why), anyhow!("{why}{}", hint(args, why)))
+fn session_error(args: &Args, why: &SessionError) -> ExitError {
+    (session_exit_code(why), anyhow!("{why}{}", hint(args, why)))
 }
 
 /// What the user can try.
@@ -224,7 +224,7 @@ fn hint(args: &Args, why: &SessionError) -> &'static str {
     }
 }
 
-async fn open(args: &Args, state: &State) -> Result<(Session<Stream>, Arc<Endpoint>), Failed> {
+async fn open(args: &Args, state: &State) -> Result<(Session<Stream>, Arc<Endpoint>), ExitError> {
     let own = |why: anyhow::Error| (Code::Other, why);
     let far = |why: anyhow::Error| (Code::Network, why);
     let dialer = gather::dialer(state).map_err(own)?;
@@ -232,7 +232,7 @@ async fn open(args: &Args, state: &State) -> Result<(Session<Stream>, Arc<Endpoi
         return Err((Code::Usage, OpenError::Oneself(args.node.clone()).into()));
     }
     let channel = dialer.channel(&args.node, &[], Protocol::Probe).await;
-    let channel = channel.map_err(unreached)?;
+    let channel = channel.map_err(dial_error)?;
     let at = channel.get_ref().tcp().and_then(|tcp| tcp.peer_addr().ok());
     let at = at.context("the member's address is not known").map_err(far)?;
     let any = match at {
@@ -244,10 +244,10 @@ async fn open(args: &Args, state: &State) -> Result<(Session<Stream>, Arc<Endpoi
     let terms = Terms::found(args.accept_busy).await;
     let terms = terms.context("cannot calibrate this host").map_err(own)?;
     let session = Session::open(channel, at.ip(), &endpoint, terms).await;
-    Ok((session.map_err(|why| failed(args, &why))?, endpoint))
+    Ok((session.map_err(|why| session_error(args, &why))?, endpoint))
 }
 
-fn unreached(why: DialMemberError) -> Failed {
+fn dial_error(why: DialMemberError) -> ExitError {
     match &why {
         DialMemberError::Name(_) => (Code::Usage, why.into()),
         // Its text already names the causes.

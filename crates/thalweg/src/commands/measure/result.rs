@@ -1,7 +1,7 @@
 //! The result of a measurement, in words and as JSON.
 
-use super::{Args, shown::bits};
-use crate::commands::gather::words::{size, time};
+use super::{Args, progress::bits};
+use crate::commands::gather::messages::{size, time};
 use serde_json::{Value, json};
 use thalweg_console::{note, say_line};
 use thalweg_measure::estimators::{Finding, Quantity};

@@ -1,7 +1,7 @@
 //! Formats the candidates for relays, with their scores and reasons.
 
 use super::{
-    found::PathKnowledge,
+    knowledge::PathKnowledge,
     rates::{gain, share},
 };
 use crate::commands::text::{aligned, rough};
@@ -13,7 +13,7 @@ use thalweg_paths::detours::{CANDIDATES, RelayState};
 const ROWS: usize = 25;
 
 /// The candidates as text and as JSON.
-pub fn shown(found: &PathKnowledge, full: bool) -> (String, Value) {
+pub fn render(found: &PathKnowledge, full: bool) -> (String, Value) {
     let relay_states = found.detours.relay_states();
     if relay_states.is_empty() {
         let text =

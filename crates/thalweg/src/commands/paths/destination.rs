@@ -1,6 +1,6 @@
 //! Shows which paths would be used for one destination now, and why.
 
-use super::{found::PathKnowledge, rates::mbps};
+use super::{knowledge::PathKnowledge, rates::mbps};
 use crate::commands::text::{aligned, rough};
 use anyhow::Context as _;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ impl DestinationUrl {
 
 /// The options of the `thalweg get` to predict.
 #[derive(Clone, Debug, Default)]
-pub struct Terms<'a> {
+pub struct GetOptions<'a> {
     /// Its `--avoid`.
     pub avoid: &'a [Tag],
     /// Its `--draw`.
@@ -50,10 +50,10 @@ pub struct Terms<'a> {
 }
 
 /// What is known and what would be done, as text and as JSON.
-pub fn shown(
+pub fn render(
     found: &mut PathKnowledge,
     wanted: &DestinationUrl,
-    terms: &Terms<'_>,
+    terms: &GetOptions<'_>,
 ) -> (String, Value) {
     let origin = wanted.0.origin();
     let known = known(found, &origin);

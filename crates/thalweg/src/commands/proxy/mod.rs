@@ -1,16 +1,16 @@
 //! `thalweg proxy`: serves HTTP and SOCKS5 to this host's programs, over the best known paths.
 
-mod answering;
+mod interface_service;
 mod intercept;
-mod keeper;
+mod updater;
 mod log;
 mod memory;
 mod start;
-mod ways;
+mod path_args;
 
 pub use log::{Format, Log};
 pub use start::{Running, start};
-pub use ways::PathArgs;
+pub use path_args::ProxyPathArgs;
 
 use super::signals::Signals;
 use anyhow::Context as _;
@@ -73,7 +73,7 @@ pub struct Args {
     json: bool,
 
     #[command(flatten)]
-    paths: PathArgs,
+    paths: ProxyPathArgs,
 }
 
 /// Parses `--listen`: an address and a port. Names are refused, so that no resolver decides who can connect.
@@ -111,7 +111,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     runtime.shutdown_background();
     log.close();
     writer.finish();
-    let Ended { summary, in_order } = summary?;
+    let ServeOutcome { summary, in_order } = summary?;
     match (summary, args.json) {
         (Some(summary), true) => say_line(summary_event(&summary))?,
         (Some(summary), false) => note!("thalweg: {}", in_words(&summary)),
@@ -121,17 +121,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// How the proxy ended.
-struct Ended {
+struct ServeOutcome {
     /// `None` if it was ended at once, before it could count.
     summary: Option<Summary>,
     in_order: bool,
 }
 
 /// Serves until it has drained, or was ended at once.
-async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Ended> {
+async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<ServeOutcome> {
     let mut signals = Signals::watch()?;
     let note = |text: String| note!("thalweg: {text}");
-    let Running { proxy, mut keeper } = start(args.config(), &args.paths, log, &note).await?;
+    let Running { proxy, mut updater } = start(args.config(), &args.paths, log, &note).await?;
     let led = proxy.redirect_ports().map(|ports| PacketRules::begin(ports, &note));
     let mut led = led.transpose()?;
     print_ready(proxy.local_addr(), args.json)?;
@@ -140,8 +140,8 @@ async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Ended> {
     // On a worker thread, so that accepted connections need not be handed to another thread.
     let mut serving = tokio::spawn(proxy.run(async { _ = asked.await }));
     let failed = tokio::select! {
-        summary = &mut serving => return Ok(Ended { summary: Some(summary?), in_order: true }),
-        () = keeper.keep(&note) => None,
+        summary = &mut serving => return Ok(ServeOutcome { summary: Some(summary?), in_order: true }),
+        () = updater.keep(&note) => None,
         failed = keep(led.as_mut(), &note) => Some(failed),
         () = signals.next() => None,
     };
@@ -150,14 +150,14 @@ async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Ended> {
     drop(led);
     note("draining: waiting for open connections; interrupt again to stop at once".to_owned());
     let ended = tokio::select! {
-        summary = &mut serving => Ended { summary: Some(summary?), in_order: true },
+        summary = &mut serving => ServeOutcome { summary: Some(summary?), in_order: true },
         () = signals.next() => {
             cutter.cancel();
             let summary = timeout(END_TIMEOUT, serving).await.ok().transpose()?;
-            Ended { summary, in_order: false }
+            ServeOutcome { summary, in_order: false }
         }
     };
-    keeper.save(&note).await;
+    updater.save(&note).await;
     failed.map_or(Ok(ended), Err)
 }
 

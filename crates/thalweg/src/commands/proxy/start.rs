@@ -1,12 +1,12 @@
 //! Starts a proxy with this host's mesh, key, interfaces and history.
 
 use super::{
-    Log, PathArgs,
-    answering::InterfaceService,
-    keeper::{Keeper, open},
+    Log, ProxyPathArgs,
+    interface_service::InterfaceService,
+    updater::{ProxyUpdater, open},
     memory::Memory,
 };
-use crate::commands::{get::mesh::Mesh, here, remembered, uplinks};
+use crate::commands::{get::mesh::Mesh, host, history_file, uplinks};
 use anyhow::anyhow;
 use std::{
     io,
@@ -28,7 +28,7 @@ pub struct Running {
     /// The proxy, bound.
     pub proxy: Proxy,
     /// Keeps its mesh and its memory up to date.
-    pub keeper: Keeper,
+    pub updater: ProxyUpdater,
 }
 
 /// Starts the proxy of this host. `note` receives remarks for the user.
@@ -37,7 +37,7 @@ pub struct Running {
 /// A fault of the arguments or the address.
 pub async fn start(
     config: ProxyConfig,
-    paths: &PathArgs,
+    paths: &ProxyPathArgs,
     log: Arc<Log>,
     note: &dyn Fn(String),
 ) -> anyhow::Result<Running> {
@@ -46,9 +46,9 @@ pub async fn start(
         note(format!("no relays are tried: {fault}"));
     }
     paths.check(&mesh)?;
-    let file = remembered::file(paths.history.as_deref(), &paths.place);
-    let settings = here::settings(paths.config.as_deref())?.interfaces.settings();
-    let kept = uplinks::file(&settings, paths.history.as_deref(), &paths.place);
+    let file = history_file::file(paths.history.as_deref(), &paths.state_dir);
+    let settings = host::settings(paths.config.as_deref())?.interfaces.settings();
+    let kept = uplinks::file(&settings, paths.history.as_deref(), &paths.state_dir);
     let uplinks = uplinks::open(settings, kept.clone(), note)?;
     let asks = marked(config.redirect_source);
     let (dialer, bonds) = dialer(&mesh, &uplinks, asks.clone());
@@ -82,8 +82,8 @@ pub async fn start(
     let (sockets, listen) = (kept.as_deref().map(uplinks::sockets), proxy.local_addr());
     let answering = InterfaceService { uplinks, bonds, sockets, listen };
     let reviewer = proxy.reviewer();
-    let keeper = Keeper::new(paths.clone(), mesh, memory, answering, reviewer, asks);
-    Ok(Running { proxy, keeper })
+    let updater = ProxyUpdater::new(paths.clone(), mesh, memory, answering, reviewer, asks);
+    Ok(Running { proxy, updater })
 }
 
 /// Options that mark the proxy's own connections if the kernel redirects connections to it, so that they are not

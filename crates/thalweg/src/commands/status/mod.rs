@@ -3,7 +3,7 @@
 mod json;
 
 use super::{
-    here::{self, Place},
+    host::{self, StateDir},
     renewal,
     text::{aligned, counted, listed, rough, say},
 };
@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 /// Runs the command.
@@ -44,19 +44,19 @@ pub struct Args {
 /// # Errors
 /// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let state = args.place.open()?;
-    let well = here::block_on(async {
-        match here::daemon(&state).await? {
-            Some(daemon) => of_daemon(&daemon.node_status().await?, args.json),
-            None => of_disk(&state, args.json).await,
+    let state = args.state_dir.open()?;
+    let well = host::block_on(async {
+        match host::daemon(&state).await? {
+            Some(daemon) => show_daemon(&daemon.node_status().await?, args.json),
+            None => show_offline(&state, args.json).await,
         }
     })?;
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn of_daemon(status: &NodeStatus, as_json: bool) -> anyhow::Result<bool> {
+fn show_daemon(status: &NodeStatus, as_json: bool) -> anyhow::Result<bool> {
     match as_json {
-        true => say(&(serde_json::to_string_pretty(&json::of_daemon(status))? + "\n"))?,
+        true => say(&(serde_json::to_string_pretty(&json::daemon(status))? + "\n"))?,
         false => say(&text(status))?,
     }
     let holds = status.roster.as_ref().is_some_and(|r| r.fault.is_none());
@@ -64,11 +64,11 @@ fn of_daemon(status: &NodeStatus, as_json: bool) -> anyhow::Result<bool> {
 }
 
 /// Shows the status without a daemon.
-async fn of_disk(state: &State, as_json: bool) -> anyhow::Result<bool> {
+async fn show_offline(state: &State, as_json: bool) -> anyhow::Result<bool> {
     let (mesh, membership) = (state.mesh()?, state.membership()?);
     let (renewed, oracle) = tokio::join!(
         renewal::renew(state, &membership, DialOptions::default(), renewal::PATIENCE),
-        asked(state)
+        query_oracle(state)
     );
     let mut roster = roster_status(&membership);
     if let Err(failed) = renewed {
@@ -81,12 +81,12 @@ async fn of_disk(state: &State, as_json: bool) -> anyhow::Result<bool> {
     let holds = roster.as_ref().is_some_and(|r| r.fault.is_none());
     let well = holds && oracle.is_ok();
     if as_json {
-        let all = json::of_disk(&mesh, roster.as_ref(), &oracle);
+        let all = json::offline(&mesh, roster.as_ref(), &oracle);
         say(&(serde_json::to_string_pretty(&all).context("cannot print")? + "\n"))?;
         return Ok(well);
     }
     let oracle = match oracle {
-        Ok(reply) => format!("reached\n\n{}", seen(&reply)),
+        Ok(reply) => format!("reached\n\n{}", members(&reply.members)),
         Err(e) => format!("not reached: {e:#}\n"),
     };
     say(&format!(
@@ -102,12 +102,8 @@ async fn of_disk(state: &State, as_json: bool) -> anyhow::Result<bool> {
 }
 
 /// The oracle's status, wherever the oracle is.
-async fn asked(state: &State) -> anyhow::Result<StatusReply> {
-    here::control(state).await?.status().await.map_err(here::refused)
-}
-
-fn seen(reply: &StatusReply) -> String {
-    members(&reply.members)
+async fn query_oracle(state: &State) -> anyhow::Result<StatusReply> {
+    host::control(state).await?.status().await.map_err(host::api_error)
 }
 
 fn text(status: &NodeStatus) -> String {

@@ -8,7 +8,7 @@ mod sink;
 mod status;
 mod subscribe;
 
-use super::{exit::Code, here::Place};
+use super::{exit::Code, host::StateDir};
 use clap::ValueEnum;
 use std::process::ExitCode;
 use thalweg_console::note;
@@ -57,7 +57,7 @@ pub enum Format {
 }
 
 /// The path of the node's socket for streams.
-fn socket(place: &Place) -> anyhow::Result<std::path::PathBuf> {
+fn socket(place: &StateDir) -> anyhow::Result<std::path::PathBuf> {
     Ok(place.open()?.stream_socket())
 }
 

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::commands::{
     exit::Code,
-    here::{self, Place},
+    host::{self, StateDir},
     signals::Signals,
 };
 use anyhow::Context as _;
@@ -61,7 +61,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     latency: Duration,
     #[command(flatten)]
-    place: Place,
+    place: StateDir,
 }
 
 /// Runs the command.
@@ -70,7 +70,7 @@ pub struct Args {
 /// When the input cannot be read, or no node runs.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let socket = socket(&args.place)?;
-    here::block_on(async {
+    host::block_on(async {
         let mut signals = Signals::watch()?;
         let work = async {
             let latency_ms = u32::try_from(args.latency.as_millis()).unwrap_or(u32::MAX);

@@ -1,24 +1,24 @@
 //! `thalweg submit`: commits to files before a deadline, and pushes their data to a node.
 
-mod bring;
-mod item;
-mod look;
-mod named;
-mod pace;
+mod upload;
+mod submission;
+mod dry_run;
+mod named_files;
+mod retry;
 mod progress;
-mod to;
+mod client;
 
 use super::{
-    gather::listen,
-    here::{self, Place},
+    gather::stop_on_signals,
+    host::{self, StateDir},
     local_files,
     signals::Signals,
     text::{printable, say},
 };
 use anyhow::{Context as _, bail};
-pub use item::commitment;
-use item::{Item, Step};
-use named::{NamedFiles, NotSubmitted};
+pub use submission::commitment;
+use submission::{Submission, Step};
+use named_files::{NamedFiles, NotSubmitted};
 use serde_json::json;
 use std::{cell::Cell, path::PathBuf, process::ExitCode};
 use thalweg_base::sample::FailureSample;
@@ -29,7 +29,7 @@ use thalweg_wire::{
     Signed, Signer as _,
     bistro::{Intent, MOST_INTENTS, Refusal, Stamp},
 };
-use to::{Identity, Mesh};
+use client::{ClientIdentity, ClientMesh};
 use tokio_util::sync::CancellationToken;
 
 const HELP: &str = "\
@@ -86,7 +86,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 /// Runs the command.
@@ -102,26 +102,26 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let more = if more > 0 { format!("; and {more} more") } else { String::new() };
         bail!("nothing was committed: {}{more}", missing.join("; "));
     }
-    let mesh = Mesh::of(&args.place)?;
-    let target = mesh.target(&args.to, &args.place)?;
-    let identity = Identity::of(&args.place, mesh)?;
-    here::block_on(async {
+    let mesh = ClientMesh::load(&args.state_dir)?;
+    let target = mesh.target(&args.to, &args.state_dir)?;
+    let identity = ClientIdentity::load_or_create(&args.state_dir, mesh)?;
+    host::block_on(async {
         let connector = Connector::new(&identity.key)?;
-        let mut named = NamedFiles::of(&args, &identity, &target, &connector).await?;
-        named.tell();
+        let mut named = NamedFiles::examine(&args, &identity, &target, &connector).await?;
+        named.print_errors();
         if args.dry_run {
-            return look::look(named, &args, &target, &connector).await;
+            return dry_run::run(named, &args, &target, &connector).await;
         }
         let stop = CancellationToken::new();
-        let signals = listen(Signals::watch()?, stop.clone(), |text| note!("thalweg: {text}"));
+        let signals = stop_on_signals(Signals::watch()?, stop.clone(), |text| note!("thalweg: {text}"));
         tokio::spawn(signals);
         let submitter =
             Submitter { target: &target, connector: &connector, identity: &identity, stop: &stop };
         let committed = submitter.commit(&mut named.items, &args.to).await;
-        named.items.iter().for_each(Item::forget);
+        named.items.iter().for_each(Submission::remove_useless_receipt);
         let done = match committed {
             Ok(()) if !args.commit_only => tokio::select! {
-                done = bring::all(&mut named.items, &target, &connector) => done,
+                done = upload::send_all(&mut named.items, &target, &connector) => done,
                 () = stop.cancelled() => Ok(()),
             },
             committed => committed,
@@ -145,17 +145,17 @@ type Stamps = Vec<Result<Signed<Stamp>, Refusal>>;
 struct Submitter<'a> {
     target: &'a Target,
     connector: &'a Connector,
-    identity: &'a Identity,
+    identity: &'a ClientIdentity,
     stop: &'a CancellationToken,
 }
 
 impl Submitter<'_> {
     /// Step 1 of a submission, for items without a stamp: one request for up to `MOST_INTENTS` items; each stamp is
     /// stored when it arrives.
-    async fn commit(&self, items: &mut [Item], to: &str) -> anyhow::Result<()> {
-        let mut open: Vec<&mut Item> =
+    async fn commit(&self, items: &mut [Submission], to: &str) -> anyhow::Result<()> {
+        let mut open: Vec<&mut Submission> =
             items.iter_mut().filter(|i| i.evidence.stamp.is_none()).collect();
-        let intent = |item: &&mut Item| Intent {
+        let intent = |item: &&mut Submission| Intent {
             label: item.evidence.label.clone(),
             commitment: item.evidence.commitment,
         };
@@ -163,7 +163,7 @@ impl Submitter<'_> {
             let intents: Vec<Intent> = some.iter().map(intent).collect();
             let is_sent = Cell::new(false);
             let asked = tokio::select! {
-                asked = pace::patiently(|| self.stamps(&intents, &is_sent)) => Some(asked),
+                asked = retry::retry_when_asked(|| self.stamps(&intents, &is_sent)) => Some(asked),
                 () = self.stop.cancelled() => None,
             };
             let is_answered = matches!(asked, Some(Ok(_) | Err(ClientError::Refused(_))));
@@ -180,8 +180,8 @@ impl Submitter<'_> {
         })?;
             for (item, stamp) in some.iter_mut().zip(stamps) {
                 match stamp {
-                    Ok(stamp) => item.stamped(stamp)?,
-                    Err(refusal) => item.refused(&refusal),
+                    Ok(stamp) => item.record_stamp(stamp)?,
+                    Err(refusal) => item.record_refusal(&refusal),
                 }
             }
         }
@@ -214,7 +214,7 @@ fn print(named: &NamedFiles, as_json: bool) -> anyhow::Result<()> {
             let line = json!({
                 "file": item.file.display().to_string(), "size": evidence.commitment.content_size(),
                 "encrypted": evidence.commitment.size, "blake3": evidence.content.map(|hash| hash.to_string()),
-                "commitment": evidence.commitment.hash_text(), "step": item.step().word(),
+                "commitment": evidence.commitment.hash_text(), "step": item.step().name(),
                 "committed": date, "number": committed.map(|stamp| stamp.number), "node": node,
                 "receipt": item.receipt.display().to_string(), "why": item.why,
             });
@@ -233,14 +233,14 @@ fn print(named: &NamedFiles, as_json: bool) -> anyhow::Result<()> {
     }
     sample.more().iter().for_each(|more| note!("thalweg: {more}"));
     if as_json {
-        named.left.iter().for_each(|left| text += &format!("{}\n", json(left)));
+        named.not_submitted.iter().for_each(|left| text += &format!("{}\n", json(left)));
     }
     say(&text)
 }
 
 /// A file that is not submitted, as JSON.
 fn json(left: &NotSubmitted) -> serde_json::Value {
-    let step = if left.is_receipt { "receipt" } else { Step::Nothing.word() };
+    let step = if left.is_receipt { "receipt" } else { Step::Nothing.name() };
     json!({ "file": left.file.display().to_string(), "step": step, "why": left.why })
 }
 
@@ -248,7 +248,7 @@ fn exit(named: &NamedFiles, commit_only: bool) -> ExitCode {
     let any = |step: Step| named.items.iter().any(|item| item.step() == step);
     match () {
         () if named.items.iter().any(|item| item.late) => ExitCode::from(LATE),
-        () if any(Step::Nothing) || named.bad() > 0 => ExitCode::FAILURE,
+        () if any(Step::Nothing) || named.error_count() > 0 => ExitCode::FAILURE,
         // Only receipts were named: nothing was submitted, which may be a mistake.
         () if named.items.is_empty() => ExitCode::FAILURE,
         () if any(Step::Committed) && !commit_only => ExitCode::from(UNFINISHED),

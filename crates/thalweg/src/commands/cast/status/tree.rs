@@ -5,7 +5,7 @@ use super::{
     table::{NOTHING, table},
 };
 use crate::commands::{
-    gather::words::{rate, size},
+    gather::messages::{rate, size},
     text::{counted, plain},
 };
 use serde_json::{Value, json};

@@ -109,7 +109,7 @@ impl Naming {
     }
 
     /// Where the `nth` URL of the command line goes, counted from 0; `None`: a URL of a list.
-    pub fn of(&self, nth: Option<usize>) -> Output {
+    pub fn output_for(&self, nth: Option<usize>) -> Output {
         let given = nth.and_then(|nth| self.output.get(nth));
         match given {
             _ if self.is_stdout() => Output::Stdout,

@@ -1,6 +1,6 @@
 //! Arguments of `thalweg get` about what is downloaded.
 
-use super::Proof;
+use super::ExpectedHashes;
 use std::path::PathBuf;
 
 /// URLs, lists of URLs, Metalinks.
@@ -42,7 +42,7 @@ impl Sources {
 
     /// Checks that options for a single URL are given with a single URL, and that there are not more `outputs` than
     /// URLs.
-    pub fn check(&self, outputs: usize, proof: &Proof) -> anyhow::Result<()> {
+    pub fn check(&self, outputs: usize, proof: &ExpectedHashes) -> anyhow::Result<()> {
         for (option, given) in [
             ("--mirror", !self.mirror.is_empty()),
             ("--sha256", proof.sha256.is_some()),

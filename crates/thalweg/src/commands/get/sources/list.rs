@@ -173,7 +173,7 @@ impl<'a> Entry<'a> {
     }
 
     fn output(&self, naming: &Naming) -> Result<Output, String> {
-        let name = match (naming.of(None), self.name, self.directory) {
+        let name = match (naming.output_for(None), self.name, self.directory) {
             (Output::Stdout, ..) => return Ok(Output::Stdout),
             (other, None, None) => return Ok(other),
             (_, Some(name), None) => name.to_owned(),

@@ -118,7 +118,7 @@ fn wanted(
     named: Option<&Output>,
     named_by: Option<HttpUrl>,
 ) -> Result<Wanted, String> {
-    let output = match (naming.of(None), named) {
+    let output = match (naming.output_for(None), named) {
         (Output::Stdout, _) => Output::Stdout,
         (_, Some(named)) => named.clone(),
         _ => below(naming.directory(), &file.name)?,
