@@ -16,8 +16,8 @@ use thalweg_mesh::{
 };
 use thalweg_node::daemon::{Daemon, Services};
 use thalweg_probe::{
-    carrier::{Carrier, CarrierReport, CarrierSettings, Delivers, Device, Doors},
-    prober::Purse,
+    carrier::{Carrier, CarrierReport, CarrierSettings, PacketSink, Device, OpenPorts},
+    prober::ProbeBudget,
     trains::{Endpoint, Trains},
 };
 use thalweg_units::ByteSize;
@@ -41,7 +41,7 @@ struct Fake {
     to_programs: mpsc::Sender<Vec<u8>>,
 }
 
-impl Delivers for Fake {
+impl PacketSink for Fake {
     fn deliver(&self, packet: &[u8]) -> io::Result<()> {
         self.to_programs.try_send(packet.to_vec()).map_err(io::Error::other)
     }
@@ -75,7 +75,7 @@ impl Node {
     /// Starts a node; with settings it has a carrier.
     pub async fn start(n: u8, settings: Option<CarrierSettings>) -> Self {
         let (dir, membership, log) = (TempDir::new().unwrap(), membership(), Log::to_queue().0);
-        let purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(1 << 40));
+        let purse = ProbeBudget::new(Arc::new(Budget::new()), ByteSize::from_bytes(1 << 40));
         let trains = Trains::new(Arc::new(purse), log.clone());
         let dialer = dialer(n, &key(n), &membership);
         let endpoint = Arc::new(Endpoint::bind(ANYWHERE).await.unwrap());
@@ -145,7 +145,7 @@ impl Node {
 
 /// Nodes that know each other, with these settings and all ports open.
 pub async fn mesh(all: Vec<Option<CarrierSettings>>) -> Vec<Node> {
-    let opened = |settings| CarrierSettings { doors: Doors::all(), ..settings };
+    let opened = |settings| CarrierSettings { doors: OpenPorts::all(), ..settings };
     as_set(all.into_iter().map(|settings| settings.map(opened)).collect()).await
 }
 

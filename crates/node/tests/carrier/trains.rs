@@ -16,7 +16,7 @@ use thalweg_net::{
 };
 use thalweg_probe::{
     carrier::CarrierSettings,
-    trains::{Attached, Carries as _, Outlet, Riders, Riding, Session, SessionError, Terms},
+    trains::{AttachGuard, RiderCarrier as _, Outlet, Riders, Boarding, Session, SessionError, Terms},
 };
 use thalweg_units::Time;
 use thalweg_wire::probe::Refusal;
@@ -61,8 +61,8 @@ impl Riders for Beginnings {
         1
     }
 
-    fn attach(self: Arc<Self>, _: Outlet) -> Attached {
-        Attached::new(|| ())
+    fn attach(self: Arc<Self>, _: Outlet) -> AttachGuard {
+        AttachGuard::new(|| ())
     }
 
     fn arrived(&self, _: u64, _: Vec<Fragment>) {}
@@ -71,12 +71,12 @@ impl Riders for Beginnings {
 
     fn due(&self, _: Time, _: &Train) {}
 
-    fn begin(self: Arc<Self>, _: &Train) -> Box<dyn Riding> {
+    fn begin(self: Arc<Self>, _: &Train) -> Box<dyn Boarding> {
         Box::new(Self)
     }
 }
 
-impl Riding for Beginnings {
+impl Boarding for Beginnings {
     fn fill(&mut self, place: usize, _: Probe, _: usize) -> Vec<Fragment> {
         vec![Fragment { rider: place as u32, total: 1000, offset: 0, bytes: vec![0x60; 100] }]
     }

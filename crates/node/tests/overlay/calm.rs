@@ -10,7 +10,7 @@ use std::{
 use thalweg_measure::train::Calibration;
 use thalweg_probe::{
     overlay::OverlayRun,
-    trains::{Carries, Riders},
+    trains::{RiderCarrier, Riders},
 };
 use thalweg_units::{NodeId, Rate};
 use thalweg_wire::mesh::Name;
@@ -44,7 +44,7 @@ impl Sends {
     }
 }
 
-impl Carries for Sends {
+impl RiderCarrier for Sends {
     fn riders(&self, _: NodeId) -> Option<Arc<dyn Riders>> {
         None
     }

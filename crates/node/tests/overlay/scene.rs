@@ -30,7 +30,7 @@ use thalweg_net::legs::Legs;
 use thalweg_node::daemon::{Daemon, Node as Served, Services};
 use thalweg_probe::{
     overlay::{Overlay, OverlayCounts, OverlayRun},
-    prober::{Prober, Purse},
+    prober::{Prober, ProbeBudget},
     trains::{Endpoint, Trains},
 };
 use thalweg_units::{ByteSize, Rate};
@@ -105,7 +105,7 @@ async fn fetch_often(dialer: MemberDialer) {
 pub struct Scene {
     pub oracle: Fake,
     pub counts: OverlayCounts,
-    pub purse: Arc<Purse>,
+    pub purse: Arc<ProbeBudget>,
     /// The methods of the overlay's measurements, by their names in the log.
     hows: Arc<Mutex<Vec<String>>>,
     far: JoinSet<()>,
@@ -131,11 +131,11 @@ impl Scene {
             }
         });
         let who = (name(0), &key(0));
-        let purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(PER_DAY));
+        let purse = ProbeBudget::new(Arc::new(Budget::new()), ByteSize::from_bytes(PER_DAY));
         let prober = Prober::new(who, members[0].clone(), purse, None, log.clone()).unwrap();
         let purse = prober.purse();
         let near_trains = Trains::new(Arc::clone(&purse), log.clone());
-        let far_purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(PER_DAY));
+        let far_purse = ProbeBudget::new(Arc::new(Budget::new()), ByteSize::from_bytes(PER_DAY));
         let far_trains = Trains::new(Arc::new(far_purse), log.clone());
         let legs = Legs::default();
         prober.sees(legs.clone(), true);

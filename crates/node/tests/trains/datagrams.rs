@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 use thalweg_measure::train::Flight;
-use thalweg_probe::trains::Refused;
+use thalweg_probe::trains::DropReason;
 
 const GAP: Duration = Duration::from_micros(200);
 
@@ -61,8 +61,8 @@ async fn lost_probes_are_missing_duplicates_count_once_and_reordered_ones_keep_t
         let [overtaken, before] = [flight.arrived[n], flight.arrived[n + 1]];
         assert!(overtaken.unwrap() >= before.unwrap(), "{n}");
     }
-    assert_eq!(scene.far.endpoint.refused(Refused::Replayed), 20);
-    assert_eq!(scene.far.endpoint.refused(Refused::Forged), 0);
+    assert_eq!(scene.far.endpoint.refused(DropReason::Replayed), 20);
+    assert_eq!(scene.far.endpoint.refused(DropReason::Forged), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -93,7 +93,7 @@ async fn truncated_forged_and_replayed_datagrams_are_dropped() {
     let refused = |why| scene.far.endpoint.refused(why);
     // Truncated: four of six are too short for the outer head and a tag. Forged: one names another session; one with
     // another number may name a probe that arrived. All of them are dropped.
-    let all = [Refused::Stranger, Refused::Forged, Refused::Replayed, Refused::Unread].map(refused);
+    let all = [DropReason::Stranger, DropReason::Forged, DropReason::Replayed, DropReason::Unread].map(refused);
     assert_eq!(all.iter().sum::<u64>(), 50 * 13 - 1, "{all:?}");
     assert!(all[0] >= 50 * 4 && all[1] >= 50 * 3 && all[2] >= 49 && all[3] == 0, "{all:?}");
 }
@@ -127,7 +127,7 @@ async fn probes_with_long_headers_are_not_kept() {
     assert_eq!(came(&flight), [1, 3]);
     let [first, second] = [told.recv().await.unwrap(), told.recv().await.unwrap()];
     assert_eq!((first.header.len(), second.header.len()), (256, 1));
-    assert_eq!(scene.far.endpoint.refused(Refused::Unread), 2);
+    assert_eq!(scene.far.endpoint.refused(DropReason::Unread), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,7 +12,7 @@ use thalweg_measure::{
 };
 use thalweg_net::{Stream, channel::Protocol};
 use thalweg_probe::trains::{
-    Event, MeasureError, Measured, Session, SessionError, Terms, Way, run,
+    TrainEvent, MeasureError, Measured, Session, SessionError, Terms, Direction, run,
 };
 use thalweg_units::Rate;
 use thalweg_wire::probe::Refusal;
@@ -30,9 +30,9 @@ async fn a_busy_host_refuses_unless_it_is_accepted_and_then_the_result_is_doubte
     let mut session = scene.session(Terms { here, accepts_busy: true }).await.unwrap();
     assert_eq!(session.send(train(10, 300, GAP)).await.unwrap().lost(), 0.0);
     let of = |end| Doubt::Busy { end, off: here.gap_error[1] };
-    assert_eq!(session.doubts(Way::There), [of(End::Sender)]);
-    assert_eq!(session.doubts(Way::Back), [of(End::Receiver)]);
-    let measured = measure(&mut session, Way::There, &mut |_| {}).await.unwrap();
+    assert_eq!(session.doubts(Direction::There), [of(End::Sender)]);
+    assert_eq!(session.doubts(Direction::Back), [of(End::Receiver)]);
+    let measured = measure(&mut session, Direction::There, &mut |_| {}).await.unwrap();
     assert!(measured.doubts.contains(&of(End::Sender)), "{measured:?}");
     assert!(measured.cost.trains == 3 && measured.cost.bytes == 3 * 10 * 300, "{measured:?}");
 }
@@ -63,7 +63,7 @@ async fn probes_that_are_too_short_or_too_long_are_named() {
     let long = session.send(train(3, 65_530, Duration::ZERO)).await.unwrap_err();
     assert!(matches!(long, SessionError::Mtu { size: 65_530, overhead: 28 }), "{long}");
     assert!(long.to_string().contains("MTU"), "{long}");
-    for way in [Way::There, Way::Back] {
+    for way in [Direction::There, Direction::Back] {
         assert_eq!(session.fitting(way, &[65_530, 1000, 500]).await.unwrap(), 1000);
         let none = session.fitting(way, &[65_530, 65_520]).await.unwrap_err();
         assert!(matches!(none, SessionError::Mtu { size: 65_530, overhead: 28 }), "{none}");
@@ -79,7 +79,7 @@ async fn the_longest_probe_that_passes_is_found_by_shorter_ones() {
     });
     let scene = Scene::with(PLENTY, mangle).await;
     let mut session = scene.session(CALM()).await.unwrap();
-    assert_eq!(session.fitting(Way::There, &[1472, 1412, 1372]).await.unwrap(), 1372);
+    assert_eq!(session.fitting(Direction::There, &[1472, 1412, 1372]).await.unwrap(), 1372);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -152,8 +152,8 @@ async fn a_port_that_gets_no_datagrams_is_named() {
 /// Measures with three trains of pk1.
 async fn measure(
     session: &mut Session<Stream>,
-    way: Way,
-    told: &mut dyn FnMut(Event),
+    way: Direction,
+    told: &mut dyn FnMut(TrainEvent),
 ) -> Result<Measured, MeasureError> {
     run(session, &mut PK1.times(3), way, FAR, told).await
 }
@@ -162,34 +162,34 @@ async fn measure(
 async fn a_member_that_vanishes_between_trains_ends_a_measurement_with_its_progress() {
     let mut scene = Scene::clean().await;
     let mut session = scene.session(CALM()).await.unwrap();
-    let mut told = |event: Event| {
+    let mut told = |event: TrainEvent| {
         if event.cost.trains >= 100 {
             scene.far.stop();
         }
     };
     // More than there is time for.
     let mut tool = PK1.times(u32::MAX);
-    let why = run(&mut session, &mut tool, Way::There, FAR, &mut told).await.unwrap_err();
+    let why = run(&mut session, &mut tool, Direction::There, FAR, &mut told).await.unwrap_err();
     assert!(matches!(&why, MeasureError::Session { so_far, .. } if so_far.trains >= 2), "{why}");
     assert!(why.to_string().contains("(estimate after "), "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_vanishes_during_a_train_is_reported_as_well() {
-    for way in [Way::There, Way::Back] {
+    for way in [Direction::There, Direction::Back] {
         let mut scene = Scene::clean().await;
         let mut session = scene.session(CALM()).await.unwrap();
         let passed = scene.passed();
         let long = train(20, 300, Duration::from_millis(50));
         let flying = async {
             match way {
-                Way::There => session.send(long).await,
-                Way::Back => session.receive(long).await,
+                Direction::There => session.send(long).await,
+                Direction::Back => session.receive(long).await,
             }
         };
         let mut flying = std::pin::pin!(flying);
         // Waits until the train is under way: what the member sends is not counted, so only the way there is checked.
-        while way == Way::There && scene.passed() < passed + 3 {
+        while way == Direction::There && scene.passed() < passed + 3 {
             let turn = tokio::task::yield_now();
             tokio::select! { biased; _ = &mut flying => panic!("{way:?}: it ended"), () = turn => {} }
         }

@@ -16,7 +16,7 @@ use thalweg_mesh::{Membership, member_dialer::MemberDialer};
 use thalweg_net::{Stream, channel::Protocol};
 use thalweg_node::daemon::{Daemon, Services};
 use thalweg_probe::{
-    prober::Purse,
+    prober::ProbeBudget,
     trains::{Endpoint, Session, SessionError, Terms, Trains},
 };
 use thalweg_units::{ByteSize, Rate};
@@ -56,7 +56,7 @@ pub struct Far {
     pub trains: Trains,
     pub endpoint: Arc<Endpoint>,
     pub membership: Membership,
-    pub purse: Arc<Purse>,
+    pub purse: Arc<ProbeBudget>,
     pub tasks: JoinSet<()>,
     pub dir: TempDir,
     /// The sender is dropped to end the daemon; the task ends with it.
@@ -74,7 +74,7 @@ impl Far {
     pub async fn start_at(anywhere: SocketAddr, n: u8, per_day: u64) -> Self {
         let dir = TempDir::new().unwrap();
         let membership = members::membership();
-        let purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(per_day));
+        let purse = ProbeBudget::new(Arc::new(Budget::new()), ByteSize::from_bytes(per_day));
         let purse = Arc::new(purse);
         let trains = Trains::new(Arc::clone(&purse), Log::to_queue().0);
         trains.calibrated_as(calm());

@@ -1,7 +1,7 @@
 //! Opens a session to a member when this node has packets for it.
 
 use super::{partner::Partner, shared::Shared};
-use crate::trains::{Carrying, SessionError, Trains};
+use crate::trains::{CarrierSession, SessionError, Trains};
 use std::{sync::Arc, time::Duration};
 use thalweg_base::log::Event;
 use thalweg_net::{Stream, channel::Protocol};
@@ -41,12 +41,12 @@ async fn open(
     shared: &Shared,
     partner: &Arc<Partner>,
     trains: &Trains,
-) -> Result<Carrying<Stream>, String> {
+) -> Result<CarrierSession<Stream>, String> {
     let channel = shared.dialer.channel(&partner.name, &[], Protocol::Probe).await;
     let channel = channel.map_err(|why| why.to_string())?;
     let at = channel.get_ref().tcp().and_then(|tcp| tcp.peer_addr().ok());
     let at = at.ok_or("the member's address is not known")?.ip().to_canonical();
     let endpoint = trains.towards(at).ok_or("this node does not listen on any address of the member's address family")?;
-    let opened = Carrying::open(channel, at, &endpoint, Arc::clone(partner) as _).await;
+    let opened = CarrierSession::open(channel, at, &endpoint, Arc::clone(partner) as _).await;
     opened.map_err(|why: SessionError| why.to_string())
 }

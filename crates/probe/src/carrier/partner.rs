@@ -3,11 +3,11 @@
 use super::{
     counts::Counts,
     datagrams::{pack, shorter},
-    filter::{Doors, Replies},
-    riding::InTrain,
+    filter::{OpenPorts, Replies},
+    boarding::PartnerBoarding,
     shared::Local,
 };
-use crate::trains::{Attached, Outlet, Riders, Riding};
+use crate::trains::{AttachGuard, Outlet, Riders, Boarding};
 use std::{
     collections::VecDeque,
     io,
@@ -225,7 +225,7 @@ impl Partner {
     }
 
     /// The open ports, if they are open to this member.
-    fn doors(&self) -> Option<&Doors> {
+    fn doors(&self) -> Option<&OpenPorts> {
         Some(&self.local.settings.doors).filter(|_| self.is_let_in.load(Relaxed))
     }
 
@@ -382,7 +382,7 @@ impl Riders for Partner {
         self.epoch
     }
 
-    fn attach(self: Arc<Self>, outlet: Outlet) -> Attached {
+    fn attach(self: Arc<Self>, outlet: Outlet) -> AttachGuard {
         let (number, waiting) = {
             let mut state = self.lock();
             state.attached += 1;
@@ -391,7 +391,7 @@ impl Riders for Partner {
             (number, Vec::from(std::mem::take(&mut state.waiting)))
         };
         self.put(waiting);
-        Attached::new(move || self.lock().outlets.retain(|(other, _)| *other != number))
+        AttachGuard::new(move || self.lock().outlets.retain(|(other, _)| *other != number))
     }
 
     fn arrived(&self, epoch: u64, fragments: Vec<Fragment>) {
@@ -420,7 +420,7 @@ impl Riders for Partner {
         state.hold.due(at, seats);
     }
 
-    fn begin(self: Arc<Self>, train: &Train) -> Box<dyn Riding> {
+    fn begin(self: Arc<Self>, train: &Train) -> Box<dyn Boarding> {
         let rides = rides(train, padding);
         self.note_train(rides.iter().flatten().count(), train.bytes(), train.takes());
         let mut state = self.lock();
@@ -429,7 +429,7 @@ impl Riders for Partner {
         let trip = state.hold.begin(now(), seats);
         let held = (state.hold.packets() as u64, state.hold.bytes() as u64);
         drop(state);
-        Box::new(InTrain::new(self, trip, rides, held))
+        Box::new(PartnerBoarding::new(self, trip, rides, held))
     }
 }
 

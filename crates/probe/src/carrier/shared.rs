@@ -12,7 +12,7 @@ use thalweg_mesh::{Membership, member_dialer::MemberDialer};
 use thalweg_units::NodeId;
 
 /// Delivers packets to this host.
-pub trait Delivers: Send + Sync {
+pub trait PacketSink: Send + Sync {
     /// Delivers one packet; never waits.
     ///
     /// # Errors
@@ -22,17 +22,17 @@ pub trait Delivers: Send + Sync {
 
 /// The state of the device.
 #[derive(Clone, Default)]
-pub enum Standing {
+pub enum DeviceState {
     /// It has not been created yet.
     #[default]
     Before,
     /// It carries packets.
-    Up(Arc<dyn Delivers>),
+    Up(Arc<dyn PacketSink>),
     /// There is no device, for this reason.
     Gone(String),
 }
 
-impl fmt::Debug for Standing {
+impl fmt::Debug for DeviceState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Before => "Before",
@@ -49,7 +49,7 @@ pub struct Local {
     pub(super) settings: CarrierSettings,
     /// This node's address.
     pub(super) own: Ipv6Addr,
-    standing: Mutex<Standing>,
+    standing: Mutex<DeviceState>,
 }
 
 /// What the parts of a carrier share.
@@ -70,14 +70,14 @@ impl Local {
         Arc::new(Self { settings, own, standing: Mutex::default() })
     }
 
-    pub(super) fn standing(&self) -> MutexGuard<'_, Standing> {
+    pub(super) fn standing(&self) -> MutexGuard<'_, DeviceState> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Delivers a packet to this host. Returns whether the device accepted it.
     pub(super) fn write(&self, packet: &[u8]) -> bool {
         let device = match &*self.standing() {
-            Standing::Up(device) => Arc::clone(device),
+            DeviceState::Up(device) => Arc::clone(device),
             _ => return false,
         };
         device.deliver(packet).is_ok()

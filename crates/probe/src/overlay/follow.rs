@@ -1,9 +1,9 @@
 //! Continuous measurement of links on request. Live streams request it for their legs.
 
-use super::probe::Unprobed;
+use super::probe::ProbeError;
 use crate::{
     prober::Prober,
-    trains::{Payer, Session, Trains, Way, open, run},
+    trains::{Payer, Session, Trains, Direction, open, run},
 };
 use std::{collections::BTreeMap, future::pending, time::Duration};
 use thalweg_base::log::{Event, Log};
@@ -189,12 +189,12 @@ impl Follow {
     }
 
     /// Opens a session with the member.
-    async fn open(&self, to: &Name) -> Result<OpenSession, Unprobed> {
+    async fn open(&self, to: &Name) -> Result<OpenSession, ProbeError> {
         let (mut session, key) = open(&self.trains, &self.dialer, to, self.run.rides).await?;
         // The reports of the stream's legs correct a wrong result within a second or two.
         session.accept_busy(true);
         session.pay_by(self.payer(key));
-        let largest = session.fitting(Way::There, &sizes(session.overhead())).await?;
+        let largest = session.fitting(Direction::There, &sizes(session.overhead())).await?;
         Ok(OpenSession { to: to.clone(), session, key, largest })
     }
 
@@ -245,8 +245,8 @@ impl Follow {
         open: &mut OpenSession,
         wish: Wish,
         hidden: f64,
-    ) -> Result<Finding, Unprobed> {
-        let mut ends = open.session.ends(Way::There, open.largest);
+    ) -> Result<Finding, ProbeError> {
+        let mut ends = open.session.ends(Direction::There, open.largest);
         if let Some(most) = self.prober.max_rate() {
             ends.sender.honest = ends.sender.honest.min(most);
         }
@@ -257,9 +257,9 @@ impl Follow {
             Wish::Fits(rate) => Box::new(ends.rate_test(rate + hidden, rides)),
         };
         let outcome =
-            run(&mut open.session, tool.as_mut(), Way::There, LONGEST, &mut |_| {}).await?;
+            run(&mut open.session, tool.as_mut(), Direction::There, LONGEST, &mut |_| {}).await?;
         let mut found = outcome.findings.into_iter();
-        found.find(|f| f.of == Quantity::AvailableBandwidth).ok_or(Unprobed::Nothing)
+        found.find(|f| f.of == Quantity::AvailableBandwidth).ok_or(ProbeError::Nothing)
     }
 
     fn log_result(
@@ -267,7 +267,7 @@ impl Follow {
         to: &Name,
         wish: Wish,
         began: Instant,
-        found: &Result<Finding, Unprobed>,
+        found: &Result<Finding, ProbeError>,
         bytes: u64,
     ) {
         let event = Event::new("stream_measured").with("to", to).with_number("bytes", bytes);

@@ -15,7 +15,7 @@ mod counts;
 mod follow;
 mod links;
 mod probe;
-mod ration;
+mod overlay_budget;
 
 pub use counts::OverlayCounts;
 pub use follow::{Follow, FollowNews, FollowRun, Followed, Wanted, Wish, Wishes};
@@ -26,8 +26,8 @@ use crate::{
 };
 use counts::Ended;
 use links::Links;
-use probe::{Task, Unprobed, probe};
-use ration::Ration;
+use probe::{Task, ProbeError, probe};
+use overlay_budget::OverlayBudget;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use thalweg_base::log::{Event, Log};
 use thalweg_measure::{
@@ -75,7 +75,7 @@ pub struct Overlay {
     prober: Prober,
     trains: Trains,
     dialer: MemberDialer,
-    ration: Arc<Ration>,
+    ration: Arc<OverlayBudget>,
     counts: OverlayCounts,
     log: Log,
 }
@@ -89,7 +89,7 @@ impl Overlay {
         dialer: MemberDialer,
         log: Log,
     ) -> Self {
-        let ration = Arc::new(Ration::new(prober.purse(), run.share));
+        let ration = Arc::new(OverlayBudget::new(prober.purse(), run.share));
         let counts = OverlayCounts::default();
         prober.shows(counts.clone());
         Self { run, prober, trains, dialer, ration, counts, log }
@@ -191,7 +191,7 @@ impl Overlay {
         &self,
         to: &Name,
         order: &Order,
-        found: &Result<Finding, Unprobed>,
+        found: &Result<Finding, ProbeError>,
         ended: Ended,
         bytes: u64,
     ) {
@@ -208,12 +208,12 @@ impl Overlay {
 }
 
 impl Ended {
-    fn of(found: &Result<Finding, Unprobed>) -> Self {
+    fn of(found: &Result<Finding, ProbeError>) -> Self {
         match found {
             Ok(found) if found.is_lower_bound => Self::AtLeast,
             Ok(_) => Self::Measured,
-            Err(Unprobed::Busy(_)) => Self::Busy,
-            Err(Unprobed::Doubtful(_)) => Self::Doubtful,
+            Err(ProbeError::Busy(_)) => Self::Busy,
+            Err(ProbeError::Doubtful(_)) => Self::Doubtful,
             Err(_) => Self::Failed,
         }
     }

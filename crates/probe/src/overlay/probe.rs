@@ -1,7 +1,7 @@
 //! Measures one link once.
 
 use crate::trains::{
-    MeasureError, OpenError, Payer, Session, SessionError, Trains, Way, open, run,
+    MeasureError, OpenError, Payer, Session, SessionError, Trains, Direction, open, run,
 };
 use std::time::Duration;
 use thalweg_measure::{
@@ -17,7 +17,7 @@ use thiserror::Error;
 
 /// Why a measurement has no result.
 #[derive(Debug, Error)]
-pub(super) enum Unprobed {
+pub(super) enum ProbeError {
     /// One of the two hosts is too busy to time probes.
     #[error("{0}")]
     Busy(String),
@@ -38,14 +38,14 @@ pub(super) enum Unprobed {
     Nothing,
 }
 
-impl Unprobed {
+impl ProbeError {
     /// Whether no connection to the node could be made.
     pub fn is_unreachable(&self) -> bool {
         matches!(self, Self::Open(OpenError::Dial(DialMemberError::Dial { .. })))
     }
 }
 
-impl From<SessionError> for Unprobed {
+impl From<SessionError> for ProbeError {
     fn from(why: SessionError) -> Self {
         match why {
             SessionError::Dishonest(why) => Self::Busy(why.to_string()),
@@ -69,7 +69,7 @@ pub(super) async fn probe(
     dialer: &MemberDialer,
     trains: &Trains,
     task: Task<'_>,
-) -> (Result<Finding, Unprobed>, u64) {
+) -> (Result<Finding, ProbeError>, u64) {
     let carries = task.how == How::Riding;
     let mut session = match open(trains, dialer, task.to, carries).await {
         Ok((session, _)) => session,
@@ -82,31 +82,31 @@ pub(super) async fn probe(
     (found, task.payer.spent())
 }
 
-async fn measure(session: &mut Session<Stream>, task: &Task<'_>) -> Result<Finding, Unprobed> {
+async fn measure(session: &mut Session<Stream>, task: &Task<'_>) -> Result<Finding, ProbeError> {
     let [_, there] = session.calibrations();
     if !there.is_valid && !task.accepts_busy {
-        return Err(Unprobed::Busy("the member's host is too busy to time probes".to_owned()));
+        return Err(ProbeError::Busy("the member's host is too busy to time probes".to_owned()));
     }
-    let largest = session.fitting(Way::There, &sizes(session.overhead())).await?;
+    let largest = session.fitting(Direction::There, &sizes(session.overhead())).await?;
     let mut tool = tool(task, session, largest)?;
-    let found = run(session, tool.as_mut(), Way::There, task.longest, &mut |_| {}).await;
+    let found = run(session, tool.as_mut(), Direction::There, task.longest, &mut |_| {}).await;
     let found = found.map_err(|error| match error {
         MeasureError::Session { why: why @ SessionError::Dishonest(_), .. } => why.into(),
-        error => Unprobed::Measure(error),
+        error => ProbeError::Measure(error),
     })?;
     if let (Some(doubt), false) = (found.doubts.first(), task.accepts_busy) {
-        return Err(Unprobed::Doubtful(*doubt));
+        return Err(ProbeError::Doubtful(*doubt));
     }
     let all = found.findings.into_iter();
-    all.into_iter().find(|f| f.of == Quantity::AvailableBandwidth).ok_or(Unprobed::Nothing)
+    all.into_iter().find(|f| f.of == Quantity::AvailableBandwidth).ok_or(ProbeError::Nothing)
 }
 
 fn tool(
     task: &Task<'_>,
     session: &Session<Stream>,
     largest: u16,
-) -> Result<Box<dyn Estimator + Send>, Unprobed> {
-    let mut ends = session.ends(Way::There, largest);
+) -> Result<Box<dyn Estimator + Send>, ProbeError> {
+    let mut ends = session.ends(Direction::There, largest);
     // The operator's bound on the rate of measurements applies to trains as well; the result is then a lower bound.
     ends.sender.honest = task.most.map_or(ends.sender.honest, |most| ends.sender.honest.min(most));
     Ok(match task.how {
@@ -114,6 +114,6 @@ fn tool(
         How::Riding => Box::new(ends.pathload(Pace::Fast, true)),
         How::Trains => Box::new(ends.pathload(Pace::Fast, false)),
         // Passive and bulk measurements belong to the prober. They are never chosen here, because no link has rivals.
-        how @ (How::Passive | How::Bulk) => return Err(Unprobed::Trainless(how)),
+        how @ (How::Passive | How::Bulk) => return Err(ProbeError::Trainless(how)),
     })
 }

@@ -1,6 +1,6 @@
 //! Counters of the prober, for `GET /metrics`. No label names a peer.
 
-use super::Purse;
+use super::ProbeBudget;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _},
@@ -80,18 +80,18 @@ impl Counts {
     }
 
     /// Registers the counters and the purse as `thalweg_measure_…`.
-    pub fn register(&self, purse: &Arc<Purse>, registry: &mut Registry) {
+    pub fn register(&self, purse: &Arc<ProbeBudget>, registry: &mut Registry) {
         let at = registry.sub_registry_with_prefix("thalweg_measure");
         at.register("flows", "Bulk flows by role and outcome", self.0.clone());
-        registry.register_collector(Box::new(PurseMetrics(Arc::clone(purse))));
+        registry.register_collector(Box::new(ProbeBudgetMetrics(Arc::clone(purse))));
     }
 }
 
 /// Reads the bytes of the day when metrics are collected.
 #[derive(Debug)]
-struct PurseMetrics(Arc<Purse>);
+struct ProbeBudgetMetrics(Arc<ProbeBudget>);
 
-impl Collector for PurseMetrics {
+impl Collector for ProbeBudgetMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for (name, help, value) in [
             ("thalweg_measure_bytes_left", "Bytes for measurements that are left today", self.0.left()),
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn flows_and_the_days_bytes_are_shown() {
-        let purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(1000));
+        let purse = ProbeBudget::new(Arc::new(Budget::new()), ByteSize::from_bytes(1000));
         let (purse, counts, mut registry) =
             (Arc::new(purse), Counts::default(), Registry::default());
         counts.register(&purse, &mut registry);

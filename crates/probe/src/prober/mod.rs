@@ -14,22 +14,22 @@
 
 mod counts;
 mod flow;
-mod kept;
+mod saved_count;
 mod load;
 mod meter;
 mod orders;
 mod outbox;
 mod pace;
-mod part;
-mod purse;
-mod quiet;
+mod report_batch;
+mod probe_budget;
+mod log_limiter;
 mod receive;
 mod reporter;
 mod send;
-mod used;
+mod used_orders;
 
 pub use load::RelayView;
-pub use purse::Purse;
+pub use probe_budget::ProbeBudget;
 
 use crate::overlay::OverlayCounts;
 use counts::Counts;
@@ -38,7 +38,7 @@ use orders::Orders;
 use outbox::Outbox;
 use pace::Pace;
 use prometheus_client::registry::Registry;
-use quiet::LogLimiter;
+use log_limiter::LogLimiter;
 use reporter::Reporter;
 use std::{
     collections::BTreeMap,
@@ -72,7 +72,7 @@ use tokio::{
     net::TcpStream,
     sync::{Semaphore, SemaphorePermit, broadcast},
 };
-use used::UsedOrders;
+use used_orders::UsedOrders;
 
 /// The longest flow, whatever is asked for (UKAIRO §3.2.1).
 pub const MAX_TIME: Duration = Duration::from_secs(5);
@@ -107,7 +107,7 @@ struct Shared {
     key: NodeId,
     membership: Membership,
     connector: Connector,
-    purse: Arc<Purse>,
+    purse: Arc<ProbeBudget>,
     counts: Counts,
     /// The highest rate at which this node sends or receives for measurements.
     max_rate: Option<Rate>,
@@ -134,7 +134,7 @@ impl Prober {
     pub fn new(
         (name, key): (Name, &PrivateKey),
         membership: Membership,
-        purse: Purse,
+        purse: ProbeBudget,
         max_rate: Option<Rate>,
         log: Log,
     ) -> io::Result<Self> {
@@ -162,7 +162,7 @@ impl Prober {
     }
 
     /// The bytes that measurements may cost, for this node's other measurements.
-    pub fn purse(&self) -> Arc<Purse> {
+    pub fn purse(&self) -> Arc<ProbeBudget> {
         Arc::clone(&self.0.purse)
     }
 

@@ -1,6 +1,6 @@
 //! Entries that wait to be reported to the oracle.
 
-use super::part::{Entry, Part};
+use super::report_batch::{Entry, Part};
 use std::{
     collections::VecDeque,
     sync::{

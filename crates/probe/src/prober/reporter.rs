@@ -3,7 +3,7 @@
 use super::{
     Shared,
     load::{LoadMeter, RelayView},
-    part::{Entry, Part},
+    report_batch::{Entry, Part},
 };
 use std::time::Duration;
 use thalweg_base::log::Event;

@@ -1,7 +1,7 @@
 //! Charges the trains of a session, and makes them wait for their turn.
 
 use super::{SessionError, Trains, endpoint::Incoming};
-use crate::prober::Purse;
+use crate::prober::ProbeBudget;
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
@@ -27,7 +27,7 @@ pub struct Payer {
 #[derive(Debug)]
 pub(super) struct Bill {
     pub(super) incoming: Arc<Incoming>,
-    pub(super) purse: Arc<Purse>,
+    pub(super) purse: Arc<ProbeBudget>,
     pub(super) from: NodeId,
 }
 

@@ -1,15 +1,15 @@
 //! The serving end of sessions with members.
 
 use super::{
-    calibrate, carry,
+    calibrate, carrier_session,
     endpoint::{Endpoint, NoReturnAddress, SessionEntry},
     error::SessionError,
-    fly::{OutgoingTrain, ProbeSender},
+    probe_sender::{OutgoingTrain, ProbeSender},
     payer::Bill,
-    riders::{Attached, Carries, Riders},
+    riders::{AttachGuard, RiderCarrier, Riders},
     session::{big_enough, can, secrets},
 };
-use crate::prober::Purse;
+use crate::prober::ProbeBudget;
 use futures_util::future::BoxFuture;
 use std::{
     io,
@@ -72,7 +72,7 @@ pub struct Trains(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     endpoints: OnceLock<Vec<Arc<Endpoint>>>,
-    carrier: OnceLock<Arc<dyn Carries>>,
+    carrier: OnceLock<Arc<dyn RiderCarrier>>,
     /// The operator's bound on the rate.
     most: OnceLock<Rate>,
     calibration: Mutex<Option<(Instant, Calibration)>>,
@@ -81,14 +81,14 @@ struct Shared {
     silent: Shares<Name>,
     measuring: Shares<Name>,
     carrying: Shares<Name>,
-    purse: Arc<Purse>,
+    purse: Arc<ProbeBudget>,
     log: Log,
 }
 
 impl Trains {
     /// Creates the service. Trains that members request are charged to this purse. Nothing is served before
     /// [`Self::receive_at`].
-    pub fn new(purse: Arc<Purse>, log: Log) -> Self {
+    pub fn new(purse: Arc<ProbeBudget>, log: Log) -> Self {
         let (endpoints, carrier, most, calibration) = Default::default();
         let of = |(all, each)| Shares::new(all, each);
         Self(Arc::new(Shared {
@@ -111,7 +111,7 @@ impl Trains {
     }
 
     /// Sets the carrier, whose packets ride; only the first call has an effect.
-    pub fn carry_for(&self, carrier: Arc<dyn Carries>) {
+    pub fn carry_for(&self, carrier: Arc<dyn RiderCarrier>) {
         _ = self.0.carrier.set(carrier);
     }
 
@@ -209,11 +209,11 @@ impl MemberService for Trains {
 }
 
 /// An open session.
-struct Open {
+struct ServedSession {
     place: SessionEntry,
     sender: ProbeSender,
     /// Set while riders use the session.
-    attached: Option<Attached>,
+    attached: Option<AttachGuard>,
     bill: Bill,
 }
 
@@ -280,7 +280,7 @@ impl Shared {
         &self,
         channel: &Channel<TcpStream>,
         peer: &MeshPeer,
-    ) -> io::Result<Result<(Open, Tell), Refusal>> {
+    ) -> io::Result<Result<(ServedSession, Tell), Refusal>> {
         let host = self.calibrated().await?;
         let opened = self.place(channel, peer)?;
         Ok(opened.map(|(open, port)| {
@@ -294,7 +294,7 @@ impl Shared {
         &self,
         channel: &Channel<TcpStream>,
         peer: &MeshPeer,
-    ) -> io::Result<Result<(Open, u16), Refusal>> {
+    ) -> io::Result<Result<(ServedSession, u16), Refusal>> {
         if channel.depth() > 0 {
             // The address would be the relay's.
             return Ok(Err(no(
@@ -320,14 +320,14 @@ impl Shared {
         let sender = ProbeSender { socket, to, sealer, riders: None };
         let (incoming, purse) = (Arc::clone(&place.incoming), Arc::clone(&self.purse));
         let bill = Bill { incoming, purse, from: peer.key() };
-        Ok(Ok((Open { place, sender, attached: None, bill }, port)))
+        Ok(Ok((ServedSession { place, sender, attached: None, bill }, port)))
     }
 
     /// Lets riders use the open session, or a new one.
     fn carry(
         &self,
         channel: &Channel<TcpStream>,
-        open: &mut Option<Open>,
+        open: &mut Option<ServedSession>,
         peer: &MeshPeer,
         epoch: u64,
     ) -> io::Result<Result<Tell, Refusal>> {
@@ -345,7 +345,7 @@ impl Shared {
             },
         };
         let port = opened.place.endpoint.local_addr()?.port();
-        opened.attached = Some(carry::attach(&mut opened.sender, &opened.place, riders, epoch));
+        opened.attached = Some(carrier_session::attach(&mut opened.sender, &opened.place, riders, epoch));
         let session = open.insert(opened).place.number;
         Ok(Ok(Tell::Carrying { session, port, epoch: own }))
     }
@@ -407,7 +407,7 @@ impl Shared {
 
     async fn send(
         &self,
-        open: &Open,
+        open: &ServedSession,
         peer: NodeId,
         request: TrainRequest,
     ) -> Result<Vec<Option<u64>>, Refusal> {
@@ -431,7 +431,7 @@ impl Shared {
 }
 
 /// The arrivals of a train, which are charged.
-async fn arrivals(open: &Open, (train, probes): (u32, u16), wait: Duration) -> Tell {
+async fn arrivals(open: &ServedSession, (train, probes): (u32, u16), wait: Duration) -> Tell {
     if train == NO_TRAIN {
         let shown = open.place.incoming.shown(wait).await;
         // If the member's riders could not be answered, it is told at once.

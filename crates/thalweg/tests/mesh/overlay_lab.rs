@@ -32,7 +32,7 @@ use thalweg_mesh::{OracleClient, State, member_dialer::MemberDialer};
 use thalweg_net::{DialOptions, channel::Connector};
 use thalweg_probe::{
     overlay::{Overlay, OverlayRun},
-    prober::{Prober, Purse},
+    prober::{Prober, ProbeBudget},
     trains::{Endpoint, Trains},
 };
 use thalweg_units::ByteSize;
@@ -183,7 +183,7 @@ async fn is_a_node_where_it_is_told_so() {
     let membership = state.membership().unwrap();
     let (log, told) = Log::to_queue();
     std::thread::spawn(move || told.into_iter().for_each(|event| println!("{event:?}")));
-    let purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(1 << 34));
+    let purse = ProbeBudget::new(Arc::new(Budget::new()), ByteSize::from_bytes(1 << 34));
     let who = (mesh.name.clone(), &key);
     let prober = Prober::new(who, membership.clone(), purse, None, log.clone()).unwrap();
     let trains = Trains::new(prober.purse(), log.clone());

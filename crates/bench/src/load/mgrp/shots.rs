@@ -10,7 +10,7 @@ use std::{
 };
 use thalweg_measure::{estimators::Fixed, train::Train};
 use thalweg_probe::client::{Order, Service};
-use thalweg_probe::trains::words::Report;
+use thalweg_probe::trains::messages::Report;
 
 /// The first bytes of the probes' headers.
 const TAG: &[u8; 4] = b"mgrp";

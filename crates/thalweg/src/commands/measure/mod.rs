@@ -23,7 +23,7 @@ use thalweg_measure::{estimators::Ends, train::sizes};
 use thalweg_mesh::{State, member_dialer::DialMemberError};
 use thalweg_net::{Stream, channel::Protocol};
 use thalweg_probe::trains::{
-    Endpoint, Flies, MeasureError, Measured, OpenError, Session, SessionError, Terms, Way,
+    Endpoint, TrainSender, MeasureError, Measured, OpenError, Session, SessionError, Terms, Direction,
     run as measure,
 };
 use thalweg_units::parse_duration;
@@ -91,8 +91,8 @@ pub struct Args {
 }
 
 impl Args {
-    fn way(&self) -> Way {
-        if self.back { Way::Back } else { Way::There }
+    fn way(&self) -> Direction {
+        if self.back { Direction::Back } else { Direction::There }
     }
 }
 
@@ -152,7 +152,7 @@ fn waits() {
 
 async fn find(
     args: &Args,
-    flies: &mut impl Flies,
+    flies: &mut impl TrainSender,
     ends: &Ends,
 ) -> Result<(&'static str, Measured), Failed> {
     let mut tool = method::tool(args, ends);

@@ -2,8 +2,8 @@
 
 use super::{Order, Service};
 use crate::trains::{
-    Flies, SessionError, Way,
-    words::{Opened, Report},
+    TrainSender, SessionError, Direction,
+    messages::{Opened, Report},
 };
 use std::time::Duration;
 use thalweg_measure::estimators::Ends;
@@ -14,7 +14,7 @@ use tokio::task::block_in_place;
 const SHOWN: usize = 5;
 
 /// A connection to the node's probe service, with a session to one member.
-pub struct ByNode {
+pub struct NodeSession {
     service: Service,
     opened: Opened,
     accepts_busy: bool,
@@ -22,7 +22,7 @@ pub struct ByNode {
     is_gone: bool,
 }
 
-impl ByNode {
+impl NodeSession {
     /// Opens a session through this service. `accepts_busy`: trains are sent although a host is too busy to time them,
     /// and the results are then in doubt.
     ///
@@ -71,7 +71,7 @@ impl ByNode {
         let train =
             Train::uniform(probe, SHOWN).map_err(|why| SessionError::Node(why.to_string()))?;
         let train = train.over(self.opened.overhead);
-        let flight = self.fly(&train, Way::There, Duration::ZERO).await?;
+        let flight = self.fly(&train, Direction::There, Duration::ZERO).await?;
         let overhead = self.opened.overhead;
         flight.passed().next().map(drop).ok_or(SessionError::Mtu { size, overhead })
     }
@@ -94,21 +94,21 @@ impl ByNode {
     }
 }
 
-impl Flies for ByNode {
+impl TrainSender for NodeSession {
     async fn fly(
         &mut self,
         train: &Train,
-        _way: Way,
+        _way: Direction,
         after: Duration,
     ) -> Result<Flight, SessionError> {
         Ok(self.told(train, after)?.flight())
     }
 
-    fn rides(&self, way: Way) -> bool {
-        self.rides && way == Way::There
+    fn rides(&self, way: Direction) -> bool {
+        self.rides && way == Direction::There
     }
 
-    fn doubts(&self, _way: Way) -> Vec<Doubt> {
+    fn doubts(&self, _way: Direction) -> Vec<Doubt> {
         let hosts = [End::Sender, End::Receiver].into_iter().zip(self.opened.calibrations());
         hosts.filter_map(|(end, host)| Doubt::of_host(end, &host)).collect()
     }

@@ -1,6 +1,6 @@
 //! The bytes that a node may spend on measurements in a day.
 
-use super::kept::SavedCount;
+use super::saved_count::SavedCount;
 use std::{
     io,
     path::PathBuf,
@@ -17,7 +17,7 @@ use thalweg_units::{ByteSize, NodeId};
 /// so the bytes are renewed every 24 hours of the steady clock. The count is kept in a file, if there is one, so that a
 /// restarted node continues it.
 #[derive(Debug)]
-pub struct Purse {
+pub struct ProbeBudget {
     budget: Arc<Budget>,
     per_day: ByteSize,
     day: Mutex<Day>,
@@ -38,14 +38,14 @@ const LENGTH: Duration = Duration::from_secs(86_400);
 
 const PROBE: Scope = Scope::purpose(Purpose::Probe);
 
-impl Purse {
+impl ProbeBudget {
     /// Creates a purse of `per_day` bytes, counted in `budget`; the count ends with the process.
     pub fn new(budget: Arc<Budget>, per_day: ByteSize) -> Self {
         budget.set_limit(PROBE, Some(per_day));
         Self { budget, per_day, day: Mutex::new(Day::new(today().0)), kept: None }
     }
 
-    /// As [`Purse::new`], with the count of today in `file`, where a thread of its own keeps it from now on. `failed`
+    /// As [`ProbeBudget::new`], with the count of today in `file`, where a thread of its own keeps it from now on. `failed`
     /// is called when writing begins to fail, and if the file cannot be read or holds no count; the count then begins
     /// at zero.
     pub fn kept(
@@ -54,7 +54,7 @@ impl Purse {
         file: PathBuf,
         failed: impl Fn(io::Error) + Send + 'static,
     ) -> Self {
-        let (found, today) = (super::kept::read(&file), today().0);
+        let (found, today) = (super::saved_count::read(&file), today().0);
         let found = found.map_err(&failed).ok().flatten();
         let mut purse = Self::new(budget, per_day);
         // A day that is further ahead was a clock's mistake. It counts as tomorrow at the latest, or nothing could be
@@ -84,7 +84,7 @@ impl Purse {
         self.per_day
     }
 
-    /// Counts bytes that were moved to or from this node, within what was [`Purse::left`] before.
+    /// Counts bytes that were moved to or from this node, within what was [`ProbeBudget::left`] before.
     pub fn charge(&self, peer: NodeId, bytes: u64) {
         let day = self.turn(today().0, Instant::now());
         let scope = Scope { peer: Some(PeerKey::Node(peer)), ..PROBE };
@@ -121,15 +121,15 @@ mod tests {
     const PEER: NodeId = NodeId::from_bytes([1; 32]);
     const MOST: ByteSize = ByteSize::from_bytes(1000);
 
-    fn kept(file: &std::path::Path) -> Purse {
+    fn kept(file: &std::path::Path) -> ProbeBudget {
         let failed = |e| panic!("{e}");
-        Purse::kept(Arc::new(Budget::new()), MOST, file.to_owned(), failed)
+        ProbeBudget::kept(Arc::new(Budget::new()), MOST, file.to_owned(), failed)
     }
 
     #[test]
     fn bytes_are_renewed_only_on_a_later_day() {
         let budget = Arc::new(Budget::new());
-        let purse = Purse::new(budget.clone(), MOST);
+        let purse = ProbeBudget::new(budget.clone(), MOST);
         purse.charge(PEER, 900);
         assert_eq!(purse.left(), ByteSize::from_bytes(100));
         purse.charge(PEER, 900);
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_jumped_ahead_and_back_costs_a_day_at_most() {
-        let purse = Purse::new(Arc::new(Budget::new()), MOST);
+        let purse = ProbeBudget::new(Arc::new(Budget::new()), MOST);
         let (today, now) = (today().0, Instant::now());
         assert_eq!(purse.turn(today + 9999, now), today + 9999);
         purse.charge(PEER, 900);
@@ -169,7 +169,7 @@ mod tests {
         purse.charge(PEER, 400);
         drop(purse);
         assert_eq!(kept(&file).left(), ByteSize::from_bytes(300));
-        let (day, _) = super::super::kept::read(&file).unwrap().unwrap();
+        let (day, _) = super::super::saved_count::read(&file).unwrap().unwrap();
         fs::write(&file, format!("{} 700\n", day - 1)).unwrap();
         assert_eq!(kept(&file).left(), MOST, "yesterday's");
         fs::write(&file, format!("{} 700\n", day + 9999)).unwrap();
@@ -187,7 +187,7 @@ mod tests {
             fs::write(&file, text).unwrap();
             let (tell, told) = std::sync::mpsc::sync_channel(64);
             let failed = move |e: io::Error| tell.send(e.to_string()).unwrap();
-            let purse = Purse::kept(Arc::new(Budget::new()), MOST, file.clone(), failed);
+            let purse = ProbeBudget::kept(Arc::new(Budget::new()), MOST, file.clone(), failed);
             assert_eq!(purse.left(), MOST);
             let told = told.recv().unwrap();
             assert!(told.contains("measured") && told.contains("restarts at zero"), "{told}");

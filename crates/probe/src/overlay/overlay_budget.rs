@@ -1,22 +1,22 @@
 //! The overlay's share of the bytes that measurements may cost in a day.
 
-use crate::prober::Purse;
+use crate::prober::ProbeBudget;
 use std::sync::{Arc, Mutex, PoisonError};
 use thalweg_units::ByteSize;
 
-/// A share of a [`Purse`]. The trains themselves are charged to the purse; the ration only counts the overlay's part of
+/// A share of a [`ProbeBudget`]. The trains themselves are charged to the purse; the ration only counts the overlay's part of
 /// it, by the purse's day. After a restart the count begins at zero again, but the purse still bounds what is left.
 #[derive(Debug)]
-pub(super) struct Ration {
-    purse: Arc<Purse>,
+pub(super) struct OverlayBudget {
+    purse: Arc<ProbeBudget>,
     most: u64,
     /// The number of the day, and the bytes spent on it.
     spent: Mutex<(u64, u64)>,
 }
 
-impl Ration {
+impl OverlayBudget {
     /// Creates a ration: the share, from 0 to 1, of the purse's bytes per day.
-    pub fn new(purse: Arc<Purse>, share: f64) -> Self {
+    pub fn new(purse: Arc<ProbeBudget>, share: f64) -> Self {
         let most = purse.per_day().as_bytes() as f64 * share.clamp(0.0, 1.0);
         Self { purse, most: most as u64, spent: Mutex::default() }
     }
@@ -52,9 +52,9 @@ mod tests {
 
     #[test]
     fn the_share_is_per_day_and_bounded_by_the_purse() {
-        let purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(1000));
+        let purse = ProbeBudget::new(Arc::new(Budget::new()), ByteSize::from_bytes(1000));
         let purse = Arc::new(purse);
-        let ration = Ration::new(Arc::clone(&purse), 0.25);
+        let ration = OverlayBudget::new(Arc::clone(&purse), 0.25);
         assert_eq!(ration.left(), ByteSize::from_bytes(250));
         ration.spend(100);
         assert_eq!(ration.left(), ByteSize::from_bytes(150));

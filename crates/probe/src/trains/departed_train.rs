@@ -1,18 +1,18 @@
 //! Trains that were sent.
 
-use super::{SessionError, fly::SentTrain};
+use super::{SessionError, probe_sender::SentTrain};
 use std::time::Duration;
 use thalweg_measure::train::{Flight, Stamp, Tally};
 use thalweg_units::Time;
 
 /// A train that was sent to the member, and whose arrivals have not been requested.
-pub struct Departed {
+pub struct DepartedTrain {
     pub(super) number: u32,
     pub(super) probes: usize,
     pub(super) sent_train: SentTrain,
 }
 
-impl Departed {
+impl DepartedTrain {
     /// Riders' bytes in each probe, repeats included.
     pub fn carried(&self) -> &[u32] {
         &self.sent_train.carried
@@ -24,9 +24,9 @@ impl Departed {
     }
 }
 
-impl std::fmt::Debug for Departed {
+impl std::fmt::Debug for DepartedTrain {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Departed").field("number", &self.number).finish_non_exhaustive()
+        f.debug_struct("DepartedTrain").field("number", &self.number).finish_non_exhaustive()
     }
 }
 

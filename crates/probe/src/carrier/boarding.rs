@@ -1,7 +1,7 @@
 //! The riders of one train.
 
 use super::partner::Partner;
-use crate::trains::Riding;
+use crate::trains::Boarding;
 use std::sync::Arc;
 use thalweg_measure::{
     riders::{Fragment, Ride, Trip},
@@ -10,7 +10,7 @@ use thalweg_measure::{
 use thalweg_net::probe::now;
 
 /// A train that is under way to a member.
-pub struct InTrain {
+pub struct PartnerBoarding {
     partner: Arc<Partner>,
     trip: Trip,
     /// What the regulators decide on for each probe.
@@ -23,7 +23,7 @@ pub struct InTrain {
     last: (u64, u64),
 }
 
-impl InTrain {
+impl PartnerBoarding {
     pub(super) fn new(
         partner: Arc<Partner>,
         trip: Trip,
@@ -44,7 +44,7 @@ impl InTrain {
     }
 }
 
-impl Riding for InTrain {
+impl Boarding for PartnerBoarding {
     fn fill(&mut self, place: usize, _probe: Probe, room: usize) -> Vec<Fragment> {
         let may_carry = self.may_carry(place);
         let mut state = self.partner.lock();
@@ -106,7 +106,7 @@ impl Riding for InTrain {
     }
 }
 
-impl Drop for InTrain {
+impl Drop for PartnerBoarding {
     fn drop(&mut self) {
         self.partner.train_ended(self.trip);
     }

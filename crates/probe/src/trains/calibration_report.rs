@@ -72,7 +72,7 @@ impl Collector for CalibrationMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prober::Purse;
+    use crate::prober::ProbeBudget;
     use prometheus_client::encoding::text::encode;
     use std::sync::Arc;
     use thalweg_base::{budget::Budget, log::Log};
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn the_calibration_is_shown_in_status_and_metrics() {
-        let purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(1000));
+        let purse = ProbeBudget::new(Arc::new(Budget::new()), ByteSize::from_bytes(1000));
         let trains = Trains::new(Arc::new(purse), Log::to_queue().0);
         let (mut registry, mut text) = (Registry::default(), String::new());
         trains.register(&mut registry);
