@@ -79,7 +79,7 @@ impl Node {
         let trains = Trains::new(Arc::new(purse), log.clone());
         let dialer = dialer(n, &key(n), &membership);
         let endpoint = Arc::new(Endpoint::bind(ANYWHERE).await.unwrap());
-        trains.receive_at(vec![Arc::clone(&endpoint)]);
+        trains.set_endpoints(vec![Arc::clone(&endpoint)]);
         let carrier = settings.map(|settings| {
             Carrier::new(settings, key(n).id(), membership.clone(), dialer.clone(), log)
         });
@@ -89,7 +89,7 @@ impl Node {
         let (sends, from_programs) = mpsc::channel(QUEUE);
         let (to_programs, came) = mpsc::channel(QUEUE);
         if let Some(carrier) = carrier.clone() {
-            trains.carry_for(Arc::new(carrier.clone()));
+            trains.set_carrier(Arc::new(carrier.clone()));
             let device = Fake { from_programs: Mutex::new(from_programs), to_programs };
             tasks.spawn(carrier.run(device, trains.clone()));
         }

@@ -65,11 +65,11 @@ impl Riders for Beginnings {
         AttachGuard::new(|| ())
     }
 
-    fn arrived(&self, _: u64, _: Vec<Fragment>) {}
+    fn receive(&self, _: u64, _: Vec<Fragment>) {}
 
-    fn passed(&self, _: usize, _: u64, _: Duration) {}
+    fn note_received_train(&self, _: usize, _: u64, _: Duration) {}
 
-    fn due(&self, _: Time, _: &Train) {}
+    fn announce(&self, _: Time, _: &Train) {}
 
     fn begin(self: Arc<Self>, _: &Train) -> Box<dyn Boarding> {
         Box::new(Self)
@@ -81,7 +81,7 @@ impl Boarding for Beginnings {
         vec![Fragment { rider: place as u32, total: 1000, offset: 0, bytes: vec![0x60; 100] }]
     }
 
-    fn stayed(&mut self, _: Vec<Fragment>) {}
+    fn take_back(&mut self, _: Vec<Fragment>) {}
 
     fn end(self: Box<Self>) -> Tally {
         Tally::default()

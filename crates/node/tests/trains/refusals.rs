@@ -40,7 +40,7 @@ async fn a_busy_host_refuses_unless_it_is_accepted_and_then_the_result_is_doubte
 #[tokio::test(flavor = "multi_thread")]
 async fn the_member_s_host_refuses_as_well_if_it_is_busy() {
     let scene = Scene::clean().await;
-    scene.far.trains.calibrated_as(busy());
+    scene.far.trains.set_calibration(busy());
     let mut session = scene.session(CALM()).await.unwrap();
     // A client that did not check would get the refusal from the host itself.
     let refused = session.receive(train(10, 300, GAP)).await.unwrap_err();
@@ -106,7 +106,7 @@ async fn the_sessions_of_a_member_are_bounded_and_further_ones_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_max_rate_bounds_trains_that_members_request_even_of_a_busy_host() {
     let scene = Scene::clean().await;
-    scene.far.trains.no_faster_than(Rate::from_mbps(10.0));
+    scene.far.trains.set_max_rate(Rate::from_mbps(10.0));
     let mut session = scene.session(CALM()).await.unwrap();
     assert_eq!(session.calibrations()[1].honest, Rate::from_mbps(10.0), "members are told");
     let slow = Duration::from_micros(1500);

@@ -77,14 +77,14 @@ impl Far {
         let purse = ProbeBudget::new(Arc::new(Budget::new()), ByteSize::from_bytes(per_day));
         let purse = Arc::new(purse);
         let trains = Trains::new(Arc::clone(&purse), Log::to_queue().0);
-        trains.calibrated_as(calm());
+        trains.set_calibration(calm());
         let services = Services { probe: Some(Arc::new(trains.clone())), ..members::nothing() };
         let config = members::config(anywhere, dir.path());
         let served = members::served(n, &membership, services);
         let daemon = Daemon::bind(config, served).await.unwrap();
         let at = daemon.local_addrs()[0];
         let endpoint = Arc::new(Endpoint::bind(anywhere).await.unwrap());
-        trains.receive_at(vec![Arc::clone(&endpoint)]);
+        trains.set_endpoints(vec![Arc::clone(&endpoint)]);
         let (receiving, mut tasks) = (Arc::clone(&endpoint), JoinSet::new());
         tasks.spawn(async move { receiving.run().await });
         let (stop, stopped) = oneshot::channel();

@@ -74,7 +74,7 @@ impl Boarding for PartnerBoarding {
         fragments
     }
 
-    fn stayed(&mut self, mut fragments: Vec<Fragment>) {
+    fn take_back(&mut self, mut fragments: Vec<Fragment>) {
         let (packets, bytes) = std::mem::take(&mut self.last);
         let mut state = self.partner.lock();
         let counts = &mut state.counts;

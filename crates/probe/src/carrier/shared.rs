@@ -42,20 +42,20 @@ impl fmt::Debug for DeviceState {
     }
 }
 
-/// This host's end. Partners hold it instead of [`Shared`], which holds them: a cycle would outlive the node, with its
+/// This host's end. Partners hold it instead of [`CarrierShared`], which holds them: a cycle would outlive the node, with its
 /// log and its device.
 #[derive(Debug)]
-pub struct Local {
+pub struct LocalEnd {
     pub(super) settings: CarrierSettings,
     /// This node's address.
     pub(super) own: Ipv6Addr,
-    standing: Mutex<DeviceState>,
+    device_state: Mutex<DeviceState>,
 }
 
 /// What the parts of a carrier share.
 #[derive(Debug)]
-pub struct Shared {
-    pub(super) local: Arc<Local>,
+pub struct CarrierShared {
+    pub(super) local: Arc<LocalEnd>,
     pub(super) network: Network,
     /// This node's key.
     pub(super) me: NodeId,
@@ -65,18 +65,18 @@ pub struct Shared {
     pub(super) directory: Mutex<Directory>,
 }
 
-impl Local {
+impl LocalEnd {
     pub(super) fn new(settings: CarrierSettings, own: Ipv6Addr) -> Arc<Self> {
-        Arc::new(Self { settings, own, standing: Mutex::default() })
+        Arc::new(Self { settings, own, device_state: Mutex::default() })
     }
 
-    pub(super) fn standing(&self) -> MutexGuard<'_, DeviceState> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn device_state(&self) -> MutexGuard<'_, DeviceState> {
+        self.device_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Delivers a packet to this host. Returns whether the device accepted it.
     pub(super) fn write(&self, packet: &[u8]) -> bool {
-        let device = match &*self.standing() {
+        let device = match &*self.device_state() {
             DeviceState::Up(device) => Arc::clone(device),
             _ => return false,
         };
@@ -84,7 +84,7 @@ impl Local {
     }
 }
 
-impl Shared {
+impl CarrierShared {
     pub(super) fn directory(&self) -> MutexGuard<'_, Directory> {
         self.directory.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -22,13 +22,13 @@ use thalweg_wire::mesh::Name;
 const PATIENCE: Duration = Duration::from_secs(45);
 
 /// A connection to the probe service, for trains to one member.
-pub struct Service {
+pub struct ProbeServiceClient {
     lines: BufReader<UnixStream>,
     to: Name,
 }
 
 /// A train to send.
-pub struct Order<'a> {
+pub struct TrainOrder<'a> {
     /// The train.
     pub train: &'a Train,
     /// How much later to send it.
@@ -41,7 +41,7 @@ pub struct Order<'a> {
     pub accepts_busy: bool,
 }
 
-impl Service {
+impl ProbeServiceClient {
     /// Connects to the socket, for trains to this member.
     ///
     /// # Errors
@@ -54,13 +54,13 @@ impl Service {
         Ok(Self { lines: BufReader::new(stream), to })
     }
 
-    fn ask(&mut self, what: &Request) -> anyhow::Result<Reply> {
+    fn request(&mut self, what: &Request) -> anyhow::Result<Reply> {
         let line = serde_json::to_string(what)? + "\n";
         self.lines.get_mut().write_all(line.as_bytes())?;
-        self.hear()
+        self.read_reply()
     }
 
-    fn hear(&mut self) -> anyhow::Result<Reply> {
+    fn read_reply(&mut self) -> anyhow::Result<Reply> {
         let mut line = String::new();
         self.lines.read_line(&mut line).context("the probe service does not answer")?;
         serde_json::from_str(&line).with_context(|| format!("the probe service sent an invalid answer: `{line}`"))
@@ -71,7 +71,7 @@ impl Service {
     /// # Errors
     /// The service's.
     pub fn open(&mut self) -> anyhow::Result<Opened> {
-        match self.ask(&Request::Open(OpenRequest { to: self.to.clone() }))? {
+        match self.request(&Request::Open(OpenRequest { to: self.to.clone() }))? {
             Reply::Opened(opened) => Ok(opened),
             other => bail!("the probe service answered {other:?}"),
         }
@@ -81,8 +81,8 @@ impl Service {
     ///
     /// # Errors
     /// The service is gone.
-    pub fn send(&mut self, order: &Order<'_>) -> anyhow::Result<Result<Report, String>> {
-        match self.ask(&Request::Send(words(&self.to, order)))? {
+    pub fn send(&mut self, order: &TrainOrder<'_>) -> anyhow::Result<Result<Report, String>> {
+        match self.request(&Request::Send(send_request(&self.to, order)))? {
             Reply::Report(report) => Ok(Ok(*report)),
             Reply::Error(why) => Ok(Err(why)),
             other => bail!("the probe service answered {other:?}"),
@@ -94,7 +94,7 @@ impl Service {
     /// # Errors
     /// The service's.
     pub fn receive(&mut self, prefix: &[u8]) -> anyhow::Result<()> {
-        match self.ask(&Request::Receive(ReceiveRequest { from: None, prefix: hex(prefix) }))? {
+        match self.request(&Request::Receive(ReceiveRequest { from: None, prefix: hex(prefix) }))? {
             // Probes may come at any time.
             Reply::Receiving {} => Ok(self.lines.get_ref().set_read_timeout(None)?),
             other => bail!("the probe service answered {other:?}"),
@@ -105,7 +105,7 @@ impl Service {
     ///
     /// # Errors
     /// The service dropped probes, because this end read too slowly.
-    pub fn heard(&mut self) -> anyhow::Result<Option<Arrival>> {
+    pub fn next_probe(&mut self) -> anyhow::Result<Option<Arrival>> {
         let mut line = String::new();
         if self.lines.read_line(&mut line)? == 0 {
             return Ok(None);
@@ -117,7 +117,7 @@ impl Service {
         }
     }
 
-    /// A handle of the connection: once it is shut down, [`Self::heard`] ends.
+    /// A handle of the connection: once it is shut down, [`Self::next_probe`] ends.
     ///
     /// # Errors
     /// The kernel's.
@@ -127,7 +127,7 @@ impl Service {
 }
 
 /// The train as a request: runs of equal probes, with gaps in whole microseconds.
-fn words(to: &Name, order: &Order<'_>) -> SendRequest {
+fn send_request(to: &Name, order: &TrainOrder<'_>) -> SendRequest {
     let header = hex(order.header);
     let run = |run: &[Probe]| Probes {
         size: run[0].size,
@@ -164,8 +164,8 @@ mod tests {
 
     fn said(train: &Train, header: &[u8]) -> SendRequest {
         let after = Duration::from_millis(20);
-        let order = Order { train, after, header, awaits: false, accepts_busy: true };
-        words(&"m5".parse().unwrap(), &order)
+        let order = TrainOrder { train, after, header, awaits: false, accepts_busy: true };
+        send_request(&"m5".parse().unwrap(), &order)
     }
 
     #[test]

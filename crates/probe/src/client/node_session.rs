@@ -1,6 +1,6 @@
 //! Sends a tool's trains through the local node, so that packets of the host's programs ride in them.
 
-use super::{Order, Service};
+use super::{TrainOrder, ProbeServiceClient};
 use crate::trains::{
     TrainSender, SessionError, Direction,
     messages::{Opened, Report},
@@ -15,7 +15,7 @@ const SHOWN: usize = 5;
 
 /// A connection to the node's probe service, with a session to one member.
 pub struct NodeSession {
-    service: Service,
+    service: ProbeServiceClient,
     opened: Opened,
     accepts_busy: bool,
     rides: bool,
@@ -28,7 +28,7 @@ impl NodeSession {
     ///
     /// # Errors
     /// The service's: it is gone, or the member cannot be reached.
-    pub fn open(mut service: Service, accepts_busy: bool) -> anyhow::Result<Self> {
+    pub fn open(mut service: ProbeServiceClient, accepts_busy: bool) -> anyhow::Result<Self> {
         let opened = service.open()?;
         Ok(Self { service, opened, accepts_busy, rides: true, is_gone: false })
     }
@@ -45,7 +45,7 @@ impl NodeSession {
     }
 
     /// The connection, for trains that belong to no tool.
-    pub fn service(&mut self) -> &mut Service {
+    pub fn service(&mut self) -> &mut ProbeServiceClient {
         &mut self.service
     }
 
@@ -71,7 +71,7 @@ impl NodeSession {
         let train =
             Train::uniform(probe, SHOWN).map_err(|why| SessionError::Node(why.to_string()))?;
         let train = train.over(self.opened.overhead);
-        let flight = self.fly(&train, Direction::There, Duration::ZERO).await?;
+        let flight = self.send_train(&train, Direction::There, Duration::ZERO).await?;
         let overhead = self.opened.overhead;
         flight.passed().next().map(drop).ok_or(SessionError::Mtu { size, overhead })
     }
@@ -80,10 +80,10 @@ impl NodeSession {
     ///
     /// # Errors
     /// This host cannot send it truthfully, the node refuses to send it, or the node is gone.
-    pub fn told(&mut self, train: &Train, after: Duration) -> Result<Report, SessionError> {
+    pub fn send_and_report(&mut self, train: &Train, after: Duration) -> Result<Report, SessionError> {
         self.hosts()[0].check(train)?;
         let order =
-            Order { train, after, header: &[], awaits: true, accepts_busy: self.accepts_busy };
+            TrainOrder { train, after, header: &[], awaits: true, accepts_busy: self.accepts_busy };
         // Meanwhile the program waits for nothing else but Ctrl-C.
         let told = block_in_place(|| self.service.send(&order));
         let told = told.map_err(|gone| {
@@ -95,13 +95,13 @@ impl NodeSession {
 }
 
 impl TrainSender for NodeSession {
-    async fn fly(
+    async fn send_train(
         &mut self,
         train: &Train,
         _way: Direction,
         after: Duration,
     ) -> Result<Flight, SessionError> {
-        Ok(self.told(train, after)?.flight())
+        Ok(self.send_and_report(train, after)?.flight())
     }
 
     fn rides(&self, way: Direction) -> bool {

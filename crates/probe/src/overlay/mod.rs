@@ -12,21 +12,21 @@
 //! oracle orders bulk flows for them itself.
 
 mod counts;
-mod follow;
+mod link_measurer;
 mod links;
 mod probe;
 mod overlay_budget;
 
 pub use counts::OverlayCounts;
-pub use follow::{Follow, FollowNews, FollowRun, Followed, Wanted, Wish, Wishes};
+pub use link_measurer::{LinkMeasurer, LinkNews, LinkMeasurerSettings, LinkMeasurement, MeasurementRequest, MeasurementKind, MeasurementRequests};
 
 use crate::{
     prober::Prober,
     trains::{Payer, Trains},
 };
-use counts::Ended;
+use counts::MeasurementOutcome;
 use links::Links;
-use probe::{Task, ProbeError, probe};
+use probe::{ProbeTask, ProbeError, probe};
 use overlay_budget::OverlayBudget;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use thalweg_base::log::{Event, Log};
@@ -42,7 +42,7 @@ use tokio::time::{Instant, sleep};
 
 /// Settings of the overlay.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct OverlayRun {
+pub struct OverlayRunSettings {
     /// When results are too old.
     pub core: OverlaySettings,
     /// The share of the prober's bytes of a day, from 0 to 1.
@@ -57,7 +57,7 @@ pub struct OverlayRun {
     pub accepts_busy: bool,
 }
 
-impl Default for OverlayRun {
+impl Default for OverlayRunSettings {
     /// The share is a quarter, because the oracle's orders come first. The pauses are five seconds and a minute,
     /// because the calibration of a busy host takes 1.5 s of a thread. A measurement takes at most a minute, as in
     /// `thalweg measure`.
@@ -71,7 +71,7 @@ impl Default for OverlayRun {
 /// The measurement overlay of a node. Cheap to clone; run it once.
 #[derive(Clone, Debug)]
 pub struct Overlay {
-    run: OverlayRun,
+    run: OverlayRunSettings,
     prober: Prober,
     trains: Trains,
     dialer: MemberDialer,
@@ -83,7 +83,7 @@ pub struct Overlay {
 impl Overlay {
     /// Creates an overlay that measures with `trains`, and charges and reports through `prober`.
     pub fn new(
-        run: OverlayRun,
+        run: OverlayRunSettings,
         prober: Prober,
         trains: Trains,
         dialer: MemberDialer,
@@ -91,7 +91,7 @@ impl Overlay {
     ) -> Self {
         let ration = Arc::new(OverlayBudget::new(prober.purse(), run.share));
         let counts = OverlayCounts::default();
-        prober.shows(counts.clone());
+        prober.register_overlay(counts.clone());
         Self { run, prober, trains, dialer, ration, counts, log }
     }
 
@@ -111,16 +111,16 @@ impl Overlay {
             while let Ok(seen) = transfers.try_recv() {
                 let bound = if seen.at_least { Bound::AtLeast } else { Bound::Exact };
                 let (low, high, how, age) = (seen.bps, seen.bps, How::Passive, seen.age);
-                links.found(&seen.to, Known { low, high, bound, how, age }, now);
+                links.set_result(&seen.to, Known { low, high, bound, how, age }, now);
             }
-            for (to, bytes) in self.prober.moved() {
-                links.used(&to, bytes, 0, now);
+            for (to, bytes) in self.prober.take_moved_bytes() {
+                links.add_use(&to, bytes, 0, now);
             }
             for (to, bytes) in self.trains.carried() {
                 let last = sent.insert(to.clone(), bytes).unwrap_or(0);
                 // The member's counter has been reset: all its bytes are new.
                 let more = bytes.checked_sub(last).unwrap_or(bytes);
-                links.used(&to, more, more, now);
+                links.add_use(&to, more, more, now);
             }
             self.measure_next(&mut links, now).await;
         }
@@ -137,16 +137,16 @@ impl Overlay {
     /// Measures the link that is most worth it now, if any is.
     async fn measure_next(&self, links: &mut Links, now: Instant) {
         let members = self.members();
-        let asked = links.asked(self.dialer.me(), &members, now);
+        let asked = links.candidates(self.dialer.me(), &members, now);
         let all: Vec<_> = asked.iter().map(|(_, link)| *link).collect();
         let Some(order) = next(&all, self.ration.left(), &self.run.core) else { return };
         let Some((to, _)) = asked.get(order.link) else { return };
         if !self.is_calm().await {
-            self.counts.ended(Ended::Busy, 0);
+            self.counts.count(MeasurementOutcome::Busy, 0);
             return sleep(self.run.busy).await;
         }
         let Some(payer) = self.payer(to, order.most) else { return };
-        let task = Task {
+        let task = ProbeTask {
             to,
             how: order.how,
             longest: self.run.longest,
@@ -156,17 +156,17 @@ impl Overlay {
         };
         let (found, bytes) = probe(&self.dialer, &self.trains, task).await;
         self.ration.spend(bytes);
-        let ended = Ended::of(&found);
-        self.counts.ended(ended, bytes);
+        let ended = MeasurementOutcome::of(&found);
+        self.counts.count(ended, bytes);
         self.log_result(to, &order, &found, ended, bytes);
-        links.paid(to, order.how, bytes);
+        links.set_cost(to, order.how, bytes);
         let now = Instant::now();
         match found {
             Ok(found) => {
-                links.found(to, known(&found, order.how), now);
-                self.prober.probed(to.clone(), &found, bytes);
+                links.set_result(to, known(&found, order.how), now);
+                self.prober.report_probe(to.clone(), &found, bytes);
             }
-            Err(_) => links.failed(to, now),
+            Err(_) => links.rest_after_failure(to, now),
         }
     }
 
@@ -192,12 +192,12 @@ impl Overlay {
         to: &Name,
         order: &Order,
         found: &Result<Finding, ProbeError>,
-        ended: Ended,
+        ended: MeasurementOutcome,
         bytes: u64,
     ) {
         let event =
             Event::new("overlay").with("to", to).with("how", format_args!("{:?}", order.how));
-        let event = event.with("outcome", ended.word()).with_number("bytes", bytes);
+        let event = event.with("outcome", ended.label()).with_number("bytes", bytes);
         self.log.put(match found {
             Ok(found) => event
                 .with_number("low_bps", found.low as u64)
@@ -207,7 +207,7 @@ impl Overlay {
     }
 }
 
-impl Ended {
+impl MeasurementOutcome {
     fn of(found: &Result<Finding, ProbeError>) -> Self {
         match found {
             Ok(found) if found.is_lower_bound => Self::AtLeast,

@@ -55,7 +55,7 @@ impl From<SessionError> for ProbeError {
 }
 
 /// Which link to measure, how, and for how long at most.
-pub(super) struct Task<'a> {
+pub(super) struct ProbeTask<'a> {
     pub to: &'a Name,
     pub how: How,
     pub longest: Duration,
@@ -68,7 +68,7 @@ pub(super) struct Task<'a> {
 pub(super) async fn probe(
     dialer: &MemberDialer,
     trains: &Trains,
-    task: Task<'_>,
+    task: ProbeTask<'_>,
 ) -> (Result<Finding, ProbeError>, u64) {
     let carries = task.how == How::Riding;
     let mut session = match open(trains, dialer, task.to, carries).await {
@@ -82,7 +82,7 @@ pub(super) async fn probe(
     (found, task.payer.spent())
 }
 
-async fn measure(session: &mut Session<Stream>, task: &Task<'_>) -> Result<Finding, ProbeError> {
+async fn measure(session: &mut Session<Stream>, task: &ProbeTask<'_>) -> Result<Finding, ProbeError> {
     let [_, there] = session.calibrations();
     if !there.is_valid && !task.accepts_busy {
         return Err(ProbeError::Busy("the member's host is too busy to time probes".to_owned()));
@@ -102,7 +102,7 @@ async fn measure(session: &mut Session<Stream>, task: &Task<'_>) -> Result<Findi
 }
 
 fn tool(
-    task: &Task<'_>,
+    task: &ProbeTask<'_>,
     session: &Session<Stream>,
     largest: u16,
 ) -> Result<Box<dyn Estimator + Send>, ProbeError> {

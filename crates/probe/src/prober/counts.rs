@@ -15,7 +15,7 @@ type Labels = [(&'static str, &'static str); 2];
 
 /// How a flow ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum FlowOutcome {
     /// The flow was judged, whether its rate was steady or not.
     Measured,
     /// The leg is at least as fast as measured.
@@ -28,7 +28,7 @@ pub(super) enum Ended {
     Failed,
 }
 
-impl Ended {
+impl FlowOutcome {
     const ALL: [Self; 5] = [Self::Measured, Self::AtLeast, Self::Refused, Self::Down, Self::Failed];
 
     /// The end of an order that this node carried out.
@@ -42,7 +42,7 @@ impl Ended {
         }
     }
 
-    const fn word(self) -> &'static str {
+    const fn label(self) -> &'static str {
         match self {
             Self::Measured => "measured",
             Self::AtLeast => "at_least",
@@ -55,17 +55,17 @@ impl Ended {
 
 /// Flows by role and outcome.
 #[derive(Clone, Debug)]
-pub(super) struct Counts(Family<Labels, Counter>);
+pub(super) struct FlowCounts(Family<Labels, Counter>);
 
-const fn labels(is_sender: bool, ended: Ended) -> Labels {
-    [("role", if is_sender { "sender" } else { "receiver" }), ("outcome", ended.word())]
+const fn labels(is_sender: bool, ended: FlowOutcome) -> Labels {
+    [("role", if is_sender { "sender" } else { "receiver" }), ("outcome", ended.label())]
 }
 
-impl Default for Counts {
+impl Default for FlowCounts {
     fn default() -> Self {
         let new = Self(Family::default());
         // At zero from the start, so that the first one is seen as an increase.
-        for ended in Ended::ALL {
+        for ended in FlowOutcome::ALL {
             drop(new.0.get_or_create(&labels(true, ended)));
             drop(new.0.get_or_create(&labels(false, ended)));
         }
@@ -73,9 +73,9 @@ impl Default for Counts {
     }
 }
 
-impl Counts {
+impl FlowCounts {
     /// Counts a flow.
-    pub fn ended(&self, is_sender: bool, ended: Ended) {
+    pub fn count(&self, is_sender: bool, ended: FlowOutcome) {
         self.0.get_or_create(&labels(is_sender, ended)).inc();
     }
 
@@ -115,10 +115,10 @@ mod tests {
     fn flows_and_the_days_bytes_are_shown() {
         let purse = ProbeBudget::new(Arc::new(Budget::new()), ByteSize::from_bytes(1000));
         let (purse, counts, mut registry) =
-            (Arc::new(purse), Counts::default(), Registry::default());
+            (Arc::new(purse), FlowCounts::default(), Registry::default());
         counts.register(&purse, &mut registry);
         purse.charge(NodeId::from_bytes([1; 32]), 300);
-        counts.ended(true, Ended::AtLeast);
+        counts.count(true, FlowOutcome::AtLeast);
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();
         for line in [

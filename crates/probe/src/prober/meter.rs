@@ -56,14 +56,14 @@ impl Meter {
     }
 
     /// The ticks at which to read the counter.
-    pub fn looks() -> Interval {
+    pub fn reading_ticks() -> Interval {
         let mut looks = interval(EACH);
         looks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         looks
     }
 
     /// Reads the counter. A lost connection adds nothing.
-    pub fn look(&mut self) {
+    pub fn read(&mut self) {
         let acknowledged = TcpInfo::of(&self.socket).map_or(0, |info| info.acknowledged);
         let bytes = acknowledged.saturating_sub(self.before);
         if bytes > 0 && self.samples.len() < MOST {

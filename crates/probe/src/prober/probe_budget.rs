@@ -21,7 +21,7 @@ pub struct ProbeBudget {
     budget: Arc<Budget>,
     per_day: ByteSize,
     day: Mutex<Day>,
-    kept: Option<SavedCount>,
+    saved: Option<SavedCount>,
 }
 
 /// The current day.
@@ -42,13 +42,13 @@ impl ProbeBudget {
     /// Creates a purse of `per_day` bytes, counted in `budget`; the count ends with the process.
     pub fn new(budget: Arc<Budget>, per_day: ByteSize) -> Self {
         budget.set_limit(PROBE, Some(per_day));
-        Self { budget, per_day, day: Mutex::new(Day::new(today().0)), kept: None }
+        Self { budget, per_day, day: Mutex::new(Day::new(today().0)), saved: None }
     }
 
     /// As [`ProbeBudget::new`], with the count of today in `file`, where a thread of its own keeps it from now on. `failed`
     /// is called when writing begins to fail, and if the file cannot be read or holds no count; the count then begins
     /// at zero.
-    pub fn kept(
+    pub fn with_file(
         budget: Arc<Budget>,
         per_day: ByteSize,
         file: PathBuf,
@@ -63,20 +63,20 @@ impl ProbeBudget {
             purse.budget.charge(PROBE, ByteSize::from_bytes(spent));
             purse.day = Mutex::new(Day::new(day.min(today + 1)));
         }
-        purse.kept = Some(SavedCount::start(file, failed));
+        purse.saved = Some(SavedCount::start(file, failed));
         purse
     }
 
     /// The bytes left today.
     pub fn left(&self) -> ByteSize {
-        self.turn(today().0, Instant::now());
+        self.begin_day_if_due(today().0, Instant::now());
         let spent = self.budget.spent(PROBE).as_bytes();
         ByteSize::from_bytes(self.per_day.as_bytes().saturating_sub(spent))
     }
 
     /// The number of the current day since 1970, or of a later day if the clock was ahead.
     pub fn day(&self) -> u64 {
-        self.turn(today().0, Instant::now())
+        self.begin_day_if_due(today().0, Instant::now())
     }
 
     /// The most bytes of a day.
@@ -86,16 +86,16 @@ impl ProbeBudget {
 
     /// Counts bytes that were moved to or from this node, within what was [`ProbeBudget::left`] before.
     pub fn charge(&self, peer: NodeId, bytes: u64) {
-        let day = self.turn(today().0, Instant::now());
+        let day = self.begin_day_if_due(today().0, Instant::now());
         let scope = Scope { peer: Some(PeerKey::Node(peer)), ..PROBE };
         self.budget.charge(scope, ByteSize::from_bytes(bytes));
-        if let Some(kept) = &self.kept {
-            kept.put(day, self.budget.spent(PROBE).as_bytes());
+        if let Some(saved) = &self.saved {
+            saved.put(day, self.budget.spent(PROBE).as_bytes());
         }
     }
 
     /// Begins a new day if it is due. Returns the number of the current day.
-    fn turn(&self, today: u64, now: Instant) -> u64 {
+    fn begin_day_if_due(&self, today: u64, now: Instant) -> u64 {
         // A thread that panicked while it held the lock left valid numbers.
         let mut day = self.day.lock().unwrap_or_else(PoisonError::into_inner);
         let was_ahead = today < day.number && now.duration_since(day.since) >= LENGTH;
@@ -121,9 +121,9 @@ mod tests {
     const PEER: NodeId = NodeId::from_bytes([1; 32]);
     const MOST: ByteSize = ByteSize::from_bytes(1000);
 
-    fn kept(file: &std::path::Path) -> ProbeBudget {
+    fn reopen(file: &std::path::Path) -> ProbeBudget {
         let failed = |e| panic!("{e}");
-        ProbeBudget::kept(Arc::new(Budget::new()), MOST, file.to_owned(), failed)
+        ProbeBudget::with_file(Arc::new(Budget::new()), MOST, file.to_owned(), failed)
     }
 
     #[test]
@@ -134,9 +134,9 @@ mod tests {
         assert_eq!(purse.left(), ByteSize::from_bytes(100));
         purse.charge(PEER, 900);
         assert_eq!(purse.left(), ByteSize::ZERO, "the last flow may go beyond");
-        purse.turn(0, Instant::now());
+        purse.begin_day_if_due(0, Instant::now());
         assert_eq!(purse.left(), ByteSize::ZERO);
-        purse.turn(u64::MAX, Instant::now());
+        purse.begin_day_if_due(u64::MAX, Instant::now());
         assert_eq!(purse.left(), MOST);
         let all = Scope { peer: Some(PeerKey::Node(PEER)), ..PROBE };
         assert_eq!(budget.spent(all), ByteSize::from_bytes(1800));
@@ -146,14 +146,14 @@ mod tests {
     fn a_clock_that_jumped_ahead_and_back_costs_a_day_at_most() {
         let purse = ProbeBudget::new(Arc::new(Budget::new()), MOST);
         let (today, now) = (today().0, Instant::now());
-        assert_eq!(purse.turn(today + 9999, now), today + 9999);
+        assert_eq!(purse.begin_day_if_due(today + 9999, now), today + 9999);
         purse.charge(PEER, 900);
         assert_eq!(purse.left(), ByteSize::from_bytes(100), "set right, it renews nothing");
         for day in 1..=3 {
             let at = now + LENGTH * day;
-            purse.turn(today + 1, at - Duration::from_secs(1));
+            purse.begin_day_if_due(today + 1, at - Duration::from_secs(1));
             assert_eq!(purse.left(), ByteSize::from_bytes(100), "{day}");
-            purse.turn(today + u64::from(day), at);
+            purse.begin_day_if_due(today + u64::from(day), at);
             assert_eq!(purse.left(), MOST, "{day}: and not for years");
             purse.charge(PEER, 900);
         }
@@ -163,19 +163,19 @@ mod tests {
     fn the_count_survives_a_restart_but_not_the_day() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("measured");
-        let purse = kept(&file);
+        let purse = reopen(&file);
         assert_eq!(purse.left(), MOST, "no file: nothing was spent");
         purse.charge(PEER, 300);
         purse.charge(PEER, 400);
         drop(purse);
-        assert_eq!(kept(&file).left(), ByteSize::from_bytes(300));
+        assert_eq!(reopen(&file).left(), ByteSize::from_bytes(300));
         let (day, _) = super::super::saved_count::read(&file).unwrap().unwrap();
         fs::write(&file, format!("{} 700\n", day - 1)).unwrap();
-        assert_eq!(kept(&file).left(), MOST, "yesterday's");
+        assert_eq!(reopen(&file).left(), MOST, "yesterday's");
         fs::write(&file, format!("{} 700\n", day + 9999)).unwrap();
-        let ahead = kept(&file);
+        let ahead = reopen(&file);
         assert_eq!(ahead.left(), ByteSize::from_bytes(300), "a clock was ahead: it counts");
-        ahead.turn(today().0 + 2, Instant::now());
+        ahead.begin_day_if_due(today().0 + 2, Instant::now());
         assert_eq!(ahead.left(), MOST, "and not for years");
     }
 
@@ -187,7 +187,7 @@ mod tests {
             fs::write(&file, text).unwrap();
             let (tell, told) = std::sync::mpsc::sync_channel(64);
             let failed = move |e: io::Error| tell.send(e.to_string()).unwrap();
-            let purse = ProbeBudget::kept(Arc::new(Budget::new()), MOST, file.clone(), failed);
+            let purse = ProbeBudget::with_file(Arc::new(Budget::new()), MOST, file.clone(), failed);
             assert_eq!(purse.left(), MOST);
             let told = told.recv().unwrap();
             assert!(told.contains("measured") && told.contains("restarts at zero"), "{told}");

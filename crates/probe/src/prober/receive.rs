@@ -106,7 +106,7 @@ impl Flow {
             let until = began + if self.first.is_none() { FIRST } else { longest + AFTER };
             tokio::select! {
                 read = self.tcp.read(&mut buffer) => match read {
-                    Ok(n @ 1..) => self.came(n),
+                    Ok(n @ 1..) => self.receive_bytes(n),
                     Ok(0) | Err(_) => return self.finish(End::Sender),
                 },
                 _ = ticks.tick() => {}
@@ -123,7 +123,7 @@ impl Flow {
         }
     }
 
-    fn came(&mut self, n: usize) {
+    fn receive_bytes(&mut self, n: usize) {
         self.first.get_or_insert_with(Instant::now);
         self.bytes += n as u64;
     }

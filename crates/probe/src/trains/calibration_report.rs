@@ -16,7 +16,7 @@ use thalweg_measure::train::Calibration;
 
 impl Trains {
     /// The calibration for `GET /v1/status` of the local API; null before the first one.
-    pub fn published(&self) -> Value {
+    pub fn calibration_report(&self) -> Value {
         self.known().map(report).unwrap_or_default()
     }
 
@@ -85,16 +85,16 @@ mod tests {
         let (mut registry, mut text) = (Registry::default(), String::new());
         trains.register(&mut registry);
         encode(&mut text, &registry).unwrap();
-        assert!(trains.published().is_null() && !text.contains("thalweg_trains"), "{text}");
+        assert!(trains.calibration_report().is_null() && !text.contains("thalweg_trains"), "{text}");
         let us = Duration::from_micros;
-        trains.calibrated_as(Calibration {
+        trains.set_calibration(Calibration {
             send_latency: us(4),
             receive_latency: us(8),
             gap_error: [us(2), us(250)],
             honest: Rate::from_bps(120_000_000),
             is_valid: true,
         });
-        let found = trains.published();
+        let found = trains.calibration_report();
         assert_eq!(
             (&found["gap_error_ns"], &found["is_valid"]),
             (&json!([2000, 250_000]), &json!(true))

@@ -19,7 +19,7 @@ impl DepartedTrain {
     }
 
     /// The flight as this end knows it, without arrivals.
-    pub fn unasked(self) -> Flight {
+    pub fn without_arrivals(self) -> Flight {
         joined(self.sent_train, vec![None; self.probes], 0)
     }
 }
@@ -31,7 +31,7 @@ impl std::fmt::Debug for DepartedTrain {
 }
 
 /// A train that the member sent. Only the member knows its riders.
-pub(super) fn sent_by_member(sent: Vec<Option<u64>>, took: Duration) -> SentTrain {
+pub(super) fn from_member_report(sent: Vec<Option<u64>>, took: Duration) -> SentTrain {
     let carried = vec![0; sent.len()];
     let sent = sent.into_iter().map(|at| at.map(Time::from_nanos)).collect();
     let (expired, failed, tally) = (Vec::new(), None, Tally::default());

@@ -210,7 +210,7 @@ impl Endpoint {
     }
 
     /// Binds a socket to another address of the same node. Probes that arrive at either are published by both
-    /// ([`Self::came`]).
+    /// ([`Self::subscribe`]).
     ///
     /// # Errors
     /// The kernel's.
@@ -233,12 +233,12 @@ impl Endpoint {
     }
 
     /// Subscribes to probes with a tool's bytes. A receiver that falls behind loses the oldest, and learns how many.
-    pub fn came(&self) -> broadcast::Receiver<Arc<ReceivedProbe>> {
+    pub fn subscribe(&self) -> broadcast::Receiver<Arc<ReceivedProbe>> {
         self.came.subscribe()
     }
 
     /// The number of datagrams dropped for this reason.
-    pub fn refused(&self, why: DropReason) -> u64 {
+    pub fn drop_count(&self, why: DropReason) -> u64 {
         self.refused[why as usize].load(Ordering::Relaxed)
     }
 
@@ -353,7 +353,7 @@ impl Endpoint {
         let taker = state.riders.clone().filter(|_| !riders.is_empty());
         drop(state);
         if let Some((taker, epoch)) = taker {
-            taker.arrived(epoch, riders);
+            taker.receive(epoch, riders);
         }
         Ok(())
     }
@@ -451,7 +451,7 @@ impl Incoming {
         };
         if let Some((riders, _)) = riders {
             let (count, took) = came.span();
-            riders.passed(count, came.bytes, took);
+            riders.note_received_train(count, came.bytes, took);
         }
         let mut arrived = came.at;
         arrived.resize(probes, None);

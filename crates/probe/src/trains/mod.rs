@@ -37,5 +37,5 @@ pub use payer::Payer;
 pub use riders::{AttachGuard, RiderCarrier, Outlet, Riders, Boarding};
 pub use run::{Cost, TrainEvent, TrainSender, MeasureError, Measured, Direction, run};
 pub use serve::Trains;
-pub use service::{Service, messages};
+pub use service::{ProbeService, messages};
 pub use session::{Session, Terms};

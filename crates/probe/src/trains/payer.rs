@@ -25,13 +25,13 @@ pub struct Payer {
 /// Charges what arrives in a member's session: at each report of arrivals, and the unreported rest when the session
 /// ends.
 #[derive(Debug)]
-pub(super) struct Bill {
+pub(super) struct ArrivalCharge {
     pub(super) incoming: Arc<Incoming>,
     pub(super) purse: Arc<ProbeBudget>,
     pub(super) from: NodeId,
 }
 
-impl Bill {
+impl ArrivalCharge {
     /// Charges what arrived since the last call.
     pub(super) fn pay(&self) {
         match self.incoming.unpaid() {
@@ -41,14 +41,14 @@ impl Bill {
     }
 }
 
-impl Drop for Bill {
+impl Drop for ArrivalCharge {
     fn drop(&mut self) {
         self.pay();
     }
 }
 
 /// The turn of a train, until it is dropped.
-pub(super) struct Turn<'a> {
+pub(super) struct TrainTurn<'a> {
     _lane: SemaphorePermit<'a>,
     _alone: SemaphorePermit<'a>,
 }
@@ -71,7 +71,7 @@ impl Payer {
     }
 
     /// Waits for the train's turn, and charges it.
-    pub(super) async fn turn(&self, train: &Train) -> Result<Turn<'_>, SessionError> {
+    pub(super) async fn turn(&self, train: &Train) -> Result<TrainTurn<'_>, SessionError> {
         if self.spent().saturating_add(train.bytes()) > self.most {
             return Err(SessionError::Budget);
         }
@@ -79,6 +79,6 @@ impl Payer {
         let alone = self.flows.acquire().await.map_err(closed)?;
         let lane = self.trains.lane(self.to, train).await?;
         self.spent.fetch_add(train.bytes(), Ordering::Relaxed);
-        Ok(Turn { _lane: lane, _alone: alone })
+        Ok(TrainTurn { _lane: lane, _alone: alone })
     }
 }

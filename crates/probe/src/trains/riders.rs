@@ -34,14 +34,14 @@ pub trait Riders: Send + Sync + fmt::Debug {
     fn attach(self: Arc<Self>, outlet: Outlet) -> AttachGuard;
 
     /// Takes fragments that came from the member, numbered under this epoch of its process.
-    fn arrived(&self, epoch: u64, fragments: Vec<Fragment>);
+    fn receive(&self, epoch: u64, fragments: Vec<Fragment>);
 
     /// Takes note of a train from the member: the probes that arrived, their bytes, and the time from the first to the
     /// last.
-    fn passed(&self, probes: usize, bytes: u64, took: Duration);
+    fn note_received_train(&self, probes: usize, bytes: u64, took: Duration);
 
     /// Announces a train to the member that begins at this time: packets that come shortly before may wait for it.
-    fn due(&self, at: Time, train: &Train);
+    fn announce(&self, at: Time, train: &Train);
 
     /// Begins a train to the member.
     fn begin(self: Arc<Self>, train: &Train) -> Box<dyn Boarding>;
@@ -54,7 +54,7 @@ pub trait Boarding: Send {
 
     /// Takes back the riders of the probe that was filled last, which was not sent: they are sent as ordinary
     /// datagrams, and counted as such.
-    fn stayed(&mut self, fragments: Vec<Fragment>);
+    fn take_back(&mut self, fragments: Vec<Fragment>);
 
     /// Ends the train. Returns what rode in it (§2.4 b and c).
     fn end(self: Box<Self>) -> Tally;
@@ -140,10 +140,10 @@ impl TrainRiders {
     }
 
     /// Takes back the riders of the probe that was filled last, which was not sent.
-    pub(super) fn stayed(&mut self, place: usize, riders: Vec<Fragment>) {
+    pub(super) fn take_back(&mut self, place: usize, riders: Vec<Fragment>) {
         self.carried[place] = 0;
         if let Some(riding) = self.riding.as_mut().filter(|_| !riders.is_empty()) {
-            riding.stayed(riders);
+            riding.take_back(riders);
         }
     }
 

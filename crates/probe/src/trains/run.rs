@@ -30,7 +30,7 @@ pub enum Direction {
 /// Sends a tool's trains: a session of this process, or the node through its probe service.
 pub trait TrainSender {
     /// Sends one train after this pause.
-    fn fly(
+    fn send_train(
         &mut self,
         train: &Train,
         way: Direction,
@@ -45,7 +45,7 @@ pub trait TrainSender {
 }
 
 impl<IO: AsyncRead + AsyncWrite + Send + Unpin> TrainSender for Session<IO> {
-    async fn fly(
+    async fn send_train(
         &mut self,
         train: &Train,
         way: Direction,
@@ -119,11 +119,11 @@ pub enum MeasureError {
     #[error(transparent)]
     Unfound(#[from] Unfound),
     /// The measurement would take longer than allowed.
-    #[error("no result within {} s; estimate after {} trains: {}", .0.as_secs(), .1.trains, known(.1))]
+    #[error("no result within {} s; estimate after {} trains: {}", .0.as_secs(), .1.trains, describe(.1))]
     Slow(Duration, Progress),
 }
 
-fn known(progress: &Progress) -> String {
+fn describe(progress: &Progress) -> String {
     let mbps = |bps: f64| format!("{:.1} Mbit/s", bps / 1e6);
     match progress.between {
         Some((low, Some(high))) => format!("between {} and {}", mbps(low), mbps(high)),
@@ -135,7 +135,7 @@ fn known(progress: &Progress) -> String {
 fn after(so_far: &Progress) -> String {
     match so_far.trains {
         0 => String::new(),
-        trains => format!(" (estimate after {trains} trains: {})", known(so_far)),
+        trains => format!(" (estimate after {trains} trains: {})", describe(so_far)),
     }
 }
 
@@ -161,7 +161,7 @@ where
     loop {
         let (train, after) = match tool.next() {
             Step::Done(result) => {
-                return Ok(over(session, tool, (way, &punctuality), cost, result?));
+                return Ok(result_of(session, tool, (way, &punctuality), cost, result?));
             }
             Step::Send { train, after } => (train, after),
         };
@@ -171,10 +171,10 @@ where
         if began.elapsed() + after > longest {
             let findings = tool.by_now();
             let findings = findings.ok_or_else(|| MeasureError::Slow(longest, tool.progress()))?;
-            return Ok(over(session, tool, (way, &punctuality), cost, findings));
+            return Ok(result_of(session, tool, (way, &punctuality), cost, findings));
         }
         let left = Instant::now() + after;
-        let flown = session.fly(&train, way, after).await;
+        let flown = session.send_train(&train, way, after).await;
         let so_far = |why| MeasureError::Session { why, so_far: tool.progress() };
         let flight = flown.map_err(so_far)?;
         ended = Some(left + flight.tally.transmitted);
@@ -194,7 +194,7 @@ fn ahead(session: &impl TrainSender, train: &Train, way: Direction) -> Duration 
     if session.rides(way) && may_carry() { AHEAD } else { Duration::ZERO }
 }
 
-fn over<T: Estimator + ?Sized>(
+fn result_of<T: Estimator + ?Sized>(
     session: &impl TrainSender,
     tool: &T,
     (way, punctuality): (Direction, &Punctuality),
@@ -246,7 +246,7 @@ mod tests {
     struct Fake(bool, Vec<Duration>);
 
     impl TrainSender for Fake {
-        async fn fly(
+        async fn send_train(
             &mut self,
             _train: &Train,
             _way: Direction,

@@ -5,7 +5,7 @@ use super::{
     endpoint::{Endpoint, NoReturnAddress, SessionEntry},
     error::SessionError,
     probe_sender::{OutgoingTrain, ProbeSender},
-    payer::Bill,
+    payer::ArrivalCharge,
     riders::{AttachGuard, RiderCarrier, Riders},
     session::{big_enough, can, secrets},
 };
@@ -67,10 +67,10 @@ const CARRYING: (usize, usize) = (256, 4);
 
 /// The service `probe` of a daemon.
 #[derive(Clone, Debug)]
-pub struct Trains(Arc<Shared>);
+pub struct Trains(Arc<TrainsShared>);
 
 #[derive(Debug)]
-struct Shared {
+struct TrainsShared {
     endpoints: OnceLock<Vec<Arc<Endpoint>>>,
     carrier: OnceLock<Arc<dyn RiderCarrier>>,
     /// The operator's bound on the rate.
@@ -87,11 +87,11 @@ struct Shared {
 
 impl Trains {
     /// Creates the service. Trains that members request are charged to this purse. Nothing is served before
-    /// [`Self::receive_at`].
+    /// [`Self::set_endpoints`].
     pub fn new(purse: Arc<ProbeBudget>, log: Log) -> Self {
         let (endpoints, carrier, most, calibration) = Default::default();
         let of = |(all, each)| Shares::new(all, each);
-        Self(Arc::new(Shared {
+        Self(Arc::new(TrainsShared {
             endpoints,
             carrier,
             most,
@@ -106,24 +106,24 @@ impl Trains {
     }
 
     /// Sets the endpoints that receive datagrams; only the first call has an effect.
-    pub fn receive_at(&self, endpoints: Vec<Arc<Endpoint>>) {
+    pub fn set_endpoints(&self, endpoints: Vec<Arc<Endpoint>>) {
         _ = self.0.endpoints.set(endpoints);
     }
 
     /// Sets the carrier, whose packets ride; only the first call has an effect.
-    pub fn carry_for(&self, carrier: Arc<dyn RiderCarrier>) {
+    pub fn set_carrier(&self, carrier: Arc<dyn RiderCarrier>) {
         _ = self.0.carrier.set(carrier);
     }
 
     /// Sets this host's calibration, which is valid for ten minutes (10 s if the host is not calm). Without it the host
     /// is calibrated when that is first needed.
-    pub fn calibrated_as(&self, host: Calibration) {
+    pub fn set_calibration(&self, host: Calibration) {
         *self.0.calibration.lock().unwrap_or_else(PoisonError::into_inner) =
             Some((Instant::now(), host));
     }
 
     /// Sets the highest rate within trains, whoever requests them; only the first call has an effect.
-    pub fn no_faster_than(&self, most: Rate) {
+    pub fn set_max_rate(&self, most: Rate) {
         _ = self.0.most.set(most);
     }
 
@@ -145,7 +145,7 @@ impl Trains {
     }
 
     /// The endpoint that sends to this address: one of the same family.
-    pub fn towards(&self, to: IpAddr) -> Option<Arc<Endpoint>> {
+    pub fn endpoint_towards(&self, to: IpAddr) -> Option<Arc<Endpoint>> {
         let all = self.0.endpoints.get()?;
         let is_of = |one: &&Arc<Endpoint>| {
             one.local_addr().is_ok_and(|bound| bound.is_ipv4() == to.to_canonical().is_ipv4())
@@ -204,7 +204,7 @@ impl MemberService for Trains {
     /// The reports of the carrier and the calibration; each is null if there is none.
     fn report(&self) -> serde_json::Value {
         let carrier = self.0.carrier.get().map(|carrier| carrier.report());
-        serde_json::json!({ "carrier": carrier, "calibration": self.published() })
+        serde_json::json!({ "carrier": carrier, "calibration": self.calibration_report() })
     }
 }
 
@@ -214,10 +214,10 @@ struct ServedSession {
     sender: ProbeSender,
     /// Set while riders use the session.
     attached: Option<AttachGuard>,
-    bill: Bill,
+    bill: ArrivalCharge,
 }
 
-impl Shared {
+impl TrainsShared {
     /// Serves a session, if the limit for its first request allows.
     async fn admit(&self, mut channel: Channel<TcpStream>, peer: &MeshPeer) -> io::Result<u64> {
         let crowded = || io::Error::other("too many probe sessions at a time");
@@ -319,7 +319,7 @@ impl Shared {
         let to = SocketAddr::new(address, 0);
         let sender = ProbeSender { socket, to, sealer, riders: None };
         let (incoming, purse) = (Arc::clone(&place.incoming), Arc::clone(&self.purse));
-        let bill = Bill { incoming, purse, from: peer.key() };
+        let bill = ArrivalCharge { incoming, purse, from: peer.key() };
         Ok(Ok((ServedSession { place, sender, attached: None, bill }, port)))
     }
 
@@ -425,7 +425,7 @@ impl Shared {
         self.purse.charge(peer, train.bytes());
         let sender = ProbeSender { to, ..open.sender.clone() };
         let outgoing = OutgoingTrain { number, train, headers: Vec::new(), at: Time::ZERO };
-        let sent_train = sender.fly(outgoing, Duration::ZERO).await.map_err(no)?;
+        let sent_train = sender.send_train(outgoing, Duration::ZERO).await.map_err(no)?;
         Ok(sent_train.sent.into_iter().map(|at| at.map(|at| at.as_nanos())).collect())
     }
 }

@@ -183,7 +183,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
     pub fn announce(&self, train: &Train, after: Duration) -> Time {
         let at = now() + after;
         if let Some(riders) = &self.sender.riders {
-            riders.due(at, train);
+            riders.announce(at, train);
         }
         at
     }
@@ -272,7 +272,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
     }
 
     /// As [`Self::send`], with bytes of the tool's own in each probe, which programs at the member can receive
-    /// ([`super::Service`]). If `headers` is empty, no probe has any.
+    /// ([`super::ProbeService`]). If `headers` is empty, no probe has any.
     ///
     /// # Errors
     /// [`SessionError`].
@@ -319,7 +319,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
             None => None,
         };
         let sent_train =
-            self.sender.fly(OutgoingTrain { number, train, headers, at }, self.wait()).await?;
+            self.sender.send_train(OutgoingTrain { number, train, headers, at }, self.wait()).await?;
         if sent_train.sent.iter().all(Option::is_none) {
             return Err(unsent(sent_train.failed, size, self.overhead()));
         }
@@ -383,7 +383,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
             true => self.entry.arrivals(number, probes, LATEST).await,
             false => (vec![None; probes], 0),
         };
-        departed_train::flight(departed_train::sent_by_member(sent, train.takes()), arrivals, probes)
+        departed_train::flight(departed_train::from_member_report(sent, train.takes()), arrivals, probes)
     }
 
     /// Closes the session in order.

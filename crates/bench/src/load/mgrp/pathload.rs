@@ -85,14 +85,14 @@ struct Logged<'a> {
 }
 
 impl TrainSender for Logged<'_> {
-    async fn fly(
+    async fn send_train(
         &mut self,
         train: &Train,
         _way: Direction,
         after: Duration,
     ) -> Result<Flight, SessionError> {
         let at = self.clock.now() + after.as_secs_f64();
-        let report = self.node.told(train, after)?;
+        let report = self.node.send_and_report(train, after)?;
         self.log.add(train, &report, at, self.clock);
         Ok(report.flight())
     }

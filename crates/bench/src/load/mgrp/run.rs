@@ -19,7 +19,7 @@ use std::{
 };
 use thalweg_lab::{client::Lab, topology::Topology};
 use thalweg_measure::estimators::{PK1, PK2, PK3, Pace};
-use thalweg_probe::client::{NodeSession, Service};
+use thalweg_probe::client::{NodeSession, ProbeServiceClient};
 
 /// The time for founding and calibrating each further copy.
 const FURTHER: Duration = Duration::from_secs(4);
@@ -129,7 +129,7 @@ fn found(lab: &Lab, dir: &Path, args: &Args) -> anyhow::Result<Vec<Pair>> {
 /// Opens a session between a copy's nodes, for which both nodes are calibrated. This is done for one copy at a time, so
 /// that they do not disturb each other.
 fn open(pair: &Pair) -> anyhow::Result<Ready<'_>> {
-    let service = Service::at(&pair.sockets()[0], &pair.names().m5)?;
+    let service = ProbeServiceClient::at(&pair.sockets()[0], &pair.names().m5)?;
     Ok(Ready { pair, node: NodeSession::open(service, true)? })
 }
 

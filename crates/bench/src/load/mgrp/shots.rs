@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 use thalweg_measure::{estimators::Fixed, train::Train};
-use thalweg_probe::client::{Order, Service};
+use thalweg_probe::client::{TrainOrder, ProbeServiceClient};
 use thalweg_probe::trains::messages::Report;
 
 /// The first bytes of the probes' headers.
@@ -120,7 +120,7 @@ pub fn fire(of: Fixed, ready: &mut Ready<'_>, clock: &Clock, until: f64) -> anyh
         let after = Duration::from_secs_f64((due - clock.now()).max(0.0));
         due += period;
         let order =
-            Order { train: &train, after, header: &header, awaits: false, accepts_busy: true };
+            TrainOrder { train: &train, after, header: &header, awaits: false, accepts_busy: true };
         match ready.node.service().send(&order)? {
             Ok(report) => {
                 log.add(&train, &report, clock.now() - train.takes().as_secs_f64(), clock)
@@ -154,12 +154,12 @@ struct Heard {
 
 impl Heard {
     fn begin(socket: &Path, node: &str, clock: Clock) -> anyhow::Result<Self> {
-        let mut service = Service::at(socket, node)?;
+        let mut service = ProbeServiceClient::at(socket, node)?;
         service.receive(TAG)?;
         let ender = service.ender()?;
         let hear = move || {
             let mut all = Vec::new();
-            while let Some(arrival) = service.heard()? {
+            while let Some(arrival) = service.next_probe()? {
                 let train = train_of(&arrival.header).context("a probe's header is not from this tool")?;
                 all.push((train, arrival.place, clock.of_unix(arrival.arrived_ns)));
             }

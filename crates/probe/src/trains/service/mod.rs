@@ -52,7 +52,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// The service of one node.
 #[derive(Clone, Debug)]
-pub struct Service {
+pub struct ProbeService {
     trains: Trains,
     endpoint: Arc<Endpoint>,
     dialer: MemberDialer,
@@ -86,7 +86,7 @@ struct ProgramSession {
     key: NodeId,
 }
 
-impl Service {
+impl ProbeService {
     /// Creates the service. `endpoint` is one of those that receive the datagrams of `trains`. Bulk flows hold permits
     /// of `flows`, so that no train is sent beside one.
     pub fn new(
@@ -226,7 +226,7 @@ impl Service {
         read: &mut BufReader<OwnedReadHalf>,
         write: &mut OwnedWriteHalf,
     ) -> io::Result<()> {
-        let mut came = self.endpoint.came();
+        let mut came = self.endpoint.subscribe();
         say(write, &Reply::Receiving {}).await?;
         loop {
             let said = tokio::select! {
@@ -281,7 +281,7 @@ async fn send_and_report(
     let carried = departed.carried().to_vec();
     let flight = match send.await_arrivals || session.silence() > SILENT {
         true => session.arrivals(departed).await?,
-        false => departed.unasked(),
+        false => departed.without_arrivals(),
     };
     let mut punctuality = Punctuality::default();
     punctuality.note(&train, &flight);

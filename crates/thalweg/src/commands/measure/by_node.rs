@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use thalweg_mesh::State;
 use thalweg_node::daemon::LocalClient;
 use thalweg_probe::carrier::CarrierReport;
-use thalweg_probe::client::{NodeSession, Service};
+use thalweg_probe::client::{NodeSession, ProbeServiceClient};
 use tokio::task::block_in_place;
 
 /// Whether what this host's programs send rides in the trains.
@@ -39,7 +39,7 @@ pub async fn open(args: &Args, state: &State) -> Result<Option<NodeSession>, Fai
         };
     }
     let opened = block_in_place(|| {
-        let service = Service::at(&state.probe_socket(), args.node.as_str())?;
+        let service = ProbeServiceClient::at(&state.probe_socket(), args.node.as_str())?;
         NodeSession::open(service, args.accept_busy)
     });
     match opened {

@@ -296,7 +296,7 @@ impl Parts {
         let who = (self.mesh.name.clone(), &self.key);
         let log = self.log.clone();
         let unkept = move |e| log.put(Event::new("measured_not_kept").with("why", e));
-        let purse = ProbeBudget::kept(budget, settings.max_bytes_per_day, state.measured_file(), unkept);
+        let purse = ProbeBudget::with_file(budget, settings.max_bytes_per_day, state.measured_file(), unkept);
         let (membership, log) = (self.membership.clone(), self.log.clone());
         Ok(Some(Prober::new(who, membership, purse, settings.max_rate, log)?))
     }
@@ -371,7 +371,7 @@ impl Parts {
         let (socket, log) = (state.probe_socket(), self.log.clone());
         let carrier = self.carrier.clone();
         if let Some(carrier) = carrier.clone() {
-            trains.carry_for(Arc::new(carrier));
+            trains.set_carrier(Arc::new(carrier));
         }
         Ok(Probing { trains, flows, carrier, overlay: None, follow: None, dialer, socket, log })
     }
