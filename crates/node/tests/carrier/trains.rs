@@ -126,7 +126,7 @@ async fn flown(
     length: usize,
 ) -> Flight {
     let probes = train.probes().len() as u32;
-    let pause = train.takes() / probes;
+    let pause = train.duration() / probes;
     session.announce(&train, Duration::from_millis(15));
     let flying = async {
         tokio::time::sleep(Duration::from_millis(15)).await;

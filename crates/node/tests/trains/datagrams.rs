@@ -55,7 +55,7 @@ async fn lost_probes_are_missing_duplicates_count_once_and_reordered_ones_keep_t
     let mut session = scene.session(CALM()).await.unwrap();
     let flight = session.send(train(100, 300, GAP)).await.unwrap();
     assert_eq!(came(&flight), (0..100).filter(|n| n % 10 != 3).collect::<Vec<_>>());
-    assert!((flight.lost() - 0.1).abs() < 1e-9);
+    assert!((flight.loss_share() - 0.1).abs() < 1e-9);
     assert!(flight.is_reordered());
     for n in (7..100).step_by(10) {
         let [overtaken, before] = [flight.arrived[n], flight.arrived[n + 1]];

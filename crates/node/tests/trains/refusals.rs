@@ -8,7 +8,7 @@ use crate::{
 use std::time::Duration;
 use thalweg_measure::{
     estimators::PK1,
-    train::{Dishonest, Doubt, End, Probe, Train},
+    train::{PacingError, Doubt, End, Probe, Train},
 };
 use thalweg_net::{Stream, channel::Protocol};
 use thalweg_probe::trains::{
@@ -26,9 +26,9 @@ async fn a_busy_host_refuses_unless_it_is_accepted_and_then_the_result_is_doubte
     let here = busy();
     let mut session = scene.session(Terms { here, accepts_busy: false }).await.unwrap();
     let refused = session.send(train(10, 300, GAP)).await.unwrap_err();
-    assert!(matches!(refused, SessionError::Dishonest(Dishonest::Invalid(_))), "{refused}");
+    assert!(matches!(refused, SessionError::Pacing(PacingError::Invalid(_))), "{refused}");
     let mut session = scene.session(Terms { here, accepts_busy: true }).await.unwrap();
-    assert_eq!(session.send(train(10, 300, GAP)).await.unwrap().lost(), 0.0);
+    assert_eq!(session.send(train(10, 300, GAP)).await.unwrap().loss_share(), 0.0);
     let of = |end| Doubt::Busy { end, off: here.gap_error[1] };
     assert_eq!(session.doubts(Direction::There), [of(End::Sender)]);
     assert_eq!(session.doubts(Direction::Back), [of(End::Receiver)]);
@@ -44,10 +44,10 @@ async fn the_member_s_host_refuses_as_well_if_it_is_busy() {
     let mut session = scene.session(CALM()).await.unwrap();
     // A client that did not check would get the refusal from the host itself.
     let refused = session.receive(train(10, 300, GAP)).await.unwrap_err();
-    assert!(matches!(refused, SessionError::Dishonest(Dishonest::Invalid(_))), "{refused}");
-    assert_eq!(session.send(train(10, 300, GAP)).await.unwrap().lost(), 0.0, "it only receives");
+    assert!(matches!(refused, SessionError::Pacing(PacingError::Invalid(_))), "{refused}");
+    assert_eq!(session.send(train(10, 300, GAP)).await.unwrap().loss_share(), 0.0, "it only receives");
     session.accept_busy(true);
-    assert_eq!(session.receive(train(10, 300, GAP)).await.unwrap().lost(), 0.0);
+    assert_eq!(session.receive(train(10, 300, GAP)).await.unwrap().loss_share(), 0.0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -68,7 +68,7 @@ async fn probes_that_are_too_short_or_too_long_are_named() {
         let none = session.fitting(way, &[65_530, 65_520]).await.unwrap_err();
         assert!(matches!(none, SessionError::Mtu { size: 65_530, overhead: 28 }), "{none}");
     }
-    assert_eq!(session.send(train(10, 300, GAP)).await.unwrap().lost(), 0.0, "it goes on");
+    assert_eq!(session.send(train(10, 300, GAP)).await.unwrap().loss_share(), 0.0, "it goes on");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,7 +100,7 @@ async fn the_sessions_of_a_member_are_bounded_and_further_ones_refused() {
     }
     let refused = scene.session(CALM()).await.err().unwrap();
     assert!(matches!(refused, SessionError::Refused(Refusal::Busy)), "{refused}");
-    assert_eq!(open[0].send(train(10, 300, GAP)).await.unwrap().lost(), 0.0, "the others go on");
+    assert_eq!(open[0].send(train(10, 300, GAP)).await.unwrap().loss_share(), 0.0, "the others go on");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,9 +110,9 @@ async fn a_max_rate_bounds_trains_that_members_request_even_of_a_busy_host() {
     let mut session = scene.session(CALM()).await.unwrap();
     assert_eq!(session.calibrations()[1].honest, Rate::from_mbps(10.0), "members are told");
     let slow = Duration::from_micros(1500);
-    assert_eq!(session.receive(train(10, 1472, slow)).await.unwrap().lost(), 0.0);
+    assert_eq!(session.receive(train(10, 1472, slow)).await.unwrap().loss_share(), 0.0);
     let refused = session.receive(train(10, 1472, GAP)).await.unwrap_err();
-    assert!(matches!(refused, SessionError::Dishonest(Dishonest::Gap { .. })), "{refused}");
+    assert!(matches!(refused, SessionError::Pacing(PacingError::Gap { .. })), "{refused}");
     assert!(refused.to_string().contains("max_rate"), "{refused}");
     // Even if it is accepted as busy, the host itself keeps the bound.
     session.accept_busy(true);
@@ -127,7 +127,7 @@ async fn no_train_goes_to_an_address_that_only_datagrams_come_from() {
     let third = "127.0.0.3".parse().unwrap();
     let scene = Scene::with(PLENTY, Mangle::nothing().from(third)).await;
     let mut session = scene.session(CALM()).await.unwrap();
-    assert_eq!(session.send(train(10, 300, GAP)).await.unwrap().lost(), 0.0, "they are true");
+    assert_eq!(session.send(train(10, 300, GAP)).await.unwrap().loss_share(), 0.0, "they are true");
     let refused = session.receive(train(10, 300, GAP)).await.unwrap_err();
     assert!(matches!(refused, SessionError::Refused(Refusal::Train(_))), "{refused}");
     for word in ["come from 127.0.0.3", "channel from 127.0.0.1", "from the same address"] {
@@ -155,7 +155,7 @@ async fn measure(
     way: Direction,
     told: &mut dyn FnMut(TrainEvent),
 ) -> Result<Measured, MeasureError> {
-    run(session, &mut PK1.times(3), way, FAR, told).await
+    run(session, &mut PK1.with_trains(3), way, FAR, told).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -168,7 +168,7 @@ async fn a_member_that_vanishes_between_trains_ends_a_measurement_with_its_progr
         }
     };
     // More than there is time for.
-    let mut tool = PK1.times(u32::MAX);
+    let mut tool = PK1.with_trains(u32::MAX);
     let why = run(&mut session, &mut tool, Direction::There, FAR, &mut told).await.unwrap_err();
     assert!(matches!(&why, MeasureError::Session { so_far, .. } if so_far.trains >= 2), "{why}");
     assert!(why.to_string().contains("(estimate after "), "{why}");
@@ -213,5 +213,5 @@ async fn a_train_with_hop_limits_cannot_be_requested_from_a_member() {
     assert!(matches!(refused, SessionError::Hops), "{refused}");
     // On loopback there is no router: the probe arrives, and nobody reports anything.
     let flight = session.send(limited).await.unwrap();
-    assert_eq!((flight.lost(), flight.expired), (0.0, vec![None]));
+    assert_eq!((flight.loss_share(), flight.expired), (0.0, vec![None]));
 }

@@ -3,7 +3,7 @@
 use super::{Graph, MAX_AGE};
 use std::time::Duration;
 use thalweg_measure::{
-    Bound, Estimate, Interface, Metric, NodeIndex, Spare, Subject, Table, planned,
+    Bound, Estimate, Interface, Metric, NodeIndex, AvailableRate, Subject, Table, planned_rate,
 };
 use thalweg_units::{Rate, Time};
 
@@ -17,7 +17,7 @@ struct Leg {
 }
 
 /// The rate to plan a leg with. `exact` and `at_least` are its youngest throughputs, `spare` is its youngest available
-/// bandwidth: see [`planned`].
+/// bandwidth: see [`planned_rate`].
 pub fn leg_rate(
     exact: &Estimate,
     at_least: Option<&Estimate>,
@@ -30,7 +30,7 @@ pub fn leg_rate(
 
 /// The rate to plan a leg with on which TCP reached `rate` this long ago.
 pub fn available(rate: Rate, age: Duration, spare: Option<&Estimate>) -> Rate {
-    let bps = planned(rate.as_bps() as f64, age, spare.map(Spare::of));
+    let bps = planned_rate(rate.as_bps() as f64, age, spare.map(AvailableRate::from_estimate));
     Rate::from_bps(bps.round() as u64)
 }
 

@@ -9,7 +9,7 @@ use std::{
 };
 use thalweg_measure::{
     Bound,
-    overlay::{self, How, Link, OverlaySettings, hinges},
+    overlay::{self, LinkMethod, Link, OverlaySettings, hinges},
 };
 
 /// The maximum number of legs that wait to be examined. Beyond it the oldest is dropped; its next range brings it back.
@@ -140,8 +140,8 @@ impl RangedWay {
             true => (Bound::Exact, high),
             false => (Bound::AtLeast, low),
         };
-        let how = if self.by_trains { How::Trains } else { How::Bulk };
-        let known = overlay::Known { low, high, bound, how, age: Duration::ZERO };
+        let how = if self.by_trains { LinkMethod::Trains } else { LinkMethod::Bulk };
+        let known = overlay::LinkEstimate { low, high, bound, how, age: Duration::ZERO };
         Link { known: Some(known), rivals: Some(0), ..Link::default() }
     }
 

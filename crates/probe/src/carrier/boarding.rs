@@ -4,7 +4,7 @@ use super::partner::Partner;
 use crate::trains::Boarding;
 use std::sync::Arc;
 use thalweg_measure::{
-    riders::{Fragment, Ride, Trip},
+    riders::{Fragment, Ride, TrainId},
     train::{Probe, Tally},
 };
 use thalweg_net::probe::now;
@@ -12,7 +12,7 @@ use thalweg_net::probe::now;
 /// A train that is under way to a member.
 pub struct PartnerBoarding {
     partner: Arc<Partner>,
-    trip: Trip,
+    trip: TrainId,
     /// What the regulators decide on for each probe.
     rides: Vec<Option<Ride>>,
     /// Packets and bytes that waited when the train began: without the train they would have been sent before it.
@@ -26,7 +26,7 @@ pub struct PartnerBoarding {
 impl PartnerBoarding {
     pub(super) fn new(
         partner: Arc<Partner>,
-        trip: Trip,
+        trip: TrainId,
         rides: Vec<Option<Ride>>,
         held: (u64, u64),
     ) -> Self {

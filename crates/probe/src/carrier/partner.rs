@@ -21,7 +21,7 @@ use std::{
 use thalweg_measure::{
     riders::{
         FlowState, FlowWatch, Fragment, Hold, LegRule, PacketHead, Reassembly, ReassemblyLimits,
-        Regulator, Ride, Seat, Trip, rides, seats,
+        Regulator, Ride, Seat, TrainId, rides, seats,
     },
     train::{Probe, Train},
 };
@@ -155,16 +155,16 @@ impl Partner {
         state.counts.sent_packets += 1;
         state.counts.sent_bytes += packet.len() as u64;
         if settings.watches_flows() {
-            state.flows.leaves(&packet, now);
+            state.flows.observe_sent(&packet, now);
         }
         state.replies.sent(&packet, self.doors(), now);
-        let fragments = match settings.selection.takes(head) {
+        let fragments = match settings.selection.matches(head) {
             true => state.hold.offer(packet, now),
-            false => state.hold.pass(packet).into_iter().collect(),
+            false => state.hold.send_alone(packet).into_iter().collect(),
         };
         if state.hold.packets() > 0 && !state.has_timer {
             state.has_timer = true;
-            tokio::spawn(Arc::clone(self).let_go_in_time());
+            tokio::spawn(Arc::clone(self).release_in_time());
         }
         let wants_session = state.wants_session(now);
         drop(state);
@@ -173,7 +173,7 @@ impl Partner {
     }
 
     /// Sends packets without a probe when they have waited long enough, until none waits.
-    async fn let_go_in_time(self: Arc<Self>) {
+    async fn release_in_time(self: Arc<Self>) {
         loop {
             let deadline = {
                 let mut state = self.lock();
@@ -183,14 +183,14 @@ impl Partner {
             };
             let Some(deadline) = deadline else { return };
             sleep(deadline.since(now())).await;
-            self.let_go();
+            self.release_due();
         }
     }
 
     /// Sends packets without a probe that have waited long enough, or wait for probes that will not come.
-    pub(super) fn let_go(&self) {
+    pub(super) fn release_due(&self) {
         let mut state = self.lock();
-        let due = state.hold.let_go(now());
+        let due = state.hold.release_due(now());
         state.counts.timed_out_packets += due.len() as u64;
         drop(state);
         self.put(due);
@@ -241,7 +241,7 @@ impl Partner {
         let written = is_its && self.local.write(packet);
         let mut state = self.lock();
         if self.local.settings.watches_flows() && is_its {
-            state.flows.arrives(packet);
+            state.flows.observe_received(packet);
         }
         match (is_its, written) {
             (true, true) => {
@@ -264,12 +264,12 @@ impl Partner {
     }
 
     /// Notes the end of a train.
-    pub(super) fn train_ended(&self, trip: Trip) {
+    pub(super) fn train_ended(&self, trip: TrainId) {
         let mut state = self.lock();
         state.trains = state.trains.saturating_sub(1);
         state.hold.end(trip);
         drop(state);
-        self.let_go();
+        self.release_due();
     }
 
     /// Notes that the session was opened.
@@ -314,7 +314,7 @@ impl Partner {
     }
 
     fn note_train(&self, probes: usize, bytes: u64, took: Duration) {
-        if self.local.settings.legs.is_some_and(|rule| rule.counts(probes, bytes, took)) {
+        if self.local.settings.legs.is_some_and(|rule| rule.tests_rate(probes, bytes, took)) {
             self.lock().measured = Some(now());
         }
     }
@@ -422,7 +422,7 @@ impl Riders for Partner {
 
     fn begin(self: Arc<Self>, train: &Train) -> Box<dyn Boarding> {
         let rides = rides(train, padding);
-        self.note_train(rides.iter().flatten().count(), train.bytes(), train.takes());
+        self.note_train(rides.iter().flatten().count(), train.bytes(), train.duration());
         let mut state = self.lock();
         state.trains += 1;
         let seats = state.seats(train, &rides, self.regulators());

@@ -215,7 +215,7 @@ mod tests {
             "hidden_bytes":3,"carriers":1,"carried_bytes":9,"carried":[9,0],"bytes":3000,"dropped":2,"is_valid":true,"doubts":[]}}"#;
         let Ok(Reply::Report(told)) = serde_json::from_str(line) else { panic!("{line}") };
         let flight = told.flight();
-        assert_eq!((flight.left(), flight.passed().count(), flight.dropped), (1, 1, 2));
+        assert_eq!((flight.sent_count(), flight.arrived_probes().count(), flight.dropped), (1, 1, 2));
         assert_eq!((flight.tally.hidden_bytes, told.carried), (3, vec![9, 0]));
         assert!(matches!(serde_json::from_str(r#"{"error":"no"}"#), Ok(Reply::Error(_))));
         assert!(matches!(serde_json::from_str(r#"{"receiving":{}}"#), Ok(Reply::Receiving {})));

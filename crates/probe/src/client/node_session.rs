@@ -58,7 +58,7 @@ impl NodeSession {
 
     /// The calibrations of this host and the member's, against which trains are checked.
     fn hosts(&self) -> [Calibration; 2] {
-        let judged = |host: Calibration| if self.accepts_busy { host.as_it_is() } else { host };
+        let judged = |host: Calibration| if self.accepts_busy { host.accepting_busy() } else { host };
         self.opened.calibrations().map(judged)
     }
 
@@ -70,10 +70,10 @@ impl NodeSession {
         let probe = Probe { size, header: 0, gap: Duration::ZERO, may_carry: false };
         let train =
             Train::uniform(probe, SHOWN).map_err(|why| SessionError::Node(why.to_string()))?;
-        let train = train.over(self.opened.overhead);
+        let train = train.with_overhead(self.opened.overhead);
         let flight = self.send_train(&train, Direction::There, Duration::ZERO).await?;
         let overhead = self.opened.overhead;
-        flight.passed().next().map(drop).ok_or(SessionError::Mtu { size, overhead })
+        flight.arrived_probes().next().map(drop).ok_or(SessionError::Mtu { size, overhead })
     }
 
     /// Sends one train after this pause. Returns the node's whole report.

@@ -6,7 +6,7 @@ use std::{
 };
 use thalweg_measure::{
     Bound,
-    overlay::{How, Known, Link},
+    overlay::{LinkMethod, LinkEstimate, Link},
 };
 use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::mesh::Name;
@@ -31,7 +31,7 @@ pub(super) struct Links(BTreeMap<Name, LinkState>);
 struct LinkState {
     /// When bytes were sent, how many, and how many of them may ride in trains.
     uses: VecDeque<(Instant, u64, u64)>,
-    known: Option<(Instant, Known)>,
+    known: Option<(Instant, LinkEstimate)>,
     /// The highest rate that TCP reached, bit/s.
     tcp: f64,
     /// Bytes that the latest trains on this link cost.
@@ -49,25 +49,25 @@ impl Links {
     }
 
     /// Notes a result. A lower bound that ordinary traffic shows does not replace a range that was measured.
-    pub fn set_result(&mut self, to: &Name, known: Known, now: Instant) {
+    pub fn set_result(&mut self, to: &Name, known: LinkEstimate, now: Instant) {
         let seen = self.0.entry(to.clone()).or_default();
-        if known.how == How::Passive {
+        if known.how == LinkMethod::Passive {
             seen.tcp = seen.tcp.max(known.high);
         }
-        let is_bound = known.how == How::Passive && known.bound == Bound::AtLeast;
-        let is_worse = is_bound && seen.known.is_some_and(|(_, other)| other.how != How::Passive);
+        let is_bound = known.how == LinkMethod::Passive && known.bound == Bound::AtLeast;
+        let is_worse = is_bound && seen.known.is_some_and(|(_, other)| other.how != LinkMethod::Passive);
         if !is_worse {
             seen.known = Some((now, known));
         }
-        if known.how != How::Passive {
+        if known.how != LinkMethod::Passive {
             seen.rests = None;
         }
     }
 
     /// Notes the cost of a measurement, whatever its result. The cost of a sparse tool is ignored, because it says
     /// nothing about the other tools.
-    pub fn set_cost(&mut self, to: &Name, how: How, bytes: u64) {
-        if how != How::Sparse && bytes > 0 {
+    pub fn set_cost(&mut self, to: &Name, how: LinkMethod, bytes: u64) {
+        if how != LinkMethod::Sparse && bytes > 0 {
             self.0.entry(to.clone()).or_default().paid = bytes;
         }
     }
@@ -112,7 +112,7 @@ impl LinkState {
             let bytes: u64 = self.uses.iter().map(of).sum();
             Rate::from_bps(bytes.saturating_mul(8) / WINDOW.as_secs())
         };
-        let aged = |(at, known): (Instant, Known)| Known {
+        let aged = |(at, known): (Instant, LinkEstimate)| LinkEstimate {
             age: known.age + now.duration_since(at),
             ..known
         };
@@ -134,8 +134,8 @@ mod tests {
         (0..count).map(name).collect()
     }
 
-    fn known(how: How, bound: Bound) -> Known {
-        Known { low: 4e6, high: 5e6, bound, how, age: Duration::ZERO }
+    fn known(how: LinkMethod, bound: Bound) -> LinkEstimate {
+        LinkEstimate { low: 4e6, high: 5e6, bound, how, age: Duration::ZERO }
     }
 
     fn link(links: &mut Links, n: usize, now: Instant) -> Option<Link> {
@@ -162,22 +162,22 @@ mod tests {
     #[test]
     fn results_age_and_bounds_from_traffic_do_not_replace_ranges() {
         let (mut links, now) = (Links::default(), Instant::now());
-        links.set_result(&name(1), known(How::Trains, Bound::Exact), now);
-        links.set_result(&name(1), known(How::Passive, Bound::AtLeast), now);
+        links.set_result(&name(1), known(LinkMethod::Trains, Bound::Exact), now);
+        links.set_result(&name(1), known(LinkMethod::Passive, Bound::AtLeast), now);
         let minute = now + Duration::from_secs(60);
         let found = link(&mut links, 1, minute).unwrap().known.unwrap();
-        assert_eq!((found.how, found.age), (How::Trains, Duration::from_secs(60)));
-        links.set_result(&name(1), known(How::Passive, Bound::Exact), minute);
-        assert_eq!(link(&mut links, 1, minute).unwrap().known.unwrap().how, How::Passive);
+        assert_eq!((found.how, found.age), (LinkMethod::Trains, Duration::from_secs(60)));
+        links.set_result(&name(1), known(LinkMethod::Passive, Bound::Exact), minute);
+        assert_eq!(link(&mut links, 1, minute).unwrap().known.unwrap().how, LinkMethod::Passive);
     }
 
     #[test]
     fn the_rate_of_tcp_and_the_cost_of_trains_are_kept() {
         let (mut links, now) = (Links::default(), Instant::now());
-        links.set_result(&name(1), known(How::Passive, Bound::AtLeast), now);
-        links.set_result(&name(1), known(How::Trains, Bound::Exact), now);
-        links.set_cost(&name(1), How::Trains, 700);
-        links.set_cost(&name(1), How::Sparse, 9);
+        links.set_result(&name(1), known(LinkMethod::Passive, Bound::AtLeast), now);
+        links.set_result(&name(1), known(LinkMethod::Trains, Bound::Exact), now);
+        links.set_cost(&name(1), LinkMethod::Trains, 700);
+        links.set_cost(&name(1), LinkMethod::Sparse, 9);
         let seen = link(&mut links, 1, now).unwrap();
         assert_eq!((seen.tcp, seen.paid), (Rate::from_mbps(5.0), ByteSize::from_bytes(700)));
     }
@@ -191,7 +191,7 @@ mod tests {
         assert!(link(&mut links, 1, later).is_some() && link(&mut links, 2, now).is_some());
         links.rest_after_failure(&name(1), later);
         assert_eq!(link(&mut links, 1, later + FIRST_REST), None);
-        links.set_result(&name(1), known(How::Sparse, Bound::Exact), later);
+        links.set_result(&name(1), known(LinkMethod::Sparse, Bound::Exact), later);
         assert!(link(&mut links, 1, later).is_some());
     }
 }

@@ -33,7 +33,7 @@ use thalweg_base::log::{Event, Log};
 use thalweg_measure::{
     Bound,
     estimators::Finding,
-    overlay::{How, Known, Order, OverlaySettings, next},
+    overlay::{LinkMethod, LinkEstimate, NextMeasurement, OverlaySettings, next_measurement},
 };
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_units::ByteSize;
@@ -110,8 +110,8 @@ impl Overlay {
             // Results lost by falling behind would be out of date by now.
             while let Ok(seen) = transfers.try_recv() {
                 let bound = if seen.at_least { Bound::AtLeast } else { Bound::Exact };
-                let (low, high, how, age) = (seen.bps, seen.bps, How::Passive, seen.age);
-                links.set_result(&seen.to, Known { low, high, bound, how, age }, now);
+                let (low, high, how, age) = (seen.bps, seen.bps, LinkMethod::Passive, seen.age);
+                links.set_result(&seen.to, LinkEstimate { low, high, bound, how, age }, now);
             }
             for (to, bytes) in self.prober.take_moved_bytes() {
                 links.add_use(&to, bytes, 0, now);
@@ -139,7 +139,7 @@ impl Overlay {
         let members = self.members();
         let asked = links.candidates(self.dialer.me(), &members, now);
         let all: Vec<_> = asked.iter().map(|(_, link)| *link).collect();
-        let Some(order) = next(&all, self.ration.left(), &self.run.core) else { return };
+        let Some(order) = next_measurement(&all, self.ration.left(), &self.run.core) else { return };
         let Some((to, _)) = asked.get(order.link) else { return };
         if !self.is_calm().await {
             self.counts.count(MeasurementOutcome::Busy, 0);
@@ -190,7 +190,7 @@ impl Overlay {
     fn log_result(
         &self,
         to: &Name,
-        order: &Order,
+        order: &NextMeasurement,
         found: &Result<Finding, ProbeError>,
         ended: MeasurementOutcome,
         bytes: u64,
@@ -219,7 +219,7 @@ impl MeasurementOutcome {
     }
 }
 
-fn known(found: &Finding, how: How) -> Known {
+fn known(found: &Finding, how: LinkMethod) -> LinkEstimate {
     let bound = if found.is_lower_bound { Bound::AtLeast } else { Bound::Exact };
-    Known { low: found.low, high: found.high, bound, how, age: Duration::ZERO }
+    LinkEstimate { low: found.low, high: found.high, bound, how, age: Duration::ZERO }
 }

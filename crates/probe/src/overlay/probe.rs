@@ -6,7 +6,7 @@ use crate::trains::{
 use std::time::Duration;
 use thalweg_measure::{
     estimators::{Estimator, Finding, Pace, Quantity},
-    overlay::How,
+    overlay::LinkMethod,
     train::{Doubt, sizes},
 };
 use thalweg_mesh::member_dialer::{DialMemberError, MemberDialer};
@@ -32,7 +32,7 @@ pub(super) enum ProbeError {
     Measure(#[from] MeasureError),
     /// The method does not use trains.
     #[error("the method {0:?} does not use probe trains")]
-    Trainless(How),
+    Trainless(LinkMethod),
     /// The tool found another quantity.
     #[error("the tool did not find an available bandwidth")]
     Nothing,
@@ -48,7 +48,7 @@ impl ProbeError {
 impl From<SessionError> for ProbeError {
     fn from(why: SessionError) -> Self {
         match why {
-            SessionError::Dishonest(why) => Self::Busy(why.to_string()),
+            SessionError::Pacing(why) => Self::Busy(why.to_string()),
             why => Self::Measure(MeasureError::Session { why, so_far: Default::default() }),
         }
     }
@@ -57,7 +57,7 @@ impl From<SessionError> for ProbeError {
 /// Which link to measure, how, and for how long at most.
 pub(super) struct ProbeTask<'a> {
     pub to: &'a Name,
-    pub how: How,
+    pub how: LinkMethod,
     pub longest: Duration,
     pub accepts_busy: bool,
     pub most: Option<Rate>,
@@ -70,7 +70,7 @@ pub(super) async fn probe(
     trains: &Trains,
     task: ProbeTask<'_>,
 ) -> (Result<Finding, ProbeError>, u64) {
-    let carries = task.how == How::Riding;
+    let carries = task.how == LinkMethod::Riding;
     let mut session = match open(trains, dialer, task.to, carries).await {
         Ok((session, _)) => session,
         Err(why) => return (Err(why.into()), 0),
@@ -91,7 +91,7 @@ async fn measure(session: &mut Session<Stream>, task: &ProbeTask<'_>) -> Result<
     let mut tool = tool(task, session, largest)?;
     let found = run(session, tool.as_mut(), Direction::There, task.longest, &mut |_| {}).await;
     let found = found.map_err(|error| match error {
-        MeasureError::Session { why: why @ SessionError::Dishonest(_), .. } => why.into(),
+        MeasureError::Session { why: why @ SessionError::Pacing(_), .. } => why.into(),
         error => ProbeError::Measure(error),
     })?;
     if let (Some(doubt), false) = (found.doubts.first(), task.accepts_busy) {
@@ -110,10 +110,10 @@ fn tool(
     // The operator's bound on the rate of measurements applies to trains as well; the result is then a lower bound.
     ends.sender.honest = task.most.map_or(ends.sender.honest, |most| ends.sender.honest.min(most));
     Ok(match task.how {
-        How::Sparse => Box::new(ends.pathchirp(false)),
-        How::Riding => Box::new(ends.pathload(Pace::Fast, true)),
-        How::Trains => Box::new(ends.pathload(Pace::Fast, false)),
+        LinkMethod::Sparse => Box::new(ends.pathchirp(false)),
+        LinkMethod::Riding => Box::new(ends.pathload(Pace::Fast, true)),
+        LinkMethod::Trains => Box::new(ends.pathload(Pace::Fast, false)),
         // Passive and bulk measurements belong to the prober. They are never chosen here, because no link has rivals.
-        how @ (How::Passive | How::Bulk) => return Err(ProbeError::Trainless(how)),
+        how @ (LinkMethod::Passive | LinkMethod::Bulk) => return Err(ProbeError::Trainless(how)),
     })
 }

@@ -51,7 +51,7 @@ use thalweg_base::{
     log::{Event, Log},
     shares::Shares,
 };
-use thalweg_measure::{Bound, bulk::Found, estimators::Finding};
+use thalweg_measure::{Bound, bulk::BulkResult, estimators::Finding};
 use thalweg_mesh::{Membership, MeshPeer, OracleClient, service::MemberService};
 use thalweg_net::{
     Ed25519, PrivateKey,
@@ -297,7 +297,7 @@ impl ProberShared {
 
     /// The verdict for the sender; its rate is 0 if nothing arrived. A rate that this node's own setting limits is no
     /// steady rate of the path.
-    fn verdict(&self, found: Option<Found>) -> Verdict {
+    fn verdict(&self, found: Option<BulkResult>) -> Verdict {
         let Some(found) = found else {
             let (spread_bps, steady, at_least) = (None, false, true);
             return Verdict { bytes: 0, micros: 0, bps: 0.0, spread_bps, steady, at_least };

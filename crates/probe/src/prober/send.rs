@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 use thalweg_base::timeout::within;
-use thalweg_measure::bulk::Found;
+use thalweg_measure::bulk::BulkResult;
 use thalweg_net::{Cause, TcpInfo, channel::Channel, cut_over};
 use thalweg_wire::mesh::measure_flow::{
     Answer, Hello, Limits, Message as _, Refusal, Said, Verdict,
@@ -48,7 +48,7 @@ pub(super) struct SentFlow {
     /// The receiver's verdict.
     pub verdict: Verdict,
     /// This end's own count over the same time; `None` if nothing was acknowledged.
-    pub own: Option<Found>,
+    pub own: Option<BulkResult>,
     /// Bytes that have left this host.
     pub bytes: u64,
     /// The smallest round trip.

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_measure::{
-    estimators::{Estimator, Finding, Progress, Step, Unfound},
+    estimators::{Estimator, Finding, Progress, Step, EstimatorError},
     train::{Doubt, Flight, Punctuality, Train},
 };
 use thiserror::Error;
@@ -117,7 +117,7 @@ pub enum MeasureError {
     },
     /// The tool found nothing.
     #[error(transparent)]
-    Unfound(#[from] Unfound),
+    EstimatorError(#[from] EstimatorError),
     /// The measurement would take longer than allowed.
     #[error("no result within {} s; estimate after {} trains: {}", .0.as_secs(), .1.trains, describe(.1))]
     Slow(Duration, Progress),
@@ -169,7 +169,7 @@ where
         let gone = ended.map_or(Duration::ZERO, |at: Instant| at.elapsed());
         let after = after.saturating_sub(gone).max(ahead(session, &train, way));
         if began.elapsed() + after > longest {
-            let findings = tool.by_now();
+            let findings = tool.partial_findings();
             let findings = findings.ok_or_else(|| MeasureError::Slow(longest, tool.progress()))?;
             return Ok(result_of(session, tool, (way, &punctuality), cost, findings));
         }
@@ -179,7 +179,7 @@ where
         let flight = flown.map_err(so_far)?;
         ended = Some(left + flight.tally.transmitted);
         punctuality.note(&train, &flight);
-        tool.seen(&flight);
+        tool.record(&flight);
         // Several trains may have been sent as one.
         (cost.trains, cost.bytes) = (tool.progress().trains, cost.bytes + train.bytes());
         cost.rode += flight.tally.carried_bytes;
@@ -233,7 +233,7 @@ mod tests {
             }
         }
 
-        fn seen(&mut self, flight: &Flight) {
+        fn record(&mut self, flight: &Flight) {
             self.0.push(flight.clone());
         }
 

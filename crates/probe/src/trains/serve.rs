@@ -24,7 +24,7 @@ use thalweg_base::{
     message,
     shares::Shares,
 };
-use thalweg_measure::train::{Calibration, Dishonest, MAX_PROBES, Probe, Train};
+use thalweg_measure::train::{Calibration, PacingError, MAX_PROBES, Probe, Train};
 use thalweg_mesh::{MeshPeer, service::MemberService};
 use thalweg_net::{
     channel::Channel,
@@ -166,7 +166,7 @@ impl Trains {
     /// Waits until this host may send a train to the member, and charges it.
     ///
     /// # Errors
-    /// [`SessionError::Budget`] if the day's bytes are used up; [`SessionError::Dishonest`] if the train is faster than
+    /// [`SessionError::Budget`] if the day's bytes are used up; [`SessionError::Pacing`] if the train is faster than
     /// the operator allows, even if a busy host is accepted.
     pub(super) async fn lane(
         &self,
@@ -369,8 +369,8 @@ impl TrainsShared {
     }
 
     /// Checks that a train keeps to the operator's bound.
-    fn allows(&self, train: &Train) -> Result<(), Dishonest> {
-        self.most.get().map_or(Ok(()), |most| train.within(*most))
+    fn allows(&self, train: &Train) -> Result<(), PacingError> {
+        self.most.get().map_or(Ok(()), |most| train.check_rate(*most))
     }
 
     fn known(&self) -> Option<(Instant, Calibration)> {
@@ -412,7 +412,7 @@ impl TrainsShared {
         request: TrainRequest,
     ) -> Result<Vec<Option<u64>>, Refusal> {
         let host = self.calibrated().await.map_err(no)?;
-        let host = if request.accepts_busy { host.as_it_is() } else { host };
+        let host = if request.accepts_busy { host.accepting_busy() } else { host };
         let (overhead, most, number) =
             (open.sender.overhead(), self.most.get().copied(), request.train);
         let checking = move || checked(&request.probes, overhead, &host, most);
@@ -473,10 +473,10 @@ fn checked(
     host: &Calibration,
     most: Option<Rate>,
 ) -> Result<Train, Refusal> {
-    let train = train(probes).map_err(no)?.over(overhead);
+    let train = train(probes).map_err(no)?.with_overhead(overhead);
     big_enough(&train, |_| 0).map_err(no)?;
     host.check(&train).map_err(no)?;
-    most.map_or(Ok(()), |most| train.within(most)).map_err(no)?;
+    most.map_or(Ok(()), |most| train.check_rate(most)).map_err(no)?;
     Ok(train)
 }
 

@@ -201,7 +201,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
     /// The calibrations of this host and the member's, against which trains are checked.
     pub fn hosts(&self) -> [Calibration; 2] {
         let judged =
-            |host: Calibration| if self.terms.accepts_busy { host.as_it_is() } else { host };
+            |host: Calibration| if self.terms.accepts_busy { host.accepting_busy() } else { host };
         [self.terms.here, self.there].map(judged)
     }
 
@@ -308,7 +308,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         headers: Vec<Vec<u8>>,
         at: Time,
     ) -> Result<DepartedTrain, SessionError> {
-        let train = train.over(self.overhead());
+        let train = train.with_overhead(self.overhead());
         self.hosts()[0].check(&train)?;
         let has = |at: usize| headers.get(at).map_or(0, Vec::len);
         big_enough(&train, has)?;
@@ -360,7 +360,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         if train.is_limited() {
             return Err(SessionError::Hops);
         }
-        let train = train.over(self.overhead());
+        let train = train.with_overhead(self.overhead());
         self.hosts()[1].check(&train)?;
         big_enough(&train, |_| 0)?;
         let (number, probes) = (self.number(), train.probes().len());
@@ -375,7 +375,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
             probes: train.probes().iter().map(planned).collect(),
             accepts_busy: self.terms.accepts_busy,
         };
-        let told = ask(&mut self.channel, &plan, PATIENCE + train.takes()).await?;
+        let told = ask(&mut self.channel, &plan, PATIENCE + train.duration()).await?;
         let Tell::Sent(sent) = told else {
             return Err(SessionError::Protocol("unexpected type of answer"));
         };
@@ -383,7 +383,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
             true => self.entry.arrivals(number, probes, LATEST).await,
             false => (vec![None; probes], 0),
         };
-        departed_train::flight(departed_train::from_member_report(sent, train.takes()), arrivals, probes)
+        departed_train::flight(departed_train::from_member_report(sent, train.duration()), arrivals, probes)
     }
 
     /// Closes the session in order.

@@ -8,7 +8,7 @@ use std::{
     thread::{self, JoinHandle},
     time::Duration,
 };
-use thalweg_measure::{estimators::Fixed, train::Train};
+use thalweg_measure::{estimators::FixedTrains, train::Train};
 use thalweg_probe::client::{TrainOrder, ProbeServiceClient};
 use thalweg_probe::trains::messages::Report;
 
@@ -106,7 +106,7 @@ const FIRST: f64 = 0.02;
 ///
 /// # Errors
 /// When a service is gone or refuses repeatedly.
-pub fn fire(of: Fixed, ready: &mut Ready<'_>, clock: &Clock, until: f64) -> anyhow::Result<Log> {
+pub fn fire(of: FixedTrains, ready: &mut Ready<'_>, clock: &Clock, until: f64) -> anyhow::Result<Log> {
     let train = of.train()?;
     let mut due = clock.now() + FIRST;
     let names = ready.pair.names();
@@ -123,7 +123,7 @@ pub fn fire(of: Fixed, ready: &mut Ready<'_>, clock: &Clock, until: f64) -> anyh
             TrainOrder { train: &train, after, header: &header, awaits: false, accepts_busy: true };
         match ready.node.service().send(&order)? {
             Ok(report) => {
-                log.add(&train, &report, clock.now() - train.takes().as_secs_f64(), clock)
+                log.add(&train, &report, clock.now() - train.duration().as_secs_f64(), clock)
             }
             Err(why) => {
                 log.refused += 1;

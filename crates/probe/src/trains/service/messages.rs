@@ -381,7 +381,7 @@ mod tests {
     fn trains_are_read_as_documented() {
         let (pair, headers) =
             train(r#"[{"size": 1000, "header": "0a0B", "gap_us": 70, "count": 2}]"#).unwrap();
-        assert_eq!((pair.probes().len(), pair.takes()), (2, Duration::from_micros(70)));
+        assert_eq!((pair.probes().len(), pair.duration()), (2, Duration::from_micros(70)));
         assert!(pair.probes()[0].gap.is_zero() && pair.probes()[1].header == 2);
         assert_eq!(headers, [[10, 11], [10, 11]]);
         let (two, _) = train(r#"[{"size": 100}, {"size": 200, "may_carry": true}]"#).unwrap();

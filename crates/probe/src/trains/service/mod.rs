@@ -206,7 +206,7 @@ impl ProbeService {
     ) -> Result<Report, RequestError> {
         let (train, headers) = send.train()?;
         let session = self.session(&send.to, sessions).await?;
-        let train = train.over(session.overhead());
+        let train = train.with_overhead(session.overhead());
         session.accept_busy(send.accept_busy);
         let after = Duration::from_micros(send.after_us.into());
         let at = session.announce(&train, after);

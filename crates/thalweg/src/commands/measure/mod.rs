@@ -198,7 +198,7 @@ fn shorter(ends: &Ends) -> Option<String> {
 
 fn of_session(why: &SessionError) -> Code {
     match why {
-        SessionError::Dishonest(_) | SessionError::Refused(_) | SessionError::Node(_) => {
+        SessionError::Pacing(_) | SessionError::Refused(_) | SessionError::Node(_) => {
             Code::Other
         }
         SessionError::Small { .. } | SessionError::Hops => Code::Usage,
@@ -213,7 +213,7 @@ fn failed(args: &Args, why: &SessionError) -> Failed {
 /// What the user can try.
 fn hint(args: &Args, why: &SessionError) -> &'static str {
     match why {
-        SessionError::Dishonest(_) => {
+        SessionError::Pacing(_) => {
             "; --accept-busy measures anyway and marks the result as not valid"
         }
         SessionError::Mtu { .. } if args.size.is_some() => {
