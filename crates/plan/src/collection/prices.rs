@@ -4,7 +4,7 @@
 //! constant rates, the least price P(T) falls with T, is convex and piecewise linear. The potentials of each cheapest
 //! flow give the slope at its T: Newton's method finds the T of a budget, and tangents find all corners of the curve.
 
-use super::{Fluid, Objective, PlanError, Problem, Timetable, horizon, lp, rated::FlowSplitter};
+use super::{Fluid, Objective, PlanError, Problem, Timetable, horizon, lp, rated_path::FlowSplitter};
 use crate::mincost::{Arc, Flow, Network};
 use thiserror::Error;
 
@@ -123,7 +123,7 @@ pub(super) fn fluid_for(
         let plan = lp::solve(problem, &[lp::Commodity::of(problem)], goal)?.fluid(problem);
         return Ok(Priced { price: prices.fluid(problem, &plan), plan });
     }
-    let slots = Curve::new(problem, prices).slots_for(slots, budget)?;
+    let slots = PriceCurve::new(problem, prices).slots_for(slots, budget)?;
     priced(problem, slots, prices)
 }
 
@@ -136,7 +136,7 @@ pub(super) fn fluid_curve(problem: &Problem, prices: &Prices) -> Result<Vec<Offe
     if !problem.shared.is_empty() {
         return sampled_curve(problem, fastest, prices);
     }
-    let curve = Curve::new(problem, prices);
+    let curve = PriceCurve::new(problem, prices);
     let last = curve.slots_for(fastest, least_price(problem, prices)?)?;
     curve.corners(fastest, last)
 }
@@ -159,7 +159,7 @@ fn sampled_curve(
 pub(super) fn least_price(problem: &Problem, prices: &Prices) -> Result<f64, PriceError> {
     problem.check_ways()?;
     // With unlimited time, every leg, set of legs and host can carry everything.
-    let flow = Curve::new(problem, prices).cheapest(f64::INFINITY)?;
+    let flow = PriceCurve::new(problem, prices).cheapest(f64::INFINITY)?;
     Ok(flow.price)
 }
 
@@ -169,7 +169,7 @@ fn priced(problem: &Problem, slots: f64, prices: &Prices) -> Result<Priced<Fluid
         return Ok(Priced { plan: Fluid { slots: 0.0, paths: Vec::new() }, price: 0.0 });
     }
     let plan = if problem.shared.is_empty() {
-        Curve::new(problem, prices).cheapest(slots)?.plan(problem, slots)
+        PriceCurve::new(problem, prices).cheapest(slots)?.plan(problem, slots)
     } else {
         let goal = lp::Goal::Cheapest(&prices.on, slots * (1.0 + EQUAL));
         let mut plan = lp::solve(problem, &[lp::Commodity::of(problem)], goal)?.fluid(problem);
@@ -233,7 +233,7 @@ fn whole(prices: &Prices) -> Vec<u32> {
 }
 
 /// The curve P(T) of a problem without shared capacities.
-struct Curve<'a> {
+struct PriceCurve<'a> {
     problem: &'a Problem,
     prices: &'a Prices,
     /// Flow units in a data unit. The flow is in whole numbers.
@@ -251,7 +251,7 @@ struct Point {
     fine: f64,
 }
 
-impl<'a> Curve<'a> {
+impl<'a> PriceCurve<'a> {
     fn new(problem: &'a Problem, prices: &'a Prices) -> Self {
         let fine = ((1_u64 << 50) as f64 / problem.units().max(1) as f64).floor().max(1.0);
         let most = prices.highest();
@@ -425,7 +425,7 @@ pub(super) struct WholeFlow {
 /// A flow of all data over the overlay graph within `slots`.
 pub(super) fn whole_flow(problem: &Problem, slots: f64) -> Result<WholeFlow, PlanError> {
     let free = Prices::of(problem, |_, _| 0.0);
-    let curve = Curve::new(problem, &free);
+    let curve = PriceCurve::new(problem, &free);
     let network = curve.network(slots).map_err(|_| PlanError::TooFine)?;
     // Each leg costs something, so a flow with a cycle is never cheapest.
     let flow = network.cheapest().map_err(|_| PlanError::TooFine)?;

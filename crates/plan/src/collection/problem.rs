@@ -3,7 +3,7 @@
 use super::{
     Fluid, Objective, PlanError, Timetable, fluid,
     prices::{self, Offer, PriceError, Priced, Prices},
-    rival::{self, BestPath},
+    best_path::{self, BestPath},
     shared, timetable,
     whole_files::{self, WholeFiles},
 };
@@ -48,7 +48,7 @@ pub struct Limits {
 /// §III: "Such knowledge (if available) could be used to specify a capacity function on sets of edges, and one could
 /// use Linear Programming to obtain an optimal flow under those constraints."
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Shared {
+pub(super) struct SharedLegs {
     /// The positions of the legs in the problem, each once.
     pub legs: Vec<usize>,
     /// Data units that all of them together carry in a slot.
@@ -63,7 +63,7 @@ pub struct Problem {
     pub(super) supplies: Vec<Supply>,
     pub(super) demands: Vec<(u32, u64)>,
     pub(super) limits: Vec<Limits>,
-    pub(super) shared: Vec<Shared>,
+    pub(super) shared: Vec<SharedLegs>,
 }
 
 /// Why a problem cannot be planned at all.
@@ -157,7 +157,7 @@ impl Problem {
         let inside = |leg: &Leg| legs.contains(&(leg.from, leg.to));
         let legs: Vec<usize> = (0..self.legs.len()).filter(|at| inside(&self.legs[*at])).collect();
         if !legs.is_empty() {
-            self.shared.push(Shared { legs, per_slot });
+            self.shared.push(SharedLegs { legs, per_slot });
         }
         self
     }
@@ -276,7 +276,7 @@ impl Problem {
     ///
     /// [`PlanError::NoPath`] for the first host without a path.
     pub fn best_paths(&self) -> Result<Vec<BestPath>, PlanError> {
-        rival::best_paths(self)
+        best_path::best_paths(self)
     }
 
     /// [`timetable`](Self::timetable) with capacities on sets of legs.
@@ -286,7 +286,7 @@ impl Problem {
     /// [`PlanError::Shut`] or [`PlanError::NoPath`] if there is no path, [`PlanError::TooLarge`] beyond 5,000 legs
     /// times slots, [`PlanError::Unsolved`] if the solver gives up.
     pub(super) fn timetable_shared(&self) -> Result<Timetable, PlanError> {
-        shared::timetable_shared(self)
+        shared_legs::timetable_shared(self)
     }
 
     /// A plan by the linear program within `slots`, which may need more slots in whole units; `None` if the program has
@@ -296,7 +296,7 @@ impl Problem {
         slots: u32,
         objective: Objective,
     ) -> Result<Option<Timetable>, PlanError> {
-        shared::shared_within(self, slots, objective)
+        shared_legs::shared_within(self, slots, objective)
     }
 
     /// The paper's plan: the smallest T, and for this T the cheapest flow by [`Objective::Paper`]. With sets of legs

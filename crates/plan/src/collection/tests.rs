@@ -96,7 +96,7 @@ proptest! {
     fn a_plan_keeps_the_rules_and_no_shorter_one_exists(problem in problem()) {
         let plan = problem.timetable().unwrap();
         keeps_the_rules(&problem, &plan)?;
-        let expanded = expanded::Expanded::new(&problem, plan.slots, Objective::Paper).unwrap();
+        let expanded = time_expanded::TimeExpandedNetwork::new(&problem, plan.slots, Objective::Paper).unwrap();
         prop_assert!(expanded.network.cheapest().unwrap().is_optimal_for(&expanded.network));
         if plan.slots > 0 {
             let shorter = problem.timetable_within(plan.slots - 1, Objective::Paper);

@@ -111,7 +111,7 @@ proptest! {
     #[test]
     fn the_paths_sum_up_to_the_flow(problem in problem()) {
         let slots = problem.smallest_horizon().unwrap();
-        let expanded = expanded::Expanded::new(&problem, slots, Objective::Paper).unwrap();
+        let expanded = time_expanded::TimeExpandedNetwork::new(&problem, slots, Objective::Paper).unwrap();
         let flow = expanded.network.cheapest().unwrap();
         prop_assert!(flow.is_optimal_for(&expanded.network));
         let mut on = BTreeMap::new();

@@ -2,7 +2,7 @@
 
 use super::{
     Completion, MOST_GAIN, RttOf,
-    fit::{self, Fit, Leg},
+    fit::{self, FactorModel, MeasuredLeg},
     sample,
 };
 use crate::{
@@ -61,7 +61,7 @@ impl RttOf for ReverseRtt<'_> {
 }
 
 /// Each node's factors as a relay: out and in.
-fn as_relays(fitted: &Fit, legs: &[Leg], ridge: f64) -> [Vec<f64>; 2] {
+fn as_relays(fitted: &FactorModel, legs: &[MeasuredLeg], ridge: f64) -> [Vec<f64>; 2] {
     let n = fitted.out.len();
     let mut votes = [vec![LegVotes::default(); n], vec![LegVotes::default(); n]];
     for leg in legs {

@@ -69,8 +69,8 @@ impl<'a> Completion<'a> {
         Self::of(graph, rtt_s, fit::fit(graph, rtt_s))
     }
 
-    fn of(graph: &'a Graph, rtt_s: Option<&'a dyn RttOf>, fitted: fit::Fit) -> Self {
-        let fit::Fit { mean, out, into, slope, middle } = fitted;
+    fn of(graph: &'a Graph, rtt_s: Option<&'a dyn RttOf>, fitted: fit::FactorModel) -> Self {
+        let fit::FactorModel { mean, out, into, slope, middle } = fitted;
         Self { graph, rtt_s, mean, out, into, slope, middle }
     }
 
@@ -122,7 +122,7 @@ impl<'a> Completion<'a> {
             return Ranking::from_scores(scores);
         }
         let (sources, sinks) = sample(n);
-        let ins: Vec<Legs> = sinks.iter().map(|j| self.legs(|l| (l, *j))).collect();
+        let ins: Vec<RelayLegs> = sinks.iter().map(|j| self.legs(|l| (l, *j))).collect();
         let mut pairs = vec![0_u64; n];
         for i in &sources {
             let outs = self.legs(|l| (*i, l));
@@ -143,10 +143,10 @@ impl<'a> Completion<'a> {
     }
 
     /// The legs between one node and all nodes, in one direction.
-    fn legs(&self, leg: impl Fn(usize) -> Pair + Clone) -> Legs {
+    fn legs(&self, leg: impl Fn(usize) -> Pair + Clone) -> RelayLegs {
         let all = (0..self.graph.nodes()).map(leg);
         let bps = |(i, j): Pair| if i == j { 0.0 } else { self.bps(i, j) };
-        Legs {
+        RelayLegs {
             measured: all.clone().map(|(i, j)| self.graph.rate(i, j).is_some()).collect(),
             bps: all.map(bps).collect(),
         }
@@ -163,7 +163,7 @@ fn sample(n: usize) -> (Vec<usize>, Vec<usize>) {
 }
 
 /// One node's legs in one direction, by the other end.
-struct Legs {
+struct RelayLegs {
     bps: Vec<f64>,
     measured: Vec<bool>,
 }

@@ -9,7 +9,7 @@ use thalweg_units::{Rate, Time};
 
 /// The youngest fresh values of one leg.
 #[derive(Default)]
-struct Leg {
+struct LegRates {
     exact: Option<Estimate>,
     at_least: Option<Estimate>,
     /// The available bandwidth.
@@ -34,7 +34,7 @@ pub fn available(rate: Rate, age: Duration, spare: Option<&Estimate>) -> Rate {
     Rate::from_bps(bps.round() as u64)
 }
 
-impl Leg {
+impl LegRates {
     fn take(&mut self, e: Estimate) {
         let place = match (e.metric, e.bound) {
             (Metric::AvailableBandwidth, _) => &mut self.spare,
@@ -61,7 +61,7 @@ impl Leg {
 /// Takes one pass, because a table's estimates come in the order of their subjects.
 pub(super) fn graph(table: &Table, now: Time) -> Graph {
     let mut graph = Graph::new(table.nodes() as usize);
-    let mut current: Option<(Interface, NodeIndex, Leg)> = None;
+    let mut current: Option<(Interface, NodeIndex, LegRates)> = None;
     let of_rates =
         |e: &Estimate| matches!(e.metric, Metric::Throughput | Metric::AvailableBandwidth);
     for e in table.iter(now).filter(of_rates) {
@@ -69,7 +69,7 @@ pub(super) fn graph(table: &Table, now: Time) -> Graph {
         match &mut current {
             Some((f, t, leg)) if (*f, *t) == (from, to) => leg.take(e),
             _ => {
-                let mut leg = Leg::default();
+                let mut leg = LegRates::default();
                 leg.take(e);
                 if let Some((from, to, leg)) = current.replace((from, to, leg)) {
                     leg.enter(&mut graph, from, to);

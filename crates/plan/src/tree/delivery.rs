@@ -11,8 +11,8 @@
 
 use super::{
     Keeps, Layout, Overlay, Tree,
-    depth::{ChainLoss, Flow},
-    rates::Offer,
+    depth::{ChainLoss, ArrivingFlow},
+    rates::LegOffer,
 };
 use std::time::Duration;
 use thalweg_units::{ByteSize, Rate};
@@ -33,11 +33,11 @@ pub struct Delivery {
     length: f64,
     /// Seconds.
     now: f64,
-    nodes: Vec<Node>,
+    nodes: Vec<DeliveryNode>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Node {
+struct DeliveryNode {
     /// Bits.
     has: f64,
     /// Seconds.
@@ -63,7 +63,7 @@ impl Delivery {
             let has = (has.as_bits() as f64).min(length);
             let joins = if joins == Duration::MAX { f64::INFINITY } else { joins.as_secs_f64() };
             let done = (has >= length).then_some(0.0);
-            Node { has, joins, done, got: 0.0, sent: 0.0 }
+            DeliveryNode { has, joins, done, got: 0.0, sent: 0.0 }
         };
         Self { length, now: 0.0, nodes: (0..nodes).map(node).collect() }
     }
@@ -138,7 +138,7 @@ impl Delivery {
     }
 
     /// The present flow to each node.
-    fn flows(&self, overlay: &Overlay<'_>, layout: &Layout, model: &ChainLoss) -> Vec<Flow> {
+    fn flows(&self, overlay: &Overlay<'_>, layout: &Layout, model: &ChainLoss) -> Vec<ArrivingFlow> {
         let wants = self.wants(overlay, layout);
         overlay.flows_of(layout, model, |parent, child| {
             let there = parent == overlay.source || self.is_there(parent);
@@ -146,11 +146,11 @@ impl Delivery {
         })
     }
 
-    fn offer(&self, overlay: &Overlay<'_>, parent: usize, child: usize) -> Offer {
+    fn offer(&self, overlay: &Overlay<'_>, parent: usize, child: usize) -> LegOffer {
         let stores = overlay.host(parent).keeps == Keeps::Store;
         let ahead = stores && self.nodes[parent].has > self.nodes[child].has + SLACK;
         let whole = parent == overlay.source || self.nodes[parent].done.is_some();
-        if whole || ahead { Offer::All } else { Offer::Fresh }
+        if whole || ahead { LegOffer::All } else { LegOffer::Fresh }
     }
 
     fn is_there(&self, node: usize) -> bool {
@@ -168,7 +168,7 @@ impl Delivery {
     }
 
     /// Seconds until something changes; infinite if nothing will.
-    fn next(&self, overlay: &Overlay<'_>, tree: &Tree, flows: &[Flow]) -> f64 {
+    fn next(&self, overlay: &Overlay<'_>, tree: &Tree, flows: &[ArrivingFlow]) -> f64 {
         let mut next = f64::INFINITY;
         for (at, node) in self.nodes.iter().enumerate() {
             if node.joins > self.now {
@@ -190,7 +190,7 @@ impl Delivery {
         next
     }
 
-    fn advance(&mut self, to: f64, overlay: &Overlay<'_>, tree: &Tree, flows: &[Flow]) {
+    fn advance(&mut self, to: f64, overlay: &Overlay<'_>, tree: &Tree, flows: &[ArrivingFlow]) {
         let took = to - self.now;
         let mut sent = vec![0.0; self.nodes.len()];
         for (at, node) in self.nodes.iter_mut().enumerate() {

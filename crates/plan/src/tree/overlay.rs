@@ -3,8 +3,8 @@
 use super::{
     Layout, Planned, Share, Tree, bounded, candidates,
     delivery::{self, Progress},
-    depth::{ChainLoss, Flow},
-    rates::{self, Offer},
+    depth::{ChainLoss, ArrivingFlow},
+    rates::{self, LegOffer},
     several::{self, Several, SeveralError},
     widest::{self, Widest},
 };
@@ -216,7 +216,7 @@ impl Overlay<'_> {
     }
 
     /// [`rates`](Self::rates) as flows in bit/s.
-    pub(super) fn flows(&self, tree: &Tree, model: &ChainLoss) -> Vec<Flow> {
+    pub(super) fn flows(&self, tree: &Tree, model: &ChainLoss) -> Vec<ArrivingFlow> {
         rates::flows(self, tree, model)
     }
 
@@ -225,8 +225,8 @@ impl Overlay<'_> {
         &self,
         layout: &Layout,
         model: &ChainLoss,
-        offer: impl Fn(usize, usize) -> Option<Offer>,
-    ) -> Vec<Flow> {
+        offer: impl Fn(usize, usize) -> Option<LegOffer>,
+    ) -> Vec<ArrivingFlow> {
         rates::flows_of(self, layout, model, offer)
     }
 
