@@ -1,6 +1,6 @@
 //! Fits the completion's model by coordinate descent, factor by factor.
 
-use super::RttOf;
+use super::LegRtts;
 use crate::Graph;
 
 /// The maximum number of passes over all legs.
@@ -55,13 +55,13 @@ pub(super) fn ln_rtt(rtt_s: f64) -> Option<f64> {
     (rtt_s.is_finite() && rtt_s > 0.0).then(|| rtt_s.max(1e-4).ln())
 }
 
-pub(super) fn fit(graph: &Graph, rtt_s: Option<&dyn RttOf>) -> FactorModel {
+pub(super) fn fit(graph: &Graph, rtt_s: Option<&dyn LegRtts>) -> FactorModel {
     within(graph, rtt_s, f64::INFINITY).0
 }
 
 /// Returns the fit, its legs, and the ridge's weight. A leg that is further than `odd` from the model counts as that
 /// far (Huber 1964).
-pub(super) fn within(graph: &Graph, rtt_s: Option<&dyn RttOf>, odd: f64) -> (FactorModel, Vec<MeasuredLeg>, f64) {
+pub(super) fn within(graph: &Graph, rtt_s: Option<&dyn LegRtts>, odd: f64) -> (FactorModel, Vec<MeasuredLeg>, f64) {
     let n = graph.nodes();
     let (mut legs, mean, middle) = legs(graph, rtt_s);
     let mut fit = FactorModel { mean, middle, slope: 0.0, out: vec![0.0; n], into: vec![0.0; n] };
@@ -96,7 +96,7 @@ pub(super) fn within(graph: &Graph, rtt_s: Option<&dyn RttOf>, odd: f64) -> (Fac
 }
 
 /// The measured legs, the mean of ln rate, and the mean of ln RTT.
-fn legs(graph: &Graph, rtt_s: Option<&dyn RttOf>) -> (Vec<MeasuredLeg>, f64, f64) {
+fn legs(graph: &Graph, rtt_s: Option<&dyn LegRtts>) -> (Vec<MeasuredLeg>, f64, f64) {
     let ln = |((i, j), rate): ((usize, usize), thalweg_units::Rate)| {
         let far = rtt_s.and_then(|rtt| rtt.rtt_s((i, j))).and_then(ln_rtt);
         ((i, j), (rate.as_bps().max(1) as f64).ln(), far)

@@ -33,7 +33,7 @@ const GAINS: usize = 1 << 25;
 pub const MOST_GAIN: f64 = 3.0;
 
 /// Round-trip times between nodes. One takes a few packets to measure, where a rate takes megabytes.
-pub trait RttOf: std::fmt::Debug {
+pub trait LegRtts: std::fmt::Debug {
     /// Seconds, > 0; `None` if unknown, for which the mean is used.
     fn rtt_s(&self, pair: Pair) -> Option<f64>;
 }
@@ -43,7 +43,7 @@ pub trait RttOf: std::fmt::Debug {
 ///
 /// [`Score::evidence`] counts the sampled pairs of which all three legs are measured. Without any measured leg all
 /// scores are 0.
-pub fn ranking(graph: &Graph, rtt_s: Option<&dyn RttOf>) -> Ranking {
+pub fn ranking(graph: &Graph, rtt_s: Option<&dyn LegRtts>) -> Ranking {
     Completion::new(graph, rtt_s).ranking()
 }
 
@@ -51,7 +51,7 @@ pub fn ranking(graph: &Graph, rtt_s: Option<&dyn RttOf>) -> Ranking {
 #[derive(Clone, Debug)]
 pub struct Completion<'a> {
     graph: &'a Graph,
-    rtt_s: Option<&'a dyn RttOf>,
+    rtt_s: Option<&'a dyn LegRtts>,
     mean: f64,
     out: Vec<f64>,
     into: Vec<f64>,
@@ -65,11 +65,11 @@ impl<'a> Completion<'a> {
     ///
     /// Rates more than a factor of 100 from the median count as that far, so that dead legs and absurd claims move a
     /// factor only a little.
-    pub fn new(graph: &'a Graph, rtt_s: Option<&'a dyn RttOf>) -> Self {
+    pub fn new(graph: &'a Graph, rtt_s: Option<&'a dyn LegRtts>) -> Self {
         Self::of(graph, rtt_s, fit::fit(graph, rtt_s))
     }
 
-    fn of(graph: &'a Graph, rtt_s: Option<&'a dyn RttOf>, fitted: fit::FactorModel) -> Self {
+    fn of(graph: &'a Graph, rtt_s: Option<&'a dyn LegRtts>, fitted: fit::FactorModel) -> Self {
         let fit::FactorModel { mean, out, into, slope, middle } = fitted;
         Self { graph, rtt_s, mean, out, into, slope, middle }
     }
