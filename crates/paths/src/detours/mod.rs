@@ -188,7 +188,7 @@ impl Detours {
 
     /// The state of all relays, the best first.
     pub fn standings(&self) -> Vec<Standing> {
-        let standing = |k: &thalweg_plan::adaptive::Known| Standing {
+        let standing = |k: &thalweg_plan::adaptive::KnownRelay| Standing {
             relay: k.relay.clone(),
             score: k.score,
             tried: k.tried,

@@ -44,12 +44,12 @@ pub struct Client<'a> {
     /// counts.
     pub node: Option<(usize, End)>,
     /// Its own experience with relays, at most one entry each.
-    pub seen: &'a [Seen],
+    pub seen: &'a [RelayExperience],
 }
 
 /// A client's experience with one relay in its own downloads.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Seen {
+pub struct RelayExperience {
     /// The relay's index.
     pub relay: usize,
     /// The mean of `d_l(i,j)` over the downloads that tried it (UKAIRO Eq. 1), from 0 up;

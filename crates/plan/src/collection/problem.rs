@@ -2,7 +2,7 @@
 
 use super::{
     Fluid, Objective, PlanError, Timetable, fluid,
-    prices::{self, Offer, PriceError, Priced, Prices},
+    prices::{self, CurvePoint, PriceError, PricedPlan, Prices},
     best_path::{self, BestPath},
     shared, timetable,
     whole_files::{self, WholeFiles},
@@ -33,7 +33,7 @@ pub struct Supply {
 
 /// The limits of a host per slot, in data units; `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct HostLimits {
     /// The most it sends, over all its legs.
     pub egress: Option<u64>,
     /// The most it receives, over all its legs.
@@ -62,7 +62,7 @@ pub struct Problem {
     pub(super) legs: Vec<Leg>,
     pub(super) supplies: Vec<Supply>,
     pub(super) demands: Vec<(u32, u64)>,
-    pub(super) limits: Vec<Limits>,
+    pub(super) limits: Vec<HostLimits>,
     pub(super) shared: Vec<SharedLegs>,
 }
 
@@ -137,12 +137,12 @@ impl Problem {
         // A leg that moves everything a million times a slot is as good as any faster one.
         let most = supplied.max(1).saturating_mul(1 << 20).min(MOST_UNITS);
         legs.iter_mut().for_each(|leg| leg.per_slot = leg.per_slot.min(most));
-        let limits = vec![Limits::default(); hosts as usize];
+        let limits = vec![HostLimits::default(); hosts as usize];
         Ok(Self { hosts, legs, supplies, demands, limits, shared: Vec::new() })
     }
 
     /// Sets a host's limits; an unknown host is ignored.
-    pub fn with_limits(mut self, host: u32, limits: Limits) -> Self {
+    pub fn with_limits(mut self, host: u32, limits: HostLimits) -> Self {
         if let Some(at) = self.limits.get_mut(host as usize) {
             *at = limits;
         }
@@ -210,7 +210,7 @@ impl Problem {
     /// # Errors
     ///
     /// [`PriceError::TooSoon`] if no plan ends in time, otherwise as [`fluid`](Self::fluid).
-    pub fn fluid_within(&self, slots: f64, prices: &Prices) -> Result<Priced<Fluid>, PriceError> {
+    pub fn fluid_within(&self, slots: f64, prices: &Prices) -> Result<PricedPlan<Fluid>, PriceError> {
         prices::fluid_within(self, slots, prices)
     }
 
@@ -219,7 +219,7 @@ impl Problem {
     /// # Errors
     ///
     /// [`PriceError::OverBudget`] if no plan is so cheap, otherwise as [`fluid`](Self::fluid).
-    pub fn fluid_for(&self, budget: f64, prices: &Prices) -> Result<Priced<Fluid>, PriceError> {
+    pub fn fluid_for(&self, budget: f64, prices: &Prices) -> Result<PricedPlan<Fluid>, PriceError> {
         prices::fluid_for(self, budget, prices)
     }
 
@@ -229,7 +229,7 @@ impl Problem {
     /// # Errors
     ///
     /// As [`fluid`](Self::fluid).
-    pub fn fluid_curve(&self, prices: &Prices) -> Result<Vec<Offer>, PriceError> {
+    pub fn fluid_curve(&self, prices: &Prices) -> Result<Vec<CurvePoint>, PriceError> {
         prices::fluid_curve(self, prices)
     }
 
@@ -251,7 +251,7 @@ impl Problem {
         &self,
         slots: u32,
         prices: &Prices,
-    ) -> Result<Priced<Timetable>, PriceError> {
+    ) -> Result<PricedPlan<Timetable>, PriceError> {
         prices::timetable_cheapest(self, slots, prices)
     }
 
@@ -265,7 +265,7 @@ impl Problem {
         &self,
         budget: f64,
         prices: &Prices,
-    ) -> Result<Priced<Timetable>, PriceError> {
+    ) -> Result<PricedPlan<Timetable>, PriceError> {
         prices::timetable_for(self, budget, prices)
     }
 

@@ -132,7 +132,7 @@ proptest! {
 
     #[test]
     fn any_objective_and_limit_keeps_the_rules(problem in problem(), most in 1_u64..4) {
-        let limits = Limits { egress: Some(most), ingress: None, storage: Some(most) };
+        let limits = HostLimits { egress: Some(most), ingress: None, storage: Some(most) };
         let limited = problem.clone().with_limits(0, limits);
         let plan = limited.timetable().unwrap();
         keeps_the_rules(&limited, &plan)?;

@@ -1,7 +1,7 @@
 //! The rate of each node of a tree when all nodes receive at once.
 
 use super::{
-    Keeps, Layout, Overlay, Tree,
+    Storage, Layout, Overlay, Tree,
     depth::{ChainLoss, ArrivingFlow},
 };
 use thalweg_units::Rate;
@@ -66,7 +66,7 @@ fn child_flows(
     let wanted: Vec<f64> = takers.iter().map(|taker| taker.wants(up.rate)).collect();
     let shares_now = shares(egress, &wanted);
     let ring = match overlay.host(node).keeps {
-        Keeps::Ring(ring) if takers.iter().any(|taker| taker.offer == LegOffer::Fresh) => ring,
+        Storage::Ring(ring) if takers.iter().any(|taker| taker.offer == LegOffer::Fresh) => ring,
         _ => return shares_now.into_iter().map(ArrivingFlow::first).collect(),
     };
     // The rate of each child if there were always something to send.
@@ -157,7 +157,7 @@ mod tests {
             dispersion: ChainLoss::dispersion(0.1, ByteSize::from_bytes(1 << 20)),
         };
         let tree = Tree::from_parents(0, vec![None, Some(0), Some(1), Some(2)]);
-        let ring = Host { keeps: Keeps::Ring(ByteSize::from_bytes(1 << 20)), ..Host::RECEIVER };
+        let ring = Host { keeps: Storage::Ring(ByteSize::from_bytes(1 << 20)), ..Host::RECEIVER };
         let rates = |hosts: [Host; 4]| {
             let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
             bps(&overlay.rates(&tree, &model))

@@ -26,7 +26,7 @@ mod tests;
 pub use leg_estimates::SharedSet;
 pub use open_way::{Opening, Way, WayId};
 
-use super::{Limits, Problem, RatedPath};
+use super::{HostLimits, Problem, RatedPath};
 use crate::Graph;
 use leg_estimates::{LegEnds, LegLoad, LegEstimates};
 use open_way::OpenWay;
@@ -325,7 +325,7 @@ impl Steering {
         for host in 0..self.remaining.len() as u32 {
             let (into, out) = self.legs.host_limits(host);
             let limit = |rate: f64| rate.is_finite().then_some(rate as u64);
-            let limits = Limits { ingress: limit(into), egress: limit(out), storage: None };
+            let limits = HostLimits { ingress: limit(into), egress: limit(out), storage: None };
             problem = problem.with_limits(host, limits);
         }
         if legs.len() <= MOST_LEGS {

@@ -22,7 +22,7 @@ mod score;
 #[cfg(test)]
 mod tests;
 
-use super::{Overlay, Tree, depth::ChainLoss, widest::Widest};
+use super::{Overlay, Tree, depth::ChainLoss, widest::WidestTree};
 use grow::{Aim, RULES, GrowthRule};
 use improve::TreeSearch;
 use score::TreeScore;
@@ -30,7 +30,7 @@ use thalweg_units::Rate;
 
 /// A tree and the rates that it is expected to give.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Planned {
+pub struct PlannedTree {
     /// The tree. Receivers without any path from the source are not in it.
     pub tree: Tree,
     /// By node, as [`Overlay::rates`].
@@ -49,8 +49,8 @@ const LEVELS: usize = 12;
 const STARTS: usize = 4;
 
 /// See [`Overlay::bounded`].
-pub(super) fn bounded(overlay: &Overlay<'_>, model: &ChainLoss, effort: u64) -> Planned {
-    let Widest { tree: widest, width } = overlay.widest();
+pub(super) fn bounded(overlay: &Overlay<'_>, model: &ChainLoss, effort: u64) -> PlannedTree {
+    let WidestTree { tree: widest, width } = overlay.widest();
     let ceilings: Vec<f64> = width.iter().map(|rate| rate.as_bps() as f64).collect();
     let mut found = vec![(TreeScore::of(overlay, &widest, model), widest)];
     found.extend(grown(overlay, model, &ceilings, effort / 2));
@@ -65,7 +65,7 @@ pub(super) fn bounded(overlay: &Overlay<'_>, model: &ChainLoss, effort: u64) -> 
     let tree = best.map_or_else(|| Tree::new(overlay.nodes(), overlay.source), |best| best.0);
     let tree = TreeSearch::new(overlay, model, effort / 4).look_beyond(tree).0;
     let rates = overlay.rates(&tree, model);
-    Planned { tree, rates, ceilings: width }
+    PlannedTree { tree, rates, ceilings: width }
 }
 
 /// Grows trees for many target rates, then for rates between the best one and its neighbours. Fewer for large graphs.

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     Graph, draw,
     tree::{
-        Host, Keeps, Role,
+        Host, Storage, Role,
         depth::Shape,
         table::{HOSTS, TABLE, table_1},
     },
@@ -156,7 +156,7 @@ fn depth_costs_where_rings_lose() {
     let ring = ByteSize::from_bytes(1 << 20);
     let model =
         ChainLoss { shape: Shape::Exponential, dispersion: ChainLoss::dispersion(0.1, ring) };
-    let plan = |keeps: Keeps, model: &ChainLoss| {
+    let plan = |keeps: Storage, model: &ChainLoss| {
         // The source has egress for three at full rate, every other host for one, or for two slow ones.
         let host = Host { keeps, ..Host::RECEIVER.with_access(mbps(50.0), None) };
         let mut hosts = [host; 9];
@@ -166,9 +166,9 @@ fn depth_costs_where_rings_lose() {
         let deepest = (1..9).filter_map(|node| planned.tree.depth(node)).max();
         (deepest.unwrap(), slowest(&overlay, &planned.rates))
     };
-    let (stored, rate) = plan(Keeps::Store, &model);
+    let (stored, rate) = plan(Storage::Store, &model);
     assert_eq!((stored, rate), (3, 50.0), "three chains of three, three and two");
-    let (deep, rate) = plan(Keeps::Ring(ring), &model);
+    let (deep, rate) = plan(Storage::Ring(ring), &model);
     assert!(deep <= 3 && rate > 40.0, "{deep} {rate}");
 }
 

@@ -45,7 +45,7 @@ pub struct Share {
 
 /// The best simultaneous rates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Several {
+pub struct SeveralParents {
     /// By node, max-min fair among receivers; zero for others.
     pub rates: Vec<Rate>,
     /// By node, the rate that a receiver could have alone: its maximum flow under all capacities.
@@ -88,7 +88,7 @@ pub(super) fn several(
     overlay: &Overlay<'_>,
     keep: usize,
     tree: Option<&Tree>,
-) -> Result<Several, SeveralError> {
+) -> Result<SeveralParents, SeveralError> {
     let legs = kept_legs(overlay, keep, tree);
     if legs.len() > MOST_LEGS {
         return Err(SeveralError::TooLarge { legs: legs.len(), most: MOST_LEGS });
@@ -98,7 +98,7 @@ pub(super) fn several(
     let fair = fair::rates(FlowProgram::new(overlay, &legs, &alone))?;
     let rate = |bps: f64| Rate::from_bps(bps.round() as u64);
     let parents = (0..overlay.nodes()).map(|node| ranked(overlay, node, &legs, &fair.on)).collect();
-    Ok(Several {
+    Ok(SeveralParents {
         rates: fair.rates.into_iter().map(rate).collect(),
         alone: alone.into_iter().map(rate).collect(),
         parents,

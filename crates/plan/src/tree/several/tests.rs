@@ -110,7 +110,7 @@ fn rates_are_possible_and_no_receiver_can_have_more() {
     for seed in 0..10 {
         let (graph, hosts) = world(7, seed);
         let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
-        let Several { rates, alone, parents } = overlay.several(usize::MAX, None).unwrap();
+        let SeveralParents { rates, alone, parents } = overlay.several(usize::MAX, None).unwrap();
         let mut arcs = Vec::new();
         let mut egress = [0.0; 7];
         for (to, shares) in (0_u32..).zip(&parents) {
