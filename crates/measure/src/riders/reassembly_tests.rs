@@ -52,7 +52,7 @@ fn riders_longer_than_the_limit_allocate_nothing() {
 fn rider_numbers_may_jump() {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
     let mut draw = move |below: u32| (random.next_u64() % u64::from(below)) as u32;
-    let (mut marks, mut newest) = (Delivered::default(), u32::MAX - 500_000);
+    let (mut marks, mut newest) = (DeliveredRiders::default(), u32::MAX - 500_000);
     let mut delivered = std::collections::BTreeSet::from([newest]);
     marks.note(newest);
     for _ in 0..20_000 {
