@@ -133,7 +133,7 @@ impl Scene {
         let who = (name(0), &key(0));
         let purse = ProbeBudget::new(Arc::new(Budget::new()), ByteSize::from_bytes(PER_DAY));
         let prober = Prober::new(who, members[0].clone(), purse, None, log.clone()).unwrap();
-        let purse = prober.purse();
+        let purse = prober.probe_budget();
         let near_trains = Trains::new(Arc::clone(&purse), log.clone());
         let far_purse = ProbeBudget::new(Arc::new(Budget::new()), ByteSize::from_bytes(PER_DAY));
         let far_trains = Trains::new(Arc::new(far_purse), log.clone());

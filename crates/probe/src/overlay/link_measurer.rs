@@ -199,7 +199,7 @@ impl LinkMeasurer {
     }
 
     fn payer(&self, key: NodeId) -> Payer {
-        let left = self.prober.purse().left();
+        let left = self.prober.probe_budget().left();
         Payer::new(self.trains.clone(), key, self.prober.lane()).at_most(left)
     }
 
@@ -210,7 +210,7 @@ impl LinkMeasurer {
         open: Option<OpenSession>,
         hidden: &mut HiddenRates,
     ) -> (Result<LinkMeasurement, FailureCause>, Option<OpenSession>) {
-        if self.prober.purse().left() == ByteSize::ZERO {
+        if self.prober.probe_budget().left() == ByteSize::ZERO {
             return (Err(FailureCause::Other), open);
         }
         let began = Instant::now();

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! It measures one link at a time. Each train takes the host's only lane for trains and is never sent beside a bulk
-//! flow. Its bytes are charged to the purse of [`crate::prober`], of which the overlay uses at most a share. Nothing is
+//! flow. Its bytes are charged to the budget of [`crate::prober`], of which the overlay uses at most a share. Nothing is
 //! measured while a host is too busy to time probes. Links that decide the oracle's ranking are not chosen here: the
 //! oracle orders bulk flows for them itself.
 
@@ -75,7 +75,7 @@ pub struct Overlay {
     prober: Prober,
     trains: Trains,
     dialer: MemberDialer,
-    ration: Arc<OverlayBudget>,
+    overlay_budget: Arc<OverlayBudget>,
     counts: OverlayCounts,
     log: Log,
 }
@@ -89,10 +89,10 @@ impl Overlay {
         dialer: MemberDialer,
         log: Log,
     ) -> Self {
-        let ration = Arc::new(OverlayBudget::new(prober.purse(), run.share));
+        let overlay_budget = Arc::new(OverlayBudget::new(prober.probe_budget(), run.share));
         let counts = OverlayCounts::default();
         prober.register_overlay(counts.clone());
-        Self { run, prober, trains, dialer, ration, counts, log }
+        Self { run, prober, trains, dialer, overlay_budget, counts, log }
     }
 
     /// The overlay's counters.
@@ -139,7 +139,7 @@ impl Overlay {
         let members = self.members();
         let asked = links.candidates(self.dialer.me(), &members, now);
         let all: Vec<_> = asked.iter().map(|(_, link)| *link).collect();
-        let Some(order) = next_measurement(&all, self.ration.left(), &self.run.core) else { return };
+        let Some(order) = next_measurement(&all, self.overlay_budget.left(), &self.run.core) else { return };
         let Some((to, _)) = asked.get(order.link) else { return };
         if !self.is_calm().await {
             self.counts.count(MeasurementOutcome::Busy, 0);
@@ -155,7 +155,7 @@ impl Overlay {
             payer,
         };
         let (found, bytes) = probe(&self.dialer, &self.trains, task).await;
-        self.ration.spend(bytes);
+        self.overlay_budget.spend(bytes);
         let ended = MeasurementOutcome::of(&found);
         self.counts.count(ended, bytes);
         self.log_result(to, &order, &found, ended, bytes);

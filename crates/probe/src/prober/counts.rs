@@ -79,11 +79,11 @@ impl FlowCounts {
         self.0.get_or_create(&labels(is_sender, ended)).inc();
     }
 
-    /// Registers the counters and the purse as `thalweg_measure_…`.
-    pub fn register(&self, purse: &Arc<ProbeBudget>, registry: &mut Registry) {
+    /// Registers the counters and the budget as `thalweg_measure_…`.
+    pub fn register(&self, probe_budget: &Arc<ProbeBudget>, registry: &mut Registry) {
         let at = registry.sub_registry_with_prefix("thalweg_measure");
         at.register("flows", "Bulk flows by role and outcome", self.0.clone());
-        registry.register_collector(Box::new(ProbeBudgetMetrics(Arc::clone(purse))));
+        registry.register_collector(Box::new(ProbeBudgetMetrics(Arc::clone(probe_budget))));
     }
 }
 
@@ -113,11 +113,11 @@ mod tests {
 
     #[test]
     fn flows_and_the_days_bytes_are_shown() {
-        let purse = ProbeBudget::new(Arc::new(Budget::new()), ByteSize::from_bytes(1000));
-        let (purse, counts, mut registry) =
-            (Arc::new(purse), FlowCounts::default(), Registry::default());
-        counts.register(&purse, &mut registry);
-        purse.charge(NodeId::from_bytes([1; 32]), 300);
+        let probe_budget = ProbeBudget::new(Arc::new(Budget::new()), ByteSize::from_bytes(1000));
+        let (probe_budget, counts, mut registry) =
+            (Arc::new(probe_budget), FlowCounts::default(), Registry::default());
+        counts.register(&probe_budget, &mut registry);
+        probe_budget.charge(NodeId::from_bytes([1; 32]), 300);
         counts.count(true, FlowOutcome::AtLeast);
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();

@@ -107,7 +107,7 @@ struct ProberShared {
     key: NodeId,
     membership: Membership,
     connector: Connector,
-    purse: Arc<ProbeBudget>,
+    probe_budget: Arc<ProbeBudget>,
     counts: FlowCounts,
     /// The highest rate at which this node sends or receives for measurements.
     max_rate: Option<Rate>,
@@ -134,18 +134,18 @@ impl Prober {
     pub fn new(
         (name, key): (Name, &PrivateKey),
         membership: Membership,
-        purse: ProbeBudget,
+        probe_budget: ProbeBudget,
         max_rate: Option<Rate>,
         log: Log,
     ) -> io::Result<Self> {
         let (connector, key) = (Connector::new(key)?, key.id());
-        let (purse, counts) = (Arc::new(purse), FlowCounts::default());
+        let (probe_budget, counts) = (Arc::new(probe_budget), FlowCounts::default());
         let shared = ProberShared {
             name,
             key,
             membership,
             connector,
-            purse,
+            probe_budget,
             counts,
             max_rate,
             lane: Arc::new(Semaphore::new(1)),
@@ -162,8 +162,8 @@ impl Prober {
     }
 
     /// The bytes that measurements may cost, for this node's other measurements.
-    pub fn purse(&self) -> Arc<ProbeBudget> {
-        Arc::clone(&self.0.purse)
+    pub fn probe_budget(&self) -> Arc<ProbeBudget> {
+        Arc::clone(&self.0.probe_budget)
     }
 
     /// The permit that each flow holds. While another measurement holds it, there is no flow.
@@ -206,7 +206,7 @@ impl Prober {
 
     /// Registers the counters as `thalweg_measure_…`.
     pub fn register(&self, registry: &mut Registry) {
-        self.0.counts.register(&self.0.purse, registry);
+        self.0.counts.register(&self.0.probe_budget, registry);
     }
 
     /// Carries out the oracle's orders and reports, also on `relay` if this node has one, for ever; drop the future to
@@ -223,7 +223,7 @@ impl Prober {
 impl ProberShared {
     /// The limits that this node itself sets for a flow now; `None` if the day's bytes are used up.
     fn limits(&self) -> Option<Limits> {
-        let left = self.purse.left();
+        let left = self.probe_budget.left();
         let millis = MAX_TIME.as_millis() as u32;
         (left >= LEAST_BYTES).then(|| Limits { bytes: left.min(MAX_BYTES).as_bytes(), millis })
     }
@@ -381,6 +381,6 @@ struct ChargedFlow<'a> {
 
 impl Drop for ChargedFlow<'_> {
     fn drop(&mut self) {
-        self.shared.purse.charge(self.peer.key(), self.flow.bytes);
+        self.shared.probe_budget.charge(self.peer.key(), self.flow.bytes);
     }
 }

@@ -159,12 +159,12 @@ impl Orders<'_> {
         };
         match send::send(channel, hello, || Pace::new(self.shared.max_rate)).await {
             Ok(sent) => {
-                self.shared.purse.charge(key, sent.bytes);
+                self.shared.probe_budget.charge(key, sent.bytes);
                 self.outcome_of(order, &sent)
             }
             Err(send::SendFailure { why: send::FlowError::Refused(Refusal::Busy), .. }) => Outcome::Busy,
             Err(error) => {
-                self.shared.purse.charge(key, error.bytes);
+                self.shared.probe_budget.charge(key, error.bytes);
                 failed(&error.to_string(), error.bytes)
             }
         }

@@ -39,7 +39,7 @@ const LENGTH: Duration = Duration::from_secs(86_400);
 const PROBE: Scope = Scope::purpose(Purpose::Probe);
 
 impl ProbeBudget {
-    /// Creates a purse of `per_day` bytes, counted in `budget`; the count ends with the process.
+    /// Creates a budget of `per_day` bytes, counted in `budget`; the count ends with the process.
     pub fn new(budget: Arc<Budget>, per_day: ByteSize) -> Self {
         budget.set_limit(PROBE, Some(per_day));
         Self { budget, per_day, day: Mutex::new(Day::new(today().0)), saved: None }
@@ -56,15 +56,15 @@ impl ProbeBudget {
     ) -> Self {
         let (found, today) = (super::saved_count::read(&file), today().0);
         let found = found.map_err(&failed).ok().flatten();
-        let mut purse = Self::new(budget, per_day);
+        let mut probe_budget = Self::new(budget, per_day);
         // A day that is further ahead was a clock's mistake. It counts as tomorrow at the latest, or nothing could be
         // measured until that day.
         if let Some((day, spent)) = found.filter(|(day, _)| *day >= today) {
-            purse.budget.charge(PROBE, ByteSize::from_bytes(spent));
-            purse.day = Mutex::new(Day::new(day.min(today + 1)));
+            probe_budget.budget.charge(PROBE, ByteSize::from_bytes(spent));
+            probe_budget.day = Mutex::new(Day::new(day.min(today + 1)));
         }
-        purse.saved = Some(SavedCount::start(file, failed));
-        purse
+        probe_budget.saved = Some(SavedCount::start(file, failed));
+        probe_budget
     }
 
     /// The bytes left today.
@@ -129,33 +129,33 @@ mod tests {
     #[test]
     fn bytes_are_renewed_only_on_a_later_day() {
         let budget = Arc::new(Budget::new());
-        let purse = ProbeBudget::new(budget.clone(), MOST);
-        purse.charge(PEER, 900);
-        assert_eq!(purse.left(), ByteSize::from_bytes(100));
-        purse.charge(PEER, 900);
-        assert_eq!(purse.left(), ByteSize::ZERO, "the last flow may go beyond");
-        purse.begin_day_if_due(0, Instant::now());
-        assert_eq!(purse.left(), ByteSize::ZERO);
-        purse.begin_day_if_due(u64::MAX, Instant::now());
-        assert_eq!(purse.left(), MOST);
+        let probe_budget = ProbeBudget::new(budget.clone(), MOST);
+        probe_budget.charge(PEER, 900);
+        assert_eq!(probe_budget.left(), ByteSize::from_bytes(100));
+        probe_budget.charge(PEER, 900);
+        assert_eq!(probe_budget.left(), ByteSize::ZERO, "the last flow may go beyond");
+        probe_budget.begin_day_if_due(0, Instant::now());
+        assert_eq!(probe_budget.left(), ByteSize::ZERO);
+        probe_budget.begin_day_if_due(u64::MAX, Instant::now());
+        assert_eq!(probe_budget.left(), MOST);
         let all = Scope { peer: Some(PeerKey::Node(PEER)), ..PROBE };
         assert_eq!(budget.spent(all), ByteSize::from_bytes(1800));
     }
 
     #[test]
     fn a_clock_that_jumped_ahead_and_back_costs_a_day_at_most() {
-        let purse = ProbeBudget::new(Arc::new(Budget::new()), MOST);
+        let probe_budget = ProbeBudget::new(Arc::new(Budget::new()), MOST);
         let (today, now) = (today().0, Instant::now());
-        assert_eq!(purse.begin_day_if_due(today + 9999, now), today + 9999);
-        purse.charge(PEER, 900);
-        assert_eq!(purse.left(), ByteSize::from_bytes(100), "set right, it renews nothing");
+        assert_eq!(probe_budget.begin_day_if_due(today + 9999, now), today + 9999);
+        probe_budget.charge(PEER, 900);
+        assert_eq!(probe_budget.left(), ByteSize::from_bytes(100), "set right, it renews nothing");
         for day in 1..=3 {
             let at = now + LENGTH * day;
-            purse.begin_day_if_due(today + 1, at - Duration::from_secs(1));
-            assert_eq!(purse.left(), ByteSize::from_bytes(100), "{day}");
-            purse.begin_day_if_due(today + u64::from(day), at);
-            assert_eq!(purse.left(), MOST, "{day}: and not for years");
-            purse.charge(PEER, 900);
+            probe_budget.begin_day_if_due(today + 1, at - Duration::from_secs(1));
+            assert_eq!(probe_budget.left(), ByteSize::from_bytes(100), "{day}");
+            probe_budget.begin_day_if_due(today + u64::from(day), at);
+            assert_eq!(probe_budget.left(), MOST, "{day}: and not for years");
+            probe_budget.charge(PEER, 900);
         }
     }
 
@@ -163,11 +163,11 @@ mod tests {
     fn the_count_survives_a_restart_but_not_the_day() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("measured");
-        let purse = reopen(&file);
-        assert_eq!(purse.left(), MOST, "no file: nothing was spent");
-        purse.charge(PEER, 300);
-        purse.charge(PEER, 400);
-        drop(purse);
+        let probe_budget = reopen(&file);
+        assert_eq!(probe_budget.left(), MOST, "no file: nothing was spent");
+        probe_budget.charge(PEER, 300);
+        probe_budget.charge(PEER, 400);
+        drop(probe_budget);
         assert_eq!(reopen(&file).left(), ByteSize::from_bytes(300));
         let (day, _) = super::super::saved_count::read(&file).unwrap().unwrap();
         fs::write(&file, format!("{} 700\n", day - 1)).unwrap();
@@ -187,8 +187,8 @@ mod tests {
             fs::write(&file, text).unwrap();
             let (tell, told) = std::sync::mpsc::sync_channel(64);
             let failed = move |e: io::Error| tell.send(e.to_string()).unwrap();
-            let purse = ProbeBudget::with_file(Arc::new(Budget::new()), MOST, file.clone(), failed);
-            assert_eq!(purse.left(), MOST);
+            let probe_budget = ProbeBudget::with_file(Arc::new(Budget::new()), MOST, file.clone(), failed);
+            assert_eq!(probe_budget.left(), MOST);
             let told = told.recv().unwrap();
             assert!(told.contains("measured") && told.contains("restarts at zero"), "{told}");
         }

@@ -80,8 +80,8 @@ mod tests {
 
     #[test]
     fn the_calibration_is_shown_in_status_and_metrics() {
-        let purse = ProbeBudget::new(Arc::new(Budget::new()), ByteSize::from_bytes(1000));
-        let trains = Trains::new(Arc::new(purse), Log::to_queue().0);
+        let probe_budget = ProbeBudget::new(Arc::new(Budget::new()), ByteSize::from_bytes(1000));
+        let trains = Trains::new(Arc::new(probe_budget), Log::to_queue().0);
         let (mut registry, mut text) = (Registry::default(), String::new());
         trains.register(&mut registry);
         encode(&mut text, &registry).unwrap();

@@ -27,7 +27,7 @@ pub struct Payer {
 #[derive(Debug)]
 pub(super) struct ArrivalCharge {
     pub(super) incoming: Arc<Incoming>,
-    pub(super) purse: Arc<ProbeBudget>,
+    pub(super) probe_budget: Arc<ProbeBudget>,
     pub(super) from: NodeId,
 }
 
@@ -36,7 +36,7 @@ impl ArrivalCharge {
     pub(super) fn pay(&self) {
         match self.incoming.unpaid() {
             0 => {}
-            bytes => self.purse.charge(self.from, bytes),
+            bytes => self.probe_budget.charge(self.from, bytes),
         }
     }
 }

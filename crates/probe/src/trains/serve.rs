@@ -81,14 +81,14 @@ struct TrainsShared {
     silent: Shares<Name>,
     measuring: Shares<Name>,
     carrying: Shares<Name>,
-    purse: Arc<ProbeBudget>,
+    probe_budget: Arc<ProbeBudget>,
     log: Log,
 }
 
 impl Trains {
-    /// Creates the service. Trains that members request are charged to this purse. Nothing is served before
+    /// Creates the service. Trains that members request are charged to this budget. Nothing is served before
     /// [`Self::set_endpoints`].
-    pub fn new(purse: Arc<ProbeBudget>, log: Log) -> Self {
+    pub fn new(probe_budget: Arc<ProbeBudget>, log: Log) -> Self {
         let (endpoints, carrier, most, calibration) = Default::default();
         let of = |(all, each)| Shares::new(all, each);
         Self(Arc::new(TrainsShared {
@@ -100,7 +100,7 @@ impl Trains {
             silent: of(SILENT),
             measuring: of(MEASURING),
             carrying: of(CARRYING),
-            purse,
+            probe_budget,
             log,
         }))
     }
@@ -175,10 +175,10 @@ impl Trains {
     ) -> Result<SemaphorePermit<'_>, SessionError> {
         self.0.allows(train)?;
         let permit = self.0.lane.acquire().await.map_err(|_| SessionError::Budget)?;
-        if self.0.purse.left().as_bytes() < train.bytes() {
+        if self.0.probe_budget.left().as_bytes() < train.bytes() {
             return Err(SessionError::Budget);
         }
-        self.0.purse.charge(to, train.bytes());
+        self.0.probe_budget.charge(to, train.bytes());
         Ok(permit)
     }
 }
@@ -318,8 +318,8 @@ impl TrainsShared {
         // The client's port is unknown before its first datagram; nothing is sent before.
         let to = SocketAddr::new(address, 0);
         let sender = ProbeSender { socket, to, sealer, riders: None };
-        let (incoming, purse) = (Arc::clone(&place.incoming), Arc::clone(&self.purse));
-        let bill = ArrivalCharge { incoming, purse, from: peer.key() };
+        let (incoming, probe_budget) = (Arc::clone(&place.incoming), Arc::clone(&self.probe_budget));
+        let bill = ArrivalCharge { incoming, probe_budget, from: peer.key() };
         Ok(Ok((ServedSession { place, sender, attached: None, bill }, port)))
     }
 
@@ -419,10 +419,10 @@ impl TrainsShared {
         let train = costly::run(PeerKey::Node(peer), checking).await.map_err(no)??;
         let to = open.place.incoming.from().map_err(no)?;
         let _lane = self.lane.try_acquire().map_err(|_| Refusal::Busy)?;
-        if self.purse.left().as_bytes() < train.bytes() {
+        if self.probe_budget.left().as_bytes() < train.bytes() {
             return Err(Refusal::Budget);
         }
-        self.purse.charge(peer, train.bytes());
+        self.probe_budget.charge(peer, train.bytes());
         let sender = ProbeSender { to, ..open.sender.clone() };
         let outgoing = OutgoingTrain { number, train, headers: Vec::new(), at: Time::ZERO };
         let sent_train = sender.send_train(outgoing, Duration::ZERO).await.map_err(no)?;

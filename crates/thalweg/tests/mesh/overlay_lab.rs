@@ -186,7 +186,7 @@ async fn is_a_node_where_it_is_told_so() {
     let purse = ProbeBudget::new(Arc::new(Budget::new()), ByteSize::from_bytes(1 << 34));
     let who = (mesh.name.clone(), &key);
     let prober = Prober::new(who, membership.clone(), purse, None, log.clone()).unwrap();
-    let trains = Trains::new(prober.purse(), log.clone());
+    let trains = Trains::new(prober.probe_budget(), log.clone());
     trains.set_calibration(calm());
     let endpoint = Arc::new(Endpoint::bind(([0, 0, 0, 0], 7373).into()).await.unwrap());
     trains.set_endpoints(vec![Arc::clone(&endpoint)]);

@@ -25,7 +25,7 @@ use tokio::{
 
 /// Trains with the budget of `prober`'s measurements, and the maximum rate in the settings.
 pub(super) fn trains(prober: &Prober, log: Log, settings: &MeasureSection) -> Trains {
-    let trains = Trains::new(prober.purse(), log);
+    let trains = Trains::new(prober.probe_budget(), log);
     if let Some(most) = settings.max_rate {
         trains.set_max_rate(most);
     }
