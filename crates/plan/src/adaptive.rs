@@ -123,8 +123,8 @@ impl AdaptiveRelays {
         self.candidates_among(s, draw, |_| true, random)
     }
 
-    /// As [`AdaptiveRelays::candidates`], but only from the relays that are `usable` in this download: terms, rules or a
-    /// quarantine may forbid others. A test detour that is not usable is redrawn.
+    /// As [`AdaptiveRelays::candidates`], but only from the relays that are `usable` in this download: terms, rules or
+    /// a quarantine may forbid others. A test detour that is not usable is redrawn.
     pub fn candidates_among(
         &mut self,
         s: usize,

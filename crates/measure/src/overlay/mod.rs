@@ -1,8 +1,8 @@
 //! The core of the measurement overlay (MGRP §3.2): which link a node measures next, and how.
 //!
 //! Links in use are measured often, as ranges; idle links seldom and roughly; and where a ranking depends on two links,
-//! TCP decides. Each question is answered by the cheapest [`LinkMethod`] that fits into the node's remaining bytes. The module
-//! is pure: the caller says what is known and how old it is.
+//! TCP decides. Each question is answered by the cheapest [`LinkMethod`] that fits into the node's remaining bytes. The
+//! module is pure: the caller says what is known and how old it is.
 //!
 //! Difference from the paper: its overlay measures all links with pathload, whatever their traffic.
 

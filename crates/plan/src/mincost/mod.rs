@@ -8,7 +8,8 @@
 //! all supply over artificial arcs ─► pivot while an arc has a bad reduced cost ─► flow, potentials
 //! ```
 //!
-//! Every answer carries its proof, the potentials: [`NetworkFlow::is_optimal_for`] checks it independently of the search.
+//! Every answer carries its proof, the potentials: [`NetworkFlow::is_optimal_for`] checks it independently of the
+//! search.
 
 mod network;
 mod simplex;

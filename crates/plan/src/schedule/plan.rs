@@ -10,8 +10,8 @@ use rand_core::Rng;
 /// Between only two nodes no detour exists, and a share of two paths says little: both are measured before upkeep,
 /// whatever the first schedule's share.
 ///
-/// Legs whose ranges by trains leave open which of two ways is better ([`ScheduleInput::ranges`]) come before all that, each at
-/// most once an hour. While there is other work, four turns of that follow each turn for such a leg.
+/// Legs whose ranges by trains leave open which of two ways is better ([`ScheduleInput::ranges`]) come before all that,
+/// each at most once an hour. While there is other work, four turns of that follow each turn for such a leg.
 #[derive(Debug)]
 pub struct Plan {
     first: Box<dyn Schedule>,

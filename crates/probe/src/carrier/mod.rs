@@ -10,8 +10,8 @@
 //!
 //! The IPv6 address of each node follows from the mesh's key and its own ([`Network`]): nobody has to assign addresses,
 //! and the roster tells them all. A packet to such an address opens a session to that node (protocol `probe`,
-//! [`crate::trains::CarrierSession`]), which both ends then use. A packet from a member must have that member's address as
-//! its source, and be a reply or be for a port that is open to members (`filter`).
+//! [`crate::trains::CarrierSession`]), which both ends then use. A packet from a member must have that member's address
+//! as its source, and be a reply or be for a port that is open to members (`filter`).
 
 mod connect;
 mod counts;

@@ -42,8 +42,8 @@ impl fmt::Debug for DeviceState {
     }
 }
 
-/// This host's end. Partners hold it instead of [`CarrierShared`], which holds them: a cycle would outlive the node, with its
-/// log and its device.
+/// This host's end. Partners hold it instead of [`CarrierShared`], which holds them: a cycle would outlive the node,
+/// with its log and its device.
 #[derive(Debug)]
 pub struct LocalEnd {
     pub(super) settings: CarrierSettings,

@@ -2,13 +2,13 @@
 //! probe trains, and reports the results to the oracle.
 //!
 //! ```text
-//! legs of transfers, carrier ── what travels ──→ Links ──→ thalweg_measure::overlay::next ── which link, and how
+//! legs of transfers, carrier ── what travels ──→ Links ──→ overlay::next_measurement ─────── which link, and how
 //! oracle ←── outbox of the prober ←── range, age ←── trains::run, over a session ←──────┘
 //! ```
 //!
 //! It measures one link at a time. Each train takes the host's only lane for trains and is never sent beside a bulk
-//! flow. Its bytes are charged to the budget of [`crate::prober`], of which the overlay uses at most a share. Nothing is
-//! measured while a host is too busy to time probes. Links that decide the oracle's ranking are not chosen here: the
+//! flow. Its bytes are charged to the budget of [`crate::prober`], of which the overlay uses at most a share. Nothing
+//! is measured while a host is too busy to time probes. Links that decide the oracle's ranking are not chosen here: the
 //! oracle orders bulk flows for them itself.
 
 mod counts;

@@ -4,8 +4,9 @@ use crate::prober::ProbeBudget;
 use std::sync::{Arc, Mutex, PoisonError};
 use thalweg_units::ByteSize;
 
-/// A share of a [`ProbeBudget`]. The trains themselves are charged to the budget; this only counts the overlay's part of
-/// it, by the budget's day. After a restart the count begins at zero again, but the budget still bounds what is left.
+/// A share of a [`ProbeBudget`]. The trains themselves are charged to the budget; this only counts the overlay's part
+/// of it, by the budget's day. After a restart the count begins at zero again, but the budget still bounds what is
+/// left.
 #[derive(Debug)]
 pub(super) struct OverlayBudget {
     probe_budget: Arc<ProbeBudget>,

@@ -45,9 +45,9 @@ impl ProbeBudget {
         Self { budget, per_day, day: Mutex::new(Day::new(today().0)), saved: None }
     }
 
-    /// As [`ProbeBudget::new`], with the count of today in `file`, where a thread of its own keeps it from now on. `failed`
-    /// is called when writing begins to fail, and if the file cannot be read or holds no count; the count then begins
-    /// at zero.
+    /// As [`ProbeBudget::new`], with the count of today in `file`, where a thread of its own keeps it from now on.
+    /// `failed` is called when writing begins to fail, and if the file cannot be read or holds no count; the count then
+    /// begins at zero.
     pub fn with_file(
         budget: Arc<Budget>,
         per_day: ByteSize,
