@@ -118,7 +118,7 @@ pub fn build(
     Report {
         name: plan.name.clone(),
         commit,
-        machine: Machine::here(),
+        machine: Machine::local(),
         valid: validity::faults(plan, rounds).is_empty(),
         arms: arm_reports(plan, arms, rounds),
         checks: (0..plan.check.len()).map(judge).collect(),

@@ -17,7 +17,7 @@ pub fn faults(plan: &Plan, rounds: &[RoundRecord]) -> Vec<String> {
             faults.extend(out_of_bounds(plan, arm).map(|why| format!("{}: {why}", place())));
         }
     }
-    faults.extend(unseen(plan, rounds));
+    faults.extend(missing_connections(plan, rounds));
     faults
 }
 
@@ -30,8 +30,8 @@ fn place(round: &RoundRecord, arm: &ArmRecord) -> String {
 pub fn out_of_bounds(plan: &Plan, arm: &ArmRecord) -> Option<String> {
     let bounds = &plan.validity;
     let exempt = plan.arm.iter().any(|a| a.name == arm.name && a.measures_lateness);
-    let late = if exempt { None } else { late(bounds, arm) };
-    if let Some(why) = late.or_else(|| pressed(bounds, arm)) {
+    let late = if exempt { None } else { lateness_message(bounds, arm) };
+    if let Some(why) = late.or_else(|| pressure_message(bounds, arm)) {
         return Some(why);
     }
     let wanted = arm.wanted_congestion.as_ref()?;
@@ -39,13 +39,13 @@ pub fn out_of_bounds(plan: &Plan, arm: &ArmRecord) -> Option<String> {
     Some(format!("a connection used the congestion control {other}, but the plan requires {wanted}"))
 }
 
-fn late(bounds: &Validity, arm: &ArmRecord) -> Option<String> {
+fn lateness_message(bounds: &Validity, arm: &ArmRecord) -> Option<String> {
     let (late, bound) = (arm.lateness_p99_us?, bounds.lateness_p99?);
     let broken = u128::from(late) > bound.as_micros();
     broken.then(|| format!("packets were {late} µs late at p99, above the bound of {bound:?}"))
 }
 
-fn pressed(bounds: &Validity, arm: &ArmRecord) -> Option<String> {
+fn pressure_message(bounds: &Validity, arm: &ArmRecord) -> Option<String> {
     let (pressure, bound) = (arm.cpu_pressure?, bounds.cpu_pressure?);
     let (percent, most) = (pressure * 100.0, bound * 100.0);
     let broken = pressure > bound;
@@ -53,7 +53,7 @@ fn pressed(bounds: &Validity, arm: &ArmRecord) -> Option<String> {
 }
 
 /// Messages about arms without any observed connection, if the plan requires a congestion control.
-fn unseen(plan: &Plan, rounds: &[RoundRecord]) -> Vec<String> {
+fn missing_connections(plan: &Plan, rounds: &[RoundRecord]) -> Vec<String> {
     if plan.validity.congestion_control.is_none() {
         return vec![];
     }

@@ -23,15 +23,15 @@ mod estimate;
 pub mod estimators;
 pub mod overlay;
 #[cfg(test)]
-mod path;
+mod simulated_path;
 pub mod riders;
-mod spare;
+mod available_rate;
 mod subject;
 mod table;
 pub mod train;
 
 pub use bound::{Bound, LimitedTime};
 pub use estimate::{Estimate, EstimateError, Method, Metric};
-pub use spare::{MAX_SPARE_AGE, Spare, planned};
+pub use available_rate::{MAX_SPARE_AGE, AvailableRate, planned_rate};
 pub use subject::{Interface, NodeIndex, SharedSetIndex, Subject};
 pub use table::{Table, TableError};

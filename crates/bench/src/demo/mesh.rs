@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use thalweg_console::note;
-use thalweg_experiment::run::stop::Stop;
+use thalweg_experiment::run::stop::StopFlag;
 use thalweg_lab::client::Lab;
 
 /// The host that founds the mesh: the oracle, and a relay like the others.
@@ -33,7 +33,7 @@ pub struct Hosts<'a> {
     /// Holds the state directory of each host and the settings of all hosts.
     pub scratch: &'a Scratch,
     /// Set by Ctrl-C.
-    pub stop: &'a Stop,
+    pub stop: &'a StopFlag,
 }
 
 impl Hosts<'_> {

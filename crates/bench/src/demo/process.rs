@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
-use thalweg_experiment::run::stop::Stop;
+use thalweg_experiment::run::stop::StopFlag;
 
 /// The most lines that wait for their reader. `get` prints some tens per second and is read every [`TICK`]; lines that
 /// are never read, such as a node's later ones, are dropped beyond this number.
@@ -47,7 +47,7 @@ impl Running {
     ///
     /// # Errors
     /// When it ends or stays silent for ten seconds; the message contains the end of its log. On Ctrl-C.
-    pub fn first_line(&self, scratch: &Scratch, stop: &Stop) -> anyhow::Result<String> {
+    pub fn first_line(&self, scratch: &Scratch, stop: &StopFlag) -> anyhow::Result<String> {
         let deadline = Instant::now() + Duration::from_secs(10);
         while Instant::now() < deadline {
             stop.check()?;
@@ -64,7 +64,7 @@ impl Running {
     ///
     /// # Errors
     /// When it fails or takes more than half a minute; the message contains the end of its log. On Ctrl-C.
-    pub fn finish(mut self, scratch: &Scratch, stop: &Stop) -> anyhow::Result<String> {
+    pub fn finish(mut self, scratch: &Scratch, stop: &StopFlag) -> anyhow::Result<String> {
         let deadline = Instant::now() + Duration::from_secs(30);
         while self.ended()?.is_none() {
             stop.check()?;

@@ -1,7 +1,7 @@
 //! Chooses each receiver's parents: those of the planned tree, or several at once where their rates add up (ROMA
 //! §IV-D).
 
-use thalweg_plan::tree::{Overlay, Planned, Share};
+use thalweg_plan::tree::{Overlay, PlannedTree, Share};
 use thalweg_units::Rate;
 use thalweg_wire::cast::MAX_CANDIDATES;
 
@@ -37,7 +37,7 @@ pub struct PlannedParents {
 
 /// The shares of all nodes. `at_once` is the requested number of parents at a time; with one the result is always a
 /// tree.
-pub fn choose_parents(overlay: &Overlay<'_>, planned: &Planned, at_once: usize) -> Vec<PlannedParents> {
+pub fn choose_parents(overlay: &Overlay<'_>, planned: &PlannedTree, at_once: usize) -> Vec<PlannedParents> {
     let tree = overlay.candidates(planned, MAX_CANDIDATES);
     let of_tree = |(parents, rate): (Vec<Share>, &Rate)| PlannedParents { parents, at_once, rate: *rate };
     let tree: Vec<PlannedParents> = tree.into_iter().zip(&planned.rates).map(of_tree).collect();

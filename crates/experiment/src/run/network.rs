@@ -1,6 +1,6 @@
 //! The network in which programs run: a lab, or the loopback of this machine.
 
-use super::installed;
+use super::installed_programs;
 use crate::{
     error::{ExperimentError, Result},
     plan::{Kind, Limit, Plan},
@@ -141,7 +141,7 @@ impl Network {
     pub fn command(&self, host: Option<&str>, argv: &[String]) -> Command {
         let (program, args) = argv.split_first().map_or(("", argv), |(p, rest)| (p.as_str(), rest));
         // Servers may not be in an ordinary user's PATH; records show the name as written.
-        let program = installed::find(program).unwrap_or_else(|| program.into());
+        let program = installed_programs::find(program).unwrap_or_else(|| program.into());
         let mut command = match (self, host) {
             (Self::Lab(lab), Some(host)) => lab.command(host, program),
             _ => Command::new(program),

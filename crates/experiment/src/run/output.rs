@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// The contents of an arm's output.
 #[derive(Debug, Default, PartialEq)]
-pub struct Printed {
+pub struct ArmOutput {
     /// Metrics by name.
     pub metrics: BTreeMap<String, Sample>,
     /// Labels by name.
@@ -35,8 +35,8 @@ struct Metrics {
 ///
 /// # Errors
 /// A message, if the output is not JSON, a pointer leads to no number, or a metric is not finite.
-pub fn read(arm: &Arm, text: &str) -> Result<Printed, String> {
-    let mut printed = Printed::default();
+pub fn read(arm: &Arm, text: &str) -> Result<ArmOutput, String> {
+    let mut printed = ArmOutput::default();
     if arm.output == Output::Ignored {
         return Ok(printed);
     }
@@ -132,6 +132,6 @@ mod tests {
         assert_eq!(printed.metrics["x"].value, 1.5);
         assert_eq!(printed.series["r"], [[0.0, 1.0], [1.0, 2.0]]);
         assert!(printed.sockets.congestion_control.contains("cubic"));
-        assert_eq!(read(&arm(""), "whatever").unwrap(), Printed::default());
+        assert_eq!(read(&arm(""), "whatever").unwrap(), ArmOutput::default());
     }
 }

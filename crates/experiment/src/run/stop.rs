@@ -8,9 +8,9 @@ use std::sync::{
 
 /// A flag that a signal sets and every loop checks.
 #[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct StopFlag(Arc<AtomicBool>);
 
-impl Stop {
+impl StopFlag {
     /// Creates a flag that SIGINT, SIGTERM and SIGHUP set from now on. A second signal has no effect: `timeout` sends
     /// two, and cleaning up must not be interrupted.
     ///
@@ -28,7 +28,7 @@ impl Stop {
     }
 
     /// Requests a stop.
-    pub fn now(&self) {
+    pub fn request(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 

@@ -4,7 +4,7 @@ use super::{Forecast, ForecastError, Outset, Plan, PlannedPath, PricePoint};
 use crate::{Method, MethodName, PriceList};
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_plan::collection::{
-    Fluid, Grid, Limits, Offer, PlanError, PriceError, Problem, ProblemError, Rule, Timetable,
+    Fluid, Grid, HostLimits, CurvePoint, PlanError, PriceError, Problem, ProblemError, Rule, Timetable,
 };
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::Name;
@@ -126,7 +126,7 @@ impl Outset<'_> {
         let curve = problem.fluid_curve(&prices).map_err(|e| self.price_error(e))?;
         let seconds = |slots: f64| slots * grid.slot.as_secs_f64();
         let point =
-            |offer: &Offer| PricePoint { seconds: seconds(offer.slots), price: offer.price };
+            |offer: &CurvePoint| PricePoint { seconds: seconds(offer.slots), price: offer.price };
         Ok(curve.iter().map(point).collect())
     }
 
@@ -220,7 +220,7 @@ impl Outset<'_> {
         let here = self.overlay.destination();
         let problem = grid.collect(&self.overlay.rates, amounts, here)?;
         let ingress = self.limit.map(|limit| grid.units_per_slot(limit).max(1));
-        Ok(problem.with_limits(here, Limits { ingress, ..Limits::default() }))
+        Ok(problem.with_limits(here, HostLimits { ingress, ..HostLimits::default() }))
     }
 
     pub(super) fn name(&self, host: u32) -> Name {

@@ -9,9 +9,9 @@ mod doubt;
 mod flight;
 mod stamp;
 
-pub use calibration::{CALM, Calibration, Dishonest, KEPT, LARGEST, SHORTEST_GAP, sizes};
+pub use calibration::{CALM, Calibration, PacingError, KEPT, LARGEST, SHORTEST_GAP, sizes};
 pub use doubt::{Doubt, End, Punctuality};
-pub use flight::{Expired, Flight, Passed, Tally};
+pub use flight::{Expired, Flight, ArrivedProbe, Tally};
 pub use stamp::Stamp;
 
 use std::{net::IpAddr, num::NonZeroU8, time::Duration};
@@ -86,7 +86,7 @@ pub enum TrainError {
 }
 
 impl Train {
-    /// Creates a train of these probes, in this order; over IPv4, unless [`Self::over`] says otherwise.
+    /// Creates a train of these probes, in this order; over IPv4, unless [`Self::with_overhead`] says otherwise.
     ///
     /// # Errors
     /// [`TrainError`].
@@ -114,7 +114,7 @@ impl Train {
 
     /// The same train with this many IP and UDP header bytes per probe ([`overhead`]).
     #[must_use]
-    pub fn over(self, overhead: u32) -> Self {
+    pub fn with_overhead(self, overhead: u32) -> Self {
         Self { overhead, ..self }
     }
 
@@ -151,7 +151,7 @@ impl Train {
     }
 
     /// The time from the first probe to the last.
-    pub fn takes(&self) -> Duration {
+    pub fn duration(&self) -> Duration {
         self.probes.iter().skip(1).map(|probe| probe.gap).sum()
     }
 
@@ -186,11 +186,11 @@ mod tests {
     #[test]
     fn a_train_of_figure_1_takes_four_gaps() {
         let train = Train::uniform(probe(1000, 1000), 5).unwrap();
-        assert_eq!((train.takes(), train.bytes()), (Duration::from_millis(4), 5 * 1028));
+        assert_eq!((train.duration(), train.bytes()), (Duration::from_millis(4), 5 * 1028));
         assert_eq!(train.probes()[0].padding(), 980);
         let to = |ip: &str| overhead(ip.parse().unwrap());
         assert_eq!([to("192.0.2.1"), to("::ffff:192.0.2.1"), to("2001:db8::1")], [28, 28, 48]);
-        assert_eq!(train.over(to("2001:db8::1")).bytes(), 5 * 1048);
+        assert_eq!(train.with_overhead(to("2001:db8::1")).bytes(), 5 * 1048);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::{Problem, Share, text};
 use serde::Deserialize;
 use std::time::Duration;
 use thalweg_measure::riders::{HoldSettings, LegRule, Regulator, Selection};
-use thalweg_probe::carrier::{CarrierSettings, Doors};
+use thalweg_probe::carrier::{CarrierSettings, OpenPorts};
 use thalweg_units::Rate;
 use thalweg_wire::mesh::{MemberPattern, PortRange};
 
@@ -89,7 +89,7 @@ impl Default for CarrierSection {
             harmless: Rate::ZERO,
             ports: Vec::new(),
             dscp: Vec::new(),
-            from: Doors::default().from,
+            from: OpenPorts::default().from,
             open: Vec::new(),
             congestion: None,
             legs: LegsChoice::default(),
@@ -118,7 +118,7 @@ impl CarrierSection {
             congestion: self.congestion.clone(),
             legs: (self.legs == LegsChoice::Measured)
                 .then(|| LegRule { below: self.legs_below, ..LegRule::default() }),
-            doors: Doors {
+            doors: OpenPorts {
                 from: self.from.clone(),
                 open: self.open.iter().map(|range| range.range()).collect(),
             },

@@ -14,7 +14,7 @@ use std::{
 };
 use thalweg_base::log::Log;
 use thalweg_node::daemon::bind_local;
-use thalweg_probe::trains::Service;
+use thalweg_probe::trains::ProbeService;
 use thalweg_units::Rate;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
@@ -40,7 +40,7 @@ impl Node {
         let dialer = members::dialer(n, &members::key(n), &far.membership);
         let flows = Arc::new(Semaphore::new(1));
         let endpoint = Arc::clone(&far.endpoint);
-        let service = Service::new(
+        let service = ProbeService::new(
             far.trains.clone(),
             endpoint,
             dialer,
@@ -205,7 +205,7 @@ async fn invalid_requests_are_answered_and_the_connection_continues() {
 #[tokio::test(flavor = "multi_thread")]
 async fn trains_of_a_busy_host_are_sent_only_if_accepted_and_are_doubted() {
     let nodes = pair(PLENTY).await;
-    nodes[0].far.trains.calibrated_as(busy());
+    nodes[0].far.trains.set_calibration(busy());
     let mut program = Program::at(&nodes[0]).await;
     let refused = program.ask(three()).await;
     assert!(refused["error"].as_str().unwrap().contains("too busy"), "{refused}");
@@ -272,7 +272,7 @@ async fn a_train_waits_until_no_bulk_flow_is_under_way() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_max_rate_bounds_programs_even_if_they_accept_a_busy_host() {
     let nodes = pair(PLENTY).await;
-    nodes[0].far.trains.no_faster_than(Rate::from_mbps(10.0));
+    nodes[0].far.trains.set_max_rate(Rate::from_mbps(10.0));
     let mut program = Program::at(&nodes[0]).await;
     for is_accepted in [false, true] {
         let send = json!({ "send": { "to": "n1", "accept_busy": is_accepted, "probes": [

@@ -13,10 +13,10 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use thalweg_plan::{
     Graph,
-    dispatch::{Dispatch, Ended, Given},
+    dispatch::{Dispatch, OrderOutcome, GivenOrder},
     ranking::{Ranking, Score},
     schedule::{
-        AgeOf, Biased, Excluded, Known, Pair, Plan, Random, RangeOf, RttOf, Schedule, Thrifty,
+        LegAges, Biased, ExcludedLegs, ScheduleInput, Pair, Plan, Random, LegRanges, LegRtts, Schedule, Thrifty,
         Upkeep,
     },
 };
@@ -95,7 +95,7 @@ impl Planner {
     pub fn elected(&mut self, first_id: u64) {
         self.dispatch = Dispatch::new(self.config.limits(), first_id);
         self.schedule = schedule(&self.config);
-        self.ranking.iter().for_each(|ranking| self.schedule.ranked(ranking));
+        self.ranking.iter().for_each(|ranking| self.schedule.set_ranking(ranking));
     }
 
     /// Takes over the roster's relays. Positions stay, except that the slots in `gone` no longer belong to the same
@@ -174,7 +174,7 @@ impl Planner {
         };
         let scores = ranking.scores().iter().filter_map(score).collect();
         let ranking = Ranking::from_scores(scores);
-        self.schedule.ranked(&ranking);
+        self.schedule.set_ranking(&ranking);
         self.ranking = Some(ranking);
     }
 
@@ -196,7 +196,7 @@ impl Planner {
     pub fn probed(&mut self, leg: Leg) {
         let at = |slot: Slot| self.positions.get(&slot).copied();
         if let (Some(from), Some(to)) = (at(leg.0), at(leg.1)) {
-            self.schedule.probed((from, to));
+            self.schedule.record_probe((from, to));
         }
     }
 
@@ -264,18 +264,18 @@ impl Planner {
         if !self.dispatch.is_hungry() || self.slots.len() < 2 {
             return;
         }
-        let Excluded { nodes, pairs } = self.dispatch.excluded(now);
-        let mut excluded = Excluded { nodes: absent.clone(), pairs };
+        let ExcludedLegs { nodes, pairs } = self.dispatch.excluded(now);
+        let mut excluded = ExcludedLegs { nodes: absent.clone(), pairs };
         excluded.nodes.extend(nodes);
         let facts = Facts { planned: known.live().planned(), known, slots: &self.slots, now };
         let (graph, excluded, facts) = (&self.graph, &excluded, &facts);
         let (age_s, rtt_s, ranges) = (Some(facts as _), Some(facts as _), Some(facts as _));
-        let known = Known { graph, excluded, age_s, rtt_s, ranges };
+        let known = ScheduleInput { graph, excluded, age_s, rtt_s, ranges };
         let wanted = self.schedule.next(&known, &mut self.random);
-        self.dispatch.want(wanted);
+        self.dispatch.enqueue(wanted);
     }
 
-    fn ordered(&self, given: Given) -> Ordered {
+    fn ordered(&self, given: GivenOrder) -> Ordered {
         let slot = |position: Position| self.slots.get(position).copied().unwrap_or(Slot::MAX);
         let leg = (slot(given.pair.0), slot(given.pair.1));
         Ordered { id: given.id, leg, until: given.until }
@@ -284,15 +284,15 @@ impl Planner {
     /// Ends an order. Returns false if it was not under way.
     pub fn ended(&mut self, id: u64, end: End, now: Time) -> bool {
         let how = match end {
-            End::Measured(bytes) => Ended::Measured(ByteSize::from_bytes(bytes)),
-            End::Failed(bytes) => Ended::Failed(ByteSize::from_bytes(bytes)),
-            End::Busy => Ended::Busy,
+            End::Measured(bytes) => OrderOutcome::Measured(ByteSize::from_bytes(bytes)),
+            End::Failed(bytes) => OrderOutcome::Failed(ByteSize::from_bytes(bytes)),
+            End::Busy => OrderOutcome::Busy,
             End::Down(slot) => match self.positions.get(&slot) {
-                Some(position) => Ended::Down(*position),
-                None => Ended::Failed(ByteSize::from_bytes(0)),
+                Some(position) => OrderOutcome::Down(*position),
+                None => OrderOutcome::Failed(ByteSize::from_bytes(0)),
             },
         };
-        self.dispatch.ended(id, how, now).is_some()
+        self.dispatch.finish(id, how, now).is_some()
     }
 
     /// Ends the orders whose deadline has passed.
@@ -317,7 +317,7 @@ impl Facts<'_> {
     }
 }
 
-impl AgeOf for Facts<'_> {
+impl LegAges for Facts<'_> {
     fn age_s(&self, pair: Pair) -> Option<f64> {
         let (from, to) = self.leg(pair)?;
         let born = self.planned.born.get(from, to)?;
@@ -325,14 +325,14 @@ impl AgeOf for Facts<'_> {
     }
 }
 
-impl RangeOf for Facts<'_> {
+impl LegRanges for Facts<'_> {
     fn range(&self, pair: Pair) -> Option<(f64, f64)> {
         let slot = |position: Position| self.slots.get(position).copied();
         self.known.range((slot(pair.0)?, slot(pair.1)?), self.now)
     }
 }
 
-impl RttOf for Facts<'_> {
+impl LegRtts for Facts<'_> {
     /// Either direction's report is good enough for a plan.
     fn rtt_s(&self, pair: Pair) -> Option<f64> {
         let (from, to) = self.leg(pair)?;

@@ -10,7 +10,7 @@ use super::{
 use std::{collections::BTreeSet, panic, thread, time::Duration};
 use thalweg_plan::{
     Graph,
-    completion::{self, RttOf},
+    completion::{self, LegRtts},
     graph::Sparse,
     ranking::{ROBUST_MOST_GAIN, Ranking, Score, robust_scores, touched},
 };
@@ -145,7 +145,7 @@ fn median_date(born: &Sparse<Born>, slot: usize) -> Option<Born> {
 #[derive(Debug)]
 struct RoundTrips<'a>(&'a Sparse<f32>);
 
-impl RttOf for RoundTrips<'_> {
+impl LegRtts for RoundTrips<'_> {
     fn rtt_s(&self, (from, to): (usize, usize)) -> Option<f64> {
         self.0.get(from, to).map(f64::from)
     }

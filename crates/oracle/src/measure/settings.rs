@@ -1,7 +1,7 @@
 //! Settings of the measurements.
 
 use std::time::Duration;
-use thalweg_plan::dispatch::Limits;
+use thalweg_plan::dispatch::DispatchLimits;
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::measure::Strategy;
 
@@ -105,8 +105,8 @@ impl Default for MeasureConfig {
 
 impl MeasureConfig {
     /// The dispatcher's limits.
-    pub(super) fn limits(&self) -> Limits {
-        Limits {
+    pub(super) fn limits(&self) -> DispatchLimits {
+        DispatchLimits {
             test_bytes: self.test_bytes,
             test_time: self.test_time,
             bytes_per_day: self.bytes_per_day,

@@ -188,7 +188,7 @@ impl Detours {
 
     /// The state of all relays, the best first.
     pub fn relay_states(&self) -> Vec<RelayState> {
-        let standing = |k: &thalweg_plan::adaptive::Known| RelayState {
+        let standing = |k: &thalweg_plan::adaptive::KnownRelay| RelayState {
             relay: k.relay.clone(),
             score: k.score,
             tried: k.tried,

@@ -4,7 +4,7 @@ use super::RelayList;
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use thalweg_plan::adaptive::{Adaptive, Draw, Known};
+use thalweg_plan::adaptive::{AdaptiveRelays, Draw, KnownRelay};
 use thalweg_units::WallTime;
 
 /// The most relays that are kept although a newer list of the oracle does not contain them: the best ones that were
@@ -32,7 +32,7 @@ pub(super) enum DetourChange {
 pub(super) struct DetourState {
     pub(super) listed: Option<RelayList>,
     #[serde(default)]
-    pub(super) adaptive: Adaptive,
+    pub(super) adaptive: AdaptiveRelays,
     /// When the oracle was last asked without an answer, since it gave the list.
     #[serde(default)]
     pub(super) unanswered: Option<WallTime>,
@@ -70,7 +70,7 @@ impl DetourState {
         let mut ranked: Vec<(String, f64)> =
             given.map(|c| (c.relay.to_string(), c.score)).collect();
         let named: BTreeSet<&str> = ranked.iter().map(|(relay, _)| relay.as_str()).collect();
-        let gone = |k: &&Known| k.tried > 0 && !named.contains(k.relay.as_str());
+        let gone = |k: &&KnownRelay| k.tried > 0 && !named.contains(k.relay.as_str());
         let learnt = self.adaptive.known().iter().filter(gone).take(MOST_LEARNED);
         let learnt: Vec<_> = learnt.map(|k| (k.relay.clone(), k.score)).collect();
         ranked.extend(learnt);

@@ -16,7 +16,7 @@
 mod decompose;
 mod direct;
 mod exchange;
-mod expanded;
+mod time_expanded;
 mod fluid;
 mod grid;
 mod horizon;
@@ -26,13 +26,13 @@ mod prices;
 #[cfg(test)]
 mod prices_tests;
 mod problem;
-mod rated;
+mod rated_path;
 mod release;
 #[cfg(test)]
 mod release_tests;
-mod rival;
+mod best_path;
 mod rounding;
-mod shared;
+mod shared_legs;
 pub mod steering;
 #[cfg(test)]
 mod tests;
@@ -43,13 +43,13 @@ mod whole_files;
 
 pub use direct::{Direct, DirectRelease};
 pub use exchange::{Exchange, Parcel};
-pub use expanded::Objective;
+pub use time_expanded::Objective;
 pub use fluid::Fluid;
 pub use grid::Grid;
-pub use prices::{Offer, PriceError, Priced, Prices};
-pub use problem::{Leg, Limits, Problem, ProblemError, Supply};
-pub use rated::RatedPath;
+pub use prices::{CurvePoint, PriceError, PricedPlan, Prices};
+pub use problem::{Leg, HostLimits, Problem, ProblemError, Supply};
+pub use rated_path::RatedPath;
 pub use release::{Release, Rule, Transfer};
-pub use rival::BestPath;
+pub use best_path::BestPath;
 pub use timetable::{PlanError, TimedPath, Timetable};
 pub use whole_files::WholeFiles;

@@ -1,6 +1,6 @@
 //! The coordinated plan: which data goes where in which slot.
 
-use super::{Objective, Problem, decompose::decompose, expanded::Expanded, horizon};
+use super::{Objective, Problem, decompose::decompose, time_expanded::TimeExpandedNetwork, horizon};
 use crate::mincost::{Infeasible, NetworkError};
 use thiserror::Error;
 
@@ -129,7 +129,7 @@ pub(super) fn timetable_within(
         let plan = problem.shared_within(slots, objective)?.filter(|plan| plan.slots <= slots);
         return plan.ok_or(PlanError::TooShort { slots, stranded });
     }
-    let expanded = Expanded::new(problem, slots, objective)?;
+    let expanded = TimeExpandedNetwork::new(problem, slots, objective)?;
     let stranded = |why: Infeasible| PlanError::TooShort { slots, stranded: why.stranded };
     let flow = expanded.network.cheapest().map_err(stranded)?;
     Ok(Timetable { slots, paths: decompose(problem, &expanded, &flow) })

@@ -1,7 +1,7 @@
 //! Opens a session to a member when this node has packets for it.
 
-use super::{partner::Partner, shared::Shared};
-use crate::trains::{Carrying, SessionError, Trains};
+use super::{partner::Partner, shared::CarrierShared};
+use crate::trains::{CarrierSession, SessionError, Trains};
 use std::{sync::Arc, time::Duration};
 use thalweg_base::log::Event;
 use thalweg_net::{Stream, channel::Protocol};
@@ -13,7 +13,7 @@ const UNUSED: Duration = Duration::from_secs(600);
 const GONE: &str = "the member was revoked, or the roster expired";
 
 /// Opens a session and keeps it up, until it is unused for too long or fails.
-pub async fn connect(shared: Arc<Shared>, partner: Arc<Partner>, trains: Trains) {
+pub async fn connect(shared: Arc<CarrierShared>, partner: Arc<Partner>, trains: Trains) {
     let opened = open(&shared, &partner, &trains).await;
     let event = |name| Event::new(name).with("member", &partner.name);
     let session = match opened {
@@ -38,15 +38,15 @@ pub async fn connect(shared: Arc<Shared>, partner: Arc<Partner>, trains: Trains)
 }
 
 async fn open(
-    shared: &Shared,
+    shared: &CarrierShared,
     partner: &Arc<Partner>,
     trains: &Trains,
-) -> Result<Carrying<Stream>, String> {
+) -> Result<CarrierSession<Stream>, String> {
     let channel = shared.dialer.channel(&partner.name, &[], Protocol::Probe).await;
     let channel = channel.map_err(|why| why.to_string())?;
     let at = channel.get_ref().tcp().and_then(|tcp| tcp.peer_addr().ok());
     let at = at.ok_or("the member's address is not known")?.ip().to_canonical();
-    let endpoint = trains.towards(at).ok_or("this node does not listen on any address of the member's address family")?;
-    let opened = Carrying::open(channel, at, &endpoint, Arc::clone(partner) as _).await;
+    let endpoint = trains.endpoint_towards(at).ok_or("this node does not listen on any address of the member's address family")?;
+    let opened = CarrierSession::open(channel, at, &endpoint, Arc::clone(partner) as _).await;
     opened.map_err(|why: SessionError| why.to_string())
 }

@@ -1,8 +1,8 @@
 //! Carries out the oracle's orders, one after the other.
 
 use super::{
-    LEAST_BYTES, MAX_TIME, Shared,
-    counts::Ended,
+    LEAST_BYTES, MAX_TIME, ProberShared,
+    counts::FlowOutcome,
     flow::{AFTER, STEP},
     pace::Pace,
     send,
@@ -56,7 +56,7 @@ const OWN_BUDGET: &str = "this node's bytes for measurements are used up for tod
 
 /// Carries out the oracle's orders.
 pub(super) struct Orders<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) shared: &'a ProberShared,
     pub(super) client: OracleClient,
 }
 
@@ -106,8 +106,8 @@ impl Orders<'_> {
         self.tell_overlay(&order.to, &outcome);
         let event = Event::new("measured").with("to", to).with_number("order", id);
         self.shared.log.put(with_outcome(event, &outcome));
-        self.shared.counts.ended(true, Ended::of(&outcome));
-        self.shared.outbox.done(Done { id, outcome });
+        self.shared.counts.count(true, FlowOutcome::of(&outcome));
+        self.shared.outbox.add_outcome(Done { id, outcome });
     }
 
     /// Tells the overlay, if there is one, the rate that TCP reached, as for a member's own transfer.
@@ -159,12 +159,12 @@ impl Orders<'_> {
         };
         match send::send(channel, hello, || Pace::new(self.shared.max_rate)).await {
             Ok(sent) => {
-                self.shared.purse.charge(key, sent.bytes);
+                self.shared.probe_budget.charge(key, sent.bytes);
                 self.outcome_of(order, &sent)
             }
-            Err(send::Failed { why: send::Why::Refused(Refusal::Busy), .. }) => Outcome::Busy,
+            Err(send::SendFailure { why: send::FlowError::Refused(Refusal::Busy), .. }) => Outcome::Busy,
             Err(error) => {
-                self.shared.purse.charge(key, error.bytes);
+                self.shared.probe_budget.charge(key, error.bytes);
                 failed(&error.to_string(), error.bytes)
             }
         }
@@ -173,7 +173,7 @@ impl Orders<'_> {
     /// The outcome of a flow. Its rate is this node's own: the receiver's verdict ended the flow and says whether its
     /// rate was steady, but the verdict's rate is not passed on. If the two rates disagree, this end alone decides
     /// whether its rate is steady, and the oracle hears both rates.
-    fn outcome_of(&self, order: &Order, sent: &send::Sent) -> Outcome {
+    fn outcome_of(&self, order: &Order, sent: &send::SentFlow) -> Outcome {
         let verdict = sent.verdict;
         let own = match sent.own {
             Some(own) if verdict.bytes > 0 => own,

@@ -6,7 +6,7 @@ use super::{
 };
 use std::{io, time::Duration};
 use thalweg_base::timeout::within;
-use thalweg_measure::bulk::{self, Bulk, End, Found};
+use thalweg_measure::bulk::{self, Bulk, BulkEnd, BulkResult};
 use thalweg_net::{TcpInfo, channel::Channel};
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::{
@@ -89,14 +89,14 @@ impl Flow {
         let round_trip = if round_trip == Duration::MAX { Duration::ZERO } else { round_trip };
         let bytes = early.len() as u64;
         let limits =
-            bulk::Limits { time: limits.time(), bytes: ByteSize::from_bytes(limits.bytes) };
+            bulk::BulkLimits { time: limits.time(), bytes: ByteSize::from_bytes(limits.bytes) };
         let bulk = Bulk::new(limits, round_trip);
         let first = (bytes > 0).then(Instant::now);
         Self { tcp, bulk, bytes, first, pace, unsent: Vec::new() }
     }
 
     /// Receives to the end; `None` if nothing arrived. An error of the connection ends the flow.
-    pub async fn judge(&mut self, longest: Duration) -> Option<Found> {
+    pub async fn judge(&mut self, longest: Duration) -> Option<BulkResult> {
         let began = Instant::now();
         let mut ticks = interval((self.bulk.width() / 2).min(COUNTS / 2));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -106,11 +106,11 @@ impl Flow {
             let until = began + if self.first.is_none() { FIRST } else { longest + AFTER };
             tokio::select! {
                 read = self.tcp.read(&mut buffer) => match read {
-                    Ok(n @ 1..) => self.came(n),
-                    Ok(0) | Err(_) => return self.finish(End::Sender),
+                    Ok(n @ 1..) => self.receive_bytes(n),
+                    Ok(0) | Err(_) => return self.finish(BulkEnd::Sender),
                 },
                 _ = ticks.tick() => {}
-                () = sleep_until(until) => return self.finish(End::Time),
+                () = sleep_until(until) => return self.finish(BulkEnd::Time),
             }
             if let Some(found) = self.sample() {
                 return Some(found);
@@ -123,7 +123,7 @@ impl Flow {
         }
     }
 
-    fn came(&mut self, n: usize) {
+    fn receive_bytes(&mut self, n: usize) {
         self.first.get_or_insert_with(Instant::now);
         self.bytes += n as u64;
     }
@@ -132,16 +132,16 @@ impl Flow {
         self.first.map_or(Duration::ZERO, |first| first.elapsed())
     }
 
-    fn sample(&mut self) -> Option<Found> {
+    fn sample(&mut self) -> Option<BulkResult> {
         self.first?;
         match self.bulk.sample(self.since_first(), self.bytes) {
-            bulk::Verdict::Done(found) => Some(found),
-            bulk::Verdict::GoOn => None,
+            bulk::BulkStatus::Done(found) => Some(found),
+            bulk::BulkStatus::GoOn => None,
         }
     }
 
     /// Includes bytes that came with the cut-over, which no sample has seen.
-    fn finish(&mut self, end: End) -> Option<Found> {
+    fn finish(&mut self, end: BulkEnd) -> Option<BulkResult> {
         self.sample().or_else(|| self.bulk.finish(end))
     }
 

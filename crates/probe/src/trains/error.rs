@@ -1,7 +1,7 @@
 //! Errors of sessions.
 
 use std::{io, net::IpAddr, time::Duration};
-use thalweg_measure::train::Dishonest;
+use thalweg_measure::train::PacingError;
 use thalweg_wire::probe::Refusal;
 use thiserror::Error;
 
@@ -28,7 +28,7 @@ pub enum SessionError {
     Shut(IpAddr, u16),
     /// This host or the member's cannot send the train truthfully.
     #[error("{0}")]
-    Dishonest(#[from] Dishonest),
+    Pacing(#[from] PacingError),
     /// A probe is too short for its header.
     #[error("probe {at} has {size} bytes; with its header it needs at least {least}")]
     Small {

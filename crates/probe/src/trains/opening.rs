@@ -52,7 +52,7 @@ pub async fn open(
     let tcp = channel.get_ref().tcp().ok_or(io::ErrorKind::NotConnected);
     let at = tcp.map_err(io::Error::from)?.peer_addr()?.ip();
     let nowhere = || io::Error::from(io::ErrorKind::AddrNotAvailable);
-    let endpoint = trains.towards(at).ok_or_else(nowhere)?;
+    let endpoint = trains.endpoint_towards(at).ok_or_else(nowhere)?;
     let terms = Terms { here, accepts_busy: false };
     let mut session = Session::open(channel, at, &endpoint, terms).await?;
     if let Some(riders) = trains.riders(key).filter(|_| carries) {

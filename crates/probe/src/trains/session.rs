@@ -1,13 +1,13 @@
 //! A session with a member, for trains to it and from it.
 
 use super::{
-    calibrate, carry,
-    departed::{self, Departed},
+    calibrate, carrier_session,
+    departed_train::{self, DepartedTrain},
     endpoint::{Endpoint, SessionEntry},
     error::SessionError,
-    fly::{OutgoingTrain, ProbeSender},
+    probe_sender::{OutgoingTrain, ProbeSender},
     payer::Payer,
-    riders::{Attached, Riders},
+    riders::{AttachGuard, Riders},
     run,
 };
 use std::{
@@ -111,7 +111,7 @@ pub struct Session<IO> {
     there: Calibration,
     rtt: Duration,
     next: u32,
-    attached: Option<Attached>,
+    attached: Option<AttachGuard>,
     asked: Instant,
     payer: Option<Payer>,
 }
@@ -166,7 +166,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         let epoch = riders.epoch();
         match ask(&mut self.channel, &Ask::Carry { epoch }, PATIENCE).await? {
             Tell::Carrying { epoch, .. } => {
-                self.attached = Some(carry::attach(&mut self.sender, &self.entry, riders, epoch));
+                self.attached = Some(carrier_session::attach(&mut self.sender, &self.entry, riders, epoch));
                 Ok(())
             }
             _ => Err(SessionError::Protocol("unexpected type of answer")),
@@ -183,7 +183,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
     pub fn announce(&self, train: &Train, after: Duration) -> Time {
         let at = now() + after;
         if let Some(riders) = &self.sender.riders {
-            riders.due(at, train);
+            riders.announce(at, train);
         }
         at
     }
@@ -201,16 +201,16 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
     /// The calibrations of this host and the member's, against which trains are checked.
     pub fn hosts(&self) -> [Calibration; 2] {
         let judged =
-            |host: Calibration| if self.terms.accepts_busy { host.as_it_is() } else { host };
+            |host: Calibration| if self.terms.accepts_busy { host.accepting_busy() } else { host };
         [self.terms.here, self.there].map(judged)
     }
 
     /// The path in this direction as tools need it, if probes of `largest` bytes pass.
-    pub fn ends(&self, way: run::Way, largest: u16) -> Ends {
+    pub fn ends(&self, way: run::Direction, largest: u16) -> Ends {
         let [here, there] = self.hosts();
         let [sender, receiver] = match way {
-            run::Way::There => [here, there],
-            run::Way::Back => [there, here],
+            run::Direction::There => [here, there],
+            run::Direction::Back => [there, here],
         };
         Ends { sender, receiver, rtt: self.rtt, largest, overhead: self.overhead() }
     }
@@ -231,10 +231,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
     }
 
     /// The doubts that follow from the hosts' calibrations, whatever the result; none unless [`Terms::accepts_busy`].
-    pub fn doubts(&self, way: run::Way) -> Vec<Doubt> {
+    pub fn doubts(&self, way: run::Direction) -> Vec<Doubt> {
         let (sender, receiver) = match way {
-            run::Way::There => (&self.terms.here, &self.there),
-            run::Way::Back => (&self.there, &self.terms.here),
+            run::Direction::There => (&self.terms.here, &self.there),
+            run::Direction::Back => (&self.there, &self.terms.here),
         };
         let of = [(End::Sender, sender), (End::Receiver, receiver)];
         of.into_iter().filter_map(|(end, host)| Doubt::of_host(end, host)).collect()
@@ -244,14 +244,14 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
     ///
     /// # Errors
     /// [`SessionError::Mtu`] of the first size if none arrives.
-    pub async fn fitting(&mut self, way: run::Way, sizes: &[u16]) -> Result<u16, SessionError> {
+    pub async fn fitting(&mut self, way: run::Direction, sizes: &[u16]) -> Result<u16, SessionError> {
         let gap = Duration::ZERO;
         for size in sizes {
             let probe = Probe { size: *size, header: 0, gap, may_carry: false };
             let Ok(train) = Train::uniform(probe, usize::from(SHOWN)) else { continue };
             let result = match way {
-                run::Way::There => self.send(train).await,
-                run::Way::Back => self.receive(train).await,
+                run::Direction::There => self.send(train).await,
+                run::Direction::Back => self.receive(train).await,
             };
             match result {
                 Ok(flight) if flight.arrived.iter().any(Option::is_some) => return Ok(*size),
@@ -272,7 +272,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
     }
 
     /// As [`Self::send`], with bytes of the tool's own in each probe, which programs at the member can receive
-    /// ([`super::Service`]). If `headers` is empty, no probe has any.
+    /// ([`super::ProbeService`]). If `headers` is empty, no probe has any.
     ///
     /// # Errors
     /// [`SessionError`].
@@ -294,7 +294,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         &mut self,
         train: Train,
         headers: Vec<Vec<u8>>,
-    ) -> Result<Departed, SessionError> {
+    ) -> Result<DepartedTrain, SessionError> {
         self.depart_at(train, headers, now()).await
     }
 
@@ -307,8 +307,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         train: Train,
         headers: Vec<Vec<u8>>,
         at: Time,
-    ) -> Result<Departed, SessionError> {
-        let train = train.over(self.overhead());
+    ) -> Result<DepartedTrain, SessionError> {
+        let train = train.with_overhead(self.overhead());
         self.hosts()[0].check(&train)?;
         let has = |at: usize| headers.get(at).map_or(0, Vec::len);
         big_enough(&train, has)?;
@@ -319,19 +319,19 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
             None => None,
         };
         let sent_train =
-            self.sender.fly(OutgoingTrain { number, train, headers, at }, self.wait()).await?;
+            self.sender.send_train(OutgoingTrain { number, train, headers, at }, self.wait()).await?;
         if sent_train.sent.iter().all(Option::is_none) {
             return Err(unsent(sent_train.failed, size, self.overhead()));
         }
-        Ok(Departed { number, probes, sent_train })
+        Ok(DepartedTrain { number, probes, sent_train })
     }
 
     /// Requests the arrivals of a train.
     ///
     /// # Errors
     /// [`SessionError`].
-    pub async fn arrivals(&mut self, of: Departed) -> Result<Flight, SessionError> {
-        let Departed { number, probes, sent_train } = of;
+    pub async fn arrivals(&mut self, of: DepartedTrain) -> Result<Flight, SessionError> {
+        let DepartedTrain { number, probes, sent_train } = of;
         let wait = self.wait().as_millis() as u16;
         let ask_for = Ask::Arrivals { train: number, probes: probes as u16, wait };
         self.asked = Instant::now();
@@ -339,7 +339,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         let Tell::Arrivals { arrived, dropped } = told else {
             return Err(SessionError::Protocol("unexpected type of answer"));
         };
-        departed::flight(sent_train, (arrived, dropped), probes)
+        departed_train::flight(sent_train, (arrived, dropped), probes)
     }
 
     /// How long ago the member was last asked for anything. After five minutes it assumes that this end has left.
@@ -360,7 +360,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         if train.is_limited() {
             return Err(SessionError::Hops);
         }
-        let train = train.over(self.overhead());
+        let train = train.with_overhead(self.overhead());
         self.hosts()[1].check(&train)?;
         big_enough(&train, |_| 0)?;
         let (number, probes) = (self.number(), train.probes().len());
@@ -375,7 +375,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
             probes: train.probes().iter().map(planned).collect(),
             accepts_busy: self.terms.accepts_busy,
         };
-        let told = ask(&mut self.channel, &plan, PATIENCE + train.takes()).await?;
+        let told = ask(&mut self.channel, &plan, PATIENCE + train.duration()).await?;
         let Tell::Sent(sent) = told else {
             return Err(SessionError::Protocol("unexpected type of answer"));
         };
@@ -383,7 +383,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
             true => self.entry.arrivals(number, probes, LATEST).await,
             false => (vec![None; probes], 0),
         };
-        departed::flight(departed::sent_by_member(sent, train.takes()), arrivals, probes)
+        departed_train::flight(departed_train::from_member_report(sent, train.duration()), arrivals, probes)
     }
 
     /// Closes the session in order.

@@ -12,7 +12,7 @@
 use super::Name;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use thalweg_measure::{Bound, Spare, planned};
+use thalweg_measure::{Bound, AvailableRate, planned_rate};
 use thalweg_units::serde_duration;
 
 /// The maximum number of entries of one [`Reports`]; a node with more sends several.
@@ -344,14 +344,14 @@ pub struct LegEntry {
 }
 
 impl LegEntry {
-    /// The rate for planning, bit/s, `since` after this entry was sent; see [`planned`].
+    /// The rate for planning, bit/s, `since` after this entry was sent; see [`planned_rate`].
     pub fn planned_bps(&self, since: Duration) -> f64 {
-        let spare = self.available.as_ref().map(|found| Spare {
+        let spare = self.available.as_ref().map(|found| AvailableRate {
             bps: found.bps,
             bound: if found.at_least { Bound::AtLeast } else { Bound::Exact },
             age: found.age + since,
         });
-        planned(self.bps, self.age + since, spare)
+        planned_rate(self.bps, self.age + since, spare)
     }
 }
 

@@ -19,7 +19,7 @@ use std::{
 };
 use thalweg_lab::{client::Lab, topology::Topology};
 use thalweg_measure::estimators::{PK1, PK2, PK3, Pace};
-use thalweg_probe::client::{ByNode, Service};
+use thalweg_probe::client::{NodeSession, ProbeServiceClient};
 
 /// The time for founding and calibrating each further copy.
 const FURTHER: Duration = Duration::from_secs(4);
@@ -32,7 +32,7 @@ pub struct Ready<'a> {
     /// The copy's nodes.
     pub pair: &'a Pair,
     /// The node of m3 with a session to the node of m5.
-    pub node: ByNode,
+    pub node: NodeSession,
 }
 
 /// Converts to the lab's time, s.
@@ -129,8 +129,8 @@ fn found(lab: &Lab, dir: &Path, args: &Args) -> anyhow::Result<Vec<Pair>> {
 /// Opens a session between a copy's nodes, for which both nodes are calibrated. This is done for one copy at a time, so
 /// that they do not disturb each other.
 fn open(pair: &Pair) -> anyhow::Result<Ready<'_>> {
-    let service = Service::at(&pair.sockets()[0], &pair.names().m5)?;
-    Ok(Ready { pair, node: ByNode::open(service, true)? })
+    let service = ProbeServiceClient::at(&pair.sockets()[0], &pair.names().m5)?;
+    Ok(Ready { pair, node: NodeSession::open(service, true)? })
 }
 
 /// Does the work for all copies concurrently.

@@ -16,7 +16,7 @@ use std::{
 };
 use thalweg_console::note;
 use thalweg_measure::estimators::{Ends, Estimator, Pace};
-use thalweg_probe::client::ByNode;
+use thalweg_probe::client::NodeSession;
 use thalweg_units::{Rate, parse_duration};
 
 /// The lengths of cross-traffic packets and each length's share of the bytes, as on core links of the Internet.
@@ -231,7 +231,7 @@ fn measurement(
 
 fn ours(args: &Args, lab: &mut ProbeLab) -> anyhow::Result<Vec<Measurement>> {
     let overlay = lab.mesh()?;
-    let mut node = ByNode::open(lab.service()?, true)?;
+    let mut node = NodeSession::open(lab.service()?, true)?;
     if args.riding == 0.0 {
         node = node.without_riders();
     }
@@ -250,7 +250,7 @@ fn ours(args: &Args, lab: &mut ProbeLab) -> anyhow::Result<Vec<Measurement>> {
 }
 
 /// Runs one of our tools once.
-fn one(tool: &mut dyn Estimator, node: &mut ByNode, args: &Args) -> anyhow::Result<ToolResult> {
+fn one(tool: &mut dyn Estimator, node: &mut NodeSession, args: &Args) -> anyhow::Result<ToolResult> {
     let driven = drive(tool, node, args.within)?;
     if let Some(why) = &driven.why {
         note!("{}: {why} after {:.1} s", tool.name(), driven.took.as_secs_f64());

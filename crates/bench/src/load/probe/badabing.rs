@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use std::time::Duration;
 use thalweg_lab::emu::LinkTruth;
 use thalweg_measure::estimators::{Badabing, BadabingSettings, Finding, Quantity};
-use thalweg_probe::client::ByNode;
+use thalweg_probe::client::NodeSession;
 use thalweg_units::parse_duration;
 
 /// The probability that an experiment begins at a slot.
@@ -40,7 +40,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut lab = ProbeLab::new(&topology(args))?;
     lab.mesh()?;
-    let mut node = ByNode::open(lab.service()?, true)?.without_riders();
+    let mut node = NodeSession::open(lab.service()?, true)?.without_riders();
     let mut tool = Badabing::new(BadabingSettings::new(CHANCE, args.span, args.seed));
     let began = lab.now();
     let driven = drive(&mut tool, &mut node, args.span * 3 + Duration::from_secs(30))?;

@@ -12,7 +12,7 @@ use std::{
 };
 use tempfile::TempDir;
 use thalweg_lab::{client::Lab, emu::LinkTruth, topology::Topology};
-use thalweg_probe::client::Service;
+use thalweg_probe::client::ProbeServiceClient;
 
 /// The nodes' port.
 const NODE: u16 = 7373;
@@ -131,8 +131,8 @@ impl ProbeLab {
     ///
     /// # Errors
     /// When it is not available.
-    pub fn service(&self) -> anyhow::Result<Service> {
-        Service::at(&self.dir.path().join("a").join("probe.sock"), "b")
+    pub fn service(&self) -> anyhow::Result<ProbeServiceClient> {
+        ProbeServiceClient::at(&self.dir.path().join("a").join("probe.sock"), "b")
     }
 
     /// The record of the link from `a` to `b`, and the 99th percentile of the emulator's lateness, µs.

@@ -23,7 +23,7 @@ use thalweg_measure::{estimators::Ends, train::sizes};
 use thalweg_mesh::{State, member_dialer::DialMemberError};
 use thalweg_net::{Stream, channel::Protocol};
 use thalweg_probe::trains::{
-    Endpoint, Flies, MeasureError, Measured, OpenError, Session, SessionError, Terms, Way,
+    Endpoint, TrainSender, MeasureError, Measured, OpenError, Session, SessionError, Terms, Direction,
     run as measure,
 };
 use thalweg_units::parse_duration;
@@ -91,8 +91,8 @@ pub struct Args {
 }
 
 impl Args {
-    fn way(&self) -> Way {
-        if self.back { Way::Back } else { Way::There }
+    fn way(&self) -> Direction {
+        if self.back { Direction::Back } else { Direction::There }
     }
 }
 
@@ -152,7 +152,7 @@ fn note_waiting() {
 
 async fn run_tool(
     args: &Args,
-    flies: &mut impl Flies,
+    flies: &mut impl TrainSender,
     ends: &Ends,
 ) -> Result<(&'static str, Measured), ExitError> {
     let mut tool = method::tool(args, ends);
@@ -199,7 +199,7 @@ fn shorter(ends: &Ends) -> Option<String> {
 
 fn session_exit_code(why: &SessionError) -> Code {
     match why {
-        SessionError::Dishonest(_) | SessionError::Refused(_) | SessionError::Node(_) => {
+        SessionError::Pacing(_) | SessionError::Refused(_) | SessionError::Node(_) => {
             Code::Other
         }
         SessionError::Small { .. } | SessionError::Hops => Code::Usage,
@@ -214,7 +214,7 @@ fn session_error(args: &Args, why: &SessionError) -> ExitError {
 /// What the user can try.
 fn hint(args: &Args, why: &SessionError) -> &'static str {
     match why {
-        SessionError::Dishonest(_) => {
+        SessionError::Pacing(_) => {
             "; --accept-busy measures anyway and marks the result as not valid"
         }
         SessionError::Mtu { .. } if args.size.is_some() => {

@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use thalweg_mesh::State;
 use thalweg_node::daemon::LocalClient;
 use thalweg_probe::carrier::CarrierReport;
-use thalweg_probe::client::{ByNode, Service};
+use thalweg_probe::client::{NodeSession, ProbeServiceClient};
 use tokio::task::block_in_place;
 
 /// Whether what this host's programs send rides in the trains.
@@ -26,7 +26,7 @@ pub enum Riders {
 ///
 /// # Errors
 /// If riders are required and none are possible, or the node cannot open a session to the member.
-pub async fn open(args: &Args, state: &State) -> Result<Option<ByNode>, ExitError> {
+pub async fn open(args: &Args, state: &State) -> Result<Option<NodeSession>, ExitError> {
     if args.riders == Riders::Off {
         return Ok(None);
     }
@@ -39,8 +39,8 @@ pub async fn open(args: &Args, state: &State) -> Result<Option<ByNode>, ExitErro
         };
     }
     let opened = block_in_place(|| {
-        let service = Service::at(&state.probe_socket(), args.node.as_str())?;
-        ByNode::open(service, args.accept_busy)
+        let service = ProbeServiceClient::at(&state.probe_socket(), args.node.as_str())?;
+        NodeSession::open(service, args.accept_busy)
     });
     match opened {
         Ok(node) => Ok(Some(node)),

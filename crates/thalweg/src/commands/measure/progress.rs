@@ -7,7 +7,7 @@ use serde_json::json;
 use std::time::Duration;
 use thalweg_console::{note, plain, say_line};
 use thalweg_measure::estimators::Progress;
-use thalweg_probe::trains::Event;
+use thalweg_probe::trains::TrainEvent;
 
 /// The time between lines of a log.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ impl ProgressView {
     }
 
     /// Shows the state after one more train.
-    pub fn event(&mut self, event: &Event) {
+    pub fn event(&mut self, event: &TrainEvent) {
         match self {
             Self::Nowhere => {}
             // If standard output is closed, printing the result reports it.
@@ -58,8 +58,8 @@ impl ProgressView {
     }
 }
 
-fn json(event: &Event) -> serde_json::Value {
-    let Event { progress, cost } = event;
+fn json(event: &TrainEvent) -> serde_json::Value {
+    let TrainEvent { progress, cost } = event;
     json!({
         "event": "train", "trains": progress.trains, "phase": progress.phase,
         "low": progress.between.map(|(low, _)| low),
@@ -68,8 +68,8 @@ fn json(event: &Event) -> serde_json::Value {
     })
 }
 
-fn words(event: &Event) -> String {
-    let Event { progress, cost } = event;
+fn words(event: &TrainEvent) -> String {
+    let TrainEvent { progress, cost } = event;
     let (spent, took) = (size(cost.bytes), time(cost.took.as_secs_f64()));
     format!("{}, train {}{}, {spent} in {took}", progress.phase, progress.trains, known(progress))
 }

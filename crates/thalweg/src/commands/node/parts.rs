@@ -33,8 +33,8 @@ use thalweg_node::{
     daemon::{DaemonConfig, Node, Services},
 };
 use thalweg_probe::{
-    carrier::{Carrier, Legs},
-    prober::{Prober, Purse, RelayView},
+    carrier::{Carrier, CarrierLegs},
+    prober::{Prober, ProbeBudget, RelayView},
     trains::Trains,
 };
 use thalweg_relay::{MeshRelay, RelayMetrics};
@@ -296,7 +296,7 @@ impl Parts {
         let who = (self.mesh.name.clone(), &self.key);
         let log = self.log.clone();
         let unkept = move |e| log.put(Event::new("measured_not_kept").with("why", e));
-        let purse = Purse::kept(budget, settings.max_bytes_per_day, state.measured_file(), unkept);
+        let purse = ProbeBudget::with_file(budget, settings.max_bytes_per_day, state.measured_file(), unkept);
         let (membership, log) = (self.membership.clone(), self.log.clone());
         Ok(Some(Prober::new(who, membership, purse, settings.max_rate, log)?))
     }
@@ -371,7 +371,7 @@ impl Parts {
         let (socket, log) = (state.probe_socket(), self.log.clone());
         let carrier = self.carrier.clone();
         if let Some(carrier) = carrier.clone() {
-            trains.carry_for(Arc::new(carrier));
+            trains.set_carrier(Arc::new(carrier));
         }
         Ok(ProbeTasks { trains, flows, carrier, overlay: None, follow: None, dialer, socket, log })
     }
@@ -391,7 +391,7 @@ impl Parts {
     /// The carried legs of this node's own connections, and which of them are used automatically.
     pub fn rides(&self) -> Arc<dyn Rides> {
         match &self.carrier {
-            Some(carrier) => Arc::new(Legs::of(carrier.clone())),
+            Some(carrier) => Arc::new(CarrierLegs::of(carrier.clone())),
             None => Arc::new(CarriedLegs::of(&self.membership.mesh())),
         }
     }

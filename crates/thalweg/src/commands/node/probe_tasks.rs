@@ -13,9 +13,9 @@ use thalweg_node::{
 };
 use thalweg_probe::{
     carrier::Carrier,
-    overlay::{Follow, FollowNews, FollowRun, Followed, Overlay, Wanted, Wish, Wishes},
+    overlay::{LinkMeasurer, LinkNews, LinkMeasurerSettings, LinkMeasurement, Overlay, MeasurementRequest, MeasurementKind, MeasurementRequests},
     prober::Prober,
-    trains::{Endpoint, Service, Trains},
+    trains::{Endpoint, ProbeService, Trains},
 };
 use thalweg_stream::{Measure, Needed, Room, Streams};
 use tokio::{
@@ -25,9 +25,9 @@ use tokio::{
 
 /// Trains with the budget of `prober`'s measurements, and the maximum rate in the settings.
 pub(super) fn trains(prober: &Prober, log: Log, settings: &MeasureSection) -> Trains {
-    let trains = Trains::new(prober.purse(), log);
+    let trains = Trains::new(prober.probe_budget(), log);
     if let Some(most) = settings.max_rate {
-        trains.no_faster_than(most);
+        trains.set_max_rate(most);
     }
     trains
 }
@@ -43,7 +43,7 @@ pub(super) struct ProbeTasks {
     /// The overlay, if links are measured continuously.
     pub(super) overlay: Option<Overlay>,
     /// The measurements of links that streams use, if enabled.
-    pub(super) follow: Option<(Follow, Streams)>,
+    pub(super) follow: Option<(LinkMeasurer, Streams)>,
     pub(super) dialer: MemberDialer,
     pub(super) socket: PathBuf,
     pub(super) log: Log,
@@ -59,7 +59,7 @@ impl ProbeTasks {
         registry: &mut Registry,
     ) {
         let Some(run) = settings.overlay_run() else { return };
-        prober.sees(legs.clone(), settings.passive);
+        prober.observe_transfers(legs.clone(), settings.passive);
         let (trains, dialer, log) = (self.trains.clone(), self.dialer.clone(), self.log.clone());
         let overlay = Overlay::new(run, prober.clone(), trains, dialer, log);
         overlay.counts().register(registry);
@@ -75,9 +75,9 @@ impl ProbeTasks {
             PaceChoice::Fast => Pace::Fast,
             PaceChoice::Slow => Pace::Slow,
         };
-        let run = FollowRun { pace, rides: settings.ride };
+        let run = LinkMeasurerSettings { pace, rides: settings.ride };
         let (trains, dialer, log) = (self.trains.clone(), self.dialer.clone(), self.log.clone());
-        let follow = Follow::new(run, prober.clone(), trains, dialer, log);
+        let follow = LinkMeasurer::new(run, prober.clone(), trains, dialer, log);
         self.follow = Some((follow, streams.clone()));
     }
 
@@ -96,7 +96,7 @@ impl ProbeTasks {
             }
         }
         let Some(endpoint) = endpoints.first().cloned() else { return };
-        self.trains.receive_at(endpoints.clone());
+        self.trains.set_endpoints(endpoints.clone());
         let mut receiving = JoinSet::new();
         for endpoint in endpoints {
             receiving.spawn(async move { endpoint.run().await });
@@ -123,7 +123,7 @@ impl ProbeTasks {
             Ok(listener) => {
                 let _removed = SocketFile(self.socket);
                 let service =
-                    Service::new(self.trains, endpoint, self.dialer, self.flows, self.log);
+                    ProbeService::new(self.trains, endpoint, self.dialer, self.flows, self.log);
                 tokio::join!(service.run(listener), carries, measures, follows);
             }
             Err(why) => {
@@ -136,14 +136,14 @@ impl ProbeTasks {
 }
 
 /// Measures the links that streams ask for, and reports the results to the streams.
-async fn measure_stream_links(follow: Follow, streams: Streams) {
-    let (wishes, wanted) = watch::channel(Wishes::new());
+async fn measure_stream_links(follow: LinkMeasurer, streams: Streams) {
+    let (wishes, wanted) = watch::channel(MeasurementRequests::new());
     let mut asked = streams.to_measure();
     let passes = async {
         loop {
             let all = asked.borrow_and_update().clone();
-            let wanted = |needed: Needed| Wanted {
-                wish: needed.free.map_or(Wish::Range, Wish::Fits),
+            let wanted = |needed: Needed| MeasurementRequest {
+                wish: needed.free.map_or(MeasurementKind::Range, MeasurementKind::Fits),
                 state: needed.falls,
             };
             let all = all.into_iter().map(|(to, needed)| (to, wanted(needed))).collect();
@@ -153,20 +153,20 @@ async fn measure_stream_links(follow: Follow, streams: Streams) {
             }
         }
     };
-    let add = |found: Followed| match found.wish {
-        Wish::Range => {
+    let add = |found: LinkMeasurement| match found.wish {
+        MeasurementKind::Range => {
             streams.report_measured(&found.to, found.value, found.is_lower_bound, found.began);
             streams.measured(&found.to, Room::About(found.value), found.began);
         }
-        Wish::Fits(_) if found.is_lower_bound => {
+        MeasurementKind::Fits(_) if found.is_lower_bound => {
             streams.report_measured(&found.to, found.low, true, found.began);
             streams.measured(&found.to, Room::AtLeast(found.low), found.began);
         }
-        Wish::Fits(_) => streams.measured(&found.to, Room::Below(found.high), found.began),
+        MeasurementKind::Fits(_) => streams.measured(&found.to, Room::Below(found.high), found.began),
     };
     let told = |news| match news {
-        FollowNews::Found(found) => add(found),
-        FollowNews::Unreachable(to) => streams.report_unreachable(&to),
+        LinkNews::Found(found) => add(found),
+        LinkNews::Unreachable(to) => streams.report_unreachable(&to),
     };
     tokio::join!(passes, follow.run(wanted, told));
 }

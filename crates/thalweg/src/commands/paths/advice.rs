@@ -7,7 +7,7 @@ use super::{
 use crate::commands::text::aligned;
 use anyhow::bail;
 use serde_json::{Value, json};
-use thalweg_plan::advice::{self, Advice, Neighbourhood, Poor, Site};
+use thalweg_plan::advice::{self, Advice, Neighbourhood, PoorPair, RelaySite};
 
 /// The most rows of each table without `--full`.
 const ROWS: usize = 10;
@@ -58,15 +58,15 @@ impl AdviceText<'_> {
 
     /// The table of members that could relay, or of relays.
     fn places(&self, relays: bool) -> String {
-        let worth = |s: &&Site| s.is_relay == relays && s.worth() > 0.0;
-        let all: Vec<&Site> = self.advice.sites.iter().filter(worth).collect();
+        let worth = |s: &&RelaySite| s.is_relay == relays && s.worth() > 0.0;
+        let all: Vec<&RelaySite> = self.advice.sites.iter().filter(worth).collect();
         if all.is_empty() {
             return match relays {
                 true => "No relay is the best detour of any pair.\n\n".to_owned(),
                 false => "No further member would add a better detour as a relay.\n\n".to_owned(),
             };
         }
-        let row = |s: &&Site| {
+        let row = |s: &&RelaySite| {
             let (worth, pairs) = (s.worth(), if relays { s.carries } else { s.helps });
             [self.name(s.node), gain(worth), pairs.to_string(), s.evidence.to_string()]
         };
@@ -100,7 +100,7 @@ impl AdviceText<'_> {
         if self.advice.poor.is_empty() {
             return "Every measured pair has a good detour.\n\n".to_owned();
         }
-        let row = |p: &Poor| {
+        let row = |p: &PoorPair| {
             let (via, rate) =
                 p.cure.map_or(("-".to_owned(), None), |(l, r)| (self.name(l), Some(r)));
             let direct = maybe(Some(p.direct));
@@ -118,13 +118,13 @@ fn name(found: &PathKnowledge, at: usize) -> String {
 }
 
 fn json(found: &PathKnowledge, advice: &Advice, near: &[Neighbourhood]) -> Value {
-    let site = |s: &Site| {
+    let site = |s: &RelaySite| {
         json!({
             "node": name(found, s.node), "is_relay": s.is_relay, "adds": s.adds, "helps": s.helps,
             "gives": s.gives, "carries": s.carries, "evidence": s.evidence,
         })
     };
-    let poor = |p: &Poor| {
+    let poor = |p: &PoorPair| {
         json!({
             "from": name(found, p.from), "to": name(found, p.to), "direct_bps": p.direct.as_bps(),
             "detour_bps": p.detour.map(|r| r.as_bps()),

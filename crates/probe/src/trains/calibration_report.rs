@@ -16,7 +16,7 @@ use thalweg_measure::train::Calibration;
 
 impl Trains {
     /// The calibration for `GET /v1/status` of the local API; null before the first one.
-    pub fn published(&self) -> Value {
+    pub fn calibration_report(&self) -> Value {
         self.known().map(report).unwrap_or_default()
     }
 
@@ -72,7 +72,7 @@ impl Collector for CalibrationMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prober::Purse;
+    use crate::prober::ProbeBudget;
     use prometheus_client::encoding::text::encode;
     use std::sync::Arc;
     use thalweg_base::{budget::Budget, log::Log};
@@ -80,21 +80,21 @@ mod tests {
 
     #[test]
     fn the_calibration_is_shown_in_status_and_metrics() {
-        let purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(1000));
-        let trains = Trains::new(Arc::new(purse), Log::to_queue().0);
+        let probe_budget = ProbeBudget::new(Arc::new(Budget::new()), ByteSize::from_bytes(1000));
+        let trains = Trains::new(Arc::new(probe_budget), Log::to_queue().0);
         let (mut registry, mut text) = (Registry::default(), String::new());
         trains.register(&mut registry);
         encode(&mut text, &registry).unwrap();
-        assert!(trains.published().is_null() && !text.contains("thalweg_trains"), "{text}");
+        assert!(trains.calibration_report().is_null() && !text.contains("thalweg_trains"), "{text}");
         let us = Duration::from_micros;
-        trains.calibrated_as(Calibration {
+        trains.set_calibration(Calibration {
             send_latency: us(4),
             receive_latency: us(8),
             gap_error: [us(2), us(250)],
             honest: Rate::from_bps(120_000_000),
             is_valid: true,
         });
-        let found = trains.published();
+        let found = trains.calibration_report();
         assert_eq!(
             (&found["gap_error_ns"], &found["is_valid"]),
             (&json!([2000, 250_000]), &json!(true))

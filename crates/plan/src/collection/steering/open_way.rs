@@ -1,6 +1,6 @@
 //! Ways, and the measured rates of those that are open.
 
-use super::legs::Leg;
+use super::leg_estimates::LegEnds;
 use std::collections::{BTreeMap, VecDeque};
 
 /// The hosts that data passes, cut-through.
@@ -19,7 +19,7 @@ impl Way {
     }
 
     /// Its legs, in order.
-    pub(super) fn legs(&self, destination: u32) -> Vec<Leg> {
+    pub(super) fn legs(&self, destination: u32) -> Vec<LegEnds> {
         let hosts: Vec<u32> = std::iter::once(self.source)
             .chain(self.via.iter().copied())
             .chain(std::iter::once(destination))
@@ -50,7 +50,7 @@ const BELIEVED: f64 = 0.2;
 
 /// An open way with its last rates.
 #[derive(Clone, Debug)]
-pub(super) struct Open {
+pub(super) struct OpenWay {
     pub(super) id: WayId,
     pub(super) way: Way,
     /// The planned rate, bytes/s; 0: unknown.
@@ -63,7 +63,7 @@ pub(super) struct Open {
     pub(super) trial: Option<BTreeMap<WayId, f64>>,
 }
 
-impl Open {
+impl OpenWay {
     pub(super) fn new(
         id: WayId,
         way: Way,

@@ -12,7 +12,7 @@
 //! each of several destinations has edges of its own to D′(d).
 
 use super::Problem;
-use crate::mincost::{Arc, Flow, Network, NetworkError};
+use crate::mincost::{Arc, NetworkFlow, Network, NetworkError};
 
 /// What the plan minimizes, among the plans that end in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum Objective<'a> {
 }
 
 /// The time-expanded network for a horizon, and the meaning of its arcs.
-pub struct Expanded {
+pub struct TimeExpandedNetwork {
     pub slots: u32,
     pub network: Network,
     /// The number of legs. Their arcs come first, slot by slot.
@@ -91,7 +91,7 @@ impl Costs<'_> {
     }
 }
 
-impl Expanded {
+impl TimeExpandedNetwork {
     /// G_T for `slots` = T.
     ///
     /// # Errors
@@ -101,10 +101,10 @@ impl Expanded {
         let costs = Costs::new(problem, slots, objective);
         let vertices = problem.hosts * (slots + 1);
         let mut builder = Builder { problem, slots, vertices, arcs: Vec::new(), costs };
-        let doors = builder.doors();
-        builder.transfers(&doors);
+        let limit_vertices = builder.limit_vertices();
+        builder.transfers(&limit_vertices);
         let (held, mut supplies) = builder.holdovers();
-        builder.limited(&doors);
+        builder.limited(&limit_vertices);
         let ends = builder.arcs.len();
         supplies.extend(builder.deliveries());
         let mut supply = vec![0; builder.vertices as usize];
@@ -114,14 +114,14 @@ impl Expanded {
     }
 
     /// What each of the problem's legs carries in a slot: (slot, leg, units), units above 0.
-    pub fn sent<'a>(&'a self, flow: &'a Flow) -> impl Iterator<Item = (u32, usize, u64)> + 'a {
+    pub fn sent<'a>(&'a self, flow: &'a NetworkFlow) -> impl Iterator<Item = (u32, usize, u64)> + 'a {
         let (legs, transfers) = (self.legs.max(1), self.legs * self.slots as usize);
         let of = move |arc| ((arc / legs) as u32, arc % legs, flow.on[arc]);
         (0..transfers).map(of).filter(|sent| sent.2 > 0)
     }
 
     /// The units that each supply holds back until a slot: (supply, slot, units), units above 0.
-    pub fn held<'a>(&'a self, flow: &'a Flow) -> impl Iterator<Item = (usize, u32, u64)> + 'a {
+    pub fn held<'a>(&'a self, flow: &'a NetworkFlow) -> impl Iterator<Item = (usize, u32, u64)> + 'a {
         let first = self.legs * self.slots as usize;
         let of = move |(at, (supply, slot)): (usize, &(usize, u32))| {
             (*supply, *slot, flow.on[first + at])
@@ -150,7 +150,7 @@ impl Expanded {
     }
 
     /// The units that stay at a destination: (demand, slot, units), units above 0.
-    pub fn delivered<'a>(&'a self, flow: &'a Flow) -> impl Iterator<Item = (usize, u32, u64)> + 'a {
+    pub fn delivered<'a>(&'a self, flow: &'a NetworkFlow) -> impl Iterator<Item = (usize, u32, u64)> + 'a {
         let vertices = self.slots as usize + 1;
         let of = move |at: usize| (at / vertices, (at % vertices) as u32, flow.on[self.ends + at]);
         (0..flow.on.len() - self.ends).map(of).filter(|delivered| delivered.2 > 0)
@@ -161,7 +161,7 @@ impl Expanded {
 type VertexSupply = (u32, i64);
 
 /// The first vertex of the rows through which a limited host is entered and left.
-struct Doors {
+struct LimitVertices {
     ingress: Vec<Option<u32>>,
     egress: Vec<Option<u32>>,
 }
@@ -178,16 +178,16 @@ impl Builder<'_> {
         first
     }
 
-    fn doors(&mut self) -> Doors {
-        let mut doors = Doors { ingress: Vec::new(), egress: Vec::new() };
+    fn limit_vertices(&mut self) -> LimitVertices {
+        let mut limit_vertices = LimitVertices { ingress: Vec::new(), egress: Vec::new() };
         for host in 0..self.problem.hosts {
             let limits = self.problem.limits[host as usize];
             let ingress = self.entering(host).is_some().then(|| self.row());
             let egress = limits.egress.is_some().then(|| self.row());
-            doors.ingress.push(ingress);
-            doors.egress.push(egress);
+            limit_vertices.ingress.push(ingress);
+            limit_vertices.egress.push(egress);
         }
-        doors
+        limit_vertices
     }
 
     /// The most units that may enter a host in a slot.
@@ -197,12 +197,12 @@ impl Builder<'_> {
         limits.ingress.into_iter().chain(storage).min()
     }
 
-    fn transfers(&mut self, doors: &Doors) {
+    fn transfers(&mut self, limit_vertices: &LimitVertices) {
         let all = self.problem.units();
         for slot in 0..self.slots {
             for (index, leg) in self.problem.legs.iter().enumerate() {
-                let out = doors.egress[leg.from as usize];
-                let into = doors.ingress[leg.to as usize];
+                let out = limit_vertices.egress[leg.from as usize];
+                let into = limit_vertices.ingress[leg.to as usize];
                 let from = out.map_or_else(|| self.at(leg.from, slot), |row| row + slot);
                 let to = into.map_or_else(|| self.at(leg.to, slot + 1), |row| row + slot + 1);
                 let capacity = leg.per_slot.min(all);
@@ -230,12 +230,12 @@ impl Builder<'_> {
         (held, supplies)
     }
 
-    fn limited(&mut self, doors: &Doors) {
+    fn limited(&mut self, limit_vertices: &LimitVertices) {
         for host in 0..self.problem.hosts {
             let limits = self.problem.limits[host as usize];
             let gates = [
-                (doors.ingress[host as usize], self.entering(host), true),
-                (doors.egress[host as usize], limits.egress, false),
+                (limit_vertices.ingress[host as usize], self.entering(host), true),
+                (limit_vertices.egress[host as usize], limits.egress, false),
             ];
             for (row, capacity, enters) in gates {
                 let Some((row, capacity)) = row.zip(capacity) else { continue };

@@ -3,8 +3,8 @@
 use super::{
     endpoint::{Endpoint, SessionEntry},
     error::SessionError,
-    fly::ProbeSender,
-    riders::{Attached, Outlet, Riders},
+    probe_sender::ProbeSender,
+    riders::{AttachGuard, Outlet, Riders},
     session::{PATIENCE, ask, secrets, show},
 };
 use std::{
@@ -27,14 +27,14 @@ use tokio::{
 const KEEP_ALIVE: Duration = Duration::from_secs(25);
 
 /// A session for riders alone, at the end that opened it.
-pub struct Carrying<IO> {
+pub struct CarrierSession<IO> {
     channel: Channel<IO>,
     sender: ProbeSender,
     _entry: SessionEntry,
-    _attached: Attached,
+    _attached: AttachGuard,
 }
 
-impl<IO: AsyncRead + AsyncWrite + Unpin> Carrying<IO> {
+impl<IO: AsyncRead + AsyncWrite + Unpin> CarrierSession<IO> {
     /// Opens a session on a channel of the protocol `probe`; `at` is the address of its node, and the endpoint must be
     /// running. No host is calibrated, because the session has no trains.
     ///
@@ -96,7 +96,7 @@ pub(super) fn attach(
     entry: &SessionEntry,
     riders: Arc<dyn Riders>,
     epoch: u64,
-) -> Attached {
+) -> AttachGuard {
     entry.incoming.carry(Arc::clone(&riders), epoch);
     let outlet = Outlet::new(sender.clone(), Arc::clone(&entry.incoming));
     sender.riders = Some(Arc::clone(&riders));

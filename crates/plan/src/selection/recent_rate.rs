@@ -8,14 +8,14 @@ const SLOTS: usize = 8;
 
 /// Bytes per second over the latest window.
 #[derive(Clone, Default)]
-pub(super) struct Recent {
+pub(super) struct RecentRate {
     slot: Duration,
     open: Option<Time>,
     filling: u64,
     slots: VecDeque<u64>,
 }
 
-impl Recent {
+impl RecentRate {
     /// Starts at the next byte, with a window of max(1 s, 8 RTT).
     pub(super) fn new(rtt: Duration) -> Self {
         Self { slot: window(rtt) / SLOTS as u32, ..Self::default() }
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_window_forgets_older_bytes() {
-        let mut recent = Recent::new(Duration::from_millis(10));
+        let mut recent = RecentRate::new(Duration::from_millis(10));
         let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
         (0..=10).for_each(|i| recent.add(1000, at(i * 100)));
         assert!((recent.rate().unwrap() - 10_000.0).abs() < 1500.0);

@@ -11,7 +11,7 @@
 //! The result keeps all capacities; T may be a few slots above the linear program's.
 
 use super::{
-    Objective, PlanError, Problem, TimedPath, Timetable, decompose::decompose, expanded::Expanded,
+    Objective, PlanError, Problem, TimedPath, Timetable, decompose::decompose, time_expanded::TimeExpandedNetwork,
     horizon, leftover::Leftover,
 };
 use crate::mincost::{Arc, Network};
@@ -51,7 +51,7 @@ pub(super) fn shared_within(
     if variables > MOST_VARIABLES {
         return Err(PlanError::TooLarge { variables, most: MOST_VARIABLES });
     }
-    let mut expanded = Expanded::new(problem, slots, objective)?;
+    let mut expanded = TimeExpandedNetwork::new(problem, slots, objective)?;
     let Some(carried) = carried(problem, &expanded.network, slots) else { return Ok(None) };
     let allotted = allot(problem, &carried);
     let arcs = expanded.network.arcs().len();
@@ -148,7 +148,7 @@ fn allot_slot(
 /// supply and destination, take units for which there is no room; they cost more than any path.
 fn narrowed(
     problem: &Problem,
-    expanded: &Expanded,
+    expanded: &TimeExpandedNetwork,
     allotted: &Allotted,
 ) -> Result<Network, PlanError> {
     let network = &expanded.network;

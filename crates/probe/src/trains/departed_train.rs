@@ -1,37 +1,37 @@
 //! Trains that were sent.
 
-use super::{SessionError, fly::SentTrain};
+use super::{SessionError, probe_sender::SentTrain};
 use std::time::Duration;
 use thalweg_measure::train::{Flight, Stamp, Tally};
 use thalweg_units::Time;
 
 /// A train that was sent to the member, and whose arrivals have not been requested.
-pub struct Departed {
+pub struct DepartedTrain {
     pub(super) number: u32,
     pub(super) probes: usize,
     pub(super) sent_train: SentTrain,
 }
 
-impl Departed {
+impl DepartedTrain {
     /// Riders' bytes in each probe, repeats included.
     pub fn carried(&self) -> &[u32] {
         &self.sent_train.carried
     }
 
     /// The flight as this end knows it, without arrivals.
-    pub fn unasked(self) -> Flight {
+    pub fn without_arrivals(self) -> Flight {
         joined(self.sent_train, vec![None; self.probes], 0)
     }
 }
 
-impl std::fmt::Debug for Departed {
+impl std::fmt::Debug for DepartedTrain {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Departed").field("number", &self.number).finish_non_exhaustive()
+        f.debug_struct("DepartedTrain").field("number", &self.number).finish_non_exhaustive()
     }
 }
 
 /// A train that the member sent. Only the member knows its riders.
-pub(super) fn sent_by_member(sent: Vec<Option<u64>>, took: Duration) -> SentTrain {
+pub(super) fn from_member_report(sent: Vec<Option<u64>>, took: Duration) -> SentTrain {
     let carried = vec![0; sent.len()];
     let sent = sent.into_iter().map(|at| at.map(Time::from_nanos)).collect();
     let (expired, failed, tally) = (Vec::new(), None, Tally::default());

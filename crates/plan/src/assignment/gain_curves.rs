@@ -14,7 +14,7 @@ const PRIOR: f64 = 4.0;
 
 /// The summed gains of some detours as functions of the room that they find, and their rates.
 #[derive(Clone, Debug)]
-struct Curve {
+struct GainCurve {
     /// The sum of gains at each tabulated room; the last is without limit.
     gains: [f64; ROOMS],
     pairs: f64,
@@ -23,7 +23,7 @@ struct Curve {
     rates: f64,
 }
 
-impl Curve {
+impl GainCurve {
     const NONE: Self = Self { gains: [0.0; ROOMS], pairs: 0.0, gaining: 0.0, rates: 0.0 };
 
     /// Adds a detour to all rooms, as the difference from each room to the next.
@@ -83,23 +83,23 @@ fn index(mbps: f64) -> usize {
 /// The gain curves of all relays.
 #[derive(Clone, Debug)]
 pub(super) struct GainCurves {
-    of: Vec<Curve>,
-    together: Curve,
+    of: Vec<GainCurve>,
+    together: GainCurve,
 }
 
 impl GainCurves {
     /// Tabulates the detours of evenly spaced measured legs, at most [`PAIRS`] of them.
     pub(super) fn of(graph: &Graph) -> Self {
-        let mut kept = Self { of: vec![Curve::NONE; graph.nodes()], together: Curve::NONE };
+        let mut curves = Self { of: vec![GainCurve::NONE; graph.nodes()], together: GainCurve::NONE };
         let step = graph.measured().div_ceil(PAIRS).max(1);
         for ((i, j), direct) in graph.legs().step_by(step) {
             for (l, detour) in graph.detours(i, j) {
-                kept.of[l].add(direct, detour);
-                kept.together.add(direct, detour);
+                curves.of[l].add(direct, detour);
+                curves.together.add(direct, detour);
             }
         }
-        kept.of.iter_mut().chain([&mut kept.together]).for_each(Curve::finish);
-        kept
+        curves.of.iter_mut().chain([&mut curves.together]).for_each(GainCurve::finish);
+        curves
     }
 
     /// The part of the gains by `l` that remains with this room, Mbit/s: from 0 to 1. For a relay of which few pairs
@@ -112,13 +112,13 @@ impl GainCurves {
 
     /// The mean rate of a flow by relay `l` where it gains, Mbit/s; `otherwise` if it never gains.
     pub(super) fn usual(&self, l: usize, otherwise: f64) -> f64 {
-        let Curve { gaining, rates, .. } = self.of[l];
+        let GainCurve { gaining, rates, .. } = self.of[l];
         if gaining > 0.0 { rates / gaining } else { otherwise }
     }
 
     /// A score as a fraction of the mean gain that the relay's pairs measured, at most 1.
     pub(super) fn belief(&self, l: usize, score: f64) -> f64 {
-        let Curve { pairs, .. } = self.of[l];
+        let GainCurve { pairs, .. } = self.of[l];
         let all = self.of[l].all();
         if all > 0.0 { (score * pairs / all).min(1.0) } else { 1.0 }
     }

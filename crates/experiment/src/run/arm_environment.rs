@@ -1,10 +1,10 @@
 //! The bench: a network with its services, ready for an arm.
 
 use super::{
-    fixture::{self, Made},
+    fixture::{self, FixtureDigest},
     network::{self, Network},
     service::Services,
-    stop::Stop,
+    stop::StopFlag,
 };
 use crate::{
     error::Result,
@@ -21,7 +21,7 @@ use thalweg_lab::topology::Topology;
 
 /// The environment of an arm. Services end before the network.
 #[derive(Debug)]
-pub struct Bench {
+pub struct ArmEnvironment {
     /// The services of the arm.
     pub services: Services,
     /// The network in which they run.
@@ -42,12 +42,12 @@ pub struct Blueprint<'a> {
     /// The directory of fixtures.
     pub scratch: &'a Path,
     /// Size and hash of the random fixtures.
-    pub made: &'a BTreeMap<String, Made>,
+    pub made: &'a BTreeMap<String, FixtureDigest>,
     /// The stop request.
-    pub stop: &'a Stop,
+    pub stop: &'a StopFlag,
 }
 
-impl Bench {
+impl ArmEnvironment {
     /// Starts the network and the services of `arm` (of all arms for `None`), and lets them settle.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl Bench {
 }
 
 /// Waits for traffic to reach its steady state. The pause is part of the experiment and not a wait for a condition.
-fn settle(pause: Duration, stop: &Stop) -> Result<()> {
+fn settle(pause: Duration, stop: &StopFlag) -> Result<()> {
     let until = Instant::now() + pause;
     while let Some(left) = until.checked_duration_since(Instant::now()).filter(|d| !d.is_zero()) {
         stop.check()?;

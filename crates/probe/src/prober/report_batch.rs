@@ -18,9 +18,9 @@ pub(super) enum Entry {
 
 /// Entries, each with the time at which its age was right.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Part(pub Vec<(Instant, Entry)>);
+pub(super) struct ReportBatch(pub Vec<(Instant, Entry)>);
 
-impl Part {
+impl ReportBatch {
     /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -39,7 +39,7 @@ impl Part {
     pub fn reports(&self) -> Reports {
         let mut reports = Reports::default();
         for (at, entry) in &self.0 {
-            entry.clone().aged(*at, &mut reports);
+            entry.clone().add_aged(*at, &mut reports);
         }
         reports
     }
@@ -53,7 +53,7 @@ impl Part {
 }
 
 impl Entry {
-    fn aged(self, at: Instant, reports: &mut Reports) {
+    fn add_aged(self, at: Instant, reports: &mut Reports) {
         let waited = at.elapsed();
         match self {
             Self::Done(mut done) => {

@@ -4,10 +4,10 @@
 use super::{
     Runner,
     arm::{self, Context},
-    bench::{Bench, Blueprint},
-    fixture::{self, Made},
-    installed, network,
-    progress::say,
+    arm_environment::{ArmEnvironment, Blueprint},
+    fixture::{self, FixtureDigest},
+    installed_programs, network,
+    progress::report_arm,
     service,
 };
 use crate::{
@@ -47,14 +47,14 @@ pub fn run(
     thread::scope(|scope| {
         for number in 0..lanes {
             let results = results.clone();
-            scope.spawn(move || Lane::of(runner, number).all(of, next, &results));
+            scope.spawn(move || RoundRunner::new(runner, number).run_all(of, next, &results));
         }
         drop(results);
         let mut outcome = Ok(());
         for record in records {
             outcome = outcome.and_then(|()| record.and_then(&mut keep));
             if outcome.is_err() {
-                runner.stop.now();
+                runner.stop.request();
             }
         }
         outcome
@@ -62,14 +62,14 @@ pub fn run(
 }
 
 /// A place in which one round at a time runs.
-struct Lane<'a> {
+struct RoundRunner<'a> {
     runner: &'a Runner<'a>,
     scratch: PathBuf,
-    made: BTreeMap<String, Made>,
+    made: BTreeMap<String, FixtureDigest>,
 }
 
-impl<'a> Lane<'a> {
-    fn of(runner: &'a Runner<'a>, number: usize) -> Self {
+impl<'a> RoundRunner<'a> {
+    fn new(runner: &'a Runner<'a>, number: usize) -> Self {
         let scratch = runner.scratch.path();
         let scratch = if runner.plan.abreast > 1 {
             scratch.join(number.to_string())
@@ -80,14 +80,14 @@ impl<'a> Lane<'a> {
     }
 
     /// Runs rounds one after the other until none is left or one fails.
-    fn all<'r>(
+    fn run_all<'r>(
         &mut self,
         of: usize,
         next: impl Fn() -> Option<&'r Round>,
         results: &mpsc::SyncSender<Result<RoundRecord>>,
     ) {
         while let Some(round) = next() {
-            let record = self.uninterrupted_round(round, of);
+            let record = self.run_uninterrupted(round, of);
             let failed = record.is_err();
             if results.send(record).is_err() || failed {
                 return;
@@ -97,15 +97,15 @@ impl<'a> Lane<'a> {
 
     /// Runs a round and checks that it was not interrupted. Ctrl-C ends the lab as well, and the end of the lab must
     /// not count as a failure of the arm.
-    fn uninterrupted_round(&mut self, round: &Round, of: usize) -> Result<RoundRecord> {
+    fn run_uninterrupted(&mut self, round: &Round, of: usize) -> Result<RoundRecord> {
         let values = self.runner.values(round, &self.scratch)?;
         fixture::make_random(self.runner.plan, &self.scratch, &values, &mut self.made)?;
-        let record = self.round(round, of, &values);
+        let record = self.run_round(round, of, &values);
         self.runner.stop.check()?;
         record
     }
 
-    fn round(&self, round: &Round, of: usize, values: &Values) -> Result<RoundRecord> {
+    fn run_round(&self, round: &Round, of: usize, values: &Values) -> Result<RoundRecord> {
         let runner = self.runner;
         let topology = network::topology(
             runner.plan,
@@ -123,10 +123,10 @@ impl<'a> Lane<'a> {
             stop: &runner.stop,
         };
         let shared = match runner.plan.network {
-            Scope::Round => Some(Bench::start(&blueprint, None)?),
+            Scope::Round => Some(ArmEnvironment::start(&blueprint, None)?),
             Scope::Arm => None,
         };
-        let arms = self.arms_in_turn(round, of, &blueprint, shared)?;
+        let arms = self.run_arms(round, of, &blueprint, shared)?;
         let cases = round.cases(runner.plan).into_iter().map(|(axis, case)| (axis, case.label));
         Ok(RoundRecord {
             cell: round.cell.label.clone(),
@@ -146,12 +146,12 @@ impl<'a> Lane<'a> {
         network::limit(&resolved, limit)
     }
 
-    fn arms_in_turn(
+    fn run_arms(
         &self,
         round: &Round,
         of: usize,
         blueprint: &Blueprint<'_>,
-        mut shared: Option<Bench>,
+        mut shared: Option<ArmEnvironment>,
     ) -> Result<Vec<ArmRecord>> {
         let mut records = Vec::new();
         for arm in schedule::rotated(&self.runner.arms, round.index) {
@@ -159,31 +159,31 @@ impl<'a> Lane<'a> {
                 continue;
             }
             self.runner.stop.check()?;
-            let record = match installed::missing(&arm.requires)
+            let record = match installed_programs::missing(&arm.requires)
                 .or_else(|| service::missing(self.runner.plan, arm))
             {
                 Some(reason) => {
                     ArmRecord::new(&arm.name, arm.command.clone(), Outcome::Skipped(reason))
                 }
-                None => self.attempts(arm, blueprint, &mut shared)?,
+                None => self.run_attempts(arm, blueprint, &mut shared)?,
             };
-            say(self.runner.plan, round, of, &record);
+            report_arm(self.runner.plan, round, of, &record);
             records.push(record);
         }
         Ok(records)
     }
 
     /// Runs an arm until it is within the bounds of validity, at most as often as the plan allows.
-    fn attempts(
+    fn run_attempts(
         &self,
         arm: &Arm,
         blueprint: &Blueprint<'_>,
-        shared: &mut Option<Bench>,
+        shared: &mut Option<ArmEnvironment>,
     ) -> Result<ArmRecord> {
         let most = self.runner.plan.validity.attempts.max(1);
         let mut attempt = 1;
         loop {
-            let mut record = self.once(arm, blueprint, shared)?;
+            let mut record = self.run_once(arm, blueprint, shared)?;
             record.attempts = attempt;
             match validity::out_of_bounds(self.runner.plan, &record).filter(|_| attempt < most) {
                 None => return Ok(record),
@@ -193,11 +193,11 @@ impl<'a> Lane<'a> {
         }
     }
 
-    fn once(
+    fn run_once(
         &self,
         arm: &Arm,
         blueprint: &Blueprint<'_>,
-        shared: &mut Option<Bench>,
+        shared: &mut Option<ArmEnvironment>,
     ) -> Result<ArmRecord> {
         let Runner { plan, versions, stop, .. } = self.runner;
         let out = arm::empty_directory(self.scratch.join("out"))?;
@@ -205,7 +205,7 @@ impl<'a> Lane<'a> {
         let context = Context { plan, made: &self.made, stop, version, out };
         let record = match shared {
             Some(bench) => arm::run(arm, bench, &context),
-            None => arm::run(arm, &mut Bench::start(blueprint, Some(arm))?, &context),
+            None => arm::run(arm, &mut ArmEnvironment::start(blueprint, Some(arm))?, &context),
         };
         // Outputs are large, and the next arm must not see them.
         let _gone = fs::remove_dir_all(&context.out);

@@ -24,7 +24,7 @@
 use super::{
     Reason,
     paths::Paths,
-    recent::{self, Recent},
+    recent_rate::{self, RecentRate},
 };
 use std::time::Duration;
 use thalweg_units::{PathId, Time};
@@ -63,7 +63,7 @@ const TIE: f64 = 0.95;
 
 /// The state after a sampling whose paths shared something, or may have.
 #[derive(Debug)]
-pub(super) struct Alone {
+pub(super) struct SinglePathTrials {
     /// The rate of all paths together, bytes per second.
     together: f64,
     /// The winner's part of it; `None` if paths are known to have shared.
@@ -76,7 +76,7 @@ pub(super) struct Alone {
     halves: u32,
 }
 
-impl Alone {
+impl SinglePathTrials {
     pub(super) fn new(together: f64, company: Option<f64>) -> Self {
         Self { together, company, best: None, tried: Vec::new(), last: None, halves: 0 }
     }
@@ -91,7 +91,7 @@ impl Alone {
     }
 
     /// The rate of the latest window, once it no longer grows.
-    pub(super) fn settled_rate(&mut self, recent: &Recent, now: Time) -> Option<f64> {
+    pub(super) fn settled_rate(&mut self, recent: &RecentRate, now: Time) -> Option<f64> {
         let (rate, half) = (recent.rate()?, recent.window() / 2);
         let Some((at, before)) = self.last else {
             self.last = Some((now, rate));
@@ -150,7 +150,7 @@ impl Alone {
         let next = direct.or_else(|| open.into_iter().max_by(by_rate))?;
         let rtt = paths[next].rtt().unwrap_or_default();
         // The time to connect, and to see a rate.
-        let cost = (recent::window(rtt) * 3 / 2 + 3 * rtt).as_secs_f64();
+        let cost = (recent_rate::window(rtt) * 3 / 2 + 3 * rtt).as_secs_f64();
         let left = paths.left() as f64;
         (left / rate.max(1.0) > MARGIN * left / self.together + cost).then_some(next)
     }

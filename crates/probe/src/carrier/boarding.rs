@@ -1,18 +1,18 @@
 //! The riders of one train.
 
 use super::partner::Partner;
-use crate::trains::Riding;
+use crate::trains::Boarding;
 use std::sync::Arc;
 use thalweg_measure::{
-    riders::{Fragment, Ride, Trip},
+    riders::{Fragment, Ride, TrainId},
     train::{Probe, Tally},
 };
 use thalweg_net::probe::now;
 
 /// A train that is under way to a member.
-pub struct InTrain {
+pub struct PartnerBoarding {
     partner: Arc<Partner>,
-    trip: Trip,
+    trip: TrainId,
     /// What the regulators decide on for each probe.
     rides: Vec<Option<Ride>>,
     /// Packets and bytes that waited when the train began: without the train they would have been sent before it.
@@ -23,10 +23,10 @@ pub struct InTrain {
     last: (u64, u64),
 }
 
-impl InTrain {
+impl PartnerBoarding {
     pub(super) fn new(
         partner: Arc<Partner>,
-        trip: Trip,
+        trip: TrainId,
         rides: Vec<Option<Ride>>,
         held: (u64, u64),
     ) -> Self {
@@ -44,7 +44,7 @@ impl InTrain {
     }
 }
 
-impl Riding for InTrain {
+impl Boarding for PartnerBoarding {
     fn fill(&mut self, place: usize, _probe: Probe, room: usize) -> Vec<Fragment> {
         let may_carry = self.may_carry(place);
         let mut state = self.partner.lock();
@@ -74,7 +74,7 @@ impl Riding for InTrain {
         fragments
     }
 
-    fn stayed(&mut self, mut fragments: Vec<Fragment>) {
+    fn take_back(&mut self, mut fragments: Vec<Fragment>) {
         let (packets, bytes) = std::mem::take(&mut self.last);
         let mut state = self.partner.lock();
         let counts = &mut state.counts;
@@ -106,7 +106,7 @@ impl Riding for InTrain {
     }
 }
 
-impl Drop for InTrain {
+impl Drop for PartnerBoarding {
     fn drop(&mut self) {
         self.partner.train_ended(self.trip);
     }

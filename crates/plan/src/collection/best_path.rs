@@ -15,29 +15,29 @@ pub struct BestPath {
 
 /// See [`Problem::best_paths`].
 pub(super) fn best_paths(problem: &Problem) -> Result<Vec<BestPath>, PlanError> {
-    let widest = Widest::to(problem);
+    let widest = WidestPaths::to(problem);
     let path =
         |supply: &super::Supply| widest.path(supply.host).ok_or(PlanError::NoPath(supply.host));
     problem.supplies.iter().map(path).collect()
 }
 
 /// Each host's best rate to a destination, and the next host on that path.
-struct Widest {
-    best: Vec<Option<Step>>,
+struct WidestPaths {
+    best: Vec<Option<PathStep>>,
 }
 
 #[derive(Clone, Copy)]
-struct Step {
+struct PathStep {
     per_slot: u64,
     hops: u32,
     next: u32,
 }
 
-impl Widest {
+impl WidestPaths {
     /// Works in rounds over all legs (Bellman–Ford): a path has at most one leg per host.
     fn to(problem: &Problem) -> Self {
         let end = |host| {
-            let here = Step { per_slot: u64::MAX, hops: 0, next: host };
+            let here = PathStep { per_slot: u64::MAX, hops: 0, next: host };
             problem.is_destination(host).then_some(here)
         };
         let mut widest = Self { best: (0..problem.hosts).map(end).collect() };
@@ -54,8 +54,8 @@ impl Widest {
         for leg in &problem.legs {
             let Some(on) = self.best[leg.to as usize] else { continue };
             let per_slot = on.per_slot.min(leg.per_slot);
-            let by = Step { per_slot, hops: on.hops + 1, next: leg.to };
-            let rank = |step: &Step| (step.per_slot, std::cmp::Reverse(step.hops));
+            let by = PathStep { per_slot, hops: on.hops + 1, next: leg.to };
+            let rank = |step: &PathStep| (step.per_slot, std::cmp::Reverse(step.hops));
             let better = self.best[leg.from as usize].is_none_or(|now| rank(&by) > rank(&now));
             if better {
                 self.best[leg.from as usize] = Some(by);

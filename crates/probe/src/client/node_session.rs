@@ -1,9 +1,9 @@
 //! Sends a tool's trains through the local node, so that packets of the host's programs ride in them.
 
-use super::{Order, Service};
+use super::{TrainOrder, ProbeServiceClient};
 use crate::trains::{
-    Flies, SessionError, Way,
-    words::{Opened, Report},
+    TrainSender, SessionError, Direction,
+    messages::{Opened, Report},
 };
 use std::time::Duration;
 use thalweg_measure::estimators::Ends;
@@ -14,21 +14,21 @@ use tokio::task::block_in_place;
 const SHOWN: usize = 5;
 
 /// A connection to the node's probe service, with a session to one member.
-pub struct ByNode {
-    service: Service,
+pub struct NodeSession {
+    service: ProbeServiceClient,
     opened: Opened,
     accepts_busy: bool,
     rides: bool,
     is_gone: bool,
 }
 
-impl ByNode {
+impl NodeSession {
     /// Opens a session through this service. `accepts_busy`: trains are sent although a host is too busy to time them,
     /// and the results are then in doubt.
     ///
     /// # Errors
     /// The service's: it is gone, or the member cannot be reached.
-    pub fn open(mut service: Service, accepts_busy: bool) -> anyhow::Result<Self> {
+    pub fn open(mut service: ProbeServiceClient, accepts_busy: bool) -> anyhow::Result<Self> {
         let opened = service.open()?;
         Ok(Self { service, opened, accepts_busy, rides: true, is_gone: false })
     }
@@ -45,7 +45,7 @@ impl ByNode {
     }
 
     /// The connection, for trains that belong to no tool.
-    pub fn service(&mut self) -> &mut Service {
+    pub fn service(&mut self) -> &mut ProbeServiceClient {
         &mut self.service
     }
 
@@ -58,7 +58,7 @@ impl ByNode {
 
     /// The calibrations of this host and the member's, against which trains are checked.
     fn hosts(&self) -> [Calibration; 2] {
-        let judged = |host: Calibration| if self.accepts_busy { host.as_it_is() } else { host };
+        let judged = |host: Calibration| if self.accepts_busy { host.accepting_busy() } else { host };
         self.opened.calibrations().map(judged)
     }
 
@@ -70,20 +70,20 @@ impl ByNode {
         let probe = Probe { size, header: 0, gap: Duration::ZERO, may_carry: false };
         let train =
             Train::uniform(probe, SHOWN).map_err(|why| SessionError::Node(why.to_string()))?;
-        let train = train.over(self.opened.overhead);
-        let flight = self.fly(&train, Way::There, Duration::ZERO).await?;
+        let train = train.with_overhead(self.opened.overhead);
+        let flight = self.send_train(&train, Direction::There, Duration::ZERO).await?;
         let overhead = self.opened.overhead;
-        flight.passed().next().map(drop).ok_or(SessionError::Mtu { size, overhead })
+        flight.arrived_probes().next().map(drop).ok_or(SessionError::Mtu { size, overhead })
     }
 
     /// Sends one train after this pause. Returns the node's whole report.
     ///
     /// # Errors
     /// This host cannot send it truthfully, the node refuses to send it, or the node is gone.
-    pub fn told(&mut self, train: &Train, after: Duration) -> Result<Report, SessionError> {
+    pub fn send_and_report(&mut self, train: &Train, after: Duration) -> Result<Report, SessionError> {
         self.hosts()[0].check(train)?;
         let order =
-            Order { train, after, header: &[], awaits: true, accepts_busy: self.accepts_busy };
+            TrainOrder { train, after, header: &[], awaits: true, accepts_busy: self.accepts_busy };
         // Meanwhile the program waits for nothing else but Ctrl-C.
         let told = block_in_place(|| self.service.send(&order));
         let told = told.map_err(|gone| {
@@ -94,21 +94,21 @@ impl ByNode {
     }
 }
 
-impl Flies for ByNode {
-    async fn fly(
+impl TrainSender for NodeSession {
+    async fn send_train(
         &mut self,
         train: &Train,
-        _way: Way,
+        _way: Direction,
         after: Duration,
     ) -> Result<Flight, SessionError> {
-        Ok(self.told(train, after)?.flight())
+        Ok(self.send_and_report(train, after)?.flight())
     }
 
-    fn rides(&self, way: Way) -> bool {
-        self.rides && way == Way::There
+    fn rides(&self, way: Direction) -> bool {
+        self.rides && way == Direction::There
     }
 
-    fn doubts(&self, _way: Way) -> Vec<Doubt> {
+    fn doubts(&self, _way: Direction) -> Vec<Doubt> {
         let hosts = [End::Sender, End::Receiver].into_iter().zip(self.opened.calibrations());
         hosts.filter_map(|(end, host)| Doubt::of_host(end, &host)).collect()
     }

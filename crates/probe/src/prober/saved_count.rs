@@ -20,12 +20,12 @@ type Count = (u64, u64);
 /// Writes the newest count on a thread of its own, and once more when dropped.
 #[derive(Debug)]
 pub(super) struct SavedCount {
-    shared: Arc<Shared>,
+    shared: Arc<CountWriter>,
     wake: SyncSender<()>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct CountWriter {
     file: PathBuf,
     /// The count that has not been written yet.
     newest: Mutex<Option<Count>>,
@@ -59,7 +59,7 @@ impl SavedCount {
     pub fn start(file: PathBuf, failed: impl Fn(io::Error) + Send + 'static) -> Self {
         // One is enough: a second message before the thread looks would ask for the same.
         let (wake, woken) = sync_channel(1);
-        let shared = Arc::new(Shared { file, newest: Mutex::new(None), turn: Mutex::new(()) });
+        let shared = Arc::new(CountWriter { file, newest: Mutex::new(None), turn: Mutex::new(()) });
         let own = Arc::clone(&shared);
         // Without a thread the count is written when this is dropped.
         _ = thread::Builder::new()
@@ -83,7 +83,7 @@ impl Drop for SavedCount {
     }
 }
 
-impl Shared {
+impl CountWriter {
     fn write_all(&self, woken: &Receiver<()>, failed: impl Fn(io::Error)) {
         let mut is_failing = false;
         while woken.recv().is_ok() {

@@ -112,7 +112,7 @@ impl ProbeSender {
     ///
     /// # Errors
     /// The thread's. A probe that cannot be sent is no error; [`SentTrain::sent`] shows it.
-    pub(super) async fn fly(
+    pub(super) async fn send_train(
         &self,
         outgoing: OutgoingTrain,
         wait: Duration,
@@ -120,8 +120,8 @@ impl ProbeSender {
         let (sender, (done, sent_train)) = (self.clone(), oneshot::channel());
         let work = move || {
             let sent_train = match outgoing.train.is_limited() {
-                false => sender.fly_unlimited(&outgoing),
-                true => sender.fly_limited(&outgoing, wait),
+                false => sender.send_unlimited(&outgoing),
+                true => sender.send_limited(&outgoing, wait),
             };
             // Nobody may wait any more.
             _ = done.send(sent_train);
@@ -130,12 +130,12 @@ impl ProbeSender {
         sent_train.await.map_err(io::Error::other)?
     }
 
-    fn fly_unlimited(&self, outgoing: &OutgoingTrain) -> io::Result<SentTrain> {
+    fn send_unlimited(&self, outgoing: &OutgoingTrain) -> io::Result<SentTrain> {
         self.paced(outgoing, |_, datagram, _| self.socket.send_to(datagram, self.to).map(drop))
     }
 
     /// Uses a socket of its own, whose errors are the routers' reports.
-    fn fly_limited(&self, outgoing: &OutgoingTrain, wait: Duration) -> io::Result<SentTrain> {
+    fn send_limited(&self, outgoing: &OutgoingTrain, wait: Duration) -> io::Result<SentTrain> {
         let socket = HopSocket::to(self.to)?;
         let mut numbers = vec![None; outgoing.train.probes().len()];
         let mut sent_train = self.paced(outgoing, |place, datagram, hops| {
@@ -173,7 +173,7 @@ impl ProbeSender {
         let sent = pacer.send(&gaps, ready, |(place, (datagram, riders))| {
             let hops = outgoing.train.hops(place);
             datagram.and_then(|datagram| put(place, &datagram, hops)).inspect_err(|why| {
-                train_riders.borrow_mut().stayed(place, riders);
+                train_riders.borrow_mut().take_back(place, riders);
                 failed.get_or_insert_with(|| copy(why));
             })
         });

@@ -30,7 +30,7 @@ impl Default for LegRule {
 
 impl LegRule {
     /// Whether a train of this many probes and bytes, sent in this time, speaks for riding on its link.
-    pub fn counts(&self, probes: usize, bytes: u64, took: Duration) -> bool {
+    pub fn tests_rate(&self, probes: usize, bytes: u64, took: Duration) -> bool {
         let limit = self.below.as_bps() as f64 * took.as_secs_f64();
         probes >= STREAM && bytes as f64 * 8.0 <= limit
     }
@@ -50,9 +50,9 @@ mod tests {
         let rule = LegRule::default();
         let ms = Duration::from_millis;
         // 100 probes of 1,000 bytes in 20 ms are 40 Mbit/s; in 5 ms, 160.
-        assert!(rule.counts(100, 100_000, ms(20)) && !rule.counts(100, 100_000, ms(5)));
-        assert!(!rule.counts(18, 18_000, ms(20)), "a chirp");
-        assert!(!rule.counts(100, 100_000, ms(0)), "a burst");
+        assert!(rule.tests_rate(100, 100_000, ms(20)) && !rule.tests_rate(100, 100_000, ms(5)));
+        assert!(!rule.tests_rate(18, 18_000, ms(20)), "a chirp");
+        assert!(!rule.tests_rate(100, 100_000, ms(0)), "a burst");
         let at = Time::from_nanos(5_000_000_000);
         assert!(!rule.rides(None, at) && rule.rides(Some(at), at));
         assert!(

@@ -4,7 +4,7 @@ use crate::Graph;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// (from, to)
-pub(super) type Leg = (u32, u32);
+pub(super) type LegEnds = (u32, u32);
 
 /// Legs that share a bottleneck, so that their sum is limited.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,9 +17,9 @@ pub struct SharedSet {
 
 /// Estimates of legs, which are corrected as the legs are used.
 #[derive(Clone, Debug)]
-pub(super) struct Legs {
+pub(super) struct LegEstimates {
     /// Bytes/s by leg.
-    known: BTreeMap<Leg, f64>,
+    known: BTreeMap<LegEnds, f64>,
     /// For each host, the set of legs into it and the set of legs out of it. An access link is taken to be as fast as
     /// its fastest leg until more is seen to pass.
     hosts: Vec<SharedSet>,
@@ -31,13 +31,13 @@ pub(super) struct Legs {
 /// forgotten.
 const MOST_SETS: usize = 64;
 
-impl Legs {
+impl LegEstimates {
     pub(super) fn new(nodes: u32, destination: u32, estimates: &Graph) -> Self {
         let inside = |leg: &((usize, usize), _)| {
             let ((from, to), _) = *leg;
             from < nodes as usize && to < nodes as usize && from != destination as usize
         };
-        let known: BTreeMap<Leg, f64> = estimates
+        let known: BTreeMap<LegEnds, f64> = estimates
             .legs()
             .map(|(leg, rate)| (leg, rate.as_bps() as f64 / 8.0))
             .filter(inside)
@@ -51,8 +51,8 @@ impl Legs {
         legs
     }
 
-    fn host(&mut self, nodes: u32, leg: impl Fn(u32) -> Leg) {
-        let legs: BTreeSet<Leg> = (0..nodes).map(leg).filter(|leg| leg.0 != leg.1).collect();
+    fn host(&mut self, nodes: u32, leg: impl Fn(u32) -> LegEnds) {
+        let legs: BTreeSet<LegEnds> = (0..nodes).map(leg).filter(|leg| leg.0 != leg.1).collect();
         let limit = legs.iter().filter_map(|leg| self.known(*leg)).fold(0.0, f64::max);
         let limit = if limit > 0.0 { limit } else { f64::INFINITY };
         self.hosts.push(SharedSet { legs, limit });
@@ -68,16 +68,16 @@ impl Legs {
         self.hosts[2 * host as usize].limit = rate;
     }
 
-    pub(super) fn known(&self, leg: Leg) -> Option<f64> {
+    pub(super) fn known(&self, leg: LegEnds) -> Option<f64> {
         self.known.get(&leg).copied()
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = (Leg, f64)> {
+    pub(super) fn all(&self) -> impl Iterator<Item = (LegEnds, f64)> {
         self.known.iter().map(|(leg, rate)| (*leg, *rate))
     }
 
     /// The estimate of a leg, bytes/s; for an unknown leg the mean of all known legs, or 1 MB/s if none is known.
-    pub(super) fn rate(&self, leg: Leg) -> f64 {
+    pub(super) fn rate(&self, leg: LegEnds) -> f64 {
         self.known(leg).unwrap_or_else(|| self.usual())
     }
 
@@ -89,18 +89,18 @@ impl Legs {
     }
 
     /// Raises the estimate of a leg that was seen to carry this much.
-    pub(super) fn raise(&mut self, leg: Leg, carried: f64) {
+    pub(super) fn raise(&mut self, leg: LegEnds, carried: f64) {
         let known = self.known.entry(leg).or_insert(carried);
         *known = known.max(carried);
     }
 
     /// Sets the estimate of a leg that was seen to carry no more than this.
-    pub(super) fn lower(&mut self, leg: Leg, carried: f64) {
+    pub(super) fn lower(&mut self, leg: LegEnds, carried: f64) {
         self.known.insert(leg, carried);
     }
 
     /// Raises the limits of sets that carried more.
-    pub(super) fn raise_sets(&mut self, loads: &BTreeMap<Leg, f64>) {
+    pub(super) fn raise_sets(&mut self, loads: &BTreeMap<LegEnds, f64>) {
         for set in self.hosts.iter_mut().chain(&mut self.learnt) {
             let load = load_of(set, loads);
             if load > set.limit {
@@ -110,7 +110,7 @@ impl Legs {
     }
 
     /// Learns that these legs carry no more than this together. A set of the same legs is replaced.
-    pub(super) fn learn(&mut self, legs: BTreeSet<Leg>, limit: f64) {
+    pub(super) fn learn(&mut self, legs: BTreeSet<LegEnds>, limit: f64) {
         self.learnt.retain(|set| set.legs != legs);
         if self.learnt.len() >= MOST_SETS {
             self.learnt.remove(0);
@@ -124,7 +124,7 @@ impl Legs {
 
     /// What one more connection over this leg may get, bytes/s: the least over the leg and its sets of what is left, or
     /// of a fair share among the existing connections, whichever is more.
-    pub(super) fn room(&self, leg: Leg, used: &LegLoad) -> f64 {
+    pub(super) fn room(&self, leg: LegEnds, used: &LegLoad) -> f64 {
         let own = share(self.rate(leg), used.load(leg), used.count(leg));
         let hosts = [2 * leg.1 as usize, 2 * leg.0 as usize + 1];
         let hosts = hosts.iter().filter_map(|host| self.hosts.get(*host));
@@ -142,7 +142,7 @@ fn share(limit: f64, load: f64, connections: u32) -> f64 {
     (limit - load).max(limit / f64::from(connections + 1))
 }
 
-fn load_of(set: &SharedSet, loads: &BTreeMap<Leg, f64>) -> f64 {
+fn load_of(set: &SharedSet, loads: &BTreeMap<LegEnds, f64>) -> f64 {
     set.legs.iter().filter_map(|leg| loads.get(leg)).sum()
 }
 
@@ -150,22 +150,22 @@ fn load_of(set: &SharedSet, loads: &BTreeMap<Leg, f64>) -> f64 {
 #[derive(Clone, Debug, Default)]
 pub(super) struct LegLoad {
     /// Bytes/s by leg.
-    pub(super) loads: BTreeMap<Leg, f64>,
+    pub(super) loads: BTreeMap<LegEnds, f64>,
     /// Connections by leg.
-    pub(super) counts: BTreeMap<Leg, u32>,
+    pub(super) counts: BTreeMap<LegEnds, u32>,
 }
 
 impl LegLoad {
-    pub(super) fn put(&mut self, leg: Leg, rate: f64) {
+    pub(super) fn put(&mut self, leg: LegEnds, rate: f64) {
         *self.loads.entry(leg).or_default() += rate;
         *self.counts.entry(leg).or_default() += 1;
     }
 
-    pub(super) fn load(&self, leg: Leg) -> f64 {
+    pub(super) fn load(&self, leg: LegEnds) -> f64 {
         self.loads.get(&leg).copied().unwrap_or(0.0)
     }
 
-    fn count(&self, leg: Leg) -> u32 {
+    fn count(&self, leg: LegEnds) -> u32 {
         self.counts.get(&leg).copied().unwrap_or(0)
     }
 }

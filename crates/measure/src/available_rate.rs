@@ -13,7 +13,7 @@ const MIN_SHARE: f64 = 0.1;
 
 /// Available bandwidth as it was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spare {
+pub struct AvailableRate {
     /// bit/s.
     pub bps: f64,
     /// Whether the true value may be larger.
@@ -22,9 +22,9 @@ pub struct Spare {
     pub age: Duration,
 }
 
-impl Spare {
+impl AvailableRate {
     /// Takes the value of an estimate of available bandwidth.
-    pub fn of(estimate: &Estimate) -> Self {
+    pub fn from_estimate(estimate: &Estimate) -> Self {
         Self { bps: estimate.value, bound: estimate.bound, age: estimate.age }
     }
 }
@@ -34,10 +34,10 @@ impl Spare {
 ///
 /// A lower bound can only raise the rate. An exact value replaces it, but the result is at least a tenth of `bps`,
 /// which TCP gets because other flows yield.
-pub fn planned(bps: f64, age: Duration, spare: Option<Spare>) -> f64 {
+pub fn planned_rate(bps: f64, age: Duration, spare: Option<AvailableRate>) -> f64 {
     match spare.filter(|spare| spare.age < age && spare.age <= MAX_SPARE_AGE) {
-        Some(Spare { bps: spare, bound: Bound::AtLeast, .. }) => bps.max(spare),
-        Some(Spare { bps: spare, .. }) => spare.max(MIN_SHARE * bps),
+        Some(AvailableRate { bps: spare, bound: Bound::AtLeast, .. }) => bps.max(spare),
+        Some(AvailableRate { bps: spare, .. }) => spare.max(MIN_SHARE * bps),
         None => bps,
     }
 }
@@ -46,25 +46,25 @@ pub fn planned(bps: f64, age: Duration, spare: Option<Spare>) -> f64 {
 mod tests {
     use super::*;
 
-    fn spare(mbps: f64, bound: Bound, minutes: u64) -> Option<Spare> {
-        Some(Spare { bps: mbps * 1e6, bound, age: Duration::from_secs(60 * minutes) })
+    fn spare(mbps: f64, bound: Bound, minutes: u64) -> Option<AvailableRate> {
+        Some(AvailableRate { bps: mbps * 1e6, bound, age: Duration::from_secs(60 * minutes) })
     }
 
     #[test]
     fn available_bandwidth_replaces_throughput_if_it_is_newer() {
         let (hour, day) = (Duration::from_secs(3600), Duration::from_secs(86_400));
-        assert_eq!(planned(8e6, day, None), 8e6);
-        assert_eq!(planned(8e6, day, spare(3.0, Bound::Exact, 5)), 3e6);
-        assert_eq!(planned(8e6, day, spare(30.0, Bound::Exact, 5)), 30e6);
-        assert_eq!(planned(8e6, hour / 20, spare(3.0, Bound::Exact, 5)), 8e6, "TCP spoke later");
-        assert_eq!(planned(8e6, day, spare(3.0, Bound::Exact, 61)), 8e6, "too long ago");
+        assert_eq!(planned_rate(8e6, day, None), 8e6);
+        assert_eq!(planned_rate(8e6, day, spare(3.0, Bound::Exact, 5)), 3e6);
+        assert_eq!(planned_rate(8e6, day, spare(30.0, Bound::Exact, 5)), 30e6);
+        assert_eq!(planned_rate(8e6, hour / 20, spare(3.0, Bound::Exact, 5)), 8e6, "TCP spoke later");
+        assert_eq!(planned_rate(8e6, day, spare(3.0, Bound::Exact, 61)), 8e6, "too long ago");
     }
 
     #[test]
     fn lower_bounds_only_raise_the_rate_and_a_tenth_always_remains() {
         let day = Duration::from_secs(86_400);
-        assert_eq!(planned(8e6, day, spare(3.0, Bound::AtLeast, 5)), 8e6);
-        assert_eq!(planned(8e6, day, spare(30.0, Bound::AtLeast, 5)), 30e6);
-        assert_eq!(planned(8e6, day, spare(0.0, Bound::Exact, 5)), 8e5);
+        assert_eq!(planned_rate(8e6, day, spare(3.0, Bound::AtLeast, 5)), 8e6);
+        assert_eq!(planned_rate(8e6, day, spare(30.0, Bound::AtLeast, 5)), 30e6);
+        assert_eq!(planned_rate(8e6, day, spare(0.0, Bound::Exact, 5)), 8e5);
     }
 }

@@ -1,6 +1,6 @@
 //! The bytes that a node may spend on measurements in a day.
 
-use super::kept::SavedCount;
+use super::saved_count::SavedCount;
 use std::{
     io,
     path::PathBuf,
@@ -17,11 +17,11 @@ use thalweg_units::{ByteSize, NodeId};
 /// so the bytes are renewed every 24 hours of the steady clock. The count is kept in a file, if there is one, so that a
 /// restarted node continues it.
 #[derive(Debug)]
-pub struct Purse {
+pub struct ProbeBudget {
     budget: Arc<Budget>,
     per_day: ByteSize,
     day: Mutex<Day>,
-    kept: Option<SavedCount>,
+    saved: Option<SavedCount>,
 }
 
 /// The current day.
@@ -38,45 +38,45 @@ const LENGTH: Duration = Duration::from_secs(86_400);
 
 const PROBE: Scope = Scope::purpose(Purpose::Probe);
 
-impl Purse {
-    /// Creates a purse of `per_day` bytes, counted in `budget`; the count ends with the process.
+impl ProbeBudget {
+    /// Creates a budget of `per_day` bytes, counted in `budget`; the count ends with the process.
     pub fn new(budget: Arc<Budget>, per_day: ByteSize) -> Self {
         budget.set_limit(PROBE, Some(per_day));
-        Self { budget, per_day, day: Mutex::new(Day::new(today().0)), kept: None }
+        Self { budget, per_day, day: Mutex::new(Day::new(today().0)), saved: None }
     }
 
-    /// As [`Purse::new`], with the count of today in `file`, where a thread of its own keeps it from now on. `failed`
-    /// is called when writing begins to fail, and if the file cannot be read or holds no count; the count then begins
-    /// at zero.
-    pub fn kept(
+    /// As [`ProbeBudget::new`], with the count of today in `file`, where a thread of its own keeps it from now on.
+    /// `failed` is called when writing begins to fail, and if the file cannot be read or holds no count; the count then
+    /// begins at zero.
+    pub fn with_file(
         budget: Arc<Budget>,
         per_day: ByteSize,
         file: PathBuf,
         failed: impl Fn(io::Error) + Send + 'static,
     ) -> Self {
-        let (found, today) = (super::kept::read(&file), today().0);
+        let (found, today) = (super::saved_count::read(&file), today().0);
         let found = found.map_err(&failed).ok().flatten();
-        let mut purse = Self::new(budget, per_day);
+        let mut probe_budget = Self::new(budget, per_day);
         // A day that is further ahead was a clock's mistake. It counts as tomorrow at the latest, or nothing could be
         // measured until that day.
         if let Some((day, spent)) = found.filter(|(day, _)| *day >= today) {
-            purse.budget.charge(PROBE, ByteSize::from_bytes(spent));
-            purse.day = Mutex::new(Day::new(day.min(today + 1)));
+            probe_budget.budget.charge(PROBE, ByteSize::from_bytes(spent));
+            probe_budget.day = Mutex::new(Day::new(day.min(today + 1)));
         }
-        purse.kept = Some(SavedCount::start(file, failed));
-        purse
+        probe_budget.saved = Some(SavedCount::start(file, failed));
+        probe_budget
     }
 
     /// The bytes left today.
     pub fn left(&self) -> ByteSize {
-        self.turn(today().0, Instant::now());
+        self.begin_day_if_due(today().0, Instant::now());
         let spent = self.budget.spent(PROBE).as_bytes();
         ByteSize::from_bytes(self.per_day.as_bytes().saturating_sub(spent))
     }
 
     /// The number of the current day since 1970, or of a later day if the clock was ahead.
     pub fn day(&self) -> u64 {
-        self.turn(today().0, Instant::now())
+        self.begin_day_if_due(today().0, Instant::now())
     }
 
     /// The most bytes of a day.
@@ -84,18 +84,18 @@ impl Purse {
         self.per_day
     }
 
-    /// Counts bytes that were moved to or from this node, within what was [`Purse::left`] before.
+    /// Counts bytes that were moved to or from this node, within what was [`ProbeBudget::left`] before.
     pub fn charge(&self, peer: NodeId, bytes: u64) {
-        let day = self.turn(today().0, Instant::now());
+        let day = self.begin_day_if_due(today().0, Instant::now());
         let scope = Scope { peer: Some(PeerKey::Node(peer)), ..PROBE };
         self.budget.charge(scope, ByteSize::from_bytes(bytes));
-        if let Some(kept) = &self.kept {
-            kept.put(day, self.budget.spent(PROBE).as_bytes());
+        if let Some(saved) = &self.saved {
+            saved.put(day, self.budget.spent(PROBE).as_bytes());
         }
     }
 
     /// Begins a new day if it is due. Returns the number of the current day.
-    fn turn(&self, today: u64, now: Instant) -> u64 {
+    fn begin_day_if_due(&self, today: u64, now: Instant) -> u64 {
         // A thread that panicked while it held the lock left valid numbers.
         let mut day = self.day.lock().unwrap_or_else(PoisonError::into_inner);
         let was_ahead = today < day.number && now.duration_since(day.since) >= LENGTH;
@@ -121,41 +121,41 @@ mod tests {
     const PEER: NodeId = NodeId::from_bytes([1; 32]);
     const MOST: ByteSize = ByteSize::from_bytes(1000);
 
-    fn kept(file: &std::path::Path) -> Purse {
+    fn reopen(file: &std::path::Path) -> ProbeBudget {
         let failed = |e| panic!("{e}");
-        Purse::kept(Arc::new(Budget::new()), MOST, file.to_owned(), failed)
+        ProbeBudget::with_file(Arc::new(Budget::new()), MOST, file.to_owned(), failed)
     }
 
     #[test]
     fn bytes_are_renewed_only_on_a_later_day() {
         let budget = Arc::new(Budget::new());
-        let purse = Purse::new(budget.clone(), MOST);
-        purse.charge(PEER, 900);
-        assert_eq!(purse.left(), ByteSize::from_bytes(100));
-        purse.charge(PEER, 900);
-        assert_eq!(purse.left(), ByteSize::ZERO, "the last flow may go beyond");
-        purse.turn(0, Instant::now());
-        assert_eq!(purse.left(), ByteSize::ZERO);
-        purse.turn(u64::MAX, Instant::now());
-        assert_eq!(purse.left(), MOST);
+        let probe_budget = ProbeBudget::new(budget.clone(), MOST);
+        probe_budget.charge(PEER, 900);
+        assert_eq!(probe_budget.left(), ByteSize::from_bytes(100));
+        probe_budget.charge(PEER, 900);
+        assert_eq!(probe_budget.left(), ByteSize::ZERO, "the last flow may go beyond");
+        probe_budget.begin_day_if_due(0, Instant::now());
+        assert_eq!(probe_budget.left(), ByteSize::ZERO);
+        probe_budget.begin_day_if_due(u64::MAX, Instant::now());
+        assert_eq!(probe_budget.left(), MOST);
         let all = Scope { peer: Some(PeerKey::Node(PEER)), ..PROBE };
         assert_eq!(budget.spent(all), ByteSize::from_bytes(1800));
     }
 
     #[test]
     fn a_clock_that_jumped_ahead_and_back_costs_a_day_at_most() {
-        let purse = Purse::new(Arc::new(Budget::new()), MOST);
+        let probe_budget = ProbeBudget::new(Arc::new(Budget::new()), MOST);
         let (today, now) = (today().0, Instant::now());
-        assert_eq!(purse.turn(today + 9999, now), today + 9999);
-        purse.charge(PEER, 900);
-        assert_eq!(purse.left(), ByteSize::from_bytes(100), "set right, it renews nothing");
+        assert_eq!(probe_budget.begin_day_if_due(today + 9999, now), today + 9999);
+        probe_budget.charge(PEER, 900);
+        assert_eq!(probe_budget.left(), ByteSize::from_bytes(100), "set right, it renews nothing");
         for day in 1..=3 {
             let at = now + LENGTH * day;
-            purse.turn(today + 1, at - Duration::from_secs(1));
-            assert_eq!(purse.left(), ByteSize::from_bytes(100), "{day}");
-            purse.turn(today + u64::from(day), at);
-            assert_eq!(purse.left(), MOST, "{day}: and not for years");
-            purse.charge(PEER, 900);
+            probe_budget.begin_day_if_due(today + 1, at - Duration::from_secs(1));
+            assert_eq!(probe_budget.left(), ByteSize::from_bytes(100), "{day}");
+            probe_budget.begin_day_if_due(today + u64::from(day), at);
+            assert_eq!(probe_budget.left(), MOST, "{day}: and not for years");
+            probe_budget.charge(PEER, 900);
         }
     }
 
@@ -163,19 +163,19 @@ mod tests {
     fn the_count_survives_a_restart_but_not_the_day() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("measured");
-        let purse = kept(&file);
-        assert_eq!(purse.left(), MOST, "no file: nothing was spent");
-        purse.charge(PEER, 300);
-        purse.charge(PEER, 400);
-        drop(purse);
-        assert_eq!(kept(&file).left(), ByteSize::from_bytes(300));
-        let (day, _) = super::super::kept::read(&file).unwrap().unwrap();
+        let probe_budget = reopen(&file);
+        assert_eq!(probe_budget.left(), MOST, "no file: nothing was spent");
+        probe_budget.charge(PEER, 300);
+        probe_budget.charge(PEER, 400);
+        drop(probe_budget);
+        assert_eq!(reopen(&file).left(), ByteSize::from_bytes(300));
+        let (day, _) = super::super::saved_count::read(&file).unwrap().unwrap();
         fs::write(&file, format!("{} 700\n", day - 1)).unwrap();
-        assert_eq!(kept(&file).left(), MOST, "yesterday's");
+        assert_eq!(reopen(&file).left(), MOST, "yesterday's");
         fs::write(&file, format!("{} 700\n", day + 9999)).unwrap();
-        let ahead = kept(&file);
+        let ahead = reopen(&file);
         assert_eq!(ahead.left(), ByteSize::from_bytes(300), "a clock was ahead: it counts");
-        ahead.turn(today().0 + 2, Instant::now());
+        ahead.begin_day_if_due(today().0 + 2, Instant::now());
         assert_eq!(ahead.left(), MOST, "and not for years");
     }
 
@@ -187,8 +187,8 @@ mod tests {
             fs::write(&file, text).unwrap();
             let (tell, told) = std::sync::mpsc::sync_channel(64);
             let failed = move |e: io::Error| tell.send(e.to_string()).unwrap();
-            let purse = Purse::kept(Arc::new(Budget::new()), MOST, file.clone(), failed);
-            assert_eq!(purse.left(), MOST);
+            let probe_budget = ProbeBudget::with_file(Arc::new(Budget::new()), MOST, file.clone(), failed);
+            assert_eq!(probe_budget.left(), MOST);
             let told = told.recv().unwrap();
             assert!(told.contains("measured") && told.contains("restarts at zero"), "{told}");
         }

@@ -1,7 +1,7 @@
 //! The messages between a program and the service: one JSON object per line (docs/probe-service.md). Both ends use
 //! these types.
 
-use super::super::Came;
+use super::super::ReceivedProbe;
 use data_encoding::HEXLOWER_PERMISSIVE;
 use serde::{Deserialize, Serialize};
 use std::{num::NonZeroU16, time::Duration};
@@ -13,27 +13,27 @@ use thiserror::Error;
 /// A program's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Asked {
+pub enum Request {
     /// Asks what can be sent to a member.
-    Open(Open),
+    Open(OpenRequest),
     /// Sends a train.
-    Send(SendTrain),
+    Send(SendRequest),
     /// Subscribes to probes that arrive from now on, while the connection lasts.
-    Receive(Receive),
+    Receive(ReceiveRequest),
 }
 
-/// See [`Asked::Open`].
+/// See [`Request::Open`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Open {
+pub struct OpenRequest {
     /// The member.
     pub to: Name,
 }
 
-/// See [`Asked::Send`].
+/// See [`Request::Send`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SendTrain {
+pub struct SendRequest {
     /// The member.
     pub to: Name,
     /// The train's probes, in order.
@@ -77,10 +77,10 @@ const fn one() -> NonZeroU16 {
     NonZeroU16::MIN
 }
 
-/// See [`Asked::Receive`].
+/// See [`Request::Receive`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Receive {
+pub struct ReceiveRequest {
     /// Only probes from this member.
     pub from: Option<Name>,
     /// Only probes whose headers begin with these bytes, hexadecimal.
@@ -91,12 +91,12 @@ pub struct Receive {
 /// An answer of the service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Said {
-    /// The answer to [`Asked::Open`].
+pub enum Reply {
+    /// The answer to [`Request::Open`].
     Opened(Opened),
-    /// The answer to [`Asked::Send`].
+    /// The answer to [`Request::Send`].
     Report(Box<Report>),
-    /// The answer to [`Asked::Receive`], once; probes follow.
+    /// The answer to [`Request::Receive`], once; probes follow.
     Receiving {},
     /// A received probe.
     Probe(Arrival),
@@ -120,12 +120,12 @@ pub struct Opened {
     /// Whether this host and the member's were calm at their calibration.
     pub is_valid: bool,
     /// The calibrations of this host and the member's.
-    pub hosts: [Found; 2],
+    pub hosts: [HostCalibration; 2],
 }
 
 /// The calibration of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct HostCalibration {
     /// How long sending a probe takes.
     pub send_ns: u64,
     /// How long receiving a probe takes.
@@ -138,7 +138,7 @@ pub struct Found {
     pub is_valid: bool,
 }
 
-impl From<&Calibration> for Found {
+impl From<&Calibration> for HostCalibration {
     fn from(of: &Calibration) -> Self {
         let nanos = |time: Duration| time.as_nanos() as u64;
         Self {
@@ -151,8 +151,8 @@ impl From<&Calibration> for Found {
     }
 }
 
-impl From<Found> for Calibration {
-    fn from(found: Found) -> Self {
+impl From<HostCalibration> for Calibration {
+    fn from(found: HostCalibration) -> Self {
         Self {
             send_latency: Duration::from_nanos(found.send_ns),
             receive_latency: Duration::from_nanos(found.receive_ns),
@@ -213,7 +213,7 @@ pub struct Arrival {
 
 /// Why a request is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum WordsError {
+pub enum InvalidRequest {
     /// A header is no hexadecimal number.
     #[error("`{0}` is not an even number of hexadecimal digits")]
     Hex(String),
@@ -227,22 +227,22 @@ pub enum WordsError {
     Train(#[from] TrainError),
 }
 
-fn bytes(hex: &str) -> Result<Vec<u8>, WordsError> {
+fn bytes(hex: &str) -> Result<Vec<u8>, InvalidRequest> {
     let decoded = HEXLOWER_PERMISSIVE.decode(hex.as_bytes());
-    decoded.map_err(|_| WordsError::Hex(hex.chars().take(40).collect()))
+    decoded.map_err(|_| InvalidRequest::Hex(hex.chars().take(40).collect()))
 }
 
-impl SendTrain {
+impl SendRequest {
     /// The train, and the headers of its probes.
     ///
     /// # Errors
-    /// [`WordsError`].
-    pub fn train(&self) -> Result<(Train, Vec<Vec<u8>>), WordsError> {
+    /// [`InvalidRequest`].
+    pub fn train(&self) -> Result<(Train, Vec<Vec<u8>>), InvalidRequest> {
         let (mut probes, mut headers) = (Vec::new(), Vec::new());
         for of in &self.probes {
             let own = bytes(&of.header)?;
             if own.len() > MAX_HEADER {
-                return Err(WordsError::Header(own.len()));
+                return Err(InvalidRequest::Header(own.len()));
             }
             let header = u16::try_from(own.len()).unwrap_or(u16::MAX);
             let gap = Duration::from_micros(of.gap_us);
@@ -265,31 +265,31 @@ impl SendTrain {
 
 /// Selects the received probes that a program wants.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct ProbeFilter {
     from: Option<Name>,
     prefix: Vec<u8>,
 }
 
-impl Receive {
+impl ReceiveRequest {
     /// The selection.
     ///
     /// # Errors
-    /// [`WordsError::Hex`].
-    pub fn wanted(self) -> Result<Wanted, WordsError> {
-        Ok(Wanted { prefix: bytes(&self.prefix)?, from: self.from })
+    /// [`InvalidRequest::Hex`].
+    pub fn wanted(self) -> Result<ProbeFilter, InvalidRequest> {
+        Ok(ProbeFilter { prefix: bytes(&self.prefix)?, from: self.from })
     }
 }
 
-impl Wanted {
+impl ProbeFilter {
     /// Whether this probe is selected.
-    pub fn has(&self, came: &Came) -> bool {
+    pub fn has(&self, came: &ReceivedProbe) -> bool {
         let is_from = self.from.as_ref().is_none_or(|from| *from == came.from);
         is_from && came.header.starts_with(&self.prefix)
     }
 }
 
-impl From<&Came> for Arrival {
-    fn from(came: &Came) -> Self {
+impl From<&ReceivedProbe> for Arrival {
+    fn from(came: &ReceivedProbe) -> Self {
         Self {
             from: came.from.clone(),
             train: came.head.train,
@@ -347,7 +347,7 @@ impl Opened {
             overhead,
             shortest_gap_us: hosts[0].shortest_gap().as_secs_f64() * 1e6,
             is_valid: hosts.iter().all(|host| host.is_valid),
-            hosts: hosts.each_ref().map(Found::from),
+            hosts: hosts.each_ref().map(HostCalibration::from),
         }
     }
 
@@ -366,13 +366,13 @@ impl Opened {
 mod tests {
     use super::*;
 
-    fn asked(line: &str) -> Result<Asked, String> {
+    fn asked(line: &str) -> Result<Request, String> {
         serde_json::from_str(line).map_err(|why| why.to_string())
     }
 
     fn train(probes: &str) -> Result<(Train, Vec<Vec<u8>>), String> {
         match asked(&format!(r#"{{"send": {{"to": "fra", "probes": {probes}}}}}"#))? {
-            Asked::Send(send) => send.train().map_err(|why| why.to_string()),
+            Request::Send(send) => send.train().map_err(|why| why.to_string()),
             other => panic!("{other:?}"),
         }
     }
@@ -381,7 +381,7 @@ mod tests {
     fn trains_are_read_as_documented() {
         let (pair, headers) =
             train(r#"[{"size": 1000, "header": "0a0B", "gap_us": 70, "count": 2}]"#).unwrap();
-        assert_eq!((pair.probes().len(), pair.takes()), (2, Duration::from_micros(70)));
+        assert_eq!((pair.probes().len(), pair.duration()), (2, Duration::from_micros(70)));
         assert!(pair.probes()[0].gap.is_zero() && pair.probes()[1].header == 2);
         assert_eq!(headers, [[10, 11], [10, 11]]);
         let (two, _) = train(r#"[{"size": 100}, {"size": 200, "may_carry": true}]"#).unwrap();
@@ -408,14 +408,14 @@ mod tests {
     fn a_program_gets_the_probes_that_it_selected() {
         let head = thalweg_wire::probe::ProbeHead { train: 1, place: 2, sent: 3 };
         let header = vec![0xca, 0xfe, 7];
-        let came = Came { from: "nyc".parse().unwrap(), head, size: 99, header, at: 4 };
+        let came = ReceivedProbe { from: "nyc".parse().unwrap(), head, size: 99, header, at: 4 };
         let has = |line: &str| match asked(&format!(r#"{{"receive": {line}}}"#)).unwrap() {
-            Asked::Receive(receive) => receive.wanted().unwrap().has(&came),
+            Request::Receive(receive) => receive.wanted().unwrap().has(&came),
             other => panic!("{other:?}"),
         };
         assert!(has("{}") && has(r#"{"prefix": "CAFE"}"#) && has(r#"{"from": "nyc"}"#));
         assert!(!has(r#"{"prefix": "cafe08"}"#) && !has(r#"{"from": "fra"}"#));
-        let said = serde_json::to_string(&Said::Probe(Arrival::from(&came))).unwrap();
+        let said = serde_json::to_string(&Reply::Probe(Arrival::from(&came))).unwrap();
         assert_eq!(
             said,
             r#"{"probe":{"from":"nyc","train":1,"place":2,"size":99,"header":"cafe07","sent_ns":3,"arrived_ns":4}}"#

@@ -1,7 +1,7 @@
 //! A simulated path for the estimators' tests: one queue with a constant service rate and cross traffic.
 
 use crate::{
-    estimators::{Estimator, Finding, Step, Unfound},
+    estimators::{Estimator, Finding, Step, EstimatorError},
     train::{Flight, OVERHEAD, Stamp, Tally, Train},
 };
 use rand_core::{Rng as _, SeedableRng as _};
@@ -11,12 +11,12 @@ use thalweg_units::Time;
 
 /// Cross traffic in packets of 1,000 bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Cross {
+pub struct CrossTraffic {
     mbps: f64,
     is_poisson: bool,
 }
 
-impl Cross {
+impl CrossTraffic {
     pub fn even(mbps: f64) -> Self {
         Self { mbps, is_poisson: false }
     }
@@ -28,7 +28,7 @@ impl Cross {
 
 /// How other work on the hosts disturbs their timing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Busy {
+pub struct BusyHosts {
     /// The probability that the sender pauses before a probe, and the mean pause, s.
     pub pauses: (f64, f64),
     /// The interval at which the receiver polls, s. It stamps the packets that have arrived since then one after the
@@ -54,7 +54,7 @@ const CLOCK_OFFSET: f64 = 1000.0;
 pub struct SimulatedPath {
     /// bit/s.
     capacity: f64,
-    cross: Cross,
+    cross: CrossTraffic,
     /// When the queue will be empty, and when the next packet of cross traffic arrives.
     free: f64,
     next: f64,
@@ -65,52 +65,52 @@ pub struct SimulatedPath {
     queue: f64,
     /// The rate of riders that trains hide, bit/s.
     hidden: f64,
-    busy: Busy,
+    busy: BusyHosts,
     /// When the receiver polls next.
     look: f64,
     overhead: u32,
 }
 
 impl SimulatedPath {
-    pub fn new(mbps: f64, cross: Cross, seed: u64) -> Self {
+    pub fn new(mbps: f64, cross: CrossTraffic, seed: u64) -> Self {
         let random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let (free, next, now, lost, hidden, look) = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
-        let (capacity, queue, busy, overhead) = (mbps * 1e6, 0.1, Busy::default(), OVERHEAD);
+        let (capacity, queue, busy, overhead) = (mbps * 1e6, 0.1, BusyHosts::default(), OVERHEAD);
         Self { capacity, cross, free, next, now, random, lost, queue, hidden, busy, look, overhead }
     }
 
-    pub fn losing(self, lost: f64) -> Self {
+    pub fn with_loss(self, lost: f64) -> Self {
         Self { lost, ..self }
     }
 
     /// The same path with this many bytes of IP and UDP headers per probe.
-    pub fn over(self, overhead: u32) -> Self {
+    pub fn with_overhead(self, overhead: u32) -> Self {
         Self { overhead, ..self }
     }
 
     /// The same path, whose trains hide riders at this rate.
-    pub fn hiding(self, mbps: f64) -> Self {
+    pub fn with_hidden_rate(self, mbps: f64) -> Self {
         Self { hidden: mbps * 1e6, ..self }
     }
 
     /// The same path between busy hosts.
-    pub fn busy(self, busy: Busy) -> Self {
+    pub fn with_busy_hosts(self, busy: BusyHosts) -> Self {
         Self { busy, ..self }
     }
 
     /// How long a host pauses now, s; usually zero.
-    fn paused(&mut self, (chance, mean): (f64, f64)) -> f64 {
+    fn draw_pause(&mut self, (chance, mean): (f64, f64)) -> f64 {
         let does = chance > 0.0 && self.uniform() < chance;
         if does { -mean * (1.0 - self.uniform()).ln() } else { 0.0 }
     }
 
     /// When a packet that arrives at `through` is stamped.
-    fn stamped(&mut self, through: f64) -> f64 {
+    fn stamp_time(&mut self, through: f64) -> f64 {
         if self.busy.looks <= 0.0 {
             return through;
         }
         while self.look < through {
-            let rest = self.paused(self.busy.rests);
+            let rest = self.draw_pause(self.busy.rests);
             self.look = self.look.max(through - 20.0 * self.busy.looks) + self.busy.looks + rest;
         }
         self.look += STAMP;
@@ -141,7 +141,7 @@ impl SimulatedPath {
         })
     }
 
-    fn fly(&mut self, train: &Train) -> Flight {
+    fn send_train(&mut self, train: &Train) -> Flight {
         let mut flight = Flight::default();
         let (mut at, mut due) = (self.now, self.now);
         for (place, probe) in train.probes().iter().enumerate() {
@@ -149,14 +149,14 @@ impl SimulatedPath {
             // Probes back to back leave at the rate of the host's own link, 1 Gbit/s.
             let bytes = f64::from(u32::from(probe.size) + self.overhead);
             due += gap.max(bytes * 8e-9);
-            at = due.max(at + bytes * 8e-9) + self.paused(self.busy.pauses);
+            at = due.max(at + bytes * 8e-9) + self.draw_pause(self.busy.pauses);
             // Like the pacer: a probe that is late by less than its gap does not delay the following ones.
             due = if at - due >= gap { at } else { due };
             self.send_cross_traffic(at);
             let through =
                 self.push(at, bytes).filter(|_| self.lost <= 0.0 || self.uniform() >= self.lost);
             flight.sent.push(Some(Time::from_nanos(nanos(at))));
-            let stamp = through.map(|through| self.stamped(through + DELAY));
+            let stamp = through.map(|through| self.stamp_time(through + DELAY));
             flight.arrived.push(stamp.map(|at| Stamp::from_unix_nanos(nanos(at + CLOCK_OFFSET))));
         }
         let transmitted = Duration::from_secs_f64(at - self.now);
@@ -167,23 +167,23 @@ impl SimulatedPath {
     }
 
     /// Sends one train of the tool; `Some`: the tool is done, with this result.
-    pub fn one(&mut self, tool: &mut dyn Estimator) -> Option<Result<Vec<Finding>, Unfound>> {
+    pub fn send_next_train(&mut self, tool: &mut dyn Estimator) -> Option<Result<Vec<Finding>, EstimatorError>> {
         match tool.next() {
             Step::Done(result) => Some(result),
             Step::Send { train, after } => {
                 self.now += after.as_secs_f64();
-                let flight = self.fly(&train);
-                tool.seen(&flight);
+                let flight = self.send_train(&train);
+                tool.record(&flight);
                 None
             }
         }
     }
 
     /// Runs the tool to its end; returns its result and the time it took.
-    pub fn run(&mut self, tool: &mut dyn Estimator) -> (Result<Vec<Finding>, Unfound>, Duration) {
+    pub fn run(&mut self, tool: &mut dyn Estimator) -> (Result<Vec<Finding>, EstimatorError>, Duration) {
         let began = self.now;
         loop {
-            if let Some(result) = self.one(tool) {
+            if let Some(result) = self.send_next_train(tool) {
                 return (result, Duration::from_secs_f64(self.now - began));
             }
         }

@@ -1,6 +1,6 @@
 //! Finds legs that TCP must measure because trains leave open which of two ways is better.
 
-use super::{Known, Pair, RangeOf};
+use super::{ScheduleInput, Pair, LegRanges};
 use crate::{Graph, draw};
 use rand_core::Rng;
 use std::{
@@ -9,7 +9,7 @@ use std::{
 };
 use thalweg_measure::{
     Bound,
-    overlay::{self, How, Link, OverlaySettings, hinges},
+    overlay::{self, LinkMethod, Link, OverlaySettings, hinges},
 };
 
 /// The maximum number of legs that wait to be examined. Beyond it the oldest is dropped; its next range brings it back.
@@ -33,16 +33,16 @@ const AGAIN_S: f64 = thalweg_measure::MAX_SPARE_AGE.as_secs() as f64;
 /// Finds legs whose ranges by trains leave open which of the two best ways between two nodes is better: UKAIRO's table
 /// has one value of a leg, MGRP's overlay a range (§3.2).
 ///
-/// Needs [`Known::ranges`] and [`Known::age_s`], and finds nothing without them.
+/// Needs [`ScheduleInput::ranges`] and [`ScheduleInput::age_s`], and finds nothing without them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Hinge {
+pub(super) struct DecisiveLegs {
     /// Legs on which trains have reported, the oldest first.
     reported: VecDeque<Pair>,
     /// Legs that were asked for, with their ages at that time, s.
     asked: BTreeMap<Pair, f64>,
 }
 
-impl Hinge {
+impl DecisiveLegs {
     /// Records that trains have reported on this leg.
     pub(super) fn reported(&mut self, pair: Pair) {
         if !self.reported.contains(&pair) {
@@ -54,7 +54,7 @@ impl Hinge {
     }
 
     /// The next leg that TCP must measure; `None` if there is none for now.
-    pub(super) fn next(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Option<Pair> {
+    pub(super) fn next(&mut self, known: &ScheduleInput<'_>, random: &mut dyn Rng) -> Option<Pair> {
         let (ages, ranges) = (known.age_s?, known.ranges?);
         self.asked.retain(|pair, before| {
             let is_old = ages.age_s(*pair).is_some_and(|now| now >= *before);
@@ -72,13 +72,13 @@ impl Hinge {
         None
     }
 
-    fn may(&self, leg: Pair, known: &Known<'_>) -> bool {
+    fn may(&self, leg: Pair, known: &ScheduleInput<'_>) -> bool {
         !self.asked.contains_key(&leg) && !known.excluded.contains(leg)
     }
 }
 
 /// Whether the leg is on a way whose order with another one the leg's range leaves open.
-fn is_open(leg: Pair, graph: &Graph, ranges: &dyn RangeOf, random: &mut dyn Rng) -> bool {
+fn is_open(leg: Pair, graph: &Graph, ranges: &dyn LegRanges, random: &mut dyn Rng) -> bool {
     if leg.0.max(leg.1) >= graph.nodes() || ranges.range(leg).is_none() {
         return false;
     }
@@ -91,7 +91,7 @@ fn is_open(leg: Pair, graph: &Graph, ranges: &dyn RangeOf, random: &mut dyn Rng)
 }
 
 /// The same, only for the ways between two nodes.
-fn is_open_for(leg: Pair, pair: Pair, graph: &Graph, ranges: &dyn RangeOf) -> bool {
+fn is_open_for(leg: Pair, pair: Pair, graph: &Graph, ranges: &dyn LegRanges) -> bool {
     let ways: Vec<RangedWay> =
         ways(pair, graph).into_iter().map(|legs| RangedWay::new(legs, graph, ranges)).collect();
     let links: Vec<Link> = ways.iter().map(RangedWay::link).collect();
@@ -120,7 +120,7 @@ struct RangedWay {
 }
 
 impl RangedWay {
-    fn new(legs: Vec<Pair>, graph: &Graph, ranges: &dyn RangeOf) -> Self {
+    fn new(legs: Vec<Pair>, graph: &Graph, ranges: &dyn LegRanges) -> Self {
         let found: Vec<_> = legs.iter().map(|leg| ranges.range(*leg)).collect();
         let by_trains = found.iter().any(Option::is_some);
         let exact = |(i, j): Pair| graph.rate(i, j).map_or(0.0, |rate| rate.as_bps() as f64);
@@ -140,8 +140,8 @@ impl RangedWay {
             true => (Bound::Exact, high),
             false => (Bound::AtLeast, low),
         };
-        let how = if self.by_trains { How::Trains } else { How::Bulk };
-        let known = overlay::Known { low, high, bound, how, age: Duration::ZERO };
+        let how = if self.by_trains { LinkMethod::Trains } else { LinkMethod::Bulk };
+        let known = overlay::LinkEstimate { low, high, bound, how, age: Duration::ZERO };
         Link { known: Some(known), rivals: Some(0), ..Link::default() }
     }
 
