@@ -12,7 +12,7 @@ use thalweg_console::note;
 use thalweg_mesh::State;
 use thalweg_net::Dialer;
 use thalweg_uplinks::{
-    bond::{self, BondMetrics, Bonding, Bonds, Shown, Watch},
+    bond::{self, BondMetrics, Bonding, Bonds, BondStatus, BondRegistry},
     interfaces::{InterfaceMetrics, Settings, Uplinks, serve},
 };
 
@@ -23,7 +23,7 @@ static OF_PROCESS: OnceLock<Uplinks> = OnceLock::new();
 static BUDGET: LazyLock<Arc<Budget>> = LazyLock::new(Arc::default);
 
 /// The bonds for status reports: those of this process, and those that others made with this daemon.
-static BONDS: Watch = Watch::new();
+static BONDS: BondRegistry = BondRegistry::new();
 static OF_OTHERS: Mutex<Option<Bonds>> = Mutex::new(None);
 
 /// The bytes that this process moves, by purpose: interfaces' probes and second copies, downloads, measuring, quotas.
@@ -127,7 +127,7 @@ pub fn bonding(
             begin(uplinks, Some(&file), tell)
         }
     };
-    Ok(Bonding::over(dialer, bond::Settings::default(), uplinks))
+    Ok(Bonding::with_uplinks(dialer, bond::Settings::default(), uplinks))
 }
 
 /// Adds these bonds to the process's status.
@@ -142,7 +142,7 @@ pub fn shown_of_others(bonds: &Bonds) {
 }
 
 /// The state of the bonds that others made.
-fn shown_by_others() -> Vec<Shown> {
+fn shown_by_others() -> Vec<BondStatus> {
     of_others().as_ref().map(Bonds::shown).unwrap_or_default()
 }
 
@@ -158,7 +158,7 @@ pub fn register(registry: &mut Registry) {
     registry.register_collector(Box::new(BondMetrics(Box::new(all_bonds))));
 }
 
-fn all_bonds() -> Vec<Shown> {
+fn all_bonds() -> Vec<BondStatus> {
     [BONDS.shown(), shown_by_others()].concat()
 }
 

@@ -30,12 +30,12 @@ const PAID_BUFFER: usize = 1 << 10;
 const LOOK: Duration = Duration::from_millis(2);
 
 /// The buffered receiving half of a link.
-pub type Read = BufReader<Box<dyn AsyncRead + Send + Unpin>>;
+pub type LinkReader = BufReader<Box<dyn AsyncRead + Send + Unpin>>;
 
 /// A connection after its greeting.
 pub struct LinkIo {
     /// The receiving half.
-    pub read: Read,
+    pub read: LinkReader,
     /// The sending half.
     pub write: OwnedWriteHalf,
     /// A duplicate of the connection's descriptor, for its counters and its queue.
@@ -62,13 +62,13 @@ pub struct LinkIo {
 pub struct Meter {
     uplinks: Uplinks,
     interface: String,
-    counting: Mutex<Counting>,
+    counting: Mutex<MeterState>,
     /// Notified when there is something to count.
     moved: Notify,
 }
 
 #[derive(Debug)]
-struct Counting {
+struct MeterState {
     account: Box<dyn Account>,
     /// Bytes that the account was not told of yet.
     pending: usize,
@@ -83,7 +83,7 @@ impl Meter {
     fn new(uplinks: Uplinks, interface: &str, account: Option<Box<dyn Account>>) -> Self {
         let account = account.unwrap_or_else(|| Accounts::new(uplinks.clone()).of(interface));
         let is_tolled = uplinks.is_tolled(interface);
-        let counting = Counting { account, pending: 0, looked: Instant::now(), is_tolled };
+        let counting = MeterState { account, pending: 0, looked: Instant::now(), is_tolled };
         let (counting, interface) = (Mutex::new(counting), interface.to_owned());
         Self { uplinks, interface, counting, moved: Notify::new() }
     }
@@ -120,7 +120,7 @@ impl Meter {
         }
     }
 
-    fn look(&self, counting: &mut Counting, gauge: &Gauge) {
+    fn look(&self, counting: &mut MeterState, gauge: &Gauge) {
         counting.looked = Instant::now();
         counting.is_tolled = self.uplinks.is_tolled(&self.interface);
         counting.count(gauge.info().as_ref());
@@ -144,12 +144,12 @@ impl Meter {
         self.uplinks.may(&self.interface).await.map_err(io::Error::other)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Counting> {
+    fn lock(&self) -> MutexGuard<'_, MeterState> {
         self.counting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Counting {
+impl MeterState {
     fn count(&mut self, info: Option<&TcpInfo>) {
         self.account.moved(std::mem::take(&mut self.pending), info);
     }
@@ -196,7 +196,7 @@ impl LinkIo {
     /// The same link, whose bytes are counted for the interface of this name, and wait if that has a cap or a limit.
     /// Must be called before anything is read.
     #[must_use]
-    pub fn paying(mut self, uplinks: Uplinks, interface: &str) -> Self {
+    pub fn with_meter(mut self, uplinks: Uplinks, interface: &str) -> Self {
         let account = self.account.take();
         let read = match uplinks.is_tolled(interface) {
             true => BufReader::with_capacity(PAID_BUFFER, self.read.into_inner()),
@@ -208,7 +208,7 @@ impl LinkIo {
 
     /// The same link, with the interface and the route that it leaves by.
     #[must_use]
-    pub fn by(self, interface: &str, route: &Route) -> Self {
+    pub fn with_route(self, interface: &str, route: &Route) -> Self {
         let via = (!route.is_direct()).then(|| route.called());
         Self { interface: Some(interface.to_owned()), via, ..self }
     }

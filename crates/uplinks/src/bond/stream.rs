@@ -1,6 +1,6 @@
 //! One stream of a bond, as an application uses it.
 
-use super::{Bond, engine::Engine, flow::Broken};
+use super::{Bond, engine::Engine, flow::StreamError};
 use std::{
     io,
     pin::Pin,
@@ -29,14 +29,14 @@ impl BondStream {
     }
 
     /// The same stream, which keeps its bond alive.
-    pub(super) fn of(mut self, bond: Arc<Bond>) -> Self {
+    pub(super) fn with_bond(mut self, bond: Arc<Bond>) -> Self {
         self.bond = Some(bond);
         self
     }
 
     /// Resets both directions, so that the far end does not take what it has for the whole stream.
     pub fn reset(&mut self, why: &str) {
-        let broken = || Broken::Reset(why.to_owned());
+        let broken = || StreamError::Reset(why.to_owned());
         self.engine.with(self.stream, |flow| flow.reset(broken()));
     }
 
@@ -98,6 +98,6 @@ impl Carried for BondStream {
 
 impl Drop for BondStream {
     fn drop(&mut self) {
-        self.engine.let_go(self.stream);
+        self.engine.release(self.stream);
     }
 }

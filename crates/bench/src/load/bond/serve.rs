@@ -124,7 +124,7 @@ async fn daemon(
     // The log has no reader; the near end reports broken links.
     let (log, _) = Log::to_queue();
     let bonds = Bonds::new(settings, LIMITS, log.clone());
-    bonds.lead_to(own);
+    bonds.set_own_port(own);
     let (relay, oracle, measure) = (None, None, None);
     let (files, cast, submit) = (None, None, None);
     let bond = Some(Arc::new(bonds) as _);

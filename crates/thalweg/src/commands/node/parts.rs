@@ -75,7 +75,7 @@ impl Tasks {
     /// the probe trains there.
     pub fn bound(&self, listen: &[SocketAddr]) {
         if let (Some(bonds), Some(first)) = (&self.bonds, listen.first()) {
-            bonds.lead_to(near(*first));
+            bonds.set_own_port(near(*first));
         }
         if let Some(trains) = self.trains.clone() {
             self.spawn(trains.run(listen.to_vec()));

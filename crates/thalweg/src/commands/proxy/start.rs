@@ -100,7 +100,7 @@ fn dialer(mesh: &Mesh, uplinks: &Uplinks, mut options: DialOptions) -> (Dialer, 
     options.socket.user_timeout = None;
     match mesh.dialer(&options) {
         Some(dialer) => {
-            let bonds = Bonding::over(dialer.clone(), Settings::default(), uplinks.clone());
+            let bonds = Bonding::with_uplinks(dialer.clone(), Settings::default(), uplinks.clone());
             (dialer.carried_by(Arc::new(bonds.clone())), Some(bonds))
         }
         None => (Dialer::new(options), None),

@@ -1,11 +1,11 @@
-//! The standing of a bond: whether it can be used now, or never will be.
+//! The readiness of a bond: whether it can be used now, or never will be.
 
 use std::{collections::BTreeMap, time::Duration};
 use tokio::{sync::watch, time::timeout};
 
 /// Links and what came of dialling them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct Readiness {
     /// Links that there are to be; 0: not known yet, or no interface may be used.
     pub wanted: usize,
     /// Links that are up.
@@ -28,14 +28,14 @@ pub struct Standing {
     unreached: usize,
 }
 
-impl Standing {
+impl Readiness {
     /// A link is being made.
-    pub fn begins(&mut self) {
+    pub fn begin_link(&mut self) {
         self.making += 1;
     }
 
     /// A link by this interface came up.
-    pub fn came(&mut self, interface: &str) {
+    pub fn link_up(&mut self, interface: &str) {
         self.making = self.making.saturating_sub(1);
         self.live += 1;
         self.most = self.most.max(self.live);
@@ -44,7 +44,7 @@ impl Standing {
     }
 
     /// A link went down; `why` if that was not intended.
-    pub fn went(&mut self, interface: &str, why: Option<String>) {
+    pub fn link_down(&mut self, interface: &str, why: Option<String>) {
         self.live = self.live.saturating_sub(1);
         if let Some(why) = why {
             self.last = Some(format!("{interface}: {why}"));
@@ -53,7 +53,7 @@ impl Standing {
     }
 
     /// The interfaces cannot be listed for now. Returns whether the reason is new.
-    pub fn is_lost(&mut self, why: &str) -> bool {
+    pub fn set_listing_error(&mut self, why: &str) -> bool {
         let is_new = self.last.as_deref() != Some(why);
         if is_new {
             self.last = Some(why.to_owned());
@@ -62,14 +62,14 @@ impl Standing {
     }
 
     /// A link is no longer being made: its interface is gone.
-    pub fn left(&mut self) {
+    pub fn abandon_link(&mut self) {
         self.making = self.making.saturating_sub(1);
     }
 
     /// An attempt by this interface failed. The far end has refused only if all attempts were refused: by a single
     /// interface another host may have answered in its place.
-    pub fn failed(&mut self, interface: &str, why: &str, is_refusal: bool) {
-        self.left();
+    pub fn link_failed(&mut self, interface: &str, why: &str, is_refusal: bool) {
+        self.abandon_link();
         self.failed += 1;
         self.unreached += usize::from(!is_refusal);
         let told = format!("{interface}: {why}");
@@ -81,7 +81,7 @@ impl Standing {
     }
 
     /// Forgets the failures of interfaces that are not there; returns whether there were any.
-    pub fn keeps(&mut self, is_there: impl Fn(&str) -> bool) -> bool {
+    pub fn forget_absent(&mut self, is_there: impl Fn(&str) -> bool) -> bool {
         let before = self.without.len();
         self.without.retain(|name, _| is_there(name));
         self.without.len() != before
@@ -89,7 +89,7 @@ impl Standing {
 
     /// Whether a stream over the bond gains more than over one connection: the bond had two links and still has one, or
     /// it has one and the other interfaces wait for that to fail.
-    pub fn is_worth_it(&self) -> bool {
+    pub fn is_useful(&self) -> bool {
         self.most >= self.enough() && self.live >= 1 && !self.is_over
     }
 
@@ -109,16 +109,16 @@ impl Standing {
 ///
 /// # Errors
 /// Why there is no link.
-pub async fn stands(
-    mut standing: watch::Receiver<Standing>,
+pub async fn wait_until_ready(
+    mut readiness: watch::Receiver<Readiness>,
     patience: Duration,
 ) -> Result<(), String> {
-    _ = timeout(patience, standing.wait_for(Standing::is_settled)).await;
-    let standing = standing.borrow();
-    if standing.live > 0 && !standing.is_over {
+    _ = timeout(patience, readiness.wait_for(Readiness::is_settled)).await;
+    let readiness = readiness.borrow();
+    if readiness.live > 0 && !readiness.is_over {
         return Ok(());
     }
-    let why = standing.refused.as_ref().or(standing.last.as_ref());
+    let why = readiness.refused.as_ref().or(readiness.last.as_ref());
     Err(why.cloned().unwrap_or_else(|| "no link could be opened".to_owned()))
 }
 
@@ -128,60 +128,60 @@ mod tests {
 
     #[test]
     fn one_link_suffices_only_after_two_or_if_one_is_wanted() {
-        let mut standing = Standing { wanted: 3, ..Standing::default() };
-        standing.came("a");
-        assert!(!standing.is_worth_it());
-        standing.came("b");
-        standing.went("wan0", None);
-        assert!(standing.is_worth_it());
-        standing.went("wan0", None);
-        assert!(!standing.is_worth_it());
-        let mut standing = Standing { wanted: 1, ..Standing::default() };
-        assert!(!standing.is_worth_it());
-        standing.came("a");
-        assert!(standing.is_worth_it());
+        let mut readiness = Readiness { wanted: 3, ..Readiness::default() };
+        readiness.link_up("a");
+        assert!(!readiness.is_useful());
+        readiness.link_up("b");
+        readiness.link_down("wan0", None);
+        assert!(readiness.is_useful());
+        readiness.link_down("wan0", None);
+        assert!(!readiness.is_useful());
+        let mut readiness = Readiness { wanted: 1, ..Readiness::default() };
+        assert!(!readiness.is_useful());
+        readiness.link_up("a");
+        assert!(readiness.is_useful());
     }
 
     #[test]
     fn a_refusal_after_a_link_came_up_does_not_refuse_the_bond() {
-        let mut standing = Standing::default();
-        standing.failed("a", "no such protocol", true);
-        assert_eq!(standing.refused.as_deref(), Some("a: no such protocol"));
-        let mut standing = Standing::default();
-        standing.came("a");
-        standing.failed("b", "too many", true);
-        assert!(standing.refused.is_none());
+        let mut readiness = Readiness::default();
+        readiness.link_failed("a", "no such protocol", true);
+        assert_eq!(readiness.refused.as_deref(), Some("a: no such protocol"));
+        let mut readiness = Readiness::default();
+        readiness.link_up("a");
+        readiness.link_failed("b", "too many", true);
+        assert!(readiness.refused.is_none());
     }
 
     #[test]
     fn one_way_alone_does_not_refuse_for_all() {
-        let mut standing = Standing::default();
-        (0..2).for_each(|_| standing.begins());
-        standing.failed("portal", "that is no TLS", true);
-        assert!(standing.refused.is_none());
-        let mut other = standing.clone();
-        other.came("wan0");
+        let mut readiness = Readiness::default();
+        (0..2).for_each(|_| readiness.begin_link());
+        readiness.link_failed("portal", "that is no TLS", true);
+        assert!(readiness.refused.is_none());
+        let mut other = readiness.clone();
+        other.link_up("wan0");
         assert_eq!(other.without.keys().collect::<Vec<_>>(), ["portal"]);
-        assert!(other.keeps(|name| name == "wan0") && other.without.is_empty());
-        let mut unreached = standing.clone();
-        unreached.failed("wan0", "no answer", false);
-        unreached.begins();
-        unreached.failed("portal", "that is no TLS", true);
+        assert!(other.forget_absent(|name| name == "wan0") && other.without.is_empty());
+        let mut unreached = readiness.clone();
+        unreached.link_failed("wan0", "no answer", false);
+        unreached.begin_link();
+        unreached.link_failed("portal", "that is no TLS", true);
         assert!(unreached.refused.is_none());
-        standing.failed("wan0", "no such protocol", true);
-        assert!(standing.refused.is_some());
+        readiness.link_failed("wan0", "no such protocol", true);
+        assert!(readiness.refused.is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_bond_without_links_reports_the_last_failure() {
-        let (told, standing) = watch::channel(Standing { wanted: 1, ..Standing::default() });
-        told.send_modify(|standing| standing.failed("eth1", "no route", false));
-        assert_eq!(stands(standing.clone(), Duration::MAX).await, Err("eth1: no route".into()));
-        told.send_modify(|standing| standing.came("eth1"));
-        assert_eq!(stands(standing.clone(), Duration::MAX).await, Ok(()));
-        told.send_modify(|standing| standing.wanted = 2);
-        assert_eq!(stands(standing.clone(), Duration::from_secs(9)).await, Ok(()));
-        told.send_modify(|standing| standing.is_over = true);
-        assert!(stands(standing, Duration::MAX).await.is_err());
+        let (told, readiness) = watch::channel(Readiness { wanted: 1, ..Readiness::default() });
+        told.send_modify(|readiness| readiness.link_failed("eth1", "no route", false));
+        assert_eq!(wait_until_ready(readiness.clone(), Duration::MAX).await, Err("eth1: no route".into()));
+        told.send_modify(|readiness| readiness.link_up("eth1"));
+        assert_eq!(wait_until_ready(readiness.clone(), Duration::MAX).await, Ok(()));
+        told.send_modify(|readiness| readiness.wanted = 2);
+        assert_eq!(wait_until_ready(readiness.clone(), Duration::from_secs(9)).await, Ok(()));
+        told.send_modify(|readiness| readiness.is_over = true);
+        assert!(wait_until_ready(readiness, Duration::MAX).await.is_err());
     }
 }

@@ -1,11 +1,11 @@
 //! Makes single links: dials by an interface, greets the far end, and runs the link to its end.
 
 use super::{
-    engine::{Ended, Engine},
-    greet::{self, Greeted},
-    keeping::Outcome,
+    engine::{LinkEnd, Engine},
+    greet::{self, GreetingResult},
+    link_keeper::LinkOutcome,
     link::LinkIo,
-    standing::Standing,
+    readiness::Readiness,
 };
 use crate::interfaces::{Accounts, Uplinks};
 use std::{sync::Arc, time::Duration};
@@ -24,20 +24,20 @@ use tokio_util::sync::CancellationToken;
 const GIVEN_UP: Duration = Duration::from_secs(15);
 
 /// What is needed to make the links of a bond.
-pub(super) struct Making {
+pub(super) struct LinkMaker {
     pub dialer: Dialer,
     pub to: Hop,
     /// The routes to the member from each interface; at least one.
     pub routes: Vec<Route>,
     pub bond: BondId,
     pub engine: Arc<Engine>,
-    pub standing: watch::Sender<Standing>,
+    pub readiness: watch::Sender<Readiness>,
     /// The interfaces' caps and limits, if links keep to them.
     pub uplinks: Option<Uplinks>,
 }
 
 /// Why a link did not come up, and whether the far end said so.
-struct Failed {
+struct LinkFailure {
     why: String,
     is_refusal: bool,
     /// The far end does not admit this host: no link will ever come up.
@@ -46,93 +46,93 @@ struct Failed {
     is_somebody_else: bool,
 }
 
-impl Making {
+impl LinkMaker {
     /// Sets how many links there are to be.
-    pub fn wants(&self, links: usize) {
-        self.standing.send_if_modified(|standing| {
-            let before = std::mem::replace(&mut standing.wanted, links);
+    pub fn set_wanted(&self, links: usize) {
+        self.readiness.send_if_modified(|readiness| {
+            let before = std::mem::replace(&mut readiness.wanted, links);
             before != links
         });
     }
 
     /// Makes one link by this interface and route, and runs it to its end.
-    pub async fn link(
+    pub async fn run_link(
         &self,
         (interface, route): (&Interface, usize),
         number: u32,
         stop: CancellationToken,
-    ) -> Outcome {
-        let Some(route) = self.routes.get(route) else { return Outcome::Failed };
+    ) -> LinkOutcome {
+        let Some(route) = self.routes.get(route) else { return LinkOutcome::Failed };
         let dialled = tokio::select! {
             dialled = self.dial((interface, route), number) => dialled,
             () = stop.cancelled() => {
-                self.standing.send_modify(Standing::left);
-                return Outcome::Stopped;
+                self.readiness.send_modify(Readiness::abandon_link);
+                return LinkOutcome::Stopped;
             }
         };
         let failed = match dialled {
             Ok(Ok((link, window))) => {
-                self.engine.far_window(window);
-                self.tell(|uplinks| {
+                self.engine.set_far_window(window);
+                self.with_uplinks(|uplinks| {
                     uplinks.table().is_genuine(interface.index.get(), uplinks.now());
                 });
-                self.standing.send_modify(|standing| standing.came(&interface.name));
-                let link = self.paying(link.by(&interface.name, route), &interface.name);
+                self.readiness.send_modify(|readiness| readiness.link_up(&interface.name));
+                let link = self.apply_policy(link.with_route(&interface.name, route), &interface.name);
                 let until = stop.cancelled();
                 let ended = self.engine.run_link_until(LinkId(number), link, until).await;
                 let why = match &ended {
                     _ if stop.is_cancelled() => None,
-                    Ended::Lost(why) => Some(format!("the link broke: {why}")),
-                    Ended::Bye | Ended::Hostile(_) => None,
+                    LinkEnd::Lost(why) => Some(format!("the link broke: {why}")),
+                    LinkEnd::Bye | LinkEnd::Hostile(_) => None,
                 };
-                self.standing.send_modify(|standing| {
-                    standing.went(&interface.name, why);
-                    if let Ended::Hostile(why) = &ended {
-                        standing.refused = Some(format!("it does not keep to the protocol: {why}"));
+                self.readiness.send_modify(|readiness| {
+                    readiness.link_down(&interface.name, why);
+                    if let LinkEnd::Hostile(why) = &ended {
+                        readiness.refused = Some(format!("it does not keep to the protocol: {why}"));
                     }
                 });
                 return match ended {
-                    _ if stop.is_cancelled() => Outcome::Stopped,
-                    Ended::Lost(_) | Ended::Bye => Outcome::Lost,
-                    Ended::Hostile(_) => Outcome::Failed,
+                    _ if stop.is_cancelled() => LinkOutcome::Stopped,
+                    LinkEnd::Lost(_) | LinkEnd::Bye => LinkOutcome::Lost,
+                    LinkEnd::Hostile(_) => LinkOutcome::Failed,
                 };
             }
-            Ok(Err(why)) => self.refused(&why),
+            Ok(Err(why)) => self.handle_refusal(&why),
             Err(failed) => failed,
         };
-        if failed.is_for_good && self.standing.borrow().live == 0 {
+        if failed.is_for_good && self.readiness.borrow().live == 0 {
             self.engine.break_off(&format!("{}: {}", interface.name, failed.why));
         }
-        if failed.is_somebody_else && self.standing.borrow().live > 0 {
+        if failed.is_somebody_else && self.readiness.borrow().live > 0 {
             // Another interface reaches the member itself.
-            self.tell(|uplinks| uplinks.table().is_impostor(interface.index.get(), uplinks.now()));
+            self.with_uplinks(|uplinks| uplinks.table().is_impostor(interface.index.get(), uplinks.now()));
         }
-        let Failed { why, is_refusal, .. } = failed;
-        self.standing.send_modify(|standing| standing.failed(&interface.name, &why, is_refusal));
-        Outcome::Failed
+        let LinkFailure { why, is_refusal, .. } = failed;
+        self.readiness.send_modify(|readiness| readiness.link_failed(&interface.name, &why, is_refusal));
+        LinkOutcome::Failed
     }
 
-    fn refused(&self, why: &Refusal) -> Failed {
+    fn handle_refusal(&self, why: &Refusal) -> LinkFailure {
         // A far end that forgot the bond has forgotten its streams, too.
         if *why == Refusal::Unknown {
             self.engine.break_off(&why.to_string());
         }
         let is_refusal = *why != Refusal::Number;
         let (is_for_good, is_somebody_else) = (false, false);
-        Failed { why: why.to_string(), is_refusal, is_for_good, is_somebody_else }
+        LinkFailure { why: why.to_string(), is_refusal, is_for_good, is_somebody_else }
     }
 
-    fn tell(&self, what: impl FnOnce(&Uplinks)) {
+    fn with_uplinks(&self, what: impl FnOnce(&Uplinks)) {
         if let Some(uplinks) = &self.uplinks {
             what(uplinks);
         }
     }
 
     /// Applies the policy of its interface to a link.
-    fn paying(&self, link: LinkIo, name: &str) -> LinkIo {
+    fn apply_policy(&self, link: LinkIo, name: &str) -> LinkIo {
         let Some(uplinks) = &self.uplinks else { return link };
         let link = if self.is_metered(name) { link.metered() } else { link };
-        link.paying(uplinks.clone(), name)
+        link.with_meter(uplinks.clone(), name)
     }
 
     /// Whether the policy of this interface forbids second copies.
@@ -145,11 +145,11 @@ impl Making {
         &self,
         (interface, route): (&Interface, &Route),
         link: u32,
-    ) -> Result<Greeted, Failed> {
+    ) -> Result<GreetingResult, LinkFailure> {
         let bound = route.clone().by_interface(interface.index);
         let dialled = self.dialer().channel(&bound, &self.to, Protocol::Bond).await;
         // A relay's error says nothing about the far end.
-        let channel = dialled.map_err(|why| Failed {
+        let channel = dialled.map_err(|why| LinkFailure {
             is_refusal: why.relay().is_none() && matches!(why.cause, Cause::Channel(_)),
             is_for_good: why.relay().is_none()
                 && matches!(why.cause, Cause::Channel(ChannelError::NotAdmitted)),
@@ -157,7 +157,7 @@ impl Making {
                 && matches!(&why.cause, Cause::Channel(why) if why.is_somebody_else()),
             why: why.to_string(),
         })?;
-        let goes_on = self.standing.borrow().most > 0;
+        let goes_on = self.readiness.borrow().most > 0;
         let (window, is_metered) = (self.engine.window(), self.is_metered(&interface.name));
         let is_relayed = !route.is_direct();
         let hello = Hello { bond: self.bond, link, window, goes_on, is_metered, is_relayed };
@@ -166,7 +166,7 @@ impl Making {
         greeted.map_err(|why| {
             let is_refusal = ChannelError::is_not_admitted(&why);
             let (is_for_good, is_somebody_else) = (is_refusal, false);
-            Failed { why: why.to_string(), is_refusal, is_for_good, is_somebody_else }
+            LinkFailure { why: why.to_string(), is_refusal, is_for_good, is_somebody_else }
         })
     }
 

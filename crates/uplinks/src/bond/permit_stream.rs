@@ -13,15 +13,15 @@ use tokio::{
 
 /// The connection. The permit is released with the first byte that arrives, or at the end of the stream.
 #[derive(Debug)]
-pub struct Answered {
+pub struct PermitStream {
     tcp: TcpStream,
-    place: Option<OwnedSemaphorePermit>,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Answered {
-    /// Holds `place` until something is read.
-    pub fn new(tcp: TcpStream, place: OwnedSemaphorePermit) -> Self {
-        Self { tcp, place: Some(place) }
+impl PermitStream {
+    /// Holds `permit` until something is read.
+    pub fn new(tcp: TcpStream, permit: OwnedSemaphorePermit) -> Self {
+        Self { tcp, permit: Some(permit) }
     }
 
     /// The connection itself.
@@ -30,19 +30,19 @@ impl Answered {
     }
 }
 
-impl AsyncRead for Answered {
+impl AsyncRead for PermitStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let read = ready!(Pin::new(&mut self.tcp).poll_read(cx, buf));
-        self.place = None;
+        self.permit = None;
         Poll::Ready(read)
     }
 }
 
-impl AsyncWrite for Answered {
+impl AsyncWrite for PermitStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -1,6 +1,6 @@
 //! Keeps the links of a bond: decides by which interfaces there are to be links, makes them, and replaces lost ones.
 
-use super::{by::By, making::Making, standing::Standing, status::LinkLife};
+use super::{link_interfaces::LinkInterfaces, link_maker::LinkMaker, readiness::Readiness, status::LinkLife};
 use crate::interfaces::Uplinks;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,7 +42,7 @@ type Slot = (NonZeroU32, usize, usize);
 
 /// How a link ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum LinkOutcome {
     /// It may not be used any more.
     Stopped,
     /// It was up, and broke.
@@ -60,7 +60,7 @@ struct Retry {
 }
 
 /// A link that is up or being made.
-struct Busy {
+struct ActiveLink {
     /// The interface, as it was when the link was begun.
     interface: Interface,
     number: u32,
@@ -68,7 +68,7 @@ struct Busy {
     stop: CancellationToken,
 }
 
-impl Busy {
+impl ActiveLink {
     /// Whether the interface is gone, or lost an address (a connection is bound to one).
     fn is_lost(&self, found: &[Interface]) -> bool {
         let now = found.iter().find(|now| now.index == self.interface.index);
@@ -77,10 +77,10 @@ impl Busy {
 }
 
 struct LinkKeeper {
-    making: Arc<Making>,
-    by: By,
-    links: JoinSet<(Slot, Outcome)>,
-    busy: BTreeMap<Slot, Busy>,
+    maker: Arc<LinkMaker>,
+    by: LinkInterfaces,
+    links: JoinSet<(Slot, LinkOutcome)>,
+    busy: BTreeMap<Slot, ActiveLink>,
     retries: BTreeMap<Slot, Retry>,
     /// When each interface was last found to reach nothing, by index.
     failed: BTreeMap<u32, Instant>,
@@ -89,9 +89,9 @@ struct LinkKeeper {
 }
 
 /// Keeps a link in each slot; never returns.
-pub(super) async fn keep(making: Arc<Making>, by: By) {
+pub(super) async fn keep(maker: Arc<LinkMaker>, by: LinkInterfaces) {
     let mut keeper = LinkKeeper {
-        making,
+        maker,
         by,
         links: JoinSet::new(),
         busy: BTreeMap::new(),
@@ -110,7 +110,7 @@ pub(super) async fn keep(making: Arc<Making>, by: By) {
         tokio::select! {
             Some(ended) = keeper.links.join_next() => keeper.ended(ended),
             () = changed(keeper.by.uplinks(), &mut changes) => {}
-            () = keeper.making.engine.fell_silent() => {}
+            () = keeper.maker.engine.wait_for_silence() => {}
             () = sleep(LOOK) => {}
         }
     }
@@ -121,19 +121,19 @@ impl LinkKeeper {
     fn look(&mut self) {
         let failing = self.failing();
         // A listing that fails now may succeed in a second.
-        let found = match self.by.now(&failing) {
+        let found = match self.by.list(&failing) {
             Ok(found) => found,
             Err(why) => {
                 let why = format!("this host's interfaces cannot be listed: {why}");
-                self.making.standing.send_if_modified(|standing| standing.is_lost(&why));
+                self.maker.readiness.send_if_modified(|readiness| readiness.set_listing_error(&why));
                 return;
             }
         };
         let is_there = |name: &str| found.iter().any(|interface| interface.name == name);
-        self.making.standing.send_if_modified(|standing| standing.keeps(is_there));
+        self.maker.readiness.send_if_modified(|readiness| readiness.forget_absent(is_there));
         self.busy.values().filter(|link| link.is_lost(&found)).for_each(|link| link.stop.cancel());
-        let slots = slots(found, self.making.routes.len());
-        self.making.wants(slots.len());
+        let slots = slots(found, self.maker.routes.len());
+        self.maker.set_wanted(slots.len());
         for (slot, interface) in slots {
             let is_due = self.retries.get(&slot).is_none_or(|retry| Instant::now() >= retry.at);
             if is_due && !self.busy.contains_key(&slot) {
@@ -143,26 +143,26 @@ impl LinkKeeper {
     }
 
     fn begin(&mut self, slot: Slot, interface: Interface) {
-        let (making, number) = (Arc::clone(&self.making), self.number);
+        let (maker, number) = (Arc::clone(&self.maker), self.number);
         self.number += 1;
         let (stop, by) = (CancellationToken::new(), interface.clone());
         let until = stop.clone();
-        let busy = Busy { interface, number, since: Instant::now(), stop };
+        let busy = ActiveLink { interface, number, since: Instant::now(), stop };
         self.busy.insert(slot, busy);
-        self.making.standing.send_modify(Standing::begins);
-        self.links.spawn(async move { (slot, making.link((&by, slot.2), number, until).await) });
+        self.maker.readiness.send_modify(Readiness::begin_link);
+        self.links.spawn(async move { (slot, maker.run_link((&by, slot.2), number, until).await) });
     }
 
-    fn ended(&mut self, ended: Result<(Slot, Outcome), JoinError>) {
+    fn ended(&mut self, ended: Result<(Slot, LinkOutcome), JoinError>) {
         // A link's task does not panic; if one did, its slot is not tried again.
         let Ok((slot, outcome)) = ended else { return };
         self.busy.remove(&slot);
         let before = self.retries.get(&slot).map_or(FIRST_WAIT, |retry| retry.wait * 2);
         let wait = match outcome {
-            Outcome::Stopped | Outcome::Lost => FIRST_WAIT,
-            Outcome::Failed => before.min(LONGEST_WAIT),
+            LinkOutcome::Stopped | LinkOutcome::Lost => FIRST_WAIT,
+            LinkOutcome::Failed => before.min(LONGEST_WAIT),
         };
-        let is_bad = outcome != Outcome::Stopped;
+        let is_bad = outcome != LinkOutcome::Stopped;
         self.retries.insert(slot, Retry { wait, at: Instant::now() + wait, is_bad });
         if self.retries.len() > MOST_RETRIES {
             let idle = self.retries.iter().filter(|(slot, _)| !self.busy.contains_key(slot));
@@ -173,12 +173,12 @@ impl LinkKeeper {
 
     /// The interfaces by which nothing is reached, or was not until less than [`STEADY`] ago.
     fn failing(&mut self) -> BTreeSet<u32> {
-        let links = self.making.engine.links();
-        let answers = |busy: &Busy| {
+        let links = self.maker.engine.links();
+        let answers = |busy: &ActiveLink| {
             links.iter().any(|link| link.link == busy.number && link.life != LinkLife::Silent)
         };
         let is_bad = |slot: &Slot| self.retries.get(slot).is_some_and(|retry| retry.is_bad);
-        let is_made = |slot: &Slot, busy: &Busy| {
+        let is_made = |slot: &Slot, busy: &ActiveLink| {
             let is_there = links.iter().any(|link| link.link == busy.number);
             !is_there && !is_bad(slot) && busy.since.elapsed() < SLOW
         };

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// One bond as it is now.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Shown {
+pub struct BondStatus {
     /// The member: its name, or the beginning of its key.
     pub member: String,
     /// Streams that are open, or not settled yet.
@@ -18,9 +18,9 @@ pub struct Shown {
 
 /// All bonds of a process, those of each of its diallers.
 #[derive(Debug, Default)]
-pub struct Watch(Mutex<Vec<Bonding>>);
+pub struct BondRegistry(Mutex<Vec<Bonding>>);
 
-impl Watch {
+impl BondRegistry {
     /// Creates an empty watch.
     pub const fn new() -> Self {
         Self(Mutex::new(Vec::new()))
@@ -38,7 +38,7 @@ impl Watch {
     }
 
     /// All bonds as they are now.
-    pub fn shown(&self) -> Vec<Shown> {
+    pub fn shown(&self) -> Vec<BondStatus> {
         self.all().iter().flat_map(Bonding::shown).collect()
     }
 

@@ -15,7 +15,7 @@ const UNPROVEN: Duration = Duration::from_secs(2);
 
 /// The words of one link.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Words {
+pub(super) struct WordDelivery {
     /// Since when a word is unproven.
     since: Option<Time>,
     /// When the last word was sent.
@@ -24,21 +24,21 @@ pub(super) struct Words {
     pub is_doubted: bool,
 }
 
-impl Words {
+impl WordDelivery {
     /// A word was sent.
-    pub fn went(&mut self, now: Time) {
+    pub fn record_sent(&mut self, now: Time) {
         self.since.get_or_insert(now);
         self.last = now;
     }
 
     /// The far end answered the question that was asked at `asked`.
-    pub fn proven(&mut self, asked: Time) {
+    pub fn record_answer(&mut self, asked: Time) {
         self.is_doubted = false;
         self.since = self.since.filter(|_| asked < self.last).map(|since| since.max(asked));
     }
 
     /// Whether a question is due.
-    pub fn are_to_be_proven(&self, now: Time) -> bool {
+    pub fn need_proof(&self, now: Time) -> bool {
         self.are_older(PROVEN, now)
     }
 
@@ -66,26 +66,26 @@ mod tests {
 
     #[test]
     fn an_answer_proves_the_words_before_its_question() {
-        let mut words = Words::default();
-        assert!(!words.are_to_be_proven(at(9000)) && !words.are_lost(at(9000)));
-        words.went(at(0));
-        assert!(!words.are_to_be_proven(at(499)) && words.are_to_be_proven(at(500)));
-        words.went(at(600));
+        let mut words = WordDelivery::default();
+        assert!(!words.need_proof(at(9000)) && !words.are_lost(at(9000)));
+        words.record_sent(at(0));
+        assert!(!words.need_proof(at(499)) && words.need_proof(at(500)));
+        words.record_sent(at(600));
         // Asked between the two: the second one is not proven.
-        words.proven(at(550));
-        assert!(!words.are_to_be_proven(at(1049)) && words.are_to_be_proven(at(1050)));
-        words.proven(at(600));
-        assert!(!words.are_to_be_proven(at(9000)));
+        words.record_answer(at(550));
+        assert!(!words.need_proof(at(1049)) && words.need_proof(at(1050)));
+        words.record_answer(at(600));
+        assert!(!words.need_proof(at(9000)));
     }
 
     #[test]
     fn words_without_an_answer_are_lost_once_and_the_link_is_in_doubt_until_it_answers() {
-        let mut words = Words::default();
-        words.went(at(0));
-        words.went(at(1900));
+        let mut words = WordDelivery::default();
+        words.record_sent(at(0));
+        words.record_sent(at(1900));
         assert!(!words.are_lost(at(1999)) && words.are_lost(at(2000)) && !words.are_lost(at(9000)));
         assert!(words.is_doubted);
-        words.proven(at(9000));
+        words.record_answer(at(9000));
         assert!(!words.is_doubted);
     }
 }
