@@ -22,7 +22,7 @@ use thalweg_net::{
 use thalweg_paths::chooser::{Content, DIRECT, Seen};
 use thalweg_paths::history::{Bound, Observed};
 use thalweg_units::Rate;
-use thalweg_uplinks::interfaces::{NoMore, Passage, Toll};
+use thalweg_uplinks::interfaces::{CapError, Passage, PassageThrottle};
 use thalweg_wire::Destination;
 use tokio::{
     io::AsyncWriteExt as _,
@@ -70,8 +70,8 @@ pub async fn run(shared: &Shared, tunnel: Tunnel) {
     let route = stream.route().clone();
     let mut terms = pump::Terms::new(limits(route.is_direct()), &moved);
     terms.watcher = passage.as_deref().map(|passage| passage as &dyn LegWatcher);
-    let tolled = passage.as_deref().filter(|passage| passage.is_tolled());
-    let toll = tolled.map(|passage| Toll::new(passage, &moved, route.interface()));
+    let tolled = passage.as_deref().filter(|passage| passage.is_limited());
+    let toll = tolled.map(|passage| PassageThrottle::new(passage, &moved, route.interface()));
     terms.throttle = toll.as_ref().map(|toll| toll as &dyn Throttle);
     let cut_for = OnceLock::new();
     let cut = Box::pin(async {
@@ -126,7 +126,7 @@ fn limits(is_direct: bool) -> Limits {
 }
 
 /// Measures how fast bytes come. Returns once a cap that was set after the tunnel began is used up.
-async fn watch(moved: &Moved, pace: &Mutex<Pace>, passage: Option<&Passage>) -> NoMore {
+async fn watch(moved: &Moved, pace: &Mutex<Pace>, passage: Option<&Passage>) -> CapError {
     let (mut ticks, began) = (interval(LOOK), Instant::now());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use std::{str::FromStr, time::Duration};
 use thalweg_bond::{Action, Cap, ConnectionMethod, Policy, Rule, Rules, Tier};
 use thalweg_units::{ByteSize, Rate};
-use thalweg_uplinks::interfaces::{ProbeServer, Probing, Settings};
+use thalweg_uplinks::interfaces::{ProbeServer, ProbeSettings, Settings};
 
 /// The longest name of an interface (`IFNAMSIZ` less the zero).
 const LONGEST_NAME: usize = 15;
@@ -39,7 +39,7 @@ pub struct InterfacesSection {
 impl Default for InterfacesSection {
     fn default() -> Self {
         let Settings { schedule, affinity, near, probing, .. } = Settings::default();
-        let Probing { servers: probe, per_day: probe_budget } = probing;
+        let ProbeSettings { servers: probe, per_day: probe_budget } = probing;
         let (policy, rule) = Default::default();
         Self { schedule, affinity, near, probe, probe_budget, policy, rule }
     }
@@ -136,7 +136,7 @@ impl InterfacesSection {
             near: self.near,
             policies: self.policy.iter().map(policy).collect(),
             rules: Rules(self.rule.iter().filter_map(WaySection::rule).collect()),
-            probing: Probing { servers: self.probe.clone(), per_day: self.probe_budget },
+            probing: ProbeSettings { servers: self.probe.clone(), per_day: self.probe_budget },
         }
     }
 }

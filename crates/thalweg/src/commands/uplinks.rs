@@ -63,7 +63,7 @@ pub fn open(
     note: &dyn Fn(String),
 ) -> anyhow::Result<Uplinks> {
     let uplinks = kept_or_not(settings, file, note)?;
-    uplinks.charge_to(budget());
+    uplinks.set_budget(budget());
     Ok(uplinks)
 }
 
@@ -79,7 +79,7 @@ fn kept_or_not(
             "no directory to record what is used of the caps in the settings: give --state DIR, \
              or set HOME"
         );
-        return Ok(Uplinks::unkept(settings));
+        return Ok(Uplinks::without_file(settings));
     };
     // What was used of a cap before this host became a member counts as well.
     if has_cap && let Err(why) = remembered::take_over(&path) {
@@ -94,7 +94,7 @@ fn kept_or_not(
         ),
         Err(why) => {
             note(format!("cannot read the records of interfaces, so no new ones are saved: {why}"));
-            Ok(Uplinks::unkept(settings))
+            Ok(Uplinks::without_file(settings))
         }
     }
 }
@@ -123,7 +123,7 @@ pub fn bonding(
         None => {
             let file = state.dir().join("interfaces.json");
             let uplinks = open(settings, Some(file.clone()), &tell)?;
-            uplinks.probe_by(dialer.clone());
+            uplinks.set_probe_dialer(dialer.clone());
             begin(uplinks, Some(&file), tell)
         }
     };

@@ -375,7 +375,7 @@ impl Carrier for Bonding {
             Host::Ip(ip) => Some(ip.to_canonical()),
             Host::Name(_) => None,
         };
-        let interface = uplinks.plain_way(&to.addresses().filter_map(ip).collect::<Vec<_>>())?;
+        let interface = uplinks.plain_interface(&to.addresses().filter_map(ip).collect::<Vec<_>>())?;
         let books: Arc<dyn Bookkeeper> = Arc::new(Accounts::new(uplinks.clone()));
         Ok(interface.map(|interface| Leaving { interface, books: Some(books) }))
     }

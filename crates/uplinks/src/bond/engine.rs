@@ -384,7 +384,7 @@ async fn keep_counts(meter: Option<&Meter>, gauge: &Gauge) {
 
 async fn wait_for_allowance(meter: Option<&Meter>) -> Option<io::Result<()>> {
     match meter {
-        Some(meter) => Some(meter.may().await),
+        Some(meter) => Some(meter.wait_to_move().await),
         None => None,
     }
 }

@@ -75,15 +75,15 @@ struct MeterState {
     /// When the kernel was last asked.
     looked: Instant,
     /// Whether the interface has a cap or a limit.
-    is_tolled: bool,
+    is_limited: bool,
 }
 
 impl Meter {
     /// Creates the meter for the interface of this name; `account` was kept since the link was dialled.
     fn new(uplinks: Uplinks, interface: &str, account: Option<Box<dyn Account>>) -> Self {
-        let account = account.unwrap_or_else(|| Accounts::new(uplinks.clone()).of(interface));
-        let is_tolled = uplinks.is_tolled(interface);
-        let counting = MeterState { account, pending: 0, looked: Instant::now(), is_tolled };
+        let account = account.unwrap_or_else(|| Accounts::new(uplinks.clone()).open(interface));
+        let is_limited = uplinks.is_limited(interface);
+        let counting = MeterState { account, pending: 0, looked: Instant::now(), is_limited };
         let (counting, interface) = (Mutex::new(counting), interface.to_owned());
         Self { uplinks, interface, counting, moved: Notify::new() }
     }
@@ -93,7 +93,7 @@ impl Meter {
     pub fn moved(&self, bytes: usize, gauge: &Gauge) {
         let mut counting = self.lock();
         counting.pending += bytes;
-        if !counting.is_tolled {
+        if !counting.is_limited {
             self.moved.notify_one();
         } else if counting.looked.elapsed() >= LOOK {
             self.look(&mut counting, gauge);
@@ -122,7 +122,7 @@ impl Meter {
 
     fn look(&self, counting: &mut MeterState, gauge: &Gauge) {
         counting.looked = Instant::now();
-        counting.is_tolled = self.uplinks.is_tolled(&self.interface);
+        counting.is_limited = self.uplinks.is_limited(&self.interface);
         counting.count(gauge.info().as_ref());
     }
 
@@ -137,11 +137,11 @@ impl Meter {
     ///
     /// # Errors
     /// The cap is used up, or cannot be enforced.
-    pub async fn may(&self) -> io::Result<()> {
-        if !self.lock().is_tolled {
+    pub async fn wait_to_move(&self) -> io::Result<()> {
+        if !self.lock().is_limited {
             return Ok(());
         }
-        self.uplinks.may(&self.interface).await.map_err(io::Error::other)
+        self.uplinks.wait_to_move(&self.interface).await.map_err(io::Error::other)
     }
 
     fn lock(&self) -> MutexGuard<'_, MeterState> {
@@ -198,7 +198,7 @@ impl LinkIo {
     #[must_use]
     pub fn with_meter(mut self, uplinks: Uplinks, interface: &str) -> Self {
         let account = self.account.take();
-        let read = match uplinks.is_tolled(interface) {
+        let read = match uplinks.is_limited(interface) {
             true => BufReader::with_capacity(PAID_BUFFER, self.read.into_inner()),
             false => self.read,
         };

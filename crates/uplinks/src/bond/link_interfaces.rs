@@ -27,7 +27,7 @@ impl LinkInterfaces {
     pub fn list(&self, fails: &BTreeSet<u32>) -> io::Result<Vec<Interface>> {
         match self {
             Self::Listed(these) | Self::ListedWithCaps(these, _) => these(fails),
-            Self::Allowed(uplinks) => Ok(uplinks.for_bonds(fails)),
+            Self::Allowed(uplinks) => Ok(uplinks.bond_interfaces(fails)),
         }
     }
 
@@ -35,7 +35,7 @@ impl LinkInterfaces {
     pub fn count(&self) -> usize {
         match self {
             Self::Listed(these) | Self::ListedWithCaps(these, _) => count(these).unwrap_or_default(),
-            Self::Allowed(uplinks) => uplinks.count_for_bonds(),
+            Self::Allowed(uplinks) => uplinks.count_bond_interfaces(),
         }
     }
 

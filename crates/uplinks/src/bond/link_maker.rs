@@ -74,7 +74,7 @@ impl LinkMaker {
             Ok(Ok((link, window))) => {
                 self.engine.set_far_window(window);
                 self.with_uplinks(|uplinks| {
-                    uplinks.table().is_genuine(interface.index.get(), uplinks.now());
+                    uplinks.table().mark_genuine(interface.index.get(), uplinks.now());
                 });
                 self.readiness.send_modify(|readiness| readiness.link_up(&interface.name));
                 let link = self.apply_policy(link.with_route(&interface.name, route), &interface.name);
@@ -105,7 +105,7 @@ impl LinkMaker {
         }
         if failed.is_somebody_else && self.readiness.borrow().live > 0 {
             // Another interface reaches the member itself.
-            self.with_uplinks(|uplinks| uplinks.table().is_impostor(interface.index.get(), uplinks.now()));
+            self.with_uplinks(|uplinks| uplinks.table().mark_impostor(interface.index.get(), uplinks.now()));
         }
         let LinkFailure { why, is_refusal, .. } = failed;
         self.readiness.send_modify(|readiness| readiness.link_failed(&interface.name, &why, is_refusal));

@@ -1,6 +1,6 @@
 //! The user's settings for the interfaces.
 
-use super::{Probing, table::Present};
+use super::{ProbeSettings, table::UsableInterface};
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_bond::{ConnectionMethod, Policy, Rules};
 use thalweg_net::{Interface, Wish, into_the_world};
@@ -19,7 +19,7 @@ pub struct Settings {
     /// Whether hosts of this host's own networks are assigned as well; loopback never is.
     pub near: bool,
     /// How interfaces without traffic are probed.
-    pub probing: Probing,
+    pub probing: ProbeSettings,
 }
 
 impl Default for Settings {
@@ -56,7 +56,7 @@ impl Settings {
 }
 
 /// The interfaces that lead into the world and that the settings allow, in the kernel's order of preference.
-pub fn present(found: &[Interface], settings: &Settings) -> Vec<Present> {
+pub fn present(found: &[Interface], settings: &Settings) -> Vec<UsableInterface> {
     let wanted = into_the_world(found, |name| settings.wish(name));
-    wanted.into_iter().map(|i| Present { index: i.index.get(), name: i.name }).collect()
+    wanted.into_iter().map(|i| UsableInterface { index: i.index.get(), name: i.name }).collect()
 }

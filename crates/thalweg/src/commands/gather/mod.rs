@@ -24,7 +24,7 @@ use thalweg_gather::{
 };
 use thalweg_mesh::{State, member_dialer::MemberDialer};
 use thalweg_net::{DialOptions, Dialer, channel::Connector};
-use thalweg_uplinks::{bond::Bonding, interfaces::Flow};
+use thalweg_uplinks::{bond::Bonding, interfaces::Direction};
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
@@ -132,7 +132,7 @@ async fn collect(
     if let Ok(roster) = dialer.roster() {
         super::get::mesh::check_tags(&roster, args.avoided(), &args.place.argument())?;
     }
-    let events = args.within().begin(Flow::Down, display.clone());
+    let events = args.within().begin(Direction::Down, display.clone());
     let began = Instant::now();
     let ended = gather(request, dialer, events, stop).await;
     missed(args.within().within, began).filter(|_| ended.is_ok()).map(note);

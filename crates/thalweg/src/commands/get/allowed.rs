@@ -137,7 +137,7 @@ pub fn of(
     if is_named || chosen.is_empty() {
         return Ok(Ways { uplinks: counted, rules, ..Ways::plain(chosen, is_named) });
     }
-    let allowed: Vec<_> = uplinks.for_bonds(fails).into_iter().map(|i| i.index).collect();
+    let allowed: Vec<_> = uplinks.bond_interfaces(fails).into_iter().map(|i| i.index).collect();
     let left = thrifty(&settings, &chosen, fails, |i| allowed.contains(&i.index));
     anyhow::ensure!(
         !left.is_empty(),

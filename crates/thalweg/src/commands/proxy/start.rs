@@ -52,7 +52,7 @@ pub async fn start(
     let uplinks = uplinks::open(settings, kept.clone(), note)?;
     let asks = marked(config.led);
     let (dialer, bonds) = dialer(&mesh, &uplinks, asks.clone());
-    uplinks.probe_by(dialer.clone());
+    uplinks.set_probe_dialer(dialer.clone());
     let detours = match &file {
         Some(file) => Detours::open(&Detours::beside(file)),
         None => Detours::unkept(),

@@ -13,16 +13,16 @@ const TELLING: u64 = 16 << 10;
 
 /// The kernel's counters at the last result.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Resent {
+pub(super) struct Retransmissions {
     acknowledged: u64,
     retransmitted: u32,
     at: Time,
 }
 
-impl Resent {
+impl Retransmissions {
     /// Bytes that were retransmitted, and all bytes sent, since the last result. `None`: it is too early, or too little
     /// was sent; the next look includes these bytes.
-    pub fn look(&mut self, info: &TcpInfo, now: Time) -> Option<(u64, u64)> {
+    pub fn update(&mut self, info: &TcpInfo, now: Time) -> Option<(u64, u64)> {
         let again = u64::from(info.retransmitted.saturating_sub(self.retransmitted));
         let again = again.saturating_mul(info.mss.into());
         let all = info.acknowledged.saturating_sub(self.acknowledged).saturating_add(again);
@@ -48,11 +48,11 @@ mod tests {
             mss: 1000,
             ..TcpInfo::default()
         };
-        let mut resent = Resent::default();
-        assert_eq!(resent.look(&info(9_000, 1), at(1000)), None, "too little");
-        assert_eq!(resent.look(&info(90_000, 10), at(1500)), Some((10_000, 100_000)));
-        assert_eq!(resent.look(&info(190_000, 10), at(2400)), None, "too early");
-        assert_eq!(resent.look(&info(190_000, 20), at(2500)), Some((10_000, 110_000)));
-        assert_eq!(resent.look(&info(190_000, 20), at(9000)), None);
+        let mut resent = Retransmissions::default();
+        assert_eq!(resent.update(&info(9_000, 1), at(1000)), None, "too little");
+        assert_eq!(resent.update(&info(90_000, 10), at(1500)), Some((10_000, 100_000)));
+        assert_eq!(resent.update(&info(190_000, 10), at(2400)), None, "too early");
+        assert_eq!(resent.update(&info(190_000, 20), at(2500)), Some((10_000, 110_000)));
+        assert_eq!(resent.update(&info(190_000, 20), at(9000)), None);
     }
 }

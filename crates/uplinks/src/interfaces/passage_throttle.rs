@@ -9,7 +9,7 @@ use thiserror::Error;
 
 /// Why nothing more may move by an interface.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum NoMore {
+pub enum CapError {
     /// The cap is used up.
     #[error(
         "the cap of {interface}, {cap}, is used up until day {reset_day}; `thalweg interfaces allow \
@@ -38,7 +38,7 @@ pub enum NoMore {
     },
 }
 
-impl NoMore {
+impl CapError {
     /// The cap.
     pub fn cap(&self) -> ByteSize {
         match self {
@@ -49,28 +49,28 @@ impl NoMore {
 
 /// Charges a tunnel's bytes between its turns.
 #[derive(Debug)]
-pub struct Toll<'a> {
+pub struct PassageThrottle<'a> {
     passage: &'a Passage,
     moved: &'a Moved,
     interface: Option<NonZeroU32>,
 }
 
-impl<'a> Toll<'a> {
+impl<'a> PassageThrottle<'a> {
     /// Charges for a connection by this interface whose bytes are counted in `moved`.
     pub fn new(passage: &'a Passage, moved: &'a Moved, interface: Option<NonZeroU32>) -> Self {
         Self { passage, moved, interface }
     }
 }
 
-impl Throttle for Toll<'_> {
+impl Throttle for PassageThrottle<'_> {
     /// Charges what was moved by now, rather than what is asked for.
     fn take(&self, asked: usize) -> Taken<'_> {
         Box::pin(async move {
             self.passage.counts(self.moved);
-            self.passage.may().await.map_err(|no_more| OverBudget {
+            self.passage.wait_to_move().await.map_err(|cap_error| OverBudget {
                 scope: Scope { interface: self.interface, ..Scope::ALL },
-                limit: no_more.cap(),
-                spent: no_more.cap(),
+                limit: cap_error.cap(),
+                spent: cap_error.cap(),
                 asked: ByteSize::from_bytes(asked as u64),
             })
         })

@@ -1,6 +1,6 @@
 //! The part of the table that outlives the process: the demand of applications (C_demand) and the bytes of this period.
 
-use super::{Estimate, estimate::Past, used::Used};
+use super::{Estimate, estimate::RecordedEstimate, daily_usage::DailyUsage};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, io, path::Path, time::Duration};
 use thalweg_base::durable;
@@ -21,17 +21,17 @@ const MOST_NAMES: usize = 256;
 /// The local database of DBAS §II-B, and the bytes that were spent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Kept {
+pub struct StoredTable {
     /// What the connections of each application move.
     pub applications: Applications,
-    used: BTreeMap<String, Used>,
-    estimates: BTreeMap<String, KeptEstimate>,
-    probes: Probes,
+    used: BTreeMap<String, DailyUsage>,
+    estimates: BTreeMap<String, StoredEstimate>,
+    probes: ProbeSpending,
 }
 
 /// Bytes spent on light probes on that day (days since 1970-01-01, UTC).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Probes {
+struct ProbeSpending {
     day: u32,
     bytes: u64,
 }
@@ -39,7 +39,7 @@ struct Probes {
 /// The last estimates of an interface, with their dates, and how the rate to this host was found. Older files have no
 /// dates; then the age is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct KeptEstimate {
+struct StoredEstimate {
     down: Rate,
     #[serde(default)]
     down_at: Option<WallTime>,
@@ -58,24 +58,24 @@ fn passive() -> Method {
     Method::Passive
 }
 
-impl KeptEstimate {
-    fn of(past: &Past, today: WallTime) -> Self {
+impl StoredEstimate {
+    fn of(past: &RecordedEstimate, today: WallTime) -> Self {
         let date = |age: Duration| {
             let ns = u64::try_from(age.as_nanos()).ok()?;
             today.as_unix_nanos().checked_sub(ns).map(WallTime::from_unix_nanos)
         };
-        let Past { down: (down, down_age), up: (up, up_age), rtt: (rtt, rtt_age), by } = *past;
+        let RecordedEstimate { down: (down, down_age), up: (up, up_age), rtt: (rtt, rtt_age), by } = *past;
         let (down_at, up_at, rtt_at) = (date(down_age), date(up_age), date(rtt_age));
         Self { down, down_at, down_by: by, up, up_at, rtt, rtt_at }
     }
 
     /// A date in the future was set by a wrong clock, so the age is not known.
-    fn past(&self, today: WallTime) -> Past {
+    fn past(&self, today: WallTime) -> RecordedEstimate {
         let age = |at: Option<WallTime>| {
             let ns = at.and_then(|at| today.as_unix_nanos().checked_sub(at.as_unix_nanos()));
             ns.map_or(Duration::MAX, Duration::from_nanos)
         };
-        Past {
+        RecordedEstimate {
             down: (self.down, age(self.down_at)),
             up: (self.up, age(self.up_at)),
             rtt: (self.rtt, age(self.rtt_at)),
@@ -90,13 +90,13 @@ pub struct Addition {
     ended: Vec<(Application, u64)>,
     /// By interface and day.
     spent: BTreeMap<(String, u32), (Period, u64)>,
-    estimates: BTreeMap<String, KeptEstimate>,
+    estimates: BTreeMap<String, StoredEstimate>,
     back: BTreeMap<(String, u32), u64>,
 }
 
 /// A request for an allotment of a cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allotting {
+pub struct AllotmentRequest {
     /// The cap, bytes.
     pub cap: u64,
     /// The month that the cap is for.
@@ -124,26 +124,26 @@ impl Addition {
     }
 
     /// This many bytes that were allotted on that day were not moved.
-    pub(super) fn gives_back(&mut self, name: &str, bytes: u64, day: u32) {
+    pub(super) fn return_bytes(&mut self, name: &str, bytes: u64, day: u32) {
         let back = self.back.entry((name.to_owned(), day)).or_default();
         *back = back.saturating_add(bytes);
     }
 
     /// The current estimate of an interface.
-    pub(super) fn seen(&mut self, name: &str, estimate: &Estimate, (now, today): (Time, WallTime)) {
-        let kept = KeptEstimate::of(&estimate.past(now), today);
+    pub(super) fn record_estimate(&mut self, name: &str, estimate: &Estimate, (now, today): (Time, WallTime)) {
+        let kept = StoredEstimate::of(&estimate.recorded(now), today);
         self.estimates.insert(name.to_owned(), kept);
     }
 
     /// Adds what came later.
-    pub(super) fn follow(&mut self, later: Self) {
+    pub(super) fn append(&mut self, later: Self) {
         later.ended.iter().for_each(|(application, bytes)| self.ended(application, *bytes));
         for ((name, _), (period, bytes)) in later.spent {
             self.spent(&name, bytes, period);
         }
         self.estimates.extend(later.estimates);
         for ((name, day), bytes) in later.back {
-            self.gives_back(&name, bytes, day);
+            self.return_bytes(&name, bytes, day);
         }
     }
 
@@ -154,7 +154,7 @@ impl Addition {
     }
 
     /// Adds all of it to `kept`.
-    pub fn to(&self, kept: &mut Kept) {
+    pub fn apply_to(&self, kept: &mut StoredTable) {
         for (application, bytes) in &self.ended {
             kept.applications.ended(application, *bytes);
         }
@@ -170,7 +170,7 @@ impl Addition {
     }
 }
 
-impl Kept {
+impl StoredTable {
     /// Reads the file. If there is none, nothing is kept yet.
     ///
     /// # Errors
@@ -197,7 +197,7 @@ impl Kept {
     pub fn exchange(file: &Path, addition: &Addition) -> io::Result<Self> {
         let _turn = durable::turn_within(file, PATIENCE)?;
         let mut kept = Self::open(file)?;
-        addition.to(&mut kept);
+        addition.apply_to(&mut kept);
         kept.save(file)?;
         Ok(kept)
     }
@@ -207,7 +207,7 @@ impl Kept {
     ///
     /// # Errors
     /// As [`Self::exchange`]; nothing is allotted then.
-    pub fn allot(file: &Path, name: &str, of: &Allotting) -> io::Result<(Self, u64)> {
+    pub fn allot(file: &Path, name: &str, of: &AllotmentRequest) -> io::Result<(Self, u64)> {
         let _turn = durable::turn_within(file, PATIENCE)?;
         let mut kept = Self::open(file)?;
         let bytes = kept.take_allotment(name, of);
@@ -218,7 +218,7 @@ impl Kept {
     }
 
     /// As [`Self::allot`], without a file.
-    pub(super) fn take_allotment(&mut self, name: &str, of: &Allotting) -> u64 {
+    pub(super) fn take_allotment(&mut self, name: &str, of: &AllotmentRequest) -> u64 {
         let left = of.cap.saturating_sub(self.used(name, of.period));
         let bytes = left.min(of.size);
         if bytes > 0 {
@@ -250,7 +250,7 @@ impl Kept {
     pub(super) fn pay_for_probe(&mut self, today: u32, (cost, most): (u64, u64)) -> bool {
         let bytes = self.spent_on_probes(today).saturating_add(cost);
         if bytes <= most {
-            self.probes = Probes { day: today, bytes };
+            self.probes = ProbeSpending { day: today, bytes };
         }
         bytes <= most
     }
@@ -261,9 +261,9 @@ impl Kept {
     }
 
     /// A new name takes the place of the one that moved something longest ago.
-    fn learn(&mut self, name: &str, estimate: KeptEstimate) {
+    fn learn(&mut self, name: &str, estimate: StoredEstimate) {
         if self.estimates.len() >= MOST_NAMES && !self.estimates.contains_key(name) {
-            let moved = |name: &&String| self.used.get(*name).map_or(0, Used::last);
+            let moved = |name: &&String| self.used.get(*name).map_or(0, DailyUsage::last);
             let oldest = self.estimates.keys().min_by_key(moved).cloned();
             oldest.and_then(|oldest| self.estimates.remove(&oldest));
         }
@@ -272,7 +272,7 @@ impl Kept {
 
     /// The estimate that was kept of an interface, with its age.
     pub(super) fn estimate(&self, name: &str, (now, today): (Time, WallTime)) -> Option<Estimate> {
-        self.estimates.get(name).map(|kept| Estimate::kept(&kept.past(today), now))
+        self.estimates.get(name).map(|kept| Estimate::restore(&kept.past(today), now))
     }
 
     /// This many bytes more went by this interface today.
@@ -308,9 +308,9 @@ mod tests {
     fn probes_of_all_processes_share_a_days_budget() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("interfaces.json");
-        let pay = |day| Kept::pay_for_probe_in(&file, day, (300, 700)).unwrap();
+        let pay = |day| StoredTable::pay_for_probe_in(&file, day, (300, 700)).unwrap();
         assert_eq!([pay(5).1, pay(5).1, pay(5).1, pay(6).1], [true, true, false, true]);
-        let kept = Kept::open(&file).unwrap();
+        let kept = StoredTable::open(&file).unwrap();
         assert_eq!((kept.spent_on_probes(5), kept.spent_on_probes(6)), (0, 300));
     }
 
@@ -319,36 +319,36 @@ mod tests {
         let (minute, zero) = (Duration::from_secs(60), Time::ZERO);
         let day = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
         let later = WallTime::from_unix_nanos(day.as_unix_nanos() + 3600 * 1_000_000_000);
-        let (mut kept, mut addition) = (Kept::default(), Addition::default());
+        let (mut kept, mut addition) = (StoredTable::default(), Addition::default());
         let mut seen = Estimate::default();
-        seen.probed(125_000, Duration::from_secs(1), zero);
-        addition.seen("lte0", &seen, (zero + minute, day));
-        addition.to(&mut kept);
+        seen.record_probe(125_000, Duration::from_secs(1), zero);
+        addition.record_estimate("lte0", &seen, (zero + minute, day));
+        addition.apply_to(&mut kept);
         let text = serde_json::to_string(&kept).unwrap();
-        let read: Kept = serde_json::from_str(&text).unwrap();
+        let read: StoredTable = serde_json::from_str(&text).unwrap();
         let found = read.estimate("lte0", (zero, later)).unwrap();
-        assert_eq!((found.heard(zero), found.down()), (Some(61 * minute), Rate::from_mbps(1.0)));
-        assert_eq!(found.heard_by(zero), Some(Method::Transfer));
+        assert_eq!((found.age(zero), found.down()), (Some(61 * minute), Rate::from_mbps(1.0)));
+        assert_eq!(found.newest_method(zero), Some(Method::Transfer));
         let early = WallTime::from_unix_nanos(1);
-        assert_eq!(read.estimate("lte0", (zero, early)).unwrap().heard(zero), Some(Duration::MAX));
+        assert_eq!(read.estimate("lte0", (zero, early)).unwrap().age(zero), Some(Duration::MAX));
         let undated = "{\"estimates\":{\"lte0\":{\"down\":\"8 Mbit/s\",\"up\":\"0 bit/s\",\"rtt\":\"20 ms\"}}}";
-        let old: Kept = serde_json::from_str(undated).unwrap();
+        let old: StoredTable = serde_json::from_str(undated).unwrap();
         let found = old.estimate("lte0", (zero, day)).unwrap();
-        assert_eq!((found.heard(zero), found.rtt()), (Some(Duration::MAX), minute / 3000));
+        assert_eq!((found.age(zero), found.rtt()), (Some(Duration::MAX), minute / 3000));
     }
 
     #[test]
     fn a_file_is_read_again_and_damage_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("interfaces.json");
-        let mut kept = Kept::open(&file).unwrap();
-        assert_eq!(kept, Kept::default());
+        let mut kept = StoredTable::open(&file).unwrap();
+        assert_eq!(kept, StoredTable::default());
         let curl = Application { process: Some("curl".into()), port: 443 };
         kept.applications.ended(&curl, 8000);
         let period = Period { start: 20, end: 50, today: 27 };
         kept.spend("lte0", 70, period);
         kept.save(&file).unwrap();
-        let mut read = Kept::open(&file).unwrap();
+        let mut read = StoredTable::open(&file).unwrap();
         assert_eq!(read.applications.expected(&curl), 8000);
         assert_eq!(read.used("lte0", period), 70);
         let next = Period { start: 50, end: 81, today: 50 };
@@ -359,19 +359,19 @@ mod tests {
         addition.spent("lte0", 5, next);
         addition.ended(&curl, 16_000);
         for sum in [5, 10] {
-            let both = Kept::exchange(&file, &addition).unwrap();
+            let both = StoredTable::exchange(&file, &addition).unwrap();
             assert_eq!(both.used("lte0", next), sum);
         }
-        let of = Allotting { cap: 95, period: next, size: 60 };
-        let allot = || Kept::allot(&file, "lte0", &of).unwrap().1;
+        let of = AllotmentRequest { cap: 95, period: next, size: 60 };
+        let allot = || StoredTable::allot(&file, "lte0", &of).unwrap().1;
         // 10 are used.
         assert_eq!([allot(), allot(), allot()], [60, 25, 0]);
         let mut back = Addition::default();
-        back.gives_back("lte0", 12, next.today);
-        back.gives_back("lte0", 8, next.today);
-        assert_eq!(Kept::exchange(&file, &back).unwrap().used("lte0", next), 75);
+        back.return_bytes("lte0", 12, next.today);
+        back.return_bytes("lte0", 8, next.today);
+        assert_eq!(StoredTable::exchange(&file, &back).unwrap().used("lte0", next), 75);
         assert_eq!(allot(), 20);
         std::fs::write(&file, "{\"used\": 1").unwrap();
-        assert!(Kept::open(&file).is_err());
+        assert!(StoredTable::open(&file).is_err());
     }
 }

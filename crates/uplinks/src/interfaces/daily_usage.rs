@@ -10,14 +10,14 @@ const MOST_DAYS: u32 = 62;
 /// Bytes both ways, by days since 1970-01-01 (UTC).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Used {
+pub struct DailyUsage {
     /// The month in which something was last moved, by the reset day of that time.
     from: u32,
     until: u32,
     days: BTreeMap<u32, u64>,
 }
 
-impl Used {
+impl DailyUsage {
     /// Bytes that count in this period. If the reset day changed since the last month began, the bytes of that month
     /// count until it is over: changing the day frees nothing that is used up.
     pub fn within(&self, period: Period) -> u64 {
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn moved_bytes_count_until_their_month_is_over() {
-        let mut used = Used::default();
+        let mut used = DailyUsage::default();
         used.add(70, at(3, 1));
         used.add(5, at(30, 1));
         assert_eq!((used.within(at(30, 1)), used.within(at(31, 1))), (75, 0));
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn another_reset_day_frees_nothing_before_the_month_is_over() {
-        let mut used = Used::default();
+        let mut used = DailyUsage::default();
         used.add(100, at(10, 1));
         for day in [1, 5, 20, 22, 23, 31] {
             assert_eq!(used.within(at(23, day)), 100, "day {day}");
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn an_earlier_reset_day_counts_the_bytes_before_as_well() {
-        let mut used = Used::default();
+        let mut used = DailyUsage::default();
         used.add(30, at(5, 10));
         used.add(100, at(12, 10));
         assert_eq!((used.within(at(12, 10)), used.within(at(12, 1))), (100, 130));

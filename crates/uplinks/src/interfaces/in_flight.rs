@@ -8,19 +8,19 @@ const LEAST_PAUSE: Duration = Duration::from_millis(20);
 
 /// Follows what arrives on one connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct UnderWay {
+pub(super) struct InFlight {
     /// Bytes that had arrived, and when: about a round trip ago, and before that.
     marks: [(Instant, u64); 2],
 }
 
-impl UnderWay {
+impl InFlight {
     /// For a connection that begins now.
     pub fn new(now: Instant) -> Self {
         Self { marks: [(now, 0); 2] }
     }
 
     /// Takes a look if a round trip is over since the last one; returns whether it did.
-    pub fn look(&mut self, info: &TcpInfo, now: Instant) -> bool {
+    pub fn update(&mut self, info: &TcpInfo, now: Instant) -> bool {
         let is_due = now.duration_since(self.marks[0].0) >= info.rtt;
         if is_due {
             self.marks = [(now, info.received), self.marks[0]];
@@ -30,7 +30,7 @@ impl UnderWay {
 
     /// Bytes at most: twice as many as in the last round trip (slow start doubles), and no more than the peer was
     /// offered.
-    pub fn left(&self, info: &TcpInfo) -> u64 {
+    pub fn upper_bound(&self, info: &TcpInfo) -> u64 {
         if info.since_data > info.rtt + LEAST_PAUSE || info.peer_has_ended {
             return 0;
         }
