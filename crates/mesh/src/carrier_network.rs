@@ -4,7 +4,7 @@ use std::{
     io,
     net::{IpAddr, Ipv6Addr, SocketAddr},
 };
-use thalweg_net::{Rides, source_for};
+use thalweg_net::{RideNetwork, source_for};
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::PORT;
 
@@ -90,8 +90,8 @@ impl CarriedLegs {
     }
 }
 
-impl Rides for CarriedLegs {
-    fn at(&self, node: NodeId) -> io::Result<SocketAddr> {
+impl RideNetwork for CarriedLegs {
+    fn address(&self, node: NodeId) -> io::Result<SocketAddr> {
         self.check()?;
         Ok((self.network.address(&node), PORT).into())
     }

@@ -248,7 +248,7 @@ impl Names<'_> {
         let addresses = member.addresses.split_first();
         let (first, others) = addresses.ok_or_else(|| RouteNameError::Nowhere(name.clone()))?;
         let hop = Hop::mesh(first.clone(), key, Terms::default());
-        Ok(hop.or_at(others.to_vec()).named(name.clone()))
+        Ok(hop.with_other_addresses(others.to_vec()).named(name.clone()))
     }
 
     fn is_node_named(&self, text: &str) -> bool {
@@ -288,7 +288,7 @@ impl Names<'_> {
         let addresses = member.addresses.split_first();
         let (first, others) = addresses.ok_or_else(|| RouteNameError::NoAddress(name()))?;
         let hop = Hop::mesh(first.clone(), key, terms.clone());
-        Ok(hop.or_at(others.to_vec()).named(name()))
+        Ok(hop.with_other_addresses(others.to_vec()).named(name()))
     }
 }
 
@@ -305,7 +305,7 @@ fn nearest(name: &Name, roster: &Roster) -> Option<Name> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_net::{Medium, Speech};
+    use thalweg_net::{Medium, RelayProtocol};
     use thalweg_units::{NodeId, WallTime};
     use thalweg_wire::mesh::Rule;
 
@@ -351,9 +351,9 @@ mod tests {
         let route = with(&roster, "home", |n| n.route("fra+10.9.9.9:1080+nyc", &terms(&["x"])));
         let route = route.unwrap();
         let key = |n| NodeId::from_bytes([n; 32]);
-        let mesh = |n| Speech::Mesh { key: key(n), terms: terms(&["x"]) };
+        let mesh = |n| RelayProtocol::Mesh { key: key(n), terms: terms(&["x"]) };
         let speech: Vec<_> = route.hops().iter().map(|h| h.speech.clone()).collect();
-        assert_eq!(speech, [mesh(1), Speech::Socks, mesh(4)]);
+        assert_eq!(speech, [mesh(1), RelayProtocol::Socks, mesh(4)]);
         assert_eq!(route.to_string(), "via 10.0.0.1:7373 then 10.9.9.9:1080 then 10.0.0.4:7373");
         assert!(with(&roster, "home", |n| n.route("direct", &terms(&[]))).unwrap().is_direct());
     }
@@ -367,7 +367,7 @@ mod tests {
         let bonded = route("fra%bond%direct%nyc+laptop").unwrap();
         assert_eq!(bonded.to_string(), "via 10.0.0.1:7373 by a bond over direct, nyc+laptop");
         let links = bonded.all_hops().skip(1);
-        let is_open = |hop: &Hop| matches!(&hop.speech, Speech::Mesh { terms, .. } if terms.leg == LegKind::Open);
+        let is_open = |hop: &Hop| matches!(&hop.speech, RelayProtocol::Mesh { terms, .. } if terms.leg == LegKind::Open);
         assert!({ links }.all(is_open), "what is sealed twice makes no link");
         assert!(route("fra%bond").unwrap().hops()[0].by.is_empty());
         for (text, says) in [

@@ -17,7 +17,7 @@ use std::{
 use thalweg_net::{
     legs::LegWatcher,
     liveness::Limits,
-    pump::{self, Moved, Resetting, Stopped, Throttle},
+    pump::{self, Moved, ResetOnDrop, Stopped, Throttle},
 };
 use thalweg_paths::chooser::{Content, DIRECT, Seen};
 use thalweg_paths::history::{Bound, Observed};
@@ -81,7 +81,7 @@ pub async fn run(shared: &Shared, tunnel: Tunnel) {
             why = watch(&moved, &pace, passage.as_deref()) => drop(cut_for.set(why.to_string())),
         }
     });
-    let done = carry(Resetting::new(tcp), early, stream, late, terms, cut).await;
+    let done = carry(ResetOnDrop::new(tcp), early, stream, late, terms, cut).await;
     let counts = (moved.up.load(Relaxed), moved.down.load(Relaxed));
     if let Some(passage) = passage {
         passage.counts(&moved);
@@ -97,14 +97,14 @@ pub async fn run(shared: &Shared, tunnel: Tunnel) {
 }
 
 async fn carry(
-    mut client: Resetting,
+    mut client: ResetOnDrop,
     early: Vec<u8>,
     stream: thalweg_net::Stream,
     late: Bytes,
     terms: pump::Terms<'_>,
     cut: impl Future<Output = ()>,
 ) -> Result<(), Stopped> {
-    let stream = stream.into_tcp().map(Resetting::new).map_err(Resetting::new);
+    let stream = stream.into_tcp().map(ResetOnDrop::new).map_err(ResetOnDrop::new);
     client.write_all(&late).await.map_err(Stopped::Broken)?;
     match stream {
         Ok(tcp) => pump::clear(client, early, tcp, terms, cut).await,

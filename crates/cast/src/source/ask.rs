@@ -59,7 +59,7 @@ impl Questions {
         let receivers = self.passes.iter().filter(|(name, _)| !is_relay(name)).count();
         let mut asking = JoinSet::new();
         for (name, pass) in &self.passes {
-            let (name, reach) = (name.clone(), self.reach.clone().uncarried());
+            let (name, reach) = (name.clone(), self.reach.clone().without_carrier());
             let (offer, pass, relays) = (self.offer.clone(), pass.clone(), is_relay(&name));
             let opening = Opening::Ask { offer, pass, relays };
             asking.spawn(async move {

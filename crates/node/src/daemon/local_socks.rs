@@ -10,10 +10,10 @@ use thalweg_base::{
     log::{Event, Log},
 };
 use thalweg_mesh::{Membership, Names, RouteNameError};
-use thalweg_net::{Cause, DialError, Dialer, Hop, Route, Speech, Stream};
+use thalweg_net::{Cause, DialError, Dialer, Hop, Route, RelayProtocol, Stream};
 use thalweg_net::{
     liveness::Limits,
-    pump::{self, Moved, Resetting, Stopped},
+    pump::{self, Moved, ResetOnDrop, Stopped},
 };
 use thalweg_relay::{Refusal, read_request};
 use thalweg_wire::{
@@ -127,7 +127,7 @@ impl LocalSocks {
 
     async fn serve(&self, client: TcpStream, from: SocketAddr) {
         // If the connection is cut short, the program sees a reset, never an orderly end.
-        let mut client = Resetting::new(client);
+        let mut client = ResetOnDrop::new(client);
         // If the program has left already, this fails, and so will reads.
         _ = client.set_nodelay(true);
         let to = match read_request(&mut *client, HANDSHAKE).await {
@@ -150,7 +150,7 @@ impl LocalSocks {
         self.log.put(event.with("client", from).with("to", to));
     }
 
-    async fn refuse(&self, mut client: Resetting, from: SocketAddr, why: &Refusal) {
+    async fn refuse(&self, mut client: ResetOnDrop, from: SocketAddr, why: &Refusal) {
         why.tell(&mut *client, Vec::new()).await;
         client.close();
         self.log.put(Event::new("local_refused").with("client", from).with("why", why));
@@ -191,11 +191,11 @@ impl LocalSocks {
     }
 
     /// Carries both directions. Both legs are reset unless both directions end well.
-    async fn carry(&self, mut client: Resetting, stream: Stream) -> Result<(), Stopped> {
+    async fn carry(&self, mut client: ResetOnDrop, stream: Stream) -> Result<(), Stopped> {
         let (moved, limits) = (Moved::default(), self.limits(stream.route()));
         let terms = pump::Terms::new(limits, &moved);
         let cut = Box::pin(self.left(stream.route()));
-        let stream = stream.into_tcp().map(Resetting::new).map_err(Resetting::new);
+        let stream = stream.into_tcp().map(ResetOnDrop::new).map_err(ResetOnDrop::new);
         let success = socks5::encode_reply(Reply::Succeeded, NOWHERE);
         client.write_all(&success).await.map_err(Stopped::Broken)?;
         match stream {
@@ -207,8 +207,8 @@ impl LocalSocks {
     /// Ends when a relay of the route is revoked, or no roster is valid; never without relays.
     fn left(&self, route: &Route) -> impl Future<Output = ()> + Send + use<> {
         let key = |hop: &Hop| match &hop.speech {
-            Speech::Mesh { key, .. } => Some(*key),
-            Speech::Socks => None,
+            RelayProtocol::Mesh { key, .. } => Some(*key),
+            RelayProtocol::Socks => None,
         };
         let keys: Vec<_> = route.all_hops().filter_map(key).collect();
         let left = (!keys.is_empty()).then(|| self.membership.left_any(keys));

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 use thalweg_mesh::MeshPeer;
-use thalweg_net::legs::{LegWatcher as _, Legs, Watched};
+use thalweg_net::legs::{LegWatcher as _, Legs, ConnectionObserver};
 use thalweg_net::{TcpInfo, channel::Channel};
 use thalweg_wire::{Destination, Host, mesh::Member};
 use tokio::{net::TcpStream, time::sleep};
@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct LegObserver {
     socket: OwnedFd,
-    leg: Watched,
+    leg: ConnectionObserver,
 }
 
 impl LegObserver {
@@ -55,7 +55,7 @@ impl LegObserver {
 
     fn observe(&self) {
         if let Ok(info) = TcpInfo::of(&self.socket) {
-            self.leg.saw(&info, &TcpInfo::default());
+            self.leg.record_counters(&info, &TcpInfo::default());
         }
     }
 }

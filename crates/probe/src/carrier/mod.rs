@@ -45,7 +45,7 @@ use thalweg_mesh::{
     carrier_network::{CarriedLegs, Network, PREFIX},
     member_dialer::MemberDialer,
 };
-use thalweg_net::{Rides, Tun, TunSettings};
+use thalweg_net::{RideNetwork, Tun, TunSettings};
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::Name;
 use tokio::task::JoinSet;
@@ -251,9 +251,9 @@ impl Legs {
     }
 }
 
-impl Rides for Legs {
-    fn at(&self, node: NodeId) -> io::Result<SocketAddr> {
-        self.explicit.at(node)
+impl RideNetwork for Legs {
+    fn address(&self, node: NodeId) -> io::Result<SocketAddr> {
+        self.explicit.address(node)
     }
 
     fn chooses(&self, node: NodeId) -> bool {

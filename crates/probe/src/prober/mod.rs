@@ -56,7 +56,7 @@ use thalweg_mesh::{Membership, MeshPeer, OracleClient, service::MemberService};
 use thalweg_net::{
     Ed25519, PrivateKey,
     channel::{Channel, Connector},
-    legs::{Legs, SeenLeg},
+    legs::{Legs, LegEstimate},
 };
 use thalweg_units::{ByteSize, NodeId, Rate};
 use thalweg_wire::{
@@ -114,7 +114,7 @@ struct Shared {
     /// One permit: a second flow at the same time would halve both.
     lane: Arc<Semaphore>,
     /// What was observed of users' transfers, for the overlay.
-    transfers: broadcast::Sender<SeenLeg>,
+    transfers: broadcast::Sender<LegEstimate>,
     /// Where transfers are observed, also on a node that relays nothing; and whether they are reported.
     legs: OnceLock<(Legs, bool)>,
     /// The overlay's counters, if there is one.
@@ -188,7 +188,7 @@ impl Prober {
     }
 
     /// Subscribes to what transfers show of legs to members.
-    pub(crate) fn transfers(&self) -> broadcast::Receiver<SeenLeg> {
+    pub(crate) fn transfers(&self) -> broadcast::Receiver<LegEstimate> {
         self.0.transfers.subscribe()
     }
 

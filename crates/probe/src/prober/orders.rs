@@ -16,7 +16,7 @@ use thalweg_net::{
     Cause, DialOptions, SocketOptions,
     channel::{Channel, ChannelError, Protocol},
     connect,
-    legs::SeenLeg,
+    legs::LegEstimate,
     resolve,
 };
 use thalweg_units::NodeId;
@@ -113,7 +113,7 @@ impl Orders<'_> {
     /// Tells the overlay, if there is one, the rate that TCP reached, as for a member's own transfer.
     fn tell_overlay(&self, to: &Name, outcome: &Outcome) {
         if let Outcome::Measured { bps, at_least, bytes, age, .. } = *outcome {
-            _ = self.shared.transfers.send(SeenLeg { to: to.clone(), bps, at_least, bytes, age });
+            _ = self.shared.transfers.send(LegEstimate { to: to.clone(), bps, at_least, bytes, age });
         }
     }
 

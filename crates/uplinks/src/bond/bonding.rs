@@ -22,8 +22,8 @@ use std::{
     time::Duration,
 };
 use thalweg_net::{
-    Bookkeeper, Carried, Carrier, Destination, Dialer, Hop, Host, Leaving, Opening, Route, Wish,
-    interfaces, into_the_world,
+    Bookkeeper, CarriedStream, Carrier, Destination, Dialer, Hop, Host, EgressChoice, OpeningStream, Route, InterfaceWish,
+    interfaces, internet_interfaces,
 };
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::Name;
@@ -125,7 +125,7 @@ impl Bonding {
         Self::with_interfaces(
             dialer,
             settings,
-            Arc::new(|_| Ok(into_the_world(&interfaces()?, |_| Wish::default()))),
+            Arc::new(|_| Ok(internet_interfaces(&interfaces()?, |_| InterfaceWish::default()))),
         )
     }
 
@@ -341,7 +341,7 @@ async fn watch_bond(shared: Weak<BondingState>, key: BondKey, bond: Weak<Bond>) 
 }
 
 impl Carrier for Bonding {
-    fn open(&self, to: &Hop, waits: bool) -> Option<Opening> {
+    fn open(&self, to: &Hop, waits: bool) -> Option<OpeningStream> {
         let member = to.key()?;
         let is_asked = self.0.bond_use == BondUse::OnRequest;
         if !waits && (is_asked || to.addresses().all(|at| is_this_host(&at.host))) {
@@ -351,7 +351,7 @@ impl Carrier for Bonding {
             let why =
                 "it accepts none, or this host does not have two interfaces or routes that lead \
                  there";
-            return waits.then(|| Box::pin(async move { Err(io::Error::other(why)) }) as Opening);
+            return waits.then(|| Box::pin(async move { Err(io::Error::other(why)) }) as OpeningStream);
         };
         let waits = waits || self.0.bond_use == BondUse::Awaiting;
         if !waits && !bond.readiness().borrow().is_useful() {
@@ -362,11 +362,11 @@ impl Carrier for Bonding {
                 wait_until_ready(bond.readiness(), PATIENCE).await.map_err(io::Error::other)?;
             }
             let opened = bond.open().await.map_err(|why| why.error());
-            opened.map(|stream| Box::new(stream.with_bond(bond)) as Box<dyn Carried>)
+            opened.map(|stream| Box::new(stream.with_bond(bond)) as Box<dyn CarriedStream>)
         }))
     }
 
-    fn leaves_by(&self, to: &Hop) -> io::Result<Option<Leaving>> {
+    fn egress(&self, to: &Hop) -> io::Result<Option<EgressChoice>> {
         let Some(uplinks) = self.0.by.uplinks() else { return Ok(None) };
         if to.addresses().any(|at| is_this_host(&at.host)) {
             return Ok(None);
@@ -377,7 +377,7 @@ impl Carrier for Bonding {
         };
         let interface = uplinks.plain_interface(&to.addresses().filter_map(ip).collect::<Vec<_>>())?;
         let books: Arc<dyn Bookkeeper> = Arc::new(Accounts::new(uplinks.clone()));
-        Ok(interface.map(|interface| Leaving { interface, books: Some(books) }))
+        Ok(interface.map(|interface| EgressChoice { interface, books: Some(books) }))
     }
 }
 

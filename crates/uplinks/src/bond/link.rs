@@ -130,7 +130,7 @@ impl Meter {
     pub fn ends(&self, gauge: &Gauge) {
         let (mut counting, info) = (self.lock(), gauge.info());
         counting.count(info.as_ref());
-        counting.account.ends(info.as_ref());
+        counting.account.close(info.as_ref());
     }
 
     /// Waits until the link may move more.

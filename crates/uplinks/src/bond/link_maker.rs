@@ -173,9 +173,9 @@ impl LinkMaker {
     /// The dialler of links. It counts connections from their first packet on, including those that fail, and does not
     /// let far ends send more ahead than a cap has in reserve.
     fn dialer(&self) -> Dialer {
-        let dialer = self.dialer.clone().giving_up_after(GIVEN_UP);
+        let dialer = self.dialer.clone().with_user_timeout(GIVEN_UP);
         match &self.uplinks {
-            Some(uplinks) => dialer.booked_by(Arc::new(Accounts::new(uplinks.clone()))),
+            Some(uplinks) => dialer.with_bookkeeper(Arc::new(Accounts::new(uplinks.clone()))),
             None => dialer,
         }
     }

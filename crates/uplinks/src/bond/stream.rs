@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
-use thalweg_net::Carried;
+use thalweg_net::CarriedStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A byte stream over all links of a bond.
@@ -86,7 +86,7 @@ impl AsyncWrite for BondStream {
     }
 }
 
-impl Carried for BondStream {
+impl CarriedStream for BondStream {
     fn reset(&mut self) {
         Self::reset(self, "the stream was given up");
     }

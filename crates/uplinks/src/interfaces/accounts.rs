@@ -9,7 +9,7 @@ use std::{
     task::{Context, Poll},
     time::Instant,
 };
-use thalweg_net::{Account, Bookkeeper, Entry, TcpInfo, Way};
+use thalweg_net::{Account, Bookkeeper, AccountEntry, TcpInfo, ByteDirection};
 use thalweg_units::Time;
 
 /// Keeps the accounts of a dialler's connections, by the settings and counts of these interfaces; cheap to clone.
@@ -45,7 +45,7 @@ impl Accounts {
 }
 
 impl Bookkeeper for Accounts {
-    fn enter(&self, interface: NonZeroU32) -> io::Result<Option<Entry>> {
+    fn open_account(&self, interface: NonZeroU32) -> io::Result<Option<AccountEntry>> {
         let Some(name) = self.0.name_of(interface) else { return Ok(None) };
         let today = self.0.today();
         let (has_room, ahead) = {
@@ -56,7 +56,7 @@ impl Bookkeeper for Accounts {
             return Err(io::Error::other(self.0.cap_error(&name)));
         }
         let ahead = ahead.and_then(|bytes| usize::try_from(bytes).ok());
-        Ok(Some(Entry { ahead, account: self.open(&name) }))
+        Ok(Some(AccountEntry { ahead, account: self.open(&name) }))
     }
 }
 
@@ -94,8 +94,8 @@ impl ConnectionAccount {
 }
 
 impl Account for ConnectionAccount {
-    fn poll_may(&mut self, way: Way, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let waiting = &mut self.waiting[usize::from(way == Way::Up)];
+    fn poll_permission(&mut self, way: ByteDirection, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let waiting = &mut self.waiting[usize::from(way == ByteDirection::Up)];
         if waiting.is_none() && self.uplinks.may_move_now(&self.interface) {
             return Poll::Ready(Ok(()));
         }
@@ -122,7 +122,7 @@ impl Account for ConnectionAccount {
         self.settle(counts, 0);
     }
 
-    fn ends(&mut self, counts: Option<&TcpInfo>) {
+    fn close(&mut self, counts: Option<&TcpInfo>) {
         let in_flight = counts.map_or(0, |info| self.in_flight.upper_bound(info));
         self.settle(counts, with_headers(in_flight));
     }
@@ -175,7 +175,7 @@ mod tests {
             let mut tally = ConnectionAccount::new(Uplinks::without_file(Settings::default()), "wan0".to_owned());
             tally.moved(16_000, None);
             assert_eq!(with_headers(tally.in_flight.upper_bound(&info)), more, "{info:?}");
-            tally.ends(Some(&info));
+            tally.close(Some(&info));
             assert_eq!(tally.bill.settle(Some(&info), more), 0, "it was paid: {info:?}");
         }
     }

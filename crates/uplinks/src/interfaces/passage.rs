@@ -17,7 +17,7 @@ use std::{
 };
 use thalweg_net::TcpInfo;
 use thalweg_net::{
-    legs::{LegWatcher, Sender},
+    legs::{LegWatcher, LegEnd},
     pump::Moved,
 };
 
@@ -171,11 +171,11 @@ impl Passage {
 }
 
 impl LegWatcher for Passage {
-    fn saw(&self, _: &TcpInfo, destination: &TcpInfo) {
+    fn record_counters(&self, _: &TcpInfo, destination: &TcpInfo) {
         self.record_tcp_info(destination);
     }
 
-    fn ends(&self, destination: &TcpInfo) {
+    fn record_end(&self, destination: &TcpInfo) {
         self.record_tcp_info(destination);
     }
 
@@ -185,18 +185,18 @@ impl LegWatcher for Passage {
 
     /// A non-TLS answer to a ClientHello comes from another host than the intended one: networks that require a login
     /// answer for every host. To plain HTTP some of them answer that a login is needed.
-    fn begins(&self, from: Sender, bytes: &[u8]) {
+    fn record_beginning(&self, from: LegEnd, bytes: &[u8]) {
         match from {
-            Sender::Client => self.speaks_tls.store(is_tls(bytes, HELLO), Relaxed),
-            Sender::Destination if self.speaks_tls.load(Relaxed) => {
+            LegEnd::Client => self.speaks_tls.store(is_tls(bytes, HELLO), Relaxed),
+            LegEnd::Destination if self.speaks_tls.load(Relaxed) => {
                 let (now, mut table) = (self.uplinks.now(), self.uplinks.table());
                 match is_tls(bytes, HELLO) || is_tls(bytes, ALERT) {
                     true => table.record_proof(self.id, now),
                     false => table.record_impostor(self.id, now),
                 }
             }
-            Sender::Destination if is_portals(bytes) => self.record_impostor(),
-            Sender::Destination => {}
+            LegEnd::Destination if is_portals(bytes) => self.record_impostor(),
+            LegEnd::Destination => {}
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::Passage;
 use std::num::NonZeroU32;
 use thalweg_base::budget::{OverBudget, Scope};
-use thalweg_net::pump::{Moved, Taken, Throttle};
+use thalweg_net::pump::{Moved, ThrottleFuture, Throttle};
 use thalweg_units::ByteSize;
 use thiserror::Error;
 
@@ -64,7 +64,7 @@ impl<'a> PassageThrottle<'a> {
 
 impl Throttle for PassageThrottle<'_> {
     /// Charges what was moved by now, rather than what is asked for.
-    fn take(&self, asked: usize) -> Taken<'_> {
+    fn take(&self, asked: usize) -> ThrottleFuture<'_> {
         Box::pin(async move {
             self.passage.counts(self.moved);
             self.passage.wait_to_move().await.map_err(|cap_error| OverBudget {

@@ -6,7 +6,7 @@ use std::{num::NonZeroU32, time::Duration};
 use thalweg_base::budget::{Purpose, Scope};
 use thalweg_bond::{Application, Demand};
 use thalweg_measure::{self as measure, Method};
-use thalweg_net::{Interface, Lack, Survey, survey};
+use thalweg_net::{Interface, UnusableReason, Survey, survey};
 use thalweg_units::{Rate, Time};
 
 /// Applications in the report: those that were used last.
@@ -149,12 +149,12 @@ fn absent<'a>(
     })
 }
 
-fn lacks(lack: Lack) -> &'static str {
+fn lacks(lack: UnusableReason) -> &'static str {
     match lack {
-        Lack::Down => "it is down",
-        Lack::Carrier => "it has no cable, or has not joined a network",
-        Lack::Address => "it has no address",
-        Lack::Route => "no route uses it",
+        UnusableReason::Down => "it is down",
+        UnusableReason::Carrier => "it has no cable, or has not joined a network",
+        UnusableReason::Address => "it has no address",
+        UnusableReason::Route => "no route uses it",
     }
 }
 
@@ -186,7 +186,7 @@ mod tests {
         let only = Action::Only(vec!["eth77".to_owned(), "lo0there".to_owned()]);
         let rule = Rule { process: None, port: Some(22), destination: None, action: only };
         settings.rules.0.push(rule);
-        let lacking = vec![("lo0there".to_owned(), Lack::Down)];
+        let lacking = vec![("lo0there".to_owned(), UnusableReason::Down)];
         let survey = Survey { usable: Vec::new(), lacking };
         let why = |by: &str| format!("no interface has this name now, but {by} refers to it");
         assert_eq!(

@@ -616,7 +616,7 @@ impl Uplinks {
         let index = NonZeroU32::new(interface.index)?;
         self.wait_to_move(&interface.name).await.ok()?;
         // The connection's bytes count, whatever comes of the probe.
-        let dialer = dialer.clone().booked_by(Arc::new(Accounts::new(self.clone())));
+        let dialer = dialer.clone().with_bookkeeper(Arc::new(Accounts::new(self.clone())));
         let told = probe(&dialer, index, server).await.map_err(|why| why.to_string());
         let is_answered = told.is_ok();
         self.table().record_probe(interface, told, (self.now(), self.today()));

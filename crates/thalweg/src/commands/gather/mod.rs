@@ -162,7 +162,7 @@ pub fn dialer_by_bonds(state: &State, within: WithinArgs) -> anyhow::Result<Memb
         return dialer(state)?.riding().map_err(|why| anyhow::anyhow!("--ride: {why}"));
     }
     let bonds = uplinks::shown(bonds(state)?.awaited());
-    Ok(dialer(state)?.carried_by(Arc::new(bonds)))
+    Ok(dialer(state)?.with_carrier(Arc::new(bonds)))
 }
 
 /// The bonds of this host's client, as its settings allow.

@@ -46,7 +46,7 @@ pub fn lend(dialer: Dialer, args: &PathArgs, uplinks: Option<&Uplinks>) -> anyho
             Bonding::with_caps(plain, settings, Arc::new(by), uplinks)
         }
     };
-    Ok(dialer.carried_by(Arc::new(uplinks::shown(bonds.on_demand()))))
+    Ok(dialer.with_carrier(Arc::new(uplinks::shown(bonds.on_demand()))))
 }
 
 /// On a host with several interfaces, one more path: a bond to the first relay of the mesh that the user named, if no

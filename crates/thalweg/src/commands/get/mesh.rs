@@ -59,7 +59,7 @@ impl Mesh {
     pub fn dialer(&self, options: &DialOptions) -> Option<Dialer> {
         let dialer = Dialer::with_identity(options.clone(), self.identity.clone()?);
         Some(match self.legs {
-            Some(legs) => dialer.riding_by(Arc::new(legs)),
+            Some(legs) => dialer.with_ride_network(Arc::new(legs)),
             None => dialer,
         })
     }

@@ -27,7 +27,7 @@ use thalweg_mesh::{
     member_dialer::MemberDialer,
     service::{MemberService, SubmitService},
 };
-use thalweg_net::{DialOptions, Dialer, PrivateKey, Rides, channel::Connector};
+use thalweg_net::{DialOptions, Dialer, PrivateKey, RideNetwork, channel::Connector};
 use thalweg_node::{
     config::{Config, OfferSection},
     daemon::{DaemonConfig, Node, Services},
@@ -319,7 +319,7 @@ impl Parts {
         let dialer = Dialer::with_identity(DialOptions::default(), identity.clone());
         let bonds = uplinks::shown(self.bonding(dialer, config, state)?);
         let dialer = MemberDialer::new(name, membership.clone(), identity, DialOptions::default());
-        let dialer = dialer.carried_by(Arc::new(bonds)).riding_by(self.rides());
+        let dialer = dialer.with_carrier(Arc::new(bonds)).with_ride_network(self.rides());
         Ok(Lending::new(spool, dialer, membership))
     }
 
@@ -342,7 +342,7 @@ impl Parts {
         let dialer = Dialer::with_identity(DialOptions::default(), identity.clone());
         let bonds = uplinks::shown(self.bonding(dialer, config, state)?.awaited());
         let dialer = MemberDialer::new(name, membership.clone(), identity, DialOptions::default());
-        let dialer = dialer.carried_by(Arc::new(bonds)).riding_by(self.rides());
+        let dialer = dialer.with_carrier(Arc::new(bonds)).with_ride_network(self.rides());
         Ok(Casts::new(&(&config.cast).into(), state.dir(), membership, dialer, log)?)
     }
 
@@ -352,7 +352,7 @@ impl Parts {
         let (membership, log) = (self.membership.clone(), self.log.clone());
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
         let dialer = MemberDialer::new(name, membership, identity, DialOptions::default());
-        let dialer = dialer.riding_by(self.rides());
+        let dialer = dialer.with_ride_network(self.rides());
         Ok(Streams::new((&config.stream).into(), dialer, log))
     }
 
@@ -389,7 +389,7 @@ impl Parts {
     }
 
     /// The carried legs of this node's own connections, and which of them are used automatically.
-    pub fn rides(&self) -> Arc<dyn Rides> {
+    pub fn rides(&self) -> Arc<dyn RideNetwork> {
         match &self.carrier {
             Some(carrier) => Arc::new(Legs::of(carrier.clone())),
             None => Arc::new(CarriedLegs::of(&self.membership.mesh())),

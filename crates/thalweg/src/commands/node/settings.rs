@@ -82,7 +82,7 @@ fn socks(config: &Config, parts: &Parts, state: &State) -> anyhow::Result<Option
     let settings = config.interfaces.settings();
     let told = parts.told_of_interfaces();
     let bonds = uplinks::shown(uplinks::bonding(dialer.clone(), settings, state, told)?);
-    let dialer = dialer.carried_by(Arc::new(bonds)).riding_by(parts.rides());
+    let dialer = dialer.with_carrier(Arc::new(bonds)).with_ride_network(parts.rides());
     let (via, terms, limits) = (config.socks.via.clone(), config.socks.terms(), direct.limits());
     let ways = Box::new(Ways { via, terms, dialer, limits });
     Ok(Some(SocksConfig::Mesh { listen, ways }))

@@ -101,7 +101,7 @@ fn dialer(mesh: &Mesh, uplinks: &Uplinks, mut options: DialOptions) -> (Dialer, 
     match mesh.dialer(&options) {
         Some(dialer) => {
             let bonds = Bonding::with_uplinks(dialer.clone(), Settings::default(), uplinks.clone());
-            (dialer.carried_by(Arc::new(bonds.clone())), Some(bonds))
+            (dialer.with_carrier(Arc::new(bonds.clone())), Some(bonds))
         }
         None => (Dialer::new(options), None),
     }

@@ -1,6 +1,6 @@
 //! Decides which interfaces are usable, from the kernel's links, addresses and routes; no I/O.
 
-use super::{Interface, Lack, own_address};
+use super::{Interface, UnusableReason, own_address};
 use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage,
     address::AddressMessage,
@@ -11,7 +11,7 @@ use std::{cmp::Reverse, collections::BTreeMap, net::IpAddr, num::NonZeroU32};
 
 /// What is known from the kernel, by interface index.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known {
+pub(super) struct KernelState {
     seen: BTreeMap<NonZeroU32, InterfaceState>,
     /// The interfaces by which the kernel sends unbound traffic to the internet, for IPv4 and IPv6.
     pub(super) ways: [Option<NonZeroU32>; 2],
@@ -31,7 +31,7 @@ struct InterfaceState {
     is_tunnel: bool,
 }
 
-impl Known {
+impl KernelState {
     /// Records one object of a list. Objects other than links, addresses and routes are ignored.
     pub(super) fn learn(&mut self, message: &RouteNetlinkMessage) {
         match message {
@@ -82,7 +82,7 @@ impl Known {
     }
 
     /// The unusable interfaces, in the order of their indices.
-    pub(super) fn lacking(self) -> Vec<(String, Lack)> {
+    pub(super) fn lacking(self) -> Vec<(String, UnusableReason)> {
         let lacking = |seen: InterfaceState| Some((seen.name.clone()?, seen.lack()?));
         self.seen.into_values().filter_map(lacking).collect()
     }
@@ -147,13 +147,13 @@ impl InterfaceState {
         lack.is_none().then_some(found)
     }
 
-    fn lack(&self) -> Option<Lack> {
+    fn lack(&self) -> Option<UnusableReason> {
         let has_route = self.default_route().or(self.other_route).is_some();
         match () {
-            () if !self.is_up => Some(Lack::Down),
-            () if !self.runs => Some(Lack::Carrier),
-            () if self.addresses.is_empty() => Some(Lack::Address),
-            () if !has_route => Some(Lack::Route),
+            () if !self.is_up => Some(UnusableReason::Down),
+            () if !self.runs => Some(UnusableReason::Carrier),
+            () if self.addresses.is_empty() => Some(UnusableReason::Address),
+            () if !has_route => Some(UnusableReason::Route),
             () => None,
         }
     }
@@ -281,7 +281,7 @@ mod tests {
     }
 
     fn usable(messages: &[RouteNetlinkMessage]) -> Vec<Interface> {
-        let mut known = Known::default();
+        let mut known = KernelState::default();
         messages.iter().for_each(|message| known.learn(message));
         known.usable()
     }
@@ -338,22 +338,22 @@ mod tests {
     #[test]
     fn an_unusable_interface_reports_what_it_lacks() {
         let lack = |messages: &[RouteNetlinkMessage]| {
-            let mut known = Known::default();
+            let mut known = KernelState::default();
             messages.iter().for_each(|message| known.learn(message));
             known.lacking()
         };
         let base = whole(2, "card", 100);
-        let of = |without: usize, lack_of: Lack| {
+        let of = |without: usize, lack_of: UnusableReason| {
             let mut lacking = base.clone();
             lacking.remove(without);
             assert_eq!(lack(&lacking), [("card".to_owned(), lack_of)]);
         };
         assert_eq!(lack(&base), []);
-        of(1, Lack::Address);
-        of(2, Lack::Route);
+        of(1, UnusableReason::Address);
+        of(2, UnusableReason::Route);
         let flags = |flags| [&[link(2, "card", flags)], &base[1..]].concat();
-        assert_eq!(lack(&flags(LinkFlags::Up)), [("card".to_owned(), Lack::Carrier)]);
-        assert_eq!(lack(&flags(LinkFlags::Running)), [("card".to_owned(), Lack::Down)]);
+        assert_eq!(lack(&flags(LinkFlags::Up)), [("card".to_owned(), UnusableReason::Carrier)]);
+        assert_eq!(lack(&flags(LinkFlags::Running)), [("card".to_owned(), UnusableReason::Down)]);
         assert_eq!(lack(&[link(1, "lo", RUNS | LinkFlags::Loopback)]), []);
         let mut port = link(3, "port", LinkFlags::Up);
         let RouteNetlinkMessage::NewLink(of_bridge) = &mut port else { panic!() };
@@ -383,7 +383,7 @@ mod tests {
 
     /// The usable interfaces if the kernel sends internet traffic by `ways`.
     fn sent_by(ways: [u32; 2], messages: &[RouteNetlinkMessage]) -> Vec<Interface> {
-        let mut known = Known { ways: ways.map(NonZeroU32::new), ..Known::default() };
+        let mut known = KernelState { ways: ways.map(NonZeroU32::new), ..KernelState::default() };
         messages.iter().for_each(|message| known.learn(message));
         known.usable()
     }

@@ -4,7 +4,7 @@ use super::Interface;
 
 /// The user's settings for an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wish {
+pub struct InterfaceWish {
     /// The settings name the interface.
     pub is_named: bool,
     /// It is used even if the kernel reaches the internet through a tunnel.
@@ -23,12 +23,12 @@ pub struct Wish {
 ///
 /// Two interfaces in one network share one path to the internet and receive each other's answers
 /// ([`Interface::doubles`]): the first is used; the second is used if it is named, or once the first is gone.
-pub fn into_the_world(found: &[Interface], wish: impl Fn(&str) -> Wish) -> Vec<Interface> {
+pub fn internet_interfaces(found: &[Interface], wish: impl Fn(&str) -> InterfaceWish) -> Vec<Interface> {
     let is_closed = !found.iter().any(|i| i.has_default_route);
     let way = found.iter().find(|i| i.is_way).or(found.first());
     let by_tunnel = way.is_some_and(|way| way.is_tunnel);
     let is_used = |i: &&Interface| {
-        let Wish { is_named, beside_tunnel } = wish(&i.name);
+        let InterfaceWish { is_named, beside_tunnel } = wish(&i.name);
         let is_first = i.doubles.is_none() && (by_tunnel || !i.is_tunnel);
         let leads = i.has_default_route || is_closed;
         leads && (is_first || is_named) && (i.beside.is_none() || beside_tunnel)
@@ -45,16 +45,16 @@ mod tests {
         Interface::new(NonZeroU32::new(index).unwrap(), name)
     }
 
-    fn names(found: &[Interface], wishes: &[(&str, Wish)]) -> Vec<String> {
+    fn names(found: &[Interface], wishes: &[(&str, InterfaceWish)]) -> Vec<String> {
         let wish = |name: &str| {
             let found = wishes.iter().find(|(of, _)| *of == name);
             found.map(|(_, wish)| *wish).unwrap_or_default()
         };
-        into_the_world(found, wish).into_iter().map(|i| i.name).collect()
+        internet_interfaces(found, wish).into_iter().map(|i| i.name).collect()
     }
 
-    const NAMED: Wish = Wish { is_named: true, beside_tunnel: false };
-    const BESIDE: Wish = Wish { is_named: true, beside_tunnel: true };
+    const NAMED: InterfaceWish = InterfaceWish { is_named: true, beside_tunnel: false };
+    const BESIDE: InterfaceWish = InterfaceWish { is_named: true, beside_tunnel: true };
 
     #[test]
     fn no_interface_bypasses_a_tunnel_unless_the_user_says_so() {

@@ -27,7 +27,7 @@ impl BoundSockets {
     }
 }
 
-type Made<T> = Pin<Box<dyn Send + Future<Output = io::Result<T>>>>;
+type SocketFuture<T> = Pin<Box<dyn Send + Future<Output = io::Result<T>>>>;
 
 impl RuntimeProvider for BoundSockets {
     type Handle = TokioHandle;
@@ -44,7 +44,7 @@ impl RuntimeProvider for BoundSockets {
         server: SocketAddr,
         local: Option<SocketAddr>,
         wait: Option<Duration>,
-    ) -> Made<Self::Tcp> {
+    ) -> SocketFuture<Self::Tcp> {
         let interface = self.interface;
         Box::pin(async move {
             let socket = if server.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
@@ -56,7 +56,7 @@ impl RuntimeProvider for BoundSockets {
         })
     }
 
-    fn bind_udp(&self, local: SocketAddr, _server: SocketAddr) -> Made<Self::Udp> {
+    fn bind_udp(&self, local: SocketAddr, _server: SocketAddr) -> SocketFuture<Self::Udp> {
         let bound = bound_udp(local, self.interface);
         Box::pin(async move { UdpSocket::from_std(bound?.into()) })
     }

@@ -8,12 +8,12 @@ use tokio::time::{Instant, timeout_at};
 
 /// The deadline of an attempt.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct AttemptDeadline {
     pub until: Instant,
     whole: Duration,
 }
 
-impl Patience {
+impl AttemptDeadline {
     /// All the time until `until`, or an equal share of it if up to `more` attempts may follow.
     pub fn share(until: Instant, more: u32) -> Self {
         let now = Instant::now();
@@ -38,10 +38,10 @@ impl Patience {
 
 /// The present address of each relay of a route, at first its first one. Addresses are stored in reverse.
 #[derive(Debug)]
-pub(super) struct Turns<'a>(Vec<Vec<&'a Destination>>);
+pub(super) struct RelayAddresses<'a>(Vec<Vec<&'a Destination>>);
 
-impl<'a> Turns<'a> {
-    pub fn of(hops: &'a [Hop]) -> Self {
+impl<'a> RelayAddresses<'a> {
+    pub fn new(hops: &'a [Hop]) -> Self {
         let reversed = |hop: &'a Hop| {
             let mut all: Vec<_> = hop.addresses().collect();
             all.reverse();

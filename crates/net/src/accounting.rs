@@ -16,12 +16,12 @@ pub trait Bookkeeper: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// If the connection may not be opened, because the cap is used up.
-    fn enter(&self, interface: NonZeroU32) -> io::Result<Option<Entry>>;
+    fn open_account(&self, interface: NonZeroU32) -> io::Result<Option<AccountEntry>>;
 }
 
 /// A connection's entry in the books.
 #[derive(Debug)]
-pub struct Entry {
+pub struct AccountEntry {
     /// The maximum bytes that the peer may send ahead of the reader; `None` leaves the kernel's default.
     pub ahead: Option<usize>,
     /// The connection's account.
@@ -30,24 +30,24 @@ pub struct Entry {
 
 /// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum ByteDirection {
     /// To this host.
     Down,
     /// From it.
     Up,
 }
 
-/// The account of one connection. It is dropped when the connection ends, after [`Self::ends`].
+/// The account of one connection. It is dropped when the connection ends, after [`Self::close`].
 pub trait Account: fmt::Debug + Send + Sync {
     /// Ready once the connection may move more bytes in this direction; until then it registers the task to be woken.
     ///
     /// # Errors
     /// If the connection may move nothing more.
-    fn poll_may(&mut self, way: Way, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+    fn poll_permission(&mut self, way: ByteDirection, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
     /// Records that the owner read or wrote `bytes`, with the kernel's present counters if they are available.
     fn moved(&mut self, bytes: usize, counts: Option<&TcpInfo>);
 
     /// Records that the connection is closed, with counters as in [`Self::moved`].
-    fn ends(&mut self, counts: Option<&TcpInfo>);
+    fn close(&mut self, counts: Option<&TcpInfo>);
 }

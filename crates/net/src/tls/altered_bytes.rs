@@ -10,19 +10,19 @@ use thiserror::Error as ThisError;
 /// that fails the check, e.g. to discredit a relay. So it only shows that this path to this server cannot be used.
 #[derive(Clone, Copy, Debug, ThisError)]
 #[error("bytes were altered on the way")]
-struct Altered;
+struct AlteredBytes;
 
 /// Converts an error of reading from an *established* TLS stream. If it reports altered bytes, the result is an error
 /// that [`says_altered`] recognizes, even if a library keeps only its text.
 pub fn name_altered(error: io::Error) -> io::Error {
     let altered = error.get_ref().is_some_and(|e| e.downcast_ref().is_some_and(is_alteration));
-    if altered { io::Error::other(Altered) } else { error }
+    if altered { io::Error::other(AlteredBytes) } else { error }
 }
 
 /// Whether `error`, or one of its sources, is [`name_altered`]'s error for altered bytes.
 pub fn says_altered(error: &(dyn error::Error + 'static)) -> bool {
     // HTTP/2 passes on only the text. No server can cause an error with exactly this text.
-    let text = Altered.to_string();
+    let text = AlteredBytes.to_string();
     std::iter::successors(Some(error), |e| e.source()).any(|e| e.to_string() == text)
 }
 

@@ -6,7 +6,7 @@ use std::{ops, time::Duration};
 use tokio::net::TcpStream;
 
 /// A leg of a relayed connection: a TCP connection, a protocol on top of one, or a stream of a bond.
-pub trait Leg: Send + Unpin {
+pub trait PumpLeg: Send + Unpin {
     /// The TCP connection, for its options and counters; `None` for a stream of a bond, which watches its links itself.
     fn tcp(&self) -> Option<&TcpStream>;
 
@@ -19,20 +19,20 @@ pub trait Leg: Send + Unpin {
     }
 }
 
-impl Leg for TcpStream {
+impl PumpLeg for TcpStream {
     fn tcp(&self) -> Option<&TcpStream> {
         Some(self)
     }
 }
 
-impl Leg for Channel<TcpStream> {
+impl PumpLeg for Channel<TcpStream> {
     fn tcp(&self) -> Option<&TcpStream> {
         Some(self.get_ref())
     }
 }
 
 /// A leg on the heap, which keeps the futures that pass it on small.
-impl<L: Leg> Leg for Box<L> {
+impl<L: PumpLeg> PumpLeg for Box<L> {
     fn tcp(&self) -> Option<&TcpStream> {
         (**self).tcp()
     }
@@ -43,7 +43,7 @@ impl<L: Leg> Leg for Box<L> {
 }
 
 /// A connection that was dialled for a local program, represented by its first leg.
-impl Leg for Stream {
+impl PumpLeg for Stream {
     fn tcp(&self) -> Option<&TcpStream> {
         self.tcp()
     }
@@ -58,12 +58,12 @@ impl Leg for Stream {
 /// So after any failure (a timeout, a panic, a shutdown) no peer mistakes a truncated stream for a complete one. Bytes
 /// queued in the kernel are not sent any more.
 #[derive(Debug)]
-pub struct Resetting<L: Leg = TcpStream> {
+pub struct ResetOnDrop<L: PumpLeg = TcpStream> {
     leg: L,
     ended_well: bool,
 }
 
-impl<L: Leg> Resetting<L> {
+impl<L: PumpLeg> ResetOnDrop<L> {
     /// Guards this connection.
     pub fn new(leg: L) -> Self {
         Self { leg, ended_well: false }
@@ -75,20 +75,20 @@ impl<L: Leg> Resetting<L> {
     }
 }
 
-impl<L: Leg> ops::Deref for Resetting<L> {
+impl<L: PumpLeg> ops::Deref for ResetOnDrop<L> {
     type Target = L;
     fn deref(&self) -> &L {
         &self.leg
     }
 }
 
-impl<L: Leg> ops::DerefMut for Resetting<L> {
+impl<L: PumpLeg> ops::DerefMut for ResetOnDrop<L> {
     fn deref_mut(&mut self) -> &mut L {
         &mut self.leg
     }
 }
 
-impl<L: Leg> Drop for Resetting<L> {
+impl<L: PumpLeg> Drop for ResetOnDrop<L> {
     fn drop(&mut self) {
         if !self.ended_well {
             self.leg.reset();

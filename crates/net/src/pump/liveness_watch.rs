@@ -3,7 +3,7 @@
 use super::{
     super::{
         legs::LegWatcher,
-        liveness::{Leg, Liveness},
+        liveness::{LegSample, Liveness},
     },
     Stopped, Terms,
 };
@@ -15,7 +15,7 @@ use tokio::{
 };
 
 /// Watches the liveness of one connection.
-pub struct Watch<'a> {
+pub struct LivenessWatch<'a> {
     liveness: Liveness,
     ticks: Interval,
     watcher: Option<&'a dyn LegWatcher>,
@@ -23,14 +23,14 @@ pub struct Watch<'a> {
 
 /// The state of the pump that the kernel's counters do not show.
 #[derive(Clone, Copy, Debug)]
-pub struct Holding {
+pub struct PumpState {
     /// One direction has ended.
     pub half_closed: bool,
     /// The pump itself delays a direction because of a quota.
     pub throttled: bool,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> LivenessWatch<'a> {
     /// Starts the watch of a new connection.
     pub fn new(terms: Terms<'a>) -> Self {
         let liveness = Liveness::new(terms.limits, Instant::now());
@@ -39,7 +39,7 @@ impl<'a> Watch<'a> {
         Self { liveness, ticks, watcher: terms.watcher }
     }
 
-    /// Waits until it is time for [`Watch::check`]. Cancel-safe.
+    /// Waits until it is time for [`LivenessWatch::check`]. Cancel-safe.
     pub async fn tick(&mut self) {
         self.ticks.tick().await;
     }
@@ -52,7 +52,7 @@ impl<'a> Watch<'a> {
         &mut self,
         client: Option<&TcpStream>,
         destination: Option<&TcpStream>,
-        holding: Holding,
+        holding: PumpState,
     ) -> Result<(), Stopped> {
         let (client, destination) = self.look(client, destination)?;
         let now = Instant::now();
@@ -77,7 +77,7 @@ impl<'a> Watch<'a> {
         client: Option<&TcpStream>,
         destination: Option<&TcpStream>,
     ) -> Result<(), Stopped> {
-        let holding = Holding { half_closed: true, throttled: false };
+        let holding = PumpState { half_closed: true, throttled: false };
         // The round-trip time is not known here, so the checks begin soon and become rarer.
         let mut pause = Duration::from_millis(2);
         loop {
@@ -95,16 +95,16 @@ impl<'a> Watch<'a> {
         &self,
         client: Option<&TcpStream>,
         destination: Option<&TcpStream>,
-    ) -> Result<(Leg, Leg), Stopped> {
+    ) -> Result<(LegSample, LegSample), Stopped> {
         let (client, destination) =
             (client.map(info).transpose()?, destination.map(info).transpose()?);
         if let (Some(watcher), Some(client), Some(destination)) =
             (self.watcher, &client, &destination)
         {
-            watcher.saw(client, destination);
+            watcher.record_counters(client, destination);
         }
         // A leg without counters is treated as resting; the other leg shows progress.
-        let leg = |info: Option<TcpInfo>| info.map(Leg::from).unwrap_or_default();
+        let leg = |info: Option<TcpInfo>| info.map(LegSample::from).unwrap_or_default();
         Ok((leg(client), leg(destination)))
     }
 }
