@@ -12,7 +12,7 @@ use thalweg_net::channel::{Channel, Protocol};
 use thalweg_node::config::{OracleMeasureSection, OracleSection, ScheduleName};
 use thalweg_oracle::{
     Caller as Asker, Config, Database, Event as Happened, MeasureConfig, Oracle, OracleError,
-    OracleMetrics, Order, Pace, Server,
+    OracleMetrics, ScheduleKind, Pace, Server,
 };
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::{
@@ -114,9 +114,9 @@ fn measure(settings: &OracleMeasureSection) -> MeasureConfig {
     MeasureConfig {
         enabled: settings.enabled,
         schedule: match settings.schedule {
-            ScheduleName::Algorithm1 => Order::Algorithm1,
-            ScheduleName::Thrifty => Order::Thrifty,
-            ScheduleName::Random => Order::Random,
+            ScheduleName::Algorithm1 => ScheduleKind::Algorithm1,
+            ScheduleName::Thrifty => ScheduleKind::Thrifty,
+            ScheduleName::Random => ScheduleKind::Random,
         },
         t: settings.t.into(),
         p: settings.p.fraction(),

@@ -3,8 +3,8 @@
 //! A ranking builds on the previous one: the score of a relay stays if no triple with it changed.
 
 use super::{
-    known::Known,
-    live::{self, Born, Changed, PlannedLegs},
+    estimate_table::EstimateTable,
+    leg_graph::{self, MeasuredAt, ChangedLegs, PlannedLegs},
     nodes::Slot,
 };
 use std::{collections::BTreeSet, panic, thread, time::Duration};
@@ -21,9 +21,9 @@ const RELAYS_PER_THREAD: usize = 64;
 
 /// The input of a ranking, copied from the table under its lock.
 #[derive(Debug)]
-pub(super) struct Picture {
+pub(super) struct RankingInput {
     planned: PlannedLegs,
-    pub changed: Changed,
+    pub changed: ChangedLegs,
     at: Time,
     changes: u64,
 }
@@ -37,20 +37,20 @@ pub(super) enum RankingKind {
     Completed,
 }
 
-impl Picture {
+impl RankingInput {
     /// The whole input, for a ranking from scratch.
     #[cfg(test)]
-    pub fn of(known: &Known, now: Time) -> Self {
-        Self::with(known, (known.live().planned().clone(), Changed::All), now)
+    pub fn of(known: &EstimateTable, now: Time) -> Self {
+        Self::with(known, (known.live().planned().clone(), ChangedLegs::All), now)
     }
 
     /// The input with its changes since the last call. O(n), and O(entries) once per hour.
-    pub fn next(known: &mut Known, now: Time) -> Self {
+    pub fn next(known: &mut EstimateTable, now: Time) -> Self {
         let snapshot = known.snapshot(now);
         Self::with(known, snapshot, now)
     }
 
-    fn with(known: &Known, (planned, changed): (PlannedLegs, Changed), now: Time) -> Self {
+    fn with(known: &EstimateTable, (planned, changed): (PlannedLegs, ChangedLegs), now: Time) -> Self {
         Self { planned, changed, at: now, changes: known.changes() }
     }
 
@@ -60,14 +60,14 @@ impl Picture {
 
     /// The ranking from scratch that liars cannot dominate.
     #[cfg(test)]
-    pub fn rank(self) -> Ranked {
-        self.after(&Ranked::nothing(), RankingKind::Measured)
+    pub fn rank(self) -> RankingSnapshot {
+        self.after(&RankingSnapshot::nothing(), RankingKind::Measured)
     }
 
     /// The ranking that liars cannot dominate. `last` is the ranking of the previous picture.
     ///
     /// O(d²) for each relay that a changed leg touches, O(n·d²) for all; O(legs) if completed.
-    pub fn after(self, last: &Ranked, by: RankingKind) -> Ranked {
+    pub fn after(self, last: &RankingSnapshot, by: RankingKind) -> RankingSnapshot {
         let touched = self.touched(last);
         let ranking = match by {
             RankingKind::Measured => self.measured(&last.ranking, &touched),
@@ -80,14 +80,14 @@ impl Picture {
         born.resize(self.graph().nodes(), None);
         touched.iter().for_each(|slot| born[*slot] = median_date(&self.planned.born, *slot));
         let Self { planned, at, changes, .. } = self;
-        Ranked { graph: planned.rates, ranking, born, at, changes }
+        RankingSnapshot { graph: planned.rates, ranking, born, at, changes }
     }
 
     /// The relays whose scores may have changed.
-    fn touched(&self, last: &Ranked) -> Vec<usize> {
+    fn touched(&self, last: &RankingSnapshot) -> Vec<usize> {
         let nodes = self.graph().nodes();
         let all = || (0..nodes).collect();
-        let Changed::Legs(legs) = &self.changed else { return all() };
+        let ChangedLegs::Legs(legs) = &self.changed else { return all() };
         if last.graph.nodes() != nodes {
             return all();
         }
@@ -135,8 +135,8 @@ impl Picture {
 }
 
 /// The median date of a node's legs.
-fn median_date(born: &Sparse<Born>, slot: usize) -> Option<Born> {
-    let mut all: Vec<Born> = born.outs(slot).chain(born.ins(slot)).map(|(_, born)| born).collect();
+fn median_date(born: &Sparse<MeasuredAt>, slot: usize) -> Option<MeasuredAt> {
+    let mut all: Vec<MeasuredAt> = born.outs(slot).chain(born.ins(slot)).map(|(_, born)| born).collect();
     let half = all.len() / 2;
     (half < all.len()).then(|| *all.select_nth_unstable(half).1)
 }
@@ -153,17 +153,17 @@ impl RttOf for RoundTrips<'_> {
 
 /// A ranking with the graph that it was made of.
 #[derive(Debug)]
-pub(super) struct Ranked {
+pub(super) struct RankingSnapshot {
     pub graph: Graph,
     pub ranking: Ranking,
     /// The median date of each node's legs.
-    born: Vec<Option<Born>>,
+    born: Vec<Option<MeasuredAt>>,
     at: Time,
-    /// The value of [`Known::changes`] at the ranking.
+    /// The value of [`EstimateTable::changes`] at the ranking.
     pub changes: u64,
 }
 
-impl Ranked {
+impl RankingSnapshot {
     /// A ranking without nodes.
     pub fn nothing() -> Self {
         let (graph, ranking) = (Graph::new(0), Ranking::default());
@@ -173,7 +173,7 @@ impl Ranked {
     /// The median age of a relay's legs; the ranking's age for a relay without legs.
     pub fn age(&self, slot: Slot, now: Time) -> Duration {
         let born = self.born.get(slot as usize).copied().flatten();
-        let age = |born| u64::try_from(live::seconds(now) - born).unwrap_or(0);
+        let age = |born| u64::try_from(leg_graph::seconds(now) - born).unwrap_or(0);
         born.map_or(now.since(self.at), |born| Duration::from_secs(age(born)))
     }
 }
@@ -181,7 +181,7 @@ impl Ranked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::known::Entry;
+    use crate::measure::estimate_table::TableEntry;
     use rand_xoshiro::{
         Xoshiro256PlusPlus,
         rand_core::{Rng as _, SeedableRng as _},
@@ -193,12 +193,12 @@ mod tests {
     }
 
     /// Enters a leg. Every eighth has one end's report alone, and so a lower bound.
-    fn enter(known: &mut Known, random: &mut Xoshiro256PlusPlus, nodes: u64, s: u64) {
+    fn enter(known: &mut EstimateTable, random: &mut Xoshiro256PlusPlus, nodes: u64, s: u64) {
         let mut below = |n: u64| random.next_u64() % n;
         let from = below(nodes);
         let to = (from + 1 + below(nodes - 1)) % nodes;
         let is_sole = below(8) == 0;
-        let entry = Entry {
+        let entry = TableEntry {
             leg: (from as Slot, to as Slot),
             bps: 1e6 * (1 + below(300)) as f64,
             spread: None,
@@ -213,17 +213,17 @@ mod tests {
 
     #[test]
     fn incremental_rankings_match_full_ones() {
-        let (mut known, mut random) = (Known::new(), Xoshiro256PlusPlus::seed_from_u64(5));
+        let (mut known, mut random) = (EstimateTable::new(), Xoshiro256PlusPlus::seed_from_u64(5));
         known.resize(30, &[], at(0));
-        let mut last = Ranked::nothing();
+        let mut last = RankingSnapshot::nothing();
         for round in 1..=30_u64 {
             if round == 20 {
                 known.resize(33, &[4], at(round));
             }
             let nodes = if round < 20 { 30 } else { 33 };
             (0..round).for_each(|_| enter(&mut known, &mut random, nodes, round));
-            last = Picture::next(&mut known, at(round)).after(&last, RankingKind::Measured);
-            let whole = Picture::of(&known, at(round)).rank();
+            last = RankingInput::next(&mut known, at(round)).after(&last, RankingKind::Measured);
+            let whole = RankingInput::of(&known, at(round)).rank();
             assert_eq!(last.ranking, whole.ranking, "round {round}");
             assert_eq!((&last.graph, &last.born), (&whole.graph, &whole.born), "round {round}");
         }
@@ -232,14 +232,14 @@ mod tests {
 
     #[test]
     fn completed_rankings_use_round_trip_times_and_no_sole_reports() {
-        let (mut known, mut random) = (Known::new(), Xoshiro256PlusPlus::seed_from_u64(6));
+        let (mut known, mut random) = (EstimateTable::new(), Xoshiro256PlusPlus::seed_from_u64(6));
         known.resize(30, &[], at(0));
         (0..150).for_each(|_| enter(&mut known, &mut random, 30, 10));
         known.note_rtt((0, 1), 0.05);
-        let picture = Picture::next(&mut known, at(10));
+        let picture = RankingInput::next(&mut known, at(10));
         let rtt_s = picture.planned.rtt_s.clone();
         let expected = completion::bounded(picture.graph(), Some(&RoundTrips(&rtt_s)));
-        let ranked = picture.after(&Ranked::nothing(), RankingKind::Completed);
+        let ranked = picture.after(&RankingSnapshot::nothing(), RankingKind::Completed);
         assert_eq!(ranked.ranking, expected);
         assert!(ranked.ranking.scores().iter().all(|s| s.score > 0.0), "nobody is unknown");
     }

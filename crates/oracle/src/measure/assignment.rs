@@ -42,13 +42,13 @@ type Client = (Option<Slot>, usize);
 
 /// A handle of the thread, which ends when the handle is dropped.
 #[derive(Debug)]
-pub(super) struct Assigning {
+pub(super) struct AssignmentService {
     asks: SyncSender<Request>,
     /// The thread has panicked. The caller got no answer, and the thread continued with the next request.
     broken: Arc<AtomicBool>,
 }
 
-impl Assigning {
+impl AssignmentService {
     /// Starts the thread. Clients use candidates for `valid`.
     ///
     /// # Errors
@@ -168,7 +168,7 @@ impl AssignmentThread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::ranked::Ranked;
+    use crate::measure::ranking::RankingSnapshot;
     use rand_xoshiro::rand_core::SeedableRng as _;
     use thalweg_plan::{
         Graph,
@@ -178,12 +178,12 @@ mod tests {
     #[tokio::test]
     async fn a_panic_is_reported_and_the_next_offer_is_served() {
         let random = Xoshiro256PlusPlus::seed_from_u64(1);
-        let assigning = Assigning::start(Duration::from_secs(60), random).unwrap();
+        let assigning = AssignmentService::start(Duration::from_secs(60), random).unwrap();
         assert_eq!(assigning.ask((None, 3)).await.unwrap().len(), 0);
         // A relay without a load makes an index out of range.
         let mut broken = Offer::nothing();
         broken.ranking = Ranking::from_scores(vec![Score { relay: 7, score: 1.0, evidence: 1 }]);
-        let mut ranked = Ranked::nothing();
+        let mut ranked = RankingSnapshot::nothing();
         ranked.graph = Graph::new(8);
         broken.ranked = Arc::new(ranked);
         assert!(assigning.renew(Arc::new(broken)));

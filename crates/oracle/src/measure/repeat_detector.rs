@@ -9,12 +9,12 @@ const MOST: usize = 400_000;
 
 /// Reporters and report numbers, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Repeats {
+pub(super) struct RepeatDetector {
     seen: HashSet<(Slot, u64)>,
     order: VecDeque<(Slot, u64)>,
 }
 
-impl Repeats {
+impl RepeatDetector {
     /// Whether the report is new; remembers it. Reports with `id` 0 have no number, and always count as new.
     pub fn is_new(&mut self, who: Slot, id: u64) -> bool {
         if id == 0 {
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn a_report_counts_once_for_each_member_and_memory_is_bounded() {
-        let mut repeats = Repeats::default();
+        let mut repeats = RepeatDetector::default();
         assert!(repeats.is_new(1, 7) && repeats.is_new(2, 7) && !repeats.is_new(1, 7));
         assert!(repeats.is_new(1, 0) && repeats.is_new(1, 0), "without a name none is the same");
         (0..MOST as u64).for_each(|id| _ = repeats.is_new(3, id + 1));

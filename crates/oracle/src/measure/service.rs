@@ -2,22 +2,22 @@
 
 use super::{
     MeasureConfig, MeasureCounts,
-    assigning::Assigning,
-    history::History,
+    assignment::AssignmentService,
+    history::HistoryBuffer,
     nodes::Slot,
     offer::{MOST, Offer},
     orders::PendingOrder,
     paths::LEGS,
-    ranked::{Picture, Ranked, RankingKind},
+    ranking::{RankingInput, RankingSnapshot, RankingKind},
     settings,
-    state::{Now, State},
+    state::{CurrentTime, MeasureState},
     tally::Tally,
 };
 use crate::{
     Refusal,
-    limits::{self, PerKey},
+    limits::{self, KeyCounts},
     registry::later,
-    streams::Estimated,
+    streams::LegEstimates,
 };
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
 use std::{
@@ -54,27 +54,27 @@ const PANIC_PAUSE: Duration = Duration::from_secs(60);
 
 /// The measuring service of one oracle.
 #[derive(Debug)]
-pub(crate) struct Measuring {
+pub(crate) struct MeasuringService {
     pub(super) config: MeasureConfig,
     clock: crate::Clock,
     start: Instant,
     /// An async lock, because the largest meshes hold it for some 100 ms.
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<MeasureState>,
     offer: RwLock<Arc<Offer>>,
     /// The last ranking, on which the next one builds.
-    ranked: Lock<Arc<Ranked>>,
-    pub(super) assigning: Assigning,
-    pub(super) history: History,
+    ranked: Lock<Arc<RankingSnapshot>>,
+    pub(super) assigning: AssignmentService,
+    pub(super) history: HistoryBuffer,
     pub(super) tally: Arc<Tally>,
     /// Wakes the scheduler's pulse.
     pub(super) news: Notify,
     /// Limits requests that wait for orders.
     waiting: Semaphore,
-    waits_each: PerKey,
+    waits_each: KeyCounts,
     random: Lock<Xoshiro256PlusPlus>,
 }
 
-impl Measuring {
+impl MeasuringService {
     /// Creates the service with an empty table.
     ///
     /// # Errors
@@ -88,18 +88,18 @@ impl Measuring {
             random.long_jump();
             next
         };
-        let state = State::new(&config, another());
+        let state = MeasureState::new(&config, another());
         Ok(Self {
             tally: Arc::clone(&state.tally),
             state: Mutex::new(state),
-            assigning: Assigning::start(config.pace.candidates, another())?,
+            assigning: AssignmentService::start(config.pace.candidates, another())?,
             random: Lock::new(another()),
             offer: RwLock::new(Arc::new(Offer::nothing())),
-            ranked: Lock::new(Arc::new(Ranked::nothing())),
-            history: History::default(),
+            ranked: Lock::new(Arc::new(RankingSnapshot::nothing())),
+            history: HistoryBuffer::default(),
             news: Notify::new(),
             waiting: Semaphore::new(limits::WAITING),
-            waits_each: PerKey::default(),
+            waits_each: KeyCounts::default(),
             start: Instant::now(),
             config,
             clock,
@@ -107,8 +107,8 @@ impl Measuring {
     }
 
     /// Now: ages use this process's monotonic clock; only the history has dates.
-    pub(super) fn now(&self) -> Now {
-        Now { time: BEGIN + self.start.elapsed(), wall: self.clock.now() }
+    pub(super) fn now(&self) -> CurrentTime {
+        CurrentTime { time: BEGIN + self.start.elapsed(), wall: self.clock.now() }
     }
 
     /// The date.
@@ -122,13 +122,13 @@ impl Measuring {
     }
 
     /// The table's estimates of these legs, where it has any. Blocks on the table's lock.
-    pub fn of_legs(&self, legs: &[(NodeId, NodeId)]) -> BTreeMap<(NodeId, NodeId), Estimated> {
+    pub fn of_legs(&self, legs: &[(NodeId, NodeId)]) -> BTreeMap<(NodeId, NodeId), LegEstimates> {
         let state = self.state.blocking_lock();
         let now = self.now().time;
         let found = legs.iter().filter_map(|(from, to)| {
             let leg = (state.nodes.by_key(from)?, state.nodes.by_key(to)?);
             let found = state.known.estimated(leg, now);
-            (found != Estimated::default()).then_some(((*from, *to), found))
+            (found != LegEstimates::default()).then_some(((*from, *to), found))
         });
         found.collect()
     }
@@ -237,7 +237,7 @@ impl Measuring {
     pub(super) async fn begin_poll(&self, key: &NodeId) -> Option<(Slot, Arc<Notify>)> {
         let mut state = self.state.lock().await;
         let slot = state.nodes.by_key(key)?;
-        state.presence.heard(slot, self.now().time);
+        state.presence.record_contact(slot, self.now().time);
         let wake = state.orders.wake(slot);
         Some((slot, wake))
     }
@@ -302,39 +302,39 @@ impl Measuring {
         Ok(())
     }
 
-    async fn rank(self: &Arc<Self>) -> Option<Arc<Ranked>> {
+    async fn rank(self: &Arc<Self>) -> Option<Arc<RankingSnapshot>> {
         let this = Arc::clone(self);
         let work = spawn_blocking(move || this.rank_now());
         work.await.ok()
     }
 
     /// Ranks the table. The table is locked while it is copied, not while it is ranked.
-    pub(super) fn rank_now(&self) -> Arc<Ranked> {
+    pub(super) fn rank_now(&self) -> Arc<RankingSnapshot> {
         let mut last = self.ranked.lock().unwrap_or_else(|broken| {
             // The changes taken by the panicked ranking are lost, so everything is ranked again.
             self.ranked.clear_poison();
             let mut last = broken.into_inner();
-            *last = Arc::new(Ranked::nothing());
+            *last = Arc::new(RankingSnapshot::nothing());
             last
         });
         let picture = {
             let mut state = self.state.blocking_lock();
-            let State { known, planner, .. } = &mut *state;
-            let picture = Picture::next(known, self.now().time);
+            let MeasureState { known, planner, .. } = &mut *state;
+            let picture = RankingInput::next(known, self.now().time);
             planner.renew(picture.graph(), &picture.changed);
             picture
         };
         let by = match self.config.schedule {
-            settings::Order::Thrifty => RankingKind::Completed,
-            settings::Order::Algorithm1 | settings::Order::Random => RankingKind::Measured,
+            settings::ScheduleKind::Thrifty => RankingKind::Completed,
+            settings::ScheduleKind::Algorithm1 | settings::ScheduleKind::Random => RankingKind::Measured,
         };
         let ranked = Arc::new(picture.after(&last, by));
-        self.state.blocking_lock().planner.ranked(&ranked.ranking);
+        self.state.blocking_lock().planner.set_ranking(&ranked.ranking);
         *last = Arc::clone(&ranked);
         ranked
     }
 
-    async fn renew_offer(self: &Arc<Self>, ranked: Arc<Ranked>) -> Option<()> {
+    async fn renew_offer(self: &Arc<Self>, ranked: Arc<RankingSnapshot>) -> Option<()> {
         let this = Arc::clone(self);
         let work = spawn_blocking(move || {
             let offer = {
@@ -362,13 +362,13 @@ fn candidate(offer: &Offer, score: Score, now: Time) -> Option<Candidate> {
 
 /// A waiting request, counted among all and among those of its member.
 pub(super) struct PollPermit<'a> {
-    measuring: &'a Measuring,
+    measuring: &'a MeasuringService,
     key: NodeId,
     _among_all: SemaphorePermit<'a>,
 }
 
 impl<'a> PollPermit<'a> {
-    pub(super) fn take(measuring: &'a Measuring, key: NodeId) -> Result<Self, Refusal> {
+    pub(super) fn take(measuring: &'a MeasuringService, key: NodeId) -> Result<Self, Refusal> {
         let full = |_| Refusal::Waiting("all");
         let among_all = measuring.waiting.try_acquire().map_err(full)?;
         match measuring.waits_each.enter(key, limits::WAITING_EACH) {
@@ -406,7 +406,7 @@ mod tests {
 
     #[test]
     fn measurements_from_before_the_process_start_keep_their_age() {
-        let now = Measuring::new(MeasureConfig::default(), crate::Clock::system()).unwrap().now();
+        let now = MeasuringService::new(MeasureConfig::default(), crate::Clock::system()).unwrap().now();
         let days = std::time::Duration::from_secs(10 * 24 * 3600);
         let date = now.wall.as_unix_nanos() - days.as_nanos() as u64;
         assert_eq!(now.time.since(now.time_of(WallTime::from_unix_nanos(date))), days);

@@ -1,6 +1,6 @@
 //! The legs as plans use them: a graph that follows the table leg by leg.
 
-use super::{known::Leg, nodes::Slot};
+use super::{estimate_table::Leg, nodes::Slot};
 use std::{
     collections::{BTreeMap, BTreeSet},
     thread,
@@ -20,14 +20,14 @@ const MOST_CHANGED: usize = 4096;
 const OLD: Duration = Duration::from_secs(3600);
 
 /// When a leg was measured, s on the service's own clock; negative: before the process began.
-pub(super) type Born = i32;
+pub(super) type MeasuredAt = i32;
 
 /// Legs for which both ends measured only a lower bound: bit/s, and since when.
-pub(super) type Capped = BTreeMap<Leg, (f64, Time)>;
+pub(super) type CappedLegs = BTreeMap<Leg, (f64, Time)>;
 
 /// The legs that changed since the last snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Changed {
+pub(super) enum ChangedLegs {
     All,
     Legs(Vec<Leg>),
 }
@@ -36,35 +36,35 @@ pub(super) enum Changed {
 #[derive(Clone, Debug)]
 pub(super) struct PlannedLegs {
     pub rates: Graph,
-    pub born: Sparse<Born>,
+    pub born: Sparse<MeasuredAt>,
     /// Round-trip times that senders saw, s.
     pub rtt_s: Sparse<f32>,
 }
 
 /// The planned legs, and their changes since the last snapshot.
 #[derive(Debug)]
-pub(super) struct Live {
+pub(super) struct LegGraph {
     planned: PlannedLegs,
-    changed: Changed,
+    changed: ChangedLegs,
     /// When the graph was last rebuilt from the table; `None`: a rebuild is due.
     whole: Option<Time>,
 }
 
 /// The service's time in seconds.
-pub(super) fn seconds(now: Time) -> Born {
-    Born::try_from(now.as_nanos() / 1_000_000_000).unwrap_or(Born::MAX)
+pub(super) fn seconds(now: Time) -> MeasuredAt {
+    MeasuredAt::try_from(now.as_nanos() / 1_000_000_000).unwrap_or(MeasuredAt::MAX)
 }
 
-fn born(age: Duration, now: Time) -> Born {
-    seconds(now) - Born::try_from(age.as_secs()).unwrap_or(Born::MAX)
+fn born(age: Duration, now: Time) -> MeasuredAt {
+    seconds(now) - MeasuredAt::try_from(age.as_secs()).unwrap_or(MeasuredAt::MAX)
 }
 
-impl Live {
+impl LegGraph {
     /// Creates an empty graph without nodes.
     pub fn new() -> Self {
         let planned =
             PlannedLegs { rates: Graph::new(0), born: Sparse::new(0), rtt_s: Sparse::new(0) };
-        Self { planned, changed: Changed::All, whole: None }
+        Self { planned, changed: ChangedLegs::All, whole: None }
     }
 
     /// Grows to this number of slots. Legs of removed members are deleted immediately; other legs that only they
@@ -74,7 +74,7 @@ impl Live {
         self.planned.rates.grow(nodes);
         self.planned.born.grow(nodes);
         self.planned.rtt_s.grow(nodes);
-        self.changed = Changed::All;
+        self.changed = ChangedLegs::All;
         if gone.is_empty() {
             return;
         }
@@ -106,14 +106,14 @@ impl Live {
     }
 
     /// Updates a leg after the table changed.
-    pub fn follow(&mut self, leg: Leg, table: &Table, capped: &Capped, now: Time) {
+    pub fn follow(&mut self, leg: Leg, table: &Table, capped: &CappedLegs, now: Time) {
         let (from, to) = (leg.0 as usize, leg.1 as usize);
         let planned = planned_leg(leg, table, capped, now);
         self.planned.rates.set(from, to, planned.map(|(rate, _)| rate));
         self.planned.born.set(from, to, planned.map(|(_, born)| born));
         match &mut self.changed {
-            Changed::Legs(legs) if legs.len() < MOST_CHANGED => legs.push(leg),
-            changed => *changed = Changed::All,
+            ChangedLegs::Legs(legs) if legs.len() < MOST_CHANGED => legs.push(leg),
+            changed => *changed = ChangedLegs::All,
         }
     }
 
@@ -133,21 +133,21 @@ impl Live {
     pub fn snapshot(
         &mut self,
         table: &Table,
-        capped: &Capped,
+        capped: &CappedLegs,
         now: Time,
-    ) -> (PlannedLegs, Changed) {
+    ) -> (PlannedLegs, ChangedLegs) {
         if self.whole.is_none_or(|at| now.since(at) >= OLD) {
             (self.planned.rates, self.planned.born) = whole(table, capped, now);
             self.whole = Some(now);
-            self.changed = Changed::All;
+            self.changed = ChangedLegs::All;
         }
-        let changed = std::mem::replace(&mut self.changed, Changed::Legs(vec![]));
+        let changed = std::mem::replace(&mut self.changed, ChangedLegs::Legs(vec![]));
         (self.planned.clone(), changed)
     }
 }
 
-/// The planned rate of one leg: as in [`Graph::from_table`], or else from [`Capped`].
-fn planned_leg(leg: Leg, table: &Table, capped: &Capped, now: Time) -> Option<(Rate, Born)> {
+/// The planned rate of one leg: as in [`Graph::from_table`], or else from [`CappedLegs`].
+fn planned_leg(leg: Leg, table: &Table, capped: &CappedLegs, now: Time) -> Option<(Rate, MeasuredAt)> {
     let subject = Subject::leg(leg.0, leg.1);
     let latest = |bound| {
         let found = table.latest(subject, Metric::Throughput, bound, now);
@@ -175,7 +175,7 @@ fn of_capped(bps: f64, age: Duration, spare: Option<&Estimate>) -> Rate {
 }
 
 /// All rates and dates. O(entries), on two threads, because the table is locked meanwhile.
-fn whole(table: &Table, capped: &Capped, now: Time) -> (Graph, Sparse<Born>) {
+fn whole(table: &Table, capped: &CappedLegs, now: Time) -> (Graph, Sparse<MeasuredAt>) {
     let (mut rates, mut dates) = thread::scope(|scope| {
         let dates = scope.spawn(|| dates(table, now));
         let rates = Graph::from_table(table, now);
@@ -194,7 +194,7 @@ fn whole(table: &Table, capped: &Capped, now: Time) -> (Graph, Sparse<Born>) {
 }
 
 /// The date of each leg's youngest exact value.
-fn dates(table: &Table, now: Time) -> Sparse<Born> {
+fn dates(table: &Table, now: Time) -> Sparse<MeasuredAt> {
     let mut dates = Sparse::new(table.nodes() as usize);
     let is_planned = |e: &Estimate| {
         e.metric == Metric::Throughput && e.bound == Bound::Exact && e.age <= MAX_AGE
@@ -202,7 +202,7 @@ fn dates(table: &Table, now: Time) -> Sparse<Born> {
     for e in table.iter(now).filter(is_planned) {
         if let Subject::Leg { from, to } = e.subject {
             let (from, to) = (from.node.0 as usize, to.0 as usize);
-            let youngest = dates.get(from, to).unwrap_or(Born::MIN).max(born(e.age, now));
+            let youngest = dates.get(from, to).unwrap_or(MeasuredAt::MIN).max(born(e.age, now));
             dates.set(from, to, Some(youngest));
         }
     }
@@ -234,10 +234,10 @@ mod tests {
 
     #[test]
     fn incremental_updates_match_a_rebuild() {
-        let (mut table, mut capped) = (Table::new(5, 100), Capped::new());
-        let (mut live, now) = (Live::new(), at(100));
+        let (mut table, mut capped) = (Table::new(5, 100), CappedLegs::new());
+        let (mut live, now) = (LegGraph::new(), at(100));
         live.resize(5, &[]);
-        assert_eq!(live.snapshot(&table, &capped, now).1, Changed::All);
+        assert_eq!(live.snapshot(&table, &capped, now).1, ChangedLegs::All);
         let values = [(0, 1, 5.0, 900), (1, 2, 7.0, 60), (4, 0, 9.0, 2_000_000), (2, 3, 1.0, 50)];
         for (from, to, mbps, age) in values {
             enter(&mut table, (from, to), mbps, Bound::Exact, age, now);
@@ -259,15 +259,15 @@ mod tests {
         assert_eq!((planned.rates.measured(), planned.born.get(0, 1)), (4, Some(-800)));
         assert_eq!(
             changed,
-            Changed::Legs(vec![(0, 1), (1, 2), (4, 0), (2, 3), (0, 1), (3, 4), (4, 3)])
+            ChangedLegs::Legs(vec![(0, 1), (1, 2), (4, 0), (2, 3), (0, 1), (3, 4), (4, 3)])
         );
-        assert_eq!(live.snapshot(&table, &capped, now).1, Changed::Legs(vec![]));
+        assert_eq!(live.snapshot(&table, &capped, now).1, ChangedLegs::Legs(vec![]));
     }
 
     #[test]
     fn incremental_updates_apply_available_bandwidth_like_a_rebuild() {
-        let (mut table, mut capped) = (Table::new(3, 100), Capped::new());
-        let (mut live, now) = (Live::new(), at(1000));
+        let (mut table, mut capped) = (Table::new(3, 100), CappedLegs::new());
+        let (mut live, now) = (LegGraph::new(), at(1000));
         live.resize(3, &[]);
         live.snapshot(&table, &capped, now);
         enter(&mut table, (0, 1), 8.0, Bound::Exact, 900, now);
@@ -296,20 +296,20 @@ mod tests {
 
     #[test]
     fn expired_legs_disappear_within_an_hour() {
-        let (mut table, capped) = (Table::new(3, 100), Capped::new());
-        let mut live = Live::new();
+        let (mut table, capped) = (Table::new(3, 100), CappedLegs::new());
+        let mut live = LegGraph::new();
         live.resize(3, &[]);
         let old = MAX_AGE.as_secs() - 60;
         enter(&mut table, (0, 1), 5.0, Bound::Exact, old, at(100));
         live.follow((0, 1), &table, &capped, at(100));
         assert_eq!(live.snapshot(&table, &capped, at(100)).0.rates.measured(), 1);
         let (planned, changed) = live.snapshot(&table, &capped, at(100) + OLD);
-        assert_eq!((planned.rates.measured(), changed), (0, Changed::All));
+        assert_eq!((planned.rates.measured(), changed), (0, ChangedLegs::All));
     }
 
     #[test]
     fn invalid_round_trip_times_and_removed_members_are_ignored() {
-        let mut live = Live::new();
+        let mut live = LegGraph::new();
         live.resize(3, &[]);
         for (leg, rtt_s) in [((0, 1), 0.02), ((1, 2), f64::NAN), ((2, 0), -1.0), ((2, 1), 0.5)] {
             live.note_rtt(leg, rtt_s);

@@ -1,11 +1,11 @@
 //! The table of estimates, with the nodes that vouch for them.
 
 use super::{
-    live::{Capped, Changed, Live, PlannedLegs, seconds, spare},
+    leg_graph::{CappedLegs, ChangedLegs, LegGraph, PlannedLegs, seconds, spare},
     nodes::Slot,
-    verdict::{self, Verdict},
+    verdict::{self, RateVerdict},
 };
-use crate::streams::Estimated;
+use crate::streams::LegEstimates;
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
@@ -50,7 +50,7 @@ pub(super) struct Dispute {
 
 /// An entry for the table.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Entry {
+pub(super) struct TableEntry {
     pub leg: Leg,
     pub bps: f64,
     pub spread: Option<f64>,
@@ -62,7 +62,7 @@ pub(super) struct Entry {
     pub at: Time,
 }
 
-impl Entry {
+impl TableEntry {
     /// Whether plans use the entry: an exact value, or a lower bound that both ends of a measurement vouch for, where
     /// there is no exact value. A leg so fast that its bytes end before the rate is steady has nothing else.
     pub fn is_planned(&self) -> bool {
@@ -72,14 +72,14 @@ impl Entry {
 
 /// The record of one node.
 #[derive(Clone, Copy, Debug, Default)]
-struct Record {
+struct ReporterRecord {
     /// Its two fastest agreed legs with two different peers: the peer, and bit/s.
     fastest: [Option<(Slot, f64)>; 2],
     agreed: f64,
     disputed: f64,
 }
 
-impl Record {
+impl ReporterRecord {
     /// The rate that two peers have seen. One peer alone may collude with the node.
     fn shown(&self) -> Option<f64> {
         self.fastest[1].map(|(_, bps)| bps)
@@ -117,13 +117,13 @@ type PassiveClaim = (f64, bool, Time);
 
 /// The estimates of legs, and the records of their reporters.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct EstimateTable {
     table: Table,
-    /// Lower bounds that both ends measured, bit/s, for legs without an exact value since; see [`Entry::is_planned`].
-    capped: Capped,
+    /// Lower bounds that both ends measured, bit/s, for legs without an exact value since; see [`TableEntry::is_planned`].
+    capped: CappedLegs,
     /// The legs as plans use them.
-    live: Live,
-    records: Vec<Record>,
+    live: LegGraph,
+    records: Vec<ReporterRecord>,
     disputes: VecDeque<Dispute>,
     passive: BTreeMap<Leg, [Option<PassiveClaim>; 2]>,
     changes: u64,
@@ -131,13 +131,13 @@ pub(super) struct Known {
     own: Slot,
 }
 
-impl Known {
+impl EstimateTable {
     /// Creates an empty table without nodes.
     pub fn new() -> Self {
         Self {
             table: Table::new(0, 0),
-            capped: Capped::new(),
-            live: Live::new(),
+            capped: CappedLegs::new(),
+            live: LegGraph::new(),
             records: vec![],
             disputes: VecDeque::new(),
             passive: BTreeMap::new(),
@@ -151,7 +151,7 @@ impl Known {
         let pairs = u64::from(slots) * u64::from(slots);
         let capacity = usize::try_from(4 * pairs).unwrap_or(MOST).clamp(1024, MOST);
         self.table.grow(slots, capacity);
-        self.records.resize(slots as usize, Record::default());
+        self.records.resize(slots as usize, ReporterRecord::default());
         self.live.resize(slots, gone);
         self.changes += 1;
         if gone.is_empty() {
@@ -165,7 +165,7 @@ impl Known {
         self.passive.retain(|leg, _| !in_leg(leg));
         self.disputes.retain(|d| !in_leg(&d.leg));
         for slot in gone {
-            self.records[*slot as usize] = Record::default();
+            self.records[*slot as usize] = ReporterRecord::default();
         }
     }
 
@@ -189,12 +189,12 @@ impl Known {
     }
 
     /// The legs as plans use them.
-    pub fn live(&self) -> &Live {
+    pub fn live(&self) -> &LegGraph {
         &self.live
     }
 
     /// The legs as plans use them, and the changes since the last call.
-    pub fn snapshot(&mut self, now: Time) -> (PlannedLegs, Changed) {
+    pub fn snapshot(&mut self, now: Time) -> (PlannedLegs, ChangedLegs) {
         self.live.snapshot(&self.table, &self.capped, now)
     }
 
@@ -215,12 +215,12 @@ impl Known {
 
     /// The trust in a node, 0 to 1.
     pub fn trust(&self, slot: Slot) -> f64 {
-        self.records.get(slot as usize).map_or(1.0, Record::trust)
+        self.records.get(slot as usize).map_or(1.0, ReporterRecord::trust)
     }
 
     /// A rate that at least two peers have seen of a node, bit/s.
     pub fn shown(&self, slot: Slot) -> Option<f64> {
-        self.records.get(slot as usize).and_then(Record::shown)
+        self.records.get(slot as usize).and_then(ReporterRecord::shown)
     }
 
     /// The youngest exact throughput of the leg.
@@ -229,7 +229,7 @@ impl Known {
     }
 
     /// Adds an entry. Returns false if the table has a younger one.
-    pub fn enter(&mut self, entry: &Entry, now: Time) -> bool {
+    pub fn enter(&mut self, entry: &TableEntry, now: Time) -> bool {
         let estimate = Estimate {
             subject: Subject::leg(entry.leg.0, entry.leg.1),
             metric: Metric::Throughput,
@@ -250,7 +250,7 @@ impl Known {
         is_news
     }
 
-    fn vouch(&mut self, entry: &Entry) {
+    fn vouch(&mut self, entry: &TableEntry) {
         match entry.bound {
             Bound::Exact => _ = self.capped.remove(&entry.leg),
             Bound::AtLeast if entry.is_planned() => {
@@ -261,7 +261,7 @@ impl Known {
         self.show(entry);
     }
 
-    fn show(&mut self, entry: &Entry) {
+    fn show(&mut self, entry: &TableEntry) {
         let (from, to) = entry.leg;
         for (node, peer) in [(from, to), (to, from)] {
             self.records[node as usize].show(peer, entry.bps);
@@ -276,10 +276,10 @@ impl Known {
         sender: Option<f64>,
         receiver: Option<f64>,
         (at, is_there): (Time, bool),
-    ) -> Option<(Verdict, Slot, Option<Dispute>)> {
-        let alone = |rate, slot| (verdict::of_one(rate, self.shown(slot), is_there), slot);
+    ) -> Option<(RateVerdict, Slot, Option<Dispute>)> {
+        let alone = |rate, slot| (verdict::judge_single(rate, self.shown(slot), is_there), slot);
         let (verdict, reporter) = match (sender, receiver) {
-            (Some(sender), Some(receiver)) => (verdict::of_both(sender, receiver), self.own),
+            (Some(sender), Some(receiver)) => (verdict::judge_both(sender, receiver), self.own),
             (Some(sender), None) => alone(sender, leg.0),
             (None, Some(receiver)) => alone(receiver, leg.1),
             (None, None) => return None,
@@ -318,7 +318,7 @@ impl Known {
 
     /// Judges a passive claim. While only one end has reported, it is a lower bound and at most the leg's known rate.
     /// Once both ends have, it is the lower of both claims.
-    pub fn watched(&mut self, leg: Leg, reporter: Slot, claim: PassiveClaim, now: Time) -> Entry {
+    pub fn judge_passive(&mut self, leg: Leg, reporter: Slot, claim: PassiveClaim, now: Time) -> TableEntry {
         let (bps, at_least, at) = claim;
         if self.passive.len() >= PASSIVE {
             self.passive.clear();
@@ -328,7 +328,7 @@ impl Known {
         ends[own] = Some(claim);
         let same = |(_, _, other): &PassiveClaim| other.since(at).max(at.since(*other)) <= SAME;
         let other = ends[1 - own].filter(same);
-        let agreed = other.filter(|(other, ..)| !verdict::of_both(bps, *other).is_disputed);
+        let agreed = other.filter(|(other, ..)| !verdict::judge_both(bps, *other).is_disputed);
         let known = self.exact(leg, now).map(|e| e.value);
         let (bps, bound) = match agreed {
             Some((other, also, _)) => {
@@ -339,17 +339,17 @@ impl Known {
         };
         let (method, is_sole) = (Method::Passive, agreed.is_none());
         let reporter = if is_sole { reporter } else { self.own };
-        Entry { leg, bps, spread: None, method, bound, reporter, is_sole, at }
+        TableEntry { leg, bps, spread: None, method, bound, reporter, is_sole, at }
     }
 }
 
 /// Estimates from trains, in addition to what both ends measured.
-impl Known {
+impl EstimateTable {
     /// Adds what trains from the leg's sender found. Returns false if the table has a younger estimate.
     ///
     /// It is one end's report: a value above what both ends have shown with two peers each, and above TCP's rate on
     /// this leg, is replaced by a lower bound of that much.
-    pub(super) fn probed(
+    pub(super) fn record_probe(
         &mut self,
         leg: Leg,
         (bps, spread, at_least, at): Available,
@@ -379,7 +379,7 @@ impl Known {
     }
 
     /// The estimates for planning streams: the free rate by trains, TCP's throughput, and the round-trip time.
-    pub(super) fn estimated(&self, leg: Leg, now: Time) -> Estimated {
+    pub(super) fn estimated(&self, leg: Leg, now: Time) -> LegEstimates {
         let found = spare(Subject::leg(leg.0, leg.1), &self.table, now);
         let spare = found.filter(|found| found.age <= MAX_SPARE_AGE).map(|found| {
             let low = found.value - found.spread.unwrap_or(0.0);
@@ -388,7 +388,7 @@ impl Known {
         let rate = self.exact(leg, now).map(|found| (found.value, found.age));
         let rtt_s = self.live.planned().rtt_s.get(leg.0 as usize, leg.1 as usize);
         let rtt = rtt_s.and_then(|rtt_s| Duration::try_from_secs_f32(rtt_s).ok());
-        Estimated { spare, rate, rtt }
+        LegEstimates { spare, rate, rtt }
     }
 
     /// The range in which trains found a leg's rate, bit/s, if plans use that rate. The upper end is infinite for a
@@ -419,32 +419,32 @@ mod tests {
         Time::from_nanos(s * 1_000_000_000)
     }
 
-    fn known(nodes: u32) -> Known {
-        let mut known = Known::new();
+    fn known(nodes: u32) -> EstimateTable {
+        let mut known = EstimateTable::new();
         known.resize(nodes, &[], at(0));
         known
     }
 
-    fn exact(known: &Known, leg: Leg) -> Option<f64> {
+    fn exact(known: &EstimateTable, leg: Leg) -> Option<f64> {
         known.exact(leg, at(1000)).map(|e| e.value)
     }
 
-    fn measured(known: &mut Known, leg: Leg, sender: Option<f64>, receiver: Option<f64>) {
+    fn measured(known: &mut EstimateTable, leg: Leg, sender: Option<f64>, receiver: Option<f64>) {
         enter_judged(known, leg, (sender, receiver), false);
     }
 
-    fn enter_judged(known: &mut Known, leg: Leg, says: (Option<f64>, Option<f64>), is_there: bool) {
+    fn enter_judged(known: &mut EstimateTable, leg: Leg, says: (Option<f64>, Option<f64>), is_there: bool) {
         let (verdict, reporter, _) = known.judge(leg, says.0, says.1, (at(10), is_there)).unwrap();
-        let Verdict { bps, bound, is_sole, .. } = verdict;
+        let RateVerdict { bps, bound, is_sole, .. } = verdict;
         let (spread, method, at) = (None, Method::Transfer, at(10));
-        let entry = Entry { leg, bps, spread, method, bound, reporter, is_sole, at };
+        let entry = TableEntry { leg, bps, spread, method, bound, reporter, is_sole, at };
         assert!(known.enter(&entry, at));
     }
 
     #[test]
     fn a_report_by_one_end_is_only_a_lower_bound() {
         let mut known = known(5);
-        let bound = |known: &Known, leg: Leg| {
+        let bound = |known: &EstimateTable, leg: Leg| {
             let subject = Subject::leg(leg.0, leg.1);
             known.table.latest(subject, Metric::Throughput, Bound::AtLeast, at(1000))
         };
@@ -490,11 +490,11 @@ mod tests {
     #[test]
     fn a_passive_claim_is_a_lower_bound_until_both_ends_agree() {
         let mut known = known(3);
-        let first = known.watched((0, 1), 0, (7e6, false, at(10)), at(10));
+        let first = known.judge_passive((0, 1), 0, (7e6, false, at(10)), at(10));
         assert_eq!((first.bound, first.is_sole), (Bound::AtLeast, true));
-        let second = known.watched((0, 1), 1, (8e6, false, at(20)), at(20));
+        let second = known.judge_passive((0, 1), 1, (8e6, false, at(20)), at(20));
         assert_eq!((second.bound, second.bps, second.is_sole), (Bound::Exact, 7e6, false));
-        let other = known.watched((0, 1), 1, (8e7, false, at(20)), at(20));
+        let other = known.judge_passive((0, 1), 1, (8e7, false, at(20)), at(20));
         assert_eq!(other.bound, Bound::AtLeast, "they do not agree");
     }
 
@@ -502,7 +502,7 @@ mod tests {
     fn a_passive_claim_of_one_end_does_not_raise_a_measured_rate() {
         let mut known = known(3);
         measured(&mut known, (0, 1), Some(5e6), Some(5e6));
-        let claim = known.watched((0, 1), 0, (9e10, false, at(20)), at(20));
+        let claim = known.judge_passive((0, 1), 0, (9e10, false, at(20)), at(20));
         assert_eq!(claim.bps, 5e6);
         known.enter(&claim, at(20));
         let graph = thalweg_plan::Graph::from_table(known.table(), at(30));
@@ -512,13 +512,13 @@ mod tests {
     #[test]
     fn a_measured_lower_bound_is_planned_until_an_exact_value_arrives() {
         let mut known = known(3);
-        let enter = |known: &mut Known, bound, bps, is_sole, s| {
+        let enter = |known: &mut EstimateTable, bound, bps, is_sole, s| {
             let (leg, method, reporter, at) = ((0, 1), Method::Transfer, 0, at(s));
-            let entry = Entry { leg, bps, spread: None, method, bound, reporter, is_sole, at };
+            let entry = TableEntry { leg, bps, spread: None, method, bound, reporter, is_sole, at };
             assert!(known.enter(&entry, at));
         };
         enter(&mut known, Bound::AtLeast, 9e9, true, 10);
-        let planned = |known: &Known| known.live().planned().rates.rate(0, 1).map(|r| r.as_bps());
+        let planned = |known: &EstimateTable| known.live().planned().rates.rate(0, 1).map(|r| r.as_bps());
         assert_eq!(planned(&known), None, "one end alone");
         enter(&mut known, Bound::AtLeast, 7e8, false, 20);
         assert_eq!((planned(&known), known.capped.len()), (Some(700_000_000), 1));
@@ -539,7 +539,7 @@ mod tests {
 
 #[cfg(test)]
 mod probed_tests {
-    use super::{Entry, *};
+    use super::{TableEntry, *};
     use thalweg_units::Rate;
 
     fn at(s: u64) -> Time {
@@ -547,20 +547,20 @@ mod probed_tests {
     }
 
     /// Enters a rate that both ends measured.
-    fn enter(known: &mut Known, leg: Leg, mbps: f64, s: u64) {
+    fn enter(known: &mut EstimateTable, leg: Leg, mbps: f64, s: u64) {
         let (bps, spread, method, bound) = (mbps * 1e6, None, Method::Transfer, Bound::Exact);
         let (reporter, is_sole, at) = (0, false, at(s));
-        assert!(known.enter(&Entry { leg, bps, spread, method, bound, reporter, is_sole, at }, at));
+        assert!(known.enter(&TableEntry { leg, bps, spread, method, bound, reporter, is_sole, at }, at));
     }
 
     #[test]
     fn trains_raise_a_leg_no_higher_than_both_ends_have_shown() {
-        let mut known = Known::new();
+        let mut known = EstimateTable::new();
         known.resize(6, &[], at(0));
-        let planned = |known: &Known| known.live().planned().rates.rate(0, 1).map(Rate::as_bps);
+        let planned = |known: &EstimateTable| known.live().planned().rates.rate(0, 1).map(Rate::as_bps);
         enter(&mut known, (0, 1), 8.0, 10);
-        let found = |known: &mut Known, mbps: f64, s: u64| {
-            assert!(known.probed((0, 1), (mbps * 1e6, 5e5, false, at(s)), at(s)));
+        let found = |known: &mut EstimateTable, mbps: f64, s: u64| {
+            assert!(known.record_probe((0, 1), (mbps * 1e6, 5e5, false, at(s)), at(s)));
             planned(known)
         };
         assert_eq!(found(&mut known, 3.0, 20), Some(3_000_000));
@@ -577,12 +577,12 @@ mod probed_tests {
 
     #[test]
     fn a_range_is_returned_only_while_plans_use_it() {
-        let mut known = Known::new();
+        let mut known = EstimateTable::new();
         known.resize(6, &[], at(0));
         enter(&mut known, (0, 1), 8.0, 10);
         assert_eq!(known.range((0, 1), at(20)), None, "trains have told nothing");
-        let found = |known: &mut Known, mbps: f64, at_least: bool, s: u64| {
-            assert!(known.probed((0, 1), (mbps * 1e6, 5e5, at_least, at(s)), at(s)));
+        let found = |known: &mut EstimateTable, mbps: f64, at_least: bool, s: u64| {
+            assert!(known.record_probe((0, 1), (mbps * 1e6, 5e5, at_least, at(s)), at(s)));
             known.range((0, 1), at(s + 1))
         };
         assert_eq!(found(&mut known, 3.0, false, 20), Some((2.5e6, 3.5e6)));

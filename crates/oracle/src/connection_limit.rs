@@ -32,7 +32,7 @@ impl Party {
 
 /// The limits of one kind of connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct ConnectionBounds {
     /// The most connections of all parties together.
     pub all: usize,
     /// The most connections of one party.
@@ -44,7 +44,7 @@ pub(crate) struct Bounds {
 /// Limits one kind of connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionLimit {
-    bounds: Bounds,
+    bounds: ConnectionBounds,
     taken: Mutex<Connections>,
 }
 
@@ -98,7 +98,7 @@ impl Connections {
 }
 
 impl ConnectionLimit {
-    pub fn new(bounds: Bounds) -> Arc<Self> {
+    pub fn new(bounds: ConnectionBounds) -> Arc<Self> {
         Arc::new(Self { bounds, taken: Mutex::default() })
     }
 
@@ -145,14 +145,14 @@ impl ConnectionPermit {
     }
 
     /// Whether the connection is for one request.
-    pub fn once(&self) -> bool {
+    pub fn is_single_request(&self) -> bool {
         self.places.bounds.once
     }
 
     /// Marks the connection as busy, because a complete request has arrived.
-    pub fn request(self: &Arc<Self>) -> Busy {
+    pub fn request(self: &Arc<Self>) -> RequestGuard {
         self.set(|_| None);
-        Busy(self.clone())
+        RequestGuard(self.clone())
     }
 
     fn set(&self, idle: impl Fn(&mut Connections) -> Option<u64>) {
@@ -174,11 +174,11 @@ impl Drop for ConnectionPermit {
 
 /// A request being served. Dropping it makes the connection idle again, unless the connection is for one request.
 #[derive(Debug)]
-pub(crate) struct Busy(Arc<ConnectionPermit>);
+pub(crate) struct RequestGuard(Arc<ConnectionPermit>);
 
-impl Drop for Busy {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
-        if !self.0.once() {
+        if !self.0.is_single_request() {
             self.0.set(|taken| Some(taken.next()));
         }
     }

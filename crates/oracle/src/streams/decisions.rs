@@ -3,7 +3,7 @@
 use super::{
     layout::Position,
     outline::{NamedConfiguration, Outline},
-    state::{Ends, State},
+    state::{LegEnds, ReportState},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +21,7 @@ const MOST_LEGS: usize = 8;
 
 /// The decision for one subscription. `why.since` is an absolute time here; it becomes an age when a plan is sent.
 #[derive(Clone, Debug, PartialEq)]
-struct Choice {
+struct SubscriptionChoice {
     stream: Name,
     /// The position among its preferences; `None`: it gets nothing.
     position: Option<Position>,
@@ -34,7 +34,7 @@ struct Choice {
 
 /// The decision for one leg of a stream.
 #[derive(Clone, Debug, PartialEq)]
-struct Flowing {
+struct StreamFlow {
     from: NodeId,
     parts: Parts,
     bps: u64,
@@ -43,17 +43,17 @@ struct Flowing {
 
 /// The present decisions.
 #[derive(Debug, Default)]
-pub(super) struct Decided {
+pub(super) struct Decisions {
     /// The last version given to a plan.
     version: u64,
     /// The version at the start; reports may raise the version only to a limit above it.
     first: u64,
-    choices: BTreeMap<(NodeId, u32), Choice>,
-    flows: BTreeMap<(Name, NodeId), Flowing>,
+    choices: BTreeMap<(NodeId, u32), SubscriptionChoice>,
+    flows: BTreeMap<(Name, NodeId), StreamFlow>,
     plans: BTreeMap<NodeId, Plan>,
 }
 
-impl Decided {
+impl Decisions {
     /// Creates an empty set of decisions with versions above this one.
     pub fn from_version(version: u64) -> Self {
         Self { version, first: version, ..Self::default() }
@@ -141,7 +141,7 @@ impl Decided {
         outline: &Outline,
         problem: &Problem,
         (planned, searched): (&Planned, &BTreeSet<(NodeId, u32)>),
-        state: &mut State,
+        state: &mut ReportState,
         now: Time,
     ) -> bool {
         let new = NextPlan { outline, problem, planned, searched, state, now };
@@ -177,10 +177,10 @@ fn date(why: &Why) -> Time {
 /// The legs over which other parts of streams are sent than before. A different load alone is no change, because the
 /// rates of real video vary all the time.
 fn changed_legs(
-    old: &BTreeMap<(Name, NodeId), Flowing>,
-    new: &BTreeMap<(Name, NodeId), Flowing>,
-) -> BTreeSet<Ends> {
-    let of = |flow: Option<&Flowing>| flow.map(|flow| (flow.from, flow.parts));
+    old: &BTreeMap<(Name, NodeId), StreamFlow>,
+    new: &BTreeMap<(Name, NodeId), StreamFlow>,
+) -> BTreeSet<LegEnds> {
+    let of = |flow: Option<&StreamFlow>| flow.map(|flow| (flow.from, flow.parts));
     let keys = old.keys().chain(new.keys());
     let changed = keys.filter(|key| of(old.get(key)) != of(new.get(key)));
     let legs = changed.flat_map(|key| {
@@ -194,12 +194,12 @@ fn changed_legs(
 fn carry(
     outline: &Outline,
     planned: &Planned,
-    changed: &BTreeSet<Ends>,
-    state: &mut State,
+    changed: &BTreeSet<LegEnds>,
+    state: &mut ReportState,
     now: Time,
 ) {
     let loads = outline.ends.iter().copied().zip(planned.flows.loads.iter().copied());
-    let loads: BTreeMap<Ends, u64> = loads.filter(|(_, load)| *load > 0).collect();
+    let loads: BTreeMap<LegEnds, u64> = loads.filter(|(_, load)| *load > 0).collect();
     for (ends, leg) in &mut state.legs {
         leg.carries = loads.get(ends).copied().unwrap_or_default();
         if changed.contains(ends) {
@@ -222,12 +222,12 @@ struct NextPlan<'a> {
     problem: &'a Problem,
     planned: &'a Planned,
     searched: &'a BTreeSet<(NodeId, u32)>,
-    state: &'a State,
+    state: &'a ReportState,
     now: Time,
 }
 
 impl NextPlan<'_> {
-    fn why(&self, reason: Reason, leg: Option<Ends>) -> Why {
+    fn why(&self, reason: Reason, leg: Option<LegEnds>) -> Why {
         let name = |key: &NodeId| self.state.members.name(key).cloned();
         let known = leg
             .and_then(|ends| self.state.legs.get(&ends)?.view.known(self.now, &self.state.rules));
@@ -241,7 +241,7 @@ impl NextPlan<'_> {
     }
 
     /// The leg with the least room on the route to a subscriber.
-    fn tightest(&self, who: usize) -> Option<Ends> {
+    fn tightest(&self, who: usize) -> Option<LegEnds> {
         let subscriber = &self.problem.subscribers()[who];
         let publisher = self.problem.streams()[subscriber.stream as usize].publisher;
         let parents = &self.planned.configuration.parents[subscriber.stream as usize];
@@ -257,7 +257,7 @@ impl NextPlan<'_> {
         self.outline.ends.get(leg as usize).copied()
     }
 
-    fn choices(&self, old: &BTreeMap<(NodeId, u32), Choice>) -> BTreeMap<(NodeId, u32), Choice> {
+    fn choices(&self, old: &BTreeMap<(NodeId, u32), SubscriptionChoice>) -> BTreeMap<(NodeId, u32), SubscriptionChoice> {
         let mut choices = BTreeMap::new();
         for (who, wish) in self.outline.wishes.iter().enumerate() {
             let subscriber = &self.problem.subscribers()[who];
@@ -302,7 +302,7 @@ impl NextPlan<'_> {
                 }
             };
             let stream = shown.name.clone();
-            choices.insert(key, Choice { stream, position, is_best, parent, why, hold });
+            choices.insert(key, SubscriptionChoice { stream, position, is_best, parent, why, hold });
         }
         for (node, id, reason) in &self.outline.unplanned {
             let (key, parent) = ((*node, *id), None);
@@ -312,7 +312,7 @@ impl NextPlan<'_> {
             let why = kept.map_or_else(|| self.why(*reason, None), |old| old.why.clone());
             let hold = kept.map(|old| old.hold).unwrap_or_default();
             let (position, is_best) = (None, false);
-            choices.insert(key, Choice { stream, position, is_best, parent, why, hold });
+            choices.insert(key, SubscriptionChoice { stream, position, is_best, parent, why, hold });
         }
         choices
     }
@@ -322,7 +322,7 @@ impl NextPlan<'_> {
         all.iter().find(|one| one.id == id).map(|one| one.stream.clone())
     }
 
-    fn flows(&self, old: &BTreeMap<(Name, NodeId), Flowing>) -> BTreeMap<(Name, NodeId), Flowing> {
+    fn flows(&self, old: &BTreeMap<(Name, NodeId), StreamFlow>) -> BTreeMap<(Name, NodeId), StreamFlow> {
         let mut flows = BTreeMap::new();
         for ((stream, to), flow) in &self.planned.flows.by_place {
             let of = &self.problem.streams()[*stream as usize].parts;
@@ -343,7 +343,7 @@ impl NextPlan<'_> {
                     self.why(reason, Some((from, to)))
                 }
             };
-            flows.insert(key, Flowing { from, parts: flow.parts, bps, why });
+            flows.insert(key, StreamFlow { from, parts: flow.parts, bps, why });
         }
         flows
     }
@@ -351,8 +351,8 @@ impl NextPlan<'_> {
     /// The plan of each member.
     fn plans(
         &self,
-        choices: &BTreeMap<(NodeId, u32), Choice>,
-        flows: &BTreeMap<(Name, NodeId), Flowing>,
+        choices: &BTreeMap<(NodeId, u32), SubscriptionChoice>,
+        flows: &BTreeMap<(Name, NodeId), StreamFlow>,
     ) -> BTreeMap<NodeId, Vec<StreamPlan>> {
         let mut plans: BTreeMap<NodeId, BTreeMap<Name, StreamPlan>> =
             self.state.reported.keys().map(|node| (*node, BTreeMap::new())).collect();
