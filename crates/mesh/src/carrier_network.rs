@@ -62,11 +62,11 @@ const NONE: &str = "this host has no carrier: set `[carrier] enabled = true` in 
 ///
 /// Any process of a host whose node has a carrier can make them.
 #[derive(Clone, Copy, Debug)]
-pub struct CarriedLegs {
+pub struct OverlayLegs {
     network: Network,
 }
 
-impl CarriedLegs {
+impl OverlayLegs {
     /// Connections in the mesh with this key.
     pub fn of(mesh: &NodeId) -> Self {
         Self { network: Network::of(mesh) }
@@ -90,7 +90,7 @@ impl CarriedLegs {
     }
 }
 
-impl RideNetwork for CarriedLegs {
+impl RideNetwork for OverlayLegs {
     fn address(&self, node: NodeId) -> io::Result<SocketAddr> {
         self.check()?;
         Ok((self.network.address(&node), PORT).into())

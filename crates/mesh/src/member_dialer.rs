@@ -1,6 +1,6 @@
 //! Opens channels to other members by name, directly or through relays.
 
-use crate::{Membership, Names, RouteNameError, carrier_network::CarriedLegs};
+use crate::{Membership, Names, RouteNameError, carrier_network::OverlayLegs};
 use std::{io, sync::Arc};
 use thalweg_net::{
     Carrier, DialError, DialOptions, Dialer, Medium, RideNetwork, Route, Stream,
@@ -59,7 +59,7 @@ impl MemberDialer {
     /// # Errors
     /// This host has no carrier; the error says what it takes to have one.
     pub fn riding(self) -> io::Result<Self> {
-        let legs = CarriedLegs::of(&self.membership.mesh());
+        let legs = OverlayLegs::of(&self.membership.mesh());
         legs.check()?;
         Ok(Self { rides: true, ..self.with_ride_network(Arc::new(legs)) })
     }

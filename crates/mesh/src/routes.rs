@@ -20,7 +20,7 @@ pub const MAX_BOND_ROUTES: usize = 8;
 /// The texts of all routes in a text: the route itself, and those of its bond's links.
 ///
 /// # Errors
-/// [`RouteNameError::Words`] if anything else follows the route.
+/// [`RouteNameError::Suffix`] if anything else follows the route.
 pub fn routes_in(text: &str) -> Result<Vec<&str>, RouteNameError> {
     if let Some((route, links)) = bond_in(text) {
         return Ok(std::iter::once(route).chain(links).collect());
@@ -28,7 +28,7 @@ pub fn routes_in(text: &str) -> Result<Vec<&str>, RouteNameError> {
     let route = text.strip_suffix(RIDE).unwrap_or(text);
     match route.split_once('%') {
         None => Ok(vec![route]),
-        Some(_) => Err(RouteNameError::Words(text.to_owned())),
+        Some(_) => Err(RouteNameError::Suffix(text.to_owned())),
     }
 }
 
@@ -91,10 +91,10 @@ pub enum RouteNameError {
          revoke {0}`), then join again on that host with a new state directory, `--address \
          HOST:PORT` and a token from `thalweg mesh token --role relay`"
     )]
-    Nowhere(Name),
+    NoNodeAddress(Name),
     /// It is this host.
     #[error("`{0}` is this host itself; leave it out")]
-    Myself(Name),
+    OwnName(Name),
     /// The relay has a tag that is to be avoided.
     #[error("relay `{name}` has the tag `{tag}`, which must be avoided")]
     Avoided {
@@ -109,7 +109,7 @@ pub enum RouteNameError {
          (`fra{BOND}%direct%nyc`), or in `{RIDE}`, but not in both; an interface is not part of a \
          route"
     )]
-    Words(String),
+    Suffix(String),
     /// The first relay of a riding route is no member of the mesh.
     #[error(
         "`{0}{RIDE}`: the first relay must be a member of the mesh, because the leg to it \
@@ -202,7 +202,7 @@ impl Names<'_> {
         let mut by = Vec::new();
         for link in links {
             if *link == &RIDE[1..] && !self.is_node_named(link) {
-                return Err(RouteNameError::Words(format!("{text}{BOND}%{}", links.join("%"))));
+                return Err(RouteNameError::Suffix(format!("{text}{BOND}%{}", links.join("%"))));
             }
             let way = self.route(link, &terms)?;
             if way.hops().iter().any(|hop| hop.key() == Some(far)) {
@@ -246,7 +246,7 @@ impl Names<'_> {
         let member = roster.by_name(name).ok_or_else(unknown)?;
         let key = member.node.ok_or_else(|| RouteNameError::NoNode(name.clone()))?;
         let addresses = member.addresses.split_first();
-        let (first, others) = addresses.ok_or_else(|| RouteNameError::Nowhere(name.clone()))?;
+        let (first, others) = addresses.ok_or_else(|| RouteNameError::NoNodeAddress(name.clone()))?;
         let hop = Hop::mesh(first.clone(), key, Terms::default());
         Ok(hop.with_other_addresses(others.to_vec()).named(name.clone()))
     }
@@ -277,7 +277,7 @@ impl Names<'_> {
     fn member_hop(&self, member: &Member, terms: &Terms) -> Result<Hop, RouteNameError> {
         let name = || member.name.clone();
         if self.me == Some(&member.name) {
-            return Err(RouteNameError::Myself(name()));
+            return Err(RouteNameError::OwnName(name()));
         }
         let Some(key) = member.node.filter(|_| member.is(Role::Relay)) else {
             return Err(RouteNameError::NoRelay(name()));

@@ -211,7 +211,7 @@ impl LocalSocks {
             RelayProtocol::Socks => None,
         };
         let keys: Vec<_> = route.all_hops().filter_map(key).collect();
-        let left = (!keys.is_empty()).then(|| self.membership.left_any(keys));
+        let left = (!keys.is_empty()).then(|| self.membership.wait_for_removal_of_any(keys));
         async move {
             match left {
                 Some(left) => left.await,

@@ -42,7 +42,7 @@ use thalweg_base::log::{Event, Log};
 use thalweg_measure::riders::PacketHead;
 use thalweg_mesh::{
     Membership,
-    carrier_network::{CarriedLegs, Network, PREFIX},
+    carrier_network::{OverlayLegs, Network, PREFIX},
     member_dialer::MemberDialer,
 };
 use thalweg_net::{RideNetwork, Tun, TunSettings};
@@ -240,14 +240,14 @@ impl Carries for Carrier {
 /// Tells which connections ride in this node's carrier, and at which addresses.
 #[derive(Clone, Debug)]
 pub struct Legs {
-    explicit: CarriedLegs,
+    explicit: OverlayLegs,
     carrier: Carrier,
 }
 
 impl Legs {
     /// Connections ride in this node's carrier if their routes say so, or if its settings choose them.
     pub fn of(carrier: Carrier) -> Self {
-        Self { explicit: CarriedLegs::in_network(carrier.0.network), carrier }
+        Self { explicit: OverlayLegs::in_network(carrier.0.network), carrier }
     }
 }
 

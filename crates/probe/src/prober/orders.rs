@@ -135,7 +135,7 @@ impl Orders<'_> {
         let ticket = Ticket::bytes_of(&order.ticket).filter(|bytes| bytes.len() < MAX_MESSAGE);
         let Some(ticket) = ticket else { return failed("the order has no readable ticket", 0) };
         let hello = Hello { ticket, limits: asked.tightest(own) };
-        let gone = self.shared.membership.left_any(vec![key, self.shared.key]);
+        let gone = self.shared.membership.wait_for_removal_of_any(vec![key, self.shared.key]);
         tokio::select! {
             biased;
             () = gone => failed("the member or this node is revoked", 0),

@@ -23,7 +23,7 @@ use thalweg_dropbox::DropBoxes;
 use thalweg_files::{Files, Lending, spool::Spool};
 use thalweg_mesh::{
     Membership, MeshFile, Oracle, OracleClient, Reporter, RosterSync, State, SyncEvent,
-    carrier_network::CarriedLegs,
+    carrier_network::OverlayLegs,
     member_dialer::MemberDialer,
     service::{MemberService, SubmitService},
 };
@@ -392,7 +392,7 @@ impl Parts {
     pub fn rides(&self) -> Arc<dyn RideNetwork> {
         match &self.carrier {
             Some(carrier) => Arc::new(Legs::of(carrier.clone())),
-            None => Arc::new(CarriedLegs::of(&self.membership.mesh())),
+            None => Arc::new(OverlayLegs::of(&self.membership.mesh())),
         }
     }
 

@@ -2,8 +2,8 @@
 //! 0017).
 
 use super::{
-    Membership, Offered, RosterError,
-    membership::{Inner, Newest},
+    Membership, OfferOutcome, RosterError,
+    membership::{Inner, StoredRoster},
 };
 use std::{
     fs::File,
@@ -23,14 +23,14 @@ const AGAIN: Duration = Duration::from_secs(60);
 
 /// The stored roster was torn or altered, and was moved away; a new one must be fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
+pub struct RosterDamage {
     /// Where the damaged file is now.
     pub aside: PathBuf,
     /// What is wrong with it.
     pub why: String,
 }
 
-impl std::fmt::Display for Damage {
+impl std::fmt::Display for RosterDamage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { aside, why } = self;
         let aside = aside.display();
@@ -44,16 +44,16 @@ impl std::fmt::Display for Damage {
 
 /// Puts rosters in force at once, and has a thread of its own store them.
 ///
-/// A roster is in force when [`Keeper::take`] returns, however busy the disk or the runtime's pool of blocking threads
+/// A roster is in force when [`RosterWriter::take`] returns, however busy the disk or the runtime's pool of blocking threads
 /// is. At most one wake-up waits, and the thread always writes the newest roster, so that rosters in between are never
 /// written. The thread ends with the keeper.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct RosterWriter {
     membership: Membership,
     wake: SyncSender<()>,
 }
 
-impl Keeper {
+impl RosterWriter {
     /// Starts the thread, which calls `failed` for each roster that cannot be stored.
     pub fn start(membership: Membership, failed: impl Fn(RosterError) + Send + 'static) -> Self {
         // One is enough: a second message before the thread looks would ask for the same.
@@ -70,7 +70,7 @@ impl Keeper {
     ///
     /// # Errors
     /// [`RosterError`]; after [`RosterError::Keep`] the roster is in force.
-    pub fn take(&self, signed: &[u8]) -> Result<Offered, RosterError> {
+    pub fn take(&self, signed: &[u8]) -> Result<OfferOutcome, RosterError> {
         let offered = self.membership.publish(signed)?;
         match self.wake.try_send(()) {
             Err(TrySendError::Disconnected(())) => {
@@ -127,7 +127,7 @@ impl Inner {
     /// Replaces the file's content, which is `found`, by the newest roster. The caller has the turn.
     pub(super) fn write(&self, found: Option<(u64, Vec<u8>)>) -> Result<(), RosterError> {
         let Some(file) = self.file.as_deref() else { return Ok(()) };
-        let Newest { signed: Some(signed), kept: false } = self.lock().clone() else {
+        let StoredRoster { signed: Some(signed), kept: false } = self.lock().clone() else {
             return Ok(());
         };
         match found {
@@ -174,8 +174,8 @@ pub(super) fn read(mesh: &NodeId, file: &Path) -> Result<Option<(Roster, Vec<u8>
 pub(super) fn set_aside(
     file: &Path,
     why: &thalweg_wire::SignedError,
-) -> Result<Damage, RosterError> {
+) -> Result<RosterDamage, RosterError> {
     let failed = |source| RosterError::Read { file: file.to_owned(), source };
     let aside = durable::set_aside(file).map_err(failed)?;
-    Ok(Damage { aside, why: why.to_string() })
+    Ok(RosterDamage { aside, why: why.to_string() })
 }
