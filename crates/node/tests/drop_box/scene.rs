@@ -16,7 +16,7 @@ use thalweg_dropbox::{
 };
 use thalweg_mesh::{Membership, service::SubmitService};
 use thalweg_net::{PrivateKey, channel::Connector};
-use thalweg_node::daemon::{Daemon, DaemonConfig, Limits, Node as Served, OracleDown, Services};
+use thalweg_node::daemon::{Daemon, DaemonConfig, HandshakeLimits, Node as Served, OracleDown, Services};
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,
@@ -104,7 +104,7 @@ impl Host {
             riding: None,
             listen: vec![self.at],
             handshake: std::time::Duration::from_secs(10),
-            limits: Limits::default(),
+            limits: HandshakeLimits::default(),
             drain: std::time::Duration::ZERO,
             metrics: None,
             socket: self.dir.path().join("node.sock"),

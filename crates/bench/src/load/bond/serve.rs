@@ -12,7 +12,7 @@ use std::{
 };
 use thalweg_base::log::Log;
 use thalweg_bond::{SenderSettings, StripeMethod};
-use thalweg_node::daemon::{Daemon, DaemonConfig, Limits, Node, OracleDown, Services};
+use thalweg_node::daemon::{Daemon, DaemonConfig, HandshakeLimits, Node, OracleDown, Services};
 use thalweg_uplinks::bond::{BondLimits, Bonds, Settings};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -152,7 +152,7 @@ async fn daemon(
         riding: None,
         listen: vec![at],
         handshake: Duration::from_secs(10),
-        limits: Limits::default(),
+        limits: HandshakeLimits::default(),
         drain: Duration::ZERO,
         metrics: None,
         socket: dir.join("node.sock"),

@@ -14,11 +14,11 @@ use thalweg_mesh::MeshPeer;
 use thalweg_net::channel::Protocol;
 
 /// The place of a channel; freed when it is dropped.
-pub type Place = Seat<PeerKey>;
+pub type ChannelSlot = Seat<PeerKey>;
 
 /// The places of all protocols.
 #[derive(Debug)]
-pub struct Rooms {
+pub struct ChannelLimits {
     measure: Crowd<PeerKey>,
     object: Crowd<PeerKey>,
     cast: Crowd<PeerKey>,
@@ -34,7 +34,7 @@ fn room(all: usize, each: usize) -> Crowd<PeerKey> {
     Crowd::new(Bounds { all, each, grace: None })
 }
 
-impl Default for Rooms {
+impl Default for ChannelLimits {
     /// An idle channel takes about 20 kB, one that has begun a request up to 90 kB.
     fn default() -> Self {
         Self {
@@ -55,7 +55,7 @@ impl Default for Rooms {
     }
 }
 
-impl Rooms {
+impl ChannelLimits {
     /// Takes a place for a channel; `Err` if there is none. Returns `Ok(None)` for channels of relays and oracles,
     /// which bound their channels themselves before they read.
     pub fn enter(
@@ -63,7 +63,7 @@ impl Rooms {
         protocol: Protocol,
         peer: Option<&MeshPeer>,
         from: IpAddr,
-    ) -> Result<Option<Place>, Crowded> {
+    ) -> Result<Option<ChannelSlot>, AllSlotsTaken> {
         let room = match (protocol, peer) {
             (Protocol::Relay | Protocol::Api | Protocol::Join, _) => return Ok(None),
             (Protocol::Measure, _) => &self.measure,
@@ -79,16 +79,16 @@ impl Rooms {
             Some(peer) => PeerKey::Node(peer.member().principal()),
             None => PeerKey::Address(source_of(from)),
         };
-        room.enter(party, 1, Instant::now()).map(Some).ok_or(Crowded)
+        room.enter(party, 1, Instant::now()).map(Some).ok_or(AllSlotsTaken)
     }
 }
 
 /// All places that this party could get are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Crowded;
+pub struct AllSlotsTaken;
 
 /// Completes when the place is evicted; never if there is no place.
-pub async fn evicted(place: Option<&Place>) {
+pub async fn evicted(place: Option<&ChannelSlot>) {
     match place {
         Some(place) => place.evicted().await,
         None => std::future::pending().await,
@@ -110,11 +110,11 @@ mod tests {
             (Protocol::Stream, 128),
             (Protocol::Submit, 128),
         ];
-        let rooms = Rooms::default();
+        let rooms = ChannelLimits::default();
         let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([198, 51, 100, 1]));
         for (protocol, bound) in rows {
             let enter = |_| rooms.enter(protocol, None, one).ok().flatten();
-            let places: Vec<Place> = (0..=bound).map_while(enter).collect();
+            let places: Vec<ChannelSlot> = (0..=bound).map_while(enter).collect();
             assert_eq!(places.len(), bound, "{protocol:?}");
             assert!(rooms.enter(protocol, None, other).is_ok(), "{protocol:?}: another party");
         }

@@ -14,10 +14,10 @@
 //! second.
 
 use super::{
-    counters::{Counters, Strange, word},
-    gate::{Gate, Place},
-    looking::LegObserver,
-    rooms::{self, Rooms},
+    counters::{Counters, StrangerKind, protocol_label},
+    handshake_gate::{HandshakeGate, HandshakeSlot},
+    leg_observer::LegObserver,
+    channel_limits::{self, ChannelLimits},
 };
 use futures_util::future::BoxFuture;
 use socket2::SockRef;
@@ -97,12 +97,12 @@ impl Services {
 
 /// Admits connections; shared by all listeners.
 #[derive(Debug)]
-pub struct Door {
+pub struct MeshPort {
     pub(super) acceptor: Acceptor,
     pub(super) membership: Membership,
     pub(super) services: Services,
-    pub(super) gate: Gate,
-    pub(super) rooms: Rooms,
+    pub(super) gate: HandshakeGate,
+    pub(super) rooms: ChannelLimits,
     /// Turns for the key operations of handshakes, by source.
     pub(super) keys: Turns,
     /// The time limit of a preamble and the handshake.
@@ -113,19 +113,19 @@ pub struct Door {
     pub(super) failures: Throttle,
     /// Records the bytes that transfers move to members; `None`: nobody needs them.
     pub(super) legs: Option<Legs>,
-    pub(super) ends: Ends,
+    pub(super) ends: ShutdownSignals,
 }
 
 /// What a channel holds until it ends: its place, and the observer of its leg.
 #[derive(Debug)]
-struct Held {
-    room: Option<rooms::Place>,
+struct ChannelGuard {
+    room: Option<channel_limits::ChannelSlot>,
     leg_observer: Option<LegObserver>,
 }
 
 /// How the daemon's channels are ended.
 #[derive(Clone, Debug, Default)]
-pub struct Ends {
+pub struct ShutdownSignals {
     /// Stops accepting, and ends handshakes in progress.
     pub stop: CancellationToken,
     /// Cuts all channels that are not relayed.
@@ -138,22 +138,22 @@ pub struct Ends {
     pub relay: TaskTracker,
 }
 
-impl Door {
-    /// Accepts until [`Ends::stop`]; continues after every error of accept.
+impl MeshPort {
+    /// Accepts until [`ShutdownSignals::stop`]; continues after every error of accept.
     pub async fn listen(self: Arc<Self>, listener: TcpListener) {
         loop {
             tokio::select! {
                 () = self.ends.stop.cancelled() => return,
                 accepted = listener.accept() => match accepted {
-                    Ok((tcp, from)) => self.take(tcp, from),
-                    Err(e) => self.accept_failed(&e).await,
+                    Ok((tcp, from)) => self.accept(tcp, from),
+                    Err(e) => self.handle_accept_error(&e).await,
                 },
             }
         }
     }
 
     /// Most often EMFILE or ENFILE: a connection that ends frees descriptors.
-    async fn accept_failed(&self, e: &io::Error) {
+    async fn handle_accept_error(&self, e: &io::Error) {
         let of_one_client = [io::ErrorKind::ConnectionAborted, io::ErrorKind::Interrupted];
         if of_one_client.contains(&e.kind()) {
             return;
@@ -165,18 +165,18 @@ impl Door {
         sleep(ACCEPT_PAUSE).await;
     }
 
-    fn take(self: &Arc<Self>, tcp: TcpStream, from: SocketAddr) {
+    fn accept(self: &Arc<Self>, tcp: TcpStream, from: SocketAddr) {
         self.counters.accepted();
         match self.gate.enter(from.ip(), Instant::now()) {
             Some(place) => {
                 drop(tokio::spawn(watched("handshake", Arc::clone(self).admit(tcp, from, place))))
             }
-            None => self.stranger(from, Strange::Crowded, "too many handshakes in progress"),
+            None => self.record_stranger(from, StrangerKind::Crowded, "too many handshakes in progress"),
         }
     }
 
     /// Does the handshake, within its deadline and as long as it may keep its place.
-    async fn admit(self: Arc<Self>, tcp: TcpStream, from: SocketAddr, place: Place) {
+    async fn admit(self: Arc<Self>, tcp: TcpStream, from: SocketAddr, place: HandshakeSlot) {
         self.counters.handshakes(self.gate.inside());
         // If the client has left already, this fails, and so will reads.
         _ = leg_options().apply(SockRef::from(&tcp));
@@ -191,8 +191,8 @@ impl Door {
         self.counters.handshakes(self.gate.inside());
         match accepted {
             Some(Ok(channel)) => self.dispatch(channel, from),
-            Some(Err(e)) => self.stranger(from, kind(&e), &e.to_string()),
-            None => self.stranger(from, Strange::Slow, "the handshake took longer than allowed"),
+            Some(Err(e)) => self.record_stranger(from, kind(&e), &e.to_string()),
+            None => self.record_stranger(from, StrangerKind::Slow, "the handshake took longer than allowed"),
         }
     }
 
@@ -206,9 +206,9 @@ impl Door {
         // A bond's stream comes from this host itself, but its member does not have the rights of local programs.
         let (at, from) = (from, origin.unwrap_or(from));
         let Ok(room) = self.rooms.enter(protocol, peer.as_ref(), from.ip()) else {
-            return self.stranger(from, Strange::Crowded, "too many channels at a time");
+            return self.record_stranger(from, StrangerKind::Crowded, "too many channels at a time");
         };
-        let held = Held { room, leg_observer: self.leg_observer(&channel, peer.as_ref(), at) };
+        let held = ChannelGuard { room, leg_observer: self.leg_observer(&channel, peer.as_ref(), at) };
         match (protocol, peer, &self.services) {
             (Protocol::Relay, Some(peer), Services { relay: Some(relay), .. }) => {
                 self.relay(Arc::clone(relay), channel, peer, from);
@@ -242,7 +242,7 @@ impl Door {
                 self.api(Arc::clone(oracle), channel, None, from);
             }
             // The key was admitted a moment ago, and has been revoked since.
-            _ => self.stranger(from, Strange::Key, &format!("key {key:?} is not admitted")),
+            _ => self.record_stranger(from, StrangerKind::Key, &format!("key {key:?} is not admitted")),
         }
     }
 
@@ -264,19 +264,19 @@ impl Door {
 
     /// On shutdown it ends as the API does: nobody waits for a measurement, and a transfer of files continues elsewhere
     /// or later.
-    fn transfer(&self, protocol: Protocol, serving: BoxFuture<'static, ()>, held: Held) {
+    fn transfer(&self, protocol: Protocol, serving: BoxFuture<'static, ()>, held: ChannelGuard) {
         let open = self.counters.open(protocol);
         let cut = self.ends.cut_api.clone();
-        self.ends.api.spawn(watched(word(protocol), async move {
+        self.ends.api.spawn(watched(protocol_label(protocol), async move {
             let observing = async {
                 match &held.leg_observer {
-                    Some(leg_observer) => leg_observer.keep().await,
+                    Some(leg_observer) => leg_observer.run().await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
                 () = cut.cancelled() => {}
-                () = rooms::evicted(held.room.as_ref()) => {}
+                () = channel_limits::evicted(held.room.as_ref()) => {}
                 () = serving => {}
                 () = observing => {}
             }
@@ -294,7 +294,7 @@ impl Door {
     ) -> Option<LegObserver> {
         let moves = [Protocol::Object, Protocol::Cast, Protocol::Bond, Protocol::Submit];
         let legs = self.legs.as_ref().filter(|_| moves.contains(&channel.protocol()))?;
-        LegObserver::at(legs, channel, peer?, from)
+        LegObserver::start(legs, channel, peer?, from)
     }
 
     /// A member's channel ends with its membership; a joining host has none.
@@ -326,10 +326,10 @@ impl Door {
         }));
     }
 
-    fn stranger(&self, from: SocketAddr, kind: Strange, why: &str) {
+    fn record_stranger(&self, from: SocketAddr, kind: StrangerKind, why: &str) {
         self.counters.stranger(kind);
         if let Some(more) = self.strangers.pass(Instant::now()) {
-            let event = Event::new("stranger").with("client", from).with("kind", kind.word());
+            let event = Event::new("stranger").with("client", from).with("kind", kind.label());
             self.log.put(event.with("why", why).with("unlogged", more));
         }
     }
@@ -346,11 +346,11 @@ fn has_left(tcp: &TcpStream) -> bool {
     TcpInfo::of(tcp).is_ok_and(|info| info.peer_has_ended)
 }
 
-fn kind(error: &AcceptError) -> Strange {
+fn kind(error: &AcceptError) -> StrangerKind {
     match error {
-        AcceptError::Handshake(_) => Strange::Handshake,
-        AcceptError::Stranger(_) => Strange::Key,
-        AcceptError::TooDeep(_) => Strange::Depth,
+        AcceptError::Handshake(_) => StrangerKind::Handshake,
+        AcceptError::Stranger(_) => StrangerKind::Key,
+        AcceptError::TooDeep(_) => StrangerKind::Depth,
     }
 }
 

@@ -30,7 +30,7 @@ impl LegObserver {
     ///
     /// `None` if the channel came through a relay, which reports its leg itself; or from a bond on this host, whose
     /// links are observed; or if the process has no descriptor left.
-    pub fn at(
+    pub fn start(
         legs: &Legs,
         channel: &Channel<TcpStream>,
         peer: &MeshPeer,
@@ -46,7 +46,7 @@ impl LegObserver {
     }
 
     /// Observes for ever.
-    pub async fn keep(&self) {
+    pub async fn run(&self) {
         loop {
             sleep(PAUSE).await;
             self.observe();

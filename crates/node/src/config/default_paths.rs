@@ -9,7 +9,7 @@ use thiserror::Error;
 /// No path was given, and the user's directory is not known.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the {what} has no default path: neither {variables} nor HOME is set; give {option}")]
-pub struct NoPlace {
+pub struct NoDefaultPath {
     what: &'static str,
     variables: &'static str,
     option: &'static str,
@@ -19,8 +19,8 @@ pub struct NoPlace {
 /// `$XDG_STATE_HOME` or in `~/.local/state`. Need not exist.
 ///
 /// # Errors
-/// [`NoPlace`].
-pub fn state_directory(given: Option<&Path>) -> Result<PathBuf, NoPlace> {
+/// [`NoDefaultPath`].
+pub fn state_directory(given: Option<&Path>) -> Result<PathBuf, NoDefaultPath> {
     state_directory_by(given, |name| std::env::var_os(name))
 }
 
@@ -35,11 +35,11 @@ type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 fn state_directory_by(
     given: Option<&Path>,
     variable: impl Fn(&str) -> Option<OsString>,
-) -> Result<PathBuf, NoPlace> {
+) -> Result<PathBuf, NoDefaultPath> {
     let named = || set(&variable, "THALWEG_STATE");
     let below = || below_home(&variable, "XDG_STATE_HOME", ".local/state");
     let found = given.map(Path::to_owned).or_else(named).or_else(|| Some(below()?.join("thalweg")));
-    found.ok_or(NoPlace {
+    found.ok_or(NoDefaultPath {
         what: "state directory",
         variables: "THALWEG_STATE nor XDG_STATE_HOME",
         option: "--state DIR",
