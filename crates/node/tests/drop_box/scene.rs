@@ -20,7 +20,7 @@ use thalweg_node::daemon::{Daemon, DaemonConfig, HandshakeLimits, Node as Served
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,
-    bistro::{Committing, Evidence, Intent, Nonce, Receipt, Refusal, Sheet, SheetNode, Stamp},
+    bistro::{CommitmentHasher, Evidence, Intent, Nonce, Receipt, Refusal, Sheet, SheetNode, Stamp},
     mesh::{Member, Name, Role, Roster},
 };
 use tokio::{
@@ -244,7 +244,7 @@ impl Client {
     }
 
     pub fn intent(&self) -> Intent {
-        let mut committing = Committing::new(&self.nonce, &self.id());
+        let mut committing = CommitmentHasher::new(&self.nonce, &self.id());
         committing.update(&self.data);
         Intent { label: "return.pdf".parse().unwrap(), commitment: committing.finish() }
     }

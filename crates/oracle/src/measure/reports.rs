@@ -16,7 +16,7 @@ use thalweg_plan::graph::MAX_AGE;
 use thalweg_units::Time;
 use thalweg_wire::mesh::{
     Name,
-    measure::{Done, Load, Outcome, Probed, Received, Reports, ReportsReply, Watched},
+    measure::{OrderReport, Load, Outcome, TrainReport, ReceivedReport, Reports, ReportsReply, PassiveReport},
 };
 
 /// The least size of a passive transfer, bytes, for an exact rate. A shorter one shows slow start, so the leg may be
@@ -85,7 +85,7 @@ impl ReportIntake<'_> {
         }
     }
 
-    fn take_outcome(&mut self, Done { id, outcome }: Done) -> ReportResult {
+    fn take_outcome(&mut self, OrderReport { id, outcome }: OrderReport) -> ReportResult {
         let Some(leg) = self.order(id, |leg| leg.0)? else { return Ok(false) };
         match outcome {
             Outcome::Measured { bps, spread_bps, bytes, at_least, rtt_s, age, .. } => {
@@ -181,8 +181,8 @@ impl ReportIntake<'_> {
         true
     }
 
-    fn take_received(&mut self, received: &Received) -> ReportResult {
-        let Received { id, from, bps, bytes, at_least, age } = received;
+    fn take_received(&mut self, received: &ReceivedReport) -> ReportResult {
+        let ReceivedReport { id, from, bps, bytes, at_least, age } = received;
         let Some(leg) = self.order(*id, |leg| leg.1)? else { return Ok(false) };
         if self.slot(from)? != leg.0 {
             let sender = self.state.nodes.name(leg.0);
@@ -206,8 +206,8 @@ impl ReportIntake<'_> {
         self.state.nodes.by_name(name).ok_or_else(unknown)
     }
 
-    fn take_passive(&mut self, watched: &Watched) -> ReportResult {
-        let Watched { id, from, to, bps, at_least, bytes, age } = watched;
+    fn take_passive(&mut self, watched: &PassiveReport) -> ReportResult {
+        let PassiveReport { id, from, to, bps, at_least, bytes, age } = watched;
         let leg = (self.slot(from)?, self.slot(to)?);
         if leg.0 == leg.1 || (leg.0 != self.who && leg.1 != self.who) {
             return Err(format!(
@@ -232,8 +232,8 @@ impl ReportIntake<'_> {
 
     /// Takes the available bandwidth of a leg from this member. It is not stored in the history, because it is
     /// worthless after an hour.
-    fn take_probe(&mut self, probed: &Probed) -> ReportResult {
-        let Probed { id, to, low_bps, high_bps, at_least, age, .. } = probed;
+    fn take_probe(&mut self, probed: &TrainReport) -> ReportResult {
+        let TrainReport { id, to, low_bps, high_bps, at_least, age, .. } = probed;
         let leg = (self.who, self.slot(to)?);
         if leg.0 == leg.1 {
             return Err(format!("there is no leg from {to} to itself"));

@@ -25,7 +25,7 @@ use thalweg_measure::{Bound, Method, Metric};
 use thalweg_units::{NodeId, Rate, Time, WallTime};
 use thalweg_wire::mesh::{
     Name, Roster,
-    measure::{self as wire, Down, FailedOrder, LegEntry, PathsReply, Spent},
+    measure::{self as wire, Down, FailedOrder, LegEntry, PathsReply, SpentRelay},
 };
 
 /// The history stores a passive sample of one leg by one reporter at most once in this time.
@@ -442,14 +442,14 @@ impl MeasureState {
     }
 
     /// What limits measuring. An oracle that does not schedule knows only whether measuring is enabled.
-    pub fn measuring(&self, enabled: bool, now: Time) -> Option<wire::Measuring> {
+    pub fn measuring(&self, enabled: bool, now: Time) -> Option<wire::MeasuringStatus> {
         if !enabled {
-            return Some(wire::Measuring::default());
+            return Some(wire::MeasuringStatus::default());
         }
         self.term?;
         let name = |slot| self.nodes.get(slot).map(|node| node.name.clone());
         let spent = |(slot, at): (u32, Option<Time>)| {
-            Some(Spent { node: name(slot)?, free_in: at.map(|at| at.since(now)) })
+            Some(SpentRelay { node: name(slot)?, free_in: at.map(|at| at.since(now)) })
         };
         let failed = self.failed.as_ref().and_then(|failure| {
             let Failure { leg: (from, to), why, at } = failure;
@@ -457,7 +457,7 @@ impl MeasureState {
             Some(FailedOrder { from, to, why, age: now.since(*at) })
         });
         let spent = self.planner.spent(now).into_iter().filter_map(spent).collect();
-        Some(wire::Measuring { enabled, spent, failed })
+        Some(wire::MeasuringStatus { enabled, spent, failed })
     }
 
     /// The names by slot. A free slot is named [`PathsReply::FREE`], and occurs in no leg.

@@ -22,7 +22,7 @@ use thalweg_net::{
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::{
     Member, Name,
-    measure::{Done, MOST_BPS, Order, Outcome},
+    measure::{OrderReport, MOST_BPS, Order, Outcome},
     measure_flow::{Hello, Limits, MAX_MESSAGE, Refusal},
     measure_ticket::Ticket,
 };
@@ -107,7 +107,7 @@ impl Orders<'_> {
         let event = Event::new("measured").with("to", to).with_number("order", id);
         self.shared.log.put(with_outcome(event, &outcome));
         self.shared.counts.ended(true, Ended::of(&outcome));
-        self.shared.outbox.done(Done { id, outcome });
+        self.shared.outbox.done(OrderReport { id, outcome });
     }
 
     /// Tells the overlay, if there is one, the rate that TCP reached, as for a member's own transfer.

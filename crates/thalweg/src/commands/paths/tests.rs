@@ -12,8 +12,8 @@ use thalweg_units::{NodeId, Rate, WallTime};
 use thalweg_wire::mesh::{
     Member, Name, Role, Roster,
     measure::{
-        Candidate, CandidatesReply, Disagreement, Down, FailedOrder, LegEntry, Measuring,
-        PathsReply, Spent, Strategy,
+        Candidate, CandidatesReply, Disagreement, Down, FailedOrder, LegEntry, MeasuringStatus,
+        PathsReply, SpentRelay, Strategy,
     },
 };
 
@@ -178,14 +178,14 @@ fn limits_of_measuring_are_shown() {
         let text = matrix::shown(&found, false).0;
         text.lines().filter(|l| l.starts_with("measuring: ")).map(str::to_owned).collect()
     };
-    let off: Vec<String> = shown(Measuring::default());
+    let off: Vec<String> = shown(MeasuringStatus::default());
     assert_eq!(off, ["measuring: off (`enabled` in [oracle.measure] of the oracle's host)"]);
-    assert!(shown(Measuring { enabled: true, ..Measuring::default() }).is_empty());
+    assert!(shown(MeasuringStatus { enabled: true, ..MeasuringStatus::default() }).is_empty());
     let spent = (0..10)
-        .map(|n| Spent { node: name(&format!("n{n}")), free_in: (n > 0).then_some(minutes(90)) });
+        .map(|n| SpentRelay { node: name(&format!("n{n}")), free_in: (n > 0).then_some(minutes(90)) });
     let failed =
         FailedOrder { from: name("fra"), to: name("nyc"), why: "refused".into(), age: minutes(2) };
-    let held = shown(Measuring { enabled: true, spent: spent.collect(), failed: Some(failed) });
+    let held = shown(MeasuringStatus { enabled: true, spent: spent.collect(), failed: Some(failed) });
     assert_eq!(held.len(), 2, "{held:?}");
     let of = "measuring: today's bytes are used up at n0 (always: one measurement takes more than \
               its bytes of a day), n1 (for 1 h 30 min), ";
