@@ -44,9 +44,9 @@ impl std::fmt::Display for RosterDamage {
 
 /// Puts rosters in force at once, and has a thread of its own store them.
 ///
-/// A roster is in force when [`RosterWriter::take`] returns, however busy the disk or the runtime's pool of blocking threads
-/// is. At most one wake-up waits, and the thread always writes the newest roster, so that rosters in between are never
-/// written. The thread ends with the keeper.
+/// A roster is in force when [`RosterWriter::take`] returns, however busy the disk or the runtime's pool of blocking
+/// threads is. At most one wake-up waits, and the thread always writes the newest roster, so that rosters in between
+/// are never written. The thread ends with the keeper.
 #[derive(Debug)]
 pub struct RosterWriter {
     membership: Membership,

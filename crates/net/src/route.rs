@@ -24,8 +24,8 @@ pub enum Medium {
     /// to no interface. A bond's own legs are `Underlay`; otherwise the bond would carry itself.
     Bond,
     /// One TCP connection to the node's overlay address, whose packets ride in probe trains or are sent as ordinary
-    /// datagrams (the dialer's [`crate::RideNetwork`]). As with a bond, only the leg to the first hop can use it, and only if
-    /// it is bound to no interface.
+    /// datagrams (the dialer's [`crate::RideNetwork`]). As with a bond, only the leg to the first hop can use it, and
+    /// only if it is bound to no interface.
     Ride,
 }
 

@@ -105,8 +105,8 @@ pub fn survey() -> io::Result<Survey> {
 /// default route, by metric, then the others. Loopback is excluded.
 ///
 /// An interface is usable if it is up, running and no loopback device, has an address that is not link-local, and some
-/// unicast route leaves by it. Its kind does not matter (a tunnel counts like a card); [`internet_interfaces`] selects the
-/// ones to use.
+/// unicast route leaves by it. Its kind does not matter (a tunnel counts like a card); [`internet_interfaces`] selects
+/// the ones to use.
 ///
 /// # Errors
 /// If the kernel returns no list (rtnetlink).

@@ -119,7 +119,8 @@ type PassiveClaim = (f64, bool, Time);
 #[derive(Debug)]
 pub(super) struct EstimateTable {
     table: Table,
-    /// Lower bounds that both ends measured, bit/s, for legs without an exact value since; see [`TableEntry::is_planned`].
+    /// Lower bounds that both ends measured, bit/s, for legs without an exact value since; see
+    /// [`TableEntry::is_planned`].
     capped: CappedLegs,
     /// The legs as plans use them.
     live: LegGraph,

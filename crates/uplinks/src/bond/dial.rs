@@ -47,8 +47,8 @@ impl Bond {
         Self::with_memory(dialer, to, (settings, Memory::new(MEMORY)), LinkInterfaces::Listed(by))
     }
 
-    /// As [`Self::with_interfaces`], but streams hold no more than `memory` has. If `by` keeps to caps and limits, links are charged
-    /// to their interfaces, and end when those may not be used any more.
+    /// As [`Self::with_interfaces`], but streams hold no more than `memory` has. If `by` keeps to caps and limits,
+    /// links are charged to their interfaces, and end when those may not be used any more.
     pub(super) fn with_memory(
         dialer: Dialer,
         to: Hop,
