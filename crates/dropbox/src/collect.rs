@@ -19,7 +19,7 @@ use std::{
 };
 use thalweg_base::locked_file::LockedFile;
 use thalweg_wire::{
-    bistro::{Commitment, Committing, ContentHash, EnvelopeKeys, Evidence, Stamp},
+    bistro::{Commitment, CommitmentHasher, ContentHash, EnvelopeKeys, Evidence, Stamp},
     mesh::Name,
 };
 
@@ -180,7 +180,7 @@ fn landed(arrival: &Arrival, landing: &Path) -> Option<PathBuf> {
 
 fn commitment(file: &Path, arrival: &Arrival) -> io::Result<Commitment> {
     let client = arrival.stamp.value().client;
-    let mut committing = Committing::new(&arrival.delivery.nonce, &client);
+    let mut committing = CommitmentHasher::new(&arrival.delivery.nonce, &client);
     let (mut file, mut buffer) = (File::open(file)?, vec![0; 1 << 20]);
     loop {
         match file.read(&mut buffer)? {

@@ -15,7 +15,7 @@ use thalweg_units::NodeId;
 use thalweg_wire::{
     Signed, Signer as _,
     bistro::{
-        Commitment, Committing, ContentHash, ENVELOPE_END, ENVELOPE_HEAD, ENVELOPE_MAGIC,
+        Commitment, CommitmentHasher, ContentHash, ENVELOPE_END, ENVELOPE_HEAD, ENVELOPE_MAGIC,
         EnvelopeKeys, Nonce, PIECE, PIECE_EXTRA, Sheet, content_size, envelope_size,
     },
     mesh::Name,
@@ -151,7 +151,7 @@ pub fn commit(
     client: &NodeId,
 ) -> io::Result<(Commitment, ContentHash)> {
     let cipher = Cipher::new(&keys.content)?;
-    let (mut committing, mut hasher) = (Committing::new(nonce, client), blake3::Hasher::new());
+    let (mut committing, mut hasher) = (CommitmentHasher::new(nonce, client), blake3::Hasher::new());
     committing.update(&head(keys));
     let (mut buffer, mut number) = (vec![0; PIECE], 0);
     loop {
@@ -404,7 +404,7 @@ mod tests {
             assert_eq!(made.bytes.len() as u64, envelope_size(size as u64));
             assert_eq!(made.commitment.size, made.bytes.len() as u64);
             assert_eq!(made.content.0, *blake3::hash(&data).as_bytes());
-            let mut committing = Committing::new(&Nonce::from_bytes([5; 32]), &client(9));
+            let mut committing = CommitmentHasher::new(&Nonce::from_bytes([5; 32]), &client(9));
             committing.update(&made.bytes);
             assert_eq!(committing.finish(), made.commitment, "what is sent is what was committed");
             assert!(opened(&made.bytes).unwrap() == data, "{size}");

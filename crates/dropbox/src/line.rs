@@ -74,7 +74,7 @@ impl Line {
     pub async fn open(connector: &Connector, port: &Port) -> Result<Self, LineError> {
         let (first, others) = port.addresses.split_first().ok_or(LineError::Unlisted)?;
         // The terms are for relays; nothing is relayed here.
-        let to = Hop::mesh(first.clone(), port.key, Terms::default()).or_at(others.to_vec());
+        let to = Hop::mesh(first.clone(), port.key, Terms::default()).with_other_addresses(others.to_vec());
         let dialer = Dialer::with_identity(DialOptions::default(), connector.clone());
         let opened = dialer.channel(&Route::direct(), &to, Protocol::Submit).await;
         Ok(Self(opened.map_err(|e| LineError::Unreached(Box::new(e)))?))

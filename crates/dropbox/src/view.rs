@@ -123,7 +123,7 @@ mod tests {
     use thalweg_units::WallTime;
     use thalweg_wire::{
         Signed, Signer as _,
-        bistro::{Commitment, Committing, Delivery, Nonce, Receipt, StampId},
+        bistro::{Commitment, CommitmentHasher, Delivery, Nonce, Receipt, StampId},
     };
 
     /// The receipt of node `n1`, `n2`, … for the submission with this number.
@@ -131,7 +131,7 @@ mod tests {
         let nonce = Nonce::from_bytes([0; 32]);
         let key = PrivateKey::from_seed(&[node; 32]);
         let time = WallTime::from_unix_nanos(1);
-        let commitment: Commitment = Committing::new(&nonce, &key.id()).finish();
+        let commitment: Commitment = CommitmentHasher::new(&nonce, &key.id()).finish();
         let stamp = Stamp {
             drop_box: "taxes".parse().unwrap(),
             number,

@@ -4,7 +4,7 @@ use std::{
     io,
     net::{IpAddr, Ipv6Addr, SocketAddr},
 };
-use thalweg_net::{Rides, source_for};
+use thalweg_net::{RideNetwork, source_for};
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::PORT;
 
@@ -62,11 +62,11 @@ const NONE: &str = "this host has no carrier: set `[carrier] enabled = true` in 
 ///
 /// Any process of a host whose node has a carrier can make them.
 #[derive(Clone, Copy, Debug)]
-pub struct CarriedLegs {
+pub struct OverlayLegs {
     network: Network,
 }
 
-impl CarriedLegs {
+impl OverlayLegs {
     /// Connections in the mesh with this key.
     pub fn of(mesh: &NodeId) -> Self {
         Self { network: Network::of(mesh) }
@@ -90,8 +90,8 @@ impl CarriedLegs {
     }
 }
 
-impl Rides for CarriedLegs {
-    fn at(&self, node: NodeId) -> io::Result<SocketAddr> {
+impl RideNetwork for OverlayLegs {
+    fn address(&self, node: NodeId) -> io::Result<SocketAddr> {
         self.check()?;
         Ok((self.network.address(&node), PORT).into())
     }

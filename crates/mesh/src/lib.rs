@@ -9,9 +9,9 @@
 //! door   ─► MeshPeer         ─► service::MemberService, until the member is revoked
 //! ```
 
-mod guard;
+mod expiry_timer;
 mod join;
-mod kept;
+mod roster_writer;
 mod membership;
 mod oracle_client;
 mod peer;
@@ -24,9 +24,9 @@ pub mod carrier_network;
 pub mod member_dialer;
 pub mod service;
 
-pub use join::{JoinError, Joined, Wish, join, member_name};
-pub use kept::{Damage, Keeper};
-pub use membership::{Membership, Offered};
+pub use join::{JoinError, JoinResult, JoinOptions, join, member_name};
+pub use roster_writer::{RosterDamage, RosterWriter};
+pub use membership::{Membership, OfferOutcome};
 pub use oracle_client::{Attempt, ClockSkew, OracleClient, OracleError};
 pub use peer::{MeshPeer, Revoked};
 pub use roster_error::RosterError;

@@ -1,6 +1,6 @@
 //! Errors of the oracle, for people and programs.
 
-use crate::{Place, StoreError, UrlError};
+use crate::{DatabaseName, StoreError, UrlError};
 use std::{io, path::PathBuf, time::Duration};
 use thalweg_net::KeyError;
 use thalweg_units::NodeId;
@@ -37,7 +37,7 @@ pub enum OracleError {
     )]
     OtherMesh {
         /// The database.
-        place: Place,
+        place: DatabaseName,
         /// The mesh that the database belongs to.
         found: String,
     },
@@ -47,13 +47,13 @@ pub enum OracleError {
          database; to make this host a further oracle of that mesh, join the mesh: see \
          docs/oracle.md"
     )]
-    Taken(Place),
+    Taken(DatabaseName),
     /// The database holds no mesh.
     #[error(
         "{0} holds no mesh: create one with `thalweg mesh init` and these settings, or give the \
          URL of the database that holds it. To move an oracle's state there, see docs/oracle.md"
     )]
-    Empty(Place),
+    Empty(DatabaseName),
     /// The state is in a server's database, and the settings name none.
     #[error(
         "the oracle of {dir} keeps its state in {place}, but the settings have no `database` in \

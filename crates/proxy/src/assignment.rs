@@ -106,15 +106,15 @@ pub fn attach_passage(raced: &mut RaceResult, passage: Option<Passage>) {
     let Some(passage) = passage else { return };
     let won = raced.won.as_ref().ok().and_then(|dialled| dialled.stream.route().interface());
     let vain = |index: &&NonZeroU32| Some(**index) != won && !raced.routeless.contains(index);
-    raced.tried.iter().filter(vain).for_each(|index| passage.tried(*index));
+    raced.tried.iter().filter(vain).for_each(|index| passage.record_failed_dial(*index));
     let Ok(dialled) = &mut raced.won else { return };
     let route = dialled.stream.route();
     let interface = route.interface();
     if interface.is_none() && !route.is_direct() {
         return;
     }
-    raced.routeless.iter().for_each(|index| passage.leads_not_by(*index));
-    passage.stands(interface, dialled.stream.round_trip());
+    raced.routeless.iter().for_each(|index| passage.record_no_route(*index));
+    passage.record_established(interface, dialled.stream.round_trip());
     dialled.passage = interface.map(|_| Arc::new(passage));
 }
 
@@ -140,7 +140,7 @@ impl WatchedPassage<'_> {
         self.passage.counts(self.moved);
         // Once the stream was handed on, there is nothing to read.
         if let Ok(info) = self.monitor.tcp_info() {
-            self.passage.saw(&info);
+            self.passage.record_tcp_info(&info);
         }
     }
 }

@@ -13,7 +13,7 @@ use std::{
 };
 use thalweg_net::Stream;
 use thalweg_net::pump::Moved;
-use thalweg_uplinks::interfaces::{NoMore, Passage};
+use thalweg_uplinks::interfaces::{CapError, Passage};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::{Sleep, sleep},
@@ -41,7 +41,7 @@ const AT_ONCE: usize = 64 << 10;
 /// but a relay may still hold some.
 const READ_ON: Duration = Duration::from_secs(10);
 
-type PermitWait = Pin<Box<dyn Future<Output = Result<(), NoMore>> + Send>>;
+type PermitWait = Pin<Box<dyn Future<Output = Result<(), CapError>> + Send>>;
 
 impl CountedStream {
     /// Counts from the beginning of the stream.
@@ -118,10 +118,10 @@ impl CountedStream {
     /// Bytes were moved: if there is a cap or a limit, the next ones wait for it.
     fn pay(&mut self) {
         // A cap or limit may have been set since the connection began.
-        if let Some(passage) = self.toll.as_ref().filter(|passage| passage.is_tolled()) {
+        if let Some(passage) = self.toll.as_ref().filter(|passage| passage.is_limited()) {
             passage.counts(&self.moved);
             let passage = Arc::clone(passage);
-            self.waits = Some(Box::pin(async move { passage.may().await }));
+            self.waits = Some(Box::pin(async move { passage.wait_to_move().await }));
         }
     }
 

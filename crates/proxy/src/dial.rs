@@ -94,7 +94,7 @@ pub async fn race(dialer: &Dialer, to: &Destination, choice: PathRace) -> RaceRe
 async fn attempt(dialer: &Dialer, to: &Destination, way: PathAttempt) -> (PathAttempt, Result<DialledConnection, DialError>) {
     let began = Clock::now();
     let dialled = match way.ahead {
-        Some(ahead) => dialer.clone().receiving(ahead).dial(&way.route, to).await,
+        Some(ahead) => dialer.clone().with_receive_limit(ahead).dial(&way.route, to).await,
         None => dialer.dial(&way.route, to).await,
     };
     let path = way.name.clone();

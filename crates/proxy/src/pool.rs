@@ -144,14 +144,14 @@ impl Pool {
             let (_, link, _) = idle.remove(i)?;
             // hyper may not know yet that the link has ended, and a request with content is sent only once.
             if link.send.is_ready() && !link.monitor.has_ended() {
-                link.passage.iter().for_each(|passage| passage.rests(false));
+                link.passage.iter().for_each(|passage| passage.set_resting(false));
                 return Some(link);
             }
         }
     }
 
     fn give(&self, to: Destination, link: Link) {
-        link.passage.iter().for_each(|passage| passage.rests(true));
+        link.passage.iter().for_each(|passage| passage.set_resting(true));
         let mut idle = self.lock();
         drop_old(&mut idle);
         let same = |(i, (origin, ..)): (usize, &(Destination, _, _))| (*origin == to).then_some(i);
@@ -207,7 +207,7 @@ impl Lease {
     pub fn is_misled(&mut self) {
         self.is_misled = true;
         if let Some(passage) = self.link.as_ref().and_then(|link| link.passage.as_ref()) {
-            passage.answered_falsely();
+            passage.record_impostor();
         }
     }
 

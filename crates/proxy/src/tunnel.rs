@@ -17,12 +17,12 @@ use std::{
 use thalweg_net::{
     legs::LegWatcher,
     liveness::Limits,
-    pump::{self, Moved, Resetting, Stopped, Throttle},
+    pump::{self, Moved, ResetOnDrop, Stopped, Throttle},
 };
 use thalweg_paths::chooser::{Content, DIRECT, PathReport};
 use thalweg_paths::history::{Bound, PathObservation};
 use thalweg_units::Rate;
-use thalweg_uplinks::interfaces::{NoMore, Passage, Toll};
+use thalweg_uplinks::interfaces::{CapError, Passage, PassageThrottle};
 use thalweg_wire::Destination;
 use tokio::{
     io::AsyncWriteExt as _,
@@ -70,8 +70,8 @@ pub async fn run(shared: &ProxyState, tunnel: Tunnel) {
     let route = stream.route().clone();
     let mut terms = pump::Terms::new(limits(route.is_direct()), &moved);
     terms.watcher = passage.as_deref().map(|passage| passage as &dyn LegWatcher);
-    let tolled = passage.as_deref().filter(|passage| passage.is_tolled());
-    let toll = tolled.map(|passage| Toll::new(passage, &moved, route.interface()));
+    let tolled = passage.as_deref().filter(|passage| passage.is_limited());
+    let toll = tolled.map(|passage| PassageThrottle::new(passage, &moved, route.interface()));
     terms.throttle = toll.as_ref().map(|toll| toll as &dyn Throttle);
     let cut_for = OnceLock::new();
     let cut = Box::pin(async {
@@ -81,7 +81,7 @@ pub async fn run(shared: &ProxyState, tunnel: Tunnel) {
             why = watch(&moved, &pace, passage.as_deref()) => drop(cut_for.set(why.to_string())),
         }
     });
-    let done = carry(Resetting::new(tcp), early, stream, late, terms, cut).await;
+    let done = carry(ResetOnDrop::new(tcp), early, stream, late, terms, cut).await;
     let counts = (moved.up.load(Relaxed), moved.down.load(Relaxed));
     if let Some(passage) = passage {
         passage.counts(&moved);
@@ -97,14 +97,14 @@ pub async fn run(shared: &ProxyState, tunnel: Tunnel) {
 }
 
 async fn carry(
-    mut client: Resetting,
+    mut client: ResetOnDrop,
     early: Vec<u8>,
     stream: thalweg_net::Stream,
     late: Bytes,
     terms: pump::Terms<'_>,
     cut: impl Future<Output = ()>,
 ) -> Result<(), Stopped> {
-    let stream = stream.into_tcp().map(Resetting::new).map_err(Resetting::new);
+    let stream = stream.into_tcp().map(ResetOnDrop::new).map_err(ResetOnDrop::new);
     client.write_all(&late).await.map_err(Stopped::Broken)?;
     match stream {
         Ok(tcp) => pump::clear(client, early, tcp, terms, cut).await,
@@ -126,7 +126,7 @@ fn limits(is_direct: bool) -> Limits {
 }
 
 /// Measures how fast bytes come. Returns once a cap that was set after the tunnel began is used up.
-async fn watch(moved: &Moved, pace: &Mutex<TunnelRate>, passage: Option<&Passage>) -> NoMore {
+async fn watch(moved: &Moved, pace: &Mutex<TunnelRate>, passage: Option<&Passage>) -> CapError {
     let (mut ticks, began) = (interval(LOOK), Instant::now());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -13,7 +13,7 @@ use std::{
 use thalweg_base::budget::{Budget, OverBudget, PeerKey, Purpose, Scope};
 use thalweg_base::token_bucket::Bucket;
 use thalweg_net::pump::THROTTLED_TURN;
-use thalweg_net::pump::{Moved, Taken, Throttle};
+use thalweg_net::pump::{Moved, ThrottleFuture, Throttle};
 use thalweg_units::{ByteSize, NodeId};
 use thalweg_wire::mesh::{Member, Quota, Roster};
 use thiserror::Error;
@@ -196,7 +196,7 @@ impl fmt::Debug for AdmittedConnection {
 }
 
 impl Throttle for AdmittedConnection {
-    fn take(&self, bytes: usize) -> Taken<'_> {
+    fn take(&self, bytes: usize) -> ThrottleFuture<'_> {
         let paid = self.allowance.settle(bytes, today().0, Instant::now());
         Box::pin(async move {
             let wait = paid?;

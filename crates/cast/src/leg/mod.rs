@@ -23,6 +23,6 @@ use thalweg_wire::cast::Want;
 pub fn dialer_for(want: Want, dialer: MemberDialer) -> MemberDialer {
     match want {
         Want::Pull => dialer,
-        Want::Stream => dialer.uncarried(),
+        Want::Stream => dialer.without_carrier(),
     }
 }

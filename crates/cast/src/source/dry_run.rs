@@ -59,7 +59,7 @@ impl DryRun {
         let receivers = self.passes.iter().filter(|(name, _)| !is_relay(name)).count();
         let mut asking = JoinSet::new();
         for (name, pass) in &self.passes {
-            let (name, dialer) = (name.clone(), self.dialer.clone().uncarried());
+            let (name, dialer) = (name.clone(), self.dialer.clone().without_carrier());
             let (offer, pass, relays) = (self.offer.clone(), pass.clone(), is_relay(&name));
             let opening = Opening::Ask { offer, pass, relays };
             asking.spawn(async move {

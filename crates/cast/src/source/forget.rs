@@ -214,6 +214,6 @@ async fn notify(dialer: &MemberDialer, receiver: &Name, opening: &Opening) -> Re
 fn is_for_good(why: &RouteNameError) -> bool {
     matches!(
         why,
-        RouteNameError::Unknown { .. } | RouteNameError::NoNode(_) | RouteNameError::Nowhere(_)
+        RouteNameError::Unknown { .. } | RouteNameError::NoNode(_) | RouteNameError::NoNodeAddress(_)
     )
 }

@@ -186,7 +186,7 @@ impl Member {
 
     /// One connection to the receiver, from dialling to its end.
     async fn converse(&self, casting: &CastContext) -> ConversationEnd {
-        let dialer = casting.dialer.clone().uncarried();
+        let dialer = casting.dialer.clone().without_carrier();
         let channel = dialer.channel(&self.name, &[], Protocol::Cast).await;
         let channel = match channel {
             Ok(channel) => channel,

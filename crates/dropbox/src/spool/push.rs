@@ -11,7 +11,7 @@ use thalweg_base::message;
 use thalweg_base::timeout::within;
 use thalweg_wire::{
     Signed,
-    bistro::{Answer, Committing, Delivery, Nonce, Refusal, Stamp, StampId},
+    bistro::{Answer, CommitmentHasher, Delivery, Nonce, Refusal, Stamp, StampId},
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite},
@@ -35,7 +35,7 @@ pub(crate) struct Push {
 /// The file and the hash of a client's data.
 struct Sink {
     file: File,
-    committing: Committing,
+    committing: CommitmentHasher,
 }
 
 /// Receives the data of a stamp, and answers.
@@ -100,7 +100,7 @@ async fn drain(channel: &mut (impl AsyncRead + Unpin), left: u64) -> io::Result<
 async fn open(spool: &Spool, id: StampId, push: &Push) -> io::Result<Sink> {
     let (part, whole) = (spool.files.part_of(&id), spool.files.of(&id));
     let commitment = push.stamp.value().commitment;
-    let mut committing = Committing::new(&push.nonce, &push.stamp.value().client);
+    let mut committing = CommitmentHasher::new(&push.nonce, &push.stamp.value().client);
     let work = move || {
         // The data is complete if the node ended before it could give the receipt.
         match std::fs::rename(&whole, &part) {

@@ -9,7 +9,7 @@ use thalweg_net::PrivateKey;
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,
-    bistro::{Answer, Committing, Delivery, MAX_ANSWER, Nonce, Refusal, Stamp, StampId},
+    bistro::{Answer, CommitmentHasher, Delivery, MAX_ANSWER, Nonce, Refusal, Stamp, StampId},
 };
 use tokio::{
     io::{AsyncWriteExt as _, DuplexStream, duplex},
@@ -42,7 +42,7 @@ impl Scene {
 
     /// A stamp as the destination would give it.
     pub fn stamp(&self, data: &[u8]) -> Signed<Stamp> {
-        let mut committing = Committing::new(&nonce(), &self.key.id());
+        let mut committing = CommitmentHasher::new(&nonce(), &self.key.id());
         committing.update(data);
         let date = WallTime::from_unix_nanos(1);
         let stamp = Stamp {

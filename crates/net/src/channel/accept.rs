@@ -94,7 +94,7 @@ impl Acceptor {
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        let mut opening = Opening { io, incoming: Incoming::small() };
+        let mut opening = AcceptingConnection { io, incoming: Incoming::small() };
         let depth = opening.preamble().await?;
         let accepted = opening.hello().await.map_err(AcceptError::Handshake)?;
         let Some((protocol, config)) = self.choose(&accepted) else {
@@ -153,12 +153,12 @@ async fn farewell<IO: AsyncRead + AsyncWrite + Unpin>(io: &mut IO) {
 }
 
 /// A connection whose protocol is not known yet.
-struct Opening<IO> {
+struct AcceptingConnection<IO> {
     io: IO,
     incoming: Incoming,
 }
 
-impl<IO: AsyncRead + AsyncWrite + Unpin> Opening<IO> {
+impl<IO: AsyncRead + AsyncWrite + Unpin> AcceptingConnection<IO> {
     /// The depth in the preamble of another relay, or 0 without a preamble.
     async fn preamble(&mut self) -> Result<u8, AcceptError> {
         let bytes = loop {

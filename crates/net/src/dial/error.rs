@@ -176,7 +176,7 @@ impl DialError {
 
 impl DialError {
     /// Adds the route, whose names for the relays the message shows.
-    pub(super) fn named_by(mut self, route: &Route) -> Self {
+    pub(super) fn with_route(mut self, route: &Route) -> Self {
         self.route = Some(Box::new(route.clone()));
         self
     }

@@ -12,13 +12,13 @@
 //! 4. the system's resolver, if there is no such server or none answers; an error then says so. An answer that the name
 //!    does not exist is final.
 
-mod bound;
+mod bound_sockets;
 mod sources;
 
 pub use sources::NameSources;
 
 use crate::Cause;
-use bound::BoundSockets;
+use bound_sockets::BoundSockets;
 use hickory_resolver::{
     Resolver,
     config::{
@@ -56,24 +56,24 @@ const SILENT_FOR: Duration = Duration::from_secs(60);
 
 /// The resolver of one dialer. Clones share the cache.
 #[derive(Clone, Default)]
-pub(crate) struct Names(Arc<Inner>);
+pub(crate) struct NameResolver(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
     sources: NameSources,
-    by_interface: Mutex<BTreeMap<NonZeroU32, Bound>>,
+    by_interface: Mutex<BTreeMap<NonZeroU32, InterfaceResolver>>,
 }
 
 /// The resolver of one interface.
 #[derive(Clone)]
-struct Bound {
+struct InterfaceResolver {
     servers: Vec<IpAddr>,
     resolver: Arc<Resolver<BoundSockets>>,
     silent_until: Option<Instant>,
 }
 
-impl Names {
-    pub(crate) fn reading(sources: NameSources) -> Self {
+impl NameResolver {
+    pub(crate) fn with_sources(sources: NameSources) -> Self {
         Self(Arc::new(Inner { sources, by_interface: Mutex::default() }))
     }
 
@@ -134,7 +134,7 @@ impl Names {
     }
 
     /// The interface's resolver, created anew if its servers have changed.
-    fn bound(&self, interface: NonZeroU32, servers: Vec<IpAddr>) -> Result<Bound, LookupFailure> {
+    fn bound(&self, interface: NonZeroU32, servers: Vec<IpAddr>) -> Result<InterfaceResolver, LookupFailure> {
         let mut kept = self.0.by_interface.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bound) = kept.get(&interface).filter(|bound| bound.servers == servers) {
             return Ok(bound.clone());
@@ -146,7 +146,7 @@ impl Names {
         let mut builder = Resolver::builder_with_config(config, BoundSockets::to(interface));
         *builder.options_mut() = options();
         let resolver = builder.build().map_err(|e| LookupFailure::Silent(e.to_string()))?;
-        let bound = Bound { servers, resolver: Arc::new(resolver), silent_until: None };
+        let bound = InterfaceResolver { servers, resolver: Arc::new(resolver), silent_until: None };
         kept.insert(interface, bound.clone());
         Ok(bound)
     }
@@ -159,7 +159,7 @@ impl Names {
     }
 }
 
-impl fmt::Debug for Names {
+impl fmt::Debug for NameResolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Names").field(&self.0.sources).finish()
     }

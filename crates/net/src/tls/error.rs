@@ -1,6 +1,6 @@
 //! Errors of TLS connections, with messages that say what to do.
 
-use super::altered::is_alteration;
+use super::altered_bytes::is_alteration;
 use httpdate::HttpDate;
 use rustls::{AlertDescription, CertificateError, Error, OtherError, pki_types::UnixTime};
 use std::{io, path::PathBuf, time::Duration, time::UNIX_EPOCH};

@@ -39,7 +39,7 @@ fn sources(directory: &Path, port: u16) -> NameSources {
 fn dialer(sources: NameSources) -> Dialer {
     // Even a very busy machine answers within this time.
     let deadline = Duration::from_secs(60);
-    Dialer::new(DialOptions { deadline, ..DialOptions::default() }).reading(sources)
+    Dialer::new(DialOptions { deadline, ..DialOptions::default() }).with_name_sources(sources)
 }
 
 fn loopback() -> NonZeroU32 {

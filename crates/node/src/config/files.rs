@@ -152,7 +152,7 @@ pub(super) fn check(files: &FilesSection, problems: &mut Vec<Problem>) {
     let accepts = accepts.map(|(i, a)| (format!("accept.{i}"), &a.path, "from", &a.from));
     for (key, path, whose, whom) in offers.chain(accepts) {
         let of = |part: &str, what: String| Problem::of(format!("files.{key}.{part}"), what);
-        if let Some(why) = unfit(path) {
+        if let Some(why) = path_problem(path) {
             problems.push(of("path", format!("`{}` {why}", path.display())));
         }
         if whom.is_empty() {
@@ -167,7 +167,7 @@ pub(super) fn check(files: &FilesSection, problems: &mut Vec<Problem>) {
 }
 
 /// Why this directory cannot be opened to others.
-fn unfit(path: &Path) -> Option<&'static str> {
+fn path_problem(path: &Path) -> Option<&'static str> {
     if path.as_os_str().is_empty() {
         return Some("is not a path; give `path`");
     }

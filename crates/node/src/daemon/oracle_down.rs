@@ -86,12 +86,12 @@ impl OracleDown {
 /// The query of `GET /v1/roster`, as at the oracle.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Newer {
+struct NewestQuery {
     after: u64,
     wait_s: u64,
 }
 
-async fn newest(State(down): State<OracleDown>, Query(asked): Query<Newer>) -> Response {
+async fn newest(State(down): State<OracleDown>, Query(asked): Query<NewestQuery>) -> Response {
     match down.newer(asked.after, Duration::from_secs(asked.wait_s)).await {
         Some(signed) => {
             let body = Body::from(signed.to_vec());

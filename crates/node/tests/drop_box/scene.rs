@@ -16,11 +16,11 @@ use thalweg_dropbox::{
 };
 use thalweg_mesh::{Membership, service::SubmitService};
 use thalweg_net::{PrivateKey, channel::Connector};
-use thalweg_node::daemon::{Daemon, DaemonConfig, Limits, Node as Served, OracleDown, Services};
+use thalweg_node::daemon::{Daemon, DaemonConfig, HandshakeLimits, Node as Served, OracleDown, Services};
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,
-    bistro::{Committing, Evidence, Intent, Nonce, Receipt, Refusal, Sheet, SheetNode, Stamp},
+    bistro::{CommitmentHasher, Evidence, Intent, Nonce, Receipt, Refusal, Sheet, SheetNode, Stamp},
     mesh::{Member, Name, Role, Roster},
 };
 use tokio::{
@@ -104,7 +104,7 @@ impl Host {
             riding: None,
             listen: vec![self.at],
             handshake: std::time::Duration::from_secs(10),
-            limits: Limits::default(),
+            limits: HandshakeLimits::default(),
             drain: std::time::Duration::ZERO,
             metrics: None,
             socket: self.dir.path().join("node.sock"),
@@ -244,7 +244,7 @@ impl Client {
     }
 
     pub fn intent(&self) -> Intent {
-        let mut committing = Committing::new(&self.nonce, &self.id());
+        let mut committing = CommitmentHasher::new(&self.nonce, &self.id());
         committing.update(&self.data);
         Intent { label: "return.pdf".parse().unwrap(), commitment: committing.finish() }
     }

@@ -10,7 +10,7 @@ use thalweg_dropbox::{
 use thalweg_net::Ed25519;
 use thalweg_wire::{
     Signer as _,
-    bistro::{Evidence, Refusal, Trust, Trusted},
+    bistro::{Evidence, Refusal, Trust, TrustBasis},
 };
 
 #[tokio::test]
@@ -102,7 +102,7 @@ async fn evidence_is_verifiable_with_the_destination_s_key() {
     trust.add(&key(1).id().to_string()[..32]).unwrap();
     let verdict = evidence.judge(&trust);
     assert!(verdict.is_whole(), "{verdict:?}");
-    assert_eq!((verdict.destination, verdict.node), (Trusted::Given, Some(Trusted::Sheet)));
+    assert_eq!((verdict.destination, verdict.node), (TrustBasis::Given, Some(TrustBasis::Sheet)));
     assert!(verdict.proven[0].contains("return.pdf"), "{verdict:?}");
 }
 

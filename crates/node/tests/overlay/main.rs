@@ -14,10 +14,10 @@ mod scene;
 use scene::{Host, PER_DAY, Scene, busy, calm, quick};
 use thalweg_measure::overlay::OverlaySettings;
 use thalweg_probe::overlay::OverlayRunSettings;
-use thalweg_wire::mesh::measure::Probed;
+use thalweg_wire::mesh::measure::TrainReport;
 
 /// What trains reported to the oracle.
-async fn heard(scene: &Scene) -> Probed {
+async fn heard(scene: &Scene) -> TrainReport {
     loop {
         if let Some(probed) = scene.oracle.report().await.probed.pop() {
             return probed;

@@ -16,7 +16,7 @@ use thalweg_base::{
 };
 use thalweg_mesh::{Membership, OracleClient, service::MemberService};
 use thalweg_net::PrivateKey;
-use thalweg_node::daemon::{Daemon, DaemonConfig, Limits, Node as Served, OracleDown, Services};
+use thalweg_node::daemon::{Daemon, DaemonConfig, HandshakeLimits, Node as Served, OracleDown, Services};
 use thalweg_probe::prober::{Prober, ProbeBudget};
 use thalweg_units::{ByteSize, Rate, WallTime};
 use thalweg_wire::{
@@ -124,7 +124,7 @@ impl Node {
             riding: None,
             listen: vec![set.listen],
             handshake: std::time::Duration::from_secs(10),
-            limits: Limits::default(),
+            limits: HandshakeLimits::default(),
             drain: std::time::Duration::ZERO,
             metrics: None,
             socket: dir.path().join("node.sock"),

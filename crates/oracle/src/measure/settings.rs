@@ -7,7 +7,7 @@ use thalweg_wire::mesh::measure::Strategy;
 
 /// The order in which legs are measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum ScheduleKind {
     /// UKAIRO's Algorithm 1 (§3.1.1).
     #[default]
     Algorithm1,
@@ -23,7 +23,7 @@ pub struct MeasureConfig {
     /// Whether to order measurements. Reports and requests for candidates are served in any case.
     pub enabled: bool,
     /// The order in which legs are measured.
-    pub schedule: Order,
+    pub schedule: ScheduleKind,
     /// For Algorithm 1: the pairs that each relay is known to detour before the second phase.
     pub t: u64,
     /// The share of all legs to measure, 0 to 1. Afterwards they are kept fresh.
@@ -89,7 +89,7 @@ impl Default for MeasureConfig {
     fn default() -> Self {
         Self {
             enabled: true,
-            schedule: Order::default(),
+            schedule: ScheduleKind::default(),
             t: 25,
             p: 0.4,
             bytes_per_day: ByteSize::from_bytes(2_000_000_000),

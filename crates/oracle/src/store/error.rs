@@ -1,6 +1,6 @@
 //! Errors of the database, with advice for the operator.
 
-use super::Place;
+use super::DatabaseName;
 use sqlx::migrate::MigrateError;
 use std::{io, path::PathBuf};
 use thiserror::Error;
@@ -13,7 +13,7 @@ pub enum StoreError {
         "the oracle's database {0} is locked by another program; nothing was changed, and the \
          roster is still served: try again, and end that program if the lock stays"
     )]
-    Locked(Place),
+    Locked(DatabaseName),
     /// Too many writers of this process wait.
     #[error(
         "too many changes are waiting for the oracle's database; nothing was changed: try again"
@@ -24,12 +24,12 @@ pub enum StoreError {
         "the disk of the oracle's database {0} is full; nothing was changed, and the roster is \
          still served: free space and try again"
     )]
-    Full(Place),
+    Full(DatabaseName),
     /// The file is not a database, or damaged.
     #[error("{}", damage(place, what))]
     Damaged {
         /// The database.
-        place: Place,
+        place: DatabaseName,
         /// What was found.
         what: String,
     },
@@ -41,7 +41,7 @@ pub enum StoreError {
     )]
     Unreachable {
         /// The database.
-        place: Place,
+        place: DatabaseName,
         /// What happened.
         why: String,
     },
@@ -53,7 +53,7 @@ pub enum StoreError {
     )]
     Denied {
         /// The database.
-        place: Place,
+        place: DatabaseName,
         /// The server's words.
         why: String,
     },
@@ -63,13 +63,13 @@ pub enum StoreError {
          served. If it is a standby server, give the URL of the primary; if it is a file, check \
          its permissions"
     )]
-    ReadOnly(Place),
+    ReadOnly(DatabaseName),
     /// The connection broke during a commit.
     #[error(
         "the connection to the oracle's database {0} broke during a change, which was made either \
          completely or not at all: check with `thalweg mesh members` before you try again"
     )]
-    Unsure(Place),
+    Unsure(DatabaseName),
     /// The file cannot be created.
     #[error("{file}: {source}")]
     File {
@@ -86,7 +86,7 @@ pub enum StoreError {
     )]
     Newer {
         /// The database.
-        place: Place,
+        place: DatabaseName,
         /// Its schema version.
         found: i64,
         /// The newest schema version that this program knows.
@@ -96,7 +96,7 @@ pub enum StoreError {
     #[error("cannot migrate the oracle's database {place} to this version's schema: {source}")]
     Migration {
         /// The database.
-        place: Place,
+        place: DatabaseName,
         /// What failed.
         source: MigrateError,
     },
@@ -104,23 +104,23 @@ pub enum StoreError {
     #[error("the oracle's database {place} failed: {source}; nothing was changed")]
     Other {
         /// The database.
-        place: Place,
+        place: DatabaseName,
         /// What failed.
         source: sqlx::Error,
     },
 }
 
-fn damage(place: &Place, what: &str) -> String {
+fn damage(place: &DatabaseName, what: &str) -> String {
     let begin = format!(
         "the oracle's database {place} is damaged ({what}); members continue with their cached \
          roster."
     );
     match place {
-        Place::File(_) => format!(
+        DatabaseName::File(_) => format!(
             "{begin} Restore it from a backup, or move it (and its -wal and -shm files) away: the \
              oracle then starts from the signed roster in the same directory, without open tokens"
         ),
-        Place::Server(_) => format!(
+        DatabaseName::Server(_) => format!(
             "{begin} Restore it from a backup, or give the URL of an empty one: the oracle then \
              starts from the signed roster in its directory, without open tokens"
         ),
@@ -138,14 +138,14 @@ mod code {
 }
 
 impl StoreError {
-    pub(crate) fn of(place: &Place, error: sqlx::Error) -> Self {
+    pub(crate) fn of(place: &DatabaseName, error: sqlx::Error) -> Self {
         match place {
-            Place::File(_) => Self::of_sqlite(place, error),
-            Place::Server(_) => Self::of_postgres(place, error),
+            DatabaseName::File(_) => Self::of_sqlite(place, error),
+            DatabaseName::Server(_) => Self::of_postgres(place, error),
         }
     }
 
-    fn of_sqlite(place: &Place, error: sqlx::Error) -> Self {
+    fn of_sqlite(place: &DatabaseName, error: sqlx::Error) -> Self {
         let place = place.clone();
         match primary(&error) {
             Some(code::BUSY | code::LOCKED) => Self::Locked(place),
@@ -158,7 +158,7 @@ impl StoreError {
     }
 
     /// Classifies by SQLSTATE (PostgreSQL's manual, appendix A).
-    fn of_postgres(place: &Place, error: sqlx::Error) -> Self {
+    fn of_postgres(place: &DatabaseName, error: sqlx::Error) -> Self {
         let place = place.clone();
         let Some(state) = state(&error) else { return Self::of_transport(place, error) };
         let why = error.as_database_error().map(|e| e.message().to_owned()).unwrap_or_default();
@@ -181,7 +181,7 @@ impl StoreError {
     }
 
     /// Classifies errors of the transport, which are not the server's answer.
-    fn of_transport(place: Place, error: sqlx::Error) -> Self {
+    fn of_transport(place: DatabaseName, error: sqlx::Error) -> Self {
         match error {
             sqlx::Error::Io(_)
             | sqlx::Error::Tls(_)
@@ -192,17 +192,17 @@ impl StoreError {
         }
     }
 
-    pub(crate) fn damaged(place: &Place, what: String) -> Self {
+    pub(crate) fn damaged(place: &DatabaseName, what: String) -> Self {
         Self::Damaged { place: place.clone(), what }
     }
 
     /// The database holds no mesh.
-    pub(crate) fn empty(place: &Place) -> Self {
+    pub(crate) fn empty(place: &DatabaseName) -> Self {
         Self::damaged(place, "the row about the mesh is missing".into())
     }
 
     /// The database did not answer in time.
-    pub(crate) fn silent(place: &Place) -> Self {
+    pub(crate) fn silent(place: &DatabaseName) -> Self {
         Self::Unreachable { place: place.clone(), why: "it does not answer".into() }
     }
 
@@ -214,7 +214,7 @@ impl StoreError {
         }
     }
 
-    pub(crate) fn migration(place: &Place, known: i64, error: MigrateError) -> Self {
+    pub(crate) fn migration(place: &DatabaseName, known: i64, error: MigrateError) -> Self {
         match error {
             MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
                 Self::of(place, error)

@@ -2,10 +2,10 @@
 
 use super::{
     candidates::Candidates,
-    decided::Decided,
+    decisions::Decisions,
     outline::Outline,
     service::{SKEW, take},
-    state::{MOST_MEMBERS, MOST_STREAMS, MOST_SUBSCRIPTIONS, State},
+    state::{MOST_MEMBERS, MOST_STREAMS, MOST_SUBSCRIPTIONS, ReportState},
 };
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 use std::{
@@ -35,8 +35,8 @@ fn seconds(count: u64) -> Duration {
 
 /// Members `n0`, `n1` and so on; those with odd numbers have the tag `odd`.
 struct World {
-    state: State,
-    decided: Decided,
+    state: ReportState,
+    decided: Decisions,
     candidates: Candidates,
     now: Time,
 }
@@ -65,10 +65,10 @@ impl World {
         let date = WallTime::from_unix_nanos(0);
         let members = (0..members).map(member).collect();
         let roster = Roster { version: 1, not_before: date, expiry: date, members, rules: vec![] };
-        let mut state = State::default();
+        let mut state = ReportState::default();
         state.follow(&roster);
         let now = Time::ZERO + seconds(1000);
-        let (decided, candidates) = (Decided::from_version(1 << 30), Candidates::default());
+        let (decided, candidates) = (Decisions::from_version(1 << 30), Candidates::default());
         Self { state, decided, candidates, now }
     }
 

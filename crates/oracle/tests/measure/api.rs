@@ -8,13 +8,13 @@ use std::time::Duration;
 use thalweg_oracle::{Caller, Event, MeasureConfig, MeasureEvent, Pace};
 use thalweg_wire::{
     Signer as _,
-    mesh::measure::{CandidatesReply, Done, Load, Outcome, Probed, Reports, Watched},
+    mesh::measure::{CandidatesReply, OrderReport, Load, Outcome, TrainReport, Reports, PassiveReport},
 };
 
 fn watched(from: &str, to: &str, bps: f64) -> Reports {
     let (from, to) = (from.parse().unwrap(), to.parse().unwrap());
     let age = Duration::from_secs(1);
-    let watched = Watched { id: 0, from, to, bps, at_least: false, bytes: 5_000_000, age };
+    let watched = PassiveReport { id: 0, from, to, bps, at_least: false, bytes: 5_000_000, age };
     Reports { passive: vec![watched], ..Reports::default() }
 }
 
@@ -70,7 +70,7 @@ async fn a_passive_claim_is_a_lower_bound_until_the_other_end_agrees() {
 fn probed(to: &str, low: f64, high: f64) -> Reports {
     let (to, age) = (to.parse().unwrap(), Duration::ZERO);
     let (low_bps, high_bps) = (low * 1e6, high * 1e6);
-    let found = Probed { id: 7, to, low_bps, high_bps, at_least: false, bytes: 500_000, age };
+    let found = TrainReport { id: 7, to, low_bps, high_bps, at_least: false, bytes: 500_000, age };
     Reports { probed: vec![found], ..Reports::default() }
 }
 
@@ -222,7 +222,7 @@ async fn one_members_report_that_another_is_down_is_not_enough() {
         order = mesh.order(1) => (1, order),
     };
     let outcome = Outcome::Failed { why: "refused".into(), is_down: true, bytes: 0 };
-    let reports = Reports { done: vec![Done { id: order.id, outcome }], ..Reports::default() };
+    let reports = Reports { done: vec![OrderReport { id: order.id, outcome }], ..Reports::default() };
     assert_eq!(mesh.report(from, &reports).await.accepted, 1);
     assert_eq!(mesh.paths(0).await.down, vec![]);
     mesh.stop().await;

@@ -10,7 +10,7 @@ use thalweg_wire::{
     Signer as _,
     mesh::{
         Name,
-        measure::{Probed, Reports},
+        measure::{TrainReport, Reports},
     },
     stream::{
         leg::Track,
@@ -108,7 +108,7 @@ async fn a_subscriber_gets_a_parent_and_is_lowered_and_raised_by_train_results()
     let mut id = 0;
     loop {
         id += 1;
-        let found = Probed {
+        let found = TrainReport {
             id,
             to: name("n1"),
             low_bps: 2e6,

@@ -55,5 +55,5 @@ fn client(state: &State, dial: DialOptions) -> Result<OracleClient, OracleQueryE
         let roster = state.membership()?.current();
         oracles = roster.map(|roster| Oracle::of(&roster, None)).unwrap_or(oracles);
     }
-    Ok(OracleClient::dialling(&state.client_key()?, oracles, WallClock::default(), dial)?)
+    Ok(OracleClient::with_dial_options(&state.client_key()?, oracles, WallClock::default(), dial)?)
 }

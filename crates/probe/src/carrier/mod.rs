@@ -42,10 +42,10 @@ use thalweg_base::log::{Event, Log};
 use thalweg_measure::riders::PacketHead;
 use thalweg_mesh::{
     Membership,
-    carrier_network::{CarriedLegs, Network, PREFIX},
+    carrier_network::{OverlayLegs, Network, PREFIX},
     member_dialer::MemberDialer,
 };
-use thalweg_net::{Rides, Tun, TunSettings};
+use thalweg_net::{RideNetwork, Tun, TunSettings};
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::Name;
 use tokio::task::JoinSet;
@@ -240,20 +240,20 @@ impl RiderCarrier for Carrier {
 /// Tells which connections ride in this node's carrier, and at which addresses.
 #[derive(Clone, Debug)]
 pub struct CarrierLegs {
-    explicit: CarriedLegs,
+    explicit: OverlayLegs,
     carrier: Carrier,
 }
 
 impl CarrierLegs {
     /// Connections ride in this node's carrier if their routes say so, or if its settings choose them.
     pub fn of(carrier: Carrier) -> Self {
-        Self { explicit: CarriedLegs::in_network(carrier.0.network), carrier }
+        Self { explicit: OverlayLegs::in_network(carrier.0.network), carrier }
     }
 }
 
-impl Rides for CarrierLegs {
-    fn at(&self, node: NodeId) -> io::Result<SocketAddr> {
-        self.explicit.at(node)
+impl RideNetwork for CarrierLegs {
+    fn address(&self, node: NodeId) -> io::Result<SocketAddr> {
+        self.explicit.address(node)
     }
 
     fn chooses(&self, node: NodeId) -> bool {

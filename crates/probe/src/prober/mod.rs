@@ -56,16 +56,16 @@ use thalweg_mesh::{Membership, MeshPeer, OracleClient, service::MemberService};
 use thalweg_net::{
     Ed25519, PrivateKey,
     channel::{Channel, Connector},
-    legs::{Legs, SeenLeg},
+    legs::{Legs, LegEstimate},
 };
 use thalweg_units::{ByteSize, NodeId, Rate};
 use thalweg_wire::{
     Signer as _,
     mesh::{
         Name,
-        measure::{MOST_BPS, Probed},
+        measure::{MOST_BPS, TrainReport},
         measure_flow::{Hello, Limits, MOST_MICROS, Refusal, Verdict},
-        measure_ticket::{Ticket, Void},
+        measure_ticket::{Ticket, TicketError},
     },
 };
 use tokio::{
@@ -114,7 +114,7 @@ struct ProberShared {
     /// One permit: a second flow at the same time would halve both.
     lane: Arc<Semaphore>,
     /// What was observed of users' transfers, for the overlay.
-    transfers: broadcast::Sender<SeenLeg>,
+    transfers: broadcast::Sender<LegEstimate>,
     /// Where transfers are observed, also on a node that relays nothing; and whether they are reported.
     legs: OnceLock<(Legs, bool)>,
     /// The overlay's counters, if there is one.
@@ -188,7 +188,7 @@ impl Prober {
     }
 
     /// Subscribes to what transfers show of legs to members.
-    pub(crate) fn transfers(&self) -> broadcast::Receiver<SeenLeg> {
+    pub(crate) fn transfers(&self) -> broadcast::Receiver<LegEstimate> {
         self.0.transfers.subscribe()
     }
 
@@ -196,7 +196,7 @@ impl Prober {
     pub(crate) fn report_probe(&self, to: Name, found: &Finding, bytes: u64) {
         let [low_bps, high_bps] = [found.low, found.high].map(|end| end.clamp(0.0, MOST_BPS));
         let (at_least, age) = (found.is_lower_bound, Duration::ZERO);
-        self.0.outbox.add_finding(Probed { id: 0, to, low_bps, high_bps, at_least, bytes, age });
+        self.0.outbox.add_finding(TrainReport { id: 0, to, low_bps, high_bps, at_least, bytes, age });
     }
 
     /// Shows the overlay's counters with this prober's; only the first call has an effect.
@@ -267,14 +267,14 @@ impl ProberShared {
         let (pair, now) = ((&peer.key(), &self.key), self.membership.now());
         let ticket = Ticket::admit(&hello.ticket, mesh, pair, now).map_err(Refusal::Void)?;
         if self.used.has(ticket.order) {
-            return Err(Refusal::Void(Void::Used));
+            return Err(Refusal::Void(TicketError::Used));
         }
         let place = self.lane.try_acquire().map_err(|_| Refusal::Busy)?;
         let own = self.limits().ok_or(Refusal::Budget)?;
         let own = Limits { bytes: own.bytes.min(ticket.bytes), ..own };
         match self.used.spend(ticket.order) {
             true => Ok((ticket, hello.limits.tightest(own), place)),
-            false => Err(Refusal::Void(Void::Used)),
+            false => Err(Refusal::Void(TicketError::Used)),
         }
     }
 

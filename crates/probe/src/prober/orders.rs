@@ -16,13 +16,13 @@ use thalweg_net::{
     Cause, DialOptions, SocketOptions,
     channel::{Channel, ChannelError, Protocol},
     connect,
-    legs::SeenLeg,
+    legs::LegEstimate,
     resolve,
 };
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::{
     Member, Name,
-    measure::{Done, MOST_BPS, Order, Outcome},
+    measure::{OrderReport, MOST_BPS, Order, Outcome},
     measure_flow::{Hello, Limits, MAX_MESSAGE, Refusal},
     measure_ticket::Ticket,
 };
@@ -107,13 +107,13 @@ impl Orders<'_> {
         let event = Event::new("measured").with("to", to).with_number("order", id);
         self.shared.log.put(with_outcome(event, &outcome));
         self.shared.counts.count(true, FlowOutcome::of(&outcome));
-        self.shared.outbox.add_outcome(Done { id, outcome });
+        self.shared.outbox.add_outcome(OrderReport { id, outcome });
     }
 
     /// Tells the overlay, if there is one, the rate that TCP reached, as for a member's own transfer.
     fn tell_overlay(&self, to: &Name, outcome: &Outcome) {
         if let Outcome::Measured { bps, at_least, bytes, age, .. } = *outcome {
-            _ = self.shared.transfers.send(SeenLeg { to: to.clone(), bps, at_least, bytes, age });
+            _ = self.shared.transfers.send(LegEstimate { to: to.clone(), bps, at_least, bytes, age });
         }
     }
 
@@ -135,7 +135,7 @@ impl Orders<'_> {
         let ticket = Ticket::bytes_of(&order.ticket).filter(|bytes| bytes.len() < MAX_MESSAGE);
         let Some(ticket) = ticket else { return failed("the order's ticket is invalid", 0) };
         let hello = Hello { ticket, limits: asked.tightest(own) };
-        let gone = self.shared.membership.left_any(vec![key, self.shared.key]);
+        let gone = self.shared.membership.wait_for_removal_of_any(vec![key, self.shared.key]);
         tokio::select! {
             biased;
             () = gone => failed("the member or this node is revoked", 0),

@@ -10,7 +10,7 @@ use std::{
 };
 use thalweg_wire::mesh::{
     Name,
-    measure::{Done, Probed, Received, Watched},
+    measure::{OrderReport, TrainReport, ReceivedReport, PassiveReport},
     measure_flow::Verdict,
 };
 use tokio::{sync::Notify, time::Instant};
@@ -45,15 +45,15 @@ impl Default for Inner {
 /// Entries, each with the time at which its age was right.
 #[derive(Debug, Default)]
 struct Waiting {
-    done: VecDeque<(Instant, Done)>,
-    received: VecDeque<(Instant, Received)>,
-    passive: VecDeque<(Instant, Watched)>,
-    probed: VecDeque<(Instant, Probed)>,
+    done: VecDeque<(Instant, OrderReport)>,
+    received: VecDeque<(Instant, ReceivedReport)>,
+    passive: VecDeque<(Instant, PassiveReport)>,
+    probed: VecDeque<(Instant, TrainReport)>,
 }
 
 impl Outbox {
     /// Adds the outcome of an order.
-    pub(super) fn add_outcome(&self, done: Done) {
+    pub(super) fn add_outcome(&self, done: OrderReport) {
         push(&mut self.lock().done, done);
         self.0.news.notify_one();
     }
@@ -61,23 +61,23 @@ impl Outbox {
     /// Adds what arrived in a measurement that `from` sent.
     pub(super) fn add_received(&self, order: u64, from: Name, found: &Verdict) {
         let (age, Verdict { bps, bytes, at_least, .. }) = (std::time::Duration::ZERO, *found);
-        let received = Received { id: order, from, bps, bytes, at_least, age };
+        let received = ReceivedReport { id: order, from, bps, bytes, at_least, age };
         push(&mut self.lock().received, received);
         self.0.news.notify_one();
     }
 
     /// Adds what a user's own transfer showed, for the next regular report. The entry gets its id here, and keeps it
     /// however often it is reported.
-    pub(super) fn add_transfer(&self, watched: Watched) {
+    pub(super) fn add_transfer(&self, watched: PassiveReport) {
         let id = self.0.next_id.fetch_add(1, Ordering::Relaxed).max(1);
-        push(&mut self.lock().passive, Watched { id, ..watched });
+        push(&mut self.lock().passive, PassiveReport { id, ..watched });
     }
 
     /// Adds what trains found, which is reported at once, since it does not stay valid for long. The entry gets its id
     /// here.
-    pub(super) fn add_finding(&self, probed: Probed) {
+    pub(super) fn add_finding(&self, probed: TrainReport) {
         let id = self.0.next_id.fetch_add(1, Ordering::Relaxed).max(1);
-        push(&mut self.lock().probed, Probed { id, ..probed });
+        push(&mut self.lock().probed, TrainReport { id, ..probed });
         self.0.news.notify_one();
     }
 
@@ -158,9 +158,9 @@ mod tests {
         outbox.take(usize::MAX)
     }
 
-    fn failed(id: u64) -> Done {
+    fn failed(id: u64) -> OrderReport {
         let outcome = Outcome::Failed { why: "it is down".into(), is_down: true, bytes: 0 };
-        Done { id, outcome }
+        OrderReport { id, outcome }
     }
 
     #[tokio::test(start_paused = true)]
@@ -191,7 +191,7 @@ mod tests {
     #[tokio::test]
     async fn a_passive_entry_keeps_its_id_when_it_is_reported_again() {
         let outbox = Outbox::default();
-        let watched = Watched {
+        let watched = PassiveReport {
             id: 0,
             from: "a".parse().unwrap(),
             to: "b".parse().unwrap(),
@@ -221,7 +221,7 @@ mod tests {
     #[tokio::test]
     async fn parts_are_bounded_and_orders_come_first() {
         let outbox = Outbox::default();
-        let watched = |n: u64| Watched {
+        let watched = |n: u64| PassiveReport {
             id: 0,
             from: "a".parse().unwrap(),
             to: "b".parse().unwrap(),

@@ -11,7 +11,7 @@ use thalweg_net::{TcpInfo, channel::Channel};
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::{
     GO, GO_ACK,
-    measure_flow::{Answer, Hello, Limits, Message, Refusal, Said, Verdict},
+    measure_flow::{Answer, Hello, Limits, Message, Refusal, ReceiverMessage, Verdict},
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -149,7 +149,7 @@ impl Flow {
     fn send_count(&mut self) {
         if self.unsent.is_empty() {
             let micros = self.since_first().as_micros() as u64;
-            self.unsent = Said::Count { bytes: self.bytes, micros }.encode();
+            self.unsent = ReceiverMessage::Count { bytes: self.bytes, micros }.encode();
         }
         let said = self.tcp.try_write(&self.unsent).unwrap_or(0);
         self.unsent.drain(..said);
@@ -159,7 +159,7 @@ impl Flow {
     /// nothing, nothing is read.
     pub async fn send_verdict(&mut self, verdict: Verdict) {
         let mut last = std::mem::take(&mut self.unsent);
-        last.extend(Said::Verdict(verdict).encode());
+        last.extend(ReceiverMessage::Verdict(verdict).encode());
         let mut bin = vec![0; BUFFER];
         let telling = async {
             self.tcp.write_all(&last).await?;
@@ -214,9 +214,9 @@ mod tests {
         drop(flow);
         // The sender's end is still open, which must not hold anybody up.
         loop {
-            match read::<Said>(&mut sender).await.unwrap() {
-                Said::Count { bytes, .. } => assert_eq!(bytes, 0),
-                Said::Verdict(told) => break assert_eq!(told, verdict),
+            match read::<ReceiverMessage>(&mut sender).await.unwrap() {
+                ReceiverMessage::Count { bytes, .. } => assert_eq!(bytes, 0),
+                ReceiverMessage::Verdict(told) => break assert_eq!(told, verdict),
             }
         }
         assert_eq!(sender.read(&mut [0; 9]).await.unwrap(), 0);

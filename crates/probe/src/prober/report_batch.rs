@@ -2,17 +2,17 @@
 
 use std::fmt;
 use thalweg_wire::mesh::measure::{
-    Done, Load, MOST_BYTES, MOST_ENTRIES, Outcome, Probed, Received, Reports, Watched,
+    OrderReport, Load, MOST_BYTES, MOST_ENTRIES, Outcome, TrainReport, ReceivedReport, Reports, PassiveReport,
 };
 use tokio::time::Instant;
 
 /// An entry of a report.
 #[derive(Clone, Debug)]
 pub(super) enum Entry {
-    Done(Done),
-    Received(Received),
-    Passive(Watched),
-    Probed(Probed),
+    Done(OrderReport),
+    Received(ReceivedReport),
+    Passive(PassiveReport),
+    Probed(TrainReport),
     Load(Load),
 }
 
@@ -62,9 +62,9 @@ impl Entry {
                 }
                 reports.done.push(done);
             }
-            Self::Received(r) => reports.received.push(Received { age: r.age + waited, ..r }),
-            Self::Passive(w) => reports.passive.push(Watched { age: w.age + waited, ..w }),
-            Self::Probed(p) => reports.probed.push(Probed { age: p.age + waited, ..p }),
+            Self::Received(r) => reports.received.push(ReceivedReport { age: r.age + waited, ..r }),
+            Self::Passive(w) => reports.passive.push(PassiveReport { age: w.age + waited, ..w }),
+            Self::Probed(p) => reports.probed.push(TrainReport { age: p.age + waited, ..p }),
             Self::Load(load) => reports.load = Some(load),
         }
     }

@@ -8,7 +8,7 @@ use super::{
 use std::time::Duration;
 use thalweg_base::log::Event;
 use thalweg_mesh::{OracleClient, OracleError};
-use thalweg_wire::mesh::measure::{Load, MOST_ENTRIES, Watched};
+use thalweg_wire::mesh::measure::{Load, MOST_ENTRIES, PassiveReport};
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// The time between two regular reports.
@@ -109,7 +109,7 @@ impl Reporter<'_> {
             if !passive {
                 continue;
             }
-            self.shared.outbox.add_transfer(Watched {
+            self.shared.outbox.add_transfer(PassiveReport {
                 id: 0,
                 from: self.shared.name.clone(),
                 to: seen.to,

@@ -19,7 +19,7 @@ use thalweg_base::timeout::within;
 use thalweg_measure::bulk::BulkResult;
 use thalweg_net::{Cause, TcpInfo, channel::Channel, cut_over};
 use thalweg_wire::mesh::measure_flow::{
-    Answer, Hello, Limits, Message as _, Refusal, Said, Verdict,
+    Answer, Hello, Limits, Message as _, Refusal, ReceiverMessage, Verdict,
 };
 use thiserror::Error;
 use tokio::{
@@ -141,7 +141,7 @@ async fn exchange(
     let verdict = async {
         loop {
             let said = within(SILENCE, "message from the receiver", read(&mut hear)).await?;
-            if let Said::Verdict(verdict) = said {
+            if let ReceiverMessage::Verdict(verdict) = said {
                 return Ok(verdict);
             }
         }

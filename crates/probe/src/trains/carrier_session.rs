@@ -16,7 +16,7 @@ use thalweg_net::{
     channel::Channel,
     probe::{Opener, Sealer},
 };
-use thalweg_wire::probe::{Ask, NO_TRAIN, Tell};
+use thalweg_wire::probe::{Ask, NO_TRAIN, NodeReply};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::sleep,
@@ -48,7 +48,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> CarrierSession<IO> {
     ) -> Result<Self, SessionError> {
         let epoch = riders.epoch();
         let told = ask(&mut channel, &Ask::Carry { epoch }, PATIENCE).await?;
-        let Tell::Carrying { session, port, epoch } = told else {
+        let NodeReply::Carrying { session, port, epoch } = told else {
             return Err(SessionError::Protocol("unexpected type of answer"));
         };
         let [own, others] = secrets(&channel, session)?;

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_measure::train::{MAX_PROBES, OVERHEAD, overhead};
-use thalweg_net::probe::{Opener, Unopened, prepare, receive};
+use thalweg_net::probe::{Opener, UnsealError, prepare, receive};
 use thalweg_wire::{
     mesh::Name,
     probe::{MAX_DATAGRAM, MAX_HEADER, NO_TRAIN, Outer, Payload, ProbeHead},
@@ -329,8 +329,8 @@ impl Endpoint {
         let incoming = self.lock().get(&outer.session).cloned().ok_or(DropReason::Stranger)?;
         let mut state = incoming.lock();
         let payload = state.opener.open(outer, sealed).map_err(|why| match why {
-            Unopened::Replayed => DropReason::Replayed,
-            Unopened::Forged => DropReason::Forged,
+            UnsealError::Replayed => DropReason::Replayed,
+            UnsealError::Forged => DropReason::Forged,
         })?;
         state.seen(from);
         let riders = match Payload::decode(&payload).map_err(|_| DropReason::Unread)? {

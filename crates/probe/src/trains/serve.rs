@@ -32,7 +32,7 @@ use thalweg_net::{
 };
 use thalweg_units::{NodeId, Rate, Time};
 use thalweg_wire::mesh::Name;
-use thalweg_wire::probe::{Ask, MAX_MESSAGE, NO_TRAIN, Planned, Refusal, Tell};
+use thalweg_wire::probe::{Ask, MAX_MESSAGE, NO_TRAIN, PlannedProbe, Refusal, NodeReply};
 use tokio::{
     net::TcpStream,
     sync::{Semaphore, SemaphorePermit},
@@ -229,7 +229,7 @@ impl TrainsShared {
             _ => &self.measuring,
         };
         let Some(_place) = places.enter(who.clone()) else {
-            message::write(&mut channel, &Tell::Refused(Refusal::Busy)).await?;
+            message::write(&mut channel, &NodeReply::Refused(Refusal::Busy)).await?;
             return Err(crowded());
         };
         drop(silent);
@@ -251,11 +251,11 @@ impl TrainsShared {
                         open = Some(opened);
                         told
                     }
-                    Err(refusal) => Tell::Refused(refusal),
+                    Err(refusal) => NodeReply::Refused(refusal),
                 },
                 (Ask::Carry { epoch }, _) => {
                     let carrying = self.carry(&channel, &mut open, peer, epoch)?;
-                    carrying.unwrap_or_else(Tell::Refused)
+                    carrying.unwrap_or_else(NodeReply::Refused)
                 }
                 (Ask::Arrivals { train, probes, wait }, Some(open)) => {
                     trains += u64::from(train != NO_TRAIN);
@@ -266,9 +266,9 @@ impl TrainsShared {
                     trains += 1;
                     let request = TrainRequest { train, probes, accepts_busy };
                     let sent = self.send(open, peer.key(), request).await;
-                    sent.map_or_else(Tell::Refused, Tell::Sent)
+                    sent.map_or_else(NodeReply::Refused, NodeReply::Sent)
                 }
-                _ => Tell::Refused(Refusal::Session),
+                _ => NodeReply::Refused(Refusal::Session),
             };
             message::write(&mut channel, &told).await?;
             next = asked(&mut channel, peer.key(), IDLE).await?;
@@ -280,11 +280,11 @@ impl TrainsShared {
         &self,
         channel: &Channel<TcpStream>,
         peer: &MeshPeer,
-    ) -> io::Result<Result<(ServedSession, Tell), Refusal>> {
+    ) -> io::Result<Result<(ServedSession, NodeReply), Refusal>> {
         let host = self.calibrated().await?;
         let opened = self.place(channel, peer)?;
         Ok(opened.map(|(open, port)| {
-            let told = Tell::Opened { session: open.place.number, port, can: can(&host) };
+            let told = NodeReply::Opened { session: open.place.number, port, can: can(&host) };
             (open, told)
         }))
     }
@@ -330,7 +330,7 @@ impl TrainsShared {
         open: &mut Option<ServedSession>,
         peer: &MeshPeer,
         epoch: u64,
-    ) -> io::Result<Result<Tell, Refusal>> {
+    ) -> io::Result<Result<NodeReply, Refusal>> {
         let carrier = self.carrier.get();
         let Some(riders) = carrier.and_then(|carrier| carrier.riders(peer.key())) else {
             let is_gone = carrier.is_some_and(|carrier| carrier.is_gone());
@@ -347,7 +347,7 @@ impl TrainsShared {
         let port = opened.place.endpoint.local_addr()?.port();
         opened.attached = Some(carrier_session::attach(&mut opened.sender, &opened.place, riders, epoch));
         let session = open.insert(opened).place.number;
-        Ok(Ok(Tell::Carrying { session, port, epoch: own }))
+        Ok(Ok(NodeReply::Carrying { session, port, epoch: own }))
     }
 
     /// The endpoint at this address of the host, or else at all addresses of its family.
@@ -431,21 +431,21 @@ impl TrainsShared {
 }
 
 /// The arrivals of a train, which are charged.
-async fn arrivals(open: &ServedSession, (train, probes): (u32, u16), wait: Duration) -> Tell {
+async fn arrivals(open: &ServedSession, (train, probes): (u32, u16), wait: Duration) -> NodeReply {
     if train == NO_TRAIN {
         let shown = open.place.incoming.shown(wait).await;
         // If the member's riders could not be answered, it is told at once.
         if let (Some(_), Err(why @ NoReturnAddress::Elsewhere { .. })) =
             (&open.attached, open.place.incoming.from())
         {
-            return Tell::Refused(no(why));
+            return NodeReply::Refused(no(why));
         }
-        return Tell::Arrivals { arrived: vec![shown.then_some(0)], dropped: 0 };
+        return NodeReply::Arrivals { arrived: vec![shown.then_some(0)], dropped: 0 };
     }
     let probes = usize::from(probes).min(MAX_PROBES);
     let (arrived, dropped) = open.place.arrivals(train, probes, wait).await;
     open.bill.pay();
-    Tell::Arrivals { arrived, dropped }
+    NodeReply::Arrivals { arrived, dropped }
 }
 
 /// Reads the client's next request; `None` if it has left.
@@ -462,13 +462,13 @@ async fn asked(
 /// A train that a member requests.
 struct TrainRequest {
     train: u32,
-    probes: Vec<Planned>,
+    probes: Vec<PlannedProbe>,
     accepts_busy: bool,
 }
 
 /// Builds and checks the train. Thousands of probes take milliseconds.
 fn checked(
-    probes: &[Planned],
+    probes: &[PlannedProbe],
     overhead: u32,
     host: &Calibration,
     most: Option<Rate>,
@@ -484,8 +484,8 @@ fn no(why: impl ToString) -> Refusal {
     Refusal::Train(why.to_string())
 }
 
-fn train(probes: &[Planned]) -> Result<Train, thalweg_measure::train::TrainError> {
-    let probe = |planned: &Planned| Probe {
+fn train(probes: &[PlannedProbe]) -> Result<Train, thalweg_measure::train::TrainError> {
+    let probe = |planned: &PlannedProbe| Probe {
         size: planned.size,
         header: planned.header,
         gap: Duration::from_nanos(planned.gap),

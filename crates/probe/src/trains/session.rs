@@ -26,7 +26,7 @@ use thalweg_net::{
     probe::{Opener, SECRET, Sealer, now, too_long},
 };
 use thalweg_units::{Rate, Time};
-use thalweg_wire::probe::{Ask, Can, LABEL, MAX_MESSAGE, NO_TRAIN, Payload, Planned, Tell};
+use thalweg_wire::probe::{Ask, Capabilities, LABEL, MAX_MESSAGE, NO_TRAIN, Payload, PlannedProbe, NodeReply};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
     task::spawn_blocking,
@@ -81,9 +81,9 @@ pub(super) fn secrets<IO>(channel: &Channel<IO>, session: u32) -> io::Result<[[u
     Ok([of(b'c')?, of(b's')?])
 }
 
-pub(super) fn can(of: &Calibration) -> Can {
+pub(super) fn can(of: &Calibration) -> Capabilities {
     let nanos = |time: Duration| u32::try_from(time.as_nanos()).unwrap_or(u32::MAX);
-    Can {
+    Capabilities {
         latency: [nanos(of.send_latency), nanos(of.receive_latency)],
         gap_error: of.gap_error.map(nanos),
         honest: of.honest.as_bps(),
@@ -91,7 +91,7 @@ pub(super) fn can(of: &Calibration) -> Can {
     }
 }
 
-fn calibration(of: &Can) -> Calibration {
+fn calibration(of: &Capabilities) -> Calibration {
     let nanos = |time: u32| Duration::from_nanos(time.into());
     Calibration {
         send_latency: nanos(of.latency[0]),
@@ -130,7 +130,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
     ) -> Result<Self, SessionError> {
         let began = Instant::now();
         let (number, port, there) = match ask(&mut channel, &Ask::Open, PATIENCE).await? {
-            Tell::Opened { session, port, can } => (session, port, calibration(&can)),
+            NodeReply::Opened { session, port, can } => (session, port, calibration(&can)),
             _ => return Err(SessionError::Protocol("unexpected type of answer")),
         };
         let mut rtt = began.elapsed();
@@ -165,7 +165,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
     pub async fn carry(&mut self, riders: Arc<dyn Riders>) -> Result<(), SessionError> {
         let epoch = riders.epoch();
         match ask(&mut self.channel, &Ask::Carry { epoch }, PATIENCE).await? {
-            Tell::Carrying { epoch, .. } => {
+            NodeReply::Carrying { epoch, .. } => {
                 self.attached = Some(carrier_session::attach(&mut self.sender, &self.entry, riders, epoch));
                 Ok(())
             }
@@ -336,7 +336,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         let ask_for = Ask::Arrivals { train: number, probes: probes as u16, wait };
         self.asked = Instant::now();
         let told = ask(&mut self.channel, &ask_for, PATIENCE).await?;
-        let Tell::Arrivals { arrived, dropped } = told else {
+        let NodeReply::Arrivals { arrived, dropped } = told else {
             return Err(SessionError::Protocol("unexpected type of answer"));
         };
         departed_train::flight(sent_train, (arrived, dropped), probes)
@@ -364,7 +364,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         self.hosts()[1].check(&train)?;
         big_enough(&train, |_| 0)?;
         let (number, probes) = (self.number(), train.probes().len());
-        let planned = |probe: &Probe| Planned {
+        let planned = |probe: &Probe| PlannedProbe {
             size: probe.size,
             header: probe.header,
             gap: probe.gap.as_nanos() as u64,
@@ -376,7 +376,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
             accepts_busy: self.terms.accepts_busy,
         };
         let told = ask(&mut self.channel, &plan, PATIENCE + train.duration()).await?;
-        let Tell::Sent(sent) = told else {
+        let NodeReply::Sent(sent) = told else {
             return Err(SessionError::Protocol("unexpected type of answer"));
         };
         let arrivals = match sent.iter().any(Option::is_some) {
@@ -411,8 +411,8 @@ pub(super) async fn show<IO: AsyncRead + AsyncWrite + Unpin>(
     let wait = LATEST.as_millis() as u16;
     let asked = Ask::Arrivals { train: NO_TRAIN, probes: 1, wait };
     match ask(channel, &asked, PATIENCE).await? {
-        Tell::Arrivals { arrived, .. } if arrived.first().is_some_and(Option::is_some) => Ok(()),
-        Tell::Arrivals { .. } => Err(SessionError::Shut(sender.to.ip(), sender.to.port())),
+        NodeReply::Arrivals { arrived, .. } if arrived.first().is_some_and(Option::is_some) => Ok(()),
+        NodeReply::Arrivals { .. } => Err(SessionError::Shut(sender.to.ip(), sender.to.port())),
         _ => Err(SessionError::Protocol("unexpected type of answer")),
     }
 }
@@ -445,13 +445,13 @@ pub(super) async fn ask<IO: AsyncRead + AsyncWrite + Unpin>(
     channel: &mut Channel<IO>,
     what: &Ask,
     patience: Duration,
-) -> Result<Tell, SessionError> {
+) -> Result<NodeReply, SessionError> {
     let exchange = async {
         message::write(channel, what).await?;
         message::read(channel, MAX_MESSAGE).await
     };
     match timeout(patience, exchange).await {
-        Ok(Ok(Some(Tell::Refused(why)))) => Err(why.into()),
+        Ok(Ok(Some(NodeReply::Refused(why)))) => Err(why.into()),
         Ok(Ok(Some(told))) => Ok(told),
         Ok(Ok(None)) => Err(SessionError::Protocol("it closed the session")),
         Ok(Err(why)) => Err(why.into()),

@@ -21,7 +21,7 @@ use std::{
 };
 use thalweg_base::log::Event;
 use thalweg_mesh::{MeshPeer, Revoked, carrier_network::Network};
-use thalweg_net::pump::{self, Moved, Resetting, Stopped};
+use thalweg_net::pump::{self, Moved, ResetOnDrop, Stopped};
 use thalweg_net::{Cause, DialOptions, channel::Channel};
 use thalweg_units::NodeId;
 use thalweg_wire::{
@@ -72,7 +72,7 @@ struct Slot {
 
 /// An established second leg.
 struct SecondLeg {
-    destination: Resetting,
+    destination: ResetOnDrop,
     /// The member at the destination, if the client named one and it is a relay or an oracle of the roster.
     next: Option<Name>,
     slot: Slot,
@@ -240,7 +240,7 @@ async fn second_leg(
     version: u64,
     to: &Destination,
     depth: u8,
-) -> Result<(Resetting, bool), Refusal> {
+) -> Result<(ResetOnDrop, bool), Refusal> {
     gate.check_port(to.port)?;
     let addresses = shared.names.resolve_for(peer.member().principal(), to).await?;
     shared.avoided.resolve_into(&mut gate, version, to, &shared.config.resolver).await?;
@@ -248,7 +248,7 @@ async fn second_leg(
     let options = DialOptions { socket: leg_options(), ..DialOptions::default() };
     let addresses: Vec<_> = admitted.iter().map(|a| a.address).collect();
     let tcp = thalweg_net::connect(&addresses, None, &options).await.map_err(Refusal::NoLeg)?;
-    let mut destination = Resetting::new(tcp);
+    let mut destination = ResetOnDrop::new(tcp);
     shared.config.egress.check_connected(&destination)?;
     let member = send_preamble(&mut destination, &admitted, depth).await?;
     Ok((destination, member))
@@ -300,14 +300,14 @@ async fn carry(
             let client = Box::pin(answer(channel, reply));
             let client = peer.unless_revoked(client).await?.map_err(broken)?;
             reset_when_dropped(client.get_ref(), false);
-            let client = Resetting::new(client);
+            let client = ResetOnDrop::new(client);
             Box::pin(pump::sealed(client, destination, terms, cut)).await
         }
         LegKind::Open => {
             let cut_over = Box::pin(cut_over(channel, reply, patience));
             let (client, early) = peer.unless_revoked(cut_over).await?.map_err(broken)?;
             reset_when_dropped(&client, false);
-            let client = Resetting::new(client);
+            let client = ResetOnDrop::new(client);
             Box::pin(pump::clear(client, early, destination, terms, cut)).await
         }
     };

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_gather::{Event, EventSink};
-use thalweg_uplinks::interfaces::{Flow, Uplinks};
+use thalweg_uplinks::interfaces::{Direction, Uplinks};
 
 /// How first legs go: the options of all who have bonds.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
@@ -26,11 +26,11 @@ pub struct BondOptions {
 impl BondOptions {
     /// Starts the deadline now. The returned sink watches the progress. Call it once the bonds are open, because they
     /// open the interfaces. Without settings for interfaces, none has a price, and nothing is watched.
-    pub fn begin(self, flow: Flow, events: Arc<dyn EventSink>) -> Arc<dyn EventSink> {
+    pub fn begin(self, flow: Direction, events: Arc<dyn EventSink>) -> Arc<dyn EventSink> {
         let (Some(within), Some(uplinks)) = (self.within, uplinks::process_uplinks()) else {
             return events;
         };
-        uplinks.meet(within, flow);
+        uplinks.set_deadline(within, flow);
         Arc::new(DeadlineSink { uplinks, events })
     }
 
@@ -58,10 +58,10 @@ struct DeadlineSink {
 impl EventSink for DeadlineSink {
     fn event(&self, event: Event) {
         match &event {
-            Event::Started { bytes, .. } => self.uplinks.came(0, *bytes),
+            Event::Started { bytes, .. } => self.uplinks.record_progress(0, *bytes),
             Event::Progress(now) => {
                 let missing = now.total_bytes.saturating_sub(now.done_bytes);
-                self.uplinks.came(now.done_bytes, missing);
+                self.uplinks.record_progress(now.done_bytes, missing);
             }
             _ => {}
         }

@@ -9,7 +9,7 @@ use serde_json::json;
 use std::{io, process::ExitCode};
 use thalweg_base::clock::WallClock;
 use thalweg_console::note;
-use thalweg_mesh::{JoinError, Joined, OracleError, State, Wish, join};
+use thalweg_mesh::{JoinError, JoinResult, OracleError, State, JoinOptions, join};
 use thalweg_wire::{
     Destination,
     mesh::{Name, Role, Token},
@@ -53,7 +53,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let token = read(&args.token)?;
     let state = State::create(&args.state_dir.directory()?)?;
-    let wish = Wish {
+    let wish = JoinOptions {
         name: args.name.clone(),
         addresses: args.addresses.clone(),
         daemon: !args.no_daemon,
@@ -86,7 +86,7 @@ fn with_hint(error: JoinError) -> anyhow::Error {
     }
 }
 
-fn print(joined: &Joined, state: &State, args: &Args) -> anyhow::Result<()> {
+fn print(joined: &JoinResult, state: &State, args: &Args) -> anyhow::Result<()> {
     let (name, mesh) = (&joined.mesh.name, &joined.mesh.mesh);
     let member = joined.roster.by_name(name);
     let roles: Vec<Role> = member.iter().flat_map(|m| m.roles.iter().copied()).collect();

@@ -44,7 +44,7 @@ pub async fn renew(
 
 fn client(state: &State, dial: DialOptions) -> anyhow::Result<OracleClient> {
     let oracles = state.mesh()?.oracles;
-    Ok(OracleClient::dialling(&state.client_key()?, oracles, WallClock::default(), dial)?)
+    Ok(OracleClient::with_dial_options(&state.client_key()?, oracles, WallClock::default(), dial)?)
 }
 
 /// Stores the roster, and the addresses of its oracles.

@@ -26,7 +26,7 @@ use thalweg_gather::{
     send::{SendError, SendRequest, send},
 };
 use thalweg_mesh::State;
-use thalweg_uplinks::interfaces::Flow;
+use thalweg_uplinks::interfaces::Direction;
 use thalweg_wire::mesh::{LegKind, Name, Tag, Terms};
 use tokio_util::sync::CancellationToken;
 
@@ -252,7 +252,7 @@ async fn deliver(
         Style::Json => display.clone(),
         _ => Arc::new(display::SendDisplay { display: display.clone(), dry_run: args.dry_run }),
     };
-    let events = args.bond_options.begin(Flow::Up, events);
+    let events = args.bond_options.begin(Direction::Up, events);
     let began = Instant::now();
     let ended = send(request, dialer, events, stop).await;
     bond_options::deadline_overrun(args.bond_options.within, began).filter(|_| ended.is_ok()).map(note);

@@ -12,7 +12,7 @@ use thalweg_console::note;
 use thalweg_mesh::State;
 use thalweg_net::Dialer;
 use thalweg_uplinks::{
-    bond::{self, BondMetrics, Bonding, Bonds, Shown, Watch},
+    bond::{self, BondMetrics, Bonding, Bonds, BondStatus, BondRegistry},
     interfaces::{InterfaceMetrics, Settings, Uplinks, serve},
 };
 
@@ -23,7 +23,7 @@ static PROCESS_UPLINKS: OnceLock<Uplinks> = OnceLock::new();
 static BUDGET: LazyLock<Arc<Budget>> = LazyLock::new(Arc::default);
 
 /// The bonds for status reports: those of this process, and those that others made with this daemon.
-static BONDS: Watch = Watch::new();
+static BONDS: BondRegistry = BondRegistry::new();
 static ACCEPTED_BONDS: Mutex<Option<Bonds>> = Mutex::new(None);
 
 /// The bytes that this process moves, by purpose: interfaces' probes and second copies, downloads, measuring, quotas.
@@ -63,7 +63,7 @@ pub fn open(
     note: &dyn Fn(String),
 ) -> anyhow::Result<Uplinks> {
     let uplinks = open_records(settings, file, note)?;
-    uplinks.charge_to(budget());
+    uplinks.set_budget(budget());
     Ok(uplinks)
 }
 
@@ -79,7 +79,7 @@ fn open_records(
             "no directory to record how much of the caps in the settings is used: give --state \
              DIR, or set HOME"
         );
-        return Ok(Uplinks::unkept(settings));
+        return Ok(Uplinks::without_file(settings));
     };
     // What was used of a cap before this host became a member counts as well.
     if has_cap && let Err(why) = history_file::adopt_cached(&path) {
@@ -94,7 +94,7 @@ fn open_records(
         ),
         Err(why) => {
             note(format!("cannot read the records of interfaces, so no new ones are saved: {why}"));
-            Ok(Uplinks::unkept(settings))
+            Ok(Uplinks::without_file(settings))
         }
     }
 }
@@ -123,11 +123,11 @@ pub fn bonding(
         None => {
             let file = state.dir().join("interfaces.json");
             let uplinks = open(settings, Some(file.clone()), &tell)?;
-            uplinks.probe_by(dialer.clone());
+            uplinks.set_probe_dialer(dialer.clone());
             begin(uplinks, Some(&file), tell)
         }
     };
-    Ok(Bonding::over(dialer, bond::Settings::default(), uplinks))
+    Ok(Bonding::with_uplinks(dialer, bond::Settings::default(), uplinks))
 }
 
 /// Adds these bonds to the process's status.
@@ -142,7 +142,7 @@ pub fn track_accepted_bonds(bonds: &Bonds) {
 }
 
 /// The state of the bonds that others made.
-fn accepted_bonds() -> Vec<Shown> {
+fn accepted_bonds() -> Vec<BondStatus> {
     lock_accepted_bonds().as_ref().map(Bonds::shown).unwrap_or_default()
 }
 
@@ -158,7 +158,7 @@ pub fn register(registry: &mut Registry) {
     registry.register_collector(Box::new(BondMetrics(Box::new(all_bonds))));
 }
 
-fn all_bonds() -> Vec<Shown> {
+fn all_bonds() -> Vec<BondStatus> {
     [BONDS.shown(), accepted_bonds()].concat()
 }
 

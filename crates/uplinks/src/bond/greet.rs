@@ -21,13 +21,13 @@ use tokio::{
 const STEP: Duration = Duration::from_secs(10);
 
 /// The link, and the bytes that the far end holds of each stream at first; or the far end's refusal.
-pub type Greeted = Result<(LinkIo, u64), Refusal>;
+pub type GreetingResult = Result<(LinkIo, u64), Refusal>;
 
 /// Turns a channel into a link. TLS ends here; the ends of each stream seal what it carries.
 ///
 /// # Errors
 /// Errors of the connection, and timeouts.
-pub async fn greet(mut channel: Channel<Stream>, hello: &Hello) -> io::Result<Greeted> {
+pub async fn greet(mut channel: Channel<Stream>, hello: &Hello) -> io::Result<GreetingResult> {
     let asked = async {
         message::write(&mut channel, hello).await?;
         message::read::<Greeting>(&mut channel, MAX_GREETING).await
@@ -52,7 +52,7 @@ pub async fn greet(mut channel: Channel<Stream>, hello: &Hello) -> io::Result<Gr
 ///
 /// # Errors
 /// Errors of the connection, and timeouts.
-pub async fn hear(channel: &mut Channel<TcpStream>) -> io::Result<Hello> {
+pub async fn read_hello(channel: &mut Channel<TcpStream>) -> io::Result<Hello> {
     let hello = within(STEP, "hello", message::read(channel, MAX_GREETING)).await?;
     hello.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }

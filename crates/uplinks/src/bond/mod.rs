@@ -4,41 +4,41 @@
 //! [`Bonding`] keeps the bonds of a host and lends their streams to a [`Dialer`](thalweg_net::Dialer), so that all who
 //! open channels use them.
 
-mod answered;
+mod permit_stream;
 mod bonding;
-mod by;
+mod link_interfaces;
 mod dial;
 mod engine;
 mod flow;
 mod gauge;
 mod greet;
-mod keeping;
+mod link_keeper;
 mod link;
-mod making;
+mod link_maker;
 mod memory;
 mod metrics;
 mod outbox;
 mod serve;
-mod standing;
+mod readiness;
 mod state;
 mod status;
 mod stream;
-mod watching;
+mod registry;
 
 pub use bonding::Bonding;
-pub use by::Interfaces;
+pub use link_interfaces::InterfaceLister;
 pub use dial::Bond;
-pub use engine::{Ended, Engine};
-pub use flow::Broken;
+pub use engine::{LinkEnd, Engine};
+pub use flow::StreamError;
 pub use link::LinkIo;
 pub use memory::Memory;
 pub use metrics::BondMetrics;
 pub use serve::{BondLimits, Bonds};
-pub use standing::Standing;
+pub use readiness::Readiness;
 pub use state::Settings;
 pub use status::{LinkLife, LinkStatus};
 pub use stream::BondStream;
-pub use watching::{Shown, Watch};
+pub use registry::{BondStatus, BondRegistry};
 
 /// Both ends give up a bond that has had no link for this long.
 const GRACE: std::time::Duration = std::time::Duration::from_secs(60);

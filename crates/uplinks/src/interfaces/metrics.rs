@@ -1,6 +1,6 @@
 //! OpenMetrics gauges of the interfaces.
 
-use super::{Shown, Uplinks};
+use super::{InterfaceStatus, Uplinks};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _},
@@ -14,9 +14,9 @@ use thalweg_units::Time;
 pub struct InterfaceMetrics(pub Uplinks);
 
 /// A gauge's name, help text and value.
-type Column = (&'static str, &'static str, fn(&Shown, Time) -> f64);
+type InterfaceColumn = (&'static str, &'static str, fn(&InterfaceStatus, Time) -> f64);
 
-const COLUMNS: [Column; 9] = [
+const COLUMNS: [InterfaceColumn; 9] = [
     ("thalweg_interface_down_bps", "Estimated download rate, bit/s", |s, _| bps(s.estimate.down())),
     ("thalweg_interface_up_bps", "Estimated upload rate, bit/s", |s, _| bps(s.estimate.up())),
     ("thalweg_interface_rtt_seconds", "Estimated round-trip time", |s, _| s.estimate.rtt().as_secs_f64()),
@@ -24,7 +24,7 @@ const COLUMNS: [Column; 9] = [
         s.estimate.loss().unwrap_or(0.0)
     }),
     ("thalweg_interface_heard_seconds", "Time since the newest rate of the interface; -1: unknown", |s, now| {
-        let heard = s.estimate.heard(now).filter(|age| *age < Duration::MAX);
+        let heard = s.estimate.age(now).filter(|age| *age < Duration::MAX);
         heard.map_or(-1.0, |age| age.as_secs_f64())
     }),
     ("thalweg_interface_connections", "Open connections over the interface", |s, _| s.connections as f64),

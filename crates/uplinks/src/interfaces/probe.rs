@@ -52,13 +52,13 @@ impl ProbeServer {
 /// Not the URL of a file to probe with.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{0}` is not the URL of a file to probe with, e.g. \"http://speed.example/256k.bin\"")]
-pub struct NoProbeServer(String);
+pub struct ProbeServerError(String);
 
 impl FromStr for ProbeServer {
-    type Err = NoProbeServer;
+    type Err = ProbeServerError;
 
-    fn from_str(text: &str) -> Result<Self, NoProbeServer> {
-        let no = || NoProbeServer(text.escape_debug().to_string());
+    fn from_str(text: &str) -> Result<Self, ProbeServerError> {
+        let no = || ProbeServerError(text.escape_debug().to_string());
         let uri: hyper::Uri = text.parse().map_err(|_| no())?;
         let authority = uri.authority().filter(|_| uri.scheme_str() == Some("http"));
         let authority = authority.filter(|a| !a.as_str().contains('@')).ok_or_else(no)?;

@@ -1,12 +1,12 @@
 //! The report on the interfaces as JSON: sizes in bytes, rates in bit/s, times in seconds.
 
-use super::{Settings, Shown, Uplinks};
+use super::{Settings, InterfaceStatus, Uplinks};
 use serde_json::{Value, json};
 use std::{num::NonZeroU32, time::Duration};
 use thalweg_base::budget::{Purpose, Scope};
 use thalweg_bond::{Application, Demand};
 use thalweg_measure::{self as measure, Method};
-use thalweg_net::{Interface, Lack, Survey, survey};
+use thalweg_net::{Interface, UnusableReason, Survey, survey};
 use thalweg_units::{Rate, Time};
 
 /// Applications in the report: those that were used last.
@@ -68,11 +68,11 @@ pub fn report(uplinks: &Uplinks) -> Value {
     })
 }
 
-fn interface(shown: &Shown, now: Time) -> Value {
+fn interface(shown: &InterfaceStatus, now: Time) -> Value {
     let known = |rate: Rate| (rate > Rate::ZERO).then(|| rate.as_bps());
     let rtt = shown.estimate.rtt();
-    let heard = shown.estimate.heard(now).filter(|age| *age < Duration::MAX);
-    let by = shown.estimate.heard_by(now).map(|by| match by {
+    let heard = shown.estimate.age(now).filter(|age| *age < Duration::MAX);
+    let by = shown.estimate.newest_method(now).map(|by| match by {
         Method::Passive => "passive",
         _ => "probe",
     });
@@ -90,7 +90,7 @@ fn interface(shown: &Shown, now: Time) -> Value {
 }
 
 /// Bytes that this process was charged for a purpose.
-fn charged(uplinks: &Uplinks, shown: &Shown, purpose: Purpose) -> u64 {
+fn charged(uplinks: &Uplinks, shown: &InterfaceStatus, purpose: Purpose) -> u64 {
     let scope = Scope { interface: NonZeroU32::new(shown.index), ..Scope::purpose(purpose) };
     uplinks.budget().spent(scope).as_bytes()
 }
@@ -103,7 +103,7 @@ fn found(value: &mut Value, name: &str, survey: &Survey) {
 }
 
 /// The interfaces that no connection is assigned to, with the reason.
-fn unused<'a>(used: &'a [Shown], survey: &'a Survey) -> impl Iterator<Item = (&'a str, String)> {
+fn unused<'a>(used: &'a [InterfaceStatus], survey: &'a Survey) -> impl Iterator<Item = (&'a str, String)> {
     let is_used = move |found: &&Interface| used.iter().any(|shown| shown.name == found.name);
     let has_default = survey.usable.iter().any(|found| found.has_default_route);
     let name =
@@ -149,12 +149,12 @@ fn absent<'a>(
     })
 }
 
-fn lacks(lack: Lack) -> &'static str {
+fn lacks(lack: UnusableReason) -> &'static str {
     match lack {
-        Lack::Down => "it is down",
-        Lack::Carrier => "it has no cable, or has not joined a network",
-        Lack::Address => "it has no address",
-        Lack::Route => "no route uses it",
+        UnusableReason::Down => "it is down",
+        UnusableReason::Carrier => "it has no cable, or has not joined a network",
+        UnusableReason::Address => "it has no address",
+        UnusableReason::Route => "no route uses it",
     }
 }
 
@@ -172,7 +172,7 @@ fn ago(at: Time, now: Time) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Present, *};
+    use super::{super::UsableInterface, *};
     use std::sync::Arc;
     use thalweg_base::budget::Budget;
     use thalweg_bond::{Action, Policy, Rule};
@@ -186,7 +186,7 @@ mod tests {
         let only = Action::Only(vec!["eth77".to_owned(), "lo0there".to_owned()]);
         let rule = Rule { process: None, port: Some(22), destination: None, action: only };
         settings.rules.0.push(rule);
-        let lacking = vec![("lo0there".to_owned(), Lack::Down)];
+        let lacking = vec![("lo0there".to_owned(), UnusableReason::Down)];
         let survey = Survey { usable: Vec::new(), lacking };
         let why = |by: &str| format!("no interface has this name now, but {by} refers to it");
         assert_eq!(
@@ -197,10 +197,10 @@ mod tests {
 
     #[test]
     fn probes_and_second_copies_are_charged_to_the_process_and_shown_by_interface() {
-        let (uplinks, budget) = (Uplinks::unkept(Settings::default()), Arc::new(Budget::new()));
-        uplinks.charge_to(budget.clone());
+        let (uplinks, budget) = (Uplinks::without_file(Settings::default()), Arc::new(Budget::new()));
+        uplinks.set_budget(budget.clone());
         let present = ["wan0", "wan1"].into_iter().zip([7, 8]);
-        let present = present.map(|(name, index)| Present { name: name.to_owned(), index });
+        let present = present.map(|(name, index)| UsableInterface { name: name.to_owned(), index });
         uplinks.table().follow(present.collect(), uplinks.now(), uplinks.today());
         uplinks.sent_twice("wan1", 500);
         uplinks.sent_twice("gone", 500);

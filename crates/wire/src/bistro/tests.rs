@@ -175,10 +175,10 @@ fn a_verdict_depends_on_the_trusted_keys() {
     assert!(nobody.unproven[0].contains("--key"), "{nobody:?}");
     let destination = judged(&whole, &[DESTINATION]);
     assert!(destination.is_whole());
-    assert_eq!(destination.node, Some(Trusted::Sheet));
+    assert_eq!(destination.node, Some(TrustBasis::Sheet));
     let mesh = judged(&whole, &[MESH]);
     assert!(mesh.is_whole());
-    assert_eq!((mesh.destination, mesh.node), (Trusted::Mesh, Some(Trusted::Mesh)));
+    assert_eq!((mesh.destination, mesh.node), (TrustBasis::Mesh, Some(TrustBasis::Mesh)));
     let node = judged(&whole, &[NODE]);
     assert_eq!((node.proven.len(), node.unproven.len()), (1, 1));
     let unlisted = judged(&Evidence { sheet: None, roster: None, ..whole.clone() }, &[DESTINATION]);
@@ -193,7 +193,7 @@ fn a_roster_that_was_expired_at_the_stamp_proves_nothing() {
     let mut roster = whole.roster.take().unwrap().into_value();
     roster.expiry = at(999);
     whole.roster = Some(Signed::sign(roster, &Hashed(id(MESH))));
-    assert_eq!(judged(&whole, &[MESH]).destination, Trusted::Not);
+    assert_eq!(judged(&whole, &[MESH]).destination, TrustBasis::Not);
 }
 
 #[test]

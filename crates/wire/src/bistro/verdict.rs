@@ -40,7 +40,7 @@ impl Trust {
 
 /// Why a key's claimed owner is believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trusted {
+pub enum TrustBasis {
     /// The key is one of the trusted keys.
     Given,
     /// A roster that was valid at the time of the stamp lists the key, and the mesh's key is trusted.
@@ -55,9 +55,9 @@ pub enum Trusted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// The trust in the destination's key.
-    pub destination: Trusted,
+    pub destination: TrustBasis,
     /// The trust in the key of the node with the data; `None` without a receipt.
-    pub node: Option<Trusted>,
+    pub node: Option<TrustBasis>,
     /// The proven statements.
     pub proven: Vec<String>,
     /// The unproven statements, and why they are not proven.
@@ -106,7 +106,7 @@ impl Evidence {
         );
         let key = self.destination;
         match verdict.destination {
-            Trusted::Not => verdict.unproven.push(format!(
+            TrustBasis::Not => verdict.unproven.push(format!(
                 "that key {key} is the destination's: give its key, or the mesh's, with --key. The \
                  owner of that key states: {says}"
             )),
@@ -125,7 +125,7 @@ impl Evidence {
             show_date(said.time),
         );
         match verdict.node {
-            Some(Trusted::Not) | None => verdict.unproven.push(format!(
+            Some(TrustBasis::Not) | None => verdict.unproven.push(format!(
                 "that key {} is node `{}`'s. The owner of that key states: {says}",
                 receipt.signer(),
                 said.node,
@@ -134,14 +134,14 @@ impl Evidence {
         }
     }
 
-    fn trusted(&self, key: &NodeId, name: Option<&Name>, trust: &Trust) -> Trusted {
+    fn trusted(&self, key: &NodeId, name: Option<&Name>, trust: &Trust) -> TrustBasis {
         if trust.has(key) {
-            return Trusted::Given;
+            return TrustBasis::Given;
         }
         let time = self.stamp.as_ref().map(|stamp| stamp.value().time);
         match self.roster.as_ref().filter(|roster| trust.has(&roster.signer())) {
-            Some(roster) if has_member(roster.value(), key, name, time) => Trusted::Mesh,
-            _ => Trusted::Not,
+            Some(roster) if has_member(roster.value(), key, name, time) => TrustBasis::Mesh,
+            _ => TrustBasis::Not,
         }
     }
 
@@ -149,15 +149,15 @@ impl Evidence {
         &self,
         key: &NodeId,
         name: &Name,
-        destination: Trusted,
+        destination: TrustBasis,
         trust: &Trust,
-    ) -> Trusted {
+    ) -> TrustBasis {
         let known = self.trusted(key, Some(name), trust);
         let listed = |sheet: &Signed<super::Sheet>| {
             sheet.value().node(key).is_some_and(|node| node.name == *name)
         };
-        let by_sheet = destination != Trusted::Not && self.sheet.as_ref().is_some_and(listed);
-        if known == Trusted::Not && by_sheet { Trusted::Sheet } else { known }
+        let by_sheet = destination != TrustBasis::Not && self.sheet.as_ref().is_some_and(listed);
+        if known == TrustBasis::Not && by_sheet { TrustBasis::Sheet } else { known }
     }
 }
 

@@ -25,9 +25,9 @@ pub const NO_TRAIN: u32 = u32::MAX;
 /// A request of the client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ask {
-    /// Opens a session. Reply: [`Tell::Opened`].
+    /// Opens a session. Reply: [`NodeReply::Opened`].
     Open,
-    /// Requests the arrival times of a train sent by the client. Reply: [`Tell::Arrivals`].
+    /// Requests the arrival times of a train sent by the client. Reply: [`NodeReply::Arrivals`].
     Arrivals {
         /// The number of the train.
         train: u32,
@@ -36,18 +36,18 @@ pub enum Ask {
         /// How long to wait for probes still in flight, ms.
         wait: u16,
     },
-    /// Requests a train to the client. Reply: [`Tell::Sent`].
+    /// Requests a train to the client. Reply: [`NodeReply::Sent`].
     Send {
         /// The number of the train.
         train: u32,
         /// The probes to send.
-        probes: Vec<Planned>,
+        probes: Vec<PlannedProbe>,
         /// Whether to send the train even if the node is too busy to time it. The client then treats the result as
         /// doubtful.
         accepts_busy: bool,
     },
     /// Requests that riders are sent in both directions: in this session, or else in a new one for riders only, without
-    /// the calibration of [`Ask::Open`]. Reply: [`Tell::Carrying`].
+    /// the calibration of [`Ask::Open`]. Reply: [`NodeReply::Carrying`].
     Carry {
         /// The run of the client's process. The numbers of riders restart with each run.
         epoch: u64,
@@ -56,7 +56,7 @@ pub enum Ask {
 
 /// A probe to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Planned {
+pub struct PlannedProbe {
     /// The size of the whole datagram, bytes.
     pub size: u16,
     /// The size of the tool's header in it, bytes.
@@ -69,7 +69,7 @@ pub struct Planned {
 
 /// The capabilities of a node, from its calibration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Can {
+pub struct Capabilities {
     /// The latencies of sending and receiving a probe, ns.
     pub latency: [u32; 2],
     /// The errors of gaps between probes: the median and the 99th percentile, ns.
@@ -82,7 +82,7 @@ pub struct Can {
 
 /// A reply of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Tell {
+pub enum NodeReply {
     /// The reply to [`Ask::Open`].
     Opened {
         /// The session's number.
@@ -90,7 +90,7 @@ pub enum Tell {
         /// The port for the session's datagrams, at the address of the channel.
         port: u16,
         /// The capabilities of this node.
-        can: Can,
+        can: Capabilities,
     },
     /// The reply to [`Ask::Arrivals`].
     Arrivals {

@@ -101,15 +101,15 @@ pub async fn bonded(
         let found = interfaces()?;
         Ok(found.into_iter().flat_map(|one| std::iter::repeat_n(one, links)).collect())
     };
-    let made = Bond::by(dialer, to, settings, Arc::new(by))?;
+    let made = Bond::with_interfaces(dialer, to, settings, Arc::new(by))?;
     bond(made, interfaces()?.len() * links).await
 }
 
 async fn bond(bond: Bond, wanted: usize) -> anyhow::Result<Near> {
     let began = Instant::now();
-    let mut standing = bond.standing();
-    let all = timeout(PATIENCE, standing.wait_for(|now| now.live >= wanted)).await;
-    ensure!(matches!(all, Ok(Ok(_))), "the bond did not reach {wanted} links: {:?}", bond.standing().borrow().clone());
+    let mut readiness = bond.readiness();
+    let all = timeout(PATIENCE, readiness.wait_for(|now| now.live >= wanted)).await;
+    ensure!(matches!(all, Ok(Ok(_))), "the bond did not reach {wanted} links: {:?}", bond.readiness().borrow().clone());
     Ok(Near::Bond { took: began.elapsed(), bond })
 }
 

@@ -12,7 +12,7 @@ use std::{
 };
 use thalweg_base::log::Log;
 use thalweg_bond::{SenderSettings, StripeMethod};
-use thalweg_node::daemon::{Daemon, DaemonConfig, Limits, Node, OracleDown, Services};
+use thalweg_node::daemon::{Daemon, DaemonConfig, HandshakeLimits, Node, OracleDown, Services};
 use thalweg_uplinks::bond::{BondLimits, Bonds, Settings};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -124,7 +124,7 @@ async fn daemon(
     // The log has no reader; the near end reports broken links.
     let (log, _) = Log::to_queue();
     let bonds = Bonds::new(settings, LIMITS, log.clone());
-    bonds.lead_to(own);
+    bonds.set_own_port(own);
     let (relay, oracle, measure) = (None, None, None);
     let (files, cast, submit) = (None, None, None);
     let bond = Some(Arc::new(bonds) as _);
@@ -152,7 +152,7 @@ async fn daemon(
         riding: None,
         listen: vec![at],
         handshake: Duration::from_secs(10),
-        limits: Limits::default(),
+        limits: HandshakeLimits::default(),
         drain: Duration::ZERO,
         metrics: None,
         socket: dir.join("node.sock"),

@@ -121,7 +121,7 @@ impl Peer {
         let mut channel = self.channel(Protocol::Probe).await?;
         self.write(&mut channel, Door::Probe).await?;
         match message::read(&mut channel, probe::MAX_MESSAGE).await? {
-            Some(probe::Tell::Opened { port, .. }) => Ok(port),
+            Some(probe::NodeReply::Opened { port, .. }) => Ok(port),
             other => bail!("the node answers {other:?}"),
         }
     }
@@ -155,7 +155,7 @@ impl Peer {
                 other => bail!("unexpected answer to a request for a cast that does not exist: {other:?}"),
             },
             Door::Probe => match message::read(&mut channel, probe::MAX_MESSAGE).await? {
-                Some(probe::Tell::Opened { .. }) => Ok(()),
+                Some(probe::NodeReply::Opened { .. }) => Ok(()),
                 other => bail!("unexpected answer to a request for a session: {other:?}"),
             },
             Door::Stream => match message::read(&mut channel, leg::MAX_ANSWER).await? {

@@ -18,7 +18,7 @@ use super::report::Report;
 use anyhow::Context as _;
 use client::{Load, Strategy};
 use std::{fs, time::Duration};
-use thalweg_oracle::{MeasureConfig, Order, Pace};
+use thalweg_oracle::{MeasureConfig, ScheduleKind, Pace};
 use tokio::{
     sync::oneshot,
     task::block_in_place,
@@ -92,9 +92,9 @@ impl Args {
 
     fn measure(&self) -> MeasureConfig {
         let schedule = match self.schedule {
-            Schedule::Algorithm1 => Order::Algorithm1,
-            Schedule::Thrifty => Order::Thrifty,
-            Schedule::Random => Order::Random,
+            Schedule::Algorithm1 => ScheduleKind::Algorithm1,
+            Schedule::Thrifty => ScheduleKind::Thrifty,
+            Schedule::Random => ScheduleKind::Random,
         };
         let candidates = Duration::from_millis(self.valid_ms.max(1));
         let pace = Pace { candidates, ..Pace::default() };

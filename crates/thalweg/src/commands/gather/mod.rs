@@ -24,7 +24,7 @@ use thalweg_gather::{
 };
 use thalweg_mesh::{State, member_dialer::MemberDialer};
 use thalweg_net::{DialOptions, Dialer, channel::Connector};
-use thalweg_uplinks::{bond::Bonding, interfaces::Flow};
+use thalweg_uplinks::{bond::Bonding, interfaces::Direction};
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
@@ -132,7 +132,7 @@ async fn collect(
     if let Ok(roster) = dialer.roster() {
         super::get::mesh::check_tags(&roster, args.avoided(), &args.state_dir.argument())?;
     }
-    let events = args.bond_options().begin(Flow::Down, display.clone());
+    let events = args.bond_options().begin(Direction::Down, display.clone());
     let began = Instant::now();
     let ended = gather(request, dialer, events, stop).await;
     deadline_overrun(args.bond_options().within, began).filter(|_| ended.is_ok()).map(note);
@@ -162,7 +162,7 @@ pub fn bonding_dialer(state: &State, bond_options: BondOptions) -> anyhow::Resul
         return dialer(state)?.riding().map_err(|why| anyhow::anyhow!("--ride: {why}"));
     }
     let bonds = uplinks::track_bonds(bonds(state)?.awaited());
-    Ok(dialer(state)?.carried_by(Arc::new(bonds)))
+    Ok(dialer(state)?.with_carrier(Arc::new(bonds)))
 }
 
 /// The bonds of this host's client, as its settings allow.

@@ -10,7 +10,7 @@ use std::{
 };
 use thalweg_bond::{Application, Rules};
 use thalweg_get::PricedPath;
-use thalweg_net::{Interface, interfaces, into_the_world};
+use thalweg_net::{Interface, interfaces, internet_interfaces};
 use thalweg_paths::url::HttpUrl;
 use thalweg_units::likeness;
 use thalweg_uplinks::interfaces::{Settings, Tier, Uplinks};
@@ -80,7 +80,7 @@ pub fn chosen(args: &PathArgs, note: &dyn Fn(String)) -> anyhow::Result<Vec<Inte
             return Ok(found);
         }
         let settings = host::settings(None)?.interfaces.settings();
-        return Ok(into_the_world(&found, |name| settings.wish(name)));
+        return Ok(internet_interfaces(&found, |name| settings.wish(name)));
     };
     let found = found.context("the kernel does not list its interfaces")?;
     names.iter().map(|name| named(name, &found)).collect()
@@ -137,7 +137,7 @@ pub fn of(
     if is_named || chosen.is_empty() {
         return Ok(Ways { uplinks: counted, rules, ..Ways::plain(chosen, is_named) });
     }
-    let allowed: Vec<_> = uplinks.for_bonds(fails).into_iter().map(|i| i.index).collect();
+    let allowed: Vec<_> = uplinks.bond_interfaces(fails).into_iter().map(|i| i.index).collect();
     let left = thrifty(&settings, &chosen, fails, |i| allowed.contains(&i.index));
     anyhow::ensure!(
         !left.is_empty(),
@@ -161,7 +161,7 @@ pub fn of(
 /// (kernel indices) reach nothing: if only they are left, backups are added.
 pub fn for_bond(settings: &Settings, found: &[Interface], fails: &BTreeSet<u32>) -> Vec<Interface> {
     let tier = |i: &Interface| settings.policy(&i.name).tier;
-    let mut found = into_the_world(found, |name| settings.wish(name));
+    let mut found = internet_interfaces(found, |name| settings.wish(name));
     found.retain(|i| tier(i) != Tier::Never);
     let is_meant = |i: &Interface| tier(i) != Tier::Backup;
     let has_other = found.iter().any(|i| is_meant(i) && !fails.contains(&i.index.get()));

@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use std::{collections::BTreeSet, sync::Arc};
-use thalweg_mesh::carrier_network::CarriedLegs;
+use thalweg_mesh::carrier_network::OverlayLegs;
 use thalweg_mesh::{Names, RouteNameError, State, StateError};
 use thalweg_net::{DialOptions, Dialer, Hop, Route, channel::Connector};
 use thalweg_units::likeness;
@@ -14,7 +14,7 @@ pub struct Mesh {
     roster: Result<Arc<Roster>, String>,
     identity: Option<Connector>,
     /// The carried legs of its members.
-    legs: Option<CarriedLegs>,
+    legs: Option<OverlayLegs>,
     /// Whether the mesh cannot be used, as opposed to not existing.
     is_faulty: bool,
     /// The argument that makes other commands use the same state: ` --state DIR`, or nothing.
@@ -50,7 +50,7 @@ impl Mesh {
             },
         };
         let is_faulty = roster.is_err();
-        let legs = Some(CarriedLegs::of(&membership.mesh()));
+        let legs = Some(OverlayLegs::of(&membership.mesh()));
         let (me, identity, state_arg) = (Some(mesh.name), Some(identity), state_arg.to_owned());
         Ok(Self { me, roster, identity, legs, is_faulty, state_arg })
     }
@@ -59,7 +59,7 @@ impl Mesh {
     pub fn dialer(&self, options: &DialOptions) -> Option<Dialer> {
         let dialer = Dialer::with_identity(options.clone(), self.identity.clone()?);
         Some(match self.legs {
-            Some(legs) => dialer.riding_by(Arc::new(legs)),
+            Some(legs) => dialer.with_ride_network(Arc::new(legs)),
             None => dialer,
         })
     }

@@ -491,7 +491,7 @@ fn web(
     };
     // The links of bonds have accounts of their own.
     let dialer = match uplinks {
-        Some(uplinks) => dialer.booked_by(Arc::new(Accounts::new(uplinks))),
+        Some(uplinks) => dialer.with_bookkeeper(Arc::new(Accounts::new(uplinks))),
         None => dialer,
     };
     let roots = TlsOptions { extra_roots: args.cacert.clone() };

@@ -4,7 +4,7 @@ use super::InterfaceArgs;
 use anyhow::bail;
 use clap::{ArgGroup, ValueEnum, builder::RangedU64ValueParser};
 use std::time::Duration;
-use thalweg_node::config::{Price, WaySection};
+use thalweg_node::config::{Price, InterfaceRuleSection};
 use thalweg_units::{ByteSize, Rate};
 use thalweg_uplinks::interfaces::{Change, ConnectionMethod, PolicyChange, Tier};
 
@@ -215,7 +215,7 @@ impl RuleArgs {
         if let Some(number) = self.remove {
             return Ok(Change::Unrule(number));
         }
-        let way = WaySection {
+        let way = InterfaceRuleSection {
             process: self.process.clone(),
             port: self.port,
             destination: self.destination.clone(),

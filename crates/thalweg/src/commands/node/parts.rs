@@ -23,11 +23,11 @@ use thalweg_dropbox::DropBoxes;
 use thalweg_files::{Files, Lending, spool::Spool};
 use thalweg_mesh::{
     Membership, MeshFile, Oracle, OracleClient, Reporter, RosterSync, State, SyncEvent,
-    carrier_network::CarriedLegs,
+    carrier_network::OverlayLegs,
     member_dialer::MemberDialer,
     service::{MemberService, SubmitService},
 };
-use thalweg_net::{DialOptions, Dialer, PrivateKey, Rides, channel::Connector};
+use thalweg_net::{DialOptions, Dialer, PrivateKey, RideNetwork, channel::Connector};
 use thalweg_node::{
     config::{Config, OfferSection},
     daemon::{DaemonConfig, Node, Services},
@@ -75,7 +75,7 @@ impl Tasks {
     /// the probe trains there.
     pub fn start_trains_at(&self, listen: &[SocketAddr]) {
         if let (Some(bonds), Some(first)) = (&self.bonds, listen.first()) {
-            bonds.lead_to(loopback_address(*first));
+            bonds.set_own_port(loopback_address(*first));
         }
         if let Some(trains) = self.trains.clone() {
             self.spawn(trains.run(listen.to_vec()));
@@ -319,7 +319,7 @@ impl Parts {
         let dialer = Dialer::with_identity(DialOptions::default(), identity.clone());
         let bonds = uplinks::track_bonds(self.bonding(dialer, config, state)?);
         let dialer = MemberDialer::new(name, membership.clone(), identity, DialOptions::default());
-        let dialer = dialer.carried_by(Arc::new(bonds)).riding_by(self.rides());
+        let dialer = dialer.with_carrier(Arc::new(bonds)).with_ride_network(self.rides());
         Ok(Lending::new(spool, dialer, membership))
     }
 
@@ -342,7 +342,7 @@ impl Parts {
         let dialer = Dialer::with_identity(DialOptions::default(), identity.clone());
         let bonds = uplinks::track_bonds(self.bonding(dialer, config, state)?.awaited());
         let dialer = MemberDialer::new(name, membership.clone(), identity, DialOptions::default());
-        let dialer = dialer.carried_by(Arc::new(bonds)).riding_by(self.rides());
+        let dialer = dialer.with_carrier(Arc::new(bonds)).with_ride_network(self.rides());
         Ok(CastService::new(&(&config.cast).into(), state.dir(), membership, dialer, log)?)
     }
 
@@ -352,7 +352,7 @@ impl Parts {
         let (membership, log) = (self.membership.clone(), self.log.clone());
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
         let dialer = MemberDialer::new(name, membership, identity, DialOptions::default());
-        let dialer = dialer.riding_by(self.rides());
+        let dialer = dialer.with_ride_network(self.rides());
         Ok(Streams::new((&config.stream).into(), dialer, log))
     }
 
@@ -389,10 +389,10 @@ impl Parts {
     }
 
     /// The carried legs of this node's own connections, and which of them are used automatically.
-    pub fn rides(&self) -> Arc<dyn Rides> {
+    pub fn rides(&self) -> Arc<dyn RideNetwork> {
         match &self.carrier {
             Some(carrier) => Arc::new(CarrierLegs::of(carrier.clone())),
-            None => Arc::new(CarriedLegs::of(&self.membership.mesh())),
+            None => Arc::new(OverlayLegs::of(&self.membership.mesh())),
         }
     }
 

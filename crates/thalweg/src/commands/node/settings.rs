@@ -8,7 +8,7 @@ use thalweg_mesh::State;
 use thalweg_net::{DialOptions, Dialer, SocketOptions, channel::Connector};
 use thalweg_node::{
     config::Config,
-    daemon::{DaemonConfig, Limits, SocksConfig, Ways},
+    daemon::{DaemonConfig, HandshakeLimits, SocksConfig, LocalRoutes},
 };
 use thalweg_relay::RelayConfig;
 use thalweg_wire::mesh::Member;
@@ -44,7 +44,7 @@ pub fn daemon(
         listen,
         riding: parts.carrier_address(),
         handshake: config.relay.handshake,
-        limits: Limits::default(),
+        limits: HandshakeLimits::default(),
         drain: config.relay.drain,
         metrics: config.metrics.listen,
         socket: state.socket(),
@@ -82,9 +82,9 @@ fn socks(config: &Config, parts: &Parts, state: &State) -> anyhow::Result<Option
     let settings = config.interfaces.settings();
     let told = parts.interface_logger();
     let bonds = uplinks::track_bonds(uplinks::bonding(dialer.clone(), settings, state, told)?);
-    let dialer = dialer.carried_by(Arc::new(bonds)).riding_by(parts.rides());
+    let dialer = dialer.with_carrier(Arc::new(bonds)).with_ride_network(parts.rides());
     let (via, terms, limits) = (config.socks.via.clone(), config.socks.terms(), direct.limits());
-    let ways = Box::new(Ways { via, terms, dialer, limits });
+    let ways = Box::new(LocalRoutes { via, terms, dialer, limits });
     Ok(Some(SocksConfig::Mesh { listen, ways }))
 }
 

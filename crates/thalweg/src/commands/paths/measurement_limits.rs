@@ -4,14 +4,14 @@ use crate::commands::text::rough;
 use std::{fmt::Write as _, time::Duration};
 use thalweg_console::field;
 use thalweg_paths::detours::KnownPaths;
-use thalweg_wire::mesh::measure::{Measuring, Spent};
+use thalweg_wire::mesh::measure::{MeasuringStatus, SpentRelay};
 
 /// The most relays named.
 const NAMES: usize = 8;
 
 /// One line per limit; empty if the oracle reports none. Its report is `since` old.
 pub fn render(paths: &KnownPaths, since: Duration) -> String {
-    let Some(Measuring { enabled, spent, failed }) = &paths.reply.measuring else {
+    let Some(MeasuringStatus { enabled, spent, failed }) = &paths.reply.measuring else {
         return String::new();
     };
     if !enabled {
@@ -35,7 +35,7 @@ pub fn render(paths: &KnownPaths, since: Duration) -> String {
     text
 }
 
-fn until(relay: &Spent, since: Duration) -> String {
+fn until(relay: &SpentRelay, since: Duration) -> String {
     match relay.free_in {
         Some(free_in) => format!("{} (for {})", relay.node, rough(free_in.saturating_sub(since))),
         None => {

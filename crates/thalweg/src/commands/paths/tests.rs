@@ -12,8 +12,8 @@ use thalweg_units::{NodeId, Rate, WallTime};
 use thalweg_wire::mesh::{
     Member, Name, Role, Roster,
     measure::{
-        Candidate, CandidatesReply, Disagreement, Down, FailedOrder, LegEntry, Measuring,
-        PathsReply, Spent, Strategy,
+        Candidate, CandidatesReply, Disagreement, Down, FailedOrder, LegEntry, MeasuringStatus,
+        PathsReply, SpentRelay, Strategy,
     },
 };
 
@@ -178,14 +178,14 @@ fn limits_of_measuring_are_shown() {
         let text = matrix::render(&found, false).0;
         text.lines().filter(|l| l.starts_with("measuring: ")).map(str::to_owned).collect()
     };
-    let off: Vec<String> = render(Measuring::default());
+    let off: Vec<String> = render(MeasuringStatus::default());
     assert_eq!(off, ["measuring: off (`enabled` in [oracle.measure] of the oracle's host)"]);
-    assert!(render(Measuring { enabled: true, ..Measuring::default() }).is_empty());
+    assert!(render(MeasuringStatus { enabled: true, ..MeasuringStatus::default() }).is_empty());
     let spent = (0..10)
-        .map(|n| Spent { node: name(&format!("n{n}")), free_in: (n > 0).then_some(minutes(90)) });
+        .map(|n| SpentRelay { node: name(&format!("n{n}")), free_in: (n > 0).then_some(minutes(90)) });
     let failed =
         FailedOrder { from: name("fra"), to: name("nyc"), why: "refused".into(), age: minutes(2) };
-    let held = render(Measuring { enabled: true, spent: spent.collect(), failed: Some(failed) });
+    let held = render(MeasuringStatus { enabled: true, spent: spent.collect(), failed: Some(failed) });
     assert_eq!(held.len(), 2, "{held:?}");
     let of = "measuring: today's byte budget is used up at n0 (always: one measurement needs more \
               than its daily budget), n1 (for 1 h 30 min), ";

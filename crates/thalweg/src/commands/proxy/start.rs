@@ -52,7 +52,7 @@ pub async fn start(
     let uplinks = uplinks::open(settings, kept.clone(), note)?;
     let asks = marked(config.redirect_source);
     let (dialer, bonds) = dialer(&mesh, &uplinks, asks.clone());
-    uplinks.probe_by(dialer.clone());
+    uplinks.set_probe_dialer(dialer.clone());
     let detours = match &file {
         Some(file) => Detours::open(&Detours::beside(file)),
         None => Detours::unkept(),
@@ -100,8 +100,8 @@ fn dialer(mesh: &Mesh, uplinks: &Uplinks, mut options: DialOptions) -> (Dialer, 
     options.socket.user_timeout = None;
     match mesh.dialer(&options) {
         Some(dialer) => {
-            let bonds = Bonding::over(dialer.clone(), Settings::default(), uplinks.clone());
-            (dialer.carried_by(Arc::new(bonds.clone())), Some(bonds))
+            let bonds = Bonding::with_uplinks(dialer.clone(), Settings::default(), uplinks.clone());
+            (dialer.with_carrier(Arc::new(bonds.clone())), Some(bonds))
         }
         None => (Dialer::new(options), None),
     }

@@ -5,7 +5,7 @@ use super::{
         gauge::{Gauge, Reading},
         status::{LinkLife, LinkStatus},
     },
-    words::Words,
+    word_delivery::WordDelivery,
 };
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 use thalweg_bond::{RelayedPath, Link, LinkId, Liveness, State as Life};
@@ -18,7 +18,7 @@ const LONGEST_QUEUE: Duration = Duration::from_secs(2);
 
 /// A link that joins a bond.
 #[derive(Debug)]
-pub struct Joining {
+pub struct NewLink {
     pub gauge: Arc<Gauge>,
     pub may_duplicate: bool,
     pub interface: Option<String>,
@@ -60,12 +60,12 @@ pub struct LinkState {
     pub(super) asked: Time,
     /// Whether chunks were under way by it then.
     asked_behind: bool,
-    pub(super) words: Words,
+    pub(super) words: WordDelivery,
 }
 
 impl LinkState {
-    pub(super) fn new(link: Joining) -> Self {
-        let Joining { gauge, may_duplicate, interface, via, beyond } = link;
+    pub(super) fn new(link: NewLink) -> Self {
+        let NewLink { gauge, may_duplicate, interface, via, beyond } = link;
         Self {
             gauge,
             reading: Reading::default(),
@@ -86,12 +86,12 @@ impl LinkState {
             acknowledged: 0,
             asked: Time::ZERO,
             asked_behind: false,
-            words: Words::default(),
+            words: WordDelivery::default(),
         }
     }
 
     /// The link as the scheduler sees it, after a fresh look at the kernel's counters.
-    pub(super) fn seen(&mut self, id: LinkId, now: Time) -> Link {
+    pub(super) fn scheduler_view(&mut self, id: LinkId, now: Time) -> Link {
         self.gauge.look(&mut self.reading, now);
         let pending = self.work.as_ref().map_or(0, |work| work.len() as u64);
         let seen = self.reading.link(id);
@@ -155,7 +155,7 @@ impl LinkState {
     }
 
     /// The far end acknowledged this many bytes more.
-    pub(super) fn arrived(&mut self, bytes: u32, now: Time) {
+    pub(super) fn record_acknowledged(&mut self, bytes: u32, now: Time) {
         let (owed, own) = (self.owed(), self.own_round_trip());
         self.acknowledged += u64::from(bytes);
         if let Some(beyond) = &mut self.beyond {
@@ -164,8 +164,8 @@ impl LinkState {
     }
 
     /// The far end answered the question that was asked at `asked`.
-    pub(super) fn answered(&mut self, asked: Time, now: Time) {
-        self.words.proven(asked);
+    pub(super) fn record_answer(&mut self, asked: Time, now: Time) {
+        self.words.record_answer(asked);
         let own = self.own_round_trip();
         let waited = self.asked_behind || asked != self.asked;
         if let Some(beyond) = &mut self.beyond {
@@ -175,7 +175,7 @@ impl LinkState {
 
     /// The link answers. If it was silent, its rate is forgotten: what it delivered while it fell silent says nothing
     /// about now.
-    pub(super) fn comes_back(&mut self) {
+    pub(super) fn restore(&mut self) {
         if std::mem::replace(&mut self.is_silent, false) {
             self.reading.forget_rate();
         }
@@ -212,7 +212,7 @@ impl LinkState {
 
 /// The link's state in words, for debugging.
 impl LinkState {
-    pub(super) fn account(&self, now: Time) -> String {
+    pub(super) fn describe(&self, now: Time) -> String {
         let info = self.reading.info();
         let life = self.liveness.state(Duration::ZERO, now);
         let silent = if self.is_silent { "silent" } else { "in use" };
