@@ -286,7 +286,7 @@ impl Inbox {
         if let Some(missing) = known.and_then(|partial_file| partial_file.missing()) {
             return Ok(Some(missing));
         }
-        let kept = Part::kept(&target.on_disk(), &key).map_err(refused)?;
+        let kept = Part::journaled_ranges(&target.on_disk(), &key).map_err(refused)?;
         Ok(kept.map(|kept| kept.missing(target.snapshot.size)))
     }
 
@@ -481,7 +481,7 @@ impl Target {
         let (device, time) = (found.st_dev, modified(&found));
         let same = found.st_size == self.snapshot.size as i64
             && is_file
-            && StoredTimes::looking().are_same(parent, device, entry.modified, time);
+            && StoredTimes::read_only().are_same(parent, device, entry.modified, time);
         match same {
             true => Ok(true),
             false => Err(Failure::System(format!(

@@ -67,7 +67,7 @@ pub(crate) fn compare(
         rules: *rules,
         reply,
         ranges: MAX_RANGES,
-        times: StoredTimes::looking(),
+        times: StoredTimes::read_only(),
         stop,
         hashed: 0,
         checked: BTreeSet::new(),
@@ -220,7 +220,7 @@ impl<'a> Comparer<'a> {
             return self.conflict(entry, directory, name, found);
         }
         let dress = dress_of(entry, self.rules, directory.may);
-        let dressed = same_time && dress.is_on(found, 0o777) && !dress.has_others(&file);
+        let dressed = same_time && dress.matches(found, 0o777) && !dress.differs_from(&file);
         Ok(if dressed || !directory.may.replaces(self.rules) {
             Found::Same
         } else {

@@ -2,7 +2,7 @@
 
 use super::May;
 use crate::Reader;
-use thalweg_part::{Attributes, Dress, Owner, gives_away, names::Numbers, xattr::Word};
+use thalweg_part::{Attributes, FileMetadata, Owner, gives_away, names::IdMap, xattr::AttributeOrigin};
 use thalweg_wire::object::{Delivery, Described, Entry, Failure, MAX_NAMED, Owners, Rules};
 
 /// Replaces the sender's user and group ids in entries by this host's ids for the same names. Checks the member's
@@ -45,12 +45,12 @@ fn translate<'e>(
     if *owners == Owners::default() {
         return Ok(());
     }
-    let numbers = Numbers::of(owners);
+    let numbers = IdMap::from_owners(owners);
     for entry in entries {
         entry.owner = numbers.user(entry.owner);
         entry.group = numbers.group(entry.group);
         if let Some(more) = &mut entry.more {
-            numbers.xattrs_here(&mut more.xattrs);
+            numbers.localize_xattrs(&mut more.xattrs);
         }
     }
     Ok(())
@@ -78,14 +78,14 @@ pub(super) fn declined_rules(rules: Rules, may: May) -> Option<(Rules, Failure)>
 
 /// The metadata to set for an entry. Set-user, set-group and sticky bits are never kept; owners and groups only if the
 /// settings allow it.
-pub(crate) fn dress_of(entry: &Entry, rules: Rules, may: May) -> Dress<'_> {
+pub(crate) fn dress_of(entry: &Entry, rules: Rules, may: May) -> FileMetadata<'_> {
     let sets_owners = may.owners && gives_away();
     let kept = |rule: Rules, id: u32| (sets_owners && rules.has(rule)).then_some(id);
     let owner =
         Owner { user: kept(Rules::OWNER, entry.owner), group: kept(Rules::GROUP, entry.group) };
     let attributes = Attributes { owner, mode: entry.mode & 0o777, modified: entry.modified };
     let xattrs = entry.more.as_ref().map_or(&[][..], |more| &more.xattrs);
-    Dress { attributes, xattrs, keep: rules.attributes(), by: Word::Guest }
+    FileMetadata { attributes, xattrs, keep: rules.attributes(), origin: AttributeOrigin::Guest }
 }
 
 /// Whether the entry is a sparse file.

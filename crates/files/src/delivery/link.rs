@@ -13,7 +13,7 @@ use std::{
     os::unix::ffi::OsStrExt as _,
     sync::Arc,
 };
-use thalweg_part::hard_link::{self, Name};
+use thalweg_part::hard_link::{self, EntryName};
 use thalweg_wire::object::{Failure, Link, Links, Rules, Undone};
 
 /// Creates hard links, or only reports which would fail. Returns how many exist already and which failed. Waits for
@@ -79,8 +79,8 @@ impl Linker<'_> {
         let from = self.directory(above_first)?;
         let Some(directory) = to else { return self.accept_missing() };
         let to = &*directory;
-        let new = Name { directory: to, name: OsStr::from_bytes(name) };
-        let existing = new.look().map_err(|e| failure(name, e))?;
+        let new = EntryName { directory: to, name: OsStr::from_bytes(name) };
+        let existing = new.stat().map_err(|e| failure(name, e))?;
         let missing = |linker: &Self| {
             existing.map_or(Ok(()), |found| Obstacle::new(to, name, found).check(linker.rules))?;
             linker.accept_missing()
@@ -106,9 +106,9 @@ impl Linker<'_> {
             let why = "the file to link to is missing there or has other content";
             return Err(Failure::System(why.to_owned()));
         }
-        let known = Name { directory: from, name: OsStr::from_bytes(first) };
+        let known = EntryName { directory: from, name: OsStr::from_bytes(first) };
         if let Some(existing) = existing {
-            if hard_link::is_one(&existing, &found) {
+            if hard_link::is_same_file(&existing, &found) {
                 return Ok(false);
             }
             let obstacle = Obstacle::new(to, name, existing);
@@ -119,7 +119,7 @@ impl Linker<'_> {
         }
         if self.make {
             let charge = to.room_for(existing.as_ref(), 0)?;
-            let put = hard_link::put(known, &found, new, &self.names.temporary(name));
+            let put = hard_link::create(known, &found, new, &self.names.temporary(name));
             put.map_err(|e| failure(name, e))?;
             charge.keep();
             if existing.is_some() {

@@ -29,7 +29,7 @@ use std::{
     sync::{Arc, LazyLock, Mutex, PoisonError},
 };
 use thalweg_base::space::on_disk;
-use thalweg_part::{Dress, Owner, StoredTimes, holes, syncs_as_a_whole};
+use thalweg_part::{FileMetadata, Owner, StoredTimes, holes, syncs_as_a_whole};
 use thalweg_units::ByteSize;
 use thalweg_wire::object::{Delivery, Described, Entry, Failure, Keep, Kind, Rules, Undone};
 
@@ -428,7 +428,7 @@ fn make_file(
     file: &Written<'_>,
     directory: &Directory,
     name: &OsStr,
-    dress: Dress<'_>,
+    dress: FileMetadata<'_>,
     sync: bool,
 ) -> Result<Result<(), Errno>, Failure> {
     let mode = u32::from(dress.attributes.mode);

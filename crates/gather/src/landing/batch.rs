@@ -23,7 +23,7 @@ use std::{
     thread::{Builder, JoinHandle},
     time::{Duration, Instant},
 };
-use thalweg_part::{Complete, Shown};
+use thalweg_part::{CompletePart, NamedPart};
 
 /// The maximum number of files in a batch. A crash costs this many; their sync takes some 100 ms on a current disk.
 const FILES: usize = 8192;
@@ -51,7 +51,7 @@ pub(super) struct Item {
 /// A large file. Its names are relative to the directory, which stays open for them.
 #[derive(Debug)]
 struct Whole {
-    part: Complete,
+    part: CompletePart,
     _hold: Arc<Hold>,
 }
 
@@ -114,7 +114,7 @@ impl Batches {
     }
 
     /// Adds a complete large file.
-    pub(super) fn add_large(&self, number: u32, part: Complete, hold: Arc<Hold>) {
+    pub(super) fn add_large(&self, number: u32, part: CompletePart, hold: Arc<Hold>) {
         self.add(number, 0, Some(Box::new(Whole { part, _hold: hold })));
     }
 
@@ -156,7 +156,7 @@ struct Committer {
     /// Filesystems mounted below the directory that received files.
     devices: BTreeSet<(u64, u32)>,
     /// Large files whose names the next sync makes durable.
-    shown: Vec<(u32, Shown, Arc<Hold>)>,
+    shown: Vec<(u32, NamedPart, Arc<Hold>)>,
 }
 
 impl Committer {
@@ -275,7 +275,7 @@ impl Committer {
             if let Some(target) = shared.target(item.number) {
                 put_xattrs(&shared, item.number, target, &part);
             }
-            let shown = part.show().map_err(|e| shared.plan.part_trouble(&e))?;
+            let shown = part.give_final_name().map_err(|e| shared.plan.part_trouble(&e))?;
             self.shown.push((item.number, shown, hold));
             return Ok(());
         }
@@ -306,7 +306,7 @@ impl Committer {
     fn forget_journals(&mut self) {
         for (number, shown, _hold) in self.shown.drain(..) {
             // The file is in place, so a journal that remains does no harm.
-            if let Err(error) = shown.forget() {
+            if let Err(error) = shown.remove_journal() {
                 self.shared.note(number, self.shared.plan.part_trouble(&error));
             }
         }

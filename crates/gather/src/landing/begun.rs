@@ -8,16 +8,16 @@ use super::{
 };
 use std::{ops::Range, sync::Arc};
 use thalweg_base::job::Job;
-use thalweg_part::{Batch, Complete, Parked, Part, PartError};
+use thalweg_part::{Batch, CompletePart, ParkedPart, Part, PartError};
 
 /// The verified existing data of large files.
 #[derive(Default)]
 pub(super) struct Begun {
     /// Missing ranges, by target, of those to fetch.
     pub(super) missing: Vec<Vec<Range<u64>>>,
-    pub(super) parked: Vec<(u32, Parked)>,
+    pub(super) parked: Vec<(u32, ParkedPart)>,
     /// Files that were complete but had not received their names when a session was cut off.
-    pub(super) whole: Vec<(u32, Complete, Arc<Hold>)>,
+    pub(super) whole: Vec<(u32, CompletePart, Arc<Hold>)>,
     pub(super) refused: Vec<(u32, String)>,
     /// Bytes that need not be fetched again.
     pub(super) resumed: u64,

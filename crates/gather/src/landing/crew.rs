@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, OnceLock},
     thread::JoinHandle,
 };
-use thalweg_part::Parked;
+use thalweg_part::ParkedPart;
 use tokio::sync::mpsc::{Sender, WeakSender};
 
 /// The writer threads and the sync thread.
@@ -45,7 +45,7 @@ impl First {
     }
 
     /// Starts the writers. If that fails, the sync thread ends too.
-    pub(super) fn join(self, begun: Vec<(u32, Parked)>) -> io::Result<Crew> {
+    pub(super) fn join(self, begun: Vec<(u32, ParkedPart)>) -> io::Result<Crew> {
         let Self { shared, batches, syncing, ticked } = self;
         match Writers::start(&shared, &batches, begun) {
             Ok(writers) => {

@@ -73,7 +73,7 @@ fn dress(hold: &Hold, directory: &Directory, keep: Keep) -> Result<(), Errno> {
     let dress = plan::dress_of(*wanted, directory.more.as_deref(), keep);
     dress.put_xattrs(hold)?;
     let found = fstat(hold)?;
-    if dress.is_on(&found, 0o7777) && modified(&found) == wanted.modified {
+    if dress.matches(&found, 0o7777) && modified(&found) == wanted.modified {
         return Ok(());
     }
     wanted.put(hold).map(drop)

@@ -13,7 +13,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsString,
 };
-use thalweg_part::hard_link::{self, Name};
+use thalweg_part::hard_link::{self, EntryName};
 
 /// A name of a file: the plan's directory, and the name in it.
 pub(super) type Place = (u32, OsString);
@@ -86,12 +86,12 @@ pub(super) fn make(shared: &Shared, holds: &mut Holds, refused: &BTreeSet<Place>
 fn one(shared: &Shared, holds: &mut Holds, number: u32, link: &HardLink) -> Result<bool, Errno> {
     let (plan, (directory, first)) = (&shared.plan, &link.first);
     let (from, to) = (holds.get(plan, *directory)?, holds.get(plan, link.directory)?);
-    let first = || Name { directory: &*from, name: first };
-    let file = first().look()?.ok_or(Errno::NOENT)?;
+    let first = || EntryName { directory: &*from, name: first };
+    let file = first().stat()?.ok_or(Errno::NOENT)?;
     let temporary = temporary(shared.tag, number);
     let put = || {
-        let name = Name { directory: &*to, name: &link.name };
-        hard_link::put(first(), &file, name, &temporary)
+        let name = EntryName { directory: &*to, name: &link.name };
+        hard_link::create(first(), &file, name, &temporary)
     };
     match put() {
         Err(Errno::ISDIR) => {

@@ -9,7 +9,7 @@ use super::{
     trouble::Trouble,
 };
 use std::{collections::BTreeMap, sync::Arc};
-use thalweg_part::{Parked, Part, PartError};
+use thalweg_part::{ParkedPart, Part, PartError};
 
 /// The maximum number of open parts of all threads. Each holds three descriptors, of the 1,024 that a process has by
 /// default. Beyond it the least recently used part is parked.
@@ -27,7 +27,7 @@ pub(super) struct Large {
     shared: Arc<Shared>,
     holds: Holds,
     open: BTreeMap<u32, Opened>,
-    parked: BTreeMap<u32, Parked>,
+    parked: BTreeMap<u32, ParkedPart>,
     uses: u64,
     most: usize,
 }
@@ -46,7 +46,7 @@ impl Large {
     }
 
     /// Adds a file that an earlier session began.
-    pub(super) fn go_on(&mut self, number: u32, parked: Parked) {
+    pub(super) fn go_on(&mut self, number: u32, parked: ParkedPart) {
         self.parked.insert(number, parked);
     }
 
@@ -154,7 +154,7 @@ impl Large {
         while let Some((number, opened)) = self.open.pop_first() {
             self.keep(number, opened);
         }
-        let parked: u64 = self.parked.values().map(Parked::durable).sum();
+        let parked: u64 = self.parked.values().map(ParkedPart::durable).sum();
         self.shared.keeps(parked);
     }
 }

@@ -226,7 +226,7 @@ impl Maker {
             if name.as_bytes().ends_with(JOURNAL) {
                 let idle = |job: &Job, key: &PartKey| leftovers.are(plan, job, key);
                 // A journal that cannot be read stays, as does one that another process uses.
-                _ = Part::forget_if(&hold.itself(), name, idle);
+                _ = Part::remove_if(&hold.itself(), name, idle);
             }
             let is_temporary = leftovers.tag.is_some_and(|tag| is_temporary(tag, name));
             if is_temporary && entry.file_type() != FileType::Directory {
@@ -240,7 +240,7 @@ impl Maker {
     fn tidy(&mut self, plan: &Plan, target: &Target) {
         let Ok(hold) = self.holds.get(plan, target.directory) else { return };
         // A journal that remains does no harm.
-        _ = Part::tidy(&hold.path(&target.name));
+        _ = Part::remove_leftovers(&hold.path(&target.name));
     }
 
     /// Updates mode, owner and time of an existing item.

@@ -13,9 +13,9 @@ use std::{
     path::PathBuf,
 };
 use thalweg_part::{
-    Attributes, Dress, Fidelity, Owner, PartKey, Ranges, gives_away,
-    names::Numbers,
-    xattr::{CAPABILITY, Word},
+    Attributes, FileMetadata, Fidelity, Owner, PartKey, Ranges, gives_away,
+    names::IdMap,
+    xattr::{CAPABILITY, AttributeOrigin},
 };
 use thalweg_wire::object::{Entry, Keep, Kind, More, Snapshot};
 
@@ -85,7 +85,7 @@ impl Target {
     }
 
     /// The metadata to set on it.
-    pub(super) fn dress(&self, keep: Keep) -> Dress<'_> {
+    pub(super) fn dress(&self, keep: Keep) -> FileMetadata<'_> {
         dress_of(self.attributes, self.more.as_deref(), keep)
     }
 
@@ -212,7 +212,7 @@ struct Maker<'a> {
     failed: Vec<Failed>,
     listed: &'a [Listed],
     /// Numeric owners by listing.
-    numbers: Vec<Numbers>,
+    numbers: Vec<IdMap>,
     fidelity: Fidelity,
     hard_links: Option<HardLinks>,
 }
@@ -234,7 +234,7 @@ impl<'a> Maker<'a> {
         let attributes = attributes(entry, numbers, self.fidelity);
         let mut more = entry.more.clone();
         if let Some(more) = &mut more {
-            numbers.xattrs_here(&mut more.xattrs);
+            numbers.localize_xattrs(&mut more.xattrs);
             if !self.fidelity.set_id {
                 more.xattrs.retain(|xattr| xattr.name != CAPABILITY);
             }
@@ -309,10 +309,10 @@ fn last(path: &[u8]) -> OsString {
 }
 
 /// The mapping of each listing's owners to numeric ids of this host.
-fn numbers(listed: &[Listed], fidelity: Fidelity) -> Vec<Numbers> {
+fn numbers(listed: &[Listed], fidelity: Fidelity) -> Vec<IdMap> {
     let of = |of: &Listed| match fidelity.numeric_ids {
-        true => Numbers::default(),
-        false => Numbers::of(&of.owners),
+        true => IdMap::default(),
+        false => IdMap::from_owners(&of.owners),
     };
     listed.iter().map(of).collect()
 }
@@ -320,22 +320,22 @@ fn numbers(listed: &[Listed], fidelity: Fidelity) -> Vec<Numbers> {
 /// Which attributes of an entry are kept. Set-id bits of files are dropped unless requested, because the source alone
 /// chooses them and a program with root's rights is more than a copy of a file. They are also dropped if the owner is
 /// not kept, since they would grant another user's rights than intended. (`rsync` keeps them.)
-fn attributes(entry: &Entry, numbers: &Numbers, fidelity: Fidelity) -> Attributes {
+fn attributes(entry: &Entry, numbers: &IdMap, fidelity: Fidelity) -> Attributes {
     let is_file = matches!(entry.kind, Kind::File { .. });
     let kept = |is_wanted: bool, id: u32| (is_wanted && gives_away()).then_some(id);
     let owner = Owner {
         user: kept(fidelity.owner, numbers.user(entry.owner)),
         group: kept(fidelity.group, numbers.group(entry.group)),
     };
-    let keeps_bits = !is_file || fidelity.set_id && owner.is_whole();
+    let keeps_bits = !is_file || fidelity.set_id && owner.is_complete();
     let mode = if keeps_bits { entry.mode & 0o7777 } else { entry.mode & 0o1777 };
     Attributes { mode, owner, modified: entry.modified }
 }
 
 /// The metadata to set for an entry.
-pub(super) fn dress_of(attributes: Attributes, more: Option<&More>, keep: Keep) -> Dress<'_> {
+pub(super) fn dress_of(attributes: Attributes, more: Option<&More>, keep: Keep) -> FileMetadata<'_> {
     let xattrs = more.map_or(&[][..], |more| &more.xattrs);
-    Dress { attributes, xattrs, keep, by: Word::User }
+    FileMetadata { attributes, xattrs, keep, origin: AttributeOrigin::User }
 }
 
 /// The temporary name of a target: `tag` identifies the landing, `number` the target.

@@ -186,7 +186,7 @@ pub(super) fn make(
 /// Whether a new file gets the right owner and group.
 fn is_own(target: &Target) -> bool {
     let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    target.attributes.owner.is_met(own)
+    target.attributes.owner.matches(own)
 }
 
 fn create(shared: &Shared, hold: &Hold, number: u32, mode: Mode) -> Result<File, Errno> {

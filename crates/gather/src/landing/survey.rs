@@ -90,7 +90,7 @@ impl Survey {
             failed: Vec::new(),
             opened: Vec::new(),
             differing: Vec::new(),
-            times: if dry_run { StoredTimes::looking() } else { StoredTimes::default() },
+            times: if dry_run { StoredTimes::read_only() } else { StoredTimes::default() },
             by_sum: sums.is_some(),
             may_write: vec![None; plan.directories.len()],
             replaced: 0,
@@ -303,7 +303,7 @@ impl Surveyor<'_> {
         let Some(wanted) = directory.attributes else { return false };
         let dress = dress_of(wanted, directory.more.as_deref(), self.plan.keep);
         let here = modified(found);
-        if !dress.is_on(found, 0o7777)
+        if !dress.matches(found, 0o7777)
             || !self.times.are_same(above.as_fd(), found.st_dev, wanted.modified, here)
         {
             return true;
@@ -311,7 +311,7 @@ impl Surveyor<'_> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
         self.plan.keep != Keep::default()
             && openat(above, &directory.name, flags, Mode::empty())
-                .is_ok_and(|itself| dress.has_others(itself))
+                .is_ok_and(|itself| dress.differs_from(itself))
     }
 
     /// Gives the owner full rights to a directory that it may not write to or enter, e.g. as an earlier collection left
@@ -428,7 +428,7 @@ impl Surveyor<'_> {
         }
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(hold, &target.name, flags, Mode::empty());
-        file.is_ok_and(|file| target.dress(self.plan.keep).has_others(file))
+        file.is_ok_and(|file| target.dress(self.plan.keep).differs_from(file))
     }
 
     /// The action for a target whose content is not here, except perhaps a part of it.
@@ -441,7 +441,7 @@ impl Surveyor<'_> {
             .get(self.plan, target.directory)
             .map_err(|e| said("open the directory of", e))?;
         let Some(key) = self.plan.key(target) else { return Ok(new(target)) };
-        let kept = Part::kept(&hold.path(&target.name), &key);
+        let kept = Part::journaled_ranges(&hold.path(&target.name), &key);
         let kept = kept.map_err(|e| said_of_part(&e))?;
         Ok(match kept {
             None => Fate::Fetch,
@@ -528,7 +528,7 @@ pub(super) fn modified(found: &Stat) -> FileTime {
 /// Whether mode or owner differ. Links have no mode.
 pub(super) fn differs(target: &Target, found: &Stat, is_link: bool) -> bool {
     let bits = if is_link { 0 } else { 0o7777 };
-    !target.dress(Keep::default()).is_on(found, bits)
+    !target.dress(Keep::default()).matches(found, bits)
 }
 
 fn is_own(hold: &Hold) -> bool {

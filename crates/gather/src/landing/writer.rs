@@ -53,7 +53,7 @@ impl Writers {
     pub(super) fn start(
         shared: &Arc<Shared>,
         batches: &Arc<Batches>,
-        begun: Vec<(u32, thalweg_part::Parked)>,
+        begun: Vec<(u32, thalweg_part::ParkedPart)>,
     ) -> std::io::Result<Self> {
         let mut writers =
             Self { orders: Vec::new(), threads: Vec::new(), shared: Arc::clone(shared) };

@@ -133,7 +133,7 @@ fn begin(request: &Request, reach: &MemberDialer) -> (Answers, Waiting) {
         let wanted = Wanted {
             asked: wanted,
             exclude: request.exclude.clone(),
-            keep: request.fidelity.asked(gives_away()).and(Keep::READABLE.only_if(request.dry_run)),
+            keep: request.fidelity.requested_fields(gives_away()).and(Keep::READABLE.only_if(request.dry_run)),
         };
         let others = others.clone();
         let (heard, share) = (Heard::now(), room.share());

@@ -193,7 +193,7 @@ pub(super) struct Found {
 /// without its name, even if it leads through a link.
 pub(super) fn find(paths: &[PathBuf], excludes: &Excludes, fidelity: Fidelity) -> Found {
     // The receiving node decides whether it sets owners.
-    let describer = Describer::new(fidelity.asked(true));
+    let describer = Describer::new(fidelity.requested_fields(true));
     let mut search = Search { found: Found::default(), excludes, describer };
     for path in paths {
         if let Err(why) = search.path(path) {

@@ -24,54 +24,54 @@ const STEP: u64 = 4 << 20;
 const NEVER: u64 = u64::MAX;
 
 /// Hashers, and the number of bytes that they have seen.
-struct Progress {
+struct HashProgress {
     hashers: Vec<Hasher>,
     at: u64,
 }
 
 /// See the [module](self).
-pub(super) struct Whole {
+pub(super) struct WholeDigests {
     digests: Vec<Digest>,
     follower: Option<Follower>,
-    told: u64,
+    announced: u64,
 }
 
 struct Follower {
     prefix: Option<SyncSender<u64>>,
-    thread: Option<JoinHandle<io::Result<Progress>>>,
+    thread: Option<JoinHandle<io::Result<HashProgress>>>,
     abandoned: Arc<AtomicBool>,
 }
 
-impl Whole {
-    pub(super) fn of(digests: &[Digest]) -> Self {
-        Self { digests: digests.to_vec(), follower: None, told: 0 }
+impl WholeDigests {
+    pub(super) fn new(digests: &[Digest]) -> Self {
+        Self { digests: digests.to_vec(), follower: None, announced: 0 }
     }
 
     /// Notes that the bytes of `file` before `prefix` are present. Does not block.
     pub(super) fn follow(&mut self, file: &File, prefix: u64) {
-        if self.digests.is_empty() || prefix < self.told.saturating_add(STEP) {
+        if self.digests.is_empty() || prefix < self.announced.saturating_add(STEP) {
             return;
         }
-        self.told = prefix;
+        self.announced = prefix;
         if self.follower.is_none() {
             // Without a thread everything is hashed at the end.
             self.follower = Follower::start(self.start(), file).ok();
         }
-        if let Some(Follower { prefix: Some(told), .. }) = &self.follower {
+        if let Some(Follower { prefix: Some(announced), .. }) = &self.follower {
             // The channel holds one notification. If there is no room for this one, a later one follows.
-            _ = told.try_send(prefix);
+            _ = announced.try_send(prefix);
         }
     }
 
     /// Must be called when bytes that may have been hashed change. The file is not followed any more, because a repair
     /// makes many small steps.
-    pub(super) fn begin_again(&mut self) {
+    pub(super) fn stop_following(&mut self) {
         self.follower = None;
-        self.told = NEVER;
+        self.announced = NEVER;
     }
 
-    fn start(&self) -> Progress {
-        Progress { hashers: self.digests.iter().map(Digest::hasher).collect(), at: 0 }
+    fn start(&self) -> HashProgress {
+        HashProgress { hashers: self.digests.iter().map(Digest::hasher).collect(), at: 0 }
     }
 
     /// The digests of the first `length` bytes of `file`, in the order of the expected ones.
@@ -89,17 +89,17 @@ impl Whole {
 }
 
 impl Follower {
-    fn start(from: Progress, file: &File) -> io::Result<Self> {
+    fn start(from: HashProgress, file: &File) -> io::Result<Self> {
         let file = file.try_clone()?;
-        let (prefix, told) = sync_channel(1);
+        let (prefix, announced) = sync_channel(1);
         let abandoned = Arc::new(AtomicBool::new(false));
         let given_up = Arc::clone(&abandoned);
-        let work = move || follow(from, &file, &told, &given_up);
+        let work = move || follow(from, &file, &announced, &given_up);
         let thread = Builder::new().name("part-digest".into()).spawn(work)?;
         Ok(Self { prefix: Some(prefix), thread: Some(thread), abandoned })
     }
 
-    fn stop(mut self) -> io::Result<Progress> {
+    fn stop(mut self) -> io::Result<HashProgress> {
         self.prefix = None;
         let Some(thread) = self.thread.take() else { return Err(died()) };
         thread.join().unwrap_or_else(|_| Err(died()))
@@ -121,12 +121,12 @@ fn died() -> io::Error {
 
 /// Hashes up to each prefix received, until the channel closes.
 fn follow(
-    mut progress: Progress,
+    mut progress: HashProgress,
     file: &File,
-    told: &Receiver<u64>,
+    announced: &Receiver<u64>,
     given_up: &AtomicBool,
-) -> io::Result<Progress> {
-    while let Ok(prefix) = told.recv() {
+) -> io::Result<HashProgress> {
+    while let Ok(prefix) = announced.recv() {
         while progress.at < prefix && !given_up.load(Ordering::Relaxed) {
             let end = prefix.min(progress.at + STEP);
             digest::feed(&mut progress.hashers, file, progress.at..end)?;

@@ -11,13 +11,13 @@ use super::{
 use std::{io, thread::JoinHandle};
 
 /// A running checkpoint. Dropping it waits for its end, so that nothing is written for a part that is gone.
-pub(super) struct Behind {
+pub(super) struct BackgroundCheckpoint {
     pub(super) records: Vec<Record>,
     pub(super) thread: Option<JoinHandle<Result<Journal, PartError>>>,
 }
 
-impl Behind {
-    pub(super) fn is_over(&self) -> bool {
+impl BackgroundCheckpoint {
+    pub(super) fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
@@ -28,7 +28,7 @@ impl Behind {
     }
 }
 
-impl Drop for Behind {
+impl Drop for BackgroundCheckpoint {
     fn drop(&mut self) {
         // The result is not needed any more; a caller that needs it has called `wait`.
         _ = self.thread.take().map(JoinHandle::join);

@@ -5,7 +5,7 @@
 
 use crate::{
     Attributes, PartError, PartKey, mark, mode, part,
-    place::{Place, is_name_of},
+    part_files::{PartFiles, is_name_of},
 };
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::{
@@ -20,22 +20,22 @@ use std::{
 ///
 /// # Errors
 /// If the system refuses, or another process interferes twice. Its file does not stay under the final name.
-pub(super) fn show(
-    place: &Place,
+pub(super) fn rename_to_target(
+    files: &PartFiles,
     file: &File,
     key: &PartKey,
     attributes: Option<&Attributes>,
 ) -> Result<(), PartError> {
-    if is_name_of(&place.part, file)? {
+    if is_name_of(&files.part, file)? {
         // Not earlier, because a file that belongs to another owner is not resumed.
-        put(attributes, file, &place.part)?;
-        return rename(&place.part, file, &place.target);
+        put(attributes, file, &files.part)?;
+        return rename(&files.part, file, &files.target);
     }
-    let beside = fresh_name(&place.part)?;
-    let copied = copy(file, &beside, &place.target, key);
+    let beside = fresh_name(&files.part)?;
+    let copied = copy(file, &beside, &files.target, key);
     let shown = copied.and_then(|copy| {
         put(attributes, &copy, &beside)?;
-        rename(&beside, &copy, &place.target)
+        rename(&beside, &copy, &files.target)
     });
     if shown.is_err() {
         // Best effort: the first error is the one to report.

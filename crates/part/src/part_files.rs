@@ -19,7 +19,7 @@ use thalweg_base::space::Space;
 
 /// The target and the temporary files beside it, on the same filesystem, so that publication is a single rename.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct PartFiles {
     pub(super) target: PathBuf,
     pub(super) part: PathBuf,
     pub(super) journal: PathBuf,
@@ -27,12 +27,12 @@ pub(super) struct Place {
     pub(super) named: bool,
 }
 
-impl Place {
+impl PartFiles {
     /// Returns the names for `target`. If it is a symbolic link, its destination is created or replaced, not the link.
     ///
     /// # Errors
     /// If the target has no file name, is a directory or a device, or is a link into a missing directory.
-    pub(super) fn of(target: &Path) -> Result<Self, PartError> {
+    pub(super) fn resolve(target: &Path) -> Result<Self, PartError> {
         let not = |what| PartError::NotAFile { path: target.to_owned(), what };
         let mut found = fs::symlink_metadata(target).ok();
         let target = match &found {
@@ -51,7 +51,7 @@ impl Place {
     ///
     /// # Errors
     /// If the target has no file name, or is a directory or a device.
-    pub(super) fn exactly(target: &Path) -> Result<Self, PartError> {
+    pub(super) fn without_following(target: &Path) -> Result<Self, PartError> {
         let not = |what| PartError::NotAFile { path: target.to_owned(), what };
         let found = fs::symlink_metadata(target).ok().map(|m| m.file_type());
         refuse(found.filter(|kind| !kind.is_symlink())).map_err(not)?;
@@ -74,13 +74,13 @@ impl Place {
 
     /// Returns the names for a journal's name in this directory; `None` if it is not one. The target stays unknown,
     /// because names may be shortened.
-    pub(super) fn of_journal(directory: &Path, name: &OsStr) -> Option<Self> {
+    pub(super) fn from_journal_name(directory: &Path, name: &OsStr) -> Option<Self> {
         let stem = name.as_bytes().strip_suffix(b".thalweg-journal")?;
         let part = OsStr::from_bytes(&[stem, b".thalweg-part"].concat()).to_owned();
         let named = stem.starts_with(b".") && stem.len() > 1;
         let journal = directory.join(name);
-        let place = Self { target: journal.clone(), part: directory.join(part), journal, named };
-        named.then_some(place)
+        let files = Self { target: journal.clone(), part: directory.join(part), journal, named };
+        named.then_some(files)
     }
 
     /// Whether neither `target` nor its journal exists, by two lookups.
@@ -160,7 +160,7 @@ impl Place {
     }
 
     /// The bytes that this user may still write to the filesystem; `None` if it does not report them.
-    pub(super) fn free(&self) -> Option<u64> {
+    pub(super) fn free_bytes(&self) -> Option<u64> {
         space_beside(&self.part).bytes
     }
 

@@ -1,15 +1,15 @@
 //! Parts that are closed for a while, so that others can use their descriptors.
 
 use super::{
-    Attributes, Batch, Part, PartError, PartKey, Ranges, journal::Record, place::Place,
-    runs::Sources,
+    Attributes, Batch, Part, PartError, PartKey, Ranges, journal::Record, part_files::PartFiles,
+    runs::DeliveredBytes,
 };
 use std::{fs::Metadata, os::unix::fs::MetadataExt, path::Path};
 use thalweg_base::job::Job;
 
 /// A closed part whose state is kept in memory. Opening it again reads and hashes nothing, unless its file was changed
 /// meanwhile.
-pub struct Parked {
+pub struct ParkedPart {
     pub(super) job: Job,
     pub(super) key: PartKey,
     pub(super) batch: Batch,
@@ -18,13 +18,13 @@ pub struct Parked {
     pub(super) journal: Option<[u8; 8]>,
     pub(super) records: Vec<Record>,
     pub(super) durable: Ranges,
-    pub(super) sources: Sources,
-    pub(super) seen: Seen,
+    pub(super) sources: DeliveredBytes,
+    pub(super) seen: FileState,
 }
 
 /// The state of the file when it was closed.
 #[derive(PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct FileState {
     pub(super) device: u64,
     pub(super) inode: u64,
     pub(super) length: u64,
@@ -32,8 +32,8 @@ pub(super) struct Seen {
     pub(super) changed: (i64, i64),
 }
 
-impl Seen {
-    pub(super) fn of(found: &Metadata) -> Self {
+impl FileState {
+    pub(super) fn from_metadata(found: &Metadata) -> Self {
         Self {
             device: found.dev(),
             inode: found.ino(),
@@ -44,7 +44,7 @@ impl Seen {
     }
 }
 
-impl Parked {
+impl ParkedPart {
     /// The number of bytes that survive a crash.
     pub fn durable(&self) -> u64 {
         self.durable.total()
@@ -56,14 +56,14 @@ impl Parked {
     /// # Errors
     /// As [`Part::open`].
     pub fn open(self, target: &Path) -> Result<Part, PartError> {
-        let place = Place::exactly(target)?;
-        let file = place.lock()?;
-        let now = file.metadata().map_err(PartError::io("stat", &place.part))?;
-        if Seen::of(&now) != self.seen {
+        let files = PartFiles::without_following(target)?;
+        let file = files.lock()?;
+        let now = file.metadata().map_err(PartError::io("stat", &files.part))?;
+        if FileState::from_metadata(&now) != self.seen {
             drop(file);
             let Self { key, job, batch, attributes, holes, .. } = self;
             return Part::open_sparse(target, key, job, batch, attributes, holes);
         }
-        Part::unpark(place, file, self)
+        Part::unpark(files, file, self)
     }
 }
