@@ -18,7 +18,7 @@ const BURST: f64 = 10.0;
 
 /// A token bucket for each address.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct AddressLimits {
     per_second: f64,
     buckets: Mutex<Buckets>,
 }
@@ -30,7 +30,7 @@ struct Buckets {
     full_at: BTreeSet<(Instant, IpAddr)>,
 }
 
-impl Pace {
+impl AddressLimits {
     /// Creates buckets with this sustained rate of requests/s, and a burst of ten times as many.
     pub fn new(per_second: u32) -> Self {
         Self { per_second: per_second.into(), buckets: Mutex::default() }
@@ -88,7 +88,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_address_has_its_own_rate_limit() {
-        let pace = Pace::new(2);
+        let pace = AddressLimits::new(2);
         assert!((0..20).all(|_| pace.take(ip(1), 1).is_ok()));
         assert_eq!(pace.take(ip(1), 1), Err(Refusal::Slower(500)));
         assert_eq!(pace.take(ip(2), 20), Ok(()));
@@ -101,7 +101,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn beyond_the_maximum_the_least_active_addresses_are_forgotten() {
-        let pace = Pace::new(1);
+        let pace = AddressLimits::new(1);
         let busy = ip(1);
         assert!((0..10).all(|_| pace.take(busy, 1).is_ok()));
         let address = |n: u32| IpAddr::from((0x0b00_0000 + n).to_be_bytes());

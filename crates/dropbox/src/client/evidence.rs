@@ -63,7 +63,7 @@ pub fn new_nonce() -> io::Result<Nonce> {
     Ok(Nonce::from_bytes(bytes))
 }
 
-/// A random number from 0 to 1, for [`super::nearest`].
+/// A random number from 0 to 1, for [`super::find_nodes`].
 ///
 /// # Errors
 /// If the system gives no random bytes.

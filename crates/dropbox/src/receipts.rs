@@ -20,7 +20,7 @@ use thalweg_wire::{
 
 /// The receipts of one box.
 #[derive(Debug)]
-pub(super) struct Arrivals {
+pub(super) struct ReceiptRegister {
     destination: NodeId,
     drop_box: Name,
     journal: Journal,
@@ -30,7 +30,7 @@ pub(super) struct Arrivals {
 
 /// A node that brings receipts.
 #[derive(Clone, Debug)]
-pub struct Bringer {
+pub struct DeliveringNode {
     /// Its name in the roster.
     pub name: Name,
     /// The key of its daemon, which it has proven.
@@ -39,7 +39,7 @@ pub struct Bringer {
 
 /// A receipt with valid signatures.
 #[derive(Clone, Debug)]
-pub struct Arrival {
+pub struct VerifiedReceipt {
     /// The destination's stamp.
     pub stamp: Signed<Stamp>,
     /// The node's receipt.
@@ -48,7 +48,7 @@ pub struct Arrival {
     pub delivery: Delivery,
 }
 
-impl Arrival {
+impl VerifiedReceipt {
     /// Reads a node's message, and checks both signatures.
     ///
     /// # Errors
@@ -73,12 +73,12 @@ impl Arrival {
 ///
 /// # Errors
 /// Returns a system error, or `InvalidData` if the file holds something else.
-pub(super) fn arrivals(files: &BoxFiles) -> io::Result<Vec<Arrival>> {
+pub(super) fn read_all(files: &BoxFiles) -> io::Result<Vec<VerifiedReceipt>> {
     let found = journal::read(&files.receipts())?;
     decode(&found.records, &files.receipts())
 }
 
-fn decode(records: &[Vec<u8>], file: &Path) -> io::Result<Vec<Arrival>> {
+fn decode(records: &[Vec<u8>], file: &Path) -> io::Result<Vec<VerifiedReceipt>> {
     let wrong = |why: String| {
         let why = format!("{}: {why}; restore it from a copy", file.display());
         io::Error::new(io::ErrorKind::InvalidData, why)
@@ -86,12 +86,12 @@ fn decode(records: &[Vec<u8>], file: &Path) -> io::Result<Vec<Arrival>> {
     let one = |record: &Vec<u8>| {
         let delivery: Delivery =
             thalweg_wire::object::decode(record).map_err(|e| wrong(e.to_string()))?;
-        Arrival::read(&delivery).map_err(|e| wrong(e.to_string()))
+        VerifiedReceipt::read(&delivery).map_err(|e| wrong(e.to_string()))
     };
     records.iter().map(one).collect()
 }
 
-impl Arrivals {
+impl ReceiptRegister {
     /// Opens or creates the receipts file of a box for the node with this key. Also returns the numbers of the
     /// submissions whose receipts it has.
     ///
@@ -123,25 +123,25 @@ impl Arrivals {
     ///
     /// # Errors
     /// Returns the disk's error: none is stored, and all may be brought again.
-    pub async fn keep(
+    pub async fn store(
         &self,
-        bringer: &Bringer,
-        read: &[Result<Arrival, Refusal>],
+        sender: &DeliveringNode,
+        read: &[Result<VerifiedReceipt, Refusal>],
     ) -> Result<Vec<Result<(), Refusal>>, Refusal> {
-        let check = |read: &Result<Arrival, Refusal>| {
+        let check = |read: &Result<VerifiedReceipt, Refusal>| {
             let arrival = read.clone()?;
-            self.check(bringer, &arrival).map(|()| arrival)
+            self.check(sender, &arrival).map(|()| arrival)
         };
         let read: Vec<_> = read.iter().map(check).collect();
         let arrivals = read.iter().filter_map(|r| r.as_ref().ok());
-        let name = |a: &Arrival| (a.id(), a.receipt.value().node.clone());
+        let name = |a: &VerifiedReceipt| (a.id(), a.receipt.value().node.clone());
         let new: Vec<_> = {
             let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             arrivals.filter(|a| !known.contains(&name(a))).collect()
         };
         if !new.is_empty() {
             // `encode` adds a length, which the journal adds as well.
-            let record = |a: &&Arrival| thalweg_wire::object::encode(&a.delivery)[4..].to_vec();
+            let record = |a: &&VerifiedReceipt| thalweg_wire::object::encode(&a.delivery)[4..].to_vec();
             let written = self.journal.append(new.iter().map(record).collect()).await;
             written.map_err(|e| Refusal::Unable(format!("write the receipts: {e}")))?;
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -152,7 +152,7 @@ impl Arrivals {
 
     /// Checks that the stamp is this destination's and for this box, and that the receipt is signed by the node that
     /// brings it.
-    fn check(&self, bringer: &Bringer, arrival: &Arrival) -> Result<(), Refusal> {
+    fn check(&self, sender: &DeliveringNode, arrival: &VerifiedReceipt) -> Result<(), Refusal> {
         let forged = |why: &str| Err(Refusal::Forged(why.into()));
         if arrival.stamp.signer() != self.destination {
             return forged("the stamp is from another destination");
@@ -161,7 +161,7 @@ impl Arrivals {
             return forged("the stamp is for another drop box");
         }
         let receipt = &arrival.receipt;
-        if receipt.signer() != bringer.key || receipt.value().node != bringer.name {
+        if receipt.signer() != sender.key || receipt.value().node != sender.name {
             return forged("the receipt is not from the node that delivers it");
         }
         Ok(())

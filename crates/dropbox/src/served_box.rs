@@ -2,11 +2,11 @@
 
 use super::{
     BoxFiles, DropBoxError, Rules,
-    arrivals::{Arrival, Arrivals, Bringer},
+    receipts::{VerifiedReceipt, ReceiptRegister, DeliveringNode},
     ledger::Ledger,
-    limits::Pace,
+    rate_limit::AddressLimits,
     spool::Spool,
-    who::Who,
+    submitters::AllowedSubmitters,
 };
 use crate::{BoxKey, Settings};
 use std::{path::Path, sync::Arc};
@@ -21,11 +21,11 @@ use thalweg_wire::{
 
 /// A box.
 #[derive(Debug)]
-pub(super) struct OneBox {
+pub(super) struct ServedBox {
     pub name: Name,
-    pub who: Who,
-    pub pace: Pace,
-    pub part: Part,
+    pub submitters: AllowedSubmitters,
+    pub rate_limit: AddressLimits,
+    pub role: BoxRole,
     /// The storage for data; `None` at a destination that only uses other nodes.
     pub spool: Option<Spool>,
     max_bytes: u64,
@@ -33,18 +33,18 @@ pub(super) struct OneBox {
 
 /// The role of this node for a box.
 #[derive(Debug)]
-pub(super) enum Part {
+pub(super) enum BoxRole {
     /// It is the destination.
-    Destination(Box<Books>),
+    Destination(Box<DestinationRecords>),
     /// It takes data for this destination.
     Node(Name),
 }
 
 /// The records of the destination.
 #[derive(Debug)]
-pub(super) struct Books {
+pub(super) struct DestinationRecords {
     pub ledger: Ledger,
-    pub arrivals: Arrivals,
+    pub receipts: ReceiptRegister,
     /// The nodes that take data.
     pub nodes: Vec<Name>,
     /// The public key to which data is encrypted.
@@ -52,31 +52,31 @@ pub(super) struct Books {
 }
 
 /// The node that serves the boxes.
-pub(super) struct Host<'a> {
+pub(super) struct ServingNode<'a> {
     pub state: &'a Path,
     pub name: &'a Name,
     pub key: &'a Arc<PrivateKey>,
     pub clock: &'a WallClock,
 }
 
-impl OneBox {
+impl ServedBox {
     /// Opens a box with these settings; `None` if they have no name.
     ///
     /// # Errors
     /// Returns the error of opening its directory.
-    pub fn open(settings: &Settings, host: &Host<'_>) -> Result<Option<Self>, DropBoxError> {
+    pub fn open(settings: &Settings, host: &ServingNode<'_>) -> Result<Option<Self>, DropBoxError> {
         // The check of the settings has already reported a missing name.
         let Some(name) = settings.name.clone() else { return Ok(None) };
         let files = BoxFiles::new(host.state, &name, settings.directory.as_deref());
         let failed = |source| DropBoxError { name: name.clone(), source };
         let files = files.create().map_err(failed)?;
         let mut takes_data = true;
-        let part = match &settings.destination {
-            Some(destination) => Part::Node(destination.clone()),
+        let role = match &settings.destination {
+            Some(destination) => BoxRole::Node(destination.clone()),
             None => {
-                let books = Books::open(settings, &files, &name, host).map_err(failed)?;
-                takes_data = books.nodes.contains(host.name);
-                Part::Destination(Box::new(books))
+                let records = DestinationRecords::open(settings, &files, &name, host).map_err(failed)?;
+                takes_data = records.nodes.contains(host.name);
+                BoxRole::Destination(Box::new(records))
             }
         };
         let (key, me, most) = (host.key.clone(), host.name.clone(), settings.max_total.as_bytes());
@@ -84,19 +84,19 @@ impl OneBox {
             true => Some(Spool::open(files, key, me, most).map_err(failed)?),
             false => None,
         };
-        let (who, pace) = (Who::of(settings), Pace::new(settings.max_rate));
+        let (submitters, rate_limit) = (AllowedSubmitters::from_settings(settings), AddressLimits::new(settings.max_rate));
         let max_bytes = settings.max_bytes.as_bytes();
-        Ok(Some(Self { name, who, pace, part, spool, max_bytes }))
+        Ok(Some(Self { name, submitters, rate_limit, role, spool, max_bytes }))
     }
 
     /// The destination's records.
     ///
     /// # Errors
     /// [`Refusal::NotDestination`].
-    pub fn books(&self) -> Result<&Books, Refusal> {
-        match &self.part {
-            Part::Destination(books) => Ok(books),
-            Part::Node(destination) => Err(Refusal::NotDestination {
+    pub fn records(&self) -> Result<&DestinationRecords, Refusal> {
+        match &self.role {
+            BoxRole::Destination(records) => Ok(records),
+            BoxRole::Node(destination) => Err(Refusal::NotDestination {
                 drop_box: self.name.clone(),
                 destination: destination.clone(),
             }),
@@ -143,12 +143,12 @@ impl OneBox {
     }
 }
 
-impl Books {
+impl DestinationRecords {
     fn open(
         settings: &Settings,
         files: &BoxFiles,
         name: &Name,
-        host: &Host<'_>,
+        host: &ServingNode<'_>,
     ) -> std::io::Result<Self> {
         let rules = Rules {
             name: name.clone(),
@@ -160,37 +160,37 @@ impl Books {
             max_submissions: settings.max_submissions,
         };
         let ledger = Ledger::open(files, host.key.clone(), rules, host.clock.clone())?;
-        let (arrivals, known) = Arrivals::open(files, host.key.id(), name.clone())?;
-        known.into_iter().for_each(|number| ledger.filled(number));
+        let (receipts, known) = ReceiptRegister::open(files, host.key.id(), name.clone())?;
+        known.into_iter().for_each(|number| ledger.record_filled(number));
         let mut nodes = settings.nodes.clone();
         if nodes.is_empty() {
             nodes.push(host.name.clone());
         }
         let encryption_key = BoxKey::of(host.key, name)?.public();
-        Ok(Self { ledger, arrivals, nodes, encryption_key })
+        Ok(Self { ledger, receipts, nodes, encryption_key })
     }
 
     /// Stores receipts, except those of struck submissions. Returns a result for each; an error says why it will never
     /// be stored.
     ///
     /// # Errors
-    /// As [`Arrivals::keep`].
-    pub async fn keep(
+    /// As [`ReceiptRegister::store`].
+    pub async fn store(
         &self,
-        bringer: &Bringer,
-        read: &[Result<Arrival, Refusal>],
+        sender: &DeliveringNode,
+        read: &[Result<VerifiedReceipt, Refusal>],
     ) -> Result<Vec<Result<(), Refusal>>, Refusal> {
-        let wanted = |read: &Result<Arrival, Refusal>| match read {
+        let wanted = |read: &Result<VerifiedReceipt, Refusal>| match read {
             Ok(arrival) if self.ledger.is_struck(arrival.stamp.value()) => {
                 Err(Refusal::NotAdmitted)
             }
             read => read.clone(),
         };
         let read: Vec<_> = read.iter().map(wanted).collect();
-        let answers = self.arrivals.keep(bringer, &read).await?;
+        let answers = self.receipts.store(sender, &read).await?;
         for (arrival, answer) in read.iter().zip(&answers) {
             if let (Ok(arrival), Ok(())) = (arrival, answer) {
-                self.ledger.filled(arrival.stamp.value().number);
+                self.ledger.record_filled(arrival.stamp.value().number);
             }
         }
         Ok(answers)

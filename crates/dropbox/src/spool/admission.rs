@@ -18,7 +18,7 @@ const HOST_ROOM: u64 = 64 << 20;
 
 /// A push under way.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Receiving {
+pub(crate) struct ActivePush {
     /// The key of the client.
     client: NodeId,
     /// The total size of its data, bytes.
@@ -29,24 +29,24 @@ pub(crate) struct Receiving {
 
 /// The right to receive one submission; exclusive while it exists.
 #[derive(Debug)]
-pub(crate) struct Turn<'a> {
+pub(crate) struct PushPermit<'a> {
     spool: &'a Spool,
     id: StampId,
 }
 
-impl Turn<'_> {
+impl PushPermit<'_> {
     /// Counts bytes written to the disk.
-    pub fn wrote(&self, bytes: u64) {
-        if let Some(push) = self.spool.lock().receiving.get_mut(&self.id) {
+    pub fn record_written(&self, bytes: u64) {
+        if let Some(push) = self.spool.lock().active_pushes.get_mut(&self.id) {
             push.here += bytes;
         }
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for PushPermit<'_> {
     fn drop(&mut self) {
         let mut state = self.spool.lock();
-        if let Some(push) = state.receiving.remove(&self.id) {
+        if let Some(push) = state.active_pushes.remove(&self.id) {
             state.bytes -= push.bytes;
         }
         let (files, is_held) = (&self.spool.files, state.held.contains_key(&self.id));
@@ -56,7 +56,7 @@ impl Drop for Turn<'_> {
             // The data is complete, but its receipt could not be written.
             false => size(&files.part_of(&self.id)) + size(&files.of(&self.id)),
         };
-        state.parts.leave(self.id, left, SystemTime::now());
+        state.incomplete.insert(self.id, left, SystemTime::now());
     }
 }
 
@@ -73,39 +73,39 @@ impl Spool {
     /// has that space, and another one may be refused when it begins.
     pub fn load(&self) -> Load {
         let state = self.lock();
-        let room = self.room(&state) + state.parts.bytes();
-        Load { pushes: state.receiving.len() as u32, room }
+        let room = self.free_bytes(&state) + state.incomplete.bytes();
+        Load { pushes: state.active_pushes.len() as u32, room }
     }
 
     /// Free bytes in the box and on its disk, minus those reserved.
-    fn room(&self, state: &State) -> u64 {
-        let taken = state.bytes + state.parts.bytes();
+    fn free_bytes(&self, state: &State) -> u64 {
+        let taken = state.bytes + state.incomplete.bytes();
         // Existing bytes may be damaged and be sent again.
-        let to_come = |push: &Receiving| push.bytes.saturating_sub(push.here);
-        let to_come: u64 = state.receiving.values().map(to_come).sum();
+        let to_come = |push: &ActivePush| push.bytes.saturating_sub(push.here);
+        let to_come: u64 = state.active_pushes.values().map(to_come).sum();
         let on_disk = (self.free)(self.files.data()).saturating_sub(to_come);
         self.max_total.saturating_sub(taken).min(on_disk)
     }
 
     /// Claims the right to receive a submission of this size, of which a part may already be here.
-    pub fn begin(&self, id: StampId, client: NodeId, bytes: u64) -> Result<Turn<'_>, Refusal> {
+    pub fn admit(&self, id: StampId, client: NodeId, bytes: u64) -> Result<PushPermit<'_>, Refusal> {
         let mut state = self.lock();
-        let own = state.receiving.values().filter(|push| push.client == client).count();
-        let is_busy = state.receiving.contains_key(&id);
-        if is_busy || state.receiving.len() >= PUSHES || own >= PUSHES_EACH {
+        let own = state.active_pushes.values().filter(|push| push.client == client).count();
+        let is_busy = state.active_pushes.contains_key(&id);
+        if is_busy || state.active_pushes.len() >= PUSHES || own >= PUSHES_EACH {
             return Err(Refusal::Busy);
         }
-        let here = state.parts.of(&id).min(bytes);
-        if bytes - here > self.room(&state) {
-            state.parts.clear(&self.files);
+        let here = state.incomplete.size_of(&id).min(bytes);
+        if bytes - here > self.free_bytes(&state) {
+            state.incomplete.remove_expired(&self.files);
         }
-        let here = state.parts.of(&id).min(bytes);
-        if bytes - here > self.room(&state) {
+        let here = state.incomplete.size_of(&id).min(bytes);
+        if bytes - here > self.free_bytes(&state) {
             return Err(Refusal::NoRoom(bytes));
         }
-        state.parts.take(&id);
-        state.receiving.insert(id, Receiving { client, bytes, here });
+        state.incomplete.remove(&id);
+        state.active_pushes.insert(id, ActivePush { client, bytes, here });
         state.bytes += bytes;
-        Ok(Turn { spool: self, id })
+        Ok(PushPermit { spool: self, id })
     }
 }

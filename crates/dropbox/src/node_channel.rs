@@ -1,6 +1,6 @@
 //! A channel to a node that serves boxes.
 
-use super::waiting::{gone, patience};
+use super::node_timeout::{watch_connection, answer_timeout};
 use std::{io, pin::pin, time::Duration};
 use thalweg_base::message;
 use thalweg_base::timeout::within;
@@ -22,28 +22,28 @@ use tokio::{
 
 /// The addresses of a node, and the key that it must prove.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Port {
+pub struct NodeAddress {
     /// The key of its daemon.
     pub key: NodeId,
     /// Its addresses, the best first.
     pub addresses: Vec<Destination>,
 }
 
-impl Port {
+impl NodeAddress {
     /// The node of a member, if it has one. Only relays have known addresses.
-    pub fn of(member: &Member) -> Option<Self> {
+    pub fn of_member(member: &Member) -> Option<Self> {
         Some(Self { key: member.node?, addresses: member.addresses.clone() })
     }
 
     /// A node listed in a box's sheet.
-    pub fn on(node: &SheetNode) -> Self {
+    pub fn from_sheet(node: &SheetNode) -> Self {
         Self { key: node.key, addresses: node.addresses.clone() }
     }
 }
 
 /// A question got no answer.
 #[derive(Debug, Error)]
-pub enum LineError {
+pub enum NodeChannelError {
     /// The node's address is unknown.
     #[error(
         "the roster has no address of this node, because only relays have one. Let it join again \
@@ -64,39 +64,39 @@ pub enum LineError {
 
 /// An open channel, on which one question is asked at a time.
 #[derive(Debug)]
-pub struct Line(Channel<Stream>);
+pub struct NodeChannel(Channel<Stream>);
 
-impl Line {
+impl NodeChannel {
     /// Opens a channel to the address that answers first.
     ///
     /// # Errors
-    /// [`LineError`].
-    pub async fn open(connector: &Connector, port: &Port) -> Result<Self, LineError> {
-        let (first, others) = port.addresses.split_first().ok_or(LineError::Unlisted)?;
+    /// [`NodeChannelError`].
+    pub async fn open(connector: &Connector, port: &NodeAddress) -> Result<Self, NodeChannelError> {
+        let (first, others) = port.addresses.split_first().ok_or(NodeChannelError::Unlisted)?;
         // The terms are for relays; nothing is relayed here.
         let to = Hop::mesh(first.clone(), port.key, Terms::default()).or_at(others.to_vec());
         let dialer = Dialer::with_identity(DialOptions::default(), connector.clone());
         let opened = dialer.channel(&Route::direct(), &to, Protocol::Submit).await;
-        Ok(Self(opened.map_err(|e| LineError::Unreached(Box::new(e)))?))
+        Ok(Self(opened.map_err(|e| NodeChannelError::Unreached(Box::new(e)))?))
     }
 
     /// Asks, and waits for the answer.
     ///
     /// # Errors
     /// Returns the connection's error.
-    pub async fn ask(&mut self, ask: &Ask) -> Result<Answer, LineError> {
+    pub async fn ask(&mut self, ask: &Ask) -> Result<Answer, NodeChannelError> {
         self.ask_about(ask, 0).await
     }
 
     /// Asks a node that may have to read this many bytes before it answers.
-    pub(super) async fn ask_about(&mut self, ask: &Ask, bytes: u64) -> Result<Answer, LineError> {
+    pub(super) async fn ask_about(&mut self, ask: &Ask, bytes: u64) -> Result<Answer, NodeChannelError> {
         message::write(&mut self.0, ask).await?;
         let read = message::read(&mut self.0, MAX_ANSWER);
-        let answer = within(patience(bytes), "answer", read).await;
+        let answer = within(answer_timeout(bytes), "answer", read).await;
         match answer {
             Ok(answer) => answer.ok_or_else(ended),
             Err(e) if ChannelError::is_not_admitted(&e) => {
-                Err(LineError::Channel(ChannelError::NotAdmitted))
+                Err(NodeChannelError::Channel(ChannelError::NotAdmitted))
             }
             Err(e) => Err(e.into()),
         }
@@ -104,33 +104,33 @@ impl Line {
 
     /// Sends the data that `next` writes into the buffer, until it returns 0, and returns the node's answer; returns
     /// early if the node does not want the rest. It waits as long as bytes arrive at the node, and then as long as the
-    /// node needs to store them (see `waiting.rs`).
+    /// node needs to store them (see `node_timeout.rs`).
     ///
     /// # Errors
     /// Returns the connection's error, or that of `next`.
     pub async fn send(
         &mut self,
         next: impl FnMut(&mut [u8]) -> io::Result<usize>,
-    ) -> Result<Answer, LineError> {
+    ) -> Result<Answer, NodeChannelError> {
         let monitor = self.0.get_ref().monitor();
         let (mut from, mut to) = split(&mut self.0);
         let mut answer = pin!(message::read::<Answer>(&mut from, MAX_ANSWER));
         let sent = tokio::select! {
             biased;
             early = &mut answer => return early?.ok_or_else(ended),
-            sent = pour(&mut to, next) => sent,
-            why = gone(&monitor, None) => return Err(why.into()),
+            sent = send_data(&mut to, next) => sent,
+            why = watch_connection(&monitor, None) => return Err(why.into()),
         };
         let (bytes, broken) = match sent {
             Ok(bytes) => (bytes, None),
-            Err(Pour::Own(e)) => return Err(e.into()),
+            Err(SendError::Source(e)) => return Err(e.into()),
             // The node may have sent a reason before it closed the connection.
-            Err(Pour::Line(e)) => (0, Some(e)),
+            Err(SendError::Connection(e)) => (0, Some(e)),
         };
         let answered = tokio::select! {
             biased;
             answered = answer => answered,
-            why = gone(&monitor, Some(patience(bytes))) => Err(why),
+            why = watch_connection(&monitor, Some(answer_timeout(bytes))) => Err(why),
         };
         match (answered, broken) {
             (Ok(Some(answer)), _) => Ok(answer),
@@ -146,33 +146,33 @@ impl Line {
     }
 }
 
-fn ended() -> LineError {
-    LineError::Broken(io::ErrorKind::UnexpectedEof.into())
+fn ended() -> NodeChannelError {
+    NodeChannelError::Broken(io::ErrorKind::UnexpectedEof.into())
 }
 
 /// Why writing ended early.
-enum Pour {
+enum SendError {
     /// `next` failed.
-    Own(io::Error),
+    Source(io::Error),
     /// The connection failed.
-    Line(io::Error),
+    Connection(io::Error),
 }
 
 /// Writes the data of `next` until it returns 0. Returns the number of bytes.
-async fn pour(
+async fn send_data(
     to: &mut (impl AsyncWrite + Unpin),
     mut next: impl FnMut(&mut [u8]) -> io::Result<usize>,
-) -> Result<u64, Pour> {
+) -> Result<u64, SendError> {
     let (mut buffer, mut bytes) = (vec![0; 256 * 1024], 0);
     loop {
-        match next(&mut buffer).map_err(Pour::Own)? {
+        match next(&mut buffer).map_err(SendError::Source)? {
             0 => break,
             n => {
-                to.write_all(&buffer[..n]).await.map_err(Pour::Line)?;
+                to.write_all(&buffer[..n]).await.map_err(SendError::Connection)?;
                 bytes += n as u64;
             }
         }
     }
-    to.flush().await.map_err(Pour::Line)?;
+    to.flush().await.map_err(SendError::Connection)?;
     Ok(bytes)
 }

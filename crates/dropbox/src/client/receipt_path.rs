@@ -25,7 +25,7 @@ const HEAD: u64 = 4096;
 ///
 /// # Errors
 /// Returns `InvalidFilename` if even the shortest name fails because the directory's own path is too long.
-pub fn beside(directory: &Path, name: &OsStr, suffix: &str) -> io::Result<PathBuf> {
+pub fn path_beside(directory: &Path, name: &OsStr, suffix: &str) -> io::Result<PathBuf> {
     let with = |name: &OsStr| {
         let mut name = name.to_owned();
         name.push(suffix);
@@ -82,12 +82,12 @@ impl Target {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Port;
+    use crate::NodeAddress;
     use thalweg_net::PrivateKey;
     use thalweg_wire::Signer as _;
 
     fn target() -> Target {
-        let port = Port { key: PrivateKey::from_seed(&[1; 32]).id(), addresses: Vec::new() };
+        let port = NodeAddress { key: PrivateKey::from_seed(&[1; 32]).id(), addresses: Vec::new() };
         Target { drop_box: "taxes".parse().unwrap(), port }
     }
 
@@ -97,9 +97,9 @@ mod tests {
         for length in [1, 200, 242, 243, 247, 248, 254, 255] {
             let name: OsString = format!("{}.pdf", "n".repeat(length)).split_off(4).into();
             for suffix in [".receipt", ".receipt.anew"] {
-                let place = beside(dir.path(), &name, suffix).unwrap();
+                let place = path_beside(dir.path(), &name, suffix).unwrap();
                 File::create(&place).unwrap();
-                assert_eq!(beside(dir.path(), &name, suffix).unwrap(), place, "{length}");
+                assert_eq!(path_beside(dir.path(), &name, suffix).unwrap(), place, "{length}");
                 let kept = place.file_name().unwrap().to_str().unwrap().to_owned();
                 assert!(kept.ends_with(suffix), "{kept}");
                 let whole = length + suffix.len() <= 255;
@@ -107,7 +107,7 @@ mod tests {
             }
         }
         let deep = dir.path().join(["d".repeat(200).as_str(); 25].join("/"));
-        let error = beside(&deep, OsStr::new("a"), ".receipt").unwrap_err();
+        let error = path_beside(&deep, OsStr::new("a"), ".receipt").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidFilename);
     }
 

@@ -6,15 +6,15 @@ use thalweg_units::NodeId;
 
 /// The clients that a box's settings allow to submit.
 #[derive(Clone, Debug)]
-pub(super) struct Who {
+pub(super) struct AllowedSubmitters {
     open: bool,
     members: bool,
     keys: BTreeSet<NodeId>,
 }
 
-impl Who {
+impl AllowedSubmitters {
     /// Creates the rules of these settings.
-    pub fn of(settings: &Settings) -> Self {
+    pub fn from_settings(settings: &Settings) -> Self {
         let Settings { open, members, keys, .. } = settings;
         Self { open: *open, members: *members, keys: keys.clone() }
     }
@@ -25,7 +25,7 @@ impl Who {
     }
 
     /// Whether this key may submit.
-    pub fn may(&self, key: &NodeId, is_member: bool) -> bool {
+    pub fn allows(&self, key: &NodeId, is_member: bool) -> bool {
         self.admits(key) || (self.members && is_member)
     }
 }

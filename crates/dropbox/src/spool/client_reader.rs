@@ -24,13 +24,13 @@ const LINGER: Duration = Duration::from_secs(5);
 
 /// Measures the rate of a client's data. Only time spent waiting for the client counts, not time spent on the disk.
 #[derive(Debug, Default)]
-pub(super) struct Arriving {
+pub(super) struct ClientReader {
     /// Bytes received in the current window.
-    came: u64,
+    received: u64,
     waited: Duration,
 }
 
-impl Arriving {
+impl ClientReader {
     /// Fills the buffer, or as much of it as arrives within [`LINGER`]. Returns the number of bytes, and an error if
     /// the push cannot continue.
     ///
@@ -51,7 +51,7 @@ impl Arriving {
                 Err(e) => return (filled, Err(e)),
             };
             filled += n;
-            if let Err(e) = self.judge(n, asked.elapsed()) {
+            if let Err(e) = self.check_rate(n, asked.elapsed()) {
                 return (filled, Err(e));
             }
         }
@@ -59,13 +59,13 @@ impl Arriving {
     }
 
     /// Counts received bytes and the time waited for them; an error if the window's rate was too low.
-    fn judge(&mut self, came: usize, waited: Duration) -> io::Result<()> {
-        self.came += came as u64;
+    fn check_rate(&mut self, received: usize, waited: Duration) -> io::Result<()> {
+        self.received += received as u64;
         self.waited += waited;
         if self.waited < WINDOW {
             return Ok(());
         }
-        let was = std::mem::take(self).came;
+        let was = std::mem::take(self).received;
         match was < LEAST {
             true => {
                 let why = format!("{was} bytes in {WINDOW:?} are too slow: at least {LEAST} are required");

@@ -13,13 +13,13 @@ const ABANDONED: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Incomplete data without an active push; at most one part for each stamp of the destination.
 #[derive(Debug, Default)]
-pub(super) struct Parts {
+pub(super) struct IncompleteData {
     /// The size of each part, and when it was last changed.
     all: BTreeMap<StampId, (u64, SystemTime)>,
     bytes: u64,
 }
 
-impl Parts {
+impl IncompleteData {
     /// Finds the parts in a box's directory, and deletes expired ones.
     ///
     /// # Errors
@@ -32,7 +32,7 @@ impl Parts {
             let since = found.modified()?;
             match name.to_str().and_then(StampId::from_text) {
                 _ if is_abandoned(since) => fs::remove_file(entry.path())?,
-                Some(id) => parts.leave(id, found.len(), since),
+                Some(id) => parts.insert(id, found.len(), since),
                 None => {}
             }
         }
@@ -45,13 +45,13 @@ impl Parts {
     }
 
     /// The size of one part, bytes.
-    pub fn of(&self, id: &StampId) -> u64 {
+    pub fn size_of(&self, id: &StampId) -> u64 {
         self.all.get(id).map_or(0, |(bytes, _)| *bytes)
     }
 
     /// Records the part that an ended push left behind. Without bytes there is no part.
-    pub fn leave(&mut self, id: StampId, bytes: u64, since: SystemTime) {
-        self.take(&id);
+    pub fn insert(&mut self, id: StampId, bytes: u64, since: SystemTime) {
+        self.remove(&id);
         if bytes > 0 {
             self.all.insert(id, (bytes, since));
             self.bytes += bytes;
@@ -59,18 +59,18 @@ impl Parts {
     }
 
     /// Removes a part from the list because a push resumes it.
-    pub fn take(&mut self, id: &StampId) {
+    pub fn remove(&mut self, id: &StampId) {
         self.bytes -= self.all.remove(id).map_or(0, |(bytes, _)| bytes);
     }
 
     /// Deletes expired parts. One that cannot be deleted still counts.
-    pub fn clear(&mut self, files: &BoxFiles) {
+    pub fn remove_expired(&mut self, files: &BoxFiles) {
         let old = self.all.iter().filter(|(_, (_, since))| is_abandoned(*since));
         let old: Vec<StampId> = old.map(|(id, _)| *id).collect();
         for id in old {
             match fs::remove_file(files.part_of(&id)) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => {}
-                _ => self.take(&id),
+                _ => self.remove(&id),
             }
         }
     }
@@ -93,12 +93,12 @@ mod tests {
         for n in [1, 2] {
             fs::write(files.part_of(&id(n)), [0; 100]).unwrap();
         }
-        let mut parts = Parts::find(&files).unwrap();
-        assert_eq!((parts.bytes(), parts.of(&id(1))), (200, 100));
+        let mut parts = IncompleteData::find(&files).unwrap();
+        assert_eq!((parts.bytes(), parts.size_of(&id(1))), (200, 100));
         let long_ago = SystemTime::now() - ABANDONED - Duration::from_secs(1);
-        parts.leave(id(1), 150, long_ago);
+        parts.insert(id(1), 150, long_ago);
         assert_eq!(parts.bytes(), 250);
-        parts.clear(&files);
+        parts.remove_expired(&files);
         assert_eq!((parts.bytes(), files.part_of(&id(1)).exists()), (100, false));
         // Expired parts are also deleted at the start of the node.
         File::options()
@@ -107,7 +107,7 @@ mod tests {
             .unwrap()
             .set_modified(long_ago)
             .unwrap();
-        assert_eq!(Parts::find(&files).unwrap().bytes(), 0);
+        assert_eq!(IncompleteData::find(&files).unwrap().bytes(), 0);
         assert!(!files.part_of(&id(2)).exists());
     }
 }

@@ -20,28 +20,28 @@ const STUCK: Duration = Duration::from_secs(300);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The time for an answer that requires reading or storing this many bytes.
-pub(super) fn patience(bytes: u64) -> Duration {
+pub(super) fn answer_timeout(bytes: u64) -> Duration {
     PATIENCE + Duration::from_secs(bytes / BYTES_A_SECOND)
 }
 
 /// The state of the bytes written to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Written {
+pub(super) enum WriteState {
     /// Some are sent and not acknowledged.
-    UnderWay,
+    InFlight,
     /// None is in flight, and some are not sent: the node accepts no more at present.
-    Held,
+    Unsent,
     /// The node's host has received all of them.
-    There,
+    Arrived,
 }
 
 /// Returns the number of acknowledged bytes, and the state of the others.
-pub(super) fn look(monitor: &Monitor) -> Option<(u64, Written)> {
+pub(super) fn write_state(monitor: &Monitor) -> Option<(u64, WriteState)> {
     let info = monitor.tcp_info().ok()?;
     let written = match (info.unacknowledged, info.unsent) {
-        (0, 0) => Written::There,
-        (0, _) => Written::Held,
-        _ => Written::UnderWay,
+        (0, 0) => WriteState::Arrived,
+        (0, _) => WriteState::Unsent,
+        _ => WriteState::InFlight,
     };
     Some((info.acknowledged, written))
 }
@@ -50,22 +50,22 @@ pub(super) fn look(monitor: &Monitor) -> Option<(u64, Written)> {
 /// data; `None` while there is more to write.
 ///
 /// Bytes in the local socket count as in flight as long as some of them arrive.
-pub(super) async fn given_up(
-    mut look: impl FnMut() -> Option<(u64, Written)>,
+pub(super) async fn watch_progress(
+    mut write_state: impl FnMut() -> Option<(u64, WriteState)>,
     answer: Option<Duration>,
 ) -> io::Error {
     let (mut last, mut since) = (None, Instant::now());
     loop {
         // Without the kernel's counters, all bytes count as arrived.
-        let (acknowledged, written) = look().unwrap_or((0, Written::There));
+        let (acknowledged, written) = write_state().unwrap_or((0, WriteState::Arrived));
         if last.replace(acknowledged) != Some(acknowledged) {
             since = Instant::now();
         }
         let (limit, what) = match (written, answer) {
-            (Written::UnderWay, _) => (SILENCE, "acknowledgement of the sent data"),
-            (Written::Held, _) => (STUCK, "byte read by the node"),
-            (Written::There, Some(answer)) => (answer, "receipt"),
-            (Written::There, None) => (Duration::MAX, "data"),
+            (WriteState::InFlight, _) => (SILENCE, "acknowledgement of the sent data"),
+            (WriteState::Unsent, _) => (STUCK, "byte read by the node"),
+            (WriteState::Arrived, Some(answer)) => (answer, "receipt"),
+            (WriteState::Arrived, None) => (Duration::MAX, "data"),
         };
         if since.elapsed() >= limit {
             return io::Error::new(io::ErrorKind::TimedOut, format!("no {what} within {limit:?}"));
@@ -75,8 +75,8 @@ pub(super) async fn given_up(
 }
 
 /// Waits in the same way for a connection.
-pub(super) async fn gone(monitor: &Monitor, answer: Option<Duration>) -> io::Error {
-    given_up(|| look(monitor), answer).await
+pub(super) async fn watch_connection(monitor: &Monitor, answer: Option<Duration>) -> io::Error {
+    watch_progress(|| write_state(monitor), answer).await
 }
 
 #[cfg(test)]
@@ -84,15 +84,15 @@ mod tests {
     use super::*;
 
     /// When a connection is given up for these states, one per second, the last one repeated.
-    async fn after(seen: &[(u64, Written)]) -> (u64, String) {
+    async fn after(seen: &[(u64, WriteState)]) -> (u64, String) {
         let mut left = seen.iter();
         let mut last = seen[0];
         let begun = Instant::now();
-        let look = || {
+        let write_state = || {
             last = *left.next().unwrap_or(&last);
             Some(last)
         };
-        let why = given_up(look, Some(patience(0))).await;
+        let why = watch_progress(write_state, Some(answer_timeout(0))).await;
         (begun.elapsed().as_secs(), why.to_string())
     }
 
@@ -100,26 +100,26 @@ mod tests {
     async fn bytes_in_the_socket_extend_the_wait_while_they_arrive() {
         // Four megabytes at 16 kB/s: four minutes after the last byte was written.
         let mut seen: Vec<_> =
-            (1..=250).map(|second| (second * 16_000, Written::UnderWay)).collect();
-        seen.push((4_000_000, Written::There));
+            (1..=250).map(|second| (second * 16_000, WriteState::InFlight)).collect();
+        seen.push((4_000_000, WriteState::Arrived));
         let (seconds, why) = after(&seen).await;
         assert!((279..=281).contains(&seconds) && why.contains("no receipt"), "{seconds} s: {why}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_dead_path_and_a_hanging_node_are_given_up() {
-        let (seconds, why) = after(&[(1, Written::UnderWay)]).await;
+        let (seconds, why) = after(&[(1, WriteState::InFlight)]).await;
         assert!(seconds == 60 && why.contains("no acknowledgement"), "{seconds} s: {why}");
-        let (seconds, why) = after(&[(1, Written::Held)]).await;
+        let (seconds, why) = after(&[(1, WriteState::Unsent)]).await;
         assert!(seconds == 300 && why.contains("read by the node"), "{seconds} s: {why}");
         // While there is more to write, a slow local file does not end the connection.
-        let never = given_up(|| Some((1, Written::There)), None);
+        let never = watch_progress(|| Some((1, WriteState::Arrived)), None);
         tokio::time::timeout(Duration::from_secs(86_400), never).await.unwrap_err();
     }
 
     #[test]
     fn more_data_extends_the_wait() {
-        assert_eq!(patience(0), Duration::from_secs(30));
-        assert_eq!(patience(1_000_000_000), Duration::from_secs(130));
+        assert_eq!(answer_timeout(0), Duration::from_secs(30));
+        assert_eq!(answer_timeout(1_000_000_000), Duration::from_secs(130));
     }
 }
