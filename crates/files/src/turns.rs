@@ -12,7 +12,7 @@ pub(super) struct Turns(Mutex<BTreeMap<Name, Weak<tokio::sync::Mutex<()>>>>);
 
 impl Turns {
     /// The lock for a member's work.
-    pub fn of(&self, member: &Name) -> Arc<tokio::sync::Mutex<()>> {
+    pub fn for_member(&self, member: &Name) -> Arc<tokio::sync::Mutex<()>> {
         // Each change of the map is complete, even if a thread panicked.
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, turn| turn.strong_count() > 0);

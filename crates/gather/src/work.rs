@@ -155,14 +155,14 @@ impl Work {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use thalweg_files::inventory::Wanted;
+    use thalweg_files::inventory::MissingFile;
     use thalweg_wire::object::{FilePath, FileRef, Snapshot};
 
-    fn wanted(source: u32, size: u64) -> Wanted {
+    fn wanted(source: u32, size: u64) -> MissingFile {
         let snapshot = Snapshot { device: 1, inode: 1, size, modified_ns: 0, changed_ns: 0 };
         let path = FilePath::new(b"a".to_vec()).unwrap();
         let file = FileRef { root: b"/data".to_vec(), path, snapshot };
-        Wanted { source, file, missing: std::iter::once(0..size).collect() }
+        MissingFile { source, file, missing: std::iter::once(0..size).collect() }
     }
 
     proptest! {

@@ -9,15 +9,15 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
-use thalweg_files::inventory::{FileNo, Inventory, Piece, Wanted};
+use thalweg_files::inventory::{FileNo, Inventory, Piece, MissingFile};
 use thalweg_plan::collection::steering::WayId;
 use thalweg_wire::object::{FilePath, FileRef, Snapshot};
 
-fn wanted(source: u32, size: u64) -> Wanted {
+fn wanted(source: u32, size: u64) -> MissingFile {
     let snapshot = Snapshot { device: 1, inode: 1, size, modified_ns: 0, changed_ns: 0 };
     let path = FilePath::new(b"a".to_vec()).unwrap();
     let file = FileRef { root: b"/data".to_vec(), path, snapshot };
-    Wanted { source, file, missing: std::iter::once(0..size).collect() }
+    MissingFile { source, file, missing: std::iter::once(0..size).collect() }
 }
 
 fn desk(sizes: &[(u32, u64)]) -> Desk {

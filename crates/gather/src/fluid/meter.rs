@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thalweg_files::{
     land::LandError,
-    remote::{Sink, ToLand},
+    remote::{Sink, LandSink},
 };
 
 /// The counters of one path. Its worker writes them; the conductor and the desk read them.
@@ -53,7 +53,7 @@ impl Meter {
 
 /// Counts bytes as they arrive; they are written once their hash has been verified.
 pub(super) struct Metered<'a> {
-    pub(super) land: ToLand<'a>,
+    pub(super) land: LandSink<'a>,
     pub(super) meter: &'a Meter,
     pub(super) parcel: Awaited<'a>,
 }
@@ -71,11 +71,11 @@ impl Sink for Metered<'_> {
         self.land.take(index, at, bytes)
     }
 
-    fn judged(&mut self, index: usize, good: bool) -> BoxFuture<'_, Result<(), LandError>> {
+    fn end_part(&mut self, index: usize, good: bool) -> BoxFuture<'_, Result<(), LandError>> {
         // The landing accepts copies too, so that its input counter includes duplicates.
         if good {
             self.parcel.count_copy(index);
         }
-        self.land.judged(index, good)
+        self.land.end_part(index, good)
     }
 }

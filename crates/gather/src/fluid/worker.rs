@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
-use thalweg_files::remote::ToLand;
+use thalweg_files::remote::LandSink;
 use thalweg_files::{
     inventory::{FileNo, Piece},
     land::LandError,
@@ -204,7 +204,7 @@ impl Worker {
         let files: Vec<FileNo> = pieces.iter().map(|piece| piece.file).collect();
         let starts: Vec<u64> = pieces.iter().map(|piece| piece.range.start).collect();
         let errand = &self.shared.errand;
-        let land = ToLand::new(&errand.land, &files);
+        let land = LandSink::new(&errand.land, &files);
         let parcel = Awaited { shared: &self.shared, number: *number, pieces };
         let mut sink = Metered { land, meter: &self.meter, parcel };
         self.meter.next_request();

@@ -27,7 +27,7 @@ use std::{
     sync::Arc,
 };
 use thalweg_base::space::Space;
-use thalweg_files::inventory::{Inventory, Wanted};
+use thalweg_files::inventory::{Inventory, MissingFile};
 
 type Opened = Result<(Landing, Inventory), OpenError>;
 
@@ -216,7 +216,7 @@ fn check_ground(into: &Path, tree: Option<&Tree>) -> Result<Space, OpenError> {
 
 fn inventory(listed: &[Listed], plan: &Plan, missing: Vec<Vec<Range<u64>>>) -> Inventory {
     let wanted = missing.into_iter().zip(&plan.targets).filter_map(|(missing, target)| {
-        Some(Wanted { source: target.source, file: reference(listed, target)?, missing })
+        Some(MissingFile { source: target.source, file: reference(listed, target)?, missing })
     });
     Inventory { files: wanted.collect() }
 }

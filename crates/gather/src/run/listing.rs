@@ -7,7 +7,7 @@ use super::{
     waiting::{Heard, Waiting},
 };
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
-use thalweg_files::remote::{Listed as Part, Remote, RemoteError};
+use thalweg_files::remote::{ListingPart, Remote, RemoteError};
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_part::gives_away;
 use thalweg_wire::{
@@ -130,7 +130,7 @@ fn begin(request: &Request, reach: &MemberDialer) -> (Answers, Waiting) {
     let (mut asked, mut waiting) = (JoinSet::new(), Waiting::default());
     for (source, wanted) in (0..).zip(&request.sources) {
         let (reach, wanted) = (reach.clone(), wanted.clone());
-        let wanted = Wanted {
+        let wanted = MissingFile {
             asked: wanted,
             exclude: request.exclude.clone(),
             keep: request.fidelity.requested_fields(gives_away()).and(Keep::READABLE.only_if(request.dry_run)),
@@ -219,7 +219,7 @@ impl Listings {
 }
 
 /// What is requested from a source.
-struct Wanted {
+struct MissingFile {
     asked: Asked,
     exclude: Vec<Vec<u8>>,
     keep: Keep,
@@ -237,7 +237,7 @@ struct Answer {
 async fn ask(
     reach: &MemberDialer,
     source: u32,
-    Wanted { asked, exclude, keep }: Wanted,
+    MissingFile { asked, exclude, keep }: MissingFile,
     others: &[Name],
     (heard, share): (Arc<Heard>, Share),
 ) -> Result<Answer, Silence> {
@@ -252,7 +252,7 @@ async fn ask(
     let is_older = matches!(ended, Err(RemoteError::Lost { .. })) && !said.has_any;
     if is_older {
         remote = open(reach, &asked.node, others).await?;
-        let take = |entries, bytes| said.take(Part::Entries(entries), bytes);
+        let take = |entries, bytes| said.take(ListingPart::Entries(entries), bytes);
         ended = remote.list_while(request, take).await;
     }
     let failed = ended.map_err(|e| e.to_string())?;
@@ -281,17 +281,17 @@ impl Said {
         Self { heard, share, entries: Vec::new(), owners: Owners::default(), has_any: false }
     }
 
-    fn take(&mut self, part: Part, bytes: u64) -> Result<(), String> {
+    fn take(&mut self, part: ListingPart, bytes: u64) -> Result<(), String> {
         self.has_any = true;
         self.share.take(bytes)?;
         match part {
-            Part::Entries(more) => {
+            ListingPart::Entries(more) => {
                 if !more.is_empty() {
                     self.heard.again();
                 }
                 self.entries.extend(more);
             }
-            Part::Owners(more) => {
+            ListingPart::Owners(more) => {
                 self.owners.users.extend(more.users);
                 self.owners.groups.extend(more.groups);
             }

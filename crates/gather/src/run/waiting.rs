@@ -14,7 +14,7 @@ use tokio::{task::AbortHandle, time::Instant};
 pub const LISTING_PATIENCE: Duration = Duration::from_secs(120);
 
 /// The maximum total time of a listing in the same case, even if entries arrive slowly: the time that a walk without
-/// matches may take (`remote/asked.rs`).
+/// matches may take (`remote/pending_request.rs`).
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// When a source last listed something; shared by its task and the waiting code.

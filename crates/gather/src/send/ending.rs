@@ -111,7 +111,7 @@ pub(super) async fn dress(shared: &Shared, undressed: &[usize]) -> Vec<(String, 
     };
     let (mut failed, mut kept) = (Vec::new(), Vec::new());
     for these in survey::chunks(&shared.items, &all) {
-        let dressed = remote.dress(shared.delivery(these)).await;
+        let dressed = remote.set_metadata(shared.delivery(these)).await;
         let (undone, wider) = match dressed {
             Ok(dressed) => dressed,
             Err(why) => {

@@ -438,7 +438,7 @@ impl Shared {
         if !self.request.as_name {
             let mut remote = survey::open(self).await?;
             let is_name = survey::is_name(self, &mut remote).await?;
-            if remote.is_whole() {
+            if remote.is_usable() {
                 self.idle().replace(remote);
             }
             if !is_name {

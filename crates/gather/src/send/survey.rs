@@ -163,7 +163,7 @@ async fn look(
             rest = others;
         }
         let Some(these) = asked.pop_front() else { break };
-        let compared = remote.compared(these.len()).await;
+        let compared = remote.receive_comparison(these.len()).await;
         let compared = compared.map_err(|why| unasked(shared, why, is_first))?;
         is_first = false;
         survey.room = compared.room;
@@ -302,7 +302,7 @@ async fn old(shared: &Shared) -> Result<Survey, SendError> {
             sent.map_err(|why| SendError::Unreached(why.to_string()))?;
             asked += 1;
         }
-        match remote.holds().await {
+        match remote.receive_held().await {
             Ok(held) => hold(shared, *index, &held, &mut present),
             Err(RemoteError::Refused { why: Failure::NotOffered(_), .. }) => {
                 return Err(shared.not_accepted());
@@ -348,7 +348,7 @@ pub(super) async fn is_name(shared: &Shared, remote: &mut Remote) -> Result<bool
     };
     let asked = remote.ask_compare(delivery, Vec::new()).await;
     asked.map_err(|why| SendError::Unreached(why.to_string()))?;
-    match remote.compared(1).await {
+    match remote.receive_comparison(1).await {
         Ok(compared) => Ok(match compared.found[..] {
             // An item that is not a directory exists there.
             [Found::Refused(_)] => true,
@@ -385,7 +385,7 @@ pub(super) async fn make_directories(shared: &Shared, survey: &Survey) -> Result
             rest = others;
         }
         let Some(these) = asked.pop_front() else { break };
-        let undone = remote.delivered().await;
+        let undone = remote.receive_delivery_result().await;
         let undone = undone.map_err(|why| SendError::Unreached(why.to_string()))?;
         made += these.len() as u64;
         for (number, why) in undone.by_number() {

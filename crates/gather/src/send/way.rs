@@ -203,8 +203,8 @@ impl Line<'_> {
         let Some((guard, sent)) = self.out.front() else { return Ok(None) };
         let (since, whole) = (*sent, guard.pieces.iter().all(|piece| piece.whole.is_some()));
         let answer = match whole {
-            true => self.remote.delivered().await.map(Some),
-            false => self.remote.stored().await.map(|()| None),
+            true => self.remote.receive_delivery_result().await.map(Some),
+            false => self.remote.receive_stored().await.map(|()| None),
         };
         let Some((mut guard, _)) = self.out.pop_front() else { return Ok(None) };
         match answer {
@@ -216,7 +216,7 @@ impl Line<'_> {
                 self.size = (second as u64).clamp(SMALLEST, LARGEST);
                 Ok(Some(bytes))
             }
-            Err(why) if self.remote.is_whole() && is_final(&why) => {
+            Err(why) if self.remote.is_usable() && is_final(&why) => {
                 let all = 0..guard.pieces.len();
                 guard.fail(all.map(|number| (number, why.to_string())));
                 Ok(Some(0))

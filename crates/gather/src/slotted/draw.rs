@@ -6,7 +6,7 @@ use std::{collections::VecDeque, time::Duration};
 use thalweg_files::{
     inventory::Piece,
     land::LandError,
-    remote::{Fresh, Remote, RemoteError, ToLand},
+    remote::{FreshRemote, Remote, RemoteError, LandSink},
 };
 use thalweg_wire::mesh::Name;
 use tokio::time::Instant;
@@ -62,7 +62,7 @@ impl Drop for Asked<'_> {
 /// [`LandError::All`].
 pub async fn draw(scene: &Scene, source: u32, most: u64, next: bool) -> Result<Moved, LandError> {
     let began = Instant::now();
-    let Fresh { remote, spare } = match scene.spares.take(scene.name(source), next).await {
+    let FreshRemote { remote, spare } = match scene.spares.take(scene.name(source), next).await {
         Ok(fresh) => fresh,
         Err(why) => return ended(scene, source, (0, began), Err(End::Lost(why.to_string()))),
     };
@@ -135,7 +135,7 @@ async fn on(
         let Some(pieces) = asked.requests.front() else { break };
         let files = Scene::files(pieces);
         let starts: Vec<u64> = pieces.iter().map(|piece| piece.range.start).collect();
-        let mut sink = ToLand::new(&scene.errand.land, &files);
+        let mut sink = LandSink::new(&scene.errand.land, &files);
         let results = remote.receive_all(&starts, &mut sink).await?;
         let pieces = asked.requests.pop_front().unwrap_or_default();
         for (piece, result) in pieces.into_iter().zip(results) {

@@ -50,7 +50,7 @@ async fn bytes_that_were_not_requested_end_the_channel() {
         let mut got = Vec::new();
         let why = lost(remote.read(part(3), &mut got).await);
         assert!(why.contains("node n1") && why.contains("3 were requested"), "{why}");
-        assert!(got.is_empty() && !remote.is_whole());
+        assert!(got.is_empty() && !remote.is_usable());
         let (_nodes, mut remote) = liar([sent(b"123"), sent(said)].concat()).await;
         let why = lost(remote.read_parts(vec![part(3), part(3)], &mut got).await);
         assert!(why.contains("3 were requested") && got == b"123", "{why}");

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
-use thalweg_files::inventory::{Inventory, Wanted};
+use thalweg_files::inventory::{Inventory, MissingFile};
 use thalweg_gather::{
     Errand, Event, EventSink,
     fluid::{Outcome, Settings, run},
@@ -94,7 +94,7 @@ impl Scene {
                 let Kind::File { snapshot } = entry.kind else { continue };
                 let file = FileRef { root: root.clone(), path: entry.path, snapshot };
                 let missing = std::iter::once(0..snapshot.size).collect();
-                files.push(Wanted { source: source as u32, file, missing });
+                files.push(MissingFile { source: source as u32, file, missing });
             }
         }
         Inventory { files }

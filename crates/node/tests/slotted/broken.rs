@@ -7,7 +7,7 @@ use crate::{
     scene::{Scene, Sort},
 };
 use std::{sync::Arc, time::Duration};
-use thalweg_files::inventory::{Inventory, Wanted};
+use thalweg_files::inventory::{Inventory, MissingFile};
 use thalweg_gather::{
     Errand,
     fluid::{self, Settings},
@@ -29,7 +29,7 @@ async fn source(vice: Vice) -> (Scene, Inventory, Vec<u8>) {
     let path = FilePath::new(b"broken".to_vec()).unwrap();
     let file = FileRef { root: b"/data".to_vec(), path, snapshot };
     let files =
-        vec![Wanted { source: 0, file, missing: std::iter::once(0..SIZE as u64).collect() }];
+        vec![MissingFile { source: 0, file, missing: std::iter::once(0..SIZE as u64).collect() }];
     (scene, Inventory { files }, content)
 }
 

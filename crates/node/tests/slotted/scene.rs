@@ -15,8 +15,8 @@ use tempfile::TempDir;
 use thalweg_base::{clock::WallClock, log::Log, space::KeepFree};
 use thalweg_files::remote::Remote;
 use thalweg_files::{
-    Files, Lending, Place, Settings,
-    inventory::{Inventory, Wanted},
+    Files, Lending, OfferedDirectory, Settings,
+    inventory::{Inventory, MissingFile},
     land::LandError,
     spool::Spool,
 };
@@ -130,7 +130,7 @@ fn honest(
     bound: u64,
 ) -> (Files, Spool) {
     let to = to.iter().map(|whom| whom.parse().unwrap()).collect();
-    let offer = vec![Place { path: dir.path().join("data"), members: to }];
+    let offer = vec![OfferedDirectory { path: dir.path().join("data"), members: to }];
     let settings = Settings { offer, ..Settings::default() };
     let state = dir.path().join("state");
     let files =
@@ -241,7 +241,7 @@ impl Scene {
                 let Kind::File { snapshot } = entry.kind else { continue };
                 let file = FileRef { root: root.clone(), path: entry.path, snapshot };
                 let missing = std::iter::once(0..snapshot.size).collect();
-                files.push(Wanted { source: source as u32, file, missing });
+                files.push(MissingFile { source: source as u32, file, missing });
             }
         }
         Inventory { files }

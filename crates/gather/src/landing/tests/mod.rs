@@ -60,7 +60,7 @@ fn byte(inode: u64, i: u64) -> u8 {
     ((i / 8 + inode).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (8 * (i % 8))) as u8
 }
 
-fn content(wanted: &thalweg_files::inventory::Wanted, range: std::ops::Range<u64>) -> Bytes {
+fn content(wanted: &thalweg_files::inventory::MissingFile, range: std::ops::Range<u64>) -> Bytes {
     range.map(|i| byte(wanted.file.snapshot.inode, i)).collect()
 }
 

@@ -50,7 +50,7 @@ struct SlotTable {
 }
 
 /// A channel that waits for a slot; dropping it ends the wait.
-struct Waiting<'a>(&'a Slots, &'a Name);
+struct SlotWait<'a>(&'a Slots, &'a Name);
 
 #[derive(Debug)]
 struct TakenSlot {
@@ -98,7 +98,7 @@ impl Slots {
     /// Waits for a slot; `None` if none became free within [`MAX_WAIT`], or if too many channels of this member wait
     /// already.
     pub async fn wait(self: &Arc<Self>, member: &Name) -> Option<Slot> {
-        let _waiting = Waiting::begin(self, member)?;
+        let _waiting = SlotWait::begin(self, member)?;
         let end = Instant::now() + MAX_WAIT;
         loop {
             let freed = self.freed.notified();
@@ -116,7 +116,7 @@ impl Slots {
     }
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> SlotWait<'a> {
     fn begin(slots: &'a Slots, member: &'a Name) -> Option<Self> {
         let mut taken = slots.lock();
         let waiting = taken.waiting.entry(member.clone()).or_default();
@@ -128,7 +128,7 @@ impl<'a> Waiting<'a> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for SlotWait<'_> {
     fn drop(&mut self) {
         let mut taken = self.0.lock();
         if let Some(waiting) = taken.waiting.get_mut(self.1) {
@@ -231,7 +231,7 @@ mod tests {
         held.iter().for_each(|slot| assert!(slot.set_busy()));
         let member = name("a");
         let most = slots.share() * MAX_WAITING_PER_SLOT;
-        let all: Vec<_> = (0..most).map(|_| Waiting::begin(&slots, &member).unwrap()).collect();
+        let all: Vec<_> = (0..most).map(|_| SlotWait::begin(&slots, &member).unwrap()).collect();
         assert!(slots.wait(&member).await.is_none());
         drop(all);
         assert!(slots.lock().waiting.is_empty());

@@ -27,35 +27,35 @@ pub(super) const CHUNK: usize = 256 * 1024;
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Data that is sent in several turns. Filling a buffer does system calls that may wait for a disk.
-pub(super) trait Source: Send + 'static {
+pub(super) trait DataSource: Send + 'static {
     /// The peer whose turn each call of [`Self::fill`] takes, if filling costs more than reading the sent bytes.
-    fn costs(&self) -> Option<PeerKey> {
+    fn charged_peer(&self) -> Option<PeerKey> {
         None
     }
 
     /// Fills the buffer until it is full or the turn ends. Returns whether there is more to send.
-    fn fill(&mut self, buffer: &mut Buffer, until: &Until) -> bool;
+    fn fill(&mut self, buffer: &mut Buffer, until: &FillDeadline) -> bool;
 }
 
-/// When a call of [`Source::fill`] must end: at the end of its turn if the work is costly, and once the peer has left.
+/// When a call of [`DataSource::fill`] must end: at the end of its turn if the work is costly, and once the peer has left.
 #[derive(Debug)]
-pub(super) struct Until {
+pub(super) struct FillDeadline {
     end: Option<Instant>,
     left: Arc<AtomicBool>,
 }
 
-impl Until {
+impl FillDeadline {
     /// Whether the call must end now.
     pub fn is_over(&self) -> bool {
         self.left.load(Ordering::Relaxed) || self.end.is_some_and(|end| Instant::now() >= end)
     }
 }
 
-/// Ends the current call of [`Source::fill`] when it is dropped.
+/// Ends the current call of [`DataSource::fill`] when it is dropped.
 #[derive(Debug, Default)]
-struct Leaving(Arc<AtomicBool>);
+struct StopOnDrop(Arc<AtomicBool>);
 
-impl Drop for Leaving {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -88,7 +88,7 @@ impl Buffer {
     }
 
     /// Appends a message; a single one may exceed the buffer's size.
-    pub fn reply(&mut self, reply: &Reply) {
+    pub fn append_reply(&mut self, reply: &Reply) {
         let message = message(reply);
         self.extend_to(self.filled + message.len());
         self.bytes[self.filled..][..message.len()].copy_from_slice(&message);
@@ -96,7 +96,7 @@ impl Buffer {
     }
 
     /// Returns space for this many bytes, at most [`Self::room`]. The space is not cleared.
-    pub fn place(&mut self, bytes: usize) -> &mut [u8] {
+    pub fn reserve(&mut self, bytes: usize) -> &mut [u8] {
         self.extend_to(self.filled + bytes);
         &mut self.bytes[self.filled..][..bytes]
     }
@@ -107,8 +107,8 @@ impl Buffer {
     }
 
     /// Appends this many zeros.
-    pub fn zeros(&mut self, bytes: usize) {
-        self.place(bytes).fill(0);
+    pub fn append_zeros(&mut self, bytes: usize) {
+        self.reserve(bytes).fill(0);
         self.advance(bytes);
     }
 
@@ -125,19 +125,19 @@ impl Buffer {
 pub(super) type Buffers = [Buffer; 2];
 
 /// Sends the whole source. Returns it with the number of bytes sent. Stops if the peer leaves.
-pub(super) async fn pour<S: Source>(
+pub(super) async fn send_source<S: DataSource>(
     channel: &mut Channel<TcpStream>,
     source: S,
     buffers: &mut Buffers,
 ) -> io::Result<(S, u64)> {
-    let leaving = Leaving::default();
+    let leaving = StopOnDrop::default();
     let ([first, mut spare], mut sent) = (mem::take(buffers), 0);
     let mut ahead = read_ahead(source, first, &leaving);
     loop {
         let (source, mut full, more) = tokio::select! {
             biased;
             filled = &mut ahead => filled.map_err(io::Error::other)??,
-            () = left(channel.get_ref()) => return Err(io::ErrorKind::BrokenPipe.into()),
+            () = wait_until_closed(channel.get_ref()) => return Err(io::ErrorKind::BrokenPipe.into()),
         };
         sent += full.filled as u64;
         if !more {
@@ -159,7 +159,7 @@ pub(super) async fn pour<S: Source>(
 }
 
 /// Completes once the peer has closed the connection, which is otherwise unnoticed while nothing is read.
-pub(super) async fn left(tcp: &TcpStream) {
+pub(super) async fn wait_until_closed(tcp: &TcpStream) {
     loop {
         sleep(CHECK_INTERVAL).await;
         if TcpInfo::of(tcp).is_ok_and(|info| info.peer_has_ended) {
@@ -168,18 +168,18 @@ pub(super) async fn left(tcp: &TcpStream) {
     }
 }
 
-fn read_ahead<S: Source>(
+fn read_ahead<S: DataSource>(
     mut source: S,
     mut buffer: Buffer,
-    leaving: &Leaving,
+    leaving: &StopOnDrop,
 ) -> JoinHandle<io::Result<(S, Buffer, bool)>> {
     let left = Arc::clone(&leaving.0);
-    let costs = source.costs();
+    let charged_peer = source.charged_peer();
     let fill = move |end| {
-        let more = source.fill(&mut buffer, &Until { end, left });
+        let more = source.fill(&mut buffer, &FillDeadline { end, left });
         Ok((source, buffer, more))
     };
-    match costs {
+    match charged_peer {
         None => spawn_blocking(move || fill(None)),
         Some(peer) => tokio::spawn(async move {
             let filling = costly::run(peer, move || fill(Some(Instant::now() + costly::SLICE)));

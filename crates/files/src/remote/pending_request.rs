@@ -56,7 +56,7 @@ impl PendingRequest {
     ///
     /// # Errors
     /// `InvalidData` if it does not.
-    pub fn is(&self, index: usize, bytes: u64) -> io::Result<()> {
+    pub fn check_length(&self, index: usize, bytes: u64) -> io::Result<()> {
         match self.bytes.get(index) {
             Some(asked) if *asked == bytes => Ok(()),
             asked => {
@@ -93,7 +93,7 @@ fn patience(request: &Request) -> Duration {
 }
 
 /// The error for a node that sends only `Wait` for too long or too often.
-pub(super) fn never(patience: Duration) -> io::Error {
+pub(super) fn wait_timeout(patience: Duration) -> io::Error {
     let why = format!("it has only reported that it is at work, for {patience:?} or too often");
     io::Error::new(io::ErrorKind::TimedOut, why)
 }

@@ -1,7 +1,7 @@
 //! The end of a delivery: sets the modes and times of directories, the deepest first.
 
-use super::{Destination, UNFINISHED, check_replacement, dress_of, leftovers, maker, xattr_bytes};
-use crate::{Reader, beneath::failure, offer::May, store::Inbox};
+use super::{Destination, UNFINISHED, check_replacement, metadata_of, leftovers, creator, xattr_bytes};
+use crate::{Requester, root::failure, offer::StoreRights, store::Inbox};
 use rustix::{
     fs::{FileType, Mode, OFlags, Stat, fstat, futimens, openat},
     io::Errno,
@@ -18,18 +18,18 @@ const OTHERS: u32 = 0o077;
 ///
 /// # Errors
 /// [`Failure::NotOffered`]: nothing was changed.
-pub(crate) fn dress(
+pub(crate) fn apply_metadata(
     inbox: &Inbox,
-    reader: &Reader,
+    requester: &Requester,
     delivery: &Delivery,
 ) -> Result<(Undone, Undone), Failure> {
     let Delivery { into, rules, entries, .. } = delivery;
-    let mut destination = Destination::of(reader, into)?.following(*rules);
+    let mut destination = Destination::new(requester, into)?.with_rules(*rules);
     let (mut undone, mut wider) = (Undone::default(), Undone::default());
     for (number, Described(entry)) in (0..).zip(entries) {
         let done = match &entry.kind {
-            Kind::Directory => dress_directory(inbox, &mut destination, *rules, entry),
-            Kind::File { .. } => dress_file(&mut destination, *rules, entry).map(|()| None),
+            Kind::Directory => apply_directory_metadata(inbox, &mut destination, *rules, entry),
+            Kind::File { .. } => apply_file_metadata(&mut destination, *rules, entry).map(|()| None),
             _ => Ok(None),
         };
         match done {
@@ -46,14 +46,14 @@ pub(crate) fn dress(
 
 /// Sets a directory's mode and time. Returns the mode that it keeps, if that shows it to more users than the sender's
 /// mode.
-fn dress_directory(
+fn apply_directory_metadata(
     inbox: &Inbox,
     destination: &mut Destination<'_>,
     rules: Rules,
     entry: &Entry,
 ) -> Result<Option<u32>, Failure> {
     let below = entry.path.as_bytes();
-    destination.parts(below)?;
+    destination.split_path(below)?;
     let failed = |e| failure(below, e);
     let Some(directory) = destination.open(below, None)? else { return Err(failed(Errno::NOENT)) };
     leftovers::remove(&directory, &inbox.names, &inbox.claims, inbox.since);
@@ -61,20 +61,20 @@ fn dress_directory(
     let (is, wanted) = (found.st_mode & 0o7777, u32::from(entry.mode & 0o777));
     let may = directory.depth > 0
         && may_change(directory.may, rules, &found, wanted, || {
-            maker::may_finish(&directory, destination.reader)
+            creator::may_finish(&directory, destination.requester)
         });
-    let dress = dress_of(entry, rules, directory.may);
+    let metadata = metadata_of(entry, rules, directory.may);
     if may {
         let charge = directory.quota.take(&directory, xattr_bytes(entry), 0)?;
-        dress.put_xattrs(&directory).map_err(failed)?;
+        metadata.put_xattrs(&directory).map_err(failed)?;
         charge.keep();
         // The set-group bit is this host's choice: new files get the directory's group.
         let mode = (wanted | is & 0o2000) as u16;
-        Attributes { mode, ..dress.attributes }.put(&directory).map_err(failed)?;
-        maker::forget(&directory);
+        Attributes { mode, ..metadata.attributes }.put(&directory).map_err(failed)?;
+        creator::remove(&directory);
     } else if directory.depth > 0 {
         // The time of another user's directory cannot be set; it keeps its time as well as its mode.
-        _ = futimens(&directory, &dress.attributes.times());
+        _ = futimens(&directory, &metadata.attributes.times());
     }
     Ok((!may && is & OTHERS & !wanted != 0).then_some(is & 0o777))
 }
@@ -83,7 +83,7 @@ fn dress_directory(
 /// made it (`is_mine`). An existing one keeps the permissions that it gives to others, unless the settings allow this
 /// member to replace it. The mode of the accepting directory itself is never changed.
 pub(super) fn may_change(
-    may: May,
+    may: StoreRights,
     rules: Rules,
     found: &Stat,
     wanted: u32,
@@ -95,12 +95,12 @@ pub(super) fn may_change(
     if is_new { is_mine() } else { shows_the_same || may.replaces(rules) }
 }
 
-fn dress_file(
+fn apply_file_metadata(
     destination: &mut Destination<'_>,
     rules: Rules,
     entry: &Entry,
 ) -> Result<(), Failure> {
-    let (above, name) = destination.parts(entry.path.as_bytes())?;
+    let (above, name) = destination.split_path(entry.path.as_bytes())?;
     let failed = |e| failure(name, e);
     let Some(directory) = destination.directory(above, false)? else {
         return Err(failed(Errno::NOENT));
@@ -116,7 +116,7 @@ fn dress_file(
         return Err(failed(Errno::INVAL));
     }
     let charge = directory.quota.take(&directory, xattr_bytes(entry), 0)?;
-    dress_of(entry, rules, directory.may).put_by_path(file).map_err(failed)?;
+    metadata_of(entry, rules, directory.may).put_by_path(file).map_err(failed)?;
     charge.keep();
     Ok(())
 }

@@ -117,7 +117,7 @@ impl Root {
     }
 
     /// Opens the directory with this name; a link is an error.
-    pub fn plain(&self, name: &[u8]) -> Result<Self, Errno> {
+    pub fn open_subdirectory(&self, name: &[u8]) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         within(&self.descriptor, name, flags, WITHIN).map(Self::unnamed)
     }
@@ -142,18 +142,18 @@ impl Root {
 
     /// Returns the status of the item at a path. A link at the end of the path is not followed; links before it are if
     /// they stay inside.
-    pub fn look(&self, path: &[u8]) -> Result<Stat, Errno> {
-        fstat(self.itself(path)?)
+    pub fn stat(&self, path: &[u8]) -> Result<Stat, Errno> {
+        fstat(self.open_item(path)?)
     }
 
     /// Opens the item at a path with `O_PATH`. A link at the end of the path is not followed.
-    pub fn itself(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+    pub fn open_item(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         self.within(path, OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW)
     }
 
     /// Returns the target of the link at this path.
     pub fn link(&self, path: &[u8]) -> Result<Vec<u8>, Errno> {
-        Ok(rustix::fs::readlinkat(self.itself(path)?, "", Vec::new())?.into_bytes())
+        Ok(rustix::fs::readlinkat(self.open_item(path)?, "", Vec::new())?.into_bytes())
     }
 
     /// The descriptor, for system calls that take a directory.
@@ -175,7 +175,7 @@ fn inside<'a>(directory: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// Returns the status of the item with this name in an open directory; links are not followed.
-pub(super) fn look_in(directory: &OwnedFd, part: &std::ffi::CStr) -> Result<Stat, Errno> {
+pub(super) fn stat_in(directory: &OwnedFd, part: &std::ffi::CStr) -> Result<Stat, Errno> {
     statat(directory, part, AtFlags::SYMLINK_NOFOLLOW)
 }
 
@@ -215,7 +215,7 @@ pub(super) fn modified(found: &Stat) -> FileTime {
 
 /// The failure that is sent for a failed system call.
 pub(super) fn failure(path: &[u8], e: Errno) -> Failure {
-    let path = shown(path);
+    let path = display_path(path);
     Failure::System(match e {
         Errno::XDEV => format!("{path}: a symbolic link leads out of the offered directory"),
         Errno::LOOP => format!("{path}: it is a symbolic link, or a loop of symbolic links"),
@@ -227,7 +227,7 @@ pub(super) fn failure(path: &[u8], e: Errno) -> Failure {
 }
 
 /// Formats a path for messages.
-pub(super) fn shown(path: &[u8]) -> String {
+pub(super) fn display_path(path: &[u8]) -> String {
     // `FilePath` escapes paths, but cannot begin with `/`.
     let (first, rest) = match path {
         [b'/', rest @ ..] => ("/", rest),
@@ -284,7 +284,7 @@ mod tests {
         assert!(root.directory(b"twice").is_ok());
         assert_eq!(root.directory(b"out").map(drop), Err(Errno::XDEV));
         assert!(
-            root.look(b"absolute")
+            root.stat(b"absolute")
                 .is_ok_and(|found| { FileType::from_raw_mode(found.st_mode) == FileType::Symlink })
         );
     }
